@@ -1,1 +1,416 @@
-//! Placeholder.
+//! The profile file's layout, as `FORMAT.md` specifies it: shared by the writer in the program and the readers outside.
+//!
+//! Writers use these structs in place, through a shared mapping; readers copy bytes and take fields at
+//! `core::mem::offset_of!` of the same structs, so both sides have one definition.
+#![no_std]
+#![forbid(unsafe_code)]
+
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
+/// The first eight bytes of every profile file.
+pub const MAGIC: [u8; 8] = *b"\x89RMSN\r\n\x1a";
+/// The only version that this crate describes.
+pub const VERSION: u32 = 1;
+/// The header's length, and the alignment of every region.
+pub const PAGE_BYTES: u64 = 4096;
+/// Default length of a file; bounds everything in it.
+pub const DEFAULT_FILE_BYTES: u64 = 64 << 20;
+/// Smallest and largest length that a user may ask for.
+pub const FILE_BYTES_RANGE: (u64, u64) = (1 << 20, 4 << 30);
+/// Longest recorded stack.
+pub const MAX_DEPTH: usize = 128;
+/// Values of the commit words of stacks and mappings: begun, and committed.
+pub const BEGUN: u32 = 1;
+/// See `BEGUN`.
+pub const COMMITTED: u32 = 2;
+/// Live key of a slot that is being written or removed.
+pub const KEY_RESERVED: u64 = 1;
+/// `Mapping::epoch_to` while it is mapped.
+pub const EPOCH_OPEN: u32 = u32::MAX;
+/// Number of lifetime buckets of a stack.
+pub const LIFETIME_BUCKETS: usize = 32;
+/// Bucket 0 ends at 2^(this + 1) ns.
+pub const LIFETIME_SHIFT: u32 = 16;
+/// Slots of the first live segment; each further segment has twice as many as the one before.
+pub const LIVE_FIRST_SEGMENT: u64 = 512;
+
+/// Values of `Header::state`.
+pub mod state {
+    /// The header is not complete.
+    pub const MAKING: u32 = 0;
+    /// The process records.
+    pub const RECORDING: u32 = 1;
+    /// Recording ended; `off_reason` says why.
+    pub const OFF: u32 = 2;
+    /// The process exited through `exit` or `_exit`.
+    pub const EXITED: u32 = 3;
+}
+
+/// Bits of `Header::flags`.
+pub mod flags {
+    /// The file stays after a normal exit.
+    pub const KEEP: u32 = 1;
+    /// No directory could be written: the profile lives in a memfd and dies with the process.
+    pub const MEMFD: u32 = 2;
+}
+
+/// Bits of `Stack::flags`.
+pub mod stack_flags {
+    /// The stack was deeper than `MAX_DEPTH`.
+    pub const CUT: u32 = 1;
+    /// The walk ended before the outermost frame.
+    pub const INCOMPLETE: u32 = 2;
+}
+
+/// Indices of the region directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum RegionKind {
+    /// `Stack` entries.
+    Stacks = 0,
+    /// u64 lookup addresses.
+    Frames = 1,
+    /// u64 addresses of live samples.
+    LiveKeys = 2,
+    /// `LiveSample` entries, parallel to the keys.
+    LiveSamples = 3,
+    /// `Mapping` entries.
+    Mappings = 4,
+    /// Bytes.
+    Strings = 5,
+}
+
+/// All kinds, in directory order.
+pub const REGION_KINDS: [RegionKind; 6] = [
+    RegionKind::Stacks,
+    RegionKind::Frames,
+    RegionKind::LiveKeys,
+    RegionKind::LiveSamples,
+    RegionKind::Mappings,
+    RegionKind::Strings,
+];
+
+impl RegionKind {
+    /// Bytes of one entry.
+    pub const fn entry_bytes(self) -> u64 {
+        match self {
+            RegionKind::Stacks => size_of::<Stack>() as u64,
+            RegionKind::Frames | RegionKind::LiveKeys => 8,
+            RegionKind::LiveSamples => size_of::<LiveSample>() as u64,
+            RegionKind::Mappings => size_of::<Mapping>() as u64,
+            RegionKind::Strings => 1,
+        }
+    }
+
+    /// The number that stands in `Region::kind`.
+    pub const fn code(self) -> u32 {
+        self as u32 + 1
+    }
+}
+
+/// One row of the region directory.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Region {
+    /// From the start of the file; a multiple of `PAGE_BYTES`.
+    pub offset: AtomicU64,
+    /// Entries that the region can ever hold.
+    pub capacity: AtomicU64,
+    /// Entries whose space is allocated. Stored with release after the space is there.
+    pub committed: AtomicU64,
+    /// Bytes of one entry.
+    pub entry_bytes: AtomicU32,
+    /// `RegionKind::code`.
+    pub kind: AtomicU32,
+}
+
+/// Bytes 0–4095 of the file; `FORMAT.md` has the meaning of each field.
+#[repr(C)]
+#[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
+#[derive(Debug)]
+pub struct Header {
+    pub magic: AtomicU64,
+    pub version: AtomicU32,
+    pub state: AtomicU32,
+    pub off_reason: AtomicU32,
+    pub pid: AtomicU32,
+    pub interval_bytes: AtomicU64,
+    pub start_monotonic_ns: AtomicU64,
+    pub start_realtime_ns: AtomicU64,
+    pub process_start_ticks: AtomicU64,
+    pub last_monotonic_ns: AtomicU64,
+    pub run_id: AtomicU64,
+    pub exit_status: AtomicI32,
+    pub flags: AtomicU32,
+    pub epoch: AtomicU32,
+    pub stack_count: AtomicU32,
+    pub frame_count: AtomicU64,
+    pub mapping_count: AtomicU32,
+    pub string_bytes: AtomicU32,
+    pub exe_bytes: AtomicU32,
+    pub command_bytes: AtomicU32,
+    pub comm: [AtomicU64; 2],
+    pub regions: [Region; 6],
+    pub reserved: [AtomicU64; 24],
+    pub exe: [AtomicU64; EXE_BYTES / 8],
+    pub command: [AtomicU64; COMMAND_BYTES / 8],
+    pub health: [AtomicU64; 64],
+}
+
+/// Room for the executable's path.
+pub const EXE_BYTES: usize = 512;
+/// Room for the arguments.
+pub const COMMAND_BYTES: usize = 1024;
+
+/// Indices of `Header::health`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+#[expect(missing_docs, reason = "FORMAT.md is the one place that explains these counters")]
+pub enum Health {
+    Samples = 0,
+    Frees,
+    DroppedLive,
+    DroppedStacks,
+    DroppedWalks,
+    DroppedMappings,
+    CutWalks,
+    FailedWalks,
+    ForeignWalks,
+    Healed,
+    OwnBytes,
+    GrowFailures,
+    RulesCompiled,
+}
+
+/// All health counters in order, with their names in FORMAT.md.
+pub const HEALTH: [(Health, &str); 13] = [
+    (Health::Samples, "samples"),
+    (Health::Frees, "frees"),
+    (Health::DroppedLive, "dropped_live"),
+    (Health::DroppedStacks, "dropped_stacks"),
+    (Health::DroppedWalks, "dropped_walks"),
+    (Health::DroppedMappings, "dropped_mappings"),
+    (Health::CutWalks, "cut_walks"),
+    (Health::FailedWalks, "failed_walks"),
+    (Health::ForeignWalks, "foreign_walks"),
+    (Health::Healed, "healed"),
+    (Health::OwnBytes, "own_bytes"),
+    (Health::GrowFailures, "grow_failures"),
+    (Health::RulesCompiled, "rules_compiled"),
+];
+
+/// One distinct stack with its counters. Floats are stored as their bits.
+#[repr(C)]
+#[derive(Debug, Default)]
+#[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
+pub struct Stack {
+    pub commit: AtomicU32,
+    pub depth: AtomicU32,
+    pub hash: AtomicU64,
+    pub first_frame: AtomicU64,
+    pub epoch: AtomicU32,
+    pub flags: AtomicU32,
+    pub sampled_alloc_objects: AtomicU64,
+    pub sampled_alloc_bytes: AtomicU64,
+    pub sampled_freed_objects: AtomicU64,
+    pub sampled_freed_bytes: AtomicU64,
+    pub alloc_objects: AtomicU64,
+    pub alloc_space: AtomicU64,
+    pub freed_objects: AtomicU64,
+    pub freed_space: AtomicU64,
+    pub alloc_objects_variance: AtomicU64,
+    pub alloc_space_variance: AtomicU64,
+    pub first_monotonic_ns: AtomicU64,
+    pub reserved: AtomicU64,
+    pub lifetimes: [AtomicU32; LIFETIME_BUCKETS],
+}
+
+/// One sampled allocation that is live; its address is the key at the same index.
+#[repr(C)]
+#[derive(Debug, Default)]
+#[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
+pub struct LiveSample {
+    pub size: AtomicU64,
+    pub inverse_probability: AtomicU64,
+    pub monotonic_ns: AtomicU64,
+    pub stack: AtomicU32,
+    pub tid: AtomicU32,
+    pub check: AtomicU64,
+    pub reserved: AtomicU64,
+}
+
+/// One file-backed executable range.
+#[repr(C)]
+#[derive(Debug, Default)]
+#[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
+pub struct Mapping {
+    pub commit: AtomicU32,
+    pub build_id_bytes: AtomicU32,
+    pub start: AtomicU64,
+    pub end: AtomicU64,
+    pub file_offset: AtomicU64,
+    pub bias: AtomicU64,
+    pub epoch_from: AtomicU32,
+    pub epoch_to: AtomicU32,
+    pub path_offset: AtomicU32,
+    pub path_bytes: AtomicU32,
+    pub build_id: [AtomicU64; 4],
+    pub check: AtomicU64,
+    pub reserved: [AtomicU64; 4],
+}
+
+/// Where each region of a new file lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionPlan {
+    /// Bytes from the start of the file.
+    pub offset: u64,
+    /// Entries.
+    pub capacity: u64,
+}
+
+/// Divides a file of `file_bytes` among the regions, in the order of `REGION_KINDS`: 3/8 for live samples with their keys,
+/// 1/4 for stacks, 1/4 for frames, and up to 1/16 each for mappings and strings.
+pub fn plan(file_bytes: u64) -> [RegionPlan; 6] {
+    let live_slots = live_slots_within(file_bytes / 8 * 3);
+    let bytes_of = |kind: RegionKind| match kind {
+        RegionKind::Stacks | RegionKind::Frames => file_bytes / 4,
+        RegionKind::LiveKeys => live_slots * 8,
+        RegionKind::LiveSamples => live_slots * size_of::<LiveSample>() as u64,
+        RegionKind::Mappings | RegionKind::Strings => (file_bytes / 32).min(1 << 20),
+    };
+    let mut offset = PAGE_BYTES;
+    REGION_KINDS.map(|kind| {
+        let bytes = bytes_of(kind).next_multiple_of(PAGE_BYTES);
+        let capacity = match kind {
+            RegionKind::LiveKeys | RegionKind::LiveSamples => live_slots,
+            RegionKind::Stacks => (bytes / kind.entry_bytes()).min(1 << 20),
+            _ => (bytes / kind.entry_bytes()).min(u32::MAX as u64),
+        };
+        let planned = RegionPlan { offset, capacity };
+        offset += bytes;
+        planned
+    })
+}
+
+/// Slots of as many whole live segments as fit in `bytes`.
+fn live_slots_within(bytes: u64) -> u64 {
+    let slot_bytes = 8 + size_of::<LiveSample>() as u64;
+    let mut slots = LIVE_FIRST_SEGMENT;
+    while (slots * 2 + LIVE_FIRST_SEGMENT) * slot_bytes <= bytes {
+        slots = slots * 2 + LIVE_FIRST_SEGMENT;
+    }
+    slots
+}
+
+/// First slot and number of slots of live segment `segment`.
+pub const fn live_segment(segment: u32) -> (u64, u64) {
+    (LIVE_FIRST_SEGMENT * ((1 << segment) - 1), LIVE_FIRST_SEGMENT << segment)
+}
+
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// One round of the hash that all checks use: multiply to 128 bits and fold.
+#[inline(always)]
+pub const fn mix(hash: u64, word: u64) -> u64 {
+    let product = (hash ^ word) as u128 * MULTIPLIER as u128;
+    (product as u64) ^ ((product >> 64) as u64) ^ hash.rotate_left(23)
+}
+
+/// Hash of a stack; never 0.
+#[inline]
+pub fn stack_hash(epoch: u32, frames: &[u64]) -> u64 {
+    let mut hash = mix(0x7261_6d73_6f6e, epoch as u64 | (frames.len() as u64) << 32);
+    for &frame in frames {
+        hash = mix(hash, frame);
+    }
+    hash | 1
+}
+
+/// Check of a live sample over its key and fields.
+#[inline]
+pub fn live_check(
+    key: u64,
+    size: u64,
+    inverse_probability_bits: u64,
+    monotonic_ns: u64,
+    stack: u32,
+    tid: u32,
+) -> u64 {
+    let mut hash = mix(0x6c69_7665, key);
+    hash = mix(hash, size);
+    hash = mix(hash, inverse_probability_bits);
+    hash = mix(hash, monotonic_ns);
+    mix(hash, stack as u64 | (tid as u64) << 32)
+}
+
+/// Check of a mapping; `words` are start, end, file_offset, bias, epoch_from, path_offset | path_bytes << 32,
+/// build_id_bytes and the four words of the build ID.
+pub fn mapping_check(words: &[u64; 11]) -> u64 {
+    words.iter().fold(0x6d61_7070, |hash, &word| mix(hash, word))
+}
+
+/// The lifetime bucket of a freed sample.
+#[inline]
+pub const fn lifetime_bucket(lifetime_ns: u64) -> usize {
+    let log2 = 63 - (lifetime_ns | 1).leading_zeros();
+    let bucket = log2.saturating_sub(LIFETIME_SHIFT) as usize;
+    if bucket < LIFETIME_BUCKETS { bucket } else { LIFETIME_BUCKETS - 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::mem::offset_of;
+
+    #[test]
+    fn the_layout_is_the_one_that_format_md_writes_down() {
+        assert_eq!(size_of::<Header>(), 2048 + 512);
+        assert_eq!(offset_of!(Header, interval_bytes), 24);
+        assert_eq!(offset_of!(Header, run_id), 64);
+        assert_eq!(offset_of!(Header, epoch), 80);
+        assert_eq!(offset_of!(Header, exe_bytes), 104);
+        assert_eq!(offset_of!(Header, comm), 112);
+        assert_eq!(offset_of!(Header, regions), 128);
+        assert_eq!(offset_of!(Header, exe), 512);
+        assert_eq!(offset_of!(Header, command), 1024);
+        assert_eq!(offset_of!(Header, health), 2048);
+        assert_eq!(size_of::<Region>(), 32);
+        assert_eq!(size_of::<Stack>(), 256);
+        assert_eq!(offset_of!(Stack, sampled_alloc_objects), 32);
+        assert_eq!(offset_of!(Stack, alloc_objects), 64);
+        assert_eq!(offset_of!(Stack, alloc_objects_variance), 96);
+        assert_eq!(offset_of!(Stack, lifetimes), 128);
+        assert_eq!(size_of::<LiveSample>(), 48);
+        assert_eq!(size_of::<Mapping>(), 128);
+    }
+
+    #[test]
+    fn every_region_lies_inside_the_file_and_none_overlaps() {
+        for shift in 20..33 {
+            let file_bytes = 1u64 << shift;
+            let mut end = PAGE_BYTES;
+            for (kind, region) in REGION_KINDS.iter().zip(plan(file_bytes)) {
+                assert!(region.offset >= end && region.offset % PAGE_BYTES == 0);
+                assert!(region.capacity >= 64, "{kind:?} of {file_bytes}");
+                end = region.offset + region.capacity * kind.entry_bytes();
+            }
+            assert!(end <= file_bytes, "{end} > {file_bytes}");
+        }
+    }
+
+    #[test]
+    fn live_segments_follow_each_other_without_a_gap() {
+        for segment in 0..12 {
+            let (first, slots) = live_segment(segment);
+            assert_eq!(live_segment(segment + 1).0, first + slots);
+        }
+    }
+
+    #[test]
+    fn lifetimes_fall_into_the_bucket_of_their_logarithm() {
+        assert_eq!(lifetime_bucket(0), 0);
+        assert_eq!(lifetime_bucket((1 << 17) - 1), 0);
+        assert_eq!(lifetime_bucket(1 << 17), 1);
+        assert_eq!(lifetime_bucket(u64::MAX), LIFETIME_BUCKETS - 1);
+    }
+}

@@ -1,1 +1,27 @@
-//! Placeholder.
+//! libramson.so: the part of ramson that lives in the profiled program.
+//!
+//! The way of one allocation: `arch` has the hooks, whose fast path is eleven instructions; a due sample goes through `hooks`
+//! (the slow path) to `walk` (the stack) and `record` (the profile file). `process` starts and ends it all, lazily: a
+//! program that is never sampled does no more than find the real allocator.
+//!
+//! Here we are a guest: no heap, no lock, no library call, no panic; every loop and table has a bound.
+#![cfg_attr(not(test), no_std)]
+#![cfg_attr(test, allow(dead_code))]
+
+mod arch;
+mod config;
+#[cfg(not(test))]
+mod hooks;
+mod process;
+mod record;
+mod resolve;
+mod sampler;
+mod sys;
+mod text;
+mod walk;
+
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    arch::trap()
+}

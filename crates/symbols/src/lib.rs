@@ -1,1 +1,320 @@
-//! Placeholder.
+//! Names and source lines for file addresses, found outside the profiled program: from the binary, from separate
+//! debug files, or from a cache of earlier answers. A missing symbol never blocks a report: what is missing comes
+//! back as a [`Defect`] beside what was found.
+#![forbid(unsafe_code)]
+
+mod answers;
+mod cache;
+mod defect;
+mod demangle;
+mod elf;
+mod engine;
+mod find;
+mod lines;
+mod names;
+mod split;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use crate::defect::Defect;
+pub use crate::demangle::demangle;
+
+use crate::answers::Answers;
+use crate::cache::Cache;
+use crate::elf::{DebugLink, ElfFile, Identity};
+use crate::engine::Engine;
+use crate::find::{Located, Place, debug_places, link_of, locate, present};
+
+/// Sections of binaries that were not used lately are dropped beyond this.
+const MAX_OPEN_BYTES: u64 = 2 << 30;
+/// Answers for more binaries than this are kept on disk only.
+const MAX_KNOWN: usize = 1 << 12;
+
+/// The binary as the profile names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Binary {
+    /// Path as the process saw it; `[vdso]` and the like for the kernel's; may end in ` (deleted)`.
+    pub path: String,
+    /// Lower-case hex; empty if unknown, and then whatever is at `path` is taken.
+    pub build_id: String,
+    /// The process, if it still runs: its own view of the file system is searched first, so containers work.
+    pub pid: Option<u32>,
+}
+
+/// One function activation at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Demangled, in full with parameters.
+    pub function: Arc<str>,
+    /// As the linker knows it (mangled); the same as `function` in C.
+    pub system_name: Arc<str>,
+    /// Source file as the compiler recorded it.
+    pub file: Option<Arc<str>>,
+    /// 1-based; 0 if unknown.
+    pub line: u32,
+}
+
+/// Where names came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SymbolSource {
+    /// Debug information: inlined calls, files and lines.
+    Dwarf {
+        /// The binary or its debug file.
+        path: PathBuf,
+    },
+    /// The full symbol table: function names only.
+    Symtab {
+        /// The binary or its debug file.
+        path: PathBuf,
+    },
+    /// The dynamic symbol table: names of exported functions only.
+    Dynsym {
+        /// The binary.
+        path: PathBuf,
+    },
+    /// Nowhere.
+    #[default]
+    None,
+}
+
+/// What was found, and what is missing and how to get it.
+#[derive(Clone, Debug)]
+pub struct Symbolized {
+    /// One entry per address in the order asked; inlined frames innermost first; empty: unnamed.
+    pub frames: Vec<Vec<Frame>>,
+    /// Where the names came from.
+    pub source: SymbolSource,
+    /// Why there are not more of them.
+    pub defect: Option<Defect>,
+}
+
+/// Where to look besides the usual places.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Folders with debug files: `.build-id/ab/cdef.debug` as under `/usr/lib/debug`, or plainly by file name.
+    pub debug_paths: Vec<PathBuf>,
+    /// Folder for answers that are kept from run to run; `None`: keep none.
+    pub cache_dir: Option<PathBuf>,
+}
+
+/// Finds names for addresses. Keeps binaries open, so use one for a whole report; it can be sent to other threads.
+pub struct Symbolizer {
+    debug_paths: Vec<PathBuf>,
+    cache: Option<Cache>,
+    known: HashMap<Binary, Known>,
+    calls: u64,
+}
+
+/// One binary between calls.
+#[derive(Default)]
+struct Known {
+    answers: Answers,
+    engine: Option<Engine>,
+    /// What the engine could not read, if one was opened.
+    damage: Option<Defect>,
+    unsaved: usize,
+    last_call: u64,
+}
+
+impl Symbolizer {
+    /// Nothing is opened until the first question.
+    pub fn new(options: Options) -> Self {
+        let cache = options.cache_dir.map(Cache::new);
+        Self { debug_paths: options.debug_paths, cache, known: HashMap::new(), calls: 0 }
+    }
+
+    /// Names `file_addresses`: addresses as linked in the ELF file (not file offsets), of the instruction itself
+    /// (return address − 1).
+    pub fn symbolize(&mut self, binary: &Binary, file_addresses: &[u64]) -> Symbolized {
+        // The kernel's own mappings have no file; that they have no names surprises nobody.
+        if binary.path.starts_with('[') || binary.path.is_empty() {
+            let frames = vec![Vec::new(); file_addresses.len()];
+            return Symbolized { frames, source: SymbolSource::None, defect: None };
+        }
+        self.calls += 1;
+        let Located { file, refusal } = locate(binary);
+        let mut known = self.known.remove(binary).unwrap_or_default();
+        if known.last_call == 0 {
+            let cached = self.cache.as_ref().and_then(|cache| cache.load(&binary.build_id));
+            known.answers = cached.unwrap_or_default();
+        }
+        known.last_call = self.calls;
+        let places = self.refresh(binary, &mut known, file.as_ref());
+        let mut unknown = file_addresses.to_vec();
+        unknown.retain(|address| !known.answers.by_address.contains_key(address));
+        unknown.sort_unstable();
+        unknown.dedup();
+        if !unknown.is_empty() {
+            self.answer(binary, &mut known, &places, file, &unknown);
+        }
+        let frames = file_addresses.iter();
+        let frames = frames.map(|&address| known.answers.get(address).unwrap_or_default());
+        let frames: Vec<Vec<Frame>> = frames.collect();
+        let source = known.answers.source.clone();
+        let defect = defect(binary, refusal, &source, known.damage.clone());
+        let defect = defect.or_else(|| few_lines(binary, &frames));
+        self.known.insert(binary.clone(), known);
+        self.close_unused();
+        Symbolized { frames, source, defect }
+    }
+
+    /// Forgets answers that better files have appeared for. Returns the places of debug files.
+    fn refresh(&self, binary: &Binary, known: &mut Known, file: Option<&ElfFile>) -> Vec<Place> {
+        if !known.answers.considered.is_empty() {
+            let places = self.places(binary, file, known.answers.link.as_ref());
+            if is_current(binary, &known.answers, file, &present(file, &places)) {
+                return places;
+            }
+        }
+        let link = file.and_then(link_of);
+        let places = self.places(binary, file, link.as_ref());
+        let considered = present(file, &places);
+        *known = Known { last_call: known.last_call, ..Known::default() };
+        known.answers.link = link;
+        known.answers.considered = considered;
+        places
+    }
+
+    fn places(
+        &self,
+        binary: &Binary,
+        file: Option<&ElfFile>,
+        link: Option<&DebugLink>,
+    ) -> Vec<Place> {
+        let build_id = match file {
+            Some(file) if binary.build_id.is_empty() => &file.build_id,
+            _ => &binary.build_id,
+        };
+        debug_places(binary, &self.debug_paths, build_id, link)
+    }
+
+    fn answer(
+        &self,
+        binary: &Binary,
+        known: &mut Known,
+        places: &[Place],
+        file: Option<ElfFile>,
+        unknown: &[u64],
+    ) {
+        let engine = match &mut known.engine {
+            Some(engine) => engine,
+            none => {
+                // Old answers may be from a better file that has gone; should it come back, it counts as new.
+                known.answers.considered = present(file.as_ref(), places);
+                none.insert(Engine::open(binary, &self.debug_paths, places, file))
+            }
+        };
+        known.answers.source = engine.source.clone();
+        known.answers.source_identity = engine.source_identity;
+        for &address in unknown {
+            engine.answer(address, &mut known.answers);
+        }
+        known.damage = engine.damage.clone();
+        known.unsaved += unknown.len();
+        // Rewriting a large file for a few more answers waits until the end.
+        if known.unsaved * 8 >= known.answers.by_address.len() {
+            save(self.cache.as_ref(), binary, known);
+        }
+    }
+
+    fn close_unused(&mut self) {
+        if self.known.len() > MAX_KNOWN {
+            let oldest = self.known.iter().min_by_key(|(_, known)| known.last_call);
+            if let Some(binary) = oldest.map(|(binary, _)| binary.clone()) {
+                let forgotten = self.known.remove(&binary);
+                forgotten
+                    .into_iter()
+                    .for_each(|mut old| save(self.cache.as_ref(), &binary, &mut old));
+            }
+        }
+        let sizes = self.known.values().filter_map(|known| known.engine.as_ref());
+        let mut open_bytes: u64 = sizes.map(Engine::size_bytes).sum();
+        while open_bytes > MAX_OPEN_BYTES {
+            let others = self.known.values_mut().filter(|known| known.last_call < self.calls);
+            let open = others.filter(|known| known.engine.is_some());
+            let Some(oldest) = open.min_by_key(|known| known.last_call) else { return };
+            open_bytes -= oldest.engine.take().map_or(0, |engine| engine.size_bytes());
+        }
+    }
+}
+
+impl Drop for Symbolizer {
+    fn drop(&mut self) {
+        for (binary, known) in &mut self.known {
+            save(self.cache.as_ref(), binary, known);
+        }
+    }
+}
+
+fn save(cache: Option<&Cache>, binary: &Binary, known: &mut Known) {
+    let is_whole = known.damage.is_none() && known.answers.source != SymbolSource::None;
+    if let Some(cache) = cache
+        && is_whole
+        && known.unsaved > 0
+    {
+        cache.store(&binary.build_id, &known.answers);
+        known.unsaved = 0;
+    }
+}
+
+/// Whether `answers` are the best that can be had from the files of `now`.
+fn is_current(
+    binary: &Binary,
+    answers: &Answers,
+    file: Option<&ElfFile>,
+    now: &[Identity],
+) -> bool {
+    let is_known = |identity: &Identity| answers.considered.contains(identity);
+    match (&answers.source, answers.source_identity) {
+        // Nothing knows more than DWARF, and the build ID says that it is the right one. A source that has gone
+        // does no harm; one that has changed does.
+        (SymbolSource::Dwarf { path }, Some(then)) => {
+            let is_same_binary =
+                !binary.build_id.is_empty() || file.is_none_or(|file| is_known(&file.identity));
+            is_same_binary && Identity::of(path).is_none_or(|now| now == then)
+        }
+        _ => !answers.considered.is_empty() && now.iter().all(is_known),
+    }
+}
+
+fn defect(
+    binary: &Binary,
+    refusal: Option<Defect>,
+    source: &SymbolSource,
+    damage: Option<Defect>,
+) -> Option<Defect> {
+    let (path, build_id) = (binary.path.clone(), binary.build_id.clone());
+    let refusal = match (refusal, source) {
+        (Some(Defect::BuildIdDiffers { path, wanted, found, .. }), source) => {
+            let used = match source {
+                SymbolSource::None => None,
+                SymbolSource::Dwarf { path }
+                | SymbolSource::Symtab { path }
+                | SymbolSource::Dynsym { path } => Some(path.clone()),
+            };
+            Some(Defect::BuildIdDiffers { path, wanted, found, used })
+        }
+        // With DWARF at hand the binary itself is not needed.
+        (_, SymbolSource::Dwarf { .. }) => None,
+        (refusal, _) => refusal,
+    };
+    refusal.or(damage).or(match source {
+        SymbolSource::Dwarf { .. } => None,
+        SymbolSource::Symtab { .. } => Some(Defect::NoLines { path, build_id }),
+        SymbolSource::Dynsym { .. } => {
+            Some(Defect::NoSymbols { path, build_id, are_exports_named: true })
+        }
+        SymbolSource::None => Some(Defect::NoSymbols { path, build_id, are_exports_named: false }),
+    })
+}
+
+/// Some binaries have DWARF only for the parts that came from elsewhere, such as assembly or a static library.
+fn few_lines(binary: &Binary, frames: &[Vec<Frame>]) -> Option<Defect> {
+    let has_line = |frames: &&Vec<Frame>| frames.iter().any(|frame| frame.line != 0);
+    let named = frames.iter().filter(|frames| !frames.is_empty()).count();
+    let with_lines = frames.iter().filter(has_line).count();
+    let (path, build_id) = (binary.path.clone(), binary.build_id.clone());
+    (with_lines * 2 < named).then_some(Defect::FewLines { path, build_id, with_lines, named })
+}

@@ -1,0 +1,126 @@
+//! Which frames belong to the allocator or to ramson, and how they leave a profile so that a stack ends where the
+//! program asked for memory.
+
+use crate::model::{Profile, StackSample};
+use regex::Regex;
+use std::collections::HashMap;
+
+/// Full-match regexp, without anchors, over function names cut at their parameter list. Valid for pprof's `drop_frames`
+/// (RE2) as it is.
+pub const DROP_FRAMES: &str = concat!(
+    // The malloc family, plain, glibc's, and prefixed by an allocator.
+    r"(__libc_|__GI___libc_|__interceptor_|__wrap_|tc_|mi_|mi_heap_)?",
+    r"(malloc|calloc|realloc|reallocarray|free|cfree|posix_memalign|aligned_alloc|memalign|valloc|pvalloc)",
+    r"|free_sized|free_aligned_sized|[mrx]allocx",
+    r"|(_rjem_)?je_.*|_rjem_.*|tcmalloc::.*|tc_new(array)?(_.*)?",
+    r"|mi_new(_.*)?|mi_(heap_)?(m|z|c|re|rez|rec)alloc[nf]?(_.*)?",
+    // C++: operator new and new[] (`_Znwm`, `_Znam` where nobody demangled them), and what standard containers call.
+    r"|operator (new|delete)(\[\])?|_Z(nw|na|dl|da)[jmP].*",
+    r"|std::(__1::)?(allocator|__new_allocator|allocator_traits)<.*>::allocate",
+    r"|__gnu_cxx::(new_allocator|malloc_allocator|__alloc_traits)<.*>::(allocate|_S_allocate)",
+    r"|std::__1::__libcpp_allocate.*",
+    // Rust.
+    r"|(__rustc(\[[0-9a-f]+\])?::)?__(rust|rdl|rg)_(alloc|alloc_zeroed|realloc|dealloc)",
+    r"|alloc::alloc::.*|<alloc::alloc::Global as .*|<std::alloc::System as .*",
+    r"|libramson::.*",
+);
+
+/// Removes from every stack the allocator's first frame (seen from the root) and all beneath it, so that the leaf is the
+/// program's function. A stack keeps at least its root frame, and equal stacks that arise are merged. The rule is
+/// pprof's for `drop_frames`, so that a written profile shows the same numbers there; applying it twice changes nothing.
+///
+/// In a location with inlined frames the matching line and those inlined into it go; this holds in every stack with
+/// that location.
+pub fn drop_allocator_frames(profile: &mut Profile) {
+    let allocator = allocator_functions(profile);
+    // Locations that are the allocator's as a whole, and those that keep only their outer lines.
+    let mut drop_whole = vec![false; profile.locations.len()];
+    let mut drop_beneath = vec![false; profile.locations.len()];
+    for (index, location) in profile.locations.iter_mut().enumerate() {
+        match location.lines.iter().rposition(|line| allocator[line.function]) {
+            Some(outermost) if outermost + 1 == location.lines.len() => drop_whole[index] = true,
+            Some(outermost) => {
+                location.lines.drain(..=outermost);
+                drop_beneath[index] = true;
+            }
+            None => {}
+        }
+    }
+    let mut changed = false;
+    for sample in &mut profile.samples {
+        let dropped = leaf_frames_to_drop(&sample.locations, &drop_whole, &drop_beneath);
+        sample.locations.drain(..dropped);
+        changed |= dropped > 0;
+    }
+    if changed {
+        merge_equal_stacks(&mut profile.samples);
+    }
+}
+
+/// How many locations go, counted from the leaf.
+fn leaf_frames_to_drop(stack: &[usize], drop_whole: &[bool], drop_beneath: &[bool]) -> usize {
+    let mut program_seen = false;
+    for (position, &location) in stack.iter().enumerate().rev() {
+        if drop_beneath[location] {
+            return position;
+        }
+        if drop_whole[location] {
+            if program_seen {
+                return position + 1;
+            }
+        } else {
+            program_seen = true;
+        }
+    }
+    // With no frame of the program at all the root has to stand for it.
+    if program_seen { 0 } else { stack.len().saturating_sub(1) }
+}
+
+fn allocator_functions(profile: &Profile) -> Vec<bool> {
+    let allocator = Regex::new(&format!("^({DROP_FRAMES})$")).expect("a constant regexp");
+    let names = profile.functions.iter().map(|function| without_parameters(&function.name));
+    names.map(|name| allocator.is_match(name)).collect()
+}
+
+/// The name up to its parameter list: up to the first `(` that is not part of `(anonymous namespace)` or `operator()`.
+fn without_parameters(name: &str) -> &str {
+    const NOT_A_LIST: [&str; 2] = ["(anonymous namespace)", "operator()"];
+    let name = name.strip_prefix('.').unwrap_or(name);
+    let mut start = 0;
+    loop {
+        let Some(found) = name[start..].find('(') else { return name };
+        let open = start + found;
+        let part_of_name = NOT_A_LIST.iter().find_map(|word| {
+            let at = open.checked_sub(word.find('(')?)?;
+            (at >= start && name.as_bytes()[at..].starts_with(word.as_bytes()))
+                .then_some(at + word.len())
+        });
+        match part_of_name {
+            Some(end) => start = end,
+            None => return &name[..open],
+        }
+    }
+}
+
+fn merge_equal_stacks(samples: &mut Vec<StackSample>) {
+    let mut positions: HashMap<Vec<usize>, usize> = HashMap::with_capacity(samples.len());
+    let mut merged: Vec<StackSample> = Vec::with_capacity(samples.len());
+    for sample in samples.drain(..) {
+        match positions.get(&sample.locations) {
+            Some(&position) => {
+                for (sum, value) in merged[position].values.iter_mut().zip(sample.values) {
+                    *sum += value;
+                }
+            }
+            None => {
+                positions.insert(sample.locations.clone(), merged.len());
+                merged.push(sample);
+            }
+        }
+    }
+    *samples = merged;
+}
+
+#[cfg(test)]
+#[path = "drop_frames_tests.rs"]
+mod tests;

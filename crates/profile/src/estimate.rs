@@ -1,0 +1,121 @@
+//! How certain a sampled number is: Horvitz–Thompson estimates, their variance and their 95 % interval.
+//!
+//! Derivation. The sampler puts points on the stream of allocated bytes, on average one per T bytes, with exponential
+//! gaps; an allocation is recorded if at least one point falls into it. Gaps have no memory, so each allocation of size
+//! s is recorded independently with probability p(s) = 1 − e^(−s/T). Let x be what one allocation counts (1 object, or
+//! s bytes) and I ∈ {0, 1} say whether it was recorded. Then x·I/p has the mean x: the sum over recorded allocations
+//! of x/p is unbiased. Its variance is Σ over *all* allocations of x²·(1 − p)/p; since only recorded ones are known, and
+//! each stands for 1/p, Σ over *recorded* allocations of x²·(1 − p)/p² estimates that variance, again without bias.
+
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Neg, Sub};
+
+/// 97.5 % quantile of the standard normal distribution: half of a two-sided 95 % interval, in standard deviations.
+const NORMAL_QUANTILE_975: f64 = 1.959964;
+
+/// What one unit of a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SampleUnit {
+    /// Allocations.
+    Objects,
+    /// Requested bytes.
+    Bytes,
+}
+
+/// A number that was estimated from samples: the Horvitz–Thompson sum and the variance of that sum.
+/// The derivation is at the head of this file. Units are those of the sample type (bytes or objects).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Unbiased estimate. Negative only in a diff.
+    pub value: f64,
+    /// Estimated variance of `value`, in squared units; 0 where every allocation was recorded.
+    pub variance: f64,
+}
+
+/// Probability that an allocation of `size_bytes` is recorded at a sampling interval of `interval_bytes`:
+/// 1 − e^(−s/T). An interval of 0 or 1 records every allocation (1, also for size 0); otherwise size 0 gives 0: it is
+/// never recorded.
+pub fn sampling_probability(size_bytes: u64, interval_bytes: u64) -> f64 {
+    if interval_bytes <= 1 {
+        return 1.0;
+    }
+    // 1 − e^(−x) loses all digits for a small x; expm1 keeps them.
+    -(-(size_bytes as f64) / interval_bytes as f64).exp_m1()
+}
+
+impl Estimate {
+    /// A number that was counted, not estimated.
+    pub fn exact(value: f64) -> Estimate {
+        Estimate { value, variance: 0.0 }
+    }
+
+    /// What one recorded allocation of `size_bytes` contributes. `inverse_probability` is 1/p ≥ 1, the weight in
+    /// objects. With w = 1/p: value w·x, variance (1 − p)/p²·x² = w·(w − 1)·x², where x is 1 object or s bytes.
+    pub fn of_sample(size_bytes: u64, inverse_probability: f64, unit: SampleUnit) -> Estimate {
+        let counted = match unit {
+            SampleUnit::Objects => 1.0,
+            SampleUnit::Bytes => size_bytes as f64,
+        };
+        Estimate {
+            value: inverse_probability * counted,
+            variance: inverse_probability * (inverse_probability - 1.0) * counted * counted,
+        }
+    }
+
+    /// Half the width of the 95 % interval, 1.959964·√variance, in the unit of `value`. The normal approximation needs
+    /// some tens of samples; below that the true coverage is lower. A sum with no sample has the width 0, which says
+    /// nothing.
+    pub fn half_width_95(self) -> f64 {
+        NORMAL_QUANTILE_975 * self.variance.max(0.0).sqrt()
+    }
+
+    /// Whether 0 lies outside the 95 % interval: in a diff, whether the change is more than noise. False for exactly 0.
+    pub fn is_significant(self) -> bool {
+        self.value.abs() > self.half_width_95()
+    }
+
+    /// Neither a value nor an uncertainty: nothing was recorded here.
+    pub fn is_nothing(self) -> bool {
+        self.value == 0.0 && self.variance == 0.0
+    }
+}
+
+impl Add for Estimate {
+    type Output = Estimate;
+    fn add(self, other: Estimate) -> Estimate {
+        Estimate { value: self.value + other.value, variance: self.variance + other.variance }
+    }
+}
+
+impl AddAssign for Estimate {
+    fn add_assign(&mut self, other: Estimate) {
+        *self = *self + other;
+    }
+}
+
+/// Difference of two estimates from different samples: variances add. Two snapshots of one process share the samples
+/// that live in both; for these the true variance is smaller, so the interval is wide rather than wrong.
+impl Sub for Estimate {
+    type Output = Estimate;
+    fn sub(self, other: Estimate) -> Estimate {
+        self + -other
+    }
+}
+
+impl Neg for Estimate {
+    type Output = Estimate;
+    fn neg(self) -> Estimate {
+        Estimate { value: -self.value, variance: self.variance }
+    }
+}
+
+impl Sum for Estimate {
+    fn sum<I: Iterator<Item = Estimate>>(estimates: I) -> Estimate {
+        // Not `fold` from the float identity −0.0: an empty sum reads as plain 0.
+        estimates.fold(Estimate::default(), Add::add)
+    }
+}
+
+#[cfg(test)]
+#[path = "estimate_tests.rs"]
+mod tests;

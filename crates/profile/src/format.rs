@@ -1,0 +1,232 @@
+//! How numbers are written: bytes in binary units, objects, shares and intervals. Every function takes any `f64`; what
+//! is not a number becomes `–`.
+
+use crate::estimate::{Estimate, SampleUnit};
+
+const NOT_A_NUMBER: &str = "–";
+const BINARY_UNITS: [&str; 9] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"];
+const DECIMAL_UNITS: [&str; 5] = ["", "k", "M", "G", "T"];
+
+/// A value of a sample type: `format_bytes` or `format_objects`.
+pub fn format_value(value: f64, unit: SampleUnit) -> String {
+    match unit {
+        SampleUnit::Bytes => format_bytes(value),
+        SampleUnit::Objects => format_objects(value),
+    }
+}
+
+/// Bytes in binary units with three significant digits: `0 B`, `512 B`, `4.05 MiB`, `-31.0 MiB`.
+pub fn format_bytes(bytes: f64) -> String {
+    let Some((number, unit)) = scaled(bytes, 1024.0, &BINARY_UNITS) else {
+        return NOT_A_NUMBER.into();
+    };
+    format!("{number} {unit}")
+}
+
+/// A count, rounded, with thousands separators: `1,234,567`.
+pub fn format_objects(objects: f64) -> String {
+    if objects.is_nan() {
+        return NOT_A_NUMBER.into();
+    }
+    // Adding 0.0 turns −0.0, which is what −0.4 rounds to, into 0.
+    let digits = format!("{:.0}", objects.round().clamp(-1e18, 1e18) + 0.0);
+    let (sign, digits) = match digits.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", digits.as_str()),
+    };
+    let mut out = String::from(sign);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A count for a narrow column, with three significant digits: `999`, `12.3k`, `4.05M`.
+pub fn format_objects_short(objects: f64) -> String {
+    match scaled(objects, 1000.0, &DECIMAL_UNITS) {
+        Some((number, unit)) => number + unit,
+        None => NOT_A_NUMBER.into(),
+    }
+}
+
+/// `part` of `whole` in percent: `29.6 %`; `0.00 %` for nothing of nothing, `–` for something of nothing.
+pub fn format_percent(part: f64, whole: f64) -> String {
+    if part == 0.0 {
+        return format_share(0.0);
+    }
+    format_share(part / whole)
+}
+
+/// A share of 1 in percent: `0.02 %`, `29.6 %`, `100 %`, `-3.10 %`; never more precise than 0.01 %.
+pub fn format_share(share: f64) -> String {
+    if !share.is_finite() {
+        return NOT_A_NUMBER.into();
+    }
+    format!("{} %", three_digits((share * 100.0).clamp(-1e6, 1e6)))
+}
+
+/// The 95 % interval relative to the value: `±1.8 %`; `±0 %` where everything was recorded, `±>999 %` where the
+/// value is noise.
+pub fn format_relative_error(estimate: Estimate) -> String {
+    let half_width = estimate.half_width_95();
+    if half_width == 0.0 {
+        return "±0 %".into();
+    }
+    let percent = 100.0 * half_width / estimate.value.abs();
+    match percent {
+        _ if percent.is_nan() => NOT_A_NUMBER.into(),
+        _ if percent >= 999.5 => "±>999 %".into(),
+        _ if percent >= 9.95 => format!("±{percent:.0} %"),
+        _ if percent < 0.05 => "±<0.1 %".into(),
+        _ => format!("±{percent:.1} %"),
+    }
+}
+
+/// The 95 % interval in the value's own unit: `±73.1 MiB`.
+pub fn format_half_width(estimate: Estimate, unit: SampleUnit) -> String {
+    format!("±{}", format_value(estimate.half_width_95(), unit))
+}
+
+/// The number with three significant digits and the largest unit in which it is not below 1; whole in the first unit.
+/// `None` if it is not a number.
+fn scaled(value: f64, step: f64, units: &[&'static str]) -> Option<(String, &'static str)> {
+    if value.is_nan() {
+        return None;
+    }
+    let largest = step.powi(units.len() as i32) - 1.0;
+    let mut scaled = value.clamp(-largest, largest);
+    if scaled.abs().round() < step {
+        return Some((format!("{:.0}", scaled.round() + 0.0), units[0]));
+    }
+    let mut unit = 0;
+    // What would be printed as a full step belongs to the next unit: 1023.7 KiB is 1.00 MiB.
+    while scaled.abs().round() >= step && unit + 1 < units.len() {
+        scaled /= step;
+        unit += 1;
+    }
+    Some((three_digits(scaled), units[unit]))
+}
+
+fn three_digits(value: f64) -> String {
+    let magnitude = value.abs();
+    let text = match magnitude {
+        _ if magnitude >= 99.95 => format!("{value:.0}"),
+        _ if magnitude >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    };
+    if text == "-0.00" { "0.00".into() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: f64 = 1048576.0;
+
+    #[test]
+    fn bytes_have_binary_units_and_three_digits() {
+        for (bytes, text) in [
+            (0.0, "0 B"),
+            (-0.0, "0 B"),
+            (-0.3, "0 B"),
+            (1.0, "1 B"),
+            (1023.4, "1023 B"),
+            (1023.6, "1.00 KiB"),
+            (1024.0, "1.00 KiB"),
+            (4.05 * MIB, "4.05 MiB"),
+            (40.5 * MIB, "40.5 MiB"),
+            (405.0 * MIB, "405 MiB"),
+            (9.996 * MIB, "10.0 MiB"),
+            (1023.4 * MIB, "1023 MiB"),
+            (1023.6 * MIB, "1.00 GiB"),
+            (-31.0 * MIB, "-31.0 MiB"),
+            (u64::MAX as f64, "16.0 EiB"),
+        ] {
+            assert_eq!(format_bytes(bytes), text, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn objects_have_thousands_separators() {
+        for (objects, text) in [
+            (0.0, "0"),
+            (-0.4, "0"),
+            (999.0, "999"),
+            (1000.0, "1,000"),
+            (-1234567.4, "-1,234,567"),
+            (100000.0, "100,000"),
+        ] {
+            assert_eq!(format_objects(objects), text, "{objects}");
+        }
+    }
+
+    #[test]
+    fn short_objects_have_decimal_units() {
+        for (objects, text) in
+            [(0.0, "0"), (999.0, "999"), (999.6, "1.00k"), (12345.0, "12.3k"), (-4.05e6, "-4.05M")]
+        {
+            assert_eq!(format_objects_short(objects), text, "{objects}");
+        }
+    }
+
+    #[test]
+    fn shares_are_percentages() {
+        assert_eq!(format_percent(29.6, 100.0), "29.6 %");
+        assert_eq!(format_percent(1.0, 1.0), "100 %");
+        assert_eq!(format_percent(-3.1, 100.0), "-3.10 %");
+        assert_eq!(format_percent(0.0, 0.0), "0.00 %");
+        assert_eq!(format_percent(1.0, 0.0), "–");
+        assert_eq!(format_percent(-1e-9, 1.0), "0.00 %");
+    }
+
+    #[test]
+    fn intervals_are_relative_or_absolute() {
+        let of =
+            |value, half_width: f64| Estimate { value, variance: (half_width / 1.959964).powi(2) };
+        assert_eq!(format_relative_error(of(100.0, 1.8)), "±1.8 %");
+        assert_eq!(format_relative_error(of(-100.0, 18.2)), "±18 %");
+        assert_eq!(format_relative_error(of(100.0, 0.01)), "±<0.1 %");
+        assert_eq!(format_relative_error(of(100.0, 0.0)), "±0 %");
+        assert_eq!(format_relative_error(of(0.0, 5.0)), "±>999 %");
+        assert_eq!(format_relative_error(of(0.0, 0.0)), "±0 %");
+        assert_eq!(format_half_width(of(0.0, 73.1 * MIB), SampleUnit::Bytes), "±73.1 MiB");
+    }
+
+    #[test]
+    fn no_number_however_strange_prints_nan_or_inf() {
+        let strange = [
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::MAX,
+            f64::MIN,
+            f64::MIN_POSITIVE,
+            0.0,
+            -0.0,
+            1e30,
+        ];
+        for a in strange {
+            for b in strange {
+                let estimate = Estimate { value: a, variance: b };
+                for text in [
+                    format_bytes(a),
+                    format_objects(a),
+                    format_objects_short(a),
+                    format_percent(a, b),
+                    format_share(a),
+                    format_relative_error(estimate),
+                    format_half_width(estimate, SampleUnit::Bytes),
+                    format_half_width(estimate, SampleUnit::Objects),
+                ] {
+                    let lower = text.to_lowercase();
+                    assert!(!lower.contains("nan") && !lower.contains("inf"), "{a} {b}: {text}");
+                    assert!(!text.starts_with("-0 ") && text != "-0", "{a} {b}: {text}");
+                    assert!(text.chars().count() < 30, "{a} {b}: {text}");
+                }
+            }
+        }
+    }
+}

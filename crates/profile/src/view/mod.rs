@@ -1,0 +1,42 @@
+//! What the tables of `report` contain. Function granularity: a function is (name, file); each inlined line is a frame
+//! of its own. `top` is one row per function, `tree` the calls from the root down, `peek` the neighbours of some
+//! functions. Values are estimates; text is the binary's business.
+//!
+//! *flat* of a function: the stacks whose innermost frame it is. *cum*: the stacks it occurs in, each counted once
+//! however often it recurs, so that cum never exceeds the total of a profile that is not a diff.
+
+mod peek;
+mod top;
+mod tree;
+
+pub use peek::{Neighbour, Peek, PeekTable, peek};
+pub use top::{Row, Sort, TopTable, top};
+pub use tree::{Tree, TreeRow, TreeRowKind, tree};
+
+use crate::estimate::Estimate;
+use crate::model::{Profile, SampleType, StackSample};
+use std::cmp::Ordering;
+
+/// The stacks that say something about `sample_type`, each with its estimate.
+fn recorded(
+    profile: &Profile,
+    sample_type: SampleType,
+) -> impl Iterator<Item = (&StackSample, Estimate)> {
+    let samples = profile.samples.iter().map(move |sample| (sample, sample.value(sample_type)));
+    samples.filter(|(_, value)| !value.is_nothing())
+}
+
+/// Sum of |value| over all stacks: what a share is a share of. Equal to the total unless the profile is a diff, where
+/// the total may be 0 while much has moved.
+fn magnitude(profile: &Profile, sample_type: SampleType) -> f64 {
+    recorded(profile, sample_type).map(|(_, value)| value.value.abs()).sum()
+}
+
+/// Larger magnitude first.
+fn by_magnitude(left: Estimate, right: Estimate) -> Ordering {
+    right.value.abs().total_cmp(&left.value.abs())
+}
+
+#[cfg(test)]
+#[path = "../view_tests.rs"]
+mod tests;

@@ -1,0 +1,198 @@
+use super::*;
+use crate::frames::STACKS_NOT_RECORDED;
+use crate::model::{Function, Line, Location, Mapping};
+use regex::Regex;
+
+/// Functions `a`…`e` in `x.cc`; location 0…4 is one call site in each, 5 a second one in `a` (line 60), 6 has `a`
+/// inlined into `b`, 7 has no symbol, 8 no mapping either.
+fn profile(stacks: &[(&[usize], f64)]) -> Profile {
+    let function =
+        |name: &str| Function { name: name.into(), system_name: name.into(), file: "x.cc".into() };
+    let line = |function, line| Line { function, line };
+    let location = |address, lines| Location { mapping: Some(0), address, lines };
+    let mut locations: Vec<Location> =
+        (0..5).map(|i| location(0x1000 + i as u64, vec![line(i, 10 * (i as u32 + 1))])).collect();
+    locations.push(location(0x1060, vec![line(0, 60)]));
+    locations.push(location(0x1070, vec![line(0, 70), line(1, 71)]));
+    locations.push(location(0x1080, vec![]));
+    locations.push(Location { mapping: None, address: 0xbeef, lines: vec![] });
+    let samples = stacks.iter().map(|&(stack, bytes)| {
+        let bytes = Estimate { value: bytes, variance: bytes.abs() };
+        let objects = Estimate::exact(bytes.value / 8.0);
+        StackSample { locations: stack.to_vec(), values: [objects, bytes, objects, bytes] }
+    });
+    Profile {
+        mappings: vec![Mapping {
+            start: 0x1000,
+            end: 0x2000,
+            file_offset: 0,
+            bias: 0x800,
+            path: "/lib/libx.so".into(),
+            build_id: String::new(),
+        }],
+        locations,
+        functions: ["a", "b", "c", "d", "e"].map(function).to_vec(),
+        samples: samples.collect(),
+        ..Profile::default()
+    }
+}
+
+fn row<'a>(table: &'a TopTable, name: &str) -> &'a Row {
+    table.rows.iter().find(|row| &*row.name == name).unwrap_or_else(|| panic!("no row {name}"))
+}
+
+fn top_of(stacks: &[(&[usize], f64)]) -> TopTable {
+    top(&profile(stacks), SampleType::InuseSpace, Sort::Flat)
+}
+
+#[test]
+fn flat_goes_to_the_leaf_and_cum_to_the_whole_stack() {
+    let table = top_of(&[(&[0, 1, 2], 80.0), (&[1, 2], 16.0)]);
+    let values = |name| {
+        let row = row(&table, name);
+        (row.flat.value, row.cum.value, row.objects.value)
+    };
+    assert_eq!(values("a"), (80.0, 80.0, 10.0));
+    assert_eq!(values("b"), (16.0, 96.0, 2.0));
+    assert_eq!(values("c"), (0.0, 96.0, 0.0));
+    assert_eq!(table.total, Estimate { value: 96.0, variance: 96.0 });
+    assert_eq!(row(&table, "c").cum.variance, 96.0);
+}
+
+#[test]
+fn a_recursive_function_counts_once_per_stack() {
+    let table = top_of(&[(&[0, 1, 5, 1, 0], 80.0)]);
+    for name in ["a", "b"] {
+        assert_eq!(row(&table, name).cum, table.total);
+    }
+}
+
+#[test]
+fn an_inlined_frame_is_a_frame_and_the_innermost_has_the_flat() {
+    let table = top_of(&[(&[6, 2], 80.0)]);
+    assert_eq!(row(&table, "a").flat.value, 80.0);
+    assert_eq!(row(&table, "b").flat.value, 0.0);
+    assert_eq!(row(&table, "b").cum.value, 80.0);
+    assert_eq!((row(&table, "a").line, row(&table, "b").line), (70, 71));
+}
+
+#[test]
+fn a_row_points_to_its_hottest_line() {
+    let table = top_of(&[(&[0, 2], 80.0), (&[5, 2], 88.0), (&[1, 0], 800.0)]);
+    assert_eq!(row(&table, "a").line, 60);
+    let no_flat = top_of(&[(&[1, 0], 80.0), (&[1, 5], 88.0), (&[2, 0], 24.0)]);
+    assert_eq!(row(&no_flat, "a").line, 10);
+    let recursive = top_of(&[(&[1, 0, 0], 40.0), (&[1, 5], 56.0)]);
+    assert_eq!(row(&recursive, "a").line, 60);
+}
+
+#[test]
+fn a_function_of_which_nothing_was_recorded_has_no_row() {
+    let stacks: [(&[usize], f64); 2] = [(&[0], 0.0), (&[1], 8.0)];
+    assert_eq!(top_of(&stacks).rows.len(), 1);
+    assert_eq!(tree(&profile(&stacks), SampleType::InuseSpace, 0.0).rows.len(), 1);
+}
+
+#[test]
+fn an_address_without_a_symbol_is_named_by_file_address() {
+    let table = top_of(&[(&[7, 8], 8.0), (&[], 16.0)]);
+    assert_eq!(row(&table, "libx.so+0x880").flat.value, 8.0);
+    assert_eq!(row(&table, "0xbeef").cum.value, 8.0);
+    assert_eq!(row(&table, STACKS_NOT_RECORDED).flat.value, 16.0);
+    assert_eq!(table.rows.len(), 3);
+}
+
+#[test]
+fn equal_names_in_two_files_are_two_functions() {
+    let mut profile = profile(&[(&[0], 8.0), (&[1], 16.0), (&[2], 32.0)]);
+    profile.functions[1] = Function { file: "y.cc".into(), ..profile.functions[0].clone() };
+    profile.functions[2] = Function { system_name: "_Z1a".into(), ..profile.functions[0].clone() };
+    let table = top(&profile, SampleType::InuseSpace, Sort::Name);
+    let rows: Vec<_> = table.rows.iter().map(|r| (&*r.name, &*r.file, r.flat.value)).collect();
+    assert_eq!(rows, [("a", "x.cc", 40.0), ("a", "y.cc", 16.0)]);
+}
+
+#[test]
+fn rows_are_sorted_as_asked_with_a_diff_by_magnitude() {
+    let profile = profile(&[(&[0, 2], -80.0), (&[1, 2], 16.0)]);
+    let names = |sort| -> String {
+        let table = top(&profile, SampleType::InuseSpace, sort);
+        table.rows.iter().map(|row| &*row.name).collect()
+    };
+    assert_eq!(names(Sort::Flat), "abc");
+    assert_eq!(names(Sort::Cum), "acb");
+    assert_eq!(names(Sort::Name), "abc");
+    assert_eq!(top(&profile, SampleType::InuseSpace, Sort::Flat).magnitude, 96.0);
+}
+
+fn lines(tree: &Tree) -> Vec<String> {
+    let text = |row: &TreeRow| {
+        let name = match &row.kind {
+            TreeRowKind::Frame(name) => name.name.to_string(),
+            TreeRowKind::Merged { frames } => tree.merged_label(*frames, row.cum),
+        };
+        format!("{}{name} {} {}", "-".repeat(row.depth), row.cum.value, row.flat.value)
+    };
+    tree.rows.iter().map(text).collect()
+}
+
+#[test]
+fn the_tree_lists_callers_before_callees_and_the_largest_first() {
+    let profile = profile(&[(&[0, 2], 8.0), (&[1, 2], 24.0), (&[2], 16.0), (&[6, 3], 100.0)]);
+    let tree = tree(&profile, SampleType::InuseSpace, 0.0);
+    let expected = ["d 100 0", "-b 100 0", "--a 100 100", "c 48 16", "-b 24 24", "-a 8 8"];
+    assert_eq!(lines(&tree), expected);
+}
+
+#[test]
+fn the_tree_states_what_it_merged() {
+    let profile = profile(&[(&[0, 2], 9990.0), (&[3, 1, 2], 6.0), (&[4, 2], 2.0), (&[7], 2.0)]);
+    let tree = tree(&profile, SampleType::InuseSpace, 0.001);
+    let expected = [
+        "c 9998 0",
+        "-a 9990 9990",
+        "-(3 frames < 0.10 %: 8 B) 8 0",
+        "(1 frame < 0.10 %: 2 B) 2 0",
+    ];
+    assert_eq!(lines(&tree), expected);
+}
+
+#[test]
+fn opposite_changes_do_not_hide_each_other_in_a_tree() {
+    let profile = profile(&[(&[0, 2], 500.0), (&[1, 2], -500.0), (&[3], 10.0)]);
+    let tree = tree(&profile, SampleType::InuseSpace, 0.1);
+    let expected = ["c 0 0", "-a 500 500", "-b -500 -500", "(1 frame < 10.0 %: 10 B) 10 0"];
+    assert_eq!(lines(&tree), expected);
+}
+
+#[test]
+fn a_very_deep_stack_does_not_overflow_ours() {
+    let deep: Vec<usize> = (0..200_000).map(|i| i % 4).collect();
+    let profile = profile(&[(&deep, 8.0)]);
+    assert_eq!(tree(&profile, SampleType::InuseSpace, 0.0).rows.len(), deep.len());
+}
+
+#[test]
+fn peek_lists_callers_and_callees_with_their_shares() {
+    let profile = profile(&[(&[0, 1, 2], 60.0), (&[3, 1, 4], 20.0), (&[1, 4], 20.0)]);
+    let table = peek(&profile, SampleType::InuseSpace, &Regex::new("^b$").unwrap());
+    let [function] = table.functions.as_slice() else { panic!("{table:?}") };
+    let text = |list: &[Neighbour]| -> Vec<_> {
+        list.iter().map(|n| format!("{} {} {}", n.function.name, n.value.value, n.share)).collect()
+    };
+    assert_eq!(text(&function.callers), ["c 60 0.6", "e 40 0.4"]);
+    assert_eq!(text(&function.callees), ["a 60 0.6", "d 20 0.2"]);
+    assert_eq!((function.flat.value, function.cum.value), (20.0, 100.0));
+}
+
+#[test]
+fn peek_counts_a_repeated_call_once_and_no_call_to_itself() {
+    let profile = profile(&[(&[0, 1, 0, 1, 1], 8.0)]);
+    let table = peek(&profile, SampleType::InuseSpace, &Regex::new("b").unwrap());
+    let function = &table.functions[0];
+    assert_eq!(function.cum.value, 8.0);
+    let names = |list: &[Neighbour]| -> String {
+        list.iter().map(|n| format!("{}{}", n.function.name, n.value.value)).collect()
+    };
+    assert_eq!((names(&function.callers), names(&function.callees)), ("a8".into(), "a8".into()));
+}

@@ -1,0 +1,142 @@
+//! What is missing from a binary's symbols, and what to do about it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why frames of a binary have no name, or names without lines. Displays as one line: object, finding, next step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// There is no file at the binary's path, and no debug file by its build ID.
+    BinaryMissing {
+        /// As the profile names it.
+        path: String,
+        /// As the profile names it; may be empty.
+        build_id: String,
+    },
+    /// The file at the binary's path is another build; it was not used.
+    BuildIdDiffers {
+        /// The file that was looked at.
+        path: PathBuf,
+        /// The profile's build ID.
+        wanted: String,
+        /// The file's; empty if it has none.
+        found: String,
+        /// A debug file of the wanted build that names came from, if there was one.
+        used: Option<PathBuf>,
+    },
+    /// No function names, or only those that the binary exports.
+    NoSymbols {
+        /// As the profile names it.
+        path: String,
+        /// As the profile names it; may be empty.
+        build_id: String,
+        /// Exported functions have names.
+        are_exports_named: bool,
+    },
+    /// Function names, but no DWARF: no source lines and no inlined calls.
+    NoLines {
+        /// As the profile names it.
+        path: String,
+        /// As the profile names it; may be empty.
+        build_id: String,
+    },
+    /// There is DWARF, but for less than half of the addresses that were asked for and have a name.
+    FewLines {
+        /// As the profile names it.
+        path: String,
+        /// As the profile names it; may be empty.
+        build_id: String,
+        /// Addresses with a source line.
+        with_lines: usize,
+        /// Addresses with a function name.
+        named: usize,
+    },
+    /// DWARF was split (by `dwz`, or by the compiler into `.dwo` files), and a part is not there: some names or
+    /// inlined calls are missing.
+    SupplementMissing {
+        /// The debug file that refers to it.
+        path: PathBuf,
+        /// As the debug file names it.
+        supplement: PathBuf,
+        /// Build ID of the supplement; empty for a `.dwo` file.
+        build_id: String,
+    },
+    /// The file is damaged, cut, or not ours to read.
+    Unreadable {
+        /// The file that was looked at.
+        path: PathBuf,
+        /// What was wrong with it.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BinaryMissing { path, build_id } => {
+                write!(out, "{path}: not on this machine. {}", symbols_of(path, build_id))
+            }
+            Self::BuildIdDiffers { path, wanted, found, used } => {
+                let path = path.display();
+                match found.as_str() {
+                    "" => write!(out, "{path}: replaced since the profile was taken (no build ID")?,
+                    _ => write!(
+                        out,
+                        "{path}: replaced since the profile was taken (build ID {found}"
+                    )?,
+                }
+                write!(out, ", profiled {wanted}); not used. ")?;
+                match used {
+                    Some(used) => write!(out, "Names are from {}", used.display()),
+                    None => write!(
+                        out,
+                        "Restart the program, or pass --debug-path with symbols of the old build"
+                    ),
+                }
+            }
+            Self::NoSymbols { path, build_id, are_exports_named } => {
+                let finding = match are_exports_named {
+                    true => "stripped, only exported functions have names",
+                    false => "no symbols",
+                };
+                write!(out, "{path}: {finding}. {}", symbols_of(path, build_id))
+            }
+            Self::NoLines { path, build_id } => {
+                write!(out, "{path}: function names but no source lines. ")?;
+                write!(out, "Build with -g. {}", symbols_of(path, build_id))
+            }
+            Self::FewLines { path, build_id, with_lines, named } => {
+                write!(out, "{path}: source lines for {with_lines} of {named} addresses only. ")?;
+                write!(out, "Build all of it with -g. {}", symbols_of(path, build_id))
+            }
+            Self::SupplementMissing { path, supplement, build_id } => {
+                let (path, supplement) = (path.display(), supplement.display());
+                write!(out, "{path}: its debug information needs {supplement}, which is missing")?;
+                match build_id.as_str() {
+                    "" => write!(out, ". Keep the .dwo files, or put a .dwp file beside it"),
+                    _ => {
+                        write!(out, " (build ID {build_id}). Install the rest of its debug package")
+                    }
+                }
+            }
+            Self::Unreadable { path, reason } => {
+                write!(out, "{}: cannot read symbols ({reason}). ", path.display())?;
+                write!(out, "Check the file and its permissions, or pass --debug-path with a copy")
+            }
+        }
+    }
+}
+
+fn symbols_of(path: &str, build_id: &str) -> String {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let package = file.split(".so").next().unwrap_or(file);
+    match build_id.get(..12) {
+        Some(prefix) => format!(
+            "Install its debug symbols (such as {package}-dbgsym; build ID {prefix}…) or pass --debug-path"
+        ),
+        None => {
+            format!("Install its debug symbols (such as {package}-dbgsym) or pass --debug-path")
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Where a binary and its debug file are. Nothing is used unless its build ID is the profile's.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::elf::{DebugLink, ElfFile, Identity, OpenError, Sections, debug_link, supplement_link};
+use crate::{Binary, Defect};
+
+/// Where distributions put separate debug files.
+const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";
+/// What the kernel appends to the path of an unlinked file.
+const DELETED: &str = " (deleted)";
+/// A process has at most this many mappings by default (`vm.max_map_count`).
+const MAX_MAPPINGS: usize = 1 << 16;
+
+/// The profiled binary on disk, or why it is not.
+pub(crate) struct Located {
+    pub file: Option<ElfFile>,
+    pub refusal: Option<Defect>,
+}
+
+/// Finds the file that `binary` was mapped from.
+pub(crate) fn locate(binary: &Binary) -> Located {
+    let mut refusal = None;
+    let mut refuse = |defect: Defect| {
+        let is_graver = match (&refusal, &defect) {
+            (None, _) => true,
+            (Some(Defect::BuildIdDiffers { .. }), _) => false,
+            (Some(_), Defect::BuildIdDiffers { .. }) => true,
+            _ => false,
+        };
+        if is_graver {
+            refusal = Some(defect);
+        }
+    };
+    let paths = binary_paths(binary).into_iter();
+    for path in paths.chain(std::iter::once_with(|| mapped_paths(binary)).flatten()) {
+        match ElfFile::open(&path) {
+            Ok(file) if binary.build_id.is_empty() || file.build_id == binary.build_id => {
+                return Located { file: Some(file), refusal: None };
+            }
+            Ok(file) => refuse(Defect::BuildIdDiffers {
+                path,
+                wanted: binary.build_id.clone(),
+                found: file.build_id,
+                used: None,
+            }),
+            Err(OpenError::Missing) => {}
+            Err(OpenError::Unreadable(reason)) => refuse(Defect::Unreadable { path, reason }),
+        }
+    }
+    let missing =
+        || Defect::BinaryMissing { path: binary.path.clone(), build_id: binary.build_id.clone() };
+    let refusal = refusal.unwrap_or_else(missing);
+    Located { file: None, refusal: Some(refusal) }
+}
+
+/// By name: inside the process's root first, so that containers work, then here.
+fn binary_paths(binary: &Binary) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    let is_verifiable = !binary.build_id.is_empty();
+    let is_deleted = binary.path.ends_with(DELETED);
+    // What is now at a deleted file's name is another file unless its build ID says otherwise.
+    if is_deleted && !is_verifiable {
+        return paths;
+    }
+    let path = binary.path.strip_suffix(DELETED).unwrap_or(&binary.path);
+    let root = process_root(binary).filter(|_| path.starts_with('/'));
+    if let Some(root) = &root {
+        paths.push(concatenated(root, path));
+    }
+    // Without a build ID, a file of the same name outside the container proves nothing.
+    if root.is_none_or(|root| is_verifiable || !root.exists()) {
+        paths.push(PathBuf::from(path));
+    }
+    paths
+}
+
+/// By what the process has mapped: reaches unlinked files. Needs privileges, except for the executable.
+fn mapped_paths(binary: &Binary) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    let Some(pid) = binary.pid else { return paths };
+    let plain = binary.path.strip_suffix(DELETED).unwrap_or(&binary.path);
+    let is_it = |link: &Path| {
+        let Ok(target) = std::fs::read_link(link) else { return false };
+        let Some(target) = target.to_str() else { return false };
+        target == binary.path || target.strip_suffix(DELETED) == Some(plain)
+    };
+    let executable = PathBuf::from(format!("/proc/{pid}/exe"));
+    if is_it(&executable) {
+        paths.push(executable);
+    }
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/map_files")) else { return paths };
+    let mut links = entries.take(MAX_MAPPINGS).flatten().map(|entry| entry.path());
+    paths.extend(links.find(|link| is_it(link)));
+    paths
+}
+
+fn process_root(binary: &Binary) -> Option<PathBuf> {
+    binary.pid.map(|pid| PathBuf::from(format!("/proc/{pid}/root")))
+}
+
+/// `root` followed by the absolute `path`, which `Path::join` would take instead of `root`.
+fn concatenated(root: &Path, path: &str) -> PathBuf {
+    let mut joined = root.as_os_str().to_owned();
+    joined.push(path);
+    PathBuf::from(joined)
+}
+
+/// A place where a separate debug file may be.
+pub(crate) struct Place {
+    pub path: PathBuf,
+    /// What must hold besides the build ID.
+    pub crc32: Option<u32>,
+}
+
+/// Every place to look for the debug file of `binary`, best first.
+pub(crate) fn debug_places(
+    binary: &Binary,
+    debug_paths: &[PathBuf],
+    build_id: &str,
+    link: Option<&DebugLink>,
+) -> Vec<Place> {
+    let mut places = Vec::new();
+    let roots = debug_roots(binary, debug_paths);
+    for root in &roots {
+        places.extend(by_build_id(root, build_id).map(|path| Place { path, crc32: None }));
+    }
+    let path = binary.path.strip_suffix(DELETED).unwrap_or(&binary.path);
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    if is_build_id(build_id) {
+        // An unstripped copy of the binary will do as well.
+        let copies = debug_paths.iter().filter(|_| !name.is_empty()).map(|root| root.join(name));
+        places.extend(copies.map(|path| Place { path, crc32: None }));
+    }
+    let Some(link) = link else { return places };
+    let name = OsStr::from_bytes(&link.name);
+    let mut folders: Vec<PathBuf> = debug_paths.to_vec();
+    for root in process_root(binary).into_iter().chain([PathBuf::new()]) {
+        let folder = concatenated(&root, folder);
+        folders.push(folder.join(".debug"));
+        folders.push(folder);
+    }
+    folders.extend(roots.iter().map(|root| concatenated(root, folder)));
+    let crc32 = Some(link.crc32);
+    places.extend(folders.into_iter().map(|folder| Place { path: folder.join(name), crc32 }));
+    places
+}
+
+fn debug_roots(binary: &Binary, debug_paths: &[PathBuf]) -> Vec<PathBuf> {
+    let mut roots = debug_paths.to_vec();
+    roots.extend(process_root(binary).map(|root| concatenated(&root, SYSTEM_DEBUG_DIR)));
+    roots.push(PathBuf::from(SYSTEM_DEBUG_DIR));
+    roots
+}
+
+fn by_build_id(root: &Path, build_id: &str) -> Option<PathBuf> {
+    let (directory, file) = build_id.split_at_checked(2)?;
+    is_build_id(build_id).then(|| root.join(format!(".build-id/{directory}/{file}.debug")))
+}
+
+/// Lower-case hex of a length that notes have; so it is also safe in a file name.
+pub(crate) fn is_build_id(text: &str) -> bool {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    (4..=128).contains(&text.len()) && text.bytes().all(is_hex)
+}
+
+/// Opens the file at `place` if it is the debug file of the binary with this build ID. A file that is not is as
+/// good as absent: another package may own it.
+pub(crate) fn open_debug_file(place: &Place, build_id: &str) -> Option<ElfFile> {
+    let file = ElfFile::open(&place.path).ok()?;
+    let is_it = match place.crc32 {
+        Some(crc32) => file.build_id == build_id && file.crc32() == Some(crc32),
+        None => file.build_id == build_id,
+    };
+    is_it.then_some(file)
+}
+
+/// The result of following a debug file's `.gnu_debugaltlink`.
+pub(crate) enum Supplement {
+    NotNeeded,
+    Found(ElfFile, Sections),
+    Missing { path: PathBuf, build_id: String },
+}
+
+/// Finds the supplement of `file`, the part that `dwz` moved to a common file.
+pub(crate) fn supplement(
+    binary: &Binary,
+    debug_paths: &[PathBuf],
+    (file, sections): (&ElfFile, &Sections),
+) -> Supplement {
+    let Some((link, build_id)) = supplement_link(file, sections) else {
+        return Supplement::NotNeeded;
+    };
+    let link = Path::new(OsStr::from_bytes(&link));
+    let mut paths = Vec::new();
+    // Relative names start at the debug file, wherever its own links lead.
+    let real = std::fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
+    paths.extend(real.parent().map(|folder| folder.join(link)));
+    if let (Some(root), Some(link)) = (process_root(binary), link.to_str())
+        && link.starts_with('/')
+    {
+        paths.push(concatenated(&root, link));
+    }
+    for root in debug_roots(binary, debug_paths) {
+        paths.extend(by_build_id(&root, &build_id));
+        paths.extend(link.file_name().map(|name| root.join(".dwz").join(name)));
+    }
+    for path in paths {
+        if let Ok(file) = ElfFile::open(&path)
+            && file.build_id == build_id
+            && let Ok(sections) = file.sections()
+        {
+            return Supplement::Found(file, sections);
+        }
+    }
+    Supplement::Missing { path: link.to_owned(), build_id }
+}
+
+/// The link from a binary to its debug file, and what identifies every file that exists now and could be a source.
+pub(crate) fn present(file: Option<&ElfFile>, places: &[Place]) -> Vec<Identity> {
+    let debug_files = places.iter().filter_map(|place| Identity::of(&place.path));
+    file.map(|file| file.identity).into_iter().chain(debug_files).collect()
+}
+
+/// Reads `.gnu_debuglink` of the binary.
+pub(crate) fn link_of(file: &ElfFile) -> Option<DebugLink> {
+    debug_link(file, &file.sections().ok()?)
+}

@@ -1,0 +1,141 @@
+//! Files that are cut, damaged or made to harm.
+
+mod support;
+
+use ramson_symbols::{Defect, demangle};
+use support::*;
+
+fn small_program() -> (Folder, Vec<u64>, String) {
+    let folder = Folder::new();
+    folder.write("a.c", C_SOURCE);
+    folder.run("gcc -g -O2 -nostartfiles -shared -fPIC -Wl,--build-id a.c -o a");
+    let symbols = nm(&folder, "a");
+    let addresses =
+        symbols.iter().flat_map(|symbol| [symbol.address, symbol.address + 5]).collect();
+    let id = build_id(&folder, "a");
+    (folder, addresses, id)
+}
+
+#[test]
+fn a_file_cut_anywhere_never_panics_and_is_unreadable_if_its_headers_are_cut() {
+    let (folder, addresses, id) = small_program();
+    let content = std::fs::read(folder.path("a")).unwrap();
+    let sections_at = usize::from_le_bytes(content[40..48].try_into().unwrap());
+    for end in (0..content.len()).step_by(41).chain(0..130) {
+        std::fs::write(folder.path("cut"), &content[..end]).unwrap();
+        for build_id in ["", &id] {
+            let symbolized = symbolize(&binary(&folder.path("cut"), build_id), &addresses);
+            assert_eq!(symbolized.frames.len(), addresses.len());
+            let defect = symbolized.defect.unwrap_or_else(|| panic!("no defect at {end}"));
+            if end <= sections_at && build_id.is_empty() {
+                assert!(matches!(defect, Defect::Unreadable { .. }), "{end}: {defect}");
+            }
+            assert_eq!(defect.to_string().lines().count(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_file_with_any_damage_never_panics() {
+    let (folder, addresses, _) = small_program();
+    let content = std::fs::read(folder.path("a")).unwrap();
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % below as u64) as usize
+    };
+    for round in 0..3000 {
+        let mut damaged = content.clone();
+        for _ in 0..1 + next(8) {
+            // Half of the damage goes to where the tables and the debug sections are.
+            let from = if round % 2 == 0 { 0 } else { content.len() * 3 / 4 };
+            let at = from + next(content.len() - from);
+            damaged[at] = [0, 0xff, 0x7f, 0x80, next(256) as u8][next(5)];
+        }
+        std::fs::write(folder.path("damaged"), &damaged).unwrap();
+        let symbolized = symbolize(&binary(&folder.path("damaged"), ""), &addresses);
+        assert_eq!(symbolized.frames.len(), addresses.len());
+    }
+}
+
+#[test]
+fn what_is_no_file_is_unreadable_and_nobody_waits_for_it() {
+    let folder = Folder::new();
+    folder.run("mkfifo a");
+    let defect = symbolize(&binary(&folder.path("a"), ""), &[1]).defect;
+    assert!(matches!(defect, Some(Defect::Unreadable { .. })));
+    let defect = symbolize(&binary(&folder.0, ""), &[1]).defect;
+    assert!(matches!(defect, Some(Defect::Unreadable { .. })));
+    folder.write(
+        "text",
+        "not a program, though longer than an ELF header would have to be, if it were one",
+    );
+    let defect = symbolize(&binary(&folder.path("text"), ""), &[1]).defect.unwrap();
+    assert!(defect.to_string().contains("not an ELF file"), "{defect}");
+}
+
+#[test]
+fn hostile_names_take_neither_time_nor_stack() {
+    let mut names = vec![
+        format!("_Z{}", "N".repeat(10_000)),
+        format!("_ZN{}", "1a".repeat(5_000)),
+        format!("_Z1f{}", "P".repeat(16_000)),
+        format!("_R{}", "NvC".repeat(5_000)),
+        format!("_RINvC1a1b{}", "T".repeat(8_000)),
+        format!("_Z{}", "x".repeat(1 << 20)),
+        "_ZN".into(),
+        "_R".into(),
+        "_".into(),
+        String::new(),
+        "_Zé".into(),
+    ];
+    // Each substitution doubles the one before it.
+    let mut doubling = "_Z1fP1aSt4pairIS_S_E".to_owned();
+    for index in 0..30u32 {
+        let id = char::from_digit(index, 36).unwrap().to_ascii_uppercase();
+        doubling += &format!("St4pairIS{id}_S{id}_E");
+    }
+    names.push(doubling);
+    let start = std::time::Instant::now();
+    for name in &names {
+        if let Some(text) = demangle(name) {
+            assert!(text.len() <= 16 << 10);
+        }
+    }
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+}
+
+#[test]
+fn names_are_demangled_by_their_own_scheme() {
+    for (name, expected) in [
+        ("_ZN3foo3barEi", Some("foo::bar(int)")),
+        (
+            "_ZNSt6vectorIiSaIiEE9push_backERKi",
+            Some("std::vector<int, std::allocator<int> >::push_back(int const&)"),
+        ),
+        ("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", Some("core::fmt::Formatter::pad")),
+        ("_RNvCs1234_7mycrate3foo", Some("mycrate::foo")),
+        ("_Z3foov.constprop.0", Some("foo() [clone .constprop.0]")),
+        ("_ZSt10_ConstructIiJEEvPT_DpOT0_", Some("void std::_Construct<int>(int*)")),
+        ("_Z1fIJEEvDpOT_", Some("void f<>()")),
+        ("_Z1fOFviE", Some("f(void (&&)(int))")),
+        ("_ZN12_GLOBAL__N_1L1fEi", Some("(anonymous namespace)::f(int)")),
+        ("_ZN1AILj16ELb1ELln3EE1gEv", Some("A<16, true, -3>::g()")),
+        (
+            "_ZSt9__fill_a1IPiiEN9__gnu_cxx11__enable_ifIXsrSt11__is_scalarIT0_E7__valueEvE6__typeET_S8_RKS4_",
+            Some("std::__fill_a1<…>(…)"),
+        ),
+        ("_ZN3FooIXsrSt1aIT_E1bEE3barEv", Some("Foo<…>…")),
+        ("_Z", None),
+        ("_Z3fo", None),
+        ("_ZN99999999999999999999999f", None),
+        ("main", None),
+        ("_start", None),
+        ("_Read_file", None),
+        ("malloc", None),
+    ] {
+        assert_eq!(demangle(name).as_deref(), expected, "{name}");
+    }
+}

@@ -1,0 +1,32 @@
+//! What differs between architectures, behind one interface: thread state, system calls, hooks, registers.
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+#[cfg(all(target_arch = "x86_64", not(test)))]
+mod x86_64_hooks;
+
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::*;
+#[cfg(all(target_arch = "x86_64", not(test)))]
+pub use x86_64_hooks::{Found, bind, bind_missing_operators};
+
+use core::cell::Cell;
+
+/// What ramson keeps per thread: 64 bytes of initial-exec thread-local storage. All zero is valid and means "not yet
+/// initialised": the first allocation borrows from the countdown and so reaches the slow path.
+#[repr(C)]
+pub struct Thread {
+    /// Bytes left until this thread's next sample. The fast paths know that it comes first.
+    pub countdown: Cell<u64>,
+    /// Random state; 0 until the thread is initialised.
+    pub random: Cell<u64>,
+    /// The part of the thread's own stack that has been seen to be readable.
+    pub stack_low: Cell<u64>,
+    /// One past the thread's own stack; 0 until known.
+    pub stack_high: Cell<u64>,
+    /// Kernel's thread id; 0 until the first sample.
+    pub tid: Cell<u32>,
+    /// Scratch that this thread used last.
+    pub scratch: Cell<u32>,
+    reserved: [Cell<u64>; 3],
+}

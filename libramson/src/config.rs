@@ -1,0 +1,152 @@
+//! What the user asked for, from the environment that the program was started with:
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `RAMSON_INTERVAL` | sampling interval in bytes, with K, M or G; `off` records nothing; default 512K |
+//! | `RAMSON_DIR` | directory of the profile files; default `/var/tmp/ramson-UID` |
+//! | `RAMSON_OUTPUT` | file of the first process that is sampled; later ones add `.PID` |
+//! | `RAMSON_KEEP` | `1`: keep the file after a normal exit |
+//! | `RAMSON_MAX_FILE` | bound of a profile file; default 64M |
+//! | `RAMSON_RUN_ID` | set by `ramson run` |
+//!
+//! A value that does not parse turns ramson off: recording something else than was asked for would be worse.
+
+use crate::sampler::{DEFAULT_INTERVAL_BYTES, MAX_INTERVAL_BYTES};
+use crate::text::{Text, parse_number, parse_size};
+use core::ffi::{CStr, c_char};
+use ramson_format::{DEFAULT_FILE_BYTES, FILE_BYTES_RANGE};
+
+/// The settings of one process; its forked children inherit them.
+pub struct Config {
+    /// `None`: record nothing.
+    pub interval_bytes: Option<u64>,
+    pub directory: Option<Text>,
+    pub output: Option<Text>,
+    pub keep: bool,
+    pub file_bytes: u64,
+    pub run_id: u64,
+    /// From the kernel, for seeding.
+    pub entropy: u64,
+    /// One past the first thread's stack.
+    pub main_stack_high: u64,
+}
+
+/// More variables or auxiliary entries than the kernel would pass.
+const MAX_ENTRIES: usize = 1 << 20;
+const AT_SECURE: usize = 23;
+const AT_RANDOM: usize = 25;
+
+impl Config {
+    /// Reads arguments, environment and auxiliary vector from `initial_stack`, where the kernel put argc.
+    ///
+    /// # Safety
+    /// `initial_stack` must be the process's initial stack pointer, and the environment there unchanged: call it before main.
+    pub unsafe fn from_initial_stack(initial_stack: *const usize) -> Self {
+        let mut config = Self::default();
+        config.main_stack_high = initial_stack as u64;
+        // SAFETY: argc, argv and its null, then the environment and its null, then pairs up to AT_NULL (x86-64 ABI).
+        unsafe {
+            let mut entry = initial_stack.add(*initial_stack + 2);
+            for _ in 0..MAX_ENTRIES {
+                let variable = *entry as *const c_char;
+                entry = entry.add(1);
+                if variable.is_null() {
+                    break;
+                }
+                config.take(CStr::from_ptr(variable).to_bytes());
+            }
+            for _ in 0..MAX_ENTRIES {
+                match *entry {
+                    0 => break,
+                    AT_SECURE if *entry.add(1) != 0 => config.interval_bytes = None,
+                    AT_RANDOM => config.entropy = *(*entry.add(1) as *const u64),
+                    _ => {}
+                }
+                entry = entry.add(2);
+            }
+        }
+        config
+    }
+
+    /// Applies one `NAME=value`; other variables are ignored.
+    fn take(&mut self, variable: &[u8]) {
+        let Some(assignment) = variable.strip_prefix(b"RAMSON_") else { return };
+        let Some(equals) = assignment.iter().position(|&byte| byte == b'=') else { return };
+        let (name, value) = (&assignment[..equals], &assignment[equals + 1..]);
+        let path = || {
+            let mut text = Text::new();
+            text.push(value);
+            (!value.is_empty()).then_some(text)
+        };
+        match name {
+            b"INTERVAL" => {
+                self.interval_bytes =
+                    parse_size(value).filter(|bytes| (1..=MAX_INTERVAL_BYTES).contains(bytes));
+            }
+            b"DIR" => self.directory = path(),
+            b"OUTPUT" => self.output = path(),
+            b"KEEP" => self.keep = value == b"1",
+            b"MAX_FILE" => match parse_size(value) {
+                Some(bytes) if (FILE_BYTES_RANGE.0..=FILE_BYTES_RANGE.1).contains(&bytes) => {
+                    self.file_bytes = bytes & !4095;
+                }
+                _ => self.interval_bytes = None,
+            },
+            b"RUN_ID" => self.run_id = parse_number(value).map_or(0, |(id, _)| id),
+            _ => {}
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            interval_bytes: Some(DEFAULT_INTERVAL_BYTES),
+            directory: None,
+            output: None,
+            keep: false,
+            file_bytes: DEFAULT_FILE_BYTES,
+            run_id: 0,
+            entropy: 0,
+            main_stack_high: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(variables: &[&str]) -> Config {
+        let mut config = Config::default();
+        variables.iter().for_each(|variable| config.take(variable.as_bytes()));
+        config
+    }
+
+    #[test]
+    fn variables_are_taken_and_foreign_ones_ignored() {
+        let config = with(&[
+            "RAMSON_INTERVAL=64K",
+            "RAMSON_KEEP=1",
+            "RAMSON_MAX_FILE=8M",
+            "PATH=/bin",
+            "RAMSON_",
+        ]);
+        assert_eq!(config.interval_bytes, Some(64 << 10));
+        assert_eq!((config.keep, config.file_bytes), (true, 8 << 20));
+    }
+
+    #[test]
+    fn a_value_that_does_not_parse_turns_recording_off() {
+        for wrong in [
+            "INTERVAL=0",
+            "INTERVAL=-5",
+            "INTERVAL=off",
+            "INTERVAL=",
+            "INTERVAL=9999T",
+            "MAX_FILE=12",
+        ] {
+            assert_eq!(with(&[&format!("RAMSON_{wrong}")]).interval_bytes, None, "{wrong}");
+        }
+    }
+}

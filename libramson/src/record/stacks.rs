@@ -1,0 +1,169 @@
+//! The stack table: every distinct stack once, with its counters. Entries are only ever added.
+//!
+//! An index in private memory leads from a stack's hash to its entry. Two threads that meet the same new stack at once may both
+//! add it; the reader makes one of them.
+
+use super::file::ProfileFile;
+use crate::sys;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use ramson_format::{BEGUN, COMMITTED, RegionKind, Stack, stack_hash};
+
+/// Entries of the index that one look-up tries; past them a stack counts as not to be recorded.
+const MAX_PROBES: u64 = 64;
+
+/// All zero is "none".
+pub struct StackTable {
+    /// Address of `AtomicU32`s: 0 or an entry's number.
+    index: AtomicU64,
+    mask: u64,
+}
+
+impl StackTable {
+    /// Makes the index: twice as many places as there can be stacks.
+    pub fn create(&mut self, file: &ProfileFile) -> Option<()> {
+        let capacity = file.header().regions[RegionKind::Stacks as usize].capacity.load(Relaxed);
+        let places = (capacity * 2).next_power_of_two();
+        self.mask = places - 1;
+        self.index.store(sys::map_anonymous(self.index_bytes()).ok()? as u64, Relaxed);
+        Some(())
+    }
+
+    pub fn index_bytes(&self) -> usize {
+        (self.mask as usize + 1) * size_of::<AtomicU32>()
+    }
+
+    /// The counters of a stack. Every number that `intern` returned has an entry, and 0 always has.
+    #[inline]
+    pub fn entry<'a>(&self, file: &'a ProfileFile, stack: u32) -> &'a Stack {
+        match file.entry(RegionKind::Stacks, stack as u64) {
+            Some(entry) => entry,
+            // A live sample's stack number was damaged by somebody else's store: the overflow stack takes it.
+            None => first_entry(file),
+        }
+    }
+
+    /// The number of the stack with these frames. `None`: a bound was hit.
+    #[inline]
+    pub fn intern(
+        &self,
+        file: &ProfileFile,
+        epoch: u32,
+        frames: &[u64],
+        flags: u32,
+        now_ns: u64,
+    ) -> Option<u32> {
+        let hash = stack_hash(epoch, frames);
+        let mut added = None;
+        for probe in 0..MAX_PROBES {
+            let place = self.place(hash.wrapping_add(probe) & self.mask);
+            let mut number = place.load(Acquire);
+            if number == 0 {
+                let own = match added {
+                    Some(own) => own,
+                    None => self.add(file, epoch, hash, frames, flags, now_ns)?,
+                };
+                match place.compare_exchange(0, own, Release, Acquire) {
+                    Ok(_) => return Some(own),
+                    Err(other) => {
+                        added = Some(own);
+                        number = other;
+                    }
+                }
+            }
+            if is_stack(file, number, hash, epoch, frames) {
+                return Some(number);
+            }
+        }
+        // Unindexed, but counted; the reader merges it with its equals.
+        added
+    }
+
+    fn place(&self, index: u64) -> &AtomicU32 {
+        // SAFETY: `index` is masked to the size of the mapping that `create` made.
+        unsafe { &*((self.index.load(Relaxed) + index * 4) as *const AtomicU32) }
+    }
+
+    #[cold]
+    fn add(
+        &self,
+        file: &ProfileFile,
+        epoch: u32,
+        hash: u64,
+        frames: &[u64],
+        flags: u32,
+        now_ns: u64,
+    ) -> Option<u32> {
+        let header = file.header();
+        let first_frame = reserve_frames(file, frames.len() as u64)?;
+        let number = file.reserve(RegionKind::Stacks, &header.stack_count)?;
+        let entry: &Stack = file.entry(RegionKind::Stacks, number as u64)?;
+        entry.commit.store(BEGUN, Relaxed);
+        for (index, &frame) in frames.iter().enumerate() {
+            file.entry::<AtomicU64>(RegionKind::Frames, first_frame + index as u64)?
+                .store(frame, Relaxed);
+        }
+        entry.depth.store(frames.len() as u32, Relaxed);
+        entry.hash.store(hash, Relaxed);
+        entry.first_frame.store(first_frame, Relaxed);
+        entry.epoch.store(epoch, Relaxed);
+        entry.flags.store(flags, Relaxed);
+        entry.first_monotonic_ns.store(now_ns, Relaxed);
+        entry.commit.store(COMMITTED, Release);
+        Some(number)
+    }
+}
+
+fn first_entry(file: &ProfileFile) -> &Stack {
+    static NOWHERE: Stack = Stack {
+        commit: AtomicU32::new(0),
+        depth: AtomicU32::new(0),
+        hash: AtomicU64::new(0),
+        first_frame: AtomicU64::new(0),
+        epoch: AtomicU32::new(0),
+        flags: AtomicU32::new(0),
+        sampled_alloc_objects: AtomicU64::new(0),
+        sampled_alloc_bytes: AtomicU64::new(0),
+        sampled_freed_objects: AtomicU64::new(0),
+        sampled_freed_bytes: AtomicU64::new(0),
+        alloc_objects: AtomicU64::new(0),
+        alloc_space: AtomicU64::new(0),
+        freed_objects: AtomicU64::new(0),
+        freed_space: AtomicU64::new(0),
+        alloc_objects_variance: AtomicU64::new(0),
+        alloc_space_variance: AtomicU64::new(0),
+        first_monotonic_ns: AtomicU64::new(0),
+        reserved: AtomicU64::new(0),
+        lifetimes: [const { AtomicU32::new(0) }; ramson_format::LIFETIME_BUCKETS],
+    };
+    file.entry(RegionKind::Stacks, 0).unwrap_or(&NOWHERE)
+}
+
+fn reserve_frames(file: &ProfileFile, frames: u64) -> Option<u64> {
+    let count = &file.header().frame_count;
+    if !file.grow(RegionKind::Frames, count.load(Relaxed) + frames) {
+        return None;
+    }
+    let committed = file.header().regions[RegionKind::Frames as usize].committed.load(Acquire);
+    count
+        .fetch_update(AcqRel, Relaxed, |count| {
+            let end = count.checked_add(frames)?;
+            (end <= committed).then_some(end)
+        })
+        .ok()
+}
+
+#[inline]
+fn is_stack(file: &ProfileFile, number: u32, hash: u64, epoch: u32, frames: &[u64]) -> bool {
+    let Some(entry) = file.entry::<Stack>(RegionKind::Stacks, number as u64) else { return false };
+    if entry.hash.load(Relaxed) != hash
+        || entry.depth.load(Relaxed) as usize != frames.len()
+        || entry.epoch.load(Relaxed) != epoch
+    {
+        return false;
+    }
+    let first = entry.first_frame.load(Relaxed);
+    frames.iter().enumerate().all(|(index, &frame)| {
+        file.entry::<AtomicU64>(RegionKind::Frames, first + index as u64)
+            .is_some_and(|known| known.load(Relaxed) == frame)
+    })
+}

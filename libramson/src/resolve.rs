@@ -1,0 +1,337 @@
+//! Finds the real functions: the next definition of a name after ours, in the order in which the loader searches.
+//!
+//! Reads the loader's own list and the symbol tables in memory instead of calling dlsym, which locks, may allocate,
+//! and would tie this library to one C library version.
+
+use core::ffi::{CStr, c_char, c_void};
+
+/// The public head of the loader's record of one object (link.h).
+#[repr(C)]
+pub struct LinkMap {
+    pub bias: usize,
+    pub name: *const c_char,
+    dynamic: *const Dynamic,
+    pub next: *const LinkMap,
+    previous: *const LinkMap,
+}
+
+#[repr(C)]
+struct Dynamic {
+    tag: usize,
+    value: usize,
+}
+
+#[repr(C)]
+struct Symbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: usize,
+    size: usize,
+}
+
+/// struct r_debug (link.h).
+#[repr(C)]
+struct Debug {
+    version: i32,
+    head: *const LinkMap,
+}
+
+const DT_HASH: usize = 4;
+const DT_STRTAB: usize = 5;
+const DT_SYMTAB: usize = 6;
+const DT_VERSYM: usize = 0x6fff_fff0;
+const DT_GNU_HASH: usize = 0x6fff_fef5;
+/// More dynamic entries, symbols of one chain, or objects than any real program has.
+const MAX_STEPS: usize = 1 << 16;
+
+/// The objects of this process, from the head of the loader's list; empty where the C library does not keep one.
+pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
+    let debug = loader_debug();
+    // SAFETY: either null or the loader's own structure, which it keeps for debuggers at all times.
+    let mut next = unsafe { debug.as_ref() }.map_or(core::ptr::null(), |debug| debug.head);
+    let mut left = MAX_STEPS;
+    core::iter::from_fn(move || {
+        // SAFETY: list nodes stay while their object is loaded. Walked at the first allocation, before the program could
+        // unload anything, and where an operator is called whose library was just loaded.
+        let object = unsafe { next.as_ref() }?;
+        next = object.next;
+        left = left.checked_sub(1)?;
+        Some(object)
+    })
+}
+
+#[cfg(not(test))]
+fn loader_debug() -> *const Debug {
+    let debug: *const Debug;
+    // SAFETY: reads our own GOT, where the loader put the address of `_r_debug`, or 0 as the reference is weak.
+    unsafe {
+        core::arch::asm!(
+            ".weak _r_debug",
+            "mov {}, qword ptr [rip + _r_debug@GOTPCREL]",
+            out(reg) debug,
+            options(nostack, readonly, pure)
+        );
+    }
+    debug
+}
+
+#[cfg(test)]
+fn loader_debug() -> *const Debug {
+    unsafe extern "C" {
+        static _r_debug: Debug;
+    }
+    &raw const _r_debug
+}
+
+/// Address of the next definition of `name` after the object whose dynamic section is `own_dynamic`, and that object's
+/// load bias. If there is none after ours (we were not preloaded but linked), then before.
+pub fn find_next(name: &CStr, own_dynamic: usize) -> Option<(usize, usize)> {
+    let is_ours = |object: &&LinkMap| object.dynamic as usize == own_dynamic;
+    let after = objects().skip_while(|object| !is_ours(object)).skip(1);
+    let before = objects().take_while(|object| !is_ours(object));
+    after
+        .chain(before)
+        .find_map(|object| Some((find_in(object, name)?, object as *const LinkMap as usize)))
+}
+
+/// Address of `name` in one object, if it defines it.
+fn find_in(object: &LinkMap, name: &CStr) -> Option<usize> {
+    let tables = Tables::of(object)?;
+    let index = tables.lookup(name)?;
+    // SAFETY: the hash table gave `index`, so the symbol table has it.
+    let symbol = unsafe { &*tables.symbols.add(index) };
+    let address = object.bias + symbol.value;
+    const STT_GNU_IFUNC: u8 = 10;
+    if symbol.info & 15 == STT_GNU_IFUNC {
+        // SAFETY: an indirect function's value is its resolver, which takes nothing and returns the address.
+        let resolver: extern "C" fn() -> usize = unsafe { core::mem::transmute(address) };
+        return Some(resolver());
+    }
+    Some(address)
+}
+
+struct Tables {
+    symbols: *const Symbol,
+    strings: *const c_char,
+    versions: *const u16,
+    gnu_hash: *const u32,
+    hash: *const u32,
+}
+
+impl Tables {
+    fn of(object: &LinkMap) -> Option<Self> {
+        if object.dynamic.is_null() {
+            return None;
+        }
+        let mut found = [0usize; 5];
+        for index in 0..MAX_STEPS {
+            // SAFETY: the dynamic section ends with a null tag, where the loop stops.
+            let entry = unsafe { &*object.dynamic.add(index) };
+            let slot = match entry.tag {
+                0 => break,
+                DT_SYMTAB => 0,
+                DT_STRTAB => 1,
+                DT_VERSYM => 2,
+                DT_GNU_HASH => 3,
+                DT_HASH => 4,
+                _ => continue,
+            };
+            // glibc relocates these in place, other loaders and the vDSO do not.
+            let is_relative = entry.value < object.bias;
+            found[slot] = if is_relative { entry.value + object.bias } else { entry.value };
+        }
+        let [symbols, strings, versions, gnu_hash, hash] = found;
+        (symbols != 0 && strings != 0).then_some(Self {
+            symbols: symbols as *const Symbol,
+            strings: strings as *const c_char,
+            versions: versions as *const u16,
+            gnu_hash: gnu_hash as *const u32,
+            hash: hash as *const u32,
+        })
+    }
+
+    fn lookup(&self, name: &CStr) -> Option<usize> {
+        if !self.gnu_hash.is_null() { self.lookup_gnu(name) } else { self.lookup_sysv(name) }
+    }
+
+    fn lookup_gnu(&self, name: &CStr) -> Option<usize> {
+        let hash = name
+            .to_bytes()
+            .iter()
+            .fold(5381u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(byte as u32));
+        // SAFETY: layout of DT_GNU_HASH: nbuckets, first hashed symbol, bloom words, shift, bloom, buckets, chains. The
+        // loader has used this table itself. A chain ends with an odd hash.
+        unsafe {
+            let table = self.gnu_hash;
+            let (buckets, first, bloom_words) = (*table, *table.add(1), *table.add(2));
+            if buckets == 0 || bloom_words == 0 {
+                return None;
+            }
+            let bloom = table.add(4).cast::<u64>();
+            let word = *bloom.add((hash / 64) as usize % bloom_words as usize);
+            let shift = *table.add(3);
+            if word >> (hash % 64) & word >> ((hash >> shift) % 64) & 1 == 0 {
+                return None;
+            }
+            let bucket_table = bloom.add(bloom_words as usize).cast::<u32>();
+            let chains = bucket_table.add(buckets as usize);
+            let mut index = *bucket_table.add((hash % buckets) as usize);
+            if index < first {
+                return None;
+            }
+            for _ in 0..MAX_STEPS {
+                let chain_hash = *chains.add((index - first) as usize);
+                if chain_hash | 1 == hash | 1 && self.is_definition(index as usize, name) {
+                    return Some(index as usize);
+                }
+                if chain_hash & 1 == 1 {
+                    return None;
+                }
+                index += 1;
+            }
+        }
+        None
+    }
+
+    fn lookup_sysv(&self, name: &CStr) -> Option<usize> {
+        if self.hash.is_null() {
+            return None;
+        }
+        // SAFETY: DT_HASH begins with nbucket and nchain; nchain is the number of symbols.
+        let symbols = unsafe { *self.hash.add(1) } as usize;
+        (1..symbols.min(MAX_STEPS)).find(|&index| self.is_definition(index, name))
+    }
+
+    fn is_definition(&self, index: usize, name: &CStr) -> bool {
+        const VERSION_HIDDEN: u16 = 0x8000;
+        // SAFETY: `index` comes from the hash table; names are offsets into the string table; versions are parallel
+        // to the symbols.
+        unsafe {
+            let symbol = &*self.symbols.add(index);
+            let is_default =
+                self.versions.is_null() || *self.versions.add(index) & VERSION_HIDDEN == 0;
+            symbol.section != 0
+                && is_default
+                && CStr::from_ptr(self.strings.add(symbol.name as usize)) == name
+        }
+    }
+}
+
+/// glibc's lock-free answer to "which object is at this address" (dlfcn.h, since 2.35).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FoundObject {
+    flags: u64,
+    pub start: u64,
+    pub end: u64,
+    pub link_map: *const LinkMap,
+    /// The object's .eh_frame_hdr.
+    pub unwind_header: u64,
+    reserved: [u64; 7],
+}
+
+type FindObject = unsafe extern "C" fn(*mut c_void, *mut FoundObject) -> i32;
+
+#[cfg(not(test))]
+fn find_object_function() -> Option<FindObject> {
+    let function: *const c_void;
+    // SAFETY: reads our own GOT, where the loader put the function's address, or 0 as the reference is weak.
+    unsafe {
+        core::arch::asm!(
+            ".weak _dl_find_object",
+            "mov {}, qword ptr [rip + _dl_find_object@GOTPCREL]",
+            out(reg) function,
+            options(nostack, readonly, pure)
+        );
+        // Null is `None`.
+        core::mem::transmute::<*const c_void, Option<FindObject>>(function)
+    }
+}
+
+#[cfg(test)]
+fn find_object_function() -> Option<FindObject> {
+    unsafe extern "C" {
+        fn _dl_find_object(address: *mut c_void, result: *mut FoundObject) -> i32;
+    }
+    Some(_dl_find_object)
+}
+
+/// The object at `address`, without a lock. `None` for other code, and everywhere on C libraries before glibc 2.35.
+pub fn object_at(address: u64) -> Option<FoundObject> {
+    let find = find_object_function()?;
+    let mut found = core::mem::MaybeUninit::<FoundObject>::uninit();
+    // SAFETY: `find` fills the structure if it returns 0; it is async-signal-safe and takes no lock.
+    unsafe { (find(address as *mut c_void, found.as_mut_ptr()) == 0).then(|| found.assume_init()) }
+}
+
+/// Where the kernel put argc: arguments, environment and auxiliary vector follow. `None` on C libraries without
+/// `__libc_stack_end`.
+#[cfg(not(test))]
+pub fn initial_stack() -> Option<*const usize> {
+    let variable: *const *const usize;
+    // SAFETY: reads our own GOT; the reference is weak, so null where it is missing.
+    unsafe {
+        core::arch::asm!(
+            ".weak __libc_stack_end",
+            "mov {}, qword ptr [rip + __libc_stack_end@GOTPCREL]",
+            out(reg) variable,
+            options(nostack, readonly, pure)
+        );
+        variable.as_ref().copied()
+    }
+}
+
+#[cfg(test)]
+pub fn initial_stack() -> Option<*const usize> {
+    unsafe extern "C" {
+        static __libc_stack_end: *const usize;
+    }
+    // SAFETY: set by the loader before anything else runs.
+    Some(unsafe { __libc_stack_end })
+}
+
+/// Our own dynamic section, which identifies us in the loader's list.
+#[cfg(not(test))]
+pub fn own_dynamic() -> usize {
+    let address;
+    // SAFETY: the linker defines _DYNAMIC in every shared object.
+    unsafe {
+        core::arch::asm!(
+            ".hidden _DYNAMIC",
+            "lea {}, [rip + _DYNAMIC]",
+            out(reg) address,
+            options(nostack, nomem, pure)
+        );
+    }
+    address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_c_library_s_malloc_is_found_where_dlsym_finds_it() {
+        unsafe extern "C" {
+            fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+        }
+        for name in [c"malloc", c"free", c"posix_memalign", c"_exit", c"clock_gettime"] {
+            let (address, _) = find_next(name, 0).unwrap();
+            // SAFETY: a NULL handle is RTLD_DEFAULT.
+            let expected = unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) };
+            assert_eq!(address, expected as usize, "{name:?}");
+        }
+        assert_eq!(find_next(c"no_such_function_anywhere", 0), None);
+    }
+
+    #[test]
+    fn the_object_of_an_address_is_found_without_a_lock() {
+        let found = object_at(find_next(c"malloc", 0).unwrap().0 as u64).unwrap();
+        // SAFETY: libc is never unloaded, its name is a C string.
+        let name = unsafe { CStr::from_ptr((*found.link_map).name) };
+        assert!(name.to_str().unwrap().contains("libc.so"));
+        assert!(object_at(16).is_none());
+    }
+}

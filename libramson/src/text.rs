@@ -1,0 +1,108 @@
+//! Small text without a heap: paths are built in, and numbers read from, fixed buffers.
+
+use core::ffi::CStr;
+
+/// Longest path that ramson makes.
+pub const PATH_BYTES: usize = 512;
+
+/// A NUL-terminated text of bounded length. Once it overflows it stays empty and `as_c_str` is `None`.
+#[derive(Clone, Copy)]
+pub struct Text {
+    bytes: [u8; PATH_BYTES],
+    length: usize,
+    overflowed: bool,
+}
+
+impl Text {
+    pub const fn new() -> Self {
+        Self { bytes: [0; PATH_BYTES], length: 0, overflowed: false }
+    }
+
+    pub fn push(&mut self, bytes: &[u8]) -> &mut Self {
+        let end = self.length + bytes.len();
+        match self.bytes.get_mut(self.length..end) {
+            // The last byte stays 0.
+            Some(room) if end < PATH_BYTES => {
+                room.copy_from_slice(bytes);
+                self.length = end;
+            }
+            _ => self.overflowed = true,
+        }
+        self
+    }
+
+    pub fn push_number(&mut self, number: u64) -> &mut Self {
+        let mut digits = [0u8; 20];
+        let mut rest = number;
+        let mut first = digits.len();
+        for (index, digit) in digits.iter_mut().enumerate().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            first = index;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.push(digits.get(first..).unwrap_or_default())
+    }
+
+    pub fn as_c_str(&self) -> Option<&CStr> {
+        if self.overflowed {
+            return None;
+        }
+        CStr::from_bytes_with_nul(self.bytes.get(..=self.length)?).ok()
+    }
+}
+
+/// Reads a decimal number from the front; the number and how many bytes it took.
+pub fn parse_number(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut value = 0u64;
+    let mut taken = 0;
+    for &byte in bytes {
+        if !byte.is_ascii_digit() {
+            break;
+        }
+        value = value.checked_mul(10)?.checked_add((byte - b'0') as u64)?;
+        taken += 1;
+    }
+    (taken > 0).then_some((value, taken))
+}
+
+/// Reads a size: a number with an optional K, M, G or T (powers of 1,024) and an optional "iB" or "B".
+pub fn parse_size(bytes: &[u8]) -> Option<u64> {
+    let (value, taken) = parse_number(bytes)?;
+    let (shift, rest) = match bytes.get(taken..)? {
+        [b'k' | b'K', rest @ ..] => (10, rest),
+        [b'm' | b'M', rest @ ..] => (20, rest),
+        [b'g' | b'G', rest @ ..] => (30, rest),
+        [b't' | b'T', rest @ ..] => (40, rest),
+        rest => (0, rest),
+    };
+    let known_suffix = matches!(rest, b"" | b"B" | b"b" | b"iB" | b"ib");
+    (known_suffix && value <= u64::MAX >> shift).then(|| value << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_their_unit_and_nothing_else_is() {
+        assert_eq!(parse_size(b"512K"), Some(512 << 10));
+        assert_eq!(parse_size(b"1MiB"), Some(1 << 20));
+        assert_eq!(parse_size(b"77"), Some(77));
+        for wrong in
+            [&b""[..], b"K", b"-1", b"1.5M", b"1X", b"99999999999G", b"99999999999999999999"]
+        {
+            assert_eq!(parse_size(wrong), None);
+        }
+    }
+
+    #[test]
+    fn a_text_that_overflows_is_no_path() {
+        let mut text = Text::new();
+        text.push(b"/a").push_number(0).push(b"-").push_number(u64::MAX);
+        assert_eq!(text.as_c_str().unwrap().to_bytes(), b"/a0-18446744073709551615");
+        assert!(text.push(&[b'x'; PATH_BYTES]).as_c_str().is_none());
+    }
+}

@@ -1,0 +1,94 @@
+//! Which memory a walk may read.
+//!
+//! A thread's own stack ends at a known address (the C library puts the thread control block on top of it; the kernel tells
+//! the first thread's). The part between a stack pointer and that end is checked once and then read directly. Any other
+//! stack (coroutine, alternate signal stack) is copied by the kernel, which stops at an unreadable page instead of faulting.
+
+use crate::arch::{self, Thread};
+use crate::sys::{self, Range};
+
+const PAGE_BYTES: u64 = 4096;
+/// Pages asked about in one system call.
+const PAGES_PER_CALL: usize = 32;
+/// Deepest stack that is read directly.
+const MAX_DIRECT_BYTES: u64 = 16 << 20;
+
+/// A readable part of the stack: runtime addresses `low..high`, whose bytes lie `shift` further on (0 if read directly).
+#[derive(Clone, Copy, Debug)]
+pub struct StackView {
+    low: u64,
+    high: u64,
+    shift: u64,
+    pub is_foreign: bool,
+}
+
+impl StackView {
+    /// The word at runtime address `address`, if it is aligned and inside the view.
+    #[inline]
+    pub fn read(&self, address: u64) -> Option<u64> {
+        let is_inside = address >= self.low && address < self.high && address % 8 == 0;
+        // SAFETY: [low, high) was checked to be readable, or is a copy; both ends are multiples of 8.
+        is_inside.then(|| unsafe { *(address.wrapping_add(self.shift) as *const u64) })
+    }
+}
+
+pub fn view_of(
+    thread: &Thread,
+    stack_pointer: u64,
+    pid: u32,
+    main_high: u64,
+    copy: &mut [u8],
+) -> StackView {
+    if thread.stack_high.get() == 0 {
+        let high = if thread.tid.get() == pid { main_high } else { arch::thread_pointer() };
+        thread.stack_high.set(high & !7);
+        thread.stack_low.set(high & !7);
+    }
+    let (low, high) = (thread.stack_low.get(), thread.stack_high.get());
+    let is_known = (low..high).contains(&stack_pointer);
+    if is_known || extend(thread, stack_pointer, pid) {
+        return StackView { low: stack_pointer & !7, high, shift: 0, is_foreign: false };
+    }
+    copy_of(stack_pointer & !7, pid, copy)
+}
+
+/// Lowers `stack_low` to the page of `stack_pointer`, if everything in between is readable.
+#[cold]
+fn extend(thread: &Thread, stack_pointer: u64, pid: u32) -> bool {
+    let low = thread.stack_low.get();
+    let first_page = stack_pointer & !(PAGE_BYTES - 1);
+    if stack_pointer >= low || thread.stack_high.get() - first_page > MAX_DIRECT_BYTES {
+        return false;
+    }
+    let mut page = first_page;
+    while page < low {
+        let mut ranges: [Range; PAGES_PER_CALL] = [[0; 2]; PAGES_PER_CALL];
+        let mut asked = 0;
+        for range in &mut ranges {
+            if page < low {
+                *range = [page as usize, 1];
+                page += PAGE_BYTES;
+                asked += 1;
+            }
+        }
+        let mut bytes = [0u8; PAGES_PER_CALL];
+        if sys::read_own_memory(pid, ranges.get(..asked).unwrap_or_default(), &mut bytes) != asked {
+            return false;
+        }
+    }
+    thread.stack_low.set(first_page);
+    true
+}
+
+/// As much of the stack above `low` as is readable and fits.
+#[cold]
+fn copy_of(low: u64, pid: u32, copy: &mut [u8]) -> StackView {
+    // Whole pages after the first, as the kernel copies a range page by page up to the first that it cannot read.
+    let copied = sys::read_own_memory(pid, &[[low as usize, copy.len()]], copy) as u64 & !7;
+    StackView {
+        low,
+        high: low + copied,
+        shift: (copy.as_ptr() as u64).wrapping_sub(low),
+        is_foreign: true,
+    }
+}
