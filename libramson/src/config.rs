@@ -42,8 +42,7 @@ impl Config {
     /// # Safety
     /// `initial_stack` must be the process's initial stack pointer, and the environment there unchanged: call it before main.
     pub unsafe fn from_initial_stack(initial_stack: *const usize) -> Self {
-        let mut config = Self::default();
-        config.main_stack_high = initial_stack as u64;
+        let mut config = Self { main_stack_high: initial_stack as u64, ..Self::default() };
         // SAFETY: argc, argv and its null, then the environment and its null, then pairs up to AT_NULL (x86-64 ABI).
         unsafe {
             let mut entry = initial_stack.add(*initial_stack + 2);

@@ -177,11 +177,11 @@ impl Tables {
             }
             let bucket_table = bloom.add(bloom_words as usize).cast::<u32>();
             let chains = bucket_table.add(buckets as usize);
-            let mut index = *bucket_table.add((hash % buckets) as usize);
-            if index < first {
+            let start = *bucket_table.add((hash % buckets) as usize);
+            if start < first {
                 return None;
             }
-            for _ in 0..MAX_STEPS {
+            for index in start..start.saturating_add(MAX_STEPS as u32) {
                 let chain_hash = *chains.add((index - first) as usize);
                 if chain_hash | 1 == hash | 1 && self.is_definition(index as usize, name) {
                     return Some(index as usize);
@@ -189,7 +189,6 @@ impl Tables {
                 if chain_hash & 1 == 1 {
                     return None;
                 }
-                index += 1;
             }
         }
         None

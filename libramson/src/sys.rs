@@ -143,11 +143,14 @@ impl File {
     }
 }
 
-/// Private zeroed memory, taken from the kernel as it is touched.
-pub fn map_anonymous(bytes: usize) -> Result<*mut u8, Errno> {
+/// Private zeroed memory for our tables, taken from the kernel as it is touched, left out of core dumps.
+pub fn map_own(bytes: usize) -> Result<*mut u8, Errno> {
     let map_flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE;
-    call(nr::MMAP, [0, bytes, PROT_READ_WRITE, map_flags, usize::MAX, 0])
-        .map(|address| address as *mut u8)
+    let address = call(nr::MMAP, [0, bytes, PROT_READ_WRITE, map_flags, usize::MAX, 0])? as *mut u8;
+    // Advice only: without it a core dump is larger, and a huge page may be resident.
+    let _ = advise(address, bytes, MADV_NOHUGEPAGE);
+    let _ = advise(address, bytes, MADV_DONTDUMP);
+    Ok(address)
 }
 
 /// madvise(2). Only with advice that leaves the contents alone in this process.

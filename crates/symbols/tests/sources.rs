@@ -375,3 +375,53 @@ fn a_program_whose_dwarf_covers_little_says_so() {
     assert!(text.contains("1 of 3"), "{text}");
     assert_eq!(symbolize(&identified(&folder, "a"), &addresses[..1]).defect, None);
 }
+
+/// Nested functions, a gap that belongs to nobody, a label inside a function, and one without a size outside.
+const ASSEMBLY: &str = "\
+.text
+.globl outer, inner, label_inside, label, after
+.type outer, @function
+.type inner, @function
+.type after, @function
+outer: .skip 16, 0x90
+inner: .skip 8, 0x90
+.size inner, . - inner
+label_inside: .skip 40, 0x90
+.size outer, . - outer
+.skip 32, 0x90
+label: .skip 16, 0x90
+after: .skip 8, 0x90
+.size after, . - after
+last: .skip 8, 0x90
+";
+
+#[test]
+fn a_symbol_names_its_own_range_only_and_one_without_size_ends_at_the_next() {
+    let folder = Folder::new();
+    folder.write("a.s", ASSEMBLY);
+    folder.run("gcc -shared -nostdlib -Wl,--build-id a.s -o a");
+    let start = nm(&folder, "a").iter().find(|symbol| symbol.name == "outer").unwrap().address;
+    for (offset, name) in [
+        (0, "outer"),
+        (15, "outer"),
+        (16, "inner"),
+        (23, "inner"),
+        (24, "outer"),
+        (63, "outer"),
+        (64, ""),
+        (95, ""),
+        (96, "label"),
+        (111, "label"),
+        (112, "after"),
+        (119, "after"),
+        (120, "last"),
+        (127, "last"),
+        (128, ""),
+        (4096, ""),
+    ] {
+        let symbolized = symbolize(&identified(&folder, "a"), &[start + offset]);
+        let expected: Vec<String> =
+            [name].iter().filter(|n| !n.is_empty()).map(|n| n.to_string()).collect();
+        assert_eq!(functions(&symbolized), [expected], "offset {offset}");
+    }
+}

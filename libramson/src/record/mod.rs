@@ -73,9 +73,7 @@ fn filter_of(address: u64) -> &'static AtomicU8 {
 impl Recorder {
     /// Makes the profile file and everything else that recording needs. `None`: it cannot be done, the program goes on without.
     pub fn create(config: &Config) -> Option<&'static Self> {
-        let memory = sys::map_anonymous(size_of::<Self>()).ok()?;
-        let _ = sys::advise(memory, size_of::<Self>(), sys::MADV_NOHUGEPAGE);
-        let _ = sys::advise(memory, size_of::<Self>(), sys::MADV_DONTDUMP);
+        let memory = sys::map_own(size_of::<Self>()).ok()?;
         // SAFETY: fresh zeroed memory of the right size and alignment (a page); all zero is valid for every field that is
         // not assigned here (`Option` of a function is None, `File` has only integers and a zeroed path).
         let recorder = unsafe { &mut *memory.cast::<Self>() };
@@ -158,7 +156,7 @@ impl Recorder {
         // SAFETY: taking the scratch made it ours alone until `is_taken` is 0 again.
         let (frames, copy) = unsafe {
             let scratch = core::ptr::from_ref(scratch).cast_mut();
-            (&mut *(&raw mut (*scratch).frames), &mut *(&raw mut (*scratch).copy))
+            (&mut (*scratch).frames, &mut (*scratch).copy)
         };
         let view = walk::view_of(thread, &caller, self.pid, self.main_stack_high, copy);
         if view.is_foreign {

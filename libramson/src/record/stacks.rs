@@ -24,7 +24,7 @@ impl StackTable {
         let capacity = file.header().regions[RegionKind::Stacks as usize].capacity.load(Relaxed);
         let places = (capacity * 2).next_power_of_two();
         self.mask = places - 1;
-        self.index.store(sys::map_anonymous(self.index_bytes()).ok()? as u64, Relaxed);
+        self.index.store(sys::map_own(self.index_bytes()).ok()? as u64, Relaxed);
         Some(())
     }
 

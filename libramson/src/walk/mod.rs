@@ -4,6 +4,7 @@
 //! lock-free cache. Stack memory is read only inside a view that is known to be readable (`stack`). Code without unwind tables
 //! (JIT) falls back to frame pointers.
 
+mod elf;
 mod modules;
 mod rules;
 mod stack;
@@ -11,7 +12,7 @@ mod stack;
 pub use modules::{MappingFacts, Modules, NewMapping};
 pub use stack::StackView;
 
-use crate::arch::{SIGNAL_TRAMPOLINE, Thread, signal_frame};
+use crate::arch::{Thread, signal_frame};
 use modules::Cursor;
 use ramson_format::MAX_DEPTH;
 use rules::{FramePointerRule, Rule, RuleCache, Step};
@@ -85,14 +86,14 @@ impl Walker {
                     .get(registers.lookup_address, module.generation)
                     .unwrap_or_else(|| {
                         rules_compiled += 1;
-                        let rule = rules::compile(&module, registers.lookup_address);
+                        let rule = rules::compile(module, registers.lookup_address);
                         self.rules.put(registers.lookup_address, module.generation, rule);
                         rule
                     }),
                 None => Rule::frame_pointer(),
             };
             let depth = index + 1;
-            let end = match step(rule, registers, view, module.is_some()) {
+            let end = match step(rule, registers, view) {
                 Step::Caller(next) => {
                     registers = next;
                     continue;
@@ -108,15 +109,12 @@ impl Walker {
 
 /// Undoes one frame.
 #[inline]
-fn step(rule: Rule, registers: Caller, view: &StackView, has_unwind_tables: bool) -> Step {
+fn step(rule: Rule, registers: Caller, view: &StackView) -> Step {
     let next = match rule.kind() {
         rules::OUTERMOST => return Step::Outermost,
         rules::SIGNAL => return signal_step(registers, view),
         rules::FRAME_POINTER => match FramePointerRule::apply(registers, view) {
             Some(next) => next,
-            None if is_trampoline(registers.lookup_address, has_unwind_tables) => {
-                return signal_step(registers, view);
-            }
             None if registers.frame_pointer == 0 => return Step::Outermost,
             None => return Step::Failed,
         },
@@ -133,16 +131,6 @@ fn step(rule: Rule, registers: Caller, view: &StackView, has_unwind_tables: bool
         return Step::Failed;
     }
     Step::Caller(next)
-}
-
-/// Whether `lookup_address` + 1 is the kernel's signal trampoline. Only asked of code in a module, which is readable.
-fn is_trampoline(lookup_address: u64, is_in_module: bool) -> bool {
-    if !is_in_module {
-        return false;
-    }
-    // SAFETY: a module's code is mapped and readable; the trampoline is not at its very end, as data follows the code.
-    let code = unsafe { *(lookup_address.wrapping_add(1) as *const [u8; 9]) };
-    code == SIGNAL_TRAMPOLINE
 }
 
 /// From a signal handler's caller, the trampoline, to the interrupted function.

@@ -5,6 +5,7 @@
 
 use super::modules::Place;
 use super::{Caller, StackView};
+use crate::arch::SIGNAL_TRAMPOLINE;
 use crate::arch::dwarf::{FRAME_POINTER as FRAME_POINTER_REGISTER, RETURN_ADDRESS, STACK_POINTER};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use gimli::{
@@ -88,6 +89,9 @@ impl Rule {
     }
 }
 
+const LOWEST_CODE: u64 = 4096;
+const HIGHEST_CODE: u64 = 1 << 47;
+
 /// `push rbp; mov rbp, rsp`: for code without unwind tables.
 pub struct FramePointerRule;
 
@@ -96,10 +100,13 @@ impl FramePointerRule {
         let frame = registers.frame_pointer;
         let is_plausible = frame >= registers.stack_pointer;
         let frame_pointer = is_plausible.then(|| view.read(frame)).flatten()?;
-        let return_address = view.read(frame + 8)?;
-        Some(Caller {
+        let return_address = view.read(frame.wrapping_add(8))?;
+        // 0 ends the stack; nothing else below the first page that can be mapped, or above user space, is code.
+        let is_code =
+            return_address == 0 || LOWEST_CODE <= return_address && return_address < HIGHEST_CODE;
+        is_code.then_some(Caller {
             lookup_address: return_address.wrapping_sub(1),
-            stack_pointer: frame + 16,
+            stack_pointer: frame.wrapping_add(16),
             frame_pointer,
         })
     }
@@ -109,23 +116,27 @@ impl FramePointerRule {
 pub struct RuleCache([[AtomicU64; 2]; CACHE_ENTRIES]);
 
 const CACHE_ENTRIES: usize = 8192;
+/// 2^64 over the golden ratio.
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl RuleCache {
     fn set_of(address: u64) -> usize {
-        (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51) as usize & (CACHE_ENTRIES - 2)
+        (address.wrapping_mul(MULTIPLIER) >> 51) as usize & (CACHE_ENTRIES - 2)
     }
 
-    fn key_of(address: u64, generation: u32) -> u64 {
-        address ^ (generation as u64) << 48
+    /// What the first word of an entry must be. The product spreads a rule's few bits over the word, so that the words of two
+    /// entries together are not a third one.
+    fn check_of(address: u64, generation: u32, rule: u64) -> u64 {
+        (address ^ (generation as u64) << 48) ^ rule.wrapping_mul(MULTIPLIER)
     }
 
     #[inline]
     pub fn get(&self, address: u64, generation: u32) -> Option<Rule> {
-        let key = Self::key_of(address, generation);
         let set = Self::set_of(address);
         self.0.get(set..set + 2)?.iter().find_map(|[check, rule]| {
             let rule = rule.load(Relaxed);
-            (check.load(Relaxed) ^ rule == key && rule != 0).then_some(Rule(rule))
+            let is_it = check.load(Relaxed) == Self::check_of(address, generation, rule);
+            (is_it && rule != 0).then_some(Rule(rule))
         })
     }
 
@@ -135,7 +146,7 @@ impl RuleCache {
         if let Some([first, second]) = self.0.get(set..set + 2) {
             second[0].store(first[0].load(Relaxed), Relaxed);
             second[1].store(first[1].load(Relaxed), Relaxed);
-            first[0].store(Self::key_of(address, generation) ^ rule.0, Relaxed);
+            first[0].store(Self::check_of(address, generation, rule.0), Relaxed);
             first[1].store(rule.0, Relaxed);
         }
     }
@@ -146,12 +157,15 @@ type Bytes = EndianSlice<'static, LittleEndian>;
 /// Evaluates the unwind tables of `module` for `lookup_address`.
 #[cold]
 pub fn compile(module: &Place, lookup_address: u64) -> Rule {
-    let Some((tables, bases, entry)) = entry_for(module, lookup_address) else {
-        return Rule::of_kind(FRAME_POINTER);
-    };
-    if entry.cie().is_signal_trampoline() {
+    let entry = entry_for(module, lookup_address);
+    let may_be_trampoline =
+        entry.as_ref().is_none_or(|(_, _, entry)| entry.cie().is_signal_trampoline());
+    if may_be_trampoline && is_trampoline(module, lookup_address) {
         return Rule::of_kind(SIGNAL);
     }
+    let Some((tables, bases, entry)) = entry else {
+        return Rule::of_kind(FRAME_POINTER);
+    };
     let mut row = Row::default();
     let mut cie_instructions = entry.cie().instructions(&tables, &bases);
     if row.run(&tables, &mut cie_instructions, entry.cie(), 0, u64::MAX).is_none() {
@@ -164,6 +178,17 @@ pub fn compile(module: &Place, lookup_address: u64) -> Rule {
         Some(()) => row.current.rule(),
         None => Rule::of_kind(UNKNOWN),
     }
+}
+
+/// Whether `lookup_address` + 1 is the kernel's signal trampoline.
+fn is_trampoline(module: &Place, lookup_address: u64) -> bool {
+    let first = lookup_address.wrapping_add(1);
+    let last = first.wrapping_add(SIGNAL_TRAMPOLINE.len() as u64 - 1);
+    let code = module.code_start..module.code_end;
+    // SAFETY: the bytes lie in a loaded, readable segment of a module that was verified in this walk.
+    code.contains(&first)
+        && code.contains(&last)
+        && unsafe { *(first as *const [u8; SIGNAL_TRAMPOLINE.len()]) } == SIGNAL_TRAMPOLINE
 }
 
 fn entry_for(
@@ -300,7 +325,8 @@ impl Row {
             match instruction {
                 CallFrameInstruction::SetLoc { address } => location = address,
                 CallFrameInstruction::AdvanceLoc { delta } => {
-                    location = location.wrapping_add(delta as u64 * cie.code_alignment_factor());
+                    let bytes = (delta as u64).wrapping_mul(cie.code_alignment_factor());
+                    location = location.wrapping_add(bytes);
                 }
                 CallFrameInstruction::RememberState => {
                     *self.remembered.get_mut(self.remembered_count)? = self.current;

@@ -39,14 +39,9 @@ pub fn view_of(
     main_high: u64,
     copy: &mut [u8],
 ) -> StackView {
-    if thread.stack_high.get() == 0 {
-        let high = if thread.tid.get() == pid { main_high } else { arch::thread_pointer() };
-        thread.stack_high.set(high & !7);
-        thread.stack_low.set(high & !7);
-    }
-    let (low, high) = (thread.stack_low.get(), thread.stack_high.get());
-    let is_known = (low..high).contains(&stack_pointer);
-    if is_known || extend(thread, stack_pointer, pid) {
+    let is_known = (thread.stack_low.get()..thread.stack_high.get()).contains(&stack_pointer);
+    if is_known || extend(thread, stack_pointer, pid, main_high) {
+        let high = thread.stack_high.get();
         return StackView { low: stack_pointer & !7, high, shift: 0, is_foreign: false };
     }
     copy_of(stack_pointer & !7, pid, copy)
@@ -54,30 +49,43 @@ pub fn view_of(
 
 /// Lowers `stack_low` to the page of `stack_pointer`, if everything in between is readable.
 #[cold]
-fn extend(thread: &Thread, stack_pointer: u64, pid: u32) -> bool {
-    let low = thread.stack_low.get();
+fn extend(thread: &Thread, stack_pointer: u64, pid: u32, main_high: u64) -> bool {
+    let is_near = |high: u64| {
+        high.checked_sub(stack_pointer).is_some_and(|bytes| (1..=MAX_DIRECT_BYTES).contains(&bytes))
+    };
+    let (mut low, mut high) = (thread.stack_low.get(), thread.stack_high.get());
+    if high == 0 {
+        // In a child that another thread than the first forked, tid and pid agree, but the stack is not the first thread's.
+        let is_main = thread.tid.get() == pid && is_near(main_high);
+        high = (if is_main { main_high } else { arch::thread_pointer() }) & !7;
+        low = high;
+    }
     let first_page = stack_pointer & !(PAGE_BYTES - 1);
-    if stack_pointer >= low || thread.stack_high.get() - first_page > MAX_DIRECT_BYTES {
+    if stack_pointer >= low || !is_near(high) || readable_until(pid, first_page, low) < low {
         return false;
     }
-    let mut page = first_page;
-    while page < low {
+    thread.stack_low.set(first_page);
+    thread.stack_high.set(high);
+    true
+}
+
+/// The first page at or after `page` that cannot be read, if there is one before `end`; else `end` or more.
+pub fn readable_until(pid: u32, mut page: u64, end: u64) -> u64 {
+    while page < end {
         let mut ranges: [Range; PAGES_PER_CALL] = [[0; 2]; PAGES_PER_CALL];
-        let mut asked = 0;
-        for range in &mut ranges {
-            if page < low {
-                *range = [page as usize, 1];
-                page += PAGE_BYTES;
-                asked += 1;
-            }
+        let pages = (end - page).div_ceil(PAGE_BYTES).min(PAGES_PER_CALL as u64);
+        for (range, first) in ranges.iter_mut().zip((page..).step_by(PAGE_BYTES as usize)) {
+            *range = [first as usize, 1];
         }
         let mut bytes = [0u8; PAGES_PER_CALL];
-        if sys::read_own_memory(pid, ranges.get(..asked).unwrap_or_default(), &mut bytes) != asked {
-            return false;
+        let ranges = ranges.get(..pages as usize).unwrap_or_default();
+        let readable = sys::read_own_memory(pid, ranges, &mut bytes) as u64;
+        page += readable * PAGE_BYTES;
+        if readable < pages {
+            break;
         }
     }
-    thread.stack_low.set(first_page);
-    true
+    page
 }
 
 /// As much of the stack above `low` as is readable and fits.

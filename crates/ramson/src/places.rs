@@ -1,0 +1,68 @@
+//! Where ramson keeps things: profiles, cached symbols, the library.
+
+use rustix::process::getuid;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Directories in which this user's profiles lie; root looks at everybody's.
+pub fn profile_directories() -> Vec<PathBuf> {
+    let mut directories: Vec<PathBuf> =
+        env::var_os("RAMSON_DIR").map(PathBuf::from).into_iter().collect();
+    let shared = Path::new("/var/tmp");
+    let uid = getuid().as_raw();
+    if uid != 0 {
+        directories.push(shared.join(format!("ramson-{uid}")));
+        return directories;
+    }
+    let entries = fs::read_dir(shared).into_iter().flatten().flatten();
+    let mut all: Vec<PathBuf> = entries
+        .filter(|entry| {
+            let name = entry.file_name();
+            let digits = name.to_str().and_then(|name| name.strip_prefix("ramson-"));
+            digits.is_some_and(|digits| {
+                !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+            }) && entry.file_type().is_ok_and(|kind| kind.is_dir())
+        })
+        .map(|entry| entry.path())
+        .collect();
+    all.sort();
+    directories.extend(all);
+    directories
+}
+
+/// Where answers about binaries are kept from one report to the next.
+pub fn symbol_cache() -> Option<PathBuf> {
+    let cache = match env::var_os("XDG_CACHE_HOME") {
+        Some(cache) if Path::new(&cache).is_absolute() => PathBuf::from(cache),
+        _ => PathBuf::from(env::var_os("HOME").filter(|home| !home.is_empty())?).join(".cache"),
+    };
+    Some(cache.join("ramson/symbols"))
+}
+
+/// libramson.so: where `RAMSON_LIBRARY` says, beside this program, or in the usual place relative to it.
+pub fn library() -> Result<PathBuf, String> {
+    if let Some(path) = env::var_os("RAMSON_LIBRARY") {
+        let path = PathBuf::from(path);
+        return path.canonicalize().map_err(|error| {
+            format!("{}: {error}. RAMSON_LIBRARY must name libramson.so", path.display())
+        });
+    }
+    let program = env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+    let directory = program.parent().unwrap_or(Path::new("/"));
+    let candidates = [
+        "libramson.so",
+        "../lib/libramson.so",
+        "../lib/ramson/libramson.so",
+        "../guest/libramson.so",
+    ];
+    candidates
+        .iter()
+        .find_map(|candidate| directory.join(candidate).canonicalize().ok())
+        .ok_or_else(|| {
+            format!(
+                "libramson.so is not beside {}. Put it there, or set RAMSON_LIBRARY to its path",
+                program.display()
+            )
+        })
+}

@@ -1,0 +1,179 @@
+//! The first line of every summary: what the kernel counts as resident, and what of it the profile explains.
+
+use ramson_profile::Estimate;
+use ramson_profile::format::{format_bytes, format_relative_error};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader};
+
+/// A process's resident memory in parts that add up to `rss`. Bytes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    pub rss: u64,
+    /// File-backed, without ramson's.
+    pub files: u64,
+    /// The first thread's stack and those of threads whose stack pointer the kernel tells.
+    pub stacks: u64,
+    /// The library, its page filter and tables, the profile file.
+    pub ramson: u64,
+    /// Everything else that is anonymous: heap, kept free memory, the program's own mappings.
+    pub anonymous: u64,
+}
+
+/// One mapping of /proc/PID/smaps.
+#[derive(Default)]
+struct Mapped {
+    start: u64,
+    end: u64,
+    path: String,
+    rss: u64,
+    is_ramsons: bool,
+}
+
+impl Resident {
+    /// Of a running process; `None` where the kernel does not let us look. `profile` is the profile's file.
+    pub fn of(pid: u32, profile: &str) -> Option<Self> {
+        let smaps = fs::File::open(format!("/proc/{pid}/smaps")).ok()?;
+        let stack_pointers = stack_pointers(pid);
+        let mut resident = Self::default();
+        for mapped in parse(BufReader::new(smaps), profile) {
+            resident.rss += mapped.rss;
+            let is_stack = mapped.path == "[stack]"
+                || stack_pointers
+                    .iter()
+                    .any(|pointer| (mapped.start..mapped.end).contains(pointer));
+            let part = match &mapped {
+                mapped if mapped.is_ramsons => &mut resident.ramson,
+                _ if is_stack => &mut resident.stacks,
+                mapped if mapped.path.starts_with('/') => &mut resident.files,
+                _ => &mut resident.anonymous,
+            };
+            *part += mapped.rss;
+        }
+        (resident.rss > 0).then_some(resident)
+    }
+
+    /// The line, with the live bytes as estimated.
+    pub fn line(&self, live: Estimate) -> String {
+        let other = self.anonymous as f64 - live.value;
+        let (sign, word) =
+            if other >= 0.0 { ("+", "other anonymous") } else { ("−", "live but not resident") };
+        format!(
+            "RSS {} = live {} ({}) + files {} + stacks {} + ramson {} {sign} {word} {}",
+            format_bytes(self.rss as f64),
+            format_bytes(live.value),
+            format_relative_error(live),
+            format_bytes(self.files as f64),
+            format_bytes(self.stacks as f64),
+            format_bytes(self.ramson as f64),
+            format_bytes(other.abs()),
+        )
+    }
+
+    /// The same as an object; `other_anonymous` is negative where live memory is not resident.
+    pub fn json(&self, live: Estimate) -> Value {
+        json!({
+            "rss": self.rss,
+            "live": { "value": live.value.round() as i64, "half_width_95": live.half_width_95().round() as i64 },
+            "files": self.files,
+            "stacks": self.stacks,
+            "ramson": self.ramson,
+            "other_anonymous": self.anonymous as i64 - live.value.round() as i64,
+        })
+    }
+}
+
+/// Where the threads' stacks are, for those that the kernel tells (threads that are blocked; ptrace rights needed).
+fn stack_pointers(pid: u32) -> Vec<u64> {
+    const MOST_THREADS: usize = 4096;
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks
+        .take(MOST_THREADS)
+        .filter_map(|task| {
+            let call = fs::read_to_string(task.path().join("syscall")).ok()?;
+            let pointer = call.split_whitespace().rev().nth(1)?;
+            u64::from_str_radix(pointer.strip_prefix("0x")?, 16).ok()
+        })
+        .collect()
+}
+
+/// ramson's own mappings: the library and the anonymous memory right behind it, the profile, and anonymous memory that is marked
+/// as neither to be dumped nor to become huge pages, as the page filter and our tables are.
+fn parse(smaps: impl BufRead, profile: &str) -> Vec<Mapped> {
+    let mut all: Vec<Mapped> = Vec::new();
+    for line in smaps.lines().map_while(Result::ok) {
+        if let Some(mapped) = parse_head(&line) {
+            let follows_library = all.last().is_some_and(|last| {
+                last.path.ends_with("/libramson.so") && last.end == mapped.start
+            });
+            let is_named = mapped.path.ends_with("/libramson.so")
+                || mapped.path == profile
+                || mapped.path.starts_with("/memfd:ramson");
+            let is_ramsons = is_named || (follows_library && mapped.path.is_empty());
+            all.push(Mapped { is_ramsons, ..mapped });
+        } else if let (Some(last), Some(rest)) = (all.last_mut(), line.strip_prefix("Rss:")) {
+            let kib = rest.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok());
+            last.rss = kib.unwrap_or(0) * 1024;
+        } else if let (Some(last), Some(flags)) = (all.last_mut(), line.strip_prefix("VmFlags:")) {
+            let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
+            last.is_ramsons |= last.path.is_empty() && has("dd") && has("nh");
+        }
+    }
+    all
+}
+
+fn parse_head(line: &str) -> Option<Mapped> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let start = u64::from_str_radix(start, 16).ok()?;
+    let end = u64::from_str_radix(end, 16).ok()?;
+    let path = fields.nth(4).unwrap_or_default().trim_start().to_owned();
+    Some(Mapped { start, end, path, rss: 0, is_ramsons: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMAPS: &str = "\
+7f0000000000-7f0000001000 rw-p 00000000 00:00 0
+Rss:                   8 kB
+VmFlags: rd wr mr mw me ac
+7f0000002000-7f0000003000 r-xp 00000000 08:01 5                          /opt/ra mson/libramson.so
+Rss:                  12 kB
+7f0000003000-7f0001003000 rw-p 00000000 00:00 0
+Rss:                  20 kB
+7f0002000000-7f0002100000 rw-p 00000000 00:00 0
+Rss:                 100 kB
+VmFlags: rd wr mr mw me dd nh ac
+7f0003000000-7f0003100000 rw-s 00000000 08:01 7                          /var/tmp/ramson-0/1-2.ramson
+Rss:                 200 kB
+7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]
+Rss:                  16 kB
+";
+
+    #[test]
+    fn ramson_s_own_memory_is_told_apart() {
+        let mapped = parse(SMAPS.as_bytes(), "/var/tmp/ramson-0/1-2.ramson");
+        let own: u64 =
+            mapped.iter().filter(|mapped| mapped.is_ramsons).map(|mapped| mapped.rss).sum();
+        assert_eq!(own, (12 + 20 + 100 + 200) * 1024);
+        assert_eq!(mapped[1].path, "/opt/ra mson/libramson.so");
+    }
+
+    #[test]
+    fn the_parts_of_a_real_process_add_up_to_its_rss() {
+        let resident = Resident::of(std::process::id(), "").unwrap();
+        let sum = resident.files + resident.stacks + resident.ramson + resident.anonymous;
+        assert_eq!(sum, resident.rss);
+        assert!(resident.files > 0 && resident.stacks > 0 && resident.anonymous > 0);
+    }
+
+    #[test]
+    fn the_line_says_so_when_live_memory_was_never_touched() {
+        let resident =
+            Resident { rss: 3 << 20, files: 1 << 20, stacks: 0, ramson: 0, anonymous: 2 << 20 };
+        let line = resident.line(Estimate::exact((10 << 20) as f64));
+        assert!(line.ends_with("− live but not resident 8.00 MiB"), "{line}");
+    }
+}

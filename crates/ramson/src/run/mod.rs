@@ -1,0 +1,204 @@
+//! `ramson run`: start a program with libramson.so preloaded, pass signals and status through, keep its profiles.
+
+mod compact;
+mod program;
+
+use crate::cli::RunOptions;
+use crate::failure::Failure;
+use crate::list::{live_bytes, state_of};
+use crate::places;
+use crate::source::{self, Source};
+use ramson_profile::format::{format_bytes, format_relative_error};
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::signal::*;
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Statuses of `run` itself, as env(1) and timeout(1) have them.
+const RAMSON_FAILED: u8 = 125;
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Profiles reported one by one at the end.
+const MAX_REPORTED: usize = 4;
+
+/// Signals that are passed on. Those from the keyboard reach the program by itself; we only must outlive them.
+const PASSED_ON: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
+const FROM_KEYBOARD: [i32; 2] = [SIGINT, SIGQUIT];
+
+pub fn run(options: &RunOptions) -> Result<u8, Failure> {
+    let fail = |message: String| Failure::Message(RAMSON_FAILED, message);
+    let output =
+        options.output.as_deref().map(|path| prepare_output(path, options.force)).transpose()?;
+    let found = program::find(&options.command[0]).map_err(|problem| match problem {
+        program::Problem::NotFound(message) => Failure::Message(NOT_FOUND, message),
+        program::Problem::NotExecutable(message) => Failure::Message(NOT_EXECUTABLE, message),
+    })?;
+    let mut command = Command::new(&found.path);
+    command.arg0(&options.command[0]).args(&options.command[1..]);
+    let run_id = new_run_id();
+    match &found.obstacle {
+        Some(obstacle) => {
+            eprintln!("ramson: {}: {obstacle}. It runs without a profile", found.path.display())
+        }
+        None => {
+            command.env("LD_PRELOAD", preload(&places::library().map_err(fail)?).map_err(fail)?);
+            command.env("RAMSON_INTERVAL", options.interval.to_string());
+            command.env("RAMSON_MAX_FILE", options.max_file.to_string());
+            command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
+            output.iter().for_each(|path| {
+                command.env("RAMSON_OUTPUT", path);
+            });
+            warn_of_full_places(output.as_deref());
+        }
+    }
+    // Before the program starts: a signal in between must not end us alone.
+    let mut signals = Signals::new(PASSED_ON.iter().chain(&FROM_KEYBOARD))
+        .map_err(|error| fail(format!("cannot handle signals: {error}")))?;
+    let child = command.spawn().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            Failure::Message(NOT_FOUND, format!("{}: {error}", found.path.display()))
+        }
+        _ => Failure::Message(
+            NOT_EXECUTABLE,
+            format!("{}: cannot be executed: {error}", found.path.display()),
+        ),
+    })?;
+    let pid = Pid::from_child(&child);
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if PASSED_ON.contains(&signal)
+                && let Some(signal) = Signal::from_named_raw(signal)
+            {
+                // It may have ended just now; then there is nobody to tell.
+                let _ = kill_process(pid, signal);
+            }
+        }
+    });
+    let status = wait(child)?;
+    if found.obstacle.is_none() {
+        report_profiles(run_id, output.as_deref());
+    }
+    Ok(status)
+}
+
+/// The program's status; 128 + signal if a signal ended it.
+fn wait(mut child: Child) -> Result<u8, Failure> {
+    let status = child.wait().map_err(|error| {
+        Failure::Message(RAMSON_FAILED, format!("cannot wait for the program: {error}"))
+    })?;
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    Ok(code as u8)
+}
+
+/// Ours first, so that it sees calls before other preloaded libraries do; those are kept.
+fn preload(library: &Path) -> Result<OsString, String> {
+    let bytes = library.as_os_str().as_encoded_bytes();
+    if bytes.iter().any(|byte| b" :".contains(byte)) {
+        return Err(format!(
+            "{}: the loader cannot preload from a path with a space or colon. Move libramson.so",
+            library.display()
+        ));
+    }
+    let mut value = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        value.push(":");
+        value.push(others);
+    }
+    Ok(value)
+}
+
+/// An absolute path for the profile, whose old file is out of the way.
+fn prepare_output(path: &Path, force: bool) -> Result<std::path::PathBuf, Failure> {
+    let fail = |message: String| Failure::Message(RAMSON_FAILED, message);
+    let shown = path.display();
+    let absolute = std::path::absolute(path).map_err(|error| fail(format!("{shown}: {error}")))?;
+    if absolute.symlink_metadata().is_ok() {
+        if !force {
+            return Err(fail(format!(
+                "{shown}: exists. Choose another file, or replace it with -f"
+            )));
+        }
+        fs::remove_file(&absolute)
+            .map_err(|error| fail(format!("{shown}: cannot be replaced: {error}")))?;
+    }
+    Ok(absolute)
+}
+
+/// The program runs in any case; its profile then lives in memory, and ends with it.
+fn warn_of_full_places(output: Option<&Path>) {
+    let directory = match output {
+        Some(path) => path.parent().map(Path::to_path_buf),
+        None => {
+            places::profile_directories().into_iter().next().filter(|directory| directory.exists())
+        }
+    };
+    let Some(directory) = directory else { return };
+    if let Err(error) = rustix::fs::access(&directory, rustix::fs::Access::WRITE_OK) {
+        eprintln!(
+            "ramson: {}: not writable ({error}): the profile will be lost when the program ends. Set RAMSON_DIR or use -o",
+            directory.display()
+        );
+    }
+}
+
+fn new_run_id() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
+    (std::process::id() as u64) << 32 | (now & 0xffff_ffff)
+}
+
+/// Says where the profiles are. Our own words go to standard error, so the program's output stays its own.
+fn report_profiles(run_id: u64, output: Option<&Path>) {
+    let mut profiles: Vec<Source> = source::all();
+    let beside_output = output.into_iter().flat_map(files_beside);
+    profiles.extend(beside_output.filter_map(|path| source::open_file(&path).ok()));
+    profiles
+        .retain(|source| source.snapshot.header.run_id == run_id && source.origin.starts_with('/'));
+    profiles.sort_by(|a, b| a.origin.cmp(&b.origin));
+    profiles.dedup_by(|a, b| a.origin == b.origin);
+    profiles.sort_by(|a, b| live_bytes(b).value.total_cmp(&live_bytes(a).value));
+    for source in &profiles {
+        if source.running.is_none() {
+            // The sparse original is as good; only its apparent size differs.
+            let _ = compact::compact(Path::new(&source.origin));
+        }
+    }
+    if profiles.is_empty() {
+        eprintln!(
+            "ramson: no profile: the program allocated less than the sampling interval. Try a smaller --interval"
+        );
+    }
+    for source in profiles.iter().take(MAX_REPORTED) {
+        let live = live_bytes(source);
+        eprintln!(
+            "ramson: {} (pid {}) {}, {} live ({}): ramson report {}",
+            source.name(),
+            source.snapshot.header.pid,
+            state_of(source),
+            format_bytes(live.value),
+            format_relative_error(live),
+            source.origin,
+        );
+    }
+    if profiles.len() > MAX_REPORTED {
+        eprintln!("ramson: and {} more: ramson list", profiles.len() - MAX_REPORTED);
+    }
+}
+
+/// The output file, and those of further processes: its name with .PID added.
+fn files_beside(output: &Path) -> Vec<std::path::PathBuf> {
+    let (Some(directory), Some(name)) = (output.parent(), output.file_name()) else {
+        return Vec::new();
+    };
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(name.as_encoded_bytes()))
+        .map(|entry| entry.path())
+        .collect()
+}

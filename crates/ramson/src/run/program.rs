@@ -1,0 +1,148 @@
+//! Which file a command is, and whether a library can be preloaded into it.
+
+use object::elf;
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Architecture, Object};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Most interpreters of interpreters that the kernel follows.
+const MAX_SCRIPTS: usize = 5;
+/// As much of a binary as has its headers and interpreter.
+const HEAD_BYTES: u64 = 64 << 10;
+
+/// A program that can be started.
+pub struct Program {
+    pub path: PathBuf,
+    /// Why it cannot be profiled, and what to do.
+    pub obstacle: Option<String>,
+}
+
+/// A program that cannot be started.
+pub enum Problem {
+    NotFound(String),
+    NotExecutable(String),
+}
+
+/// Finds a command as a shell would.
+pub fn find(command: &OsStr) -> Result<Program, Problem> {
+    let path = if command.as_bytes().contains(&b'/') {
+        PathBuf::from(command)
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let candidates = std::env::split_paths(&path).map(|directory| directory.join(command));
+        let is_program = |path: &PathBuf| is_executable(path);
+        candidates.into_iter().find(is_program).ok_or_else(|| {
+            Problem::NotFound(format!("{}: no such command in PATH", command.to_string_lossy()))
+        })?
+    };
+    let shown = path.display();
+    if !path.exists() {
+        return Err(Problem::NotFound(format!("{shown}: no such file")));
+    }
+    if !is_executable(&path) {
+        let what = if path.is_dir() { "a directory" } else { "not executable" };
+        return Err(Problem::NotExecutable(format!("{shown}: {what}. Pass a program")));
+    }
+    Ok(Program { obstacle: obstacle(&path), path })
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// Follows scripts to their interpreter and looks at that.
+fn obstacle(path: &Path) -> Option<String> {
+    let mut path = path.to_path_buf();
+    for _ in 0..MAX_SCRIPTS {
+        let head = read_head(&path)?;
+        match head.strip_prefix(b"#!") {
+            Some(line) => path = interpreter_of_script(line)?,
+            None => return obstacle_of_binary(&path, &head),
+        }
+    }
+    None
+}
+
+fn read_head(path: &Path) -> Option<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path).ok()?.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+    Some(head)
+}
+
+fn interpreter_of_script(line: &[u8]) -> Option<PathBuf> {
+    let line = line.split(|&byte| byte == b'\n').next()?.trim_ascii();
+    let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let interpreter = PathBuf::from(OsStr::from_bytes(words.next()?));
+    // env(1) looks up its first argument.
+    match (interpreter.ends_with("env"), words.find(|word| !word.starts_with(b"-"))) {
+        (true, Some(command)) => match find(OsStr::from_bytes(command)) {
+            Ok(program) => Some(program.path),
+            Err(_) => Some(interpreter),
+        },
+        _ => Some(interpreter),
+    }
+}
+
+fn obstacle_of_binary(path: &Path, head: &[u8]) -> Option<String> {
+    let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o6000 != 0 {
+        return Some("set-user-ID or set-group-ID, so the loader preloads nothing".into());
+    }
+    if !head.starts_with(&elf::ELFMAG) {
+        // The kernel, or a shell, will know what to do with it.
+        return None;
+    }
+    if head.get(4) == Some(&elf::ELFCLASS32.0) {
+        return Some("a 32-bit program; ramson profiles 64-bit ones".into());
+    }
+    let header = elf::FileHeader64::<object::Endianness>::parse(head).ok()?;
+    let endian = header.endian().ok()?;
+    if header.e_machine(endian) != elf::EM_X86_64 {
+        let architecture =
+            ElfFile64::<object::Endianness>::parse(head).map(|file| file.architecture());
+        let name = architecture.unwrap_or(Architecture::Unknown);
+        return Some(format!(
+            "a program for another architecture ({name:?}); this ramson profiles x86-64"
+        ));
+    }
+    let headers = header.program_headers(endian, head).ok()?;
+    let interpreter =
+        headers.iter().find_map(|header| header.interpreter(endian, head).ok().flatten());
+    match interpreter {
+        None => Some(
+            "statically linked, so nothing can be preloaded; link it dynamically to profile it"
+                .into(),
+        ),
+        Some(loader) if loader.windows(4).any(|part| part == b"musl") => {
+            Some("linked with musl; ramson profiles programs of the GNU C library".into())
+        }
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_s_interpreter_is_found_through_env() {
+        assert_eq!(interpreter_of_script(b" /bin/sh -e\nx"), Some("/bin/sh".into()));
+        let through_env = interpreter_of_script(b"/usr/bin/env sh\n").unwrap();
+        assert!(through_env.ends_with("sh"), "{through_env:?}");
+    }
+
+    #[test]
+    fn an_ordinary_program_has_no_obstacle_and_a_damaged_one_does_not_panic() {
+        assert_eq!(obstacle(Path::new("/bin/ls")), None);
+        let head = read_head(Path::new("/bin/ls")).unwrap();
+        for length in (0..4096).step_by(7) {
+            obstacle_of_binary(Path::new("/bin/ls"), &head[..length]);
+        }
+    }
+}

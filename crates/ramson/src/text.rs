@@ -1,0 +1,66 @@
+//! Printing: results to standard output, hints to a terminal only.
+
+use crate::failure::Failure;
+use std::io::{self, IsTerminal, Write};
+
+/// Writes a result.
+pub fn print(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// A remark for a person; a program that reads our output does not get it.
+pub fn hint(message: &str) {
+    if io::stderr().is_terminal() {
+        eprintln!("ramson: {message}");
+    }
+}
+
+/// Columns of the terminal, or of `COLUMNS`; `None` where the output is not a terminal: then nothing is cut.
+pub fn columns() -> Option<usize> {
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    if asked.is_some() {
+        return asked;
+    }
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    rustix::termios::tcgetwinsize(io::stdout())
+        .ok()
+        .map(|size| size.ws_col as usize)
+        .filter(|&columns| columns > 0)
+}
+
+/// `line` cut to `columns` characters, ending in … if anything is missing.
+pub fn cut(line: &str, columns: Option<usize>) -> String {
+    match columns {
+        Some(columns) if line.chars().count() > columns => {
+            line.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+        }
+        _ => line.to_owned(),
+    }
+}
+
+/// A rough duration for people: `42 s`, `3 min`, `5 h`, `2 d`.
+pub fn duration(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_by_characters_and_marked() {
+        assert_eq!(cut("ä€bcd", Some(4)), "ä€b…");
+        assert_eq!(cut("abcd", Some(4)), "abcd");
+        assert_eq!(cut("abcd", None), "abcd");
+    }
+}

@@ -1,0 +1,124 @@
+//! The headers of a loaded object, read in place: which parts of it are readable, where its code and its build ID are.
+
+use super::stack::readable_until;
+use crate::sys;
+
+/// The ELF header of a loaded object.
+pub struct Elf {
+    headers: &'static [ProgramHeader],
+    start: u64,
+    /// Lowest virtual address in the file; what `start` corresponds to.
+    first_address: u64,
+}
+
+#[repr(C)]
+struct ProgramHeader {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    physical: u64,
+    file_bytes: u64,
+    memory_bytes: u64,
+    alignment: u64,
+}
+
+const PT_LOAD: u32 = 1;
+const PT_NOTE: u32 = 4;
+const PF_X: u32 = 1;
+const PF_R: u32 = 4;
+const PAGE_BYTES: u64 = 4096;
+/// More program headers than fit in the first page with the ELF header.
+const MAX_HEADERS: usize = 64;
+/// Longest unwind tables of an object without an ELF header; the largest known ones have 14 MiB.
+const MAX_TABLE_BYTES: u64 = 16 << 20;
+
+/// From `address` as far as can be read, at most up to `end`.
+pub fn readable_from(address: u64, end: u64) -> Option<(u64, u64)> {
+    let end = end.min(address.checked_add(MAX_TABLE_BYTES)?);
+    let page = address & !(PAGE_BYTES - 1);
+    let readable = readable_until(sys::process_id(), page, end).min(end);
+    (address != 0 && address < readable).then_some((address, readable))
+}
+
+impl Elf {
+    /// `None` if the first page is not readable or does not begin with the ELF header, or if the program headers are not where
+    /// linkers put them.
+    pub fn at(start: u64) -> Option<Self> {
+        if readable_until(sys::process_id(), start, start + 1) <= start {
+            return None;
+        }
+        // SAFETY: the first page was just read. At most 64 headers of 56 bytes after 64 bytes stay in it.
+        unsafe {
+            let header = start as *const u8;
+            if header.cast::<u32>().read_unaligned() != u32::from_le_bytes(*b"\x7fELF") {
+                return None;
+            }
+            let offset = header.add(32).cast::<u64>().read_unaligned();
+            let count = header.add(56).cast::<u16>().read_unaligned() as usize;
+            if offset != 64 || count > MAX_HEADERS {
+                return None;
+            }
+            let headers =
+                core::slice::from_raw_parts(header.add(64).cast::<ProgramHeader>(), count);
+            let first = headers.iter().find(|header| header.kind == PT_LOAD)?;
+            Some(Self { headers, start, first_address: first.address & !(PAGE_BYTES - 1) })
+        }
+    }
+
+    /// The file-backed part of a header's range.
+    fn range(&self, header: &ProgramHeader) -> Option<(u64, u64)> {
+        let low = self.start.checked_add(header.address.checked_sub(self.first_address)?)?;
+        Some((low, low.checked_add(header.file_bytes)?))
+    }
+
+    fn readable_segments(&self) -> impl Iterator<Item = (&ProgramHeader, (u64, u64))> {
+        self.headers
+            .iter()
+            .filter(|header| header.kind == PT_LOAD && header.flags & PF_R != 0)
+            .filter_map(|header| Some((header, self.range(header)?)))
+    }
+
+    /// The readable segment around runtime address `address`.
+    pub fn segment_around(&self, address: u64) -> Option<(u64, u64)> {
+        self.readable_segments()
+            .map(|(_, range)| range)
+            .find(|(low, high)| (low..high).contains(&&address))
+    }
+
+    /// The first segment of code.
+    pub fn code(&self) -> Option<(u64, u64)> {
+        self.readable_segments()
+            .find_map(|(header, range)| (header.flags & PF_X != 0).then_some(range))
+    }
+
+    /// The GNU build ID note's bytes, in place.
+    pub fn build_id(&self) -> Option<&'static [u8]> {
+        self.headers.iter().filter(|header| header.kind == PT_NOTE).find_map(|header| {
+            let (low, high) = self.range(header)?;
+            let (_, segment_high) = self.segment_around(low)?;
+            let bytes = high.min(segment_high) - low;
+            // SAFETY: the range is inside a loaded, readable segment.
+            build_id_in(unsafe { core::slice::from_raw_parts(low as *const u8, bytes as usize) })
+        })
+    }
+}
+
+fn build_id_in(notes: &[u8]) -> Option<&[u8]> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    let mut rest = notes;
+    while let Some((head, body)) = rest.split_first_chunk::<12>() {
+        let word = |at: usize| {
+            let bytes = head.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u32::from_le_bytes)
+        };
+        let name_bytes = (word(0) as usize).next_multiple_of(4);
+        let value_bytes = word(4) as usize;
+        let value = body.get(name_bytes..)?.get(..value_bytes)?;
+        if word(8) == NT_GNU_BUILD_ID && body.starts_with(b"GNU\0") {
+            return value.get(..value_bytes.min(32));
+        }
+        rest = body.get(name_bytes + value_bytes.next_multiple_of(4)..)?;
+    }
+    None
+}
