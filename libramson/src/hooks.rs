@@ -23,7 +23,7 @@ pub extern "C" fn bind_operators() {
 
 fn find_real(name: &core::ffi::CStr) -> Option<arch::Found> {
     let (address, object) = resolve::find_next(name, resolve::own_dynamic())?;
-    Some(arch::Found { address, object })
+    Some(arch::Found { address, is_of_an_allocator: resolve::defines(object, c"malloc") })
 }
 
 /// The countdown has borrowed for an allocation of `size`: sets the next one. Returns the bits of 1/p if the allocation
@@ -32,6 +32,11 @@ pub extern "C" fn rearm(size: u64) -> u64 {
     let thread = arch::thread();
     if process::config().is_none() {
         bind_all();
+    }
+    if process::config().is_none() {
+        // Somebody is reading it at this moment: ask again at the next allocation.
+        thread.countdown.set(0);
+        return 0;
     }
     let Some(interval_bytes) = process::interval_bytes() else {
         thread.countdown.set(PARKED);

@@ -86,14 +86,17 @@ fn loader_debug() -> *const Debug {
 }
 
 /// Address of the next definition of `name` after the object whose dynamic section is `own_dynamic`, and that object's
-/// load bias. If there is none after ours (we were not preloaded but linked), then before.
-pub fn find_next(name: &CStr, own_dynamic: usize) -> Option<(usize, usize)> {
+/// record. If there is none after ours (we were not preloaded but linked), then before.
+pub fn find_next(name: &CStr, own_dynamic: usize) -> Option<(usize, &'static LinkMap)> {
     let is_ours = |object: &&LinkMap| object.dynamic as usize == own_dynamic;
     let after = objects().skip_while(|object| !is_ours(object)).skip(1);
     let before = objects().take_while(|object| !is_ours(object));
-    after
-        .chain(before)
-        .find_map(|object| Some((find_in(object, name)?, object as *const LinkMap as usize)))
+    after.chain(before).find_map(|object| Some((find_in(object, name)?, object)))
+}
+
+/// Whether an object defines `name`.
+pub fn defines(object: &LinkMap, name: &CStr) -> bool {
+    find_in(object, name).is_some()
 }
 
 /// Address of `name` in one object, if it defines it.
@@ -322,7 +325,7 @@ mod tests {
             let expected = unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) };
             assert_eq!(address, expected as usize, "{name:?}");
         }
-        assert_eq!(find_next(c"no_such_function_anywhere", 0), None);
+        assert!(find_next(c"no_such_function_anywhere", 0).is_none());
     }
 
     #[test]

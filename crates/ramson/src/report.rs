@@ -11,7 +11,7 @@ use ramson_profile::format::{
     format_bytes, format_objects, format_percent, format_relative_error, format_value,
 };
 use ramson_profile::view::{self, Neighbour, Row, Sort, TopTable, TreeRowKind};
-use ramson_profile::{Estimate, Profile, Regex, SampleType};
+use ramson_profile::{Estimate, FrameTable, Profile, Regex, SampleType, StackSample};
 use ramson_symbols::Defect;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -20,6 +20,9 @@ use std::fmt::Write;
 const MIN_TREE_SHARE: f64 = 0.005;
 /// Callers and callees shown per function.
 const MAX_NEIGHBOURS: usize = 12;
+/// Stacks shown below the table, and frames of each.
+const MAX_STACKS: usize = 5;
+const MAX_STACK_FRAMES: usize = 8;
 /// Missing symbols reported one by one.
 const MAX_HINTS: usize = 3;
 
@@ -41,7 +44,10 @@ pub fn report(options: &ReportOptions) -> Result<(), Failure> {
     }
     let mut out = heading(&source, &named.profile, resident.as_ref());
     match view {
-        View::Top => top_table(&mut out, &top(), options.sample_index),
+        View::Top => {
+            top_table(&mut out, &top(), options.sample_index);
+            largest_stacks(&mut out, &named.profile, options.sample_index);
+        }
         View::Tree => tree(&mut out, &named.profile, options.sample_index, options.rows),
         View::Peek(pattern) => peek(&mut out, &named.profile, options.sample_index, &pattern),
     }
@@ -181,6 +187,29 @@ fn top_table(out: &mut String, table: &TopTable, sample_type: SampleType) {
             place(&row.file, row.line),
         );
         let _ = writeln!(out, "{}", text::cut(&line, columns));
+    }
+}
+
+/// The few stacks that hold most, each on one line: what a table of functions pulls apart.
+fn largest_stacks(out: &mut String, profile: &Profile, sample_type: SampleType) {
+    let (frames, unit) = (FrameTable::new(profile), sample_type.unit());
+    let mut samples: Vec<&StackSample> =
+        profile.samples.iter().filter(|sample| !sample.value(sample_type).is_nothing()).collect();
+    samples.sort_by(|a, b| b.value(sample_type).value.total_cmp(&a.value(sample_type).value));
+    if !samples.is_empty() {
+        let _ = writeln!(out, "\nlargest stacks, leaf first");
+    }
+    for sample in samples.into_iter().take(MAX_STACKS) {
+        let value = sample.value(sample_type);
+        let names =
+            frames.stack(sample).take(MAX_STACK_FRAMES).map(|at| &*frames.name(at.frame).name);
+        let names = names.collect::<Vec<_>>().join(" ← ");
+        let line = format!(
+            "{:>10} {:>8}  {names}",
+            format_value(value.value, unit),
+            format_relative_error(value)
+        );
+        let _ = writeln!(out, "{}", text::cut(&line, text::columns()));
     }
 }
 

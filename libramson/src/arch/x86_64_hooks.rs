@@ -761,17 +761,16 @@ operators![
     ),
 ];
 
-/// A function found by `bind`'s `find`: its address, and the object that it is defined in.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// A function found by `bind`'s `find`.
 pub struct Found {
     pub address: usize,
-    pub object: usize,
+    /// The object that defines it defines malloc too, so its operators do not go through ours.
+    pub is_of_an_allocator: bool,
 }
 
 /// Points every hook at the real function that `find` gives for its name. Operators that are not there yet (a C++
 /// library may be loaded later) keep their stub, which asks again.
 pub fn bind(find: impl Fn(&CStr) -> Option<Found>) {
-    let malloc = find(c"malloc");
     for hook in &PLAIN {
         let real = find(hook.name).or_else(|| find(hook.otherwise));
         hook.next.set(real.map_or(missing as *const () as usize, |found| found.address));
@@ -783,12 +782,8 @@ pub fn bind(find: impl Fn(&CStr) -> Option<Found>) {
         }
         if let Some(real) = find(operator.name) {
             operator.next.set(real.address);
-            let counts_itself = malloc.is_none_or(|malloc| malloc.object != real.object);
-            operator.entry.set(if counts_itself {
-                real.address
-            } else {
-                operator.counted as *const () as usize
-            });
+            let counted = operator.counted as *const () as usize;
+            operator.entry.set(if real.is_of_an_allocator { counted } else { real.address });
         }
     }
 }

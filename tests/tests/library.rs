@@ -1,0 +1,164 @@
+//! What libramson.so is: its fast paths, what it exports, and what it asks of the program that it is loaded into.
+
+use ramson_tests::{golden, library, tool};
+use std::fmt::Write;
+
+/// Compares with a reviewed file; `UPDATE_GOLDEN=1` rewrites it.
+#[track_caller]
+fn assert_golden(name: &str, found: &str) {
+    let path = golden(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, found).expect("the golden file can be written");
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == expected,
+        "{name} has changed. If that is meant, run the test with UPDATE_GOLDEN=1 and review the difference.\n\
+         --- expected\n{expected}\n--- found\n{found}"
+    );
+}
+
+fn readelf(option: &str) -> String {
+    tool("readelf", &["-W".as_ref(), option.as_ref(), library().as_os_str()])
+}
+
+/// The instructions of a function without addresses, hashes and padding.
+fn disassembly(symbol: &str) -> Vec<String> {
+    let option = format!("--disassemble={symbol}");
+    let options = ["-M", "intel", "--no-show-raw-insn", &option].map(std::ffi::OsString::from);
+    let text = tool("objdump", &[&options[..], &[library().into()]].concat());
+    let instructions: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.split_once(":\t"))
+        .map(|(_, instruction)| normalised(instruction))
+        .filter(|instruction| instruction != "int3" && !instruction.starts_with("nop"))
+        .collect();
+    assert!(!instructions.is_empty(), "{symbol} is not in the library");
+    instructions
+}
+
+/// `jb 50c0 <…11calloc_slow17h5ca2E>` becomes `jb calloc_slow`; what is relative to rip becomes its name.
+fn normalised(instruction: &str) -> String {
+    let (code, comment) = instruction.split_once('#').unwrap_or((instruction, ""));
+    let mut words: Vec<String> = code.split_whitespace().map(str::to_owned).collect();
+    let target = |text: &str| {
+        let symbol = text.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
+        symbol.map(|(symbol, _)| plain_name(symbol))
+    };
+    if let Some(name) = target(code) {
+        words.truncate(1);
+        words.push(name);
+    }
+    let code = words.join(" ");
+    match (code.find("[rip+"), target(comment)) {
+        (Some(start), Some(name)) => format!("{}[{name}]", &code[..start]),
+        _ => code,
+    }
+}
+
+/// The last part of a mangled name. The thread-local offset lies in the global offset table, which has no name.
+fn plain_name(symbol: &str) -> String {
+    if symbol.starts_with("_DYNAMIC") || symbol.starts_with("_GLOBAL_OFFSET_TABLE_") {
+        return "got".to_owned();
+    }
+    let (mut rest, mut last) = (symbol.strip_prefix("_ZN").unwrap_or(""), None);
+    while let Some(end) = rest.find(|c: char| !c.is_ascii_digit()).filter(|&end| end > 0) {
+        let length: usize = rest[..end].parse().unwrap_or(0);
+        let name = &rest[end..end + length];
+        let is_hash = name.len() == 17 && name.starts_with('h');
+        last = if is_hash { last } else { Some(name.to_owned()) };
+        rest = &rest[end + length..];
+    }
+    // Within the function itself the offset is what tells.
+    last.unwrap_or_else(|| symbol.to_owned())
+}
+
+#[test]
+fn the_fast_paths_are_the_reviewed_instructions() {
+    let mut found = String::new();
+    for symbol in ["malloc", "free", "calloc", "realloc", "_Znwm", "_ZdlPv"] {
+        writeln!(found, "{symbol}:").expect("a String takes everything");
+        for instruction in disassembly(symbol) {
+            writeln!(found, "    {instruction}").expect("a String takes everything");
+        }
+    }
+    assert_golden("fast_path.txt", &found);
+}
+
+#[test]
+fn a_pair_of_malloc_and_free_costs_at_most_eleven_instructions() {
+    let (malloc, free) = (disassembly("malloc"), disassembly("free"));
+    assert!(malloc.len() + free.len() <= 11, "{malloc:#?} {free:#?}");
+    // All of them are executed: neither calls, and each leaves by its last instruction only.
+    for instruction in malloc.iter().chain(&free) {
+        assert!(!instruction.starts_with("call") && !instruction.starts_with("lock"), "{instruction}");
+    }
+}
+
+#[test]
+fn the_exported_symbols_are_the_reviewed_list() {
+    let text = tool("nm", &["-D".as_ref(), "--defined-only".as_ref(), library().as_os_str()]);
+    let mut exported: Vec<_> =
+        text.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+    exported.sort_unstable();
+    assert_golden("exported_symbols.txt", &(exported.join("\n") + "\n"));
+}
+
+#[test]
+fn nothing_is_imported_but_three_weak_symbols_of_the_loader() {
+    let text = tool("nm", &["-D".as_ref(), "--undefined-only".as_ref(), library().as_os_str()]);
+    let mut imported: Vec<_> = text.lines().map(str::trim).collect();
+    imported.sort_unstable();
+    assert_eq!(imported, ["w __libc_stack_end", "w _dl_find_object", "w _r_debug"]);
+}
+
+#[test]
+fn no_library_is_needed() {
+    let dynamic = readelf("-d");
+    assert!(!dynamic.contains("(NEEDED)"), "{dynamic}");
+    assert!(dynamic.contains("Library soname: [libramson.so]"), "{dynamic}");
+}
+
+#[test]
+fn thread_local_storage_is_initial_exec_and_at_most_128_bytes() {
+    let dynamic = readelf("-d");
+    assert!(dynamic.contains("STATIC_TLS"), "{dynamic}");
+    let relocations = readelf("-r");
+    let count = |kind: &str| relocations.matches(kind).count();
+    assert_eq!(count("R_X86_64_TPOFF64"), 1, "{relocations}");
+    assert_eq!(count("R_X86_64_DTPMOD64") + count("R_X86_64_TLSDESC"), 0, "{relocations}");
+    let segments = readelf("-l");
+    let tls = segments.lines().find(|line| line.trim_start().starts_with("TLS ")).expect("a TLS segment");
+    let size = tls.split_whitespace().nth(5).and_then(|word| word.strip_prefix("0x"));
+    let size = u64::from_str_radix(size.expect("a size"), 16).expect("a hexadecimal size");
+    assert!(size <= 128, "{size} bytes of static TLS");
+}
+
+#[test]
+fn no_page_is_writable_and_executable() {
+    let segments = readelf("-l");
+    let stack = segments.lines().find(|line| line.contains("GNU_STACK")).expect("a GNU_STACK header");
+    assert!(stack.contains("RW ") && !stack.contains("RWE"), "{stack}");
+    assert!(!segments.lines().any(|line| line.contains("LOAD") && line.contains("RWE")), "{segments}");
+    assert!(segments.contains("GNU_RELRO"), "{segments}");
+    let dynamic = readelf("-d");
+    assert!(!dynamic.contains("TEXTREL"), "{dynamic}");
+    assert!(dynamic.contains("BIND_NOW"), "{dynamic}");
+}
+
+#[test]
+fn the_only_slot_that_another_library_could_fill_is_realloc() {
+    // reallocarray is realloc of the product; a second interposer's realloc is welcome to it.
+    let relocations = readelf("-r");
+    let slots: Vec<_> =
+        relocations.lines().filter(|line| line.contains("R_X86_64_JUMP_SLOT")).collect();
+    assert!(slots.iter().all(|slot| slot.contains(" realloc ")), "{slots:?}");
+}
+
+#[test]
+fn a_panic_ends_in_the_trap_and_brings_no_formatting_along() {
+    let symbols = tool("nm", &["-C".as_ref(), library().as_os_str()]);
+    for absent in ["core::fmt::", "rust_eh_personality", "_Unwind", "std::", "alloc::"] {
+        assert!(!symbols.contains(absent), "{absent} is in the library");
+    }
+}
