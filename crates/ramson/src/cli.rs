@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use ramson_profile::SampleType;
+use ramson_profile::{Regex, SampleType};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -108,9 +108,9 @@ pub struct ReportOptions {
     /// What to count
     #[arg(long, value_name = "TYPE", default_value = "inuse_space", value_parser = parse_sample_type)]
     pub sample_index: SampleType,
-    /// top: functions; tree: callers to callees; peek: callers and callees of functions that match RE
-    #[arg(long, value_name = "VIEW", num_args = 1..=2, value_names = ["VIEW", "RE"], default_value = "top")]
-    pub view: Vec<String>,
+    /// top: functions; tree: callers to callees; peek RE: callers and callees of functions that match RE
+    #[arg(long, value_name = "top|tree|peek RE", default_value = "top", value_parser = parse_view)]
+    pub view: View,
     /// Rows to show; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
@@ -120,6 +120,43 @@ pub struct ReportOptions {
     /// One JSON object instead of a table
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `report` shows.
+#[derive(Clone)]
+pub enum View {
+    Top,
+    Tree,
+    Peek(Regex),
+}
+
+/// `--view peek RE` as one argument, so that `--view tree SRC` does not take SRC for an expression.
+pub fn join_peek(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    for argument in arguments {
+        let is_expression =
+            matches!(joined.as_slice(), [.., flag, view] if flag == "--view" && view == "peek");
+        match joined.last_mut() {
+            Some(view) if is_expression => {
+                view.push(" ");
+                view.push(argument);
+            }
+            _ => joined.push(argument),
+        }
+    }
+    joined
+}
+
+fn parse_view(text: &str) -> Result<View, String> {
+    match text.split_once(' ') {
+        Some(("peek", expression)) => {
+            Regex::new(expression).map(View::Peek).map_err(|error| error.to_string())
+        }
+        None if text == "top" => Ok(View::Top),
+        None if text == "tree" => Ok(View::Tree),
+        None if text == "peek" => Err("which functions? Add a regular expression".into()),
+        _ => Err("one of top, tree, peek RE".into()),
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -203,6 +240,28 @@ mod tests {
     #[test]
     fn the_flag_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn peek_takes_an_expression_and_the_other_views_leave_the_source_alone() {
+        let report = |line: &str| {
+            let arguments = line.split(' ').map(OsString::from);
+            match Cli::try_parse_from(join_peek(arguments)).map(|cli| cli.command) {
+                Ok(Command::Report(options)) => Ok((options.source.source, options.view)),
+                Ok(_) => unreachable!("a report was asked for"),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        assert!(
+            matches!(report("ramson report --view tree 77"), Ok((source, View::Tree)) if source == "77")
+        );
+        let peek = report("ramson report --view peek ^main$ 77");
+        assert!(
+            matches!(peek, Ok((source, View::Peek(re))) if source == "77" && re.as_str() == "^main$")
+        );
+        assert!(report("ramson report 77 --view peek (").is_err());
+        assert!(report("ramson report 77 --view peek").is_err());
+        assert!(report("ramson report 77 --view flat").is_err());
     }
 
     #[test]

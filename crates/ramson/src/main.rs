@@ -19,7 +19,7 @@ use failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match dispatch(Cli::parse()) {
+    match dispatch(Cli::parse_from(cli::join_peek(std::env::args_os()))) {
         Ok(status) => ExitCode::from(status),
         // Whoever read our output has seen enough.
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,

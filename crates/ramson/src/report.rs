@@ -1,7 +1,7 @@
 //! `ramson report`: who holds the memory, as a table.
 
 use crate::assemble::{Named, assemble};
-use crate::cli::{ReportOptions, SortBy};
+use crate::cli::{ReportOptions, SortBy, View};
 use crate::failure::Failure;
 use crate::rss::Resident;
 use crate::source::{self, Source};
@@ -27,7 +27,6 @@ const MAX_STACK_FRAMES: usize = 8;
 const MAX_HINTS: usize = 3;
 
 pub fn report(options: &ReportOptions) -> Result<(), Failure> {
-    let view = View::parse(&options.view)?;
     let source = source::open(&options.source.source)?;
     let named = assemble(&source, &options.source.debug_path)?;
     let resident = source.running.and_then(|pid| Resident::of(pid, &source.origin));
@@ -43,13 +42,13 @@ pub fn report(options: &ReportOptions) -> Result<(), Failure> {
         return text::print(format!("{object}\n").as_bytes());
     }
     let mut out = heading(&source, &named.profile, resident.as_ref());
-    match view {
+    match &options.view {
         View::Top => {
             top_table(&mut out, &top(), options.sample_index);
             largest_stacks(&mut out, &named.profile, options.sample_index);
         }
         View::Tree => tree(&mut out, &named.profile, options.sample_index, options.rows),
-        View::Peek(pattern) => peek(&mut out, &named.profile, options.sample_index, &pattern),
+        View::Peek(pattern) => peek(&mut out, &named.profile, options.sample_index, pattern),
     }
     text::print(out.as_bytes())?;
     say_what_is_missing(&named.missing_symbols);
@@ -57,32 +56,6 @@ pub fn report(options: &ReportOptions) -> Result<(), Failure> {
         text::hint(&format!("{}: {defect}", source.origin));
     }
     Ok(())
-}
-
-enum View {
-    Top,
-    Tree,
-    Peek(Regex),
-}
-
-impl View {
-    fn parse(words: &[String]) -> Result<Self, Failure> {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        match words.as_slice() {
-            ["top"] => Ok(Self::Top),
-            ["tree"] => Ok(Self::Tree),
-            ["peek", pattern] => Regex::new(pattern).map(Self::Peek).map_err(|error| {
-                Failure::usage(format!("--view peek: not a regular expression: {error}"))
-            }),
-            ["peek"] => {
-                Err(Failure::usage("--view peek: which functions? Add a regular expression"))
-            }
-            _ => Err(Failure::usage(format!(
-                "--view {}: one of top, tree, peek RE",
-                words.join(" ")
-            ))),
-        }
-    }
 }
 
 impl From<SortBy> for Sort {

@@ -137,6 +137,9 @@ fn open_pid(pid: u32) -> Result<Source, Failure> {
         });
     }
     let maps = fs::read_to_string(process.join("maps")).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied if rustix::process::getuid().is_root() => Failure::failed(format!(
+            "process {pid}: the kernel does not let even root look at it. Run ramson in its namespace or without confinement"
+        )),
         ErrorKind::PermissionDenied => Failure::failed(format!(
             "process {pid}: it belongs to {}. Run ramson as that user or as root",
             owner_of(&process)

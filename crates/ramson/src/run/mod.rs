@@ -25,6 +25,9 @@ const RAMSON_FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
+/// Room that a profile needs at least.
+const LEAST_FREE_BYTES: u64 = 256 << 10;
+
 /// Profiles reported one by one at the end.
 const MAX_REPORTED: usize = 4;
 
@@ -140,9 +143,15 @@ fn warn_of_full_places(output: Option<&Path>) {
         }
     };
     let Some(directory) = directory else { return };
-    if let Err(error) = rustix::fs::access(&directory, rustix::fs::Access::WRITE_OK) {
+    let problem = match rustix::fs::access(&directory, rustix::fs::Access::WRITE_OK) {
+        Err(error) => Some(format!("not writable ({error})")),
+        Ok(()) => rustix::fs::statvfs(&directory)
+            .is_ok_and(|space| space.f_bavail.saturating_mul(space.f_frsize) < LEAST_FREE_BYTES)
+            .then(|| "full".into()),
+    };
+    if let Some(problem) = problem {
         eprintln!(
-            "ramson: {}: not writable ({error}): the profile will be lost when the program ends. Set RAMSON_DIR or use -o",
+            "ramson: {}: {problem}: the profile will be lost when the program ends. Set RAMSON_DIR or use -o",
             directory.display()
         );
     }

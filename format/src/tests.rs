@@ -1,0 +1,56 @@
+//! The code and FORMAT.md say the same.
+
+use super::*;
+use core::mem::offset_of;
+
+#[test]
+fn the_layout_is_the_one_that_format_md_writes_down() {
+    assert_eq!(size_of::<Header>(), 2048 + 512);
+    assert_eq!(offset_of!(Header, interval_bytes), 24);
+    assert_eq!(offset_of!(Header, run_id), 64);
+    assert_eq!(offset_of!(Header, epoch), 80);
+    assert_eq!(offset_of!(Header, exe_bytes), 104);
+    assert_eq!(offset_of!(Header, comm), 112);
+    assert_eq!(offset_of!(Header, regions), 128);
+    assert_eq!(offset_of!(Header, exe), 512);
+    assert_eq!(offset_of!(Header, command), 1024);
+    assert_eq!(offset_of!(Header, health), 2048);
+    assert_eq!(size_of::<Region>(), 32);
+    assert_eq!(size_of::<Stack>(), 256);
+    assert_eq!(offset_of!(Stack, sampled_alloc_objects), 32);
+    assert_eq!(offset_of!(Stack, alloc_objects), 64);
+    assert_eq!(offset_of!(Stack, alloc_objects_variance), 96);
+    assert_eq!(offset_of!(Stack, lifetimes), 128);
+    assert_eq!(size_of::<LiveSample>(), 48);
+    assert_eq!(size_of::<Mapping>(), 128);
+}
+
+#[test]
+fn every_region_lies_inside_the_file_and_none_overlaps() {
+    for shift in 20..33 {
+        let file_bytes = 1u64 << shift;
+        let mut end = PAGE_BYTES;
+        for (kind, region) in REGION_KINDS.iter().zip(plan(file_bytes)) {
+            assert!(region.offset >= end && region.offset % PAGE_BYTES == 0);
+            assert!(region.capacity >= 64, "{kind:?} of {file_bytes}");
+            end = region.offset + region.capacity * kind.entry_bytes();
+        }
+        assert!(end <= file_bytes, "{end} > {file_bytes}");
+    }
+}
+
+#[test]
+fn live_segments_follow_each_other_without_a_gap() {
+    for segment in 0..12 {
+        let (first, slots) = live_segment(segment);
+        assert_eq!(live_segment(segment + 1).0, first + slots);
+    }
+}
+
+#[test]
+fn lifetimes_fall_into_the_bucket_of_their_logarithm() {
+    assert_eq!(lifetime_bucket(0), 0);
+    assert_eq!(lifetime_bucket((1 << 17) - 1), 0);
+    assert_eq!(lifetime_bucket(1 << 17), 1);
+    assert_eq!(lifetime_bucket(u64::MAX), LIFETIME_BUCKETS - 1);
+}
