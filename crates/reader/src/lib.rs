@@ -5,9 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod defect;
+mod entries;
+mod reading;
 mod snapshot;
 
-pub use snapshot::{Defect, Header, LiveSample, Mapping, ReadError, Snapshot, Stack};
+pub use defect::{Defect, ReadError};
+pub use snapshot::{Header, LiveSample, Mapping, Snapshot, Stack};
 
 use std::fs::File;
 use std::io;

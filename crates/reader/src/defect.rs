@@ -1,0 +1,105 @@
+//! What can be wrong with the bytes of a profile: a reason to refuse them, or a part that is missing.
+
+use ramson_format::VERSION;
+use std::fmt;
+
+/// Why bytes are not a profile that can be read at all.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The operating system refused.
+    Io(std::io::Error),
+    /// No bytes.
+    Empty,
+    /// Not our magic number; these are the first bytes.
+    NotAProfile(Vec<u8>),
+    /// A version that this program does not know.
+    Version(u32),
+    /// The process died, or is still busy, before the header was complete.
+    Unfinished,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "{error}"),
+            Self::Empty => write!(f, "the file is empty"),
+            Self::NotAProfile(first) => {
+                write!(f, "not a profile (starts with {}{})", Hex(first), looks_like(first))
+            }
+            Self::Version(version) => {
+                write!(f, "profile format version {version}; this ramson reads version {VERSION}")
+            }
+            Self::Unfinished => {
+                write!(f, "the profile was never begun: its process ended while making the file")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (index, byte) in self.0.iter().take(4).enumerate() {
+            write!(f, "{}{byte:02x}", if index > 0 { " " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+fn looks_like(first: &[u8]) -> &'static str {
+    match first {
+        [0x7f, b'E', b'L', b'F', ..] => ": an ELF program?",
+        [0x1f, 0x8b, ..] => ": a gzip file, perhaps pprof's?",
+        [b'h', b'e', b'a', b'p', ..] => ": a text heap profile?",
+        [b'#', b'!', ..] => ": a script?",
+        _ if !first.is_empty() && first.iter().all(|byte| (32..127).contains(byte)) => ": text?",
+        _ => "",
+    }
+}
+
+/// Something that was not whole; the rest of the snapshot stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// A region reaches beyond the bytes that are there.
+    CutRegion {
+        /// Its name.
+        region: &'static str,
+        /// Bytes that are missing.
+        missing_bytes: u64,
+    },
+    /// A region's entry in the directory makes no sense; nothing of it was read.
+    BadRegion(&'static str),
+    /// Live samples reserved and never published, or being removed at this moment.
+    TornSamples(u64),
+    /// Live samples whose check fails.
+    BadSamples(u64),
+    /// Live samples of a stack that is not there; they count for stack 0.
+    StacklessSamples(u64),
+    /// Stacks begun and never committed, or whose hash fails.
+    BadStacks(u64),
+    /// Mappings begun and never committed, or whose check fails.
+    BadMappings(u64),
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::CutRegion { region, missing_bytes } => {
+                write!(f, "the file is cut: {missing_bytes} bytes of its {region} are missing")
+            }
+            Self::BadRegion(region) => write!(f, "the directory entry of the {region} is damaged"),
+            Self::TornSamples(count) => write!(f, "{count} samples were being written"),
+            Self::BadSamples(count) => write!(f, "{count} samples are damaged and left out"),
+            Self::StacklessSamples(count) => write!(f, "{count} samples have lost their stack"),
+            Self::BadStacks(count) => {
+                write!(f, "{count} stacks are incomplete or damaged and left out")
+            }
+            Self::BadMappings(count) => {
+                write!(f, "{count} mappings are incomplete or damaged and left out")
+            }
+        }
+    }
+}

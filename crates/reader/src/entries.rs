@@ -1,0 +1,135 @@
+//! Single records: each is taken whole and checked, or not at all.
+
+use crate::bytes::Entry;
+use crate::snapshot::{LiveSample, Mapping, Stack};
+use ramson_format as format;
+use ramson_format::{
+    COMMITTED, EPOCH_OPEN, LIFETIME_BUCKETS, MAX_DEPTH, live_check, mapping_check, stack_hash,
+};
+use std::mem::offset_of;
+
+pub fn mapping(entry: Entry, strings: &[u8]) -> Option<Mapping> {
+    use format::Mapping as M;
+    if entry.u32(offset_of!(M, commit)) != COMMITTED {
+        return None;
+    }
+    let build_id_bytes = entry.u32(offset_of!(M, build_id_bytes));
+    let epoch_from = entry.u32(offset_of!(M, epoch_from));
+    let path_offset = entry.u32(offset_of!(M, path_offset));
+    let path_bytes = entry.u32(offset_of!(M, path_bytes));
+    let start = entry.u64(offset_of!(M, start));
+    let end = entry.u64(offset_of!(M, end));
+    let file_offset = entry.u64(offset_of!(M, file_offset));
+    let bias = entry.u64(offset_of!(M, bias));
+    let id_at = offset_of!(M, build_id);
+    let check = mapping_check(&[
+        start,
+        end,
+        file_offset,
+        bias,
+        epoch_from as u64,
+        path_offset as u64 | (path_bytes as u64) << 32,
+        build_id_bytes as u64,
+        entry.u64(id_at),
+        entry.u64(id_at + 8),
+        entry.u64(id_at + 16),
+        entry.u64(id_at + 24),
+    ]);
+    if check != entry.u64(offset_of!(M, check)) || build_id_bytes > 32 {
+        return None;
+    }
+    let path = Entry(strings).slice(path_offset as usize, path_bytes as usize);
+    let epoch_to = entry.u32(offset_of!(M, epoch_to));
+    Some(Mapping {
+        start,
+        end,
+        file_offset,
+        bias,
+        epochs: epoch_from..if epoch_to == EPOCH_OPEN { u32::MAX } else { epoch_to },
+        path: String::from_utf8_lossy(path).into_owned(),
+        build_id: entry.slice(id_at, build_id_bytes as usize).to_vec(),
+    })
+}
+
+pub fn counters(entry: Entry) -> Stack {
+    use format::Stack as S;
+    let mut lifetimes = [0; LIFETIME_BUCKETS];
+    for (bucket, count) in lifetimes.iter_mut().enumerate() {
+        *count = entry.u32(offset_of!(S, lifetimes) + bucket * 4) as u64;
+    }
+    Stack {
+        frames: Vec::new(),
+        epoch: entry.u32(offset_of!(S, epoch)),
+        flags: entry.u32(offset_of!(S, flags)),
+        sampled_alloc_objects: entry.u64(offset_of!(S, sampled_alloc_objects)),
+        sampled_alloc_bytes: entry.u64(offset_of!(S, sampled_alloc_bytes)),
+        sampled_freed_objects: entry.u64(offset_of!(S, sampled_freed_objects)),
+        sampled_freed_bytes: entry.u64(offset_of!(S, sampled_freed_bytes)),
+        alloc_objects: entry.float(offset_of!(S, alloc_objects)),
+        alloc_space: entry.float(offset_of!(S, alloc_space)),
+        freed_objects: entry.float(offset_of!(S, freed_objects)),
+        freed_space: entry.float(offset_of!(S, freed_space)),
+        alloc_objects_variance: entry.float(offset_of!(S, alloc_objects_variance)),
+        alloc_space_variance: entry.float(offset_of!(S, alloc_space_variance)),
+        first_monotonic_ns: entry.u64(offset_of!(S, first_monotonic_ns)),
+        lifetimes,
+    }
+}
+
+pub fn stack(entry: Entry, frames: &[u8]) -> Option<Stack> {
+    use format::Stack as S;
+    let commit = entry.u32(offset_of!(S, commit));
+    let depth = entry.u32(offset_of!(S, depth)) as usize;
+    let first_frame = entry.u64(offset_of!(S, first_frame));
+    if commit != COMMITTED || depth == 0 || depth > MAX_DEPTH {
+        return None;
+    }
+    let start = usize::try_from(first_frame.checked_mul(8)?).ok()?;
+    let end = start.checked_add(depth * 8)?;
+    let addresses: Vec<u64> =
+        frames.get(start..end)?.chunks_exact(8).map(|word| Entry(word).u64(0)).collect();
+    let mut stack = counters(entry);
+    if stack_hash(stack.epoch, &addresses) != entry.u64(offset_of!(S, hash)) {
+        return None;
+    }
+    stack.frames = addresses;
+    Some(stack)
+}
+
+pub fn add_counters(to: &mut Stack, from: &Stack) {
+    to.flags |= from.flags;
+    to.sampled_alloc_objects = to.sampled_alloc_objects.saturating_add(from.sampled_alloc_objects);
+    to.sampled_alloc_bytes = to.sampled_alloc_bytes.saturating_add(from.sampled_alloc_bytes);
+    to.sampled_freed_objects = to.sampled_freed_objects.saturating_add(from.sampled_freed_objects);
+    to.sampled_freed_bytes = to.sampled_freed_bytes.saturating_add(from.sampled_freed_bytes);
+    to.alloc_objects += from.alloc_objects;
+    to.alloc_space += from.alloc_space;
+    to.freed_objects += from.freed_objects;
+    to.freed_space += from.freed_space;
+    to.alloc_objects_variance += from.alloc_objects_variance;
+    to.alloc_space_variance += from.alloc_space_variance;
+    to.first_monotonic_ns = to.first_monotonic_ns.min(from.first_monotonic_ns);
+    to.lifetimes.iter_mut().zip(from.lifetimes).for_each(|(to, from)| *to += from);
+}
+
+pub fn live_sample(address: u64, entry: Entry) -> Option<LiveSample> {
+    use format::LiveSample as L;
+    let size = entry.u64(offset_of!(L, size));
+    let probability_bits = entry.u64(offset_of!(L, inverse_probability));
+    let monotonic_ns = entry.u64(offset_of!(L, monotonic_ns));
+    let stack = entry.u32(offset_of!(L, stack));
+    let tid = entry.u32(offset_of!(L, tid));
+    let check = live_check(address, size, probability_bits, monotonic_ns, stack, tid);
+    let inverse_probability = f64::from_bits(probability_bits);
+    let is_valid = check == entry.u64(offset_of!(L, check))
+        && inverse_probability.is_finite()
+        && inverse_probability >= 1.0;
+    is_valid.then_some(LiveSample {
+        address,
+        size,
+        inverse_probability,
+        monotonic_ns,
+        stack: stack as usize,
+        tid,
+    })
+}
