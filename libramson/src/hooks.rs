@@ -3,6 +3,7 @@
 //! While ramson works for a thread, that thread's countdown is parked, so an allocation in a signal handler that interrupts
 //! us is not sampled. What such a handler allocated is taken off afterwards.
 
+use crate::arch::hooks::Found;
 use crate::arch::{self, Thread};
 use crate::process;
 use crate::record::Claim;
@@ -12,18 +13,22 @@ use crate::{resolve, walk};
 /// Called by the hooks' stubs: finds the real functions.
 pub extern "C" fn bind_all() {
     process::read_config();
-    arch::bind(find_real);
+    arch::hooks::bind(find_real);
 }
 
 /// Called where a C++ operator is used that was not there before.
 pub extern "C" fn bind_operators() {
     bind_all();
-    arch::bind_missing_operators(find_real);
+    arch::hooks::operators::bind_missing(find_real);
 }
 
-fn find_real(name: &core::ffi::CStr) -> Option<arch::Found> {
+fn find_real(name: &core::ffi::CStr) -> Option<Found> {
     let (address, object) = resolve::find_next(name, resolve::own_dynamic())?;
-    Some(arch::Found { address, is_of_an_allocator: resolve::defines(object, c"malloc") })
+    Some(Found {
+        address,
+        is_of_an_allocator: resolve::defines(object, c"malloc"),
+        is_of_jemalloc: resolve::defines(object, c"mallctl"),
+    })
 }
 
 /// The countdown has borrowed for an allocation of `size`: sets the next one. Returns the bits of 1/p if the allocation
@@ -84,9 +89,10 @@ pub extern "C" fn record(
     if address != 0 {
         let thread = arch::thread();
         parked(thread, || {
-            if let Some(recorder) = process::recorder_for_sample(thread) {
+            let inverse_probability = f64::from_bits(inverse_probability_bits);
+            if let Some(recorder) = process::recorder_for_sample(thread, size, inverse_probability)
+            {
                 let caller = walk::Caller::at_hook(entry, frame_pointer);
-                let inverse_probability = f64::from_bits(inverse_probability_bits);
                 recorder.record(thread, address, size, inverse_probability, caller);
             }
         });

@@ -3,12 +3,13 @@
 
 use crate::arch::{self, Thread};
 use crate::config::Config;
-use crate::record::Recorder;
+use crate::record::{self, Recorder};
 use crate::resolve::LinkMap;
 use crate::{resolve, sampler, sys};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use ramson_format::Stack;
 
 /// Pages that the page filter tells apart: address bits 12–35.
 pub const FILTER_PAGES: usize = 1 << 24;
@@ -33,15 +34,15 @@ struct PerProcess {
     /// 0 if the kernel zeroes this page in a forked child; else this process's id, to be compared at every sample.
     pid_to_compare: AtomicU32,
     recorder: AtomicPtr<Recorder>,
-    /// Samples that came while another thread was still making the file.
-    early_samples: AtomicU64,
+    /// Sums over the samples that came while another thread was still making the file.
+    early: Stack,
 }
 
 static PER_PROCESS: PerProcess = PerProcess {
     state: AtomicU32::new(NEW),
     pid_to_compare: AtomicU32::new(0),
     recorder: AtomicPtr::new(core::ptr::null_mut()),
-    early_samples: AtomicU64::new(0),
+    early: record::EMPTY_STACK,
 };
 
 /// What a forked child inherits.
@@ -117,14 +118,22 @@ pub fn recorder() -> Option<&'static Recorder> {
 }
 
 /// The recorder of this process; makes it, and the profile file, at the first sample.
-pub fn recorder_for_sample(thread: &Thread) -> Option<&'static Recorder> {
+pub fn recorder_for_sample(
+    thread: &Thread,
+    size: u64,
+    inverse_probability: f64,
+) -> Option<&'static Recorder> {
     if let Some(recorder) = recorder() {
         return Some(recorder);
     }
     match PER_PROCESS.state.compare_exchange(NEW, STARTING, Acquire, Relaxed) {
         Ok(_) => start(thread),
         Err(STARTING) => {
-            PER_PROCESS.early_samples.fetch_add(1, Relaxed);
+            record::count_allocation(&PER_PROCESS.early, size, inverse_probability);
+            // If the file has been made meanwhile, nobody else will look at these sums again.
+            if let Some(recorder) = recorder() {
+                recorder.take_over(&PER_PROCESS.early);
+            }
             None
         }
         Err(_) => None,
@@ -142,8 +151,8 @@ fn start(thread: &Thread) -> Option<&'static Recorder> {
         Some(recorder) => {
             let pointer = core::ptr::from_ref(recorder).cast_mut();
             PER_PROCESS.recorder.store(pointer, Relaxed);
-            recorder.count_early(PER_PROCESS.early_samples.load(Relaxed));
             PER_PROCESS.state.store(RECORDING, Release);
+            recorder.take_over(&PER_PROCESS.early);
             Some(recorder)
         }
         None => {

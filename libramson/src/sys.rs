@@ -19,6 +19,8 @@ pub const O_NOFOLLOW: i32 = 0o400_000;
 pub const O_CLOEXEC: i32 = 0o2_000_000;
 pub const AT_FDCWD: i32 = -100;
 
+/// No read-ahead: a fault brings in its own page and no zeroes around it.
+pub const MADV_RANDOM: i32 = 1;
 pub const MADV_NOHUGEPAGE: i32 = 15;
 pub const MADV_DONTDUMP: i32 = 16;
 pub const MADV_WIPEONFORK: i32 = 18;
@@ -58,6 +60,7 @@ mod nr {
     pub const UNLINKAT: usize = 263;
     pub const FALLOCATE: usize = 285;
     pub const PRLIMIT64: usize = 302;
+    pub const NEWFSTATAT: usize = 262;
     pub const PROCESS_VM_READV: usize = 310;
     pub const MEMFD_CREATE: usize = 319;
 }
@@ -98,6 +101,20 @@ pub fn memfd(name: &CStr) -> Result<File, Errno> {
         .map(|fd| File(fd as i32))
 }
 
+/// Device and inode: what tells one file from another, whatever their names.
+pub type Identity = [u64; 2];
+
+/// The file that now has the name `path`.
+pub fn identity_of(path: &CStr) -> Result<Identity, Errno> {
+    const AT_SYMLINK_NOFOLLOW: usize = 0x100;
+    let mut stat = [0u64; 18];
+    let name = path.as_ptr() as usize;
+    let arguments =
+        [AT_FDCWD as usize, name, stat.as_mut_ptr() as usize, AT_SYMLINK_NOFOLLOW, 0, 0];
+    call(nr::NEWFSTATAT, arguments)?;
+    Ok([stat[0], stat[1]])
+}
+
 /// Owner and permission bits.
 pub struct Owner {
     pub uid: u32,
@@ -124,6 +141,18 @@ impl File {
         call(nr::FSTAT, [self.0 as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0])?;
         // struct stat of x86-64: st_mode at byte 24, st_uid at byte 28.
         Ok(Owner { mode: stat[3] as u32, uid: (stat[3] >> 32) as u32 })
+    }
+
+    /// See `Identity`.
+    pub fn identity(&self) -> Result<Identity, Errno> {
+        let mut stat = [0u64; 18];
+        call(nr::FSTAT, [self.0 as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0])?;
+        Ok([stat[0], stat[1]])
+    }
+
+    /// The link under which /proc shows this file.
+    pub fn number(&self) -> u64 {
+        self.0 as u64
     }
 
     /// ftruncate(2).

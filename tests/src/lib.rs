@@ -1,1 +1,17 @@
-//! Placeholder.
+//! The harness of the whole-tool tests: builds libramson.so and the test programs, runs a program under it in a directory
+//! of its own, and reads the profiles that it left.
+//!
+//! A test program marks its call sites by functions named `site_…`; `sites` gives each one's exact counts. Nothing here
+//! skips a test: a tool that is missing fails it with the name of its package.
+#![forbid(unsafe_code)]
+
+mod build;
+mod random;
+mod run;
+pub mod servers;
+mod sites;
+
+pub use build::{golden, library, program, program_with, shared_library, target_directory, tool};
+pub use random::Random;
+pub use run::{Directory, Finished, Run, profiles_in, read, read_bytes};
+pub use sites::{Site, Symbols, health, live_of_size, sites, total};

@@ -12,6 +12,9 @@ use std::path::Path;
 pub fn export(options: &ExportOptions) -> Result<(), Failure> {
     let source = source::open(&options.source.source)?;
     let named = assemble(&source, &options.source.debug_path)?;
+    for defect in &source.snapshot.defects {
+        eprintln!("ramson: {}: not whole: {defect}", source.origin);
+    }
     let write = |out: &mut dyn Write| match options.format {
         Format::Pprof => {
             let settings = pprof::Options { default_sample_type: options.sample_index };

@@ -13,13 +13,18 @@ mod run;
 mod source;
 mod text;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use cli::{Cli, Command};
 use failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match dispatch(Cli::parse_from(cli::join_peek(std::env::args_os()))) {
+    let cli = match Cli::try_parse_from(cli::join_peek(std::env::args_os())) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    match dispatch(cli) {
         Ok(status) => ExitCode::from(status),
         // Whoever read our output has seen enough.
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
@@ -28,6 +33,25 @@ fn main() -> ExitCode {
             ExitCode::from(failure.status())
         }
     }
+}
+
+/// Help goes where it was asked for; a mistake is one line, as every failure is.
+fn usage(error: &clap::Error) -> ExitCode {
+    let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help || !error.use_stderr() {
+        // Whoever read our output has seen enough.
+        let _ = error.print();
+    } else {
+        let text = error.render().to_string();
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let what =
+            lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+        let what = what.collect::<Vec<_>>().join(" ");
+        let what =
+            what.trim_start_matches("error: ").trim_end_matches('.').replace(" tip:", "; tip:");
+        eprintln!("ramson: {what}. \"ramson --help\" explains");
+    }
+    ExitCode::from(error.exit_code() as u8)
 }
 
 fn dispatch(cli: Cli) -> Result<u8, Failure> {

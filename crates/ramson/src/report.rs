@@ -52,9 +52,6 @@ pub fn report(options: &ReportOptions) -> Result<(), Failure> {
     }
     text::print(out.as_bytes())?;
     say_what_is_missing(&named.missing_symbols);
-    for defect in &source.snapshot.defects {
-        text::hint(&format!("{}: {defect}", source.origin));
-    }
     Ok(())
 }
 
@@ -113,7 +110,10 @@ fn heading(source: &Source, profile: &Profile, resident: Option<&Resident>) -> S
             Health::DroppedStacks,
             "samples have no stack: the stack table was full. Use a larger --max-file",
         ),
-        (Health::DroppedWalks, "samples have no stack: too many threads sampled at once"),
+        (
+            Health::DroppedWalks,
+            "samples have no stack: too many threads sampled at once, or the profile was just being made",
+        ),
         (Health::DroppedMappings, "mappings were not recorded: a table was full"),
         (Health::GrowFailures, "times the file system refused more space for the profile"),
     ] {
@@ -121,6 +121,9 @@ fn heading(source: &Source, profile: &Profile, resident: Option<&Resident>) -> S
         if count > 0 {
             let _ = writeln!(out, "not complete: {} {what}", format_objects(count as f64));
         }
+    }
+    for defect in &source.snapshot.defects {
+        let _ = writeln!(out, "not complete: {defect}");
     }
     out.push('\n');
     out

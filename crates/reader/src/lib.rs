@@ -8,6 +8,7 @@ mod bytes;
 mod defect;
 mod entries;
 mod reading;
+mod settle;
 mod snapshot;
 
 pub use defect::{Defect, ReadError};

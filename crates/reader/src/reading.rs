@@ -4,6 +4,7 @@ use crate::ReadAt;
 use crate::bytes::Entry;
 use crate::defect::{Defect, ReadError};
 use crate::entries;
+use crate::settle::{newest_of_each_address, settle};
 use crate::snapshot::{Header, LiveSample, Mapping, Snapshot, Stack};
 use ramson_format as format;
 use ramson_format::{
@@ -16,8 +17,11 @@ impl Snapshot {
     /// Reads a snapshot. Never panics, whatever the bytes; takes memory in proportion to the committed bytes.
     pub fn read<S: ReadAt + ?Sized>(source: &S) -> Result<Self, ReadError> {
         let mut reading = Reading::begin(source)?;
-        let keys = reading.region(RegionKind::LiveKeys);
-        let samples = reading.region(RegionKind::LiveSamples);
+        let mut keys = reading.region(RegionKind::LiveKeys);
+        let mut samples = reading.region(RegionKind::LiveSamples);
+        let at = |kind| reading.region_offset(kind);
+        let (keys_at, samples_at) = (at(RegionKind::LiveKeys), at(RegionKind::LiveSamples));
+        settle(source, (keys_at, &mut keys), (samples_at, &mut samples));
         // Stacks and counts that are newer than the samples: none of those may name a stack that we do not know yet.
         reading.read_header()?;
         let stacks = reading.region(RegionKind::Stacks);
@@ -41,6 +45,10 @@ struct Reading<'a, S: ReadAt + ?Sized> {
 
 const REGION_NAMES: [&str; 6] =
     ["stacks", "frames", "live keys", "live samples", "mappings", "strings"];
+
+fn directory_row(kind: RegionKind) -> usize {
+    offset_of!(format::Header, regions) + kind as usize * size_of::<format::Region>()
+}
 
 impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
     fn begin(source: &'a S) -> Result<Self, ReadError> {
@@ -84,10 +92,15 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         Entry(&self.header)
     }
 
+    /// Where a region's entry in the directory says that it begins.
+    fn region_offset(&self, kind: RegionKind) -> u64 {
+        self.header().u64(directory_row(kind))
+    }
+
     /// The committed bytes of a region, as far as they are there.
     fn region(&mut self, kind: RegionKind) -> Vec<u8> {
         let name = REGION_NAMES[kind as usize];
-        let row = offset_of!(format::Header, regions) + kind as usize * size_of::<format::Region>();
+        let row = directory_row(kind);
         let header = self.header();
         let offset = header.u64(row);
         let capacity = header.u64(row + 8);
@@ -253,6 +266,6 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
             )
         };
         self.defects.extend(counts.into_iter().filter(is_there));
-        live
+        newest_of_each_address(live)
     }
 }

@@ -2,13 +2,10 @@
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
-#[cfg(all(target_arch = "x86_64", not(test)))]
-mod x86_64_hooks;
-
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::*;
-#[cfg(all(target_arch = "x86_64", not(test)))]
-pub use x86_64_hooks::{Found, bind, bind_missing_operators};
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("ramson runs on x86-64; another architecture needs its own folder here");
 
 use core::cell::Cell;
 

@@ -4,7 +4,7 @@
 //! (MADV_POPULATE_WRITE), which reports a full file system as an error where a store would be SIGBUS.
 
 use crate::config::Config;
-use crate::sys::{self, AT_FDCWD, EEXIST, Errno, File};
+use crate::sys::{self, AT_FDCWD, EEXIST, Errno, File, Identity};
 use crate::text::{PATH_BYTES, Text, parse_number};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -24,6 +24,7 @@ pub struct ProfileFile {
     regions: [RegionPlan; 6],
     /// For removal after a normal exit; empty for a memfd.
     path: Text,
+    identity: Identity,
 }
 
 impl ProfileFile {
@@ -36,6 +37,9 @@ impl ProfileFile {
         let start_ticks = process_start_ticks();
         self.path = Text::new();
         let opened = self.open(config, pid, start_ticks);
+        if let Some(file) = &opened {
+            self.remember(file);
+        }
         let is_on_disk = opened.as_ref().is_some_and(|file| self.map(file, file_bytes).is_some());
         let is_memfd = !is_on_disk;
         if is_memfd {
@@ -91,6 +95,20 @@ impl ProfileFile {
         }
     }
 
+    /// Keeps what `unlink` needs: the path from the root, as the program may change its directory, and which file it is.
+    fn remember(&mut self, file: &File) {
+        self.identity = file.identity().unwrap_or_default();
+        let mut link = Text::new();
+        link.push(b"/proc/self/fd/").push_number(file.number());
+        let mut target = [0u8; PATH_BYTES];
+        let length = link.as_c_str().and_then(|link| sys::read_link(link, &mut target).ok());
+        let absolute = target.get(..length.unwrap_or(0)).unwrap_or_default();
+        if absolute.starts_with(b"/") && absolute.len() < PATH_BYTES {
+            self.path = Text::new();
+            self.path.push(absolute);
+        }
+    }
+
     fn open_new(&self) -> Result<File, Errno> {
         const NAME_TOO_LONG: Errno = Errno(36);
         let open_flags =
@@ -117,6 +135,7 @@ impl ProfileFile {
         let base = file.map_shared(file_bytes).ok()?;
         self.base.store(base as u64, Relaxed);
         let _ = sys::advise(base, file_bytes as usize, sys::MADV_DONTDUMP);
+        let _ = sys::advise(base, file_bytes as usize, sys::MADV_RANDOM);
         if sys::advise(base, PAGE_BYTES as usize, sys::MADV_POPULATE_WRITE).is_err() {
             return self.map_without_populate(file, file_bytes);
         }
@@ -276,9 +295,11 @@ impl ProfileFile {
         Some(first)
     }
 
-    /// Removes the file's name, if it has one.
+    /// Removes the file's name, if it has one and nobody gave that name to another file.
     pub fn unlink(&self) {
-        if let Some(path) = self.path.as_c_str().filter(|path| !path.is_empty()) {
+        if let Some(path) = self.path.as_c_str().filter(|path| !path.is_empty())
+            && sys::identity_of(path) == Ok(self.identity)
+        {
             let _ = sys::unlink(path);
         }
     }

@@ -7,6 +7,7 @@ mod live;
 mod stacks;
 
 pub use live::Claim;
+pub use stacks::EMPTY_STACK;
 
 use crate::arch::Thread;
 use crate::config::Config;
@@ -104,9 +105,23 @@ impl Recorder {
         time[0] * 1_000_000_000 + time[1]
     }
 
-    /// Samples that came before the file was there.
-    pub fn count_early(&self, samples: u64) {
-        self.file.count(Health::DroppedWalks, samples);
+    /// Charges sums that were collected before the file was there to the overflow stack, and empties them.
+    pub fn take_over(&self, early: &Stack) {
+        let overflow = self.stacks.entry(&self.file, 0);
+        let samples = early.sampled_alloc_objects.swap(0, AcqRel);
+        overflow.sampled_alloc_objects.fetch_add(samples, Relaxed);
+        overflow.sampled_alloc_bytes.fetch_add(early.sampled_alloc_bytes.swap(0, AcqRel), Relaxed);
+        for (from, to) in [
+            (&early.alloc_objects, &overflow.alloc_objects),
+            (&early.alloc_space, &overflow.alloc_space),
+            (&early.alloc_objects_variance, &overflow.alloc_objects_variance),
+            (&early.alloc_space_variance, &overflow.alloc_space_variance),
+        ] {
+            add_float(to, f64::from_bits(from.swap(0, AcqRel)));
+        }
+        for counter in [Health::Samples, Health::DroppedWalks, Health::DroppedLive] {
+            self.file.count(counter, samples);
+        }
     }
 
     /// Records a sampled allocation.
@@ -255,7 +270,8 @@ fn lower(filter: &AtomicU8) {
     });
 }
 
-fn count_allocation(stack: &Stack, size: u64, inverse_probability: f64) {
+/// Adds a sampled allocation to a stack's counters.
+pub fn count_allocation(stack: &Stack, size: u64, inverse_probability: f64) {
     let bytes = size as f64;
     stack.sampled_alloc_objects.fetch_add(1, Relaxed);
     stack.sampled_alloc_bytes.fetch_add(size, Relaxed);
@@ -300,8 +316,11 @@ impl Recorder {
         let mut own_path = Text::new();
         let path = if facts.path.is_empty() { executable_path(&mut own_path) } else { facts.path };
         let header = self.file.header();
+        // The string first: a reader that finds the mapping then knows of it too. Without room for it, no path.
+        let path_offset = self.file.add_string(path);
+        let path_bytes = path_offset.map_or(0, |_| path.len() as u32);
+        let path_offset = path_offset.unwrap_or(0);
         let index = self.file.reserve(RegionKind::Mappings, &header.mapping_count)?;
-        let path_offset = self.file.add_string(path).unwrap_or(0);
         let mapping = self.file.mapping(index)?;
         mapping.commit.store(BEGUN, Relaxed);
         let mut build_id = [0u8; 32];
@@ -313,7 +332,7 @@ impl Recorder {
             *word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | byte as u64);
         }
         let epoch_from = self.epoch_of_new_mapping(facts);
-        let path_word = path_offset as u64 | (path.len() as u64) << 32;
+        let path_word = path_offset as u64 | (path_bytes as u64) << 32;
         let [a, b, c, d] = build_id_words;
         let build_id_bytes = facts.build_id.len().min(32) as u64;
         let check = mapping_check(&[
@@ -336,7 +355,7 @@ impl Recorder {
         mapping.epoch_from.store(epoch_from, Relaxed);
         mapping.epoch_to.store(EPOCH_OPEN, Relaxed);
         mapping.path_offset.store(path_offset, Relaxed);
-        mapping.path_bytes.store(path.len() as u32, Relaxed);
+        mapping.path_bytes.store(path_bytes, Relaxed);
         mapping.build_id_bytes.store(build_id_bytes as u32, Relaxed);
         mapping.build_id.iter().zip(build_id_words).for_each(|(to, word)| to.store(word, Relaxed));
         mapping.check.store(check, Relaxed);

@@ -113,28 +113,32 @@ impl StackTable {
     }
 }
 
+/// A stack without any samples.
+#[expect(clippy::declare_interior_mutable_const, reason = "a value for statics to start with")]
+pub const EMPTY_STACK: Stack = Stack {
+    commit: AtomicU32::new(0),
+    depth: AtomicU32::new(0),
+    hash: AtomicU64::new(0),
+    first_frame: AtomicU64::new(0),
+    epoch: AtomicU32::new(0),
+    flags: AtomicU32::new(0),
+    sampled_alloc_objects: AtomicU64::new(0),
+    sampled_alloc_bytes: AtomicU64::new(0),
+    sampled_freed_objects: AtomicU64::new(0),
+    sampled_freed_bytes: AtomicU64::new(0),
+    alloc_objects: AtomicU64::new(0),
+    alloc_space: AtomicU64::new(0),
+    freed_objects: AtomicU64::new(0),
+    freed_space: AtomicU64::new(0),
+    alloc_objects_variance: AtomicU64::new(0),
+    alloc_space_variance: AtomicU64::new(0),
+    first_monotonic_ns: AtomicU64::new(0),
+    reserved: AtomicU64::new(0),
+    lifetimes: [const { AtomicU32::new(0) }; ramson_format::LIFETIME_BUCKETS],
+};
+
 fn first_entry(file: &ProfileFile) -> &Stack {
-    static NOWHERE: Stack = Stack {
-        commit: AtomicU32::new(0),
-        depth: AtomicU32::new(0),
-        hash: AtomicU64::new(0),
-        first_frame: AtomicU64::new(0),
-        epoch: AtomicU32::new(0),
-        flags: AtomicU32::new(0),
-        sampled_alloc_objects: AtomicU64::new(0),
-        sampled_alloc_bytes: AtomicU64::new(0),
-        sampled_freed_objects: AtomicU64::new(0),
-        sampled_freed_bytes: AtomicU64::new(0),
-        alloc_objects: AtomicU64::new(0),
-        alloc_space: AtomicU64::new(0),
-        freed_objects: AtomicU64::new(0),
-        freed_space: AtomicU64::new(0),
-        alloc_objects_variance: AtomicU64::new(0),
-        alloc_space_variance: AtomicU64::new(0),
-        first_monotonic_ns: AtomicU64::new(0),
-        reserved: AtomicU64::new(0),
-        lifetimes: [const { AtomicU32::new(0) }; ramson_format::LIFETIME_BUCKETS],
-    };
+    static NOWHERE: Stack = EMPTY_STACK;
     file.entry(RegionKind::Stacks, 0).unwrap_or(&NOWHERE)
 }
 

@@ -1,1 +1,486 @@
+//! The recorder's tables against plain models, alone and with several threads.
 
+use super::live::{LiveTable, Sample};
+use super::*;
+use crate::{arch, sampler};
+use ramson_format::{KEY_RESERVED, live_check, live_segment};
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Barrier, Mutex, MutexGuard};
+
+/// The page filter is one per process: tests that use it take turns.
+static PAGE_FILTER_USER: Mutex<()> = Mutex::new(());
+
+/// A recorder with a file of its own, which goes with it; its memory stays.
+struct Recording {
+    recorder: &'static Recorder,
+    directory: PathBuf,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Recording {
+    fn new(file_bytes: u64) -> Self {
+        let turn = PAGE_FILTER_USER.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        PAGE_FILTER.0.iter().for_each(|count| count.store(0, Relaxed));
+        let directory = std::env::temp_dir().join(format!("ramson-record-{}", sys::process_id()));
+        let mut text = Text::new();
+        text.push(directory.to_str().unwrap().as_bytes());
+        let config = Config { directory: Some(text), file_bytes, ..Config::default() };
+        let recorder = Recorder::create(&config).expect("a profile in the temporary directory");
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        Self { recorder, directory, _turn: turn }
+    }
+
+    fn file(&self) -> &'static ProfileFile {
+        &self.recorder.file
+    }
+
+    fn health(&self, counter: Health) -> u64 {
+        self.file().header().health[counter as usize].load(Relaxed)
+    }
+
+    /// Records an allocation from a stack of one frame.
+    fn record(&self, address: u64, size: u64, frame: u64) {
+        let on_this_stack = 0u64;
+        let caller = Caller {
+            lookup_address: frame,
+            stack_pointer: (&raw const on_this_stack) as u64,
+            frame_pointer: 0,
+        };
+        self.recorder.record(arch::thread(), address, size, 2.0, caller);
+    }
+
+    /// Slots that hold an address, which must be whole records.
+    fn live(&self) -> Vec<u64> {
+        let committed =
+            self.file().header().regions[RegionKind::LiveKeys as usize].committed.load(Relaxed);
+        let key = |slot| self.file().entry::<AtomicU64>(RegionKind::LiveKeys, slot).unwrap();
+        let keys = (0..committed).map(|slot| (slot, key(slot).load(Acquire)));
+        let live = keys.filter(|&(_, key)| key != 0).inspect(|&(slot, key)| {
+            assert_ne!(key, KEY_RESERVED, "slot {slot} was never given back");
+            let entry: &ramson_format::LiveSample =
+                self.file().entry(RegionKind::LiveSamples, slot).unwrap();
+            let check = live_check(
+                key,
+                entry.size.load(Relaxed),
+                entry.inverse_probability.load(Relaxed),
+                entry.monotonic_ns.load(Relaxed),
+                entry.stack.load(Relaxed),
+                entry.tid.load(Relaxed),
+            );
+            assert_eq!(check, entry.check.load(Relaxed));
+        });
+        live.map(|(_, key)| key).collect()
+    }
+
+    /// Sums of a counter over all stacks.
+    fn sum(&self, counter: impl Fn(&Stack) -> u64) -> u64 {
+        let count = self.file().header().stack_count.load(Relaxed);
+        (0..count).map(|stack| counter(self.recorder.stacks.entry(self.file(), stack))).sum()
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn random_numbers(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut random = sampler::seed(seed);
+    move |below| {
+        random = sampler::next_random(random);
+        (random >> 11) % below
+    }
+}
+
+fn sample_of(number: u64) -> Sample {
+    Sample {
+        size: number,
+        inverse_probability: number as f64 + 0.5,
+        monotonic_ns: number * 3,
+        stack: number as u32 ^ 5,
+        tid: number as u32 ^ 9,
+    }
+}
+
+#[test]
+fn the_live_table_does_what_a_map_does_until_it_is_full() {
+    let recording = Recording::new(1 << 20);
+    let (file, table) = (recording.file(), LiveTable);
+    let mut draw = random_numbers(1);
+    let mut model: HashMap<u64, Sample> = HashMap::new();
+    let slots = file.header().regions[RegionKind::LiveKeys as usize].capacity.load(Relaxed);
+    assert!(slots >= live_segment(3).0);
+    let mut refused = 0;
+    for step in 0..120_000u64 {
+        // Grows to more than there is room for, then shrinks, then grows again.
+        let wants_more = draw(100) < if step / 20_000 % 2 == 0 { 70 } else { 40 };
+        let address = 0x5500_0000_0000 + draw(2 * slots) * 16;
+        match table.claim(file, address) {
+            None => {
+                assert!(!model.contains_key(&address), "{address:x} was lost");
+                if wants_more {
+                    let sample = sample_of(step);
+                    let is_in = table.insert(file, address, &sample);
+                    refused += !is_in as u32;
+                    if is_in {
+                        model.insert(address, sample);
+                    }
+                }
+            }
+            Some(claim) => {
+                assert_eq!(table.sample(file, claim), model[&address]);
+                assert_eq!(Claim::from_word(claim.into_word()), Some(claim));
+                assert_eq!(table.claim(file, address), None, "claimed twice");
+                if wants_more {
+                    table.restore(file, claim, address);
+                } else {
+                    table.release(file, claim);
+                    model.remove(&address);
+                }
+            }
+        }
+    }
+    assert!(refused > 0, "it was never full");
+    let live = recording.live();
+    assert_eq!(live.len(), model.len());
+    assert_eq!(live.into_iter().collect::<HashSet<_>>(), model.keys().copied().collect());
+    // Windows fill up before all slots do, but not long before.
+    assert!(model.len() as u64 > slots / 3, "{} of {slots}", model.len());
+}
+
+#[test]
+fn addresses_that_no_block_can_have_are_not_found() {
+    let recording = Recording::new(1 << 20);
+    for address in [0, KEY_RESERVED] {
+        assert_eq!(LiveTable.claim(recording.file(), address), None);
+    }
+}
+
+#[test]
+fn threads_that_free_each_other_s_blocks_lose_and_double_nothing() {
+    const THREADS: u64 = 4;
+    const ROUNDS: u64 = 15_000;
+    let recording = Recording::new(8 << 20);
+    // Addresses that are free now: whoever takes one has it alone, as from an allocator.
+    let heap =
+        Mutex::new((0..3000).map(|block| 0x7f12_0000_0000 + block * 144).collect::<Vec<_>>());
+    let in_flight = Mutex::new(Vec::<u64>::new());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (recording, heap, in_flight) = (&recording, &heap, &in_flight);
+            scope.spawn(move || {
+                let mut draw = random_numbers(thread + 10);
+                let take = |from: &Mutex<Vec<u64>>, at: u64| {
+                    let mut from = from.lock().unwrap();
+                    let length = from.len() as u64;
+                    (length > 0).then(|| from.swap_remove((at % length) as usize))
+                };
+                for round in 0..ROUNDS {
+                    if draw(2) == 0 {
+                        let Some(address) = take(heap, draw(1 << 20)) else { continue };
+                        recording.record(address, round + 1, 0x1000 + draw(50));
+                        in_flight.lock().unwrap().push(address);
+                    } else if let Some(address) = take(in_flight, draw(1 << 20)) {
+                        let claim = recording.recorder.claim(address).expect("lost");
+                        if draw(4) == 0 {
+                            recording.recorder.restore(claim, address);
+                            recording.recorder.forget(address);
+                        } else {
+                            recording.recorder.complete(claim, address);
+                        }
+                        heap.lock().unwrap().push(address);
+                    }
+                }
+            });
+        }
+    });
+    let expected: HashSet<u64> = in_flight.into_inner().unwrap().into_iter().collect();
+    let live = recording.live();
+    assert_eq!(live.len(), expected.len());
+    assert_eq!(live.into_iter().collect::<HashSet<_>>(), expected);
+    let samples = recording.health(Health::Samples);
+    assert!(samples > ROUNDS);
+    assert_eq!(recording.health(Health::Frees), samples - expected.len() as u64);
+    for nothing in
+        [Health::Healed, Health::DroppedLive, Health::DroppedStacks, Health::DroppedWalks]
+    {
+        assert_eq!(recording.health(nothing), 0, "{nothing:?}");
+    }
+    assert_eq!(recording.sum(|stack| stack.sampled_alloc_objects.load(Relaxed)), samples);
+    let space = |cell: &AtomicU64| f64::from_bits(cell.load(Relaxed)) as u64;
+    let bytes = recording.sum(|stack| stack.sampled_alloc_bytes.load(Relaxed));
+    assert_eq!(recording.sum(|stack| space(&stack.alloc_objects)), 2 * samples);
+    assert_eq!(recording.sum(|stack| space(&stack.alloc_space)), 2 * bytes);
+    let frees = recording.sum(|stack| stack.lifetimes.iter().map(|n| n.load(Relaxed) as u64).sum());
+    assert_eq!(frees, recording.health(Health::Frees));
+    // Freed behind our back, then used again: the old record goes when the address is seen.
+    let healed = *expected.iter().next().unwrap();
+    recording.record(healed, 7, 0x1000);
+    assert_eq!(recording.health(Health::Healed), 1);
+    assert_eq!(recording.live().len(), expected.len());
+}
+
+/// Lets two threads go on at the same moment: closer than a lock that wakes one after the other.
+struct Gate(AtomicU64);
+
+impl Gate {
+    fn pass(&self, round: u64) {
+        self.0.fetch_add(1, AcqRel);
+        while self.0.load(Acquire) < 2 * round {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn of_two_threads_that_free_one_address_one_gets_it() {
+    const ROUNDS: u64 = 60;
+    const BLOCKS: u64 = 1000;
+    let recording = Recording::new(1 << 20);
+    let (gate, won) = (Gate(AtomicU64::new(0)), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (recording, gate, won) = (&recording, &gate, &won);
+            scope.spawn(move || {
+                let blocks = || (0..BLOCKS).map(|block| 0x7000_0000_0000 + block * 64);
+                for round in 0..ROUNDS {
+                    if thread == 0 {
+                        blocks().for_each(|address| recording.record(address, 1, 0x1000));
+                    }
+                    gate.pass(2 * round + 1);
+                    for address in blocks() {
+                        if let Some(claim) = recording.recorder.claim(address) {
+                            won.fetch_add(1, Relaxed);
+                            recording.recorder.complete(claim, address);
+                        }
+                    }
+                    gate.pass(2 * round + 2);
+                }
+            });
+        }
+    });
+    assert_eq!(won.load(Relaxed), ROUNDS * BLOCKS);
+    assert!(recording.live().is_empty());
+}
+
+#[test]
+fn two_threads_that_fill_one_window_take_different_slots() {
+    let recording = Recording::new(1 << 20);
+    let (file, table, gate) = (recording.file(), LiveTable, Gate(AtomicU64::new(0)));
+    // Addresses of one window of the first segment, more than it has slots.
+    let window = |address: &u64| ramson_format::mix(0, address >> 3) & 511 & !7 == 64;
+    let all: Vec<u64> = (0x6100_0000_0000..).step_by(16).filter(window).take(24).collect();
+    for round in 0..4000 {
+        std::thread::scope(|scope| {
+            for half in all.chunks(12) {
+                let (table, gate) = (&table, &gate);
+                scope.spawn(move || {
+                    gate.pass(round + 1);
+                    for &address in half {
+                        assert!(table.insert(file, address, &sample_of(address)));
+                    }
+                });
+            }
+        });
+        for &address in &all {
+            let claim = table.claim(file, address).expect("overwritten");
+            assert_eq!(table.sample(file, claim), sample_of(address));
+            table.release(file, claim);
+        }
+    }
+}
+
+#[test]
+fn a_failed_realloc_leaves_the_record_as_it_was() {
+    let recording = Recording::new(1 << 20);
+    let (recorder, address) = (recording.recorder, 0x7777_0000_1230);
+    recording.record(address, 4321, 0x1000);
+    let claim = recorder.claim(address).unwrap();
+    let before = recorder.live.sample(recording.file(), claim);
+    // While the real realloc runs, nobody else has the block.
+    assert_eq!(recorder.claim(address), None);
+    recorder.forget(address);
+    recorder.restore(claim, address);
+    assert_eq!(recording.live(), [address]);
+    let again = recorder.claim(address).unwrap();
+    assert_eq!(recorder.live.sample(recording.file(), again), before);
+    assert_eq!(before.size, 4321);
+    recorder.complete(again, address);
+    assert_eq!(recording.live(), []);
+    assert_eq!(recorder.claim(address), None);
+    assert_eq!(recording.health(Health::Frees), 1);
+    assert_eq!(filter_of(address).load(Relaxed), 0);
+}
+
+#[test]
+fn the_page_filter_never_says_no_wrongly_not_even_when_it_is_full() {
+    let recording = Recording::new(2 << 20);
+    let mut draw = random_numbers(3);
+    let mut live: Vec<u64> = Vec::new();
+    // Six pages with room for 512 blocks of 8 bytes each, so counts pass 255; two pages share a byte.
+    let pages = [0x10, 0x11, 0x12, 0x13, 0x14, 0x10 + FILTER_PAGES as u64];
+    let mut largest = 0;
+    for step in 0..40_000 {
+        let grows = draw(100) < if step / 5000 % 2 == 0 { 80 } else { 20 };
+        if grows {
+            let address = pages[draw(6) as usize] << 12 | draw(512) << 3;
+            if !live.contains(&address) {
+                recording.record(address, 8, 0x1000);
+                live.push(address);
+            }
+        } else if !live.is_empty() {
+            let address = live.swap_remove(draw(live.len() as u64) as usize);
+            assert!(recording.recorder.claim(address).is_some_and(|claim| {
+                recording.recorder.complete(claim, address);
+                true
+            }));
+        }
+        largest = largest.max(filter_of(pages[0] << 12).load(Relaxed));
+        if step % 500 == 0 {
+            assert!(live.iter().all(|&address| filter_of(address).load(Relaxed) != 0));
+        }
+    }
+    assert_eq!(largest, u8::MAX);
+    assert_eq!(recording.health(Health::DroppedLive), 0);
+    assert_eq!(recording.live().len(), live.len());
+    live.iter().for_each(|&address| recording.recorder.forget(address));
+    assert!(recording.live().is_empty());
+    // A page that was full is not known any more and stays a "maybe"; one that never was is a "no" again.
+    assert_eq!(filter_of(pages[0] << 12).load(Relaxed), u8::MAX);
+    recording.record(0x99_9000, 1, 0x1000);
+    assert_eq!(filter_of(0x99_9000).load(Relaxed), 1);
+    recording.recorder.forget(0x99_9000);
+    assert_eq!(filter_of(0x99_9000).load(Relaxed), 0);
+}
+
+#[test]
+fn a_sample_that_does_not_fit_is_counted_and_leaves_no_trace_in_the_filter() {
+    let recording = Recording::new(1 << 20);
+    let address = |block: u64| 0x6000_0000_0000 + block * 4096;
+    let mut blocks = 0;
+    while recording.health(Health::DroppedLive) == 0 {
+        recording.record(address(blocks), 1, 0x1000);
+        blocks += 1;
+        assert!(blocks < 1 << 16);
+    }
+    assert_eq!(filter_of(address(blocks - 1)).load(Relaxed), 0);
+    assert_eq!(recording.live().len() as u64, blocks - 1);
+    assert_eq!(recording.health(Health::Samples), blocks);
+    recording.recorder.forget(address(blocks - 1));
+    assert_eq!(recording.health(Health::Frees), 0);
+}
+
+/// Frames of stack `number`; several stacks share beginnings and lengths.
+fn frames_of(number: u64) -> Vec<u64> {
+    (0..number % 40 + 1).map(|frame| 0x40_0000 + (frame * number / 7) * 3 + number % 3).collect()
+}
+
+fn intern(recording: &Recording, epoch: u32, frames: &[u64]) -> Option<u32> {
+    recording.recorder.stacks.intern(recording.file(), epoch, frames, 0, 1)
+}
+
+fn frames_in(recording: &Recording, number: u32) -> Vec<u64> {
+    let entry = recording.recorder.stacks.entry(recording.file(), number);
+    assert_eq!(entry.commit.load(Acquire), COMMITTED);
+    let first = entry.first_frame.load(Relaxed);
+    let frame = |index| {
+        let cell: &AtomicU64 = recording.file().entry(RegionKind::Frames, index).unwrap();
+        cell.load(Relaxed)
+    };
+    (first..first + entry.depth.load(Relaxed) as u64).map(frame).collect()
+}
+
+#[test]
+fn one_stack_has_one_number_and_another_stack_another() {
+    let recording = Recording::new(4 << 20);
+    let mut numbers = HashMap::new();
+    for round in 0..3 {
+        for stack in 0..2000 {
+            for epoch in 0..2 {
+                let frames = frames_of(stack);
+                let number = intern(&recording, epoch, &frames).unwrap();
+                assert_ne!(number, 0);
+                assert_eq!(frames_in(&recording, number), frames);
+                let known = numbers.entry((epoch, frames)).or_insert(number);
+                assert_eq!(*known, number, "round {round}");
+            }
+        }
+    }
+    let distinct: HashSet<u32> = numbers.values().copied().collect();
+    assert_eq!(distinct.len(), numbers.len());
+    assert_eq!(recording.file().header().stack_count.load(Relaxed) as usize, numbers.len() + 1);
+}
+
+#[test]
+fn threads_that_meet_one_new_stack_get_entries_that_a_reader_can_merge() {
+    const THREADS: usize = 4;
+    let recording = Recording::new(8 << 20);
+    let barrier = Barrier::new(THREADS);
+    let seen = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for stack in 0..1500 {
+                    if stack % 50 == 0 {
+                        barrier.wait();
+                    }
+                    let number = intern(&recording, 0, &frames_of(stack)).unwrap();
+                    seen.lock().unwrap().push((stack, number));
+                }
+            });
+        }
+    });
+    let seen = seen.into_inner().unwrap();
+    for &(stack, number) in &seen {
+        assert_eq!(frames_in(&recording, number), frames_of(stack));
+    }
+    let used: HashSet<u32> = seen.iter().map(|&(_, number)| number).collect();
+    let distinct: HashSet<Vec<u64>> = (0..1500).map(frames_of).collect();
+    assert!(used.len() >= distinct.len() && used.len() <= THREADS * distinct.len());
+    // From now on each has one number, and no further entry is made.
+    let count = recording.file().header().stack_count.load(Relaxed);
+    for stack in 0..1500 {
+        let number = intern(&recording, 0, &frames_of(stack)).unwrap();
+        assert!(used.contains(&number));
+    }
+    assert_eq!(recording.file().header().stack_count.load(Relaxed), count);
+}
+
+#[test]
+fn a_full_stack_table_refuses_new_stacks_and_knows_the_old_ones() {
+    let recording = Recording::new(1 << 20);
+    let mut numbers = Vec::new();
+    let refused = (0..100_000u64).find(|&stack| {
+        let number = intern(&recording, 0, &[stack + 5000, 7]);
+        numbers.extend(number);
+        number.is_none()
+    });
+    assert!(refused.is_some());
+    let capacity =
+        recording.file().header().regions[RegionKind::Stacks as usize].capacity.load(Relaxed);
+    assert_eq!(numbers.len() as u64, capacity - 1);
+    for (stack, number) in numbers.iter().enumerate() {
+        assert_eq!(intern(&recording, 0, &[stack as u64 + 5000, 7]), Some(*number));
+    }
+    // What has no stack goes to the overflow stack, number 0, and is counted.
+    recording.record(0x1234_0000, 5, 0x77);
+    assert_eq!(recording.health(Health::DroppedStacks), 1);
+    let overflow = recording.recorder.stacks.entry(recording.file(), 0);
+    assert_eq!(overflow.sampled_alloc_bytes.load(Relaxed), 5);
+    let beyond = recording.recorder.stacks.entry(recording.file(), u32::MAX);
+    assert!(core::ptr::eq(overflow, beyond));
+}
+
+#[test]
+fn a_thread_that_finds_every_scratch_taken_counts_its_walk_as_dropped() {
+    let recording = Recording::new(1 << 20);
+    recording.recorder.scratches.iter().for_each(|scratch| scratch.is_taken.store(1, Relaxed));
+    recording.record(0x4444_0000, 5, 0x1000);
+    assert_eq!(recording.health(Health::DroppedWalks), 1);
+    assert_eq!(recording.live(), [0x4444_0000]);
+    recording.recorder.scratches[63].is_taken.store(0, Relaxed);
+    recording.record(0x4445_0000, 5, 0x1000);
+    assert_eq!(recording.health(Health::DroppedWalks), 1);
+}

@@ -86,10 +86,12 @@ impl Elf {
             .find(|(low, high)| (low..high).contains(&&address))
     }
 
-    /// The first segment of code.
+    /// The largest segment of code.
     pub fn code(&self) -> Option<(u64, u64)> {
         self.readable_segments()
-            .find_map(|(header, range)| (header.flags & PF_X != 0).then_some(range))
+            .filter(|(header, _)| header.flags & PF_X != 0)
+            .max_by_key(|(header, _)| header.file_bytes)
+            .map(|(_, range)| range)
     }
 
     /// The GNU build ID note's bytes, in place.

@@ -8,12 +8,13 @@ mod elf;
 mod modules;
 mod rules;
 mod stack;
+mod unwind_tables;
 
 pub use modules::{MappingFacts, Modules, NewMapping};
 pub use stack::StackView;
 
 use crate::arch::{Thread, signal_frame};
-use modules::Cursor;
+use modules::{Cursor, PERMANENT};
 use ramson_format::MAX_DEPTH;
 use rules::{FramePointerRule, Rule, RuleCache, Step};
 
@@ -74,41 +75,61 @@ impl Walker {
         frames: &mut [u64; MAX_DEPTH],
         sink: &impl NewMapping,
     ) -> Walked {
-        let mut cursor = Cursor::new();
-        let mut registers = caller;
-        let mut rules_compiled = 0;
+        let mut search = Search {
+            cursor: Cursor::new(),
+            unclaimed_scope: self.modules.unclaimed_scope(),
+            rules_compiled: 0,
+        };
+        // Kept in registers: as a struct they would go through memory, and loads would wait for narrower stores.
+        let Caller { mut lookup_address, mut stack_pointer, mut frame_pointer } = caller;
         for (index, frame) in frames.iter_mut().enumerate() {
-            *frame = registers.lookup_address;
-            let module = self.modules.covering(registers.lookup_address, &mut cursor, sink);
-            let rule = match module {
-                Some(module) => self
-                    .rules
-                    .get(registers.lookup_address, module.generation)
-                    .unwrap_or_else(|| {
-                        rules_compiled += 1;
-                        let rule = rules::compile(module, registers.lookup_address);
-                        self.rules.put(registers.lookup_address, module.generation, rule);
-                        rule
-                    }),
-                None => Rule::frame_pointer(),
+            *frame = lookup_address;
+            let is_valid = |scope| scope == PERMANENT || scope == search.unclaimed_scope;
+            let rule = match self.rules.get(lookup_address, is_valid) {
+                Some(rule) => rule,
+                None => self.rule_in_object(lookup_address, &mut search, sink),
             };
-            let depth = index + 1;
+            let registers = Caller { lookup_address, stack_pointer, frame_pointer };
             let end = match step(rule, registers, view) {
                 Step::Caller(next) => {
-                    registers = next;
+                    Caller { lookup_address, stack_pointer, frame_pointer } = next;
                     continue;
                 }
                 Step::Outermost => End::Outermost,
                 Step::Failed => End::Failed,
             };
-            return Walked { depth, end, rules_compiled };
+            return Walked { depth: index + 1, end, rules_compiled: search.rules_compiled };
         }
-        Walked { depth: MAX_DEPTH, end: End::Cut, rules_compiled }
+        Walked { depth: MAX_DEPTH, end: End::Cut, rules_compiled: search.rules_compiled }
+    }
+
+    /// The rule for code whose object has to be asked for first.
+    #[inline(never)]
+    fn rule_in_object(&self, address: u64, search: &mut Search, sink: &impl NewMapping) -> Rule {
+        let Some(place) = self.modules.covering(address, &mut search.cursor, sink) else {
+            let rule = Rule::of_kind(rules::FRAME_POINTER);
+            self.rules.put(address, search.unclaimed_scope, rule);
+            return rule;
+        };
+        self.rules.get(address, |scope| scope == place.scope()).unwrap_or_else(|| {
+            search.rules_compiled += 1;
+            let rule = unwind_tables::compile(place, address);
+            self.rules.put(address, place.scope(), rule);
+            rule
+        })
     }
 }
 
+/// What one walk knows.
+struct Search {
+    cursor: Cursor,
+    /// From before the walk asked about any object.
+    unclaimed_scope: u32,
+    rules_compiled: u64,
+}
+
 /// Undoes one frame.
-#[inline]
+#[inline(always)]
 fn step(rule: Rule, registers: Caller, view: &StackView) -> Step {
     let next = match rule.kind() {
         rules::OUTERMOST => return Step::Outermost,

@@ -46,8 +46,22 @@ pub struct Place {
     /// Code that is readable.
     pub code_start: u64,
     pub code_end: u64,
-    /// Differs between two objects that were at the same address.
+    /// Differs between two objects that were at the same address; never 0.
     pub generation: u32,
+    /// It is never unloaded.
+    pub is_permanent: bool,
+}
+
+/// Scope of the rules of permanent objects: these are valid for ever.
+pub const PERMANENT: u32 = 0;
+/// Scopes are generations below this, and above it of code that belongs to no object.
+const UNCLAIMED: u32 = 0x8000;
+
+impl Place {
+    /// What the rules of this object are valid for; see `RuleCache`.
+    pub fn scope(&self) -> u32 {
+        if self.is_permanent { PERMANENT } else { self.generation }
+    }
 }
 
 /// `Module::state` is one of these, and above them the generation.
@@ -78,7 +92,8 @@ struct Module {
 /// All objects. All zero is the initial state.
 pub struct Modules {
     count: AtomicU32,
-    generation: AtomicU32,
+    /// Objects ever met.
+    registered: AtomicU32,
     swept: AtomicU32,
     hints: [AtomicU32; HINTS],
     modules: [Module; MAX_MODULES],
@@ -106,6 +121,13 @@ impl Cursor {
 }
 
 impl Modules {
+    /// Scope of the rules of code that belongs to no object now. It ends when an object is met for the first time, as that may
+    /// be where such code was.
+    #[inline]
+    pub fn unclaimed_scope(&self) -> u32 {
+        UNCLAIMED | (self.registered.load(Relaxed) % UNCLAIMED)
+    }
+
     /// The object at `address`, as it is now.
     #[inline]
     pub fn covering<'c>(
@@ -125,11 +147,10 @@ impl Modules {
         let hint = self.hints.get((address >> 14) as usize % HINTS)?;
         let hinted = self.modules.get(hint.load(Relaxed) as usize)?;
         let known = hinted.place().filter(|place| (place.start..place.end).contains(&address));
-        if let Some(place) = known {
-            let is_permanent = hinted.is_permanent.load(Relaxed) != 0;
-            if is_permanent || cursor.verified.contains(&place.generation) {
-                return Some(place);
-            }
+        if let Some(place) = known
+            && (place.is_permanent || cursor.verified.contains(&place.generation))
+        {
+            return Some(place);
         }
         let found = resolve::object_at(address);
         let is_same = found.as_ref().is_some_and(|found| hinted.is(found));
@@ -160,8 +181,8 @@ impl Modules {
             }
         }
         let index = self.take_slot(sink)?;
-        let generation = self.generation.fetch_add(1, Relaxed) & 0xffff;
-        self.modules.get(index as usize)?.fill(found, generation, sink);
+        let number = self.registered.fetch_add(1, Relaxed);
+        self.modules.get(index as usize)?.fill(found, number % (UNCLAIMED - 1) + 1, sink);
         Some(index)
     }
 
@@ -199,6 +220,14 @@ fn read_word(address: u64) -> u64 {
     // SAFETY: `address` is 0 or lies in the first pages of an object that was just found loaded; they were readable when its
     // slot was filled.
     if address == 0 { 0 } else { unsafe { (address as *const u64).read_unaligned() } }
+}
+
+#[cfg(test)]
+impl Modules {
+    /// As if all that were met had been there from the start.
+    pub fn make_permanent(&self) {
+        self.modules.iter().for_each(|module| module.is_permanent.store(1, Relaxed));
+    }
 }
 
 impl Module {
@@ -258,6 +287,7 @@ impl Module {
             code_start: self.code_start.load(Relaxed),
             code_end: self.code_end.load(Relaxed),
             generation: state >> GENERATION_SHIFT,
+            is_permanent: self.is_permanent.load(Relaxed) != 0,
         };
         // Pairs with the release fence in `fill`: whoever saw a field of the next object sees that the state has changed.
         fence(Acquire);

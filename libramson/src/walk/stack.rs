@@ -26,7 +26,7 @@ impl StackView {
     /// The word at runtime address `address`, if it is aligned and inside the view.
     #[inline]
     pub fn read(&self, address: u64) -> Option<u64> {
-        let is_inside = address >= self.low && address < self.high && address % 8 == 0;
+        let is_inside = address >= self.low && address < self.high && address.is_multiple_of(8);
         // SAFETY: [low, high) was checked to be readable, or is a copy; both ends are multiples of 8.
         is_inside.then(|| unsafe { *(address.wrapping_add(self.shift) as *const u64) })
     }
@@ -39,17 +39,27 @@ pub fn view_of(
     main_high: u64,
     copy: &mut [u8],
 ) -> StackView {
-    let is_known = (thread.stack_low.get()..thread.stack_high.get()).contains(&stack_pointer);
-    if is_known || extend(thread, stack_pointer, pid, main_high) {
-        let high = thread.stack_high.get();
-        return StackView { low: stack_pointer & !7, high, shift: 0, is_foreign: false };
+    if (thread.stack_low.get()..thread.stack_high.get()).contains(&stack_pointer) {
+        return own_view(thread, stack_pointer);
     }
-    copy_of(stack_pointer & !7, pid, copy)
+    // First what a coroutine needs, as it needs it at every sample; a thread's own stack is extended once.
+    let view = copy_of(stack_pointer & !7, pid, copy);
+    let is_cut_by_hole = view.high - view.low < copy.len() as u64 & !7;
+    let hole = if is_cut_by_hole { view.high } else { u64::MAX };
+    if extend(thread, stack_pointer, hole, pid, main_high) {
+        return own_view(thread, stack_pointer);
+    }
+    view
 }
 
-/// Lowers `stack_low` to the page of `stack_pointer`, if everything in between is readable.
+fn own_view(thread: &Thread, stack_pointer: u64) -> StackView {
+    let high = thread.stack_high.get();
+    StackView { low: stack_pointer & !7, high, shift: 0, is_foreign: false }
+}
+
+/// Lowers `stack_low` to the page of `stack_pointer`, if everything in between is readable. From `hole` on it is known not to be.
 #[cold]
-fn extend(thread: &Thread, stack_pointer: u64, pid: u32, main_high: u64) -> bool {
+fn extend(thread: &Thread, stack_pointer: u64, hole: u64, pid: u32, main_high: u64) -> bool {
     let is_near = |high: u64| {
         high.checked_sub(stack_pointer).is_some_and(|bytes| (1..=MAX_DIRECT_BYTES).contains(&bytes))
     };
@@ -61,7 +71,8 @@ fn extend(thread: &Thread, stack_pointer: u64, pid: u32, main_high: u64) -> bool
         low = high;
     }
     let first_page = stack_pointer & !(PAGE_BYTES - 1);
-    if stack_pointer >= low || !is_near(high) || readable_until(pid, first_page, low) < low {
+    let is_below = stack_pointer < low && low <= hole && is_near(high);
+    if !is_below || readable_until(pid, first_page, low) < low {
         return false;
     }
     thread.stack_low.set(first_page);

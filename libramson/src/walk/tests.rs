@@ -1,1 +1,9 @@
+//! The walker against framehop and the C library's backtrace(), over the same stack memory.
 
+mod damage;
+mod hostile;
+mod live;
+mod measure;
+mod oracle;
+mod programs;
+mod tables;

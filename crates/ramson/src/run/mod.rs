@@ -45,34 +45,33 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     })?;
     let mut command = Command::new(&found.path);
     command.arg0(&options.command[0]).args(&options.command[1..]);
-    let run_id = new_run_id();
-    match &found.obstacle {
-        Some(obstacle) => {
-            eprintln!("ramson: {}: {obstacle}. It runs without a profile", found.path.display())
-        }
-        None => {
-            command.env("LD_PRELOAD", preload(&places::library().map_err(fail)?).map_err(fail)?);
-            command.env("RAMSON_INTERVAL", options.interval.to_string());
-            command.env("RAMSON_MAX_FILE", options.max_file.to_string());
-            command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
-            output.iter().for_each(|path| {
-                command.env("RAMSON_OUTPUT", path);
-            });
-            warn_of_full_places(output.as_deref());
-        }
+    let (shown, run_id) = (found.path.display(), new_run_id());
+    if found.obstacle.is_none() {
+        command.env("LD_PRELOAD", preload(&places::library().map_err(fail)?).map_err(fail)?);
+        command.env("RAMSON_INTERVAL", options.interval.to_string());
+        command.env("RAMSON_MAX_FILE", options.max_file.to_string());
+        command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
+        output.iter().for_each(|path| {
+            command.env("RAMSON_OUTPUT", path);
+        });
+        warn_of_full_places(output.as_deref());
     }
     // Before the program starts: a signal in between must not end us alone.
     let mut signals = Signals::new(PASSED_ON.iter().chain(&FROM_KEYBOARD))
         .map_err(|error| fail(format!("cannot handle signals: {error}")))?;
     let child = command.spawn().map_err(|error| match error.kind() {
-        ErrorKind::NotFound => {
-            Failure::Message(NOT_FOUND, format!("{}: {error}", found.path.display()))
-        }
+        ErrorKind::NotFound => Failure::Message(NOT_FOUND, format!("{shown}: {error}")),
         _ => Failure::Message(
             NOT_EXECUTABLE,
-            format!("{}: cannot be executed: {error}", found.path.display()),
+            match &found.obstacle {
+                Some(obstacle) => format!("{shown}: cannot be executed ({error}): {obstacle}"),
+                None => format!("{shown}: cannot be executed: {error}"),
+            },
         ),
     })?;
+    if let Some(obstacle) = &found.obstacle {
+        eprintln!("ramson: {shown}: {obstacle}. It runs without a profile");
+    }
     let pid = Pid::from_child(&child);
     std::thread::spawn(move || {
         for signal in signals.forever() {

@@ -1,5 +1,8 @@
 //! x86-64: thread-local storage, system calls and the few instructions that Rust has no word for.
 
+#[cfg(not(test))]
+pub mod hooks;
+
 use super::Thread;
 use core::arch::asm;
 #[cfg(not(test))]

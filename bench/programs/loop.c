@@ -1,0 +1,100 @@
+// Allocates in a loop and prints the nanoseconds it took.
+//
+//   loop pairs COUNT SIZE DEPTH     malloc and free at once         -> result PAIR_CPU_NS PAIR_WALL_NS
+//   loop batch COUNT SIZE DEPTH     BATCH mallocs, then BATCH frees -> result MALLOC_CPU_NS FREE_CPU_NS
+//
+// DEPTH is 0 (from main) or 30: thirty nested calls of different functions, none a tail call, compiled without frame
+// pointers. CPU time is that of the process, so that what else runs on the machine counts less.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define BATCH 1000
+// tcmalloc's sampler wakes up only after some tens of megabytes.
+#define WARM_UP_BYTES (64l << 20)
+
+struct job {
+    long is_batch, count;
+    size_t size;
+    double first_ns, second_ns;
+};
+
+static double now_ns(clockid_t clock) {
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return time.tv_sec * 1e9 + time.tv_nsec;
+}
+
+// The compiler must neither remove a pair nor know that it is one.
+#define ESCAPE(pointer) __asm__ volatile("" : "+r"(pointer) : : "memory")
+
+static void pairs(struct job *job, long count) {
+    double start_wall = now_ns(CLOCK_MONOTONIC), start = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+    for (long i = 0; i < count; i++) {
+        void *block = malloc(job->size);
+        ESCAPE(block);
+        free(block);
+    }
+    job->first_ns = (now_ns(CLOCK_PROCESS_CPUTIME_ID) - start) / count;
+    job->second_ns = (now_ns(CLOCK_MONOTONIC) - start_wall) / count;
+}
+
+static void batches(struct job *job, long count) {
+    static void *blocks[BATCH];
+    double malloc_ns = 0, free_ns = 0;
+    long rounds = count / BATCH + 1;
+    for (long round = 0; round < rounds; round++) {
+        double start = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+        for (int i = 0; i < BATCH; i++) {
+            blocks[i] = malloc(job->size);
+            ESCAPE(blocks[i]);
+        }
+        double middle = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+        for (int i = 0; i < BATCH; i++)
+            free(blocks[i]);
+        free_ns += now_ns(CLOCK_PROCESS_CPUTIME_ID) - middle;
+        malloc_ns += middle - start;
+    }
+    job->first_ns = malloc_ns / rounds / BATCH;
+    job->second_ns = free_ns / rounds / BATCH;
+}
+
+__attribute__((noipa)) static long work(struct job *job, long seed) {
+    long warm_up = WARM_UP_BYTES / job->size + 1000;
+    for (int round = 0; round < 2; round++) {
+        long count = round == 0 ? warm_up : job->count;
+        if (job->is_batch)
+            batches(job, count);
+        else
+            pairs(job, count);
+    }
+    return seed;
+}
+
+// Each level keeps two values over the call, so that it saves registers as ordinary code does.
+#define LEVEL(name, next) \
+    __attribute__((noipa)) static long name(struct job *job, long seed) { \
+        long size = job->size + seed; \
+        long result = next(job, seed + 1); \
+        return result * 3 + size + job->count; \
+    }
+#define FIVE_LEVELS(name, next) \
+    LEVEL(name##_5, next) LEVEL(name##_4, name##_5) LEVEL(name##_3, name##_4) LEVEL(name##_2, name##_3) LEVEL(name, name##_2)
+
+FIVE_LEVELS(sixth, work)
+FIVE_LEVELS(fifth, sixth)
+FIVE_LEVELS(fourth, fifth)
+FIVE_LEVELS(third, fourth)
+FIVE_LEVELS(second, third)
+FIVE_LEVELS(first, second)
+
+int main(int argc, char **argv) {
+    if (argc != 5)
+        return fprintf(stderr, "usage: loop pairs|batch COUNT SIZE 0|30\n"), 2;
+    struct job job = {strcmp(argv[1], "batch") == 0, atol(argv[2]), strtoul(argv[3], 0, 10), 0, 0};
+    volatile long sink = atol(argv[4]) == 30 ? first(&job, 1) : work(&job, 1);
+    (void)sink;
+    printf("result %.3f %.3f\n", job.first_ns, job.second_ns);
+    return 0;
+}

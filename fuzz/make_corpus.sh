@@ -1,0 +1,30 @@
+#!/bin/sh
+# Fills corpus/read_profile with small real profiles: whole, of a killed process, and cut.
+# Then: cargo +nightly fuzz run read_profile
+set -eu
+cd "$(dirname "$0")"
+library=${RAMSON_LIBRARY:-../target/guest/libramson.so}
+[ -e "$library" ] || cargo build --quiet --manifest-path ../Cargo.toml -p libramson --profile guest
+library=$(realpath "$library")
+corpus=corpus/read_profile
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$corpus"
+gcc -O1 -g -pthread -fno-builtin -o "$work/stacks" ../tests/programs/stacks.c
+
+run() { # NAME COMMAND…
+    name=$1
+    shift
+    env LD_PRELOAD="$library" RAMSON_INTERVAL=64 RAMSON_KEEP=1 RAMSON_MAX_FILE=1M RAMSON_OUTPUT="$work/$name" "$@" || true
+}
+run few "$work/stacks" stacks 2
+run many "$work/stacks" stacks 5
+run killed timeout -s KILL 0.05 "$work/stacks" busy 2
+for name in few many killed; do
+    [ -e "$work/$name" ] || continue
+    cp "$work/$name" "$corpus/$name"
+    for bytes in 64 1024 4096 8192 300000; do
+        head -c "$bytes" "$work/$name" >"$corpus/$name-$bytes"
+    done
+done
+ls "$corpus"

@@ -1,0 +1,281 @@
+//! The hooks on x86-64. A fast path is a countdown or a page filter test, then a jump to the real function: no frame, no
+//! call. `tests/golden` holds its disassembly. A slow path keeps the arguments on the program's stack, calls the real
+//! function, and gives the stack pointer at entry to the walker, so that walks begin at the caller.
+//!
+//! Every slow path carries unwind tables: an exception that the real `operator new` throws passes through it.
+
+use crate::hooks;
+use crate::process::PAGE_FILTER;
+use core::arch::naked_asm;
+use core::cell::UnsafeCell;
+use core::ffi::CStr;
+
+#[macro_use]
+mod paths;
+pub mod operators;
+
+/// A code address that a hook jumps to. Before the real function is known it is a stub that finds it.
+#[repr(transparent)]
+struct Target(UnsafeCell<unsafe extern "C" fn()>);
+
+// SAFETY: aligned words, stored only by `bind`, where every thread would store the same value.
+unsafe impl Sync for Target {}
+
+impl Target {
+    const fn new(stub: unsafe extern "C" fn()) -> Self {
+        Self(UnsafeCell::new(stub))
+    }
+
+    fn set(&self, address: usize) {
+        // SAFETY: `address` is that of a function (a symbol of a loaded object or a stub below).
+        unsafe { self.0.get().cast::<usize>().write_volatile(address) };
+    }
+
+    fn is_bound_beyond(&self, stub: unsafe extern "C" fn()) -> bool {
+        // SAFETY: a plain read of an aligned word.
+        unsafe { self.0.get().cast::<usize>().read_volatile() != stub as usize }
+    }
+}
+
+/// A hook on an allocation whose size is the argument in `$size`.
+macro_rules! allocation {
+    ($module:ident, $name:literal, $size:literal, $record:path) => {
+        mod $module {
+            use super::*;
+            pub static NEXT: Target = Target::new(stub);
+            unresolved!(stub, NEXT);
+            allocation_slow!(slow, NEXT, $size, $record);
+            allocation_fast!(
+                #[unsafe(export_name = $name)]
+                hook,
+                slow,
+                NEXT,
+                $size
+            );
+        }
+    };
+}
+
+/// A hook on a deallocation of the pointer in rdi.
+macro_rules! deallocation {
+    ($module:ident, $name:literal) => {
+        mod $module {
+            use super::*;
+            pub static NEXT: Target = Target::new(stub);
+            unresolved!(stub, NEXT);
+            deallocation_slow!(slow, NEXT);
+            deallocation_fast!(
+                #[unsafe(export_name = $name)]
+                hook,
+                slow,
+                NEXT
+            );
+        }
+    };
+}
+
+allocation!(malloc, "malloc", "rdi", hooks::record);
+allocation!(memalign, "memalign", "rsi", hooks::record);
+allocation!(aligned_alloc, "aligned_alloc", "rsi", hooks::record);
+allocation!(valloc, "valloc", "rdi", hooks::record);
+allocation!(pvalloc, "pvalloc", "rdi", hooks::record);
+allocation!(posix_memalign, "posix_memalign", "rdx", hooks::record_posix_memalign);
+deallocation!(free, "free");
+deallocation!(free_sized, "free_sized");
+deallocation!(free_aligned_sized, "free_aligned_sized");
+
+static NEXT_CALLOC: Target = Target::new(calloc_stub);
+unresolved!(calloc_stub, NEXT_CALLOC);
+allocation_slow!(calloc_slow, NEXT_CALLOC, "rcx", hooks::record);
+
+/// An overflowing product goes to the real calloc, which refuses it.
+#[unsafe(naked)]
+#[unsafe(export_name = "calloc")]
+unsafe extern "C" fn calloc() {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rax, rdi",
+        "mul rsi",
+        "jo 2f",
+        "mov rcx, rax",
+        "mov rax, qword ptr [rip + ramson_thread@GOTTPOFF]",
+        "sub qword ptr fs:[rax], rcx",
+        "jb {slow}",
+        "2:",
+        "jmp qword ptr [rip + {next}]",
+        ".cfi_endproc",
+        slow = sym calloc_slow,
+        next = sym NEXT_CALLOC,
+    )
+}
+
+static NEXT_REALLOC: Target = Target::new(realloc_stub);
+unresolved!(realloc_stub, NEXT_REALLOC);
+
+#[unsafe(naked)]
+#[unsafe(export_name = "realloc")]
+unsafe extern "C" fn realloc() {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rax, qword ptr [rip + ramson_thread@GOTTPOFF]",
+        "sub qword ptr fs:[rax], rsi",
+        "jb {due}",
+        "mov rax, rdi",
+        "lea rcx, [rip + {filter}]",
+        "shr rax, 12",
+        "and eax, 0xffffff",
+        "cmp byte ptr [rcx + rax], 0",
+        "jne {known}",
+        "jmp qword ptr [rip + {next}]",
+        ".cfi_endproc",
+        due = sym realloc_due,
+        known = sym realloc_known,
+        filter = sym PAGE_FILTER,
+        next = sym NEXT_REALLOC,
+    )
+}
+
+#[unsafe(naked)]
+unsafe extern "C" fn realloc_known() {
+    naked_asm!("xor edx, edx", "jmp {slow}", slow = sym realloc_slow)
+}
+
+#[unsafe(naked)]
+unsafe extern "C" fn realloc_due() {
+    naked_asm!("mov edx, 1", "jmp {slow}", slow = sym realloc_slow)
+}
+
+/// edx tells whether a sample is due. The stack holds, upwards from rsp, what `hooks::Reallocation` names.
+#[unsafe(naked)]
+unsafe extern "C" fn realloc_slow() {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push 0",
+        "push 0",
+        ".cfi_adjust_cfa_offset 40",
+        "mov rdi, rsp",
+        "call {begin}",
+        "mov rdi, [rsp + 32]",
+        "mov rsi, [rsp + 24]",
+        "call qword ptr [rip + {next}]",
+        "mov rdi, rax",
+        "mov rsi, rsp",
+        "lea rdx, [rsp + 40]",
+        "mov rcx, rbp",
+        "call {end}",
+        "add rsp, 40",
+        ".cfi_adjust_cfa_offset -40",
+        "ret",
+        ".cfi_endproc",
+        begin = sym hooks::realloc_begin,
+        end = sym hooks::realloc_end,
+        next = sym NEXT_REALLOC,
+    )
+}
+
+/// reallocarray is realloc of the product, in every C library; an overflow goes to the real one, which refuses it.
+#[unsafe(naked)]
+#[unsafe(export_name = "reallocarray")]
+unsafe extern "C" fn reallocarray() {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rcx, rdx",
+        "mov rax, rsi",
+        "mul rdx",
+        "mov rdx, rcx",
+        "jo 2f",
+        "mov rsi, rax",
+        "jmp {realloc}",
+        "2:",
+        "jmp qword ptr [rip + {next}]",
+        ".cfi_endproc",
+        realloc = sym realloc,
+        next = sym NEXT_REALLOCARRAY,
+    )
+}
+static NEXT_REALLOCARRAY: Target = Target::new(reallocarray_stub);
+unresolved!(reallocarray_stub, NEXT_REALLOCARRAY);
+
+static NEXT_EXIT: Target = Target::new(exit_stub);
+static NEXT_EXIT_C99: Target = Target::new(exit_c99_stub);
+unresolved!(exit_stub, NEXT_EXIT);
+unresolved!(exit_c99_stub, NEXT_EXIT_C99);
+
+macro_rules! exit_hook {
+    ($name:literal, $hook:ident, $next:ident) => {
+        #[unsafe(naked)]
+        #[unsafe(export_name = $name)]
+        unsafe extern "C" fn $hook() {
+            naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                ".cfi_adjust_cfa_offset 8",
+                "call {finish}",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -8",
+                "jmp qword ptr [rip + {next}]",
+                ".cfi_endproc",
+                finish = sym hooks::finish_with_status,
+                next = sym $next,
+            )
+        }
+    };
+}
+exit_hook!("_exit", underscore_exit, NEXT_EXIT);
+exit_hook!("_Exit", exit_c99, NEXT_EXIT_C99);
+
+/// Fails as the real function would if there were one: no memory.
+unsafe extern "C" fn missing() {
+    // SAFETY: sets the return register only; the functions that this stands in for return a pointer or nothing.
+    unsafe { core::arch::asm!("xor eax, eax", out("rax") _, options(nomem, nostack)) }
+}
+
+struct Plain {
+    name: &'static CStr,
+    next: &'static Target,
+    /// Used where the C library has no such function.
+    otherwise: &'static CStr,
+}
+
+const fn plain(name: &'static CStr, next: &'static Target, otherwise: &'static CStr) -> Plain {
+    Plain { name, next, otherwise }
+}
+
+static PLAIN: [Plain; 14] = [
+    plain(c"malloc", &malloc::NEXT, c"malloc"),
+    plain(c"free", &free::NEXT, c"free"),
+    plain(c"calloc", &NEXT_CALLOC, c"calloc"),
+    plain(c"realloc", &NEXT_REALLOC, c"realloc"),
+    plain(c"reallocarray", &NEXT_REALLOCARRAY, c"realloc"),
+    plain(c"memalign", &memalign::NEXT, c"memalign"),
+    plain(c"aligned_alloc", &aligned_alloc::NEXT, c"memalign"),
+    plain(c"posix_memalign", &posix_memalign::NEXT, c"posix_memalign"),
+    plain(c"valloc", &valloc::NEXT, c"valloc"),
+    plain(c"pvalloc", &pvalloc::NEXT, c"valloc"),
+    plain(c"free_sized", &free_sized::NEXT, c"free"),
+    plain(c"free_aligned_sized", &free_aligned_sized::NEXT, c"free"),
+    plain(c"_exit", &NEXT_EXIT, c"_exit"),
+    plain(c"_Exit", &NEXT_EXIT_C99, c"_exit"),
+];
+
+/// A function found by `bind`'s `find`.
+pub struct Found {
+    pub address: usize,
+    /// The object that defines it defines malloc too, so its operators do not go through ours.
+    pub is_of_an_allocator: bool,
+    /// That allocator is jemalloc, whose aligned operators do: they call aligned_alloc by its public name.
+    pub is_of_jemalloc: bool,
+}
+
+/// Points every hook at the real function that `find` gives for its name. Operators that are not there yet (a C++
+/// library may be loaded later) keep their stub, which asks again.
+pub fn bind(find: impl Fn(&CStr) -> Option<Found>) {
+    for hook in &PLAIN {
+        let real = find(hook.name).or_else(|| find(hook.otherwise));
+        hook.next.set(real.map_or(missing as *const () as usize, |found| found.address));
+    }
+    operators::bind(find);
+}

@@ -1,0 +1,145 @@
+//! The pieces that hooks are made of: stubs, fast paths, slow paths.
+
+/// `$stub`: the first call finds all real functions, then goes on where `$target` then leads.
+macro_rules! unresolved {
+    ($stub:ident, $target:ident) => {
+        unresolved!($stub, $target, hooks::bind_all);
+    };
+    ($stub:ident, $target:ident, $bind:path) => {
+        #[unsafe(naked)]
+        unsafe extern "C" fn $stub() {
+            naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 24",
+                "call {bind}",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -24",
+                "jmp qword ptr [rip + {target}]",
+                ".cfi_endproc",
+                bind = sym $bind,
+                target = sym $target,
+            )
+        }
+    };
+}
+
+/// The slow path of an allocation of `$size` bytes (a register): decide, call the real function, record.
+macro_rules! allocation_slow {
+    ($slow:ident, $next:ident, $size:literal, $record:path) => {
+        #[unsafe(naked)]
+        unsafe extern "C" fn $slow() {
+            naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 24",
+                concat!("push ", $size),
+                concat!("push ", $size),
+                ".cfi_adjust_cfa_offset 16",
+                concat!("mov rdi, ", $size),
+                "call {rearm}",
+                "mov rdi, [rsp + 32]",
+                "mov rsi, [rsp + 24]",
+                "mov rdx, [rsp + 16]",
+                "test rax, rax",
+                "jz 2f",
+                "mov [rsp], rax",
+                "call qword ptr [rip + {next}]",
+                "mov rdi, rax",
+                "mov rsi, [rsp + 8]",
+                "mov rdx, [rsp]",
+                "lea rcx, [rsp + 40]",
+                "mov r8, rbp",
+                "mov r9, [rsp + 32]",
+                "call {record}",
+                "add rsp, 40",
+                ".cfi_adjust_cfa_offset -40",
+                "ret",
+                ".cfi_adjust_cfa_offset 40",
+                "2:",
+                "add rsp, 40",
+                ".cfi_adjust_cfa_offset -40",
+                "jmp qword ptr [rip + {next}]",
+                ".cfi_endproc",
+                rearm = sym hooks::rearm,
+                record = sym $record,
+                next = sym $next,
+            )
+        }
+    };
+}
+
+/// The fast path of an allocation of `$size` bytes (a register).
+macro_rules! allocation_fast {
+    ($(#[$attribute:meta])* $name:ident, $slow:path, $next:path, $size:literal) => {
+        #[unsafe(naked)]
+        $(#[$attribute])*
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "mov rax, qword ptr [rip + ramson_thread@GOTTPOFF]",
+                concat!("sub qword ptr fs:[rax], ", $size),
+                "jb {slow}",
+                "jmp qword ptr [rip + {next}]",
+                ".cfi_endproc",
+                slow = sym $slow,
+                next = sym $next,
+            )
+        }
+    };
+}
+
+/// The fast path of a deallocation of the pointer in rdi.
+macro_rules! deallocation_fast {
+    ($(#[$attribute:meta])* $name:ident, $slow:path, $next:path) => {
+        #[unsafe(naked)]
+        $(#[$attribute])*
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "mov rax, rdi",
+                "lea rcx, [rip + {filter}]",
+                "shr rax, 12",
+                "and eax, 0xffffff",
+                "cmp byte ptr [rcx + rax], 0",
+                "jne {slow}",
+                "jmp qword ptr [rip + {next}]",
+                ".cfi_endproc",
+                filter = sym PAGE_FILTER,
+                slow = sym $slow,
+                next = sym $next,
+            )
+        }
+    };
+}
+
+/// The slow path of a deallocation: take the record out, then let the real function free.
+macro_rules! deallocation_slow {
+    ($slow:ident, $next:ident) => {
+        #[unsafe(naked)]
+        unsafe extern "C" fn $slow() {
+            naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 24",
+                "call {forget}",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -24",
+                "jmp qword ptr [rip + {next}]",
+                ".cfi_endproc",
+                forget = sym hooks::forget,
+                next = sym $next,
+            )
+        }
+    };
+}

@@ -1,0 +1,303 @@
+//! Reads an object's unwind tables (.eh_frame) and compiles the rule for one code address. gimli parses; what the
+//! instructions mean for the three columns that a rule keeps is decided here.
+
+use super::modules::Place;
+use super::rules::{
+    AT_CFA, AT_FRAME_POINTER, FRAME_POINTER, FROM_FRAME_POINTER, FROM_SAVED_WORD,
+    FROM_STACK_POINTER, OUTERMOST, Rule, SIGNAL, UNCHANGED, UNKNOWN,
+};
+use crate::arch::SIGNAL_TRAMPOLINE;
+use crate::arch::dwarf::{FRAME_POINTER as FRAME_POINTER_REGISTER, RETURN_ADDRESS, STACK_POINTER};
+use gimli::{
+    BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, CommonInformationEntry, EhFrame,
+    EhFrameHdr, EhFrameOffset, EndianSlice, FrameDescriptionEntry, LittleEndian, Reader, Register,
+    UnwindExpression, UnwindSection,
+};
+
+type Bytes = EndianSlice<'static, LittleEndian>;
+
+/// Evaluates the unwind tables of `module` for `lookup_address`.
+#[cold]
+pub fn compile(module: &Place, lookup_address: u64) -> Rule {
+    let entry = entry_for(module, lookup_address);
+    let may_be_trampoline =
+        entry.as_ref().is_none_or(|(_, _, entry)| entry.cie().is_signal_trampoline());
+    if may_be_trampoline && is_trampoline(module, lookup_address) {
+        return Rule::of_kind(SIGNAL);
+    }
+    let Some((tables, bases, entry)) = entry else {
+        return Rule::of_kind(FRAME_POINTER);
+    };
+    let mut row = Row::default();
+    let mut cie_instructions = entry.cie().instructions(&tables, &bases);
+    if row.run(&tables, &mut cie_instructions, entry.cie(), 0, u64::MAX).is_none() {
+        return Rule::of_kind(UNKNOWN);
+    }
+    row.initial = row.current;
+    let mut instructions = entry.instructions(&tables, &bases);
+    match row.run(&tables, &mut instructions, entry.cie(), entry.initial_address(), lookup_address)
+    {
+        Some(()) => row.current.rule(),
+        None => Rule::of_kind(UNKNOWN),
+    }
+}
+
+/// Whether `lookup_address` + 1 is the kernel's signal trampoline.
+fn is_trampoline(module: &Place, lookup_address: u64) -> bool {
+    let first = lookup_address.wrapping_add(1);
+    let last = first.wrapping_add(SIGNAL_TRAMPOLINE.len() as u64 - 1);
+    let code = module.code_start..module.code_end;
+    // SAFETY: the bytes lie in a loaded, readable segment of a module that was verified in this walk.
+    code.contains(&first)
+        && code.contains(&last)
+        && unsafe { *(first as *const [u8; SIGNAL_TRAMPOLINE.len()]) } == SIGNAL_TRAMPOLINE
+}
+
+fn entry_for(
+    module: &Place,
+    lookup_address: u64,
+) -> Option<(EhFrame<Bytes>, BaseAddresses, FrameDescriptionEntry<Bytes>)> {
+    let section = |start: u64| -> Option<Bytes> {
+        if !(module.unwind_start..module.unwind_end).contains(&start) {
+            return None;
+        }
+        let length = (module.unwind_end - start) as usize;
+        // SAFETY: [unwind_header, unwind_end) is one loaded, readable segment of a module that was verified in this walk.
+        let bytes = unsafe { core::slice::from_raw_parts(start as *const u8, length) };
+        Some(EndianSlice::new(bytes, LittleEndian))
+    };
+    let bases = BaseAddresses::default().set_eh_frame_hdr(module.unwind_header);
+    let header = section(module.unwind_header)?;
+    if header.slice().get(2) != Some(&gimli::DW_EH_PE_udata4.0) {
+        // Linkers count functions in 4 bytes; with more, the search could multiply beyond 64 bits.
+        return None;
+    }
+    let header = EhFrameHdr::from(header).parse(&bases, 8).ok()?;
+    let gimli::Pointer::Direct(tables_start) = header.eh_frame_ptr() else { return None };
+    let bases = bases.set_eh_frame(tables_start).set_text(module.start);
+    let tables = EhFrame::from(section(tables_start)?);
+    let table = header.table()?;
+    let gimli::Pointer::Direct(found) = table.lookup(lookup_address, &bases).ok()? else {
+        return None;
+    };
+    let offset = EhFrameOffset(found.checked_sub(tables_start)? as usize);
+    let entry = tables.fde_from_offset(&bases, offset, EhFrame::cie_from_offset).ok()?;
+    entry.contains(lookup_address).then_some((tables, bases, entry))
+}
+
+#[derive(Clone, Copy)]
+enum Cfa {
+    Unknown,
+    Register(Register, i64),
+    /// The word at frame pointer + offset.
+    SavedWord(i64),
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Saved {
+    Unchanged,
+    AtCfa(i64),
+    AtFramePointer(i64),
+    Undefined,
+    Unknown,
+}
+
+/// The three columns of the unwind table that matter.
+#[derive(Clone, Copy)]
+struct Columns {
+    cfa: Cfa,
+    frame_pointer: Saved,
+    return_address: Saved,
+}
+
+impl Columns {
+    fn column(&mut self, register: Register) -> Option<&mut Saved> {
+        match register.0 {
+            FRAME_POINTER_REGISTER => Some(&mut self.frame_pointer),
+            RETURN_ADDRESS => Some(&mut self.return_address),
+            _ => None,
+        }
+    }
+
+    fn set(&mut self, register: Register, saved: Saved) {
+        if let Some(column) = self.column(register) {
+            *column = saved;
+        }
+    }
+
+    fn rule(&self) -> Rule {
+        match self.return_address {
+            Saved::Undefined => return Rule::of_kind(OUTERMOST),
+            Saved::AtCfa(-8) => {}
+            _ => return Rule::of_kind(UNKNOWN),
+        }
+        let (saved, saved_offset) = match self.frame_pointer {
+            Saved::Unchanged | Saved::Undefined => (UNCHANGED, 0),
+            Saved::AtCfa(offset) => (AT_CFA, offset),
+            Saved::AtFramePointer(offset) => (AT_FRAME_POINTER, offset),
+            Saved::Unknown => return Rule::of_kind(UNKNOWN),
+        };
+        match self.cfa {
+            Cfa::Register(Register(STACK_POINTER), offset) => {
+                Rule::new(FROM_STACK_POINTER, offset, saved, saved_offset)
+            }
+            Cfa::Register(Register(FRAME_POINTER_REGISTER), offset) => {
+                Rule::new(FROM_FRAME_POINTER, offset, saved, saved_offset)
+            }
+            Cfa::SavedWord(offset) => Rule::new(FROM_SAVED_WORD, offset, saved, saved_offset),
+            _ => Rule::of_kind(UNKNOWN),
+        }
+    }
+}
+
+/// remember_state nests this deep at most; compilers use one level.
+const MAX_REMEMBERED: usize = 4;
+/// More instructions than one function's table has.
+const MAX_INSTRUCTIONS: usize = 100_000;
+
+struct Row {
+    current: Columns,
+    initial: Columns,
+    remembered: [Columns; MAX_REMEMBERED],
+    remembered_count: usize,
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        let columns = Columns {
+            cfa: Cfa::Unknown,
+            frame_pointer: Saved::Unchanged,
+            return_address: Saved::Unknown,
+        };
+        Self {
+            current: columns,
+            initial: columns,
+            remembered: [columns; MAX_REMEMBERED],
+            remembered_count: 0,
+        }
+    }
+}
+
+impl Row {
+    /// Runs instructions from `location` until they pass `target`. `None` if the table is malformed.
+    fn run(
+        &mut self,
+        tables: &EhFrame<Bytes>,
+        instructions: &mut CallFrameInstructionIter<'_, Bytes>,
+        cie: &CommonInformationEntry<Bytes>,
+        mut location: u64,
+        target: u64,
+    ) -> Option<()> {
+        let scale = cie.data_alignment_factor();
+        for _ in 0..MAX_INSTRUCTIONS {
+            let Some(instruction) = instructions.next().ok()? else { return Some(()) };
+            match instruction {
+                CallFrameInstruction::SetLoc { address } => location = address,
+                CallFrameInstruction::AdvanceLoc { delta } => {
+                    let bytes = (delta as u64).wrapping_mul(cie.code_alignment_factor());
+                    location = location.wrapping_add(bytes);
+                }
+                CallFrameInstruction::RememberState => {
+                    *self.remembered.get_mut(self.remembered_count)? = self.current;
+                    self.remembered_count += 1;
+                }
+                CallFrameInstruction::RestoreState => {
+                    self.remembered_count = self.remembered_count.checked_sub(1)?;
+                    self.current = *self.remembered.get(self.remembered_count)?;
+                }
+                CallFrameInstruction::Restore { register } => {
+                    if let Some(&mut initial) = self.initial.column(register) {
+                        self.current.set(register, initial);
+                    }
+                }
+                other => self.define(tables, other, scale)?,
+            }
+            if location > target {
+                // The instruction that moved past the target belongs to the next row; rows change only after a move.
+                return Some(());
+            }
+        }
+        None
+    }
+
+    /// Instructions that change a column.
+    fn define(
+        &mut self,
+        tables: &EhFrame<Bytes>,
+        instruction: CallFrameInstruction<usize>,
+        scale: i64,
+    ) -> Option<()> {
+        use CallFrameInstruction as I;
+        let columns = &mut self.current;
+        match instruction {
+            I::DefCfa { register, offset } => columns.cfa = Cfa::Register(register, offset as i64),
+            I::DefCfaSf { register, factored_offset } => {
+                columns.cfa = Cfa::Register(register, factored_offset.checked_mul(scale)?);
+            }
+            I::DefCfaRegister { register } => {
+                let Cfa::Register(_, offset) = columns.cfa else { return None };
+                columns.cfa = Cfa::Register(register, offset);
+            }
+            I::DefCfaOffset { offset } => {
+                let Cfa::Register(register, _) = columns.cfa else { return None };
+                columns.cfa = Cfa::Register(register, offset as i64);
+            }
+            I::DefCfaOffsetSf { factored_offset } => {
+                let Cfa::Register(register, _) = columns.cfa else { return None };
+                columns.cfa = Cfa::Register(register, factored_offset.checked_mul(scale)?);
+            }
+            I::DefCfaExpression { expression } => {
+                columns.cfa = match frame_pointer_expression(tables, expression) {
+                    Some((offset, true)) => Cfa::SavedWord(offset),
+                    Some((offset, false)) => {
+                        Cfa::Register(Register(FRAME_POINTER_REGISTER), offset)
+                    }
+                    None => Cfa::Unknown,
+                };
+            }
+            I::Expression { register, expression } => {
+                columns.set(
+                    register,
+                    match frame_pointer_expression(tables, expression) {
+                        Some((offset, false)) => Saved::AtFramePointer(offset),
+                        _ => Saved::Unknown,
+                    },
+                );
+            }
+            I::Undefined { register } => columns.set(register, Saved::Undefined),
+            I::SameValue { register } => columns.set(register, Saved::Unchanged),
+            I::Offset { register, factored_offset } => {
+                columns.set(register, Saved::AtCfa((factored_offset as i64).checked_mul(scale)?));
+            }
+            I::OffsetExtendedSf { register, factored_offset } => {
+                columns.set(register, Saved::AtCfa(factored_offset.checked_mul(scale)?));
+            }
+            I::ValOffset { register, .. }
+            | I::ValOffsetSf { register, .. }
+            | I::Register { dest_register: register, .. }
+            | I::ValExpression { register, .. } => columns.set(register, Saved::Unknown),
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+/// Expressions as compilers write them for functions that align their stack: one register plus an offset, and perhaps the
+/// word stored there. Offset and whether the word is meant; only for the frame pointer.
+fn frame_pointer_expression(
+    tables: &EhFrame<Bytes>,
+    expression: UnwindExpression<usize>,
+) -> Option<(i64, bool)> {
+    const BREG_FRAME_POINTER: u8 = 0x70 + FRAME_POINTER_REGISTER as u8;
+    const DEREF: u8 = 0x06;
+    let mut bytes = expression.get(tables).ok()?.0;
+    if bytes.read_u8().ok()? != BREG_FRAME_POINTER {
+        return None;
+    }
+    let offset = bytes.read_sleb128().ok()?;
+    match bytes.slice() {
+        [] => Some((offset, false)),
+        [DEREF] => Some((offset, true)),
+        _ => None,
+    }
+}

@@ -1,0 +1,2 @@
+/* Allocates nothing. */
+int main(void) { return 0; }

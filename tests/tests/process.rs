@@ -1,0 +1,475 @@
+//! The life of a process and of its profile: exits, deaths, forks, threads, and file systems that refuse.
+
+use ramson_format::{Health, flags, state};
+use ramson_reader::Snapshot;
+use ramson_tests::{
+    Directory, Finished, Run, Site, health, live_of_size, profiles_in, program, program_with, read,
+    sites, tool, total,
+};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+fn exits(way: &str) -> Run {
+    Run::new(program("exits.c")).arg(way)
+}
+
+fn forks(way: &str) -> Finished {
+    Run::new(program("forks.c")).arg(way).succeed()
+}
+
+const PARENT: (u64, u64, u64) = (100, 40, 6001);
+const CHILD: (u64, u64, u64) = (30, 20, 6002);
+
+#[track_caller]
+fn assert_site(
+    snapshot: &Snapshot,
+    source: &str,
+    name: &str,
+    (alloc, live, size): (u64, u64, u64),
+) {
+    let found = sites(snapshot, &program(source));
+    assert_eq!(found.get(name), Some(&Site::exactly(alloc, live, size)), "{found:#?}");
+}
+
+/// The parent's profile holds its own truth and nothing of any child.
+#[track_caller]
+fn assert_parent(finished: &Finished) -> Snapshot {
+    let snapshot = finished.snapshot();
+    assert_eq!(snapshot.defects, []);
+    assert_eq!(snapshot.header.state, state::EXITED);
+    assert_site(&snapshot, "forks.c", "site_parent", PARENT);
+    assert!(!sites(&snapshot, &program("forks.c")).contains_key("site_child"));
+    assert_eq!(health(&snapshot, Health::Healed), 0);
+    snapshot
+}
+
+/// The child's profile holds its own truth and nothing of the parent.
+#[track_caller]
+fn assert_child(finished: &Finished) -> Snapshot {
+    let snapshot = finished.snapshot_of(finished.number("child ") as u32);
+    assert_eq!(snapshot.defects, []);
+    assert_eq!(snapshot.header.state, state::EXITED);
+    assert_site(&snapshot, "forks.c", "site_child", CHILD);
+    assert!(!sites(&snapshot, &program("forks.c")).contains_key("site_parent"));
+    snapshot
+}
+
+#[test]
+fn a_normal_exit_removes_the_profile() {
+    for (way, status) in [("return", 7), ("exit", 7), ("_exit", 3), ("_Exit", 4)] {
+        let finished = exits(way).without("RAMSON_KEEP").finish();
+        finished.assert_status(status);
+        assert_eq!(finished.profiles, [] as [PathBuf; 0], "{way}");
+        assert!(finished.directory.path().join("profiles").exists(), "{way}: never recorded");
+    }
+}
+
+#[test]
+fn a_profile_that_is_to_be_kept_says_how_the_process_ended() {
+    for (way, status, known) in
+        [("return", 7, -1), ("exit", 7, -1), ("_exit", 3, 3), ("_Exit", 4, 4)]
+    {
+        let finished = exits(way).finish();
+        finished.assert_status(status);
+        let header = finished.snapshot().header;
+        assert_eq!((header.state, header.exit_status), (state::EXITED, known), "{way}");
+        assert_eq!(header.flags, flags::KEEP);
+        assert_eq!(header.pid, finished.pid);
+        assert_eq!(header.interval_bytes, 1);
+        assert_eq!(Path::new(&header.exe), program("exits.c").canonicalize().unwrap());
+        assert_eq!(header.command[1..], [way]);
+        assert_eq!(header.comm, "exits");
+        assert!(header.last_monotonic_ns >= header.start_monotonic_ns);
+    }
+}
+
+#[test]
+fn a_violent_death_leaves_the_profile_as_it_was() {
+    for (way, signal) in [("kill", 9), ("abort", 6)] {
+        let finished = exits(way).without("RAMSON_KEEP").finish();
+        finished.assert_killed_by(signal);
+        let snapshot = finished.snapshot();
+        assert_eq!(snapshot.defects, []);
+        assert_eq!((snapshot.header.state, snapshot.header.exit_status), (state::RECORDING, -1));
+        assert_site(&snapshot, "exits.c", "site_live", (11, 11, 5001));
+    }
+}
+
+#[test]
+fn a_program_that_is_not_sampled_makes_no_file_and_no_directory() {
+    let silent = Run::new(program("silent.c")).succeed();
+    assert!(!silent.directory.path().join("profiles").exists());
+    // 55 KB of objects at an interval of a terabyte.
+    let rare = exits("return").env("RAMSON_INTERVAL", "1T").finish();
+    rare.assert_status(7);
+    assert!(!rare.directory.path().join("profiles").exists());
+}
+
+#[test]
+fn a_program_for_which_recording_is_off_makes_no_file_and_no_directory() {
+    for value in ["off", "0", "", "-1", "12 apples", "99999999999999999999", "1.5M", "9999T"] {
+        let finished = exits("return").env("RAMSON_INTERVAL", value).finish();
+        finished.assert_status(7);
+        assert!(!finished.directory.path().join("profiles").exists(), "RAMSON_INTERVAL={value}");
+    }
+    let finished = exits("return").env("RAMSON_MAX_FILE", "many").finish();
+    finished.assert_status(7);
+    assert!(!finished.directory.path().join("profiles").exists());
+}
+
+#[test]
+fn a_forked_child_has_a_profile_of_its_own_and_the_parent_s_stays_exact() {
+    let finished = forks("fork");
+    assert_eq!(finished.profiles.len(), 2);
+    assert_parent(&finished);
+    let child = assert_child(&finished);
+    assert_eq!(child.header.pid as u64, finished.number("child "));
+}
+
+#[test]
+fn a_child_that_only_frees_its_parent_s_blocks_changes_nothing() {
+    let finished = forks("fork-free");
+    assert_parent(&finished);
+    assert_eq!(finished.profiles.len(), 1, "the child allocated nothing");
+}
+
+#[test]
+fn a_grandchild_has_a_profile_of_its_own() {
+    let finished = forks("grandchild");
+    assert_eq!(finished.profiles.len(), 2);
+    assert_parent(&finished);
+    assert_child(&finished);
+}
+
+#[test]
+fn vfork_and_exec_leave_the_parent_exact() {
+    let finished = forks("vfork-exec");
+    assert_eq!(finished.profiles.len(), 2);
+    assert_parent(&finished);
+    assert_child(&finished);
+}
+
+#[test]
+fn an_exit_of_a_vforked_child_is_not_the_parent_s() {
+    let finished = forks("vfork-exit");
+    let snapshot = assert_parent(&finished);
+    assert_eq!(snapshot.header.exit_status, -1, "5 was the child's");
+    assert_eq!(finished.profiles.len(), 1);
+}
+
+#[test]
+fn posix_spawn_leaves_the_parent_exact() {
+    let finished = forks("spawn");
+    assert_eq!(finished.profiles.len(), 2);
+    assert_parent(&finished);
+    assert_child(&finished);
+}
+
+#[test]
+fn a_raw_clone_without_shared_memory_is_a_process_of_its_own() {
+    let finished = forks("clone");
+    assert_eq!(finished.profiles.len(), 2);
+    assert_parent(&finished);
+    assert_child(&finished);
+}
+
+#[test]
+fn forks_while_other_threads_allocate_leave_every_profile_exact() {
+    let finished = forks("threads");
+    assert_parent(&finished);
+    assert_eq!(finished.profiles.len(), 201);
+    for path in &finished.profiles {
+        let snapshot = read(path).unwrap();
+        assert_eq!(snapshot.defects, [], "{}", path.display());
+        if snapshot.header.pid != finished.pid {
+            assert_eq!(live_of_size(&snapshot, 6002), 20);
+            assert_eq!(live_of_size(&snapshot, 6001), 0);
+            assert_eq!(total(&snapshot).alloc_objects, 30);
+        }
+    }
+}
+
+#[test]
+fn exec_replaces_the_profile_of_the_image_before() {
+    let finished = exits("exec").finish();
+    finished.assert_status(7);
+    assert_eq!(finished.profiles.len(), 1);
+    let snapshot = finished.snapshot();
+    assert_eq!(snapshot.header.command[1..], ["return"]);
+    assert_site(&snapshot, "exits.c", "site_live", (11, 11, 5001));
+}
+
+#[test]
+fn where_no_directory_can_be_made_the_profile_lives_in_memory() {
+    // Root may write anywhere, so the way is blocked by a file.
+    let run = exits("return");
+    let blocked = run.directory.path().join("file");
+    std::fs::write(&blocked, "not a directory").unwrap();
+    let finished = run.env("RAMSON_DIR", blocked.join("profiles")).finish();
+    finished.assert_status(7);
+    assert_eq!(finished.profiles, [] as [PathBuf; 0]);
+    assert_eq!(std::fs::read_to_string(&blocked).unwrap(), "not a directory");
+}
+
+/// A profile without a file, read from a process that sleeps.
+fn memory_snapshot(mut run: Run) -> Snapshot {
+    let mut child = run.spawn();
+    let mut line = String::new();
+    let stdout = child.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
+    assert_eq!(line.trim(), "ready");
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
+    let range = maps.lines().find(|line| line.contains("memfd:ramson"));
+    let range = range.and_then(|line| line.split_whitespace().next()).map(str::to_owned);
+    let snapshot = range.as_deref().and_then(|range| range.split_once('-')).map(|(start, end)| {
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        let memory = ramson_reader::ProcessMemory::open(child.id(), number(start), number(end));
+        Snapshot::read(&memory.unwrap()).unwrap()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    snapshot.unwrap_or_else(|| panic!("no memfd in\n{maps}"))
+}
+
+#[test]
+fn a_profile_in_memory_can_be_read_while_its_process_lives_and_says_what_it_is() {
+    let run = exits("sleep");
+    let blocked = run.directory.path().join("file");
+    std::fs::write(&blocked, "not a directory").unwrap();
+    let snapshot = memory_snapshot(run.env("RAMSON_DIR", blocked.join("profiles")));
+    assert_eq!(snapshot.header.flags & flags::MEMFD, flags::MEMFD);
+    assert_eq!(snapshot.defects, []);
+    assert_site(&snapshot, "exits.c", "site_live", (11, 11, 5001));
+}
+
+/// A tiny file system, unmounted when dropped.
+struct TinyFileSystem(Directory);
+
+impl TinyFileSystem {
+    fn new(options: &str) -> Self {
+        let directory = Directory::new();
+        let target = directory.path().as_os_str();
+        // Needs root, as in any container that runs these tests. Without it this fails, rather than being skipped.
+        tool(
+            "mount",
+            &[
+                "-t".as_ref(),
+                "tmpfs".as_ref(),
+                "-o".as_ref(),
+                options.as_ref(),
+                "tmpfs".as_ref(),
+                target,
+            ],
+        );
+        Self(directory)
+    }
+}
+
+impl Drop for TinyFileSystem {
+    fn drop(&mut self) {
+        tool("umount", &["-l".as_ref(), self.0.path().as_os_str()]);
+    }
+}
+
+#[test]
+fn a_full_file_system_sends_the_profile_into_memory_and_leaves_nothing_behind() {
+    for options in ["size=64k", "size=4k", "size=1m,nr_inodes=2"] {
+        let full = TinyFileSystem::new(options);
+        let directory = full.0.path().join("profiles");
+        let snapshot = memory_snapshot(exits("sleep").env("RAMSON_DIR", &directory));
+        assert_eq!(snapshot.header.flags & flags::MEMFD, flags::MEMFD, "{options}");
+        assert_site(&snapshot, "exits.c", "site_live", (11, 11, 5001));
+        assert_eq!(profiles_in(&directory), [] as [PathBuf; 0], "{options}");
+    }
+}
+
+#[test]
+fn a_read_only_file_system_sends_the_profile_into_memory() {
+    let read_only = TinyFileSystem::new("ro,size=1m");
+    let snapshot = memory_snapshot(exits("sleep").env("RAMSON_DIR", read_only.0.path()));
+    assert_eq!(snapshot.header.flags & flags::MEMFD, flags::MEMFD);
+}
+
+#[test]
+fn a_file_system_that_fills_up_later_costs_records_and_not_the_program() {
+    // Enough for the first tables, not for 40,000 live samples.
+    let small = TinyFileSystem::new("size=400k");
+    let directory = small.0.path().join("profiles");
+    let program = program("threads.c");
+    let finished = Run::new(&program)
+        .arg("threads")
+        .arg("4")
+        .arg("10000")
+        .arg("10000")
+        .env("RAMSON_DIR", &directory)
+        .succeed();
+    drop(finished);
+    let profiles = profiles_in(&directory);
+    let snapshot = read(&profiles[0]).unwrap();
+    assert_eq!(snapshot.defects, []);
+    assert!(health(&snapshot, Health::DroppedLive) > 1000);
+    assert!(health(&snapshot, Health::GrowFailures) > 0);
+    // What is allocated is counted even where it is not followed.
+    let site = &sites(&snapshot, &program)["site_work"];
+    assert_eq!(site.alloc_objects, 4 * 10_000 * 4);
+    assert_eq!(site.alloc_bytes, 4 * 10_000 * (301 + 302 + 303 + 304));
+}
+
+#[test]
+fn a_limit_on_the_length_of_files_never_kills_the_program() {
+    for blocks in ["0", "1", "100", "1023", "4000"] {
+        let script = format!("ulimit -f {blocks}; exec {} return", program("exits.c").display());
+        let run = Run::new("/bin/bash").arg("-c").arg(script).env("RAMSON_INTERVAL", "4K");
+        let finished = run.finish();
+        finished.assert_status(7);
+        for path in &finished.profiles {
+            let length = path.metadata().unwrap().len();
+            assert!(
+                length <= blocks.parse::<u64>().unwrap() * 1024 || length == 64 << 20,
+                "{length}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_first_process_writes_to_the_named_output_and_later_ones_add_their_id() {
+    let run = Run::new(program("forks.c")).arg("fork");
+    let output = run.directory.path().join("out.ramson");
+    let finished = run.env("RAMSON_OUTPUT", &output).succeed();
+    assert_eq!(finished.profiles, [] as [PathBuf; 0], "RAMSON_DIR is not used");
+    let child = finished.number("child ");
+    assert_site(&read(&output).unwrap(), "forks.c", "site_parent", PARENT);
+    let later = finished.directory.path().join(format!("out.ramson.{child}"));
+    assert_site(&read(&later).unwrap(), "forks.c", "site_child", CHILD);
+}
+
+#[test]
+fn an_output_that_exists_is_never_overwritten() {
+    let run = exits("return");
+    let output = run.directory.path().join("precious");
+    std::fs::write(&output, "do not touch").unwrap();
+    let finished = run.env("RAMSON_OUTPUT", &output).without("RAMSON_KEEP").finish();
+    finished.assert_status(7);
+    assert_eq!(std::fs::read_to_string(&output).unwrap(), "do not touch");
+}
+
+#[test]
+fn a_program_that_changes_its_directory_loses_no_file_of_that_name() {
+    let mut run = exits("chdir");
+    let elsewhere = run.directory.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::write(elsewhere.join("out.ramson"), "do not touch").unwrap();
+    run.command.arg(&elsewhere).current_dir(run.directory.path());
+    let finished = run.env("RAMSON_OUTPUT", "out.ramson").without("RAMSON_KEEP").succeed();
+    assert_eq!(std::fs::read_to_string(elsewhere.join("out.ramson")).unwrap(), "do not touch");
+    assert!(!finished.directory.path().join("out.ramson").exists(), "the profile was not removed");
+}
+
+#[test]
+fn a_profile_s_name_that_somebody_else_took_is_left_alone() {
+    let mut run = exits("replace");
+    let output = run.directory.path().join("out.ramson");
+    run.command.arg(&output);
+    let finished = run.env("RAMSON_OUTPUT", &output).without("RAMSON_KEEP").finish();
+    finished.assert_status(7);
+    assert_eq!(std::fs::read_to_string(&output).expect("it is still there"), "another's");
+}
+
+#[test]
+fn a_default_directory_is_private() {
+    let finished = exits("return").finish();
+    let mode = finished.directory.path().join("profiles").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let mode = finished.profiles[0].metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn eight_threads_that_free_each_other_s_memory_are_counted_exactly() {
+    let program = program("threads.c");
+    let finished = Run::new(&program).arg("threads").arg("8").arg("40000").arg("500").succeed();
+    let snapshot = finished.snapshot();
+    assert_eq!(snapshot.defects, []);
+    let (n, kept, site) = (8 * 40_000, 8 * 500, &sites(&snapshot, &program)["site_work"]);
+    assert_eq!(site.alloc_objects, n * 4);
+    assert_eq!(site.alloc_bytes, n * (301 + 302 + 303 + 304));
+    assert_eq!(site.freed_objects, n * 4 - kept);
+    assert_eq!(site.freed_bytes, n * (301 + 302 + 303 + 304) - kept * 304);
+    assert_eq!((site.live_objects, site.live_bytes), (kept, kept * 304));
+    let all = total(&snapshot);
+    assert_eq!(health(&snapshot, Health::Samples), all.alloc_objects);
+    assert_eq!(health(&snapshot, Health::Frees), all.freed_objects);
+    assert_eq!(all.alloc_objects - all.freed_objects, all.live_objects);
+    assert_eq!(all.alloc_bytes - all.freed_bytes, all.live_bytes);
+    for lost in [Health::DroppedLive, Health::DroppedStacks, Health::DroppedWalks, Health::Healed] {
+        assert_eq!(health(&snapshot, lost), 0, "{lost:?}");
+    }
+}
+
+#[test]
+fn two_thousand_short_threads_are_counted_exactly() {
+    let program = program("threads.c");
+    let finished = Run::new(&program).arg("short").arg("2000").succeed();
+    let snapshot = finished.snapshot();
+    assert_eq!(snapshot.defects, []);
+    let site = &sites(&snapshot, &program)["site_short"];
+    assert_eq!((site.alloc_objects, site.alloc_bytes), (4000, 2000 * (401 + 402)));
+    assert_eq!((site.live_objects, site.live_bytes), (2000, 2000 * 402));
+    let tids: std::collections::HashSet<_> =
+        snapshot.live.iter().filter(|sample| sample.size == 402).map(|sample| sample.tid).collect();
+    assert_eq!(tids.len(), 2000);
+}
+
+/// Generated libraries that allocate different sizes. Their code differs in length by `padding_step`.
+fn plugins(build_id: &str, padding_step: u64) -> Vec<(PathBuf, u64)> {
+    (0..20)
+        .map(|number| {
+            let size = 7000 + number;
+            let padding = number * padding_step;
+            let options = [
+                "-shared".to_owned(),
+                "-fPIC".to_owned(),
+                format!("-DSIZE={size}"),
+                format!("-DPADDING={padding}"),
+                format!("-DPADDING_TEXT=\"{padding}\""),
+                format!("-Wl,--build-id={build_id}"),
+            ];
+            let options: Vec<&str> = options.iter().map(String::as_str).collect();
+            let name = format!("plugin-{build_id}-{number}.so");
+            (program_with("plugin.c", &name, &options), size)
+        })
+        .collect()
+}
+
+/// Each library's objects are charged to a mapping with its own path.
+#[track_caller]
+fn assert_plugins(plugins: &[(PathBuf, u64)]) {
+    const ROUNDS: u64 = 5;
+    let mut run = Run::new(program("plugins.c")).arg(ROUNDS.to_string());
+    for (path, _) in plugins {
+        run.command.arg(path.canonicalize().unwrap());
+    }
+    let snapshot = run.succeed().snapshot();
+    assert_eq!(snapshot.defects, []);
+    for (path, size) in plugins {
+        let samples: Vec<_> = snapshot.live.iter().filter(|sample| sample.size == *size).collect();
+        assert_eq!(samples.len() as u64, ROUNDS);
+        for sample in samples {
+            let stack = &snapshot.stacks[sample.stack];
+            let mapping = snapshot.mapping_at(stack.frames[0], stack.epoch).expect("a mapping");
+            assert_eq!(Path::new(&snapshot.mappings[mapping].path), path.canonicalize().unwrap());
+        }
+    }
+}
+
+#[test]
+fn libraries_loaded_one_after_another_at_the_same_address_are_told_apart() {
+    // Laid out alike: the build ID is all that tells them apart.
+    assert_plugins(&plugins("sha1", 0));
+}
+
+#[test]
+fn libraries_without_a_build_id_are_told_apart_where_their_layout_differs() {
+    assert_plugins(&plugins("none", 4096));
+}
