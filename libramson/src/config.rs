@@ -58,7 +58,7 @@ impl Config {
                 match *entry {
                     0 => break,
                     AT_SECURE if *entry.add(1) != 0 => config.interval_bytes = None,
-                    AT_RANDOM => config.entropy = *(*entry.add(1) as *const u64),
+                    AT_RANDOM => config.entropy = (*entry.add(1) as *const u64).read_unaligned(),
                     _ => {}
                 }
                 entry = entry.add(2);

@@ -55,16 +55,18 @@ pub extern "C" fn rearm(size: u64) -> u64 {
             return 0;
         }
     }
+    let drawn_with = thread.interval_bytes.get();
     thread.countdown.set(draw(thread, interval_bytes));
     if size == 0 || size > isize::MAX as u64 {
         return 0;
     }
-    sampler::inverse_probability(size, interval_bytes).to_bits()
+    sampler::inverse_probability(size, drawn_with).to_bits()
 }
 
 fn draw(thread: &Thread, interval_bytes: u64) -> u64 {
     let random = sampler::next_random(thread.random.get());
     thread.random.set(random);
+    thread.interval_bytes.set(interval_bytes);
     sampler::draw_countdown(random, interval_bytes)
 }
 

@@ -41,6 +41,7 @@ pub fn draw_countdown(random: u64, interval_bytes: u64) -> u64 {
 }
 
 /// 1/p(s): the number of objects that a sample of `size` bytes stands for; `size` times it is the number of bytes.
+/// `interval_bytes` is the one that the countdown was drawn with, which need not be the one in force now.
 #[inline]
 pub fn inverse_probability(size: u64, interval_bytes: u64) -> f64 {
     if interval_bytes <= 1 {
@@ -57,24 +58,54 @@ pub fn inverse_probability(size: u64, interval_bytes: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Feeds `count` allocations of `size` to one countdown, as the hooks do, and returns the number sampled.
-    fn sampled(random: &mut u64, countdown: &mut u64, size: u64, count: u64, interval: u64) -> u64 {
-        let mut samples = 0;
-        for _ in 0..count {
-            let (rest, due) = countdown.overflowing_sub(size);
-            *countdown = rest;
-            if due {
-                samples += 1;
-                *random = next_random(*random);
-                *countdown = draw_countdown(*random, interval);
-            }
-        }
-        samples
+    /// A thread's sampler, as the hooks drive it.
+    struct Sampler {
+        random: u64,
+        countdown: u64,
+        drawn_with: u64,
     }
 
-    fn start(seed_number: u64, interval: u64) -> (u64, u64) {
-        let random = next_random(seed(seed_number));
-        (random, draw_countdown(random, interval))
+    /// Sums over samples: estimated objects and bytes.
+    #[derive(Clone, Copy, Default)]
+    struct Sums {
+        samples: u64,
+        objects: f64,
+        bytes: f64,
+    }
+
+    impl Sampler {
+        fn new(number: u64, interval: u64) -> Self {
+            let random = next_random(seed(number));
+            Self { random, countdown: draw_countdown(random, interval), drawn_with: interval }
+        }
+
+        /// Makes `count` allocations of `size` while `interval` is in force.
+        fn feed(&mut self, size: u64, count: u64, interval: u64) -> Sums {
+            let mut sums = Sums::default();
+            for _ in 0..count {
+                let (rest, is_due) = self.countdown.overflowing_sub(size);
+                self.countdown = rest;
+                if is_due {
+                    let inverse = inverse_probability(size, self.drawn_with);
+                    sums.samples += 1;
+                    sums.objects += inverse;
+                    sums.bytes += inverse * size as f64;
+                    self.random = next_random(self.random);
+                    self.countdown = draw_countdown(self.random, interval);
+                    self.drawn_with = interval;
+                }
+            }
+            sums
+        }
+    }
+
+    /// Mean of the values, and the standard error of the mean.
+    fn mean_and_error(values: &[f64]) -> (f64, f64) {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let variance =
+            values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        (mean, (variance / count).sqrt())
     }
 
     #[test]
@@ -85,16 +116,9 @@ mod tests {
             let runs = if count > 1 << 20 { 24 } else { 400 };
             let truth = (size * count) as f64;
             let estimates: Vec<f64> = (0..runs)
-                .map(|run| {
-                    let (mut random, mut countdown) = start(run * 7919 + size, T);
-                    let n = sampled(&mut random, &mut countdown, size, count, T);
-                    n as f64 * size as f64 * inverse_probability(size, T)
-                })
+                .map(|run| Sampler::new(run * 7919 + size, T).feed(size, count, T).bytes)
                 .collect();
-            let mean = estimates.iter().sum::<f64>() / runs as f64;
-            let variance =
-                estimates.iter().map(|e| (e - mean).powi(2)).sum::<f64>() / (runs - 1) as f64;
-            let error = (variance / runs as f64).sqrt();
+            let (mean, error) = mean_and_error(&estimates);
             assert!(
                 (mean - truth).abs() <= 3.0 * error + 1e-9 * truth,
                 "size {size}: {mean} instead of {truth}, standard error {error}"
@@ -111,11 +135,11 @@ mod tests {
             let inverse = inverse_probability(size, T);
             let covered = (0..runs)
                 .filter(|run| {
-                    let (mut random, mut countdown) = start(run * 104_729 + size, T);
-                    let n = sampled(&mut random, &mut countdown, size, count, T) as f64;
+                    let sums = Sampler::new(run * 104_729 + size, T).feed(size, count, T);
                     // Var = Σ (1 − p)/p² = Σ (1/p)(1/p − 1), in objects².
-                    let half_width = 1.96 * (n * inverse * (inverse - 1.0)).sqrt();
-                    (n * inverse - count as f64).abs() <= half_width
+                    let half_width =
+                        1.96 * (sums.samples as f64 * inverse * (inverse - 1.0)).sqrt();
+                    (sums.objects - count as f64).abs() <= half_width
                 })
                 .count();
             let share = covered as f64 / runs as f64;
@@ -127,30 +151,24 @@ mod tests {
 
     #[test]
     fn mixed_sizes_and_an_interval_that_changes_midway_stay_unbiased() {
-        let runs = 600;
+        let plan = [
+            (512 << 10, 16, 1 << 20),
+            (512 << 10, 1 << 20, 16),
+            (64 << 10, 300, 1 << 16),
+            (1 << 20, 5000, 3000),
+        ];
         let (mut objects, mut bytes) = (Vec::new(), Vec::new());
-        for run in 0..runs {
-            let (mut random, mut countdown) = start(run + 1, 512 << 10);
-            let (mut o, mut b) = (0.0, 0.0);
-            for (interval, size, count) in
-                [(512 << 10, 16, 1 << 20), (512 << 10, 1 << 20, 16), (64 << 10, 300, 1 << 16)]
-            {
-                let n = sampled(&mut random, &mut countdown, size, count, interval) as f64;
-                o += n * inverse_probability(size, interval);
-                b += n * size as f64 * inverse_probability(size, interval);
-            }
-            objects.push(o);
-            bytes.push(b);
+        for run in 0..600 {
+            let mut sampler = Sampler::new(run + 1, 512 << 10);
+            let parts = plan.map(|(interval, size, count)| sampler.feed(size, count, interval));
+            objects.push(parts.iter().map(|sums| sums.objects).sum::<f64>());
+            bytes.push(parts.iter().map(|sums| sums.bytes).sum::<f64>());
         }
-        let true_objects = ((1 << 20) + 16 + (1 << 16)) as f64;
-        let true_bytes = ((16u64 << 20) + (16 << 20) + (300 << 16)) as f64;
+        let true_objects: u64 = plan.iter().map(|(_, _, count)| count).sum();
+        let true_bytes: u64 = plan.iter().map(|(_, size, count)| size * count).sum();
         for (values, truth) in [(objects, true_objects), (bytes, true_bytes)] {
-            let mean = values.iter().sum::<f64>() / runs as f64;
-            let variance =
-                values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (runs - 1) as f64;
-            // The first draw after the change still has the old interval's mean: allow 3 standard errors.
-            let error = (variance / runs as f64).sqrt();
-            assert!((mean - truth).abs() <= 3.0 * error, "{mean} {truth} {error}");
+            let (mean, error) = mean_and_error(&values);
+            assert!((mean - truth as f64).abs() <= 3.0 * error, "{mean} {truth} {error}");
         }
     }
 

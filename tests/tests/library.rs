@@ -56,21 +56,24 @@ fn normalised(instruction: &str) -> String {
     }
 }
 
-/// The last part of a mangled name. The thread-local offset lies in the global offset table, which has no name.
+/// The last two parts of a mangled name. The thread-local offset lies in the global offset table, which has no name.
 fn plain_name(symbol: &str) -> String {
     if symbol.starts_with("_DYNAMIC") || symbol.starts_with("_GLOBAL_OFFSET_TABLE_") {
         return "got".to_owned();
     }
-    let (mut rest, mut last) = (symbol.strip_prefix("_ZN").unwrap_or(""), None);
+    let (mut rest, mut parts) = (symbol.strip_prefix("_ZN").unwrap_or(""), Vec::new());
     while let Some(end) = rest.find(|c: char| !c.is_ascii_digit()).filter(|&end| end > 0) {
         let length: usize = rest[..end].parse().unwrap_or(0);
         let name = &rest[end..end + length];
         let is_hash = name.len() == 17 && name.starts_with('h');
-        last = if is_hash { last } else { Some(name.to_owned()) };
+        parts.extend((!is_hash).then_some(name));
         rest = &rest[end + length..];
     }
-    // Within the function itself the offset is what tells.
-    last.unwrap_or_else(|| symbol.to_owned())
+    match &parts[..] {
+        [.., module, name] => format!("{module}::{name}"),
+        // Within the function itself the offset is what tells.
+        _ => symbol.to_owned(),
+    }
 }
 
 #[test]

@@ -25,5 +25,7 @@ pub struct Thread {
     pub tid: Cell<u32>,
     /// Scratch that this thread used last.
     pub scratch: Cell<u32>,
-    reserved: [Cell<u64>; 3],
+    /// Interval that the countdown was drawn with: what a sample's weight comes from.
+    pub interval_bytes: Cell<u64>,
+    reserved: [Cell<u64>; 2],
 }

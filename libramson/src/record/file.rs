@@ -262,16 +262,12 @@ impl ProfileFile {
 
     /// Takes the next index of a region that is filled from the front; `count` is the header's count for it.
     pub fn reserve(&self, kind: RegionKind, count: &AtomicU32) -> Option<u32> {
-        let next = count.load(Relaxed);
-        if !self.grow(kind, next as u64 + 1) {
-            return None;
-        }
-        let committed = self.header().regions[kind as usize].committed.load(Acquire);
-        count
-            .fetch_update(AcqRel, Relaxed, |count| {
-                ((count as u64) < committed).then_some(count + 1)
-            })
-            .ok()
+        (0..RESERVE_ATTEMPTS).find_map(|_| {
+            let next = count.load(Relaxed) as u64 + 1;
+            let committed = self.grow(kind, next).then(|| self.committed(kind))?;
+            let is_below = |count: u32| (count as u64) < committed;
+            count.fetch_update(AcqRel, Relaxed, |count| is_below(count).then_some(count + 1)).ok()
+        })
     }
 
     /// Copies `bytes` into the strings region and returns their offset there.
