@@ -101,6 +101,14 @@ fn heading(source: &Source, profile: &Profile, resident: Option<&Resident>) -> S
         format_objects(header.health[Health::Samples as usize] as f64),
         format_objects(source.snapshot.live.len() as f64),
     );
+    push_what_is_missing(&mut out, source);
+    out.push('\n');
+    out
+}
+
+/// What was dropped, cut or damaged: never left out of a report.
+fn push_what_is_missing(out: &mut String, source: &Source) {
+    let header = &source.snapshot.header;
     for (kind, what) in [
         (
             Health::DroppedLive,
@@ -125,8 +133,6 @@ fn heading(source: &Source, profile: &Profile, resident: Option<&Resident>) -> S
     for defect in &source.snapshot.defects {
         let _ = writeln!(out, "not complete: {defect}");
     }
-    out.push('\n');
-    out
 }
 
 /// The value that an error is shown for: flat, or cum where there is no flat.

@@ -17,6 +17,8 @@ use ramson_format::{
 const FIRST_ENTRIES: [u64; 6] = [128, 4096, LIVE_FIRST_SEGMENT, LIVE_FIRST_SEGMENT, 64, 8192];
 /// Regions grow by what they have, but by no more than this at once.
 const MAX_STEP_BYTES: u64 = 1 << 20;
+/// Other threads may take the space that one has just made; so many times in a row only if there is none.
+pub const RESERVE_ATTEMPTS: usize = 64;
 
 /// A mapped profile file. All zero is "none".
 pub struct ProfileFile {
@@ -262,33 +264,53 @@ impl ProfileFile {
 
     /// Takes the next index of a region that is filled from the front; `count` is the header's count for it.
     pub fn reserve(&self, kind: RegionKind, count: &AtomicU32) -> Option<u32> {
-        (0..RESERVE_ATTEMPTS).find_map(|_| {
-            let next = count.load(Relaxed) as u64 + 1;
-            let committed = self.grow(kind, next).then(|| self.committed(kind))?;
-            let is_below = |count: u32| (count as u64) < committed;
-            count.fetch_update(AcqRel, Relaxed, |count| is_below(count).then_some(count + 1)).ok()
-        })
+        for _ in 0..RESERVE_ATTEMPTS {
+            if !self.grow(kind, count.load(Relaxed) as u64 + 1) {
+                return None;
+            }
+            let committed = self.committed(kind);
+            let reserved = count.fetch_update(AcqRel, Relaxed, |count| {
+                ((count as u64) < committed).then_some(count + 1)
+            });
+            if let Ok(first) = reserved {
+                return Some(first);
+            }
+        }
+        None
+    }
+
+    /// Entries of a region whose space is there.
+    pub fn committed(&self, kind: RegionKind) -> u64 {
+        // Pairs with the release in `grow_to`.
+        self.header().regions[kind as usize].committed.load(Acquire)
     }
 
     /// Copies `bytes` into the strings region and returns their offset there.
     pub fn add_string(&self, bytes: &[u8]) -> Option<u32> {
         let used = &self.header().string_bytes;
         let length = bytes.len() as u32;
-        if !self.grow(RegionKind::Strings, used.load(Relaxed) as u64 + length as u64) {
-            return None;
-        }
-        let committed = self.header().regions[RegionKind::Strings as usize].committed.load(Acquire);
-        let first = used
-            .fetch_update(AcqRel, Relaxed, |used| {
-                let end = used.checked_add(length)?;
-                (end as u64 <= committed).then_some(end)
-            })
-            .ok()?;
+        let first = self.reserve_string(used, length)?;
         let offset = self.regions[RegionKind::Strings as usize].offset + first as u64;
         let to = (self.base.load(Relaxed) + offset) as *mut u8;
         // SAFETY: the range below `committed` was just reserved for us alone.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         Some(first)
+    }
+
+    fn reserve_string(&self, used: &AtomicU32, length: u32) -> Option<u32> {
+        for _ in 0..RESERVE_ATTEMPTS {
+            if !self.grow(RegionKind::Strings, used.load(Relaxed) as u64 + length as u64) {
+                return None;
+            }
+            let committed = self.committed(RegionKind::Strings);
+            let reserved = used.fetch_update(AcqRel, Relaxed, |used| {
+                used.checked_add(length).filter(|&end| end as u64 <= committed)
+            });
+            if let Ok(first) = reserved {
+                return Some(first);
+            }
+        }
+        None
     }
 
     /// Removes the file's name, if it has one and nobody gave that name to another file.

@@ -3,7 +3,7 @@
 //! An index in private memory leads from a stack's hash to its entry. Two threads that meet the same new stack at once may both
 //! add it; the reader makes one of them.
 
-use super::file::ProfileFile;
+use super::file::{ProfileFile, RESERVE_ATTEMPTS};
 use crate::sys;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use ramson_format::{BEGUN, COMMITTED, RegionKind, Stack, stack_hash};
@@ -144,16 +144,19 @@ fn first_entry(file: &ProfileFile) -> &Stack {
 
 fn reserve_frames(file: &ProfileFile, frames: u64) -> Option<u64> {
     let count = &file.header().frame_count;
-    if !file.grow(RegionKind::Frames, count.load(Relaxed) + frames) {
-        return None;
+    for _ in 0..RESERVE_ATTEMPTS {
+        if !file.grow(RegionKind::Frames, count.load(Relaxed) + frames) {
+            return None;
+        }
+        let committed = file.committed(RegionKind::Frames);
+        let reserved = count.fetch_update(AcqRel, Relaxed, |count| {
+            count.checked_add(frames).filter(|&end| end <= committed)
+        });
+        if let Ok(first) = reserved {
+            return Some(first);
+        }
     }
-    let committed = file.header().regions[RegionKind::Frames as usize].committed.load(Acquire);
-    count
-        .fetch_update(AcqRel, Relaxed, |count| {
-            let end = count.checked_add(frames)?;
-            (end <= committed).then_some(end)
-        })
-        .ok()
+    None
 }
 
 #[inline]
