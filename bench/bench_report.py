@@ -53,7 +53,8 @@ def report_table(plan):
         Row("report PID, symbols cached", ramson=warm.text(1e3, 0), target="< 200 ms", is_met=warm.median < 0.2),
         Row("report PID --view tree, symbols cached", ramson=tree.text(1e3, 0)),
     ]
-    note = f"ms, wall time. The export of this server has {found:,} stacks of 21 frames, 16 of them with an inlined one inside; full debug info."
+    note = (f"ms, wall time. The export of this server has {found:,} stacks of 21 frames, 16 of them with an inlined one inside; "
+            "full debug info.")
     return Table("Reading a running server", rows, note)
 
 
