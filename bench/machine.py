@@ -95,7 +95,7 @@ def build():
         shutil.copy(ROOT / "target" / made, copy)
     for name in ("loop", "first", "objects"):
         compile_c(PROGRAMS / f"{name}.c", name, "-fomit-frame-pointer", "-ldl")
-    for name in ("library", "passthrough"):
+    for name in ("library", "passthrough", "fixed_random"):
         compile_c(PROGRAMS / f"{name}.c", f"{name}.so", "-shared", "-fPIC", "-fno-builtin", "-ldl")
 
 

@@ -7,6 +7,7 @@ use super::elf::Elf;
 use crate::resolve::{self, FoundObject, LinkMap};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
+use ramson_format::mix;
 
 /// More objects than that at once are walked by frame pointers only.
 pub const MAX_MODULES: usize = 1024;
@@ -215,11 +216,16 @@ fn is_from_start(link_map: *const LinkMap) -> bool {
         .any(|object| core::ptr::eq(object, link_map))
 }
 
-/// An unaligned word of a loaded object; 0 for address 0.
-fn read_word(address: u64) -> u64 {
-    // SAFETY: `address` is 0 or lies in the first pages of an object that was just found loaded; they were readable when its
-    // slot was filled.
-    if address == 0 { 0 } else { unsafe { (address as *const u64).read_unaligned() } }
+/// A word that tells an object from another at its place: the first bytes of its build ID, which lie at `build_id`, or what
+/// its path hashes to if that is 0.
+fn identity(build_id: u64, found: &FoundObject) -> u64 {
+    if build_id != 0 {
+        // SAFETY: the build ID of an object of this extent, which is loaded: in its first, readable segment.
+        return unsafe { (build_id as *const u64).read_unaligned() };
+    }
+    // SAFETY: the object was just found loaded at an address on our stack, and its record with it; names are C strings.
+    let path = unsafe { found.link_map.as_ref().map_or(c"", |map| CStr::from_ptr(map.name)) };
+    path.to_bytes().iter().fold(0, |hash, &byte| mix(hash, byte as u64))
 }
 
 #[cfg(test)]
@@ -246,7 +252,7 @@ impl Module {
             && self.unwind_header.load(Relaxed) == found.unwind_header
             && self.link_map.load(Relaxed) == found.link_map as u64
             && self.is_ready()
-            && self.identity.load(Relaxed) == read_word(self.identity_at.load(Relaxed))
+            && self.identity.load(Relaxed) == identity(self.identity_at.load(Relaxed), found)
     }
 
     fn retire(&self, sink: &impl NewMapping) {
@@ -320,12 +326,7 @@ impl Module {
             path: path.to_bytes(),
             build_id,
         };
-        const ENTRY_POINT: u64 = 24;
-        let identity_at = match (build_id.len(), elf) {
-            (8.., _) => build_id.as_ptr() as u64,
-            (_, Some(_)) => found.start + ENTRY_POINT,
-            _ => 0,
-        };
+        let identity_at = if build_id.len() >= 8 { build_id.as_ptr() as u64 } else { 0 };
         self.start.store(found.start, Relaxed);
         self.end.store(found.end, Relaxed);
         self.unwind_header.store(found.unwind_header, Relaxed);
@@ -335,7 +336,7 @@ impl Module {
         self.code_end.store(code.1, Relaxed);
         self.link_map.store(found.link_map as u64, Relaxed);
         self.identity_at.store(identity_at, Relaxed);
-        self.identity.store(read_word(identity_at), Relaxed);
+        self.identity.store(identity(identity_at, found), Relaxed);
         self.is_permanent.store(is_from_start(found.link_map) as u32, Relaxed);
         self.mapping.store(sink.add(&facts), Relaxed);
         self.state.store(generation << GENERATION_SHIFT | READY, Release);
