@@ -47,6 +47,9 @@ def instruction_table(plan):
         say(f"pairs: instructions, {name}")
         counts = [instructions([LOOP, "pairs", count, 100, 0], environment, "pairs") for count in (few, many)]
         per_pair[name] = (counts[1] - counts[0]) / (many - few)
+    for name in ("plain", "ramson"):
+        counts = [instructions([LOOP, "beside", count, 100, 0], variants()[name], "pairs") for count in (few, many)]
+        per_pair[f"{name}, beside"] = (counts[1] - counts[0]) / (many - few)
     extra = {name: per_pair[name] - per_pair[base] for name, base in BASE.items() if name in per_pair}
     plain = f"{per_pair['plain']:.1f}"
 
@@ -56,6 +59,8 @@ def instruction_table(plan):
     rows = [
         row("100 B, no sample due (the fast path)", "ramson fast path", "≤ +11", extra["ramson fast path"] <= 11.01),
         row("100 B, T = 512 KiB, samples included", "ramson"),
+        Row("100 B, on a page with a live sample: every free looks it up", f"{per_pair['plain, beside']:.1f}",
+            f"{per_pair['ramson, beside']:.1f}", ratio=f"{per_pair['ramson, beside'] - per_pair['plain, beside']:+.2f}"),
         Row("100 B, bare pass-through", plain, peers=f"{per_pair['pass-through']:.1f}", ratio=f"{extra['pass-through']:+.2f}"),
     ]
     for name in ("jemalloc", "tcmalloc"):
@@ -75,6 +80,10 @@ def time_table(plan):
         series = interleave(variants(), plan.rounds(9, 3), lambda environment:
                             results_of(run([LOOP, "pairs", count, size, 0], environment))[0])
         rows += rows_of_size(size, label, series)
+    beside = interleave({name: variants()[name] for name in ("plain", "ramson")}, plan.rounds(9, 3), lambda environment:
+                        results_of(run([LOOP, "beside", 1_000_000, 100, 0], environment))[0])
+    rows.append(Row("100 B, on a page with a live sample", beside["plain"].text(), beside["ramson"].text(),
+                    ratio=f"{(beside['ramson'] - beside['plain']).median:+.1f} ns"))
     note = ("ns. 1 MiB is the worst case of every sampler: at T = 512 KiB 86 of 100 allocations are samples. "
             "Added: the median of what profiling adds to the same allocator without it.")
     return Table("A malloc+free pair, CPU time", rows, note)

@@ -1,10 +1,13 @@
 // Allocates in a loop and prints the nanoseconds it took.
 //
 //   loop pairs COUNT SIZE DEPTH     malloc and free at once         -> result PAIR_CPU_NS PAIR_WALL_NS
+//   loop beside COUNT SIZE DEPTH    the same pairs, on a page that also holds a block of 30 MiB: surely a live sample
 //   loop batch COUNT SIZE DEPTH     BATCH mallocs, then BATCH frees -> result MALLOC_CPU_NS FREE_CPU_NS
 //
 // DEPTH is 0 (from main) or 30: thirty nested calls of different functions, none a tail call, compiled without frame
 // pointers. CPU time is that of the process, so that what else runs on the machine counts less.
+#include <malloc.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +16,10 @@
 #define BATCH 1000
 // tcmalloc's sampler wakes up only after some tens of megabytes.
 #define WARM_UP_BYTES (64l << 20)
+// The most that mallopt lets glibc keep off mmap is 32 MiB.
+#define LARGE_BYTES (30l << 20)
+// Where the heap cannot grow in place (valgrind), small blocks come from what was left of it first.
+#define MAX_ATTEMPTS 5000
 
 struct job {
     long is_batch, count;
@@ -89,10 +96,27 @@ FIVE_LEVELS(third, fourth)
 FIVE_LEVELS(second, third)
 FIVE_LEVELS(first, second)
 
+// Leaves a free block of `size` on the page where a large block begins, for the next malloc of that size to take.
+static int settle_beside_large_block(size_t size) {
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+        void *small = malloc(size), *large = malloc(LARGE_BYTES);
+        int is_same_page = (uintptr_t)small >> 12 == (uintptr_t)large >> 12;
+        if (is_same_page) {
+            free(small);
+            return 1;
+        }
+        free(large);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     if (argc != 5)
-        return fprintf(stderr, "usage: loop pairs|batch COUNT SIZE 0|30\n"), 2;
+        return fprintf(stderr, "usage: loop pairs|beside|batch COUNT SIZE 0|30\n"), 2;
     struct job job = {strcmp(argv[1], "batch") == 0, atol(argv[2]), strtoul(argv[3], 0, 10), 0, 0};
+    if (strcmp(argv[1], "beside") == 0 && !settle_beside_large_block(job.size))
+        return fprintf(stderr, "loop: no small block on the page of a large one\n"), 1;
     volatile long sink = atol(argv[4]) == 30 ? first(&job, 1) : work(&job, 1);
     (void)sink;
     printf("result %.3f %.3f\n", job.first_ns, job.second_ns);
