@@ -220,7 +220,7 @@ pub fn file_size_limit() -> u64 {
     }
 }
 
-/// Nanoseconds of a clock (0 realtime, 1 monotonic), by system call.
+/// Nanoseconds of a clock (see clock_gettime(2)), by system call.
 pub fn clock_ns(clock: usize) -> u64 {
     let mut time = [0u64; 2];
     let _ = call(nr::CLOCK_GETTIME, [clock, time.as_mut_ptr() as usize, 0, 0, 0, 0]);

@@ -24,6 +24,8 @@ pub const RESERVE_ATTEMPTS: usize = 64;
 pub struct ProfileFile {
     base: AtomicU64,
     regions: [RegionPlan; 6],
+    /// As in the header; kept here too, so that nobody's store into the file leads us out of it.
+    committed: [AtomicU64; 6],
     /// For removal after a normal exit; empty for a memfd.
     path: Text,
     identity: Identity,
@@ -165,6 +167,7 @@ impl ProfileFile {
             region.offset.store(plan.offset, Relaxed);
             region.capacity.store(plan.capacity, Relaxed);
             region.committed.store(plan.capacity, Relaxed);
+            self.committed[kind as usize].store(plan.capacity, Relaxed);
             region.entry_bytes.store(kind.entry_bytes() as u32, Relaxed);
             region.kind.store(kind.code(), Relaxed);
         }
@@ -215,13 +218,19 @@ impl ProfileFile {
     #[inline]
     pub fn entry<T>(&self, kind: RegionKind, index: u64) -> Option<&T> {
         debug_assert_eq!(size_of::<T>() as u64, kind.entry_bytes());
-        // Pairs with the release in `grow`.
-        if index >= self.header().regions[kind as usize].committed.load(Acquire) {
+        let entries: &[T; 1] = self.entries(kind, index)?;
+        Some(&entries[0])
+    }
+
+    /// `N` entries from `first`, if the space of all is there.
+    #[inline]
+    pub fn entries<T, const N: usize>(&self, kind: RegionKind, first: u64) -> Option<&[T; N]> {
+        if first.saturating_add(N as u64) > self.committed(kind) {
             return None;
         }
-        let offset = self.regions[kind as usize].offset + index * kind.entry_bytes();
+        let offset = self.regions[kind as usize].offset + first * kind.entry_bytes();
         // SAFETY: below `committed` the space is allocated and inside the mapping; entries are atomics, valid as zeroes.
-        Some(unsafe { &*((self.base.load(Relaxed) + offset) as *const T) })
+        Some(unsafe { &*((self.base.load(Relaxed) + offset) as *const [T; N]) })
     }
 
     /// A mapping's entry.
@@ -231,7 +240,7 @@ impl ProfileFile {
 
     /// Makes sure that a region has space for `entries`, with some to spare.
     pub fn grow(&self, kind: RegionKind, entries: u64) -> bool {
-        let committed = self.header().regions[kind as usize].committed.load(Acquire);
+        let committed = self.committed(kind);
         if entries <= committed {
             return true;
         }
@@ -244,7 +253,7 @@ impl ProfileFile {
     pub fn grow_to(&self, kind: RegionKind, target: u64) -> bool {
         let region = &self.header().regions[kind as usize];
         let plan = self.regions[kind as usize];
-        let committed = region.committed.load(Acquire);
+        let committed = self.committed(kind);
         if target <= committed {
             return true;
         }
@@ -258,6 +267,7 @@ impl ProfileFile {
             self.count(Health::GrowFailures, 1);
             return false;
         }
+        self.committed[kind as usize].fetch_max(target, Release);
         region.committed.fetch_max(target, Release);
         true
     }
@@ -282,7 +292,7 @@ impl ProfileFile {
     /// Entries of a region whose space is there.
     pub fn committed(&self, kind: RegionKind) -> u64 {
         // Pairs with the release in `grow_to`.
-        self.header().regions[kind as usize].committed.load(Acquire)
+        self.committed[kind as usize].load(Acquire)
     }
 
     /// Copies `bytes` into the strings region and returns their offset there.

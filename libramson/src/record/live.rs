@@ -6,12 +6,12 @@
 
 use super::file::ProfileFile;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use ramson_format::{KEY_RESERVED, LiveSample, RegionKind, live_check, live_segment, mix};
+use ramson_format::{
+    KEY_RESERVED, LIVE_FIRST_SEGMENT, LiveSample, RegionKind, live_check, live_segment, mix,
+};
 
-const WINDOW: u64 = 16;
-const LINE: u64 = 8;
-/// More segments than any file has.
-const MAX_SEGMENTS: u32 = 24;
+/// Keys of one cache line; a window is two lines.
+const LINE: usize = 8;
 
 /// Has no state of its own beyond the file.
 pub struct LiveTable;
@@ -42,44 +42,49 @@ pub struct Sample {
     pub tid: u32,
 }
 
-/// The slots where `address` may be, in segments `0..segments`.
+/// First slots of the lines where `address` may be, in segments `0..segments`.
 #[inline]
-fn slots(address: u64, segments: u32) -> impl Iterator<Item = u64> {
+fn lines(address: u64, segments: u32) -> impl Iterator<Item = u64> {
     let hash = mix(0, address >> 3);
     (0..segments).flat_map(move |segment| {
         let (first, count) = live_segment(segment);
-        let start = (hash >> segment) & (count - 1) & !(LINE - 1);
-        (0..WINDOW).map(move |step| first + ((start + step) & (count - 1)))
+        let start = (hash >> segment) & (count - 1) & !(LINE as u64 - 1);
+        [first + start, first + ((start + LINE as u64) & (count - 1))]
     })
 }
 
+/// Whole segments in `slots`: segment k ends at 512·(2^(k+1) − 1).
 fn segments_within(slots: u64) -> u32 {
-    (0..MAX_SEGMENTS).take_while(|&segment| live_segment(segment + 1).0 <= slots).count() as u32
+    (slots / LIVE_FIRST_SEGMENT + 1).ilog2()
 }
 
 impl LiveTable {
     fn segments(&self, file: &ProfileFile) -> u32 {
-        segments_within(
-            file.header().regions[RegionKind::LiveKeys as usize].committed.load(Acquire),
-        )
+        segments_within(file.committed(RegionKind::LiveKeys))
     }
 
     fn key<'a>(&self, file: &'a ProfileFile, slot: u64) -> Option<&'a AtomicU64> {
         file.entry(RegionKind::LiveKeys, slot)
     }
 
+    fn line<'a>(&self, file: &'a ProfileFile, first: u64) -> Option<&'a [AtomicU64; LINE]> {
+        file.entries(RegionKind::LiveKeys, first)
+    }
+
     /// Publishes a sample. False: the table is full.
     pub fn insert(&self, file: &ProfileFile, address: u64, sample: &Sample) -> bool {
         for _ in 0..2 {
             let segments = self.segments(file);
-            for slot in slots(address, segments) {
-                let Some(key) = self.key(file, slot) else { return false };
-                let is_free = key.load(Relaxed) == 0;
-                // Acquire pairs with the release of whoever freed the slot.
-                if is_free && key.compare_exchange(0, KEY_RESERVED, Acquire, Relaxed).is_ok() {
-                    self.store(file, slot, address, sample);
-                    key.store(address, Release);
-                    return true;
+            for line in lines(address, segments) {
+                let Some(keys) = self.line(file, line) else { return false };
+                for (key, slot) in keys.iter().zip(line..) {
+                    let is_free = key.load(Relaxed) == 0;
+                    // Acquire pairs with the release of whoever freed the slot.
+                    if is_free && key.compare_exchange(0, KEY_RESERVED, Acquire, Relaxed).is_ok() {
+                        self.store(file, slot, address, sample);
+                        key.store(address, Release);
+                        return true;
+                    }
                 }
             }
             let slots_needed = live_segment(segments + 1).0;
@@ -111,12 +116,12 @@ impl LiveTable {
         if address <= KEY_RESERVED {
             return None;
         }
-        slots(address, self.segments(file)).find_map(|slot| {
-            let key = self.key(file, slot)?;
-            let is_it = key.load(Relaxed) == address;
+        lines(address, self.segments(file)).find_map(|line| {
+            let keys = self.line(file, line)?;
+            let place = keys.iter().position(|key| key.load(Relaxed) == address)?;
             // Acquire pairs with the release in `insert`: the fields are there.
-            (is_it && key.compare_exchange(address, KEY_RESERVED, Acquire, Relaxed).is_ok())
-                .then_some(Claim(slot))
+            let taken = keys[place].compare_exchange(address, KEY_RESERVED, Acquire, Relaxed);
+            taken.is_ok().then_some(Claim(line + place as u64))
         })
     }
 
