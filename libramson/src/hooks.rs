@@ -121,9 +121,11 @@ pub extern "C" fn record_posix_memalign(
 
 /// Memory that may be sampled is about to be freed.
 pub extern "C" fn forget(address: u64) {
-    if let Some(recorder) = process::recorder() {
-        let thread = arch::thread();
-        parked(thread, || recorder.forget(address));
+    // Most blocks on a page with a sample are none themselves: look before anything else.
+    if let Some(recorder) = process::recorder()
+        && let Some(claim) = recorder.claim(address)
+    {
+        parked(arch::thread(), || recorder.complete(claim, address));
     }
 }
 

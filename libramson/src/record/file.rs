@@ -225,12 +225,19 @@ impl ProfileFile {
     /// `N` entries from `first`, if the space of all is there.
     #[inline]
     pub fn entries<T, const N: usize>(&self, kind: RegionKind, first: u64) -> Option<&[T; N]> {
-        if first.saturating_add(N as u64) > self.committed(kind) {
+        self.slice(kind, first, N)?.try_into().ok()
+    }
+
+    /// `count` entries from `first`, if the space of all is there.
+    #[inline]
+    pub fn slice<T>(&self, kind: RegionKind, first: u64, count: usize) -> Option<&[T]> {
+        if first.checked_add(count as u64)? > self.committed(kind) {
             return None;
         }
         let offset = self.regions[kind as usize].offset + first * kind.entry_bytes();
+        let start = (self.base.load(Relaxed) + offset) as *const T;
         // SAFETY: below `committed` the space is allocated and inside the mapping; entries are atomics, valid as zeroes.
-        Some(unsafe { &*((self.base.load(Relaxed) + offset) as *const [T; N]) })
+        Some(unsafe { core::slice::from_raw_parts(start, count) })
     }
 
     /// A mapping's entry.

@@ -240,13 +240,6 @@ impl Recorder {
         self.live.restore(&self.file, claim, address);
     }
 
-    /// The memory at `address` is about to be freed.
-    pub fn forget(&self, address: u64) {
-        if let Some(claim) = self.claim(address) {
-            self.complete(claim, address);
-        }
-    }
-
     /// A normal exit of this process.
     pub fn finish(&self, status: i32) {
         if sys::process_id() != self.pid {

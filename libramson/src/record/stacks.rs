@@ -169,8 +169,8 @@ fn is_stack(file: &ProfileFile, number: u32, hash: u64, epoch: u32, frames: &[u6
         return false;
     }
     let first = entry.first_frame.load(Relaxed);
-    frames.iter().enumerate().all(|(index, &frame)| {
-        file.entry::<AtomicU64>(RegionKind::Frames, first + index as u64)
-            .is_some_and(|known| known.load(Relaxed) == frame)
+    let known: Option<&[AtomicU64]> = file.slice(RegionKind::Frames, first, frames.len());
+    known.is_some_and(|known| {
+        known.iter().zip(frames).all(|(known, &frame)| known.load(Relaxed) == frame)
     })
 }
