@@ -225,7 +225,7 @@ fn nginx_serves_the_same_from_its_workers_and_each_has_its_profile() {
     };
     let expected =
         Expected { executable: "nginx", samples: 20, failed_percent: 1, whole_stacks: 0.9 };
-    compare(&["64K", "1"], &[None], &expected, |way| {
+    compare(&["64K", "1"], &every_allocator(), &expected, |way| {
         let (scratch, port) = (way.scratch, free_port());
         scratch.file("page.txt", "a line of the page\n".repeat(5000));
         let conf = scratch.file("conf", configuration(&scratch.path(""), port));
@@ -267,7 +267,7 @@ fn postgresql_serves_the_same_and_every_backend_has_its_own_profile() {
     let bin = bin.expect("PostgreSQL is missing: apt-get install postgresql postgresql-contrib");
     let expected =
         Expected { executable: "postgres", samples: 200, failed_percent: 1, whole_stacks: 0.9 };
-    compare(&["16K"], &[None], &expected, |way| postgresql_scenario(&bin, way));
+    compare(&["16K"], &every_allocator(), &expected, |way| postgresql_scenario(&bin, way));
 }
 
 /// initdb, pgbench, psql, an orderly end. PostgreSQL refuses to run as root.
@@ -343,7 +343,7 @@ fn node_is_the_same() {
     let node = installed("node", "nodejs");
     let expected =
         Expected { executable: "node", samples: 100, failed_percent: 1, whole_stacks: 0.0 };
-    compare(&["64K", "4K"], &[None], &expected, |way| {
+    compare(&["64K", "4K"], &every_allocator(), &expected, |way| {
         let essence = finish(way.command(&node).arg(real("script.js"))).essence();
         assert_eq!(essence.0, 7, "{essence:?}");
         essence
@@ -359,7 +359,7 @@ fn java_is_the_same_compiled_and_interpreted() {
     for mode in ["-Xmixed", "-Xint"] {
         let expected =
             Expected { executable: "java", samples: 30, failed_percent: 5, whole_stacks: 0.0 };
-        compare(&["64K"], &[None], &expected, |way| {
+        compare(&["64K"], &every_allocator(), &expected, |way| {
             let mut command = way.command(&java);
             command.arg(mode).arg("-cp").arg(classes.path("")).arg("Allocates");
             let essence = finish(&mut command).essence();
@@ -378,7 +378,7 @@ fn a_go_program_that_allocates_in_c_is_the_same() {
     // Go's own code has no unwind tables, and C in Go runs on another stack than Go: every walk ends at the border.
     let expected =
         Expected { executable: "allocates", samples: 100, failed_percent: 100, whole_stacks: 0.0 };
-    compare(&["64K", "1"], &[None], &expected, |way| {
+    compare(&["64K", "1"], &every_allocator(), &expected, |way| {
         let essence = finish(&mut way.command(built.path("allocates"))).essence();
         assert_eq!(essence.0, 4, "{essence:?}");
         essence
@@ -424,7 +424,7 @@ fn git_makes_the_same_repository() {
     installed("git", "git");
     let expected =
         Expected { executable: "git", samples: 100, failed_percent: 1, whole_stacks: 0.9 };
-    compare(&["64K"], &[None], &expected, |way| {
+    compare(&["64K"], &every_allocator(), &expected, |way| {
         let home = way.scratch.open_directory("home");
         let mut command = way.command("sh");
         command.arg(real("script.sh")).arg(&home);
