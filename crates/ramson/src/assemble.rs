@@ -25,6 +25,7 @@ pub fn assemble(source: &Source, debug_paths: &[PathBuf]) -> Result<Named, Failu
     let mut profile = unnamed(source);
     let options = Options { debug_paths: debug_paths.to_vec(), cache_dir: places::symbol_cache() };
     let missing_symbols = name(&mut profile, source.running, Symbolizer::new(options));
+    put_executable_first(&mut profile, &source.snapshot.header.exe);
     profile
         .check_indices()
         .map_err(|broken| Failure::failed(format!("{}: {broken:?}", source.origin)))?;
@@ -74,6 +75,20 @@ fn unnamed(source: &Source) -> Profile {
         locations: locations.list,
         functions: Vec::new(),
         samples,
+    }
+}
+
+/// Readers of pprof files take the first mapping for the program itself.
+fn put_executable_first(profile: &mut Profile, executable: &str) {
+    let is_own = |mapping: &Mapping| mapping.path == executable;
+    let Some(own) = profile.mappings.iter().position(is_own) else { return };
+    profile.mappings.swap(0, own);
+    for mapping in profile.locations.iter_mut().filter_map(|location| location.mapping.as_mut()) {
+        *mapping = match *mapping {
+            0 => own,
+            index if index == own => 0,
+            index => index,
+        };
     }
 }
 

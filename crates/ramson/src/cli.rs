@@ -6,7 +6,7 @@ use ramson_profile::{Regex, SampleType};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The always-on heap profiler for native Linux programs: who holds the memory, since when, and why it does not come back.
+/// The always-on heap profiler for native Linux programs: who holds the memory, while they run and after they died.
 #[derive(Parser)]
 #[command(name = "ramson", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = "\
@@ -111,7 +111,7 @@ pub struct ReportOptions {
     /// top: functions; tree: callers to callees; peek RE: callers and callees of functions that match RE
     #[arg(long, value_name = "top|tree|peek RE", default_value = "top", value_parser = parse_view)]
     pub view: View,
-    /// Rows to show; 0 for all
+    /// Rows of the table to show (a tree shows five times as many); 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
     /// Order of the rows

@@ -32,7 +32,7 @@ pub fn list(options: &ListOptions) -> Result<(), Failure> {
             source.snapshot.header.pid,
             state_of(source),
             format_bytes(live.value),
-            format_relative_error(live),
+            if live.value == 0.0 { "–".into() } else { format_relative_error(live) },
             format!("-{}", text::duration(age_seconds(source))).replace(' ', ""),
             source.name(),
             source.origin,

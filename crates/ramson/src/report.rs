@@ -3,7 +3,7 @@
 use crate::assemble::{Named, assemble};
 use crate::cli::{ReportOptions, SortBy, View};
 use crate::failure::Failure;
-use crate::rss::Resident;
+use crate::rss::{Resident, live_text};
 use crate::source::{self, Source};
 use crate::text;
 use ramson_format::{HEALTH, Health, state};
@@ -70,18 +70,10 @@ fn heading(source: &Source, profile: &Profile, resident: Option<&Resident>) -> S
     let live = profile.total(SampleType::InuseSpace);
     let mut out = match (resident, source.running) {
         (Some(resident), _) => resident.line(live),
-        (None, Some(_)) => {
-            format!(
-                "RSS not readable; live {} ({})",
-                format_bytes(live.value),
-                format_relative_error(live)
-            )
+        (None, Some(_)) => format!("RSS not readable; live {}", live_text(live)),
+        (None, None) => {
+            format!("RSS unknown, the process is gone; live at its end {}", live_text(live))
         }
-        (None, None) => format!(
-            "RSS unknown, the process is gone; live at its end {} ({})",
-            format_bytes(live.value),
-            format_relative_error(live)
-        ),
     };
     let header = &source.snapshot.header;
     let seconds = profile.time_unix_ns.saturating_sub(profile.start_unix_ns) / 1_000_000_000;
@@ -179,12 +171,19 @@ fn largest_stacks(out: &mut String, profile: &Profile, sample_type: SampleType) 
         profile.samples.iter().filter(|sample| !sample.value(sample_type).is_nothing()).collect();
     samples.sort_by(|a, b| b.value(sample_type).value.total_cmp(&a.value(sample_type).value));
     if !samples.is_empty() {
-        let _ = writeln!(out, "\nlargest stacks, leaf first");
+        let _ = writeln!(out, "\nlargest stacks, leaf first, without the C++ library's own frames");
     }
     for sample in samples.into_iter().take(MAX_STACKS) {
         let value = sample.value(sample_type);
-        let names =
-            frames.stack(sample).take(MAX_STACK_FRAMES).map(|at| &*frames.name(at.frame).name);
+        let names = frames
+            .stack(sample)
+            .map(|at| (&*frames.name(at.frame).name, at.line))
+            .filter(|(name, _)| !is_library_glue(name))
+            .take(MAX_STACK_FRAMES)
+            .map(|(name, line)| match line {
+                0 => text::short_name(name),
+                line => format!("{}:{line}", text::short_name(name)),
+            });
         let names = names.collect::<Vec<_>>().join(" ← ");
         let line = format!(
             "{:>10} {:>8}  {names}",
@@ -193,6 +192,12 @@ fn largest_stacks(out: &mut String, profile: &Profile, sample_type: SampleType) 
         );
         let _ = writeln!(out, "{}", text::cut(&line, text::columns()));
     }
+}
+
+/// Frames of the C++ library between a program's own functions: they say how memory was asked for, not for what.
+fn is_library_glue(name: &str) -> bool {
+    let name = name.strip_prefix("void ").unwrap_or(name);
+    ["std::", "__gnu_cxx::"].iter().any(|glue| name.starts_with(glue))
 }
 
 fn percent(part: f64, whole: f64) -> String {

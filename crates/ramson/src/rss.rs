@@ -59,10 +59,9 @@ impl Resident {
         let (sign, word) =
             if other >= 0.0 { ("+", "other anonymous") } else { ("−", "live but not resident") };
         format!(
-            "RSS {} = live {} ({}) + files {} + stacks {} + ramson {} {sign} {word} {}",
+            "RSS {} = live {} + files {} + stacks {} + ramson {} {sign} {word} {}",
             format_bytes(self.rss as f64),
-            format_bytes(live.value),
-            format_relative_error(live),
+            live_text(live),
             format_bytes(self.files as f64),
             format_bytes(self.stacks as f64),
             format_bytes(self.ramson as f64),
@@ -80,6 +79,14 @@ impl Resident {
             "ramson": self.ramson,
             "other_anonymous": self.anonymous as i64 - live.value.round() as i64,
         })
+    }
+}
+
+/// Live bytes with their interval. Without a live sample there is no estimate, only a bound that nobody knows.
+pub fn live_text(live: Estimate) -> String {
+    match live.value {
+        0.0 => "0 B (no live samples)".into(),
+        value => format!("{} ({})", format_bytes(value), format_relative_error(live)),
     }
 }
 

@@ -43,6 +43,26 @@ pub fn cut(line: &str, columns: Option<usize>) -> String {
     }
 }
 
+/// A function's name without parameters and template arguments.
+pub fn short_name(name: &str) -> String {
+    // An operator's own < or ( is not an argument list, nor is the name of an anonymous namespace.
+    if name.contains("operator") || name.contains("(anonymous") || name.starts_with(['<', '(', '{'])
+    {
+        return name.to_owned();
+    }
+    let mut depth = 0usize;
+    let mut short = String::new();
+    for character in name.chars() {
+        match character {
+            '<' | '(' => depth += 1,
+            '>' | ')' => depth = depth.saturating_sub(1),
+            _ if depth == 0 => short.push(character),
+            _ => {}
+        }
+    }
+    short.trim_end_matches(" const").to_owned()
+}
+
 /// A rough duration for people: `42 s`, `3 min`, `5 h`, `2 d`.
 pub fn duration(seconds: u64) -> String {
     match seconds {
@@ -56,6 +76,13 @@ pub fn duration(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_names_have_no_arguments_of_any_kind() {
+        assert_eq!(short_name("a::B<int, C<D> >::f(std::string const&) const"), "a::B::f");
+        assert_eq!(short_name("zmalloc_usable"), "zmalloc_usable");
+        assert_eq!(short_name("X::operator<(X const&)"), "X::operator<(X const&)");
+    }
 
     #[test]
     fn lines_are_cut_by_characters_and_marked() {

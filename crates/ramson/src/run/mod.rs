@@ -37,6 +37,12 @@ const FROM_KEYBOARD: [i32; 2] = [SIGINT, SIGQUIT];
 
 pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     let fail = |message: String| Failure::Message(RAMSON_FAILED, message);
+    if options.command[0].as_encoded_bytes().starts_with(b"-") {
+        let option = options.command[0].to_string_lossy();
+        return Err(Failure::usage(format!(
+            "{option}: no such option. \"ramson run --help\" lists them"
+        )));
+    }
     let output =
         options.output.as_deref().map(|path| prepare_output(path, options.force)).transpose()?;
     let found = program::find(&options.command[0]).map_err(|problem| match problem {
@@ -46,6 +52,7 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     let mut command = Command::new(&found.path);
     command.arg0(&options.command[0]).args(&options.command[1..]);
     let (shown, run_id) = (found.path.display(), new_run_id());
+    let mut is_kept = true;
     if found.obstacle.is_none() {
         command.env("LD_PRELOAD", preload(&places::library().map_err(fail)?).map_err(fail)?);
         command.env("RAMSON_INTERVAL", options.interval.to_string());
@@ -54,10 +61,10 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
         output.iter().for_each(|path| {
             command.env("RAMSON_OUTPUT", path);
         });
-        warn_of_full_places(output.as_deref());
+        is_kept = !warn_of_full_places(output.as_deref());
     }
     // Before the program starts: a signal in between must not end us alone.
-    let mut signals = Signals::new(PASSED_ON.iter().chain(&FROM_KEYBOARD))
+    let signals = Signals::new(PASSED_ON.iter().chain(&FROM_KEYBOARD))
         .map_err(|error| fail(format!("cannot handle signals: {error}")))?;
     let child = command.spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound => Failure::Message(NOT_FOUND, format!("{shown}: {error}")),
@@ -72,7 +79,16 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     if let Some(obstacle) = &found.obstacle {
         eprintln!("ramson: {shown}: {obstacle}. It runs without a profile");
     }
-    let pid = Pid::from_child(&child);
+    pass_on(signals, Pid::from_child(&child));
+    let status = wait(child)?;
+    if found.obstacle.is_none() {
+        report_profiles(run_id, output.as_deref(), is_kept);
+    }
+    Ok(status)
+}
+
+/// Sends the program what is sent to us, from now on.
+fn pass_on(mut signals: Signals, pid: Pid) {
     std::thread::spawn(move || {
         for signal in signals.forever() {
             if PASSED_ON.contains(&signal)
@@ -83,11 +99,6 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
             }
         }
     });
-    let status = wait(child)?;
-    if found.obstacle.is_none() {
-        report_profiles(run_id, output.as_deref());
-    }
-    Ok(status)
 }
 
 /// The program's status; 128 + signal if a signal ended it.
@@ -133,27 +144,30 @@ fn prepare_output(path: &Path, force: bool) -> Result<std::path::PathBuf, Failur
     Ok(absolute)
 }
 
-/// The program runs in any case; its profile then lives in memory, and ends with it.
-fn warn_of_full_places(output: Option<&Path>) {
+/// The program runs in any case; its profile then lives in memory, and ends with it. True if that was said.
+fn warn_of_full_places(output: Option<&Path>) -> bool {
     let directory = match output {
         Some(path) => path.parent().map(Path::to_path_buf),
         None => {
             places::profile_directories().into_iter().next().filter(|directory| directory.exists())
         }
     };
-    let Some(directory) = directory else { return };
+    let Some(directory) = directory else { return false };
     let problem = match rustix::fs::access(&directory, rustix::fs::Access::WRITE_OK) {
         Err(error) => Some(format!("not writable ({error})")),
         Ok(()) => rustix::fs::statvfs(&directory)
             .is_ok_and(|space| space.f_bavail.saturating_mul(space.f_frsize) < LEAST_FREE_BYTES)
-            .then(|| "full".into()),
+            .then(|| "no space".into()),
     };
-    if let Some(problem) = problem {
+    if let Some(problem) = &problem {
+        let next =
+            if output.is_some() { "Choose another FILE" } else { "Set RAMSON_DIR or use -o" };
         eprintln!(
-            "ramson: {}: {problem}: the profile will be lost when the program ends. Set RAMSON_DIR or use -o",
+            "ramson: {}: {problem}: the profile will be lost when the program ends. {next}",
             directory.display()
         );
     }
+    problem.is_some()
 }
 
 fn new_run_id() -> u64 {
@@ -162,7 +176,7 @@ fn new_run_id() -> u64 {
 }
 
 /// Says where the profiles are. Our own words go to standard error, so the program's output stays its own.
-fn report_profiles(run_id: u64, output: Option<&Path>) {
+fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool) {
     let mut profiles: Vec<Source> = source::all();
     let beside_output = output.into_iter().flat_map(files_beside);
     profiles.extend(beside_output.filter_map(|path| source::open_file(&path).ok()));
@@ -177,10 +191,12 @@ fn report_profiles(run_id: u64, output: Option<&Path>) {
             let _ = compact::compact(Path::new(&source.origin));
         }
     }
-    if profiles.is_empty() {
+    if profiles.is_empty() && is_kept {
         eprintln!(
-            "ramson: no profile: the program allocated less than the sampling interval. Try a smaller --interval"
+            "ramson: no profile: the program allocated too little to be sampled. Try a smaller --interval"
         );
+    } else if profiles.is_empty() {
+        eprintln!("ramson: no profile is left: it could not be kept in a file");
     }
     for source in profiles.iter().take(MAX_REPORTED) {
         let live = live_bytes(source);
