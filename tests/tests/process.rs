@@ -391,6 +391,15 @@ fn eight_threads_that_free_each_other_s_memory_are_counted_exactly() {
     let finished = Run::new(&program).arg("threads").arg("8").arg("40000").arg("500").succeed();
     let snapshot = finished.snapshot();
     assert_eq!(snapshot.defects, []);
+    for lost in [
+        Health::DroppedLive,
+        Health::DroppedStacks,
+        Health::DroppedWalks,
+        Health::Healed,
+        Health::GrowFailures,
+    ] {
+        assert_eq!(health(&snapshot, lost), 0, "{lost:?}");
+    }
     let (n, kept, site) = (8 * 40_000, 8 * 500, &sites(&snapshot, &program)["site_work"]);
     assert_eq!(site.alloc_objects, n * 4);
     assert_eq!(site.alloc_bytes, n * (301 + 302 + 303 + 304));
@@ -402,9 +411,6 @@ fn eight_threads_that_free_each_other_s_memory_are_counted_exactly() {
     assert_eq!(health(&snapshot, Health::Frees), all.freed_objects);
     assert_eq!(all.alloc_objects - all.freed_objects, all.live_objects);
     assert_eq!(all.alloc_bytes - all.freed_bytes, all.live_bytes);
-    for lost in [Health::DroppedLive, Health::DroppedStacks, Health::DroppedWalks, Health::Healed] {
-        assert_eq!(health(&snapshot, lost), 0, "{lost:?}");
-    }
 }
 
 #[test]

@@ -17,6 +17,8 @@ use ramson_format::{
 const FIRST_ENTRIES: [u64; 6] = [128, 4096, LIVE_FIRST_SEGMENT, LIVE_FIRST_SEGMENT, 64, 8192];
 /// Regions grow by what they have, but by no more than this at once.
 const MAX_STEP_BYTES: u64 = 1 << 20;
+/// Times that one growth is tried.
+const GROW_ATTEMPTS: usize = 3;
 /// Other threads may take the space that one has just made; so many times in a row only if there is none.
 pub const RESERVE_ATTEMPTS: usize = 64;
 
@@ -270,7 +272,9 @@ impl ProfileFile {
         let start = (plan.offset + committed * kind.entry_bytes()) & !(PAGE_BYTES - 1);
         let end = (plan.offset + target * kind.entry_bytes()).next_multiple_of(PAGE_BYTES);
         let address = (self.base.load(Relaxed) + start) as *const u8;
-        if sys::advise(address, (end - start) as usize, sys::MADV_POPULATE_WRITE).is_err() {
+        let populate = || sys::advise(address, (end - start) as usize, sys::MADV_POPULATE_WRITE);
+        // A busy file system may refuse once; a full one goes on refusing.
+        if !(0..GROW_ATTEMPTS).any(|_| populate().is_ok()) {
             self.count(Health::GrowFailures, 1);
             return false;
         }

@@ -122,7 +122,7 @@ impl Recorder {
         ] {
             add_float(to, f64::from_bits(from.swap(0, AcqRel)));
         }
-        for counter in [Health::Samples, Health::DroppedWalks, Health::DroppedLive] {
+        for counter in [Health::Samples, Health::DroppedWalks] {
             self.file.count(counter, samples);
         }
     }
