@@ -382,7 +382,7 @@ fn assert_dead_counts(snapshot: &Snapshot) {
     let freed: u64 = snapshot.stacks.iter().map(|stack| stack.sampled_freed_objects).sum();
     let live = snapshot.live.len() as u64;
     assert!(live + freed <= allocated, "{live} + {freed} > {allocated}");
-    let early = health(snapshot, Health::DroppedLive);
+    let early = health(snapshot, Health::DroppedWalks);
     assert_eq!(early, snapshot.stacks[0].sampled_alloc_objects, "{:?}", snapshot.header.health);
     let missing = allocated - freed - live;
     assert!(missing <= THREADS + early, "{missing} records are missing, {early} were early");
