@@ -13,7 +13,7 @@ BENCH_PACKAGES := $(TEST_PACKAGES) valgrind heaptrack google-perftools
 .PHONY: help build demo test lint bench fuzz install clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
-	@echo 'make test   run every test (about 6 minutes on 2 cores, building included)'
+	@echo 'make test   run every test (about 5 minutes on 2 cores, building included)'
 	@echo 'make lint   formatting, clippy, size ratchet, links in documents (part of make test)'
 	@echo 'make bench  measure what ramson costs, side by side with its peers'
 	@echo 'make fuzz   fuzz the reader of profile files for 10 minutes (needs cargo-fuzz and a nightly toolchain)'

@@ -38,7 +38,7 @@ struct Scratch {
     copy: [u8; COPY_BYTES],
 }
 
-/// CLOCK_MONOTONIC as of the latest timer tick: ages are minutes, and it takes a seventh of the time.
+/// CLOCK_MONOTONIC as of the latest timer tick: ages are minutes, and it is the cheaper one to read.
 const MONOTONIC_COARSE: usize = 6;
 
 type ClockGetTime = unsafe extern "C" fn(i32, *mut [u64; 2]) -> i32;
