@@ -2,10 +2,22 @@
 //!
 //! Writers use these structs in place, through a shared mapping; readers copy bytes and take fields at
 //! `core::mem::offset_of!` of the same structs, so both sides have one definition.
-#![no_std]
+#![cfg_attr(not(loom), no_std)]
 #![forbid(unsafe_code)]
 
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+pub mod atomic;
+mod extent;
+mod health;
+mod kind;
+
+pub use extent::{
+    EXTENT_MAX_PAGES, EXTENT_PENDING, Extent, MAX_EXTENTS, extent_check, extent_flags, extent_key,
+    extent_range,
+};
+pub use health::{HEALTH, Health};
+pub use kind::{KINDS, Kind};
+
+use atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// The first eight bytes of every profile file.
 pub const MAGIC: [u8; 8] = *b"\x89RMSN\r\n\x1a";
@@ -17,6 +29,10 @@ pub const PAGE_BYTES: u64 = 4096;
 pub const DEFAULT_FILE_BYTES: u64 = 64 << 20;
 /// Smallest and largest length that a user may ask for.
 pub const FILE_BYTES_RANGE: (u64, u64) = (1 << 20, 4 << 30);
+/// The governor's bound unless another one is asked for, in millionths of the CPU time.
+pub const DEFAULT_MAX_OVERHEAD_PPM: u32 = 10_000;
+/// Smallest and largest bound that a user may ask for (0 is none).
+pub const MAX_OVERHEAD_PPM_RANGE: (u32, u32) = (10, 900_000);
 /// Longest recorded stack.
 pub const MAX_DEPTH: usize = 128;
 /// Values of the commit words of stacks and mappings: begun, and committed.
@@ -52,6 +68,12 @@ pub mod flags {
     pub const KEEP: u32 = 1;
     /// No directory could be written: the profile lives in a memfd and dies with the process.
     pub const MEMFD: u32 = 2;
+    /// Cycles cannot be converted to time.
+    pub const UNSTEADY_CYCLES: u32 = 4;
+    /// The profile is private memory of the process and dies with it.
+    pub const PRIVATE: u32 = 8;
+    /// The program installed a seccomp filter: no space is added any more.
+    pub const CONFINED: u32 = 16;
 }
 
 /// Bits of `Stack::flags`.
@@ -60,6 +82,8 @@ pub mod stack_flags {
     pub const CUT: u32 = 1;
     /// The walk ended before the outermost frame.
     pub const INCOMPLETE: u32 = 2;
+    /// `Kind::Mmap`.
+    pub const MMAP: u32 = 4;
 }
 
 /// Indices of the region directory.
@@ -78,16 +102,25 @@ pub enum RegionKind {
     Mappings = 4,
     /// Bytes.
     Strings = 5,
+    /// u64 address ranges of extents.
+    ExtentKeys = 6,
+    /// `Extent` entries, parallel to the keys.
+    Extents = 7,
 }
 
+/// Rows of the region directory.
+pub const REGIONS: usize = 8;
+
 /// All kinds, in directory order.
-pub const REGION_KINDS: [RegionKind; 6] = [
+pub const REGION_KINDS: [RegionKind; REGIONS] = [
     RegionKind::Stacks,
     RegionKind::Frames,
     RegionKind::LiveKeys,
     RegionKind::LiveSamples,
     RegionKind::Mappings,
     RegionKind::Strings,
+    RegionKind::ExtentKeys,
+    RegionKind::Extents,
 ];
 
 impl RegionKind {
@@ -95,7 +128,8 @@ impl RegionKind {
     pub const fn entry_bytes(self) -> u64 {
         match self {
             RegionKind::Stacks => size_of::<Stack>() as u64,
-            RegionKind::Frames | RegionKind::LiveKeys => 8,
+            RegionKind::Frames | RegionKind::LiveKeys | RegionKind::ExtentKeys => 8,
+            RegionKind::Extents => size_of::<Extent>() as u64,
             RegionKind::LiveSamples => size_of::<LiveSample>() as u64,
             RegionKind::Mappings => size_of::<Mapping>() as u64,
             RegionKind::Strings => 1,
@@ -150,8 +184,17 @@ pub struct Header {
     pub exe_bytes: AtomicU32,
     pub command_bytes: AtomicU32,
     pub comm: [AtomicU64; 2],
-    pub regions: [Region; 6],
-    pub reserved: [AtomicU64; 24],
+    pub regions: [Region; REGIONS],
+    pub extent_holes: AtomicU64,
+    pub reserved: [AtomicU64; 8],
+    pub configured_interval_bytes: AtomicU64,
+    pub max_overhead_ppm: AtomicU32,
+    pub interval_changes: AtomicU32,
+    pub start_cycles: AtomicU64,
+    pub start_cycles_ns: AtomicU64,
+    pub last_cycles: AtomicU64,
+    pub last_cycles_ns: AtomicU64,
+    pub cpu_ns: AtomicU64,
     pub exe: [AtomicU64; EXE_BYTES / 8],
     pub command: [AtomicU64; COMMAND_BYTES / 8],
     pub health: [AtomicU64; 64],
@@ -161,43 +204,6 @@ pub struct Header {
 pub const EXE_BYTES: usize = 512;
 /// Room for the arguments.
 pub const COMMAND_BYTES: usize = 1024;
-
-/// Indices of `Header::health`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-#[expect(missing_docs, reason = "FORMAT.md is the one place that explains these counters")]
-pub enum Health {
-    Samples = 0,
-    Frees,
-    DroppedLive,
-    DroppedStacks,
-    DroppedWalks,
-    DroppedMappings,
-    CutWalks,
-    FailedWalks,
-    ForeignWalks,
-    Healed,
-    OwnBytes,
-    GrowFailures,
-    RulesCompiled,
-}
-
-/// All health counters in order, with their names in FORMAT.md.
-pub const HEALTH: [(Health, &str); 13] = [
-    (Health::Samples, "samples"),
-    (Health::Frees, "frees"),
-    (Health::DroppedLive, "dropped_live"),
-    (Health::DroppedStacks, "dropped_stacks"),
-    (Health::DroppedWalks, "dropped_walks"),
-    (Health::DroppedMappings, "dropped_mappings"),
-    (Health::CutWalks, "cut_walks"),
-    (Health::FailedWalks, "failed_walks"),
-    (Health::ForeignWalks, "foreign_walks"),
-    (Health::Healed, "healed"),
-    (Health::OwnBytes, "own_bytes"),
-    (Health::GrowFailures, "grow_failures"),
-    (Health::RulesCompiled, "rules_compiled"),
-];
 
 /// One distinct stack with its counters. Floats are stored as their bits.
 #[repr(C)]
@@ -269,20 +275,26 @@ pub struct RegionPlan {
 }
 
 /// Divides a file of `file_bytes` among the regions, in the order of `REGION_KINDS`: 3/8 for live samples with their keys,
-/// 1/4 for stacks, 1/4 for frames, and up to 1/16 each for mappings and strings.
-pub fn plan(file_bytes: u64) -> [RegionPlan; 6] {
+/// 1/4 for stacks, 1/4 for frames, up to 1/32 each for mappings and strings, and up to 1/16 for extents with their keys.
+pub fn plan(file_bytes: u64) -> [RegionPlan; REGIONS] {
     let live_slots = live_slots_within(file_bytes / 8 * 3);
+    // The header, and what rounding to pages may cost every region.
+    let rounding = PAGE_BYTES * (1 + REGIONS as u64);
+    let extents =
+        ((file_bytes / 16 - rounding) / (8 + size_of::<Extent>() as u64)).min(MAX_EXTENTS);
     let bytes_of = |kind: RegionKind| match kind {
         RegionKind::Stacks | RegionKind::Frames => file_bytes / 4,
         RegionKind::LiveKeys => live_slots * 8,
         RegionKind::LiveSamples => live_slots * size_of::<LiveSample>() as u64,
         RegionKind::Mappings | RegionKind::Strings => (file_bytes / 32).min(1 << 20),
+        RegionKind::ExtentKeys | RegionKind::Extents => extents * kind.entry_bytes(),
     };
     let mut offset = PAGE_BYTES;
     REGION_KINDS.map(|kind| {
         let bytes = bytes_of(kind).next_multiple_of(PAGE_BYTES);
         let capacity = match kind {
             RegionKind::LiveKeys | RegionKind::LiveSamples => live_slots,
+            RegionKind::ExtentKeys | RegionKind::Extents => extents,
             RegionKind::Stacks => (bytes / kind.entry_bytes()).min(1 << 20),
             _ => (bytes / kind.entry_bytes()).min(u32::MAX as u64),
         };
@@ -318,8 +330,9 @@ pub const fn mix(hash: u64, word: u64) -> u64 {
 
 /// Hash of a stack; never 0.
 #[inline]
-pub fn stack_hash(epoch: u32, frames: &[u64]) -> u64 {
-    let mut hash = mix(0x7261_6d73_6f6e, epoch as u64 | (frames.len() as u64) << 32);
+pub fn stack_hash(kind: Kind, epoch: u32, frames: &[u64]) -> u64 {
+    let seed = 0x7261_6d73_6f6e + kind as u64;
+    let mut hash = mix(seed, epoch as u64 | (frames.len() as u64) << 32);
     for &frame in frames {
         hash = mix(hash, frame);
     }

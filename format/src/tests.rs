@@ -12,6 +12,12 @@ fn the_layout_is_the_one_that_format_md_writes_down() {
     assert_eq!(offset_of!(Header, exe_bytes), 104);
     assert_eq!(offset_of!(Header, comm), 112);
     assert_eq!(offset_of!(Header, regions), 128);
+    assert_eq!(offset_of!(Header, extent_holes), 384);
+    assert_eq!(offset_of!(Header, configured_interval_bytes), 456);
+    assert_eq!(offset_of!(Header, interval_changes), 468);
+    assert_eq!(offset_of!(Header, start_cycles), 472);
+    assert_eq!(offset_of!(Header, last_cycles), 488);
+    assert_eq!(offset_of!(Header, cpu_ns), 504);
     assert_eq!(offset_of!(Header, exe), 512);
     assert_eq!(offset_of!(Header, command), 1024);
     assert_eq!(offset_of!(Header, health), 2048);
@@ -23,6 +29,10 @@ fn the_layout_is_the_one_that_format_md_writes_down() {
     assert_eq!(offset_of!(Stack, lifetimes), 128);
     assert_eq!(size_of::<LiveSample>(), 48);
     assert_eq!(size_of::<Mapping>(), 128);
+    assert_eq!(size_of::<Extent>(), 64);
+    assert_eq!(offset_of!(Extent, stack), 32);
+    assert_eq!(offset_of!(Extent, flags), 40);
+    assert_eq!(offset_of!(Extent, check), 48);
 }
 
 #[test]
@@ -53,4 +63,23 @@ fn lifetimes_fall_into_the_bucket_of_their_logarithm() {
     assert_eq!(lifetime_bucket((1 << 17) - 1), 0);
     assert_eq!(lifetime_bucket(1 << 17), 1);
     assert_eq!(lifetime_bucket(u64::MAX), LIFETIME_BUCKETS - 1);
+}
+
+#[test]
+fn the_key_of_an_extent_is_its_range() {
+    for (start, bytes) in [
+        (0x1000, 0x1000),
+        (0x7fff_ffff_e000, 0x1000),
+        (0x7f00_0000_0000, EXTENT_MAX_PAGES * PAGE_BYTES),
+    ] {
+        let key = extent_key(start, bytes).unwrap();
+        assert!(key > KEY_RESERVED && key & EXTENT_PENDING == 0);
+        assert_eq!(extent_range(key), (start, start + bytes));
+        assert_eq!(extent_range(key | EXTENT_PENDING), (start, start + bytes));
+    }
+    for (start, bytes) in
+        [(0, 0x1000), (0x1000, 0), (1 << 47, 0x1000), (0x1000, (EXTENT_MAX_PAGES + 1) * PAGE_BYTES)]
+    {
+        assert_eq!(extent_key(start, bytes), None);
+    }
 }

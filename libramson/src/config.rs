@@ -7,14 +7,18 @@
 //! | `RAMSON_OUTPUT` | file of the first process that is sampled; later ones add `.PID` |
 //! | `RAMSON_KEEP` | `1`: keep the file after a normal exit |
 //! | `RAMSON_MAX_FILE` | bound of a profile file; default 64M |
+//! | `RAMSON_SECCOMP` | number of seccomp filters under which ramson is known to work; set by `ramson run` |
+//! | `RAMSON_MAX_OVERHEAD` | bound in percent of the CPU time that samples take, 0.001 to 90; `0` or `off`: none; default 1, none if the interval is 1 |
 //! | `RAMSON_RUN_ID` | set by `ramson run` |
 //!
 //! A value that does not parse turns ramson off: recording something else than was asked for would be worse.
 
 use crate::sampler::{DEFAULT_INTERVAL_BYTES, MAX_INTERVAL_BYTES};
-use crate::text::{Text, parse_number, parse_size};
+use crate::text::{Text, parse_number, parse_percent, parse_size};
 use core::ffi::{CStr, c_char};
-use ramson_format::{DEFAULT_FILE_BYTES, FILE_BYTES_RANGE};
+use ramson_format::{
+    DEFAULT_FILE_BYTES, DEFAULT_MAX_OVERHEAD_PPM, FILE_BYTES_RANGE, MAX_OVERHEAD_PPM_RANGE,
+};
 
 /// The settings of one process; its forked children inherit them.
 pub struct Config {
@@ -25,6 +29,10 @@ pub struct Config {
     pub keep: bool,
     pub file_bytes: u64,
     pub run_id: u64,
+    /// `ramson run` has tried ramson under a chain of so many seccomp filters.
+    pub tried_filters: Option<u64>,
+    /// What was asked for; 0 is unbounded.
+    pub max_overhead_ppm: Option<u32>,
     /// From the kernel, for seeding.
     pub entropy: u64,
     /// One past the first thread's stack.
@@ -43,6 +51,7 @@ impl Config {
     /// `initial_stack` must be the process's initial stack pointer, and the environment there unchanged: call it before main.
     pub unsafe fn from_initial_stack(initial_stack: *const usize) -> Self {
         let mut config = Self { main_stack_high: initial_stack as u64, ..Self::default() };
+        let mut is_secure = true;
         // SAFETY: argc, argv and its null, then the environment and its null, then pairs up to AT_NULL (x86-64 ABI).
         unsafe {
             let mut entry = initial_stack.add(*initial_stack + 2);
@@ -54,17 +63,34 @@ impl Config {
                 }
                 config.take(CStr::from_ptr(variable).to_bytes());
             }
+            // For each variable that was removed in place (by the loader, from a set-user-ID program) there is one more
+            // null. The auxiliary vector is never empty.
+            for _ in 0..MAX_ENTRIES {
+                if *entry != 0 {
+                    break;
+                }
+                entry = entry.add(1);
+            }
             for _ in 0..MAX_ENTRIES {
                 match *entry {
                     0 => break,
-                    AT_SECURE if *entry.add(1) != 0 => config.interval_bytes = None,
+                    AT_SECURE => is_secure = *entry.add(1) != 0,
                     AT_RANDOM => config.entropy = (*entry.add(1) as *const u64).read_unaligned(),
                     _ => {}
                 }
                 entry = entry.add(2);
             }
         }
+        if is_secure {
+            config.interval_bytes = None;
+        }
         config
+    }
+
+    /// The governor's bound, 0 for none. Who asks for every allocation gets every allocation.
+    pub fn max_overhead_ppm(&self) -> u32 {
+        let default = if self.interval_bytes == Some(1) { 0 } else { DEFAULT_MAX_OVERHEAD_PPM };
+        self.max_overhead_ppm.unwrap_or(default)
     }
 
     /// Applies one `NAME=value`; other variables are ignored.
@@ -91,6 +117,17 @@ impl Config {
                 }
                 _ => self.interval_bytes = None,
             },
+            b"SECCOMP" => self.tried_filters = parse_number(value).map(|(filters, _)| filters),
+            b"MAX_OVERHEAD" => match parse_percent(value) {
+                _ if value == b"off" => self.max_overhead_ppm = Some(0),
+                Some(0) => self.max_overhead_ppm = Some(0),
+                Some(ppm)
+                    if (MAX_OVERHEAD_PPM_RANGE.0..=MAX_OVERHEAD_PPM_RANGE.1).contains(&ppm) =>
+                {
+                    self.max_overhead_ppm = Some(ppm);
+                }
+                _ => self.interval_bytes = None,
+            },
             b"RUN_ID" => self.run_id = parse_number(value).map_or(0, |(id, _)| id),
             _ => {}
         }
@@ -106,6 +143,8 @@ impl Default for Config {
             keep: false,
             file_bytes: DEFAULT_FILE_BYTES,
             run_id: 0,
+            tried_filters: None,
+            max_overhead_ppm: None,
             entropy: 0,
             main_stack_high: 0,
         }
@@ -135,6 +174,38 @@ mod tests {
         assert_eq!((config.keep, config.file_bytes), (true, 8 << 20));
     }
 
+    /// The settings of a process that starts with one variable, after which `removed` others were, and this AT_SECURE.
+    fn started_with(variable: &CStr, removed: usize, secure: Option<usize>) -> Config {
+        let mut stack = vec![1, c"program".as_ptr() as usize, 0, variable.as_ptr() as usize, 0];
+        stack.extend(vec![0; removed]);
+        stack.extend(secure.map(|value| [AT_SECURE, value]).iter().flatten());
+        stack.extend([AT_RANDOM, b"0123456789abcdef".as_ptr() as usize, 0, 0]);
+        // SAFETY: laid out as the kernel does it.
+        unsafe { Config::from_initial_stack(stack.as_ptr()) }
+    }
+
+    #[test]
+    fn a_program_with_another_user_s_rights_is_off_though_the_loader_has_removed_variables() {
+        for removed in [0, 1, 7] {
+            let config = started_with(c"RAMSON_INTERVAL=1", removed, Some(0));
+            assert_eq!((config.interval_bytes, config.entropy & 0xff), (Some(1), b'0' as u64));
+            for secure in [Some(1), None] {
+                let config = started_with(c"RAMSON_INTERVAL=1", removed, secure);
+                assert_eq!(config.interval_bytes, None, "{removed} {secure:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn everything_is_recorded_without_a_bound_unless_there_is_one() {
+        let bound = |variables: &[&str]| with(variables).max_overhead_ppm();
+        assert_eq!(bound(&[]), 10_000);
+        assert_eq!(bound(&["RAMSON_INTERVAL=1"]), 0);
+        assert_eq!(bound(&["RAMSON_INTERVAL=1", "RAMSON_MAX_OVERHEAD=0.25"]), 2_500);
+        assert_eq!(bound(&["RAMSON_MAX_OVERHEAD=off"]), 0);
+        assert_eq!(bound(&["RAMSON_MAX_OVERHEAD=0"]), 0);
+    }
+
     #[test]
     fn a_value_that_does_not_parse_turns_recording_off() {
         for wrong in [
@@ -144,6 +215,9 @@ mod tests {
             "INTERVAL=",
             "INTERVAL=9999T",
             "MAX_FILE=12",
+            "MAX_OVERHEAD=",
+            "MAX_OVERHEAD=91",
+            "MAX_OVERHEAD=1%",
         ] {
             assert_eq!(with(&[&format!("RAMSON_{wrong}")]).interval_bytes, None, "{wrong}");
         }

@@ -1,14 +1,16 @@
 //! The slow paths: what happens when a countdown borrows or the page filter says "maybe".
 //!
 //! While ramson works for a thread, that thread's countdown is parked, so an allocation in a signal handler that interrupts
-//! us is not sampled. What such a handler allocated is taken off afterwards.
+//! us is not sampled. What such a handler allocated is taken off afterwards (`parking`).
 
 use crate::arch::hooks::Found;
 use crate::arch::{self, Thread};
-use crate::process;
+use crate::parking::{is_busy, parked};
+use crate::process::{self, Interval};
 use crate::record::Claim;
-use crate::sampler::{self, PARKED};
-use crate::{resolve, walk};
+use crate::sampler::{self, BUSY, PARKED};
+use crate::{counter, permission, resolve, walk};
+use ramson_format::Kind;
 
 /// Called by the hooks' stubs: finds the real functions.
 pub extern "C" fn bind_all() {
@@ -32,8 +34,8 @@ fn find_real(name: &core::ffi::CStr) -> Option<Found> {
 }
 
 /// The countdown has borrowed for an allocation of `size`: sets the next one. Returns the bits of 1/p if the allocation
-/// is a sample, else 0.
-pub extern "C" fn rearm(size: u64) -> u64 {
+/// is a sample, else 0. `entry` is the stack pointer at the hook's entry.
+pub extern "C" fn rearm(size: u64, entry: u64) -> u64 {
     let thread = arch::thread();
     if process::config().is_none() {
         bind_all();
@@ -43,40 +45,61 @@ pub extern "C" fn rearm(size: u64) -> u64 {
         thread.countdown.set(0);
         return 0;
     }
-    let Some(interval_bytes) = process::interval_bytes() else {
+    if is_busy(thread, entry) {
+        thread.countdown.set(BUSY);
+        return 0;
+    }
+    let Some(interval) = process::interval() else {
         thread.countdown.set(PARKED);
         return 0;
     };
     if thread.random.get() == 0 {
         process::initialise_thread(thread);
-        let first = draw(thread, interval_bytes);
-        if size <= first {
-            thread.countdown.set(first - size);
+        let first = draw(thread, interval);
+        if let Some(rest) = first.checked_sub(size) {
+            put(thread, rest, interval);
             return 0;
         }
+    } else if let Some(rest) =
+        sampler::rest_of_draw(thread.countdown.get(), thread.beyond.replace(0))
+    {
+        take_next_step(thread, rest);
+        return 0;
     }
     let drawn_with = thread.interval_bytes.get();
-    thread.countdown.set(draw(thread, interval_bytes));
+    let next = draw(thread, interval);
+    put(thread, next, interval);
     if size == 0 || size > isize::MAX as u64 {
         return 0;
     }
     sampler::inverse_probability(size, drawn_with).to_bits()
 }
 
-fn draw(thread: &Thread, interval_bytes: u64) -> u64 {
+fn draw(thread: &Thread, interval: Interval) -> u64 {
     let random = sampler::next_random(thread.random.get());
     thread.random.set(random);
-    thread.interval_bytes.set(interval_bytes);
-    sampler::draw_countdown(random, interval_bytes)
+    thread.interval_bytes.set(interval.bytes);
+    sampler::draw_countdown(random, interval.bytes)
 }
 
-/// Runs `work` with the countdown parked.
-fn parked<R>(thread: &Thread, work: impl FnOnce() -> R) -> R {
-    let countdown = thread.countdown.replace(PARKED);
-    let result = work();
-    let meanwhile = PARKED.wrapping_sub(thread.countdown.get());
-    thread.countdown.set(countdown.saturating_sub(meanwhile));
-    result
+/// Makes `bytes` what is left of the thread's draw.
+fn put(thread: &Thread, bytes: u64, interval: Interval) {
+    let step = sampler::step_bytes(interval.bytes, interval.configured_bytes);
+    thread.countdown.set(bytes.min(step));
+    thread.beyond.set(bytes.saturating_sub(step));
+}
+
+/// The end of a step, with `rest` of the draw left. What is left has no memory of what was used up, so under another interval
+/// it may as well be drawn anew.
+#[cold]
+fn take_next_step(thread: &Thread, rest: u64) {
+    if let Some(recorder) = process::recorder() {
+        recorder.visit();
+    }
+    let Some(interval) = process::interval() else { return thread.countdown.set(PARKED) };
+    let is_same = thread.interval_bytes.get() == interval.bytes;
+    let left = if is_same { rest } else { draw(thread, interval) };
+    put(thread, left, interval);
 }
 
 /// The real function returned `address` for a sampled allocation of `size` bytes. `entry` is the stack pointer at the hook's
@@ -92,7 +115,8 @@ pub extern "C" fn record(
         let thread = arch::thread();
         parked(thread, || {
             let inverse_probability = f64::from_bits(inverse_probability_bits);
-            if let Some(recorder) = process::recorder_for_sample(thread, size, inverse_probability)
+            if let Some(recorder) =
+                process::recorder_for_sample(thread, Kind::Heap, size, inverse_probability)
             {
                 let caller = walk::Caller::at_hook(entry, frame_pointer);
                 recorder.record(thread, address, size, inverse_probability, caller);
@@ -141,9 +165,9 @@ pub struct Reallocation {
 }
 
 /// Before the real realloc: takes hold of the old block's record, since afterwards another thread may own the address.
-pub extern "C" fn realloc_begin(call: &mut Reallocation) {
+pub extern "C" fn realloc_begin(call: &mut Reallocation, entry: u64) {
     call.inverse_probability_bits =
-        if call.sample_is_due as u32 == 0 { 0 } else { rearm(call.size) };
+        if call.sample_is_due as u32 == 0 { 0 } else { rearm(call.size, entry) };
     if let Some(recorder) = process::recorder() {
         let thread = arch::thread();
         call.claim = parked(thread, || recorder.claim(call.address)).map_or(0, Claim::into_word);
@@ -176,5 +200,41 @@ pub extern "C" fn realloc_end(
 
 /// `_exit` was called.
 pub extern "C" fn finish_with_status(status: i32) {
-    process::finish(status);
+    process::finish(Some(status));
+}
+
+/// prctl(2) is about to be called.
+pub extern "C" fn before_prctl(option: u64, mode: u64, filter: u64) {
+    if permission::prctl_confines(option, mode, filter) {
+        confine();
+    } else if let Some(change) = counter::prctl_changes(option, mode) {
+        change_counter(change);
+    }
+}
+
+/// syscall(2) is about to be called.
+pub extern "C" fn before_syscall(number: u64, first: u64, second: u64, third: u64) {
+    if permission::syscall_confines(number, first, second, third) {
+        confine();
+    } else if let Some(change) = counter::syscall_changes(number, first, second) {
+        change_counter(change);
+    }
+}
+
+#[cold]
+fn change_counter(change: counter::Change) {
+    if counter::note(change)
+        && let Some(recorder) = process::recorder()
+    {
+        recorder.stop_measuring();
+    }
+}
+
+#[cold]
+fn confine() {
+    if process::config().is_none() {
+        bind_all();
+    }
+    let thread = arch::thread();
+    parked(thread, || process::confine(thread));
 }

@@ -5,22 +5,31 @@
 //! program that is never sampled does no more than find the real allocator.
 //!
 //! Here we are a guest: no heap, no lock, no library call, no panic; every loop and table has a bound.
-#![cfg_attr(not(test), no_std)]
-#![cfg_attr(test, allow(dead_code))]
+#![cfg_attr(not(any(test, fuzzing)), no_std)]
+#![cfg_attr(any(test, fuzzing), allow(dead_code))]
 
 mod arch;
 mod config;
-#[cfg(not(test))]
+mod counter;
+#[cfg(fuzzing)]
+pub mod fuzzed;
+mod governor;
+#[cfg(not(any(test, fuzzing)))]
 mod hooks;
+#[cfg(not(any(test, fuzzing)))]
+mod mappings;
+mod parking;
+mod permission;
 mod process;
 mod record;
 mod resolve;
+mod room;
 mod sampler;
 mod sys;
 mod text;
 mod walk;
 
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
     arch::trap()

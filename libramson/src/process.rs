@@ -3,13 +3,14 @@
 
 use crate::arch::{self, Thread};
 use crate::config::Config;
-use crate::record::{self, Recorder};
+use crate::record::{self, Backing, Recorder};
 use crate::resolve::LinkMap;
-use crate::{resolve, sampler, sys};
+use crate::{permission, resolve, sampler, sys};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
-use ramson_format::Stack;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use ramson_format::atomic::AtomicU8;
+use ramson_format::{KINDS, Kind, Stack};
 
 /// Pages that the page filter tells apart: address bits 12–35.
 pub const FILTER_PAGES: usize = 1 << 24;
@@ -34,15 +35,18 @@ struct PerProcess {
     /// 0 if the kernel zeroes this page in a forked child; else this process's id, to be compared at every sample.
     pid_to_compare: AtomicU32,
     recorder: AtomicPtr<Recorder>,
-    /// Sums over the samples that came while another thread was still making the file.
-    early: Stack,
+    /// As the governor set it; 0 until it did.
+    interval_bytes: AtomicU64,
+    /// Sums over the samples of each kind that came while another thread was still making the file.
+    early: [Stack; KINDS.len()],
 }
 
 static PER_PROCESS: PerProcess = PerProcess {
     state: AtomicU32::new(NEW),
     pid_to_compare: AtomicU32::new(0),
     recorder: AtomicPtr::new(core::ptr::null_mut()),
-    early: record::EMPTY_STACK,
+    interval_bytes: AtomicU64::new(0),
+    early: [record::EMPTY_STACK; KINDS.len()],
 };
 
 /// What a forked child inherits.
@@ -88,12 +92,26 @@ pub fn read_config() {
     INHERITED.config_state.store(2, Release);
 }
 
+/// The sampling interval: as configured, and as in force now.
+#[derive(Clone, Copy)]
+pub struct Interval {
+    pub configured_bytes: u64,
+    pub bytes: u64,
+}
+
 /// The interval that this thread should draw with, or `None` for off.
-pub fn interval_bytes() -> Option<u64> {
+pub fn interval() -> Option<Interval> {
     if PER_PROCESS.state.load(Relaxed) == OFF {
         return None;
     }
-    config()?.interval_bytes
+    let configured_bytes = config()?.interval_bytes?;
+    let bytes = PER_PROCESS.interval_bytes.load(Relaxed).max(configured_bytes);
+    Some(Interval { configured_bytes, bytes })
+}
+
+/// From now on threads draw with this interval, if it is not below the configured one.
+pub fn set_interval_bytes(bytes: u64) {
+    PER_PROCESS.interval_bytes.store(bytes, Relaxed);
 }
 
 /// Gives a thread its random state.
@@ -120,6 +138,7 @@ pub fn recorder() -> Option<&'static Recorder> {
 /// The recorder of this process; makes it, and the profile file, at the first sample.
 pub fn recorder_for_sample(
     thread: &Thread,
+    kind: Kind,
     size: u64,
     inverse_probability: f64,
 ) -> Option<&'static Recorder> {
@@ -127,12 +146,13 @@ pub fn recorder_for_sample(
         return Some(recorder);
     }
     match PER_PROCESS.state.compare_exchange(NEW, STARTING, Acquire, Relaxed) {
-        Ok(_) => start(thread),
+        Ok(_) => start(thread, false),
         Err(STARTING) => {
-            record::count_allocation(&PER_PROCESS.early, size, inverse_probability);
+            let early = &PER_PROCESS.early[kind as usize];
+            record::count_allocation(early, size, inverse_probability);
             // If the file has been made meanwhile, nobody else will look at these sums again.
             if let Some(recorder) = recorder() {
-                recorder.take_over(&PER_PROCESS.early);
+                recorder.take_over(kind, early);
             }
             None
         }
@@ -141,18 +161,28 @@ pub fn recorder_for_sample(
 }
 
 #[cold]
-fn start(thread: &Thread) -> Option<&'static Recorder> {
+fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
+    let begin_cycles = arch::cycles();
     let config = config()?;
+    permission::look(config.tried_filters);
     protect_from_fork();
-    // In a forked child these are still the parent's.
+    // In a forked child these are still the parent's. A thread that only maps memory may have no random state yet.
     thread.tid.set(0);
-    thread.random.set(sampler::seed(thread.random.get() ^ arch::cycles()));
-    match Recorder::create(config) {
+    if thread.random.get() != 0 {
+        thread.random.set(sampler::seed(thread.random.get() ^ arch::cycles()));
+    }
+    // A file that could not be removed at exit any more is made only if it is to stay.
+    let is_file = permission::is_full() && (config.keep || !is_last_chance);
+    let backing = if is_file { Backing::File } else { Backing::PrivateMemory };
+    match Recorder::create(config, backing) {
         Some(recorder) => {
             let pointer = core::ptr::from_ref(recorder).cast_mut();
             PER_PROCESS.recorder.store(pointer, Relaxed);
             PER_PROCESS.state.store(RECORDING, Release);
-            recorder.take_over(&PER_PROCESS.early);
+            KINDS.iter().zip(&PER_PROCESS.early).for_each(|(&kind, early)| {
+                recorder.take_over(kind, early);
+            });
+            recorder.charge(begin_cycles);
             Some(recorder)
         }
         None => {
@@ -181,23 +211,38 @@ fn protect_from_fork() {
 fn become_new() {
     PER_PROCESS.pid_to_compare.store(0, Relaxed);
     PER_PROCESS.recorder.store(core::ptr::null_mut(), Relaxed);
+    PER_PROCESS.interval_bytes.store(0, Relaxed);
     PER_PROCESS.state.store(NEW, Release);
 }
 
-/// A normal exit. `status` is −1 where it is not known. A child that shares our memory (vfork) is not us.
-pub fn finish(status: i32) {
+/// The program is about to have a seccomp filter installed: makes and reserves what needs system calls, and makes no more.
+#[cold]
+pub fn confine(thread: &Thread) {
+    if interval().is_some() {
+        let is_new = recorder().is_none()
+            && PER_PROCESS.state.compare_exchange(NEW, STARTING, Acquire, Relaxed).is_ok();
+        let recorder = if is_new { start(thread, true) } else { recorder() };
+        if let Some(recorder) = recorder {
+            recorder.prepare_for_confinement(thread, arch::stack_pointer());
+        }
+    }
+    permission::give_up();
+}
+
+/// A normal exit; `status` is that of `_exit`. A child that shares our memory (vfork) is not us.
+pub fn finish(status: Option<i32>) {
     if let Some(recorder) = recorder() {
         recorder.finish(status);
     }
 }
 
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 extern "C" fn finish_at_exit() {
-    finish(-1);
+    finish(None);
 }
 
 /// Runs when the program calls exit(3) or returns from main.
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static FINISH_AT_EXIT: extern "C" fn() = finish_at_exit;

@@ -62,7 +62,7 @@ pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
     })
 }
 
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 fn loader_debug() -> *const Debug {
     let debug: *const Debug;
     // SAFETY: reads our own GOT, where the loader put the address of `_r_debug`, or 0 as the reference is weak.
@@ -77,7 +77,7 @@ fn loader_debug() -> *const Debug {
     debug
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 fn loader_debug() -> *const Debug {
     unsafe extern "C" {
         static _r_debug: Debug;
@@ -92,6 +92,13 @@ pub fn find_next(name: &CStr, own_dynamic: usize) -> Option<(usize, &'static Lin
     let after = objects().skip_while(|object| !is_ours(object)).skip(1);
     let before = objects().take_while(|object| !is_ours(object));
     after.chain(before).find_map(|object| Some((find_in(object, name)?, object)))
+}
+
+impl LinkMap {
+    /// An address inside the object.
+    pub fn inside(&self) -> u64 {
+        self.dynamic as u64
+    }
 }
 
 /// Whether an object defines `name`.
@@ -155,11 +162,16 @@ impl Tables {
         })
     }
 
+    /// A definition of another version than the default one counts where there is none of that: programs are bound to it by the
+    /// version that they name, as to all of libc_malloc_debug.so.
     fn lookup(&self, name: &CStr) -> Option<usize> {
-        if !self.gnu_hash.is_null() { self.lookup_gnu(name) } else { self.lookup_sysv(name) }
+        [true, false].into_iter().find_map(|is_default| match self.gnu_hash.is_null() {
+            false => self.lookup_gnu(name, is_default),
+            true => self.lookup_sysv(name, is_default),
+        })
     }
 
-    fn lookup_gnu(&self, name: &CStr) -> Option<usize> {
+    fn lookup_gnu(&self, name: &CStr, is_default: bool) -> Option<usize> {
         let hash = name
             .to_bytes()
             .iter()
@@ -186,7 +198,9 @@ impl Tables {
             }
             for index in start..start.saturating_add(MAX_STEPS as u32) {
                 let chain_hash = *chains.add((index - first) as usize);
-                if chain_hash | 1 == hash | 1 && self.is_definition(index as usize, name) {
+                if chain_hash | 1 == hash | 1
+                    && self.is_definition(index as usize, name, is_default)
+                {
                     return Some(index as usize);
                 }
                 if chain_hash & 1 == 1 {
@@ -197,16 +211,16 @@ impl Tables {
         None
     }
 
-    fn lookup_sysv(&self, name: &CStr) -> Option<usize> {
+    fn lookup_sysv(&self, name: &CStr, is_default: bool) -> Option<usize> {
         if self.hash.is_null() {
             return None;
         }
         // SAFETY: DT_HASH begins with nbucket and nchain; nchain is the number of symbols.
         let symbols = unsafe { *self.hash.add(1) } as usize;
-        (1..symbols.min(MAX_STEPS)).find(|&index| self.is_definition(index, name))
+        (1..symbols.min(MAX_STEPS)).find(|&index| self.is_definition(index, name, is_default))
     }
 
-    fn is_definition(&self, index: usize, name: &CStr) -> bool {
+    fn is_definition(&self, index: usize, name: &CStr, of_default_version: bool) -> bool {
         const VERSION_HIDDEN: u16 = 0x8000;
         // SAFETY: `index` comes from the hash table; names are offsets into the string table; versions are parallel
         // to the symbols.
@@ -215,7 +229,7 @@ impl Tables {
             let is_default =
                 self.versions.is_null() || *self.versions.add(index) & VERSION_HIDDEN == 0;
             symbol.section != 0
-                && is_default
+                && is_default == of_default_version
                 && CStr::from_ptr(self.strings.add(symbol.name as usize)) == name
         }
     }
@@ -236,7 +250,7 @@ pub struct FoundObject {
 
 type FindObject = unsafe extern "C" fn(*mut c_void, *mut FoundObject) -> i32;
 
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 fn find_object_function() -> Option<FindObject> {
     let function: *const c_void;
     // SAFETY: reads our own GOT, where the loader put the function's address, or 0 as the reference is weak.
@@ -252,7 +266,7 @@ fn find_object_function() -> Option<FindObject> {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 fn find_object_function() -> Option<FindObject> {
     unsafe extern "C" {
         fn _dl_find_object(address: *mut c_void, result: *mut FoundObject) -> i32;
@@ -268,9 +282,23 @@ pub fn object_at(address: u64) -> Option<FoundObject> {
     unsafe { (find(address as *mut c_void, found.as_mut_ptr()) == 0).then(|| found.assume_init()) }
 }
 
+/// Whether the code at `address` is of an allocator: of a library that defines malloc. An allocator in the executable is not one
+/// that we see, so what it maps is the program's own. True too where it cannot be told, before glibc 2.35.
+pub fn may_be_allocator(address: u64) -> bool {
+    if find_object_function().is_none() {
+        return true;
+    }
+    // SAFETY: the object's code called us, so it is loaded, and so is its record with the name.
+    object_at(address).and_then(|found| unsafe { found.link_map.as_ref() }).is_some_and(|object| {
+        // SAFETY: as above; the loader gives every object a name, the executable an empty one.
+        let is_executable = unsafe { object.name.is_null() || *object.name == 0 };
+        !is_executable && defines(object, c"malloc")
+    })
+}
+
 /// Where the kernel put argc: arguments, environment and auxiliary vector follow. `None` on C libraries without
 /// `__libc_stack_end`.
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 pub fn initial_stack() -> Option<*const usize> {
     let variable: *const *const usize;
     // SAFETY: reads our own GOT; the reference is weak, so null where it is missing.
@@ -285,7 +313,7 @@ pub fn initial_stack() -> Option<*const usize> {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub fn initial_stack() -> Option<*const usize> {
     unsafe extern "C" {
         static __libc_stack_end: *const usize;
@@ -294,8 +322,17 @@ pub fn initial_stack() -> Option<*const usize> {
     Some(unsafe { __libc_stack_end })
 }
 
+/// Where `struct pthread` has the thread's id, as the C library tells debuggers (nptl_db's descriptor: size in bits, number of
+/// elements, offset); 0 if it does not.
+pub fn thread_id_offset() -> u64 {
+    let Some((address, _)) = find_next(c"_thread_db_pthread_tid", 0) else { return 0 };
+    // SAFETY: the symbol of this name has this type in every glibc.
+    let [bits, elements, offset] = unsafe { *(address as *const [u32; 3]) };
+    if (bits, elements) == (32, 1) { offset as u64 } else { 0 }
+}
+
 /// Our own dynamic section, which identifies us in the loader's list.
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 pub fn own_dynamic() -> usize {
     let address;
     // SAFETY: the linker defines _DYNAMIC in every shared object.

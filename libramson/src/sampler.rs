@@ -8,6 +8,11 @@
 pub const DEFAULT_INTERVAL_BYTES: u64 = 512 << 10;
 /// A countdown that no program exhausts: "off".
 pub const PARKED: u64 = u64::MAX >> 1;
+/// The countdown of a thread that is busy with a sample. Small, so that a thread that left a slow path by siglongjmp soon
+/// comes by again.
+pub const BUSY: u64 = 64 << 10;
+/// Steps in which a mean draw is used up, where steps are made: what is lost in recovery against the cost of a visit.
+const STEPS_PER_INTERVAL: u64 = 8;
 /// Largest interval; beyond it draws could reach `PARKED`.
 pub const MAX_INTERVAL_BYTES: u64 = 1 << 50;
 
@@ -54,6 +59,23 @@ pub fn inverse_probability(size: u64, interval_bytes: u64) -> f64 {
     1.0 / -libm::expm1(-ratio)
 }
 
+/// How much of a draw goes into the countdown at once, while the governor holds the interval above `configured_bytes`. At each
+/// step the thread asks whether the interval has changed, long before a large draw is used up.
+#[inline]
+pub fn step_bytes(interval_bytes: u64, configured_bytes: u64) -> u64 {
+    if interval_bytes <= configured_bytes {
+        return PARKED;
+    }
+    (interval_bytes / STEPS_PER_INTERVAL).max(configured_bytes)
+}
+
+/// What is left of a draw after an allocation before which `countdown` bytes were left until the next step, and `beyond` bytes
+/// after it; `borrowed` is the countdown as that allocation left it. `None`: the draw is used up, the allocation is a sample.
+#[inline]
+pub fn rest_of_draw(borrowed: u64, beyond: u64) -> Option<u64> {
+    beyond.checked_sub(borrowed.wrapping_neg())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,7 +84,9 @@ mod tests {
     struct Sampler {
         random: u64,
         countdown: u64,
+        beyond: u64,
         drawn_with: u64,
+        configured: u64,
     }
 
     /// Sums over samples: estimated objects and bytes.
@@ -76,7 +100,19 @@ mod tests {
     impl Sampler {
         fn new(number: u64, interval: u64) -> Self {
             let random = next_random(seed(number));
-            Self { random, countdown: draw_countdown(random, interval), drawn_with: interval }
+            let countdown = draw_countdown(random, interval);
+            Self { random, countdown, beyond: 0, drawn_with: interval, configured: interval }
+        }
+
+        fn draw(&mut self, interval: u64) -> u64 {
+            self.random = next_random(self.random);
+            self.drawn_with = interval;
+            draw_countdown(self.random, interval)
+        }
+
+        fn put(&mut self, bytes: u64) {
+            let step = step_bytes(self.drawn_with, self.configured);
+            (self.countdown, self.beyond) = (bytes.min(step), bytes.saturating_sub(step));
         }
 
         /// Makes `count` allocations of `size` while `interval` is in force.
@@ -85,14 +121,20 @@ mod tests {
             for _ in 0..count {
                 let (rest, is_due) = self.countdown.overflowing_sub(size);
                 self.countdown = rest;
-                if is_due {
+                if !is_due {
+                    continue;
+                }
+                if let Some(rest) = rest_of_draw(rest, self.beyond) {
+                    let is_same = self.drawn_with == interval;
+                    let left = if is_same { rest } else { self.draw(interval) };
+                    self.put(left);
+                } else {
                     let inverse = inverse_probability(size, self.drawn_with);
                     sums.samples += 1;
                     sums.objects += inverse;
                     sums.bytes += inverse * size as f64;
-                    self.random = next_random(self.random);
-                    self.countdown = draw_countdown(self.random, interval);
-                    self.drawn_with = interval;
+                    let next = self.draw(interval);
+                    self.put(next);
                 }
             }
             sums
@@ -170,6 +212,46 @@ mod tests {
             let (mean, error) = mean_and_error(&values);
             assert!((mean - truth as f64).abs() <= 3.0 * error, "{mean} {truth} {error}");
         }
+    }
+
+    #[test]
+    fn draws_used_up_in_steps_and_changed_between_them_stay_unbiased() {
+        const CONFIGURED: u64 = 64 << 10;
+        // Interval in force, size, count: large draws that are given up at a step, blocks larger than a step, and steps of both kinds.
+        let plan = [
+            (64 << 10, 100, 4000),
+            (16 << 20, 100, 40_000),
+            (16 << 20, 3 << 20, 40),
+            (1 << 20, 5000, 2000),
+            (64 << 10, 20_000, 200),
+            (4 << 20, 70_000, 300),
+        ];
+        let (mut objects, mut bytes) = (Vec::new(), Vec::new());
+        for run in 0..1500 {
+            let mut sampler = Sampler::new(run * 31 + 7, CONFIGURED);
+            let parts = plan.map(|(interval, size, count)| sampler.feed(size, count, interval));
+            objects.push(parts.iter().map(|sums| sums.objects).sum::<f64>());
+            bytes.push(parts.iter().map(|sums| sums.bytes).sum::<f64>());
+        }
+        let true_objects: u64 = plan.iter().map(|(_, _, count)| count).sum();
+        let true_bytes: u64 = plan.iter().map(|(_, size, count)| size * count).sum();
+        for (values, truth) in [(objects, true_objects), (bytes, true_bytes)] {
+            let (mean, error) = mean_and_error(&values);
+            assert!((mean - truth as f64).abs() <= 3.0 * error, "{mean} {truth} {error}");
+        }
+    }
+
+    #[test]
+    fn a_step_ends_before_a_large_draw_does_and_small_draws_have_none() {
+        assert_eq!(step_bytes(4096, 4096), PARKED);
+        assert_eq!(step_bytes(8192, 4096), 4096);
+        assert_eq!(step_bytes(1 << 20, 4096), 1 << 17);
+        // 10 bytes were left until the step, and 100 after it.
+        let borrowed = |size: u64| 10u64.wrapping_sub(size);
+        assert_eq!(rest_of_draw(borrowed(11), 100), Some(99));
+        assert_eq!(rest_of_draw(borrowed(110), 100), Some(0));
+        assert_eq!(rest_of_draw(borrowed(111), 100), None);
+        assert_eq!(rest_of_draw(borrowed(11), 0), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The system calls that ramson makes, without the C library: nothing here allocates, locks or touches errno.
 
 use crate::arch::syscall;
+use crate::permission;
 use core::ffi::CStr;
 
 /// A failed call's errno.
@@ -9,6 +10,8 @@ pub struct Errno(pub i32);
 
 /// See errno(3).
 pub const EEXIST: Errno = Errno(17);
+/// A call that was not made: see `permission`.
+const EPERM: Errno = Errno(1);
 
 pub const O_RDONLY: i32 = 0;
 pub const O_RDWR: i32 = 2;
@@ -26,6 +29,7 @@ pub const MADV_DONTDUMP: i32 = 16;
 pub const MADV_WIPEONFORK: i32 = 18;
 pub const MADV_POPULATE_WRITE: i32 = 23;
 
+const PROT_READ: usize = 1;
 const PROT_READ_WRITE: usize = 3;
 const MAP_SHARED: usize = 1;
 const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
@@ -36,8 +40,7 @@ pub struct File(i32);
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is ours; closing it touches no memory.
-        unsafe { syscall(nr::CLOSE, [self.0 as usize, 0, 0, 0, 0, 0]) };
+        let _ = call(nr::CLOSE, [self.0 as usize, 0, 0, 0, 0, 0]);
     }
 }
 
@@ -46,12 +49,14 @@ mod nr {
     pub const CLOSE: usize = 3;
     pub const FSTAT: usize = 5;
     pub const MMAP: usize = 9;
+    pub const MPROTECT: usize = 10;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
     pub const FTRUNCATE: usize = 77;
     pub const UNLINK: usize = 87;
     pub const READLINK: usize = 89;
     pub const GETUID: usize = 102;
+    pub const SIGALTSTACK: usize = 131;
     pub const PRCTL: usize = 157;
     pub const GETTID: usize = 186;
     pub const CLOCK_GETTIME: usize = 228;
@@ -66,9 +71,26 @@ mod nr {
 }
 
 fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
+    let _permission = permission::enter(number, &arguments).ok_or(EPERM)?;
     // SAFETY: each caller below passes pointers that are valid for what the call reads or writes.
     let result = unsafe { syscall(number, arguments) };
     if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(result as usize) }
+}
+
+/// Whether the loader itself makes such a call when it starts a program.
+pub fn is_of_the_loader(number: usize, arguments: &[usize; 6]) -> bool {
+    match number {
+        nr::READ | nr::CLOSE => true,
+        nr::OPENAT => arguments[2] == (O_RDONLY | O_CLOEXEC) as usize,
+        nr::MMAP => arguments[3] & MAP_SHARED == 0,
+        nr::MPROTECT => arguments[2] == PROT_READ,
+        _ => false,
+    }
+}
+
+/// Opens a file for reading, as the loader opens libraries.
+pub fn open_to_read(path: &CStr) -> Result<File, Errno> {
+    open_at(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0)
 }
 
 /// openat(2).
@@ -111,6 +133,15 @@ pub fn identity_of(path: &CStr) -> Result<Identity, Errno> {
     let name = path.as_ptr() as usize;
     let arguments =
         [AT_FDCWD as usize, name, stat.as_mut_ptr() as usize, AT_SYMLINK_NOFOLLOW, 0, 0];
+    call(nr::NEWFSTATAT, arguments)?;
+    Ok([stat[0], stat[1]])
+}
+
+/// The file that `path` leads to.
+pub fn identity_of_target(path: &CStr) -> Result<Identity, Errno> {
+    let mut stat = [0u64; 18];
+    let arguments =
+        [AT_FDCWD as usize, path.as_ptr() as usize, stat.as_mut_ptr() as usize, 0, 0, 0];
     call(nr::NEWFSTATAT, arguments)?;
     Ok([stat[0], stat[1]])
 }
@@ -182,6 +213,11 @@ pub fn map_own(bytes: usize) -> Result<*mut u8, Errno> {
     Ok(address)
 }
 
+/// Makes memory that `map_own` returned readable only.
+pub fn protect(address: *const u8, bytes: usize) -> Result<(), Errno> {
+    call(nr::MPROTECT, [address as usize, bytes, PROT_READ, 0, 0, 0]).map(drop)
+}
+
 /// madvise(2). Only with advice that leaves the contents alone in this process.
 pub fn advise(address: *const u8, bytes: usize, advice: i32) -> Result<(), Errno> {
     call(nr::MADVISE, [address as usize, bytes, advice as usize, 0, 0, 0]).map(drop)
@@ -225,6 +261,24 @@ pub fn clock_ns(clock: usize) -> u64 {
     let mut time = [0u64; 2];
     let _ = call(nr::CLOCK_GETTIME, [clock, time.as_mut_ptr() as usize, 0, 0, 0, 0]);
     time[0] * 1_000_000_000 + time[1]
+}
+
+/// The calling thread's alternate signal stack, if it has one.
+pub struct SignalStack {
+    pub low: u64,
+    pub high: u64,
+    /// The thread is on it now.
+    pub is_in_use: bool,
+}
+
+/// sigaltstack(2).
+pub fn signal_stack() -> Result<SignalStack, Errno> {
+    const SS_ONSTACK: u64 = 1;
+    // struct stack_t of x86-64: ss_sp, ss_flags (an int), ss_size.
+    let mut stack = [0u64; 3];
+    call(nr::SIGALTSTACK, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0])?;
+    let [low, stack_flags, bytes] = stack;
+    Ok(SignalStack { low, high: low + bytes, is_in_use: stack_flags & SS_ONSTACK != 0 })
 }
 
 /// unlink(2) relative to an open directory.

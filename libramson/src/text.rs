@@ -68,6 +68,14 @@ pub fn parse_number(bytes: &[u8]) -> Option<(u64, usize)> {
     (taken > 0).then_some((value, taken))
 }
 
+/// Reads a hexadecimal number in lower case from the front; the number and how many bytes it took.
+pub fn parse_hexadecimal(bytes: &[u8]) -> Option<(u64, usize)> {
+    let digits = bytes.iter().map_while(|&byte| (byte as char).to_digit(16));
+    let (value, taken) =
+        digits.fold((0u64, 0), |(value, taken), digit| (value << 4 | digit as u64, taken + 1));
+    (1..=16).contains(&taken).then_some((value, taken))
+}
+
 /// Reads a size: a number with an optional K, M, G or T (powers of 1,024) and an optional "iB" or "B".
 pub fn parse_size(bytes: &[u8]) -> Option<u64> {
     let (value, taken) = parse_number(bytes)?;
@@ -80,6 +88,20 @@ pub fn parse_size(bytes: &[u8]) -> Option<u64> {
     };
     let known_suffix = matches!(rest, b"" | b"B" | b"b" | b"iB" | b"ib");
     (known_suffix && value <= u64::MAX >> shift).then(|| value << shift)
+}
+
+/// Reads a percentage with at most four decimals, as millionths of the whole.
+pub fn parse_percent(bytes: &[u8]) -> Option<u32> {
+    const DECIMALS: usize = 4;
+    let (whole, taken) = parse_number(bytes)?;
+    let (fraction, digits) = match bytes.get(taken..)? {
+        [] => (0, 0),
+        [b'.', rest @ ..] => parse_number(rest).filter(|&(_, digits)| digits == rest.len())?,
+        _ => return None,
+    };
+    let scale = 10u64.pow(DECIMALS.checked_sub(digits)? as u32);
+    let millionths = whole.checked_mul(10_000)?.checked_add(fraction * scale)?;
+    u32::try_from(millionths).ok()
 }
 
 #[cfg(test)]
@@ -95,6 +117,18 @@ mod tests {
             [&b""[..], b"K", b"-1", b"1.5M", b"1X", b"99999999999G", b"99999999999999999999"]
         {
             assert_eq!(parse_size(wrong), None);
+        }
+    }
+
+    #[test]
+    fn percentages_are_read_with_up_to_four_decimals() {
+        assert_eq!(parse_percent(b"1"), Some(10_000));
+        assert_eq!(parse_percent(b"0.5"), Some(5_000));
+        assert_eq!(parse_percent(b"12.0625"), Some(120_625));
+        for wrong in
+            [&b""[..], b".5", b"1.", b"1%", b"-1", b"0.00001", b"1.5.", b"99999999999999999999"]
+        {
+            assert_eq!(parse_percent(wrong), None);
         }
     }
 

@@ -78,6 +78,12 @@ pub enum Defect {
     BadSamples(u64),
     /// Live samples of a stack that is not there; they count for stack 0.
     StacklessSamples(u64),
+    /// Extents reserved and never published, or being removed at this moment.
+    TornExtents(u64),
+    /// Extents whose check fails.
+    BadExtents(u64),
+    /// Extents of a stack that is not there; they count for the overflow stack.
+    StacklessExtents(u64),
     /// Stacks begun and never committed, or whose hash fails.
     BadStacks(u64),
     /// Mappings begun and never committed, or whose check fails.
@@ -94,6 +100,9 @@ impl fmt::Display for Defect {
             Self::TornSamples(count) => write!(f, "{count} samples were being written"),
             Self::BadSamples(count) => write!(f, "{count} samples are damaged and left out"),
             Self::StacklessSamples(count) => write!(f, "{count} samples have lost their stack"),
+            Self::TornExtents(count) => write!(f, "{count} extents were being written"),
+            Self::BadExtents(count) => write!(f, "{count} extents are damaged and left out"),
+            Self::StacklessExtents(count) => write!(f, "{count} extents have lost their stack"),
             Self::BadStacks(count) => {
                 write!(f, "{count} stacks are incomplete or damaged and left out")
             }

@@ -1,10 +1,11 @@
 //! Single records: each is taken whole and checked, or not at all.
 
 use crate::bytes::Entry;
-use crate::snapshot::{LiveSample, Mapping, Stack};
+use crate::snapshot::{Extent, LiveSample, Mapping, Stack};
 use ramson_format as format;
 use ramson_format::{
-    COMMITTED, EPOCH_OPEN, LIFETIME_BUCKETS, MAX_DEPTH, live_check, mapping_check, stack_hash,
+    COMMITTED, EPOCH_OPEN, LIFETIME_BUCKETS, MAX_DEPTH, extent_check, extent_flags, extent_range,
+    live_check, mapping_check, stack_hash,
 };
 use std::mem::offset_of;
 
@@ -89,7 +90,7 @@ pub fn stack(entry: Entry, frames: &[u8]) -> Option<Stack> {
     let addresses: Vec<u64> =
         frames.get(start..end)?.chunks_exact(8).map(|word| Entry(word).u64(0)).collect();
     let mut stack = counters(entry);
-    if stack_hash(stack.epoch, &addresses) != entry.u64(offset_of!(S, hash)) {
+    if stack_hash(stack.kind(), stack.epoch, &addresses) != entry.u64(offset_of!(S, hash)) {
         return None;
     }
     stack.frames = addresses;
@@ -131,5 +132,41 @@ pub fn live_sample(address: u64, entry: Entry) -> Option<LiveSample> {
         monotonic_ns,
         stack: stack as usize,
         tid,
+    })
+}
+
+pub fn extent(key: u64, entry: Entry) -> Option<Extent> {
+    use format::Extent as E;
+    let first = [entry.u64(offset_of!(E, first_start)), entry.u64(offset_of!(E, first_end))];
+    let probability_bits = entry.u64(offset_of!(E, inverse_probability));
+    let monotonic_ns = entry.u64(offset_of!(E, monotonic_ns));
+    let stack = entry.u32(offset_of!(E, stack));
+    let tid = entry.u32(offset_of!(E, tid));
+    let flags = entry.u32(offset_of!(E, flags));
+    let check = extent_check(&[
+        first[0],
+        first[1],
+        probability_bits,
+        monotonic_ns,
+        stack as u64 | (tid as u64) << 32,
+        flags as u64,
+    ]);
+    let inverse_probability = f64::from_bits(probability_bits);
+    let (start, end) = extent_range(key);
+    let is_valid = check == entry.u64(offset_of!(E, check))
+        && inverse_probability.is_finite()
+        && inverse_probability >= 1.0
+        && first[0] <= start
+        && start < end
+        && end <= first[1];
+    is_valid.then_some(Extent {
+        start,
+        bytes: end - start,
+        inverse_probability,
+        monotonic_ns,
+        stack: stack as usize,
+        tid,
+        is_reserved: flags & extent_flags::RESERVED != 0,
+        is_shared: flags & extent_flags::SHARED != 0,
     })
 }

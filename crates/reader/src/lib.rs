@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod cost;
 mod defect;
 mod entries;
 mod reading;
@@ -12,7 +13,7 @@ mod settle;
 mod snapshot;
 
 pub use defect::{Defect, ReadError};
-pub use snapshot::{Header, LiveSample, Mapping, Snapshot, Stack};
+pub use snapshot::{Extent, Header, LiveSample, Mapping, Snapshot, Stack};
 
 use std::fs::File;
 use std::io;

@@ -4,11 +4,12 @@ use crate::ReadAt;
 use crate::bytes::Entry;
 use crate::defect::{Defect, ReadError};
 use crate::entries;
-use crate::settle::{newest_of_each_address, settle};
-use crate::snapshot::{Header, LiveSample, Mapping, Snapshot, Stack};
+use crate::settle::{Copied, newest_of_each_address, settle, without_overlap};
+use crate::snapshot::{Extent, Header, LiveSample, Mapping, Snapshot, Stack};
 use ramson_format as format;
 use ramson_format::{
-    FILE_BYTES_RANGE, HEALTH, KEY_RESERVED, MAGIC, PAGE_BYTES, RegionKind, VERSION, state,
+    FILE_BYTES_RANGE, HEALTH, KEY_RESERVED, KINDS, Kind, MAGIC, PAGE_BYTES, REGION_KINDS, REGIONS,
+    RegionKind, VERSION, state,
 };
 use std::collections::HashMap;
 use std::mem::offset_of;
@@ -17,13 +18,13 @@ impl Snapshot {
     /// Reads a snapshot. Never panics, whatever the bytes; takes memory in proportion to the committed bytes.
     pub fn read<S: ReadAt + ?Sized>(source: &S) -> Result<Self, ReadError> {
         let mut reading = Reading::begin(source)?;
-        let mut keys = reading.region(RegionKind::LiveKeys);
-        let mut samples = reading.region(RegionKind::LiveSamples);
-        let at = |kind| reading.region_offset(kind);
-        let (keys_at, samples_at) = (at(RegionKind::LiveKeys), at(RegionKind::LiveSamples));
-        settle(source, (keys_at, &mut keys), (samples_at, &mut samples));
-        // Stacks and counts that are newer than the samples: none of those may name a stack that we do not know yet.
-        reading.read_header()?;
+        let (keys, samples) = reading.table::<{ size_of::<format::LiveSample>() }>(
+            RegionKind::LiveKeys,
+            RegionKind::LiveSamples,
+            |key, entry| entries::live_sample(key, entry).is_some(),
+        );
+        let (extent_keys, extents) = reading.extent_table()?;
+        // The header too is newer now than the samples: none of those may name a stack that we do not know yet.
         let stacks = reading.region(RegionKind::Stacks);
         let frames = reading.region(RegionKind::Frames);
         let mappings = reading.region(RegionKind::Mappings);
@@ -32,7 +33,8 @@ impl Snapshot {
         let mappings = reading.mappings(&mappings, &strings);
         let (stacks, renumbered) = reading.stacks(&stacks, &frames);
         let live = reading.live(&keys, &samples, &renumbered);
-        Ok(Self { header, mappings, stacks, live, defects: reading.defects })
+        let extents = reading.extents(&extent_keys, &extents, &renumbered);
+        Ok(Self { header, mappings, stacks, live, extents, defects: reading.defects })
     }
 }
 
@@ -43,8 +45,16 @@ struct Reading<'a, S: ReadAt + ?Sized> {
     defects: Vec<Defect>,
 }
 
-const REGION_NAMES: [&str; 6] =
-    ["stacks", "frames", "live keys", "live samples", "mappings", "strings"];
+const REGION_NAMES: [&str; REGIONS] = [
+    "stacks",
+    "frames",
+    "live keys",
+    "live samples",
+    "mappings",
+    "strings",
+    "extent keys",
+    "extents",
+];
 
 fn directory_row(kind: RegionKind) -> usize {
     offset_of!(format::Header, regions) + kind as usize * size_of::<format::Region>()
@@ -129,6 +139,47 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         bytes
     }
 
+    /// Keys and entries of a table, copied until they belong together.
+    fn table<const ENTRY_BYTES: usize>(
+        &mut self,
+        keys: RegionKind,
+        entries: RegionKind,
+        is_whole: impl Fn(u64, Entry) -> bool,
+    ) -> (Vec<u8>, Vec<u8>) {
+        let offsets = [self.region_offset(keys), self.region_offset(entries)];
+        let mut copies = (self.region(keys), self.region(entries));
+        settle::<S, ENTRY_BYTES>(
+            self.source,
+            Copied { offset: offsets[0], bytes: &mut copies.0 },
+            Copied { offset: offsets[1], bytes: &mut copies.1 },
+            is_whole,
+        );
+        copies
+    }
+
+    /// The same of the extents, copied until none was cut in two meanwhile: its upper rest might be in neither copy.
+    fn extent_table(&mut self) -> Result<(Vec<u8>, Vec<u8>), ReadError> {
+        const ATTEMPTS: usize = 64;
+        let mut copies = (Vec::new(), Vec::new());
+        for _ in 0..ATTEMPTS {
+            let holes =
+                |reading: &Self| reading.header().u64(offset_of!(format::Header, extent_holes));
+            let before = holes(self);
+            let defects = self.defects.len();
+            copies = self.table::<{ size_of::<format::Extent>() }>(
+                RegionKind::ExtentKeys,
+                RegionKind::Extents,
+                |key, entry| entries::extent(key, entry).is_some(),
+            );
+            self.read_header()?;
+            if holes(self) == before {
+                break;
+            }
+            self.defects.truncate(defects);
+        }
+        Ok(copies)
+    }
+
     /// Entries of a region that can hold something.
     fn used(&self, kind: RegionKind, committed: u64) -> u64 {
         let header = self.header();
@@ -137,9 +188,21 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
             RegionKind::Frames => header.u64(offset_of!(format::Header, frame_count)),
             RegionKind::Mappings => header.u32(offset_of!(format::Header, mapping_count)) as u64,
             RegionKind::Strings => header.u32(offset_of!(format::Header, string_bytes)) as u64,
-            RegionKind::LiveKeys | RegionKind::LiveSamples => committed,
+            RegionKind::LiveKeys
+            | RegionKind::LiveSamples
+            | RegionKind::ExtentKeys
+            | RegionKind::Extents => committed,
         };
         begun.min(committed)
+    }
+
+    /// Header and committed parts of the regions, as the directory says.
+    fn committed_bytes(&self) -> u64 {
+        let committed = REGION_KINDS.map(|kind| {
+            let entries = self.header().u64(directory_row(kind) + 16);
+            entries.saturating_mul(kind.entry_bytes())
+        });
+        committed.iter().fold(PAGE_BYTES, |sum, &bytes| sum.saturating_add(bytes)).min(self.length)
     }
 
     fn facts(&self) -> Header {
@@ -164,6 +227,15 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
             run_id: header.u64(offset_of!(H, run_id)),
             exit_status: header.u32(offset_of!(H, exit_status)) as i32,
             flags: header.u32(offset_of!(H, flags)),
+            configured_interval_bytes: header.u64(offset_of!(H, configured_interval_bytes)),
+            max_overhead_ppm: header.u32(offset_of!(H, max_overhead_ppm)),
+            interval_changes: header.u32(offset_of!(H, interval_changes)),
+            start_cycles: header.u64(offset_of!(H, start_cycles)),
+            start_cycles_ns: header.u64(offset_of!(H, start_cycles_ns)),
+            last_cycles: header.u64(offset_of!(H, last_cycles)),
+            last_cycles_ns: header.u64(offset_of!(H, last_cycles_ns)),
+            cpu_ns: header.u64(offset_of!(H, cpu_ns)),
+            committed_bytes: self.committed_bytes(),
             comm: String::from_utf8_lossy(comm).into_owned(),
             exe: text(offset_of!(H, exe), header.u32(offset_of!(H, exe_bytes)), format::EXE_BYTES),
             command: command
@@ -198,14 +270,14 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
     /// Distinct stacks, and for each entry of the file the index of its stack among them.
     fn stacks(&mut self, entries: &[u8], frames: &[u8]) -> (Vec<Stack>, Vec<Option<usize>>) {
         let mut bad = 0;
-        let mut distinct: HashMap<(u32, Vec<u64>), usize> = HashMap::new();
-        let mut stacks = vec![Stack::default()];
+        let mut distinct: HashMap<(Kind, u32, Vec<u64>), usize> = HashMap::new();
+        let mut stacks = KINDS.map(Stack::overflow).to_vec();
         let mut renumbered = Vec::new();
         for (number, bytes) in entries.chunks_exact(size_of::<format::Stack>()).enumerate() {
             let entry = Entry(bytes);
-            if number == 0 {
-                stacks[0] = entries::counters(entry);
-                renumbered.push(Some(0));
+            if let Some(&kind) = KINDS.get(number) {
+                stacks[number] = Stack { flags: kind.stack_flags(), ..entries::counters(entry) };
+                renumbered.push(Some(number));
                 continue;
             }
             let Some(stack) = entries::stack(entry, frames) else {
@@ -213,8 +285,8 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
                 renumbered.push(None);
                 continue;
             };
-            let index =
-                *distinct.entry((stack.epoch, stack.frames.clone())).or_insert(stacks.len());
+            let identity = (stack.kind(), stack.epoch, stack.frames.clone());
+            let index = *distinct.entry(identity).or_insert(stacks.len());
             renumbered.push(Some(index));
             match stacks.get_mut(index) {
                 Some(same) => entries::add_counters(same, &stack),
@@ -267,5 +339,39 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         };
         self.defects.extend(counts.into_iter().filter(is_there));
         newest_of_each_address(live)
+    }
+
+    fn extents(
+        &mut self,
+        keys: &[u8],
+        entries: &[u8],
+        renumbered: &[Option<usize>],
+    ) -> Vec<Extent> {
+        let (mut torn, mut bad, mut stackless) = (0, 0, 0);
+        let mut extents = Vec::new();
+        let entries = entries.chunks_exact(size_of::<format::Extent>());
+        for (key, bytes) in keys.chunks_exact(8).zip(entries) {
+            match Entry(key).u64(0) {
+                0 => {}
+                KEY_RESERVED => torn += 1,
+                key => match entries::extent(key, Entry(bytes)) {
+                    Some(mut extent) => {
+                        let known = renumbered.get(extent.stack).copied().flatten();
+                        stackless += known.is_none() as u64;
+                        extent.stack = known.unwrap_or(Kind::Mmap.overflow_stack() as usize);
+                        extents.push(extent);
+                    }
+                    None => bad += 1,
+                },
+            }
+        }
+        let counts = [
+            (torn, Defect::TornExtents(torn)),
+            (bad, Defect::BadExtents(bad)),
+            (stackless, Defect::StacklessExtents(stackless)),
+        ];
+        let defects = counts.into_iter().filter(|(count, _)| *count > 0);
+        self.defects.extend(defects.map(|(_, defect)| defect));
+        without_overlap(extents)
     }
 }

@@ -1,43 +1,46 @@
-//! Live samples of a running process change between the copy of the keys and the copy of the samples: copies those again.
+//! Tables of a running process change between the copy of the keys and the copy of the entries: copies those again.
 
 use crate::ReadAt;
 use crate::bytes::Entry;
-use crate::entries;
-use crate::snapshot::LiveSample;
-use ramson_format::{self as format, KEY_RESERVED};
+use crate::snapshot::{Extent, LiveSample};
+use ramson_format::KEY_RESERVED;
 use std::collections::HashMap;
 
 /// Copies of one slot; a slot that changes still is being used all the time.
 const ATTEMPTS: usize = 16;
-const ENTRY_BYTES: usize = size_of::<format::LiveSample>();
+
+/// Where the keys, or the entries, of a table are in the source, and their copies.
+pub struct Copied<'a> {
+    pub offset: u64,
+    pub bytes: &'a mut [u8],
+}
 
 /// Copies once more, key first, each slot whose copies do not belong together or that was being written. What stays as it
-/// is, is damaged, and left for the caller to find. The regions begin at `keys_at` and `samples_at`.
-pub fn settle<S: ReadAt + ?Sized>(
+/// is, is damaged, and left for the caller to find.
+pub fn settle<S: ReadAt + ?Sized, const ENTRY_BYTES: usize>(
     source: &S,
-    (keys_at, keys): (u64, &mut [u8]),
-    (samples_at, samples): (u64, &mut [u8]),
+    keys: Copied,
+    entries: Copied,
+    is_whole: impl Fn(u64, Entry) -> bool,
 ) {
-    let slots = keys.chunks_exact_mut(8).zip(samples.chunks_exact_mut(ENTRY_BYTES));
-    for (slot, (key, sample)) in slots.enumerate() {
+    let slots = keys.bytes.chunks_exact_mut(8).zip(entries.bytes.chunks_exact_mut(ENTRY_BYTES));
+    for (slot, (key, entry)) in slots.enumerate() {
         for _ in 0..ATTEMPTS {
-            let address = Entry(key).u64(0);
-            let is_whole =
-                address > KEY_RESERVED && entries::live_sample(address, Entry(sample)).is_some();
-            if address == 0 || is_whole {
+            let value = Entry(key).u64(0);
+            if value == 0 || (value > KEY_RESERVED && is_whole(value, Entry(entry))) {
                 break;
             }
-            let (mut new_key, mut new_sample) = ([0; 8], [0; ENTRY_BYTES]);
+            let (mut new_key, mut new_entry) = ([0; 8], [0; ENTRY_BYTES]);
             let copied = [
-                source.read_at(keys_at + slot as u64 * 8, &mut new_key),
-                source.read_at(samples_at + (slot * ENTRY_BYTES) as u64, &mut new_sample),
+                source.read_at(keys.offset + slot as u64 * 8, &mut new_key),
+                source.read_at(entries.offset + (slot * ENTRY_BYTES) as u64, &mut new_entry),
             ];
-            let is_complete = matches!(copied, [Ok(8), Ok(ENTRY_BYTES)]);
-            if !is_complete || (new_key[..] == *key && new_sample[..] == *sample) {
+            let is_complete = matches!(copied, [Ok(8), Ok(count)] if count == ENTRY_BYTES);
+            if !is_complete || (new_key[..] == *key && new_entry[..] == *entry) {
                 break;
             }
             key.copy_from_slice(&new_key);
-            sample.copy_from_slice(&new_sample);
+            entry.copy_from_slice(&new_entry);
         }
     }
 }
@@ -56,4 +59,16 @@ pub fn newest_of_each_address(samples: Vec<LiveSample>) -> Vec<LiveSample> {
         }
     }
     distinct
+}
+
+/// By address. While a hole is cut, the rest above it is there already: the extent below ends where it begins.
+pub fn without_overlap(mut extents: Vec<Extent>) -> Vec<Extent> {
+    extents.sort_by_key(|extent| (extent.start, extent.monotonic_ns));
+    for index in 1..extents.len() {
+        let next = extents[index].start;
+        let lower = &mut extents[index - 1];
+        lower.bytes = lower.bytes.min(next - lower.start);
+    }
+    extents.retain(|extent| extent.bytes > 0);
+    extents
 }

@@ -1,10 +1,10 @@
 //! What a profile file held at one moment.
 
 use crate::defect::Defect;
-use ramson_format::LIFETIME_BUCKETS;
+use ramson_format::{Kind, LIFETIME_BUCKETS};
 
 /// The header's facts. Times in ns; see FORMAT.md for each.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct Header {
     pub state: u32,
@@ -18,6 +18,16 @@ pub struct Header {
     pub run_id: u64,
     pub exit_status: i32,
     pub flags: u32,
+    pub configured_interval_bytes: u64,
+    pub max_overhead_ppm: u32,
+    pub interval_changes: u32,
+    pub start_cycles: u64,
+    pub start_cycles_ns: u64,
+    pub last_cycles: u64,
+    pub last_cycles_ns: u64,
+    pub cpu_ns: u64,
+    /// Bytes of the file that are allocated.
+    pub committed_bytes: u64,
     pub comm: String,
     pub exe: String,
     pub command: Vec<String>,
@@ -73,6 +83,21 @@ pub struct LiveSample {
     pub tid: u32,
 }
 
+/// Anonymous memory that the program mapped itself, as far as it is still there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
+pub struct Extent {
+    pub start: u64,
+    pub bytes: u64,
+    pub inverse_probability: f64,
+    pub monotonic_ns: u64,
+    /// Index into `Snapshot::stacks`.
+    pub stack: usize,
+    pub tid: u32,
+    pub is_reserved: bool,
+    pub is_shared: bool,
+}
+
 /// An immutable copy of a profile file at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
@@ -80,12 +105,26 @@ pub struct Snapshot {
     pub header: Header,
     /// In the order in which they were met.
     pub mappings: Vec<Mapping>,
-    /// Distinct stacks; index 0 is the overflow stack.
+    /// Distinct stacks; the first are the overflow stacks, at each `Kind::overflow_stack`.
     pub stacks: Vec<Stack>,
     /// Samples not freed.
     pub live: Vec<LiveSample>,
+    /// By address; none overlaps another.
+    pub extents: Vec<Extent>,
     /// What was not whole.
     pub defects: Vec<Defect>,
+}
+
+impl Stack {
+    /// The overflow stack of `kind`, without samples.
+    pub fn overflow(kind: Kind) -> Self {
+        Self { flags: kind.stack_flags(), ..Self::default() }
+    }
+
+    /// Which kind of memory was allocated there.
+    pub fn kind(&self) -> Kind {
+        Kind::of_stack(self.flags)
+    }
 }
 
 impl Snapshot {

@@ -27,5 +27,9 @@ pub struct Thread {
     pub scratch: Cell<u32>,
     /// Interval that the countdown was drawn with: what a sample's weight comes from.
     pub interval_bytes: Cell<u64>,
-    reserved: [Cell<u64>; 2],
+    /// Stack pointer of the slow path that is under way; 0 if none is.
+    pub parked_at: Cell<u64>,
+    /// Bytes of the draw that come after `countdown`.
+    pub beyond: Cell<u64>,
+    reserved: Cell<u64>,
 }

@@ -3,18 +3,27 @@
 //! No descriptor stays open: the program may close or reuse any number. Space comes through the mapping instead
 //! (MADV_POPULATE_WRITE), which reports a full file system as an error where a store would be SIGBUS.
 
+mod name;
+mod private;
+
 use crate::config::Config;
-use crate::sys::{self, AT_FDCWD, EEXIST, Errno, File, Identity};
-use crate::text::{PATH_BYTES, Text, parse_number};
+use crate::permission;
+use crate::sys::{self, Errno, File, Identity};
+use crate::text::Text;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::Ordering::*;
+use name::ProcessStat;
+#[cfg(fuzzing)]
+pub use name::start_ticks_in;
+use ramson_format::atomic::{AtomicU32, AtomicU64};
 use ramson_format::{
-    COMMAND_BYTES, EXE_BYTES, FILE_BYTES_RANGE, Header, Health, LIVE_FIRST_SEGMENT, MAGIC, Mapping,
-    PAGE_BYTES, REGION_KINDS, RegionKind, RegionPlan, VERSION, flags, plan,
+    COMMAND_BYTES, EXE_BYTES, FILE_BYTES_RANGE, Header, Health, KINDS, LIVE_FIRST_SEGMENT, MAGIC,
+    Mapping, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind, RegionPlan, VERSION, flags, plan,
 };
 
-/// Entries that every region has from the start, in the order of `REGION_KINDS`.
-const FIRST_ENTRIES: [u64; 6] = [128, 4096, LIVE_FIRST_SEGMENT, LIVE_FIRST_SEGMENT, 64, 8192];
+/// Entries that every region has from the start, in the order of `REGION_KINDS`. Most programs map nothing themselves.
+const FIRST_ENTRIES: [u64; REGIONS] =
+    [128, 4096, LIVE_FIRST_SEGMENT, LIVE_FIRST_SEGMENT, 64, 8192, 0, 0];
 /// Regions grow by what they have, but by no more than this at once.
 const MAX_STEP_BYTES: u64 = 1 << 20;
 /// Times that one growth is tried.
@@ -25,24 +34,40 @@ pub const RESERVE_ATTEMPTS: usize = 64;
 /// A mapped profile file. All zero is "none".
 pub struct ProfileFile {
     base: AtomicU64,
-    regions: [RegionPlan; 6],
+    regions: [RegionPlan; REGIONS],
     /// As in the header; kept here too, so that nobody's store into the file leads us out of it.
-    committed: [AtomicU64; 6],
+    committed: [AtomicU64; REGIONS],
     /// For removal after a normal exit; empty for a memfd.
     path: Text,
     identity: Identity,
+    /// The profile is memory of this process only: space is there without asking.
+    is_private: bool,
+}
+
+/// Where a profile can be put.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Backing {
+    File,
+    PrivateMemory,
 }
 
 impl ProfileFile {
-    /// Makes and maps the file, everything but the header's state. False: there is no place for it.
-    pub fn create(&mut self, config: &Config, pid: u32) -> bool {
-        let file_bytes = config.file_bytes.min(sys::file_size_limit()) & !(PAGE_BYTES - 1);
+    /// Makes and maps the file, of `room_bytes` at most, everything but the header's times and state. False: there is no place for it.
+    pub fn create(&mut self, config: &Config, backing: Backing, room_bytes: u64) -> bool {
+        let stat = ProcessStat::read();
+        self.path = Text::new();
+        if backing == Backing::PrivateMemory {
+            let is_mapped = self.map_private(room_bytes).is_some();
+            if is_mapped {
+                self.fill_header(config, &stat, flags::PRIVATE);
+            }
+            return is_mapped;
+        }
+        let file_bytes = room_bytes.min(sys::file_size_limit()) & !(PAGE_BYTES - 1);
         if file_bytes < FILE_BYTES_RANGE.0 {
             return false;
         }
-        let start_ticks = process_start_ticks();
-        self.path = Text::new();
-        let opened = self.open(config, pid, start_ticks);
+        let opened = self.open(config, &stat);
         if let Some(file) = &opened {
             self.remember(file);
         }
@@ -58,68 +83,8 @@ impl ProfileFile {
                 return false;
             }
         }
-        self.fill_header(config, pid, start_ticks, is_memfd);
+        self.fill_header(config, &stat, if is_memfd { flags::MEMFD } else { 0 });
         true
-    }
-
-    /// Opens a new file where the user asked for it, else in the directory of profiles.
-    fn open(&mut self, config: &Config, pid: u32, start_ticks: u64) -> Option<File> {
-        if let Some(output) = &config.output {
-            self.path = *output;
-            let file = self.open_new().or_else(|errno| {
-                if errno != EEXIST {
-                    return Err(errno);
-                }
-                self.path.push(b".").push_number(pid as u64);
-                self.open_new()
-            });
-            return file.ok();
-        }
-        let directory = directory_path(config);
-        let path = directory.as_c_str()?;
-        // It may exist; what counts is whether it is ours.
-        let _ = sys::make_directory(path, 0o700);
-        let is_default = config.directory.is_none();
-        let no_follow = if is_default { sys::O_NOFOLLOW } else { 0 };
-        let open_flags = sys::O_RDONLY | sys::O_DIRECTORY | sys::O_CLOEXEC | no_follow;
-        let opened = sys::open_at(AT_FDCWD, path, open_flags, 0).ok()?;
-        let owner = opened.owner().ok()?;
-        if is_default && (owner.uid != sys::user_id() || owner.mode & 0o077 != 0) {
-            return None;
-        }
-        let mut name = Text::new();
-        name.push_number(pid as u64).push(b"-").push_number(start_ticks).push(b".ramson");
-        self.path = directory;
-        self.path.push(b"/").push(name.as_c_str()?.to_bytes());
-        match self.open_new() {
-            // The same process before it called exec: that image has ended well.
-            Err(EEXIST) => {
-                let _ = sys::unlink_at(&opened, name.as_c_str()?);
-                self.open_new().ok()
-            }
-            file => file.ok(),
-        }
-    }
-
-    /// Keeps what `unlink` needs: the path from the root, as the program may change its directory, and which file it is.
-    fn remember(&mut self, file: &File) {
-        self.identity = file.identity().unwrap_or_default();
-        let mut link = Text::new();
-        link.push(b"/proc/self/fd/").push_number(file.number());
-        let mut target = [0u8; PATH_BYTES];
-        let length = link.as_c_str().and_then(|link| sys::read_link(link, &mut target).ok());
-        let absolute = target.get(..length.unwrap_or(0)).unwrap_or_default();
-        if absolute.starts_with(b"/") && absolute.len() < PATH_BYTES {
-            self.path = Text::new();
-            self.path.push(absolute);
-        }
-    }
-
-    fn open_new(&self) -> Result<File, Errno> {
-        const NAME_TOO_LONG: Errno = Errno(36);
-        let open_flags =
-            sys::O_RDWR | sys::O_CREAT | sys::O_EXCL | sys::O_CLOEXEC | sys::O_NOFOLLOW;
-        sys::open_at(AT_FDCWD, self.path.as_c_str().ok_or(NAME_TOO_LONG)?, open_flags, 0o600)
     }
 
     /// Sets the length, allocates the first entries of every region, maps.
@@ -145,6 +110,11 @@ impl ProfileFile {
         if sys::advise(base, PAGE_BYTES as usize, sys::MADV_POPULATE_WRITE).is_err() {
             return self.map_without_populate(file, file_bytes);
         }
+        self.lay_out().then_some(())
+    }
+
+    /// Writes the region directory and gives every region its first entries.
+    fn lay_out(&self) -> bool {
         let header = self.header();
         for (region, (plan, kind)) in
             header.regions.iter().zip(self.regions.iter().zip(REGION_KINDS))
@@ -155,7 +125,7 @@ impl ProfileFile {
             region.kind.store(kind.code(), Relaxed);
         }
         let first = |kind: RegionKind| FIRST_ENTRIES[kind as usize];
-        REGION_KINDS.iter().all(|&kind| self.grow(kind, first(kind))).then_some(())
+        REGION_KINDS.iter().all(|&kind| self.grow(kind, first(kind)))
     }
 
     /// Before Linux 5.14 space cannot be asked for through the mapping: all of it at once, or none.
@@ -176,27 +146,19 @@ impl ProfileFile {
         Some(())
     }
 
-    fn fill_header(&self, config: &Config, pid: u32, start_ticks: u64, is_memfd: bool) {
+    fn fill_header(&self, config: &Config, stat: &ProcessStat, backing_flag: u32) {
         let header = self.header();
-        header.pid.store(pid, Relaxed);
+        header.pid.store(stat.pid, Relaxed);
         header.interval_bytes.store(config.interval_bytes.unwrap_or(0), Relaxed);
-        header.start_realtime_ns.store(sys::clock_ns(0), Relaxed);
-        header.process_start_ticks.store(start_ticks, Relaxed);
+        header.process_start_ticks.store(stat.start_ticks, Relaxed);
         header.run_id.store(config.run_id, Relaxed);
         header.exit_status.store(-1, Relaxed);
         let keep = if config.keep { flags::KEEP } else { 0 };
-        let memfd = if is_memfd { flags::MEMFD } else { 0 };
-        header.flags.store(keep | memfd, Relaxed);
+        header.flags.store(keep | backing_flag, Relaxed);
         header.comm.iter().zip(sys::thread_name()).for_each(|(to, word)| to.store(word, Relaxed));
-        let mut exe = [0u8; EXE_BYTES];
-        let exe_bytes = sys::read_link(c"/proc/self/exe", &mut exe).unwrap_or(0);
-        store_bytes(&header.exe, &exe);
-        header.exe_bytes.store(exe_bytes as u32, Relaxed);
-        let mut command = [0u8; COMMAND_BYTES];
-        let command_bytes = read_file(c"/proc/self/cmdline", &mut command);
-        store_bytes(&header.command, &command);
-        header.command_bytes.store(command_bytes as u32, Relaxed);
-        header.stack_count.store(1, Relaxed);
+        fill_exe(header);
+        fill_command(header);
+        header.stack_count.store(KINDS.len() as u32, Relaxed);
         header.version.store(VERSION, Relaxed);
         header.magic.store(u64::from_le_bytes(MAGIC), Release);
     }
@@ -214,6 +176,12 @@ impl ProfileFile {
         if addend != 0 {
             self.header().health[counter as usize].fetch_add(addend, Relaxed);
         }
+    }
+
+    /// Adds one to a health counter and returns what it was.
+    #[inline]
+    pub fn count_one(&self, counter: Health) -> u64 {
+        self.header().health[counter as usize].fetch_add(1, Relaxed)
     }
 
     /// Entry `index` of a region whose entries are `T`, if its space is there.
@@ -274,7 +242,7 @@ impl ProfileFile {
         let address = (self.base.load(Relaxed) + start) as *const u8;
         let populate = || sys::advise(address, (end - start) as usize, sys::MADV_POPULATE_WRITE);
         // A busy file system may refuse once; a full one goes on refusing.
-        if !(0..GROW_ATTEMPTS).any(|_| populate().is_ok()) {
+        if !self.is_private && !(0..GROW_ATTEMPTS).any(|_| populate().is_ok()) {
             self.count(Health::GrowFailures, 1);
             return false;
         }
@@ -304,6 +272,18 @@ impl ProfileFile {
     pub fn committed(&self, kind: RegionKind) -> u64 {
         // Pairs with the release in `grow_to`.
         self.committed[kind as usize].load(Acquire)
+    }
+
+    /// As if a region had never grown beyond `entries`.
+    #[cfg(loom)]
+    pub fn set_committed(&self, kind: RegionKind, entries: u64) {
+        self.committed[kind as usize].store(entries, Relaxed);
+        self.header().regions[kind as usize].committed.store(entries, Relaxed);
+    }
+
+    /// Entries that a region can ever hold.
+    pub fn capacity(&self, kind: RegionKind) -> u64 {
+        self.regions[kind as usize].capacity
     }
 
     /// Copies `bytes` into the strings region and returns their offset there.
@@ -344,28 +324,43 @@ impl ProfileFile {
     }
 }
 
-fn directory_path(config: &Config) -> Text {
-    config.directory.unwrap_or_else(|| {
-        let mut path = Text::new();
-        path.push(b"/var/tmp/ramson-").push_number(sys::user_id() as u64);
-        path
-    })
-}
-
 fn read_file(path: &CStr, buffer: &mut [u8]) -> usize {
-    let opened = sys::open_at(AT_FDCWD, path, sys::O_RDONLY | sys::O_CLOEXEC, 0);
-    opened.map_or(0, |file| file.read(buffer))
+    sys::open_to_read(path).map_or(0, |file| file.read(buffer))
 }
 
-/// Field 22 of /proc/self/stat. The second field is a name in parentheses that may contain anything.
-fn process_start_ticks() -> u64 {
-    let mut buffer = [0u8; PATH_BYTES];
-    let length = read_file(c"/proc/self/stat", &mut buffer);
-    let text = buffer.get(..length).unwrap_or_default();
-    let after_name = text.iter().rposition(|&byte| byte == b')').unwrap_or(0);
-    let mut fields = text.get(after_name..).unwrap_or_default().split(|&byte| byte == b' ');
-    // ")" itself is field 2, so field 22 is 20 further on.
-    fields.nth(20).and_then(parse_number).map_or(0, |(ticks, _)| ticks)
+/// Path of the executable; the number of bytes put in `target`.
+pub fn executable(target: &mut [u8]) -> usize {
+    if permission::is_full() {
+        return sys::read_link(c"/proc/self/exe", target).unwrap_or(0);
+    }
+    // The loader does not read links; but the first mapping of a process is its executable's.
+    let length = read_file(c"/proc/self/maps", target);
+    let text = target.get(..length).unwrap_or_default();
+    let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let first = line.iter().position(|&byte| byte == b'/').unwrap_or(line.len());
+    let end = line.len();
+    target.copy_within(first..end, 0);
+    if let Some(rest) = target.get_mut(end - first..) {
+        rest.fill(0);
+    }
+    end - first
+}
+
+// Each buffer is gone from the program's stack before the next one comes.
+#[inline(never)]
+fn fill_exe(header: &Header) {
+    let mut exe = [0u8; EXE_BYTES];
+    let exe_bytes = executable(&mut exe);
+    store_bytes(&header.exe, &exe);
+    header.exe_bytes.store(exe_bytes as u32, Relaxed);
+}
+
+#[inline(never)]
+fn fill_command(header: &Header) {
+    let mut command = [0u8; COMMAND_BYTES];
+    let command_bytes = read_file(c"/proc/self/cmdline", &mut command);
+    store_bytes(&header.command, &command);
+    header.command_bytes.store(command_bytes as u32, Relaxed);
 }
 
 fn store_bytes(to: &[AtomicU64], from: &[u8]) {

@@ -5,13 +5,19 @@
 //! one thread, else the address, stored with release after the fields.
 
 use super::file::ProfileFile;
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::Ordering::*;
+use ramson_format::atomic::AtomicU64;
 use ramson_format::{
     KEY_RESERVED, LIVE_FIRST_SEGMENT, LiveSample, RegionKind, live_check, live_segment, mix,
 };
 
 /// Keys of one cache line; a window is two lines.
 const LINE: usize = 8;
+/// More segments than the longest file has.
+const MAX_SEGMENTS: usize = 32;
+
+/// Segments that `grow_ahead` adds: with three, eight times as many samples as there were at most, and a few.
+const SEGMENTS_AHEAD: u32 = 3;
 
 /// Has no state of its own beyond the file.
 pub struct LiveTable;
@@ -73,7 +79,7 @@ impl LiveTable {
 
     /// Publishes a sample. False: the table is full.
     pub fn insert(&self, file: &ProfileFile, address: u64, sample: &Sample) -> bool {
-        for _ in 0..2 {
+        for _ in 0..MAX_SEGMENTS {
             let segments = self.segments(file);
             for line in lines(address, segments) {
                 let Some(keys) = self.line(file, line) else { return false };
@@ -87,6 +93,7 @@ impl LiveTable {
                     }
                 }
             }
+            // Other threads may fill what one has made before it gets there: the table is full only when it cannot grow.
             let slots_needed = live_segment(segments + 1).0;
             // Samples first: the number of keys is what tells how many segments there are.
             if !file.grow_to(RegionKind::LiveSamples, slots_needed)
@@ -96,6 +103,13 @@ impl LiveTable {
             }
         }
         false
+    }
+
+    /// Adds segments until most of what one program holds live at the default interval fits.
+    pub fn grow_ahead(&self, file: &ProfileFile) {
+        let slots = live_segment(self.segments(file) + SEGMENTS_AHEAD).0;
+        let _ = file.grow_to(RegionKind::LiveSamples, slots)
+            && file.grow_to(RegionKind::LiveKeys, slots);
     }
 
     fn store(&self, file: &ProfileFile, slot: u64, address: u64, sample: &Sample) {

@@ -5,8 +5,9 @@
 
 use super::file::{ProfileFile, RESERVE_ATTEMPTS};
 use crate::sys;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use ramson_format::{BEGUN, COMMITTED, RegionKind, Stack, stack_hash};
+use core::sync::atomic::Ordering::*;
+use ramson_format::atomic::{AtomicU32, AtomicU64};
+use ramson_format::{BEGUN, COMMITTED, KINDS, Kind, RegionKind, Stack, stack_hash};
 
 /// Entries of the index that one look-up tries; past them a stack counts as not to be recorded.
 const MAX_PROBES: u64 = 64;
@@ -25,6 +26,9 @@ impl StackTable {
         let places = (capacity * 2).next_power_of_two();
         self.mask = places - 1;
         self.index.store(sys::map_own(self.index_bytes()).ok()? as u64, Relaxed);
+        for kind in KINDS {
+            self.entry(file, kind.overflow_stack()).flags.store(kind.stack_flags(), Relaxed);
+        }
         Some(())
     }
 
@@ -32,7 +36,7 @@ impl StackTable {
         (self.mask as usize + 1) * size_of::<AtomicU32>()
     }
 
-    /// The counters of a stack. Every number that `intern` returned has an entry, and 0 always has.
+    /// The counters of a stack. Every number that `intern` returned has an entry, and the overflow stacks always have.
     #[inline]
     pub fn entry<'a>(&self, file: &'a ProfileFile, stack: u32) -> &'a Stack {
         match file.entry(RegionKind::Stacks, stack as u64) {
@@ -52,7 +56,8 @@ impl StackTable {
         flags: u32,
         now_ns: u64,
     ) -> Option<u32> {
-        let hash = stack_hash(epoch, frames);
+        let kind = Kind::of_stack(flags);
+        let hash = stack_hash(kind, epoch, frames);
         let mut added = None;
         for probe in 0..MAX_PROBES {
             let place = self.place(hash.wrapping_add(probe) & self.mask);
@@ -70,7 +75,7 @@ impl StackTable {
                     }
                 }
             }
-            if is_stack(file, number, hash, epoch, frames) {
+            if is_stack(file, number, kind, hash, epoch, frames) {
                 return Some(number);
             }
         }
@@ -160,9 +165,17 @@ fn reserve_frames(file: &ProfileFile, frames: u64) -> Option<u64> {
 }
 
 #[inline]
-fn is_stack(file: &ProfileFile, number: u32, hash: u64, epoch: u32, frames: &[u64]) -> bool {
+fn is_stack(
+    file: &ProfileFile,
+    number: u32,
+    kind: Kind,
+    hash: u64,
+    epoch: u32,
+    frames: &[u64],
+) -> bool {
     let Some(entry) = file.entry::<Stack>(RegionKind::Stacks, number as u64) else { return false };
     if entry.hash.load(Relaxed) != hash
+        || Kind::of_stack(entry.flags.load(Relaxed)) != kind
         || entry.depth.load(Relaxed) as usize != frames.len()
         || entry.epoch.load(Relaxed) != epoch
     {

@@ -1,12 +1,19 @@
 //! The recorder's tables against plain models, alone and with several threads.
 
+#[cfg(loom)]
+mod models;
+mod property;
+mod sanitized;
+mod stacks;
+
 use super::live::{LiveTable, Sample};
 use super::*;
-use crate::{arch, sampler};
-use ramson_format::{KEY_RESERVED, live_check, live_segment};
+use crate::process::{FILTER_PAGES, PAGE_FILTER};
+use crate::{arch, sampler, text::Text};
+use ramson_format::{COMMITTED, KEY_RESERVED, RegionKind, live_check, live_segment};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Barrier, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 /// The page filter is one per process: tests that use it take turns.
 static PAGE_FILTER_USER: Mutex<()> = Mutex::new(());
@@ -26,7 +33,8 @@ impl Recording {
         let mut text = Text::new();
         text.push(directory.to_str().unwrap().as_bytes());
         let config = Config { directory: Some(text), file_bytes, ..Config::default() };
-        let recorder = Recorder::create(&config).expect("a profile in the temporary directory");
+        let recorder =
+            Recorder::create(&config, Backing::File).expect("a profile in the temporary directory");
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
         Self { recorder, directory, _turn: turn }
     }
@@ -318,7 +326,7 @@ fn a_failed_realloc_leaves_the_record_as_it_was() {
     assert_eq!(recording.live(), []);
     assert_eq!(recorder.claim(address), None);
     assert_eq!(recording.health(Health::Frees), 1);
-    assert_eq!(filter_of(address).load(Relaxed), 0);
+    assert_eq!(filter::of(address).load(Relaxed), 0);
 }
 
 #[test]
@@ -344,9 +352,9 @@ fn the_page_filter_never_says_no_wrongly_not_even_when_it_is_full() {
                 true
             }));
         }
-        largest = largest.max(filter_of(pages[0] << 12).load(Relaxed));
+        largest = largest.max(filter::of(pages[0] << 12).load(Relaxed));
         if step % 500 == 0 {
-            assert!(live.iter().all(|&address| filter_of(address).load(Relaxed) != 0));
+            assert!(live.iter().all(|&address| filter::of(address).load(Relaxed) != 0));
         }
     }
     assert_eq!(largest, u8::MAX);
@@ -355,11 +363,11 @@ fn the_page_filter_never_says_no_wrongly_not_even_when_it_is_full() {
     live.iter().for_each(|&address| forget(recording.recorder, address));
     assert!(recording.live().is_empty());
     // A page that was full is not known any more and stays a "maybe"; one that never was is a "no" again.
-    assert_eq!(filter_of(pages[0] << 12).load(Relaxed), u8::MAX);
+    assert_eq!(filter::of(pages[0] << 12).load(Relaxed), u8::MAX);
     recording.record(0x99_9000, 1, 0x1000);
-    assert_eq!(filter_of(0x99_9000).load(Relaxed), 1);
+    assert_eq!(filter::of(0x99_9000).load(Relaxed), 1);
     forget(recording.recorder, 0x99_9000);
-    assert_eq!(filter_of(0x99_9000).load(Relaxed), 0);
+    assert_eq!(filter::of(0x99_9000).load(Relaxed), 0);
 }
 
 #[test]
@@ -372,122 +380,21 @@ fn a_sample_that_does_not_fit_is_counted_and_leaves_no_trace_in_the_filter() {
         blocks += 1;
         assert!(blocks < 1 << 16);
     }
-    assert_eq!(filter_of(address(blocks - 1)).load(Relaxed), 0);
+    assert_eq!(filter::of(address(blocks - 1)).load(Relaxed), 0);
     assert_eq!(recording.live().len() as u64, blocks - 1);
     assert_eq!(recording.health(Health::Samples), blocks);
     forget(recording.recorder, address(blocks - 1));
     assert_eq!(recording.health(Health::Frees), 0);
 }
 
-/// Frames of stack `number`; several stacks share beginnings and lengths.
-fn frames_of(number: u64) -> Vec<u64> {
-    (0..number % 40 + 1).map(|frame| 0x40_0000 + (frame * number / 7) * 3 + number % 3).collect()
-}
-
-fn intern(recording: &Recording, epoch: u32, frames: &[u64]) -> Option<u32> {
-    recording.recorder.stacks.intern(recording.file(), epoch, frames, 0, 1)
-}
-
-fn frames_in(recording: &Recording, number: u32) -> Vec<u64> {
-    let entry = recording.recorder.stacks.entry(recording.file(), number);
-    assert_eq!(entry.commit.load(Acquire), COMMITTED);
-    let first = entry.first_frame.load(Relaxed);
-    let frame = |index| {
-        let cell: &AtomicU64 = recording.file().entry(RegionKind::Frames, index).unwrap();
-        cell.load(Relaxed)
-    };
-    (first..first + entry.depth.load(Relaxed) as u64).map(frame).collect()
-}
-
-#[test]
-fn one_stack_has_one_number_and_another_stack_another() {
-    let recording = Recording::new(4 << 20);
-    let mut numbers = HashMap::new();
-    for round in 0..3 {
-        for stack in 0..2000 {
-            for epoch in 0..2 {
-                let frames = frames_of(stack);
-                let number = intern(&recording, epoch, &frames).unwrap();
-                assert_ne!(number, 0);
-                assert_eq!(frames_in(&recording, number), frames);
-                let known = numbers.entry((epoch, frames)).or_insert(number);
-                assert_eq!(*known, number, "round {round}");
-            }
-        }
-    }
-    let distinct: HashSet<u32> = numbers.values().copied().collect();
-    assert_eq!(distinct.len(), numbers.len());
-    assert_eq!(recording.file().header().stack_count.load(Relaxed) as usize, numbers.len() + 1);
-}
-
-#[test]
-fn threads_that_meet_one_new_stack_get_entries_that_a_reader_can_merge() {
-    const THREADS: usize = 4;
-    let recording = Recording::new(8 << 20);
-    let barrier = Barrier::new(THREADS);
-    let seen = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                for stack in 0..1500 {
-                    if stack % 50 == 0 {
-                        barrier.wait();
-                    }
-                    let number = intern(&recording, 0, &frames_of(stack)).unwrap();
-                    seen.lock().unwrap().push((stack, number));
-                }
-            });
-        }
-    });
-    let seen = seen.into_inner().unwrap();
-    for &(stack, number) in &seen {
-        assert_eq!(frames_in(&recording, number), frames_of(stack));
-    }
-    let used: HashSet<u32> = seen.iter().map(|&(_, number)| number).collect();
-    let distinct: HashSet<Vec<u64>> = (0..1500).map(frames_of).collect();
-    assert!(used.len() >= distinct.len() && used.len() <= THREADS * distinct.len());
-    // From now on each has one number, and no further entry is made.
-    let count = recording.file().header().stack_count.load(Relaxed);
-    for stack in 0..1500 {
-        let number = intern(&recording, 0, &frames_of(stack)).unwrap();
-        assert!(used.contains(&number));
-    }
-    assert_eq!(recording.file().header().stack_count.load(Relaxed), count);
-}
-
-#[test]
-fn a_full_stack_table_refuses_new_stacks_and_knows_the_old_ones() {
-    let recording = Recording::new(1 << 20);
-    let mut numbers = Vec::new();
-    let refused = (0..100_000u64).find(|&stack| {
-        let number = intern(&recording, 0, &[stack + 5000, 7]);
-        numbers.extend(number);
-        number.is_none()
-    });
-    assert!(refused.is_some());
-    let capacity =
-        recording.file().header().regions[RegionKind::Stacks as usize].capacity.load(Relaxed);
-    assert_eq!(numbers.len() as u64, capacity - 1);
-    for (stack, number) in numbers.iter().enumerate() {
-        assert_eq!(intern(&recording, 0, &[stack as u64 + 5000, 7]), Some(*number));
-    }
-    // What has no stack goes to the overflow stack, number 0, and is counted.
-    recording.record(0x1234_0000, 5, 0x77);
-    assert_eq!(recording.health(Health::DroppedStacks), 1);
-    let overflow = recording.recorder.stacks.entry(recording.file(), 0);
-    assert_eq!(overflow.sampled_alloc_bytes.load(Relaxed), 5);
-    let beyond = recording.recorder.stacks.entry(recording.file(), u32::MAX);
-    assert!(core::ptr::eq(overflow, beyond));
-}
-
 #[test]
 fn a_thread_that_finds_every_scratch_taken_counts_its_walk_as_dropped() {
     let recording = Recording::new(1 << 20);
-    recording.recorder.scratches.iter().for_each(|scratch| scratch.is_taken.store(1, Relaxed));
+    recording.recorder.scratches.iter().for_each(|scratch| scratch.take_for_another());
     recording.record(0x4444_0000, 5, 0x1000);
     assert_eq!(recording.health(Health::DroppedWalks), 1);
     assert_eq!(recording.live(), [0x4444_0000]);
-    recording.recorder.scratches[63].is_taken.store(0, Relaxed);
+    recording.recorder.scratches[63].give_back();
     recording.record(0x4445_0000, 5, 0x1000);
     assert_eq!(recording.health(Health::DroppedWalks), 1);
 }

@@ -106,7 +106,8 @@ impl Elf {
     }
 }
 
-fn build_id_in(notes: &[u8]) -> Option<&[u8]> {
+/// The build ID among `notes`.
+pub fn build_id_in(notes: &[u8]) -> Option<&[u8]> {
     const NT_GNU_BUILD_ID: u32 = 3;
     let mut rest = notes;
     while let Some((head, body)) = rest.split_first_chunk::<12>() {

@@ -6,12 +6,15 @@
 
 mod elf;
 mod modules;
+mod own_stack;
 mod rules;
 mod stack;
 mod unwind_tables;
 
 pub use modules::{MappingFacts, Modules, NewMapping};
 pub use stack::StackView;
+#[cfg(fuzzing)]
+pub use {elf::build_id_in, modules::Place, unwind_tables::compile};
 
 use crate::arch::{Thread, signal_frame};
 use modules::{Cursor, PERMANENT};
@@ -180,6 +183,17 @@ pub fn view_of(
     copy: &mut [u8],
 ) -> StackView {
     stack::view_of(thread, caller.stack_pointer, pid, main_high, copy)
+}
+
+/// Whether the caller is on a signal stack that has no room for a walk.
+#[inline]
+pub fn is_short_of_stack(thread: &Thread, caller: &Caller) -> bool {
+    stack::is_short(thread, caller.stack_pointer)
+}
+
+/// Learns how far down the thread's own stack is readable, for samples after which nothing can be asked any more.
+pub fn know_stack(thread: &Thread, stack_pointer: u64, pid: u32, main_high: u64) {
+    stack::know_all(thread, stack_pointer, pid, main_high);
 }
 
 #[cfg(test)]

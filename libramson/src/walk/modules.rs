@@ -203,6 +203,22 @@ impl Modules {
     }
 }
 
+impl Modules {
+    /// Meets every object that is never unloaded.
+    #[cold]
+    pub fn meet_permanent(&self, sink: &impl NewMapping) {
+        let last = crate::process::last_object_at_start();
+        let mut is_past = last.is_null();
+        for object in resolve::objects() {
+            if is_past {
+                return;
+            }
+            is_past = core::ptr::eq(object, last);
+            self.covering(object.inside(), &mut Cursor::new(), sink);
+        }
+    }
+}
+
 /// Whether the loader knew this object when the first memory was allocated; such objects are never unloaded.
 fn is_from_start(link_map: *const LinkMap) -> bool {
     let last = crate::process::last_object_at_start();

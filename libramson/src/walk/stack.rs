@@ -5,7 +5,9 @@
 //! stack (coroutine, alternate signal stack) is copied by the kernel, which stops at an unreadable page instead of faulting.
 
 use crate::arch::{self, Thread};
+use crate::permission::{self, Lines};
 use crate::sys::{self, Range};
+use crate::text::parse_hexadecimal;
 
 const PAGE_BYTES: u64 = 4096;
 /// Pages asked about in one system call.
@@ -32,6 +34,22 @@ impl StackView {
     }
 }
 
+/// A walk to a new place takes 2.2 KB of stack (tests/programs/paint.c).
+const WALK_BYTES: u64 = 4096;
+
+/// Whether `stack_pointer` is on an alternate signal stack with too little left. The memory below it may be anybody's.
+#[inline]
+pub fn is_short(thread: &Thread, stack_pointer: u64) -> bool {
+    let is_own = (thread.stack_low.get()..thread.stack_high.get()).contains(&stack_pointer);
+    !is_own && is_short_signal_stack(stack_pointer)
+}
+
+#[cold]
+fn is_short_signal_stack(stack_pointer: u64) -> bool {
+    sys::signal_stack()
+        .is_ok_and(|stack| stack.is_in_use && stack_pointer.saturating_sub(stack.low) < WALK_BYTES)
+}
+
 pub fn view_of(
     thread: &Thread,
     stack_pointer: u64,
@@ -41,6 +59,15 @@ pub fn view_of(
 ) -> StackView {
     if (thread.stack_low.get()..thread.stack_high.get()).contains(&stack_pointer) {
         return own_view(thread, stack_pointer);
+    }
+    if !permission::is_full() {
+        if extend(thread, stack_pointer, u64::MAX, pid, main_high) {
+            return own_view(thread, stack_pointer);
+        }
+        // The call pushed its return address here, so that much of the page is readable; more of it cannot be told.
+        let low = stack_pointer & !7;
+        let high = (low & !(PAGE_BYTES - 1)) + PAGE_BYTES;
+        return StackView { low, high, shift: 0, is_foreign: true };
     }
     // First what a coroutine needs, as it needs it at every sample; a thread's own stack is extended once.
     let view = copy_of(stack_pointer & !7, pid, copy);
@@ -64,24 +91,78 @@ fn extend(thread: &Thread, stack_pointer: u64, hole: u64, pid: u32, main_high: u
         high.checked_sub(stack_pointer).is_some_and(|bytes| (1..=MAX_DIRECT_BYTES).contains(&bytes))
     };
     let (mut low, mut high) = (thread.stack_low.get(), thread.stack_high.get());
+    // The kernel keeps other mappings 128 MiB away from there, whichever thread runs on it.
+    let is_main = is_near(main_high);
     if high == 0 {
-        // In a child that another thread than the first forked, tid and pid agree, but the stack is not the first thread's.
-        let is_main = thread.tid.get() == pid && is_near(main_high);
         high = (if is_main { main_high } else { arch::thread_pointer() }) & !7;
         low = high;
     }
-    let first_page = stack_pointer & !(PAGE_BYTES - 1);
+    let mut lowest = stack_pointer & !(PAGE_BYTES - 1);
     let is_below = stack_pointer < low && low <= hole && is_near(high);
-    if !is_below || readable_until(pid, first_page, low) < low {
+    let mut is_readable = || {
+        if permission::is_full() {
+            return readable_until(pid, lowest, low) >= low;
+        }
+        // Where memory must not be probed: the first thread's stack has no holes; another's is asked about as a whole, once.
+        if is_main {
+            return true;
+        }
+        let around = readable_around(lowest).filter(|&(_, end)| end >= low);
+        around.is_some_and(|(start, _)| {
+            lowest = start.max(high.saturating_sub(MAX_DIRECT_BYTES));
+            true
+        })
+    };
+    if !is_below || !is_readable() {
         return false;
     }
-    thread.stack_low.set(first_page);
+    thread.stack_low.set(lowest);
     thread.stack_high.set(high);
     true
 }
 
+/// Lowers `stack_low` as far as the stack is readable below `stack_pointer`.
+pub fn know_all(thread: &Thread, stack_pointer: u64, pid: u32, main_high: u64) {
+    let is_main =
+        main_high.checked_sub(stack_pointer).is_some_and(|bytes| bytes <= MAX_DIRECT_BYTES);
+    if is_main || !extend(thread, stack_pointer, u64::MAX, pid, main_high) {
+        return;
+    }
+    let (mut low, high) = (thread.stack_low.get(), thread.stack_high.get());
+    while high - low < MAX_DIRECT_BYTES && readable_until(pid, low - PAGE_BYTES, low) >= low {
+        low -= PAGE_BYTES;
+    }
+    thread.stack_low.set(low);
+}
+
+/// The readable memory around `address`, from /proc/self/maps.
+#[cold]
+fn readable_around(address: u64) -> Option<(u64, u64)> {
+    let file = sys::open_to_read(c"/proc/self/maps").ok()?;
+    let mut lines = Lines::new(&file);
+    let (mut low, mut high) = (0, 0);
+    while let Some(line) = lines.next() {
+        let (start, taken) = parse_hexadecimal(line)?;
+        let (end, taken_too) = parse_hexadecimal(line.get(taken + 1..)?)?;
+        if line.get(taken + taken_too + 2) != Some(&b'r') {
+            continue;
+        }
+        if start > high {
+            if high > address {
+                break;
+            }
+            low = start;
+        }
+        high = end;
+    }
+    (low..high).contains(&address).then_some((low, high))
+}
+
 /// The first page at or after `page` that cannot be read, if there is one before `end`; else `end` or more.
 pub fn readable_until(pid: u32, mut page: u64, end: u64) -> u64 {
+    if !permission::is_full() {
+        return readable_around(page).map_or(page, |(_, high)| high.max(page));
+    }
     while page < end {
         let mut ranges: [Range; PAGES_PER_CALL] = [[0; 2]; PAGES_PER_CALL];
         let pages = (end - page).div_ceil(PAGE_BYTES).min(PAGES_PER_CALL as u64);

@@ -10,7 +10,7 @@ use crate::arch::SIGNAL_TRAMPOLINE;
 use crate::arch::dwarf::{FRAME_POINTER as FRAME_POINTER_REGISTER, RETURN_ADDRESS, STACK_POINTER};
 use gimli::{
     BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, CommonInformationEntry, EhFrame,
-    EhFrameHdr, EhFrameOffset, EndianSlice, FrameDescriptionEntry, LittleEndian, Reader, Register,
+    EhFrameOffset, EndianSlice, FrameDescriptionEntry, LittleEndian, Reader, Register,
     UnwindExpression, UnwindSection,
 };
 
@@ -66,23 +66,47 @@ fn entry_for(
         let bytes = unsafe { core::slice::from_raw_parts(start as *const u8, length) };
         Some(EndianSlice::new(bytes, LittleEndian))
     };
-    let bases = BaseAddresses::default().set_eh_frame_hdr(module.unwind_header);
-    let header = section(module.unwind_header)?;
-    if header.slice().get(2) != Some(&gimli::DW_EH_PE_udata4.0) {
-        // Linkers count functions in 4 bytes; with more, the search could multiply beyond 64 bits.
-        return None;
-    }
-    let header = EhFrameHdr::from(header).parse(&bases, 8).ok()?;
-    let gimli::Pointer::Direct(tables_start) = header.eh_frame_ptr() else { return None };
-    let bases = bases.set_eh_frame(tables_start).set_text(module.start);
-    let tables = EhFrame::from(section(tables_start)?);
-    let table = header.table()?;
-    let gimli::Pointer::Direct(found) = table.lookup(lookup_address, &bases).ok()? else {
-        return None;
-    };
-    let offset = EhFrameOffset(found.checked_sub(tables_start)? as usize);
+    let index = Index::parse(section(module.unwind_header)?.slice(), module.unwind_header)?;
+    let bases = BaseAddresses::default().set_eh_frame(index.tables).set_text(module.start);
+    let tables = EhFrame::from(section(index.tables)?);
+    let offset = EhFrameOffset(index.entry(lookup_address)?.checked_sub(index.tables)? as usize);
     let entry = tables.fde_from_offset(&bases, offset, EhFrame::cie_from_offset).ok()?;
     entry.contains(lookup_address).then_some((tables, bases, entry))
+}
+
+/// `.eh_frame_hdr`: the functions of an object by address, as pairs of function and entry, each relative to the index itself.
+/// Read here and not by gimli, which panics on encodings of the count that no linker writes.
+struct Index<'a> {
+    address: u64,
+    /// Where `.eh_frame` begins.
+    tables: u64,
+    pairs: &'a [[u8; 8]],
+}
+
+impl<'a> Index<'a> {
+    fn parse(bytes: &'a [u8], address: u64) -> Option<Self> {
+        // Version 1; the three encodings that linkers write: relative to the field, absolute, relative to the index; 4 bytes each.
+        const HEAD: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+        let (head, rest) = bytes.split_first_chunk::<4>()?;
+        let (tables, rest) = rest.split_first_chunk::<4>()?;
+        let (count, rest) = rest.split_first_chunk::<4>()?;
+        let pairs = rest.as_chunks::<8>().0.get(..u32::from_le_bytes(*count) as usize)?;
+        let tables =
+            address.wrapping_add(4).wrapping_add_signed(i32::from_le_bytes(*tables) as i64);
+        (*head == HEAD).then_some(Self { address, tables, pairs })
+    }
+
+    fn resolve(&self, [a, b, c, d]: [u8; 4]) -> u64 {
+        self.address.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]) as i64)
+    }
+
+    /// Address of the entry of the last function that begins at or before `lookup_address`.
+    fn entry(&self, lookup_address: u64) -> Option<u64> {
+        let function = |&[a, b, c, d, ..]: &[u8; 8]| self.resolve([a, b, c, d]);
+        let after = self.pairs.partition_point(|pair| function(pair) <= lookup_address);
+        let &[.., a, b, c, d] = self.pairs.get(after.checked_sub(1)?)?;
+        Some(self.resolve([a, b, c, d]))
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -1,14 +1,14 @@
 //! x86-64: thread-local storage, system calls and the few instructions that Rust has no word for.
 
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 pub mod hooks;
 
 use super::Thread;
 use core::arch::asm;
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 use core::arch::global_asm;
 
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
     ".balign 8",
@@ -74,7 +74,7 @@ global_asm!(
 );
 
 /// The calling thread's state.
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 #[inline(always)]
 pub fn thread() -> &'static Thread {
     let address: *const Thread;
@@ -92,7 +92,7 @@ pub fn thread() -> &'static Thread {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub fn thread() -> &'static Thread {
     thread_local! {
         static THREAD: &'static Thread = {
@@ -101,6 +101,26 @@ pub fn thread() -> &'static Thread {
         };
     }
     THREAD.with(|thread| *thread)
+}
+
+/// Takes `bytes` off the thread's countdown; whether it borrowed. One instruction, as in the fast paths, so that nothing that a
+/// signal handler took off is lost.
+#[cfg(not(any(test, fuzzing)))]
+pub fn take_off_countdown(bytes: u64) -> bool {
+    let has_borrowed: u8;
+    // SAFETY: the countdown is the first word of the thread's own state; see `thread`.
+    unsafe {
+        asm!(
+            "mov {offset}, qword ptr [rip + ramson_thread@GOTTPOFF]",
+            "sub qword ptr fs:[{offset}], {bytes}",
+            "setb {has_borrowed}",
+            offset = out(reg) _,
+            bytes = in(reg) bytes,
+            has_borrowed = out(reg_byte) has_borrowed,
+            options(nostack),
+        );
+    }
+    has_borrowed != 0
 }
 
 /// One past the calling thread's stack, if the C library put the thread control block on top of it, as it does for
@@ -113,11 +133,23 @@ pub fn thread_pointer() -> u64 {
     pointer
 }
 
-/// The cycle counter, as entropy only.
+/// The stack pointer, more or less: it lies in the caller's frame.
+#[inline(always)]
+pub fn stack_pointer() -> u64 {
+    let pointer;
+    // SAFETY: copies a register.
+    unsafe { asm!("mov {}, rsp", out(reg) pointer, options(nostack, nomem, preserves_flags)) };
+    pointer
+}
+
+/// The cycle counter: what slow paths are measured by, and entropy. 0 where it may not be read.
 #[inline]
 pub fn cycles() -> u64 {
-    // SAFETY: rdtsc has no precondition in user mode unless a program forbids it with PR_SET_TSC; then every vDSO
-    // clock read of that program faults alike.
+    if !crate::counter::is_readable() {
+        return 0;
+    }
+    // SAFETY: rdtsc has no precondition in user mode but that nobody forbade it; a raw system call that did is not seen, and
+    // then every vDSO clock read of that program faults alike.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -143,7 +175,7 @@ pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
 }
 
 /// Ends the process: only for states that the code shows to be impossible.
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 pub fn trap() -> ! {
     // SAFETY: ud2 raises SIGILL.
     unsafe { asm!("ud2", options(noreturn, nostack)) }

@@ -12,6 +12,7 @@ use core::ffi::CStr;
 
 #[macro_use]
 mod paths;
+mod mappings;
 pub mod operators;
 
 /// A code address that a hook jumps to. Before the real function is known it is a stub that finds it.
@@ -151,12 +152,17 @@ unsafe extern "C" fn realloc_slow() {
     naked_asm!(
         ".cfi_startproc",
         "push rdi",
+        ".cfi_adjust_cfa_offset 8",
         "push rsi",
+        ".cfi_adjust_cfa_offset 8",
         "push rdx",
+        ".cfi_adjust_cfa_offset 8",
         "push 0",
+        ".cfi_adjust_cfa_offset 8",
         "push 0",
-        ".cfi_adjust_cfa_offset 40",
+        ".cfi_adjust_cfa_offset 8",
         "mov rdi, rsp",
+        "lea rsi, [rsp + 40]",
         "call {begin}",
         "mov rdi, [rsp + 32]",
         "mov rsi, [rsp + 24]",
@@ -176,7 +182,8 @@ unsafe extern "C" fn realloc_slow() {
     )
 }
 
-/// reallocarray is realloc of the product, in every C library; an overflow goes to the real one, which refuses it.
+/// reallocarray is realloc of the product, in every C library; more than any object can have goes to the real one, which refuses
+/// it with an errno that may be another than its realloc's (mimalloc).
 #[unsafe(naked)]
 #[unsafe(export_name = "reallocarray")]
 unsafe extern "C" fn reallocarray() {
@@ -187,6 +194,8 @@ unsafe extern "C" fn reallocarray() {
         "mul rdx",
         "mov rdx, rcx",
         "jo 2f",
+        "test rax, rax",
+        "js 2f",
         "mov rsi, rax",
         "jmp {realloc}",
         "2:",
@@ -227,6 +236,42 @@ macro_rules! exit_hook {
 exit_hook!("_exit", underscore_exit, NEXT_EXIT);
 exit_hook!("_Exit", exit_c99, NEXT_EXIT_C99);
 
+static NEXT_PRCTL: Target = Target::new(prctl_stub);
+static NEXT_SYSCALL: Target = Target::new(syscall_stub);
+unresolved!(prctl_stub, NEXT_PRCTL);
+unresolved!(syscall_stub, NEXT_SYSCALL);
+
+/// A hook on a function that may forbid something that ramson does if its first argument is `$one` or `$other`.
+macro_rules! confining_hook {
+    ($name:literal, $hook:ident, $next:ident, $one:literal, $other:literal, $before:path) => {
+        #[unsafe(naked)]
+        #[unsafe(export_name = $name)]
+        unsafe extern "C" fn $hook() {
+            naked_asm!(
+                ".cfi_startproc",
+                "cmp edi, {one}",
+                "je 2f",
+                "cmp edi, {other}",
+                "je 2f",
+                "jmp qword ptr [rip + {next}]",
+                "2:",
+                push_arguments!(),
+                "call {before}",
+                pop_arguments!(),
+                "jmp qword ptr [rip + {next}]",
+                ".cfi_endproc",
+                one = const $one,
+                other = const $other,
+                before = sym $before,
+                next = sym $next,
+            )
+        }
+    };
+}
+// PR_SET_SECCOMP and PR_SET_TSC; SYS_seccomp and SYS_prctl.
+confining_hook!("prctl", prctl, NEXT_PRCTL, 22, 26, hooks::before_prctl);
+confining_hook!("syscall", syscall, NEXT_SYSCALL, 317, 157, hooks::before_syscall);
+
 /// Fails as the real function would if there were one: no memory.
 unsafe extern "C" fn missing() {
     // SAFETY: sets the return register only; the functions that this stands in for return a pointer or nothing.
@@ -244,7 +289,7 @@ const fn plain(name: &'static CStr, next: &'static Target, otherwise: &'static C
     Plain { name, next, otherwise }
 }
 
-static PLAIN: [Plain; 14] = [
+static PLAIN: [Plain; 20] = [
     plain(c"malloc", &malloc::NEXT, c"malloc"),
     plain(c"free", &free::NEXT, c"free"),
     plain(c"calloc", &NEXT_CALLOC, c"calloc"),
@@ -259,6 +304,12 @@ static PLAIN: [Plain; 14] = [
     plain(c"free_aligned_sized", &free_aligned_sized::NEXT, c"free"),
     plain(c"_exit", &NEXT_EXIT, c"_exit"),
     plain(c"_Exit", &NEXT_EXIT_C99, c"_exit"),
+    plain(c"prctl", &NEXT_PRCTL, c"prctl"),
+    plain(c"syscall", &NEXT_SYSCALL, c"syscall"),
+    plain(c"mmap", &mappings::mmap::NEXT, c"mmap64"),
+    plain(c"mmap64", &mappings::mmap64::NEXT, c"mmap"),
+    plain(c"munmap", &mappings::munmap::NEXT, c"munmap"),
+    plain(c"mremap", &mappings::mremap::NEXT, c"mremap"),
 ];
 
 /// A function found by `bind`'s `find`.

@@ -1,4 +1,46 @@
 //! The pieces that hooks are made of: stubs, fast paths, slow paths.
+//!
+//! Unwind tables are right at every single instruction: a signal handler may unwind from there (a cancellation, a CPU profiler).
+
+/// Keeps every register that a call may pass an argument in; the stack is then aligned for a call.
+macro_rules! push_arguments {
+    () => {
+        "push rax
+        .cfi_adjust_cfa_offset 8
+        push rdi
+        .cfi_adjust_cfa_offset 8
+        push rsi
+        .cfi_adjust_cfa_offset 8
+        push rdx
+        .cfi_adjust_cfa_offset 8
+        push rcx
+        .cfi_adjust_cfa_offset 8
+        push r8
+        .cfi_adjust_cfa_offset 8
+        push r9
+        .cfi_adjust_cfa_offset 8"
+    };
+}
+
+/// Undoes `push_arguments`.
+macro_rules! pop_arguments {
+    () => {
+        "pop r9
+        .cfi_adjust_cfa_offset -8
+        pop r8
+        .cfi_adjust_cfa_offset -8
+        pop rcx
+        .cfi_adjust_cfa_offset -8
+        pop rdx
+        .cfi_adjust_cfa_offset -8
+        pop rsi
+        .cfi_adjust_cfa_offset -8
+        pop rdi
+        .cfi_adjust_cfa_offset -8
+        pop rax
+        .cfi_adjust_cfa_offset -8"
+    };
+}
 
 /// `$stub`: the first call finds all real functions, then goes on where `$target` then leads.
 macro_rules! unresolved {
@@ -10,15 +52,9 @@ macro_rules! unresolved {
         unsafe extern "C" fn $stub() {
             naked_asm!(
                 ".cfi_startproc",
-                "push rdi",
-                "push rsi",
-                "push rdx",
-                ".cfi_adjust_cfa_offset 24",
+                push_arguments!(),
                 "call {bind}",
-                "pop rdx",
-                "pop rsi",
-                "pop rdi",
-                ".cfi_adjust_cfa_offset -24",
+                pop_arguments!(),
                 "jmp qword ptr [rip + {target}]",
                 ".cfi_endproc",
                 bind = sym $bind,
@@ -36,13 +72,17 @@ macro_rules! allocation_slow {
             naked_asm!(
                 ".cfi_startproc",
                 "push rdi",
+                ".cfi_adjust_cfa_offset 8",
                 "push rsi",
+                ".cfi_adjust_cfa_offset 8",
                 "push rdx",
-                ".cfi_adjust_cfa_offset 24",
+                ".cfi_adjust_cfa_offset 8",
                 concat!("push ", $size),
+                ".cfi_adjust_cfa_offset 8",
                 concat!("push ", $size),
-                ".cfi_adjust_cfa_offset 16",
+                ".cfi_adjust_cfa_offset 8",
                 concat!("mov rdi, ", $size),
+                "lea rsi, [rsp + 40]",
                 "call {rearm}",
                 "mov rdi, [rsp + 32]",
                 "mov rsi, [rsp + 24]",
@@ -127,14 +167,18 @@ macro_rules! deallocation_slow {
             naked_asm!(
                 ".cfi_startproc",
                 "push rdi",
+                ".cfi_adjust_cfa_offset 8",
                 "push rsi",
+                ".cfi_adjust_cfa_offset 8",
                 "push rdx",
-                ".cfi_adjust_cfa_offset 24",
+                ".cfi_adjust_cfa_offset 8",
                 "call {forget}",
                 "pop rdx",
+                ".cfi_adjust_cfa_offset -8",
                 "pop rsi",
+                ".cfi_adjust_cfa_offset -8",
                 "pop rdi",
-                ".cfi_adjust_cfa_offset -24",
+                ".cfi_adjust_cfa_offset -8",
                 "jmp qword ptr [rip + {next}]",
                 ".cfi_endproc",
                 forget = sym hooks::forget,

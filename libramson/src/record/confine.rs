@@ -1,0 +1,40 @@
+//! What is done before the program installs a seccomp filter: afterwards no system call can be made.
+
+use super::Recorder;
+use crate::arch::{self, Thread};
+use crate::{sys, walk};
+use core::sync::atomic::Ordering::*;
+use ramson_format::{RegionKind, flags};
+
+/// Entries that regions get beyond what they have: 1 MiB together.
+const AHEAD: [(RegionKind, u64); 4] = [
+    (RegionKind::Stacks, 1 << 10),
+    (RegionKind::Frames, 1 << 14),
+    (RegionKind::Mappings, 1 << 6),
+    (RegionKind::Strings, 1 << 14),
+];
+
+impl Recorder {
+    /// Gives every region space, meets every object, and learns how far the thread's stack is readable. `stack_pointer` is on it.
+    pub fn prepare_for_confinement(&self, thread: &Thread, stack_pointer: u64) {
+        let header = self.file.header();
+        for (kind, entries) in AHEAD {
+            self.file.grow(kind, self.file.committed(kind) + entries);
+        }
+        self.live.grow_ahead(&self.file);
+        thread.tid.set(self.thread_id());
+        self.walker.modules.meet_permanent(self);
+        walk::know_stack(thread, stack_pointer, self.pid, self.main_stack_high);
+        header.flags.fetch_or(flags::CONFINED, Relaxed);
+    }
+
+    /// The kernel's id of this thread; where it must not be asked, from the C library's own record.
+    pub(super) fn thread_id(&self) -> u32 {
+        match (sys::thread_id(), self.thread_id_offset) {
+            (0, 0) => 0,
+            // SAFETY: `struct pthread` begins at the thread pointer, and the C library says where in it the id is.
+            (0, offset) => unsafe { *((arch::thread_pointer() + offset) as *const u32) },
+            (id, _) => id,
+        }
+    }
+}

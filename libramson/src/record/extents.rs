@@ -1,0 +1,294 @@
+//! The extent table: from an address range to the mapping that it is left of, in the profile file itself.
+//!
+//! An extent's range is one word, its key, so an end is cut off by one compare-and-swap, and nobody ever waits. A hole takes three
+//! steps: the upper rest is put in, pending; the extent is shortened; the rest becomes an extent like any other. A pending
+//! one counts unless an extent still reaches over it, so the table is true after every step, for other threads and for a reader.
+//!
+//! Searches go through all slots in use: there are few extents, and every search stands beside a system call.
+
+use super::file::ProfileFile;
+use core::ops::Range;
+use core::sync::atomic::Ordering::*;
+use ramson_format::atomic::{AtomicU32, AtomicU64};
+use ramson_format::{
+    EXTENT_PENDING, Extent, KEY_RESERVED, MAX_EXTENTS, RegionKind, extent_check, extent_key,
+    extent_range,
+};
+
+/// Slots that are searched or left out together.
+const BLOCK: u64 = 512;
+const BLOCKS: usize = (MAX_EXTENTS / BLOCK) as usize;
+const FIRST_SLOTS: u64 = 64;
+/// Searches for one range while other threads cut holes; each is repeated only because one of them got on.
+const MAX_SEARCHES: usize = 64;
+
+/// All zero is "no extents".
+pub struct ExtentTable {
+    /// Slots in use, or about to be.
+    used: AtomicU64,
+    used_of_block: [AtomicU32; BLOCKS],
+    /// Moves on between the first and the second step of every hole: a search that sees no change has missed no rest.
+    holes: AtomicU64,
+}
+
+/// What an extent keeps of the mapping that it is left of.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Facts {
+    pub inverse_probability: f64,
+    pub monotonic_ns: u64,
+    pub stack: u32,
+    pub tid: u32,
+    pub flags: u32,
+}
+
+/// A range that was taken out of the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cut {
+    pub start: u64,
+    pub bytes: u64,
+    pub facts: Facts,
+    /// Nothing is left of the extent that it was cut from.
+    pub is_whole: bool,
+}
+
+impl Cut {
+    fn of(range: Range<u64>, facts: Facts, is_whole: bool) -> Self {
+        Self { start: range.start, bytes: range.end - range.start, facts, is_whole }
+    }
+}
+
+/// How cutting one extent ended.
+enum Outcome {
+    Done,
+    /// Another thread changed it first.
+    Changed,
+    /// There was no room for the rest above the hole.
+    RestLost,
+}
+
+fn range_of(key: u64) -> Range<u64> {
+    let (start, end) = extent_range(key);
+    start..end
+}
+
+impl ExtentTable {
+    /// Whether nothing can be found: the usual answer, for the price of one load.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.used.load(Relaxed) == 0
+    }
+
+    /// Adds an extent. False: there is no room, or the range cannot be one.
+    pub fn insert(&self, file: &ProfileFile, start: u64, bytes: u64, facts: &Facts) -> bool {
+        extent_key(start, bytes).is_some_and(|key| self.fill(file, key, facts).is_some())
+    }
+
+    /// Takes `range` out of every extent, and hands on what was there. Returns the number of rests that found no room.
+    pub fn cut(&self, file: &ProfileFile, range: Range<u64>, mut taken: impl FnMut(Cut)) -> u64 {
+        let mut lost = 0;
+        for _ in 0..MAX_SEARCHES {
+            let holes = self.holes.load(SeqCst);
+            let mut is_settled = true;
+            for slot in self.slots_in_use(file) {
+                let Some(key) = self.key(file, slot) else { break };
+                let value = key.load(Acquire);
+                if !overlaps(value, &range) || self.is_covered(file, value) {
+                    continue;
+                }
+                match self.cut_one(file, slot, value, &range, &mut taken) {
+                    Outcome::Done => {}
+                    Outcome::Changed => is_settled = false,
+                    Outcome::RestLost => lost += 1,
+                }
+            }
+            if is_settled && self.holes.load(SeqCst) == holes {
+                break;
+            }
+        }
+        lost
+    }
+
+    fn cut_one(
+        &self,
+        file: &ProfileFile,
+        slot: u64,
+        value: u64,
+        range: &Range<u64>,
+        taken: &mut impl FnMut(Cut),
+    ) -> Outcome {
+        let Some(key) = self.key(file, slot) else { return Outcome::Done };
+        let extent = range_of(value);
+        let facts = self.facts(file, slot);
+        let cut = extent.start.max(range.start)..extent.end.min(range.end);
+        let lower = extent_key(extent.start, cut.start - extent.start);
+        let upper = extent_key(cut.end, extent.end - cut.end);
+        let swap = |to: u64| key.compare_exchange(value, to, AcqRel, Relaxed).is_ok();
+        let outcome = match (lower, upper) {
+            (None, None) if swap(KEY_RESERVED) => {
+                self.release(file, slot);
+                Outcome::Done
+            }
+            (None, Some(rest)) | (Some(rest), None) if swap(rest) => Outcome::Done,
+            (Some(lower), Some(upper)) => self.cut_hole(file, lower, upper, &facts, swap),
+            _ => Outcome::Changed,
+        };
+        if !matches!(outcome, Outcome::Changed) {
+            taken(Cut::of(cut, facts, lower.is_none() && upper.is_none()));
+        }
+        outcome
+    }
+
+    fn cut_hole(
+        &self,
+        file: &ProfileFile,
+        lower: u64,
+        upper: u64,
+        facts: &Facts,
+        swap: impl Fn(u64) -> bool,
+    ) -> Outcome {
+        let pending = upper | EXTENT_PENDING;
+        let Some((slot, rest)) = self.fill(file, pending, facts) else {
+            return if swap(lower) { Outcome::RestLost } else { Outcome::Changed };
+        };
+        self.holes.fetch_add(1, SeqCst);
+        file.header().extent_holes.fetch_add(1, SeqCst);
+        if swap(lower) {
+            // If this fails, somebody has found and cut the rest already, and made it an extent.
+            let _ = rest.compare_exchange(pending, upper, AcqRel, Relaxed);
+            return Outcome::Done;
+        }
+        if rest.compare_exchange(pending, KEY_RESERVED, AcqRel, Relaxed).is_ok() {
+            self.release(file, slot);
+        }
+        Outcome::Changed
+    }
+
+    /// Whether `value` is a pending rest that an extent still reaches over.
+    fn is_covered(&self, file: &ProfileFile, value: u64) -> bool {
+        value & EXTENT_PENDING != 0
+            && self.slots_in_use(file).filter_map(|slot| self.key(file, slot)).any(|other| {
+                let other = other.load(Acquire);
+                other > KEY_RESERVED
+                    && other & EXTENT_PENDING == 0
+                    && range_of(other).contains(&range_of(value).start)
+            })
+    }
+
+    /// Puts a key and its facts into a free slot.
+    fn fill<'a>(
+        &self,
+        file: &'a ProfileFile,
+        value: u64,
+        facts: &Facts,
+    ) -> Option<(u64, &'a AtomicU64)> {
+        // Before the slot is taken, so that no search finds the table empty that should not.
+        self.used.fetch_add(1, Relaxed);
+        for _ in 0..2 {
+            let slots = self.slots(file);
+            if let Some(slot) = (0..slots.div_ceil(BLOCK)).find_map(|block| {
+                let first = block * BLOCK;
+                self.claim_free(file, first..slots.min(first + BLOCK))
+            }) {
+                let key = self.key(file, slot)?;
+                self.store(file, slot, range_of(value), facts);
+                key.store(value, Release);
+                return Some((slot, key));
+            }
+            let more = (slots * 2).max(FIRST_SLOTS).min(file.capacity(RegionKind::ExtentKeys));
+            // Extents first: the number of keys is what tells how many there are.
+            if !file.grow_to(RegionKind::Extents, more)
+                || !file.grow_to(RegionKind::ExtentKeys, more)
+            {
+                break;
+            }
+        }
+        self.used.fetch_sub(1, Relaxed);
+        None
+    }
+
+    /// Reserves a free slot of one block.
+    fn claim_free(&self, file: &ProfileFile, mut slots: Range<u64>) -> Option<u64> {
+        let used = self.used_of_block.get((slots.start / BLOCK) as usize)?;
+        if used.load(Relaxed) as u64 >= slots.end - slots.start {
+            return None;
+        }
+        used.fetch_add(1, Relaxed);
+        let claimed = slots.find(|&slot| {
+            self.key(file, slot).is_some_and(|key| {
+                // Acquire pairs with the release of whoever freed the slot.
+                key.load(Relaxed) == 0
+                    && key.compare_exchange(0, KEY_RESERVED, Acquire, Relaxed).is_ok()
+            })
+        });
+        if claimed.is_none() {
+            used.fetch_sub(1, Relaxed);
+        }
+        claimed
+    }
+
+    /// Gives a reserved slot back.
+    fn release(&self, file: &ProfileFile, slot: u64) {
+        if let Some(key) = self.key(file, slot) {
+            key.store(0, Release);
+        }
+        if let Some(used) = self.used_of_block.get((slot / BLOCK) as usize) {
+            used.fetch_sub(1, Relaxed);
+        }
+        self.used.fetch_sub(1, Relaxed);
+    }
+
+    fn slots(&self, file: &ProfileFile) -> u64 {
+        file.committed(RegionKind::ExtentKeys)
+    }
+
+    fn slots_in_use(&self, file: &ProfileFile) -> impl Iterator<Item = u64> {
+        let slots = self.slots(file);
+        let blocks = self.used_of_block.iter().zip((0..slots).step_by(BLOCK as usize));
+        let in_use = blocks.filter(|(used, _)| used.load(Relaxed) != 0);
+        in_use.flat_map(move |(_, first)| first..slots.min(first + BLOCK))
+    }
+
+    fn key<'a>(&self, file: &'a ProfileFile, slot: u64) -> Option<&'a AtomicU64> {
+        file.entry(RegionKind::ExtentKeys, slot)
+    }
+
+    fn store(&self, file: &ProfileFile, slot: u64, range: Range<u64>, facts: &Facts) {
+        let Some(entry) = file.entry::<Extent>(RegionKind::Extents, slot) else { return };
+        let Facts { monotonic_ns, stack, tid, flags, .. } = *facts;
+        let inverse_probability = facts.inverse_probability.to_bits();
+        let check = extent_check(&[
+            range.start,
+            range.end,
+            inverse_probability,
+            monotonic_ns,
+            stack as u64 | (tid as u64) << 32,
+            flags as u64,
+        ]);
+        entry.first_start.store(range.start, Relaxed);
+        entry.first_end.store(range.end, Relaxed);
+        entry.inverse_probability.store(inverse_probability, Relaxed);
+        entry.monotonic_ns.store(monotonic_ns, Relaxed);
+        entry.stack.store(stack, Relaxed);
+        entry.tid.store(tid, Relaxed);
+        entry.flags.store(flags, Relaxed);
+        entry.check.store(check, Relaxed);
+    }
+
+    fn facts(&self, file: &ProfileFile, slot: u64) -> Facts {
+        let Some(entry) = file.entry::<Extent>(RegionKind::Extents, slot) else {
+            return Facts::default();
+        };
+        Facts {
+            inverse_probability: f64::from_bits(entry.inverse_probability.load(Relaxed)),
+            monotonic_ns: entry.monotonic_ns.load(Relaxed),
+            stack: entry.stack.load(Relaxed),
+            tid: entry.tid.load(Relaxed),
+            flags: entry.flags.load(Relaxed),
+        }
+    }
+}
+
+fn overlaps(value: u64, range: &Range<u64>) -> bool {
+    let extent = range_of(value);
+    value > KEY_RESERVED && extent.start < range.end && range.start < extent.end
+}

@@ -1,0 +1,22 @@
+//! The recorder's side of the page filter: every record is counted on its address's page as long as it is there.
+
+use crate::process::{FILTER_PAGES, PAGE_FILTER};
+use core::sync::atomic::Ordering::Relaxed;
+use ramson_format::atomic::AtomicU8;
+
+/// The count of the page of `address`.
+pub fn of(address: u64) -> &'static AtomicU8 {
+    &PAGE_FILTER.0[(address >> 12) as usize & (FILTER_PAGES - 1)]
+}
+
+/// Raises a page's count, up to 255; the count before, as an error if it could go no higher.
+pub fn raise(filter: &AtomicU8) -> Result<u8, u8> {
+    filter.fetch_update(Relaxed, Relaxed, |count| count.checked_add(1))
+}
+
+/// Lowers a page's count; a count that reached 255 is not known any more and stays.
+pub fn lower(filter: &AtomicU8) {
+    let _ = filter.fetch_update(Relaxed, Relaxed, |count| {
+        (count != u8::MAX && count != 0).then(|| count - 1)
+    });
+}

@@ -1,0 +1,93 @@
+//! The loaded objects that walks meet, as the mappings of the profile.
+
+use super::{Recorder, file};
+use crate::walk::{self, NewMapping};
+use core::sync::atomic::Ordering::*;
+use ramson_format::{BEGUN, COMMITTED, EPOCH_OPEN, Health, Mapping, RegionKind, mapping_check};
+
+impl NewMapping for Recorder {
+    fn add(&self, facts: &walk::MappingFacts) -> u32 {
+        self.add_mapping(facts).unwrap_or_else(|| {
+            self.file.count(Health::DroppedMappings, 1);
+            u32::MAX
+        })
+    }
+
+    fn replaced(&self, index: u32) {
+        let epoch = self.file.header().epoch.fetch_add(1, AcqRel) + 1;
+        if let Some(mapping) = self.file.mapping(index) {
+            mapping.epoch_to.store(epoch, Release);
+        }
+    }
+}
+
+impl Recorder {
+    fn add_mapping(&self, facts: &walk::MappingFacts) -> Option<u32> {
+        let mut own_path = [0u8; crate::text::PATH_BYTES];
+        let path = if facts.path.is_empty() {
+            let length = file::executable(&mut own_path);
+            own_path.get(..length).unwrap_or_default()
+        } else {
+            facts.path
+        };
+        let header = self.file.header();
+        // The string first: a reader that finds the mapping then knows of it too. Without room for it, no path.
+        let path_offset = self.file.add_string(path);
+        let path_bytes = path_offset.map_or(0, |_| path.len() as u32);
+        let path_offset = path_offset.unwrap_or(0);
+        let index = self.file.reserve(RegionKind::Mappings, &header.mapping_count)?;
+        let mapping = self.file.mapping(index)?;
+        mapping.commit.store(BEGUN, Relaxed);
+        let mut build_id = [0u8; 32];
+        for (to, from) in build_id.iter_mut().zip(facts.build_id) {
+            *to = *from;
+        }
+        let mut build_id_words = [0u64; 4];
+        for (word, bytes) in build_id_words.iter_mut().zip(build_id.chunks_exact(8)) {
+            *word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | byte as u64);
+        }
+        let epoch_from = self.epoch_of_new_mapping(facts);
+        let path_word = path_offset as u64 | (path_bytes as u64) << 32;
+        let [a, b, c, d] = build_id_words;
+        let build_id_bytes = facts.build_id.len().min(32) as u64;
+        let check = mapping_check(&[
+            facts.start,
+            facts.end,
+            0,
+            facts.bias,
+            epoch_from as u64,
+            path_word,
+            build_id_bytes,
+            a,
+            b,
+            c,
+            d,
+        ]);
+        mapping.start.store(facts.start, Relaxed);
+        mapping.end.store(facts.end, Relaxed);
+        mapping.file_offset.store(0, Relaxed);
+        mapping.bias.store(facts.bias, Relaxed);
+        mapping.epoch_from.store(epoch_from, Relaxed);
+        mapping.epoch_to.store(EPOCH_OPEN, Relaxed);
+        mapping.path_offset.store(path_offset, Relaxed);
+        mapping.path_bytes.store(path_bytes, Relaxed);
+        mapping.build_id_bytes.store(build_id_bytes as u32, Relaxed);
+        mapping.build_id.iter().zip(build_id_words).for_each(|(to, word)| to.store(word, Relaxed));
+        mapping.check.store(check, Relaxed);
+        mapping.commit.store(COMMITTED, Release);
+        Some(index)
+    }
+
+    /// An object at an address where another one was counts from now on; any other one counts from the start.
+    fn epoch_of_new_mapping(&self, facts: &walk::MappingFacts) -> u32 {
+        let header = self.file.header();
+        let count = header.mapping_count.load(Acquire);
+        let had_another =
+            (0..count).filter_map(|index| self.file.mapping(index)).any(|other: &Mapping| {
+                other.commit.load(Acquire) == COMMITTED
+                    && other.start.load(Relaxed) < facts.end
+                    && other.end.load(Relaxed) > facts.start
+            });
+        if had_another { header.epoch.load(Acquire) } else { 0 }
+    }
+}

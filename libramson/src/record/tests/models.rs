@@ -1,0 +1,289 @@
+//! The recorder with every order of its threads' steps, and every value that the memory orders let them see (`make model`).
+//!
+//! loom runs the real code on a real profile file. Each model names a fault that it finds: put into the code, it fails.
+
+use super::stacks::{frames_in, intern};
+use super::*;
+use loom::thread;
+use ramson_format::LIVE_FIRST_SEGMENT;
+use ramson_format::atomic::Seen::{AsOrdered, AtOnce};
+use ramson_format::atomic::{copy, model};
+use ramson_reader::{Defect, ReadAt, Snapshot};
+use std::io;
+use std::sync::Arc;
+
+/// A recording that all executions of a model begin with.
+struct Subject(*mut Recording);
+
+impl Subject {
+    /// With a clock that stands still: each execution must do the same.
+    fn new() -> Self {
+        extern "C" fn stopped(_: i32, time: *mut [u64; 2]) -> i32 {
+            // SAFETY: `now_ns` passes a valid pointer.
+            unsafe { *time = [1, 0] };
+            0
+        }
+        let recording = Recording::new(1 << 20);
+        let clock = (&raw const recording.recorder.clock).cast_mut();
+        // SAFETY: no other thread knows this recorder yet.
+        unsafe { clock.write(Some(stopped)) };
+        Self(Box::into_raw(Box::new(recording)))
+    }
+
+    /// For the model's threads, which end before `self` does.
+    fn recording(&self) -> &'static Recording {
+        // SAFETY: lives until `drop`, which comes after the model.
+        unsafe { &*self.0 }
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        // SAFETY: from `Box::into_raw`, and no model runs any more.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+impl Recording {
+    /// Records on a thread of a model; all of those are one thread of the system.
+    fn record_as(&self, tid: u32, address: u64, frame: u64) {
+        // SAFETY: `Thread` is integers in cells; all zero is its initial state.
+        let thread: Thread = unsafe { core::mem::zeroed() };
+        thread.tid.set(tid);
+        let on_this_stack = 0u64;
+        let stack_pointer = (&raw const on_this_stack) as u64;
+        // Known, so that the walk need not ask the system.
+        thread.stack_low.set(stack_pointer);
+        thread.stack_high.set(stack_pointer + 8);
+        let caller = Caller { lookup_address: frame, stack_pointer, frame_pointer: 0 };
+        self.recorder.record(&thread, address, SIZE, 2.0, caller);
+    }
+
+    fn free(&self, address: u64) -> bool {
+        let claim = self.recorder.claim(address);
+        claim.into_iter().for_each(|claim| self.recorder.complete(claim, address));
+        claim.is_some()
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let base = self.recorder.file.header() as *const _ as usize;
+        Snapshot::read(&Running { base, length: 1 << 20 }).expect("it is always readable")
+    }
+}
+
+const SIZE: u64 = 48;
+const A: u64 = 0x7000_0000_1000;
+/// On the same page.
+const B: u64 = A + 64;
+
+/// The file as a reader outside sees it: word after word.
+struct Running {
+    base: usize,
+    length: usize,
+}
+
+impl ReadAt for Running {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.length as u64)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let offset = (offset as usize).min(self.length);
+        let length = buffer.len().min(self.length - offset);
+        let start = self.base + offset;
+        // SAFETY: inside the mapping. What is not a word of the model does not change.
+        let bytes = unsafe { std::slice::from_raw_parts(start as *const u8, length) };
+        buffer[..length].copy_from_slice(bytes);
+        copy(start..start + length, |address, word| {
+            let room = &mut buffer[address - start..];
+            let length = word.len().min(room.len());
+            room[..length].copy_from_slice(&word[..length]);
+        });
+        Ok(length)
+    }
+}
+
+/// `count` addresses whose windows in the first two segments are those of one line.
+fn of_one_window(count: usize) -> Vec<u64> {
+    let is_there = |address: &u64| ramson_format::mix(0, address >> 3) & 2047 & !7 == 64;
+    (A..).step_by(64).filter(is_there).take(count).collect()
+}
+
+/// Finds: a slot that is taken by a store instead of a compare-and-exchange, so that one sample overwrites the other.
+#[test]
+fn two_threads_insert_into_one_window() {
+    let subject = Subject::new();
+    let recording = subject.recording();
+    let addresses = of_one_window(2);
+    model(AsOrdered, move || {
+        let insert = |recording: &Recording, address: u64| {
+            assert!(LiveTable.insert(recording.file(), address, &sample_of(address)));
+        };
+        let address = addresses[1];
+        let thread = thread::spawn(move || insert(recording, address));
+        insert(recording, addresses[0]);
+        thread.join().unwrap();
+        for &address in &addresses {
+            let claim = LiveTable.claim(recording.file(), address).expect("overwritten");
+            assert_eq!(LiveTable.sample(recording.file(), claim), sample_of(address));
+        }
+    });
+}
+
+/// Finds: a claim by load and store; one whose load is relaxed, so that it sees old fields.
+#[test]
+fn of_two_threads_that_claim_one_record_one_gets_it_whole() {
+    let subject = Subject::new();
+    let recording = subject.recording();
+    model(AsOrdered, move || {
+        let claim = |recording: &Recording| {
+            let claim = LiveTable.claim(recording.file(), A)?;
+            Some(LiveTable.sample(recording.file(), claim))
+        };
+        let threads = [(); 2].map(|()| thread::spawn(move || claim(recording)));
+        assert!(LiveTable.insert(recording.file(), A, &sample_of(A)));
+        let claims = threads.map(|thread| thread.join().unwrap());
+        let claims = claims.into_iter().chain([claim(recording)]).flatten().collect::<Vec<_>>();
+        assert_eq!(claims, [sample_of(A)]);
+    });
+}
+
+/// Finds: giving up after one growth, when other threads have meanwhile filled what was made.
+#[test]
+fn no_thread_is_told_that_the_table_is_full_while_it_can_grow() {
+    let subject = Subject::new();
+    let recording = subject.recording();
+    let addresses = of_one_window(16 + 15 + 2);
+    let file = recording.file();
+    let (first, of_two) = (LIVE_FIRST_SEGMENT, live_segment(2).0);
+    // The window is full in the first segment, and in the next one but for a slot; that one is yet to be made.
+    addresses[2..].iter().for_each(|&address| {
+        assert!(LiveTable.insert(file, address, &sample_of(address)));
+    });
+    assert_eq!(file.committed(RegionKind::LiveKeys), of_two);
+    file.set_committed(RegionKind::LiveKeys, first);
+    file.set_committed(RegionKind::LiveSamples, first);
+    model(AsOrdered, move || {
+        let insert = |recording: &Recording, address: u64| {
+            assert!(LiveTable.insert(recording.file(), address, &sample_of(address)), "dropped");
+        };
+        let address = addresses[1];
+        let thread = thread::spawn(move || insert(recording, address));
+        insert(recording, addresses[0]);
+        thread.join().unwrap();
+        for &address in &addresses[..2] {
+            let claim = LiveTable.claim(recording.file(), address).expect("lost");
+            assert_eq!(LiveTable.sample(recording.file(), claim), sample_of(address));
+        }
+    });
+}
+
+/// Finds: a page's byte that is lowered or raised by load and store; one that is raised after the record is there.
+#[test]
+fn the_page_filter_says_maybe_of_every_block_that_is_recorded() {
+    let subject = Subject::new();
+    let recording = subject.recording();
+    let handed = Arc::new(AtomicU64::new(0));
+    recording.record_as(1, B, 0x2000);
+    model(AsOrdered, move || {
+        let from = handed.clone();
+        // One thread frees a block of the page; another allocates one there and hands it to a third, which frees it.
+        let frees = thread::spawn(move || assert!(recording.free(B), "a wrong no"));
+        let is_handed = thread::spawn(move || match from.load(Acquire) {
+            0 => false,
+            address => recording.free(address),
+        });
+        recording.record_as(1, A, 0x1000);
+        handed.store(A, Release);
+        frees.join().unwrap();
+        let was_freed = is_handed.join().unwrap();
+        assert!(was_freed != recording.free(A), "a wrong no");
+        assert_eq!(filter::of(A).load(Relaxed), 0);
+    });
+}
+
+/// Finds: a record that is published before its fields are stored; a stack that is in use before it is committed.
+#[test]
+fn a_reader_finds_each_record_whole_or_not_at_all_and_its_stack_too() {
+    let subject = Subject::new();
+    let recording = subject.recording();
+    model(AtOnce, move || {
+        let reader = thread::spawn(|| recording.snapshot());
+        recording.record_as(1, A, 0x1000);
+        recording.free(A);
+        recording.record_as(1, A, 0x2000);
+        let snapshot = reader.join().unwrap();
+        for sample in &snapshot.live {
+            let frames = &snapshot.stacks[sample.stack].frames;
+            assert_eq!((sample.address, sample.size, sample.tid), (A, SIZE, 1));
+            assert!(frames[..] == [0x1000] || frames[..] == [0x2000], "{frames:x?}");
+        }
+        assert!(snapshot.live.len() <= 1);
+        for stack in &snapshot.stacks[ramson_format::KINDS.len()..] {
+            assert!(stack.frames[..] == [0x1000] || stack.frames[..] == [0x2000]);
+        }
+        let may_be =
+            |defect: &Defect| matches!(defect, Defect::TornSamples(1) | Defect::BadStacks(1));
+        assert!(snapshot.defects.iter().all(may_be), "{:?}", snapshot.defects);
+        let at_the_end = recording.snapshot();
+        assert_eq!((at_the_end.defects.len(), at_the_end.live.len()), (0, 1));
+        assert_eq!(at_the_end.stacks[at_the_end.live[0].stack].frames, [0x2000]);
+    });
+}
+
+/// Finds: an index entry that is stored with a relaxed order, so that another thread takes the stack for a different one.
+#[test]
+fn two_threads_that_meet_one_new_stack_give_it_one_number() {
+    let subject = Subject::new();
+    let recording = subject.recording();
+    model(AsOrdered, move || {
+        let frames = [0x1000, 0x2000];
+        let thread = thread::spawn(move || intern(recording, 0, &frames));
+        let ours = intern(recording, 0, &frames).unwrap();
+        assert_eq!(thread.join().unwrap(), Some(ours));
+        assert_eq!(intern(recording, 0, &frames), Some(ours));
+        assert_eq!(frames_in(recording, ours), frames);
+        let other = intern(recording, 1, &frames).unwrap();
+        assert_ne!(other, ours);
+        assert_eq!(frames_in(recording, other), frames);
+    });
+}
+
+/// Finds: frames or entries that two threads reserve by load and store.
+#[test]
+fn two_threads_that_meet_two_new_stacks_do_not_share_room() {
+    let subject = Subject::new();
+    let recording = subject.recording();
+    model(AsOrdered, move || {
+        let thread = thread::spawn(move || intern(recording, 0, &[0x1000, 0x2000]).unwrap());
+        let ours = intern(recording, 0, &[0x3000, 0x4000]).unwrap();
+        let theirs = thread.join().unwrap();
+        assert_eq!(frames_in(recording, ours), [0x3000, 0x4000]);
+        assert_eq!(frames_in(recording, theirs), [0x1000, 0x2000]);
+    });
+}
+
+/// Finds: a scratch that is given back with a relaxed store, and one that is taken by load and store.
+#[test]
+fn a_scratch_belongs_to_one_walk() {
+    let subject = Subject::new();
+    let recording = subject.recording();
+    recording.recorder.scratches[1..].iter().for_each(|scratch| scratch.take_for_another());
+    model(AsOrdered, move || {
+        let contents = Arc::new(loom::cell::UnsafeCell::new(0));
+        let work = |recording: &Recording, contents: &loom::cell::UnsafeCell<u64>| {
+            // SAFETY: `Thread` is integers in cells; all zero is its initial state.
+            let thread: Thread = unsafe { core::mem::zeroed() };
+            if let Some(scratch) = scratch::take(&recording.recorder.scratches, &thread) {
+                // SAFETY: loom fails the model if two threads do this at once.
+                contents.with_mut(|contents| unsafe { *contents += 1 });
+                scratch.give_back();
+            }
+        };
+        let theirs = contents.clone();
+        let thread = thread::spawn(move || work(recording, &theirs));
+        work(recording, &contents);
+        thread.join().unwrap();
+        assert!(scratch::take(&recording.recorder.scratches, arch::thread()).is_some());
+    });
+}

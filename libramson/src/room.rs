@@ -1,0 +1,121 @@
+//! How much address space and memory ramson may take where the program's limits leave little: what it takes is missing to the program.
+//!
+//! Read from files, which may be read where the questions themselves may not be asked.
+
+use crate::permission::{Lines, number_after};
+use crate::sys;
+
+/// Part of what is left that the profile takes at most.
+const SHARE: u64 = 8;
+const ROOT: u64 = 0;
+
+/// Bytes that may be mapped for a profile.
+#[cold]
+pub fn for_profile(wanted_bytes: u64) -> u64 {
+    let Some((limits, usage)) = Limits::read().zip(Usage::read()) else { return wanted_bytes };
+    wanted_bytes.min(left(&limits, &usage) / SHARE)
+}
+
+/// Soft limits; `u64::MAX` is none.
+#[derive(Debug, PartialEq)]
+struct Limits {
+    address_space: u64,
+    data: u64,
+    locked: u64,
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Usage {
+    address_space: u64,
+    data: u64,
+    /// 0 unless the program locks its memory; then what is mapped next is most likely locked, too.
+    locked: u64,
+    user: u64,
+}
+
+fn left(limits: &Limits, usage: &Usage) -> u64 {
+    let address_space = limits.address_space.saturating_sub(usage.address_space);
+    let data = limits.data.saturating_sub(usage.data);
+    // The limit is not for root.
+    let is_locking = usage.locked > 0 && usage.user != ROOT;
+    let locked = if is_locking { limits.locked.saturating_sub(usage.locked) } else { u64::MAX };
+    address_space.min(data).min(locked)
+}
+
+impl Limits {
+    fn read() -> Option<Self> {
+        let file = sys::open_to_read(c"/proc/self/limits").ok()?;
+        let mut lines = Lines::new(&file);
+        let mut limits = Self { address_space: u64::MAX, data: u64::MAX, locked: u64::MAX };
+        while let Some(line) = lines.next() {
+            for (name, limit) in [
+                (b"Max address space         ".as_slice(), &mut limits.address_space),
+                (b"Max data size             ", &mut limits.data),
+                (b"Max locked memory         ", &mut limits.locked),
+            ] {
+                // "unlimited" is no number.
+                *limit = number_after(line, name).unwrap_or(*limit);
+            }
+        }
+        Some(limits)
+    }
+}
+
+impl Usage {
+    fn read() -> Option<Self> {
+        let file = sys::open_to_read(c"/proc/self/status").ok()?;
+        let mut lines = Lines::new(&file);
+        let mut usage = Self::default();
+        while let Some(line) = lines.next() {
+            for (name, bytes) in [
+                (b"VmSize:\t".as_slice(), &mut usage.address_space),
+                (b"VmData:\t", &mut usage.data),
+                (b"VmLck:\t", &mut usage.locked),
+            ] {
+                let value = line.strip_prefix(name).map(<[u8]>::trim_ascii_start);
+                let kib = value.and_then(|value| number_after(value, b""));
+                *bytes = kib.map_or(*bytes, |kib| kib << 10);
+            }
+            usage.user = number_after(line, b"Uid:\t").unwrap_or(usage.user);
+        }
+        Some(usage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Limits = Limits { address_space: u64::MAX, data: u64::MAX, locked: u64::MAX };
+    const USAGE: Usage = Usage { address_space: 100 << 20, data: 10 << 20, locked: 0, user: 1000 };
+
+    #[test]
+    fn the_tightest_limit_says_what_is_left() {
+        assert!(left(&NONE, &USAGE) > 1 << 60);
+        assert_eq!(left(&Limits { address_space: 108 << 20, ..NONE }, &USAGE), 8 << 20);
+        assert_eq!(
+            left(&Limits { data: 13 << 20, address_space: 108 << 20, ..NONE }, &USAGE),
+            3 << 20
+        );
+        assert_eq!(left(&Limits { address_space: 1 << 20, ..NONE }, &USAGE), 0);
+    }
+
+    #[test]
+    fn a_limit_on_locked_memory_counts_for_a_user_who_locks() {
+        let limits = Limits { locked: 9 << 20, ..NONE };
+        let locking = Usage { locked: 1 << 20, ..USAGE };
+        assert_eq!(left(&limits, &locking), 8 << 20);
+        assert!(left(&limits, &USAGE) > 1 << 60);
+        assert!(left(&limits, &Usage { user: ROOT, ..locking }) > 1 << 60);
+    }
+
+    #[test]
+    fn the_kernel_s_files_are_understood() {
+        let usage = Usage::read().unwrap();
+        assert!(usage.address_space > usage.data && usage.data > 0, "{usage:?}");
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: fills the structure.
+        unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };
+        assert_eq!(Limits::read().unwrap().locked, limit.rlim_cur);
+    }
+}
