@@ -1,16 +1,21 @@
-//! A profile, or the table of `report`, as one JSON object. Version 1: `"ramson": 1`. Fields may be added within a
+//! A profile, or the table of `report`, as one JSON object (other views: `views`). Version 1: `"ramson": 1`. Fields may be added within a
 //! version; a change of meaning makes a new one.
 //!
 //! Bytes and objects are integers, and every estimate is `{"value": int, "half_width_95": int}`: the true value lies
-//! within value ± half_width_95 with 95 % probability (0: counted, not estimated). Times are nanoseconds since 1970, 0 if
+//! within value ± half_width_95 with 95 % probability (0: counted, not estimated). null is unknown: a value that the
+//! profile's source does not count, an interval where it does not say how it sampled. Times are nanoseconds since 1970, 0 if
 //! unknown. A line of 0 and an empty file are unknown.
 //!
 //! `write`: `{"ramson", "kind": "profile", "command", "interval_bytes", "start_unix_ns", "time_unix_ns",
-//! "totals": {"alloc_objects", "alloc_space", "inuse_objects", "inuse_space"}, "stacks": [{"frames": [{"function",
-//! "file", "line"}], and the four estimates}]}`, frames leaf first, inlined frames innermost first.
+//! "totals": {"alloc_objects", "alloc_space", "inuse_objects", "inuse_space"}, "stacks": [{"kind" ("heap" or "mmap"; absent: heap), "frames":
+//! [{"function", "file", "line"}], and the four estimates}]}`, frames leaf first, inlined frames innermost first.
 //!
 //! `write_report`: `{"ramson", "kind": "report", "sample_type", "unit": "bytes" | "objects", "total": estimate,
-//! "rows": [{"function", "file", "line", "flat", "cum", "objects"}]}`, rows as sorted in the table.
+//! "rows": [{"function", "file", "line", "flat", "cum", "objects"}]}`, rows as sorted in the table. `ramson report` adds what it knows
+//! of the process; among it `"recording": {"interval_bytes", "configured_interval_bytes", "interval_changes", "max_overhead_ppm" (0: no
+//! bound), "slow_path_ns" (null: unknown), "cpu_ns" (null: unknown), "overhead_ppm" (slow_path_ns of cpu_ns, null: unknown),
+//! "own_resident_bytes" (null: not running), "own_most_bytes", "own_bound_bytes"}` `"coverage"` (null: not running): `{"anonymous_bytes" (= allocator + outside),
+//! "live_bytes", "allocator_bytes", "outside_bytes", "reason" (null: live explains enough)}`, and `"health"`, FORMAT.md's health counters.
 
 use ramson_profile::view::{Row, TopTable};
 use ramson_profile::{Estimate, FrameTable, Profile, SampleType, SampleUnit, StackSample};
@@ -19,7 +24,7 @@ use serde::ser::Serializer;
 use std::io::{self, Write};
 
 /// Version of both objects.
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// Writes the profile as one object and a final newline.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
@@ -43,17 +48,21 @@ pub fn write_report(table: &TopTable, out: &mut dyn Write) -> io::Result<()> {
         ramson: VERSION,
         kind: "report",
         sample_type: table.sample_type.name(),
-        unit: match table.sample_type.unit() {
-            SampleUnit::Bytes => "bytes",
-            SampleUnit::Objects => "objects",
-        },
+        unit: unit(table.sample_type),
         total: table.total.into(),
         rows: table.rows.iter().map(RowObject::new).collect(),
     };
     write_line(&object, out)
 }
 
-fn write_line(object: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn unit(sample_type: SampleType) -> &'static str {
+    match sample_type.unit() {
+        SampleUnit::Bytes => "bytes",
+        SampleUnit::Objects => "objects",
+    }
+}
+
+pub(crate) fn write_line(object: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer(&mut *out, object)?;
     out.write_all(b"\n")?;
     out.flush()
@@ -117,17 +126,23 @@ impl Serialize for Stacks<'_> {
 }
 
 impl Stacks<'_> {
-    fn stack(&self, sample: &StackSample) -> StackObject<'_> {
+    fn stack<'a>(&'a self, sample: &'a StackSample) -> StackObject<'a> {
         let frames = self.frames.stack(sample).map(|at| {
             let name = self.frames.name(at.frame);
             FrameObject { function: &name.name, file: &name.file, line: at.line }
         });
-        StackObject { frames: frames.collect(), values: FourEstimates::new(sample.values) }
+        StackObject {
+            kind: sample.kind(),
+            frames: frames.collect(),
+            values: FourEstimates::new(sample.values),
+        }
     }
 }
 
 #[derive(Serialize)]
 struct StackObject<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
     frames: Vec<FrameObject<'a>>,
     #[serde(flatten)]
     values: FourEstimates,
@@ -161,17 +176,21 @@ impl FourEstimates {
 }
 
 #[derive(Serialize)]
-struct EstimateObject {
-    value: i64,
-    half_width_95: i64,
+pub(crate) struct EstimateObject {
+    value: Option<i64>,
+    half_width_95: Option<i64>,
 }
 
 impl From<Estimate> for EstimateObject {
     fn from(estimate: Estimate) -> EstimateObject {
         EstimateObject {
-            value: estimate.value.round() as i64,
+            value: integer(estimate.value.round()),
             // Up, so that a small uncertainty does not read as certainty.
-            half_width_95: estimate.half_width_95().ceil() as i64,
+            half_width_95: integer(estimate.half_width_95().ceil()),
         }
     }
+}
+
+fn integer(value: f64) -> Option<i64> {
+    (!value.is_nan()).then_some(value as i64)
 }

@@ -5,5 +5,14 @@
 #![forbid(unsafe_code)]
 
 pub mod collapsed;
+pub mod csv;
+pub mod firefox;
+mod flame;
+pub mod heap_v2;
+pub mod html;
 pub mod json;
+mod markup;
 pub mod pprof;
+pub mod speedscope;
+pub mod svg;
+pub mod views;

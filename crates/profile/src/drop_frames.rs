@@ -1,9 +1,9 @@
 //! Which frames belong to the allocator or to ramson, and how they leave a profile so that a stack ends where the
 //! program asked for memory.
 
-use crate::model::{Profile, StackSample};
+use crate::merge::merge_equal_samples;
+use crate::model::{Mapping, Profile};
 use regex::Regex;
-use std::collections::HashMap;
 
 /// Full-match regexp, without anchors, over function names cut at their parameter list. Valid for pprof's `drop_frames`
 /// (RE2) as it is.
@@ -25,6 +25,10 @@ pub const DROP_FRAMES: &str = concat!(
     r"|libramson::.*",
 );
 
+/// Where code without a name is the allocator's too: these libraries come without symbols, and their own profilers record
+/// their inner frames.
+const ALLOCATOR_LIBRARIES: [&str; 3] = ["libjemalloc.so", "libtcmalloc", "libmimalloc.so"];
+
 /// Removes from every stack the allocator's first frame (seen from the root) and all beneath it, so that the leaf is the
 /// program's function. A stack keeps at least its root frame, and equal stacks that arise are merged. The rule is
 /// pprof's for `drop_frames`, so that a written profile shows the same numbers there; applying it twice changes nothing.
@@ -32,12 +36,37 @@ pub const DROP_FRAMES: &str = concat!(
 /// In a location with inlined frames the matching line and those inlined into it go; this holds in every stack with
 /// that location.
 pub fn drop_allocator_frames(profile: &mut Profile) {
-    let allocator = allocator_functions(profile);
-    // Locations that are the allocator's as a whole, and those that keep only their outer lines.
-    let mut drop_whole = vec![false; profile.locations.len()];
+    let allocator = Regex::new(&format!("^({DROP_FRAMES})$")).expect("a constant regexp");
+    let is_library = |mapping: &Mapping| {
+        ALLOCATOR_LIBRARIES.iter().any(|library| mapping.basename().starts_with(library))
+    };
+    let nameless: Vec<bool> = profile
+        .locations
+        .iter()
+        .map(|location| {
+            let mapping = location.mapping.map(|mapping| &profile.mappings[mapping]);
+            location.lines.is_empty() && mapping.is_some_and(is_library)
+        })
+        .collect();
+    drop(profile, |name| allocator.is_match(name), nameless);
+}
+
+/// The same for the functions that a foreign profile wants dropped; names are given without their parameter list.
+pub fn drop_frames(profile: &mut Profile, is_dropped: impl Fn(&str) -> bool) {
+    drop(profile, is_dropped, vec![false; profile.locations.len()]);
+}
+
+/// `drop_whole` begins with the locations that go without being asked for their names.
+fn drop(profile: &mut Profile, is_dropped: impl Fn(&str) -> bool, mut drop_whole: Vec<bool>) {
+    let names = profile.functions.iter().map(|function| without_parameters(&function.name));
+    let dropped: Vec<bool> = names.map(is_dropped).collect();
+    if !dropped.contains(&true) && !drop_whole.contains(&true) {
+        return;
+    }
+    // Of other locations the outer lines stay.
     let mut drop_beneath = vec![false; profile.locations.len()];
     for (index, location) in profile.locations.iter_mut().enumerate() {
-        match location.lines.iter().rposition(|line| allocator[line.function]) {
+        match location.lines.iter().rposition(|line| dropped[line.function]) {
             Some(outermost) if outermost + 1 == location.lines.len() => drop_whole[index] = true,
             Some(outermost) => {
                 location.lines.drain(..=outermost);
@@ -53,7 +82,7 @@ pub fn drop_allocator_frames(profile: &mut Profile) {
         changed |= dropped > 0;
     }
     if changed {
-        merge_equal_stacks(&mut profile.samples);
+        merge_equal_samples(&mut profile.samples);
     }
 }
 
@@ -76,12 +105,6 @@ fn leaf_frames_to_drop(stack: &[usize], drop_whole: &[bool], drop_beneath: &[boo
     if program_seen { 0 } else { stack.len().saturating_sub(1) }
 }
 
-fn allocator_functions(profile: &Profile) -> Vec<bool> {
-    let allocator = Regex::new(&format!("^({DROP_FRAMES})$")).expect("a constant regexp");
-    let names = profile.functions.iter().map(|function| without_parameters(&function.name));
-    names.map(|name| allocator.is_match(name)).collect()
-}
-
 /// The name up to its parameter list: up to the first `(` that is not part of `(anonymous namespace)` or `operator()`.
 fn without_parameters(name: &str) -> &str {
     const NOT_A_LIST: [&str; 2] = ["(anonymous namespace)", "operator()"];
@@ -100,25 +123,6 @@ fn without_parameters(name: &str) -> &str {
             None => return &name[..open],
         }
     }
-}
-
-fn merge_equal_stacks(samples: &mut Vec<StackSample>) {
-    let mut positions: HashMap<Vec<usize>, usize> = HashMap::with_capacity(samples.len());
-    let mut merged: Vec<StackSample> = Vec::with_capacity(samples.len());
-    for sample in samples.drain(..) {
-        match positions.get(&sample.locations) {
-            Some(&position) => {
-                for (sum, value) in merged[position].values.iter_mut().zip(sample.values) {
-                    *sum += value;
-                }
-            }
-            None => {
-                positions.insert(sample.locations.clone(), merged.len());
-                merged.push(sample);
-            }
-        }
-    }
-    *samples = merged;
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::estimate::Estimate;
+use crate::model::StackSample;
 use crate::model::{Function, Line, Location};
 
 fn matches(name: &str) -> bool {
@@ -22,7 +23,11 @@ fn profile(locations: &[&[&str]], stacks: &[&[usize]]) -> Profile {
     }
     for stack in stacks {
         let values = [Estimate { value: 8.0, variance: 2.0 }; 4];
-        profile.samples.push(StackSample { locations: stack.to_vec(), values });
+        profile.samples.push(StackSample {
+            locations: stack.to_vec(),
+            values,
+            ..StackSample::default()
+        });
     }
     profile
 }

@@ -26,9 +26,10 @@ pub enum SampleUnit {
 /// The derivation is at the head of this file. Units are those of the sample type (bytes or objects).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// Unbiased estimate. Negative only in a diff.
+    /// Unbiased estimate. Negative only in a diff; NaN if the profile's source does not count this.
     pub value: f64,
-    /// Estimated variance of `value`, in squared units; 0 where every allocation was recorded.
+    /// Estimated variance of `value`, in squared units; 0 where every allocation was recorded, NaN if the profile's source
+    /// does not say how it sampled.
     pub variance: f64,
 }
 
@@ -64,12 +65,14 @@ impl Estimate {
 
     /// Half the width of the 95 % interval, 1.959964·√variance, in the unit of `value`. The normal approximation needs
     /// some tens of samples; below that the true coverage is lower. A sum with no sample has the width 0, which says
-    /// nothing.
+    /// nothing; one of unknown variance has the width NaN.
     pub fn half_width_95(self) -> f64 {
-        NORMAL_QUANTILE_975 * self.variance.max(0.0).sqrt()
+        // Unlike max, clamp keeps NaN.
+        NORMAL_QUANTILE_975 * self.variance.clamp(0.0, f64::INFINITY).sqrt()
     }
 
-    /// Whether 0 lies outside the 95 % interval: in a diff, whether the change is more than noise. False for exactly 0.
+    /// Whether 0 lies outside the 95 % interval: in a diff, whether the change is more than noise. False for exactly 0
+    /// and where nothing is known of the variance.
     pub fn is_significant(self) -> bool {
         self.value.abs() > self.half_width_95()
     }

@@ -1,23 +1,49 @@
-//! What a code address is called: the frames of every location, inlined ones included, as functions of (name, file).
+//! What a code address is called: the frames of every location, inlined ones included, as fine or coarse as the profile's
+//! granularity says.
 
 use crate::model::{Location, Profile, StackSample};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// Name of the row for bytes whose stack was not recorded (the overflow stack).
 pub const STACKS_NOT_RECORDED: &str = "(stacks not recorded)";
 
+/// Name of the frame for code outside every mapping, where frames are files or mappings.
+pub const NO_MAPPING: &str = "(no mapping)";
+
+/// What counts as one frame, in pprof's words; `Mappings` is ours. Inlined frames stay frames of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Granularity {
+    /// Equal names are one function.
+    Functions,
+    /// A function is a name in a file.
+    #[default]
+    FileFunctions,
+    /// A source file in a binary; the binary where the file is unknown.
+    Files,
+    /// A line of a function.
+    Lines,
+    /// A line of a function at a code address.
+    Addresses,
+    /// A binary.
+    Mappings,
+}
+
 /// Index of a function in one `FrameTable`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameId(u32);
 
-/// A function's identity: two functions with equal names in different files are different, as in pprof.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// A frame's identity: what the profile's granularity tells apart. By default two functions with equal names in different
+/// files are different.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameName {
-    /// Demangled, with parameters; `libfoo.so+0x1234` (file address) or `0x7f…` (no mapping) where there is no symbol.
+    /// Demangled, with parameters; `libfoo.so+0x1234` (file address) or `0x7f…` (no mapping) where there is no symbol, and
+    /// before the name at the granularity of addresses. The file or the binary where these are the frames.
     pub name: Arc<str>,
-    /// Source file; empty if unknown.
+    /// Source file, or path of a binary; empty if unknown or not told apart.
     pub file: Arc<str>,
+    /// 0 unless lines are told apart.
+    pub line: u32,
 }
 
 /// A function and the line where it was.
@@ -32,8 +58,10 @@ pub struct FrameAt {
 /// The frames of every location of one profile.
 pub struct FrameTable {
     names: Vec<FrameName>,
-    /// Per location, innermost first; never empty.
-    of_location: Vec<Vec<FrameAt>>,
+    /// Of all locations end to end, which spares every frame of every stack a miss of the cache.
+    frames: Vec<FrameAt>,
+    /// Where those of each location begin, and where the last ones end.
+    starts: Vec<u32>,
     not_recorded: [FrameAt; 1],
 }
 
@@ -41,13 +69,19 @@ impl FrameTable {
     /// Names every location of `profile`.
     pub fn new(profile: &Profile) -> FrameTable {
         let mut intern = Intern::default();
-        let of_location = profile
-            .locations
-            .iter()
-            .map(|location| frames_of(profile, location, &mut intern))
-            .collect();
-        let frame = intern.id(FrameName { name: STACKS_NOT_RECORDED.into(), file: "".into() });
-        FrameTable { names: intern.names, of_location, not_recorded: [FrameAt { frame, line: 0 }] }
+        let files: Vec<Arc<str>> =
+            profile.functions.iter().map(|function| shortest_path(&function.file)).collect();
+        let mut all = Vec::with_capacity(profile.locations.len());
+        let mut starts = Vec::with_capacity(profile.locations.len() + 1);
+        starts.push(0);
+        for location in &profile.locations {
+            all.append(&mut frames_of(profile, &files, location, &mut intern));
+            starts.push(all.len() as u32);
+        }
+        let frame =
+            intern.id(FrameName { name: STACKS_NOT_RECORDED.into(), ..FrameName::default() });
+        let not_recorded = [FrameAt { frame, line: 0 }];
+        FrameTable { names: intern.names, frames: all, starts, not_recorded }
     }
 
     /// Number of distinct functions; every `FrameId::index` is below it.
@@ -70,9 +104,20 @@ impl FrameTable {
         (0..self.names.len() as u32).map(FrameId)
     }
 
+    /// The function with that `FrameId::index`.
+    pub(crate) fn id(&self, index: u32) -> FrameId {
+        debug_assert!((index as usize) < self.names.len());
+        FrameId(index)
+    }
+
     /// The frames of `Profile::locations[location]`, innermost first; never empty.
     pub fn of_location(&self, location: usize) -> &[FrameAt] {
-        &self.of_location[location]
+        &self.frames[self.starts[location] as usize..self.starts[location + 1] as usize]
+    }
+
+    /// The one frame of a stack that was not recorded.
+    pub(crate) fn not_recorded(&self) -> FrameAt {
+        self.not_recorded[0]
     }
 
     /// The frames of a stack, leaf first; reverse it for root first. An empty stack has the one frame
@@ -110,22 +155,85 @@ impl Intern {
     }
 }
 
-fn frames_of(profile: &Profile, location: &Location, intern: &mut Intern) -> Vec<FrameAt> {
-    let address = || FrameName { name: address_name(profile, location).into(), file: "".into() };
+fn frames_of(
+    profile: &Profile,
+    files: &[Arc<str>],
+    location: &Location,
+    intern: &mut Intern,
+) -> Vec<FrameAt> {
+    let has_lines = !matches!(profile.granularity, Granularity::Files | Granularity::Mappings);
+    let nameless = || match has_lines {
+        true => FrameName { name: address_name(profile, location).into(), ..FrameName::default() },
+        false => mapping_name(profile, location),
+    };
     if location.lines.is_empty() {
-        return vec![FrameAt { frame: intern.id(address()), line: 0 }];
+        return vec![FrameAt { frame: intern.id(nameless()), line: 0 }];
     }
     let frames = location.lines.iter().map(|line| {
         let function = &profile.functions[line.function];
-        let named = |name: &Arc<str>| FrameName { name: name.clone(), file: function.file.clone() };
-        let name = match (function.name.is_empty(), function.system_name.is_empty()) {
-            (false, _) => named(&function.name),
-            (true, false) => named(&function.system_name),
-            (true, true) => address(),
+        let own_name = match (function.name.is_empty(), function.system_name.is_empty()) {
+            (false, _) => Some(&function.name),
+            (true, false) => Some(&function.system_name),
+            (true, true) => None,
         };
-        FrameAt { frame: intern.id(name), line: line.line }
+        let file = &files[line.function];
+        let name = match (profile.granularity, own_name) {
+            (Granularity::Mappings, _) => nameless(),
+            (Granularity::Files, _) if file.is_empty() => nameless(),
+            (Granularity::Files, _) => FrameName { name: file.clone(), ..nameless() },
+            (_, None) => nameless(),
+            (Granularity::Functions, Some(name)) => named(name, "".into(), 0),
+            (Granularity::FileFunctions, Some(name)) => named(name, file.clone(), 0),
+            (Granularity::Lines, Some(name)) => named(name, file.clone(), line.line),
+            (Granularity::Addresses, Some(name)) => {
+                let name = format!("{} {name}", address_name(profile, location));
+                named(&name.into(), file.clone(), line.line)
+            }
+        };
+        FrameAt { frame: intern.id(name), line: if has_lines { line.line } else { 0 } }
     });
     frames.collect()
+}
+
+/// The path without `.`, `..` and doubled separators, so that one file has one name: `./csu/../csu/init.c` is `csu/init.c`.
+/// By the text alone, as in pprof.
+fn shortest_path(path: &Arc<str>) -> Arc<str> {
+    let is_short = |part: &str| !["", ".", ".."].contains(&part);
+    if path.strip_prefix('/').unwrap_or(path).split('/').all(is_short) {
+        return path.clone();
+    }
+    let is_absolute = path.starts_with('/');
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|&last| last != "..") => {
+                parts.pop();
+            }
+            ".." if is_absolute => {}
+            _ => parts.push(part),
+        }
+    }
+    let root = if is_absolute { "/" } else { "" };
+    match (parts.is_empty(), path.is_empty()) {
+        (true, false) if !is_absolute => ".".into(),
+        _ => format!("{root}{}", parts.join("/")).into(),
+    }
+}
+
+fn named(name: &Arc<str>, file: Arc<str>, line: u32) -> FrameName {
+    FrameName { name: name.clone(), file, line }
+}
+
+fn mapping_name(profile: &Profile, location: &Location) -> FrameName {
+    match location.mapping.map(|mapping| &profile.mappings[mapping]) {
+        Some(mapping) => FrameName {
+            name: format!("[{}]", mapping.basename()).into(),
+            file: mapping.path.as_str().into(),
+            line: 0,
+        },
+        None => FrameName { name: NO_MAPPING.into(), ..FrameName::default() },
+    }
 }
 
 fn address_name(profile: &Profile, location: &Location) -> String {
@@ -135,5 +243,29 @@ fn address_name(profile: &Profile, location: &Location) -> String {
             format!("{}+{file_address:#x}", mapping.basename())
         }
         None => format!("{:#x}", location.address),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_file_has_one_path() {
+        // Each checked with Go's filepath.Clean, which makes "" a ".".
+        for (path, expected) in [
+            ("", ""),
+            ("a.c", "a.c"),
+            ("/a/b.c", "/a/b.c"),
+            ("./csu/../csu/init.c", "csu/init.c"),
+            ("/a//b/./c/", "/a/b/c"),
+            ("../../a.c", "../../a.c"),
+            ("a/../../b.c", "../b.c"),
+            ("/../a.c", "/a.c"),
+            ("./", "."),
+            ("/", "/"),
+        ] {
+            assert_eq!(&*shortest_path(&path.into()), expected, "{path}");
+        }
     }
 }

@@ -1,20 +1,36 @@
 //! The one model that every input becomes and every output comes from: stacks × four sample types, with the
 //! uncertainty of each value, plus the mappings and functions that give the stacks their names.
 //!
-//! `model` says what a profile is, `estimate` how certain its numbers are, `frames` what a code address is called,
-//! `drop_frames` which frames are the allocator's, `view` what the tables of `report` contain, and `format` how numbers
-//! are written.
+//! `model` says what a profile is, `labels` what else a sample may tell, `estimate` how certain its numbers are, `frames`
+//! what a code address is called, `drop_frames` which frames are the allocator's. `filter` (with `pattern` and
+//! `tag_filter`) makes a profile smaller, `merge` makes one of several, `diff` compares two. `view` is what the tables of
+//! `report` contain, `stacks` how trees and sorted lists come about, and `format` how numbers are written.
 #![forbid(unsafe_code)]
 
+mod diff;
 mod drop_frames;
 mod estimate;
+mod filter;
 pub mod format;
 mod frames;
+mod labels;
+mod merge;
 mod model;
+mod pattern;
+mod stacks;
+mod tag_filter;
 pub mod view;
 
-pub use drop_frames::{DROP_FRAMES, drop_allocator_frames};
+pub use diff::{Diff, DiffRow, DiffTable};
+pub use drop_frames::{DROP_FRAMES, drop_allocator_frames, drop_frames};
 pub use estimate::{Estimate, SampleUnit, sampling_probability};
-pub use frames::{FrameAt, FrameId, FrameName, FrameTable, STACKS_NOT_RECORDED};
+pub use filter::{Filters, Step};
+pub use frames::{
+    FrameAt, FrameId, FrameName, FrameTable, Granularity, NO_MAPPING, STACKS_NOT_RECORDED,
+};
+pub use labels::{BLOCK_SIZE, KIND, Label, LabelValue, THREAD};
+pub use merge::{DifferentTypes, merge, merge_equal_samples};
 pub use model::{BrokenIndex, Function, Line, Location, Mapping, Profile, SampleType, StackSample};
-pub use regex::Regex;
+pub use pattern::{BadPattern, Pattern};
+pub use stacks::{Group, Stacks};
+pub use tag_filter::TagFilter;

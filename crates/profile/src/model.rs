@@ -2,6 +2,8 @@
 //! the stacks.
 
 use crate::estimate::{Estimate, SampleUnit};
+use crate::frames::Granularity;
+use crate::labels::{KIND, Label, LabelValue};
 use std::fmt;
 use std::sync::Arc;
 
@@ -47,7 +49,7 @@ pub struct Location {
 }
 
 /// One source position inside a location.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Line {
     /// Index into `Profile::functions`.
     pub function: usize,
@@ -66,13 +68,16 @@ pub struct Function {
     pub file: Arc<str>,
 }
 
-/// The four estimates of one stack, indexed by `SampleType as usize`.
-#[derive(Clone, Debug, PartialEq)]
+/// The four estimates of one stack (or of that part of it that has the same labels), indexed by `SampleType as usize`.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StackSample {
     /// Indices into `Profile::locations`, leaf first. Empty: the overflow stack (bytes that could not be attributed).
     pub locations: Vec<usize>,
     /// In the order of `SampleType`.
     pub values: [Estimate; 4],
+    /// What else is known of these allocations. Samples of one stack with different labels are different samples.
+    /// Shared: profiles have few distinct sets.
+    pub labels: Arc<[Label]>,
 }
 
 /// A heap profile: symbolized or not, whole or a diff.
@@ -92,8 +97,10 @@ pub struct Profile {
     pub locations: Vec<Location>,
     /// Functions named by `locations`.
     pub functions: Vec<Function>,
-    /// One entry per distinct stack.
+    /// One entry per distinct stack and labels.
     pub samples: Vec<StackSample>,
+    /// What counts as one frame in views and text formats.
+    pub granularity: Granularity,
 }
 
 impl SampleType {
@@ -128,6 +135,14 @@ impl SampleType {
         }
     }
 
+    /// The type that counts the bytes of the same allocations: itself, or the bytes beside the objects.
+    pub fn space(self) -> SampleType {
+        match self {
+            SampleType::AllocObjects | SampleType::AllocSpace => SampleType::AllocSpace,
+            SampleType::InuseObjects | SampleType::InuseSpace => SampleType::InuseSpace,
+        }
+    }
+
     /// The type that counts the objects of the same allocations: itself, or the objects beside the bytes.
     pub fn objects(self) -> SampleType {
         match self {
@@ -151,6 +166,15 @@ impl Mapping {
 }
 
 impl StackSample {
+    /// What the label of the kind of memory says.
+    pub fn kind(&self) -> Option<&str> {
+        let label = self.labels.iter().find(|label| &*label.key == KIND)?;
+        match &label.value {
+            LabelValue::Text(name) => Some(name),
+            LabelValue::Number { .. } => None,
+        }
+    }
+
     /// The estimate of one sample type.
     pub fn value(&self, sample_type: SampleType) -> Estimate {
         self.values[sample_type as usize]
@@ -238,7 +262,7 @@ mod tests {
     fn an_index_past_its_table_is_named() {
         let mut profile = Profile {
             locations: vec![Location { mapping: None, address: 1, lines: vec![] }],
-            samples: vec![StackSample { locations: vec![0], values: Default::default() }],
+            samples: vec![StackSample { locations: vec![0], ..StackSample::default() }],
             ..Profile::default()
         };
         assert_eq!(profile.check_indices(), Ok(()));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::frames::STACKS_NOT_RECORDED;
 use crate::model::{Function, Line, Location, Mapping};
-use regex::Regex;
+use crate::pattern::Pattern;
 
 /// Functions `a`…`e` in `x.cc`; location 0…4 is one call site in each, 5 a second one in `a` (line 60), 6 has `a`
 /// inlined into `b`, 7 has no symbol, 8 no mapping either.
@@ -19,7 +19,8 @@ fn profile(stacks: &[(&[usize], f64)]) -> Profile {
     let samples = stacks.iter().map(|&(stack, bytes)| {
         let bytes = Estimate { value: bytes, variance: bytes.abs() };
         let objects = Estimate::exact(bytes.value / 8.0);
-        StackSample { locations: stack.to_vec(), values: [objects, bytes, objects, bytes] }
+        let values = [objects, bytes, objects, bytes];
+        StackSample { locations: stack.to_vec(), values, ..StackSample::default() }
     });
     Profile {
         mappings: vec![Mapping {
@@ -175,7 +176,7 @@ fn a_very_deep_stack_does_not_overflow_ours() {
 #[test]
 fn peek_lists_callers_and_callees_with_their_shares() {
     let profile = profile(&[(&[0, 1, 2], 60.0), (&[3, 1, 4], 20.0), (&[1, 4], 20.0)]);
-    let table = peek(&profile, SampleType::InuseSpace, &Regex::new("^b$").unwrap());
+    let table = peek(&profile, SampleType::InuseSpace, &Pattern::new("^b$").unwrap());
     let [function] = table.functions.as_slice() else { panic!("{table:?}") };
     let text = |list: &[Neighbour]| -> Vec<_> {
         list.iter().map(|n| format!("{} {} {}", n.function.name, n.value.value, n.share)).collect()
@@ -188,7 +189,7 @@ fn peek_lists_callers_and_callees_with_their_shares() {
 #[test]
 fn peek_counts_a_repeated_call_once_and_no_call_to_itself() {
     let profile = profile(&[(&[0, 1, 0, 1, 1], 8.0)]);
-    let table = peek(&profile, SampleType::InuseSpace, &Regex::new("b").unwrap());
+    let table = peek(&profile, SampleType::InuseSpace, &Pattern::new("b").unwrap());
     let function = &table.functions[0];
     assert_eq!(function.cum.value, 8.0);
     let names = |list: &[Neighbour]| -> String {

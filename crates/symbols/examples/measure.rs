@@ -15,7 +15,7 @@ fn main() {
     let addresses: Vec<u64> = addresses.collect();
     let binary = Binary { path, build_id, pid: None };
     let start = Instant::now();
-    let mut symbolizer = Symbolizer::new(Options { debug_paths: Vec::new(), cache_dir });
+    let mut symbolizer = Symbolizer::new(Options { cache_dir, ..Options::default() });
     let symbolized = symbolizer.symbolize(&binary, &addresses);
     let elapsed = start.elapsed();
     let named = symbolized.frames.iter().filter(|frames| !frames.is_empty()).count();

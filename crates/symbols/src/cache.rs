@@ -11,14 +11,14 @@ use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, SystemTime};
 
 use crate::SymbolSource;
-use crate::answers::{Answers, StoredFrame};
+use crate::answers::Answers;
 use crate::elf::{DebugLink, Identity};
+use crate::evict::{TEMPORARY, evict, touch};
 use crate::find::is_build_id;
+use crate::stored::{Input, put, put_answers, put_bytes};
 
 const MAGIC: &[u8; 8] = b"rmsymbol";
 const VERSION: u32 = 1;
@@ -26,8 +26,6 @@ const HEADER_BYTES: usize = 16;
 const MAX_FILE_BYTES: u64 = 64 << 20;
 const MAX_TOTAL_BYTES: u64 = 256 << 20;
 const EXTENSION: &str = "symbols";
-/// A temporary file this old belongs to a writer that is gone.
-const TEMPORARY_AGE: Duration = Duration::from_secs(3600);
 
 /// A folder of cache files. Every failure means only that the cache does not help.
 pub(crate) struct Cache {
@@ -44,7 +42,9 @@ impl Cache {
         if Identity::of(&path)?.size_bytes > MAX_FILE_BYTES {
             return None;
         }
-        decode(&fs::read(path).ok()?, build_id)
+        let answers = decode(&fs::read(&path).ok()?, build_id)?;
+        touch(&path);
+        Some(answers)
     }
 
     pub fn store(&self, build_id: &str, answers: &Answers) -> Option<()> {
@@ -54,7 +54,7 @@ impl Cache {
         // Paths and names of other people's programs are nobody else's business.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).ok()?;
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let temporary = format!(".{build_id}.{}.{count}.tmp", std::process::id());
+        let temporary = format!(".{build_id}.{}.{count}.{TEMPORARY}", std::process::id());
         let temporary = self.folder.join(temporary);
         let mut options = fs::OpenOptions::new();
         let file = options.write(true).create_new(true).mode(0o600).open(&temporary);
@@ -62,42 +62,12 @@ impl Cache {
         if written.and_then(|()| fs::rename(&temporary, path)).is_err() {
             let _ = fs::remove_file(&temporary);
         }
-        self.evict(MAX_TOTAL_BYTES);
+        evict(&self.folder, EXTENSION, MAX_TOTAL_BYTES);
         Some(())
     }
 
     fn path(&self, build_id: &str) -> Option<PathBuf> {
         is_build_id(build_id).then(|| self.folder.join(format!("{build_id}.{EXTENSION}")))
-    }
-
-    /// Removes the files written longest ago until the rest fits, and what dead writers left.
-    fn evict(&self, max_total_bytes: u64) {
-        let Ok(entries) = fs::read_dir(&self.folder) else { return };
-        let now = SystemTime::now();
-        let mut files = Vec::new();
-        for entry in entries.flatten() {
-            let path = entry.path();
-            let Ok(metadata) = entry.metadata() else { continue };
-            let Ok(modified) = metadata.modified() else { continue };
-            let extension = path.extension();
-            if extension == Some("tmp".as_ref()) {
-                let age = now.duration_since(modified).unwrap_or_default();
-                if age > TEMPORARY_AGE {
-                    let _ = fs::remove_file(path);
-                }
-            } else if extension == Some(EXTENSION.as_ref()) {
-                files.push((modified, metadata.len(), path));
-            }
-        }
-        files.sort();
-        let mut total_bytes: u64 = files.iter().map(|(_, size_bytes, _)| size_bytes).sum();
-        for (_, size_bytes, path) in files {
-            if total_bytes <= max_total_bytes {
-                break;
-            }
-            let _ = fs::remove_file(path);
-            total_bytes -= size_bytes;
-        }
     }
 }
 
@@ -109,7 +79,7 @@ fn encode(answers: &Answers, build_id: &str) -> Option<Vec<u8>> {
     put_bytes(&mut out, env!("CARGO_PKG_VERSION").as_bytes());
     put_bytes(&mut out, build_id.as_bytes());
     let (kind, path) = match &answers.source {
-        SymbolSource::None => (0, Path::new("")),
+        SymbolSource::None | SymbolSource::Carried => (0, Path::new("")),
         SymbolSource::Dwarf { path } => (1, path.as_path()),
         SymbolSource::Symtab { path } => (2, path.as_path()),
         SymbolSource::Dynsym { path } => (3, path.as_path()),
@@ -126,34 +96,10 @@ fn encode(answers: &Answers, build_id: &str) -> Option<Vec<u8>> {
     let (name, crc32) = answers.link.as_ref().map_or((&[][..], 0), |link| (&link.name, link.crc32));
     put_bytes(&mut out, name);
     put(&mut out, crc32);
-    put(&mut out, answers.strings.len() as u32);
-    for text in &answers.strings {
-        put_bytes(&mut out, text.as_bytes());
-    }
-    put(&mut out, answers.frames.len() as u32);
-    for frame in &answers.frames {
-        for field in [frame.function, frame.system_name, frame.file, frame.line] {
-            put(&mut out, field);
-        }
-    }
-    put(&mut out, answers.by_address.len() as u32);
-    for (address, &(start, end)) in &answers.by_address {
-        out.extend_from_slice(&address.to_le_bytes());
-        put(&mut out, start);
-        put(&mut out, end);
-    }
+    put_answers(&mut out, answers);
     let crc = crc32fast::hash(&out[HEADER_BYTES..]);
     out[12..16].copy_from_slice(&crc.to_le_bytes());
     (out.len() as u64 <= MAX_FILE_BYTES).then_some(out)
-}
-
-fn put(out: &mut Vec<u8>, value: u32) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put(out, bytes.len() as u32);
-    out.extend_from_slice(bytes);
 }
 
 fn decode(content: &[u8], build_id: &str) -> Option<Answers> {
@@ -164,7 +110,7 @@ fn decode(content: &[u8], build_id: &str) -> Option<Answers> {
     {
         return None;
     }
-    let mut input = Input(body);
+    let mut input = Input::of(body);
     if input.bytes()? != env!("CARGO_PKG_VERSION").as_bytes()
         || input.bytes()? != build_id.as_bytes()
     {
@@ -185,96 +131,13 @@ fn decode(content: &[u8], build_id: &str) -> Option<Answers> {
     answers.considered = input.list(16, Input::identity)?;
     let (name, crc32) = (input.bytes()?.to_owned(), input.u32()?);
     answers.link = (!name.is_empty()).then_some(DebugLink { name, crc32 });
-    answers.strings = input.list(4, |input| {
-        let text = std::str::from_utf8(input.bytes()?).ok()?;
-        Some(Arc::from(text))
-    })?;
-    let string_count = answers.strings.len() as u32;
-    answers.frames = input.list(16, |input| {
-        let (function, system_name, file) = (input.u32()?, input.u32()?, input.u32()?);
-        let frame = StoredFrame { function, system_name, file, line: input.u32()? };
-        frame.is_within(string_count).then_some(frame)
-    })?;
-    let frame_count = answers.frames.len() as u32;
-    let by_address = input.list(16, |input| {
-        let (address, start, end) = (input.u64()?, input.u32()?, input.u32()?);
-        (start <= end && end <= frame_count).then_some((address, (start, end)))
-    })?;
-    answers.by_address = by_address.into_iter().collect();
-    input.0.is_empty().then_some(answers)
-}
-
-/// The rest of the body.
-struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
-    }
-
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let count = self.u32()?;
-        self.take(count as usize)
-    }
-
-    fn identity(&mut self) -> Option<Identity> {
-        Some(Identity { size_bytes: self.u64()?, modified_ns: self.u64()? })
-    }
-
-    /// A list whose items take at least `item_bytes` each, so that a wrong count allocates nothing.
-    fn list<T>(
-        &mut self,
-        item_bytes: usize,
-        mut item: impl FnMut(&mut Self) -> Option<T>,
-    ) -> Option<Vec<T>> {
-        let count = self.u32()? as usize;
-        if count > self.0.len() / item_bytes {
-            return None;
-        }
-        let mut items = Vec::with_capacity(count);
-        for _ in 0..count {
-            items.push(item(self)?);
-        }
-        Some(items)
-    }
+    input.answers(&mut answers)?;
+    input.is_empty().then_some(answers)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_files_written_longest_ago_go_first_and_only_until_the_rest_fits() {
-        let folder = std::env::temp_dir().join(format!("ramson-evict-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let write = |name: &str, age_s: u64| {
-            let file = fs::File::create(folder.join(name)).unwrap();
-            file.set_len(1000).unwrap();
-            file.set_modified(SystemTime::now() - Duration::from_secs(age_s)).unwrap();
-        };
-        write("aaaa.symbols", 30);
-        write("bbbb.symbols", 90);
-        write("cccc.symbols", 60);
-        write("not-ours", 9000);
-        write(".dddd.1.0.tmp", 9000);
-        write(".dddd.2.0.tmp", 10);
-        Cache::new(folder.clone()).evict(2500);
-        let entries = fs::read_dir(&folder).unwrap();
-        let mut left: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
-        left.sort();
-        fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(left, [".dddd.2.0.tmp", "aaaa.symbols", "cccc.symbols", "not-ours"]);
-    }
 
     #[test]
     fn a_correct_checksum_does_not_make_a_damaged_body_dangerous() {

@@ -68,6 +68,29 @@ pub enum Defect {
         /// What was wrong with it.
         reason: String,
     },
+    /// A map of code compiled at run time is there, but is not to be used.
+    PerfMapRefused {
+        /// `perf-PID.map`.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// Code compiled at run time has no names, and the runtime could have told them.
+    NoPerfMap {
+        /// Distinct addresses.
+        addresses: usize,
+        /// The runtime's executable.
+        runtime: String,
+        /// The flag that makes it tell, or what else does.
+        remedy: &'static str,
+    },
+    /// A debuginfod server could not be asked; it is left out from then on.
+    ServerFailed {
+        /// As in `DEBUGINFOD_URLS`.
+        url: String,
+        /// What went wrong.
+        reason: String,
+    },
 }
 
 impl fmt::Display for Defect {
@@ -123,6 +146,34 @@ impl fmt::Display for Defect {
                 write!(out, "{}: cannot read symbols ({reason}). ", path.display())?;
                 write!(out, "Check the file and its permissions, or pass --debug-path with a copy")
             }
+            elsewhere => elsewhere.fmt_elsewhere(out),
+        }
+    }
+}
+
+impl Defect {
+    /// What concerns sources of names other than binaries and their debug files.
+    fn fmt_elsewhere(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PerfMapRefused { path, reason } => {
+                let path = path.display();
+                write!(out, "{path}: not used ({reason}). Remove it and restart the program")
+            }
+            Self::NoPerfMap { addresses, runtime, remedy } => {
+                write!(
+                    out,
+                    "{runtime}: {addresses} addresses of code that it compiled have no names. "
+                )?;
+                write!(out, "Start it with {remedy}")
+            }
+            Self::ServerFailed { url, reason } => {
+                write!(out, "{url}: no debug files from this server ({reason}). ")?;
+                write!(
+                    out,
+                    "Check DEBUGINFOD_URLS; DEBUGINFOD_TIMEOUT and DEBUGINFOD_MAXTIME allow more seconds"
+                )
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -130,13 +181,12 @@ impl fmt::Display for Defect {
 fn symbols_of(path: &str, build_id: &str) -> String {
     let path = path.strip_suffix(" (deleted)").unwrap_or(path);
     let file = path.rsplit('/').next().unwrap_or(path);
-    let package = file.split(".so").next().unwrap_or(file);
     match build_id.get(..12) {
         Some(prefix) => format!(
-            "Install its debug symbols (such as {package}-dbgsym; build ID {prefix}…) or pass --debug-path"
+            "Install the debug symbols of {file} (build ID {prefix}…), set DEBUGINFOD_URLS or pass --debug-path"
         ),
         None => {
-            format!("Install its debug symbols (such as {package}-dbgsym) or pass --debug-path")
+            format!("Install the debug symbols of {file} or pass --debug-path")
         }
     }
 }

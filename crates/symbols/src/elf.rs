@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ use object::Endianness;
 use object::elf;
 use object::read::ReadCache;
 use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
+
+use crate::content::Content;
 
 /// Larger notes, sections and tables are refused as damage.
 const MAX_NOTES_BYTES: u64 = 1 << 20;
@@ -54,7 +56,7 @@ pub(crate) struct ElfFile {
     pub identity: Identity,
     /// Lower-case hex; empty if there is none.
     pub build_id: String,
-    file: File,
+    content: Content,
 }
 
 impl ElfFile {
@@ -69,20 +71,28 @@ impl ElfFile {
         }
         let file = File::open(path).map_err(unreadable)?;
         let identity = Identity::from_metadata(&file.metadata().map_err(unreadable)?);
-        let build_id = match class_of(&file) {
-            Some(elf::ELFCLASS64) => build_id_of::<elf::FileHeader64<Endianness>>(&file),
-            Some(elf::ELFCLASS32) => build_id_of::<elf::FileHeader32<Endianness>>(&file),
+        let content = Content::Disk(file);
+        let build_id = match class_of(&content) {
+            Some(elf::ELFCLASS64) => build_id_of::<elf::FileHeader64<Endianness>>(&content),
+            Some(elf::ELFCLASS32) => build_id_of::<elf::FileHeader32<Endianness>>(&content),
             _ => Err("not an ELF file".to_owned()),
         };
         let build_id = hex(&build_id.map_err(OpenError::Unreadable)?);
-        Ok(Self { path: path.to_owned(), identity, build_id, file })
+        Ok(Self { path: path.to_owned(), identity, build_id, content })
+    }
+
+    /// The ELF file with these bytes, which were inside this one.
+    pub fn with_content(&self, bytes: Vec<u8>) -> Self {
+        let identity = Identity { size_bytes: bytes.len() as u64, ..self.identity };
+        let (path, build_id) = (self.path.clone(), self.build_id.clone());
+        Self { path, identity, build_id, content: Content::Memory(bytes) }
     }
 
     /// Reads the section headers.
     pub fn sections(&self) -> Result<Sections, String> {
-        match class_of(&self.file) {
-            Some(elf::ELFCLASS64) => sections_of::<elf::FileHeader64<Endianness>>(&self.file),
-            Some(elf::ELFCLASS32) => sections_of::<elf::FileHeader32<Endianness>>(&self.file),
+        match class_of(&self.content) {
+            Some(elf::ELFCLASS64) => sections_of::<elf::FileHeader64<Endianness>>(&self.content),
+            Some(elf::ELFCLASS32) => sections_of::<elf::FileHeader32<Endianness>>(&self.content),
             _ => Err("not an ELF file".to_owned()),
         }
     }
@@ -122,7 +132,7 @@ impl ElfFile {
         }
         let mut content: Arc<[u8]> = std::iter::repeat_n(0, section.size_bytes as usize).collect();
         let bytes = Arc::get_mut(&mut content).expect("nobody else has the new section yet");
-        self.file.read_exact_at(bytes, section.offset).map_err(|error| error.to_string())?;
+        self.content.read_exact_at(bytes, section.offset).map_err(|error| error.to_string())?;
         Ok(content)
     }
 
@@ -132,7 +142,7 @@ impl ElfFile {
         let mut buffer = vec![0; 1 << 18];
         let mut offset = 0;
         loop {
-            match self.file.read_at(&mut buffer, offset).ok()? {
+            match self.content.read_at(&mut buffer, offset).ok()? {
                 0 => return Some(hasher.finalize()),
                 count => {
                     hasher.update(&buffer[..count]);
@@ -212,15 +222,14 @@ pub(crate) fn supplement_link(file: &ElfFile, sections: &Sections) -> Option<(Ve
     Some((content[..end].to_owned(), hex(&content[end + 1..])))
 }
 
-fn class_of(mut file: &File) -> Option<elf::FileClass> {
+fn class_of(content: &Content) -> Option<elf::FileClass> {
     let mut ident = [0; 5];
-    std::io::Seek::rewind(&mut file).ok()?;
-    file.read_exact(&mut ident).ok()?;
+    content.reader().read_exact(&mut ident).ok()?;
     ident.starts_with(&elf::ELFMAG).then_some(elf::FileClass(ident[4]))
 }
 
-fn build_id_of<E: FileHeader<Endian = Endianness>>(file: &File) -> Result<Vec<u8>, String> {
-    let cache = ReadCache::new(file);
+fn build_id_of<E: FileHeader<Endian = Endianness>>(content: &Content) -> Result<Vec<u8>, String> {
+    let cache = ReadCache::new(content.reader());
     let text = |error: object::read::Error| error.to_string();
     let header = E::parse(&cache).map_err(text)?;
     let endian = header.endian().map_err(text)?;
@@ -265,8 +274,8 @@ fn build_id_note<E: FileHeader<Endian = Endianness>>(
     None
 }
 
-fn sections_of<E: FileHeader<Endian = Endianness>>(file: &File) -> Result<Sections, String> {
-    let cache = ReadCache::new(file);
+fn sections_of<E: FileHeader<Endian = Endianness>>(content: &Content) -> Result<Sections, String> {
+    let cache = ReadCache::new(content.reader());
     let text = |error: object::read::Error| error.to_string();
     let header = E::parse(&cache).map_err(text)?;
     let endian = header.endian().map_err(text)?;

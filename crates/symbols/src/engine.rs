@@ -1,22 +1,23 @@
 //! The opened sources of one binary, and how an address gets its frames from them: DWARF, then the symbol table.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 
 use object::elf;
 
 use crate::answers::Answers;
 use crate::demangle::demangle;
 use crate::elf::{ElfFile, Identity, Sections};
-use crate::find::{Place, Supplement, open_debug_file, supplement};
+use crate::find::{Place, Search, Supplement, open_debug_file, supplement};
 use crate::lines::Lines;
+use crate::mini::mini_debug_file;
 use crate::names::Names;
-use crate::{Binary, Defect, SymbolSource};
+use crate::{Defect, SymbolSource};
 
 /// What can name addresses of one binary.
 pub(crate) struct Engine {
     lines: Option<Lines>,
-    names: Option<Names>,
+    /// In the order of trust. Mini debug information has only what the dynamic symbols lack, so both count.
+    names: Vec<Names>,
     demangled: HashMap<String, Option<String>>,
     pub source: SymbolSource,
     pub source_identity: Option<Identity>,
@@ -27,42 +28,54 @@ pub(crate) struct Engine {
 type Opened = (ElfFile, Sections);
 
 impl Engine {
-    /// Opens the best sources: DWARF of the binary itself, else of a debug file; names from either.
-    pub fn open(
-        binary: &Binary,
-        debug_paths: &[PathBuf],
-        places: &[Place],
-        file: Option<ElfFile>,
-    ) -> Self {
+    /// Opens the best sources: DWARF of the binary itself, else of a debug file, here or from a server; names from
+    /// either.
+    pub fn open(search: &mut Search, places: &[Place], file: Option<ElfFile>) -> Self {
         let build_id = match &file {
-            Some(file) if binary.build_id.is_empty() => file.build_id.clone(),
-            _ => binary.build_id.clone(),
+            Some(file) if search.binary.build_id.is_empty() => file.build_id.clone(),
+            _ => search.binary.build_id.clone(),
         };
         let mut engine = Self::empty();
         let file = file.and_then(|file| engine.with_sections(file));
         if let Some(file) = &file {
-            engine.open_lines(binary, debug_paths, file);
+            engine.open_lines(search, file);
         }
         let mut debug_file = None;
         for place in places {
-            if engine.lines.is_some() {
-                break;
-            }
-            let Some(found) = open_debug_file(place, &build_id) else { continue };
-            let Some(found) = engine.with_sections(found) else { continue };
-            engine.open_lines(binary, debug_paths, &found);
-            if debug_file.is_none() || engine.lines.is_some() {
-                debug_file = Some(found);
-            }
+            engine.open_debug(search, place, &build_id, &mut debug_file);
+        }
+        if engine.lines.is_none()
+            && let Some(path) = search.fetch(&build_id)
+        {
+            engine.open_debug(search, &Place { path, crc32: None }, &build_id, &mut debug_file);
         }
         engine.open_names(debug_file.as_ref(), file.as_ref());
         engine
     }
 
+    /// Opens the debug file at `place`, unless there are lines already.
+    fn open_debug(
+        &mut self,
+        search: &mut Search,
+        place: &Place,
+        build_id: &str,
+        debug_file: &mut Option<Opened>,
+    ) {
+        if self.lines.is_some() {
+            return;
+        }
+        let Some(found) = open_debug_file(place, build_id) else { return };
+        let Some(found) = self.with_sections(found) else { return };
+        self.open_lines(search, &found);
+        if debug_file.is_none() || self.lines.is_some() {
+            *debug_file = Some(found);
+        }
+    }
+
     fn empty() -> Self {
         Self {
             lines: None,
-            names: None,
+            names: Vec::new(),
             demangled: HashMap::new(),
             source: SymbolSource::None,
             source_identity: None,
@@ -84,12 +97,12 @@ impl Engine {
         self.damage.get_or_insert(Defect::Unreadable { path: file.path.clone(), reason });
     }
 
-    fn open_lines(&mut self, binary: &Binary, debug_paths: &[PathBuf], opened: &Opened) {
+    fn open_lines(&mut self, search: &mut Search, opened: &Opened) {
         let (file, sections) = opened;
         if !sections.has_lines() {
             return;
         }
-        let supplement = supplement(binary, debug_paths, (file, sections));
+        let supplement = supplement(search, (file, sections));
         let supplied = match &supplement {
             Supplement::Found(file, sections) => Some((file, sections)),
             _ => None,
@@ -110,33 +123,47 @@ impl Engine {
     }
 
     fn open_names(&mut self, debug_file: Option<&Opened>, file: Option<&Opened>) {
-        let full = [debug_file, file].map(|opened| (opened, elf::SHT_SYMTAB));
-        let exported = [file, debug_file].map(|opened| (opened, elf::SHT_DYNSYM));
-        for (opened, kind) in full.into_iter().chain(exported) {
-            let Some((file, sections)) = opened else { continue };
-            match Names::read(file, sections, kind) {
-                Ok(None) => continue,
-                Ok(names) => self.names = names,
-                Err(reason) => {
-                    self.damaged(file, reason);
-                    continue;
-                }
-            }
-            if self.lines.is_none() {
-                let path = file.path.clone();
-                self.source = match kind {
-                    elf::SHT_SYMTAB => SymbolSource::Symtab { path },
-                    _ => SymbolSource::Dynsym { path },
-                };
-            }
+        let read_first = |engine: &mut Self, files: [Option<&Opened>; 2], kind| {
+            files.into_iter().flatten().any(|opened| engine.read_names(opened, kind))
+        };
+        if read_first(self, [debug_file, file], elf::SHT_SYMTAB) {
             return;
         }
+        if let Some((file, sections)) = file {
+            match mini_debug_file(file, sections) {
+                Ok(Some(mini)) => drop(self.read_names(&mini, elf::SHT_SYMTAB)),
+                Ok(None) => {}
+                Err(reason) => self.damaged(file, reason),
+            }
+        }
+        read_first(self, [file, debug_file], elf::SHT_DYNSYM);
+    }
+
+    /// Whether the symbol table of this kind has function names. The first one found is the source.
+    fn read_names(&mut self, (file, sections): &Opened, kind: elf::SectionType) -> bool {
+        let names = match Names::read(file, sections, kind) {
+            Ok(Some(names)) => names,
+            Ok(None) => return false,
+            Err(reason) => {
+                self.damaged(file, reason);
+                return false;
+            }
+        };
+        if self.lines.is_none() && self.names.is_empty() {
+            let path = file.path.clone();
+            self.source = match kind {
+                elf::SHT_SYMTAB => SymbolSource::Symtab { path },
+                _ => SymbolSource::Dynsym { path },
+            };
+        }
+        self.names.push(names);
+        true
     }
 
     /// Bytes of files held in memory, about.
     pub fn size_bytes(&self) -> u64 {
         let lines = self.lines.as_ref().map_or(0, Lines::size_bytes);
-        lines + self.names.as_ref().map_or(0, Names::size_bytes)
+        lines + self.names.iter().map(Names::size_bytes).sum::<u64>()
     }
 
     /// Finds the frames at `address` and adds them to `answers`.
@@ -184,7 +211,8 @@ impl Engine {
         {
             return Some((function, name.clone()));
         }
-        let symbol = symbol_address.and_then(|address| self.names.as_ref()?.find(address));
+        let symbol = symbol_address
+            .and_then(|address| self.names.iter().find_map(|names| names.find(address)));
         let Some(name) = name else {
             let symbol = symbol?;
             return Some((self.demangled(&symbol).unwrap_or_else(|| symbol.clone()), symbol));

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::debuginfod::Servers;
 use crate::elf::{DebugLink, ElfFile, Identity, OpenError, Sections, debug_link, supplement_link};
 use crate::{Binary, Defect};
 
@@ -14,6 +15,29 @@ const DELETED: &str = " (deleted)";
 /// A process has at most this many mappings by default (`vm.max_map_count`).
 const MAX_MAPPINGS: usize = 1 << 16;
 
+/// Where else than in the usual places files may be.
+#[derive(Default)]
+pub(crate) struct Folders {
+    /// Folders with debug files.
+    pub debug_paths: Vec<PathBuf>,
+    /// A copy of the root directory of the machine that the profile is from.
+    pub sysroot: Option<PathBuf>,
+}
+
+/// What is looked for, and where.
+pub(crate) struct Search<'a> {
+    pub binary: &'a Binary,
+    pub folders: &'a Folders,
+    pub servers: Option<&'a mut Servers>,
+}
+
+impl Search<'_> {
+    /// A debug file from a server, if there are servers to ask.
+    pub fn fetch(&mut self, build_id: &str) -> Option<PathBuf> {
+        self.servers.as_mut()?.fetch(build_id)
+    }
+}
+
 /// The profiled binary on disk, or why it is not.
 pub(crate) struct Located {
     pub file: Option<ElfFile>,
@@ -21,7 +45,7 @@ pub(crate) struct Located {
 }
 
 /// Finds the file that `binary` was mapped from.
-pub(crate) fn locate(binary: &Binary) -> Located {
+pub(crate) fn locate(binary: &Binary, folders: &Folders) -> Located {
     let mut refusal = None;
     let mut refuse = |defect: Defect| {
         let is_graver = match (&refusal, &defect) {
@@ -34,7 +58,7 @@ pub(crate) fn locate(binary: &Binary) -> Located {
             refusal = Some(defect);
         }
     };
-    let paths = binary_paths(binary).into_iter();
+    let paths = binary_paths(binary, folders).into_iter();
     for path in paths.chain(std::iter::once_with(|| mapped_paths(binary)).flatten()) {
         match ElfFile::open(&path) {
             Ok(file) if binary.build_id.is_empty() || file.build_id == binary.build_id => {
@@ -56,8 +80,8 @@ pub(crate) fn locate(binary: &Binary) -> Located {
     Located { file: None, refusal: Some(refusal) }
 }
 
-/// By name: inside the process's root first, so that containers work, then here.
-fn binary_paths(binary: &Binary) -> Vec<PathBuf> {
+/// By name: in the sysroot, then inside the process's root, so that containers work, then here.
+fn binary_paths(binary: &Binary, folders: &Folders) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     let is_verifiable = !binary.build_id.is_empty();
     let is_deleted = binary.path.ends_with(DELETED);
@@ -66,6 +90,12 @@ fn binary_paths(binary: &Binary) -> Vec<PathBuf> {
         return paths;
     }
     let path = binary.path.strip_suffix(DELETED).unwrap_or(&binary.path);
+    if let Some(sysroot) = folders.sysroot.as_ref().filter(|_| path.starts_with('/')) {
+        paths.push(concatenated(sysroot, path));
+        if !is_verifiable {
+            return paths;
+        }
+    }
     let root = process_root(binary).filter(|_| path.starts_with('/'));
     if let Some(root) = &root {
         paths.push(concatenated(root, path));
@@ -118,12 +148,12 @@ pub(crate) struct Place {
 /// Every place to look for the debug file of `binary`, best first.
 pub(crate) fn debug_places(
     binary: &Binary,
-    debug_paths: &[PathBuf],
+    folders: &Folders,
     build_id: &str,
     link: Option<&DebugLink>,
 ) -> Vec<Place> {
     let mut places = Vec::new();
-    let roots = debug_roots(binary, debug_paths);
+    let roots = debug_roots(binary, folders);
     for root in &roots {
         places.extend(by_build_id(root, build_id).map(|path| Place { path, crc32: None }));
     }
@@ -131,26 +161,29 @@ pub(crate) fn debug_places(
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     if is_build_id(build_id) {
         // An unstripped copy of the binary will do as well.
-        let copies = debug_paths.iter().filter(|_| !name.is_empty()).map(|root| root.join(name));
+        let copies =
+            folders.debug_paths.iter().filter(|_| !name.is_empty()).map(|root| root.join(name));
         places.extend(copies.map(|path| Place { path, crc32: None }));
     }
     let Some(link) = link else { return places };
     let name = OsStr::from_bytes(&link.name);
-    let mut folders: Vec<PathBuf> = debug_paths.to_vec();
-    for root in process_root(binary).into_iter().chain([PathBuf::new()]) {
+    let mut linked: Vec<PathBuf> = folders.debug_paths.clone();
+    let file_systems = folders.sysroot.clone().into_iter().chain(process_root(binary));
+    for root in file_systems.chain([PathBuf::new()]) {
         let folder = concatenated(&root, folder);
-        folders.push(folder.join(".debug"));
-        folders.push(folder);
+        linked.push(folder.join(".debug"));
+        linked.push(folder);
     }
-    folders.extend(roots.iter().map(|root| concatenated(root, folder)));
+    linked.extend(roots.iter().map(|root| concatenated(root, folder)));
     let crc32 = Some(link.crc32);
-    places.extend(folders.into_iter().map(|folder| Place { path: folder.join(name), crc32 }));
+    places.extend(linked.into_iter().map(|folder| Place { path: folder.join(name), crc32 }));
     places
 }
 
-fn debug_roots(binary: &Binary, debug_paths: &[PathBuf]) -> Vec<PathBuf> {
-    let mut roots = debug_paths.to_vec();
-    roots.extend(process_root(binary).map(|root| concatenated(&root, SYSTEM_DEBUG_DIR)));
+fn debug_roots(binary: &Binary, folders: &Folders) -> Vec<PathBuf> {
+    let mut roots = folders.debug_paths.clone();
+    let file_systems = folders.sysroot.clone().into_iter().chain(process_root(binary));
+    roots.extend(file_systems.map(|root| concatenated(&root, SYSTEM_DEBUG_DIR)));
     roots.push(PathBuf::from(SYSTEM_DEBUG_DIR));
     roots
 }
@@ -186,10 +219,10 @@ pub(crate) enum Supplement {
 
 /// Finds the supplement of `file`, the part that `dwz` moved to a common file.
 pub(crate) fn supplement(
-    binary: &Binary,
-    debug_paths: &[PathBuf],
+    search: &mut Search,
     (file, sections): (&ElfFile, &Sections),
 ) -> Supplement {
+    let Search { binary, folders, .. } = *search;
     let Some((link, build_id)) = supplement_link(file, sections) else {
         return Supplement::NotNeeded;
     };
@@ -203,11 +236,12 @@ pub(crate) fn supplement(
     {
         paths.push(concatenated(&root, link));
     }
-    for root in debug_roots(binary, debug_paths) {
+    for root in debug_roots(binary, folders) {
         paths.extend(by_build_id(&root, &build_id));
         paths.extend(link.file_name().map(|name| root.join(".dwz").join(name)));
     }
-    for path in paths {
+    let fetched = std::iter::once_with(|| search.fetch(&build_id)).flatten();
+    for path in paths.into_iter().chain(fetched) {
         if let Ok(file) = ElfFile::open(&path)
             && file.build_id == build_id
             && let Ok(sections) = file.sections()

@@ -5,27 +5,38 @@
 
 mod answers;
 mod cache;
+mod carried;
+mod content;
+mod debuginfod;
 mod defect;
 mod demangle;
 mod elf;
 mod engine;
+mod evict;
 mod find;
 mod lines;
+mod mini;
 mod names;
+mod perf_map;
 mod split;
+mod stored;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use crate::carried::CarriedNames;
+pub use crate::debuginfod::ServerOptions;
 pub use crate::defect::Defect;
 pub use crate::demangle::demangle;
+pub use crate::perf_map::{JitProcess, PerfMap};
 
 use crate::answers::Answers;
 use crate::cache::Cache;
+use crate::debuginfod::Servers;
 use crate::elf::{DebugLink, ElfFile, Identity};
 use crate::engine::Engine;
-use crate::find::{Located, Place, debug_places, link_of, locate, present};
+use crate::find::{Folders, Located, Place, Search, debug_places, link_of, locate, present};
 
 /// Sections of binaries that were not used lately are dropped beyond this.
 const MAX_OPEN_BYTES: u64 = 2 << 30;
@@ -74,6 +85,8 @@ pub enum SymbolSource {
         /// The binary.
         path: PathBuf,
     },
+    /// The profile itself.
+    Carried,
     /// Nowhere.
     #[default]
     None,
@@ -91,17 +104,26 @@ pub struct Symbolized {
 }
 
 /// Where to look besides the usual places.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct Options {
     /// Folders with debug files: `.build-id/ab/cdef.debug` as under `/usr/lib/debug`, or plainly by file name.
     pub debug_paths: Vec<PathBuf>,
+    /// A copy of the root directory of the machine that the profile is from: binaries and debug files are looked for in
+    /// it first, and a binary without a build ID nowhere else.
+    pub sysroot: Option<PathBuf>,
+    /// Servers to ask for what is not here; `None`: ask nobody.
+    pub servers: Option<ServerOptions>,
+    /// What the profile brings along; these names are taken first.
+    pub carried: Option<Arc<CarriedNames>>,
     /// Folder for answers that are kept from run to run; `None`: keep none.
     pub cache_dir: Option<PathBuf>,
 }
 
 /// Finds names for addresses. Keeps binaries open, so use one for a whole report; it can be sent to other threads.
 pub struct Symbolizer {
-    debug_paths: Vec<PathBuf>,
+    folders: Folders,
+    servers: Option<Servers>,
+    carried: Option<Arc<CarriedNames>>,
     cache: Option<Cache>,
     known: HashMap<Binary, Known>,
     calls: u64,
@@ -121,8 +143,18 @@ struct Known {
 impl Symbolizer {
     /// Nothing is opened until the first question.
     pub fn new(options: Options) -> Self {
-        let cache = options.cache_dir.map(Cache::new);
-        Self { debug_paths: options.debug_paths, cache, known: HashMap::new(), calls: 0 }
+        let Options { debug_paths, sysroot, servers, carried, cache_dir } = options;
+        let folders = Folders { debug_paths, sysroot };
+        let (servers, cache) = (servers.map(Servers::new), cache_dir.map(Cache::new));
+        Self { folders, servers, carried, cache, known: HashMap::new(), calls: 0 }
+    }
+
+    /// The servers that failed since the last call; they are not asked again.
+    pub fn server_failures(&mut self) -> Vec<Defect> {
+        self.servers
+            .as_mut()
+            .map(|servers| std::mem::take(&mut servers.failures))
+            .unwrap_or_default()
     }
 
     /// Names `file_addresses`: addresses as linked in the ELF file (not file offsets), of the instruction itself
@@ -133,8 +165,30 @@ impl Symbolizer {
             let frames = vec![Vec::new(); file_addresses.len()];
             return Symbolized { frames, source: SymbolSource::None, defect: None };
         }
+        let known = self.carried.as_ref().and_then(|carried| carried.of(Some(binary)));
+        let Some(known) = known else { return self.look_up(binary, file_addresses) };
+        let carried: Vec<_> = file_addresses.iter().map(|&address| known.get(address)).collect();
+        let others = file_addresses.iter().zip(&carried).filter(|(_, frames)| frames.is_none());
+        let others: Vec<u64> = others.map(|(&address, _)| address).collect();
+        if others.is_empty() {
+            let frames = carried.into_iter().flatten().collect();
+            return Symbolized { frames, source: SymbolSource::Carried, defect: None };
+        }
+        let mut symbolized = self.look_up(binary, &others);
+        let mut found = std::mem::take(&mut symbolized.frames).into_iter();
+        let frames = carried.into_iter().map(|frames| frames.or_else(|| found.next()));
+        symbolized.frames = frames.map(Option::unwrap_or_default).collect();
+        symbolized
+    }
+
+    /// The name that the profile brings along for code that belongs to no binary.
+    pub fn carried_at(&self, runtime_address: u64) -> Option<Vec<Frame>> {
+        self.carried.as_ref()?.get(None, runtime_address)
+    }
+
+    fn look_up(&mut self, binary: &Binary, file_addresses: &[u64]) -> Symbolized {
         self.calls += 1;
-        let Located { file, refusal } = locate(binary);
+        let Located { file, refusal } = locate(binary, &self.folders);
         let mut known = self.known.remove(binary).unwrap_or_default();
         if known.last_call == 0 {
             let cached = self.cache.as_ref().and_then(|cache| cache.load(&binary.build_id));
@@ -164,7 +218,11 @@ impl Symbolizer {
     fn refresh(&self, binary: &Binary, known: &mut Known, file: Option<&ElfFile>) -> Vec<Place> {
         if !known.answers.considered.is_empty() {
             let places = self.places(binary, file, known.answers.link.as_ref());
-            if is_current(binary, &known.answers, file, &present(file, &places)) {
+            let may_know = |servers: &Servers| servers.may_know(&binary.build_id);
+            let has_lines = matches!(known.answers.source, SymbolSource::Dwarf { .. });
+            if (has_lines || !self.servers.as_ref().is_some_and(may_know))
+                && is_current(binary, &known.answers, file, &present(file, &places))
+            {
                 return places;
             }
         }
@@ -187,11 +245,14 @@ impl Symbolizer {
             Some(file) if binary.build_id.is_empty() => &file.build_id,
             _ => &binary.build_id,
         };
-        debug_places(binary, &self.debug_paths, build_id, link)
+        let mut places = debug_places(binary, &self.folders, build_id, link);
+        let fetched = self.servers.as_ref().and_then(|servers| servers.place(build_id));
+        places.extend(fetched.map(|path| Place { path, crc32: None }));
+        places
     }
 
     fn answer(
-        &self,
+        &mut self,
         binary: &Binary,
         known: &mut Known,
         places: &[Place],
@@ -203,7 +264,9 @@ impl Symbolizer {
             none => {
                 // Old answers may be from a better file that has gone; should it come back, it counts as new.
                 known.answers.considered = present(file.as_ref(), places);
-                none.insert(Engine::open(binary, &self.debug_paths, places, file))
+                let servers = self.servers.as_mut();
+                let mut search = Search { binary, folders: &self.folders, servers };
+                none.insert(Engine::open(&mut search, places, file))
             }
         };
         known.answers.source = engine.source.clone();
@@ -289,7 +352,7 @@ fn defect(
     let refusal = match (refusal, source) {
         (Some(Defect::BuildIdDiffers { path, wanted, found, .. }), source) => {
             let used = match source {
-                SymbolSource::None => None,
+                SymbolSource::None | SymbolSource::Carried => None,
                 SymbolSource::Dwarf { path }
                 | SymbolSource::Symtab { path }
                 | SymbolSource::Dynsym { path } => Some(path.clone()),
@@ -301,7 +364,7 @@ fn defect(
         (refusal, _) => refusal,
     };
     refusal.or(damage).or(match source {
-        SymbolSource::Dwarf { .. } => None,
+        SymbolSource::Dwarf { .. } | SymbolSource::Carried => None,
         SymbolSource::Symtab { .. } => Some(Defect::NoLines { path, build_id }),
         SymbolSource::Dynsym { .. } => {
             Some(Defect::NoSymbols { path, build_id, are_exports_named: true })

@@ -27,7 +27,11 @@ impl Setup {
 
     fn ask(&self) -> Symbolized {
         let debug_paths = vec![self.folder.path("debug")];
-        let options = Options { debug_paths, cache_dir: Some(self.folder.path("cache")) };
+        let options = Options {
+            debug_paths,
+            cache_dir: Some(self.folder.path("cache")),
+            ..Options::default()
+        };
         Symbolizer::new(options).symbolize(&self.binary, &self.addresses)
     }
 
@@ -102,7 +106,7 @@ fn one_symbolizer_sees_debug_symbols_installed_while_it_runs() {
     setup.folder.run("cp a whole");
     setup.folder.run("strip -g a");
     let debug_paths = vec![setup.folder.path("debug")];
-    let mut symbolizer = Symbolizer::new(Options { debug_paths, cache_dir: None });
+    let mut symbolizer = Symbolizer::new(Options { debug_paths, ..Options::default() });
     let by_symbol = symbolizer.symbolize(&setup.binary, &setup.addresses);
     assert!(matches!(by_symbol.source, SymbolSource::Symtab { .. }));
     setup.folder.run("mkdir debug");

@@ -9,7 +9,10 @@ mod strings;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
-use ramson_profile::{DROP_FRAMES, Mapping, Profile, STACKS_NOT_RECORDED, SampleType, SampleUnit};
+use ramson_profile::{
+    BLOCK_SIZE, DROP_FRAMES, LabelValue, Mapping, Profile, STACKS_NOT_RECORDED, SampleType,
+    SampleUnit, StackSample,
+};
 use std::collections::HashSet;
 use std::io::{self, Write};
 use strings::Strings;
@@ -83,21 +86,42 @@ impl<'a> Encoder<'a> {
     }
 
     fn samples(&mut self) -> Vec<message::Sample> {
-        let (key, unit) = (self.strings.index("bytes"), self.strings.index("bytes"));
-        let samples = self.profile.samples.iter().map(|sample| {
+        let profile = self.profile;
+        let samples = profile.samples.iter().map(|sample| {
             let mut location_id: Vec<u64> = sample.locations.iter().map(|&at| id(at)).collect();
             if location_id.is_empty() {
                 location_id.extend(self.not_recorded);
             }
-            let block_size = block_size(&sample.values.map(|estimate| estimate.value));
-            let label = block_size.map(|num| message::Label { key, str: 0, num, num_unit: unit });
             message::Sample {
                 location_id,
                 value: sample.values.map(|estimate| estimate.value.round() as i64).to_vec(),
-                label: label.into_iter().collect(),
+                label: self.labels(sample),
             }
         });
         samples.collect()
+    }
+
+    /// The sample's own labels, and the block size where it has none of that.
+    fn labels(&mut self, sample: &'a StackSample) -> Vec<message::Label> {
+        let mut labels: Vec<message::Label> = Vec::with_capacity(1);
+        for label in sample.labels.iter() {
+            let key = self.strings.index(&label.key);
+            labels.push(match &label.value {
+                LabelValue::Text(text) => {
+                    message::Label { key, str: self.strings.index(text), num: 0, num_unit: 0 }
+                }
+                LabelValue::Number { value, unit } => {
+                    let num_unit = self.strings.index(unit);
+                    message::Label { key, str: 0, num: *value, num_unit }
+                }
+            });
+        }
+        if !sample.labels.iter().any(|label| &*label.key == BLOCK_SIZE) {
+            let (key, num_unit) = (self.strings.index(BLOCK_SIZE), self.strings.index("bytes"));
+            let size = block_size(&sample.values.map(|estimate| estimate.value));
+            labels.extend(size.map(|num| message::Label { key, str: 0, num, num_unit }));
+        }
+        labels
     }
 
     fn mappings(&mut self) -> Vec<message::Mapping> {
@@ -201,7 +225,7 @@ fn unit_name(sample_type: SampleType) -> &'static str {
 }
 
 /// Average size of the stack's allocations, of the live ones if no others are known. `None` where a diff or an empty
-/// stack leaves no such size. Go labels each sample with its block size; ours are merged per stack.
+/// stack leaves no such size. Go labels each sample with its block size; ours may be merged per stack.
 fn block_size(values: &[f64; 4]) -> Option<i64> {
     let average = |objects: SampleType, space: SampleType| {
         let (objects, space) = (values[objects as usize], values[space as usize]);

@@ -76,9 +76,17 @@ fn pprof_program() -> &'static Path {
 
 /// Flat and cum by function from the text of `-top -unit=bytes`.
 pub fn parse_top(text: &str) -> BTreeMap<String, (i64, i64)> {
-    let lines = text.lines().skip_while(|line| !line.trim_start().starts_with("flat "));
     let mut rows = BTreeMap::new();
-    for line in lines.skip(1) {
+    for (name, row) in parse_rows(text) {
+        assert_eq!(rows.insert(name.clone(), row), None, "two rows {name}");
+    }
+    rows
+}
+
+/// Name, flat and cum of every row.
+pub fn parse_rows(text: &str) -> impl Iterator<Item = (String, (i64, i64))> {
+    let lines = text.lines().skip_while(|line| !line.trim_start().starts_with("flat "));
+    lines.skip(1).map(|line| {
         let mut rest = line;
         let mut field = || {
             let (word, tail) = rest.trim_start().split_once(' ').expect("six columns");
@@ -87,10 +95,8 @@ pub fn parse_top(text: &str) -> BTreeMap<String, (i64, i64)> {
         };
         let [flat, _, _, cum, _] = std::array::from_fn(|_| field());
         let name = rest.trim_end_matches(" (inline)").trim_end_matches(" (partial-inline)");
-        let row = (number(flat), number(cum));
-        assert_eq!(rows.insert(name.to_string(), row), None, "two rows {name}");
-    }
-    rows
+        (name.to_string(), (number(flat), number(cum)))
+    })
 }
 
 /// `80B`, `-16B`, or `7bytes`, which is what `-unit=bytes` makes of objects.

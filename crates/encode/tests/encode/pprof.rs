@@ -5,7 +5,7 @@ use crate::profiles::{LAMBDA, NEW, PARSE, PUSH, Random, at, by_hand, stack};
 use ramson_encode::pprof;
 use ramson_profile::view::{Neighbour, Sort, peek, top};
 use ramson_profile::{
-    Estimate, Location, Mapping, Profile, Regex, STACKS_NOT_RECORDED, SampleType,
+    Estimate, Location, Mapping, Pattern, Profile, STACKS_NOT_RECORDED, SampleType,
     drop_allocator_frames,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,7 +91,7 @@ fn pprof_peek_shows_our_callers_and_callees() {
     let profile = dropped();
     let file = place.write("heap.pb.gz", &profile);
     for function in ["main", "Parser::parse", "operator", "push_back"] {
-        let pattern = Regex::new(function).unwrap();
+        let pattern = Pattern::new(function).unwrap();
         let peeks = peek(&profile, SampleType::AllocSpace, &pattern).functions;
         let index = "-sample_index=alloc_space";
         let peek_flag = format!("-peek={function}");

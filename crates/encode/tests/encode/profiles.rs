@@ -73,6 +73,7 @@ pub fn by_hand() -> Profile {
             stack(&[at::JIT, at::MAIN], 1, 33, 1),
             stack(&[], 2, 16, 2),
         ],
+        ..Profile::default()
     }
 }
 
@@ -80,7 +81,7 @@ pub fn by_hand() -> Profile {
 pub fn stack(locations: &[usize], objects: i64, size: i64, live: i64) -> StackSample {
     let values = [objects, objects * size, live, live * size];
     let values = values.map(|value| Estimate::exact(value as f64));
-    StackSample { locations: locations.to_vec(), values }
+    StackSample { locations: locations.to_vec(), values, ..StackSample::default() }
 }
 
 /// SplitMix64: the same numbers on every machine.

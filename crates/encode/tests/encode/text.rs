@@ -1,7 +1,7 @@
 //! The formats made of text: collapsed stacks and JSON.
 
 use crate::profiles::{at, by_hand, stack};
-use ramson_encode::{collapsed, json, pprof};
+use ramson_encode::{collapsed, csv, firefox, heap_v2, html, json, pprof, speedscope, svg};
 use ramson_profile::view::{Sort, top};
 use ramson_profile::{Estimate, Profile, SampleType};
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ fn a_report_in_json_has_the_rows_of_the_table() {
 }
 
 #[test]
-fn numbers_beyond_every_integer_stay_json() {
+fn numbers_beyond_every_integer_and_unknown_ones_stay_json() {
     let mut profile = by_hand();
     profile.samples.truncate(1);
     profile.samples[0].values = [
@@ -104,7 +104,7 @@ fn numbers_beyond_every_integer_stay_json() {
     let object = parsed(|out| json::write(&profile, out).unwrap());
     let values = &object["stacks"][0];
     assert_eq!(values["alloc_objects"]["value"], i64::MAX);
-    assert_eq!(values["alloc_space"], json!({"value": 0, "half_width_95": 0}));
+    assert_eq!(values["alloc_space"], json!({"value": null, "half_width_95": null}));
     assert_eq!(values["inuse_objects"]["value"], i64::MIN);
 }
 
@@ -130,6 +130,12 @@ fn a_closed_pipe_is_reported_as_one_by_every_writer() {
         collapsed::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
         json::write(&profile, &mut ClosedPipe),
         json::write_report(&table, &mut ClosedPipe),
+        csv::write(&profile, &mut ClosedPipe),
+        firefox::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
+        heap_v2::write(&profile, &mut ClosedPipe),
+        html::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
+        speedscope::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
+        svg::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
     ] {
         assert_eq!(result.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }

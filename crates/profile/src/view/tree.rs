@@ -1,11 +1,11 @@
-//! Who called whom, from the root down, and what was too small to show.
+//! Who called whom, from the root down or from the leaf up, and what was too small to show.
 
 use super::{by_magnitude, magnitude, recorded};
 use crate::estimate::Estimate;
 use crate::format;
-use crate::frames::{FrameId, FrameName, FrameTable};
+use crate::frames::{FrameName, FrameTable};
 use crate::model::{Profile, SampleType};
-use std::collections::HashMap;
+use crate::stacks::{Group, Stacks};
 
 /// All calls as an indented list.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,19 +18,21 @@ pub struct Tree {
     pub magnitude: f64,
     /// The share below which frames were merged, 0…1.
     pub min_share: f64,
-    /// Each caller before its callees, callees by |cum|, the merged rest last.
+    /// Each caller before its callees (or each callee before its callers), these by |cum|, the merged rest last.
     pub rows: Vec<TreeRow>,
 }
 
 /// A line of the list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeRow {
-    /// 0 for the root frames.
+    /// 0 for the frames that the tree begins with.
     pub depth: usize,
     /// Stacks that pass through here.
     pub cum: Estimate,
-    /// Stacks that end here; 0 for a merged row.
+    /// Stacks that end here, where the tree leads; 0 for a merged row.
     pub flat: Estimate,
+    /// Sum of |value| of the stacks through here: equal to `cum.value` unless the profile is a diff.
+    pub moved: f64,
     /// A frame, or the rest.
     pub kind: TreeRowKind,
 }
@@ -61,106 +63,105 @@ impl Tree {
 /// The call tree. A frame is merged if the stacks through it move less than `min_share` of all (0: show everything;
 /// in a diff +5 and −5 are 10 moved, so that opposite changes do not hide each other).
 pub fn tree(profile: &Profile, sample_type: SampleType, min_share: f64) -> Tree {
+    list(profile, sample_type, min_share, Start::Root)
+}
+
+/// The call tree upside down: the allocating functions, and beneath each its callers.
+pub fn callers(profile: &Profile, sample_type: SampleType, min_share: f64) -> Tree {
+    list(profile, sample_type, min_share, Start::Leaf)
+}
+
+#[derive(Clone, Copy)]
+enum Start {
+    Root,
+    Leaf,
+}
+
+fn list(profile: &Profile, sample_type: SampleType, min_share: f64, start: Start) -> Tree {
     let frames = FrameTable::new(profile);
-    let mut nodes = build(profile, sample_type, &frames);
+    let mut calls = Calls::new(profile, sample_type, &frames, start);
     let magnitude = magnitude(profile, sample_type);
     let cutoff = magnitude * min_share;
-    count_descendants(&mut nodes);
     let mut rows = Vec::new();
     // A stack of its own: a foreign profile may be deeper than this thread's.
     let mut pending: Vec<Pending> = Vec::new();
-    push_children(&nodes, &mut pending, ROOT, 0, cutoff);
+    let all = calls.stacks.all();
+    calls.push_children(&mut pending, &all, cutoff);
     while let Some(next) = pending.pop() {
-        let (cum, flat, kind) = match next.what {
-            What::Rest { frames, cum } => {
-                (cum, Estimate::default(), TreeRowKind::Merged { frames })
+        rows.push(match next {
+            Pending::Rest { depth, frames, cum, moved } => {
+                let kind = TreeRowKind::Merged { frames };
+                TreeRow { depth, cum, flat: Estimate::default(), moved, kind }
             }
-            What::Node(index) => {
-                push_children(&nodes, &mut pending, index, next.depth + 1, cutoff);
-                let node = &nodes[index];
-                let name = frames.name(node.frame.expect("only the root has none")).clone();
-                (node.cum, node.flat, TreeRowKind::Frame(name))
+            Pending::Node(Node { group, cum, moved }) => {
+                let flat = calls.push_children(&mut pending, &group, cutoff);
+                let word = calls.stacks.last_word(&group).expect("only all stacks have none");
+                let kind = TreeRowKind::Frame(frames.name(frames.id(word)).clone());
+                TreeRow { depth: group.depth - 1, cum, flat, moved, kind }
             }
-        };
-        rows.push(TreeRow { depth: next.depth, cum, flat, kind });
+        });
     }
     let total = profile.total(sample_type);
     Tree { sample_type, total, magnitude, min_share, rows }
 }
 
-const ROOT: usize = 0;
+/// The stacks from the start on, and their values. A node of the tree is a group of them, and only what is shown becomes one.
+struct Calls {
+    stacks: Stacks,
+    values: Vec<Estimate>,
+}
 
-#[derive(Default)]
 struct Node {
-    /// `None` for the root, which stands for the whole profile.
-    frame: Option<FrameId>,
-    parent: usize,
-    children: Vec<usize>,
+    group: Group,
     cum: Estimate,
-    flat: Estimate,
     /// Sum of |value| of the stacks through here.
     moved: f64,
-    /// Frames in this subtree, this one included.
-    frames: usize,
 }
 
-struct Pending {
-    depth: usize,
-    what: What,
+enum Pending {
+    Node(Node),
+    Rest { depth: usize, frames: usize, cum: Estimate, moved: f64 },
 }
 
-enum What {
-    Node(usize),
-    Rest { frames: usize, cum: Estimate },
-}
-
-/// Parents have smaller indices than their children.
-fn build(profile: &Profile, sample_type: SampleType, frames: &FrameTable) -> Vec<Node> {
-    let mut nodes = vec![Node::default()];
-    let mut child_of: HashMap<(usize, FrameId), usize> = HashMap::new();
-    for (sample, value) in recorded(profile, sample_type) {
-        let mut current = ROOT;
-        for at in frames.stack(sample).rev() {
-            let parent = current;
-            current = *child_of.entry((parent, at.frame)).or_insert_with(|| {
-                nodes.push(Node { frame: Some(at.frame), parent, ..Node::default() });
-                let child = nodes.len() - 1;
-                nodes[parent].children.push(child);
-                child
-            });
-            nodes[current].cum += value;
-            nodes[current].moved += value.value.abs();
+impl Calls {
+    fn new(profile: &Profile, sample_type: SampleType, frames: &FrameTable, start: Start) -> Calls {
+        let words = profile.samples.iter().map(|sample| sample.locations.len()).sum();
+        let mut stacks = Stacks::with_capacity(profile.samples.len(), words);
+        let mut values = Vec::with_capacity(profile.samples.len());
+        for (sample, value) in recorded(profile, sample_type) {
+            let leaf_first = frames.stack(sample).map(|at| at.frame.index() as u32);
+            match start {
+                Start::Root => stacks.push(leaf_first.rev()),
+                Start::Leaf => stacks.push(leaf_first),
+            }
+            values.push(value);
         }
-        nodes[current].flat += value;
+        Calls { stacks, values }
     }
-    nodes
-}
 
-fn count_descendants(nodes: &mut [Node]) {
-    for index in (1..nodes.len()).rev() {
-        nodes[index].frames += 1;
-        let (frames, parent) = (nodes[index].frames, nodes[index].parent);
-        nodes[parent].frames += frames;
+    /// Puts the callees on the stack so that the largest is popped first and the merged rest last; returns the flat.
+    fn push_children(&mut self, pending: &mut Vec<Pending>, of: &Group, cutoff: f64) -> Estimate {
+        let mut groups = Vec::new();
+        let ended = self.stacks.split(of, &mut groups);
+        // In the order of the profile, so that sums and ties do not depend on how stacks are sorted.
+        groups.sort_unstable_by_key(|group| self.stacks.first(group));
+        let nodes = groups.into_iter().map(|group| self.node(group));
+        let (mut shown, small): (Vec<Node>, Vec<Node>) =
+            nodes.partition(|node| node.moved >= cutoff);
+        if !small.is_empty() {
+            let frames = small.iter().map(|node| self.stacks.count_beginnings(&node.group)).sum();
+            let cum = small.iter().map(|node| node.cum).sum();
+            let moved = small.iter().map(|node| node.moved).sum();
+            pending.push(Pending::Rest { depth: of.depth, frames, cum, moved });
+        }
+        shown.sort_by(|a, b| by_magnitude(a.cum, b.cum));
+        pending.extend(shown.into_iter().rev().map(Pending::Node));
+        self.stacks.members(&ended).map(|index| self.values[index]).sum()
     }
-}
 
-/// Puts the callees on the stack so that the largest is popped first and the merged rest last.
-fn push_children(
-    nodes: &[Node],
-    pending: &mut Vec<Pending>,
-    parent: usize,
-    depth: usize,
-    cutoff: f64,
-) {
-    let shown = |child: &usize| nodes[*child].moved >= cutoff;
-    let (mut shown, small): (Vec<usize>, Vec<usize>) =
-        nodes[parent].children.iter().partition(|child| shown(child));
-    if !small.is_empty() {
-        let frames = small.iter().map(|&child| nodes[child].frames).sum();
-        let cum = small.iter().map(|&child| nodes[child].cum).sum();
-        pending.push(Pending { depth, what: What::Rest { frames, cum } });
+    fn node(&self, group: Group) -> Node {
+        let values = || self.stacks.members(&group).map(|index| self.values[index]);
+        let (cum, moved) = (values().sum(), values().map(|value| value.value.abs()).sum());
+        Node { group, cum, moved }
     }
-    shown.sort_by(|&a, &b| by_magnitude(nodes[a].cum, nodes[b].cum).then(a.cmp(&b)));
-    let rows = shown.into_iter().rev();
-    pending.extend(rows.map(|child| Pending { depth, what: What::Node(child) }));
 }

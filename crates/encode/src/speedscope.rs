@@ -1,0 +1,104 @@
+//! A profile in speedscope's own format (`file-format-schema.json` of the npm package `speedscope`): one sampled profile for each sample type that
+//! the source counts. Weights are rounded integers.
+//!
+//! speedscope has no negative weights: stacks that shrank, as only a diff has them, are left out. So are stacks of 0.
+
+use ramson_profile::{FrameAt, FrameTable, Profile, SampleType, SampleUnit};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// Writes the document; `sample_type` is what speedscope opens first.
+pub fn write(profile: &Profile, out: &mut dyn Write, sample_type: SampleType) -> io::Result<()> {
+    let frames = FrameTable::new(profile);
+    let mut shared: Vec<Frame> = Vec::new();
+    let mut known: HashMap<FrameAt, usize> = HashMap::new();
+    let mut stacks: Vec<Vec<usize>> = Vec::new();
+    for sample in &profile.samples {
+        let stack = frames.stack(sample).rev().map(|at| {
+            *known.entry(at).or_insert_with(|| {
+                let name = frames.name(at.frame);
+                let file = (!name.file.is_empty()).then_some(&*name.file);
+                shared.push(Frame {
+                    name: &name.name,
+                    file,
+                    line: (at.line > 0).then_some(at.line),
+                });
+                shared.len() - 1
+            })
+        });
+        stacks.push(stack.collect());
+    }
+    let counted = SampleType::ALL.into_iter().filter(|of| !profile.total(*of).value.is_nan());
+    let counted: Vec<SampleType> = counted.collect();
+    let document = Document {
+        schema: "https://www.speedscope.app/file-format-schema.json",
+        exporter: "ramson",
+        name: &profile.command,
+        active_profile_index: counted.iter().position(|of| *of == sample_type).unwrap_or(0),
+        shared: Shared { frames: shared },
+        profiles: counted.iter().map(|of| Sampled::new(profile, &stacks, *of)).collect(),
+    };
+    serde_json::to_writer(&mut *out, &document)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    exporter: &'static str,
+    name: &'a str,
+    active_profile_index: usize,
+    shared: Shared<'a>,
+    profiles: Vec<Sampled<'a>>,
+}
+
+#[derive(Serialize)]
+struct Shared<'a> {
+    frames: Vec<Frame<'a>>,
+}
+
+#[derive(Serialize)]
+struct Frame<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Sampled<'a> {
+    r#type: &'static str,
+    name: &'static str,
+    unit: &'static str,
+    start_value: i64,
+    end_value: i64,
+    samples: Vec<&'a [usize]>,
+    weights: Vec<i64>,
+}
+
+impl<'a> Sampled<'a> {
+    fn new(profile: &Profile, stacks: &'a [Vec<usize>], sample_type: SampleType) -> Sampled<'a> {
+        let rounded = |value: f64| value.round() as i64;
+        let weights = profile.samples.iter().map(|sample| rounded(sample.value(sample_type).value));
+        let (weights, samples): (Vec<i64>, Vec<&[usize]>) =
+            weights.zip(stacks).filter(|(weight, _)| *weight > 0).map(|(w, s)| (w, &s[..])).unzip();
+        Sampled {
+            r#type: "sampled",
+            name: sample_type.name(),
+            unit: match sample_type.unit() {
+                SampleUnit::Bytes => "bytes",
+                SampleUnit::Objects => "none",
+            },
+            start_value: 0,
+            end_value: weights.iter().fold(0, |sum: i64, weight| sum.saturating_add(*weight)),
+            samples,
+            weights,
+        }
+    }
+}

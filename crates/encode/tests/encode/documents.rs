@@ -1,0 +1,224 @@
+//! The formats for people and for other viewers: each document's own rules, with names that try to break them.
+
+use crate::profiles::{at, by_hand, random, stack};
+use ramson_encode::{csv, firefox, heap_v2, html, speedscope, svg};
+use ramson_profile::{Estimate, FrameTable, Location, Profile, SampleType};
+use serde_json::Value;
+use std::io::Write;
+
+const HOSTILE: &str = "</title><script>alert(1)</script>\"'&\u{0}\u{202e}\n=1+1,;";
+
+fn text(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> String {
+    let mut bytes = Vec::new();
+    write(&mut bytes).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Every name hostile, one of them a megabyte long.
+fn hostile() -> Profile {
+    let mut profile = by_hand();
+    for function in &mut profile.functions {
+        function.name = format!("{HOSTILE}{}", function.name).into();
+        function.file = HOSTILE.into();
+    }
+    profile.functions[0].name = "<\u{1}".repeat(1 << 19).into();
+    profile.command = HOSTILE.into();
+    profile.mappings[0].path = HOSTILE.into();
+    profile
+}
+
+/// Start tags and end tags as a parser would see them; panics where they do not nest.
+fn elements(document: &str) -> Vec<&str> {
+    let (mut open, mut seen) = (Vec::new(), Vec::new());
+    for piece in document.split('<').skip(1) {
+        let (tag, _) = piece.split_once('>').expect("a tag ends");
+        let name = tag.split([' ', '/', '\n']).find(|part| !part.is_empty()).unwrap();
+        match tag {
+            _ if tag.starts_with('/') => assert_eq!(open.pop(), Some(name), "{tag}"),
+            _ if tag.ends_with('/') => seen.push(name),
+            _ => {
+                seen.push(name);
+                open.push(name);
+            }
+        }
+    }
+    assert_eq!(open, Vec::<&str>::new());
+    seen
+}
+
+#[test]
+fn a_flame_graph_has_every_name_as_text_and_nothing_as_markup() {
+    let document = text(|out| svg::write(&hostile(), out, SampleType::InuseSpace));
+    let elements = elements(&document);
+    assert!(
+        elements.iter().all(|name| ["svg", "style", "g", "title", "rect", "text"].contains(name))
+    );
+    assert!(document.contains("&lt;/title&gt;&lt;script&gt;") && document.len() < 100_000);
+    assert!(!document.contains(['\u{0}', '\u{1}', '\u{202e}']));
+    let page = text(|out| html::write(&hostile(), out, SampleType::InuseSpace));
+    assert_eq!(page.matches("<script>").count(), 1);
+    assert!(!page.contains("alert(1)</script>") && page.len() < 100_000);
+}
+
+#[test]
+fn every_frame_of_a_flame_graph_says_bytes_share_and_interval() {
+    let mut profile = by_hand();
+    profile.samples = vec![stack(&[at::MAIN], 1, 3 << 20, 1), stack(&[at::JIT], 1, 1 << 20, 1)];
+    profile.samples[0].values[SampleType::InuseSpace as usize].variance = 1e10;
+    let document = text(|out| svg::write(&profile, out, SampleType::InuseSpace));
+    let expected =
+        "<title>main\nsrc/parse.cc\n3.00 MiB (75.0 %) ±6.2 %, 3.00 MiB of it its own</title>";
+    assert!(document.contains(expected), "{document}");
+    assert!(document.contains("<text x=\"4\" y=\"13\">0x7fff00001234</text>"), "{document}");
+    assert!(document.contains("parse: inuse_space 4.00 MiB ±4.7 %</text>"), "{document}");
+}
+
+#[test]
+fn five_hundred_levels_are_a_picture_of_bounded_height() {
+    let mut profile = by_hand();
+    profile.samples = vec![stack(&[at::MAIN; 500], 1, 100, 1)];
+    let document = text(|out| svg::write(&profile, out, SampleType::InuseSpace));
+    let height = document.split("height=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert!(height.parse::<u32>().unwrap() < 4000);
+    assert!(document.contains("(301 frames deeper: 100 B)"), "{document}");
+}
+
+/// The records of a CSV file, by the grammar of RFC 4180.
+fn records(text: &str) -> Vec<Vec<String>> {
+    let (mut records, mut rest) = (vec![vec![]], text);
+    while !rest.is_empty() {
+        let mut field = String::new();
+        if let Some(mut quoted) = rest.strip_prefix('"') {
+            loop {
+                let (part, after) = quoted.split_once('"').expect("a quote ends");
+                field.push_str(part);
+                match after.strip_prefix('"') {
+                    Some(more) => quoted = more,
+                    None => break rest = after,
+                }
+                field.push('"');
+            }
+        } else {
+            let end = rest.find([',', '\r']).unwrap();
+            field.push_str(&rest[..end]);
+            assert!(!field.contains(['"', '\n']));
+            rest = &rest[end..];
+        }
+        records.last_mut().unwrap().push(field);
+        match rest.strip_prefix("\r\n") {
+            Some(after) => {
+                rest = after;
+                records.push(vec![]);
+            }
+            None => rest = rest.strip_prefix(',').expect("a comma or the end of a record"),
+        }
+    }
+    assert_eq!(records.pop(), Some(vec![]));
+    records
+}
+
+#[test]
+fn a_csv_file_has_a_row_per_stack_and_columns_that_add_up() {
+    for profile in [by_hand(), random(7), hostile()] {
+        let document = text(|out| csv::write(&profile, out));
+        let records = records(&document);
+        assert_eq!(records.len(), 1 + profile.samples.len());
+        assert!(records.iter().all(|record| record.len() == 12));
+        assert_eq!((&*records[0][9], &*records[0][11]), ("inuse_space", "stack"));
+        let sum: i64 = records[1..].iter().map(|record| record[9].parse::<i64>().unwrap()).sum();
+        let total = profile.total(SampleType::InuseSpace).value.round() as i64;
+        assert!((sum - total).abs() <= profile.samples.len() as i64);
+    }
+}
+
+#[test]
+fn no_text_of_a_csv_file_is_a_formula_and_what_is_unknown_is_empty() {
+    let mut profile = by_hand();
+    profile.functions[0].name = "=cmd|'/C calc'!A0".into();
+    profile.functions[0].file = "@SUM(1,\"2\")".into();
+    profile.samples = vec![stack(&[at::MAIN], 1, 8, 1)];
+    profile.samples[0].values[0] = Estimate { value: f64::NAN, variance: f64::NAN };
+    let document = text(|out| csv::write(&profile, out));
+    let row = "'=cmd|'/C calc'!A0,\"'@SUM(1,\"\"2\"\")\",12,,,8,0,1,0,8,0,'=cmd|'/C calc'!A0\r\n";
+    assert!(document.ends_with(row), "{document}");
+}
+
+#[test]
+fn speedscope_gets_no_negative_weight_and_no_type_that_is_unknown() {
+    let mut profile = by_hand();
+    profile.samples = vec![stack(&[at::MAIN], 2, 8, 1), stack(&[at::PARSE, at::MAIN], -1, 8, -1)];
+    for sample in &mut profile.samples {
+        sample.values[1] = Estimate { value: f64::NAN, variance: f64::NAN };
+    }
+    let document = text(|out| speedscope::write(&profile, out, SampleType::InuseSpace));
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let profiles = document["profiles"].as_array().unwrap();
+    let names: Vec<_> = profiles.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["alloc_objects", "inuse_objects", "inuse_space"]);
+    assert_eq!(document["activeProfileIndex"], 2);
+    assert_eq!(profiles[2]["weights"], serde_json::json!([8]));
+    let frame = profiles[2]["samples"][0][0].as_u64().unwrap() as usize;
+    assert_eq!(document["shared"]["frames"][frame]["name"], "main");
+}
+
+/// The stacks of a Firefox document, root first, with their weights.
+fn firefox_stacks(document: &Value) -> Vec<(Vec<String>, i64)> {
+    let thread = &document["threads"][0];
+    let number = |table: &str, column: &str, index: u64| {
+        let column = thread[table][column].as_array().unwrap();
+        assert_eq!(thread[table]["length"], column.len());
+        column[index as usize].as_u64()
+    };
+    let samples = thread["samples"]["stack"].as_array().unwrap().iter().enumerate();
+    let stacks = samples.map(|(index, stack)| {
+        let (mut names, mut at) = (Vec::new(), stack.as_u64());
+        while let Some(stack) = at {
+            let frame = number("stackTable", "frame", stack).unwrap();
+            let function = number("frameTable", "func", frame).unwrap();
+            let name = number("funcTable", "name", function).unwrap();
+            names.push(thread["stringArray"][name as usize].as_str().unwrap().to_owned());
+            let prefix = number("stackTable", "prefix", stack);
+            assert!(prefix.is_none_or(|prefix| prefix < stack), "a prefix comes first");
+            at = prefix;
+        }
+        names.reverse();
+        (names, thread["samples"]["weight"][index].as_i64().unwrap())
+    });
+    stacks.collect()
+}
+
+#[test]
+fn a_firefox_document_has_every_stack_with_its_bytes() {
+    for (profile, sample_type) in [
+        (by_hand(), SampleType::InuseSpace),
+        (hostile(), SampleType::AllocObjects),
+        (random(3), SampleType::AllocSpace),
+    ] {
+        let document = text(|out| firefox::write(&profile, out, sample_type));
+        let document: Value = serde_json::from_str(&document).unwrap();
+        let frames = FrameTable::new(&profile);
+        let expected = profile.samples.iter().filter_map(|sample| {
+            let weight = sample.value(sample_type).value.round() as i64;
+            let names = frames.stack(sample).rev().map(|at| frames.name(at.frame).name.to_string());
+            (weight != 0).then(|| (names.collect::<Vec<_>>(), weight))
+        });
+        assert_eq!(firefox_stacks(&document), expected.collect::<Vec<_>>());
+        let unit = document["threads"][0]["samples"]["weightType"].as_str();
+        let is_space = sample_type == sample_type.space();
+        assert_eq!(unit, Some(if is_space { "bytes" } else { "samples" }));
+    }
+}
+
+#[test]
+fn heap_v2_has_return_addresses_and_never_a_stack_without_any() {
+    let mut profile = by_hand();
+    profile.samples = vec![stack(&[at::LAMBDA, at::MAIN], 3, 1000, 2), stack(&[], 1, 16, 1)];
+    let document = text(|out| heap_v2::write(&profile, out));
+    let expected = "heap_v2/0\n  t*: 3: 2016 [4: 3016]\n@ 0x401301 0x401001\n  t*: 2: 2000 [3: 3000]\n\
+        @ 0x1\n  t*: 1: 16 [1: 16]\n\nMAPPED_LIBRARIES:\n\
+        00400000-00500000 r-xp 00001000 00:00 0 /nowhere/parse\n";
+    assert_eq!(document, expected);
+    assert!(heap_v2::has_addresses(&profile));
+    profile.locations.push(Location { mapping: None, address: 0, lines: vec![] });
+    assert!(!heap_v2::has_addresses(&profile));
+}

@@ -1,0 +1,86 @@
+//! Puts a profile together from names or addresses, one sample per distinct stack.
+
+use crate::input::Input;
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use ramson_profile::{Estimate, Function, Line, Location, Profile, StackSample};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+/// What the allocator adds to a block, about; also the table entry that finds a thing again.
+pub const OVERHEAD_BYTES: usize = 24;
+/// What a report's tables take for a location or a function, about: it is charged with the profile.
+pub const TABLE_BYTES: usize = 128;
+
+/// A profile in the making. What returns `Option` returns `None` when the file may not use more memory.
+#[derive(Default)]
+pub struct Builder {
+    pub profile: Profile,
+    by_name: HashMap<Arc<str>, usize>,
+    by_address: HashMap<u64, usize>,
+    stacks: HashTable<usize>,
+    hashing: DefaultHashBuilder,
+}
+
+impl Builder {
+    /// The location that stands for a function of which only the name is known.
+    pub fn location_named(&mut self, input: &mut Input, name: &str) -> Option<usize> {
+        if let Some(&location) = self.by_name.get(name) {
+            return Some(location);
+        }
+        let fixed = size_of::<Function>() + size_of::<Location>() + size_of::<Line>();
+        if !input.may_use(fixed + name.len() + 3 * OVERHEAD_BYTES + 2 * TABLE_BYTES) {
+            return None;
+        }
+        let name: Arc<str> = name.into();
+        let function = Function { name: name.clone(), system_name: name.clone(), file: "".into() };
+        self.profile.functions.push(function);
+        let lines = vec![Line { function: self.profile.functions.len() - 1, line: 0 }];
+        self.profile.locations.push(Location { mapping: None, address: 0, lines });
+        let location = self.profile.locations.len() - 1;
+        self.by_name.insert(name, location);
+        Some(location)
+    }
+
+    /// The location of a return address, without a name yet.
+    pub fn location_of_return(&mut self, input: &mut Input, address: u64) -> Option<usize> {
+        if let Some(&location) = self.by_address.get(&address) {
+            return Some(location);
+        }
+        if !input.may_use(size_of::<Location>() + 2 * OVERHEAD_BYTES + 2 * TABLE_BYTES) {
+            return None;
+        }
+        let lookup = address.saturating_sub(1);
+        self.profile.locations.push(Location { mapping: None, address: lookup, lines: vec![] });
+        let location = self.profile.locations.len() - 1;
+        self.by_address.insert(address, location);
+        Some(location)
+    }
+
+    /// Adds to the sample of this stack.
+    pub fn add(&mut self, input: &mut Input, stack: &[usize], values: [Estimate; 4]) -> Option<()> {
+        let samples = &mut self.profile.samples;
+        let hash = self.hashing.hash_one(stack);
+        let is_it = |&index: &usize| samples[index].locations == stack;
+        if let Some(&index) = self.stacks.find(hash, is_it) {
+            for (sum, value) in samples[index].values.iter_mut().zip(values) {
+                *sum += value;
+            }
+            return Some(());
+        }
+        if !input.may_use(sample_bytes(stack.len())) {
+            return None;
+        }
+        samples.push(StackSample { locations: stack.to_vec(), values, ..StackSample::default() });
+        let hash_of = |&index: &usize| self.hashing.hash_one(samples[index].locations.as_slice());
+        self.stacks.insert_unique(hash, samples.len() - 1, hash_of);
+        Some(())
+    }
+}
+
+/// What a sample with a stack of this depth takes.
+pub fn sample_bytes(depth: usize) -> usize {
+    size_of::<StackSample>() + depth * size_of::<usize>() + OVERHEAD_BYTES
+}
+
+/// A value that the format does not have.
+pub const UNKNOWN: Estimate = Estimate { value: f64::NAN, variance: f64::NAN };

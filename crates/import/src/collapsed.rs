@@ -1,0 +1,81 @@
+//! Collapsed stacks: `root;child;leaf 123`, one stack a line, read line by line. What the numbers count is not written
+//! anywhere; they are taken for live bytes.
+
+use crate::build::{Builder, UNKNOWN};
+use crate::defect::{Defect, ImportError};
+use crate::input::Input;
+use crate::recognize::Format;
+use crate::{DropFrames, Imported};
+use memchr::memchr_iter;
+use ramson_profile::{Estimate, SampleType};
+
+/// Stack and value of a line; `None` if it is not one.
+pub fn split(line: &[u8]) -> Option<(&[u8], f64)> {
+    let line = line.trim_ascii_end();
+    let space = line.iter().rposition(|&byte| byte == b' ' || byte == b'\t')?;
+    let stack = line[..space].trim_ascii_end();
+    Some((stack, number(&line[space + 1..])?)).filter(|_| !stack.is_empty())
+}
+
+/// Nearly all values are short whole numbers.
+fn number(digits: &[u8]) -> Option<f64> {
+    if digits.len() <= 15 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
+        let value = digits.iter().fold(0u64, |value, digit| value * 10 + u64::from(digit - b'0'));
+        return Some(value as f64);
+    }
+    let is_number = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|b| is_number(&b)));
+    text?.parse().ok().filter(|value: &f64| value.is_finite())
+}
+
+pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
+    let mut builder = Builder::default();
+    let mut bad_lines = 0;
+    let mut line = Vec::new();
+    let mut stack = Vec::new();
+    while let Some(bytes) = input.line() {
+        line.clear();
+        line.extend_from_slice(bytes);
+        match split(&line) {
+            Some((_, 0.0)) => {}
+            Some((frames, value)) => {
+                if add(&mut builder, input, frames, value, &mut stack).is_none() {
+                    break;
+                }
+            }
+            None if line.trim_ascii().is_empty() || line.starts_with(b"#") => {}
+            None => bad_lines += 1,
+        }
+    }
+    Ok(Imported {
+        profile: builder.profile,
+        format: Format::Collapsed,
+        sample_types: vec![SampleType::InuseSpace],
+        default_sample_type: SampleType::InuseSpace,
+        drop_frames: DropFrames::Nothing,
+        defects: (bad_lines > 0).then_some(Defect::BadLines(bad_lines)).into_iter().collect(),
+    })
+}
+
+fn add(
+    builder: &mut Builder,
+    input: &mut Input,
+    frames: &[u8],
+    value: f64,
+    stack: &mut Vec<usize>,
+) -> Option<()> {
+    stack.clear();
+    let mut start = 0;
+    let ends = memchr_iter(b';', frames).chain([frames.len()]);
+    for end in ends {
+        let name = frames[start..end].trim_ascii();
+        start = end + 1;
+        if !name.is_empty() {
+            let name = String::from_utf8_lossy(name);
+            stack.push(builder.location_named(input, &name)?);
+        }
+    }
+    stack.reverse();
+    let live = Estimate { value, variance: f64::NAN };
+    builder.add(input, stack, [UNKNOWN, UNKNOWN, UNKNOWN, live])
+}

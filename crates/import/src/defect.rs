@@ -1,0 +1,117 @@
+//! What a file lacks although it could be read, and why one could not be read at all.
+
+use std::fmt;
+use std::io;
+
+/// Something missing from a profile that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// The packed bytes end in the middle.
+    PackedCut,
+    /// The packed bytes are damaged; what came before was read.
+    PackedDamaged,
+    /// More than `MOST_EXPANSION` bytes came out of each packed byte.
+    ExpandsTooMuch,
+    /// Reading stopped with this error of the system.
+    Unreadable(String),
+    /// What the file describes would take more memory than a real profile of its size.
+    MemoryBound,
+    /// The file ends in the middle of a record.
+    Cut,
+    /// Bytes at this position make no sense; what came before was read.
+    Damaged {
+        /// In the unpacked file.
+        offset: u64,
+    },
+    /// Records that make no sense or name others that do not exist.
+    BadRecords(u64),
+    /// Lines that make no sense.
+    BadLines(u64),
+    /// Lines too long to be real.
+    LongLines(u64),
+    /// Sample types that are not a heap profile's.
+    OtherSampleTypes(Vec<String>),
+    /// A regular expression of the file that cannot be used.
+    FrameExpression(String),
+    /// A sampled profile that does not say its interval.
+    NoInterval,
+    /// Nothing says where the program's files were mapped.
+    NoMappings,
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Defect::PackedCut => f.write_str("the compressed data end in the middle: the file was cut"),
+            Defect::PackedDamaged => {
+                f.write_str("the compressed data are damaged; only what came before was read")
+            }
+            Defect::ExpandsTooMuch => {
+                f.write_str("it expands more than 300 times, as no profile does; the rest was not read")
+            }
+            Defect::Unreadable(error) => write!(f, "reading stopped: {error}"),
+            Defect::MemoryBound => f.write_str(
+                "it describes more than 4 bytes of profile for each of its own; the rest was not read",
+            ),
+            Defect::Cut => f.write_str("it ends in the middle of a record: the file was cut"),
+            Defect::Damaged { offset } => {
+                write!(f, "damaged at byte {offset}; only what came before was read")
+            }
+            Defect::BadRecords(count) => write!(f, "{count} records make no sense and were left out"),
+            Defect::BadLines(count) => write!(f, "{count} lines make no sense and were left out"),
+            Defect::LongLines(count) => write!(f, "{count} lines are too long and were left out"),
+            Defect::OtherSampleTypes(names) => {
+                write!(f, "sample types of no heap profile were left out: {}", names.join(", "))
+            }
+            Defect::FrameExpression(expression) => {
+                write!(f, "its expression for frames to drop cannot be used: {expression}")
+            }
+            Defect::NoInterval => {
+                f.write_str("it does not say its sampling interval: the values are taken as they are")
+            }
+            Defect::NoMappings => f.write_str("it has no MAPPED_LIBRARIES: addresses cannot be named"),
+        }
+    }
+}
+
+/// Why there is no profile.
+#[derive(Debug)]
+pub enum ImportError {
+    /// The first bytes could not be read.
+    Io(io::Error),
+    /// No byte at all.
+    Empty,
+    /// None of the formats; this is what it looks like.
+    Unrecognized(String),
+    /// pprof's format, but of something else than a heap.
+    NotAHeapProfile(Vec<String>),
+    /// The format was recognized, but nothing could be read.
+    Nothing(Option<Defect>),
+    /// What heaptrack writes before `heaptrack --interpret`.
+    RawHeaptrack,
+    /// A version of heaptrack's format that is not known.
+    HeaptrackVersion(u64),
+}
+
+impl fmt::Display for ImportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ImportError::Io(error) => write!(f, "cannot be read: {error}"),
+            ImportError::Empty => f.write_str("empty"),
+            ImportError::Unrecognized(looks) => write!(f, "not a profile ({looks})"),
+            ImportError::NotAHeapProfile(types) => {
+                write!(f, "a pprof file, but not of a heap: it counts {}", types.join(", "))
+            }
+            ImportError::Nothing(None) => f.write_str("nothing in it can be read"),
+            ImportError::Nothing(Some(defect)) => {
+                write!(f, "nothing in it can be read: {defect}")
+            }
+            ImportError::RawHeaptrack => f.write_str("a raw heaptrack file without names"),
+            ImportError::HeaptrackVersion(version) => {
+                write!(f, "version {version} of heaptrack's format is not known")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ImportError {}

@@ -1,0 +1,313 @@
+//! heaptrack's interpreted text, versions 1 to 3: every allocation and free, so all numbers are exact.
+//!
+//! Each line begins with its kind; numbers are hexadecimal, and tables count from 1. `v` versions, `X` command line, `s`
+//! string (from version 3 on with its length), `i` instruction pointer with module and frames, `t` node of the call
+//! tree, `a` size at a node, `+` and `-` allocation and free of an `a`, `c` milliseconds. As read by heaptrack's own
+//! `AccumulatedTraceData::read`.
+
+use crate::build::{Builder, OVERHEAD_BYTES, TABLE_BYTES};
+use crate::defect::{Defect, ImportError};
+use crate::input::Input;
+use crate::recognize::Format;
+use crate::{DropFrames, Imported, Moment};
+use ramson_profile::{Estimate, Function, Line, Location, SampleType};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+const NEWEST_VERSION: u64 = 3;
+/// heaptrack records 64; inlined frames are not counted.
+const MOST_FRAMES: usize = 1024;
+
+/// An `a` line, with what happened to it.
+#[derive(Default)]
+struct Allocation {
+    size: u64,
+    node: usize,
+    allocated: u64,
+    live: i64,
+    /// Change of `live` since the peak.
+    since_peak: i64,
+    /// Whether `Reading::changed` has it.
+    is_changed: bool,
+}
+
+/// A `t` line.
+struct Node {
+    /// Position in `Profile::locations`; `None` if the line names none.
+    location: Option<usize>,
+    /// Position in the table + 1; 0 at the root. Smaller than its own.
+    parent: usize,
+}
+
+#[derive(Default)]
+struct Reading {
+    version: u64,
+    builder: Builder,
+    strings: Vec<Arc<str>>,
+    functions: HashMap<(Arc<str>, Arc<str>), usize>,
+    nodes: Vec<Node>,
+    allocations: Vec<Allocation>,
+    live_bytes: i128,
+    peak_bytes: i128,
+    /// Allocations whose `since_peak` may not be 0, each once.
+    changed: Vec<usize>,
+    bad_lines: u64,
+}
+
+/// Why a line was not taken.
+enum Stop {
+    /// It makes no sense.
+    BadLine,
+    Memory,
+    Error(ImportError),
+}
+
+pub fn read(input: &mut Input, moment: Moment) -> Result<Imported, ImportError> {
+    let mut reading = Reading::default();
+    let mut line = Vec::new();
+    while let Some(bytes) = input.line() {
+        line.clear();
+        line.extend_from_slice(bytes);
+        if reading.version >= 3 && line.starts_with(b"s ") {
+            read_whole_string(&mut line, input);
+        }
+        match reading.take(&line, input) {
+            Ok(()) => {}
+            Err(Stop::BadLine) => reading.bad_lines += 1,
+            Err(Stop::Memory) => break,
+            Err(Stop::Error(error)) => return Err(error),
+        }
+    }
+    // Past a memory bound the stacks that still fit are given.
+    let _ = reading.add_samples(input, moment);
+    let bad_lines = reading.bad_lines;
+    reading.builder.profile.interval_bytes = 1;
+    Ok(Imported {
+        profile: reading.builder.profile,
+        format: Format::Heaptrack,
+        sample_types: SampleType::ALL.to_vec(),
+        default_sample_type: SampleType::InuseSpace,
+        drop_frames: DropFrames::Allocators,
+        defects: (bad_lines > 0).then_some(Defect::BadLines(bad_lines)).into_iter().collect(),
+    })
+}
+
+/// A string with its length may contain line ends.
+fn read_whole_string(line: &mut Vec<u8>, input: &mut Input) {
+    let mut words = line.splitn(3, |&byte| byte == b' ').skip(1);
+    let length = words.next().and_then(hex).and_then(|length| usize::try_from(length).ok());
+    let Some(length) = length.filter(|&length| length <= MOST_STRING_BYTES) else { return };
+    let head = line.len() - words.next().map_or(0, <[u8]>::len);
+    while line.len() - head < length {
+        let Some(more) = input.line() else { return };
+        line.push(b'\n');
+        line.extend_from_slice(more);
+    }
+}
+
+/// Names of C++ templates are long, but not longer.
+const MOST_STRING_BYTES: usize = 1 << 20;
+
+fn hex(word: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()
+}
+
+impl Reading {
+    fn take(&mut self, line: &[u8], input: &mut Input) -> Result<(), Stop> {
+        let Some((&kind, rest)) = line.split_first() else { return Ok(()) };
+        let rest = rest.strip_prefix(b" ").unwrap_or(rest);
+        let mut numbers = rest.split(|&byte| byte == b' ').map(hex);
+        let mut next = || numbers.next().flatten().ok_or(Stop::BadLine);
+        match kind {
+            b'+' => self.allocate(next()?),
+            b'-' => self.free(next()?),
+            b't' => {
+                let (location, parent) = (next()? as usize, next()? as usize);
+                may_use(input, size_of::<Node>())?;
+                let locations = self.builder.profile.locations.len();
+                let location = location.checked_sub(1).filter(|&at| at < locations);
+                // A parent that comes later could close a circle.
+                let is_parent_known = parent <= self.nodes.len();
+                let parent = if is_parent_known { parent } else { 0 };
+                // Kept even if it is bad, so that positions stay right.
+                self.nodes.push(Node { location, parent });
+                if location.is_some() && is_parent_known { Ok(()) } else { Err(Stop::BadLine) }
+            }
+            b'a' => {
+                let (size, node) = (next()?, next()? as usize);
+                may_use(input, size_of::<Allocation>())?;
+                self.allocations.push(Allocation { size, node, ..Allocation::default() });
+                Ok(())
+            }
+            b's' => self.string(rest, input),
+            b'i' => {
+                next()?;
+                self.location(rest, input)
+            }
+            b'v' => {
+                let (_, version) = (next()?, next());
+                // Before version 1.0 of heaptrack there was one number for both.
+                self.version = version.unwrap_or(1);
+                match self.version {
+                    1..=NEWEST_VERSION => Ok(()),
+                    other => Err(Stop::Error(ImportError::HeaptrackVersion(other))),
+                }
+            }
+            b'X' => {
+                let program = rest.split(|&byte| byte == b' ').next().unwrap_or_default();
+                let name = program.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+                self.builder.profile.command = String::from_utf8_lossy(name).into_owned();
+                Ok(())
+            }
+            b'x' | b'm' => Err(Stop::Error(ImportError::RawHeaptrack)),
+            // Comments, time, RSS, pages, attached, suppressions.
+            b'#' | b'c' | b'R' | b'I' | b'A' | b'S' => Ok(()),
+            _ => Err(Stop::BadLine),
+        }
+    }
+
+    fn string(&mut self, rest: &[u8], input: &mut Input) -> Result<(), Stop> {
+        may_use(input, size_of::<Arc<str>>() + rest.len() + OVERHEAD_BYTES)?;
+        let text = match self.version {
+            3.. => rest.iter().position(|&byte| byte == b' ').map_or(&[][..], |at| &rest[at + 1..]),
+            _ => rest,
+        };
+        self.strings.push(String::from_utf8_lossy(text).into());
+        Ok(())
+    }
+
+    /// `i ADDRESS MODULE [FUNCTION FILE LINE]…`, the innermost frame first.
+    fn location(&mut self, rest: &[u8], input: &mut Input) -> Result<(), Stop> {
+        let numbers: Option<Vec<u64>> = rest.split(|&byte| byte == b' ').map(hex).collect();
+        let numbers = numbers.unwrap_or_default();
+        may_use(input, size_of::<Location>() + OVERHEAD_BYTES + TABLE_BYTES)?;
+        let address = numbers.first().copied().unwrap_or(0);
+        let module = self.text(numbers.get(1).copied().unwrap_or(0));
+        let mut lines = Vec::new();
+        for frame in numbers.get(2..).unwrap_or_default().chunks(3) {
+            let at = |position: usize| frame.get(position).copied().unwrap_or(0);
+            let (name, file) = (self.text(at(0)), self.text(at(1)));
+            if !name.is_empty() {
+                let line = u32::try_from(at(2)).unwrap_or(0);
+                lines.push(Line { function: self.function(name, file, input)?, line });
+            }
+        }
+        if lines.is_empty() {
+            // Where the module was mapped is not written: all that is left is the address in that process.
+            let module = module.rsplit('/').next().unwrap_or_default();
+            let name = format!("{address:#x} in {}", if module.is_empty() { "?" } else { module });
+            lines.push(Line { function: self.function(name.into(), "".into(), input)?, line: 0 });
+        }
+        // heaptrack has subtracted 1 from return addresses already.
+        self.builder.profile.locations.push(Location { mapping: None, address, lines });
+        Ok(())
+    }
+
+    fn text(&self, number: u64) -> Arc<str> {
+        let position = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+        position.and_then(|at| self.strings.get(at).cloned()).unwrap_or_default()
+    }
+
+    fn function(
+        &mut self,
+        name: Arc<str>,
+        file: Arc<str>,
+        input: &mut Input,
+    ) -> Result<usize, Stop> {
+        may_use(input, size_of::<Line>())?;
+        if let Some(&known) = self.functions.get(&(name.clone(), file.clone())) {
+            return Ok(known);
+        }
+        let known = 2 * size_of::<Function>() + 2 * OVERHEAD_BYTES;
+        may_use(input, known + name.len() + TABLE_BYTES)?;
+        let functions = &mut self.builder.profile.functions;
+        functions.push(Function {
+            name: name.clone(),
+            system_name: name.clone(),
+            file: file.clone(),
+        });
+        self.functions.insert((name, file), functions.len() - 1);
+        Ok(functions.len() - 1)
+    }
+
+    fn allocate(&mut self, number: u64) -> Result<(), Stop> {
+        let (index, allocation) = self.allocation(number)?;
+        allocation.allocated += 1;
+        allocation.live += 1;
+        let size = allocation.size;
+        self.count_change(index, 1);
+        self.live_bytes += i128::from(size);
+        if self.live_bytes > self.peak_bytes {
+            self.peak_bytes = self.live_bytes;
+            for changed in self.changed.drain(..) {
+                self.allocations[changed].since_peak = 0;
+                self.allocations[changed].is_changed = false;
+            }
+        }
+        Ok(())
+    }
+
+    fn free(&mut self, number: u64) -> Result<(), Stop> {
+        let (index, allocation) = self.allocation(number)?;
+        allocation.live -= 1;
+        let size = allocation.size;
+        self.count_change(index, -1);
+        self.live_bytes -= i128::from(size);
+        Ok(())
+    }
+
+    fn allocation(&mut self, number: u64) -> Result<(usize, &mut Allocation), Stop> {
+        // Version 0 named pointers here; it is refused.
+        let index = usize::try_from(number).map_err(|_| Stop::BadLine)?;
+        Ok((index, self.allocations.get_mut(index).ok_or(Stop::BadLine)?))
+    }
+
+    fn count_change(&mut self, index: usize, change: i64) {
+        let allocation = &mut self.allocations[index];
+        if !allocation.is_changed {
+            allocation.is_changed = true;
+            self.changed.push(index);
+        }
+        allocation.since_peak += change;
+    }
+
+    fn add_samples(&mut self, input: &mut Input, moment: Moment) -> Option<()> {
+        let mut of_node: HashMap<usize, [f64; 4]> = HashMap::new();
+        for allocation in &self.allocations {
+            let at_peak = match moment {
+                Moment::End => 0,
+                Moment::Peak => allocation.since_peak,
+            };
+            let live = (allocation.live - at_peak) as f64;
+            let (all, size) = (allocation.allocated as f64, allocation.size as f64);
+            let sums = of_node.entry(allocation.node).or_default();
+            for (sum, value) in sums.iter_mut().zip([all, all * size, live, live * size]) {
+                *sum += value;
+            }
+        }
+        let mut of_node: Vec<(usize, [f64; 4])> = of_node.into_iter().collect();
+        of_node.sort_unstable_by_key(|&(node, _)| node);
+        let mut stack = Vec::new();
+        for (node, values) in of_node {
+            if values == [0.0; 4] {
+                continue;
+            }
+            stack.clear();
+            let mut next = node;
+            // Parents are smaller than their children: this ends.
+            while let Some(node) = next.checked_sub(1).and_then(|at| self.nodes.get(at)) {
+                stack.extend(node.location);
+                next = node.parent;
+                if stack.len() == MOST_FRAMES {
+                    break;
+                }
+            }
+            self.builder.add(input, &stack, values.map(Estimate::exact))?;
+        }
+        Some(())
+    }
+}
+
+fn may_use(input: &mut Input, bytes: usize) -> Result<(), Stop> {
+    if input.may_use(bytes) { Ok(()) } else { Err(Stop::Memory) }
+}

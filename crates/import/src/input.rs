@@ -1,0 +1,262 @@
+//! The bytes of a file, unpacked: where they end, why they end, and how much memory may be made of them.
+//!
+//! Two promises bound what a hostile file can cost. Memory: what is built may take [`FREE_BYTES`] plus
+//! [`BYTES_PER_BYTE`] times the unpacked bytes read so far. Unpacking: no more than [`FREE_BYTES`] plus
+//! [`MOST_EXPANSION`] times the packed bytes read so far. Whoever meets a bound stops and keeps what it has.
+
+use crate::defect::Defect;
+use flate2::bufread::MultiGzDecoder;
+use memchr::memchr;
+use ruzstd::decoding::StreamingDecoder;
+use std::cell::Cell;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::rc::Rc;
+
+/// Memory that any file may take.
+pub const FREE_BYTES: u64 = 32 << 20;
+/// Bytes of memory for each unpacked byte.
+pub const BYTES_PER_BYTE: u64 = 4;
+/// Unpacked bytes for each packed byte. DEFLATE can make 1,032; profiles come to 10 to 50.
+pub const MOST_EXPANSION: u64 = 300;
+/// A longer line is left out.
+const MOST_LINE_BYTES: usize = 4 << 20;
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// How the bytes were packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// As they are.
+    None,
+    /// gzip, one or more members.
+    Gzip,
+    /// Zstandard, one frame.
+    Zstd,
+}
+
+/// A file while it is read.
+pub struct Input<'a> {
+    source: Box<dyn Read + 'a>,
+    pub packing: Packing,
+    packed: Rc<Cell<u64>>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Unpacked bytes that came out of `source`.
+    unpacked: u64,
+    charged: u64,
+    is_at_end: bool,
+    /// Why the bytes ended early, or what was left out.
+    pub defects: Vec<Defect>,
+    long_lines: u64,
+}
+
+impl<'a> Input<'a> {
+    /// Looks at the first bytes, and unpacks if they are packed.
+    pub fn new(source: impl Read + 'a) -> io::Result<Input<'a>> {
+        let packed = Rc::new(Cell::new(0));
+        let counted = Counted { source, count: packed.clone() };
+        let mut source = BufReader::with_capacity(CHUNK_BYTES, counted);
+        let mut magic = [0; 4];
+        let mut seen = 0;
+        while seen < magic.len() {
+            match source.get_mut().read(&mut magic[seen..]) {
+                Ok(0) => break,
+                Ok(bytes) => seen += bytes,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let source = io::Cursor::new(magic).take(seen as u64).chain(source);
+        let (packing, source) = unpack(magic, seen, source);
+        Ok(Input {
+            source,
+            packing,
+            packed,
+            buffer: vec![0; CHUNK_BYTES],
+            start: 0,
+            end: 0,
+            unpacked: 0,
+            charged: 0,
+            is_at_end: false,
+            defects: Vec::new(),
+            long_lines: 0,
+        })
+    }
+
+    /// Up to `bytes` bytes without taking them; fewer only at the end.
+    pub fn peek(&mut self, bytes: usize) -> &[u8] {
+        while self.end - self.start < bytes && self.fill() {}
+        &self.buffer[self.start..self.end.min(self.start.saturating_add(bytes))]
+    }
+
+    /// Takes `bytes` bytes; `None` if fewer are left.
+    pub fn take(&mut self, bytes: usize) -> Option<&[u8]> {
+        if self.peek(bytes).len() < bytes {
+            return None;
+        }
+        self.start += bytes;
+        Some(&self.buffer[self.start - bytes..self.start])
+    }
+
+    /// Passes over `bytes` bytes without holding them; false if fewer are left.
+    pub fn skip(&mut self, mut bytes: u64) -> bool {
+        while bytes > 0 {
+            if self.start == self.end && !self.fill() {
+                return false;
+            }
+            let step = bytes.min((self.end - self.start) as u64);
+            self.start += step as usize;
+            bytes -= step;
+        }
+        true
+    }
+
+    /// The next line without its end; `None` after the last one. Lines of more than 4 MiB are left out and counted.
+    pub fn line(&mut self) -> Option<&[u8]> {
+        let mut searched = 0;
+        loop {
+            let found = memchr(b'\n', &self.buffer[self.start + searched..self.end]);
+            if let Some(at) = found {
+                let line = self.start..self.start + searched + at;
+                self.start = line.end + 1;
+                return Some(without_return(&self.buffer[line]));
+            }
+            searched = self.end - self.start;
+            if searched > MOST_LINE_BYTES {
+                self.long_lines += 1;
+                self.pass_line();
+                searched = 0;
+            } else if !self.fill() {
+                let line = self.start..self.end;
+                self.start = self.end;
+                return (!line.is_empty()).then(|| without_return(&self.buffer[line]));
+            }
+        }
+    }
+
+    /// Passes over the rest of a line.
+    fn pass_line(&mut self) {
+        loop {
+            if let Some(at) = memchr(b'\n', &self.buffer[self.start..self.end]) {
+                self.start += at + 1;
+                return;
+            }
+            self.start = self.end;
+            if !self.fill() {
+                return;
+            }
+        }
+    }
+
+    /// Whether `bytes` more bytes of memory may be used for what was read.
+    pub fn may_use(&mut self, bytes: usize) -> bool {
+        self.charged += bytes as u64;
+        let may = self.charged <= FREE_BYTES + BYTES_PER_BYTE * self.unpacked;
+        if !may && !self.defects.contains(&Defect::MemoryBound) {
+            self.defects.push(Defect::MemoryBound);
+        }
+        may
+    }
+
+    /// Unpacked bytes read so far.
+    pub fn unpacked_bytes(&self) -> u64 {
+        self.unpacked - (self.end - self.start) as u64
+    }
+
+    /// What the bytes themselves lacked.
+    pub fn into_defects(mut self) -> Vec<Defect> {
+        if self.long_lines > 0 {
+            self.defects.push(Defect::LongLines(self.long_lines));
+        }
+        self.defects
+    }
+
+    /// Reads one more chunk; false at the end.
+    fn fill(&mut self) -> bool {
+        if self.is_at_end {
+            return false;
+        }
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        // Grows with what really came: a length that only claims to be large costs nothing.
+        if self.end == self.buffer.len() {
+            self.buffer.resize(self.end * 3 / 2, 0);
+        }
+        loop {
+            match self.source.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.is_at_end = true,
+                Ok(bytes) => {
+                    self.end += bytes;
+                    self.unpacked += bytes as u64;
+                    if self.unpacked > FREE_BYTES + MOST_EXPANSION * self.packed.get() {
+                        self.is_at_end = true;
+                        self.defects.push(Defect::ExpandsTooMuch);
+                    }
+                    return true;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    self.is_at_end = true;
+                    self.defects.push(match (self.packing, error.kind()) {
+                        (Packing::None, _) => Defect::Unreadable(error.to_string()),
+                        (_, ErrorKind::UnexpectedEof) => Defect::PackedCut,
+                        _ => Defect::PackedDamaged,
+                    });
+                }
+            }
+            return false;
+        }
+    }
+}
+
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+fn unpack<'a>(
+    magic: [u8; 4],
+    seen: usize,
+    source: impl BufRead + 'a,
+) -> (Packing, Box<dyn Read + 'a>) {
+    match &magic[..seen] {
+        [0x1f, 0x8b, ..] => (Packing::Gzip, Box::new(MultiGzDecoder::new(source))),
+        [0x28, 0xb5, 0x2f, 0xfd] => (Packing::Zstd, Box::new(Zstd::Before(Some(source)))),
+        _ => (Packing::None, Box::new(source)),
+    }
+}
+
+/// A frame whose header is read with its first bytes, so that a damaged one is an error like any other.
+enum Zstd<R: BufRead> {
+    Before(Option<R>),
+    Inside(Box<StreamingDecoder<R, ruzstd::decoding::FrameDecoder>>),
+}
+
+impl<R: BufRead> Read for Zstd<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Zstd::Before(source) = self {
+            let source = source.take().ok_or(ErrorKind::InvalidData)?;
+            let decoder = StreamingDecoder::new(source).map_err(|_| ErrorKind::InvalidData)?;
+            *self = Zstd::Inside(Box::new(decoder));
+        }
+        match self {
+            Zstd::Inside(decoder) => decoder.read(buffer),
+            Zstd::Before(_) => Ok(0),
+        }
+    }
+}
+
+struct Counted<R> {
+    source: R,
+    count: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.source.read(buffer)?;
+        self.count.set(self.count.get() + bytes as u64);
+        Ok(bytes)
+    }
+}

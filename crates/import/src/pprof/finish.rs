@@ -1,0 +1,258 @@
+//! From what was read to a profile: identifiers become indices, value columns become sample types.
+
+use super::{MOST_TYPES, Raw, Strings};
+use crate::build::{OVERHEAD_BYTES, UNKNOWN};
+use crate::defect::{Defect, ImportError};
+use crate::input::Input;
+use crate::recognize::Format;
+use crate::weight::{Pair, Sampling};
+use crate::{DropFrames, Imported};
+use hashbrown::HashMap;
+use ramson_profile::{
+    Estimate, Function, Mapping, Pattern, Profile, SampleType, StackSample, merge_equal_samples,
+};
+use std::sync::Arc;
+
+pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> {
+    let (columns, other_types) = columns(&raw);
+    let sample_types: Vec<SampleType> =
+        SampleType::ALL.into_iter().filter(|of| columns[*of as usize].is_some()).collect();
+    let Some(&last) = columns_in_order(&columns).last() else {
+        return Err(match (other_types.is_empty(), input.defects.first()) {
+            (false, None) => ImportError::NotAHeapProfile(other_types),
+            (_, defect) => ImportError::Nothing(defect.cloned()),
+        });
+    };
+    let default = heap_type(&raw.strings.get(raw.default_sample_type));
+    let default_sample_type = default.filter(|of| sample_types.contains(of)).unwrap_or(last);
+    let mut defects = Vec::new();
+    if !other_types.is_empty() {
+        defects.push(Defect::OtherSampleTypes(other_types));
+    }
+    let drop_frames = drop_frames(&raw, &mut defects);
+    let sampling = sampling(&raw);
+    let mut samples = std::mem::take(&mut raw.samples);
+    let labels = std::mem::take(&mut raw.labels).resolve(&raw.strings);
+    for (sample, labels) in samples.iter_mut().zip(labels) {
+        sample.labels = labels;
+    }
+    let mut bad_records = raw.bad_records;
+    bad_records += replace_ids(&mut raw, &mut samples);
+    for sample in &mut samples {
+        sample.values = weighted(&sample.values, &columns, sampling);
+    }
+    let mut profile = Profile {
+        interval_bytes: match sampling {
+            Sampling::Exact => 1,
+            Sampling::Interval(bytes) => bytes,
+            Sampling::Unknown => 0,
+        },
+        start_unix_ns: match raw.duration_nanos {
+            0 => 0,
+            duration => raw.time_nanos.saturating_sub(duration),
+        },
+        time_unix_ns: raw.time_nanos,
+        samples,
+        ..Profile::default()
+    };
+    profile.mappings = mappings(&raw);
+    profile.functions = functions(&raw, input);
+    profile.locations = raw.locations;
+    profile.command = profile.mappings.first().map_or("", Mapping::basename).to_owned();
+    merge_equal_samples(&mut profile.samples);
+    if bad_records > 0 {
+        defects.push(Defect::BadRecords(bad_records));
+    }
+    let format = Format::Pprof;
+    Ok(Imported { profile, format, sample_types, default_sample_type, drop_frames, defects })
+}
+
+/// Where each of ramson's sample types is among the file's, and what other types there are.
+fn columns(raw: &Raw) -> ([Option<usize>; 4], Vec<String>) {
+    let mut columns = [None; 4];
+    let mut others = Vec::new();
+    for (column, &(name, unit)) in raw.sample_types.iter().enumerate() {
+        let (name, unit) = (raw.strings.get(name), raw.strings.get(unit));
+        let is_unit = matches!(&*unit, "" | "count" | "bytes" | "objects");
+        let found = heap_type(&name).filter(|_| is_unit && column < MOST_TYPES);
+        match found {
+            Some(found) if columns[found as usize].is_none() => {
+                columns[found as usize] = Some(column);
+            }
+            _ if others.len() < 16 => others.push(format!("{name}/{unit}")),
+            _ => {}
+        }
+    }
+    (columns, others)
+}
+
+/// The sample types that are there, in the file's order: pprof shows the last one unless the file names another.
+fn columns_in_order(columns: &[Option<usize>; 4]) -> Vec<SampleType> {
+    let mut order: Vec<SampleType> =
+        SampleType::ALL.into_iter().filter(|of| columns[*of as usize].is_some()).collect();
+    order.sort_by_key(|of| columns[*of as usize]);
+    order
+}
+
+/// Names of heap sample types: Go's and ours; google/pprof's for gperftools' text and Node's; Perfetto's.
+fn heap_type(name: &str) -> Option<SampleType> {
+    match name {
+        "objects" | "Unreleased malloc count" => Some(SampleType::InuseObjects),
+        "space" | "Unreleased malloc size" => Some(SampleType::InuseSpace),
+        "allocations" | "Total malloc count" => Some(SampleType::AllocObjects),
+        "Total malloc size" => Some(SampleType::AllocSpace),
+        _ => SampleType::from_name(name),
+    }
+}
+
+/// Only a period in bytes says how a heap was sampled.
+fn sampling(raw: &Raw) -> Sampling {
+    let (name, unit) = raw.period_type;
+    match (&*raw.strings.get(name), &*raw.strings.get(unit), raw.period) {
+        ("space", "bytes", period) if period > 0 && period < 1 << 62 => {
+            Sampling::of_interval(period)
+        }
+        _ => Sampling::Unknown,
+    }
+}
+
+fn weighted(
+    values: &[Estimate; MOST_TYPES],
+    columns: &[Option<usize>; 4],
+    sampling: Sampling,
+) -> [Estimate; 4] {
+    let value = |of: SampleType| columns[of as usize].map_or(f64::NAN, |at| values[at].value);
+    let pair = |objects, bytes| {
+        let pair = Pair { objects: value(objects), bytes: value(bytes) };
+        sampling.of_weighted(pair).map(|estimate| match estimate.value.is_nan() {
+            true => UNKNOWN,
+            false => estimate,
+        })
+    };
+    let [alloc_objects, alloc_space] = pair(SampleType::AllocObjects, SampleType::AllocSpace);
+    let [inuse_objects, inuse_space] = pair(SampleType::InuseObjects, SampleType::InuseSpace);
+    [alloc_objects, alloc_space, inuse_objects, inuse_space]
+}
+
+/// Replaces identifiers by indices everywhere. What names something that does not exist is left out and counted.
+fn replace_ids(raw: &mut Raw, samples: &mut Vec<StackSample>) -> u64 {
+    let mut bad = 0;
+    let function_of = Ids::new(&raw.function_ids);
+    let mapping_ids: Vec<u64> = raw.mappings.iter().map(|mapping| mapping.id).collect();
+    let mapping_of = Ids::new(&mapping_ids);
+    for location in &mut raw.locations {
+        location.mapping = location.mapping.and_then(|id| mapping_of.index(id as u64));
+        let known = location.lines.len();
+        location.lines.retain_mut(|line| match function_of.index(line.function as u64) {
+            Some(index) => {
+                line.function = index;
+                true
+            }
+            None => false,
+        });
+        bad += (known - location.lines.len()) as u64;
+    }
+    let location_of = Ids::new(&raw.location_ids);
+    samples.retain_mut(|sample| {
+        sample.locations.iter_mut().all(|id| match location_of.index(*id as u64) {
+            Some(index) => {
+                *id = index;
+                true
+            }
+            None => {
+                bad += 1;
+                false
+            }
+        })
+    });
+    bad
+}
+
+/// From identifier to index. Most writers count from 1, so that a list does.
+enum Ids {
+    Dense(Vec<u32>),
+    Sparse(HashMap<u64, usize>),
+}
+
+impl Ids {
+    fn new(ids: &[u64]) -> Ids {
+        let largest = ids.iter().copied().max().unwrap_or(0);
+        let is_dense = largest <= 2 * ids.len() as u64 && ids.len() < u32::MAX as usize / 2;
+        if !is_dense {
+            return Ids::Sparse(ids.iter().enumerate().map(|(index, &id)| (id, index)).collect());
+        }
+        let mut dense = vec![u32::MAX; largest as usize + 1];
+        for (index, &id) in ids.iter().enumerate() {
+            dense[id as usize] = index as u32;
+        }
+        Ids::Dense(dense)
+    }
+
+    #[inline]
+    fn index(&self, id: u64) -> Option<usize> {
+        match self {
+            Ids::Dense(list) => {
+                let index = list.get(usize::try_from(id).ok()?)?;
+                (*index != u32::MAX).then_some(*index as usize)
+            }
+            Ids::Sparse(map) => map.get(&id).copied(),
+        }
+    }
+}
+
+fn mappings(raw: &Raw) -> Vec<Mapping> {
+    let mappings = raw.mappings.iter().map(|mapping| Mapping {
+        start: mapping.start,
+        end: mapping.end,
+        file_offset: mapping.file_offset,
+        // So it is where segments lie in the file as in memory; the binary can tell better.
+        bias: mapping.start.wrapping_sub(mapping.file_offset),
+        path: raw.strings.get(mapping.path).into_owned(),
+        build_id: raw.strings.get(mapping.build_id).to_lowercase(),
+    });
+    mappings.collect()
+}
+
+/// Names, each text once. Past the memory bound functions are nameless.
+fn functions(raw: &Raw, input: &mut Input) -> Vec<Function> {
+    let mut known: HashMap<u64, Arc<str>> = HashMap::new();
+    let empty: Arc<str> = "".into();
+    let mut text = |strings: &Strings, index: u64| {
+        if let Some(text) = known.get(&index) {
+            return text.clone();
+        }
+        let text = strings.get(index);
+        if !input.may_use(text.len() + 2 * OVERHEAD_BYTES) {
+            return empty.clone();
+        }
+        let text: Arc<str> = text.into();
+        known.insert(index, text.clone());
+        text
+    };
+    let functions = raw.functions.iter().map(|names| Function {
+        name: text(&raw.strings, names.name),
+        system_name: text(&raw.strings, names.system_name),
+        file: text(&raw.strings, names.file),
+    });
+    functions.collect()
+}
+
+fn drop_frames(raw: &Raw, defects: &mut Vec<Defect>) -> DropFrames {
+    let mut compile = |index: u64| {
+        let expression = raw.strings.get(index);
+        if expression.is_empty() {
+            return None;
+        }
+        match Pattern::new(&format!("^({expression})$")) {
+            Ok(pattern) => Some(pattern),
+            Err(_) => {
+                defects.push(Defect::FrameExpression(expression.chars().take(60).collect()));
+                None
+            }
+        }
+    };
+    match compile(raw.drop_frames) {
+        Some(drop) => DropFrames::Named { drop, keep: compile(raw.keep_frames) },
+        None => DropFrames::Nothing,
+    }
+}

@@ -1,0 +1,156 @@
+//! pprof files that no producer here writes, but the format allows.
+
+use crate::message::{bytes, number, packed};
+use crate::{read, stacks, total};
+use ramson_import::{Defect, DropFrames, ImportError};
+use ramson_profile::SampleType::{self, AllocSpace, InuseObjects, InuseSpace};
+
+/// Positions are those of `TEXTS`.
+const TEXTS: [&str; 12] = [
+    "",
+    "objects",
+    "count",
+    "space",
+    "bytes",
+    "main",
+    "leaf",
+    "cpu",
+    "nanoseconds",
+    "thread",
+    "mall.*",
+    "t1",
+];
+
+fn texts() -> Vec<u8> {
+    TEXTS.iter().flat_map(|text| bytes(6, text.as_bytes())).collect()
+}
+
+fn types(pairs: &[(u64, u64)]) -> Vec<u8> {
+    let types =
+        pairs.iter().map(|&(name, unit)| bytes(1, &[number(1, name), number(2, unit)].concat()));
+    types.collect::<Vec<_>>().concat()
+}
+
+/// Functions and locations `main` (id 9) and `leaf` (id 70,000).
+fn code() -> Vec<u8> {
+    let one = |id: u64, name: u64| {
+        let line = [number(1, id), number(2, 7)].concat();
+        let location = [number(1, id), number(3, id), bytes(4, &line)].concat();
+        [bytes(4, &location), bytes(5, &[number(1, id), number(2, name)].concat())].concat()
+    };
+    [one(9, 5), one(70_000, 6)].concat()
+}
+
+fn sample(stack: &[u64], values: &[i64]) -> Vec<u8> {
+    let values: Vec<u64> = values.iter().map(|&value| value as u64).collect();
+    bytes(2, &[packed(1, stack), packed(2, &values)].concat())
+}
+
+fn period(bytes_between: u64) -> Vec<u8> {
+    [bytes(11, &[number(1, 3), number(2, 4)].concat()), number(12, bytes_between)].concat()
+}
+
+#[test]
+fn fields_may_come_in_any_order_and_identifiers_be_anything() {
+    let parts =
+        [types(&[(1, 2), (3, 4)]), sample(&[70_000, 9], &[2, 64]), code(), texts(), period(512)];
+    let expected = read(&parts.concat()).unwrap();
+    assert_eq!(stacks(&expected)[0].0, ["leaf", "main"]);
+    assert_eq!(total(&expected, InuseObjects), 2.0);
+    assert_eq!(total(&expected, InuseSpace), 64.0);
+    assert!(total(&expected, AllocSpace).is_nan());
+    assert_eq!(expected.profile.interval_bytes, 512);
+    for first in 0..parts.len() {
+        let mut order = parts.clone();
+        order.rotate_left(first);
+        if order[0] != parts[4] {
+            let read = read(&order.concat()).unwrap();
+            assert_eq!(format!("{:?}", read.profile), format!("{:?}", expected.profile), "{first}");
+        }
+    }
+}
+
+#[test]
+fn unpacked_and_unknown_fields_are_read_and_passed_over() {
+    let unpacked = [number(1, 70_000), number(1, 9), number(2, 3), number(2, 30), number(99, 1)];
+    let file = [
+        types(&[(1, 2), (3, 4)]),
+        bytes(2, &unpacked.concat()),
+        bytes(77, b"anything"),
+        number(78, 5),
+        code(),
+        texts(),
+    ];
+    let imported = read(&file.concat()).unwrap();
+    assert_eq!(total(&imported, InuseSpace), 30.0);
+    assert_eq!(imported.defects, []);
+    // Without a period nobody knows how it was sampled.
+    assert!(imported.profile.total(InuseSpace).half_width_95().is_nan());
+}
+
+#[test]
+fn negative_values_of_a_diff_stay_negative() {
+    let file = [types(&[(1, 2), (3, 4)]), sample(&[9], &[-2, -64]), code(), texts(), period(1)];
+    let imported = read(&file.concat()).unwrap();
+    assert_eq!(total(&imported, InuseSpace), -64.0);
+    assert_eq!(imported.profile.total(InuseSpace).variance, 0.0);
+}
+
+#[test]
+fn samples_of_one_stack_become_one_unless_their_labels_differ() {
+    let label = bytes(3, &[number(1, 9), number(2, 11)].concat());
+    let labelled = bytes(2, &[packed(1, &[9]), packed(2, &[1, 8]), label].concat());
+    let plain = sample(&[9], &[1, 8]);
+    let file = [
+        types(&[(1, 2), (3, 4)]),
+        plain.clone(),
+        labelled.clone(),
+        plain,
+        labelled,
+        code(),
+        texts(),
+    ];
+    let samples = read(&file.concat()).unwrap().profile.samples;
+    assert_eq!(samples.len(), 2);
+    assert!(samples.iter().all(|sample| sample.value(InuseSpace).value == 16.0));
+    assert_eq!(samples[1].labels[0].to_string(), "thread=t1");
+}
+
+#[test]
+fn a_cpu_profile_is_refused_by_name_and_a_foreign_column_named() {
+    let cpu = [types(&[(7, 8)]), sample(&[9], &[1]), code(), texts()].concat();
+    match read(&cpu) {
+        Err(ImportError::NotAHeapProfile(types)) => assert_eq!(types, ["cpu/nanoseconds"]),
+        other => panic!("{other:?}"),
+    }
+    let both = [types(&[(7, 8), (3, 4)]), sample(&[9], &[1, 64]), code(), texts()].concat();
+    let imported = read(&both).unwrap();
+    assert_eq!(imported.sample_types, [SampleType::InuseSpace]);
+    assert_eq!(imported.defects, [Defect::OtherSampleTypes(vec!["cpu/nanoseconds".into()])]);
+    assert_eq!(total(&imported, InuseSpace), 64.0);
+}
+
+#[test]
+fn what_names_nothing_is_left_out_and_counted() {
+    let file = [
+        types(&[(1, 2), (3, 4)]),
+        sample(&[9, 12345], &[1, 8]),
+        sample(&[9], &[1, 16]),
+        code(),
+        texts(),
+    ];
+    let imported = read(&file.concat()).unwrap();
+    assert_eq!(total(&imported, InuseSpace), 16.0);
+    assert_eq!(imported.defects, [Defect::BadRecords(1)]);
+}
+
+#[test]
+fn a_file_names_the_frames_to_drop() {
+    let file = [types(&[(3, 4)]), sample(&[9], &[8]), code(), texts(), number(7, 10)].concat();
+    match read(&file).unwrap().drop_frames {
+        DropFrames::Named { drop, keep: None } => {
+            assert!(drop.is_match("malloc") && !drop.is_match("my_malloc"));
+        }
+        other => panic!("{other:?}"),
+    }
+}

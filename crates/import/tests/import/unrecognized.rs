@@ -1,0 +1,53 @@
+//! What is no profile is called by what it looks like.
+
+use crate::read;
+use ramson_import::ImportError;
+
+fn finding(bytes: &[u8]) -> String {
+    match read(bytes) {
+        Err(error @ (ImportError::Unrecognized(_) | ImportError::Empty)) => error.to_string(),
+        other => panic!("{bytes:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn bytes_are_called_by_what_they_look_like() {
+    let mut core = b"\x7fELF\x02\x01\x01".to_vec();
+    core.resize(64, 0);
+    core[16] = 4;
+    for (bytes, part) in [
+        (&b""[..], "empty"),
+        (&core, "core file"),
+        (b"PERFILE2\x68\0\0\0\0\0\0\0", "perf.data"),
+        (b"{\"nodes\": []}", "JSON"),
+        (b"\n  <!DOCTYPE html><html>", "HTML"),
+        (b"--- symbol\nbinary=/bin/x\n", "--raw"),
+        (b"desc: --detailed-freq=1\ncmd: x\n", "massif"),
+        (&[0; 4096], "zeros"),
+        (b"PK\x03\x04\x14\0", "zip"),
+        (b"one line of prose and no more", "text: \"one line of prose and no more\""),
+        (b"\x01\x02\x03\x04\x05", "01 02 03 04"),
+    ] {
+        let finding = finding(bytes);
+        assert!(finding.contains(part), "{finding}");
+    }
+}
+
+#[test]
+fn source_code_and_configuration_are_not_taken_for_stacks() {
+    for text in [
+        "fn main() {\n    let a = 1;\n    let b = 2;\n}\n",
+        "key = value; other = 1\nport 80\nlisten 443\nname x\n",
+        "root:x:0:0:root:/root:/bin/bash\n",
+    ] {
+        assert!(finding(text.as_bytes()).contains("text"), "{text}");
+    }
+}
+
+#[test]
+fn a_raw_heaptrack_file_and_one_of_the_future_are_told_apart() {
+    let raw = read(b"v 10400 3\nx /bin/true\nm 1\n");
+    assert!(matches!(raw, Err(ImportError::RawHeaptrack)));
+    let future = read(b"v 20000 9\nX true\n");
+    assert!(matches!(future, Err(ImportError::HeaptrackVersion(9))));
+}

@@ -1,0 +1,62 @@
+//! What else is known of the allocations of one sample: pprof's labels (tags), each a key with a text or a number.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Key of the block size, a number with the unit `bytes`, as Go writes it.
+pub const BLOCK_SIZE: &str = "bytes";
+/// Key of the allocating thread, a text.
+pub const THREAD: &str = "thread";
+
+/// Key of the kind of memory, a text: `heap` or `mmap`. Without it: heap.
+pub const KIND: &str = "kind";
+
+/// One label. A key may occur more than once in a sample.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Label {
+    /// What the value is of.
+    pub key: Arc<str>,
+    /// The value.
+    pub value: LabelValue,
+}
+
+/// A text or a number.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LabelValue {
+    /// As written.
+    Text(Arc<str>),
+    /// A measure.
+    Number {
+        /// In `unit`.
+        value: i64,
+        /// As the producer wrote it; may be empty.
+        unit: Arc<str>,
+    },
+}
+
+impl Label {
+    /// The label of a block of this size.
+    pub fn block_size(size_bytes: u64) -> Label {
+        let value = i64::try_from(size_bytes).unwrap_or(i64::MAX);
+        Label { key: BLOCK_SIZE.into(), value: LabelValue::Number { value, unit: "bytes".into() } }
+    }
+
+    /// The label of a kind of memory.
+    pub fn kind(name: &str) -> Label {
+        Label { key: KIND.into(), value: LabelValue::Text(name.into()) }
+    }
+
+    /// The label of a thread.
+    pub fn thread(name: Arc<str>) -> Label {
+        Label { key: THREAD.into(), value: LabelValue::Text(name) }
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            LabelValue::Text(text) => write!(f, "{}={text}", self.key),
+            LabelValue::Number { value, unit } => write!(f, "{}={value}{unit}", self.key),
+        }
+    }
+}

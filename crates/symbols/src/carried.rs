@@ -1,0 +1,184 @@
+//! Names that a profile brings along, so that it can be read where its binaries are not: a block at the end of the file, as
+//! FORMAT.md has it under "Names".
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use crate::answers::Answers;
+use crate::stored::{Input, put, put_answers, put_bytes};
+use crate::{Binary, Frame};
+
+const MAGIC: &[u8; 16] = b"\x89ramson-names\r\n\x1a";
+const VERSION: u32 = 1;
+const FOOTER_BYTES: u64 = 32;
+/// A larger block is as good as absent.
+const MAX_BLOCK_BYTES: u64 = 1 << 30;
+
+/// Names of binaries' file addresses, and of runtime addresses outside every binary.
+#[derive(Default)]
+pub struct CarriedNames {
+    /// By path and build ID; code that belongs to no binary has neither.
+    by_binary: HashMap<(String, String), Answers>,
+}
+
+impl CarriedNames {
+    /// Adds the frames at an address of a binary, or at a runtime address (`None`). No frames: nothing to carry.
+    pub fn add(&mut self, binary: Option<&Binary>, address: u64, frames: &[Frame]) {
+        if frames.is_empty() {
+            return;
+        }
+        let answers = self.by_binary.entry(key(binary)).or_default();
+        if answers.by_address.contains_key(&address) {
+            return;
+        }
+        let mut stored = Vec::with_capacity(frames.len());
+        for frame in frames {
+            let (function, system_name) = (&frame.function, &frame.system_name);
+            stored.push(answers.frame(function, system_name, frame.file.as_deref(), frame.line));
+        }
+        answers.add(address, stored);
+    }
+
+    /// The frames at an address of a binary, or at a runtime address (`None`).
+    pub fn get(&self, binary: Option<&Binary>, address: u64) -> Option<Vec<Frame>> {
+        self.of(binary)?.get(address)
+    }
+
+    /// All that is known of a binary.
+    pub(crate) fn of(&self, binary: Option<&Binary>) -> Option<&Answers> {
+        self.by_binary.get(&key(binary))
+    }
+
+    /// How many addresses have names.
+    pub fn count(&self) -> usize {
+        self.by_binary.values().map(|answers| answers.by_address.len()).sum()
+    }
+
+    /// The block, footer included: what is put at the end of a file.
+    pub fn to_block(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut binaries: Vec<_> = self.by_binary.iter().collect();
+        binaries.sort_unstable_by_key(|(key, _)| *key);
+        put(&mut out, binaries.len() as u32);
+        for ((path, build_id), answers) in binaries {
+            put_bytes(&mut out, path.as_bytes());
+            put_bytes(&mut out, build_id.as_bytes());
+            put_answers(&mut out, answers);
+        }
+        let (body_bytes, crc32) = (out.len() as u64, crc32fast::hash(&out));
+        out.extend_from_slice(&body_bytes.to_le_bytes());
+        put(&mut out, crc32);
+        put(&mut out, VERSION);
+        out.extend_from_slice(MAGIC);
+        out
+    }
+
+    /// The names at the end of `file`. `None`: there are none, or not whole ones.
+    pub fn in_file(file: &File) -> Option<Self> {
+        let length = file.metadata().ok()?.len();
+        Self::read(length, |buffer, offset| file.read_exact_at(buffer, offset).ok())
+    }
+
+    /// The same of a file's whole content.
+    pub fn in_bytes(bytes: &[u8]) -> Option<Self> {
+        Self::read(bytes.len() as u64, |buffer, offset| {
+            buffer.copy_from_slice(bytes.get(offset as usize..)?.get(..buffer.len())?);
+            Some(())
+        })
+    }
+
+    fn read(length: u64, read_at: impl Fn(&mut [u8], u64) -> Option<()>) -> Option<Self> {
+        let mut footer = [0; FOOTER_BYTES as usize];
+        let body_end = length.checked_sub(FOOTER_BYTES)?;
+        read_at(&mut footer, body_end)?;
+        let mut fields = Input::of(&footer);
+        let (body_bytes, crc32, version) = (fields.u64()?, fields.u32()?, fields.u32()?);
+        if footer[16..] != *MAGIC || version != VERSION || body_bytes > MAX_BLOCK_BYTES {
+            return None;
+        }
+        let body_start = body_end.checked_sub(body_bytes)?;
+        let mut body = vec![0; body_bytes as usize];
+        read_at(&mut body, body_start)?;
+        (crc32fast::hash(&body) == crc32).then(|| Self::parse(&body)).flatten()
+    }
+
+    fn parse(body: &[u8]) -> Option<Self> {
+        let mut input = Input::of(body);
+        let by_binary = input.list(20, |input| {
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).ok();
+            let key = (text(input.bytes()?)?, text(input.bytes()?)?);
+            let mut answers = Answers::default();
+            input.answers(&mut answers)?;
+            Some((key, answers))
+        })?;
+        input.is_empty().then(|| Self { by_binary: by_binary.into_iter().collect() })
+    }
+}
+
+fn key(binary: Option<&Binary>) -> (String, String) {
+    binary.map(|binary| (binary.path.clone(), binary.build_id.clone())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn frame(function: &str, line: u32) -> Frame {
+        let function: Arc<str> = Arc::from(function);
+        Frame { system_name: function.clone(), function, file: Some(Arc::from("a.c")), line }
+    }
+
+    fn file_with(content: &[u8]) -> File {
+        use std::io::Write;
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ramson-carried-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file.write_all(content).unwrap();
+        file
+    }
+
+    fn example() -> (CarriedNames, Binary) {
+        let binary = Binary { path: "/bin/a".into(), build_id: "abcd".into(), pid: Some(7) };
+        let mut names = CarriedNames::default();
+        names.add(Some(&binary), 16, &[frame("inlined", 3), frame("f", 9)]);
+        names.add(Some(&binary), 32, &[]);
+        names.add(None, 0x7f00_0000, &[frame("compiled", 0)]);
+        (names, binary)
+    }
+
+    #[test]
+    fn what_was_written_at_the_end_of_a_file_is_read_again() {
+        let (names, binary) = example();
+        let content = [&b"anything"[..], &names.to_block()].concat();
+        let read = CarriedNames::in_file(&file_with(&content)).unwrap();
+        assert_eq!(read.count(), 2);
+        let elsewhere = Binary { pid: None, ..binary };
+        let functions = |found: Option<Vec<Frame>>| {
+            let frames = found.unwrap_or_default();
+            frames.iter().map(|frame| frame.function.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(functions(read.get(Some(&elsewhere), 16)), ["inlined", "f"]);
+        assert_eq!(functions(read.get(None, 0x7f00_0000)), ["compiled"]);
+        assert!(read.get(Some(&elsewhere), 32).is_none());
+        let other_build = Binary { build_id: "abce".into(), ..elsewhere };
+        assert!(read.get(Some(&other_build), 16).is_none());
+    }
+
+    #[test]
+    fn a_block_with_any_bit_wrong_or_cut_off_is_as_good_as_absent() {
+        let block = example().0.to_block();
+        for at in 0..block.len() {
+            let mut damaged = block.clone();
+            damaged[at] ^= 1 << (at % 8);
+            assert!(CarriedNames::in_bytes(&damaged).is_none(), "byte {at}");
+            assert!(CarriedNames::in_bytes(&block[..at]).is_none(), "cut at {at}");
+            assert!(CarriedNames::in_bytes(&block[at + 1..]).is_none(), "begun at {at}");
+        }
+    }
+}
