@@ -1,17 +1,20 @@
-//! From a snapshot to a named profile.
+//! From what a SRC turned out to be to a named profile.
 
+use crate::cli::KindChoice;
 use crate::failure::Failure;
-use crate::places;
-use crate::source::{Source, name_of};
+use crate::foreign;
+use crate::labels;
+use crate::mapped;
+use crate::naming::{self, NameOptions};
+use crate::source::{Opened, Source, name_of};
+use ramson_format::Kind;
 use ramson_profile::{
-    Estimate, Function, Line, Location, Mapping, Profile, SampleType, SampleUnit, StackSample,
+    Estimate, Label, LabelValue, Location, Mapping, Profile, SampleType, SampleUnit, StackSample,
     drop_allocator_frames,
 };
 use ramson_reader::Snapshot;
-use ramson_symbols::{Binary, Defect, Frame, Options, Symbolizer};
+use ramson_symbols::Defect;
 use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A profile with names, and what kept it from having more of them.
@@ -20,21 +23,92 @@ pub struct Named {
     pub missing_symbols: Vec<Defect>,
 }
 
-/// Builds the profile and looks up its names.
-pub fn assemble(source: &Source, debug_paths: &[PathBuf]) -> Result<Named, Failure> {
-    let mut profile = unnamed(source);
-    let options = Options { debug_paths: debug_paths.to_vec(), cache_dir: places::symbol_cache() };
-    let missing_symbols = name(&mut profile, source.running, Symbolizer::new(options));
+/// How far samples are told apart.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Detail {
+    /// One sample per stack.
+    Stacks,
+    /// Live samples of one stack also by block size and thread.
+    Labels,
+    /// One sample per stack of the snapshot, also where stacks have the same frames (`stack_number`).
+    Numbered,
+}
+
+impl Opened {
+    /// What was typed, or where it was found.
+    pub fn origin(&self) -> &str {
+        match self {
+            Opened::Own(source) => &source.origin,
+            Opened::Foreign(foreign) => &foreign.origin,
+        }
+    }
+
+    /// What the source lacks.
+    pub fn defects(&self) -> Vec<String> {
+        match self {
+            Opened::Own(source) => {
+                source.snapshot.defects.iter().map(ToString::to_string).collect()
+            }
+            Opened::Foreign(foreign) => foreign.defects.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// The sample type that was asked for, if there is such a thing here, or the profile's own first choice.
+    pub fn sample_type(&self, asked: Option<SampleType>) -> Result<SampleType, Failure> {
+        match self {
+            Opened::Own(_) => Ok(asked.unwrap_or(SampleType::InuseSpace)),
+            Opened::Foreign(foreign) => foreign.sample_type(asked),
+        }
+    }
+
+    /// The profile with its names. A foreign one is moved out: it may be large.
+    pub fn take_named(
+        &mut self,
+        names: &NameOptions,
+        detail: Detail,
+        kind: Option<KindChoice>,
+    ) -> Result<Named, Failure> {
+        match self {
+            Opened::Own(source) => assemble(source, names, detail, kind.unwrap_or_default().only()),
+            Opened::Foreign(foreign) => {
+                let mut profile = std::mem::take(&mut foreign.profile);
+                if let Some(kind) = kind.and_then(KindChoice::only) {
+                    let is_of =
+                        |sample: &StackSample| sample.kind().unwrap_or("heap") == kind.name();
+                    profile.samples.retain(is_of);
+                }
+                foreign::find_biases(&mut profile);
+                let mut symbolizer = names.search.symbolizer(None)?;
+                let missing_symbols = naming::name(&mut profile, None, &mut symbolizer);
+                foreign.drop_frames(&mut profile);
+                names.show(&mut profile);
+                Ok(Named { profile, missing_symbols })
+            }
+        }
+    }
+}
+
+/// Builds the profile of one kind of memory, or of both (`None`), and looks up its names.
+pub fn assemble(
+    source: &Source,
+    names: &NameOptions,
+    detail: Detail,
+    kind: Option<Kind>,
+) -> Result<Named, Failure> {
+    let mut profile = unnamed(source, detail, kind);
+    let mut symbolizer = names.search.symbolizer(Some(source))?;
+    let missing_symbols = naming::name(&mut profile, Some(source), &mut symbolizer);
     put_executable_first(&mut profile, &source.snapshot.header.exe);
     profile
         .check_indices()
         .map_err(|broken| Failure::failed(format!("{}: {broken:?}", source.origin)))?;
     drop_allocator_frames(&mut profile);
+    names.show(&mut profile);
     Ok(Named { profile, missing_symbols })
 }
 
 /// The profile before its names are known.
-fn unnamed(source: &Source) -> Profile {
+pub fn unnamed(source: &Source, detail: Detail, kind: Option<Kind>) -> Profile {
     let snapshot = &source.snapshot;
     let header = &snapshot.header;
     let mut locations = Locations::default();
@@ -47,20 +121,26 @@ fn unnamed(source: &Source) -> Profile {
                 .iter()
                 .map(|&address| locations.index_of(snapshot, address, stack.epoch))
                 .collect(),
-            values: [
-                Estimate { value: stack.alloc_objects, variance: stack.alloc_objects_variance },
-                Estimate { value: stack.alloc_space, variance: stack.alloc_space_variance },
-                Estimate::default(),
-                Estimate::default(),
-            ],
+            values: if kind.is_none_or(|kind| kind == stack.kind()) {
+                [
+                    Estimate { value: stack.alloc_objects, variance: stack.alloc_objects_variance },
+                    Estimate { value: stack.alloc_space, variance: stack.alloc_space_variance },
+                    Estimate::default(),
+                    Estimate::default(),
+                ]
+            } else {
+                Default::default()
+            },
+            labels: labels::of_kind(stack, kind).into_iter().collect(),
         })
         .collect();
-    for live in &snapshot.live {
-        let values = &mut samples[live.stack].values;
-        values[SampleType::InuseObjects as usize] +=
-            Estimate::of_sample(live.size, live.inverse_probability, SampleUnit::Objects);
-        values[SampleType::InuseSpace as usize] +=
-            Estimate::of_sample(live.size, live.inverse_probability, SampleUnit::Bytes);
+    match detail {
+        Detail::Stacks => add_live(&mut samples, snapshot, kind),
+        Detail::Labels => labels::add_live(&mut samples, source, kind),
+        Detail::Numbered => {
+            add_live(&mut samples, snapshot, kind);
+            number(&mut samples);
+        }
     }
     samples.retain(|sample| sample.values.iter().any(|value| *value != Estimate::default()));
     let recorded_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
@@ -75,7 +155,38 @@ fn unnamed(source: &Source) -> Profile {
         locations: locations.list,
         functions: Vec::new(),
         samples,
+        ..Profile::default()
     }
+}
+
+fn add_live(samples: &mut [StackSample], snapshot: &Snapshot, kind: Option<Kind>) {
+    for live in mapped::live(snapshot, kind) {
+        let values = &mut samples[live.stack].values;
+        values[SampleType::InuseObjects as usize] +=
+            Estimate::of_sample(live.size, live.inverse_probability, SampleUnit::Objects);
+        values[SampleType::InuseSpace as usize] +=
+            Estimate::of_sample(live.size, live.inverse_probability, SampleUnit::Bytes);
+    }
+}
+
+/// Key of the label with the stack's number.
+const STACK_NUMBER: &str = "ramson.stack";
+
+fn number(samples: &mut [StackSample]) {
+    for (number, sample) in samples.iter_mut().enumerate() {
+        let value = LabelValue::Number { value: number as i64, unit: "".into() };
+        sample.labels = [Label { key: STACK_NUMBER.into(), value }].into();
+    }
+}
+
+/// Index into `Snapshot::stacks` of a sample of a profile with this detail.
+pub fn stack_number(sample: &StackSample) -> Option<usize> {
+    sample.labels.iter().find(|label| &*label.key == STACK_NUMBER).and_then(|label| {
+        match label.value {
+            LabelValue::Number { value, .. } => usize::try_from(value).ok(),
+            LabelValue::Text(_) => None,
+        }
+    })
 }
 
 /// Readers of pprof files take the first mapping for the program itself.
@@ -115,54 +226,6 @@ impl Locations {
         let mapping = snapshot.mapping_at(address, epoch);
         *self.known.entry((address, mapping)).or_insert_with(|| {
             self.list.push(Location { mapping, address, lines: Vec::new() });
-            self.list.len() - 1
-        })
-    }
-}
-
-/// Looks up names binary by binary.
-fn name(profile: &mut Profile, pid: Option<u32>, mut symbolizer: Symbolizer) -> Vec<Defect> {
-    let mut of_mapping: Vec<Vec<usize>> = vec![Vec::new(); profile.mappings.len()];
-    for (index, location) in profile.locations.iter().enumerate() {
-        if let Some(mapping) = location.mapping {
-            of_mapping[mapping].push(index);
-        }
-    }
-    let mut functions = Functions::default();
-    let mut defects = Vec::new();
-    for (mapping, locations) in profile.mappings.iter().zip(&of_mapping) {
-        if locations.is_empty() {
-            continue;
-        }
-        let binary = Binary { path: mapping.path.clone(), build_id: mapping.build_id.clone(), pid };
-        let address_of =
-            |&index: &usize| profile.locations[index].address.wrapping_sub(mapping.bias);
-        let addresses: Vec<u64> = locations.iter().map(address_of).collect();
-        let symbolized = symbolizer.symbolize(&binary, &addresses);
-        defects.extend(symbolized.defect);
-        for (&index, frames) in locations.iter().zip(symbolized.frames) {
-            profile.locations[index].lines = frames
-                .into_iter()
-                .map(|frame| Line { line: frame.line, function: functions.index_of(frame) })
-                .collect();
-        }
-    }
-    profile.functions = functions.list;
-    defects
-}
-
-#[derive(Default)]
-struct Functions {
-    list: Vec<Function>,
-    known: HashMap<Function, usize>,
-}
-
-impl Functions {
-    fn index_of(&mut self, frame: Frame) -> usize {
-        let file = frame.file.unwrap_or_else(|| Arc::from(""));
-        let function = Function { name: frame.function, system_name: frame.system_name, file };
-        *self.known.entry(function).or_insert_with_key(|function| {
-            self.list.push(function.clone());
             self.list.len() - 1
         })
     }

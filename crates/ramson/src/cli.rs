@@ -1,8 +1,16 @@
 //! The one definition of commands and flags; help, man page and completions come from it.
 
+use crate::diff::DiffOptions;
+use crate::leaks::LeaksOptions;
+use crate::mark::MarkOptions;
+use crate::merge::MergeOptions;
+use crate::naming::NameOptions;
+use crate::select::{FilterOptions, parse_pattern};
+use crate::symbolize::SymbolizeOptions;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use ramson_profile::{Regex, SampleType};
+use ramson_format::Kind;
+use ramson_profile::{Pattern, SampleType};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -14,7 +22,7 @@ Start a server under ramson, and look at it at any time, also after it was kille
   ramson run -- redis-server --port 6379
   ramson report name:redis-server
 
-Exit status: 0 done, 1 failed, 2 usage, 5 not found or not profiled. `run`: that of the program.")]
+Exit status: 0 done, 1 failed, 2 usage, 3 a gate tripped (diff --fail-above, leaks --fail-on), 5 not found or not profiled. `run`: that of the program.")]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -28,8 +36,20 @@ pub enum Command {
     List(ListOptions),
     /// Show who holds the memory
     Report(ReportOptions),
+    /// Show which stacks are suspects of a leak, with the evidence
+    Leaks(LeaksOptions),
+    /// Show what changed between two profiles
+    Diff(DiffOptions),
+    /// Keep a profile as it is now under a name
+    Mark(MarkOptions),
+    /// Add up profiles
+    Merge(MergeOptions),
+    /// Explain a process's RSS, and what its allocator keeps of it
+    Doctor(DoctorOptions),
     /// Write a profile in another format
     Export(ExportOptions),
+    /// Write the names into a profile, for reading it on another machine
+    Symbolize(SymbolizeOptions),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -42,12 +62,32 @@ pub enum Command {
 /// Where a profile comes from.
 #[derive(Args)]
 pub struct SourceOptions {
-    /// A process ID, name:NAME of a process, or a profile file
+    /// A process ID, name:NAME of a process, a file (ramson's, pprof, jemalloc, gperftools, heaptrack, collapsed), an
+    /// http:// address of a pprof endpoint, or - for standard input
     #[arg(value_name = "SRC")]
     pub source: String,
-    /// Also look for debug files in this directory (repeatable)
-    #[arg(long, value_name = "DIR")]
-    pub debug_path: Vec<PathBuf>,
+    #[command(flatten)]
+    pub names: NameOptions,
+}
+
+/// Which kind of memory a profile is of.
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum KindChoice {
+    #[default]
+    Heap,
+    Mmap,
+    All,
+}
+
+impl KindChoice {
+    /// `None`: all.
+    pub fn only(self) -> Option<Kind> {
+        match self {
+            KindChoice::Heap => Some(Kind::Heap),
+            KindChoice::Mmap => Some(Kind::Mmap),
+            KindChoice::All => None,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -57,6 +97,7 @@ The program is any dynamically linked glibc program; its output, exit status and
 
 Without this command: LD_PRELOAD=/path/to/libramson.so CMD, with these variables:
   RAMSON_INTERVAL=512K  RAMSON_DIR=DIR  RAMSON_OUTPUT=FILE  RAMSON_KEEP=1  RAMSON_MAX_FILE=64M
+  RAMSON_MAX_OVERHEAD=1
 
 Exit status: the program's, 128 + N if signal N ended it; 125 ramson failed, 126 not executable, 127 not found.
 
@@ -67,11 +108,15 @@ pub struct RunOptions {
     /// Mean bytes between samples (with K, M or G; 1 records every allocation)
     #[arg(long, value_name = "SIZE", default_value = "512K", value_parser = parse_interval, allow_hyphen_values = true)]
     pub interval: u64,
-    /// Put the profile here; further processes of the program add .PID
+    /// Bound of the CPU time that samples take, in percent (0.001 to 90; 0 or off for none): the interval is raised to stay
+    /// under it. Default 1, or none with --interval 1
+    #[arg(long, value_name = "PCT", value_parser = parse_max_overhead, allow_hyphen_values = true)]
+    pub max_overhead: Option<String>,
+    /// Put the profile here; further processes of the program add .PID, further images of one .PID.2 …
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace FILE if it exists
-    #[arg(short, long, requires = "output")]
+    #[arg(long, requires = "output")]
     pub force: bool,
     /// Largest size of a profile file (1M to 4G)
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_max_file, allow_hyphen_values = true)]
@@ -101,16 +146,27 @@ the estimate, in percent of flat (of cum where flat is 0). A row whose ± is lar
 Examples:
   ramson report name:redis-server
   ramson report 4711 --view peek createStringObject
+  ramson report 4711 --view health
+  ramson report 4711 --view callers --focus networking.c
+  ramson report 4711 --view sizes --tagfocus thread=bio_
   ramson report old.ramson --sample-index alloc_space --sort cum -n 40")]
 pub struct ReportOptions {
     #[command(flatten)]
     pub source: SourceOptions,
-    /// What to count
-    #[arg(long, value_name = "TYPE", default_value = "inuse_space", value_parser = parse_sample_type)]
-    pub sample_index: SampleType,
-    /// top: functions; tree: callers to callees; peek RE: callers and callees of functions that match RE
-    #[arg(long, value_name = "top|tree|peek RE", default_value = "top", value_parser = parse_view)]
+    /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up. Default: heap; of another tool's
+    /// file, all
+    #[arg(long, value_enum)]
+    pub kind: Option<KindChoice>,
+    /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects; inuse_space unless a pprof file says otherwise
+    #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
+    pub sample_index: Option<SampleType>,
+    /// top: functions; lines: lines of functions; tree: callers to callees; callers: the same upside down; peek RE: callers and
+    /// callees of functions that match RE; sizes: live blocks by size; threads: live blocks by thread; health: what recording
+    /// cost, and what it lost
+    #[arg(long, value_name = "VIEW", default_value = "top", value_parser = parse_view)]
     pub view: View,
+    #[command(flatten)]
+    pub filters: FilterOptions,
     /// Rows of the table to show (a tree shows five times as many); 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
@@ -122,12 +178,34 @@ pub struct ReportOptions {
     pub json: bool,
 }
 
+#[derive(Args)]
+#[command(after_help = "\
+Works on any process that this user may trace, profiled or not, and never stops it. glibc's arenas are read from outside; of other
+allocators only the name is known.
+
+Examples:
+  ramson doctor 4711
+  ramson doctor name:redis-server --json")]
+pub struct DoctorOptions {
+    /// A process ID, name:NAME of a process, or the profile file of one that runs
+    #[arg(value_name = "SRC")]
+    pub source: String,
+    /// One JSON object instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// What `report` shows.
 #[derive(Clone)]
 pub enum View {
     Top,
+    Lines,
     Tree,
-    Peek(Regex),
+    Callers,
+    Peek(Pattern),
+    Sizes,
+    Threads,
+    Health,
 }
 
 /// `--view peek RE` as one argument, so that `--view tree SRC` does not take SRC for an expression.
@@ -149,14 +227,21 @@ pub fn join_peek(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
 
 fn parse_view(text: &str) -> Result<View, String> {
     match text.split_once(' ') {
-        Some(("peek", expression)) => {
-            Regex::new(expression).map(View::Peek).map_err(|error| error.to_string())
-        }
-        None if text == "top" => Ok(View::Top),
-        None if text == "tree" => Ok(View::Tree),
-        None if text == "peek" => Err("which functions? Add a regular expression".into()),
-        _ => Err("one of top, tree, peek RE".into()),
+        Some(("peek", expression)) => return parse_pattern(expression).map(View::Peek),
+        Some(_) => {}
+        None => match text {
+            "top" => return Ok(View::Top),
+            "lines" => return Ok(View::Lines),
+            "tree" => return Ok(View::Tree),
+            "callers" => return Ok(View::Callers),
+            "sizes" => return Ok(View::Sizes),
+            "threads" => return Ok(View::Threads),
+            "health" => return Ok(View::Health),
+            "peek" => return Err("which functions? Add a regular expression".into()),
+            _ => {}
+        },
     }
+    Err("one of top, tree, peek RE, callers, lines, sizes, threads, health".into())
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -170,29 +255,44 @@ pub enum SortBy {
 #[command(after_help = "\
 Examples:
   ramson export 4711 -f pprof -o heap.pb.gz && go tool pprof -top heap.pb.gz
-  ramson export 4711 -f collapsed | flamegraph.pl > heap.svg")]
+  ramson export 4711 -f html -o heap.html
+  ramson export 4711 -f svg --focus createStringObject > heap.svg")]
 pub struct ExportOptions {
     #[command(flatten)]
     pub source: SourceOptions,
-    /// pprof: gzip'd profile.proto; collapsed: one line per stack; json: all stacks as one object
+    /// pprof: gzip'd profile.proto; collapsed, csv: one line per stack; svg: a flame graph; html: flame graph and table, offline; json:
+    /// all stacks as one object; speedscope, firefox: for these viewers; heap_v2: jemalloc's text, for jeprof
     #[arg(short, long, value_enum)]
     pub format: Format,
+    #[command(flatten)]
+    pub filters: FilterOptions,
     /// Write here instead of to standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace FILE if it exists
     #[arg(long, requires = "output")]
     pub force: bool,
-    /// What collapsed counts, and what pprof shows first
-    #[arg(long, value_name = "TYPE", default_value = "inuse_space", value_parser = parse_sample_type)]
-    pub sample_index: SampleType,
+    /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up. Default: heap; of another tool's
+    /// file, all
+    #[arg(long, value_enum)]
+    pub kind: Option<KindChoice>,
+    /// What collapsed, svg, html and firefox count, and what pprof and speedscope show first; inuse_space unless a pprof file says otherwise
+    #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
+    pub sample_index: Option<SampleType>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Format {
     Pprof,
     Collapsed,
+    Speedscope,
+    Firefox,
+    Svg,
+    Html,
     Json,
+    Csv,
+    #[value(name = "heap_v2")]
+    HeapV2,
 }
 
 fn parse_interval(text: &str) -> Result<u64, String> {
@@ -204,6 +304,26 @@ fn parse_interval(text: &str) -> Result<u64, String> {
     }
 }
 
+/// As libramson.so reads it, which is where it goes.
+fn parse_max_overhead(text: &str) -> Result<String, String> {
+    const LEAST: f64 = ramson_format::MAX_OVERHEAD_PPM_RANGE.0 as f64 / 1e4;
+    const MOST: f64 = ramson_format::MAX_OVERHEAD_PPM_RANGE.1 as f64 / 1e4;
+    let has_form = |(whole, decimals): (&str, &str)| {
+        let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+        is_number(whole)
+            && is_number(decimals)
+            && !whole.is_empty()
+            && (1..=4).contains(&decimals.len())
+    };
+    let is_plain = has_form(text.split_once('.').unwrap_or((text, "0")));
+    let is_in_range = |percent: f64| percent == 0.0 || (LEAST..=MOST).contains(&percent);
+    let is_number = is_plain && text.parse().is_ok_and(is_in_range);
+    if text == "off" || is_number {
+        return Ok(text.to_owned());
+    }
+    Err("not a percentage from 0.001 to 90, as in 0.5; 0 or off sets no bound".into())
+}
+
 fn parse_max_file(text: &str) -> Result<u64, String> {
     let (least, most) = ramson_format::FILE_BYTES_RANGE;
     parse_size(text)
@@ -212,7 +332,7 @@ fn parse_max_file(text: &str) -> Result<u64, String> {
 }
 
 /// The same sizes that libramson.so reads: a whole number with an optional K, M, G or T and an optional B or iB.
-fn parse_size(text: &str) -> Option<u64> {
+pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let value: u64 = text[..digits].parse().ok()?;
     let unit = text[digits..].to_ascii_uppercase();
@@ -227,57 +347,11 @@ fn parse_size(text: &str) -> Option<u64> {
     (value <= u64::MAX >> shift).then(|| value << shift)
 }
 
-fn parse_sample_type(text: &str) -> Result<SampleType, String> {
+pub fn parse_sample_type(text: &str) -> Result<SampleType, String> {
     SampleType::from_name(text)
         .ok_or_else(|| "one of inuse_space, inuse_objects, alloc_space, alloc_objects".into())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_flag_definition_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn peek_takes_an_expression_and_the_other_views_leave_the_source_alone() {
-        let report = |line: &str| {
-            let arguments = line.split(' ').map(OsString::from);
-            match Cli::try_parse_from(join_peek(arguments)).map(|cli| cli.command) {
-                Ok(Command::Report(options)) => Ok((options.source.source, options.view)),
-                Ok(_) => unreachable!("a report was asked for"),
-                Err(error) => Err(error.to_string()),
-            }
-        };
-        assert!(
-            matches!(report("ramson report --view tree 77"), Ok((source, View::Tree)) if source == "77")
-        );
-        let peek = report("ramson report --view peek ^main$ 77");
-        assert!(
-            matches!(peek, Ok((source, View::Peek(re))) if source == "77" && re.as_str() == "^main$")
-        );
-        assert!(report("ramson report 77 --view peek (").is_err());
-        assert!(report("ramson report 77 --view peek").is_err());
-        assert!(report("ramson report 77 --view flat").is_err());
-    }
-
-    #[test]
-    fn sizes_are_read_as_the_library_reads_them() {
-        assert_eq!(parse_size("512K"), Some(512 << 10));
-        assert_eq!(parse_size("1MiB"), Some(1 << 20));
-        assert_eq!(parse_size("3b"), Some(3));
-        for wrong in ["", "K", "-1", "1.5M", "1X", "99999999999G", "iB"] {
-            assert_eq!(parse_size(wrong), None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn intervals_that_make_no_sense_are_refused() {
-        for wrong in ["0", "-5", "9999T", "abc"] {
-            assert!(parse_interval(wrong).is_err(), "{wrong}");
-        }
-    }
-}
+#[path = "cli_tests.rs"]
+mod tests;

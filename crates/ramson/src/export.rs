@@ -1,27 +1,43 @@
 //! `ramson export`: a profile in another tool's format.
 
-use crate::assemble::assemble;
+use crate::assemble::Detail;
 use crate::cli::{ExportOptions, Format};
 use crate::failure::Failure;
 use crate::source;
-use ramson_encode::{collapsed, json, pprof};
+use ramson_encode::{collapsed, csv, firefox, heap_v2, html, json, pprof, speedscope, svg};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
 
 pub fn export(options: &ExportOptions) -> Result<(), Failure> {
-    let source = source::open(&options.source.source)?;
-    let named = assemble(&source, &options.source.debug_path)?;
-    for defect in &source.snapshot.defects {
-        eprintln!("ramson: {}: not whole: {defect}", source.origin);
+    let mut source = source::open(&options.source.source)?;
+    let sample_type = source.sample_type(options.sample_index)?;
+    let is_labelled = matches!(options.format, Format::Pprof) || options.filters.use_labels();
+    let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
+    let mut named = source.take_named(&options.source.names, detail, options.kind)?;
+    options.filters.apply(&mut named.profile, sample_type)?;
+    for defect in source.defects() {
+        eprintln!("ramson: {}: not whole: {defect}", source.origin());
+    }
+    if matches!(options.format, Format::HeapV2) && !heap_v2::has_addresses(&named.profile) {
+        return Err(Failure::usage(format!(
+            "{}: it has names without addresses, and heap_v2 has addresses only. Pass another --format",
+            source.origin()
+        )));
     }
     let write = |out: &mut dyn Write| match options.format {
         Format::Pprof => {
-            let settings = pprof::Options { default_sample_type: options.sample_index };
+            let settings = pprof::Options { default_sample_type: sample_type };
             pprof::write(&named.profile, out, &settings)
         }
-        Format::Collapsed => collapsed::write(&named.profile, out, options.sample_index),
+        Format::Collapsed => collapsed::write(&named.profile, out, sample_type),
+        Format::Speedscope => speedscope::write(&named.profile, out, sample_type),
+        Format::Firefox => firefox::write(&named.profile, out, sample_type),
+        Format::Svg => svg::write(&named.profile, out, sample_type),
+        Format::Html => html::write(&named.profile, out, sample_type),
         Format::Json => json::write(&named.profile, out),
+        Format::Csv => csv::write(&named.profile, out),
+        Format::HeapV2 => heap_v2::write(&named.profile, out),
     };
     match &options.output {
         Some(path) => write_file(path, options.force, write),
@@ -34,7 +50,7 @@ pub fn export(options: &ExportOptions) -> Result<(), Failure> {
 }
 
 /// Writes a whole file or none: what is there stays until the new one is complete.
-fn write_file(
+pub fn write_file(
     path: &Path,
     force: bool,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,

@@ -29,7 +29,7 @@ pub fn list(options: &ListOptions) -> Result<(), Failure> {
         let live = live_bytes(source);
         let line = format!(
             "{:>8} {:<10} {:>10} {:>8} {:>8}  {:<16} {}",
-            source.snapshot.header.pid,
+            source.pid(),
             state_of(source),
             format_bytes(live.value),
             if live.value == 0.0 { "–".into() } else { format_relative_error(live) },
@@ -69,7 +69,7 @@ fn age_seconds(source: &Source) -> u64 {
 fn object(source: &Source) -> serde_json::Value {
     let (header, live) = (&source.snapshot.header, live_bytes(source));
     json!({
-        "pid": header.pid,
+        "pid": source.pid(),
         "name": source.name(),
         "state": state_of(source),
         "is_running": source.running.is_some(),

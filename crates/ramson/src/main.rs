@@ -3,14 +3,31 @@
 
 mod assemble;
 mod cli;
+mod coverage;
+mod diff;
+mod doctor;
 mod export;
 mod failure;
+mod foreign;
+mod health;
+mod http;
+mod labels;
+mod leaks;
 mod list;
+mod mapped;
+mod mark;
+mod merge;
+mod naming;
+mod own;
 mod places;
 mod report;
 mod rss;
 mod run;
+mod select;
+mod shared;
 mod source;
+mod symbolize;
+mod tables;
 mod text;
 
 use clap::error::ErrorKind;
@@ -59,7 +76,13 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Run(options) => run::run(&options),
         Command::List(options) => list::list(&options).map(|()| 0),
         Command::Report(options) => report::report(&options).map(|()| 0),
+        Command::Leaks(options) => leaks::leaks(&options),
+        Command::Diff(options) => diff::diff(&options),
+        Command::Mark(options) => mark::mark(&options).map(|()| 0),
+        Command::Merge(options) => merge::merge(&options).map(|()| 0),
+        Command::Doctor(options) => doctor::doctor(&options).map(|()| 0),
         Command::Export(options) => export::export(&options).map(|()| 0),
+        Command::Symbolize(options) => symbolize::symbolize(&options).map(|()| 0),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "ramson", &mut script);

@@ -33,11 +33,20 @@ pub fn profile_directories() -> Vec<PathBuf> {
 
 /// Where answers about binaries are kept from one report to the next.
 pub fn symbol_cache() -> Option<PathBuf> {
+    Some(cache()?.join("symbols"))
+}
+
+/// Where debug files from servers are kept.
+pub fn fetched_debug_files() -> Option<PathBuf> {
+    Some(cache()?.join("debuginfod"))
+}
+
+fn cache() -> Option<PathBuf> {
     let cache = match env::var_os("XDG_CACHE_HOME") {
         Some(cache) if Path::new(&cache).is_absolute() => PathBuf::from(cache),
         _ => PathBuf::from(env::var_os("HOME").filter(|home| !home.is_empty())?).join(".cache"),
     };
-    Some(cache.join("ramson/symbols"))
+    Some(cache.join("ramson"))
 }
 
 /// libramson.so: where `RAMSON_LIBRARY` says, beside this program, or in the usual place relative to it.

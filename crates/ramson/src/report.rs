@@ -1,19 +1,23 @@
 //! `ramson report`: who holds the memory, as a table.
 
-use crate::assemble::{Named, assemble};
+use crate::assemble::{Detail, Named, unnamed};
 use crate::cli::{ReportOptions, SortBy, View};
 use crate::failure::Failure;
-use crate::rss::{Resident, live_text};
-use crate::source::{self, Source};
+use crate::health;
+use crate::mapped;
+use crate::own;
+use crate::rss::Resident;
+use crate::source::{self, Opened};
+use crate::tables;
 use crate::text;
-use ramson_format::{HEALTH, Health, state};
-use ramson_profile::format::{
-    format_bytes, format_objects, format_percent, format_relative_error, format_value,
+use ramson_encode::{json, views};
+use ramson_profile::format::{format_objects, format_percent, format_relative_error, format_value};
+use ramson_profile::view::{self, Neighbour, Sort, TopTable, Tree, TreeRowKind};
+use ramson_profile::{
+    Estimate, FrameTable, Granularity, Pattern, Profile, SampleType, StackSample,
 };
-use ramson_profile::view::{self, Neighbour, Row, Sort, TopTable, TreeRowKind};
-use ramson_profile::{Estimate, FrameTable, Profile, Regex, SampleType, StackSample};
 use ramson_symbols::Defect;
-use serde_json::{Value, json};
+use serde_json::{Value, json as value};
 use std::fmt::Write;
 
 /// Tree frames below this share of the total are merged.
@@ -27,32 +31,124 @@ const MAX_STACK_FRAMES: usize = 8;
 const MAX_HINTS: usize = 3;
 
 pub fn report(options: &ReportOptions) -> Result<(), Failure> {
-    let source = source::open(&options.source.source)?;
-    let named = assemble(&source, &options.source.debug_path)?;
-    let resident = source.running.and_then(|pid| Resident::of(pid, &source.origin));
-    let top = || {
-        let mut table = view::top(&named.profile, options.sample_index, options.sort.into());
-        if options.rows > 0 {
-            table.rows.truncate(options.rows);
-        }
-        table
-    };
+    let mut opened = source::open(&options.source.source)?;
+    let sample_type = opened.sample_type(options.sample_index)?;
+    let mut named = take_named(&mut opened, options)?;
+    let (mut out, resident) = heading(&opened, &named.profile);
+    let whole = Whole::of(&named.profile, sample_type);
+    options.filters.apply(&mut named.profile, sample_type)?;
+    if let View::Lines = options.view {
+        named.profile.granularity = Granularity::Lines;
+    }
     if options.json {
-        let object = report_object(&source, &named, resident.as_ref(), &top())?;
+        let view = view_object(options, &named.profile, sample_type)?;
+        let object = report_object(&opened, &named, resident.as_ref(), &whole, &view)?;
         return text::print(format!("{object}\n").as_bytes());
     }
-    let mut out = heading(&source, &named.profile, resident.as_ref());
+    let profile = &named.profile;
     match &options.view {
-        View::Top => {
-            top_table(&mut out, &top(), options.sample_index);
-            largest_stacks(&mut out, &named.profile, options.sample_index);
+        View::Top | View::Lines => {
+            top_table(&mut out, &top(options, profile, sample_type), &whole);
+            largest_stacks(&mut out, profile, sample_type);
         }
-        View::Tree => tree(&mut out, &named.profile, options.sample_index, options.rows),
-        View::Peek(pattern) => peek(&mut out, &named.profile, options.sample_index, pattern),
+        View::Tree => {
+            let shown = view::tree(profile, sample_type, MIN_TREE_SHARE);
+            tree(&mut out, &shown, &whole, options.rows, "callers above their callees");
+        }
+        View::Callers => {
+            let shown = view::callers(profile, sample_type, MIN_TREE_SHARE);
+            tree(&mut out, &shown, &whole, options.rows, "callees above their callers");
+        }
+        View::Peek(pattern) => peek(&mut out, profile, &whole, pattern),
+        View::Sizes => tables::sizes(&mut out, &view::sizes(profile, sample_type)),
+        View::Threads => {
+            tables::threads(&mut out, &view::threads(profile, sample_type), options.rows);
+        }
+        View::Health => {
+            if let Opened::Own(source) = &opened {
+                health::table(
+                    &mut out,
+                    source,
+                    mapped::live_heap(&source.snapshot).value,
+                    resident.as_ref(),
+                );
+            }
+        }
     }
     text::print(out.as_bytes())?;
     say_what_is_missing(&named.missing_symbols);
+    // The end of the process frees a million stacks sooner than they free themselves.
+    std::mem::forget(named);
     Ok(())
+}
+
+/// The profile in the detail that the view needs. What recording cost needs no names.
+fn take_named(opened: &mut Opened, options: &ReportOptions) -> Result<Named, Failure> {
+    let is_about_recording = matches!(options.view, View::Health) && !options.json;
+    let is_labelled =
+        matches!(options.view, View::Sizes | View::Threads) || options.filters.use_labels();
+    let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
+    match opened {
+        Opened::Own(source) if is_about_recording => Ok(Named {
+            profile: unnamed(source, detail, options.kind.unwrap_or_default().only()),
+            missing_symbols: Vec::new(),
+        }),
+        Opened::Foreign(foreign) if is_about_recording => Err(foreign.no_health()),
+        _ => opened.take_named(&options.source.names, detail, options.kind),
+    }
+}
+
+/// What the profile is of; and for a process that runs, where its RSS is.
+fn heading(opened: &Opened, profile: &Profile) -> (String, Option<Resident>) {
+    match opened {
+        Opened::Own(source) => {
+            let extents = &source.snapshot.extents;
+            let resident =
+                source.running.and_then(|pid| Resident::of(pid, &source.origin, extents));
+            (own::heading(source, profile, resident.as_ref()), resident)
+        }
+        Opened::Foreign(foreign) => (foreign.heading(profile), None),
+    }
+}
+
+/// All stacks, before any filter: what percentages are percentages of.
+struct Whole {
+    sample_type: SampleType,
+    total: Estimate,
+    magnitude: f64,
+}
+
+impl Whole {
+    fn of(profile: &Profile, sample_type: SampleType) -> Self {
+        Self {
+            sample_type,
+            total: profile.total(sample_type),
+            magnitude: view::magnitude(profile, sample_type),
+        }
+    }
+
+    /// `inuse_space, total 4.05 GiB`, or how much of it passed the filters.
+    fn title(&self, shown: Estimate) -> String {
+        let unit = self.sample_type.unit();
+        let total = format_value(self.total.value, unit);
+        match shown.value == self.total.value {
+            true => format!("{}, total {total}", self.sample_type),
+            false => format!(
+                "{}, {} ({}) of total {total}",
+                self.sample_type,
+                format_value(shown.value, unit),
+                percent(shown.value, self.magnitude),
+            ),
+        }
+    }
+}
+
+fn top(options: &ReportOptions, profile: &Profile, sample_type: SampleType) -> TopTable {
+    let mut table = view::top(profile, sample_type, options.sort.into());
+    if options.rows > 0 {
+        table.rows.truncate(options.rows);
+    }
+    table
 }
 
 impl From<SortBy> for Sort {
@@ -65,81 +161,15 @@ impl From<SortBy> for Sort {
     }
 }
 
-/// The RSS line, what the profile is of, and what it does not hold.
-fn heading(source: &Source, profile: &Profile, resident: Option<&Resident>) -> String {
-    let live = profile.total(SampleType::InuseSpace);
-    let mut out = match (resident, source.running) {
-        (Some(resident), _) => resident.line(live),
-        (None, Some(_)) => format!("RSS not readable; live {}", live_text(live)),
-        (None, None) => {
-            format!("RSS unknown, the process is gone; live at its end {}", live_text(live))
-        }
-    };
-    let header = &source.snapshot.header;
-    let seconds = profile.time_unix_ns.saturating_sub(profile.start_unix_ns) / 1_000_000_000;
-    let fate = match (source.running, header.state) {
-        (Some(_), _) => format!("running, profiled for {}", text::duration(seconds)),
-        (None, state::EXITED) => format!("exited after {}", text::duration(seconds)),
-        (None, _) => {
-            format!("died without a normal exit; last sample after {}", text::duration(seconds))
-        }
-    };
-    let _ = write!(
-        out,
-        "\n{} (pid {}), {fate}; interval {}, {} samples, {} live\n",
-        source.name(),
-        header.pid,
-        format_bytes(header.interval_bytes as f64),
-        format_objects(header.health[Health::Samples as usize] as f64),
-        format_objects(source.snapshot.live.len() as f64),
-    );
-    push_what_is_missing(&mut out, source);
-    out.push('\n');
-    out
-}
-
-/// What was dropped, cut or damaged: never left out of a report.
-fn push_what_is_missing(out: &mut String, source: &Source) {
-    let header = &source.snapshot.header;
-    for (kind, what) in [
-        (
-            Health::DroppedLive,
-            "samples are not among the live ones: the live table was full. Use a larger --interval or --max-file",
-        ),
-        (
-            Health::DroppedStacks,
-            "samples have no stack: the stack table was full. Use a larger --max-file",
-        ),
-        (
-            Health::DroppedWalks,
-            "samples have no stack: too many threads sampled at once, or the profile was just being made",
-        ),
-        (Health::DroppedMappings, "mappings were not recorded: a table was full"),
-        (Health::GrowFailures, "times the file system refused more space for the profile"),
-    ] {
-        let count = header.health[kind as usize];
-        if count > 0 {
-            let _ = writeln!(out, "not complete: {} {what}", format_objects(count as f64));
-        }
-    }
-    for defect in &source.snapshot.defects {
-        let _ = writeln!(out, "not complete: {defect}");
-    }
-}
-
-/// The value that an error is shown for: flat, or cum where there is no flat.
-fn shown(row: &Row) -> Estimate {
-    if row.flat.is_nothing() { row.cum } else { row.flat }
-}
-
-fn top_table(out: &mut String, table: &TopTable, sample_type: SampleType) {
+fn top_table(out: &mut String, table: &TopTable, whole: &Whole) {
+    let sample_type = whole.sample_type;
     if table.rows.is_empty() {
         let _ = writeln!(out, "no {sample_type} sampled yet");
         return;
     }
     let columns = text::columns();
     let unit = sample_type.unit();
-    let _ = writeln!(out, "{sample_type}, total {}", format_value(table.total.value, unit));
+    let _ = writeln!(out, "{}", whole.title(table.total));
     let _ = writeln!(
         out,
         "{:>10} {:>7} {:>7} {:>10} {:>7} {:>8} {:>13}  function  file:line",
@@ -151,11 +181,11 @@ fn top_table(out: &mut String, table: &TopTable, sample_type: SampleType) {
         let line = format!(
             "{:>10} {:>7} {:>7} {:>10} {:>7} {:>8} {:>13}  {}{}",
             format_value(row.flat.value, unit),
-            percent(row.flat.value, table.magnitude),
-            percent(sum, table.magnitude),
+            percent(row.flat.value, whole.magnitude),
+            percent(sum, whole.magnitude),
             format_value(row.cum.value, unit),
-            percent(row.cum.value, table.magnitude),
-            format_relative_error(shown(row)),
+            percent(row.cum.value, whole.magnitude),
+            format_relative_error(row.shown()),
             format_objects(row.objects.value),
             row.name,
             place(&row.file, row.line),
@@ -169,11 +199,22 @@ fn largest_stacks(out: &mut String, profile: &Profile, sample_type: SampleType) 
     let (frames, unit) = (FrameTable::new(profile), sample_type.unit());
     let mut samples: Vec<&StackSample> =
         profile.samples.iter().filter(|sample| !sample.value(sample_type).is_nothing()).collect();
-    samples.sort_by(|a, b| b.value(sample_type).value.total_cmp(&a.value(sample_type).value));
+    let larger = |a: &&StackSample, b: &&StackSample| {
+        b.value(sample_type).value.total_cmp(&a.value(sample_type).value)
+    };
+    if let Some(last) = samples.len().checked_sub(1) {
+        // Of equal ones the first, which is at the lower address.
+        let order = |a: &&StackSample, b: &&StackSample| {
+            larger(a, b).then_with(|| std::ptr::from_ref(*a).cmp(&std::ptr::from_ref(*b)))
+        };
+        samples.select_nth_unstable_by(last.min(MAX_STACKS), order);
+        samples.truncate(MAX_STACKS);
+        samples.sort_unstable_by(order);
+    }
     if !samples.is_empty() {
         let _ = writeln!(out, "\nlargest stacks, leaf first, without the C++ library's own frames");
     }
-    for sample in samples.into_iter().take(MAX_STACKS) {
+    for sample in samples {
         let value = sample.value(sample_type);
         let names = frames
             .stack(sample)
@@ -195,16 +236,16 @@ fn largest_stacks(out: &mut String, profile: &Profile, sample_type: SampleType) 
 }
 
 /// Frames of the C++ library between a program's own functions: they say how memory was asked for, not for what.
-fn is_library_glue(name: &str) -> bool {
+pub fn is_library_glue(name: &str) -> bool {
     let name = name.strip_prefix("void ").unwrap_or(name);
     ["std::", "__gnu_cxx::"].iter().any(|glue| name.starts_with(glue))
 }
 
-fn percent(part: f64, whole: f64) -> String {
+pub fn percent(part: f64, whole: f64) -> String {
     format_percent(part, whole).replace(' ', "")
 }
 
-fn place(file: &str, line: u32) -> String {
+pub fn place(file: &str, line: u32) -> String {
     match (file, line) {
         ("", _) => String::new(),
         (file, 0) => format!("  {file}"),
@@ -212,26 +253,21 @@ fn place(file: &str, line: u32) -> String {
     }
 }
 
-fn tree(out: &mut String, profile: &Profile, sample_type: SampleType, rows: usize) {
-    let tree = view::tree(profile, sample_type, MIN_TREE_SHARE);
-    let (columns, unit) = (text::columns(), sample_type.unit());
-    let _ = writeln!(
-        out,
-        "{sample_type}, total {}; callers above their callees",
-        format_value(tree.total.value, unit)
-    );
+fn tree(out: &mut String, tree: &Tree, whole: &Whole, rows: usize, order: &str) {
+    let (columns, unit) = (text::columns(), tree.sample_type.unit());
+    let _ = writeln!(out, "{}; {order}", whole.title(tree.total));
     let _ = writeln!(out, "{:>10} {:>7} {:>10} {:>8}  function", "cum", "cum%", "flat", "±");
     // A tree needs more rows than a table to say as much.
     let most = if rows == 0 { usize::MAX } else { rows * 5 };
     for row in tree.rows.iter().take(most) {
         let name = match &row.kind {
-            TreeRowKind::Frame(frame) => frame.name.to_string(),
+            TreeRowKind::Frame(frame) => format!("{}{}", frame.name, tables::line_of(frame)),
             TreeRowKind::Merged { frames } => tree.merged_label(*frames, row.cum),
         };
         let line = format!(
             "{:>10} {:>7} {:>10} {:>8}  {}{name}",
             format_value(row.cum.value, unit),
-            percent(row.cum.value, tree.magnitude),
+            percent(row.cum.value, whole.magnitude),
             if row.flat.is_nothing() { String::new() } else { format_value(row.flat.value, unit) },
             format_relative_error(row.cum),
             "  ".repeat(row.depth),
@@ -243,14 +279,15 @@ fn tree(out: &mut String, profile: &Profile, sample_type: SampleType, rows: usiz
     }
 }
 
-fn peek(out: &mut String, profile: &Profile, sample_type: SampleType, pattern: &Regex) {
+fn peek(out: &mut String, profile: &Profile, whole: &Whole, pattern: &Pattern) {
+    let sample_type = whole.sample_type;
     let table = view::peek(profile, sample_type, pattern);
     if table.functions.is_empty() {
-        let _ = writeln!(out, "no function with {sample_type} matches {pattern}");
+        let _ = writeln!(out, "no function with {sample_type} matches {}", pattern.as_str());
     }
     let (columns, unit) = (text::columns(), sample_type.unit());
     let value = |value: f64| {
-        format!("{:>10} {:>7}", format_value(value, unit), percent(value, table.magnitude))
+        format!("{:>10} {:>7}", format_value(value, unit), percent(value, whole.magnitude))
     };
     let neighbours = |out: &mut String, list: &[Neighbour], arrow: &str| {
         for neighbour in list.iter().take(MAX_NEIGHBOURS) {
@@ -277,7 +314,8 @@ fn peek(out: &mut String, profile: &Profile, sample_type: SampleType, pattern: &
     }
 }
 
-fn say_what_is_missing(defects: &[Defect]) {
+/// Says what kept frames from having names, and what to do about it.
+pub fn say_what_is_missing(defects: &[Defect]) {
     for defect in defects.iter().take(MAX_HINTS) {
         text::hint(&defect.to_string());
     }
@@ -286,31 +324,56 @@ fn say_what_is_missing(defects: &[Defect]) {
     }
 }
 
+/// The view as its own object.
+fn view_object(
+    options: &ReportOptions,
+    profile: &Profile,
+    sample_type: SampleType,
+) -> Result<Vec<u8>, Failure> {
+    let out = &mut Vec::new();
+    match &options.view {
+        View::Top | View::Lines | View::Health => {
+            json::write_report(&top(options, profile, sample_type), out)
+        }
+        View::Tree => {
+            views::write_tree(&view::tree(profile, sample_type, MIN_TREE_SHARE), "tree", out)
+        }
+        View::Callers => {
+            views::write_tree(&view::callers(profile, sample_type, MIN_TREE_SHARE), "callers", out)
+        }
+        View::Peek(pattern) => views::write_peek(&view::peek(profile, sample_type, pattern), out),
+        View::Sizes => views::write_sizes(&view::sizes(profile, sample_type), out),
+        View::Threads => views::write_threads(&view::threads(profile, sample_type), out),
+    }?;
+    Ok(std::mem::take(out))
+}
+
 fn report_object(
-    source: &Source,
+    opened: &Opened,
     named: &Named,
     resident: Option<&Resident>,
-    table: &TopTable,
+    whole: &Whole,
+    view: &[u8],
 ) -> Result<Value, Failure> {
-    let mut bytes = Vec::new();
-    ramson_encode::json::write_report(table, &mut bytes)?;
-    let mut object: Value = serde_json::from_slice(&bytes).map_err(|error| {
+    let mut object: Value = serde_json::from_slice(view).map_err(|error| {
         Failure::failed(format!("the report is not valid JSON: {error}. Please report this"))
     })?;
-    let header = &source.snapshot.header;
-    let live = named.profile.total(SampleType::InuseSpace);
-    object["pid"] = json!(header.pid);
-    object["name"] = json!(source.name());
-    object["is_running"] = json!(source.running.is_some());
-    object["interval_bytes"] = json!(header.interval_bytes);
-    object["resident"] = resident.map_or(Value::Null, |resident| resident.json(live));
-    object["health"] = HEALTH
-        .iter()
-        .map(|&(kind, name)| (name.to_owned(), json!(header.health[kind as usize])))
-        .collect();
-    object["defects"] =
-        source.snapshot.defects.iter().map(|defect| json!(defect.to_string())).collect();
+    object["interval_bytes"] = value!(named.profile.interval_bytes);
+    object["whole"] = value!({
+        "value": integer(whole.total.value.round()),
+        "half_width_95": integer(whole.total.half_width_95().ceil()),
+    });
+    object["defects"] = value!(opened.defects());
     object["missing_symbols"] =
-        named.missing_symbols.iter().map(|defect| json!(defect.to_string())).collect();
+        named.missing_symbols.iter().map(|defect| value!(defect.to_string())).collect();
+    match opened {
+        Opened::Own(source) => own::add_to(&mut object, source, resident),
+        Opened::Foreign(foreign) => foreign.add_to(&mut object),
+    }
     Ok(object)
+}
+
+/// `null` for what is unknown.
+fn integer(value: f64) -> Option<i64> {
+    (!value.is_nan()).then_some(value as i64)
 }

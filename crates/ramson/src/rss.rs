@@ -1,13 +1,15 @@
 //! The first line of every summary: what the kernel counts as resident, and what of it the profile explains.
 
+use crate::mapped;
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_relative_error};
+use ramson_reader::Extent;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
 
 /// A process's resident memory in parts that add up to `rss`. Bytes.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Resident {
     pub rss: u64,
     /// File-backed, without ramson's.
@@ -18,6 +20,21 @@ pub struct Resident {
     pub ramson: u64,
     /// Everything else that is anonymous: heap, kept free memory, the program's own mappings.
     pub anonymous: u64,
+    /// What of it the program mapped itself, as recorded.
+    pub mmap: f64,
+    /// Where all of it lies.
+    pub anonymous_areas: Vec<Area>,
+}
+
+/// A mapping of anonymous memory.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Area {
+    pub start: u64,
+    pub end: u64,
+    /// `[heap]`, a name that the program gave it, or empty.
+    pub path: String,
+    /// Resident bytes.
+    pub rss: u64,
 }
 
 /// One mapping of /proc/PID/smaps.
@@ -31,8 +48,9 @@ struct Mapped {
 }
 
 impl Resident {
-    /// Of a running process; `None` where the kernel does not let us look. `profile` is the profile's file.
-    pub fn of(pid: u32, profile: &str) -> Option<Self> {
+    /// Of a running process; `None` where the kernel does not let us look. `profile` is the profile's file, `extents` what the
+    /// program mapped itself, by address.
+    pub fn of(pid: u32, profile: &str, extents: &[Extent]) -> Option<Self> {
         let smaps = fs::File::open(format!("/proc/{pid}/smaps")).ok()?;
         let stack_pointers = stack_pointers(pid);
         let mut resident = Self::default();
@@ -45,8 +63,19 @@ impl Resident {
             let part = match &mapped {
                 mapped if mapped.is_ramsons => &mut resident.ramson,
                 _ if is_stack => &mut resident.stacks,
-                mapped if mapped.path.starts_with('/') => &mut resident.files,
-                _ => &mut resident.anonymous,
+                // The kernel's name for shared anonymous memory is that of a file.
+                mapped if mapped.path.starts_with('/') && mapped.path != "/dev/zero (deleted)" => {
+                    &mut resident.files
+                }
+                _ => {
+                    let known =
+                        mapped::Resident { range: mapped.start..mapped.end, bytes: mapped.rss };
+                    resident.mmap += mapped::resident_in(pid, &known, extents);
+                    let Mapped { start, end, rss, ref path, .. } = mapped;
+                    let area = Area { start, end, path: path.clone(), rss };
+                    resident.anonymous_areas.push(area);
+                    &mut resident.anonymous
+                }
             };
             *part += mapped.rss;
         }
@@ -55,11 +84,15 @@ impl Resident {
 
     /// The line, with the live bytes as estimated.
     pub fn line(&self, live: Estimate) -> String {
-        let other = self.anonymous as f64 - live.value;
+        let other = self.anonymous as f64 - live.value - self.mmap;
+        let mmap = match self.mmap {
+            0.0 => String::new(),
+            bytes => format!(" + mmap {}", format_bytes(bytes)),
+        };
         let (sign, word) =
             if other >= 0.0 { ("+", "other anonymous") } else { ("−", "live but not resident") };
         format!(
-            "RSS {} = live {} + files {} + stacks {} + ramson {} {sign} {word} {}",
+            "RSS {} = live {}{mmap} + files {} + stacks {} + ramson {} {sign} {word} {}",
             format_bytes(self.rss as f64),
             live_text(live),
             format_bytes(self.files as f64),
@@ -74,10 +107,11 @@ impl Resident {
         json!({
             "rss": self.rss,
             "live": { "value": live.value.round() as i64, "half_width_95": live.half_width_95().round() as i64 },
+            "mmap": self.mmap.round() as i64,
             "files": self.files,
             "stacks": self.stacks,
             "ramson": self.ramson,
-            "other_anonymous": self.anonymous as i64 - live.value.round() as i64,
+            "other_anonymous": self.anonymous as i64 - live.value.round() as i64 - self.mmap.round() as i64,
         })
     }
 }
@@ -91,7 +125,7 @@ pub fn live_text(live: Estimate) -> String {
 }
 
 /// Where the threads' stacks are, for those that the kernel tells (threads that are blocked; ptrace rights needed).
-fn stack_pointers(pid: u32) -> Vec<u64> {
+pub fn stack_pointers(pid: u32) -> Vec<u64> {
     const MOST_THREADS: usize = 4096;
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks
@@ -170,7 +204,7 @@ Rss:                  16 kB
 
     #[test]
     fn the_parts_of_a_real_process_add_up_to_its_rss() {
-        let resident = Resident::of(std::process::id(), "").unwrap();
+        let resident = Resident::of(std::process::id(), "", &[]).unwrap();
         let sum = resident.files + resident.stacks + resident.ramson + resident.anonymous;
         assert_eq!(sum, resident.rss);
         assert!(resident.files > 0 && resident.stacks > 0 && resident.anonymous > 0);
@@ -179,7 +213,7 @@ Rss:                  16 kB
     #[test]
     fn the_line_says_so_when_live_memory_was_never_touched() {
         let resident =
-            Resident { rss: 3 << 20, files: 1 << 20, stacks: 0, ramson: 0, anonymous: 2 << 20 };
+            Resident { rss: 3 << 20, files: 1 << 20, anonymous: 2 << 20, ..Resident::default() };
         let line = resident.line(Estimate::exact((10 << 20) as f64));
         assert!(line.ends_with("− live but not resident 8.00 MiB"), "{line}");
     }

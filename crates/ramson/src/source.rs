@@ -1,12 +1,21 @@
-//! SRC: from what the user typed to a snapshot, and whether its process still runs.
+//! SRC: from what the user typed to a snapshot, and whether its process still runs; or to a foreign profile.
+
+mod namespaces;
 
 use crate::failure::Failure;
+use crate::foreign::{self, Foreign};
+use crate::http;
 use crate::places;
+use crate::run::program;
+use ramson_format::{FILE_BYTES_RANGE, MAGIC};
+use ramson_import::Moment;
 use ramson_reader::{Header, ProcessMemory, ReadError, Snapshot};
+use ramson_symbols::CarriedNames;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A profile that was read.
 pub struct Source {
@@ -15,12 +24,19 @@ pub struct Source {
     pub running: Option<u32>,
     /// File, or `memory of process PID`.
     pub origin: String,
+    /// Names that `ramson symbolize` has put into the file.
+    pub names: Option<Arc<CarriedNames>>,
 }
 
 impl Source {
     /// The program's name as it was called (a link may have other names), else of the executable or the first thread.
     pub fn name(&self) -> &str {
         name_of(&self.snapshot.header)
+    }
+
+    /// Its process: as it is called here while it runs, as it called itself afterwards.
+    pub fn pid(&self) -> u32 {
+        self.running.unwrap_or(self.snapshot.header.pid)
     }
 }
 
@@ -36,26 +52,84 @@ fn base_name(path: &str) -> &str {
     path.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or_default()
 }
 
+/// What a SRC turned out to be.
+pub enum Opened {
+    /// A profile that libramson wrote.
+    Own(Source),
+    /// A profile of another tool.
+    Foreign(Foreign),
+}
+
 /// Opens what the user named.
-pub fn open(source: &str) -> Result<Source, Failure> {
+pub fn open(source: &str) -> Result<Opened, Failure> {
     if let Some(name) = source.strip_prefix("name:") {
-        return open_name(name);
+        return open_name(name).map(Opened::Own);
+    }
+    if source == "-" {
+        return open_stream("standard input", io::stdin().lock(), Moment::End);
+    }
+    if http::is_address(source) {
+        return http::open(source);
     }
     let is_number = !source.is_empty() && source.bytes().all(|byte| byte.is_ascii_digit());
     if is_number && !Path::new(source).exists() {
         let pid =
             source.parse().map_err(|_| Failure::usage(format!("{source}: not a process ID")))?;
-        return open_pid(pid);
+        return open_pid(pid).map(Opened::Own);
     }
-    open_file(Path::new(source))
+    let path = Path::new(source);
+    match source.strip_suffix("@peak") {
+        Some(recording) if !path.exists() => open_any_file(Path::new(recording), Moment::Peak),
+        _ => open_any_file(path, Moment::End),
+    }
 }
 
-/// Opens a profile file.
+/// Opens a file of any format.
+pub fn open_any_file(path: &Path, moment: Moment) -> Result<Opened, Failure> {
+    let file = open_to_read(path)?;
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return open_stream(&path.display().to_string(), file, moment);
+    }
+    let mut magic = [0; MAGIC.len()];
+    // A profile of ours that was never begun is all zeroes.
+    let is_own = match rustix::io::pread(&file, &mut magic, 0) {
+        Ok(0) | Err(_) => true,
+        Ok(bytes) => magic == [0; MAGIC.len()] || MAGIC.starts_with(&magic[..bytes]),
+    };
+    match is_own {
+        true => open_file(path).map(Opened::Own),
+        false => foreign::open(&path.display().to_string(), file, moment).map(Opened::Foreign),
+    }
+}
+
+/// Opens what comes through a pipe: a profile of another tool, or a whole one of ours.
+pub fn open_stream(origin: &str, mut stream: impl Read, moment: Moment) -> Result<Opened, Failure> {
+    let mut head = Vec::new();
+    let unreadable_stream = |error| unreadable(origin, &ReadError::Io(error));
+    (&mut stream).take(MAGIC.len() as u64).read_to_end(&mut head).map_err(unreadable_stream)?;
+    if head != MAGIC {
+        return foreign::open(origin, head.chain(stream), moment).map(Opened::Foreign);
+    }
+    let (_, most_bytes) = FILE_BYTES_RANGE;
+    stream.take(most_bytes).read_to_end(&mut head).map_err(unreadable_stream)?;
+    let snapshot = Snapshot::read(head.as_slice()).map_err(|error| unreadable(origin, &error))?;
+    let names = CarriedNames::in_bytes(&head).map(Arc::new);
+    Ok(Opened::Own(Source { snapshot, running: None, origin: origin.to_owned(), names }))
+}
+
+/// Opens a profile file of ours.
 pub fn open_file(path: &Path) -> Result<Source, Failure> {
+    let (source, file) = read_file(path)?;
+    let running =
+        source.running.or_else(|| namespaces::running_with(&source.snapshot.header, &file));
+    Ok(Source { running, ..source })
+}
+
+fn open_to_read(path: &Path) -> Result<File, Failure> {
     let shown = path.display();
     let file = File::open(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Failure::not_found(format!(
-            "{shown}: no such file. Pass a process ID, name:NAME or a profile file; \"ramson list\" shows what there is"
+            "{shown}: no such file. Pass a process ID, name:NAME, a file, an http address or -; \"ramson list\" shows what there is"
         )),
         ErrorKind::PermissionDenied => {
             Failure::failed(format!("{shown}: permission denied. Run ramson as the file's owner or as root"))
@@ -65,9 +139,17 @@ pub fn open_file(path: &Path) -> Result<Source, Failure> {
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         return Err(Failure::failed(format!("{shown}: a directory. Pass one of the files in it")));
     }
-    let snapshot = Snapshot::read(&file).map_err(|error| unreadable(&shown.to_string(), &error))?;
-    let running = running_with(&snapshot.header, &file);
-    Ok(Source { snapshot, running, origin: shown.to_string() })
+    Ok(file)
+}
+
+/// `open_file` without looking for its process in other PID namespaces.
+fn read_file(path: &Path) -> Result<(Source, File), Failure> {
+    let file = open_to_read(path)?;
+    let shown = path.display().to_string();
+    let snapshot = Snapshot::read(&file).map_err(|error| unreadable(&shown, &error))?;
+    let running = Some(snapshot.header.pid).filter(|&pid| has_mapped(pid, &file));
+    let names = CarriedNames::in_file(&file).map(Arc::new);
+    Ok((Source { snapshot, running, origin: shown, names }, file))
 }
 
 fn unreadable(object: &str, error: &ReadError) -> Failure {
@@ -82,17 +164,15 @@ fn unreadable(object: &str, error: &ReadError) -> Failure {
     Failure::failed(format!("{object}: {error}. {next}"))
 }
 
-/// The process that wrote `header`, if it runs and still has `file` mapped: a process ID may be in use again, and exec keeps it.
-fn running_with(header: &Header, file: &File) -> Option<u32> {
-    let metadata = file.metadata().ok()?;
-    let maps = fs::read_to_string(format!("/proc/{}/maps", header.pid)).ok()?;
-    let is_mapped =
-        shared_maps(&maps).any(|map| map.inode == metadata.ino() && map.is_on(metadata.dev()));
-    is_mapped.then_some(header.pid)
+/// Whether a process runs and still has `file` mapped: a process ID may be in use again, and exec keeps it.
+fn has_mapped(pid: u32, file: &File) -> bool {
+    let Ok(metadata) = file.metadata() else { return false };
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    profile_maps(&maps).any(|map| map.inode == metadata.ino() && map.is_on(metadata.dev()))
 }
 
-/// A shared writable mapping, as a line of /proc/PID/maps tells.
-struct SharedMap<'a> {
+/// A mapping that may be a profile, as a line of /proc/PID/maps tells: a file that is shared, or private memory.
+struct ProfileMap<'a> {
     start: u64,
     end: u64,
     device: (u32, u32),
@@ -100,7 +180,7 @@ struct SharedMap<'a> {
     path: &'a str,
 }
 
-impl SharedMap<'_> {
+impl ProfileMap<'_> {
     fn is_on(&self, device: u64) -> bool {
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         // Some file systems (overlayfs, btrfs) give maps another device than stat; the inode then has to do.
@@ -108,21 +188,25 @@ impl SharedMap<'_> {
     }
 }
 
-fn shared_maps(maps: &str) -> impl Iterator<Item = SharedMap<'_>> {
+fn profile_maps(maps: &str) -> impl Iterator<Item = ProfileMap<'_>> {
     maps.lines().filter_map(|line| {
         let mut fields = line.splitn(6, ' ');
         let (start, end) = fields.next()?.split_once('-')?;
-        if fields.next()? != "rw-s" || fields.next()? != "00000000" {
+        let access = fields.next()?;
+        if fields.next()? != "00000000" {
             return None;
         }
         let (major, minor) = fields.next()?.split_once(':')?;
-        Some(SharedMap {
+        let map = ProfileMap {
             start: u64::from_str_radix(start, 16).ok()?,
             end: u64::from_str_radix(end, 16).ok()?,
             device: (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?),
             inode: fields.next()?.parse().ok()?,
             path: fields.next().unwrap_or_default().trim_start(),
-        })
+        };
+        let is_large = map.end.saturating_sub(map.start) >= FILE_BYTES_RANGE.0;
+        let is_private = access == "rw-p" && map.inode == 0 && map.path.is_empty() && is_large;
+        (access == "rw-s" || is_private).then_some(map)
     })
 }
 
@@ -130,7 +214,8 @@ fn shared_maps(maps: &str) -> impl Iterator<Item = SharedMap<'_>> {
 fn open_pid(pid: u32) -> Result<Source, Failure> {
     let process = PathBuf::from(format!("/proc/{pid}"));
     if !process.exists() {
-        return newest(|header| header.pid == pid).ok_or_else(|| {
+        let is_its = |found: &Source| found.running.is_none() && found.snapshot.header.pid == pid;
+        return newest(is_its).ok_or_else(|| {
             Failure::not_found(format!(
                 "process {pid}: there is none, and it left no profile. \"ramson list\" shows the profiles there are"
             ))
@@ -146,8 +231,13 @@ fn open_pid(pid: u32) -> Result<Source, Failure> {
         )),
         _ => Failure::not_found(format!("process {pid}: {error}")),
     })?;
-    if let Some(source) = shared_maps(&maps).find_map(|map| open_map(pid, &map)) {
-        return Ok(source);
+    // A forked child still has its parent's profile mapped, too.
+    let own_pid = namespaces::own_pid(pid);
+    let mut sources: Vec<Source> =
+        profile_maps(&maps).filter_map(|map| open_map(pid, &map)).collect();
+    let own = sources.iter().position(|source| Some(source.snapshot.header.pid) == own_pid);
+    if !sources.is_empty() {
+        return Ok(sources.swap_remove(own.unwrap_or(0)));
     }
     if maps.contains("/libramson.so") {
         return Err(Failure::not_found(format!(
@@ -155,10 +245,12 @@ fn open_pid(pid: u32) -> Result<Source, Failure> {
              recording is off. Try again later, or start it with a smaller --interval"
         )));
     }
-    Err(Failure::not_found(format!(
-        "process {pid} ({}): not profiled. Start it with \"ramson run -- CMD\"",
-        fs::read_to_string(process.join("comm")).unwrap_or_default().trim()
-    )))
+    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+    let why = match program::obstacle(&process.join("exe")) {
+        Some(obstacle) => format!(": {obstacle}"),
+        None => ". Start it with \"ramson run -- CMD\"".into(),
+    };
+    Err(Failure::not_found(format!("process {pid} ({}): not profiled{why}", name.trim())))
 }
 
 fn owner_of(process: &Path) -> String {
@@ -167,7 +259,7 @@ fn owner_of(process: &Path) -> String {
 }
 
 /// The profile that a running process has mapped here, if this mapping is one.
-fn open_map(pid: u32, map: &SharedMap) -> Option<Source> {
+fn open_map(pid: u32, map: &ProfileMap) -> Option<Source> {
     let candidates = [format!("/proc/{pid}/root{}", map.path), map.path.to_owned()];
     for path in
         candidates.iter().filter(|_| map.path.starts_with('/') && !map.path.starts_with("/memfd:"))
@@ -175,12 +267,14 @@ fn open_map(pid: u32, map: &SharedMap) -> Option<Source> {
         let Ok(file) = File::open(path) else { continue };
         let is_it = file.metadata().is_ok_and(|metadata| metadata.ino() == map.inode);
         if is_it && let Ok(snapshot) = Snapshot::read(&file) {
-            return Some(Source { snapshot, running: Some(pid), origin: map.path.to_owned() });
+            let (running, origin) = (Some(pid), map.path.to_owned());
+            return Some(Source { snapshot, running, origin, names: None });
         }
     }
     let memory = ProcessMemory::open(pid, map.start, map.end).ok()?;
     let snapshot = Snapshot::read(&memory).ok()?;
-    Some(Source { snapshot, running: Some(pid), origin: format!("memory of process {pid}") })
+    let (running, origin) = (Some(pid), format!("memory of process {pid}"));
+    Some(Source { snapshot, running, origin, names: None })
 }
 
 /// Opens the profile of the process with this name: the one that runs, else the one that died last.
@@ -194,7 +288,7 @@ fn open_name(name: &str) -> Result<Source, Failure> {
         .collect();
     running.sort_unstable();
     match running.as_slice() {
-        [] => newest(is_named).ok_or_else(|| {
+        [] => newest(|found| is_named(&found.snapshot.header)).ok_or_else(|| {
             Failure::not_found(format!(
                 "name:{name}: no profiled process has that name. \"ramson list\" shows the profiles there are"
             ))
@@ -211,11 +305,8 @@ fn open_name(name: &str) -> Result<Source, Failure> {
     }
 }
 
-fn newest(is_wanted: impl Fn(&Header) -> bool) -> Option<Source> {
-    all()
-        .into_iter()
-        .filter(|found| is_wanted(&found.snapshot.header))
-        .max_by_key(|found| found.snapshot.header.start_realtime_ns)
+fn newest(is_wanted: impl Fn(&Source) -> bool) -> Option<Source> {
+    all().into_iter().filter(is_wanted).max_by_key(|found| found.snapshot.header.start_realtime_ns)
 }
 
 /// Every profile that can be found: files in the usual directories, and what this user's processes have mapped elsewhere.
@@ -225,7 +316,7 @@ pub fn all() -> Vec<Source> {
         .flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten())
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "ramson"));
-    let mut found: Vec<Source> = files.filter_map(|path| open_file(&path).ok()).collect();
+    let mut found: Vec<Source> = files.filter_map(|path| Some(read_file(&path).ok()?.0)).collect();
     let known: Vec<u32> = found.iter().filter_map(|source| source.running).collect();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
@@ -235,10 +326,16 @@ pub fn all() -> Vec<Source> {
         let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else { continue };
         if maps.contains("/libramson.so") {
             // A forked child still has its parent's profile mapped; that one names the parent.
-            let own = shared_maps(&maps).find_map(|map| {
-                open_map(pid, &map).filter(|source| source.snapshot.header.pid == pid)
+            let own_pid = namespaces::own_pid(pid);
+            let own = profile_maps(&maps).find_map(|map| {
+                open_map(pid, &map).filter(|source| Some(source.snapshot.header.pid) == own_pid)
             });
-            found.extend(own);
+            let Some(own) = own else { continue };
+            // In another PID namespace, its file did not tell where it runs.
+            match found.iter_mut().find(|known| namespaces::is_same(known, &own)) {
+                Some(known) => known.running = Some(pid),
+                None => found.push(own),
+            }
         }
     }
     found.sort_by_key(|source| source.snapshot.header.start_realtime_ns);

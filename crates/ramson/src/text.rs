@@ -43,7 +43,17 @@ pub fn cut(line: &str, columns: Option<usize>) -> String {
     }
 }
 
-/// A function's name without parameters and template arguments.
+/// `line` dimmed, on a terminal that may have colours.
+pub fn dim(line: &str) -> String {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    if !io::stdout().is_terminal() || is_set("NO_COLOR") || is_dumb {
+        return line.to_owned();
+    }
+    format!("\x1b[2m{line}\x1b[0m")
+}
+
+/// A function's name without parameters, template arguments and the return type that templates have.
 pub fn short_name(name: &str) -> String {
     // An operator's own < or ( is not an argument list, nor is the name of an anonymous namespace.
     if name.contains("operator") || name.contains("(anonymous") || name.starts_with(['<', '(', '{'])
@@ -60,7 +70,13 @@ pub fn short_name(name: &str) -> String {
             _ => {}
         }
     }
-    short.trim_end_matches(" const").to_owned()
+    let short = short.trim_end_matches(" const");
+    // Only what has parameters has a return type; names of compiled code may have any text in them.
+    let has_parameters = name.trim_end_matches(" const").ends_with(')');
+    match short.rsplit_once(' ') {
+        Some((_, short)) if has_parameters => short.to_owned(),
+        _ => short.to_owned(),
+    }
 }
 
 /// A rough duration for people: `42 s`, `3 min`, `5 h`, `2 d`.
@@ -80,6 +96,8 @@ mod tests {
     #[test]
     fn short_names_have_no_arguments_of_any_kind() {
         assert_eq!(short_name("a::B<int, C<D> >::f(std::string const&) const"), "a::B::f");
+        assert_eq!(short_name("void a::f<int>(int) const"), "a::f");
+        assert_eq!(short_name("JS:*total /srv/app.js:3:15"), "JS:*total /srv/app.js:3:15");
         assert_eq!(short_name("zmalloc_usable"), "zmalloc_usable");
         assert_eq!(short_name("X::operator<(X const&)"), "X::operator<(X const&)");
     }

@@ -4,44 +4,52 @@ use ramson_format::{Header, PAGE_BYTES, REGION_KINDS, Region};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::mem::offset_of;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 
 /// Replaces `path` by a file with the same records whose regions follow each other. Only for files that nobody writes any more.
 pub fn compact(path: &Path) -> io::Result<()> {
-    let file = File::open(path)?;
-    let mut header = vec![0; PAGE_BYTES as usize];
-    file.read_exact_at(&mut header, 0)?;
-    let mut body = Vec::new();
+    replace(path, path, &compacted(&File::open(path)?)?)
+}
+
+/// The records of `file`, with the regions one after the other.
+pub fn compacted(file: &File) -> io::Result<Vec<u8>> {
+    let mut out = vec![0; PAGE_BYTES as usize];
+    file.read_exact_at(&mut out, 0)?;
     for kind in REGION_KINDS {
         let row = offset_of!(Header, regions) + kind as usize * size_of::<Region>();
-        let word =
-            |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap_or_default());
+        let word = |at: usize| u64::from_le_bytes(out[at..at + 8].try_into().unwrap_or_default());
         let (offset, committed) = (word(row), word(row + offset_of!(Region, committed)));
         let present = file.metadata()?.len().saturating_sub(offset);
         let bytes = committed.saturating_mul(kind.entry_bytes());
         if bytes > present {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the profile is cut"));
         }
-        let new_offset = PAGE_BYTES + body.len() as u64;
-        let start = body.len();
-        body.resize((start as u64 + bytes).next_multiple_of(PAGE_BYTES) as usize, 0);
-        file.read_exact_at(&mut body[start..start + bytes as usize], offset)?;
-        header[row..row + 8].copy_from_slice(&new_offset.to_le_bytes());
+        let start = out.len();
+        out.resize((start as u64 + bytes).next_multiple_of(PAGE_BYTES) as usize, 0);
+        file.read_exact_at(&mut out[start..start + bytes as usize], offset)?;
+        out[row..row + 8].copy_from_slice(&(start as u64).to_le_bytes());
         let capacity = row + offset_of!(Region, capacity);
-        header[capacity..capacity + 8].copy_from_slice(&committed.to_le_bytes());
+        out[capacity..capacity + 8].copy_from_slice(&committed.to_le_bytes());
     }
+    Ok(out)
+}
+
+/// Writes a whole file or none, for the owner of `model` only, as profiles are.
+pub fn replace(path: &Path, model: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
     let partial = path.with_file_name(name);
+    let owner = fs::metadata(model)?;
     let written = File::options().write(true).create_new(true).mode(0o600).open(&partial).and_then(
         |mut out| {
-            out.write_all(&header)?;
-            out.write_all(&body)?;
+            out.write_all(content)?;
+            // Only root can give a file away, and only root has to.
+            let _ = fchown(&out, Some(owner.uid()), Some(owner.gid()));
             fs::rename(&partial, path)
         },
     );
-    if written.is_err() {
+    if written.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::AlreadyExists) {
         let _ = fs::remove_file(&partial);
     }
     written

@@ -1,13 +1,15 @@
 //! `ramson run`: start a program with libramson.so preloaded, pass signals and status through, keep its profiles.
 
-mod compact;
-mod program;
+pub mod compact;
+mod confined;
+pub mod program;
 
 use crate::cli::RunOptions;
 use crate::failure::Failure;
 use crate::list::{live_bytes, state_of};
 use crate::places;
 use crate::source::{self, Source};
+use confined::Filters;
 use ramson_profile::format::{format_bytes, format_relative_error};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::signal::*;
@@ -54,14 +56,21 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     let (shown, run_id) = (found.path.display(), new_run_id());
     let mut is_kept = true;
     if found.obstacle.is_none() {
-        command.env("LD_PRELOAD", preload(&places::library().map_err(fail)?).map_err(fail)?);
+        let library = places::library().map_err(fail)?;
+        command.env("LD_PRELOAD", preload(&library).map_err(fail)?);
+        let filters = Filters::find(&library);
+        filters.pass_on(&mut command);
         command.env("RAMSON_INTERVAL", options.interval.to_string());
         command.env("RAMSON_MAX_FILE", options.max_file.to_string());
         command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
+        options.max_overhead.iter().for_each(|percent| {
+            command.env("RAMSON_MAX_OVERHEAD", percent);
+        });
         output.iter().for_each(|path| {
             command.env("RAMSON_OUTPUT", path);
         });
         is_kept = !warn_of_full_places(output.as_deref());
+        is_kept &= !filters.warn(&found.path);
     }
     // Before the program starts: a signal in between must not end us alone.
     let signals = Signals::new(PASSED_ON.iter().chain(&FROM_KEYBOARD))
@@ -203,7 +212,7 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool) {
         eprintln!(
             "ramson: {} (pid {}) {}, {} live ({}): ramson report {}",
             source.name(),
-            source.snapshot.header.pid,
+            source.pid(),
             state_of(source),
             format_bytes(live.value),
             format_relative_error(live),

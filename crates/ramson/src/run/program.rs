@@ -56,8 +56,8 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Follows scripts to their interpreter and looks at that.
-fn obstacle(path: &Path) -> Option<String> {
+/// Why a program cannot be profiled, if so. Follows scripts to their interpreter and looks at that.
+pub fn obstacle(path: &Path) -> Option<String> {
     let mut path = path.to_path_buf();
     for _ in 0..MAX_SCRIPTS {
         let head = read_head(&path)?;

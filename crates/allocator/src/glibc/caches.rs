@@ -1,0 +1,126 @@
+//! What lies in fastbins and tcaches: freed by the program, but in use for the rest of the books.
+
+use super::Kept;
+use super::find::Parameters;
+use super::heaps::Segment;
+use super::layout::{Layout, TCACHE_BINS, chunk};
+use crate::memory::{Memory, PAGE_BYTES, PageState, page_of, word_at};
+
+/// Pages read from lists that do not follow the order of addresses; then the rest of a list stays unknown.
+const MOST_READS: u32 = 400_000;
+/// Pages kept, direct-mapped.
+const KEPT_PAGES: usize = 2048;
+/// Times a tcache that changes is read again.
+const MOST_TRIES: u32 = 4;
+
+/// Reads words of the segments' present pages.
+pub struct Heap<'a, M> {
+    memory: &'a M,
+    /// By address.
+    segments: &'a [&'a Segment],
+    /// Page and its contents; a page of 0 is none.
+    pages: Vec<(u64, Vec<u8>)>,
+    reads: u32,
+}
+
+impl<'a, M: Memory> Heap<'a, M> {
+    pub fn new(memory: &'a M, segments: &'a [&'a Segment]) -> Self {
+        Self { memory, segments, pages: vec![(0, Vec::new()); KEPT_PAGES], reads: 0 }
+    }
+
+    fn word(&mut self, address: u64) -> Option<u64> {
+        let page = page_of(address);
+        let slot = (page / PAGE_BYTES) as usize % KEPT_PAGES;
+        if self.pages[slot].0 != page {
+            self.load(page, slot)?;
+        }
+        word_at(&self.pages[slot].1, (address - page) as usize)
+    }
+
+    fn load(&mut self, page: u64, slot: usize) -> Option<()> {
+        let behind = self.segments.partition_point(|segment| segment.start <= page);
+        // The first page of a segment may begin below it.
+        let segment = self.segments.get(behind.saturating_sub(1))?;
+        if segment.presence.state(page) != PageState::Present || self.reads >= MOST_READS {
+            return None;
+        }
+        self.reads += 1;
+        let (kept, bytes) = &mut self.pages[slot];
+        bytes.resize(PAGE_BYTES as usize, 0);
+        *kept = 0;
+        self.memory.read(page, bytes).then(|| *kept = page)
+    }
+
+    /// The size of the chunk whose block is at `block`, if there can be one.
+    fn chunk_bytes(&mut self, block: u64) -> Option<u64> {
+        let is_aligned = block != 0 && block.is_multiple_of(chunk::ALIGNMENT);
+        let head = self.word(block.checked_sub(8).filter(|_| is_aligned)?)?;
+        (head & chunk::IS_MMAPPED == 0).then_some(head & !chunk::FLAGS)
+    }
+
+    /// Follows the fastbin that starts with the chunk `first` and holds chunks of `bytes`.
+    pub fn fastbin(&mut self, first: u64, bytes: u64, layout: &Layout) -> Kept {
+        let mut cached = Kept::default();
+        let mut at = first;
+        let most =
+            self.segments.iter().map(|segment| segment.end - segment.start).sum::<u64>() / bytes;
+        while at != 0 {
+            let is_one = self.chunk_bytes(at.wrapping_add(16)) == Some(bytes);
+            let link = self.word(at.wrapping_add(16)).filter(|_| is_one && cached.chunks <= most);
+            let Some(link) = link else {
+                cached.is_cut = true;
+                break;
+            };
+            cached.chunks += 1;
+            cached.bytes += bytes;
+            at = if layout.has_safe_linking { link ^ (at + 16) >> 12 } else { link };
+        }
+        cached
+    }
+
+    /// What the tcache in the chunk at `address` holds, if it is one and not empty.
+    pub fn tcache(
+        &mut self,
+        address: u64,
+        layout: &Layout,
+        parameters: &Parameters,
+    ) -> Option<Kept> {
+        for _ in 0..MOST_TRIES {
+            if let Some(cached) = self.tcache_once(address + 16, layout, parameters) {
+                return Some(cached).filter(|cached| cached.chunks > 0);
+            }
+            let slot = |address: u64| (address / PAGE_BYTES) as usize % KEPT_PAGES;
+            self.pages[slot(address)].0 = 0;
+            self.pages[slot(address + layout.tcache_chunk_bytes())].0 = 0;
+        }
+        None
+    }
+
+    fn tcache_once(
+        &mut self,
+        block: u64,
+        layout: &Layout,
+        parameters: &Parameters,
+    ) -> Option<Kept> {
+        let mut cached = Kept::default();
+        let entries = block + (TCACHE_BINS * layout.tcache_count_bytes) as u64;
+        for bin in 0..TCACHE_BINS as u64 {
+            let bits = 8 * layout.tcache_count_bytes as u64;
+            let counter = block + bin * layout.tcache_count_bytes as u64;
+            let counts = self.word(counter & !7)?;
+            let count = counts >> (8 * (counter & 7)) & ((1 << bits) - 1);
+            let first = self.word(entries + 8 * bin)?;
+            let bytes = chunk::LEAST_BYTES + chunk::ALIGNMENT * bin;
+            let is_one = match count {
+                0 => first == 0,
+                count => count <= parameters.tcache_count && self.chunk_bytes(first) == Some(bytes),
+            };
+            if !is_one {
+                return None;
+            }
+            cached.chunks += count;
+            cached.bytes += count * bytes;
+        }
+        Some(cached)
+    }
+}

@@ -1,0 +1,229 @@
+//! Finds `main_arena` and the parameters in the C library's data: by their own consistency, without symbols.
+
+use super::layout::{Layout, ParametersLayout, TCACHE_BINS, arena};
+use crate::mappings::Mapping;
+use crate::memory::{Memory, PAGE_BYTES, Presence, half_word_at, read_present, word_at};
+
+/// So many of the 127 bins at least must point to themselves: a program that filled more has not been seen.
+const LEAST_EMPTY_BINS: usize = 32;
+/// Data of a library or program that is searched at most.
+const MOST_DATA_BYTES: u64 = 64 << 20;
+/// Chain of arenas followed at most; glibc itself limits them to 8 a core.
+const MOST_ARENAS: usize = 65_536;
+
+/// A copy of one `struct malloc_state`.
+#[derive(Clone, Debug)]
+pub struct ArenaState {
+    pub address: u64,
+    bytes: Vec<u8>,
+}
+
+impl ArenaState {
+    /// Reads the one at `address`.
+    pub fn read(memory: &impl Memory, address: u64) -> Option<Self> {
+        let bytes = read_present(memory, address, arena::BYTES)?;
+        let state = Self { address, bytes };
+        state.is_consistent().then_some(state)
+    }
+
+    pub fn top(&self) -> u64 {
+        self.word(arena::TOP)
+    }
+
+    pub fn system_bytes(&self) -> u64 {
+        self.word(arena::SYSTEM_MEM)
+    }
+
+    pub fn threads(&self) -> u64 {
+        self.word(arena::ATTACHED_THREADS)
+    }
+
+    /// The first chunk of each fastbin; 0 where it is empty.
+    pub fn fastbins(&self) -> impl Iterator<Item = u64> {
+        (0..arena::FASTBIN_COUNT).map(|index| self.word(arena::FASTBINS + 8 * index))
+    }
+
+    /// Before the first allocation, the top is the address of the first bin.
+    pub fn is_empty(&self) -> bool {
+        self.top() == self.address + arena::BINS as u64 - 16
+    }
+
+    fn word(&self, offset: usize) -> u64 {
+        word_at(&self.bytes, offset).unwrap_or(0)
+    }
+
+    /// What holds of every arena at every moment.
+    fn is_consistent(&self) -> bool {
+        is_arena(&self.bytes, self.address)
+    }
+}
+
+fn is_arena(bytes: &[u8], address: u64) -> bool {
+    let word = |offset| word_at(bytes, offset).unwrap_or(0);
+    let is_pointer = |word: u64| word != 0 && word.is_multiple_of(8) && word < 1 << 47;
+    let (next, top) = (word(arena::NEXT), word(arena::TOP));
+    if bytes.len() < arena::BYTES || !is_pointer(next) || !is_pointer(top) {
+        return false;
+    }
+    let has_sane_numbers = word(arena::SYSTEM_MEM) <= word(arena::MAX_SYSTEM_MEM)
+        && word(arena::MAX_SYSTEM_MEM) < 1 << 47
+        && word(arena::ATTACHED_THREADS) < 1 << 22
+        && word(arena::FLAGS - 4) as u32 <= 2;
+    if !has_sane_numbers {
+        return false;
+    }
+    let mut empty = 0;
+    for bin in 0..arena::BIN_COUNT {
+        let offset = arena::BINS + 16 * bin;
+        let (forward, backward, own) =
+            (word(offset), word(offset + 8), address + offset as u64 - 16);
+        empty += usize::from(forward == own && backward == own);
+        if !is_pointer(forward) || !is_pointer(backward) {
+            return false;
+        }
+    }
+    empty >= LEAST_EMPTY_BINS
+}
+
+/// The present data of `mappings`, in runs of pages.
+fn data_runs(memory: &impl Memory, mappings: &[&Mapping]) -> Vec<(u64, Vec<u8>)> {
+    let mut runs = Vec::new();
+    for mapping in mappings {
+        let end = mapping.end.min(mapping.start + MOST_DATA_BYTES);
+        let Some(presence) = Presence::of(memory, mapping.start, end) else { continue };
+        let mut at = mapping.start;
+        while at < end {
+            let pages = presence.present_run(at, end, u64::MAX);
+            let mut bytes = vec![0; (pages * PAGE_BYTES) as usize];
+            if pages > 0 && memory.read(at, &mut bytes) {
+                runs.push((at, bytes));
+            }
+            at += pages.max(1) * PAGE_BYTES;
+        }
+    }
+    runs
+}
+
+/// Everything in `mappings` that is consistent as an arena; the C library has one there.
+pub fn main_arenas(memory: &impl Memory, mappings: &[&Mapping]) -> Vec<u64> {
+    let mut found = Vec::new();
+    for (start, bytes) in data_runs(memory, mappings) {
+        for offset in (0..bytes.len().saturating_sub(arena::BYTES)).step_by(8) {
+            let address = start + offset as u64;
+            // The last bin is for chunks of half a MiB and more: a cheap first look.
+            if word_at(&bytes, offset + arena::NEXT).is_some_and(|next| next != 0)
+                && is_arena(&bytes[offset..], address)
+            {
+                found.push(address);
+            }
+        }
+    }
+    found
+}
+
+/// The arenas, the main one first; `None` if the chain does not lead back to it.
+pub fn chain(memory: &impl Memory, main: u64) -> Option<Vec<ArenaState>> {
+    let mut arenas = vec![ArenaState::read(memory, main)?];
+    loop {
+        let next = arenas.last()?.word(arena::NEXT);
+        if next == main {
+            return Some(arenas);
+        }
+        if arenas.len() >= MOST_ARENAS {
+            return None;
+        }
+        arenas.push(ArenaState::read(memory, next)?);
+    }
+}
+
+/// `struct malloc_par`: the settings in force and what was mapped for large chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parameters {
+    /// Free bytes at the top of the main arena from which it shrinks.
+    pub trim_threshold_bytes: u64,
+    /// Taken and kept in addition.
+    pub top_pad_bytes: u64,
+    /// Larger chunks are mapped.
+    pub mmap_threshold_bytes: u64,
+    /// Whether the thresholds move with what is freed.
+    pub has_dynamic_thresholds: bool,
+    /// Bound of the number of arenas; 0: 8 a core.
+    pub arena_max: u64,
+    /// Mapped chunks.
+    pub mapped_chunks: u64,
+    /// Their bytes.
+    pub mapped_bytes: u64,
+    /// Where the main arena starts; 0 if it never grew.
+    pub sbrk_base: u64,
+    /// Chunks of one size that a thread keeps at most.
+    pub tcache_count: u64,
+    /// Larger ones it does not keep.
+    pub tcache_max_bytes: u64,
+    /// Bytes per huge page of the heaps, 0 for none.
+    pub huge_page_bytes: u64,
+}
+
+/// The parameters, if exactly one place in `mappings` is consistent as such. `break_start` is where the main arena may start.
+pub fn parameters(
+    memory: &impl Memory,
+    mappings: &[&Mapping],
+    layout: &Layout,
+    main_heap: Option<&Mapping>,
+) -> Option<Parameters> {
+    let mut found: Option<Parameters> = None;
+    for (_, bytes) in data_runs(memory, mappings) {
+        for offset in (0..bytes.len().saturating_sub(layout.parameters.bytes)).step_by(8) {
+            let candidate = parameters_at(&bytes[offset..], layout.parameters, main_heap);
+            match (candidate, &found) {
+                (Some(_), Some(_)) => return None,
+                (Some(parameters), None) => found = Some(parameters),
+                (None, _) => {}
+            }
+        }
+    }
+    found
+}
+
+fn parameters_at(
+    bytes: &[u8],
+    layout: &ParametersLayout,
+    main_heap: Option<&Mapping>,
+) -> Option<Parameters> {
+    let word = |offset| word_at(bytes, offset);
+    let half = |offset| half_word_at(bytes, offset).map(u64::from);
+    let bins = word(layout.tcache_bins)?;
+    let tcache_max_bytes = word(layout.tcache_bins + 8)?;
+    // The size of the largest bin: the cheapest test, and nearly enough.
+    let has_tcache = (1..=TCACHE_BINS as u64).contains(&bins)
+        && tcache_max_bytes <= 16 * bins + 8
+        && tcache_max_bytes + 16 > 16 * (bins - 1) + 8;
+    if !has_tcache {
+        return None;
+    }
+    let (mapped_bytes, most_mapped_bytes) =
+        (word(layout.mmapped_mem)?, word(layout.mmapped_mem + 8)?);
+    let (mapped_chunks, most_mapped_chunks) = (half(layout.n_mmaps)?, half(layout.n_mmaps + 8)?);
+    let sbrk_base = word(layout.sbrk_base)?;
+    let is_base = sbrk_base == 0 || main_heap.is_some_and(|heap| heap.contains(sbrk_base));
+    let is_consistent = is_base
+        && mapped_bytes <= most_mapped_bytes
+        && mapped_bytes.is_multiple_of(PAGE_BYTES)
+        && mapped_chunks <= most_mapped_chunks
+        && (mapped_chunks == 0) == (mapped_bytes == 0)
+        && half(layout.no_dyn_threshold)? <= 1
+        && word(24)? <= 1 << 20
+        && word(16)? > 0;
+    is_consistent.then_some(Parameters {
+        trim_threshold_bytes: word(0)?,
+        top_pad_bytes: word(8)?,
+        mmap_threshold_bytes: word(16)?,
+        has_dynamic_thresholds: half(layout.no_dyn_threshold)? == 0,
+        arena_max: word(32)?,
+        mapped_chunks,
+        mapped_bytes,
+        sbrk_base,
+        tcache_count: word(layout.tcache_bins + 16)?,
+        tcache_max_bytes,
+        huge_page_bytes: layout.hp_pagesize.map_or(Some(0), word)?,
+    })
+}

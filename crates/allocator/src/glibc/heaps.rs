@@ -1,0 +1,87 @@
+//! The ranges of memory in which an arena's chunks lie.
+
+use super::find::{ArenaState, Parameters};
+use super::layout::{HEAP_BYTES, Layout, arena, chunk};
+use crate::memory::{Memory, Presence, read_present, word_at};
+
+/// Heaps of one arena followed at most: 64 TiB.
+const MOST_HEAPS: usize = 1 << 20;
+
+/// A contiguous run of chunks.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// The first byte that belongs to the arena: of the heap's header, or the first chunk.
+    pub start: u64,
+    /// The first chunk.
+    pub first_chunk: u64,
+    /// The top chunk, if it lies here; else chunks end with a marker.
+    pub top: Option<u64>,
+    /// The first byte that does not belong to the arena any more.
+    pub end: u64,
+    /// Its pages.
+    pub presence: Presence,
+    /// Whether chunks must not carry the mark of other arenas.
+    pub is_main: bool,
+}
+
+/// The segments of `arena`. What could not be found is missing from the sum of their bytes.
+pub fn segments(
+    memory: &impl Memory,
+    state: &ArenaState,
+    is_main: bool,
+    layout: &Layout,
+    parameters: &Parameters,
+) -> Vec<Segment> {
+    if state.is_empty() {
+        return Vec::new();
+    }
+    if is_main {
+        return main_segment(memory, state, parameters).into_iter().collect();
+    }
+    let heap_bytes = match parameters.huge_page_bytes {
+        0 => HEAP_BYTES,
+        huge => huge.saturating_mul(4).next_power_of_two(),
+    };
+    let mut segments: Vec<Segment> = Vec::new();
+    let mut heap = state.top() & !(heap_bytes - 1);
+    while heap != 0 && segments.len() < MOST_HEAPS {
+        let Some(header) = read_present(memory, heap, 24) else { break };
+        let word = |offset| word_at(&header, offset).unwrap_or(0);
+        let (owner, previous, bytes) = (word(0), word(8), word(16));
+        if owner != state.address || bytes > heap_bytes || !heap.is_multiple_of(heap_bytes) {
+            break;
+        }
+        let holds_arena = state.address == heap + layout.heap_header_bytes;
+        let first_chunk = if holds_arena {
+            (state.address + arena::BYTES as u64).next_multiple_of(chunk::ALIGNMENT)
+        } else {
+            heap + layout.heap_header_bytes
+        };
+        let end = heap + bytes;
+        let Some(presence) = Presence::of(memory, heap, end) else { break };
+        let top = segments.is_empty().then(|| state.top());
+        segments.push(Segment { start: heap, first_chunk, top, end, presence, is_main: false });
+        heap = previous;
+    }
+    segments
+}
+
+/// The main arena's memory at the program break. What it mapped elsewhere is on no list.
+fn main_segment(
+    memory: &impl Memory,
+    state: &ArenaState,
+    parameters: &Parameters,
+) -> Option<Segment> {
+    let (start, top) = (parameters.sbrk_base, state.top());
+    if start == 0 || top < start {
+        return None;
+    }
+    let head = word_at(&read_present(memory, top, 16)?, 8)?;
+    let end = top.checked_add(head & !chunk::FLAGS)?;
+    if end - start > state.system_bytes().saturating_mul(2) {
+        return None;
+    }
+    let first_chunk = start.next_multiple_of(chunk::ALIGNMENT);
+    let presence = Presence::of(memory, start, end)?;
+    Some(Segment { start, first_chunk, top: Some(top), end, presence, is_main: true })
+}

@@ -1,0 +1,87 @@
+//! Chunks that were mapped one by one because they are large (`M_MMAP_THRESHOLD`): live memory outside the arenas.
+
+use super::layout::chunk;
+use super::{Range, Space};
+use crate::mappings::{Backing, Mapping};
+use crate::memory::{Memory, PAGE_BYTES, PageState, Presence, word_at};
+
+/// Pages of mappings searched beyond their first chunks.
+const MOST_SEARCHED_PAGES: u32 = 1 << 18;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Mapped {
+    pub ranges: Vec<Range>,
+    pub space: Space,
+}
+
+/// Searches the anonymous mappings that `is_candidate` allows. `expected` are the chunks' number and bytes in the allocator's own
+/// books: where the chains of chunks from each mapping's start do not explain them, page after page is tried.
+pub fn find(
+    memory: &impl Memory,
+    mappings: &[Mapping],
+    is_candidate: impl Fn(u64) -> bool,
+    expected: (u64, u64),
+) -> Mapped {
+    let mut mapped = Mapped::default();
+    let mut searched = 0;
+    for is_thorough in [false, true] {
+        mapped = Mapped::default();
+        for mapping in mappings {
+            let is_anonymous = mapping.backing() == Backing::Anonymous && mapping.path != "[heap]";
+            if !is_anonymous || !mapping.is_writable() || mapping.rss == 0 {
+                continue;
+            }
+            let Some(presence) = Presence::of(memory, mapping.start, mapping.end) else { continue };
+            let mut at = mapping.start;
+            while at < mapping.end && searched < MOST_SEARCHED_PAGES {
+                let chunk = chunk_at(memory, &presence, at, mapping.end)
+                    .or_else(|| {
+                        let head = at + PAGE_BYTES - 2 * chunk::OVERHEAD_BYTES;
+                        chunk_at(memory, &presence, head, mapping.end).filter(|_| is_thorough)
+                    })
+                    .filter(|&(start, _)| start >= mapping.start && is_candidate(start));
+                searched += u32::from(chunk.is_none());
+                match chunk {
+                    Some((start, end)) => mapped.add(&presence, start, end),
+                    None if !is_thorough => break,
+                    None => {}
+                }
+                at = chunk.map_or(at + PAGE_BYTES, |(_, end)| end);
+            }
+        }
+        if (mapped.space.chunks, mapped.space.bytes) == expected {
+            break;
+        }
+    }
+    mapped
+}
+
+impl Mapped {
+    fn add(&mut self, presence: &Presence, start: u64, end: u64) {
+        self.space.chunks += 1;
+        self.space.bytes += end - start;
+        self.space.resident_bytes += presence.resident_bytes(start, end);
+        self.ranges.push(Range { start, end, presence: presence.part(start, end) });
+    }
+}
+
+/// Start and end of the mapping whose chunk's header is at `head`, if there is one. The header says how far below it the mapping
+/// starts (the block was aligned) and how far it reaches.
+fn chunk_at(memory: &impl Memory, presence: &Presence, head: u64, end: u64) -> Option<(u64, u64)> {
+    if presence.state(head) != PageState::Present {
+        return None;
+    }
+    let mut words = [0; 16];
+    if !memory.read(head, &mut words) {
+        return None;
+    }
+    let (below, size) = (word_at(&words, 0)?, word_at(&words, 8)?);
+    let range = (head.checked_sub(below)?, head.checked_add(size & !chunk::FLAGS)?);
+    let is_chunk = size & chunk::FLAGS == chunk::IS_MMAPPED
+        && range.0.is_multiple_of(PAGE_BYTES)
+        && range.1.is_multiple_of(PAGE_BYTES)
+        && size > PAGE_BYTES
+        && range.1 <= end;
+    is_chunk.then_some(range)
+}

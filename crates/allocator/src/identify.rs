@@ -1,0 +1,99 @@
+//! Which allocator a process has, where it comes from, and how it was told to behave.
+
+use crate::mappings::Mapping;
+
+/// Allocators that are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Of another C library.
+    Musl,
+    /// By its library's name.
+    Jemalloc,
+    /// Of gperftools.
+    Tcmalloc,
+    /// Microsoft's.
+    Mimalloc,
+    /// One that is linked into the program, known by its name only.
+    InProgram,
+}
+
+/// File names of allocators, without directory.
+const LIBRARIES: [(&str, Kind); 4] = [
+    ("libjemalloc", Kind::Jemalloc),
+    ("libtcmalloc", Kind::Tcmalloc),
+    ("libmimalloc", Kind::Mimalloc),
+    ("ld-musl-", Kind::Musl),
+];
+
+/// Variables that tell an allocator how to behave.
+const VARIABLES: [&str; 7] = [
+    "MALLOC_",
+    "GLIBC_TUNABLES=",
+    "JE_MALLOC_CONF=",
+    "_RJEM_MALLOC_CONF=",
+    "TCMALLOC_",
+    "MIMALLOC_",
+    "LD_PRELOAD=",
+];
+
+/// An allocator among the mapped files that takes the place of the C library's own, if it comes first in the search order.
+pub fn replacing_allocator(mappings: &[Mapping]) -> Option<(Kind, &Mapping)> {
+    mappings.iter().find_map(|mapping| {
+        let name = base_name(&mapping.path);
+        let (_, kind) = LIBRARIES.iter().find(|(start, _)| name.starts_with(start))?;
+        Some((*kind, mapping))
+    })
+}
+
+/// Whether the mapping is of glibc's library.
+pub fn is_libc(mapping: &Mapping) -> bool {
+    let name = base_name(&mapping.path);
+    name == "libc.so.6" || name.starts_with("libc-2.") && name.ends_with(".so")
+}
+
+/// The file's name without directory, also of one that was replaced on disk.
+pub fn base_name(path: &str) -> &str {
+    path.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or_default()
+}
+
+/// glibc's version as its library says in `GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.`, and the part in
+/// parentheses.
+pub fn glibc_version(library: &[u8]) -> Option<((u32, u32), String)> {
+    let text = text_from(library, b"GNU C Library ")?;
+    let package = text.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+    let package = package.map_or(String::new(), |(package, _)| package.to_owned());
+    let number = text.split_once(" version ")?.1;
+    let mut numbers = number.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
+    Some(((numbers.next()??, numbers.next()??), package))
+}
+
+/// jemalloc's version as its library says: `5.3.0-0-g54eaed1d…`, without the commit.
+pub fn jemalloc_version(library: &[u8]) -> Option<String> {
+    library.windows(3).enumerate().filter(|(_, window)| *window == b"-0-").find_map(|(at, _)| {
+        let before = library[..at].iter().rev();
+        let length = before.take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
+        let version = std::str::from_utf8(&library[at - length..at]).ok()?;
+        let is_followed = library.get(at + 3) == Some(&b'g');
+        (is_followed && version.split('.').count() == 3).then(|| version.to_owned())
+    })
+}
+
+/// The text from `start` to the end of its line.
+fn text_from<'a>(bytes: &'a [u8], start: &[u8]) -> Option<&'a str> {
+    let at = bytes.windows(start.len()).position(|window| window == start)?;
+    let rest = &bytes[at..bytes.len().min(at + 300)];
+    let end = rest.iter().position(|&byte| byte == b'\n' || byte == 0)?;
+    std::str::from_utf8(&rest[..end]).ok()
+}
+
+/// The settings among the variables of /proc/PID/environ: what the process was started with.
+pub fn settings(environ: &[u8]) -> Vec<(String, String)> {
+    let variables = environ.split(|&byte| byte == 0).map(String::from_utf8_lossy);
+    variables
+        .filter(|variable| VARIABLES.iter().any(|known| variable.starts_with(known)))
+        .filter_map(|variable| {
+            let (name, value) = variable.split_once('=')?;
+            Some((name.to_owned(), value.to_owned()))
+        })
+        .collect()
+}

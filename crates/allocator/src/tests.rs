@@ -1,0 +1,287 @@
+//! Tests on made-up processes: whole, torn, swapped out and hostile ones.
+
+use crate::glibc::{self, Books, Refusal};
+use crate::identify::{self, Kind};
+use crate::memory::{Memory, PAGE_BYTES, PageState, page_of};
+use crate::{Mapping, Part, explain, parse_smaps};
+use proptest::prelude::*;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+const DATA: u64 = 0x7f00_0000_0000;
+const HEAP: u64 = 0x5555_0000_0000;
+const HEAP_PAGES: u64 = 8;
+const MAIN_ARENA: u64 = DATA + 0x100;
+const PARAMETERS: u64 = DATA + 0xb00;
+const TOP: u64 = HEAP + 0x6000;
+
+/// Pages by address. Reading any other fails the test: it would bring a page back in a real process.
+#[derive(Clone, Default)]
+struct Snapshot {
+    pages: BTreeMap<u64, Vec<u8>>,
+    swapped: Vec<u64>,
+    reads: Cell<u32>,
+    /// A word that the first so many reads of its page see differently.
+    torn: Option<(u64, u64, u32)>,
+}
+
+impl Snapshot {
+    fn set(&mut self, address: u64, word: u64) {
+        let page = self.pages.entry(page_of(address)).or_insert_with(|| vec![0; 4096]);
+        let offset = (address % PAGE_BYTES) as usize;
+        page[offset..offset + 8].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+impl Memory for Snapshot {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+        self.reads.set(self.reads.get() + 1);
+        for (index, byte) in buffer.iter_mut().enumerate() {
+            let at = address + index as u64;
+            let page = self.pages.get(&page_of(at));
+            let page = page.unwrap_or_else(|| panic!("{at:x} is not present, but was read"));
+            *byte = page[(at % PAGE_BYTES) as usize];
+        }
+        if let Some((torn, word, reads)) = self.torn
+            && self.reads.get() < reads
+            && (address..address + buffer.len() as u64).contains(&torn)
+        {
+            let offset = (torn - address) as usize;
+            buffer[offset..offset + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        true
+    }
+
+    fn states(&self, address: u64, states: &mut [PageState]) -> bool {
+        for (index, state) in states.iter_mut().enumerate() {
+            let page = page_of(address) + index as u64 * PAGE_BYTES;
+            *state = match self.pages.contains_key(&page) {
+                true => PageState::Present,
+                false if self.swapped.contains(&page) => PageState::Swapped,
+                false => PageState::Absent,
+            };
+        }
+        true
+    }
+}
+
+fn mapping(start: u64, end: u64, path: &str) -> Mapping {
+    let permissions = "rw-p".into();
+    Mapping { start, end, permissions, path: path.into(), ..Mapping::default() }
+}
+
+/// The data of the C library, and a heap that holds one tcache, one free chunk of three pages, one chunk in a fastbin and chunks in use.
+fn process() -> (Snapshot, Vec<Mapping>) {
+    let mut memory = Snapshot::default();
+    for page in 0..HEAP_PAGES {
+        memory.pages.insert(HEAP + page * PAGE_BYTES, vec![0; 4096]);
+    }
+    memory.pages.insert(DATA, vec![0; 4096]);
+    for bin in 0..127 {
+        let offset = MAIN_ARENA + 0x70 + 16 * bin;
+        memory.set(offset, offset - 16);
+        memory.set(offset + 8, offset - 16);
+    }
+    memory.set(MAIN_ARENA + 0x60, TOP);
+    memory.set(MAIN_ARENA + 0x870, MAIN_ARENA);
+    memory.set(MAIN_ARENA + 0x880, 1);
+    memory.set(MAIN_ARENA + 0x888, HEAP_PAGES * PAGE_BYTES);
+    memory.set(MAIN_ARENA + 0x890, HEAP_PAGES * PAGE_BYTES);
+    // As 2.35 and later have them.
+    for (offset, word) in [(0, 128 << 10), (8, 128 << 10), (16, 128 << 10), (24, 8)] {
+        memory.set(PARAMETERS + offset, word);
+    }
+    memory.set(PARAMETERS + 64, 65536);
+    memory.set(PARAMETERS + 96, HEAP);
+    memory.set(PARAMETERS + 104, 64);
+    memory.set(PARAMETERS + 112, 1032);
+    memory.set(PARAMETERS + 120, 7);
+    // Size with flags, from the bottom up: tcache, in use, free, in use, fastbin (two), in use to the top.
+    let mut at = HEAP;
+    for head in [0x291, 0x71, 0x4001, 0x30, 0x41, 0x41, 0x61] {
+        memory.set(at + 8, head);
+        at += head & !7;
+    }
+    let free = HEAP + 0x290 + 0x70;
+    memory.set(free + 0x4000, 0x4000);
+    let first = free + 0x4000 + 0x30;
+    memory.set(MAIN_ARENA + 0x10 + 8 * 2, first);
+    memory.set(first + 16, (first + 0x40) ^ ((first + 16) >> 12));
+    memory.set(first + 0x50, (first + 0x50) >> 12);
+    // The tcache holds one block of 0x70 bytes: the one behind it.
+    memory.set(HEAP + 16 + 8, 1 << 16);
+    memory.set(HEAP + 16 + 128 + 8 * 5, HEAP + 0x290 + 16);
+    memory.set(at + 8, (TOP - at) | 1);
+    memory.set(TOP + 8, (HEAP + HEAP_PAGES * PAGE_BYTES - TOP) | 1);
+    let heap = mapping(HEAP, HEAP + HEAP_PAGES * PAGE_BYTES, "[heap]");
+    (memory, vec![heap, mapping(DATA, DATA + PAGE_BYTES, "/lib/libc.so.6")])
+}
+
+fn read(memory: &Snapshot, mappings: &[Mapping]) -> Result<Books, Refusal> {
+    glibc::read(memory, mappings, &[&mappings[1]], (2, 36), |_, _| {})
+}
+
+#[test]
+fn the_books_of_a_made_up_heap_are_read_to_the_byte() {
+    let (memory, mappings) = process();
+    let books = read(&memory, &mappings).unwrap();
+    let [arena] = books.arenas.as_slice() else { panic!("{books:?}") };
+    assert_eq!(
+        (arena.free.chunks, arena.free.bytes, arena.free.resident_bytes),
+        (1, 0x4000, 0x4000)
+    );
+    assert_eq!(arena.free_page_bytes, 0x3000);
+    assert_eq!((arena.top.bytes, arena.not_walked_bytes), (0x2000, 0));
+    assert_eq!((arena.fastbins.chunks, arena.fastbins.bytes), (2, 0x80));
+    assert_eq!((arena.tcaches.chunks, arena.tcaches.bytes), (1, 0x70));
+    assert_eq!(arena.in_use.bytes + arena.free.bytes + arena.top.bytes, arena.system_bytes);
+    assert_eq!(books.parameters.tcache_count, 7);
+}
+
+#[test]
+fn a_version_that_is_not_known_is_refused_by_name() {
+    let (memory, mappings) = process();
+    for version in [(2, 26), (2, 42), (3, 36)] {
+        let refused = glibc::read(&memory, &mappings, &[&mappings[1]], version, |_, _| {});
+        let refused = refused.unwrap_err();
+        assert_eq!(refused, Refusal::Version(version.0, version.1));
+        assert!(refused.to_string().contains(&format!("{}.{}", version.0, version.1)));
+    }
+    // The layout of another version is not consistent with this process.
+    let refused = glibc::read(&memory, &mappings, &[&mappings[1]], (2, 31), |_, _| {});
+    assert_eq!(refused.unwrap_err(), Refusal::NoParameters);
+}
+
+#[test]
+fn an_allocator_that_was_never_used_has_no_arena() {
+    let (mut memory, mappings) = process();
+    memory.pages.insert(DATA, vec![0; 4096]);
+    assert_eq!(read(&memory, &mappings).unwrap_err(), Refusal::NoArena);
+}
+
+#[test]
+fn a_size_that_was_read_while_it_changed_is_read_again() {
+    let (mut memory, mappings) = process();
+    let quiet = read(&memory, &mappings).unwrap();
+    let reads = memory.reads.get();
+    memory.reads.set(0);
+    memory.torn = Some((HEAP + 0x290 + 8, 0x123_4567, reads - 6));
+    let books = read(&memory, &mappings).unwrap();
+    assert_eq!(books.arenas, quiet.arenas);
+}
+
+#[test]
+fn what_a_spoilt_size_hides_counts_as_not_walked() {
+    let (mut memory, mappings) = process();
+    let spoilt = HEAP + 0x290;
+    memory.set(spoilt + 8, 0x123_4567);
+    let books = read(&memory, &mappings).unwrap();
+    // Up to the next chunk from which sizes lead to the top.
+    assert_eq!(books.arenas[0].not_walked_bytes, 0x70);
+    assert_eq!(books.arenas[0].top.bytes, 0x2000);
+}
+
+#[test]
+fn swapped_pages_are_not_brought_back() {
+    let (mut memory, mappings) = process();
+    let page = HEAP + 4 * PAGE_BYTES;
+    memory.pages.remove(&page);
+    memory.swapped.push(page);
+    let books = read(&memory, &mappings).unwrap();
+    assert!(books.arenas[0].not_walked_bytes > 0);
+    assert!(books.not_walked_share() < 1.0);
+}
+
+#[test]
+fn the_parts_add_up_to_rss_whatever_the_two_readings_say() {
+    let (memory, mut mappings) = process();
+    let books = read(&memory, &mappings).unwrap();
+    for rss in [0, 0x3000, HEAP_PAGES * PAGE_BYTES, 1 << 40] {
+        mappings[0].rss = rss;
+        mappings[1].rss = PAGE_BYTES;
+        let explained = explain(&mappings, Some(&books), |_| false, |_| false, None);
+        let sum: i64 = Part::ALL.iter().map(|&(part, _)| explained.part(part)).sum();
+        assert_eq!(sum as u64, explained.rss);
+        assert_eq!(explained.rss, rss + PAGE_BYTES);
+        let moved = explained.part(Part::Moved);
+        assert_eq!(moved, rss as i64 - (HEAP_PAGES * PAGE_BYTES) as i64);
+    }
+}
+
+#[test]
+fn smaps_is_read_with_names_that_contain_anything() {
+    let text = "\
+7f00-8f00 r--s 00001000 08:01 5                          /a b/Rss: 3 (deleted)
+Rss:                  12 kB
+Anonymous:             4 kB
+Swap:                  8 kB
+VmFlags: rd sh mr dd nh
+8f00-9f00 rw-p 00000000 00:00 0
+Rss:                   4 kB
+";
+    let mappings = parse_smaps(text.as_bytes());
+    assert_eq!(mappings.len(), 2);
+    assert_eq!(mappings[0].path, "/a b/Rss: 3 (deleted)");
+    let bytes = (mappings[0].rss, mappings[0].anonymous, mappings[0].swap, mappings[1].rss);
+    assert_eq!(bytes, (12288, 4096, 8192, 4096));
+    assert!(mappings[0].is_shared() && mappings[0].has_flag("dd") && !mappings[0].has_flag("d"));
+}
+
+#[test]
+fn allocators_and_their_versions_are_told_by_their_files() {
+    let banner =
+        b"\0\0GNU C Library (Ubuntu GLIBC 2.35-0ubuntu3.8) stable release version 2.35.\nCopyright";
+    let found = identify::glibc_version(banner);
+    assert_eq!(found, Some(((2, 35), "Ubuntu GLIBC 2.35-0ubuntu3.8".into())));
+    assert_eq!(identify::glibc_version(b"GNU C Library"), None);
+    let jemalloc = b"x-0-g\x005.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c\0";
+    assert_eq!(identify::jemalloc_version(jemalloc).as_deref(), Some("5.3.0"));
+    assert_eq!(identify::jemalloc_version(b"-0-g"), None);
+    let mapped = |paths: &[&str]| {
+        let mappings: Vec<_> = paths.iter().map(|path| mapping(0, 1, path)).collect();
+        identify::replacing_allocator(&mappings).map(|(kind, _)| kind)
+    };
+    assert_eq!(mapped(&["/lib/libc.so.6", "/usr/lib/libjemalloc.so.2"]), Some(Kind::Jemalloc));
+    assert_eq!(mapped(&["/lib/ld-musl-x86_64.so.1"]), Some(Kind::Musl));
+    assert_eq!(mapped(&["/bin/a", "/lib/libc.so.6", "/lib/libcap.so"]), None);
+    let is_libc = |path| identify::is_libc(&mapping(0, 1, path));
+    assert!(
+        is_libc("/lib/libc.so.6")
+            && is_libc("/lib/libc-2.31.so")
+            && is_libc("/a/libc.so.6 (deleted)")
+    );
+    assert!(!is_libc("/lib/libc.so.60") && !is_libc("/lib/libcap.so") && !is_libc(""));
+    let settings = identify::settings(b"HOME=/\0MALLOC_ARENA_MAX=2\0SECRET=MALLOC_=1\0");
+    assert_eq!(settings, [("MALLOC_ARENA_MAX".into(), "2".into())]);
+}
+
+proptest! {
+    #[test]
+    fn no_memory_however_spoilt_makes_it_panic_or_read_what_is_not_there(
+        spoilt in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>(), 0..4u8), 1..60),
+        removed in prop::collection::vec(0..HEAP_PAGES, 0..3),
+    ) {
+        let (mut memory, mappings) = process();
+        for (index, random, kind) in spoilt {
+            let address = match kind {
+                0 => DATA + index.index(512) as u64 * 8,
+                _ => HEAP + index.index(HEAP_PAGES as usize * 512) as u64 * 8,
+            };
+            // Not only any word, but also one that looks like a size, or an address in the heap.
+            let word = match random % 3 {
+                0 => random,
+                1 => random >> 48,
+                _ => HEAP + (random >> 48) / 16 * 16,
+            };
+            memory.set(address, word);
+        }
+        for page in removed {
+            memory.pages.remove(&(HEAP + page * PAGE_BYTES));
+        }
+        if let Ok(books) = read(&memory, &mappings) {
+            let explained = explain(&mappings, Some(&books), |_| false, |_| false, None);
+            let sum: i64 = Part::ALL.iter().map(|&(part, _)| explained.part(part)).sum();
+            prop_assert_eq!(sum as u64, explained.rss);
+        }
+    }
+}

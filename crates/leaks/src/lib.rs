@@ -1,0 +1,20 @@
+//! Which stacks are suspects, and why: ages, survival, growth, and a verdict in words. The maths and its sources are in
+//! docs/leaks.md.
+//!
+//! `history` is what is known of one stack, `survival` how long its memory lives, `persistence` whether what grew old is
+//! ever freed, `growth` how fast it becomes more, `verdict` what follows, `suppressions` which stacks the reader knows already.
+#![forbid(unsafe_code)]
+
+mod growth;
+mod history;
+mod persistence;
+mod suppressions;
+mod survival;
+mod verdict;
+
+pub use growth::{Growth, NS_PER_HOUR};
+pub use history::{Ages, LiveBlock, MeasuredChange, StackHistory};
+pub use persistence::Persistence;
+pub use suppressions::{BadSuppression, Suppressions};
+pub use survival::{Survival, SurvivalPoint};
+pub use verdict::{Finding, Settings, Verdict, duration, judge};

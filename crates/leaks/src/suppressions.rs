@@ -1,0 +1,118 @@
+//! Suppressions in the syntax of LeakSanitizer: lines `leak:PATTERN`, and comments that begin with `#`. A pattern matches a
+//! stack if it is found in the name of a function, in a source file or in the path of a binary of any of its frames; `*`
+//! stands for any text, `^` at its begin and `$` at its end anchor it.
+
+use std::fmt;
+
+/// A list of patterns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Suppressions {
+    patterns: Vec<String>,
+}
+
+/// A line that is no suppression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSuppression {
+    /// 1-based.
+    pub line: usize,
+    /// The line.
+    pub text: String,
+}
+
+impl fmt::Display for BadSuppression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: \"{}\" is not leak:PATTERN", self.line, self.text)
+    }
+}
+
+impl Suppressions {
+    /// Reads the text of a suppressions file.
+    pub fn parse(text: &str) -> Result<Self, BadSuppression> {
+        let mut patterns = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let pattern = line.strip_prefix("leak:").filter(|pattern| !pattern.is_empty());
+            let bad = || BadSuppression { line: index + 1, text: line.to_owned() };
+            patterns.push(pattern.ok_or_else(bad)?.to_owned());
+        }
+        Ok(Self { patterns })
+    }
+
+    /// The first pattern that matches one of the names (of functions, files and binaries) of a stack.
+    pub fn matching<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Option<&str> {
+        let is_match = |pattern: &&String| names.clone().any(|name| matches(pattern, name));
+        self.patterns.iter().find(is_match).map(String::as_str)
+    }
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, is_at_start) = match pattern.strip_prefix('^') {
+        Some(rest) => (rest, true),
+        None => (pattern, false),
+    };
+    let (pattern, is_at_end) = match pattern.strip_suffix('$') {
+        Some(rest) => (rest, true),
+        None => (pattern, false),
+    };
+    let mut parts = pattern.split('*').collect::<Vec<_>>();
+    let mut rest = name;
+    if is_at_start {
+        let Some(after) = rest.strip_prefix(parts.remove(0)) else { return false };
+        rest = after;
+        if parts.is_empty() {
+            return !is_at_end || rest.is_empty();
+        }
+    }
+    let last = if is_at_end { parts.pop() } else { None };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    last.is_none_or(|last| rest.ends_with(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_mean_what_they_mean_in_leak_sanitizer() {
+        for (pattern, name) in [
+            ("foo", "a_foo_b"),
+            ("^foo", "foobar"),
+            ("bar$", "foobar"),
+            ("^foo$", "foo"),
+            ("f*r", "xfoobarx"),
+            ("^f*r$", "foobar"),
+            ("^*bar$", "foobar"),
+            ("lib*.so", "/usr/lib/libx.so.1"),
+        ] {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [
+            ("foo", "fo"),
+            ("^oo", "foo"),
+            ("fo$", "foo"),
+            ("^foo$", "foobar"),
+            ("^f*r$", "foobarx"),
+            ("b*a", "ab"),
+            ("^ab*ba$", "aba"),
+        ] {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_comments_and_empty_lines_and_every_other_line_must_parse() {
+        let known = Suppressions::parse("# known\n\n  leak:foo  \nleak:^bar$\n").unwrap();
+        assert_eq!(known.matching(["x", "bar"].into_iter()), Some("^bar$"));
+        assert_eq!(known.matching(["x"].into_iter()), None);
+        assert_eq!(Suppressions::parse("leak:a\nrace:b").unwrap_err().line, 2);
+        assert!(Suppressions::parse("leak:").is_err());
+    }
+}

@@ -1,0 +1,239 @@
+//! What of a running process's anonymous memory did not come from malloc, and the likely reason.
+//!
+//! Evidence: an area of anonymous memory in which no live sample lies, and which is no arena of the C library, was not handed out by
+//! the allocator that the hooks see.
+
+use crate::rss::{Area, Resident};
+use object::{Object, ObjectSymbol};
+use ramson_profile::Estimate;
+use ramson_profile::format::{format_bytes, format_percent};
+use ramson_reader::LiveSample;
+use serde_json::{Value, json};
+use std::fs;
+
+/// Less anonymous memory is not worth a word.
+const LEAST_BYTES: u64 = 16 << 20;
+/// If the live heap explains this part of the anonymous memory, that is enough.
+const ENOUGH: f64 = 0.5;
+/// glibc aligns its arenas to this.
+const ARENA_BYTES: u64 = 64 << 20;
+/// Arenas are where mmap puts things; runtimes that choose addresses for aligned heaps of their own choose lower ones.
+const LEAST_MMAP_ADDRESS: u64 = 0x7000_0000_0000;
+/// Larger executables are not searched for symbols.
+const MOST_EXECUTABLE_BYTES: u64 = 256 << 20;
+
+/// Parts of mapped files' names, and whose heap comes with them.
+const RUNTIMES: [(&str, &str); 6] = [
+    ("/libjvm.so", "the Java heap"),
+    ("/libcoreclr.so", "the .NET heap"),
+    ("/libnode.so", "V8's heap"),
+    ("/libmozjs-", "SpiderMonkey's heap"),
+    ("/libpython", "Python's own arenas (PYTHONMALLOC=malloc shows them)"),
+    ("/bin/python", "Python's own arenas (PYTHONMALLOC=malloc shows them)"),
+];
+
+/// Names by which an allocator inside the executable is known.
+const ALLOCATORS: [(&str, &str); 7] = [
+    ("je_malloc", "jemalloc"),
+    ("_rjem_malloc", "jemalloc"),
+    ("mallocx", "jemalloc"),
+    ("tc_malloc", "tcmalloc"),
+    ("TCMalloc_Internal_malloc", "tcmalloc"),
+    ("mi_malloc", "mimalloc"),
+    ("malloc", "its own malloc"),
+];
+
+/// How the anonymous memory divides.
+pub struct Coverage {
+    anonymous_bytes: u64,
+    live_bytes: f64,
+    /// In areas of the allocator below the hooks.
+    allocator_bytes: u64,
+    /// Elsewhere.
+    outside_bytes: u64,
+    /// What is there, if the live heap explains too little.
+    reason: Option<String>,
+}
+
+impl Coverage {
+    /// Of a running process.
+    pub fn of(pid: u32, resident: &Resident, samples: &[LiveSample], live: Estimate) -> Self {
+        let addresses: Vec<u64> = {
+            let mut addresses: Vec<u64> = samples.iter().map(|sample| sample.address).collect();
+            addresses.sort_unstable();
+            addresses
+        };
+        let is_allocators = |area: &&Area| {
+            let first = addresses.partition_point(|&address| address < area.start);
+            area.path == "[heap]"
+                || addresses.get(first).is_some_and(|&address| address < area.end)
+                || is_arena(area)
+        };
+        let allocator_bytes =
+            resident.anonymous_areas.iter().filter(is_allocators).map(|area| area.rss).sum();
+        let mut coverage = Self {
+            anonymous_bytes: resident.anonymous,
+            live_bytes: live.value,
+            allocator_bytes,
+            outside_bytes: resident.anonymous.saturating_sub(allocator_bytes),
+            reason: None,
+        };
+        let seen_at_most = live.value + live.half_width_95();
+        if coverage.anonymous_bytes >= LEAST_BYTES
+            && seen_at_most < ENOUGH * coverage.anonymous_bytes as f64
+        {
+            coverage.reason = Some(coverage.likely_reason(pid));
+        }
+        coverage
+    }
+
+    fn likely_reason(&self, pid: u32) -> String {
+        if self.allocator_bytes > self.outside_bytes {
+            return format!(
+                "{} of the rest lie in the allocator's own areas: most likely freed and kept by it",
+                format_bytes((self.allocator_bytes as f64 - self.live_bytes).max(0.0)),
+            );
+        }
+        let outside = format_bytes(self.outside_bytes as f64);
+        match owner(pid) {
+            Some(owner) => format!("{outside} lie outside malloc: {owner}"),
+            None => format!(
+                "{outside} lie outside malloc: taken with mmap, by a pool or an allocator of the program's own"
+            ),
+        }
+    }
+
+    /// One line, where the live heap explains too little.
+    pub fn line(&self) -> Option<String> {
+        let reason = self.reason.as_ref()?;
+        Some(format!(
+            "live is {} of the anonymous memory ({} of {}); {reason}",
+            format_percent(self.live_bytes, self.anonymous_bytes as f64),
+            format_bytes(self.live_bytes),
+            format_bytes(self.anonymous_bytes as f64),
+        ))
+    }
+
+    /// The same as an object.
+    pub fn json(&self) -> Value {
+        json!({
+            "anonymous_bytes": self.anonymous_bytes,
+            "live_bytes": self.live_bytes.round() as u64,
+            "allocator_bytes": self.allocator_bytes,
+            "outside_bytes": self.outside_bytes,
+            "reason": self.reason,
+        })
+    }
+}
+
+fn is_arena(area: &Area) -> bool {
+    area.start >= LEAST_MMAP_ADDRESS
+        && area.start.is_multiple_of(ARENA_BYTES)
+        && area.end - area.start <= ARENA_BYTES
+}
+
+/// Whose memory lies outside malloc, as far as mapped files and the executable tell.
+fn owner(pid: u32) -> Option<String> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let runtime = RUNTIMES.iter().find(|(part, _)| maps.contains(part));
+    if let Some((_, whose)) = runtime {
+        return Some((*whose).into());
+    }
+    owner_in_executable(&object::File::parse(&*executable(pid)?).ok()?)
+}
+
+fn executable(pid: u32) -> Option<Vec<u8>> {
+    let path = format!("/proc/{pid}/exe");
+    let is_small = fs::metadata(&path).is_ok_and(|facts| facts.len() <= MOST_EXECUTABLE_BYTES);
+    is_small.then(|| fs::read(&path).ok())?
+}
+
+/// The allocator that is linked into a process's executable, by its symbols.
+pub fn allocator_in_executable(pid: u32) -> Option<&'static str> {
+    let bytes = executable(pid)?;
+    let executable = object::File::parse(&*bytes).ok()?;
+    let defined = defined_symbols(&executable);
+    // The dynamic loader, called by name, has a malloc for itself only.
+    let is_loader = defined.contains(&"_rtld_global");
+    allocator_among(&defined).filter(|_| !is_loader)
+}
+
+fn defined_symbols<'a>(executable: &'a object::File) -> Vec<&'a str> {
+    let symbols = executable.symbols().chain(executable.dynamic_symbols());
+    let defined = symbols.filter(|symbol| symbol.is_definition());
+    defined.filter_map(|symbol| symbol.name().ok()).collect()
+}
+
+fn allocator_among(defined: &[&str]) -> Option<&'static str> {
+    ALLOCATORS.iter().find(|(name, _)| defined.contains(name)).map(|&(_, allocator)| allocator)
+}
+
+fn owner_in_executable(executable: &object::File) -> Option<String> {
+    if executable.section_by_name(".gopclntab").is_some()
+        || executable.section_by_name(".note.go.buildid").is_some()
+    {
+        return Some("the Go heap".into());
+    }
+    let defined = defined_symbols(executable);
+    if defined.iter().any(|name| name.starts_with("_ZN2v8")) {
+        return Some("V8's heap".into());
+    }
+    let allocator = allocator_among(&defined)?;
+    Some(format!("{allocator} is linked into the executable, where ramson has no hooks"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn area(start: u64, mib: u64, path: &str) -> Area {
+        Area { start, end: start + mib * MIB, path: path.into(), rss: mib * MIB }
+    }
+
+    fn coverage(areas: Vec<Area>, address: u64, live_mib: u64) -> Coverage {
+        let anonymous = areas.iter().map(|area| area.rss).sum();
+        let resident = Resident { anonymous, anonymous_areas: areas, ..Resident::default() };
+        let sample = LiveSample {
+            address,
+            size: live_mib * MIB,
+            inverse_probability: 1.0,
+            monotonic_ns: 0,
+            stack: 0,
+            tid: 0,
+        };
+        // Of this process: neither a runtime nor an allocator of its own.
+        Coverage::of(
+            std::process::id(),
+            &resident,
+            &[sample],
+            Estimate::exact((live_mib * MIB) as f64),
+        )
+    }
+
+    #[test]
+    fn a_heap_that_is_seen_needs_no_word() {
+        let heap = area(0x5500_0000_0000, 60, "[heap]");
+        assert_eq!(coverage(vec![heap], 0x5500_0000_1000, 40).line(), None);
+        let small = area(0x5500_0000_0000, 15, "[heap]");
+        assert_eq!(coverage(vec![small], 0x5500_0000_1000, 0).line(), None);
+    }
+
+    #[test]
+    fn memory_without_a_sample_lies_outside_malloc() {
+        let areas = vec![area(0x5500_0000_0000, 10, "[heap]"), area(0x7f00_1000_0000, 90, "")];
+        let line = coverage(areas, 0x5500_0000_1000, 5).line().unwrap();
+        let start = "live is 5.00 % of the anonymous memory (5.00 MiB of 100 MiB); 90.0 MiB lie outside malloc: ";
+        assert!(line.starts_with(start), "{line}");
+    }
+
+    #[test]
+    fn arenas_and_areas_with_a_sample_are_the_allocator_s() {
+        let areas = vec![area(0x7f00_0000_0000, 50, ""), area(0x7f11_1000_0000, 20, "")];
+        let coverage = coverage(areas, 0x7f11_1000_0010, 5);
+        assert_eq!((coverage.allocator_bytes, coverage.outside_bytes), (70 * MIB, 0));
+        let line = coverage.line().unwrap();
+        assert!(line.ends_with("65.0 MiB of the rest lie in the allocator's own areas: most likely freed and kept by it"), "{line}");
+    }
+}

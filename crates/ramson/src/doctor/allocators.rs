@@ -1,0 +1,134 @@
+//! Which allocators a process has, and whose books can be read.
+
+use crate::coverage;
+use ramson_allocator::glibc::{self, Books};
+use ramson_allocator::identify::{self, Kind};
+use ramson_allocator::{Backing, Mapping, ProcessMemory};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// Beside another allocator, the C library's own counts from this part of the anonymous memory on.
+const LEAST_SHARE: f64 = 0.1;
+
+/// All that are there.
+pub struct Allocators {
+    /// The C library's own.
+    pub glibc: Option<Found>,
+    /// One that is mapped or linked into the executable beside it.
+    pub other: Option<(Kind, Found)>,
+    /// Variables that the process was started with.
+    pub settings: Vec<(String, String)>,
+    version: Option<(u32, u32)>,
+}
+
+/// One of them.
+pub struct Found {
+    /// Name and version.
+    pub name: String,
+    /// The file, and whether it was preloaded.
+    pub origin: String,
+}
+
+impl Allocators {
+    /// Those of process `pid`.
+    pub fn of(pid: u32, mappings: &[Mapping]) -> Self {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let settings = identify::settings(&environ);
+        let preload = settings.iter().find(|(name, _)| name == "LD_PRELOAD");
+        let preload = preload.map_or("", |(_, list)| list);
+        let library = mappings.iter().find(|mapping| identify::is_libc(mapping));
+        let version =
+            library.and_then(|library| identify::glibc_version(&read_file(pid, library)?));
+        let name = match &version {
+            Some(((major, minor), package)) => format!("glibc {major}.{minor} ({package})"),
+            None => "glibc of unknown version".into(),
+        };
+        let glibc = library.map(|library| Found { name, origin: origin(preload, library) });
+        Self {
+            glibc,
+            other: other(pid, mappings, preload),
+            version: version.map(|(version, _)| version),
+            settings,
+        }
+    }
+
+    /// The C library's books, or why they cannot be read or do not matter.
+    pub fn books(&self, memory: &ProcessMemory, mappings: &[Mapping]) -> Result<Books, String> {
+        let books = self.glibc_books(memory, mappings);
+        let Some((kind, _)) = self.other else { return books };
+        let is_anonymous = |mapping: &&Mapping| mapping.backing() == Backing::Anonymous;
+        let anonymous: u64 = mappings.iter().filter(is_anonymous).map(|mapping| mapping.rss).sum();
+        books
+            .ok()
+            .filter(|books| books.taken_bytes() as f64 >= LEAST_SHARE * anonymous as f64)
+            .ok_or_else(|| unreadable(kind).into())
+    }
+
+    fn glibc_books(&self, memory: &ProcessMemory, mappings: &[Mapping]) -> Result<Books, String> {
+        if self.glibc.is_none() {
+            return Err("no C library is mapped: what allocates there is not known".into());
+        }
+        let version = self
+            .version
+            .ok_or("the C library's file cannot be read, so its version is not known")?;
+        let is_data = |mapping: &&Mapping| identify::is_libc(mapping) && mapping.is_writable();
+        let library: Vec<&Mapping> = mappings.iter().filter(is_data).collect();
+        glibc::read(memory, mappings, &library, version, |_, _| {})
+            .map_err(|refusal| refusal.to_string())
+    }
+}
+
+fn other(pid: u32, mappings: &[Mapping], preload: &str) -> Option<(Kind, Found)> {
+    if let Some((kind, mapping)) = identify::replacing_allocator(mappings) {
+        let library = read_file(pid, mapping).unwrap_or_default();
+        let version = identify::jemalloc_version(&library).filter(|_| kind == Kind::Jemalloc);
+        let name = format!("{kind:?}").to_lowercase();
+        let name = version.map_or(name.clone(), |version| format!("{name} {version}"));
+        return Some((kind, Found { name, origin: origin(preload, mapping) }));
+    }
+    let name = coverage::allocator_in_executable(pid)?.into();
+    Some((Kind::InProgram, Found { name, origin: "in the executable".into() }))
+}
+
+fn origin(preload: &str, library: &Mapping) -> String {
+    // The list may name a link: libtcmalloc.so.4 for libtcmalloc.so.4.5.10.
+    let mut names = preload.split([':', ' ']).map(identify::base_name);
+    let file = identify::base_name(&library.path);
+    let is_preloaded = names.any(|name| !name.is_empty() && file.starts_with(name));
+    if is_preloaded { format!("preloaded, {}", library.path) } else { library.path.clone() }
+}
+
+/// The file that is mapped, also where it has been replaced on disk since.
+fn read_file(pid: u32, mapping: &Mapping) -> Option<Vec<u8>> {
+    let path = format!("/proc/{pid}/root{}", mapping.path);
+    let is_it = fs::metadata(&path).is_ok_and(|facts| facts.ino() == mapping.inode);
+    if is_it {
+        return fs::read(path).ok();
+    }
+    fs::read(format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end)).ok()
+}
+
+/// What cannot be known of other allocators from outside.
+fn unreadable(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Jemalloc => {
+            "jemalloc's arenas cannot be read from outside: what it keeps free (dirty and muzzy pages, tcaches) lies undivided in the \
+             anonymous memory. The program can ask it: mallctl stats.allocated, stats.active, stats.resident; or \
+             MALLOC_CONF=stats_print:true at its exit"
+        }
+        Kind::Tcmalloc => {
+            "tcmalloc's page heap cannot be read from outside: what it keeps free lies undivided in the anonymous memory. The program can ask \
+             it: MallocExtension GetStats, ReleaseFreeMemory; or MALLOCSTATS=1 at its exit"
+        }
+        Kind::Mimalloc => {
+            "mimalloc's segments cannot be read from outside: what it keeps free lies undivided in the anonymous memory. The program can ask \
+             it: mi_stats_print; or MIMALLOC_SHOW_STATS=1 at its exit"
+        }
+        Kind::Musl => {
+            "musl's malloc cannot be read from outside: what it keeps free lies undivided in the anonymous memory"
+        }
+        Kind::InProgram => {
+            "an allocator inside the executable cannot be read from outside: what it keeps free lies undivided in the anonymous memory"
+        }
+    }
+}

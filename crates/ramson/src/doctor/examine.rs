@@ -1,0 +1,116 @@
+//! Reads everything that `doctor` shows: the mappings, the allocator and its books, the limits.
+
+use super::allocators::Allocators;
+use super::limits::{self, Limit};
+use super::target::{Target, gone};
+use crate::failure::Failure;
+use crate::{list, rss};
+use ramson_allocator::glibc::Books;
+use ramson_allocator::{
+    Explained, Mapping, Part, ProcessMemory, explain, parse_smaps, thread_stacks,
+};
+use ramson_profile::Estimate;
+use std::fs::{self, File};
+use std::io::{BufReader, ErrorKind};
+
+/// Times that everything is read again because it moved meanwhile.
+const MOST_TRIES: u32 = 3;
+/// So much of RSS, or so many bytes, may move without a second look.
+const STILL_SHARE: f64 = 0.01;
+const STILL_BYTES: i64 = 256 << 10;
+/// tmpfs, in what statfs(2) says.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// What was found.
+pub struct Finding {
+    pub pid: u32,
+    pub name: String,
+    pub explained: Explained,
+    pub allocators: Allocators,
+    /// The C library's books, or why there are none.
+    pub books: Result<Books, String>,
+    /// By the profile, if there is one.
+    pub live: Option<Estimate>,
+    pub limit: Option<Limit>,
+    /// Page tables, which no process's RSS contains.
+    pub page_tables: Option<u64>,
+}
+
+/// Looks at a process, without stopping it.
+pub fn examine(target: &Target) -> Result<Finding, Failure> {
+    let mut mappings = read_mappings(target)?;
+    let allocators = Allocators::of(target.pid, &mappings);
+    let memory = ProcessMemory::open(target.pid).map_err(|error| denied(&error));
+    let mut tries = 0;
+    let (explained, books) = loop {
+        tries += 1;
+        let books = match &memory {
+            Ok(memory) => allocators.books(memory, &mappings),
+            Err(why) => Err(why.clone()),
+        };
+        mappings = read_mappings(target)?;
+        let explained =
+            explain_mappings(target, &mappings, memory.as_ref().ok(), books.as_ref().ok());
+        let moved = explained.part(Part::Moved).abs();
+        let is_still = moved <= STILL_BYTES.max((explained.rss as f64 * STILL_SHARE) as i64);
+        if is_still || tries == MOST_TRIES {
+            break (explained, books);
+        }
+    };
+    Ok(Finding {
+        pid: target.pid,
+        name: target.name.clone(),
+        explained,
+        allocators,
+        books,
+        live: target.profile.as_ref().map(list::live_bytes),
+        limit: limits::of(target.pid),
+        page_tables: page_tables(target.pid),
+    })
+}
+
+fn read_mappings(target: &Target) -> Result<Vec<Mapping>, Failure> {
+    let smaps = File::open(format!("/proc/{}/smaps", target.pid)).map_err(|_| gone(target))?;
+    let mappings = parse_smaps(BufReader::new(smaps));
+    if mappings.is_empty() { Err(gone(target)) } else { Ok(mappings) }
+}
+
+fn denied(error: &std::io::Error) -> String {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    match (error.kind(), scope.trim()) {
+        (ErrorKind::PermissionDenied, "" | "0") => {
+            "its memory may not be read. Run ramson as root".into()
+        }
+        (ErrorKind::PermissionDenied, scope) => format!(
+            "its memory may not be read (kernel.yama.ptrace_scope is {scope}). Run ramson as root"
+        ),
+        _ => format!("its memory cannot be read: {error}"),
+    }
+}
+
+fn explain_mappings(
+    target: &Target,
+    mappings: &[Mapping],
+    memory: Option<&ProcessMemory>,
+    books: Option<&Books>,
+) -> Explained {
+    let stacks = memory.map_or(Vec::new(), |memory| thread_stacks(memory, mappings));
+    let pointers = rss::stack_pointers(target.pid);
+    let is_stack = |mapping: &Mapping| {
+        mapping.path == "[stack]"
+            || stacks.contains(&mapping.start)
+            || mapping.path != "[heap]" && pointers.iter().any(|&pointer| mapping.contains(pointer))
+    };
+    let is_shmem = |mapping: &Mapping| {
+        let path = format!("/proc/{}/root{}", target.pid, mapping.path);
+        rustix::fs::statfs(path).is_ok_and(|system| system.f_type == TMPFS_MAGIC)
+    };
+    let profile = target.profile.as_ref().map(|source| source.origin.as_str());
+    explain(mappings, books, is_stack, is_shmem, profile)
+}
+
+fn page_tables(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmPTE:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}

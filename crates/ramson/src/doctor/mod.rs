@@ -1,0 +1,21 @@
+//! `ramson doctor`: what a process's resident memory is, and what its allocator keeps of it. Never stops the process.
+
+mod allocators;
+mod examine;
+mod limits;
+mod object;
+mod target;
+mod text;
+
+use crate::cli::DoctorOptions;
+use crate::failure::Failure;
+use crate::text as output;
+
+pub fn doctor(options: &DoctorOptions) -> Result<(), Failure> {
+    let target = target::find(&options.source)?;
+    let finding = examine::examine(&target)?;
+    if options.json {
+        return output::print(format!("{}\n", object::object(&finding)).as_bytes());
+    }
+    output::print(text::table(&finding).as_bytes())
+}

@@ -1,0 +1,99 @@
+//! The finding as one versioned object.
+
+use super::allocators::Found;
+use super::examine::Finding;
+use ramson_allocator::Part;
+use ramson_allocator::glibc::{Arena, Books, Kept, Space};
+use serde_json::{Map, Value, json};
+
+pub fn object(finding: &Finding) -> Value {
+    let explained = &finding.explained;
+    let parts: Map<String, Value> = Part::ALL
+        .iter()
+        .map(|&(part, name)| (name.to_owned(), json!(explained.part(part))))
+        .collect();
+    let found = |found: &Found| json!({ "name": found.name, "origin": found.origin });
+    let settings = finding.allocators.settings.iter();
+    let settings: Map<String, Value> =
+        settings.map(|(name, value)| (name.clone(), json!(value))).collect();
+    json!({
+        "ramson": 1,
+        "kind": "doctor",
+        "pid": finding.pid,
+        "name": finding.name,
+        "rss": explained.rss,
+        "parts": parts,
+        "beside": {
+            "page_tables": finding.page_tables,
+            "swap": explained.swap,
+            "hugetlb": explained.hugetlb,
+            "anonymous_huge": explained.anonymous_huge,
+        },
+        "live_by_profile": finding.live.map(|live| json!({
+            "value": live.value.round() as i64,
+            "half_width_95": live.half_width_95().round() as i64,
+        })),
+        "limit": finding.limit.as_ref().map(|limit| json!({
+            "limit_bytes": limit.limit_bytes,
+            "used_bytes": limit.used_bytes,
+            "group": limit.group,
+        })),
+        "allocators": {
+            "glibc": finding.allocators.glibc.as_ref().map(found),
+            "other": finding.allocators.other.as_ref().map(|(_, other)| found(other)),
+            "environment": settings,
+        },
+        "books": finding.books.as_ref().ok().map(books),
+        "books_missing": finding.books.as_ref().err(),
+    })
+}
+
+fn books(books: &Books) -> Value {
+    let parameters = &books.parameters;
+    json!({
+        "live_bytes": books.live_bytes(),
+        "not_walked_share": books.not_walked_share(),
+        "mapped_chunks": space(&books.mapped),
+        "parameters": {
+            "mmap_threshold_bytes": parameters.mmap_threshold_bytes,
+            "trim_threshold_bytes": parameters.trim_threshold_bytes,
+            "has_dynamic_thresholds": parameters.has_dynamic_thresholds,
+            "top_pad_bytes": parameters.top_pad_bytes,
+            "arena_max": parameters.arena_max,
+            "mapped_chunks": parameters.mapped_chunks,
+            "mapped_bytes": parameters.mapped_bytes,
+            "tcache_count": parameters.tcache_count,
+            "tcache_max_bytes": parameters.tcache_max_bytes,
+            "huge_page_bytes": parameters.huge_page_bytes,
+        },
+        "arenas": books.arenas.iter().map(arena).collect::<Vec<_>>(),
+    })
+}
+
+fn arena(arena: &Arena) -> Value {
+    json!({
+        "is_main": arena.is_main,
+        "threads": arena.threads,
+        "heaps": arena.heaps,
+        "system_bytes": arena.system_bytes,
+        "not_walked_bytes": arena.not_walked_bytes,
+        "in_use": space(&arena.in_use),
+        "free": space(&arena.free),
+        "top": space(&arena.top),
+        "fastbins": kept(&arena.fastbins),
+        "tcaches": kept(&arena.tcaches),
+        "free_bytes": arena.free_bytes(),
+        "free_page_bytes": arena.free_page_bytes,
+        "releasable_bytes": arena.releasable_bytes(),
+        "largest_free_bytes": arena.largest_free_bytes,
+        "fragmentation": arena.fragmentation(),
+    })
+}
+
+fn space(space: &Space) -> Value {
+    json!({ "chunks": space.chunks, "bytes": space.bytes, "resident_bytes": space.resident_bytes })
+}
+
+fn kept(kept: &Kept) -> Value {
+    json!({ "chunks": kept.chunks, "bytes": kept.bytes, "is_cut": kept.is_cut })
+}

@@ -1,0 +1,97 @@
+//! What is said of a profile of ours: its process, what it does not hold, and where RSS is.
+
+use crate::coverage::Coverage;
+use crate::failure::Failure;
+use crate::health;
+use crate::mapped;
+use crate::rss::{Resident, live_text};
+use crate::source::{self, Opened, Source};
+use crate::text;
+use ramson_format::{HEALTH, Health, state};
+use ramson_profile::format::format_objects;
+use ramson_profile::{Estimate, Profile};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Opens a profile that has to be ours: other formats do not say when each block was allocated.
+pub fn open(wanted: &str) -> Result<Source, Failure> {
+    match source::open(wanted)? {
+        Opened::Own(source) => Ok(source),
+        Opened::Foreign(foreign) => Err(foreign.no_ages()),
+    }
+}
+
+/// The RSS line, what the profile is of, and what it does not hold.
+pub fn heading(source: &Source, profile: &Profile, resident: Option<&Resident>) -> String {
+    let live = mapped::live_heap(&source.snapshot);
+    let mut out = match (resident, source.running) {
+        (Some(resident), _) => resident.line(live),
+        (None, Some(_)) => format!("RSS not readable; live {}", live_text(live)),
+        (None, None) => {
+            format!("RSS unknown, the process is gone; live at its end {}", live_text(live))
+        }
+    };
+    let header = &source.snapshot.header;
+    let seconds = profile.time_unix_ns.saturating_sub(profile.start_unix_ns) / 1_000_000_000;
+    let fate = match (source.running, header.state) {
+        (Some(_), _) => format!("running, profiled for {}", text::duration(seconds)),
+        (None, state::EXITED) => format!("exited after {}", text::duration(seconds)),
+        (None, _) => {
+            format!("died without a normal exit; last sample after {}", text::duration(seconds))
+        }
+    };
+    let _ = write!(
+        out,
+        "\n{} (pid {}), {fate}; interval {}, {} samples, {} live\n",
+        source.name(),
+        source.pid(),
+        health::interval(header),
+        format_objects(header.health[Health::Samples as usize] as f64),
+        format_objects(source.snapshot.live.len() as f64),
+    );
+    if let Some(line) = coverage(source, resident, live).and_then(|coverage| coverage.line()) {
+        let _ = writeln!(out, "{line}");
+    }
+    out.extend(mapped::line(&source.snapshot).map(|line| line + "\n"));
+    push_what_is_missing(&mut out, source);
+    out.push('\n');
+    out
+}
+
+/// The same as fields of an object.
+pub fn add_to(object: &mut Value, source: &Source, resident: Option<&Resident>) {
+    let live = mapped::live_heap(&source.snapshot);
+    let header = &source.snapshot.header;
+    object["pid"] = json!(source.pid());
+    object["name"] = json!(source.name());
+    object["is_running"] = json!(source.running.is_some());
+    object["resident"] = resident.map_or(Value::Null, |resident| resident.json(live));
+    object["mmap"] = mapped::json(&source.snapshot);
+    object["coverage"] =
+        coverage(source, resident, live).map_or(Value::Null, |coverage| coverage.json());
+    object["recording"] = health::json(source, live.value, resident);
+    object["health"] = HEALTH
+        .iter()
+        .map(|&(kind, name)| (name.to_owned(), json!(header.health[kind as usize])))
+        .collect();
+}
+
+/// How much of the anonymous memory the profile explains, while there is a process to ask.
+fn coverage(source: &Source, resident: Option<&Resident>, live: Estimate) -> Option<Coverage> {
+    let pid = source.running?;
+    resident.map(|resident| Coverage::of(pid, resident, &source.snapshot.live, live))
+}
+
+/// What was dropped, cut or damaged: never left out of a report.
+fn push_what_is_missing(out: &mut String, source: &Source) {
+    let header = &source.snapshot.header;
+    for (kind, what) in health::DROPS {
+        let count = header.health[kind as usize];
+        if count > 0 {
+            let _ = writeln!(out, "not complete: {} {what}", format_objects(count as f64));
+        }
+    }
+    for defect in &source.snapshot.defects {
+        let _ = writeln!(out, "not complete: {defect}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Under a seccomp filter libramson makes only the calls of the loader, unless somebody has tried that it may make all of its own.
+//! That is done here, with a program that nobody misses: ramson itself.
+
+use crate::places;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The seccomp filters that ramson was started under, and the program will be.
+pub enum Filters {
+    None,
+    /// So many, and libramson may make all its calls.
+    Harmless(u64),
+    /// It may not, or that cannot be told.
+    Harmful,
+}
+
+impl Filters {
+    pub fn find(library: &Path) -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|value| value.trim().parse::<u64>().ok())
+        };
+        // Linux counts them since 5.9.
+        match (field("Seccomp:"), field("Seccomp_filters:")) {
+            (Some(0), _) => Self::None,
+            (_, Some(filters)) if are_harmless(library, filters) => Self::Harmless(filters),
+            _ => Self::Harmful,
+        }
+    }
+}
+
+impl Filters {
+    pub fn pass_on(&self, command: &mut Command) {
+        if let Self::Harmless(filters) = self {
+            command.env("RAMSON_SECCOMP", filters.to_string());
+        }
+    }
+
+    /// Says where the profile of `program` will be if not in a file. True if that was said.
+    pub fn warn(&self, program: &Path) -> bool {
+        let is_harmful = matches!(self, Self::Harmful);
+        if is_harmful {
+            eprintln!(
+                "ramson: {}: a seccomp filter may kill for what it takes to make a profile file: the profile is in memory \
+                 and ends with the program. Read it before: ramson report PID",
+                program.display()
+            );
+        }
+        is_harmful
+    }
+}
+
+fn are_harmless(library: &Path, filters: u64) -> bool {
+    let directories = places::profile_directories();
+    // Where the profile will be in a file, and where no file can be made.
+    let directories = directories.first().map(PathBuf::as_path).into_iter();
+    directories
+        .chain([Path::new("/dev/null/none")])
+        .all(|directory| is_harmless(library, directory, filters))
+}
+
+fn is_harmless(library: &Path, directory: &Path, filters: u64) -> bool {
+    let Ok(program) = std::env::current_exe() else { return false };
+    let child = Command::new(program)
+        .arg("--version")
+        .env("LD_PRELOAD", library)
+        .env("RAMSON_DIR", directory)
+        .env("RAMSON_INTERVAL", "1")
+        .env("RAMSON_SECCOMP", filters.to_string())
+        .env_remove("RAMSON_OUTPUT")
+        .env_remove("RAMSON_KEEP")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = child else { return false };
+    let prefix = format!("{}-", child.id());
+    let is_harmless = child.wait().is_ok_and(|status| status.success());
+    if !is_harmless {
+        // What the filter killed leaves its profile behind.
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes()) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+    is_harmless
+}
