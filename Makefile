@@ -6,17 +6,22 @@ SHELL := /bin/bash
 BUILD_PACKAGES := gcc g++ binutils make
 DEMO_PACKAGES := $(BUILD_PACKAGES) redis-server redis-tools
 TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-contrib sqlite3 git python3 nodejs \
-  golang-go default-jdk-headless libjemalloc2 libgoogle-perftools4 libmimalloc2.0 libc6-dbg dwz elfutils musl-tools \
-  gcc-multilib util-linux procps curl
-BENCH_PACKAGES := $(TEST_PACKAGES) valgrind heaptrack google-perftools
+  golang-go python3-jsonschema default-jdk-headless libjemalloc2 libjemalloc-dev libgoogle-perftools4 google-perftools heaptrack libmimalloc2.0 libc6-dbg dwz elfutils \
+  musl-tools gcc-multilib util-linux procps curl libboost-context-dev luajit xz-utils debuginfod
+BENCH_PACKAGES := $(TEST_PACKAGES) valgrind
 
-.PHONY: help build demo test lint bench fuzz install clean
+.PHONY: help build demo test model sanitize soak hostile hostile-sources lint bench fuzz install clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
 	@echo 'make test   run every test (about 5 minutes on 2 cores, building included)'
+	@echo 'make hostile  run hostile programs plain and under ramson over four allocators, and compare'
+	@echo 'make hostile-sources  the malloc tests of glibc, jemalloc and mimalloc, plain and under ramson'
+	@echo 'make model  check the recorder in every order of its threads (part of make test)'
+	@echo 'make sanitize  the library under ThreadSanitizer and AddressSanitizer (needs a nightly toolchain)'
+	@echo 'make soak   redis, PostgreSQL and an allocator torture under load, SOAK_MINUTES=30 each, and whether anything grows or drifts'
 	@echo 'make lint   formatting, clippy, size ratchet, links in documents (part of make test)'
 	@echo 'make bench  measure what ramson costs, side by side with its peers'
-	@echo 'make fuzz   fuzz the reader of profile files for 10 minutes (needs cargo-fuzz and a nightly toolchain)'
+	@echo 'make fuzz   fuzz every reader of foreign bytes, FUZZ_SECONDS=600 each (needs cargo-fuzz and a nightly toolchain)'
 	@echo 'make install PREFIX=/usr/local'
 
 # The program and the library that it preloads.
@@ -29,6 +34,25 @@ demo: packages-demo build
 
 test: packages-test build lint
 	tests/run
+
+hostile: packages-test build
+	RAMSON_LIBRARY=$(CURDIR)/target/guest/libramson.so cargo run --quiet --locked --package ramson-tests --bin hostile
+
+# Nothing that it downloads leaves target/.
+hostile-sources: packages-test build
+	RAMSON_LIBRARY=$(CURDIR)/target/guest/libramson.so tests/hostile_sources.py
+
+# The recorder's real code under loom, whose atomics take the place of the processor's.
+model: cargo
+	RUSTFLAGS='--cfg loom' cargo test --locked --release --package libramson --target-dir target/model models
+
+sanitize: cargo
+	tests/sanitize/run
+
+# SOAK_MINUTES for each program; SOAK_PROGRAMS names some of them.
+SOAK_MINUTES ?= 30
+soak: packages-test build
+	SOAK_MINUTES=$(SOAK_MINUTES) tests/soak/run $(SOAK_PROGRAMS)
 
 lint: cargo
 	cargo fmt --all --check
@@ -43,8 +67,10 @@ lint: cargo
 bench: packages-bench build
 	bench/run
 
+# FUZZ_SECONDS for each target; FUZZ_TARGETS names some of them.
+FUZZ_SECONDS ?= 600
 fuzz:
-	cd fuzz && cargo +nightly fuzz run read_profile -- -max_total_time=600
+	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run $(FUZZ_TARGETS)
 
 PREFIX ?= /usr/local
 install: build

@@ -14,10 +14,12 @@ PROFILES = BUILT / "profiles"
 RAMSON = BUILT / "ramson"
 LIBRARY = BUILT / "libramson.so"
 MEASURE_SYMBOLS = BUILT / "measure"
+LEAKS_TRUTH = BUILT / "leaks_truth"
 BUILDS = {
     RAMSON: ("release/ramson", ["--release", "-p", "ramson"]),
     LIBRARY: ("guest/libramson.so", ["--profile", "guest", "-p", "libramson"]),
     MEASURE_SYMBOLS: ("release/examples/measure", ["--release", "-p", "ramson-symbols", "--example", "measure"]),
+    LEAKS_TRUTH: ("release/examples/leaks_truth", ["--release", "-p", "ramson-tests", "--example", "leaks_truth"]),
 }
 INTERVAL_BYTES = 512 << 10
 

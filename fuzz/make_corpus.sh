@@ -1,12 +1,11 @@
 #!/bin/sh
-# Fills corpus/read_profile with small real profiles: whole, of a killed process, and cut.
-# Then: cargo +nightly fuzz run read_profile
+# DIRECTORY: fills it with small real profiles: whole, of a killed process, and cut.
 set -eu
 cd "$(dirname "$0")"
 library=${RAMSON_LIBRARY:-../target/guest/libramson.so}
 [ -e "$library" ] || cargo build --quiet --manifest-path ../Cargo.toml -p libramson --profile guest
 library=$(realpath "$library")
-corpus=corpus/read_profile
+corpus=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$corpus"

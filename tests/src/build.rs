@@ -3,8 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 use std::time::SystemTime;
 
 /// Tools that tests need, and the Debian package of each.
@@ -58,11 +57,36 @@ fn advice(name: &str) -> String {
 
 /// Runs a tool and returns what it wrote.
 pub fn tool<S: AsRef<OsStr>>(name: &str, arguments: &[S]) -> String {
+    try_tool(name, arguments).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The same, with a failure as what the tool said.
+pub fn try_tool<S: AsRef<OsStr>>(name: &str, arguments: &[S]) -> Result<String, String> {
     let output = Command::new(name).args(arguments).stdin(Stdio::null()).output();
-    let output = output.unwrap_or_else(|error| panic!("{} ({error})", advice(name)));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name} failed: {errors}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    let output = output.map_err(|error| format!("{} ({error})", advice(name)))?;
+    if !output.status.success() {
+        return Err(format!("{name} failed: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// `target/release/ramson`, built once.
+pub fn ramson_program() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let mut build = Command::new(env!("CARGO"));
+        build.current_dir(env!("CARGO_MANIFEST_DIR"));
+        build.args(["build", "--quiet", "--release", "--package", "ramson"]);
+        // What cargo told this test about its own package; ring would be built anew for it.
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
+                build.env_remove(name);
+            }
+        }
+        let built = build.status();
+        assert!(built.unwrap().success(), "ramson does not build");
+        target_directory().join("release/ramson").canonicalize().unwrap()
+    })
 }
 
 /// The library under test: built from this workspace, or the file that `RAMSON_LIBRARY` names.
@@ -101,7 +125,9 @@ pub fn program(source: &str) -> PathBuf {
 
 /// The same under another name and with further options of the compiler.
 pub fn program_with(source: &str, name: &str, options: &[&str]) -> PathBuf {
-    static SERIAL: AtomicU32 = AtomicU32::new(0);
+    // One at a time: a second compilation would replace the program of a test that runs already, and with it its path.
+    static COMPILING: Mutex<()> = Mutex::new(());
+    let _compiling = COMPILING.lock();
     let source_path = tests_directory().join("programs").join(source);
     let directory = target_directory().join("test-programs");
     std::fs::create_dir_all(&directory).expect("target/test-programs can be made");
@@ -111,9 +137,8 @@ pub fn program_with(source: &str, name: &str, options: &[&str]) -> PathBuf {
     if changed(&path).unwrap_or(SystemTime::UNIX_EPOCH) > newest.expect("the source exists") {
         return path;
     }
-    // Tests compile at the same time: each to a name of its own, then into place at once.
-    let serial = SERIAL.fetch_add(1, Relaxed);
-    let partial = directory.join(format!("{name}.{}.{serial}", std::process::id()));
+    // Another process may compile at the same time: each to a name of its own, then into place at once.
+    let partial = directory.join(format!("{name}.{}", std::process::id()));
     let compiler = if source.ends_with(".cc") { "g++" } else { "gcc" };
     let mut arguments: Vec<&OsStr> = FLAGS.iter().map(OsStr::new).collect();
     arguments.extend([source_path.as_os_str(), OsStr::new("-o"), partial.as_os_str()]);

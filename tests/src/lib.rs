@@ -6,12 +6,15 @@
 #![forbid(unsafe_code)]
 
 mod build;
+pub mod hostile;
+pub mod keeping;
 mod random;
 mod run;
 pub mod servers;
+pub mod simulation;
 mod sites;
 
 pub use build::{golden, library, program, program_with, shared_library, target_directory, tool};
 pub use random::Random;
-pub use run::{Directory, Finished, Run, profiles_in, read, read_bytes};
+pub use run::{Directory, Finished, Run, preload, profiles_in, read, read_bytes};
 pub use sites::{Site, Symbols, health, live_of_size, sites, total};

@@ -42,7 +42,15 @@ impl Drop for Directory {
     }
 }
 
-/// A program to be run under the library. At first: every allocation recorded, profiles kept.
+/// Puts `command` under the library, at an interval that stays: the estimates that a test judges depend on it.
+pub fn preload<'a>(command: &'a mut Command, interval: &str) -> &'a mut Command {
+    command
+        .env("LD_PRELOAD", library())
+        .env("RAMSON_INTERVAL", interval)
+        .env("RAMSON_MAX_OVERHEAD", "off")
+}
+
+/// A program to be run under the library. At first: every allocation recorded, no bound of the overhead, profiles kept.
 pub struct Run {
     /// Where profiles go.
     pub directory: Directory,
@@ -58,10 +66,8 @@ impl Run {
         for variable in ["DIR", "OUTPUT", "KEEP", "INTERVAL", "MAX_FILE", "RUN_ID"] {
             command.env_remove(format!("RAMSON_{variable}"));
         }
-        command
-            .env("LD_PRELOAD", library())
+        preload(&mut command, "1")
             .env("RAMSON_DIR", directory.path().join("profiles"))
-            .env("RAMSON_INTERVAL", "1")
             .env("RAMSON_KEEP", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -172,6 +178,11 @@ impl Finished {
     #[track_caller]
     pub fn assert_killed_by(&self, signal: i32) {
         assert_eq!(self.status.signal(), Some(signal), "{}\n{}", self.stdout, self.stderr);
+    }
+
+    /// Whether recording ever made the directory of profiles.
+    pub fn profiles_exist(&self) -> bool {
+        self.directory.path().join("profiles").exists()
     }
 
     /// The profile of process `pid`.

@@ -2,7 +2,8 @@
 //!
 //! Everything runs in a scratch directory that goes away with its test, and every wait has a limit.
 
-use crate::{library, profiles_in, read, target_directory};
+pub use crate::build::ramson_program;
+use crate::{library, profiles_in, read};
 use ramson_reader::Snapshot;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,7 +14,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{OnceLock, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -85,19 +86,6 @@ pub fn python() -> PathBuf {
 /// A file of `tests/programs/real`.
 pub fn real(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/real").join(name)
-}
-
-/// `target/release/ramson`, built once.
-pub fn ramson_program() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let built = Command::new(env!("CARGO"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["build", "--quiet", "--release", "--package", "ramson"])
-            .status();
-        assert!(built.unwrap().success(), "ramson does not build");
-        target_directory().join("release/ramson").canonicalize().unwrap()
-    })
 }
 
 /// A command without what the caller's environment says about ramson or preloading.
@@ -173,7 +161,9 @@ impl Way<'_> {
             None => clean(program),
             Some(interval) => {
                 let mut command = ramson(self.scratch);
-                command.args(["run", "--interval", interval, "--"]).arg(program);
+                // The interval is what the tests reckon with.
+                let fixed = ["--max-overhead", "off", "--"];
+                command.args(["run", "--interval", interval]).args(fixed).arg(program);
                 command
             }
         };

@@ -1,8 +1,8 @@
 //! Which call site of a test program holds what.
 
 use crate::build::tool;
-use ramson_format::Health;
-use ramson_reader::{LiveSample, Snapshot, Stack};
+use ramson_format::{Health, Kind};
+use ramson_reader::{Extent, LiveSample, Snapshot, Stack};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -43,7 +43,7 @@ pub struct Site {
     pub freed_objects: u64,
     /// Sampled, unweighted.
     pub freed_bytes: u64,
-    /// Live samples.
+    /// Live samples, or extents without reservations.
     pub live_objects: u64,
     /// Their sizes.
     pub live_bytes: u64,
@@ -81,6 +81,13 @@ impl Site {
         self.live_objects += 1;
         self.live_bytes += sample.size;
     }
+
+    fn add_extent(&mut self, extent: &Extent) {
+        if !extent.is_reserved {
+            self.live_objects += 1;
+            self.live_bytes += extent.bytes;
+        }
+    }
 }
 
 /// The counts of every function whose name begins with `site_`, taken over the innermost such frame of each stack.
@@ -97,6 +104,11 @@ pub fn sites(snapshot: &Snapshot, program: &Path) -> BTreeMap<String, Site> {
     for sample in &snapshot.live {
         if let Some(name) = &names[sample.stack] {
             sites.entry(name.clone()).or_default().add_live(sample);
+        }
+    }
+    for extent in &snapshot.extents {
+        if let Some(name) = &names[extent.stack] {
+            sites.entry(name.clone()).or_default().add_extent(extent);
         }
     }
     sites
@@ -123,6 +135,16 @@ fn site_name(
 pub fn total(snapshot: &Snapshot) -> Site {
     let mut total = Site::default();
     snapshot.stacks.iter().for_each(|stack| total.add_stack(stack));
+    snapshot.live.iter().for_each(|sample| total.add_live(sample));
+    snapshot.extents.iter().for_each(|extent| total.add_extent(extent));
+    total
+}
+
+/// The sum over the heap's stacks. Of mappings only the bytes add up: what is cut in two becomes two extents.
+pub fn heap_total(snapshot: &Snapshot) -> Site {
+    let mut total = Site::default();
+    let stacks = snapshot.stacks.iter().filter(|stack| stack.kind() == Kind::Heap);
+    stacks.for_each(|stack| total.add_stack(stack));
     snapshot.live.iter().for_each(|sample| total.add_live(sample));
     total
 }

@@ -1,7 +1,7 @@
 //! The `ramson` command as its users meet it: what passes through, what is refused and how, and that all outputs agree.
 
 use ramson_tests::servers::*;
-use ramson_tests::{library, program_with, shared_library};
+use ramson_tests::{library, preload, program_with, shared_library};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -173,11 +173,11 @@ fn an_output_file_is_not_overwritten_unless_asked_and_further_processes_add_thei
     let before = fs::read(&output).unwrap();
     assert_refused(&finish(ramson(&scratch).args(first).arg("true")), 125, "exists");
     assert_eq!(fs::read(&output).unwrap(), before);
-    let replaced = ["run", "-f", "--interval", "1", "-o", text(&output), "--", holds(), "6"];
+    let replaced = ["run", "--force", "--interval", "1", "-o", text(&output), "--", holds(), "6"];
     assert_eq!(say(&scratch, &replaced).status, 6);
     assert_eq!(report(&scratch, text(&output), &[]).text("name"), "holds");
-    let nowhere = ["run", "-f", "--interval", "1", "-o", "/no/such/dir/x", "--", holds(), "6"];
-    let outcome = say(&scratch, &nowhere);
+    let lost = ["run", "--force", "--interval", "1", "-o", "/no/such/dir/x", "--", holds(), "6"];
+    let outcome = say(&scratch, &lost);
     assert_eq!(outcome.status, 6);
     assert!(outcome.remarks[0].contains("/no/such/dir"), "{outcome:?}");
 }
@@ -323,11 +323,7 @@ fn waiting(scratch: &Scratch, name: &str) -> Running {
         copy(Path::new(holds()), &program);
     }
     let mut command = clean(program);
-    command
-        .arg("4")
-        .env("LD_PRELOAD", library())
-        .env("RAMSON_INTERVAL", "1")
-        .env("RAMSON_KEEP", "1");
+    preload(command.arg("4"), "1").env("RAMSON_KEEP", "1");
     command.env("RAMSON_DIR", scratch.open_directory("profiles"));
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut running = Running(piped.spawn().unwrap());
@@ -595,17 +591,14 @@ fn a_directory_that_cannot_be_written_or_is_full_costs_the_profile_and_nothing_e
 fn a_reader_that_has_seen_enough_is_a_success_and_a_full_disk_is_not() {
     let scratch = Scratch::new();
     let path = profile(&scratch);
+    run(&scratch, &[holds()]).good(); // "list" does not know the file of "-o"
     for command in ["report", "report --json", "export -f json", "export -f pprof", "list", "man"] {
         let source = if ["list", "man"].contains(&command) { "" } else { text(&path) };
         let words = format!("{} {command} {source}", ramson_program().display());
         let bash = |script: String| {
-            let mut shell = ramson(&scratch);
-            let environment: Vec<_> = shell
-                .get_envs()
-                .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
-                .collect();
-            shell = clean("bash");
-            finish(shell.envs(environment).args(["-c", &script]))
+            let ramson = ramson(&scratch);
+            let environment = ramson.get_envs().filter_map(|(name, value)| Some((name, value?)));
+            finish(clean("bash").envs(environment).args(["-c", &script]))
         };
         for closed in ["head -1 >/dev/null", "true"] {
             let outcome = bash(format!("set -o pipefail; {words} | {closed}"));

@@ -1,0 +1,5 @@
+/* Another library interposes malloc, preloaded after ramson: it must be called exactly as often as without.
+   lib: interposer.c -ldl
+   preload: after {built}/interposer.so
+   representative */
+#include "parts/family_calls.h"

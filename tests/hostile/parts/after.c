@@ -1,0 +1,1 @@
+#include "before.c"

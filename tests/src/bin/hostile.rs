@@ -1,0 +1,36 @@
+//! `hostile [NAME…]`: runs the matrix of hostile programs, or the named rows of it. See `ramson_tests::hostile`.
+#![forbid(unsafe_code)]
+
+use ramson_tests::hostile::{Known, Matrix, Outcome, Program, programs};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match chosen().and_then(|programs| Ok((programs, Known::read()?))) {
+        Ok((programs, known)) => run(&programs, &known),
+        Err(error) => {
+            eprintln!("hostile: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn chosen() -> Result<Vec<Program>, String> {
+    let all = programs()?;
+    let names: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(name) = names.iter().find(|name| all.iter().all(|program| program.name != **name)) {
+        return Err(format!("{name}: no such program in tests/hostile"));
+    }
+    let is_chosen = |program: &Program| names.is_empty() || names.contains(&program.name);
+    Ok(all.into_iter().filter(is_chosen).collect())
+}
+
+fn run(programs: &[Program], known: &Known) -> ExitCode {
+    let matrix = Matrix::run(programs, known, |cell| eprintln!("FAILED {cell}"));
+    for cell in &matrix.cells {
+        if matches!(cell.outcome, Outcome::NotTestable(_) | Outcome::Known) {
+            println!("{cell}");
+        }
+    }
+    println!("{matrix}");
+    if matrix.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,108 @@
+//! Compiles a hostile program and the libraries that belong to it.
+
+use super::program::{Program, directory};
+use crate::build::{target_directory, try_tool};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::SystemTime;
+
+/// As a program is usually built, but for calls that the compiler would take away or turn into jumps.
+const C_FLAGS: [&str; 9] = [
+    "-O1",
+    "-g",
+    "-Wall",
+    "-Wno-unused-result",
+    "-Wno-deprecated-declarations",
+    "-fno-builtin",
+    "-fno-optimize-sibling-calls",
+    "-pthread",
+    "-D_GNU_SOURCE",
+];
+
+/// What building gave: the command to run, and the values of the words in braces but `{tmp}`.
+pub struct Built {
+    pub executable: PathBuf,
+    directory: PathBuf,
+}
+
+impl Built {
+    /// Replaces the words in braces.
+    pub fn expand(&self, value: &str, tmp: &Path) -> String {
+        expand(value, &self.directory).replace("{tmp}", &tmp.to_string_lossy())
+    }
+}
+
+fn expand(value: &str, built: &Path) -> String {
+    value
+        .replace("{built}", &built.to_string_lossy())
+        .replace("{parts}", &directory().join("parts").to_string_lossy())
+}
+
+/// Builds `program` if anything of it has changed. A script is its own executable.
+pub fn build(program: &Program) -> Result<Built, String> {
+    let built = target_directory().join("hostile").join(&program.name);
+    std::fs::create_dir_all(&built).expect("target/hostile can be made");
+    let built = built.canonicalize().expect("it was just made");
+    for part in &program.parts {
+        let source = directory().join("parts").join(&part.source);
+        let stem = Path::new(&part.source).file_stem().unwrap_or_default().to_string_lossy();
+        let mut flags = vec!["-shared".to_owned(), "-fPIC".to_owned()];
+        flags.extend(part.flags.iter().map(|flag| expand(flag, &built)));
+        compile(program, &source, &built.join(format!("{stem}.so")), &flags)?;
+    }
+    let extension = program.source.extension().unwrap_or_default().to_string_lossy();
+    if !matches!(&*extension, "c" | "cc" | "S" | "rs") {
+        return Ok(Built { executable: program.source.clone(), directory: built });
+    }
+    let executable = built.join(&program.name);
+    let flags: Vec<_> = program.build.iter().map(|flag| expand(flag, &built)).collect();
+    compile(program, &program.source, &executable, &flags)?;
+    Ok(Built { executable, directory: built })
+}
+
+static SERIAL: AtomicU32 = AtomicU32::new(0);
+
+fn compile(
+    program: &Program,
+    source: &Path,
+    output: &Path,
+    flags: &[String],
+) -> Result<(), String> {
+    let changed = |path: &Path| path.metadata().and_then(|facts| facts.modified()).ok();
+    // A change of a directive, a header or a shared part counts as a change of everything.
+    let shared = [directory(), directory().join("parts")];
+    let parts = shared.iter().flat_map(std::fs::read_dir).flatten().flatten();
+    let newest = parts
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.parent() != Some(&*directory()) || path.extension() == Some("h".as_ref())
+        })
+        .chain([source.to_owned(), program.source.clone()])
+        .chain([Path::new(env!("CARGO_MANIFEST_DIR")).join("src/hostile/build.rs")])
+        .filter_map(|path| changed(&path))
+        .max();
+    if changed(output).unwrap_or(SystemTime::UNIX_EPOCH)
+        > newest.expect("the program's source exists")
+    {
+        return Ok(());
+    }
+    // Tests may build the same at the same time: each to a name of its own, then into place at once.
+    let partial =
+        output.with_extension(format!("{}-{}", std::process::id(), SERIAL.fetch_add(1, Relaxed)));
+    let mut arguments: Vec<String> = Vec::new();
+    let compiler = match source.extension().unwrap_or_default().to_str() {
+        Some("rs") => {
+            arguments.extend(["--edition=2024", "-Copt-level=1", "-g"].map(str::to_owned));
+            "rustc"
+        }
+        kind => {
+            arguments.extend(C_FLAGS.map(str::to_owned));
+            if kind == Some("cc") { "g++" } else { "gcc" }
+        }
+    };
+    arguments.extend([source, Path::new("-o"), &partial].map(|path| path.display().to_string()));
+    arguments.extend_from_slice(flags);
+    try_tool(compiler, &arguments)?;
+    std::fs::rename(&partial, output).expect("the program can be moved into place");
+    Ok(())
+}

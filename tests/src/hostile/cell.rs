@@ -1,0 +1,166 @@
+//! Runs a hostile program once, plain or under ramson, and keeps what a user would see of it.
+
+use super::build::Built;
+use super::program::{End, Program};
+use crate::build::{library, shared_library};
+use crate::run::{Directory, profiles_in};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::fs::File;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What is underneath.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "their names say it")]
+pub enum Allocator {
+    Glibc,
+    Jemalloc,
+    Tcmalloc,
+    Mimalloc,
+}
+
+impl Allocator {
+    /// In the order of the table's columns.
+    pub const ALL: [Self; 4] = [Self::Glibc, Self::Jemalloc, Self::Tcmalloc, Self::Mimalloc];
+
+    /// As directives and `docs/limits.md` name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Glibc => "glibc",
+            Self::Jemalloc => "jemalloc",
+            Self::Tcmalloc => "tcmalloc",
+            Self::Mimalloc => "mimalloc",
+        }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|allocator| allocator.name() == name)
+    }
+
+    /// The library to preload; none for the C library's own.
+    pub fn library(self) -> Option<PathBuf> {
+        let name = match self {
+            Self::Glibc => return None,
+            Self::Jemalloc => "libjemalloc.so.2",
+            Self::Tcmalloc => "libtcmalloc.so.4",
+            Self::Mimalloc => "libmimalloc.so.2",
+        };
+        Some(shared_library(name))
+    }
+}
+
+/// Under ramson at which sampling interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "their names say it")]
+pub enum Interval {
+    Default,
+    Everything,
+    Off,
+}
+
+impl Interval {
+    /// The three of each cell.
+    pub const ALL: [Self; 3] = [Self::Default, Self::Everything, Self::Off];
+
+    /// As `RAMSON_INTERVAL` and `docs/limits.md` have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "512K",
+            Self::Everything => "1",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// What came out of one run.
+pub struct Ran {
+    pub end: End,
+    pub stdout: Vec<String>,
+    pub stderr: Vec<String>,
+    pub profiles: Vec<PathBuf>,
+    /// Holds the profiles.
+    _directory: Directory,
+}
+
+/// Runs `program` over `allocator`: plain, or under ramson at an interval.
+pub fn run(
+    program: &Program,
+    built: &Built,
+    allocator: Allocator,
+    interval: Option<Interval>,
+) -> Ran {
+    let directory = Directory::new();
+    let tmp = directory.path().join("tmp");
+    std::fs::create_dir(&tmp).expect("a directory can be made in a new one");
+    let profiles = directory.path().join("profiles");
+    let [stdout, stderr] = ["stdout", "stderr"].map(|name| directory.path().join(name));
+    let file = |path: &PathBuf| File::create(path).expect("a file can be made in a new directory");
+    let mut command = Command::new(&built.executable);
+    command
+        .args(program.arguments.iter().map(|argument| built.expand(argument, &tmp)))
+        .env_clear()
+        .envs([("PATH", std::env::var_os("PATH").unwrap_or_default())])
+        .env("HOME", &tmp)
+        .env("TMPDIR", &tmp)
+        .env("LC_ALL", "C")
+        // Plain runs have them too: only the preloaded library differs.
+        .env("RAMSON_DIR", &profiles)
+        .env("RAMSON_KEEP", "1")
+        .env("RAMSON_INTERVAL", interval.unwrap_or(Interval::Off).name())
+        .envs(program.environment.iter().map(|(name, value)| (name, built.expand(value, &tmp))))
+        .current_dir(&tmp)
+        .stdin(Stdio::null())
+        // Files, as a descendant that outlives the program would hold a pipe open.
+        .stdout(file(&stdout))
+        .stderr(file(&stderr))
+        .process_group(0);
+    let preload = preload(program, built, allocator, interval.is_some());
+    if !preload.is_empty() {
+        command.env("LD_PRELOAD", preload);
+    }
+    let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", program.name));
+    let end = wait(child, program.time);
+    let lines = |path: &PathBuf| {
+        let text = String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
+        let compared = |line: &&str| !program.varies.iter().any(|text| line.contains(text));
+        text.lines().filter(compared).map(str::to_owned).collect()
+    };
+    let (stdout, stderr) = (lines(&stdout), lines(&stderr));
+    Ran { end, stdout, stderr, profiles: profiles_in(&profiles), _directory: directory }
+}
+
+/// The value of LD_PRELOAD.
+fn preload(program: &Program, built: &Built, allocator: Allocator, with_ramson: bool) -> String {
+    let none = PathBuf::new();
+    let expand = |library: &String| built.expand(library, &none);
+    let mut libraries: Vec<_> = program.preload_before.iter().map(expand).collect();
+    if with_ramson {
+        libraries.push(library().display().to_string());
+    }
+    libraries.extend(program.preload_after.iter().map(expand));
+    libraries.extend(allocator.library().map(|path| path.display().to_string()));
+    libraries.join(":")
+}
+
+/// Waits for its end, then kills what is left of its process group.
+fn wait(mut child: Child, limit: Duration) -> End {
+    let group = Pid::from_child(&child);
+    let deadline = Instant::now() + limit;
+    let status = loop {
+        match child.try_wait().expect("a child can be waited for") {
+            Some(status) => break Some(status),
+            None if Instant::now() > deadline => break None,
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    // Fails where nobody is left.
+    let _ = kill_process_group(group, Signal::KILL);
+    let Some(status) = status else {
+        let _ = child.wait();
+        return End::Hang;
+    };
+    status.signal().map_or_else(|| End::Exit(status.code().unwrap_or(-1)), End::Signal)
+}

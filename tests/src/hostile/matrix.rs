@@ -1,0 +1,216 @@
+//! Runs programs over allocators and intervals, two at a time where there are two cores, and counts the cells.
+
+use super::build::{self, Built};
+use super::cell::{self, Allocator, Interval, Ran};
+use super::known::Known;
+use super::program::{End, Program};
+use super::verdict;
+use std::fmt;
+use std::sync::{Mutex, OnceLock};
+
+/// How a cell came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// No difference.
+    Passed,
+    /// `docs/limits.md` gives it up, rightly.
+    Known,
+    /// The program over this allocator differs from itself, or cannot be run here.
+    NotTestable(String),
+    /// What was wrong.
+    Failed(String),
+}
+
+/// One cell.
+pub struct Cell {
+    /// The program's name.
+    pub program: String,
+    /// What was underneath.
+    pub allocator: Allocator,
+    /// At which interval.
+    pub interval: Interval,
+    /// How it came out.
+    pub outcome: Outcome,
+}
+
+/// All cells of the programs that were run.
+pub struct Matrix {
+    names: Vec<String>,
+    /// By program, allocator and interval.
+    pub cells: Vec<Cell>,
+}
+
+impl Matrix {
+    /// Runs `programs`; `told` hears of each cell that failed as soon as it does.
+    pub fn run(programs: &[Program], known: &Known, told: impl Fn(&Cell) + Sync) -> Self {
+        // A crash is an outcome here and not worth a core file.
+        let no_core = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+        let _ = rustix::process::setrlimit(rustix::process::Resource::Core, no_core);
+        let builds: Vec<_> = programs.iter().map(|_| OnceLock::new()).collect();
+        let columns = programs.iter().zip(&builds).flat_map(|(program, built)| {
+            program.allocators.iter().map(move |&allocator| (program, built, allocator))
+        });
+        let (work, cells) = (Mutex::new(columns), Mutex::new(Vec::new()));
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    loop {
+                        let Some((program, built, allocator)) =
+                            work.lock().expect("no worker panics").next()
+                        else {
+                            return;
+                        };
+                        let column = run_column(program, built, allocator, known);
+                        column.iter().filter(|cell| cell.has_failed()).for_each(&told);
+                        cells.lock().expect("no worker panics").extend(column);
+                    }
+                });
+            }
+        });
+        let mut cells = cells.into_inner().expect("no worker panicked");
+        cells.sort_by(|a, b| {
+            (&a.program, a.allocator, a.interval).cmp(&(&b.program, b.allocator, b.interval))
+        });
+        Self { names: programs.iter().map(|program| program.name.clone()).collect(), cells }
+    }
+
+    /// Whether a cell failed.
+    pub fn has_failed(&self) -> bool {
+        self.cells.iter().any(Cell::has_failed)
+    }
+
+    fn count(&self, is_counted: impl Fn(&Cell) -> bool) -> usize {
+        self.cells.iter().filter(|cell| is_counted(cell)).count()
+    }
+}
+
+impl Cell {
+    fn has_failed(&self) -> bool {
+        matches!(self.outcome, Outcome::Failed(_))
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} over {} at {}: ", self.program, self.allocator.name(), self.interval.name())?;
+        match &self.outcome {
+            Outcome::Passed => write!(f, "passed"),
+            Outcome::Known => write!(f, "cannot pass, see docs/limits.md"),
+            Outcome::NotTestable(why) => write!(f, "not testable: {why}"),
+            Outcome::Failed(why) => write!(f, "{why}"),
+        }
+    }
+}
+
+/// One program over one allocator: plain, then at each interval.
+fn run_column(
+    program: &Program,
+    built: &OnceLock<Result<Built, String>>,
+    allocator: Allocator,
+    known: &Known,
+) -> Vec<Cell> {
+    let outcomes = match plain_run(program, built, allocator) {
+        Err(outcome) => Interval::ALL.map(|_| outcome.clone()),
+        Ok((built, plain)) => Interval::ALL.map(|interval| {
+            let outcome = run_cell(program, built, allocator, interval, &plain);
+            match (known.has(&program.name, allocator, interval), outcome) {
+                (true, Outcome::Failed(_)) => Outcome::Known,
+                (true, Outcome::Passed) => {
+                    Outcome::Failed("passes, and docs/limits.md says that it cannot".to_owned())
+                }
+                (_, outcome) => outcome,
+            }
+        }),
+    };
+    let cells = Interval::ALL.into_iter().zip(outcomes).map(|(interval, outcome)| Cell {
+        program: program.name.clone(),
+        allocator,
+        interval,
+        outcome,
+    });
+    cells.collect()
+}
+
+fn plain_run<'a>(
+    program: &Program,
+    built: &'a OnceLock<Result<Built, String>>,
+    allocator: Allocator,
+) -> Result<(&'a Built, Ran), Outcome> {
+    if program.needs_root && !rustix::process::geteuid().is_root() {
+        return Err(Outcome::NotTestable("needs root".to_owned()));
+    }
+    let built = built.get_or_init(|| build::build(program));
+    let first_lines = |error: &String| error.lines().take(3).collect::<Vec<_>>().join(" ");
+    let built = built.as_ref().map_err(|error| Outcome::Failed(first_lines(error)))?;
+    let plain = cell::run(program, built, allocator, None);
+    if program.ends.is_none_or(|ends| plain.end == ends) && plain.end != End::Hang {
+        return Ok((built, plain));
+    }
+    let last = plain.stderr.last().or(plain.stdout.last()).cloned().unwrap_or_default();
+    let why = format!("plain, it ended by {:?}: {last}", plain.end);
+    // Over glibc it does not do what its author meant, so it would prove nothing.
+    let is_the_program_s_fault = allocator == Allocator::Glibc;
+    Err(if is_the_program_s_fault { Outcome::Failed(why) } else { Outcome::NotTestable(why) })
+}
+
+fn run_cell(
+    program: &Program,
+    built: &Built,
+    allocator: Allocator,
+    interval: Interval,
+    plain: &Ran,
+) -> Outcome {
+    let ran = cell::run(program, built, allocator, Some(interval));
+    if let Some(difference) = verdict::difference(plain, &ran) {
+        for _ in 0..2 {
+            let again = cell::run(program, built, allocator, None);
+            if verdict::difference(plain, &again).is_some() {
+                return Outcome::NotTestable("the allocator alone differs".to_owned());
+            }
+        }
+        return Outcome::Failed(difference);
+    }
+    verdict::fault_of_profiles(program, interval, &ran).map_or(Outcome::Passed, Outcome::Failed)
+}
+
+impl fmt::Display for Matrix {
+    /// A row for each program, a column for each allocator: cells passed of cells run, `k` known, `n` not testable.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{:<28}", "program")?;
+        for allocator in Allocator::ALL {
+            write!(f, "{:>12}", allocator.name())?;
+        }
+        writeln!(f)?;
+        for name in &self.names {
+            write!(f, "{name:<28}")?;
+            for allocator in Allocator::ALL {
+                let of = |is: fn(&Outcome) -> bool| {
+                    self.count(|cell| {
+                        cell.program == *name && cell.allocator == allocator && is(&cell.outcome)
+                    })
+                };
+                let all = of(|_| true);
+                let mut text = format!("{}/{all}", of(|outcome| *outcome == Outcome::Passed));
+                for (mark, count) in [
+                    ("k", of(|outcome| *outcome == Outcome::Known)),
+                    ("n", of(|outcome| matches!(outcome, Outcome::NotTestable(_)))),
+                ] {
+                    if count > 0 {
+                        text += &format!(" {count}{mark}");
+                    }
+                }
+                write!(f, "{:>12}", if all == 0 { "-" } else { &text })?;
+            }
+            writeln!(f)?;
+        }
+        write!(
+            f,
+            "hostile: {} of {} cells passed, {} known impossible (docs/limits.md), {} not testable",
+            self.count(|cell| cell.outcome == Outcome::Passed),
+            self.cells.len(),
+            self.count(|cell| cell.outcome == Outcome::Known),
+            self.count(|cell| matches!(cell.outcome, Outcome::NotTestable(_))),
+        )
+    }
+}

@@ -1,0 +1,163 @@
+//! Programs that keep memory for one cause each (`tests/programs/keeps.c`), and what `ramson doctor` says of them.
+
+use crate::program_with;
+use crate::servers::*;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Every part of RSS.
+const PARTS: [&str; 17] = [
+    "live",
+    "kept_top",
+    "kept_whole_pages",
+    "kept_in_used_pages",
+    "kept_fastbins",
+    "kept_tcaches",
+    "allocator_metadata",
+    "not_walked",
+    "own_mmaps",
+    "data",
+    "stacks",
+    "files_private",
+    "files_shared",
+    "shmem",
+    "ramson",
+    "kernel",
+    "moved",
+];
+/// Bytes.
+pub const MIB: f64 = 1048576.0;
+
+/// A program that keeps memory for one cause, and what it said last.
+pub struct Keeping {
+    /// The program.
+    pub running: Running,
+    /// What it said.
+    pub log: PathBuf,
+}
+
+impl Keeping {
+    /// Starts it with a changed environment, and waits until it keeps.
+    pub fn start(scratch: &Scratch, arguments: &[&str], set: impl Fn(&mut Command)) -> Self {
+        let program = program_with("keeps.c", "keeps", &["-Wno-deprecated-declarations"]);
+        Self::start_program(scratch, program, arguments, set)
+    }
+
+    /// The same program, built otherwise.
+    pub fn start_program(
+        scratch: &Scratch,
+        program: PathBuf,
+        arguments: &[&str],
+        set: impl Fn(&mut Command),
+    ) -> Self {
+        let log = scratch.path(&format!("log-{}", arguments.join("-")));
+        let mut command = clean(program);
+        command.args(arguments);
+        set(&mut command);
+        let is_ready = || fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"));
+        let running = Running::start(&mut command, &log, is_ready);
+        Self { running, log }
+    }
+
+    /// Starts it.
+    pub fn plain(scratch: &Scratch, arguments: &[&str]) -> Self {
+        Self::start(scratch, arguments, |_| {})
+    }
+
+    /// Its process ID.
+    pub fn pid(&self) -> u32 {
+        self.running.0.id()
+    }
+
+    /// The number that it said last on a line `name number`.
+    #[track_caller]
+    pub fn said(&self, name: &str) -> f64 {
+        let text = fs::read_to_string(&self.log).unwrap();
+        let mut lines = text.lines().rev();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        value.unwrap_or_else(|| panic!("no {name} in {text}"))
+    }
+
+    /// Has it call `malloc_trim`.
+    pub fn trim(&self) {
+        let count = |text: &str| text.matches("ready").count();
+        let before = count(&fs::read_to_string(&self.log).unwrap());
+        self.running.signal("USR1");
+        wait_until("it trims", || count(&fs::read_to_string(&self.log).unwrap()) > before);
+    }
+
+    /// By smaps, as doctor sums it.
+    pub fn rss(&self) -> f64 {
+        sum_of(&fs::read_to_string(format!("/proc/{}/smaps", self.pid())).unwrap(), "Rss:")
+    }
+
+    /// The present bits of all pages of anonymous memory.
+    pub fn present_pages(&self) -> Vec<(u64, bool)> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid())).unwrap();
+        let pagemap = File::open(format!("/proc/{}/pagemap", self.pid())).unwrap();
+        let mut pages = Vec::new();
+        for line in maps.lines().filter(|line| !line.contains('/') && !line.contains("[v")) {
+            let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            let page = |text| u64::from_str_radix(text, 16).unwrap() / 4096;
+            for page in page(start)..page(end) {
+                let mut entry = [0; 8];
+                pagemap.read_exact_at(&mut entry, page * 8).unwrap();
+                pages.push((page, entry[7] & 0x80 != 0));
+            }
+        }
+        pages
+    }
+}
+
+fn sum_of(smaps: &str, key: &str) -> f64 {
+    let values = smaps.lines().filter_map(|line| line.strip_prefix(key));
+    values.map(|value| value.trim().trim_end_matches(" kB").parse::<f64>().unwrap() * 1024.0).sum()
+}
+
+/// What doctor says of a process, whose parts add up.
+#[track_caller]
+pub fn doctor(scratch: &Scratch, pid: u32) -> Json {
+    let outcome = finish(ramson(scratch).args(["doctor", "--json", &pid.to_string()])).good();
+    let json = Json::parse(&outcome.text());
+    assert_adds_up(&json);
+    json
+}
+
+/// A part of RSS.
+pub fn part(json: &Json, name: &str) -> f64 {
+    json.number(&format!("parts.{name}"))
+}
+
+/// Fails unless RSS is the sum of its parts.
+#[track_caller]
+pub fn assert_adds_up(json: &Json) {
+    let sum: f64 = PARTS.iter().map(|name| part(json, name)).sum();
+    assert_eq!(sum, json.number("rss"), "{json:?}");
+    let negative = PARTS.iter().find(|&&name| name != "moved" && part(json, name) < 0.0);
+    assert_eq!(negative, None, "{json:?}");
+}
+
+/// The sum over the arenas.
+pub fn arenas(json: &Json, key: &str) -> f64 {
+    json.list("books.arenas").iter().map(|arena| arena.number(key)).sum()
+}
+
+/// Of a process that does nothing: every number is the one that the allocator itself has.
+#[track_caller]
+pub fn assert_agrees(keeping: &Keeping, json: &Json) {
+    assert_eq!(json.number("rss"), keeping.rss());
+    assert_eq!(part(json, "moved"), 0.0, "{json:?}");
+    assert_eq!(part(json, "not_walked"), 0.0);
+    assert_eq!(json.number("books.not_walked_share"), 0.0);
+    assert_eq!(arenas(json, "system_bytes"), keeping.said("arena "));
+    assert_eq!(arenas(json, "free_bytes"), keeping.said("fordblks "));
+    assert_eq!(arenas(json, "fastbins.bytes"), keeping.said("fsmblks "));
+    assert_eq!(json.number("books.mapped_chunks.bytes"), keeping.said("hblkhd "));
+    assert_eq!(json.number("books.mapped_chunks.chunks"), keeping.said("hblks "));
+    // Beside the chunks in use there are only the headers of heaps.
+    let in_use = arenas(json, "in_use.bytes") - arenas(json, "fastbins.bytes");
+    let headers = keeping.said("uordblks ") - in_use;
+    assert!((0.0..=4096.0 * arenas(json, "heaps")).contains(&headers), "{headers} {json:?}");
+}

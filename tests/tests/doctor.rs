@@ -1,0 +1,175 @@
+//! What `ramson doctor` says of a process: it adds up, agrees with the allocator's own numbers, and leaves the process as it was.
+
+use ramson_tests::keeping::*;
+use ramson_tests::servers::*;
+use ramson_tests::{program_with, target_directory};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[test]
+fn survivors_that_hold_whole_arenas_are_told_and_trim_gives_what_was_said() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::plain(&scratch, &["survivors", "128"]);
+    let json = doctor(&scratch, keeping.pid());
+    assert_agrees(&keeping, &json);
+    assert!(part(&json, "live") < 0.2 * MIB && part(&json, "kept_whole_pages") > 120.0 * MIB);
+    let (before, predicted) = (keeping.rss(), arenas(&json, "releasable_bytes"));
+    keeping.trim();
+    let given = before - keeping.rss();
+    assert!((given / predicted - 1.0).abs() < 0.1, "{given} {predicted}");
+}
+
+#[test]
+fn a_process_is_the_same_after_it_was_looked_at() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::plain(&scratch, &["survivors", "64"]);
+    // Trimmed pages in the middle of the heap are the ones that a reader could bring back.
+    keeping.trim();
+    let (rss, pages) = (keeping.rss(), keeping.present_pages());
+    assert!(pages.iter().filter(|(_, is_present)| !is_present).count() > 10_000);
+    let json = doctor(&scratch, keeping.pid());
+    assert_agrees(&keeping, &json);
+    assert_eq!(keeping.rss(), rss);
+    assert!(keeping.present_pages() == pages, "pages came or went");
+    let minor_faults = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", keeping.pid())).unwrap();
+        stat.rsplit_once(") ").unwrap().1.split(' ').nth(7).unwrap().to_owned()
+    };
+    let faults = minor_faults();
+    doctor(&scratch, keeping.pid());
+    assert_eq!(minor_faults(), faults);
+}
+
+#[test]
+fn fastbins_are_kept_memory_that_no_bin_shows() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::plain(&scratch, &["fastbins", "32"]);
+    let json = doctor(&scratch, keeping.pid());
+    assert_agrees(&keeping, &json);
+    assert!(part(&json, "kept_fastbins") > 31.0 * MIB && part(&json, "live") < 0.1 * MIB);
+}
+
+#[test]
+fn every_thread_s_arena_is_found() {
+    let scratch = Scratch::new();
+    // The last thread's share does not fit into one heap of 64 MiB.
+    for (mib, threads) in [("64", "4"), ("160", "1")] {
+        let keeping = Keeping::plain(&scratch, &["arenas", mib, threads]);
+        let json = doctor(&scratch, keeping.pid());
+        assert_agrees(&keeping, &json);
+        assert_eq!(json.list("books.arenas").len(), 1 + threads.parse::<usize>().unwrap());
+        let half = mib.parse::<f64>().unwrap() / 2.0 * MIB;
+        assert!((part(&json, "live") / half - 1.0).abs() < 0.05, "{json:?}");
+        assert!((part(&json, "kept_in_used_pages") / half - 1.0).abs() < 0.05, "{json:?}");
+        assert!(part(&json, "stacks") >= 8192.0 * threads.parse::<f64>().unwrap());
+    }
+}
+
+#[test]
+fn a_tcache_without_a_bound_is_told() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::start(&scratch, &["tcache", "32"], |command| {
+        command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=65535");
+    });
+    let json = doctor(&scratch, keeping.pid());
+    assert_agrees(&keeping, &json);
+    assert!(part(&json, "kept_tcaches") > 31.0 * MIB && part(&json, "live") < 0.1 * MIB);
+    assert_eq!(json.number("books.parameters.tcache_count"), 65535.0);
+    let tunables = json.text("allocators.environment.GLIBC_TUNABLES");
+    assert_eq!(tunables, "glibc.malloc.tcache_count=65535");
+}
+
+#[test]
+fn the_program_s_mmaps_are_not_its_heap_but_large_blocks_are() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::plain(&scratch, &["maps", "32"]);
+    let json = doctor(&scratch, keeping.pid());
+    assert_agrees(&keeping, &json);
+    assert!(part(&json, "own_mmaps") >= 32.0 * MIB && part(&json, "live") == 0.0);
+    let keeping = Keeping::plain(&scratch, &["large", "32"]);
+    let json = doctor(&scratch, keeping.pid());
+    assert_agrees(&keeping, &json);
+    assert!(part(&json, "own_mmaps") < 0.1 * MIB && part(&json, "live") > 13.0 * MIB, "{json:?}");
+}
+
+#[test]
+fn a_leak_is_live_memory_and_nothing_is_kept() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::plain(&scratch, &["leak", "32"]);
+    let json = doctor(&scratch, keeping.pid());
+    assert_agrees(&keeping, &json);
+    let live = part(&json, "live") + part(&json, "allocator_metadata");
+    assert!(live > 31.9 * MIB && arenas(&json, "releasable_bytes") < 0.2 * MIB, "{json:?}");
+}
+
+/// A program of its own for the C library of another Debian release.
+fn program_of_release(release: &str) -> PathBuf {
+    let directory = target_directory().join("glibc");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("glibcs");
+    finish(clean(script).arg(&directory).arg(release)).good();
+    let root = directory.join(release).canonicalize().unwrap();
+    let library = |name: &str| {
+        let places = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"];
+        let mut paths = places.iter().map(|place| root.join(place).join(name));
+        paths.find(|path| path.exists()).unwrap_or_else(|| panic!("{release} has no {name}"))
+    };
+    let (libc, loader) = (library("libc.so.6"), library("ld-linux-x86-64.so.2"));
+    let threads = library("libpthread.so.0");
+    let options = [
+        "-Wno-deprecated-declarations".into(),
+        "-nodefaultlibs".into(),
+        "-Wl,--allow-shlib-undefined".into(),
+        format!("-Wl,--dynamic-linker={}", loader.display()),
+        format!("-Wl,-rpath={}", libc.parent().unwrap().display()),
+        libc.display().to_string(),
+        threads.display().to_string(),
+        loader.display().to_string(),
+        "-lgcc".into(),
+    ];
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    program_with("keeps.c", &format!("keeps-{release}"), &options)
+}
+
+#[test]
+fn other_versions_of_glibc_keep_the_same_books() {
+    for (release, version) in [("bullseye", "glibc 2.31 "), ("trixie", "glibc 2.41 ")] {
+        let program = program_of_release(release);
+        for arguments in [
+            &["survivors", "32"][..],
+            &["fastbins", "16"],
+            &["arenas", "160", "2"],
+            &["leak", "16"],
+            &["large", "16"],
+        ] {
+            let scratch = Scratch::new();
+            let keeping = Keeping::start_program(&scratch, program.clone(), arguments, |_| {});
+            let json = doctor(&scratch, keeping.pid());
+            assert!(json.text("allocators.glibc.name").starts_with(version), "{json:?}");
+            assert_agrees(&keeping, &json);
+        }
+    }
+}
+
+#[test]
+fn a_heap_that_changes_meanwhile_is_walked_but_for_a_small_share() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::plain(&scratch, &["busy", "64", "4"]);
+    for _ in 0..5 {
+        let json = doctor(&scratch, keeping.pid());
+        assert!(json.number("books.not_walked_share") < 0.05, "{json:?}");
+        assert!(part(&json, "moved").abs() < 0.05 * json.number("rss"), "{json:?}");
+        assert!(part(&json, "live") > 32.0 * MIB && part(&json, "live") < 80.0 * MIB, "{json:?}");
+    }
+}
+
+#[test]
+fn the_profile_s_live_bytes_stand_beside_those_of_the_books() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::start(&scratch, &["leak", "64"], |command| {
+        ramson_tests::preload(command, "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
+    });
+    let json = doctor(&scratch, keeping.pid());
+    let live = json.number("live_by_profile.value");
+    assert!((live / part(&json, "live") - 1.0).abs() < 0.15, "{json:?}");
+    assert!(part(&json, "ramson") > 0.0);
+}

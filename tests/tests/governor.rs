@@ -1,0 +1,210 @@
+//! The governor under the real library: storms come under the bound, the configured interval comes back, and estimates stay
+//! unbiased while the interval changes.
+
+use ramson_format::Health;
+use ramson_reader::Snapshot;
+use ramson_tests::servers::{Json, Scratch, finish, ramson};
+use ramson_tests::{Run, health, profiles_in, program, read, total};
+use std::time::{Duration, Instant};
+
+const NAMES: [&str; 4] = ["inuse_space", "inuse_objects", "alloc_space", "alloc_objects"];
+const RUNS: usize = 40;
+/// A correct library fails less than once in 4,000 times (4 quantities, two-sided).
+const STANDARD_ERRORS: f64 = 4.0;
+/// Expected 0.95; 10 misses of 40 have a probability of 4 in 100,000.
+const LEAST_COVERAGE: f64 = 0.75;
+const BOUND: f64 = 0.01;
+/// The clock goes on while a busy machine has taken the CPU away in the middle of a sample.
+const NOISE: f64 = 2.0;
+
+fn governed(arguments: &str) -> Run {
+    let run = Run::new(program("governed.c")).env("RAMSON_INTERVAL", "4K");
+    arguments.split(' ').fold(run.env("RAMSON_MAX_OVERHEAD", "1"), Run::arg)
+}
+
+/// Value and variance of each of `NAMES`.
+fn estimates(snapshot: &Snapshot) -> [(f64, f64); 4] {
+    let mut sums = [(0.0, 0.0); 4];
+    let mut add = |index: usize, value: f64, variance: f64| {
+        sums[index] = (sums[index].0 + value, sums[index].1 + variance);
+    };
+    for sample in &snapshot.live {
+        let (objects, size) = (sample.inverse_probability, sample.size as f64);
+        let variance = objects * (objects - 1.0);
+        add(0, objects * size, variance * size * size);
+        add(1, objects, variance);
+    }
+    for stack in &snapshot.stacks {
+        add(2, stack.alloc_space, stack.alloc_space_variance);
+        add(3, stack.alloc_objects, stack.alloc_objects_variance);
+    }
+    sums
+}
+
+#[test]
+fn estimates_are_unbiased_while_the_interval_rises_and_falls() {
+    let mut errors = [const { Vec::new() }; 4];
+    let mut covered = [0; 4];
+    let mut truths = [0.0; 4];
+    for _ in 0..RUNS {
+        let finished = governed("mixture").succeed();
+        let snapshot = finished.snapshot();
+        // It rose to well above 4 KiB and came down again, with samples of every interval among the live ones.
+        assert!(snapshot.header.interval_changes >= 2, "{:?}", snapshot.header);
+        let weights = snapshot.live.iter().filter(|sample| sample.size == 100);
+        let weights: Vec<_> = weights.map(|sample| sample.inverse_probability).collect();
+        let (least, most) =
+            (weights.iter().copied().reduce(f64::min), weights.iter().copied().reduce(f64::max));
+        assert!(most.unwrap() > 2.0 * least.unwrap(), "{least:?} {most:?}");
+        for (index, (value, variance)) in estimates(&snapshot).into_iter().enumerate() {
+            truths[index] = finished.number(&format!("{} ", NAMES[index])) as f64;
+            let error = value - truths[index];
+            errors[index].push(error);
+            covered[index] += (error.abs() <= 1.96 * variance.sqrt()) as usize;
+        }
+    }
+    for (index, name) in NAMES.iter().enumerate() {
+        let mean = errors[index].iter().sum::<f64>() / RUNS as f64;
+        let spread = errors[index].iter().map(|error| (error - mean).powi(2)).sum::<f64>();
+        let standard_error = (spread / (RUNS - 1) as f64 / RUNS as f64).sqrt();
+        // What the process allocates for itself before main and for its output: at most 8 KB in a few objects.
+        let own = if name.ends_with("space") { 8_000.0 } else { 4.0 };
+        assert!(
+            mean.abs() <= STANDARD_ERRORS * standard_error + own,
+            "{name}: {mean} too much on average, standard error {standard_error}"
+        );
+        // The error itself is small enough for this test to mean something.
+        assert!(standard_error < 0.02 * truths[index], "{name}: {standard_error}");
+        let least = LEAST_COVERAGE * RUNS as f64;
+        assert!(covered[index] as f64 >= least, "{name}: {} of {RUNS}", covered[index]);
+    }
+}
+
+#[test]
+fn a_weight_comes_from_the_interval_that_its_countdown_was_drawn_with() {
+    let snapshot = governed("threads 600").succeed().snapshot();
+    // By then another interval was in force, whose weight is ten times as large.
+    assert!(snapshot.header.interval_bytes >= 40 << 10, "{:?}", snapshot.header);
+    let theirs = snapshot.live.iter().filter(|sample| sample.size == 96);
+    let objects: f64 = theirs.map(|sample| sample.inverse_probability).sum();
+    // A standard deviation is about 2,000 or less.
+    assert!((2_000.0..20_000.0).contains(&objects), "{objects} instead of 8,000");
+}
+
+/// The profile of a process that runs, once it says what is wanted.
+fn wait_for(run: &Run, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
+    let start = Instant::now();
+    loop {
+        let profile = profiles_in(&run.profiles_directory()).first().map(|path| read(path));
+        if let Some(Ok(snapshot)) = profile
+            && wanted(&snapshot)
+        {
+            return snapshot;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "the governor does not do it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Nanoseconds in slow paths and of CPU, from the process's own counters.
+fn spent(snapshot: &Snapshot) -> (f64, f64) {
+    let slow_ns = snapshot.header.slow_path_ns().expect("this machine's cycle counter is steady");
+    (slow_ns, snapshot.header.cpu_ns as f64)
+}
+
+#[test]
+fn a_storm_comes_under_the_bound_and_stays_there() {
+    let mut run = governed("storm 60000");
+    let mut child = run.spawn();
+    let first = wait_for(&run, |snapshot| snapshot.header.interval_changes > 0);
+    assert!(
+        first.header.overhead(first.header.cpu_ns).is_some_and(|share| share > NOISE * BOUND),
+        "no storm"
+    );
+    std::thread::sleep(Duration::from_secs(1));
+    let before = wait_for(&run, |_| true);
+    std::thread::sleep(Duration::from_secs(2));
+    let after = wait_for(&run, |_| true);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let ((slow_before, cpu_before), (slow_after, cpu_after)) = (spent(&before), spent(&after));
+    assert!(cpu_after - cpu_before > 1e8, "it did not run");
+    let share = (slow_after - slow_before) / (cpu_after - cpu_before);
+    assert!(share <= NOISE * BOUND, "{share}: {:?}", after.header);
+    assert!(after.header.interval_bytes > 16 * after.header.configured_interval_bytes);
+    assert!(health(&after, Health::Samples) > health(&before, Health::Samples));
+}
+
+#[test]
+fn the_configured_interval_comes_back_after_the_storm() {
+    let mut run = governed("rest 1000 60000");
+    let mut child = run.spawn();
+    let raised = wait_for(&run, |snapshot| snapshot.header.interval_bytes >= 64 << 10);
+    assert_eq!(raised.header.configured_interval_bytes, 4 << 10);
+    let rested = wait_for(&run, |snapshot| snapshot.header.interval_bytes == 4 << 10);
+    assert!(rested.header.interval_changes >= 2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn an_interval_of_one_stays_exact_unless_a_bound_is_asked_for() {
+    let exact = governed("storm 500").env("RAMSON_INTERVAL", "1").without("RAMSON_MAX_OVERHEAD");
+    let exact = exact.succeed();
+    let snapshot = exact.snapshot();
+    assert_eq!((snapshot.header.interval_changes, snapshot.header.max_overhead_ppm), (0, 0));
+    assert_eq!(snapshot.header.interval_bytes, 1);
+    let (pairs, all) = (exact.number("alloc_objects "), total(&snapshot));
+    // Besides the pairs, the buffer of standard output.
+    assert!((pairs..pairs + 4).contains(&all.alloc_objects), "{pairs} {all:?}");
+    assert_eq!(all.weighted_alloc_objects, all.alloc_objects as f64);
+    let bounded = governed("storm 500").env("RAMSON_INTERVAL", "1").succeed().snapshot();
+    assert!(bounded.header.interval_changes > 0 && bounded.header.interval_bytes > 1);
+}
+
+#[test]
+fn without_a_bound_nothing_is_governed() {
+    for off in ["off", "0"] {
+        let snapshot = governed("storm 400").env("RAMSON_MAX_OVERHEAD", off).succeed().snapshot();
+        assert_eq!((snapshot.header.interval_changes, snapshot.header.interval_bytes), (0, 4096));
+        assert!(
+            snapshot
+                .header
+                .overhead(snapshot.header.cpu_ns)
+                .is_some_and(|share| share > NOISE * BOUND)
+        );
+    }
+}
+
+#[test]
+fn a_forked_child_begins_at_the_configured_interval() {
+    // The kernel zeroes what a child must not inherit; the raised interval is part of it.
+    let finished = governed("fork 500").succeed();
+    assert!(finished.snapshot().header.interval_changes > 0);
+    let child = finished.snapshot_of(finished.number("child ") as u32);
+    assert_eq!((child.header.interval_changes, child.header.interval_bytes), (0, 4096));
+}
+
+#[test]
+fn the_health_view_says_what_recording_cost_and_the_interval_it_came_to() {
+    let finished = governed("storm 500").succeed();
+    let header = finished.snapshot().header;
+    let scratch = Scratch::new();
+    let report = |more: &[&str]| {
+        finish(ramson(&scratch).arg("report").arg(&finished.profiles[0]).args(more)).good().text()
+    };
+    let text = report(&["--view", "health"]);
+    let rows: Vec<&str> =
+        text.lines().skip(3).filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(rows, ["samples", "time", "interval", "walks", "lost", "own", "profile"], "{text}");
+    assert!(text.contains("interval 4.00 KiB (raised to "), "{text}");
+    assert!(text.contains(" of the CPU time, bound 1.00 %\n"), "{text}");
+    assert!(text.contains("lost         nothing\n"), "{text}");
+    let json = Json::parse(&report(&["--json"]));
+    let number = |name: &str| json.number(&format!("recording.{name}"));
+    assert_eq!(number("configured_interval_bytes"), 4096.0);
+    assert_eq!(number("interval_bytes"), header.interval_bytes as f64);
+    assert_eq!(number("max_overhead_ppm"), 10_000.0);
+    let share = number("slow_path_ns") / number("cpu_ns");
+    assert!(share > 0.0 && (share * 1e6 / number("overhead_ppm") - 1.0).abs() < 0.01, "{share}");
+}

@@ -1,0 +1,65 @@
+//! The representative part of the matrix of hostile programs; `make hostile` runs all of it.
+
+use ramson_tests::hostile::{Interval, Known, Matrix, Outcome, Program, programs};
+use std::path::Path;
+
+#[test]
+fn the_representative_hostile_programs_do_the_same_under_ramson_as_without() {
+    let mut programs = programs().unwrap();
+    programs.retain(|program| program.is_representative);
+    assert!(!programs.is_empty());
+    let matrix = Matrix::run(&programs, &Known::read().unwrap(), |cell| eprintln!("FAILED {cell}"));
+    println!("{matrix}");
+    assert!(!matrix.has_failed());
+}
+
+#[test]
+fn cells_that_cannot_pass_are_of_programs_that_exist() {
+    let programs = programs().unwrap();
+    for name in Known::read().unwrap().programs() {
+        let is_there = |program: &Program| program.name == name;
+        assert!(
+            programs.iter().any(is_there),
+            "docs/limits.md names {name}, tests/hostile does not"
+        );
+    }
+}
+
+const NOTHING_KNOWN: &str = "## Cells that cannot pass\n";
+
+/// The matrix of a program that behaves otherwise under ramson in this way.
+fn matrix_of(way: &str, known: &str) -> Matrix {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile/parts/notices.c");
+    let mut program = Program::of(&source).unwrap();
+    program.environment.push(("WAY".to_owned(), way.to_owned()));
+    Matrix::run(&[program], &Known::parse(known).unwrap(), |_| ())
+}
+
+#[test]
+fn whatever_a_program_does_otherwise_under_ramson_fails_its_cells() {
+    for way in ["stdout", "stderr", "status", "signal", "hang"] {
+        let matrix = matrix_of(way, NOTHING_KNOWN);
+        let all_fail = matrix.cells.iter().all(|cell| matches!(cell.outcome, Outcome::Failed(_)));
+        assert!(all_fail && matrix.cells.len() == 3, "{way}:\n{matrix}");
+    }
+    assert!(!matrix_of("nothing", NOTHING_KNOWN).has_failed());
+}
+
+#[test]
+fn a_damaged_profile_fails_its_cell() {
+    for cell in matrix_of("profile", NOTHING_KNOWN).cells {
+        let has_profile = cell.interval == Interval::Everything;
+        let is_found =
+            matches!(&cell.outcome, Outcome::Failed(why) if why.contains("not a profile"));
+        assert_eq!(is_found, has_profile, "{cell}");
+    }
+}
+
+#[test]
+fn a_known_cell_counts_apart_and_fails_if_it_passes() {
+    let known =
+        format!("{NOTHING_KNOWN}| p | a | i | r |\n|-|-|-|-|\n| notices | any | any | so |");
+    let outcomes = |way| matrix_of(way, &known).cells.into_iter().map(|cell| cell.outcome);
+    assert!(outcomes("stdout").all(|outcome| outcome == Outcome::Known));
+    assert!(outcomes("nothing").all(|outcome| matches!(outcome, Outcome::Failed(_))));
+}

@@ -1,0 +1,158 @@
+//! `ramson leaks` and `ramson mark` on a real program whose truth is known.
+
+use ramson_tests::program;
+use ramson_tests::servers::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// What is freed within half a second is churn: the program lives for seconds.
+const SOON: [&str; 2] = ["--min-age", "500ms"];
+
+fn say(scratch: &Scratch, arguments: &[&str]) -> Outcome {
+    finish(ramson(scratch).args(arguments))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// The profile of a program with suspects, which was killed after six seconds.
+fn dead(scratch: &Scratch) -> String {
+    let (path, program) = (scratch.path("dead.ramson"), program("suspects.c"));
+    let program = text(&program);
+    let run = ["run", "--interval", "1", "-o", text(&path), "--", program, "6"];
+    assert_eq!(say(scratch, &run).status, 137);
+    text(&path).to_owned()
+}
+
+fn start(scratch: &Scratch) -> Running {
+    let log = scratch.path("log");
+    let program = program("suspects.c");
+    let mut command: Command = ramson(scratch);
+    command.args(["run", "--interval", "1", "-o", text(&scratch.path("live.ramson")), "--"]);
+    let is_built = || std::fs::read_to_string(&log).is_ok_and(|log| log.contains("built"));
+    Running::start(command.arg(program), &log, is_built)
+}
+
+fn suspects(scratch: &Scratch, arguments: &[&str]) -> Json {
+    let arguments = [&["leaks"], arguments, &SOON, &["--json", "--top", "0"]].concat();
+    Json::parse(&say(scratch, &arguments).good().text())
+}
+
+fn is_true(value: &Json) -> bool {
+    matches!(value, Json::Word(word) if word == "true")
+}
+
+/// Verdicts by the function that allocates.
+fn verdicts(object: &Json) -> BTreeMap<String, String> {
+    let of = |suspect: &Json| {
+        (suspect.list("frames")[0].text("function").to_owned(), suspect.text("verdict").to_owned())
+    };
+    object.list("suspects").iter().map(of).collect()
+}
+
+#[test]
+fn a_dead_program_s_stacks_are_told_apart_by_their_truth() {
+    let scratch = Scratch::new();
+    let path = dead(&scratch);
+    let object = suspects(&scratch, &[&path]);
+    let found = verdicts(&object);
+    for (site, verdict) in [
+        ("site_leak", "growing"),
+        ("site_reachable", "growing"),
+        ("site_cache", "churn"),
+        ("site_sawtooth", "churn"),
+        ("site_churn", "churn"),
+        ("site_start_up", "start-up"),
+    ] {
+        assert_eq!(found.get(site).map(String::as_str), Some(verdict), "{site}: {found:?}");
+    }
+    // The larger of the two leaks comes first, and with every allocation recorded nothing is uncertain.
+    let first = &object.list("suspects")[0];
+    assert_eq!(first.list("frames")[0].text("function"), "site_reachable");
+    assert_eq!(first.number("inuse_space.half_width_95"), 0.0);
+    assert_eq!(first.number("survival.never_freed"), 1.0);
+    let shown = say(&scratch, &["leaks", &path, "--min-age", "500ms", "--top", "1"]).good().text();
+    assert!(
+        shown.contains("1. growing without bound: none of its samples was ever freed"),
+        "{shown}"
+    );
+    assert!(shown.contains("more stacks; --top 0 shows all"), "{shown}");
+    // A cache that outlives the least age is none of churn.
+    let arguments = ["leaks", &path, "--min-age", "100ms", "--focus", "^site_cache$", "--json"];
+    let object = Json::parse(&say(&scratch, &arguments).good().text());
+    assert_eq!(verdicts(&object)["site_cache"], "plateau");
+}
+
+#[test]
+fn gates_trip_on_growth_only_and_what_is_known_is_hidden() {
+    let scratch = Scratch::new();
+    let path = dead(&scratch);
+    let known = scratch.file("known", "# a list\nleak:^site_reachable$\nleak:*suspects.c\n");
+    let gate = |more: &[&str]| say(&scratch, &[&["leaks", &path], &SOON[..], more].concat());
+    let tripped = gate(&["--fail-on", "growing"]);
+    assert_eq!(tripped.status, 3);
+    assert!(tripped.remarks[0].contains("2 stacks are growing"), "{:?}", tripped.remarks);
+    assert_eq!(gate(&["--fail-on", "1KiB/h"]).status, 3);
+    assert_eq!(gate(&["--fail-on", "1TiB/h"]).status, 0);
+    let hidden = gate(&["--fail-on", "growing", "--suppressions", text(&known)]);
+    assert_eq!(hidden.status, 0);
+    assert!(!hidden.text().contains("growing without bound"), "{}", hidden.text());
+    // What one process is known for is hidden in another.
+    let baseline = gate(&["--fail-on", "growing", "--baseline", &path]);
+    assert_eq!(baseline.status, 0);
+    assert!(baseline.text().contains("2 growing in the baseline already"), "{}", baseline.text());
+    mistakes_are_one_line_that_says_what_to_do(&scratch, &path);
+}
+
+#[test]
+fn growth_is_measured_over_a_window_and_since_a_mark() {
+    let scratch = Scratch::new();
+    let running = start(&scratch);
+    let path = scratch.path("live.ramson");
+    wait_until("the leak shows", || {
+        let found = verdicts(&suspects(&scratch, &[text(&path)]));
+        found.get("site_leak").is_some_and(|verdict| verdict == "growing")
+    });
+    let mark = say(&scratch, &["mark", text(&path), "early"]).good().text();
+    // The mark is a profile like any other, and says what the profile said.
+    let marked = suspects(&scratch, &[mark.trim_end()]);
+    assert_eq!(verdicts(&marked)["site_leak"], "growing");
+    assert!(marked.list("defects").is_empty(), "{mark}");
+    let again = say(&scratch, &["mark", text(&path), "early"]);
+    assert_eq!(again.status, 1);
+    for how in [["--window", "2s"], ["--since", "early"]] {
+        let object = suspects(&scratch, &[&[text(&path)], &how[..]].concat());
+        let leak = object
+            .list("suspects")
+            .iter()
+            .find(|suspect| suspect.list("frames")[0].text("function") == "site_leak");
+        let growth = leak.unwrap().at("growth");
+        assert!(is_true(growth.at("is_measured")), "{how:?}");
+        assert!(is_true(growth.at("is_significant")), "{how:?}");
+        assert!(growth.number("bytes_per_hour.value") > 0.0, "{how:?}");
+    }
+    // So early the first tooth of the sawtooth may be known, too.
+    let known = suspects(&scratch, &[text(&path), "--baseline", "early"]);
+    assert!(known.number("known") >= 2.0 && !verdicts(&known).contains_key("site_leak"));
+    drop(running);
+}
+
+fn mistakes_are_one_line_that_says_what_to_do(scratch: &Scratch, path: &str) {
+    let wrong = scratch.file("wrong", "race:x\n");
+    for (more, status, part) in [
+        (["--window", "1s"], 2, "does not run"),
+        (["--since", "nowhere"], 5, "neither a mark"),
+        (["--min-age", "soon"], 2, "not a time"),
+        (["--fail-on", "churn"], 2, "10MiB/h"),
+        (["--suppressions", text(&wrong)], 2, "leak:PATTERN"),
+        (["--tagfocus", "1kb:"], 2, "whole stacks"),
+    ] {
+        let outcome = say(scratch, &[&["leaks", path][..], &more].concat());
+        assert_eq!(outcome.status, status, "{more:?}");
+        assert_eq!(outcome.remarks.len(), 1, "{more:?}: {:?}", outcome.remarks);
+        assert!(outcome.remarks[0].contains(part), "{more:?}: {:?}", outcome.remarks);
+    }
+    assert_eq!(say(scratch, &["mark", path, "../x"]).status, 2);
+}

@@ -1,0 +1,78 @@
+//! What a user sees of memory that a program maps itself: apart from the heap, everywhere.
+
+use ramson_tests::program;
+use ramson_tests::servers::*;
+use std::fs;
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// `pool.c` at its `pause`, and its process ID.
+fn pool(scratch: &Scratch) -> (Running, String) {
+    let log = scratch.path("log");
+    let mut command = ramson(scratch);
+    command.args(["run", "--interval", "1", "--"]).arg(program("pool.c"));
+    let is_ready = || fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"));
+    let running = Running::start(&mut command, &log, is_ready);
+    let pid = profiles(scratch)[0].header.pid.to_string();
+    (running, pid)
+}
+
+fn say(scratch: &Scratch, arguments: &[&str]) -> String {
+    finish(ramson(scratch).args(arguments)).good().text()
+}
+
+#[test]
+fn every_output_keeps_mmap_apart_from_the_heap_unless_both_are_asked_for() {
+    let scratch = Scratch::new();
+    let (_running, pid) = pool(&scratch);
+    let total = |kind: &str| {
+        let report = say(&scratch, &["report", &pid, "--json", "--kind", kind]);
+        Json::parse(&report).number("total.value")
+    };
+    let heap = Json::parse(&say(&scratch, &["report", &pid, "--json"])).number("total.value");
+    assert!((30.0 * 102_400.0..30.0 * 102_400.0 + 100_000.0).contains(&heap), "{heap}");
+    assert_eq!(total("heap"), heap);
+    assert_eq!(total("mmap"), 72.0 * MIB);
+    assert_eq!(total("all"), heap + 72.0 * MIB);
+    for (kind, sum) in [("heap", heap), ("mmap", 72.0 * MIB), ("all", heap + 72.0 * MIB)] {
+        let collapsed = say(&scratch, &["export", &pid, "-f", "collapsed", "--kind", kind]);
+        let of = |line: &str| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap();
+        assert_eq!(collapsed.lines().map(of).sum::<f64>(), sum, "{collapsed}");
+        let apart = collapsed.lines().filter(|line| line.starts_with("[mmap];"));
+        assert_eq!(apart.count(), if kind == "all" { 2 } else { 0 }, "{collapsed}");
+        let json = Json::parse(&say(&scratch, &["export", &pid, "-f", "json", "--kind", kind]));
+        assert_eq!(json.number("totals.inuse_space.value"), sum);
+        let file = scratch.path(&format!("{kind}.pb.gz"));
+        let file = file.to_str().unwrap();
+        say(&scratch, &["export", &pid, "-f", "pprof", "--kind", kind, "-o", file]);
+        let mut tags = clean("go");
+        tags.args(["tool", "pprof", "-tags", file]);
+        let tags = finish(&mut tags).good().text();
+        assert_eq!(tags.contains(": mmap"), kind != "heap", "{tags}");
+        // A profile of the heap alone needs no label.
+        assert_eq!(tags.contains(": heap"), kind == "all", "{tags}");
+    }
+    let focus = ["report", &pid, "--json", "--kind", "all", "--tagfocus", "kind=mmap"];
+    assert_eq!(Json::parse(&say(&scratch, &focus)).number("total.value"), 72.0 * MIB);
+}
+
+#[test]
+fn the_rss_line_counts_what_is_resident_of_mappings_and_still_adds_up() {
+    let scratch = Scratch::new();
+    let (_running, pid) = pool(&scratch);
+    let report = Json::parse(&say(&scratch, &["report", &pid, "--json"]));
+    let part = |name: &str| report.number(&format!("resident.{name}"));
+    assert!((part("mmap") - 48.0 * MIB).abs() <= 2.0 * MIB, "{}", part("mmap"));
+    let parts = ["live.value", "mmap", "files", "stacks", "ramson", "other_anonymous"];
+    assert_eq!(parts.into_iter().map(part).sum::<f64>(), part("rss"));
+    assert!(part("other_anonymous").abs() < 2.0 * MIB, "{}", part("other_anonymous"));
+    assert_eq!(report.number("mmap.mapped.value"), 72.0 * MIB);
+    assert_eq!(report.number("mmap.reserved.value"), (1u64 << 34) as f64);
+    let shown = say(&scratch, &["report", &pid]);
+    assert!(shown.lines().next().unwrap().contains(" + mmap 48."), "{shown}");
+    assert!(
+        shown.contains("mmap 72.0 MiB (±0 %) in 2 extents, not part of live: --kind mmap"),
+        "{shown}"
+    );
+    assert!(shown.contains("16.0 GiB more are only reserved"), "{shown}");
+}

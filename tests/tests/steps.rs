@@ -1,0 +1,199 @@
+//! A program that may be killed at any instruction: it is run step by step, and whenever its profile file has changed, the file is
+//! read as if the program had died there.
+
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+use ramson_format::{Header, PAGE_BYTES, REGION_KINDS, plan};
+use ramson_reader::{Defect, ReadAt, ReadError, Snapshot};
+use ramson_tests::{Run, library, program, read_bytes};
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::mem::offset_of;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+const FILE_BYTES: u64 = 1 << 20;
+
+/// The file as it was at the latest change, and what a reader made of it.
+struct Watch {
+    path: PathBuf,
+    file: Option<File>,
+    bytes: Vec<u8>,
+    latest: Option<Snapshot>,
+    changes: u64,
+    /// Every sample that was ever seen: address and size.
+    seen: HashSet<(u64, u64)>,
+    /// Addresses of samples that were taken out.
+    gone: Vec<u64>,
+    most_stacks: usize,
+}
+
+impl Watch {
+    fn new(path: PathBuf) -> Self {
+        let bytes = vec![0; FILE_BYTES as usize];
+        let (seen, gone) = (HashSet::new(), Vec::new());
+        Self { path, file: None, bytes, latest: None, changes: 0, seen, gone, most_stacks: 0 }
+    }
+
+    fn look(&mut self) {
+        if self.file.is_none() {
+            self.file = File::open(&self.path).ok();
+        }
+        if self.copy() {
+            self.changes += 1;
+            self.check();
+        }
+    }
+
+    /// Copies what is committed; whether anything has changed.
+    fn copy(&mut self) -> bool {
+        let Some(file) = &self.file else { return false };
+        let mut has_changed = false;
+        let mut part = |offset: u64, length: u64| {
+            let mut now = vec![0; length as usize];
+            ReadAt::read_at(file, offset, &mut now).expect("the file can be read");
+            let before = &mut self.bytes[offset as usize..][..length as usize];
+            has_changed |= *before != now;
+            before.copy_from_slice(&now);
+        };
+        part(0, PAGE_BYTES);
+        let mut committed = [0; 8];
+        for (index, (region, kind)) in plan(FILE_BYTES).iter().zip(REGION_KINDS).enumerate() {
+            let row = offset_of!(Header, regions) as u64 + index as u64 * 32;
+            ReadAt::read_at(file, row + 16, &mut committed).expect("the file can be read");
+            part(region.offset, u64::from_le_bytes(committed) * kind.entry_bytes());
+        }
+        has_changed
+    }
+
+    /// What was committed before is there, and nothing is there that was not made.
+    fn check(&mut self) {
+        let now = match (read_bytes(&self.bytes), &self.latest) {
+            (Ok(now), _) => now,
+            (Err(ReadError::Unfinished | ReadError::Empty), None) => return,
+            (Err(error), _) => panic!("change {}: {error}", self.changes),
+        };
+        let is_under_way = |defect: &Defect| {
+            use Defect::{BadMappings, BadStacks, TornSamples};
+            matches!(defect, TornSamples(1) | BadStacks(1) | BadMappings(1))
+        };
+        assert!(now.defects.iter().all(is_under_way), "{}: {:?}", self.changes, now.defects);
+        if let Some(before) = &self.latest {
+            assert!(before.mappings.iter().all(|mapping| now.mappings.contains(mapping)));
+            let stacks: HashMap<_, _> = now
+                .stacks
+                .iter()
+                .map(|stack| (&stack.frames, stack.sampled_alloc_objects))
+                .collect();
+            for stack in &before.stacks {
+                let objects = stacks.get(&stack.frames).expect("a committed stack is gone");
+                assert!(*objects >= stack.sampled_alloc_objects);
+            }
+            let live: HashMap<_, _> = now.live.iter().map(|live| (live.address, live)).collect();
+            let frames = |snapshot: &Snapshot, stack: usize| snapshot.stacks[stack].frames.clone();
+            let gone_before = self.gone.len();
+            for sample in &before.live {
+                let Some(same) = live.get(&sample.address) else {
+                    self.gone.push(sample.address);
+                    continue;
+                };
+                assert_eq!((same.size, same.tid), (sample.size, sample.tid));
+                assert_eq!(frames(&now, same.stack), frames(before, sample.stack));
+            }
+            let gone = self.gone.len() - gone_before;
+            assert!(gone <= 1 && now.live.len() <= before.live.len() + 1, "more than one store");
+        }
+        self.seen.extend(now.live.iter().map(|live| (live.address, live.size)));
+        self.most_stacks = self.most_stacks.max(now.stacks.len());
+        self.latest = Some(now);
+    }
+}
+
+/// The library's code in process `pid`.
+fn code_of_library(pid: Pid) -> Range<u64> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs");
+    let name = library().to_str().expect("a path in UTF-8");
+    let line = maps.lines().find(|line| line.contains("r-xp") && line.ends_with(name));
+    let (start, end) =
+        line.and_then(|line| line.split(' ').next()?.split_once('-')).expect("loaded");
+    let number = |text| u64::from_str_radix(text, 16).expect("a hexadecimal number");
+    number(start)..number(end)
+}
+
+/// What the program says that it allocated: address, size, and whether it stays.
+fn blocks(child: &mut Child) -> Vec<(u64, u64, bool)> {
+    let mut output = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut output).expect("text");
+    let number = |text: &str, radix| u64::from_str_radix(text, radix).expect("a number");
+    let blocks = output.lines().map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        (number(&words[1][2..], 16), number(words[2], 10), words[3] == "1")
+    });
+    blocks.collect()
+}
+
+#[test]
+fn a_program_killed_at_any_store_leaves_every_record_committed_before() {
+    let mut run = Run::new(program("steps.c")).env("RAMSON_MAX_FILE", "1M").without("RAMSON_DIR");
+    let path = run.directory.path().join("steps.ramson");
+    run.command.env("RAMSON_OUTPUT", &path).stdin(Stdio::piped());
+    let mut child = run.spawn();
+    let pid = Pid::from_raw(child.id() as i32);
+    ptrace::attach(pid).expect("our own child can be traced");
+    child.stdin.take().expect("piped").write_all(b"!").expect("it waits for that");
+    let mut watch = Watch::new(path);
+    let (mut is_watched, mut steps) = (false, 0u64);
+    let (mut code, mut was_in_library) = (0..0, false);
+    loop {
+        match waitpid(pid, None).expect("our own child can be waited for") {
+            WaitStatus::Stopped(_, Signal::SIGUSR1) => {
+                is_watched = !is_watched;
+                // What happened unwatched.
+                watch.latest = None;
+                if code.is_empty() {
+                    code = code_of_library(pid);
+                }
+            }
+            // Of attaching, which may come before or after exec.
+            WaitStatus::Stopped(_, Signal::SIGSTOP | Signal::SIGTRAP) if !is_watched => {}
+            WaitStatus::Stopped(_, Signal::SIGTRAP) => {
+                steps += 1;
+                if was_in_library {
+                    watch.look();
+                }
+                let registers = ptrace::getregs(pid).expect("it is stopped");
+                was_in_library = code.contains(&registers.rip);
+            }
+            WaitStatus::Exited(_, status) => {
+                assert_eq!(status, 0);
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+        let resume = if is_watched { ptrace::step } else { ptrace::cont };
+        resume(pid, None).expect("it is stopped");
+    }
+    let blocks = blocks(&mut child);
+    let made: HashSet<_> = blocks.iter().map(|&(address, size, _)| (address, size)).collect();
+    assert!(watch.seen.is_subset(&made), "{:?}", watch.seen.difference(&made));
+    let freed: HashSet<_> =
+        blocks.iter().filter(|block| !block.2).map(|&(address, ..)| address).collect();
+    assert!(watch.gone.iter().all(|address| freed.contains(address)), "{:x?}", watch.gone);
+    assert_eq!(watch.gone.len(), freed.len());
+    let last = read_bytes(&std::fs::read(&watch.path).expect("kept")).expect("whole");
+    assert_eq!(last.defects, []);
+    let live: HashSet<_> = last.live.iter().map(|live| (live.address, live.size)).collect();
+    let mut staying = blocks.iter().filter(|block| block.2);
+    assert!(staying.all(|&(address, size, _)| live.contains(&(address, size))), "{live:x?}");
+    println!("{steps} steps, {} changes of the file", watch.changes);
+    assert!(
+        watch.changes > 300 && watch.most_stacks > 128,
+        "{} {}",
+        watch.changes,
+        watch.most_stacks
+    );
+}

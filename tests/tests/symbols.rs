@@ -1,0 +1,201 @@
+//! Names that come from elsewhere than the binaries: those that a profile carries, and those of a runtime's own code.
+
+use ramson_tests::preload;
+use ramson_tests::servers::*;
+use std::fs;
+use std::path::PathBuf;
+
+/// A C++ program with debug information that has run under the library, and its profile.
+fn recorded(scratch: &Scratch) -> (PathBuf, PathBuf) {
+    let (program, profile) = (scratch.path("names"), scratch.path("names.ramson"));
+    let mut compiler = clean(installed("g++", "g++"));
+    compiler.args(["-g", "-O1", "-Wl,--build-id", "-o"]).arg(&program).arg(real("names.cc"));
+    finish(&mut compiler).good();
+    let mut command = clean(&program);
+    preload(&mut command, "1").env("RAMSON_KEEP", "1").env("RAMSON_OUTPUT", &profile);
+    finish(&mut command).good();
+    (program, profile)
+}
+
+/// Here and elsewhere: what was learned here must not help there.
+fn ramson_with_cache(scratch: &Scratch, cache: &str, arguments: &[&str]) -> Outcome {
+    let mut command = ramson(scratch);
+    finish(command.env("XDG_CACHE_HOME", scratch.open_directory(cache)).args(arguments))
+}
+
+/// A report without the lines that name the file.
+fn report(scratch: &Scratch, cache: &str, arguments: &[&str]) -> String {
+    let text = ramson_with_cache(scratch, cache, &[&["report"], arguments].concat()).good().text();
+    text.split_once("\n\n").unwrap().1.to_owned()
+}
+
+const PUT: &str = "storage::Shelf<std::__cxx11::basic_string<char";
+
+#[test]
+fn a_symbolized_profile_is_read_alike_where_its_binaries_are_not() {
+    let scratch = Scratch::new();
+    let (program, profile) = recorded(&scratch);
+    let (profile, carrying) = (profile.to_str().unwrap(), scratch.path("carrying"));
+    let carrying = carrying.to_str().unwrap();
+    let here = report(&scratch, "here", &[profile, "--view", "lines"]);
+    assert!(here.contains(PUT) && here.contains("names.cc:8"), "{here}");
+    ramson_with_cache(&scratch, "here", &["symbolize", profile, "-o", carrying]).good();
+    fs::rename(&program, scratch.path("gone")).unwrap();
+    assert!(!report(&scratch, "there", &[profile, "--view", "lines"]).contains(PUT));
+    assert_eq!(report(&scratch, "there", &[carrying, "--view", "lines"]), here);
+    let mut piped = ramson(&scratch);
+    piped.env("XDG_CACHE_HOME", scratch.open_directory("there"));
+    let piped = piped.args(["report", "-", "--view", "lines"]);
+    let piped = finish_with(piped, &fs::read(carrying).unwrap()).good().text();
+    assert!(piped.ends_with(&here), "{piped}");
+
+    // Written again where nothing can be looked up, into the file itself: nothing is lost.
+    ramson_with_cache(&scratch, "there", &["symbolize", carrying]).good();
+    assert_eq!(report(&scratch, "there", &[carrying, "--view", "lines"]), here);
+}
+
+#[test]
+fn symbolize_keeps_the_mode_and_replaces_nothing_unasked() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = Scratch::new();
+    let (_, profile) = recorded(&scratch);
+    let profile = profile.to_str().unwrap();
+    let other = scratch.file("other", "mine");
+    let other = other.to_str().unwrap();
+    let refused = ramson_with_cache(&scratch, "here", &["symbolize", profile, "-o", other]);
+    assert_eq!((refused.status, fs::read(other).unwrap()), (1, b"mine".to_vec()));
+    assert!(refused.remarks.len() == 1 && refused.remarks[0].contains("exists"), "{refused:?}");
+    ramson_with_cache(&scratch, "here", &["symbolize", profile, "-o", other, "--force"]).good();
+    assert_eq!(fs::metadata(other).unwrap().permissions().mode() & 0o777, 0o600);
+    let no_root = ["symbolize", profile, "--sysroot", other];
+    assert_eq!(ramson_with_cache(&scratch, "here", &no_root).status, 2);
+}
+
+#[test]
+fn a_binary_is_found_in_a_copy_of_its_machine_s_root_directory() {
+    let scratch = Scratch::new();
+    let (program, profile) = recorded(&scratch);
+    let profile = profile.to_str().unwrap();
+    let sysroot = scratch.path("image");
+    let inside = sysroot.join(program.strip_prefix("/").unwrap());
+    fs::create_dir_all(inside.parent().unwrap()).unwrap();
+    fs::rename(&program, inside).unwrap();
+    let found = report(&scratch, "a", &[profile, "--sysroot", sysroot.to_str().unwrap()]);
+    assert!(found.contains(PUT), "{found}");
+    assert!(!report(&scratch, "b", &[profile]).contains(PUT));
+}
+
+#[test]
+fn names_are_shown_in_full_short_or_as_the_linker_has_them() {
+    let scratch = Scratch::new();
+    let (_, profile) = recorded(&scratch);
+    let profile = profile.to_str().unwrap();
+    for (demangle, name) in [
+        ("full", "::put(std::__cxx11::basic_string<"),
+        ("short", "  storage::Shelf::put  "),
+        ("short", "  std::__cxx11::basic_string::_M_construct  "),
+        ("none", "  _ZN7storage5ShelfINSt7__cxx1112basic_string"),
+    ] {
+        let text = report(&scratch, "here", &[profile, "--demangle", demangle]);
+        assert!(text.contains(name), "{demangle}: {text}");
+    }
+}
+
+#[test]
+fn a_pprof_file_without_names_gets_them() {
+    let scratch = Scratch::new();
+    let (program, profile) = recorded(&scratch);
+    let (profile, hidden) = (profile.to_str().unwrap(), scratch.path("hidden"));
+    let (nameless, named) = (scratch.path("nameless.pb.gz"), scratch.path("named.pb.gz"));
+    let (nameless, named) = (nameless.to_str().unwrap(), named.to_str().unwrap());
+    fs::rename(&program, &hidden).unwrap();
+    let export = ["export", profile, "-f", "pprof", "-o", nameless];
+    ramson_with_cache(&scratch, "there", &export).good();
+    assert!(!report(&scratch, "there", &[nameless]).contains(PUT));
+    fs::rename(&hidden, &program).unwrap();
+    // Any command looks up what is missing; symbolize keeps it.
+    assert!(report(&scratch, "here", &[nameless]).contains(PUT));
+    assert_eq!(ramson_with_cache(&scratch, "here", &["symbolize", nameless]).status, 2);
+    ramson_with_cache(&scratch, "here", &["symbolize", nameless, "-o", named]).good();
+    fs::rename(&program, &hidden).unwrap();
+    assert!(report(&scratch, "there", &[named]).contains(PUT));
+    let mut pprof = clean(installed("go", "golang-go"));
+    let pprof = pprof.args(["tool", "pprof", "-top", named]);
+    assert!(finish(pprof).good().text().contains("storage::Shelf"));
+}
+
+/// node with a map of the code that it compiles; ready.
+fn node(scratch: &Scratch, arguments: &[&str], wait: &str) -> Running {
+    let mut command = clean(installed("node", "nodejs"));
+    command.args(arguments).arg(real("holds.js")).arg(wait).current_dir(scratch.path(""));
+    preload(&mut command, "16K").env("RAMSON_KEEP", "1");
+    command.env("RAMSON_OUTPUT", scratch.path("node.ramson"));
+    let log = scratch.path("log");
+    Running::start(&mut command, &log, || {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"))
+    })
+}
+
+/// Goes away with the test.
+struct Map(PathBuf);
+
+impl Map {
+    fn of(node: &Running) -> Self {
+        Self(PathBuf::from(format!("/tmp/perf-{}.map", node.0.id())))
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn functions_that_node_compiled_have_names_while_it_runs_and_afterwards() {
+    let scratch = Scratch::new();
+    let profile = scratch.path("node.ramson");
+    let profile = profile.to_str().unwrap();
+    let flags = ["--perf-basic-prof", "--interpreted-frames-native-stack"];
+    let mut node = node(&scratch, &flags, "wait");
+    let map = Map::of(&node);
+    let has_names =
+        || report(&scratch, "a", &[profile, "--view", "tree"]).contains("holdBuffers /");
+    assert!(has_names());
+    let running = ramson_with_cache(&scratch, "a", &["symbolize", profile]);
+    assert!(running.status == 2 && running.remarks[0].contains("still runs"), "{running:?}");
+    node.signal("KILL");
+    node.wait();
+    assert!(has_names());
+    // Kept in the profile they outlive the map.
+    ramson_with_cache(&scratch, "a", &["symbolize", profile]).good();
+    drop(map);
+    assert!(has_names());
+}
+
+#[test]
+fn a_map_of_another_user_or_another_process_names_nothing_and_the_remedy_is_said() {
+    let scratch = Scratch::new();
+    let profile = scratch.path("node.ramson");
+    let profile = profile.to_str().unwrap();
+    let node = node(&scratch, &["--interpreted-frames-native-stack"], "wait");
+    let missing = || {
+        let text = ramson_with_cache(&scratch, "a", &["report", profile, "--json"]).good().text();
+        assert!(!text.contains("WRONG"), "{text}");
+        text
+    };
+    assert!(missing().contains("--perf-basic-prof"));
+    let map = Map::of(&node);
+    fs::write(&map.0, "0 7fffffffffff WRONG\n").unwrap();
+    std::os::unix::fs::chown(&map.0, Some(1), Some(1)).unwrap();
+    assert!(missing().contains("belongs to user 1"));
+    fs::remove_file(&map.0).unwrap();
+    std::os::unix::fs::symlink(scratch.file("mine", "0 7fffffffffff WRONG\n"), &map.0).unwrap();
+    assert!(missing().contains("not used"));
+    fs::remove_file(&map.0).unwrap();
+    // Of an earlier process with this number.
+    fs::write(&map.0, "0 7fffffffffff WRONG\n").unwrap();
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    fs::File::options().write(true).open(&map.0).unwrap().set_modified(old).unwrap();
+    assert!(missing().contains("--perf-basic-prof"));
+}
