@@ -191,18 +191,13 @@ mod tests {
         }
     }
 
-    #[test]
-    fn mixed_sizes_and_an_interval_that_changes_midway_stay_unbiased() {
-        let plan = [
-            (512 << 10, 16, 1 << 20),
-            (512 << 10, 1 << 20, 16),
-            (64 << 10, 300, 1 << 16),
-            (1 << 20, 5000, 3000),
-        ];
+    /// Over many samplers, the estimates of `plan` (interval in force, size, count) are the truth within 3 standard errors.
+    fn assert_unbiased(plan: &[(u64, u64, u64)], samplers: impl Iterator<Item = Sampler>) {
         let (mut objects, mut bytes) = (Vec::new(), Vec::new());
-        for run in 0..600 {
-            let mut sampler = Sampler::new(run + 1, 512 << 10);
-            let parts = plan.map(|(interval, size, count)| sampler.feed(size, count, interval));
+        for mut sampler in samplers {
+            let feed =
+                |&(interval, size, count): &(u64, u64, u64)| sampler.feed(size, count, interval);
+            let parts: Vec<_> = plan.iter().map(feed).collect();
             objects.push(parts.iter().map(|sums| sums.objects).sum::<f64>());
             bytes.push(parts.iter().map(|sums| sums.bytes).sum::<f64>());
         }
@@ -212,6 +207,17 @@ mod tests {
             let (mean, error) = mean_and_error(&values);
             assert!((mean - truth as f64).abs() <= 3.0 * error, "{mean} {truth} {error}");
         }
+    }
+
+    #[test]
+    fn mixed_sizes_and_an_interval_that_changes_midway_stay_unbiased() {
+        let plan = [
+            (512 << 10, 16, 1 << 20),
+            (512 << 10, 1 << 20, 16),
+            (64 << 10, 300, 1 << 16),
+            (1 << 20, 5000, 3000),
+        ];
+        assert_unbiased(&plan, (0..600).map(|run| Sampler::new(run + 1, 512 << 10)));
     }
 
     #[test]
@@ -226,19 +232,7 @@ mod tests {
             (64 << 10, 20_000, 200),
             (4 << 20, 70_000, 300),
         ];
-        let (mut objects, mut bytes) = (Vec::new(), Vec::new());
-        for run in 0..1500 {
-            let mut sampler = Sampler::new(run * 31 + 7, CONFIGURED);
-            let parts = plan.map(|(interval, size, count)| sampler.feed(size, count, interval));
-            objects.push(parts.iter().map(|sums| sums.objects).sum::<f64>());
-            bytes.push(parts.iter().map(|sums| sums.bytes).sum::<f64>());
-        }
-        let true_objects: u64 = plan.iter().map(|(_, _, count)| count).sum();
-        let true_bytes: u64 = plan.iter().map(|(_, size, count)| size * count).sum();
-        for (values, truth) in [(objects, true_objects), (bytes, true_bytes)] {
-            let (mean, error) = mean_and_error(&values);
-            assert!((mean - truth as f64).abs() <= 3.0 * error, "{mean} {truth} {error}");
-        }
+        assert_unbiased(&plan, (0..1500).map(|run| Sampler::new(run * 31 + 7, CONFIGURED)));
     }
 
     #[test]

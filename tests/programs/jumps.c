@@ -17,6 +17,7 @@ enum { WANTED = 150, KEPT = 500 };
 static unsigned long low, high;
 static volatile int jumps, is_cancelling, is_leaving;
 static sigjmp_buf start;
+static sigset_t timer;
 static void *kept[KEPT];
 
 static void find_ramson(void) {
@@ -41,6 +42,7 @@ static void on_timer(int signal, siginfo_t *facts, void *context) {
 
 static void *allocate_until_left(void *unused) {
     struct itimerval often = {{0, 200}, {0, 200}};
+    pthread_sigmask(SIG_UNBLOCK, &timer, NULL);
     sigsetjmp(start, 1);
     setitimer(ITIMER_REAL, &often, NULL);
     while (jumps < WANTED) {
@@ -68,16 +70,15 @@ int main(int argc, char **argv) {
     find_ramson();
     void *volatile early = malloc(77);
     is_cancelling = !strcmp(argv[1], "cancel");
+    sigemptyset(&timer);
+    sigaddset(&timer, SIGALRM);
     if (is_cancelling) {
-        sigset_t timer;
-        sigemptyset(&timer);
-        sigaddset(&timer, SIGALRM);
+        /* This thread is not to end: it never handles the timer. */
+        pthread_sigmask(SIG_BLOCK, &timer, NULL);
         while (jumps < WANTED) {
             pthread_t thread;
             is_leaving = 0;
-            pthread_sigmask(SIG_UNBLOCK, &timer, NULL);
             pthread_create(&thread, NULL, allocate_until_left, NULL);
-            pthread_sigmask(SIG_BLOCK, &timer, NULL);
             pthread_join(thread, NULL);
         }
     } else {

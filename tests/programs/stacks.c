@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     /* In case that nobody does. */
-    alarm(20);
+    alarm(600);
     pthread_t thread;
     for (long i = 1; i < atoi(argv[2]); i++) pthread_create(&thread, NULL, work, (void *)i);
     work(NULL);

@@ -114,25 +114,29 @@ fn spent(snapshot: &Snapshot) -> (f64, f64) {
 
 #[test]
 fn a_storm_comes_under_the_bound_and_stays_there() {
-    let mut run = governed("storm 60000");
+    let mut run = governed("storm 600000");
     let mut child = run.spawn();
     let first = wait_for(&run, |snapshot| snapshot.header.interval_changes > 0);
     assert!(
         first.header.overhead(first.header.cpu_ns).is_some_and(|share| share > NOISE * BOUND),
         "no storm"
     );
-    std::thread::sleep(Duration::from_secs(1));
-    let before = wait_for(&run, |_| true);
-    std::thread::sleep(Duration::from_secs(2));
-    let after = wait_for(&run, |_| true);
+    let (mut before, mut shares) = (first, Vec::new());
+    let has_settled = |shares: &[f64]| {
+        shares.len() >= 3 && shares[shares.len() - 3..].iter().all(|&share| share <= NOISE * BOUND)
+    };
+    while !has_settled(&shares) {
+        // A machine that is busy with something else lets samples look longer than they are: such windows pass.
+        assert!(shares.len() < 60, "{shares:?}");
+        let (slow_ns, cpu_ns) = spent(&before);
+        let after = wait_for(&run, |snapshot| spent(snapshot).1 - cpu_ns > 3e8);
+        shares.push((spent(&after).0 - slow_ns) / (spent(&after).1 - cpu_ns));
+        assert!(health(&after, Health::Samples) > health(&before, Health::Samples));
+        before = after;
+    }
     child.kill().unwrap();
     child.wait().unwrap();
-    let ((slow_before, cpu_before), (slow_after, cpu_after)) = (spent(&before), spent(&after));
-    assert!(cpu_after - cpu_before > 1e8, "it did not run");
-    let share = (slow_after - slow_before) / (cpu_after - cpu_before);
-    assert!(share <= NOISE * BOUND, "{share}: {:?}", after.header);
-    assert!(after.header.interval_bytes > 16 * after.header.configured_interval_bytes);
-    assert!(health(&after, Health::Samples) > health(&before, Health::Samples));
+    assert!(before.header.interval_bytes > 16 * before.header.configured_interval_bytes);
 }
 
 #[test]
