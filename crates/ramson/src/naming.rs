@@ -5,11 +5,11 @@ use crate::places;
 use crate::source::Source;
 use crate::text;
 use clap::{Args, ValueEnum};
+use hashbrown::HashMap;
 use ramson_profile::{Function, Line, Profile};
 use ramson_symbols::{
     Binary, Defect, Frame, JitProcess, Options, PerfMap, ServerOptions, Symbolizer,
 };
-use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -25,14 +25,17 @@ impl Content {
     }
 
     pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let mut reader = self.reader();
-        reader.position = offset;
-        reader.read_exact(buffer)
+        self.reader_at(offset).read_exact(buffer)
     }
 
     /// Reads from the start, for parsers that want a stream.
     pub fn reader(&self) -> Reader<'_> {
-        Reader { content: self, position: 0 }
+        self.reader_at(0)
+    }
+
+    /// Reads from `position`.
+    pub fn reader_at(&self, position: u64) -> Reader<'_> {
+        Reader { content: self, position }
     }
 
     fn size_bytes(&self) -> io::Result<u64> {

@@ -1,7 +1,7 @@
 //! What is missing from a binary's symbols, and what to do about it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why frames of a binary have no name, or names without lines. Displays as one line: object, finding, next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,22 +100,7 @@ impl fmt::Display for Defect {
                 write!(out, "{path}: not on this machine. {}", symbols_of(path, build_id))
             }
             Self::BuildIdDiffers { path, wanted, found, used } => {
-                let path = path.display();
-                match found.as_str() {
-                    "" => write!(out, "{path}: replaced since the profile was taken (no build ID")?,
-                    _ => write!(
-                        out,
-                        "{path}: replaced since the profile was taken (build ID {found}"
-                    )?,
-                }
-                write!(out, ", profiled {wanted}); not used. ")?;
-                match used {
-                    Some(used) => write!(out, "Names are from {}", used.display()),
-                    None => write!(
-                        out,
-                        "Restart the program, or pass --debug-path with symbols of the old build"
-                    ),
-                }
+                fmt_replaced(out, path, [wanted, found], used.as_deref())
             }
             Self::NoSymbols { path, build_id, are_exports_named } => {
                 let finding = match are_exports_named {
@@ -146,15 +131,6 @@ impl fmt::Display for Defect {
                 write!(out, "{}: cannot read symbols ({reason}). ", path.display())?;
                 write!(out, "Check the file and its permissions, or pass --debug-path with a copy")
             }
-            elsewhere => elsewhere.fmt_elsewhere(out),
-        }
-    }
-}
-
-impl Defect {
-    /// What concerns sources of names other than binaries and their debug files.
-    fn fmt_elsewhere(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
             Self::PerfMapRefused { path, reason } => {
                 let path = path.display();
                 write!(out, "{path}: not used ({reason}). Remove it and restart the program")
@@ -173,7 +149,27 @@ impl Defect {
                     "Check DEBUGINFOD_URLS; DEBUGINFOD_TIMEOUT and DEBUGINFOD_MAXTIME allow more seconds"
                 )
             }
-            _ => Ok(()),
+        }
+    }
+}
+
+/// `[wanted, found]` are build IDs.
+fn fmt_replaced(
+    out: &mut fmt::Formatter<'_>,
+    path: &Path,
+    [wanted, found]: [&str; 2],
+    used: Option<&Path>,
+) -> fmt::Result {
+    let found = match found {
+        "" => "no build ID".to_owned(),
+        _ => format!("build ID {found}"),
+    };
+    write!(out, "{}: replaced since the profile was taken ({found}", path.display())?;
+    write!(out, ", profiled {wanted}); not used. ")?;
+    match used {
+        Some(used) => write!(out, "Names are from {}", used.display()),
+        None => {
+            write!(out, "Restart the program, or pass --debug-path with symbols of the old build")
         }
     }
 }

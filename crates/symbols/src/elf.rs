@@ -3,11 +3,11 @@
 //! Files are read, never mapped: a file that shrinks under a mapping would kill the reader, and with containers
 //! the owner of the file may be somebody else.
 
+use std::borrow::Cow;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use object::Endianness;
 use object::elf;
@@ -61,8 +61,8 @@ pub(crate) struct ElfFile {
 
 impl ElfFile {
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let unreadable = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => OpenError::Missing,
+        let unreadable = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => OpenError::Missing,
             _ => OpenError::Unreadable(error.to_string()),
         };
         // Asked before opening: opening a FIFO would wait for its writer.
@@ -98,41 +98,69 @@ impl ElfFile {
     }
 
     /// Reads a section's content, decompressed.
-    pub fn read(&self, sections: &Sections, section: &Section) -> Result<Arc<[u8]>, String> {
-        let raw = self.read_raw(section)?;
-        let (format, size_bytes, header_bytes) = if section.is_compressed {
-            compression_header(sections, &raw)?
-        } else if section.name.starts_with(".zdebug_") && raw.starts_with(b"ZLIB") {
-            let size = raw.get(4..12).and_then(|b| b.try_into().ok()).ok_or("section is cut")?;
-            (object::CompressionFormat::Zlib, u64::from_be_bytes(size), 12)
-        } else {
-            return Ok(raw);
+    pub fn read(&self, sections: &Sections, section: &Section) -> Result<Vec<u8>, String> {
+        let Some(Packing { format, size_bytes, header_bytes }) = self.packing(sections, section)?
+        else {
+            return self.read_raw(section);
         };
-        let data = &raw[header_bytes..];
-        if size_bytes > MAX_SECTION_BYTES
-            || size_bytes / MAX_COMPRESSION_RATIO > data.len() as u64 + 1
-        {
+        let packed_bytes = section.size_bytes - header_bytes;
+        if size_bytes > MAX_SECTION_BYTES || size_bytes / MAX_COMPRESSION_RATIO > packed_bytes + 1 {
             return Err(format!("{}: claims {size_bytes} bytes", section.name));
         }
-        let compressed = object::CompressedData { format, data, uncompressed_size: size_bytes };
-        match compressed.decompress() {
-            Ok(content) => Ok(Arc::from(content.into_owned())),
-            Err(error) => Err(format!("{}: {error}", section.name)),
+        let unpacked = match format {
+            object::CompressionFormat::Zlib => {
+                let packed = self.content.reader_at(section.offset + header_bytes);
+                inflated(packed.take(packed_bytes), size_bytes as usize)
+                    .map_err(|error| error.to_string())
+            }
+            _ => {
+                let data = &self.read_raw(section)?[header_bytes as usize..];
+                let packed = object::CompressedData { format, data, uncompressed_size: size_bytes };
+                packed.decompress().map(Cow::into_owned).map_err(|error| error.to_string())
+            }
+        };
+        unpacked.map_err(|error| format!("{}: {error}", section.name))
+    }
+
+    /// How a section is packed, if it is.
+    fn packing(&self, sections: &Sections, section: &Section) -> Result<Option<Packing>, String> {
+        let is_old = section.name.starts_with(".zdebug_");
+        if !section.has_content || !(section.is_compressed || is_old) {
+            return Ok(None);
+        }
+        self.check_extent(section)?;
+        let mut head = [0; 24];
+        let count = self.content.read_at(&mut head, section.offset);
+        let count = count.map_err(|error| error.to_string())? as u64;
+        let head = &head[..count.min(section.size_bytes) as usize];
+        if section.is_compressed {
+            compression_header(sections, head).map(Some)
+        } else if head.starts_with(b"ZLIB") {
+            let size = head.get(4..12).and_then(|b| b.try_into().ok()).ok_or("section is cut")?;
+            let format = object::CompressionFormat::Zlib;
+            Ok(Some(Packing { format, size_bytes: u64::from_be_bytes(size), header_bytes: 12 }))
+        } else {
+            Ok(None)
         }
     }
 
-    fn read_raw(&self, section: &Section) -> Result<Arc<[u8]>, String> {
-        let cut = || format!("{}: lies outside the file", section.name);
+    fn check_extent(&self, section: &Section) -> Result<(), String> {
+        let end = section.offset.checked_add(section.size_bytes);
+        let is_inside = end.is_some_and(|end| end <= self.identity.size_bytes);
+        match is_inside && section.size_bytes <= MAX_SECTION_BYTES {
+            true => Ok(()),
+            false => Err(format!("{}: lies outside the file", section.name)),
+        }
+    }
+
+    fn read_raw(&self, section: &Section) -> Result<Vec<u8>, String> {
         if !section.has_content {
-            return Ok(Arc::from([]));
+            return Ok(Vec::new());
         }
-        let end = section.offset.checked_add(section.size_bytes).ok_or_else(cut)?;
-        if end > self.identity.size_bytes || section.size_bytes > MAX_SECTION_BYTES {
-            return Err(cut());
-        }
-        let mut content: Arc<[u8]> = std::iter::repeat_n(0, section.size_bytes as usize).collect();
-        let bytes = Arc::get_mut(&mut content).expect("nobody else has the new section yet");
-        self.content.read_exact_at(bytes, section.offset).map_err(|error| error.to_string())?;
+        self.check_extent(section)?;
+        let mut content = vec![0; section.size_bytes as usize];
+        let read = self.content.read_exact_at(&mut content, section.offset);
+        read.map_err(|error| error.to_string())?;
         Ok(content)
     }
 
@@ -190,6 +218,14 @@ impl Sections {
     pub fn has_lines(&self) -> bool {
         self.named(".debug_info").is_some()
     }
+}
+
+/// What the header of a packed section says.
+struct Packing {
+    format: object::CompressionFormat,
+    /// Unpacked.
+    size_bytes: u64,
+    header_bytes: u64,
 }
 
 /// Where a file says that the rest of its debug information is.
@@ -302,16 +338,31 @@ fn sections_of<E: FileHeader<Endian = Endianness>>(content: &Content) -> Result<
     Ok(Sections { endian, is_64: header.is_type_64(), all })
 }
 
-fn compression_header(
-    sections: &Sections,
-    raw: &[u8],
-) -> Result<(object::CompressionFormat, u64, usize), String> {
+/// Exactly `size_bytes` from a zlib stream.
+fn inflated(packed: impl Read, size_bytes: usize) -> io::Result<Vec<u8>> {
+    const PIECE_BYTES: usize = 256 << 10;
+    let packed = BufReader::with_capacity(PIECE_BYTES, packed);
+    let mut stream = flate2::bufread::ZlibDecoder::new(packed);
+    let mut content = Vec::new();
+    content.try_reserve_exact(size_bytes).map_err(io::Error::other)?;
+    stream.by_ref().take(size_bytes as u64).read_to_end(&mut content)?;
+    match (content.len() == size_bytes, stream.read(&mut [0])?) {
+        (true, 0) => Ok(content),
+        _ => Err(io::Error::other("not of the size that its header says")),
+    }
+}
+
+fn compression_header(sections: &Sections, raw: &[u8]) -> Result<Packing, String> {
     fn parse<C: CompressionHeader<Endian = Endianness>>(
         endian: Endianness,
         raw: &[u8],
-    ) -> Option<(elf::CompressionType, u64, usize)> {
+    ) -> Option<(elf::CompressionType, u64, u64)> {
         let (header, rest) = object::pod::from_bytes::<C>(raw).ok()?;
-        Some((header.ch_type(endian), header.ch_size(endian).into(), raw.len() - rest.len()))
+        Some((
+            header.ch_type(endian),
+            header.ch_size(endian).into(),
+            (raw.len() - rest.len()) as u64,
+        ))
     }
     let parsed = if sections.is_64 {
         parse::<elf::CompressionHeader64<Endianness>>(sections.endian, raw)
@@ -324,7 +375,7 @@ fn compression_header(
         elf::ELFCOMPRESS_ZSTD => object::CompressionFormat::Zstandard,
         other => return Err(format!("unknown compression {}", other.0)),
     };
-    Ok((format, size_bytes, header_bytes))
+    Ok(Packing { format, size_bytes, header_bytes })
 }
 
 fn hex(bytes: &[u8]) -> String {

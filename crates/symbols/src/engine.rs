@@ -1,24 +1,25 @@
 //! The opened sources of one binary, and how an address gets its frames from them: DWARF, then the symbol table.
 
-use std::collections::HashMap;
-
 use object::elf;
 
 use crate::answers::Answers;
-use crate::demangle::demangle;
 use crate::elf::{ElfFile, Identity, Sections};
 use crate::find::{Place, Search, Supplement, open_debug_file, supplement};
 use crate::lines::Lines;
 use crate::mini::mini_debug_file;
 use crate::names::Names;
+use crate::processors::{MAX_THREADS, on_all};
+use crate::worker::{Found, Worker};
 use crate::{Defect, SymbolSource};
+
+/// Addresses that one thread names at a time where there is only a symbol table.
+const NAMES_PER_GROUP: usize = 1 << 10;
 
 /// What can name addresses of one binary.
 pub(crate) struct Engine {
     lines: Option<Lines>,
     /// In the order of trust. Mini debug information has only what the dynamic symbols lack, so both count.
     names: Vec<Names>,
-    demangled: HashMap<String, Option<String>>,
     pub source: SymbolSource,
     pub source_identity: Option<Identity>,
     /// Something that should have been readable was not; such answers are not worth keeping.
@@ -76,7 +77,6 @@ impl Engine {
         Self {
             lines: None,
             names: Vec::new(),
-            demangled: HashMap::new(),
             source: SymbolSource::None,
             source_identity: None,
             damage: None,
@@ -166,77 +166,52 @@ impl Engine {
         lines + self.names.iter().map(Names::size_bytes).sum::<u64>()
     }
 
-    /// Finds the frames at `address` and adds them to `answers`.
-    pub fn answer(&mut self, address: u64, answers: &mut Answers) {
-        let mut found: Vec<(Option<String>, Option<String>, u32)> = Vec::new();
-        if let Some(lines) = &mut self.lines {
-            let each = lines.find(address, |frame| {
-                found.push((frame.name, frame.file.map(str::to_owned), frame.line));
-            });
-            if self.damage.is_none()
-                && let SymbolSource::Dwarf { path } = &self.source
-            {
-                let path = path.clone();
-                if let Err(error) = each {
-                    let reason = format!("at address {address:#x}: {error}");
-                    self.damage = Some(Defect::Unreadable { path, reason });
-                } else if let Some(supplement) = lines.missing_part().cloned() {
-                    let build_id = String::new();
-                    self.damage = Some(Defect::SupplementMissing { path, supplement, build_id });
-                }
-            }
-        }
-        if found.is_empty() {
-            found.push((None, None, 0));
-        }
-        let outermost = found.len() - 1;
-        let mut frames = Vec::with_capacity(found.len());
-        for (index, (name, file, line)) in found.into_iter().enumerate() {
-            let symbol_address = (index == outermost).then_some(address);
-            let Some((function, system_name)) = self.named(name, symbol_address) else { continue };
-            frames.push(answers.frame(&function, &system_name, file.as_deref(), line));
-        }
-        answers.add(address, frames);
-    }
-
-    /// Function and system name from DWARF's name, or else from the symbol at the address (inlined calls have none).
-    fn named(
-        &mut self,
-        name: Option<String>,
-        symbol_address: Option<u64>,
-    ) -> Option<(String, String)> {
-        let name = name.filter(|name| !name.is_empty());
-        if let Some(name) = &name
-            && let Some(function) = self.demangled(name)
-        {
-            return Some((function, name.clone()));
-        }
-        let symbol = symbol_address
-            .and_then(|address| self.names.iter().find_map(|names| names.find(address)));
-        let Some(name) = name else {
-            let symbol = symbol?;
-            return Some((self.demangled(&symbol).unwrap_or_else(|| symbol.clone()), symbol));
+    /// Finds the frames at `addresses` and adds them to `answers`.
+    pub fn answer(&mut self, addresses: &[u64], answers: &mut Answers) {
+        let groups = match &self.lines {
+            Some(lines) => lines.groups(addresses),
+            None => addresses.chunks(NAMES_PER_GROUP).map(<[u64]>::to_vec).collect(),
         };
-        // DWARF may have only the last part of a C++ or Rust name; the linker's then has the rest. It must contain
-        // that part, since identical functions may have been folded under another's symbol.
-        if let Some(symbol) = symbol
-            && let Some(function) = self.demangled(&symbol)
-            && function.contains(name.as_str())
-        {
-            return Some((function, symbol));
+        let (lines, names) = (self.lines.as_ref(), self.names.as_slice());
+        let found = on_all(
+            &groups,
+            MAX_THREADS,
+            || Worker::new(lines, names),
+            |worker, group| {
+                let found = |&address: &u64| (address, worker.find(address));
+                group.iter().map(found).collect::<Vec<_>>()
+            },
+        );
+        let mut found: Vec<_> = found.into_iter().flatten().collect();
+        found.sort_unstable_by_key(|&(address, _)| address);
+        for (address, found) in found {
+            if let Some(reason) = found.damage {
+                self.address_damaged(address, &reason);
+            }
+            let stored = found.frames.iter().map(|frame| {
+                let Found { function, system_name, file, line } = frame;
+                answers.frame(function, system_name, file.as_deref(), *line)
+            });
+            let stored: Vec<_> = stored.collect();
+            answers.add(address, stored);
         }
-        Some((name.clone(), name))
+        self.part_missing();
     }
 
-    fn demangled(&mut self, name: &str) -> Option<String> {
-        if !name.starts_with('_') {
-            return None;
+    fn address_damaged(&mut self, address: u64, reason: &str) {
+        if let SymbolSource::Dwarf { path } = &self.source {
+            let reason = format!("at address {address:#x}: {reason}");
+            self.damage.get_or_insert(Defect::Unreadable { path: path.clone(), reason });
         }
-        if let Some(known) = self.demangled.get(name) {
-            return known.clone();
+    }
+
+    fn part_missing(&mut self) {
+        if let SymbolSource::Dwarf { path } = &self.source
+            && let Some(supplement) = self.lines.as_ref().and_then(Lines::missing_part)
+        {
+            let (path, supplement) = (path.clone(), supplement.clone());
+            let build_id = String::new();
+            self.damage.get_or_insert(Defect::SupplementMissing { path, supplement, build_id });
         }
-        let demangled = demangle(name);
-        self.demangled.insert(name.to_owned(), demangled.clone());
-        demangled
     }
 }

@@ -18,8 +18,11 @@ mod lines;
 mod mini;
 mod names;
 mod perf_map;
+mod processors;
 mod split;
 mod stored;
+mod units;
+mod worker;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -271,9 +274,7 @@ impl Symbolizer {
         };
         known.answers.source = engine.source.clone();
         known.answers.source_identity = engine.source_identity;
-        for &address in unknown {
-            engine.answer(address, &mut known.answers);
-        }
+        engine.answer(unknown, &mut known.answers);
         known.damage = engine.damage.clone();
         known.unsaved += unknown.len();
         // Rewriting a large file for a few more answers waits until the end.

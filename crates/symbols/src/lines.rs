@@ -1,28 +1,58 @@
 //! Functions, inlined calls and source lines from DWARF.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use addr2line::{LookupContinuation, LookupResult};
-use gimli::{EndianArcSlice, RunTimeEndian, SectionId};
+use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, SectionId};
 use object::Endianness;
 
 use crate::elf::{ElfFile, Sections};
+use crate::processors::{MAX_THREADS, on_all};
 use crate::split::Split;
+use crate::units::by_unit;
 
-/// Content of a section, shared with what was parsed from it.
-pub(crate) type Bytes = EndianArcSlice<RunTimeEndian>;
+/// Content of a section.
+pub(crate) type Bytes<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// More inlined calls at one address than any compiler makes.
 const MAX_INLINED: usize = 1 << 10;
 /// A longer name is dropped: no compiler's name is that long.
 const MAX_NAME_BYTES: usize = 64 << 10;
+/// So few addresses are looked up by one thread.
+const FEW_ADDRESSES: usize = 64;
 
-/// The debug information of one binary. Units are read when an address first falls into them.
+/// Sections of so few bytes in all are read by one thread.
+const FEW_BYTES: u64 = 1 << 20;
+
+/// Sections that say nothing about functions and lines stay on disk.
+const USED: [SectionId; 10] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugAranges,
+    SectionId::DebugInfo,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugRanges,
+    SectionId::DebugRngLists,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+];
+
+/// The debug information of one binary, unpacked.
 pub(crate) struct Lines {
-    context: addr2line::Context<Bytes>,
+    sections: DwarfSections<Vec<u8>>,
+    /// What `dwz` moved elsewhere.
+    supplement: Option<DwarfSections<Vec<u8>>>,
+    endian: RunTimeEndian,
     split: Split,
     size_bytes: u64,
+}
+
+/// One thread's view of `Lines`. Units are parsed when an address first falls into them.
+pub(crate) struct LineFinder<'a> {
+    context: addr2line::Context<Bytes<'a>>,
+    split: &'a Split,
 }
 
 /// One function activation as DWARF has it.
@@ -39,22 +69,54 @@ impl Lines {
         (file, sections): (&ElfFile, &Sections),
         supplement: Option<(&ElfFile, &Sections)>,
     ) -> Result<Self, String> {
-        let mut size_bytes = 0;
-        let mut load = |opened: (&ElfFile, &Sections), id: SectionId| {
-            let content = bytes(opened, if is_used(id) { id.name() } else { "" })?;
-            size_bytes += content.len() as u64;
-            Ok::<_, String>(content)
+        let endian = endian(sections);
+        let mut contents = read((file, sections), supplement)?;
+        let size_bytes = contents.values().map(|content| content.len() as u64).sum();
+        let mut loaded = |is_supplement: bool| {
+            let mut take = |id| contents.remove(&(is_supplement, id)).unwrap_or_default();
+            DwarfSections::load(|id| Ok::<_, gimli::Error>(take(id)))
+                .map_err(|error| error.to_string())
         };
-        let mut dwarf = gimli::Dwarf::load(|id| load((file, sections), id))?;
-        if let Some(supplement) = supplement {
-            dwarf.load_sup(|id| load(supplement, id))?;
-        }
-        let context = addr2line::Context::from_dwarf(dwarf).map_err(|error| error.to_string())?;
-        Ok(Self { context, split: Split::of(file), size_bytes })
+        let sections = loaded(false)?;
+        let supplement = supplement.map(|_| loaded(true)).transpose()?;
+        let lines = Self { sections, supplement, endian, split: Split::of(file), size_bytes };
+        lines.finder()?;
+        Ok(lines)
     }
 
+    fn dwarf<'a>(&'a self) -> Dwarf<Bytes<'a>> {
+        let slice = |section: &'a Vec<u8>| Bytes::new(section, self.endian);
+        self.sections.borrow_with_sup(self.supplement.as_ref(), slice)
+    }
+
+    pub fn finder(&self) -> Result<LineFinder<'_>, String> {
+        let context = addr2line::Context::from_dwarf(self.dwarf());
+        let context = context.map_err(|error| error.to_string())?;
+        Ok(LineFinder { context, split: &self.split })
+    }
+
+    /// `addresses` in groups that may be looked up by different threads, the one with most work first.
+    pub fn groups(&self, addresses: &[u64]) -> Vec<Vec<u64>> {
+        match addresses.len() {
+            0..FEW_ADDRESSES => vec![addresses.to_vec()],
+            _ => by_unit(&self.dwarf(), addresses),
+        }
+    }
+
+    /// Bytes of debug sections held.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes + self.split.size_bytes()
+    }
+
+    /// A part outside the file that was needed and is not there.
+    pub fn missing_part(&self) -> Option<&PathBuf> {
+        self.split.missing()
+    }
+}
+
+impl LineFinder<'_> {
     /// Calls `each` for every function activation at `address`, inlined ones first.
-    pub fn find(&mut self, address: u64, mut each: impl FnMut(LineFrame<'_>)) -> gimli::Result<()> {
+    pub fn find(&self, address: u64, mut each: impl FnMut(LineFrame<'_>)) -> gimli::Result<()> {
         let mut lookup = self.context.find_frames(address);
         let mut frames = loop {
             match lookup {
@@ -66,10 +128,7 @@ impl Lines {
         };
         for _ in 0..MAX_INLINED {
             let Some(frame) = frames.next()? else { break };
-            let name = frame.function.filter(|function| {
-                use gimli::Reader;
-                function.name.len() <= MAX_NAME_BYTES
-            });
+            let name = frame.function.filter(|function| function.name.len() <= MAX_NAME_BYTES);
             let name = name.and_then(|name| Some(name.raw_name().ok()?.into_owned()));
             let location = frame.location;
             let line = location.as_ref().and_then(|location| location.line).unwrap_or(0);
@@ -78,45 +137,40 @@ impl Lines {
         }
         Ok(())
     }
-
-    /// Bytes of debug sections held.
-    pub fn size_bytes(&self) -> u64 {
-        self.size_bytes + self.split.size_bytes
-    }
-
-    /// A part outside the file that was needed and is not there.
-    pub fn missing_part(&self) -> Option<&PathBuf> {
-        self.split.missing.as_ref()
-    }
 }
 
-/// The section of this name; empty if there is none.
-pub(crate) fn bytes((file, sections): (&ElfFile, &Sections), name: &str) -> Result<Bytes, String> {
-    let endian = match sections.endian {
+/// Reads the sections that are used, by whether they are the supplement's.
+fn read(
+    file: (&ElfFile, &Sections),
+    supplement: Option<(&ElfFile, &Sections)>,
+) -> Result<HashMap<(bool, SectionId), Vec<u8>>, String> {
+    let files = [(false, Some(file)), (true, supplement)];
+    let files = files.into_iter().filter_map(|(is_supplement, file)| Some((is_supplement, file?)));
+    let mut wanted: Vec<_> = files
+        .flat_map(|(is_supplement, file)| USED.map(|id| ((is_supplement, id), file)))
+        .filter_map(|(key, (file, all))| Some((key, file, all, all.named(key.1.name())?)))
+        .collect();
+    // Unpacking takes as long as there is to unpack.
+    wanted.sort_by_key(|(.., section)| std::cmp::Reverse(section.size_bytes));
+    let total_bytes: u64 = wanted.iter().map(|(.., section)| section.size_bytes).sum();
+    let threads = if total_bytes < FEW_BYTES { 1 } else { MAX_THREADS };
+    let contents = on_all(
+        &wanted,
+        threads,
+        || (),
+        |(), (key, file, all, section)| Ok((*key, file.read(all, section)?)),
+    );
+    contents.into_iter().collect()
+}
+
+pub(crate) fn endian(sections: &Sections) -> RunTimeEndian {
+    match sections.endian {
         Endianness::Little => RunTimeEndian::Little,
         Endianness::Big => RunTimeEndian::Big,
-    };
-    let content = match sections.named(name) {
-        Some(section) => file.read(sections, section)?,
-        None => Arc::from([]),
-    };
-    Ok(Bytes::new(content, endian))
+    }
 }
 
-/// Sections that say nothing about functions and lines stay on disk.
-fn is_used(id: SectionId) -> bool {
-    use SectionId::*;
-    matches!(
-        id,
-        DebugAbbrev
-            | DebugAddr
-            | DebugAranges
-            | DebugInfo
-            | DebugLine
-            | DebugLineStr
-            | DebugRanges
-            | DebugRngLists
-            | DebugStr
-            | DebugStrOffsets
-    )
+/// The content of the section of this name; empty if there is none.
+pub(crate) fn bytes(file: &ElfFile, sections: &Sections, name: &str) -> Result<Vec<u8>, String> {
+    sections.named(name).map_or(Ok(Vec::new()), |section| file.read(sections, section))
 }

@@ -1,7 +1,5 @@
 //! Function names from a symbol table: one name per address, found by binary search.
 
-use std::sync::Arc;
-
 use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader, Sym};
@@ -19,7 +17,7 @@ pub(crate) struct Names {
     functions: Vec<Function>,
     /// For each function the largest end among it and all before it: says when to stop looking for an enclosing one.
     largest_ends: Vec<u64>,
-    strings: Arc<[u8]>,
+    strings: Vec<u8>,
 }
 
 struct Function {

@@ -2,82 +2,126 @@
 //! `PROGRAM.dwp`, or one `.dwo` file per unit, where it was compiled.
 
 use std::ffi::OsStr;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use addr2line::SplitDwarfLoad;
-use gimli::{Dwarf, DwarfPackage, Reader, SectionId};
+use gimli::{Dwarf, DwarfPackageSections, DwarfSections, RunTimeEndian, SectionId};
 
 use crate::elf::ElfFile;
-use crate::lines::{Bytes, bytes};
+use crate::lines::{Bytes, bytes, endian};
 
-/// Finds the outside parts of one file with DWARF. Nothing is opened before the first request.
+/// Lists of units are short if there are this many.
+const UNIT_LISTS: usize = 1 << 10;
+
+/// Finds the outside parts of one file with DWARF, for any number of threads. Nothing is opened before the first request,
+/// and nothing closed after: threads refer to it.
 pub(crate) struct Split {
     package_path: PathBuf,
-    package: Option<Option<DwarfPackage<Bytes>>>,
-    /// The first part that was asked for and is not there.
-    pub missing: Option<PathBuf>,
-    pub size_bytes: u64,
+    package: OnceLock<Option<(DwarfPackageSections<Vec<u8>>, RunTimeEndian)>>,
+    /// By the hash of the path.
+    units: Vec<OnceLock<Box<Unit>>>,
+    missing: OnceLock<PathBuf>,
+    /// Relaxed: an estimate of what is held.
+    size_bytes: AtomicU64,
+}
+
+/// A `.dwo` file.
+struct Unit {
+    path: PathBuf,
+    sections: Option<(DwarfSections<Vec<u8>>, RunTimeEndian)>,
+    next: OnceLock<Box<Unit>>,
 }
 
 impl Split {
     pub fn of(file: &ElfFile) -> Self {
         let mut package_path = file.path.clone().into_os_string();
         package_path.push(".dwp");
-        let package_path = PathBuf::from(package_path);
-        Self { package_path, package: None, missing: None, size_bytes: 0 }
+        Self {
+            package_path: package_path.into(),
+            package: OnceLock::new(),
+            units: (0..UNIT_LISTS).map(|_| OnceLock::new()).collect(),
+            missing: OnceLock::new(),
+            size_bytes: AtomicU64::new(0),
+        }
     }
 
     /// The part that `request` names. That it is of the same compilation is checked by addr2line.
-    pub fn load(&mut self, request: SplitDwarfLoad<Bytes>) -> Option<Arc<Dwarf<Bytes>>> {
-        if self.package.is_none() {
-            self.package = Some(self.open_package());
+    pub fn load<'a>(&'a self, request: SplitDwarfLoad<Bytes<'a>>) -> Option<Arc<Dwarf<Bytes<'a>>>> {
+        if let Some((package, endian)) = self.package.get_or_init(|| self.open_package()) {
+            let slice = |section: &'a Vec<u8>| Bytes::new(section, *endian);
+            let package = package.borrow(slice, Bytes::new(&[], *endian));
+            if let Ok(Some(unit)) =
+                package.and_then(|package| package.find_cu(request.dwo_id, &request.parent))
+            {
+                return Some(Arc::new(unit));
+            }
         }
-        if let Some(Some(package)) = &self.package
-            && let Ok(Some(unit)) = package.find_cu(request.dwo_id, &request.parent)
-        {
-            return Some(Arc::new(unit));
-        }
-        let name = request.path.as_ref()?.to_slice().ok()?;
-        let folder = request.comp_dir.as_ref().and_then(|folder| folder.to_slice().ok());
+        let name = request.path.as_ref()?.slice();
+        let folder = request.comp_dir.as_ref().map(|folder| folder.slice());
         let folder = folder.unwrap_or_default();
-        let path = Path::new(OsStr::from_bytes(&folder)).join(OsStr::from_bytes(&name));
-        let Some(mut unit) = self.open_unit(&path) else {
-            self.missing.get_or_insert(path);
+        let path = Path::new(OsStr::from_bytes(folder)).join(OsStr::from_bytes(name));
+        let Some((sections, endian)) = self.unit(&path) else {
+            self.missing.get_or_init(|| path);
             return None;
         };
+        let mut unit = sections.borrow(|section| Bytes::new(section, *endian));
         unit.make_dwo(&request.parent);
         Some(Arc::new(unit))
     }
 
-    fn open_package(&mut self) -> Option<DwarfPackage<Bytes>> {
-        let path = self.package_path.clone();
-        let load = self.loader(&path)?;
-        let empty = Bytes::new(Arc::from([]), gimli::RunTimeEndian::Little);
-        DwarfPackage::load::<_, gimli::Error>(load, empty).ok()
+    /// The first part that was asked for and is not there.
+    pub fn missing(&self) -> Option<&PathBuf> {
+        self.missing.get()
     }
 
-    fn open_unit(&mut self, path: &Path) -> Option<Dwarf<Bytes>> {
-        let load = self.loader(path)?;
-        Dwarf::load::<_, gimli::Error>(load).ok()
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Relaxed)
+    }
+
+    fn unit(&self, path: &Path) -> Option<&(DwarfSections<Vec<u8>>, RunTimeEndian)> {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(path);
+        let mut place = &self.units[hash as usize % UNIT_LISTS];
+        loop {
+            let unit = place.get_or_init(|| {
+                let sections = self.open_unit(path);
+                Box::new(Unit { path: path.to_owned(), sections, next: OnceLock::new() })
+            });
+            if unit.path == path {
+                return unit.sections.as_ref();
+            }
+            place = &unit.next;
+        }
+    }
+
+    fn open_package(&self) -> Option<(DwarfPackageSections<Vec<u8>>, RunTimeEndian)> {
+        let (load, endian) = self.loader(&self.package_path)?;
+        DwarfPackageSections::load(load).ok().map(|sections| (sections, endian))
+    }
+
+    fn open_unit(&self, path: &Path) -> Option<(DwarfSections<Vec<u8>>, RunTimeEndian)> {
+        let (load, endian) = self.loader(path)?;
+        DwarfSections::load(load).ok().map(|sections| (sections, endian))
     }
 
     /// Reads sections of the file at `path`; a damaged one counts as empty, and the unit as missing what it had.
     fn loader(
-        &mut self,
+        &self,
         path: &Path,
-    ) -> Option<impl FnMut(SectionId) -> gimli::Result<Bytes> + use<'_>> {
+    ) -> Option<(impl FnMut(SectionId) -> gimli::Result<Vec<u8>> + use<'_>, RunTimeEndian)> {
         let file = ElfFile::open(path).ok()?;
         let sections = file.sections().ok()?;
-        Some(move |id: SectionId| {
+        let endian = endian(&sections);
+        let load = move |id: SectionId| {
             // All of them: the index of a package names ranges in each, used or not.
-            let name = id.dwo_name().unwrap_or_default();
-            let content = bytes((&file, &sections), name);
-            let content = content.or_else(|_| bytes((&file, &sections), ""));
-            let content = content.map_err(|_| gimli::Error::Io)?;
-            self.size_bytes += content.len() as u64;
+            let content = bytes(&file, &sections, id.dwo_name().unwrap_or_default());
+            let content = content.unwrap_or_default();
+            self.size_bytes.fetch_add(content.len() as u64, Ordering::Relaxed);
             Ok(content)
-        })
+        };
+        Some((load, endian))
     }
 }

@@ -1,0 +1,105 @@
+//! One thread's look-ups: the functions at an address from DWARF, their names from there or the symbol table.
+
+use std::collections::HashMap;
+
+use crate::demangle::demangle;
+use crate::lines::{LineFinder, Lines};
+use crate::names::Names;
+
+/// What names addresses on one thread.
+pub(crate) struct Worker<'a> {
+    /// `Err`: why there are no lines, although there is debug information.
+    lines: Option<Result<LineFinder<'a>, String>>,
+    /// In the order of trust.
+    names: &'a [Names],
+    demangled: HashMap<String, Option<String>>,
+}
+
+/// What is at one address.
+#[derive(Default)]
+pub(crate) struct FoundAt {
+    /// Inlined ones first.
+    pub frames: Vec<Found>,
+    /// Why there may be less than there should be.
+    pub damage: Option<String>,
+}
+
+/// One function activation.
+pub(crate) struct Found {
+    pub function: String,
+    pub system_name: String,
+    pub file: Option<String>,
+    pub line: u32,
+}
+
+impl<'a> Worker<'a> {
+    pub fn new(lines: Option<&'a Lines>, names: &'a [Names]) -> Self {
+        Self { lines: lines.map(Lines::finder), names, demangled: HashMap::new() }
+    }
+
+    pub fn find(&mut self, address: u64) -> FoundAt {
+        let mut found: Vec<(Option<String>, Option<String>, u32)> = Vec::new();
+        let damage = match &self.lines {
+            Some(Ok(lines)) => {
+                let each = lines.find(address, |frame| {
+                    found.push((frame.name, frame.file.map(str::to_owned), frame.line));
+                });
+                each.err().map(|error| error.to_string())
+            }
+            Some(Err(reason)) => Some(reason.clone()),
+            None => None,
+        };
+        if found.is_empty() {
+            found.push((None, None, 0));
+        }
+        let outermost = found.len() - 1;
+        let mut frames = Vec::with_capacity(found.len());
+        for (index, (name, file, line)) in found.into_iter().enumerate() {
+            let symbol_address = (index == outermost).then_some(address);
+            let Some((function, system_name)) = self.named(name, symbol_address) else { continue };
+            frames.push(Found { function, system_name, file, line });
+        }
+        FoundAt { frames, damage }
+    }
+
+    /// Function and system name from DWARF's name, or else from the symbol at the address (inlined calls have none).
+    fn named(
+        &mut self,
+        name: Option<String>,
+        symbol_address: Option<u64>,
+    ) -> Option<(String, String)> {
+        let name = name.filter(|name| !name.is_empty());
+        if let Some(name) = &name
+            && let Some(function) = self.demangled(name)
+        {
+            return Some((function, name.clone()));
+        }
+        let symbol = symbol_address
+            .and_then(|address| self.names.iter().find_map(|names| names.find(address)));
+        let Some(name) = name else {
+            let symbol = symbol?;
+            return Some((self.demangled(&symbol).unwrap_or_else(|| symbol.clone()), symbol));
+        };
+        // DWARF may have only the last part of a C++ or Rust name; the linker's then has the rest. It must contain
+        // that part, since identical functions may have been folded under another's symbol.
+        if let Some(symbol) = symbol
+            && let Some(function) = self.demangled(&symbol)
+            && function.contains(name.as_str())
+        {
+            return Some((function, symbol));
+        }
+        Some((name.clone(), name))
+    }
+
+    fn demangled(&mut self, name: &str) -> Option<String> {
+        if !name.starts_with('_') {
+            return None;
+        }
+        if let Some(known) = self.demangled.get(name) {
+            return known.clone();
+        }
+        let demangled = demangle(name);
+        self.demangled.insert(name.to_owned(), demangled.clone());
+        demangled
+    }
+}
