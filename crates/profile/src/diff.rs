@@ -8,12 +8,11 @@
 
 use crate::estimate::Estimate;
 use crate::frames::{FrameName, FrameTable};
-use crate::merge::{add_up, add_values};
-use crate::model::{Profile, SampleType, StackSample};
+use crate::merge::{add_up, merge_found};
+use crate::model::{Profile, SampleType};
 use crate::view::{Row, Sort, TopTable, top};
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::hash::BuildHasher;
-use std::slice;
 use std::sync::Arc;
 
 /// Two profiles, without what both hold.
@@ -57,20 +56,23 @@ impl Diff {
     /// Later − earlier, as a profile with values of any sign. Stacks are equal if their frames are, as the profiles'
     /// granularity names them: addresses do not matter, so another process, another load address or a new build of the
     /// program do no harm. Labels are not compared.
-    pub fn change(&self) -> Profile {
-        let mut change = add_up(slice::from_ref(&self.new), &[&self.old]);
+    pub fn change(self) -> Profile {
+        let Diff { mut old, new, .. } = self;
+        let (start_unix_ns, time_unix_ns) = (old.time_unix_ns, new.time_unix_ns);
+        for sample in &mut old.samples {
+            sample.values = sample.values.map(|value| -value);
+        }
+        let mut change = Profile { start_unix_ns, time_unix_ns, ..add_up(vec![new, old]) };
         merge_equal_frames(&mut change);
-        change.start_unix_ns = self.old.time_unix_ns;
-        change.time_unix_ns = self.new.time_unix_ns;
         change
     }
 
     /// Every function that changed.
-    pub fn table(&self, sample_type: SampleType, sort: Sort) -> DiffTable {
-        let TopTable { total: change, rows, .. } = top(&self.change(), sample_type, sort);
+    pub fn table(self, sample_type: SampleType, sort: Sort) -> DiffTable {
         let sides = [&self.old, &self.new, &self.shared];
         let [old, new, shared] = sides.map(|profile| flat_by_name(profile, sample_type));
         let [old_total, new_total, shared_total] = sides.map(|profile| profile.total(sample_type));
+        let TopTable { total: change, rows, .. } = top(&self.change(), sample_type, sort);
         let flat = |side: &HashMap<FrameName, Estimate>, name: &FrameName| {
             let of =
                 |flats: &HashMap<FrameName, Estimate>| flats.get(name).copied().unwrap_or_default();
@@ -101,26 +103,25 @@ fn merge_equal_frames(profile: &mut Profile) {
     let hashing = DefaultHashBuilder::default();
     // Position and hash.
     let mut known: HashTable<(usize, u64)> = HashTable::with_capacity(profile.samples.len());
-    let mut merged: Vec<StackSample> = Vec::with_capacity(profile.samples.len());
     let mut stack: Vec<usize> = Vec::new();
-    for sample in profile.samples.drain(..) {
+    merge_found(&mut profile.samples, |samples, index| {
         stack.clear();
-        stack.extend(frames.stack(&sample).map(|at| at.frame.index()));
+        stack.extend(frames.stack(&samples[index]).map(|at| at.frame.index()));
         let hash = hashing.hash_one(&stack);
         let is_it = |&(at, other_hash): &(usize, u64)| {
-            let other = || frames.stack(&merged[at]).map(|at| at.frame.index());
+            let other = || frames.stack(&samples[at]).map(|at| at.frame.index());
             other_hash == hash && other().eq(stack.iter().copied())
         };
-        match known.find(hash, is_it) {
-            Some(&(at, _)) => add_values(&mut merged[at].values, &sample.values),
-            None => {
-                known.insert_unique(hash, (merged.len(), hash), |&(_, hash)| hash);
-                merged.push(StackSample { labels: Arc::default(), ..sample });
-            }
+        let found = known.find(hash, is_it).map(|&(at, _)| at);
+        if found.is_none() {
+            known.insert_unique(hash, (index, hash), |&(_, hash)| hash);
         }
+        found
+    });
+    profile.samples.retain(|sample| !sample.values.iter().all(|value| value.is_nothing()));
+    for sample in &mut profile.samples {
+        sample.labels = Arc::default();
     }
-    merged.retain(|sample| !sample.values.iter().all(|value| value.is_nothing()));
-    profile.samples = merged;
 }
 
 #[cfg(test)]

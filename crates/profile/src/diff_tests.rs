@@ -1,6 +1,6 @@
 use super::*;
 use crate::frames::Granularity;
-use crate::model::{Function, Line, Location, Mapping};
+use crate::model::{Function, Line, Location, Mapping, StackSample};
 
 /// A process whose program is loaded at `start`, was built as `build_id`, and whose functions a, b, main are `shift` lines
 /// further down: stacks of them with bytes, variance as large.
@@ -41,7 +41,7 @@ fn process(start: u64, build_id: &str, shift: u32, stacks: &[(&[usize], f64)]) -
 }
 
 fn rows(diff: &Diff) -> Vec<String> {
-    let table = diff.table(SampleType::InuseSpace, Sort::Flat);
+    let table = diff.clone().table(SampleType::InuseSpace, Sort::Flat);
     let text = |row: &DiffRow| {
         let DiffRow { change, old_flat, new_flat } = row;
         let Row { name, flat, cum, .. } = change;
@@ -59,7 +59,7 @@ fn a_function_is_matched_by_name_wherever_it_is_and_however_often_built() {
     let expected =
         ["b 200 ±²300 50→250 cum 200", "a -70 ±²130 100→30 cum -70", "main 0 ±²0 0→0 cum 130"];
     assert_eq!(rows(&diff), expected);
-    assert_eq!(diff.change().samples.len(), 2);
+    assert_eq!(diff.clone().change().samples.len(), 2);
     let table = diff.table(SampleType::InuseSpace, Sort::Flat);
     let totals = (table.old_total.value, table.new_total.value, table.change);
     assert_eq!(totals, (150.0, 280.0, Estimate { value: 130.0, variance: 430.0 }));

@@ -29,8 +29,8 @@ impl std::error::Error for DifferentTypes {}
 /// The sum. Mappings are equal if build ID (or path), size and offset are: where they were loaded does not matter. Of the
 /// headers: the earliest time, the sum of the durations, the largest interval, the first command and granularity.
 ///
-/// The estimates must come from different samples, or their variances do not add.
-pub fn merge(profiles: &[Profile]) -> Result<Profile, DifferentTypes> {
+/// The estimates must come from different samples, or their variances do not add. Stacks are moved, not copied.
+pub fn merge(profiles: Vec<Profile>) -> Result<Profile, DifferentTypes> {
     let counts = |profile: &Profile, sample_type| {
         !profile.samples.iter().any(|sample| sample.value(sample_type).value.is_nan())
     };
@@ -40,31 +40,28 @@ pub fn merge(profiles: &[Profile]) -> Result<Profile, DifferentTypes> {
             return Err(DifferentTypes { index, sample_type });
         }
     }
-    Ok(add_up(profiles, &[]))
+    Ok(add_up(profiles))
 }
 
-/// The sum of profiles that count the same, less those of `subtracted`.
-pub(crate) fn add_up(added: &[Profile], subtracted: &[&Profile]) -> Profile {
-    let mut merger = Merger::default();
-    for profile in added {
-        merger.add(profile, |values| values);
-    }
-    for profile in subtracted {
-        merger.add(profile, |values| values.map(|value| -value));
+/// The sum of profiles that count the same.
+pub(crate) fn add_up(profiles: Vec<Profile>) -> Profile {
+    let times = profiles.iter().map(|profile| profile.time_unix_ns);
+    let time = times.filter(|&time| time != 0).min().unwrap_or(0);
+    let duration: u64 = profiles.iter().map(duration_ns).fold(0, u64::saturating_add);
+    let merged = Profile {
+        time_unix_ns: time,
+        start_unix_ns: time.saturating_sub(duration),
+        interval_bytes: profiles.iter().map(|profile| profile.interval_bytes).max().unwrap_or(0),
+        command: profiles.first().map(|first| first.command.clone()).unwrap_or_default(),
+        granularity: profiles.first().map(|first| first.granularity).unwrap_or_default(),
+        ..Profile::default()
+    };
+    let mut merger = Merger { merged, ..Merger::default() };
+    for profile in profiles {
+        merger.add(profile);
     }
     let mut merged = merger.merged;
     merged.samples.retain(|sample| !sample.values.iter().all(|value| value.is_nothing()));
-    let profiles = || added.iter().chain(subtracted.iter().copied());
-    let times = profiles().map(|profile| profile.time_unix_ns);
-    let time = times.filter(|&time| time != 0).min().unwrap_or(0);
-    let duration: u64 = profiles().map(duration_ns).fold(0, u64::saturating_add);
-    merged.time_unix_ns = time;
-    merged.start_unix_ns = time.saturating_sub(duration);
-    merged.interval_bytes = profiles().map(|profile| profile.interval_bytes).max().unwrap_or(0);
-    if let Some(first) = profiles().next() {
-        merged.command = first.command.clone();
-        merged.granularity = first.granularity;
-    }
     merged
 }
 
@@ -78,10 +75,20 @@ fn duration_ns(profile: &Profile) -> u64 {
 /// Adds up samples that have the same stack and labels; the first of them says where in the order the sum stands.
 pub fn merge_equal_samples(samples: &mut Vec<StackSample>) {
     let mut known = KnownStacks::with_capacity(samples.len());
+    merge_found(samples, |samples, index| {
+        let sample = &samples[index];
+        known.find_or_insert(&sample.locations, &sample.labels, samples, index)
+    });
+}
+
+/// Adds every sample for which `find` names an earlier one to that.
+pub(crate) fn merge_found(
+    samples: &mut Vec<StackSample>,
+    mut find: impl FnMut(&[StackSample], usize) -> Option<usize>,
+) {
     let mut kept: Vec<bool> = Vec::with_capacity(samples.len());
     for index in 0..samples.len() {
-        let sample = &samples[index];
-        let found = known.find_or_insert(&sample.locations, &sample.labels, samples, index);
+        let found = find(samples, index);
         kept.push(found.is_none());
         if let Some(first) = found {
             let values = samples[index].values;
@@ -168,7 +175,7 @@ type MappingKey = (String, u64, u64);
 type LocationKey = (Option<usize>, u64, Vec<Line>);
 
 impl Merger {
-    fn add(&mut self, profile: &Profile, signed: impl Fn([Estimate; 4]) -> [Estimate; 4]) {
+    fn add(&mut self, profile: Profile) {
         let mappings: Vec<usize> =
             profile.mappings.iter().map(|mapping| self.mapping(mapping)).collect();
         let functions: Vec<usize> =
@@ -176,21 +183,15 @@ impl Merger {
         let locations: Vec<usize> = profile
             .locations
             .iter()
-            .map(|location| self.location(profile, location, &mappings, &functions))
+            .map(|location| self.location(&profile, location, &mappings, &functions))
             .collect();
         let samples = &mut self.merged.samples;
-        let mut stack: Vec<usize> = Vec::new();
-        for sample in &profile.samples {
-            stack.clear();
-            stack.extend(sample.locations.iter().map(|&index| locations[index]));
-            let (values, labels) = (signed(sample.values), &sample.labels);
-            match self.samples.find_or_insert(&stack, labels, samples, samples.len()) {
-                Some(at) => add_values(&mut samples[at].values, &values),
-                None => samples.push(StackSample {
-                    locations: stack.as_slice().into(),
-                    values,
-                    labels: labels.clone(),
-                }),
+        for mut sample in profile.samples {
+            sample.locations.iter_mut().for_each(|index| *index = locations[*index]);
+            let (stack, labels) = (&sample.locations, &sample.labels);
+            match self.samples.find_or_insert(stack, labels, samples, samples.len()) {
+                Some(at) => add_values(&mut samples[at].values, &sample.values),
+                None => samples.push(sample),
             }
         }
     }

@@ -31,7 +31,7 @@ fn profile(start: u64, build_id: &str, bytes: f64) -> Profile {
 
 #[test]
 fn one_binary_at_two_addresses_is_one() {
-    let merged = merge(&[profile(0x1000, "aa", 3.0), profile(0x7000, "aa", 4.0)]).unwrap();
+    let merged = merge(vec![profile(0x1000, "aa", 3.0), profile(0x7000, "aa", 4.0)]).unwrap();
     assert_eq!((merged.mappings.len(), merged.locations.len(), merged.samples.len()), (1, 1, 1));
     assert_eq!(merged.samples[0].values[0], Estimate { value: 7.0, variance: 2.0 });
     assert_eq!(merged.locations[0].address, 0x1010);
@@ -45,19 +45,19 @@ fn different_builds_and_labels_stay_apart() {
     let mut labelled = profile(0x1000, "bb", 4.0);
     labelled.samples[0].labels = [Label::block_size(8)].into();
     let mut profiles = [profile(0x1000, "aa", 3.0), profile(0x1000, "bb", 4.0), labelled];
-    let merged = merge(&profiles).unwrap();
+    let merged = merge(profiles.to_vec()).unwrap();
     assert_eq!((merged.mappings.len(), merged.functions.len(), merged.samples.len()), (2, 1, 3));
     assert_eq!(merged.total(SampleType::InuseSpace).value, 11.0);
     profiles.reverse();
-    assert_eq!(merge(&profiles).unwrap().total(SampleType::InuseSpace).value, 11.0);
+    assert_eq!(merge(profiles.to_vec()).unwrap().total(SampleType::InuseSpace).value, 11.0);
 }
 
 #[test]
 fn samples_of_nothing_go() {
     let mut nothing = profile(0x1000, "aa", 0.0);
     nothing.samples[0].values = Default::default();
-    assert_eq!(merge(&[nothing]).unwrap().samples, []);
-    assert_eq!(merge(&[]), Ok(Profile::default()));
+    assert_eq!(merge(vec![nothing]).unwrap().samples, []);
+    assert_eq!(merge(vec![]), Ok(Profile::default()));
 }
 
 #[test]
@@ -65,5 +65,5 @@ fn profiles_that_count_different_things_are_not_added() {
     let mut live_only = profile(0x1000, "aa", 3.0);
     live_only.samples[0].values[SampleType::AllocSpace as usize].value = f64::NAN;
     let different = DifferentTypes { index: 1, sample_type: SampleType::AllocSpace };
-    assert_eq!(merge(&[profile(0x1000, "aa", 3.0), live_only]), Err(different));
+    assert_eq!(merge(vec![profile(0x1000, "aa", 3.0), live_only]), Err(different));
 }

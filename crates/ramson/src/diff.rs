@@ -87,8 +87,8 @@ pub fn diff(options: &DiffOptions) -> Result<u8, Failure> {
             limit.text
         )));
     }
-    let compared = Compared::read(&mut old, &mut new, options, sample_type)?;
-    let mut table = compared.diff.table(sample_type, options.sort.into());
+    let mut compared = Compared::read(&mut old, &mut new, options, sample_type)?;
+    let mut table = std::mem::take(&mut compared.diff).table(sample_type, options.sort.into());
     if options.drop_negative {
         table.rows.retain(|row| row.change.shown().value >= 0.0);
     }

@@ -57,7 +57,7 @@ pub fn merge(options: &MergeOptions) -> Result<(), Failure> {
             Ok(named.profile)
         })
         .collect::<Result<Vec<_>, Failure>>()?;
-    let merged = ramson_profile::merge(&profiles).map_err(|different| {
+    let merged = ramson_profile::merge(profiles).map_err(|different| {
         Failure::usage(format!(
             "{}: {different}. Merge profiles of one kind",
             options.sources[different.index]

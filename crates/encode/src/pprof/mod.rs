@@ -17,6 +17,9 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 use strings::Strings;
 
+/// Samples that are encoded at a time.
+const SAMPLES_PER_PART: usize = 1 << 10;
+
 /// What the profile does not say itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -37,9 +40,8 @@ impl Default for Options {
 /// A binary none of whose locations has a name is marked unsymbolized, which makes pprof look for the file itself, and
 /// warn if it is not there.
 pub fn write(profile: &Profile, out: &mut dyn Write, options: &Options) -> io::Result<()> {
-    let bytes = Encoder::new(profile).encode(options).encode_to_vec();
     let mut gzip = GzEncoder::new(out, Compression::fast());
-    gzip.write_all(&bytes)?;
+    Encoder::new(profile).write(options, &mut gzip)?;
     gzip.finish()?.flush()
 }
 
@@ -57,37 +59,40 @@ impl<'a> Encoder<'a> {
         Encoder { profile, strings: Strings::new(), not_recorded }
     }
 
-    fn encode(mut self, options: &Options) -> message::Profile {
+    /// Parts of a message, one after the other, are the message: so no more than one part is held at a time.
+    fn write(mut self, options: &Options, out: &mut dyn Write) -> io::Result<()> {
         let profile = self.profile;
+        let mut put = |part: message::Profile| out.write_all(&part.encode_to_vec());
+        let none = message::Profile::default;
+        let types = SampleType::ALL.map(|t| self.value_type(t.name(), unit_name(t)));
+        put(message::Profile { sample_type: types.to_vec(), ..none() })?;
+        for samples in profile.samples.chunks(SAMPLES_PER_PART) {
+            put(message::Profile { sample: self.samples(samples), ..none() })?;
+        }
+        put(message::Profile { mapping: self.mappings(), ..none() })?;
+        put(message::Profile { location: self.locations(), ..none() })?;
+        put(message::Profile { function: self.functions(), ..none() })?;
         let known = profile.start_unix_ns != 0 && profile.time_unix_ns != 0;
         let duration = profile.time_unix_ns.saturating_sub(profile.start_unix_ns);
-        let mut out = message::Profile {
-            sample_type: SampleType::ALL.map(|t| self.value_type(t.name(), unit_name(t))).to_vec(),
-            sample: self.samples(),
-            mapping: self.mappings(),
-            location: self.locations(),
-            function: self.functions(),
-            string_table: vec![],
+        let rest = message::Profile {
             drop_frames: self.strings.index(DROP_FRAMES),
-            keep_frames: 0,
             time_nanos: signed(profile.time_unix_ns),
             duration_nanos: if known { signed(duration) } else { 0 },
             period_type: Some(self.value_type("space", "bytes")),
             period: signed(profile.interval_bytes),
-            comment: vec![],
             default_sample_type: self.strings.index(options.default_sample_type.name()),
+            ..none()
         };
-        out.string_table = self.strings.into_table();
-        out
+        put(message::Profile { string_table: self.strings.into_table(), ..none() })?;
+        put(rest)
     }
 
     fn value_type(&mut self, name: &'static str, unit: &'static str) -> message::ValueType {
         message::ValueType { r#type: self.strings.index(name), unit: self.strings.index(unit) }
     }
 
-    fn samples(&mut self) -> Vec<message::Sample> {
-        let profile = self.profile;
-        let samples = profile.samples.iter().map(|sample| {
+    fn samples(&mut self, samples: &'a [StackSample]) -> Vec<message::Sample> {
+        let samples = samples.iter().map(|sample| {
             let mut location_id: Vec<u64> = sample.locations.iter().map(|&at| id(at)).collect();
             if location_id.is_empty() {
                 location_id.extend(self.not_recorded);

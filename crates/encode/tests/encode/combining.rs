@@ -57,7 +57,7 @@ fn sums_are_those_of_pprof() {
         let (granularity, flag) = GRANULARITIES[seed as usize % 4];
         let first = hostile(seed);
         let profiles = [later(&first, seed), hostile(seed + 1), first];
-        let mut sum = merge(&profiles).unwrap();
+        let mut sum = merge(profiles.to_vec()).unwrap();
         assert_eq!(sum.check_indices(), Ok(()));
         let write = |(index, profile)| place.write(&format!("{seed}.{index}.pb.gz"), profile);
         let files: Vec<String> = profiles.iter().enumerate().map(write).collect();
