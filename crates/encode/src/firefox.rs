@@ -1,5 +1,5 @@
 //! A profile in the Firefox Profiler's processed format, version 55 (its newer readers convert it): one thread, one sample per stack, weighted by one sample
-//! type. The tables are those that the crate `fxprof-processed-profile` writes; it cannot hold lines, nor weights beyond 2 GiB.
+//! type. Fields are those of the profiler's own definitions; the crate `fxprof-processed-profile` cannot hold lines, nor weights beyond 2 GiB.
 //!
 //! Samples have made-up times, a millisecond apart: the format has none without.
 
@@ -31,7 +31,6 @@ pub fn write(profile: &Profile, out: &mut dyn Write, sample_type: SampleType) ->
         "stack": stacks,
         "timeDeltas": vec![1; length],
         "weight": weights,
-        "threadCPUDelta": null,
     });
     let document = json!({
         "meta": meta(profile, sample_type),
@@ -60,7 +59,6 @@ fn meta(profile: &Profile, sample_type: SampleType) -> Value {
         "symbolicated": true,
         "usesOnlyOneStackType": true,
         "sourceCodeIsNotOnSearchfox": true,
-        "pausedRanges": [],
         "extensions": { "length": 0, "baseURL": [], "id": [], "name": [] },
         "categories": [{ "name": "Other", "color": "grey", "subcategories": ["Other"] }],
         "markerSchema": [],

@@ -209,6 +209,87 @@ fn a_firefox_document_has_every_stack_with_its_bytes() {
     }
 }
 
+/// Fields as the profiler's own definitions have them in version 55 (`src/types/profile.js` of its repository): name, `?` where it
+/// may be absent, and what it may be: `s`tring, `n`umber, `b`oolean, `0` (null), `o`bject, `[` and what the items of a list may be.
+const FIREFOX_55: [(&str, &str); 12] = [
+    ("", "meta:o libs:[] pages?:[] counters?:[] profilerOverhead?:[] threads:[o]"),
+    (
+        "/meta",
+        "interval:n startTime:n processType:n product:s stackwalk:n debug?:b version:n preprocessedProfileVersion:n \
+         importedFrom?:s symbolicated?:b usesOnlyOneStackType?:b sourceCodeIsNotOnSearchfox?:b extensions?:o \
+         categories?:[o] markerSchema:[o]",
+    ),
+    ("/meta/extensions", "length:n baseURL:[s] id:[s] name:[s]"),
+    ("/meta/categories/0", "name:s color:s subcategories:[s]"),
+    (
+        "/threads/0",
+        "processType:s processStartupTime:n processShutdownTime:n0 registerTime:n unregisterTime:n0 pausedRanges:[o] \
+         showMarkersInTimeline?:b name:s isMainThread:b processName?:s pid:s tid:ns samples:o markers:o stackTable:o \
+         frameTable:o stringArray:[s] funcTable:o resourceTable:o nativeSymbols:o",
+    ),
+    ("/threads/0/samples", "stack:[n0] timeDeltas?:[n] weight:0[n] weightType:s length:n"),
+    (
+        "/threads/0/markers",
+        "data:[o0] name:[n] startTime:[n0] endTime:[n0] phase:[n] category:[n] length:n",
+    ),
+    ("/threads/0/stackTable", "frame:[n] prefix:[n0] length:n"),
+    (
+        "/threads/0/frameTable",
+        "address:[n] inlineDepth:[n] category:[n0] subcategory:[n0] func:[n] nativeSymbol:[n0] innerWindowID:[n0] \
+         line:[n0] column:[n0] length:n",
+    ),
+    (
+        "/threads/0/funcTable",
+        "name:[n] isJS:[b] relevantForJS:[b] resource:[n] fileName:[n0] lineNumber:[n0] columnNumber:[n0] length:n",
+    ),
+    ("/threads/0/resourceTable", "length:n lib:[n0] name:[n] host:[n0] type:[n]"),
+    ("/threads/0/nativeSymbols", "libIndex:[n] address:[n] name:[n] functionSize:[n0] length:n"),
+];
+
+/// The letter of `FIREFOX_55` for a value.
+fn kind(value: &Value) -> char {
+    match value {
+        Value::Null => '0',
+        Value::Bool(_) => 'b',
+        Value::Number(_) => 'n',
+        Value::String(_) => 's',
+        Value::Array(_) => '[',
+        Value::Object(_) => 'o',
+    }
+}
+
+#[test]
+fn a_firefox_document_has_the_fields_of_the_published_definitions_and_no_others() {
+    let document = text(|out| firefox::write(&by_hand(), out, SampleType::InuseSpace));
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(document["meta"]["preprocessedProfileVersion"], 55);
+    for (path, fields) in FIREFOX_55 {
+        let object = document.pointer(path).unwrap().as_object().unwrap();
+        let fields = fields.split_whitespace().map(|field| field.split_once(':').unwrap());
+        let known: Vec<_> = fields
+            .map(|(name, kinds)| (name.trim_end_matches('?'), kinds, name.ends_with('?')))
+            .collect();
+        for name in object.keys() {
+            assert!(known.iter().any(|(known, ..)| known == name), "{path}/{name} is not defined");
+        }
+        for (name, kinds, is_optional) in known {
+            let Some(value) = object.get(name) else {
+                assert!(is_optional, "{path}/{name} is missing");
+                continue;
+            };
+            let (kinds, items) =
+                kinds.split_once('[').map_or((kinds, None), |(kinds, items)| (kinds, Some(items)));
+            match (value.as_array(), items) {
+                (Some(list), Some(items)) => {
+                    let is_known = |item: &Value| items.contains(kind(item));
+                    assert!(list.iter().all(is_known), "{path}/{name}: {list:?}");
+                }
+                _ => assert!(kinds.contains(kind(value)), "{path}/{name}: {value}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn heap_v2_has_return_addresses_and_never_a_stack_without_any() {
     let mut profile = by_hand();

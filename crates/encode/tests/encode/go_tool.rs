@@ -21,11 +21,16 @@ impl Workplace {
         Workplace { directory }
     }
 
+    /// Of the file of this name.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
     /// Writes `profile` in pprof's format and returns the file's path.
     pub fn write(&self, name: &str, profile: &Profile) -> String {
         let mut bytes = Vec::new();
         pprof::write(profile, &mut bytes, &pprof::Options::default()).unwrap();
-        let path = self.directory.join(name);
+        let path = self.path(name);
         std::fs::write(&path, bytes).unwrap();
         path.to_str().expect("a UTF-8 path").to_string()
     }
