@@ -1,6 +1,7 @@
-"""Large foreign profiles: a pprof file of 100 MB with a million samples, read by ramson and by pprof."""
+"""Large foreign profiles: a pprof file of 100 MB with a million samples, read by ramson and by pprof; collapsed stacks of 1 GB."""
 
 import os
+import random
 import shutil
 import subprocess
 
@@ -13,11 +14,15 @@ GENERATOR = machine.ROOT / "target/release/examples/large"
 # Of the whole command, user and system: on two idle cores it cannot take longer than that.
 MOST_SECONDS = 2
 MOST_BYTES = 1 << 30
+# Collapsed stacks are not held: what is, are the distinct ones.
+COLLAPSED_STACKS = 100_000
+MOST_COLLAPSED_BYTES = 128 << 20
 
 
 def tables(plan):
     if not plan.is_check:
         yield large_table(plan)
+        yield collapsed_table(plan)
 
 
 def large_table(plan):
@@ -59,16 +64,50 @@ def row(name, used):
     text = f"{seconds.text(digits=2)} s, {size.text(1 / (1 << 20), 0)} MiB"
     if name.startswith("go "):
         return Row(name, peers=text)
+    is_met = size.median <= MOST_BYTES
     if name != "report FILE":
-        return Row(name, ramson=text)
-    is_met = seconds.median <= MOST_SECONDS and size.median <= MOST_BYTES
+        return Row(name, ramson=text, target="≤ 1,024 MiB", is_met=is_met)
+    is_met = is_met and seconds.median <= MOST_SECONDS
     return Row(name, ramson=text, target=f"≤ {MOST_SECONDS} s, ≤ 1,024 MiB", is_met=is_met)
 
 
-def seconds_and_bytes(command):
+def collapsed_table(plan):
+    path = machine.BUILT / "large.collapsed"
+    size = write_collapsed(path, plan.count(1_000_000_000, 100_000_000))
+    used = {"report FILE": [], "cat FILE | report -": []}
+    try:
+        for _ in range(plan.rounds(3, 1)):
+            say("large: collapsed")
+            used["report FILE"].append(seconds_and_bytes([machine.RAMSON, "report", path]))
+            with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as cat:
+                used["cat FILE | report -"].append(seconds_and_bytes([machine.RAMSON, "report", "-"], cat.stdout))
+    finally:
+        path.unlink(missing_ok=True)
+    rows = []
+    for name, values in used.items():
+        seconds, largest = (Series(values).only(index) for index in (0, 1))
+        text = f"{seconds.text(digits=2)} s, {largest.text(1 / (1 << 20), 0)} MiB"
+        rows.append(Row(name, ramson=text, target="≤ 128 MiB", is_met=largest.median <= MOST_COLLAPSED_BYTES))
+    return Table("Large collapsed stacks", rows, f"CPU seconds (user + system); largest resident size in MiB. {size / 1e6:,.0f} MB,"
+                 f" {COLLAPSED_STACKS:,} distinct stacks of 10 to 49 functions.")
+
+
+def write_collapsed(path, least_bytes):
+    """Repeats the same stacks until the file is large enough; returns its size."""
+    source = random.Random(1)
+    names = [f"service::module_{index % 97}::function_{index}" for index in range(5_000)]
+    stacks = [";".join(source.choices(names, k=source.randrange(10, 50))) for _ in range(COLLAPSED_STACKS)]
+    block = "".join(f"{stack} {source.randrange(1, 10_000)}\n" for stack in stacks).encode()
+    with open(path, "wb") as file:
+        while file.tell() < least_bytes:
+            file.write(block)
+        return file.tell()
+
+
+def seconds_and_bytes(command, standard_input=subprocess.DEVNULL):
     """CPU time and largest resident size of one process; its children's where it starts another to do the work."""
     path = shutil.which(str(command[0]))
-    child = subprocess.Popen([path, *map(str, command[1:])], env=machine.environment(), stdin=subprocess.DEVNULL,
+    child = subprocess.Popen([path, *map(str, command[1:])], env=machine.environment(), stdin=standard_input,
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)

@@ -38,6 +38,10 @@ PEERS = {
     "redis-benchmark": "redis-tools",
     "sqlite3": "sqlite3",
     "/usr/bin/python3": "python3",
+    "llvm-symbolizer": "llvm",
+    "eu-addr2line": "elfutils",
+    "jeprof": "libjemalloc-dev",
+    "go": "golang-go",
 }
 
 
@@ -139,7 +143,8 @@ def describe():
     commit = output_of("git", "rev-parse", "--short=12", "HEAD")
     dirty = " **plus uncommitted changes**" if output_of("git", "status", "--porcelain") else ""
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    packages = ["libc6", "valgrind", "libjemalloc2", "libgoogle-perftools4", "heaptrack", "redis-server", "sqlite3"]
+    packages = ["libc6", "valgrind", "libjemalloc2", "libgoogle-perftools4", "heaptrack", "redis-server", "sqlite3",
+                "llvm", "elfutils"]
     versions = output_of("dpkg-query", "-W", "-f", "${Package} ${Version}, ", *packages).rstrip(", ")
     lines = [
         "# What ramson costs", "",
