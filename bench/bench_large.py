@@ -7,7 +7,7 @@ import subprocess
 
 import machine
 from machine import say
-from measure import MeasurementError, Series
+from measure import MeasurementError, Series, apart
 from table import Row, Table
 
 GENERATOR = machine.ROOT / "target/release/examples/large"
@@ -73,14 +73,15 @@ def row(name, used):
 
 def collapsed_table(plan):
     path = machine.BUILT / "large.collapsed"
-    size = write_collapsed(path, plan.count(1_000_000_000, 100_000_000))
-    used = {"report FILE": [], "cat FILE | report -": []}
+    apart(write_collapsed, path, plan.count(1_000_000_000, 100_000_000))
+    size = path.stat().st_size
+    used = {"report FILE": [], "report -, from a pipe": []}
     try:
         for _ in range(plan.rounds(3, 1)):
             say("large: collapsed")
             used["report FILE"].append(seconds_and_bytes([machine.RAMSON, "report", path]))
             with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as cat:
-                used["cat FILE | report -"].append(seconds_and_bytes([machine.RAMSON, "report", "-"], cat.stdout))
+                used["report -, from a pipe"].append(seconds_and_bytes([machine.RAMSON, "report", "-"], cat.stdout))
     finally:
         path.unlink(missing_ok=True)
     rows = []
@@ -93,7 +94,7 @@ def collapsed_table(plan):
 
 
 def write_collapsed(path, least_bytes):
-    """Repeats the same stacks until the file is large enough; returns its size."""
+    """Repeats the same stacks until the file is large enough."""
     source = random.Random(1)
     names = [f"service::module_{index % 97}::function_{index}" for index in range(5_000)]
     stacks = [";".join(source.choices(names, k=source.randrange(10, 50))) for _ in range(COLLAPSED_STACKS)]
@@ -101,7 +102,6 @@ def write_collapsed(path, least_bytes):
     with open(path, "wb") as file:
         while file.tell() < least_bytes:
             file.write(block)
-        return file.tell()
 
 
 def seconds_and_bytes(command, standard_input=subprocess.DEVNULL):

@@ -11,7 +11,7 @@ import time
 
 import machine
 from machine import say
-from measure import MeasurementError, Series, run
+from measure import MeasurementError, Series, apart, run
 from table import Row, Table
 
 # A C++ program whose debug symbols are in Debian's main archive.
@@ -37,7 +37,8 @@ def tables(plan):
 
 def symbols_table(plan):
     build_program()
-    pprof_file, heap_file, addresses_file = write_profiles()
+    pprof_file, heap_file, addresses_file = files = [FOLDER / name for name in ("profile.pb", "profile.heap", "addresses")]
+    apart(write_profiles, *files)
     environment = machine.environment(XDG_CACHE_HOME=CACHE, GOBIN=FOLDER)
     report = [machine.RAMSON, "report", pprof_file]
     peers = {name: (command, standard_input) for name, (tool, command, standard_input) in {
@@ -162,7 +163,7 @@ def debug_bytes():
     return sum(int(size, 16) for size in re.findall(r"\.debug_\w+\n.*\n.*\n\s+ZLIB, ([0-9a-f]+)", sections))
 
 
-def write_profiles():
+def write_profiles(pprof_file, heap_file, addresses_file):
     """The same stacks as pprof's protobuf and as jemalloc's text, and their addresses in the file."""
     functions = re.findall(r"^([0-9a-f]+) ([0-9a-f]+) [tTwW] ", machine.output_of("nm", "-S", PROGRAM), re.MULTILINE)
     source = random.Random(1)
@@ -173,11 +174,9 @@ def write_profiles():
     addresses = sorted(distinct)
     source.shuffle(addresses)
     stacks = [[addresses[index], *source.sample(addresses, DEPTH - 1)] for index in range(STACKS)]
-    pprof_file, heap_file, addresses_file = (FOLDER / name for name in ("profile.pb", "profile.heap", "addresses"))
     pprof_file.write_bytes(protobuf(stacks))
     heap_file.write_text(heap_v2(stacks))
     addresses_file.write_text("".join(f"{address:#x}\n" for address in addresses))
-    return pprof_file, heap_file, addresses_file
 
 
 def code_segment():

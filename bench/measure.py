@@ -1,6 +1,7 @@
 """How things are measured: interleaved rounds, CPU time of a process, instructions under callgrind."""
 
 import dataclasses
+import multiprocessing
 import os
 import pathlib
 import re
@@ -69,6 +70,16 @@ def run(command, environment, **options):
     if finished.returncode != 0:
         raise MeasurementError(f"{' '.join(command)}: exit {finished.returncode}\n{finished.stderr[-2000:]}")
     return finished.stdout
+
+
+def apart(function, *arguments):
+    """Runs it in a process of its own. The largest resident size of a command begins with that of the process that starts it,
+    so this one must stay small."""
+    worker = multiprocessing.Process(target=function, args=arguments)
+    worker.start()
+    worker.join()
+    if worker.exitcode != 0:
+        raise MeasurementError(f"{function.__name__}: exit {worker.exitcode}")
 
 
 def results_of(output):
