@@ -6,14 +6,18 @@
 #![forbid(unsafe_code)]
 
 pub mod atomic;
+mod end;
 mod extent;
+mod failure;
 mod health;
 mod kind;
 
+pub use end::{CGROUP_BYTES, END_BYTES, END_OFFSET, End, Way};
 pub use extent::{
     EXTENT_MAX_PAGES, EXTENT_PENDING, Extent, MAX_EXTENTS, extent_check, extent_flags, extent_key,
     extent_range,
 };
+pub use failure::{FAILURE_OFFSET, Failure, failure_check};
 pub use health::{HEALTH, Health};
 pub use kind::{KINDS, Kind};
 

@@ -69,7 +69,7 @@ pub extern "C" fn rearm(size: u64, entry: u64) -> u64 {
     let drawn_with = thread.interval_bytes.get();
     let next = draw(thread, interval);
     put(thread, next, interval);
-    if size == 0 || size > isize::MAX as u64 {
+    if size == 0 {
         return 0;
     }
     sampler::inverse_probability(size, drawn_with).to_bits()
@@ -111,8 +111,11 @@ pub extern "C" fn record(
     entry: u64,
     frame_pointer: u64,
 ) -> u64 {
-    if address != 0 {
-        let thread = arch::thread();
+    let thread = arch::thread();
+    if address == 0 {
+        let caller = walk::Caller::at_hook(entry, frame_pointer);
+        parked(thread, || record_failure(thread, size, caller));
+    } else if size <= isize::MAX as u64 {
         parked(thread, || {
             let inverse_probability = f64::from_bits(inverse_probability_bits);
             if let Some(recorder) =
@@ -126,6 +129,14 @@ pub extern "C" fn record(
     address
 }
 
+/// An allocation failed that was to be a sample.
+#[cold]
+fn record_failure(thread: &Thread, size: u64, caller: walk::Caller) {
+    if let Some(recorder) = process::recorder_for_failure(thread) {
+        recorder.record_failure(thread, size, caller);
+    }
+}
+
 /// The same for posix_memalign, which returns 0 and stores the address at `result`.
 pub extern "C" fn record_posix_memalign(
     status: u64,
@@ -135,11 +146,14 @@ pub extern "C" fn record_posix_memalign(
     frame_pointer: u64,
     result: *const u64,
 ) -> u64 {
-    if status as i32 == 0 {
+    const ENOMEM: i32 = 12;
+    let address = match status as i32 {
         // SAFETY: the real posix_memalign succeeded, so it has just stored through this pointer.
-        let address = unsafe { *result };
-        record(address, size, inverse_probability_bits, entry, frame_pointer);
-    }
+        0 => unsafe { *result },
+        ENOMEM => 0,
+        _ => return status,
+    };
+    record(address, size, inverse_probability_bits, entry, frame_pointer);
     status
 }
 

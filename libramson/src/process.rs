@@ -160,6 +160,14 @@ pub fn recorder_for_sample(
     }
 }
 
+/// The recorder of this process for an allocation that failed; makes it if nobody has begun to.
+pub fn recorder_for_failure(thread: &Thread) -> Option<&'static Recorder> {
+    recorder().or_else(|| {
+        let begun = PER_PROCESS.state.compare_exchange(NEW, STARTING, Acquire, Relaxed);
+        begun.ok().and_then(|_| start(thread, false))
+    })
+}
+
 #[cold]
 fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
     let begin_cycles = arch::cycles();

@@ -52,6 +52,7 @@ mod nr {
     pub const MPROTECT: usize = 10;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
+    pub const FLOCK: usize = 73;
     pub const FTRUNCATE: usize = 77;
     pub const UNLINK: usize = 87;
     pub const READLINK: usize = 89;
@@ -194,6 +195,12 @@ impl File {
     /// fallocate(2): the space is there afterwards, or an error says that it is not.
     pub fn allocate(&self, offset: u64, bytes: u64) -> Result<(), Errno> {
         call(nr::FALLOCATE, [self.0 as usize, 0, offset as usize, bytes as usize, 0, 0]).map(drop)
+    }
+
+    /// flock(2), shared: it lasts as long as the file is mapped, here or in a forked child, also after its descriptor is closed.
+    pub fn lock_shared(&self) -> Result<(), Errno> {
+        const LOCK_SH_NB: usize = 1 | 4;
+        call(nr::FLOCK, [self.0 as usize, LOCK_SH_NB, 0, 0, 0, 0]).map(drop)
     }
 
     /// Maps the first `bytes` shared, readable and writable.

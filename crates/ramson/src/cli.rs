@@ -1,5 +1,6 @@
 //! The one definition of commands and flags; help, man page and completions come from it.
 
+use crate::death::prune::{parse_age, parse_total};
 use crate::diff::DiffOptions;
 use crate::leaks::LeaksOptions;
 use crate::mark::MarkOptions;
@@ -13,6 +14,7 @@ use ramson_format::Kind;
 use ramson_profile::{Pattern, SampleType};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The always-on heap profiler for native Linux programs: who holds the memory, while they run and after they died.
 #[derive(Parser)]
@@ -99,6 +101,9 @@ Without this command: LD_PRELOAD=/path/to/libramson.so CMD, with these variables
   RAMSON_INTERVAL=512K  RAMSON_DIR=DIR  RAMSON_OUTPUT=FILE  RAMSON_KEEP=1  RAMSON_MAX_FILE=64M
   RAMSON_MAX_OVERHEAD=1
 
+Before it starts, profiles of processes that ended long ago are removed (ramson list --help). If the program dies of memory, the sites
+that held most of it are printed.
+
 Exit status: the program's, 128 + N if signal N ended it; 125 ramson failed, 126 not executable, 127 not found.
 
 Examples:
@@ -132,10 +137,30 @@ pub struct RunOptions {
 }
 
 #[derive(Args)]
+#[command(after_help = "\
+State: running, exited N, the signal that ended it, replaced (by exec), or died where nobody told. Cause of a death: OOM killer, out of
+memory (an allocation failed just before), unknown. RSS: now, or as it was last seen. `ramson run` tells these of its program; of others
+the kernel's log does, if this user may read it.
+
+Pruning removes profiles of ended processes of this user, never files that somebody has named. `ramson run` does it at its start.
+  RAMSON_PRUNE_AGE=30d  RAMSON_PRUNE_SIZE=1G
+
+Examples:
+  ramson list
+  ramson list --prune --max-age 7d")]
 pub struct ListOptions {
     /// One JSON object instead of a table
     #[arg(long)]
     pub json: bool,
+    /// First remove profiles of processes that ended long ago, then the oldest until the rest takes little enough
+    #[arg(long)]
+    pub prune: bool,
+    /// Oldest that stays: a number with d, h, m or s, or off. Default: RAMSON_PRUNE_AGE, or 30d
+    #[arg(long, value_name = "AGE", requires = "prune", value_parser = parse_age)]
+    pub max_age: Option<Option<Duration>>,
+    /// Most that the profiles of a directory take on disk, or off. Default: RAMSON_PRUNE_SIZE, or 1G
+    #[arg(long, value_name = "SIZE", requires = "prune", value_parser = parse_total)]
+    pub max_total: Option<Option<u64>>,
 }
 
 #[derive(Args)]

@@ -1,10 +1,12 @@
 //! `ramson list`: what profiles there are.
 
 use crate::cli::ListOptions;
+use crate::death::prune::{self, Bounds};
+use crate::death::{self, Cause, state_of, watch};
 use crate::failure::Failure;
+use crate::places;
 use crate::source::{self, Source};
 use crate::text;
-use ramson_format::state;
 use ramson_profile::format::{format_bytes, format_relative_error};
 use ramson_profile::{Estimate, SampleUnit};
 use serde_json::json;
@@ -12,6 +14,9 @@ use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub fn list(options: &ListOptions) -> Result<(), Failure> {
+    if options.prune {
+        prune(options);
+    }
     let found = source::all();
     if options.json {
         let object = json!({ "ramson": 1, "kind": "list", "profiles": found.iter().map(object).collect::<Vec<_>>() });
@@ -22,24 +27,55 @@ pub fn list(options: &ListOptions) -> Result<(), Failure> {
         return Ok(());
     }
     let mut out = format!(
-        "{:>8} {:<10} {:>10} {:>8} {:>8}  {:<16} profile\n",
-        "pid", "state", "live", "±", "started", "name"
+        "{:>8} {:<10} {:<13} {:>10} {:>8} {:>10} {:>8} {:>8}  {:<16} profile\n",
+        "pid", "state", "cause", "live", "±", "RSS", "started", "ended", "name"
     );
     for source in &found {
-        let live = live_bytes(source);
-        let line = format!(
-            "{:>8} {:<10} {:>10} {:>8} {:>8}  {:<16} {}",
-            source.pid(),
-            state_of(source),
-            format_bytes(live.value),
-            if live.value == 0.0 { "–".into() } else { format_relative_error(live) },
-            format!("-{}", text::duration(age_seconds(source))).replace(' ', ""),
-            source.name(),
-            source.origin,
-        );
-        let _ = writeln!(out, "{}", text::cut(&line, text::columns()));
+        let _ = writeln!(out, "{}", text::cut(&line(source), text::columns()));
     }
     text::print(out.as_bytes())
+}
+
+/// Before the list, so that it shows what is left.
+fn prune(options: &ListOptions) {
+    let default = Bounds::from_environment();
+    let bounds = Bounds {
+        age: options.max_age.unwrap_or(default.age),
+        total_bytes: options.max_total.unwrap_or(default.total_bytes),
+    };
+    let directory = places::own_profile_directory();
+    if let Some(summary) = prune::prune(&directory, bounds).summary() {
+        text::hint(&format!("{}: {summary}", directory.display()));
+    }
+}
+
+fn line(source: &Source) -> String {
+    let live = live_bytes(source);
+    let none = || "–".to_owned();
+    let ago = |unix_ns| format!("-{}", text::duration(seconds_since(unix_ns))).replace(' ', "");
+    let ended = death::end_of(source).filter(|end| end.realtime_ns > 0);
+    let cause = death::cause_of(source);
+    format!(
+        "{:>8} {:<10} {:<13} {:>10} {:>8} {:>10} {:>8} {:>8}  {:<16} {}",
+        source.pid(),
+        state_of(source),
+        if cause == Cause::None { "–" } else { cause.name() },
+        format_bytes(live.value),
+        if live.value == 0.0 { none() } else { format_relative_error(live) },
+        last_rss(source).map_or_else(none, |bytes| format_bytes(bytes as f64)),
+        ago(source.snapshot.header.start_realtime_ns),
+        ended.map_or_else(none, |end| ago(end.realtime_ns)),
+        source.name(),
+        source.origin,
+    )
+}
+
+/// RSS now, or as it was last seen.
+fn last_rss(source: &Source) -> Option<u64> {
+    match source.running {
+        Some(pid) => Some(watch::rss_of(pid).0).filter(|&bytes| bytes > 0),
+        None => death::last_rss(&death::end_of(source)?).map(|(bytes, _)| bytes),
+    }
 }
 
 /// Weighted bytes of the live samples.
@@ -50,20 +86,9 @@ pub fn live_bytes(source: &Source) -> Estimate {
         .sum()
 }
 
-/// One word for how the process is or how it ended.
-pub fn state_of(source: &Source) -> String {
-    let header = &source.snapshot.header;
-    match (source.running, header.state, header.exit_status) {
-        (Some(_), ..) => "running".into(),
-        (None, state::EXITED, -1) => "exited".into(),
-        (None, state::EXITED, status) => format!("exited {}", status & 255),
-        _ => "died".into(),
-    }
-}
-
-fn age_seconds(source: &Source) -> u64 {
+fn seconds_since(unix_ns: u64) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
-    now.saturating_sub(source.snapshot.header.start_realtime_ns) / 1_000_000_000
+    now.saturating_sub(unix_ns) / 1_000_000_000
 }
 
 fn object(source: &Source) -> serde_json::Value {
@@ -73,6 +98,8 @@ fn object(source: &Source) -> serde_json::Value {
         "name": source.name(),
         "state": state_of(source),
         "is_running": source.running.is_some(),
+        "rss": last_rss(source),
+        "end": death::json(source),
         "profile": source.origin,
         "command": header.command,
         "start_unix_ns": header.start_realtime_ns,

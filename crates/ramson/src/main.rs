@@ -4,6 +4,7 @@
 mod assemble;
 mod cli;
 mod coverage;
+mod death;
 mod diff;
 mod doctor;
 mod export;

@@ -1,13 +1,14 @@
 //! What is said of a profile of ours: its process, what it does not hold, and where RSS is.
 
 use crate::coverage::Coverage;
+use crate::death;
 use crate::failure::Failure;
 use crate::health;
 use crate::mapped;
 use crate::rss::{Resident, live_text};
 use crate::source::{self, Opened, Source};
 use crate::text;
-use ramson_format::{HEALTH, Health, state};
+use ramson_format::{HEALTH, Health};
 use ramson_profile::format::format_objects;
 use ramson_profile::{Estimate, Profile};
 use serde_json::{Value, json};
@@ -28,17 +29,15 @@ pub fn heading(source: &Source, profile: &Profile, resident: Option<&Resident>) 
         (Some(resident), _) => resident.line(live),
         (None, Some(_)) => format!("RSS not readable; live {}", live_text(live)),
         (None, None) => {
-            format!("RSS unknown, the process is gone; live at its end {}", live_text(live))
+            let end = death::end_of(source);
+            format!("{}; live at its end {}", death::rss_text(end.as_ref()), live_text(live))
         }
     };
     let header = &source.snapshot.header;
     let seconds = profile.time_unix_ns.saturating_sub(profile.start_unix_ns) / 1_000_000_000;
-    let fate = match (source.running, header.state) {
-        (Some(_), _) => format!("running, profiled for {}", text::duration(seconds)),
-        (None, state::EXITED) => format!("exited after {}", text::duration(seconds)),
-        (None, _) => {
-            format!("died without a normal exit; last sample after {}", text::duration(seconds))
-        }
+    let fate = match source.running {
+        Some(_) => format!("running, profiled for {}", text::duration(seconds)),
+        None => death::sentence(source),
     };
     let _ = write!(
         out,
@@ -65,6 +64,7 @@ pub fn add_to(object: &mut Value, source: &Source, resident: Option<&Resident>) 
     object["pid"] = json!(source.pid());
     object["name"] = json!(source.name());
     object["is_running"] = json!(source.running.is_some());
+    object["end"] = death::json(source);
     object["resident"] = resident.map_or(Value::Null, |resident| resident.json(live));
     object["mmap"] = mapped::json(&source.snapshot);
     object["coverage"] =

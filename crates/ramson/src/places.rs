@@ -31,6 +31,12 @@ pub fn profile_directories() -> Vec<PathBuf> {
     directories
 }
 
+/// The one of them in which this user's programs put their profiles.
+pub fn own_profile_directory() -> PathBuf {
+    let default = || PathBuf::from(format!("/var/tmp/ramson-{}", getuid().as_raw()));
+    env::var_os("RAMSON_DIR").map_or_else(default, PathBuf::from)
+}
+
 /// Where answers about binaries are kept from one report to the next.
 pub fn symbol_cache() -> Option<PathBuf> {
     Some(cache()?.join("symbols"))

@@ -35,6 +35,7 @@ pub fn report(options: &ReportOptions) -> Result<(), Failure> {
     let sample_type = opened.sample_type(options.sample_index)?;
     let mut named = take_named(&mut opened, options)?;
     let (mut out, resident) = heading(&opened, &named.profile);
+    push_lost_names(&mut out, &opened, &mut named.missing_symbols, options.json);
     let whole = Whole::of(&named.profile, sample_type);
     options.filters.apply(&mut named.profile, sample_type)?;
     if let View::Lines = options.view {
@@ -312,6 +313,24 @@ fn peek(out: &mut String, profile: &Profile, whole: &Whole, pattern: &Pattern) {
         neighbours(out, &peek.callees, "calls");
         out.push('\n');
     }
+}
+
+/// Part of the heading: binaries of a dead process that are not there any more, whose names nobody will find by looking again.
+fn push_lost_names(out: &mut String, opened: &Opened, missing: &mut Vec<Defect>, is_json: bool) {
+    let is_dead = matches!(opened, Opened::Own(source) if source.running.is_none());
+    let is_lost = |defect: &Defect| {
+        matches!(defect, Defect::BuildIdDiffers { used: None, .. } | Defect::BinaryMissing { .. })
+    };
+    if !is_dead || is_json || !missing.iter().any(is_lost) {
+        return;
+    }
+    let end = out.trim_end_matches('\n').len();
+    out.truncate(end);
+    for defect in missing.iter().filter(|defect| is_lost(defect)).take(MAX_HINTS) {
+        let _ = write!(out, "\nnames are missing: {defect}");
+    }
+    out.push_str("\n\n");
+    missing.retain(|defect| !is_lost(defect));
 }
 
 /// Says what kept frames from having names, and what to do about it.

@@ -48,7 +48,7 @@ pub fn name_of(header: &Header) -> &str {
         .unwrap_or(&header.comm)
 }
 
-fn base_name(path: &str) -> &str {
+pub fn base_name(path: &str) -> &str {
     path.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or_default()
 }
 

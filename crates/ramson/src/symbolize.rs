@@ -98,7 +98,8 @@ fn symbolize_own(options: &SymbolizeOptions, source: &Source) -> Result<(), Fail
     Ok(())
 }
 
-fn carried(profile: &Profile) -> CarriedNames {
+/// The names that a profile has.
+pub fn carried(profile: &Profile) -> CarriedNames {
     let mut names = CarriedNames::default();
     for location in &profile.locations {
         let frames: Vec<Frame> = location.lines.iter().map(|line| frame(profile, line)).collect();

@@ -89,6 +89,22 @@ pub fn duration(seconds: u64) -> String {
     }
 }
 
+/// A time in ns since 1970 as `2026-11-21 20:57:03 UTC`.
+pub fn utc(realtime_ns: u64) -> String {
+    let seconds = realtime_ns / 1_000_000_000;
+    let (days, seconds) = (seconds / 86_400, seconds % 86_400);
+    // Years begin with March, so that leap days come last; 719,468 days from 0000-03-01 to 1970-01-01.
+    let day = days + 719_468;
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, (month + 2) % 12 + 1);
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,5 +123,15 @@ mod tests {
         assert_eq!(cut("ä€bcd", Some(4)), "ä€b…");
         assert_eq!(cut("abcd", Some(4)), "abcd");
         assert_eq!(cut("abcd", None), "abcd");
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let second = 1_000_000_000;
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_399 * second), "2000-02-28 23:59:59 UTC");
+        assert_eq!(utc(951_782_400 * second), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc(1_798_761_599 * second), "2026-12-31 23:59:59 UTC");
+        assert_eq!(utc(4_107_542_400 * second), "2100-03-01 00:00:00 UTC");
     }
 }

@@ -1,11 +1,11 @@
 //! Single records: each is taken whole and checked, or not at all.
 
 use crate::bytes::Entry;
-use crate::snapshot::{Extent, LiveSample, Mapping, Stack};
+use crate::snapshot::{Extent, FailedAllocation, LiveSample, Mapping, Stack};
 use ramson_format as format;
 use ramson_format::{
-    COMMITTED, EPOCH_OPEN, LIFETIME_BUCKETS, MAX_DEPTH, extent_check, extent_flags, extent_range,
-    live_check, mapping_check, stack_hash,
+    COMMITTED, EPOCH_OPEN, FAILURE_OFFSET, LIFETIME_BUCKETS, MAX_DEPTH, extent_check, extent_flags,
+    extent_range, failure_check, live_check, mapping_check, stack_hash,
 };
 use std::mem::offset_of;
 
@@ -168,5 +168,22 @@ pub fn extent(key: u64, entry: Entry) -> Option<Extent> {
         tid,
         is_reserved: flags & extent_flags::RESERVED != 0,
         is_shared: flags & extent_flags::SHARED != 0,
+    })
+}
+
+/// Of a header; `stack` is still the number in the file.
+pub fn failure(header: Entry) -> Option<FailedAllocation> {
+    use format::Failure as F;
+    let at = FAILURE_OFFSET as usize;
+    let size = header.u64(at + offset_of!(F, size));
+    let monotonic_ns = header.u64(at + offset_of!(F, monotonic_ns));
+    let stack = header.u32(at + offset_of!(F, stack));
+    let tid = header.u32(at + offset_of!(F, tid));
+    let check = header.u64(at + offset_of!(F, check));
+    (check == failure_check(size, monotonic_ns, stack, tid)).then_some(FailedAllocation {
+        size,
+        monotonic_ns,
+        stack: stack as usize,
+        tid,
     })
 }

@@ -13,7 +13,8 @@ mod settle;
 mod snapshot;
 
 pub use defect::{Defect, ReadError};
-pub use snapshot::{Extent, Header, LiveSample, Mapping, Snapshot, Stack};
+pub use ramson_format::{End, Way};
+pub use snapshot::{Extent, FailedAllocation, Header, LiveSample, Mapping, Snapshot, Stack};
 
 use std::fs::File;
 use std::io;

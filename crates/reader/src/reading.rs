@@ -5,7 +5,7 @@ use crate::bytes::Entry;
 use crate::defect::{Defect, ReadError};
 use crate::entries;
 use crate::settle::{Copied, newest_of_each_address, settle, without_overlap};
-use crate::snapshot::{Extent, Header, LiveSample, Mapping, Snapshot, Stack};
+use crate::snapshot::{Extent, FailedAllocation, Header, LiveSample, Mapping, Snapshot, Stack};
 use ramson_format as format;
 use ramson_format::{
     FILE_BYTES_RANGE, HEALTH, KEY_RESERVED, KINDS, Kind, MAGIC, PAGE_BYTES, REGION_KINDS, REGIONS,
@@ -29,9 +29,13 @@ impl Snapshot {
         let frames = reading.region(RegionKind::Frames);
         let mappings = reading.region(RegionKind::Mappings);
         let strings = reading.region(RegionKind::Strings);
-        let header = reading.facts();
+        let mut header = reading.facts();
         let mappings = reading.mappings(&mappings, &strings);
         let (stacks, renumbered) = reading.stacks(&stacks, &frames);
+        header.last_failure = entries::failure(reading.header()).map(|failure| FailedAllocation {
+            stack: renumbered.get(failure.stack).copied().flatten().unwrap_or(0),
+            ..failure
+        });
         let live = reading.live(&keys, &samples, &renumbered);
         let extents = reading.extents(&extent_keys, &extents, &renumbered);
         Ok(Self { header, mappings, stacks, live, extents, defects: reading.defects })
@@ -235,6 +239,11 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
             last_cycles: header.u64(offset_of!(H, last_cycles)),
             last_cycles_ns: header.u64(offset_of!(H, last_cycles_ns)),
             cpu_ns: header.u64(offset_of!(H, cpu_ns)),
+            end: format::End::from_bytes(
+                header.slice(format::END_OFFSET as usize, format::END_BYTES),
+            ),
+            failures: header.u64(format::FAILURE_OFFSET as usize),
+            last_failure: None,
             committed_bytes: self.committed_bytes(),
             comm: String::from_utf8_lossy(comm).into_owned(),
             exe: text(offset_of!(H, exe), header.u32(offset_of!(H, exe_bytes)), format::EXE_BYTES),

@@ -1,7 +1,7 @@
 //! What a profile file held at one moment.
 
 use crate::defect::Defect;
-use ramson_format::{Kind, LIFETIME_BUCKETS};
+use ramson_format::{End, Kind, LIFETIME_BUCKETS};
 
 /// The header's facts. Times in ns; see FORMAT.md for each.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,6 +26,11 @@ pub struct Header {
     pub last_cycles: u64,
     pub last_cycles_ns: u64,
     pub cpu_ns: u64,
+    /// What was told from outside when the process was gone.
+    pub end: Option<End>,
+    /// Allocations that failed, as far as they were to be samples.
+    pub failures: u64,
+    pub last_failure: Option<FailedAllocation>,
     /// Bytes of the file that are allocated.
     pub committed_bytes: u64,
     pub comm: String,
@@ -33,6 +38,17 @@ pub struct Header {
     pub command: Vec<String>,
     /// In the order of `ramson_format::HEALTH`.
     pub health: Vec<u64>,
+}
+
+/// The latest allocation that was to be a sample and failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
+pub struct FailedAllocation {
+    pub size: u64,
+    pub monotonic_ns: u64,
+    /// Index into `Snapshot::stacks`.
+    pub stack: usize,
+    pub tid: u32,
 }
 
 /// One executable range.

@@ -17,8 +17,9 @@ use name::ProcessStat;
 pub use name::start_ticks_in;
 use ramson_format::atomic::{AtomicU32, AtomicU64};
 use ramson_format::{
-    COMMAND_BYTES, EXE_BYTES, FILE_BYTES_RANGE, Header, Health, KINDS, LIVE_FIRST_SEGMENT, MAGIC,
-    Mapping, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind, RegionPlan, VERSION, flags, plan,
+    COMMAND_BYTES, EXE_BYTES, FAILURE_OFFSET, FILE_BYTES_RANGE, Failure, Header, Health, KINDS,
+    LIVE_FIRST_SEGMENT, MAGIC, Mapping, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind, RegionPlan,
+    VERSION, flags, plan,
 };
 
 /// Entries that every region has from the start, in the order of `REGION_KINDS`. Most programs map nothing themselves.
@@ -70,6 +71,8 @@ impl ProfileFile {
         let opened = self.open(config, &stat);
         if let Some(file) = &opened {
             self.remember(file);
+            // For those who remove old profiles: they may be in another PID namespace and not see this process.
+            let _ = file.lock_shared();
         }
         let is_on_disk = opened.as_ref().is_some_and(|file| self.map(file, file_bytes).is_some());
         let is_memfd = !is_on_disk;
@@ -168,6 +171,12 @@ impl ProfileFile {
     pub fn header(&self) -> &Header {
         // SAFETY: the mapping is page-aligned, never unmapped, and its first page was populated.
         unsafe { &*(self.base.load(Relaxed) as *const Header) }
+    }
+
+    /// See `Failure`. Only after `create` has mapped the file.
+    pub fn failure(&self) -> &Failure {
+        // SAFETY: on the first page, as the header, and behind it.
+        unsafe { &*((self.base.load(Relaxed) + FAILURE_OFFSET) as *const Failure) }
     }
 
     /// Adds to a health counter.

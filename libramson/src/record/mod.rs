@@ -5,6 +5,7 @@
 mod confine;
 mod cost;
 mod extents;
+mod failures;
 mod file;
 mod filter;
 mod live;

@@ -50,7 +50,7 @@ fn closest(groups: &str, mounts: &str, read: impl Fn(&Path) -> Option<String>) -
 }
 
 /// Root and mount point of the memory controller's file system.
-fn mount_of<'a>(mounts: &'a str, kind: &str) -> Option<(&'a str, PathBuf)> {
+pub fn mount_of<'a>(mounts: &'a str, kind: &str) -> Option<(&'a str, PathBuf)> {
     mounts.lines().find_map(|line| {
         let (mount, system) = line.split_once(" - ")?;
         let mut system = system.split(' ');

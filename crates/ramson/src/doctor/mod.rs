@@ -2,7 +2,7 @@
 
 mod allocators;
 mod examine;
-mod limits;
+pub mod limits;
 mod object;
 mod target;
 mod text;

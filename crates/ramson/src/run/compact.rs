@@ -9,7 +9,14 @@ use std::path::Path;
 
 /// Replaces `path` by a file with the same records whose regions follow each other. Only for files that nobody writes any more.
 pub fn compact(path: &Path) -> io::Result<()> {
-    replace(path, path, &compacted(&File::open(path)?)?)
+    compact_with(path, &[])
+}
+
+/// The same with a block behind the records, as of names.
+pub fn compact_with(path: &Path, block: &[u8]) -> io::Result<()> {
+    let mut content = compacted(&File::open(path)?)?;
+    content.extend_from_slice(block);
+    replace(path, path, &content)
 }
 
 /// The records of `file`, with the regions one after the other.

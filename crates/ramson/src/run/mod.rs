@@ -5,21 +5,26 @@ mod confined;
 pub mod program;
 
 use crate::cli::RunOptions;
+use crate::death::prune::{self, Bounds};
+use crate::death::sites::LastProfile;
+use crate::death::watch::{Ended, Watch};
+use crate::death::{self, note, state_of};
 use crate::failure::Failure;
-use crate::list::{live_bytes, state_of};
+use crate::list::live_bytes;
 use crate::places;
 use crate::source::{self, Source};
 use confined::Filters;
 use ramson_profile::format::{format_bytes, format_relative_error};
+use ramson_reader::Way;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::signal::*;
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Statuses of `run` itself, as env(1) and timeout(1) have them.
@@ -69,12 +74,16 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
         output.iter().for_each(|path| {
             command.env("RAMSON_OUTPUT", path);
         });
+        if output.is_none() {
+            prune::prune(&places::own_profile_directory(), Bounds::from_environment());
+        }
         is_kept = !warn_of_full_places(output.as_deref());
         is_kept &= !filters.warn(&found.path);
     }
     // Before the program starts: a signal in between must not end us alone.
     let signals = Signals::new(PASSED_ON.iter().chain(&FROM_KEYBOARD))
         .map_err(|error| fail(format!("cannot handle signals: {error}")))?;
+    let watch = Watch::begin();
     let child = command.spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound => Failure::Message(NOT_FOUND, format!("{shown}: {error}")),
         _ => Failure::Message(
@@ -88,12 +97,14 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     if let Some(obstacle) = &found.obstacle {
         eprintln!("ramson: {shown}: {obstacle}. It runs without a profile");
     }
+    let pid = child.id();
     pass_on(signals, Pid::from_child(&child));
-    let status = wait(child)?;
+    let ended =
+        watch.wait(child).map_err(|error| fail(format!("cannot wait for the program: {error}")))?;
     if found.obstacle.is_none() {
-        report_profiles(run_id, output.as_deref(), is_kept);
+        report_profiles(run_id, output.as_deref(), is_kept, (&ended, pid));
     }
-    Ok(status)
+    Ok(status_of(&ended))
 }
 
 /// Sends the program what is sent to us, from now on.
@@ -111,12 +122,12 @@ fn pass_on(mut signals: Signals, pid: Pid) {
 }
 
 /// The program's status; 128 + signal if a signal ended it.
-fn wait(mut child: Child) -> Result<u8, Failure> {
-    let status = child.wait().map_err(|error| {
-        Failure::Message(RAMSON_FAILED, format!("cannot wait for the program: {error}"))
-    })?;
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    Ok(code as u8)
+fn status_of(ended: &Ended) -> u8 {
+    match ended.end.way {
+        Way::Signalled(signal) => 128 + signal as u8,
+        Way::Exited(status) => status as u8,
+        Way::Replaced => 0,
+    }
 }
 
 /// Ours first, so that it sees calls before other preloaded libraries do; those are kept.
@@ -185,7 +196,7 @@ fn new_run_id() -> u64 {
 }
 
 /// Says where the profiles are. Our own words go to standard error, so the program's output stays its own.
-fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool) {
+fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, (ended, pid): (&Ended, u32)) {
     let mut profiles: Vec<Source> = source::all();
     let beside_output = output.into_iter().flat_map(files_beside);
     profiles.extend(beside_output.filter_map(|path| source::open_file(&path).ok()));
@@ -194,18 +205,18 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool) {
     profiles.sort_by(|a, b| a.origin.cmp(&b.origin));
     profiles.dedup_by(|a, b| a.origin == b.origin);
     profiles.sort_by(|a, b| live_bytes(b).value.total_cmp(&live_bytes(a).value));
-    for source in &profiles {
-        if source.running.is_none() {
-            // The sparse original is as good; only its apparent size differs.
-            let _ = compact::compact(Path::new(&source.origin));
-        }
-    }
+    note::note_ends(&mut profiles, ended, pid);
+    let dead = profiles.iter().filter(|source| source.running.is_none());
+    let last_words: Vec<Vec<String>> = dead.map(keep).collect();
     if profiles.is_empty() && is_kept {
         eprintln!(
             "ramson: no profile: the program allocated too little to be sampled. Try a smaller --interval"
         );
     } else if profiles.is_empty() {
         eprintln!("ramson: no profile is left: it could not be kept in a file");
+    }
+    for line in last_words.iter().find(|lines| !lines.is_empty()).into_iter().flatten() {
+        eprintln!("ramson: {line}");
     }
     for source in profiles.iter().take(MAX_REPORTED) {
         let live = live_bytes(source);
@@ -222,6 +233,20 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool) {
     if profiles.len() > MAX_REPORTED {
         eprintln!("ramson: and {} more: ramson list", profiles.len() - MAX_REPORTED);
     }
+}
+
+/// Makes a dead process's file small, with the names in it where the death deserves a look: its binaries may be replaced before
+/// anybody does. Returns what to say of a death of memory.
+fn keep(source: &Source) -> Vec<String> {
+    let path = Path::new(&source.origin);
+    // In either case the sparse original is as good; only its apparent size differs.
+    if !death::end_of(source).is_some_and(|end| death::is_violent(&end)) {
+        let _ = compact::compact(path);
+        return Vec::new();
+    }
+    let last = LastProfile::of(source);
+    let _ = compact::compact_with(path, &last.names.to_block());
+    last.lines(source)
 }
 
 /// The output file, and those of further processes: its name with .PID added.

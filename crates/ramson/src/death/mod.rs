@@ -1,0 +1,319 @@
+//! How a profiled process ended, as far as anybody told: the process itself, `ramson run`, the kernel's log.
+
+mod cgroup;
+mod kernel_log;
+pub mod note;
+pub mod prune;
+pub mod sites;
+pub mod watch;
+
+use crate::source::Source;
+use crate::text;
+use kernel_log::KernelLog;
+use ramson_format::state;
+use ramson_profile::format::format_bytes;
+use ramson_reader::{End, FailedAllocation, Way};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::sync::OnceLock;
+
+/// A failed allocation belongs to a death that followed within this time.
+const MOST_NS_AFTER_FAILURE: u64 = 5_000_000_000;
+
+const SIGNALS: [&str; 31] = [
+    "SIGHUP",
+    "SIGINT",
+    "SIGQUIT",
+    "SIGILL",
+    "SIGTRAP",
+    "SIGABRT",
+    "SIGBUS",
+    "SIGFPE",
+    "SIGKILL",
+    "SIGUSR1",
+    "SIGSEGV",
+    "SIGUSR2",
+    "SIGPIPE",
+    "SIGALRM",
+    "SIGTERM",
+    "SIGSTKFLT",
+    "SIGCHLD",
+    "SIGCONT",
+    "SIGSTOP",
+    "SIGTSTP",
+    "SIGTTIN",
+    "SIGTTOU",
+    "SIGURG",
+    "SIGXCPU",
+    "SIGXFSZ",
+    "SIGVTALRM",
+    "SIGPROF",
+    "SIGWINCH",
+    "SIGIO",
+    "SIGPWR",
+    "SIGSYS",
+];
+/// Signals by which a program ends itself, or the kernel does, when something is wrong with it.
+const OF_FAULTS: [u32; 8] = [4, 5, 6, 7, 8, 9, 11, 31];
+
+/// Why a process died, in the words of tables and of `--json`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It ended by itself, or exec replaced it.
+    None,
+    OomKiller,
+    /// An allocation failed shortly before.
+    FailedAllocation,
+    /// It sent itself the signal, or somebody did: nothing tells.
+    Unknown,
+}
+
+impl Cause {
+    /// For a column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::OomKiller => "OOM killer",
+            Self::FailedAllocation => "out of memory",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// It died of memory.
+    pub fn is_memory(self) -> bool {
+        matches!(self, Self::OomKiller | Self::FailedAllocation)
+    }
+}
+
+/// What is known of the end of a process. `None`: it runs, or nobody saw how it ended.
+pub fn end_of(source: &Source) -> Option<End> {
+    static LOG: OnceLock<KernelLog> = OnceLock::new();
+    let header = &source.snapshot.header;
+    if source.running.is_some() {
+        return None;
+    }
+    header.end.or_else(|| match (header.state, u32::try_from(header.exit_status)) {
+        (state::EXITED, Ok(status)) => Some(End {
+            realtime_ns: last_realtime_ns(source),
+            ..End::of(Way::Exited(status & 255))
+        }),
+        (state::EXITED, Err(_)) => None,
+        _ => in_log(source, LOG.get_or_init(KernelLog::read)),
+    })
+}
+
+fn in_log(source: &Source, log: &KernelLog) -> Option<End> {
+    let threads: HashSet<u32> = source.snapshot.live.iter().map(|live| live.tid).collect();
+    log.end_of(&source.snapshot.header, |id| threads.contains(&id))
+}
+
+/// The time of the last sample, or of the exit.
+fn last_realtime_ns(source: &Source) -> u64 {
+    let header = &source.snapshot.header;
+    let recorded_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
+    header.start_realtime_ns.saturating_add(recorded_ns)
+}
+
+/// One word for how the process is or how it ended.
+pub fn state_of(source: &Source) -> String {
+    if source.running.is_some() {
+        return "running".into();
+    }
+    match end_of(source).map(|end| end.way) {
+        Some(Way::Exited(status)) => format!("exited {status}"),
+        Some(Way::Signalled(signal)) => signal_name(signal),
+        Some(Way::Replaced) => "replaced".into(),
+        None if source.snapshot.header.state == state::EXITED => "exited".into(),
+        None => "died".into(),
+    }
+}
+
+/// `SIGKILL`, or the number where there is no name.
+pub fn signal_name(signal: u32) -> String {
+    let name = SIGNALS.get((signal as usize).wrapping_sub(1));
+    name.map_or_else(|| format!("signal {signal}"), |name| (*name).to_owned())
+}
+
+/// Why it died.
+pub fn cause_of(source: &Source) -> Cause {
+    let has_exited = source.snapshot.header.state == state::EXITED;
+    match end_of(source) {
+        _ if source.running.is_some() => Cause::None,
+        Some(end) if end.is_out_of_memory() => Cause::OomKiller,
+        Some(End { way: Way::Exited(_) | Way::Replaced, .. }) => Cause::None,
+        None if has_exited => Cause::None,
+        _ if failed_allocation(source).is_some() => Cause::FailedAllocation,
+        _ => Cause::Unknown,
+    }
+}
+
+/// The allocation whose failure may be what the process died of: it was the last thing seen of it.
+pub fn failed_allocation(source: &Source) -> Option<FailedAllocation> {
+    let header = &source.snapshot.header;
+    let failure = header.last_failure?;
+    let (way, ended_ns) = match end_of(source) {
+        Some(end) if end.realtime_ns > 0 => {
+            let after_start_ns = end.realtime_ns.saturating_sub(header.start_realtime_ns);
+            (Some(end.way), header.start_monotonic_ns.saturating_add(after_start_ns))
+        }
+        end => (end.map(|end| end.way), header.last_monotonic_ns),
+    };
+    let is_of_a_fault = match way {
+        Some(Way::Signalled(signal)) => OF_FAULTS.contains(&signal),
+        Some(_) => false,
+        None => header.state != state::EXITED,
+    };
+    let is_near = ended_ns.saturating_sub(failure.monotonic_ns) <= MOST_NS_AFTER_FAILURE;
+    (is_of_a_fault && is_near).then_some(failure)
+}
+
+/// Whether it ended in a way that deserves a look.
+pub fn is_violent(end: &End) -> bool {
+    matches!(end.way, Way::Signalled(signal) if OF_FAULTS.contains(&signal))
+}
+
+/// RSS as it was last seen, and where that is from.
+pub fn last_rss(end: &End) -> Option<(u64, &'static str)> {
+    let known = [
+        (end.killed_rss_bytes, "when the OOM killer came"),
+        (end.last_rss_bytes, "last seen"),
+        (end.peak_rss_bytes, "at its peak"),
+    ];
+    known.into_iter().find(|&(bytes, _)| bytes > 0)
+}
+
+/// `died by SIGKILL of the OOM killer`, of a process whose end is known.
+fn way_and_cause(source: &Source, end: &End) -> String {
+    let way = match end.way {
+        Way::Exited(status) => format!("exited with {status}"),
+        Way::Signalled(signal) => format!("died by {}", signal_name(signal)),
+        Way::Replaced => "was replaced by exec".into(),
+    };
+    match cause_of(source) {
+        Cause::OomKiller => way + " of the OOM killer",
+        Cause::FailedAllocation => {
+            let size = failed_allocation(source).map_or(0, |failure| failure.size);
+            way + &format!(" after an allocation of {} had failed", format_bytes(size as f64))
+        }
+        Cause::None | Cause::Unknown => way,
+    }
+}
+
+/// The end of a dead process in short.
+pub fn fate(source: &Source) -> String {
+    match end_of(source) {
+        Some(end) => way_and_cause(source, &end),
+        None => state_of(source),
+    }
+}
+
+/// The same for the heading of a report: with evidence and time.
+pub fn sentence(source: &Source) -> String {
+    let header = &source.snapshot.header;
+    let Some(end) = end_of(source) else {
+        let recorded_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
+        let seconds = text::duration(recorded_ns / 1_000_000_000);
+        return match header.state {
+            state::EXITED => format!("exited after {seconds}"),
+            _ => format!(
+                "died without a normal exit, of a cause that nobody told; last sample after {seconds}"
+            ),
+        };
+    };
+    let mut out = way_and_cause(source, &end);
+    if end.is_out_of_memory() {
+        out += &format!(" ({})", evidence(&end));
+    }
+    if end.has_dumped_core {
+        out += ", core dumped";
+    }
+    if end.realtime_ns > 0 {
+        let seconds = end.realtime_ns.saturating_sub(header.start_realtime_ns) / 1_000_000_000;
+        out += &format!(", {} after {}", text::utc(end.realtime_ns), text::duration(seconds));
+    }
+    out
+}
+
+/// What tells that it was the OOM killer.
+fn evidence(end: &End) -> String {
+    let counter = || {
+        let path = String::from_utf8_lossy(end.cgroup_path()).into_owned();
+        format!("oom_kill of cgroup {path} +{}", end.oom_kills)
+    };
+    match (end.is_named_in_log, end.oom_kills) {
+        (true, 0) => "kernel log".into(),
+        (true, _) => format!("kernel log, {}", counter()),
+        (false, _) => counter(),
+    }
+}
+
+/// `RSS 62.9 MiB when the OOM killer came, limit 64.0 MiB`, as far as it is known.
+pub fn rss_text(end: Option<&End>) -> String {
+    let Some((end, (bytes, when))) = end.and_then(|end| Some((end, last_rss(end)?))) else {
+        return "RSS unknown, the process is gone".into();
+    };
+    let mut out = format!("RSS {} {when}", format_bytes(bytes as f64));
+    if when == "last seen" {
+        out += &format!(" {} s before its end", (end.last_rss_age_ns as f64 / 1e8).round() / 10.0);
+        if end.peak_rss_bytes > bytes {
+            out += &format!(", {} at its peak", format_bytes(end.peak_rss_bytes as f64));
+        }
+    }
+    if end.limit_bytes > 0 {
+        out += &format!(", limit {}", format_bytes(end.limit_bytes as f64));
+    }
+    out
+}
+
+/// The same as an object; null while it runs, or where nothing is known.
+pub fn json(source: &Source) -> Value {
+    let Some(end) = end_of(source) else { return Value::Null };
+    let known = |number: u64| if number > 0 { json!(number) } else { Value::Null };
+    let failure = failed_allocation(source);
+    json!({
+        "way": match end.way {
+            Way::Exited(_) => "exited",
+            Way::Signalled(_) => "signalled",
+            Way::Replaced => "replaced",
+        },
+        "exit_status": if let Way::Exited(status) = end.way { json!(status) } else { Value::Null },
+        "signal": if let Way::Signalled(signal) = end.way { json!(signal) } else { Value::Null },
+        "cause": cause_of(source).name(),
+        "time_unix_ns": known(end.realtime_ns),
+        "core_dumped": end.has_dumped_core,
+        "last_rss": known(last_rss(&end).map_or(0, |(bytes, _)| bytes)),
+        "last_rss_is": last_rss(&end).map(|(_, when)| when),
+        "peak_rss": known(end.peak_rss_bytes),
+        "kernel_log": end.is_named_in_log,
+        "cgroup": String::from_utf8_lossy(end.cgroup_path()),
+        "cgroup_oom_kills": end.oom_kills,
+        "memory_limit": known(end.limit_bytes),
+        "failed_allocation_bytes": failure.map(|failure| failure.size),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_have_their_names() {
+        assert_eq!(signal_name(1), "SIGHUP");
+        assert_eq!(signal_name(9), "SIGKILL");
+        assert_eq!(signal_name(11), "SIGSEGV");
+        assert_eq!(signal_name(31), "SIGSYS");
+        assert_eq!(signal_name(0), "signal 0");
+        assert_eq!(signal_name(40), "signal 40");
+    }
+
+    #[test]
+    fn the_nearest_look_at_rss_counts() {
+        let end = End { peak_rss_bytes: 5, ..End::of(Way::Signalled(9)) };
+        assert_eq!(last_rss(&end), Some((5, "at its peak")));
+        let end = End { last_rss_bytes: 4 << 20, last_rss_age_ns: 250_000_000, ..end };
+        assert_eq!(rss_text(Some(&end)), "RSS 4.00 MiB last seen 0.3 s before its end");
+        let end = End { killed_rss_bytes: 6 << 20, limit_bytes: 8 << 20, ..end };
+        assert_eq!(rss_text(Some(&end)), "RSS 6.00 MiB when the OOM killer came, limit 8.00 MiB");
+        assert!(rss_text(None).contains("unknown"));
+    }
+}

@@ -1,0 +1,72 @@
+//! Writes into a profile how its process ended. Only `ramson run` does, and only once the process is gone.
+
+use super::in_log;
+use super::kernel_log::KernelLog;
+use super::watch::Ended;
+use crate::source::Source;
+use ramson_format::{END_OFFSET, state};
+use ramson_reader::{End, Way};
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// The kernel counts a kill first, and sends the signal, then writes its log: it may be a moment behind.
+const LOG_ATTEMPTS: usize = 20;
+const LOG_PAUSE: Duration = Duration::from_millis(10);
+const O_NOFOLLOW: i32 = 0o400_000;
+
+/// Tells each of the run's dead profiles how its process ended, as far as that is known: the program itself from its status, its
+/// earlier images, and what the kernel's log has of its children.
+pub fn note_ends(profiles: &mut [Source], ended: &Ended, pid: u32) {
+    let is_programs = |source: &Source| {
+        let header = &source.snapshot.header;
+        let is_same_start = [0, ended.start_ticks].contains(&header.process_start_ticks);
+        header.pid == pid && (is_same_start || ended.start_ticks == 0)
+    };
+    let images = profiles.iter().filter(|source| is_programs(source));
+    let last_start_ns = images.map(|source| source.snapshot.header.start_monotonic_ns).max();
+    let mut log = KernelLog::read();
+    for source in profiles.iter_mut().filter(|source| source.running.is_none()) {
+        let header = &source.snapshot.header;
+        let end = if !is_programs(source) {
+            if header.state == state::EXITED {
+                continue;
+            }
+            in_log(source, &log)
+        } else if Some(header.start_monotonic_ns) < last_start_ns {
+            Some(End { realtime_ns: 0, ..End::of(Way::Replaced) })
+        } else {
+            Some(with_log(source, ended.end, &mut log))
+        };
+        if let Some(end) = end {
+            // A report without it is as good as before.
+            let _ = write(&source.origin, &end);
+            source.snapshot.header.end = Some(end);
+        }
+    }
+}
+
+/// Adds what the kernel's log says, waiting for it if a counter tells that it must be there.
+fn with_log(source: &Source, end: End, log: &mut KernelLog) -> End {
+    const SIGKILL: Way = Way::Signalled(9);
+    for _ in 0..LOG_ATTEMPTS {
+        let logged = in_log(source, log).filter(|logged| logged.way == end.way);
+        let is_whole = logged.is_some_and(|logged| logged.killed_rss_bytes > 0);
+        if is_whole || end.way != SIGKILL || end.oom_kills == 0 || !log.is_readable {
+            return End {
+                is_named_in_log: logged.is_some_and(|logged| logged.is_named_in_log),
+                killed_rss_bytes: logged.map_or(0, |logged| logged.killed_rss_bytes),
+                ..end
+            };
+        }
+        sleep(LOG_PAUSE);
+        *log = KernelLog::read();
+    }
+    end
+}
+
+fn write(path: &str, end: &End) -> std::io::Result<()> {
+    let file = OpenOptions::new().write(true).custom_flags(O_NOFOLLOW).open(path)?;
+    file.write_all_at(&end.to_bytes(), END_OFFSET)
+}

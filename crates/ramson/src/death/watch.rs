@@ -1,0 +1,173 @@
+//! What `ramson run` sees of its program from outside, until the end: its RSS now and then, its control group, its status.
+
+use super::cgroup::Cgroup;
+use crate::doctor::limits;
+use ramson_reader::{End, Way};
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use wait4::Wait4;
+
+/// A look costs the program nothing and us some microseconds: soon at first, as short programs end soon, then rarely.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How the program ended.
+pub struct Ended {
+    pub end: End,
+    /// Field 22 of /proc/PID/stat, as profiles have it; 0 if it could not be read.
+    pub start_ticks: u64,
+}
+
+/// The looks so far.
+#[derive(Default)]
+struct Looks {
+    last_rss: Option<(u64, Instant)>,
+    peak_rss: u64,
+    limit: u64,
+    group: Option<Cgroup>,
+    /// Counters at the first look at each group.
+    oom_kills: HashMap<String, u64>,
+}
+
+impl Looks {
+    fn look(&mut self, pid: u32) {
+        let (rss, peak) = rss_of(pid);
+        if rss > 0 {
+            self.last_rss = Some((rss, Instant::now()));
+            self.peak_rss = self.peak_rss.max(peak);
+        }
+        // A dead process is in no group, by version 1.
+        if rss > 0
+            && let Some(group) = Cgroup::of(pid)
+        {
+            if !self.oom_kills.contains_key(&group.path)
+                && let Some(count) = group.oom_kills()
+            {
+                self.oom_kills.insert(group.path.clone(), count);
+            }
+            self.limit = limits::of(pid).map_or(0, |limit| limit.limit_bytes);
+            self.group = Some(group);
+        }
+    }
+
+    fn go_on(mut self, pid: u32, stop: &Receiver<()>) -> Self {
+        let mut pause = FIRST_PAUSE;
+        while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+            self.look(pid);
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+        self
+    }
+
+    fn tell(&self, end: &mut End) {
+        if let Some((rss, at)) = self.last_rss {
+            end.last_rss_bytes = rss;
+            end.last_rss_age_ns = at.elapsed().as_nanos() as u64;
+        }
+        end.peak_rss_bytes = self.peak_rss;
+        end.limit_bytes = self.limit;
+        if let Some(group) = &self.group {
+            end.set_cgroup(group.path.as_bytes());
+            let before = self.oom_kills.get(&group.path);
+            let rise =
+                before.zip(group.oom_kills()).map(|(before, after)| after.saturating_sub(*before));
+            end.oom_kills = rise.unwrap_or(0);
+        }
+    }
+}
+
+/// Begins before the program does: what happens before the first look counts, too.
+pub struct Watch(Looks);
+
+impl Watch {
+    /// The program will begin in our control group.
+    pub fn begin() -> Self {
+        let mut looks = Looks::default();
+        if let Some(group) = Cgroup::of(std::process::id())
+            && let Some(count) = group.oom_kills()
+        {
+            looks.oom_kills.insert(group.path.clone(), count);
+            looks.group = Some(group);
+        }
+        Self(looks)
+    }
+
+    /// Waits for the program, which was started just now, and watches it.
+    pub fn wait(self, mut child: Child) -> io::Result<Ended> {
+        let pid = child.id();
+        let (stop, stopped) = channel();
+        let watcher = std::thread::spawn(move || self.0.go_on(pid, &stopped));
+        let exited = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while waitid(WaitId::Pid(Pid::from_child(&child)), exited).err() == Some(Errno::INTR) {}
+        let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        drop(stop);
+        let looks = watcher.join().unwrap_or_default();
+        // Not reaped yet, so the ID is still its own.
+        let start_ticks = start_ticks_of(pid);
+        let used = child.wait4()?;
+        let status = used.status;
+        let way = match (status.code(), status.signal()) {
+            (Some(code), _) => Way::Exited(code as u32 & 255),
+            (None, signal) => Way::Signalled(signal.unwrap_or(0) as u32),
+        };
+        let mut end = End::of(way);
+        end.has_dumped_core = status.core_dumped();
+        end.realtime_ns = ended.as_nanos() as u64;
+        looks.tell(&mut end);
+        // A process begins with the RSS of whoever started it: no larger, and it is ours.
+        let (_, own_peak) = rss_of(std::process::id());
+        if used.rusage.maxrss > own_peak {
+            end.peak_rss_bytes = end.peak_rss_bytes.max(used.rusage.maxrss);
+        }
+        Ok(Ended { end, start_ticks })
+    }
+}
+
+/// RSS and its maximum so far, in bytes; 0 where there is none.
+pub fn rss_of(pid: u32) -> (u64, u64) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let bytes = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = value.and_then(|value| value.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        kib.unwrap_or(0) << 10
+    };
+    (bytes("VmRSS:"), bytes("VmHWM:"))
+}
+
+fn start_ticks_of(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    after_name.split(' ').nth(20).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_program_s_end_is_told_with_its_status_and_signal() {
+        let shell = |script: &str| {
+            Watch::begin().wait(Command::new("sh").args(["-c", script]).spawn().unwrap())
+        };
+        assert_eq!(shell("exit 7").unwrap().end.way, Way::Exited(7));
+        let ended = shell("kill -SEGV $$").unwrap();
+        assert_eq!(ended.end.way, Way::Signalled(11));
+        assert!(ended.start_ticks > 0 && ended.end.realtime_ns > 0);
+        assert!(!ended.end.is_out_of_memory());
+    }
+
+    #[test]
+    fn our_own_rss_is_known() {
+        let (rss, peak) = rss_of(std::process::id());
+        assert!(rss > 0 && peak >= rss);
+        assert_eq!(rss_of(u32::MAX), (0, 0));
+    }
+}

@@ -1,0 +1,394 @@
+//! What a process leaves when it dies, and what `ramson` says of it. Needs root and a memory control group, as the machine of
+//! the other tests has them; without it these tests fail, rather than being skipped.
+
+use ramson_format::state;
+use ramson_tests::servers::*;
+use ramson_tests::{library, preload, profiles_in, program, program_with, read};
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+const MIB: f64 = 1048576.0;
+const LIMIT_MIB: u64 = 64;
+
+/// A memory control group of either version, removed when dropped.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(limit_mib: u64) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let name = format!("ramson-test-{}-{number}", std::process::id());
+        let root = Path::new("/sys/fs/cgroup");
+        let is_first = root.join("memory/memory.limit_in_bytes").exists();
+        let parent = if is_first { root.join("memory") } else { root.to_owned() };
+        if !is_first {
+            // It may be on already; if it cannot be, the limit below fails.
+            let _ = fs::write(root.join("cgroup.subtree_control"), "+memory");
+        }
+        let group = Self(parent.join(name));
+        let limit = if is_first { "memory.limit_in_bytes" } else { "memory.max" };
+        fs::create_dir(&group.0)
+            .and_then(|()| fs::write(group.0.join(limit), (limit_mib << 20).to_string()))
+            .unwrap_or_else(|error| {
+                panic!(
+                    "no memory control group can be made ({}: {error}): these tests need root and a writable /sys/fs/cgroup",
+                    group.0.display()
+                )
+            });
+        group
+    }
+
+    /// A shell command that goes into the group and becomes `command`.
+    fn script(&self, command: &str) -> String {
+        format!("echo $$ > {}/cgroup.procs && exec {command}", self.0.display())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Whoever was killed in it may still be going.
+        wait_until("the group is empty", || fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+fn deaths(way: &str) -> String {
+    format!("{} {way}", program("deaths.c").display())
+}
+
+/// `ramson run` with whatever estimates the tests judge.
+const RUN: [&str; 5] = ["run", "--interval", "64K", "--max-overhead", "off"];
+
+fn run(scratch: &Scratch, script: &str) -> Outcome {
+    let mut command = ramson(scratch);
+    finish(command.args(RUN).args(["--", "sh", "-c", &format!("exec {script}")]))
+}
+
+fn say(scratch: &Scratch, arguments: &[&str]) -> String {
+    finish(ramson(scratch).args(arguments)).good().text()
+}
+
+/// The one entry of the list that is called so.
+#[track_caller]
+fn entry(scratch: &Scratch, name: &str) -> Json {
+    let list = Json::parse(&say(scratch, &["list", "--json"]));
+    let own = scratch.path("profiles");
+    let is_it = |profile: &&Json| {
+        profile.text("name") == name && Path::new(profile.text("profile")).starts_with(&own)
+    };
+    let found: Vec<&Json> = list.list("profiles").iter().filter(is_it).collect();
+    assert_eq!(found.len(), 1, "{list:?}");
+    found[0].clone()
+}
+
+/// A death by the OOM killer, told alike by list and report.
+#[track_caller]
+fn assert_told_as_oom(scratch: &Scratch) {
+    let found = entry(scratch, "deaths");
+    assert_eq!(found.text("state"), "SIGKILL");
+    assert_eq!(found.text("end.cause"), "OOM killer");
+    assert_eq!(found.number("end.signal"), 9.0);
+    let rss = found.number("end.last_rss") / MIB;
+    assert!((0.5 * LIMIT_MIB as f64..1.2 * LIMIT_MIB as f64).contains(&rss), "{found:?}");
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as f64;
+    let ago = (now - found.number("end.time_unix_ns")) / 1e9;
+    assert!((-5.0..600.0).contains(&ago), "{ago} s ago: {found:?}");
+    let table = say(scratch, &["list"]);
+    let line = table.lines().find(|line| line.contains(" deaths ")).unwrap();
+    assert!(line.contains("SIGKILL") && line.contains("OOM killer"), "{table}");
+    let report = say(scratch, &["report", found.text("profile")]);
+    assert!(report.contains("died by SIGKILL of the OOM killer ("), "{report}");
+    let first_row = report.lines().find(|line| line.contains("site_")).unwrap();
+    assert!(first_row.contains("site_grown"), "{report}");
+}
+
+/// What `ramson run` says of a death of memory.
+#[track_caller]
+fn assert_last_words(outcome: &Outcome, what: &str, sites: &[&str]) {
+    let words = &outcome.remarks;
+    assert!((3..=5).contains(&words.len()), "{words:#?}");
+    assert!(words[0].contains(what), "{words:#?}");
+    for (site, line) in sites.iter().zip(&words[1..]) {
+        assert!(line.contains(site) && line.contains("main:"), "{words:#?}");
+    }
+    assert!(words.last().unwrap().contains("ramson report /"), "{words:#?}");
+}
+
+#[test]
+fn the_oom_killer_in_the_group_of_ramson_run_is_told_by_counter_and_sites() {
+    let scratch = Scratch::new();
+    let group = Group::new(LIMIT_MIB);
+    let inner = format!("{} {} -- {}", ramson_program().display(), RUN.join(" "), deaths("grow"));
+    let mut command = ramson(&scratch);
+    // The environment of `ramson`, for the one inside.
+    let mut shell = clean("sh");
+    shell.arg("-c").arg(group.script(&inner));
+    for (name, value) in command.args([""]).get_envs() {
+        value.map(|value| shell.env(name, value));
+    }
+    let outcome = finish(&mut shell);
+    assert_eq!(outcome.status, 137, "{outcome:?}");
+    assert_last_words(&outcome, "SIGKILL of the OOM killer: RSS ", &["site_grown", "site_held"]);
+    assert!(outcome.remarks[0].contains("limit 64.0 MiB"), "{outcome:?}");
+    assert_told_as_oom(&scratch);
+    let found = entry(&scratch, "deaths");
+    assert!(found.number("end.cgroup_oom_kills") >= 1.0, "{found:?}");
+    let name = group.0.file_name().unwrap().to_str().unwrap();
+    assert!(found.text("end.cgroup").ends_with(name), "{found:?}");
+}
+
+#[test]
+fn the_oom_killer_in_another_group_than_ramson_run_is_told_with_sites() {
+    let scratch = Scratch::new();
+    let group = Group::new(LIMIT_MIB);
+    let mut command = ramson(&scratch);
+    command.args(RUN).args(["--", "sh", "-c", &group.script(&deaths("grow"))]);
+    let outcome = finish(&mut command);
+    assert_eq!(outcome.status, 137, "{outcome:?}");
+    assert_last_words(&outcome, "SIGKILL of the OOM killer: RSS ", &["site_grown", "site_held"]);
+    assert_told_as_oom(&scratch);
+}
+
+#[test]
+fn the_oom_killer_of_a_program_preloaded_by_hand_is_told_by_the_kernel_s_log() {
+    let scratch = Scratch::new();
+    let group = Group::new(LIMIT_MIB);
+    let preloaded = format!("env LD_PRELOAD={} {}", library().display(), deaths("grow"));
+    let mut command = clean("sh");
+    command.env("RAMSON_INTERVAL", "64K").env("RAMSON_MAX_OVERHEAD", "off");
+    command.env("RAMSON_DIR", scratch.open_directory("profiles"));
+    let outcome = finish(command.arg("-c").arg(group.script(&preloaded)));
+    assert_eq!(outcome.status, 137, "{outcome:?}");
+    assert_told_as_oom(&scratch);
+    assert_eq!(entry(&scratch, "deaths").at("end.kernel_log"), &Json::Word("true".into()));
+}
+
+#[test]
+fn every_other_end_is_told_by_its_signal_or_status() {
+    let scratch = Scratch::new();
+    for (way, status, shown, cause) in [
+        ("kill", 137, "SIGKILL", "unknown"),
+        ("segv", 139, "SIGSEGV", "unknown"),
+        ("abort", 134, "SIGABRT", "unknown"),
+        ("_exit", 3, "exited 3", ""),
+        // Which libramson does not know, and `run` does.
+        ("exit", 7, "exited 7", ""),
+        // The program coped with the failure.
+        ("huge-exit", 5, "exited 5", ""),
+    ] {
+        let scratch = Scratch::new();
+        let outcome = run(&scratch, &deaths(way));
+        assert_eq!(outcome.status, status, "{outcome:?}");
+        assert_eq!(outcome.remarks.len(), 1, "{outcome:?}");
+        let found = entry(&scratch, "deaths");
+        assert_eq!((found.text("state"), found.text("end.cause")), (shown, cause), "{way}");
+        assert!(say(&scratch, &["list"]).contains(shown), "{way}");
+        let snapshot = read(Path::new(found.text("profile"))).unwrap();
+        assert_eq!(snapshot.defects, [], "{way}");
+        assert!(say(&scratch, &["report", found.text("profile")]).contains("site_held"), "{way}");
+    }
+    // By hand, and where nobody tells: no guess.
+    let mut command = clean(program("deaths.c"));
+    preload(command.arg("kill"), "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
+    assert_eq!(finish(&mut command).status, 137);
+    let found = entry(&scratch, "deaths");
+    assert_eq!((found.text("state"), found.at("end")), ("died", &Json::Word("null".into())));
+    let report = say(&scratch, &["report", found.text("profile")]);
+    assert!(report.contains("died without a normal exit, of a cause that nobody told"), "{report}");
+}
+
+#[test]
+fn a_failed_allocation_before_the_death_is_told_with_its_stack() {
+    let throws = program("throws.cc");
+    for (command, reason) in [(deaths("huge"), ""), (throws.display().to_string(), "bad_alloc")] {
+        let scratch = Scratch::new();
+        let outcome = run(&scratch, &command);
+        assert_eq!(outcome.status, 134, "{outcome:?}");
+        assert!(outcome.stderr.contains(reason), "{outcome:?}");
+        assert_last_words(
+            &outcome,
+            "died by SIGABRT after an allocation of 1.00 PiB had failed",
+            &["site_huge", "site_held"],
+        );
+        let name = if reason.is_empty() { "deaths" } else { "throws" };
+        let found = entry(&scratch, name);
+        assert_eq!(found.text("end.cause"), "out of memory");
+        assert_eq!(found.number("end.failed_allocation_bytes"), (1u64 << 50) as f64);
+    }
+}
+
+#[test]
+fn an_image_that_exec_replaced_is_told_apart_from_the_one_that_ended() {
+    let scratch = Scratch::new();
+    let output = scratch.path("out.ramson");
+    let exits = program("exits.c");
+    let mut command = ramson(&scratch);
+    command.args(["run", "--interval", "1", "-o"]).arg(&output).arg("--").arg(&exits).arg("exec");
+    let outcome = finish(&mut command);
+    assert_eq!(outcome.status, 7);
+    let text = outcome.remarks.concat();
+    assert!(text.contains(") replaced, ") && text.contains(") exited 7, "), "{text}");
+}
+
+#[test]
+fn a_profile_that_is_larger_than_what_the_limit_leaves_kills_nobody() {
+    // 13 MiB of heap and 24 MiB of profile under 24 MiB.
+    let scratch = Scratch::new();
+    let group = Group::new(24);
+    let mut command = ramson(&scratch);
+    command.args(["run", "--interval", "1", "--max-overhead", "off", "--", "sh", "-c"]);
+    let outcome = finish(command.arg(group.script(&deaths("small 430000"))));
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    let found = entry(&scratch, "deaths");
+    let snapshot = read(Path::new(found.text("profile"))).unwrap();
+    assert_eq!(snapshot.header.state, state::EXITED);
+    assert!(snapshot.live.len() >= 430_000, "{}", snapshot.live.len());
+    let on_disk = fs::metadata(found.text("profile")).unwrap().blocks() * 512;
+    assert!(on_disk as f64 > 20.0 * MIB, "{on_disk}");
+}
+
+#[test]
+fn names_survive_the_replacement_of_the_binary_or_are_said_to_be_missing() {
+    let scratch = Scratch::new();
+    let name = format!("d{}", std::process::id());
+    let other = program_with("real/names.cc", "names", &[]);
+    let replace = |path: &Path| {
+        fs::remove_file(path).unwrap();
+        copy(&other, path);
+    };
+    let path = scratch.path(&name);
+    copy(&program("deaths.c"), &path);
+    assert_eq!(run(&scratch, &format!("{} kill", path.display())).status, 137);
+    replace(&path);
+    let elsewhere = Scratch::new();
+    let report = |source: &str| {
+        // Without the answers that `run` has put into the cache.
+        let mut command = ramson(&scratch);
+        command.env("XDG_CACHE_HOME", elsewhere.open_directory("cache"));
+        finish(command.args(["report", source])).good().text()
+    };
+    let kept = report(entry(&scratch, &name).text("profile"));
+    assert!(kept.contains("site_held") && !kept.contains("names are missing"), "{kept}");
+
+    let name = format!("e{}", std::process::id());
+    let path = scratch.path(&name);
+    copy(&program("deaths.c"), &path);
+    let mut command = clean(&path);
+    preload(command.arg("kill"), "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
+    assert_eq!(finish(&mut command).status, 137);
+    replace(&path);
+    let lost = report(entry(&scratch, &name).text("profile"));
+    assert!(!lost.contains("site_held"), "{lost}");
+    let said = format!("names are missing: {}", path.display());
+    assert!(lost.contains(&said), "{lost}");
+}
+
+/// Makes a file as if nothing had happened to it for so long.
+fn make_old(path: &Path, days: u64) {
+    let then = SystemTime::now() - Duration::from_secs(days * 86_400);
+    File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+}
+
+/// Profiles of processes that were killed, oldest first.
+fn remains(scratch: &Scratch, count: usize) -> Vec<PathBuf> {
+    let directory = scratch.open_directory("profiles");
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let mut command = clean(program("deaths.c"));
+        preload(command.arg("kill"), "64K").env("RAMSON_DIR", &directory);
+        finish(&mut command);
+        let new = profiles_in(&directory).into_iter().find(|path| !all.contains(path));
+        all.push(new.expect("it left a profile"));
+    }
+    all
+}
+
+/// A program that waits, profiled by hand.
+fn waiting(scratch: &Scratch) -> (Running, PathBuf) {
+    let directory = scratch.open_directory("profiles");
+    let before = profiles_in(&directory);
+    let mut command = clean(program("deaths.c"));
+    preload(command.arg("wait"), "64K").env("RAMSON_DIR", &directory);
+    let mut running =
+        Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut ready = [0; 6];
+    std::io::Read::read_exact(running.0.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    let new = profiles_in(&directory).into_iter().find(|path| !before.contains(path));
+    (running, new.expect("it is profiled"))
+}
+
+#[test]
+fn pruning_by_age_leaves_what_runs_what_is_young_and_what_is_not_ours() {
+    let scratch = Scratch::new();
+    let [old, young, foreign] = remains(&scratch, 3).try_into().unwrap();
+    let (running, its) = waiting(&scratch);
+    let directory = scratch.path("profiles");
+    let named = directory.join("ticket-17.ramson");
+    fs::copy(&old, &named).unwrap();
+    let no_profile = scratch.file("profiles/123-456.ramson", "precious");
+    let target = scratch.file("target", fs::read(&old).unwrap());
+    let link = directory.join("124-456.ramson");
+    symlink(&target, &link).unwrap();
+    std::os::unix::fs::chown(&foreign, Some(65534), None).unwrap();
+    for path in [&old, &its, &foreign, &named, &no_profile, &target] {
+        make_old(path, 31);
+    }
+    make_old(&young, 29);
+    // Nothing is removed unless asked for.
+    say(&scratch, &["list"]);
+    assert!(old.exists());
+    say(&scratch, &["list", "--prune", "--max-age", "off"]);
+    assert!(old.exists());
+    say(&scratch, &["list", "--prune"]);
+    assert!(!old.exists());
+    for path in [&young, &its, &foreign, &named, &no_profile, &target, &link] {
+        assert!(path.symlink_metadata().is_ok(), "{}", path.display());
+    }
+    drop(running);
+    make_old(&its, 31);
+    // `ramson run` does it too.
+    let mut command = ramson(&scratch);
+    finish(command.env("RAMSON_PRUNE_AGE", "28d").args(["run", "--", "true"])).good();
+    assert!(!its.exists() && !young.exists() && named.exists() && no_profile.exists());
+}
+
+#[test]
+fn pruning_by_size_removes_the_oldest_first() {
+    let scratch = Scratch::new();
+    let all = remains(&scratch, 4);
+    for (path, days) in all.iter().zip([4, 3, 2, 1]) {
+        make_old(path, days);
+    }
+    let bytes = |path: &PathBuf| fs::metadata(path).unwrap().blocks() * 512;
+    let two = bytes(&all[2]) + bytes(&all[3]);
+    say(&scratch, &["list", "--prune", "--max-total", &two.to_string()]);
+    let left: Vec<bool> = all.iter().map(|path| path.exists()).collect();
+    assert_eq!(left, [false, false, true, true]);
+}
+
+#[test]
+fn a_process_in_a_namespace_that_cannot_be_seen_keeps_its_profile() {
+    let scratch = Scratch::new();
+    let (running, its) = waiting(&scratch);
+    make_old(&its, 31);
+    // Its own /proc shows nobody of ours.
+    let own = ramson(&scratch);
+    let mut command = Command::new(installed("unshare", "util-linux"));
+    command.args(["--pid", "--fork", "--mount-proc", "--"]).arg(own.get_program());
+    command.args(["list", "--prune"]);
+    for (name, value) in own.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    finish(&mut command).good();
+    assert!(its.exists(), "it still runs");
+    drop(running);
+    make_old(&its, 31);
+    finish(&mut command).good();
+    assert!(!its.exists());
+}
