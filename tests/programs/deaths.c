@@ -45,8 +45,10 @@ int main(int argc, char **argv) {
         site_huge();
         if (!kept) return 5;
     }
-    if (!strcmp(way, "small")) {
+    if (!strcmp(way, "small-then-large")) {
+        /* The small ones make the profile large; nobody touches its pages any more when the large ones come. */
         for (long blocks = atol(argv[2]); blocks > 0; blocks--) site_small();
+        for (long blocks = atol(argv[3]); blocks > 0; blocks--) site_grown();
         return 0;
     }
     if (!strcmp(way, "wait")) {

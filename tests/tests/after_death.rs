@@ -234,20 +234,22 @@ fn an_image_that_exec_replaced_is_told_apart_from_the_one_that_ended() {
 }
 
 #[test]
-fn a_profile_that_is_larger_than_what_the_limit_leaves_kills_nobody() {
-    // 13 MiB of heap and 24 MiB of profile under 24 MiB.
+fn a_profile_on_disk_gives_its_room_under_the_limit_to_the_program() {
+    // 3 MiB of small blocks, 16 of large ones, more than 6 of profile.
+    const LIMIT_MIB: u64 = 22;
     let scratch = Scratch::new();
-    let group = Group::new(24);
+    let group = Group::new(LIMIT_MIB);
     let mut command = ramson(&scratch);
     command.args(["run", "--interval", "1", "--max-overhead", "off", "--", "sh", "-c"]);
-    let outcome = finish(command.arg(group.script(&deaths("small 430000"))));
+    let outcome = finish(command.arg(group.script(&deaths("small-then-large 100000 165"))));
     assert_eq!(outcome.status, 0, "{outcome:?}");
     let found = entry(&scratch, "deaths");
     let snapshot = read(Path::new(found.text("profile"))).unwrap();
     assert_eq!(snapshot.header.state, state::EXITED);
-    assert!(snapshot.live.len() >= 430_000, "{}", snapshot.live.len());
+    assert!(snapshot.live.len() >= 100_165, "{}", snapshot.live.len());
     let on_disk = fs::metadata(found.text("profile")).unwrap().blocks() * 512;
-    assert!(on_disk as f64 > 20.0 * MIB, "{on_disk}");
+    let heap = 100_000 * 32 + 165 * 100_000;
+    assert!(on_disk + heap > LIMIT_MIB << 20, "{on_disk} and {heap} would fit");
 }
 
 #[test]
@@ -312,12 +314,18 @@ fn waiting(scratch: &Scratch) -> (Running, PathBuf) {
     let before = profiles_in(&directory);
     let mut command = clean(program("deaths.c"));
     preload(command.arg("wait"), "64K").env("RAMSON_DIR", &directory);
-    let mut running =
-        Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut running = Running(piped.spawn().unwrap());
     let mut ready = [0; 6];
     std::io::Read::read_exact(running.0.stdout.as_mut().unwrap(), &mut ready).unwrap();
     let new = profiles_in(&directory).into_iter().find(|path| !before.contains(path));
     (running, new.expect("it is profiled"))
+}
+
+/// So that its profile stays.
+fn kill(mut running: Running) {
+    running.signal("KILL");
+    running.wait();
 }
 
 #[test]
@@ -347,7 +355,7 @@ fn pruning_by_age_leaves_what_runs_what_is_young_and_what_is_not_ours() {
     for path in [&young, &its, &foreign, &named, &no_profile, &target, &link] {
         assert!(path.symlink_metadata().is_ok(), "{}", path.display());
     }
-    drop(running);
+    kill(running);
     make_old(&its, 31);
     // `ramson run` does it too.
     let mut command = ramson(&scratch);
@@ -359,9 +367,7 @@ fn pruning_by_age_leaves_what_runs_what_is_young_and_what_is_not_ours() {
 fn pruning_by_size_removes_the_oldest_first() {
     let scratch = Scratch::new();
     let all = remains(&scratch, 4);
-    for (path, days) in all.iter().zip([4, 3, 2, 1]) {
-        make_old(path, days);
-    }
+    all.iter().zip([4, 3, 2, 1]).for_each(|(path, days)| make_old(path, days));
     let bytes = |path: &PathBuf| fs::metadata(path).unwrap().blocks() * 512;
     let two = bytes(&all[2]) + bytes(&all[3]);
     say(&scratch, &["list", "--prune", "--max-total", &two.to_string()]);
@@ -387,7 +393,7 @@ fn a_process_in_a_namespace_that_cannot_be_seen_keeps_its_profile() {
     }
     finish(&mut command).good();
     assert!(its.exists(), "it still runs");
-    drop(running);
+    kill(running);
     make_old(&its, 31);
     finish(&mut command).good();
     assert!(!its.exists());

@@ -1,6 +1,6 @@
 //! The one definition of commands and flags; help, man page and completions come from it.
 
-use crate::death::prune::{parse_age, parse_total};
+use crate::death::prune::{Bound, parse_age, parse_total};
 use crate::diff::DiffOptions;
 use crate::leaks::LeaksOptions;
 use crate::mark::MarkOptions;
@@ -157,10 +157,10 @@ pub struct ListOptions {
     pub prune: bool,
     /// Oldest that stays: a number with d, h, m or s, or off. Default: RAMSON_PRUNE_AGE, or 30d
     #[arg(long, value_name = "AGE", requires = "prune", value_parser = parse_age)]
-    pub max_age: Option<Option<Duration>>,
+    pub max_age: Option<Bound<Duration>>,
     /// Most that the profiles of a directory take on disk, or off. Default: RAMSON_PRUNE_SIZE, or 1G
     #[arg(long, value_name = "SIZE", requires = "prune", value_parser = parse_total)]
-    pub max_total: Option<Option<u64>>,
+    pub max_total: Option<Bound<u64>>,
 }
 
 #[derive(Args)]

@@ -40,8 +40,8 @@ pub fn list(options: &ListOptions) -> Result<(), Failure> {
 fn prune(options: &ListOptions) {
     let default = Bounds::from_environment();
     let bounds = Bounds {
-        age: options.max_age.unwrap_or(default.age),
-        total_bytes: options.max_total.unwrap_or(default.total_bytes),
+        age: options.max_age.map_or(default.age, |bound| bound.0),
+        total_bytes: options.max_total.map_or(default.total_bytes, |bound| bound.0),
     };
     let directory = places::own_profile_directory();
     if let Some(summary) = prune::prune(&directory, bounds).summary() {

@@ -241,7 +241,8 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
             cpu_ns: header.u64(offset_of!(H, cpu_ns)),
             end: format::End::from_bytes(
                 header.slice(format::END_OFFSET as usize, format::END_BYTES),
-            ),
+            )
+            .map(Box::new),
             failures: header.u64(format::FAILURE_OFFSET as usize),
             last_failure: None,
             committed_bytes: self.committed_bytes(),

@@ -27,7 +27,7 @@ pub struct Header {
     pub last_cycles_ns: u64,
     pub cpu_ns: u64,
     /// What was told from outside when the process was gone.
-    pub end: Option<End>,
+    pub end: Option<Box<End>>,
     /// Allocations that failed, as far as they were to be samples.
     pub failures: u64,
     pub last_failure: Option<FailedAllocation>,

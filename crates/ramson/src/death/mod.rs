@@ -92,13 +92,15 @@ pub fn end_of(source: &Source) -> Option<End> {
     if source.running.is_some() {
         return None;
     }
-    header.end.or_else(|| match (header.state, u32::try_from(header.exit_status)) {
-        (state::EXITED, Ok(status)) => Some(End {
-            realtime_ns: last_realtime_ns(source),
-            ..End::of(Way::Exited(status & 255))
-        }),
-        (state::EXITED, Err(_)) => None,
-        _ => in_log(source, LOG.get_or_init(KernelLog::read)),
+    header.end.as_deref().copied().or_else(|| {
+        match (header.state, u32::try_from(header.exit_status)) {
+            (state::EXITED, Ok(status)) => Some(End {
+                realtime_ns: last_realtime_ns(source),
+                ..End::of(Way::Exited(status & 255))
+            }),
+            (state::EXITED, Err(_)) => None,
+            _ => in_log(source, LOG.get_or_init(KernelLog::read)),
+        }
     })
 }
 

@@ -18,14 +18,18 @@ const O_NOFOLLOW: i32 = 0o400_000;
 
 /// Tells each of the run's dead profiles how its process ended, as far as that is known: the program itself from its status, its
 /// earlier images, and what the kernel's log has of its children.
-pub fn note_ends(profiles: &mut [Source], ended: &Ended, pid: u32) {
+pub fn note_ends(profiles: &mut [Source], ended: &Ended) {
     let is_programs = |source: &Source| {
         let header = &source.snapshot.header;
         let is_same_start = [0, ended.start_ticks].contains(&header.process_start_ticks);
-        header.pid == pid && (is_same_start || ended.start_ticks == 0)
+        header.pid == ended.pid && (is_same_start || ended.start_ticks == 0)
     };
-    let images = profiles.iter().filter(|source| is_programs(source));
-    let last_start_ns = images.map(|source| source.snapshot.header.start_monotonic_ns).max();
+    // The first is as of a timer tick, and images may follow each other within one.
+    let start = |source: &Source| {
+        let header = &source.snapshot.header;
+        (header.start_monotonic_ns, header.start_cycles_ns)
+    };
+    let last_start = profiles.iter().filter(|source| is_programs(source)).map(start).max();
     let mut log = KernelLog::read();
     for source in profiles.iter_mut().filter(|source| source.running.is_none()) {
         let header = &source.snapshot.header;
@@ -34,7 +38,7 @@ pub fn note_ends(profiles: &mut [Source], ended: &Ended, pid: u32) {
                 continue;
             }
             in_log(source, &log)
-        } else if Some(header.start_monotonic_ns) < last_start_ns {
+        } else if Some(start(source)) < last_start {
             Some(End { realtime_ns: 0, ..End::of(Way::Replaced) })
         } else {
             Some(with_log(source, ended.end, &mut log))
@@ -42,7 +46,7 @@ pub fn note_ends(profiles: &mut [Source], ended: &Ended, pid: u32) {
         if let Some(end) = end {
             // A report without it is as good as before.
             let _ = write(&source.origin, &end);
-            source.snapshot.header.end = Some(end);
+            source.snapshot.header.end = Some(Box::new(end));
         }
     }
 }

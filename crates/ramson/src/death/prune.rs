@@ -24,6 +24,10 @@ pub struct Bounds {
     pub total_bytes: Option<u64>,
 }
 
+/// A flag's value. `None`: off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound<T>(pub Option<T>);
+
 impl Bounds {
     pub const DEFAULT: Self =
         Self { age: Some(Duration::from_secs(30 * DAY)), total_bytes: Some(1 << 30) };
@@ -41,34 +45,36 @@ impl Bounds {
 fn setting<T>(
     name: &str,
     default: Option<T>,
-    parse: impl Fn(&str) -> Result<Option<T>, String>,
+    parse: impl Fn(&str) -> Result<Bound<T>, String>,
 ) -> Option<T> {
     match env::var(name) {
-        Ok(text) => parse(&text).unwrap_or(None),
+        Ok(text) => parse(&text).ok().and_then(|bound| bound.0),
         Err(_) => default,
     }
 }
 
 /// `30d`, `12h`, `45m`, `90s`; `off` for no bound.
-pub fn parse_age(text: &str) -> Result<Option<Duration>, String> {
+pub fn parse_age(text: &str) -> Result<Bound<Duration>, String> {
     if text == "off" {
-        return Ok(None);
+        return Ok(Bound(None));
     }
     let units = [('d', DAY), ('h', 3600), ('m', 60), ('s', 1)];
     let age = units.iter().find_map(|&(unit, seconds)| {
         let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
         number.checked_mul(seconds).map(Duration::from_secs)
     });
-    age.map(Some).ok_or_else(|| "not an age: a number with d, h, m or s, as in 30d, or off".into())
+    age.map(|age| Bound(Some(age)))
+        .ok_or_else(|| "not an age: a number with d, h, m or s, as in 30d, or off".into())
 }
 
 /// A size as everywhere; `off` for no bound.
-pub fn parse_total(text: &str) -> Result<Option<u64>, String> {
+pub fn parse_total(text: &str) -> Result<Bound<u64>, String> {
     if text == "off" {
-        return Ok(None);
+        return Ok(Bound(None));
     }
     let size = crate::cli::parse_size(text);
-    size.map(Some).ok_or_else(|| "not a size: bytes, or with K, M or G, as in 1G, or off".into())
+    size.map(|size| Bound(Some(size)))
+        .ok_or_else(|| "not a size: bytes, or with K, M or G, as in 1G, or off".into())
 }
 
 /// What was removed.
@@ -181,11 +187,11 @@ mod tests {
 
     #[test]
     fn bounds_are_read_as_they_are_written() {
-        assert_eq!(parse_age("30d"), Ok(Some(Duration::from_secs(30 * DAY))));
-        assert_eq!(parse_age("90s"), Ok(Some(Duration::from_secs(90))));
-        assert_eq!(parse_age("off"), Ok(None));
-        assert_eq!(parse_total("1G"), Ok(Some(1 << 30)));
-        assert_eq!(parse_total("off"), Ok(None));
+        assert_eq!(parse_age("30d"), Ok(Bound(Some(Duration::from_secs(30 * DAY)))));
+        assert_eq!(parse_age("90s"), Ok(Bound(Some(Duration::from_secs(90)))));
+        assert_eq!(parse_age("off"), Ok(Bound(None)));
+        assert_eq!(parse_total("1G"), Ok(Bound(Some(1 << 30))));
+        assert_eq!(parse_total("off"), Ok(Bound(None)));
         for wrong in ["", "d", "-1d", "1w", "1.5d", "30", "99999999999999999d"] {
             assert!(parse_age(wrong).is_err(), "{wrong}");
         }

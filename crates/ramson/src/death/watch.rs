@@ -20,6 +20,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How the program ended.
 pub struct Ended {
+    pub pid: u32,
     pub end: End,
     /// Field 22 of /proc/PID/stat, as profiles have it; 0 if it could not be read.
     pub start_ticks: u64,
@@ -126,7 +127,7 @@ impl Watch {
         if used.rusage.maxrss > own_peak {
             end.peak_rss_bytes = end.peak_rss_bytes.max(used.rusage.maxrss);
         }
-        Ok(Ended { end, start_ticks })
+        Ok(Ended { pid, end, start_ticks })
     }
 }
 

@@ -74,10 +74,7 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
         output.iter().for_each(|path| {
             command.env("RAMSON_OUTPUT", path);
         });
-        if output.is_none() {
-            prune::prune(&places::own_profile_directory(), Bounds::from_environment());
-        }
-        is_kept = !warn_of_full_places(output.as_deref());
+        is_kept = !make_place(output.as_deref());
         is_kept &= !filters.warn(&found.path);
     }
     // Before the program starts: a signal in between must not end us alone.
@@ -97,12 +94,11 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     if let Some(obstacle) = &found.obstacle {
         eprintln!("ramson: {shown}: {obstacle}. It runs without a profile");
     }
-    let pid = child.id();
     pass_on(signals, Pid::from_child(&child));
     let ended =
         watch.wait(child).map_err(|error| fail(format!("cannot wait for the program: {error}")))?;
     if found.obstacle.is_none() {
-        report_profiles(run_id, output.as_deref(), is_kept, (&ended, pid));
+        report_profiles(run_id, output.as_deref(), is_kept, &ended);
     }
     Ok(status_of(&ended))
 }
@@ -164,6 +160,14 @@ fn prepare_output(path: &Path, force: bool) -> Result<std::path::PathBuf, Failur
     Ok(absolute)
 }
 
+/// Removes old profiles where a new one will be, and says so if there is no place for it all the same. True if that was said.
+fn make_place(output: Option<&Path>) -> bool {
+    if output.is_none() {
+        prune::prune(&places::own_profile_directory(), Bounds::from_environment());
+    }
+    warn_of_full_places(output)
+}
+
 /// The program runs in any case; its profile then lives in memory, and ends with it. True if that was said.
 fn warn_of_full_places(output: Option<&Path>) -> bool {
     let directory = match output {
@@ -196,7 +200,7 @@ fn new_run_id() -> u64 {
 }
 
 /// Says where the profiles are. Our own words go to standard error, so the program's output stays its own.
-fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, (ended, pid): (&Ended, u32)) {
+fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &Ended) {
     let mut profiles: Vec<Source> = source::all();
     let beside_output = output.into_iter().flat_map(files_beside);
     profiles.extend(beside_output.filter_map(|path| source::open_file(&path).ok()));
@@ -205,7 +209,7 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, (ended, pi
     profiles.sort_by(|a, b| a.origin.cmp(&b.origin));
     profiles.dedup_by(|a, b| a.origin == b.origin);
     profiles.sort_by(|a, b| live_bytes(b).value.total_cmp(&live_bytes(a).value));
-    note::note_ends(&mut profiles, ended, pid);
+    note::note_ends(&mut profiles, ended);
     let dead = profiles.iter().filter(|source| source.running.is_none());
     let last_words: Vec<Vec<String>> = dead.map(keep).collect();
     if profiles.is_empty() && is_kept {
