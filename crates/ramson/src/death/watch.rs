@@ -95,6 +95,7 @@ impl Watch {
             && let Some(count) = group.oom_kills()
         {
             looks.oom_kills.insert(group.path.clone(), count);
+            looks.limit = limits::of(std::process::id()).map_or(0, |limit| limit.limit_bytes);
             looks.group = Some(group);
         }
         Self(looks)
