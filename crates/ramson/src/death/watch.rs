@@ -39,21 +39,20 @@ struct Looks {
 
 impl Looks {
     fn look(&mut self, pid: u32) {
+        let group = Cgroup::of(pid).map(|group| (group.oom_kills(), group));
+        let limit = limits::of(pid).map_or(0, |limit| limit.limit_bytes);
+        // Last: a process that has died meanwhile has none, and is in no group of its own, by version 1.
         let (rss, peak) = rss_of(pid);
-        if rss > 0 {
-            self.last_rss = Some((rss, Instant::now()));
-            self.peak_rss = self.peak_rss.max(peak);
+        if rss == 0 {
+            return;
         }
-        // A dead process is in no group, by version 1.
-        if rss > 0
-            && let Some(group) = Cgroup::of(pid)
-        {
-            if !self.oom_kills.contains_key(&group.path)
-                && let Some(count) = group.oom_kills()
-            {
-                self.oom_kills.insert(group.path.clone(), count);
+        self.last_rss = Some((rss, Instant::now()));
+        self.peak_rss = self.peak_rss.max(peak);
+        if let Some((count, group)) = group {
+            if let Some(count) = count {
+                self.oom_kills.entry(group.path.clone()).or_insert(count);
             }
-            self.limit = limits::of(pid).map_or(0, |limit| limit.limit_bytes);
+            self.limit = limit;
             self.group = Some(group);
         }
     }
