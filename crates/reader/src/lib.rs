@@ -8,11 +8,13 @@ mod bytes;
 mod cost;
 mod defect;
 mod entries;
+mod follow;
 mod reading;
 mod settle;
 mod snapshot;
 
 pub use defect::{Defect, ReadError};
+pub use follow::Follower;
 pub use ramson_format::{End, Way};
 pub use snapshot::{Extent, FailedAllocation, Header, LiveSample, Mapping, Snapshot, Stack};
 

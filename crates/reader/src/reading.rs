@@ -1,52 +1,35 @@
-//! From bytes to a `Snapshot`, by the algorithm of FORMAT.md.
+//! From bytes to the parts of a `Snapshot`, by the algorithm of FORMAT.md.
 
 use crate::ReadAt;
 use crate::bytes::Entry;
 use crate::defect::{Defect, ReadError};
 use crate::entries;
+use crate::follow::Follower;
 use crate::settle::{Copied, newest_of_each_address, settle, without_overlap};
-use crate::snapshot::{Extent, FailedAllocation, Header, LiveSample, Mapping, Snapshot, Stack};
+use crate::snapshot::{Extent, Header, LiveSample, Mapping, Snapshot};
 use ramson_format as format;
 use ramson_format::{
-    FILE_BYTES_RANGE, HEALTH, KEY_RESERVED, KINDS, Kind, MAGIC, PAGE_BYTES, REGION_KINDS, REGIONS,
+    FILE_BYTES_RANGE, HEALTH, KEY_RESERVED, Kind, MAGIC, PAGE_BYTES, REGION_KINDS, REGIONS,
     RegionKind, VERSION, state,
 };
-use std::collections::HashMap;
 use std::mem::offset_of;
 
 impl Snapshot {
     /// Reads a snapshot. Never panics, whatever the bytes; takes memory in proportion to the committed bytes.
     pub fn read<S: ReadAt + ?Sized>(source: &S) -> Result<Self, ReadError> {
-        let mut reading = Reading::begin(source)?;
-        let (keys, samples) = reading.table::<{ size_of::<format::LiveSample>() }>(
-            RegionKind::LiveKeys,
-            RegionKind::LiveSamples,
-            |key, entry| entries::live_sample(key, entry).is_some(),
-        );
-        let (extent_keys, extents) = reading.extent_table()?;
-        // The header too is newer now than the samples: none of those may name a stack that we do not know yet.
-        let stacks = reading.region(RegionKind::Stacks);
-        let frames = reading.region(RegionKind::Frames);
-        let mappings = reading.region(RegionKind::Mappings);
-        let strings = reading.region(RegionKind::Strings);
-        let mut header = reading.facts();
-        let mappings = reading.mappings(&mappings, &strings);
-        let (stacks, renumbered) = reading.stacks(&stacks, &frames);
-        header.last_failure = entries::failure(reading.header()).map(|failure| FailedAllocation {
-            stack: renumbered.get(failure.stack).copied().flatten().unwrap_or(0),
-            ..failure
-        });
-        let live = reading.live(&keys, &samples, &renumbered);
-        let extents = reading.extents(&extent_keys, &extents, &renumbered);
-        Ok(Self { header, mappings, stacks, live, extents, defects: reading.defects })
+        let mut follower = Follower::default();
+        follower.read(source)?;
+        Ok(follower.into_snapshot().expect("it was read"))
     }
 }
 
-struct Reading<'a, S: ReadAt + ?Sized> {
+pub struct Reading<'a, S: ReadAt + ?Sized> {
     source: &'a S,
     length: u64,
     header: Vec<u8>,
-    defects: Vec<Defect>,
+    pub defects: Vec<Defect>,
+    /// Memory of an earlier copy of each region, which is overwritten.
+    pub buffers: [Vec<u8>; REGIONS],
 }
 
 const REGION_NAMES: [&str; REGIONS] = [
@@ -65,9 +48,15 @@ fn directory_row(kind: RegionKind) -> usize {
 }
 
 impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
-    fn begin(source: &'a S) -> Result<Self, ReadError> {
+    pub fn begin(source: &'a S) -> Result<Self, ReadError> {
         let length = source.length().map_err(ReadError::Io)?.min(FILE_BYTES_RANGE.1);
-        let mut reading = Self { source, length, header: Vec::new(), defects: Vec::new() };
+        let mut reading = Self {
+            source,
+            length,
+            header: Vec::new(),
+            defects: Vec::new(),
+            buffers: Default::default(),
+        };
         reading.read_header()?;
         Ok(reading)
     }
@@ -102,7 +91,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         Ok(())
     }
 
-    fn header(&self) -> Entry<'_> {
+    pub fn header(&self) -> Entry<'_> {
         Entry(&self.header)
     }
 
@@ -112,7 +101,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
     }
 
     /// The committed bytes of a region, as far as they are there.
-    fn region(&mut self, kind: RegionKind) -> Vec<u8> {
+    pub fn region(&mut self, kind: RegionKind) -> Vec<u8> {
         let name = REGION_NAMES[kind as usize];
         let row = directory_row(kind);
         let header = self.header();
@@ -133,7 +122,8 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         }
         let wanted = self.used(kind, committed) * kind.entry_bytes();
         let present = wanted.min(self.length.saturating_sub(offset));
-        let mut bytes = vec![0; present as usize];
+        let mut bytes = std::mem::take(&mut self.buffers[kind as usize]);
+        bytes.resize(present as usize, 0);
         let count = self.source.read_at(offset, &mut bytes).unwrap_or(0);
         bytes.truncate(count);
         if (count as u64) < wanted {
@@ -161,8 +151,17 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         copies
     }
 
+    /// Keys and entries of the live table.
+    pub fn live_table(&mut self) -> (Vec<u8>, Vec<u8>) {
+        self.table::<{ size_of::<format::LiveSample>() }>(
+            RegionKind::LiveKeys,
+            RegionKind::LiveSamples,
+            |key, entry| entries::live_sample(key, entry).is_some(),
+        )
+    }
+
     /// The same of the extents, copied until none was cut in two meanwhile: its upper rest might be in neither copy.
-    fn extent_table(&mut self) -> Result<(Vec<u8>, Vec<u8>), ReadError> {
+    pub fn extent_table(&mut self) -> Result<(Vec<u8>, Vec<u8>), ReadError> {
         const ATTEMPTS: usize = 64;
         let mut copies = (Vec::new(), Vec::new());
         for _ in 0..ATTEMPTS {
@@ -209,7 +208,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         committed.iter().fold(PAGE_BYTES, |sum, &bytes| sum.saturating_add(bytes)).min(self.length)
     }
 
-    fn facts(&self) -> Header {
+    pub fn facts(&self) -> Header {
         use format::Header as H;
         let header = self.header();
         let text = |offset, length: u32, most: usize| {
@@ -260,7 +259,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         }
     }
 
-    fn mappings(&mut self, entries: &[u8], strings: &[u8]) -> Vec<Mapping> {
+    pub fn mappings(&mut self, entries: &[u8], strings: &[u8]) -> Vec<Mapping> {
         let mut bad = 0;
         let mut mappings: Vec<Mapping> = Vec::new();
         for bytes in entries.chunks_exact(size_of::<format::Mapping>()) {
@@ -277,39 +276,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         mappings
     }
 
-    /// Distinct stacks, and for each entry of the file the index of its stack among them.
-    fn stacks(&mut self, entries: &[u8], frames: &[u8]) -> (Vec<Stack>, Vec<Option<usize>>) {
-        let mut bad = 0;
-        let mut distinct: HashMap<(Kind, u32, Vec<u64>), usize> = HashMap::new();
-        let mut stacks = KINDS.map(Stack::overflow).to_vec();
-        let mut renumbered = Vec::new();
-        for (number, bytes) in entries.chunks_exact(size_of::<format::Stack>()).enumerate() {
-            let entry = Entry(bytes);
-            if let Some(&kind) = KINDS.get(number) {
-                stacks[number] = Stack { flags: kind.stack_flags(), ..entries::counters(entry) };
-                renumbered.push(Some(number));
-                continue;
-            }
-            let Some(stack) = entries::stack(entry, frames) else {
-                bad += 1;
-                renumbered.push(None);
-                continue;
-            };
-            let identity = (stack.kind(), stack.epoch, stack.frames.clone());
-            let index = *distinct.entry(identity).or_insert(stacks.len());
-            renumbered.push(Some(index));
-            match stacks.get_mut(index) {
-                Some(same) => entries::add_counters(same, &stack),
-                None => stacks.push(stack),
-            }
-        }
-        if bad > 0 {
-            self.defects.push(Defect::BadStacks(bad));
-        }
-        (stacks, renumbered)
-    }
-
-    fn live(
+    pub fn live(
         &mut self,
         keys: &[u8],
         samples: &[u8],
@@ -351,7 +318,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         newest_of_each_address(live)
     }
 
-    fn extents(
+    pub fn extents(
         &mut self,
         keys: &[u8],
         entries: &[u8],

@@ -1,0 +1,173 @@
+//! One profile read again and again. A stack keeps its index from one snapshot to the next, and an entry whose bytes are as
+//! before is not looked at again.
+
+use crate::ReadAt;
+use crate::bytes::Entry;
+use crate::defect::{Defect, ReadError};
+use crate::entries;
+use crate::reading::Reading;
+use crate::snapshot::{FailedAllocation, Header, Snapshot, Stack};
+use ramson_format as format;
+use ramson_format::{KINDS, Kind, REGIONS, RegionKind};
+use std::collections::HashMap;
+
+const ENTRY_BYTES: usize = size_of::<format::Stack>();
+
+/// Reads the profile of one process, any number of times.
+#[derive(Default)]
+pub struct Follower {
+    snapshot: Option<Snapshot>,
+    numbers: Numbers,
+    /// Of the latest copy, by region.
+    buffers: Buffers,
+}
+
+type Buffers = [Vec<u8>; REGIONS];
+
+/// Which entries of the file the stacks of the snapshot are.
+#[derive(Default)]
+struct Numbers {
+    /// The copy of the region that the stacks show.
+    entries: Vec<u8>,
+    /// For each entry the index of its stack; `None`: it was not whole.
+    renumbered: Vec<Option<usize>>,
+    known: HashMap<(Kind, u32, Vec<u64>), usize>,
+    /// Entries of each stack: two threads that met it at once each wrote one.
+    of_stack: Vec<Entries>,
+}
+
+struct Entries {
+    first: usize,
+    are_many: bool,
+}
+
+impl Follower {
+    /// Reads what there is now; of another process image than before, all anew. Never panics, whatever the bytes; takes memory
+    /// in proportion to the committed bytes. After an error the snapshot is the one before.
+    pub fn read<S: ReadAt + ?Sized>(&mut self, source: &S) -> Result<&Snapshot, ReadError> {
+        let mut reading = Reading::begin(source)?;
+        reading.buffers = std::mem::take(&mut self.buffers);
+        let (keys, samples) = reading.live_table();
+        let (extent_keys, extent_entries) = reading.extent_table()?;
+        // The header too is newer now than the samples: none of those may name a stack that we do not know yet.
+        let mut header = reading.facts();
+        let image = |header: &Header| (header.pid, header.start_monotonic_ns, header.run_id);
+        let before = self.snapshot.take().filter(|before| image(&before.header) == image(&header));
+        let mut stacks = match before {
+            Some(before) => before.stacks,
+            None => {
+                self.numbers = Numbers::default();
+                KINDS.map(Stack::overflow).to_vec()
+            }
+        };
+        self.numbers.update(&mut stacks, &mut reading);
+        header.last_failure = entries::failure(reading.header()).map(|failure| FailedAllocation {
+            stack: self.numbers.renumbered.get(failure.stack).copied().flatten().unwrap_or(0),
+            ..failure
+        });
+        let mapping_entries = reading.region(RegionKind::Mappings);
+        let strings = reading.region(RegionKind::Strings);
+        let mappings = reading.mappings(&mapping_entries, &strings);
+        let live = reading.live(&keys, &samples, &self.numbers.renumbered);
+        let extents = reading.extents(&extent_keys, &extent_entries, &self.numbers.renumbered);
+        let Reading { defects, mut buffers, .. } = reading;
+        for (kind, used) in [
+            (RegionKind::LiveKeys, keys),
+            (RegionKind::LiveSamples, samples),
+            (RegionKind::ExtentKeys, extent_keys),
+            (RegionKind::Extents, extent_entries),
+            (RegionKind::Mappings, mapping_entries),
+            (RegionKind::Strings, strings),
+        ] {
+            buffers[kind as usize] = used;
+        }
+        self.buffers = buffers;
+        Ok(self.snapshot.insert(Snapshot { header, mappings, stacks, live, extents, defects }))
+    }
+
+    /// The latest one; `None` before the first.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_ref()
+    }
+
+    /// The same, for good.
+    pub fn into_snapshot(self) -> Option<Snapshot> {
+        self.snapshot
+    }
+}
+
+impl Numbers {
+    /// Brings the counters of `stacks` up to date, and adds the stacks that are new.
+    fn update<S: ReadAt + ?Sized>(
+        &mut self,
+        stacks: &mut Vec<Stack>,
+        reading: &mut Reading<'_, S>,
+    ) {
+        let entries = reading.region(RegionKind::Stacks);
+        let is_new = |number: usize| self.renumbered.get(number).is_none_or(Option::is_none);
+        let has_new = (0..entries.len() / ENTRY_BYTES).any(is_new);
+        let frames = if has_new { reading.region(RegionKind::Frames) } else { Vec::new() };
+        let mut bad = 0;
+        for (number, bytes) in entries.chunks_exact(ENTRY_BYTES).enumerate() {
+            if number == self.renumbered.len() {
+                self.renumbered.push(None);
+            }
+            match self.renumbered[number] {
+                Some(index) => {
+                    let before = self.entries.chunks_exact(ENTRY_BYTES).nth(number);
+                    if before != Some(bytes) || self.of_stack[index].are_many {
+                        self.recount(&mut stacks[index], index, number, Entry(bytes));
+                    }
+                }
+                None => {
+                    self.renumbered[number] = self.add(stacks, number, Entry(bytes), &frames);
+                    bad += self.renumbered[number].is_none() as u64;
+                }
+            }
+        }
+        reading.buffers[RegionKind::Stacks as usize] =
+            std::mem::replace(&mut self.entries, entries);
+        if bad > 0 {
+            reading.defects.push(Defect::BadStacks(bad));
+        }
+    }
+
+    /// The counters of a known stack: those of its first entry, and those of the others on top.
+    fn recount(&self, stack: &mut Stack, index: usize, number: usize, entry: Entry) {
+        let counted = entries::counters(entry);
+        if self.of_stack[index].first != number {
+            return entries::add_counters(stack, &counted);
+        }
+        let flags = KINDS.get(number).map_or(counted.flags, |kind| kind.stack_flags());
+        *stack = Stack { frames: std::mem::take(&mut stack.frames), flags, ..counted };
+    }
+
+    /// A new entry: the index of its stack, if it is whole.
+    fn add(
+        &mut self,
+        stacks: &mut Vec<Stack>,
+        number: usize,
+        entry: Entry,
+        frames: &[u8],
+    ) -> Option<usize> {
+        if let Some(kind) = KINDS.get(number) {
+            stacks[number] = Stack { flags: kind.stack_flags(), ..entries::counters(entry) };
+            self.of_stack.push(Entries { first: number, are_many: false });
+            return Some(number);
+        }
+        let stack = entries::stack(entry, frames)?;
+        let identity = (stack.kind(), stack.epoch, stack.frames.clone());
+        let index = *self.known.entry(identity).or_insert(stacks.len());
+        match stacks.get_mut(index) {
+            Some(same) => {
+                entries::add_counters(same, &stack);
+                self.of_stack[index].are_many = true;
+            }
+            None => {
+                stacks.push(stack);
+                self.of_stack.push(Entries { first: number, are_many: false });
+            }
+        }
+        Some(index)
+    }
+}
