@@ -13,6 +13,7 @@ mod run;
 pub mod servers;
 pub mod simulation;
 mod sites;
+pub mod terminal;
 
 pub use build::{golden, library, program, program_with, shared_library, target_directory, tool};
 pub use random::Random;

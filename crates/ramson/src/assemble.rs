@@ -13,7 +13,7 @@ use ramson_profile::{
     drop_allocator_frames,
 };
 use ramson_reader::Snapshot;
-use ramson_symbols::Defect;
+use ramson_symbols::{Defect, Symbolizer};
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -95,9 +95,20 @@ pub fn assemble(
     detail: Detail,
     kind: Option<Kind>,
 ) -> Result<Named, Failure> {
-    let mut profile = unnamed(source, detail, kind);
     let mut symbolizer = names.search.symbolizer(Some(source))?;
-    let missing_symbols = naming::name(&mut profile, Some(source), &mut symbolizer);
+    assemble_with(source, names, &mut symbolizer, detail, kind)
+}
+
+/// The same with a symbolizer that is kept from one profile to the next.
+pub fn assemble_with(
+    source: &Source,
+    names: &NameOptions,
+    symbolizer: &mut Symbolizer,
+    detail: Detail,
+    kind: Option<Kind>,
+) -> Result<Named, Failure> {
+    let mut profile = unnamed(source, detail, kind);
+    let missing_symbols = naming::name(&mut profile, Some(source), symbolizer);
     put_executable_first(&mut profile, &source.snapshot.header.exe);
     profile
         .check_indices()

@@ -8,6 +8,7 @@ use crate::merge::MergeOptions;
 use crate::naming::NameOptions;
 use crate::select::{FilterOptions, parse_pattern};
 use crate::symbolize::SymbolizeOptions;
+use crate::top::TopOptions;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ramson_format::Kind;
@@ -38,6 +39,8 @@ pub enum Command {
     List(ListOptions),
     /// Show who holds the memory
     Report(ReportOptions),
+    /// Watch who holds the memory while a program runs
+    Top(TopOptions),
     /// Show which stacks are suspects of a leak, with the evidence
     Leaks(LeaksOptions),
     /// Show what changed between two profiles

@@ -30,6 +30,7 @@ mod source;
 mod symbolize;
 mod tables;
 mod text;
+mod top;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
@@ -77,6 +78,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Run(options) => run::run(&options),
         Command::List(options) => list::list(&options).map(|()| 0),
         Command::Report(options) => report::report(&options).map(|()| 0),
+        Command::Top(options) => top::top(&options).map(|()| 0),
         Command::Leaks(options) => leaks::leaks(&options),
         Command::Diff(options) => diff::diff(&options),
         Command::Mark(options) => mark::mark(&options).map(|()| 0),

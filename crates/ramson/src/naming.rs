@@ -25,7 +25,7 @@ pub struct SearchOptions {
     pub sysroot: Option<PathBuf>,
 }
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct NameOptions {
     #[command(flatten)]
     pub search: SearchOptions,

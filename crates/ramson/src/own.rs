@@ -52,7 +52,9 @@ pub fn heading(source: &Source, profile: &Profile, resident: Option<&Resident>) 
         let _ = writeln!(out, "{line}");
     }
     out.extend(mapped::line(&source.snapshot).map(|line| line + "\n"));
-    push_what_is_missing(&mut out, source);
+    for missing in what_is_missing(source) {
+        let _ = writeln!(out, "not complete: {missing}");
+    }
     out.push('\n');
     out
 }
@@ -83,15 +85,11 @@ fn coverage(source: &Source, resident: Option<&Resident>, live: Estimate) -> Opt
 }
 
 /// What was dropped, cut or damaged: never left out of a report.
-fn push_what_is_missing(out: &mut String, source: &Source) {
-    let header = &source.snapshot.header;
-    for (kind, what) in health::DROPS {
-        let count = header.health[kind as usize];
-        if count > 0 {
-            let _ = writeln!(out, "not complete: {} {what}", format_objects(count as f64));
-        }
-    }
-    for defect in &source.snapshot.defects {
-        let _ = writeln!(out, "not complete: {defect}");
-    }
+pub fn what_is_missing(source: &Source) -> Vec<String> {
+    let health = &source.snapshot.header.health;
+    let drops = health::DROPS.iter().filter_map(|&(kind, what)| {
+        let count = health[kind as usize];
+        (count > 0).then(|| format!("{} {what}", format_objects(count as f64)))
+    });
+    drops.chain(source.snapshot.defects.iter().map(ToString::to_string)).collect()
 }

@@ -9,7 +9,7 @@ use crate::places;
 use crate::run::program;
 use ramson_format::{FILE_BYTES_RANGE, MAGIC};
 use ramson_import::Moment;
-use ramson_reader::{Header, ProcessMemory, ReadError, Snapshot};
+use ramson_reader::{Header, ProcessMemory, ReadAt, ReadError, Snapshot};
 use ramson_symbols::CarriedNames;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -260,21 +260,61 @@ fn owner_of(process: &Path) -> String {
 
 /// The profile that a running process has mapped here, if this mapping is one.
 fn open_map(pid: u32, map: &ProfileMap) -> Option<Source> {
-    let candidates = [format!("/proc/{pid}/root{}", map.path), map.path.to_owned()];
-    for path in
-        candidates.iter().filter(|_| map.path.starts_with('/') && !map.path.starts_with("/memfd:"))
-    {
-        let Ok(file) = File::open(path) else { continue };
-        let is_it = file.metadata().is_ok_and(|metadata| metadata.ino() == map.inode);
-        if is_it && let Ok(snapshot) = Snapshot::read(&file) {
-            let (running, origin) = (Some(pid), map.path.to_owned());
-            return Some(Source { snapshot, running, origin, names: None });
-        }
+    bytes_of_map(pid, map).find_map(|(bytes, origin)| {
+        let snapshot = Snapshot::read(&*bytes).ok()?;
+        Some(Source { snapshot, running: Some(pid), origin, names: None })
+    })
+}
+
+/// What may be read as that profile, and where it is.
+fn bytes_of_map(
+    pid: u32,
+    map: &ProfileMap,
+) -> impl Iterator<Item = (Box<dyn ReadAt>, String)> + use<> {
+    let is_file = map.path.starts_with('/') && !map.path.starts_with("/memfd:");
+    let (path, inode, range) = (map.path.to_owned(), map.inode, map.start..map.end);
+    let candidates = [format!("/proc/{pid}/root{path}"), path.clone()];
+    let files = candidates.into_iter().filter(move |_| is_file).filter_map(move |candidate| {
+        let file = File::open(candidate).ok()?;
+        let is_it = file.metadata().is_ok_and(|metadata| metadata.ino() == inode);
+        is_it.then(|| (Box::new(file) as Box<dyn ReadAt>, path.clone()))
+    });
+    let memory = std::iter::once_with(move || {
+        let memory = ProcessMemory::open(pid, range.start, range.end).ok()?;
+        Some((Box::new(memory) as Box<dyn ReadAt>, format!("memory of process {pid}")))
+    });
+    files.chain(memory.flatten())
+}
+
+impl Source {
+    /// The bytes of its profile, to be read again; `None` where they are gone, or came through a pipe.
+    pub fn bytes(&self) -> Option<Box<dyn ReadAt>> {
+        let Some(pid) = self.running else {
+            return Some(Box::new(File::open(&self.origin).ok()?));
+        };
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+        let is_it = |bytes: &dyn ReadAt| {
+            let header = Snapshot::read(bytes).map(|snapshot| snapshot.header);
+            header.is_ok_and(|header| {
+                header.start_monotonic_ns == self.snapshot.header.start_monotonic_ns
+                    && header.pid == self.snapshot.header.pid
+            })
+        };
+        profile_maps(&maps)
+            .flat_map(|map| bytes_of_map(pid, &map))
+            .find_map(|(bytes, _)| is_it(&*bytes).then_some(bytes))
     }
-    let memory = ProcessMemory::open(pid, map.start, map.end).ok()?;
-    let snapshot = Snapshot::read(&memory).ok()?;
-    let (running, origin) = (Some(pid), format!("memory of process {pid}"));
-    Some(Source { snapshot, running, origin, names: None })
+
+    /// Whether its process still has it mapped, also where its file was removed: exec keeps the process ID.
+    pub fn is_still_mapped(&self) -> bool {
+        let Some(pid) = self.running else { return false };
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let is_it = |map: ProfileMap| map.path.trim_end_matches(" (deleted)") == self.origin;
+        self.origin.starts_with("memory of ")
+            || profile_maps(&maps).any(is_it)
+            // As the user called it.
+            || File::open(&self.origin).is_ok_and(|file| has_mapped(pid, &file))
+    }
 }
 
 /// Opens the profile of the process with this name: the one that runs, else the one that died last.

@@ -2,6 +2,10 @@
 
 use crate::failure::Failure;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Whether the terminal shows a picture that a remark would spoil.
+static IS_DRAWN_UPON: AtomicBool = AtomicBool::new(false);
 
 /// Writes a result.
 pub fn print(bytes: &[u8]) -> Result<(), Failure> {
@@ -13,9 +17,14 @@ pub fn print(bytes: &[u8]) -> Result<(), Failure> {
 
 /// A remark for a person; a program that reads our output does not get it.
 pub fn hint(message: &str) {
-    if io::stderr().is_terminal() {
+    if io::stderr().is_terminal() && !IS_DRAWN_UPON.load(Relaxed) {
         eprintln!("ramson: {message}");
     }
+}
+
+/// No remarks from here on.
+pub fn keep_terminal_clean() {
+    IS_DRAWN_UPON.store(true, Relaxed);
 }
 
 /// Columns of the terminal, or of `COLUMNS`; `None` where the output is not a terminal: then nothing is cut.

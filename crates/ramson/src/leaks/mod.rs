@@ -5,7 +5,7 @@ mod options;
 mod stacks;
 mod table;
 
-pub use options::LeaksOptions;
+pub use options::{LeaksOptions, parse_duration};
 
 use crate::assemble::{Detail, Named, assemble};
 use crate::failure::Failure;

@@ -85,7 +85,7 @@ fn parse_gate(text: &str) -> Result<Gate, String> {
 }
 
 /// `500ms`, `30s`, `10m`, `6h`, `7d`, in nanoseconds.
-fn parse_duration(text: &str) -> Result<u64, String> {
+pub fn parse_duration(text: &str) -> Result<u64, String> {
     const MOST_NS: u64 = 1000 * 86_400_000_000_000;
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let unit_ns = match &text[digits..] {

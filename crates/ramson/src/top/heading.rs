@@ -1,0 +1,124 @@
+//! What is said above the rows: the process, where its RSS is, its live bytes over time, and what is not as it should be.
+
+use super::model::Model;
+use super::watch::Watched;
+use crate::health;
+use crate::mapped;
+use crate::own;
+use crate::rss::live_text;
+use crate::text;
+use ramson_profile::SampleUnit;
+use ramson_profile::format::{
+    format_bytes, format_half_width, format_objects, format_objects_short, format_relative_error,
+};
+
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Of one moment.
+#[derive(Default)]
+pub struct Heading {
+    /// `redis-server (pid 4711), running …`.
+    pub title: String,
+    pub rss: String,
+    /// What the reader has to know before believing the numbers, the most important first.
+    pub notes: Vec<String>,
+}
+
+impl Heading {
+    pub fn of(watched: &Watched) -> Self {
+        let source = &watched.source;
+        let snapshot = watched.snapshot();
+        let header = &snapshot.header;
+        let seconds = watched.now_ns().saturating_sub(header.start_monotonic_ns) / 1_000_000_000;
+        let fate = match &watched.end {
+            None => "running",
+            Some(end) => end,
+        };
+        let title = format!(
+            "{} (pid {}), {fate}, {}; interval {}, {} samples live",
+            source.name(),
+            watched.pid,
+            text::duration(seconds),
+            health::interval(header),
+            format_objects((snapshot.live.len() + snapshot.extents.len()) as f64),
+        );
+        let live = mapped::live_heap(snapshot);
+        let rss = match (&watched.resident, &watched.end) {
+            (Some(resident), None) => resident.line(live),
+            (Some(resident), Some(_)) => format!("last {}", resident.line(live)),
+            (None, None) => format!("RSS not readable; live {}", live_text(live)),
+            (None, Some(_)) => {
+                format!("RSS unknown, the process is gone; live at its end {}", live_text(live))
+            }
+        };
+        let ended = watched
+            .end
+            .as_ref()
+            .map(|end| format!("the process is gone: {end}. This is its last picture"));
+        let missing =
+            own::what_is_missing(source).into_iter().map(|what| format!("not complete: {what}"));
+        let coverage = watched.coverage.clone().filter(|_| watched.end.is_none());
+        let notes = ended.into_iter().chain(missing).chain(coverage).collect();
+        Self { title, rss, notes }
+    }
+}
+
+/// `live 108 MiB (±13 %)  ▁▂▃▅█  102 MiB to 108 MiB in 60 s`, with as many bars as there is room for.
+pub fn spark_line(model: &Model, columns: usize) -> String {
+    let live = model.total.live;
+    let start = format!("live {} ({})  ", format_bytes(live.value), format_relative_error(live));
+    let most = columns.saturating_sub(start.chars().count() + 36);
+    let skipped = model.history.len().saturating_sub(most);
+    let points: Vec<f64> = model.history.iter().skip(skipped).map(|&(_, live)| live).collect();
+    let (least, largest) =
+        points.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), &point| (a.min(point), b.max(point)));
+    if points.is_empty() {
+        return start.trim_end().into();
+    }
+    let bar = |&point: &f64| match largest - least {
+        0.0 => BARS[3],
+        range => BARS[((point - least) / range * 7.0).round().clamp(0.0, 7.0) as usize],
+    };
+    let bars: String = points.iter().map(bar).collect();
+    let first_ns = model.history.get(skipped).map_or(0, |&(at_ns, _)| at_ns);
+    let span = text::duration(model.moments.now_ns.saturating_sub(first_ns) / 1_000_000_000);
+    format!("{start}{bars}  {} to {} in {span}", format_bytes(least), format_bytes(largest))
+}
+
+/// What changed since the mark, and how fast memory is allocated and freed.
+pub fn change_line(model: &Model) -> String {
+    let (change, total) = (model.total.change(), &model.total);
+    let since = text::duration(model.moments.since_mark_ns() / 1_000_000_000);
+    let rates = match model.moments.rate_window_ns() {
+        0 => String::new(),
+        _ => format!(
+            "; alloc {}/s, {}/s; free {}/s",
+            format_bytes(total.alloc_bytes_per_s),
+            format_objects_short(total.alloc_objects_per_s),
+            format_bytes(total.freed_bytes_per_s),
+        ),
+    };
+    let sign = if change.value >= 0.5 { "+" } else { "" };
+    let error = format_half_width(change, SampleUnit::Bytes);
+    format!("Δ {sign}{} ({error}) in {since}{rates}", format_bytes(change.value))
+}
+
+/// `line` in pieces of at most `columns` characters, broken where a part of a sum or of a sentence begins.
+pub fn wrapped(line: &str, columns: usize) -> Vec<String> {
+    const BREAKS: [(&str, usize); 4] = [(" + ", 1), (" − ", 1), ("; ", 2), (", ", 2)];
+    let mut lines = vec![String::new()];
+    let mut rest = line;
+    while !rest.is_empty() {
+        let end = BREAKS.iter().filter_map(|(at, kept)| Some(rest.find(at)? + kept)).min();
+        let (part, after) = rest.split_at(end.unwrap_or(rest.len()));
+        rest = after;
+        let last = lines.last_mut().expect("never empty");
+        let columns_with = last.chars().count() + part.trim_end().chars().count();
+        if last.is_empty() || columns_with <= columns {
+            last.push_str(part);
+        } else {
+            lines.push(format!("  {part}"));
+        }
+    }
+    lines.iter().map(|line| text::cut(line.trim_end(), Some(columns))).collect()
+}

@@ -1,0 +1,154 @@
+//! What each key does.
+
+use super::model::Model;
+use super::row::{Sort, View, Way};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+/// Shown by `?`: keys, and what they do.
+pub const HELP: [(&str, &str); 14] = [
+    ("1 2 3 4", "functions by own allocations, with callees, stacks, threads"),
+    ("Tab", "the next of these views"),
+    ("↑ ↓ PgUp PgDn", "move; also k j, Home End g G"),
+    ("Enter → c", "callers below the row (of a stack: its frames); again: close"),
+    ("e", "callees below the row (view 2)"),
+    ("←", "close the row, or the one above"),
+    ("s S  l d a o n", "next, previous order; live, Δ, alloc/s, age, name"),
+    ("r", "reverse the order"),
+    ("/", "only stacks with a function or file that matches (view 2: rows)"),
+    ("Esc", "no filter; back to the list of processes"),
+    ("m", "mark: Δ is since now"),
+    ("Space", "pause, and go on"),
+    ("Ctrl-L Ctrl-Z", "draw anew; stop (fg goes on)"),
+    ("q Ctrl-C", "quit"),
+];
+
+/// What a key asks of whoever runs the view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Nothing more: the model has done it.
+    Done,
+    Quit,
+    /// Back to where this view was opened from.
+    Back,
+    /// Stop, as Ctrl-Z does.
+    Suspend,
+    Redraw,
+    /// Open what the cursor is on, in the list of processes.
+    Open,
+}
+
+/// Keys that mean the same in every view.
+pub fn of_every_view(key: KeyEvent) -> Option<Request> {
+    if key.kind == KeyEventKind::Release {
+        return Some(Request::Done);
+    }
+    if !key.modifiers.contains(KeyModifiers::CONTROL) {
+        return None;
+    }
+    match key.code {
+        KeyCode::Char('c') => Some(Request::Quit),
+        KeyCode::Char('z') => Some(Request::Suspend),
+        KeyCode::Char('l') => Some(Request::Redraw),
+        _ => Some(Request::Done),
+    }
+}
+
+impl Model {
+    /// Obeys a key.
+    pub fn press(&mut self, key: KeyEvent, page: usize) -> Request {
+        if let Some(request) = of_every_view(key) {
+            return request;
+        }
+        self.remark = None;
+        if self.choice.typed.is_some() {
+            self.type_filter(key.code);
+            return Request::Done;
+        }
+        if self.choice.is_help_shown {
+            self.choice.is_help_shown = false;
+            return if key.code == KeyCode::Char('q') { Request::Quit } else { Request::Done };
+        }
+        match key.code {
+            KeyCode::Char('q') => return Request::Quit,
+            KeyCode::Esc if self.choice.filter.is_none() => return Request::Back,
+            KeyCode::Esc => self.set_filter(""),
+            KeyCode::Char('?' | 'h') => self.choice.is_help_shown = true,
+            KeyCode::Char('/') => self.choice.typed = Some(String::new()),
+            KeyCode::Char('m') => self.set_mark(),
+            KeyCode::Char(' ') => self.choice.is_paused = !self.choice.is_paused,
+            KeyCode::Enter | KeyCode::Right | KeyCode::Char('c') => self.toggle(Way::Callers),
+            KeyCode::Char('e') => self.toggle(Way::Callees),
+            KeyCode::Left => self.close(),
+            code => {
+                if !self.choose_view(code) && !self.choose_sort(code) {
+                    self.move_by_key(code, page);
+                }
+            }
+        }
+        Request::Done
+    }
+
+    fn choose_view(&mut self, code: KeyCode) -> bool {
+        let position = View::ALL.iter().position(|&view| view == self.choice.view).unwrap_or(0);
+        let count = View::ALL.len();
+        let view = match code {
+            KeyCode::Char(digit @ '1'..='4') => digit as usize - '1' as usize,
+            KeyCode::Char('t') => 3,
+            KeyCode::Tab => (position + 1) % count,
+            KeyCode::BackTab => (position + count - 1) % count,
+            _ => return false,
+        };
+        self.set_view(View::ALL[view]);
+        true
+    }
+
+    fn choose_sort(&mut self, code: KeyCode) -> bool {
+        let position = Sort::ALL.iter().position(|&sort| sort == self.choice.sort).unwrap_or(0);
+        let count = Sort::ALL.len();
+        let next = match code {
+            KeyCode::Char('s' | '>') => (position + 1) % count,
+            KeyCode::Char('S' | '<') => (position + count - 1) % count,
+            KeyCode::Char('l') => 0,
+            KeyCode::Char('d') => 1,
+            KeyCode::Char('a') => 2,
+            KeyCode::Char('o') => 3,
+            KeyCode::Char('n') => 4,
+            KeyCode::Char('r') => {
+                self.choice.is_reversed = !self.choice.is_reversed;
+                position
+            }
+            _ => return false,
+        };
+        self.choice.sort = Sort::ALL[next];
+        self.arrange();
+        true
+    }
+
+    fn move_by_key(&mut self, code: KeyCode, page: usize) {
+        let by = match code {
+            KeyCode::Up | KeyCode::Char('k') => -1,
+            KeyCode::Down | KeyCode::Char('j') => 1,
+            KeyCode::PageUp => -(page as isize),
+            KeyCode::PageDown => page as isize,
+            KeyCode::Home | KeyCode::Char('g') => isize::MIN,
+            KeyCode::End | KeyCode::Char('G') => isize::MAX,
+            _ => return,
+        };
+        self.move_cursor(by);
+    }
+
+    /// Enter takes the filter, Esc leaves it as it was.
+    fn type_filter(&mut self, code: KeyCode) {
+        let Some(typed) = &mut self.choice.typed else { return };
+        match code {
+            KeyCode::Char(letter) => typed.push(letter),
+            KeyCode::Backspace => drop(typed.pop()),
+            KeyCode::Esc => self.choice.typed = None,
+            KeyCode::Enter => {
+                let typed = self.choice.typed.take().unwrap_or_default();
+                self.set_filter(&typed);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The flags of `ramson top`.
+
+use super::row::{Sort, View};
+use crate::cli::KindChoice;
+use crate::leaks::parse_duration;
+use crate::naming::NameOptions;
+use crate::select::FilterOptions;
+use clap::Args;
+
+#[derive(Args)]
+#[command(after_help = "\
+Without SRC: all profiled processes; Enter opens one. The program feels nothing of it: only its profile is read, and /proc.
+
+Columns: live bytes, ± their 95 % interval, Δ since the mark (~: may be chance), allocations per second of the last 10 s, mean age of the
+live bytes, function and line. Keys: 1-4 views, Enter callers, e callees, s sort, / filter, m mark, Space pause, ? help, q quit.
+
+--json writes one object a line, {\"ramson\": 1, \"kind\": \"top\" (without SRC: \"processes\"), …}, until it is ended; with --once one. docs/top.md has the fields.
+
+Examples:
+  ramson top
+  ramson top name:redis-server
+  ramson top 4711 --view cum --sort change
+  ramson top 4711 --once --focus networking.c
+  ramson top 4711 --json --every 10s > growth.ndjson")]
+pub struct TopOptions {
+    /// A process ID, name:NAME of a process, or a profile file; without it, all profiled processes
+    #[arg(value_name = "SRC")]
+    pub source: Option<String>,
+    #[command(flatten)]
+    pub names: NameOptions,
+    /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up
+    #[arg(long, value_enum, default_value = "heap", hide_possible_values = true)]
+    pub kind: KindChoice,
+    /// What a row is of, at first
+    #[arg(long, value_enum, default_value = "own")]
+    pub view: View,
+    /// Order of the rows, at first
+    #[arg(long, value_enum, default_value = "live")]
+    pub sort: Sort,
+    /// One table on standard output, after one interval (for rates), instead of the view
+    #[arg(long)]
+    pub once: bool,
+    /// One JSON object a line instead of the view
+    #[arg(long)]
+    pub json: bool,
+    /// How often to look, at most: 250ms, or 1s with --once or --json (ms, s, m, h or d)
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub every: Option<u64>,
+    /// Rows with --once or --json; 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub rows: usize,
+    #[command(flatten)]
+    pub filters: FilterOptions,
+}

@@ -1,0 +1,189 @@
+//! The terminal: taken over for the view, and given back as it was however the view ends.
+
+use crate::failure::Failure;
+use crate::text;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::event::{self, Event, KeyEvent};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::{Frame, Terminal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Signal, kill_current_process_group};
+use signal_hook::consts::signal::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Stdout, stdin, stdout};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Whether the terminal is ours. Giving it back twice would move the cursor.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+/// Held while a picture is drawn, so that nothing of it is drawn after the terminal was given back.
+static DRAWING: Mutex<()> = Mutex::new(());
+
+type Canvas = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
+
+pub struct Screen {
+    canvas: Canvas,
+    keyboard: OwnedFd,
+    /// Somebody stopped us, and let us go on.
+    continued: Arc<AtomicBool>,
+}
+
+pub enum Input {
+    Key(KeyEvent),
+    /// None until then, or a new size.
+    Nothing,
+    /// The terminal has gone.
+    Gone,
+}
+
+impl Screen {
+    pub fn open() -> Result<Self, Failure> {
+        if !stdout().is_terminal() {
+            return Err(Failure::usage(
+                "standard output is not a terminal. Use --once for one table, or --json for a stream of objects",
+            ));
+        }
+        if std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb") {
+            return Err(Failure::usage(
+                "TERM=dumb: this terminal cannot be drawn upon. Use --once or --json",
+            ));
+        }
+        let screen = Self::take_over().map_err(|error| {
+            leave();
+            Failure::failed(format!("cannot take over the terminal: {error}. Use --once or --json"))
+        })?;
+        text::keep_terminal_clean();
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            leave();
+            before(panic);
+        }));
+        Ok(screen)
+    }
+
+    fn take_over() -> io::Result<Self> {
+        let keyboard = match stdin().is_terminal() {
+            true => stdin().as_fd().try_clone_to_owned()?,
+            false => File::open("/dev/tty")?.into(),
+        };
+        let continued = Arc::new(AtomicBool::new(false));
+        flag::register(SIGCONT, continued.clone())?;
+        let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT])?;
+        thread::spawn(move || end_at(signals));
+        enter()?;
+        Ok(Self { canvas: canvas()?, keyboard, continued })
+    }
+
+    pub fn draw(&mut self, picture: impl FnOnce(&mut Frame)) -> io::Result<()> {
+        if self.continued.swap(false, Relaxed) {
+            self.resume()?;
+        }
+        let _drawing = DRAWING.lock();
+        self.canvas.draw(picture)?;
+        Ok(())
+    }
+
+    /// Draws all of the next picture. (The canvas's own clear asks the terminal where the cursor is, and fails without an answer.)
+    pub fn clear(&mut self) -> io::Result<()> {
+        execute!(stdout(), Clear(ClearType::All))?;
+        self.canvas = canvas()?;
+        Ok(())
+    }
+
+    /// Stops the whole job, as the terminal would at Ctrl-Z. Where no shell could let it go on, the kernel does not stop it.
+    pub fn suspend(&mut self) -> io::Result<()> {
+        leave();
+        kill_current_process_group(Signal::TSTP)?;
+        self.continued.store(false, Relaxed);
+        self.resume()
+    }
+
+    fn resume(&mut self) -> io::Result<()> {
+        enter()?;
+        self.clear()
+    }
+
+    /// What is typed until then.
+    pub fn next_input(&mut self, until: Instant) -> io::Result<Input> {
+        loop {
+            // Asked of a terminal that has gone, the library would read for ever.
+            if self.wait(Duration::ZERO)?.contains(PollFlags::HUP) {
+                return Ok(Input::Gone);
+            }
+            if event::poll(Duration::ZERO)? {
+                return Ok(match event::read()? {
+                    Event::Key(key) => Input::Key(key),
+                    _ => Input::Nothing,
+                });
+            }
+            let pause = until.saturating_duration_since(Instant::now());
+            if pause.is_zero() || self.wait(pause)?.is_empty() {
+                return Ok(Input::Nothing);
+            }
+        }
+    }
+
+    /// Until something is typed or the terminal goes; nothing: the time is over, or a signal came.
+    fn wait(&self, most: Duration) -> io::Result<PollFlags> {
+        let most = Timespec::try_from(most).map_err(io::Error::other)?;
+        let mut keyboard = [PollFd::new(&self.keyboard, PollFlags::IN)];
+        match poll(&mut keyboard, Some(&most)) {
+            Ok(_) | Err(Errno::INTR) => Ok(keyboard[0].revents()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        leave();
+    }
+}
+
+/// In a thread of its own: the other one may wait for a terminal that does not answer.
+fn end_at(mut signals: Signals) {
+    const PATIENCE: u32 = 20;
+    for signal in signals.forever() {
+        let mut drawing = DRAWING.try_lock();
+        for _ in 0..PATIENCE {
+            if drawing.is_ok() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+            drawing = DRAWING.try_lock();
+        }
+        leave();
+        // So that whoever waits for us sees what ended us.
+        let _ = emulate_default_handler(signal);
+    }
+}
+
+fn canvas() -> io::Result<Canvas> {
+    Terminal::new(CrosstermBackend::new(BufWriter::new(stdout())))
+}
+
+fn enter() -> io::Result<()> {
+    enable_raw_mode()?;
+    IS_TAKEN.store(true, Relaxed);
+    execute!(stdout(), EnterAlternateScreen, Hide)
+}
+
+/// What fails here fails because the terminal has gone.
+fn leave() {
+    if !IS_TAKEN.swap(false, Relaxed) {
+        return;
+    }
+    let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+    let _ = disable_raw_mode();
+}

@@ -1,0 +1,305 @@
+//! A process of known truth: what the rows say of it, and what keys do.
+
+use super::keys::Request;
+use super::model::{Choice, Model};
+use super::row::{Row, Sort, View};
+use super::shape::{Place, Shape};
+use ramson_format::Kind;
+use ramson_profile::FrameName;
+use ramson_reader::{Header, LiveSample, Snapshot, Stack};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+const MIB: u64 = 1 << 20;
+pub const SECOND: u64 = 1_000_000_000;
+/// The last overflow stack is 1.
+const FIRST: usize = 2;
+
+/// Stacks of frames `function:line`, leaf first; the overflow stacks are not shown.
+fn shape(stacks: &[&[&str]]) -> Shape {
+    let mut shape = Shape { stacks: vec![Vec::new(); FIRST], ..Shape::default() };
+    for stack in stacks {
+        let places = stack.iter().map(|frame| {
+            let (name, line) = frame.split_once(':').unwrap();
+            let name = FrameName { name: name.into(), file: "src/x.c".into(), line: 0 };
+            let frame = shape.names.iter().position(|known| *known == name).unwrap_or_else(|| {
+                shape.names.push(name);
+                shape.names.len() - 1
+            });
+            let line = line.parse().unwrap();
+            let is_it = |place: &Place| place.frame == frame && place.line == line;
+            shape.places.iter().position(is_it).unwrap_or_else(|| {
+                shape.places.push(Place { frame, line });
+                shape.places.len() - 1
+            })
+        });
+        let places = places.collect();
+        shape.stacks.push(places);
+    }
+    shape
+}
+
+/// One block: number of the stack (from 0), thread, size, 1/p, second of its allocation.
+pub struct Block(usize, u32, u64, f64, u64);
+
+pub fn snapshot(blocks: &[Block], allocated: &[f64]) -> Snapshot {
+    let mut stacks = vec![Stack::overflow(Kind::Heap), Stack::overflow(Kind::Mmap)];
+    stacks.extend(allocated.iter().map(|&objects| Stack {
+        alloc_objects: objects,
+        alloc_space: objects * 100.0,
+        ..Stack::default()
+    }));
+    let live = blocks.iter().zip(1..).map(|(&Block(stack, tid, size, weight, second), address)| {
+        LiveSample {
+            address,
+            size,
+            inverse_probability: weight,
+            monotonic_ns: second * SECOND,
+            stack: stack + FIRST,
+            tid,
+        }
+    });
+    let (header, live) = (Header::default(), live.collect());
+    Snapshot { header, mappings: vec![], stacks, live, extents: vec![], defects: vec![] }
+}
+
+const STACKS: [&[&str]; 4] = [
+    &["zmalloc:10", "create:20", "serve:30", "main:1"],
+    &["zmalloc:10", "create:20", "load:40", "main:2"],
+    &["zmalloc:11", "create:21", "create:22", "serve:30", "main:1"],
+    &["grow:50", "serve:31", "main:1"],
+];
+
+/// At second 100: create holds 8 + 2 + 4 MiB through zmalloc, grow 1 MiB.
+pub fn blocks() -> Vec<Block> {
+    vec![
+        Block(0, 7, 8 * MIB, 1.0, 10),
+        Block(1, 7, 2 * MIB, 1.0, 20),
+        Block(2, 8, 4 * MIB, 1.0, 60),
+        Block(3, 8, MIB, 1.0, 90),
+    ]
+}
+
+pub fn model() -> Model {
+    let mut model = Model::new(Some(Kind::Heap), Choice::new(View::Own, Sort::Live));
+    model.set_shape(shape(&STACKS));
+    model.update(&snapshot(&blocks(), &[80.0, 20.0, 40.0, 10.0]), 100 * SECOND);
+    model
+}
+
+pub fn press(model: &mut Model, code: KeyCode) -> Request {
+    model.press(KeyEvent::new(code, KeyModifiers::NONE), 5)
+}
+
+fn types(model: &mut Model, letters: &str) {
+    letters.chars().for_each(|letter| {
+        press(model, KeyCode::Char(letter));
+    });
+}
+
+/// `name MiB`, with arrows and indents as on the screen.
+fn told(rows: &[Row]) -> Vec<String> {
+    let told = rows.iter().map(|row| match &row.sums {
+        Some(sums) => {
+            let mib = sums.live.value / MIB as f64;
+            format!("{}{}:{} {mib}", " ".repeat(row.depth), row.name, row.line)
+        }
+        None => format!("{}{}:{}", " ".repeat(row.depth), row.name, row.line),
+    });
+    told.collect()
+}
+
+#[test]
+fn own_rows_are_of_leaves_with_the_line_that_holds_most() {
+    let model = model();
+    assert_eq!(told(&model.rows), ["zmalloc:10 14", "grow:50 1"]);
+    assert_eq!(model.shown.live.value, model.total.live.value);
+}
+
+#[test]
+fn with_callees_a_function_counts_once_in_a_stack_that_it_recurs_in() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('2'));
+    assert_eq!(
+        told(&model.rows),
+        ["main:1 15", "create:20 14", "zmalloc:10 14", "serve:30 13", "load:40 2", "grow:50 1"]
+    );
+}
+
+#[test]
+fn callers_open_in_place_level_by_level_and_add_up_to_their_row() {
+    let mut model = model();
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(told(&model.rows), ["zmalloc:10 14", " create:20 14", "grow:50 1"]);
+    press(&mut model, KeyCode::Down);
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(
+        told(&model.rows),
+        [
+            "zmalloc:10 14",
+            " create:20 14",
+            "  serve:30 8",
+            "  create:22 4",
+            "  load:40 2",
+            "grow:50 1"
+        ]
+    );
+    press(&mut model, KeyCode::Left);
+    press(&mut model, KeyCode::Left);
+    assert_eq!(told(&model.rows), ["zmalloc:10 14", "grow:50 1"]);
+}
+
+#[test]
+fn callees_of_a_function_that_calls_itself_are_those_below_its_innermost_frame() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('e'));
+    assert!(model.remark.is_some_and(|remark| remark.contains("view 2")));
+    press(&mut model, KeyCode::Char('2'));
+    press(&mut model, KeyCode::Down);
+    press(&mut model, KeyCode::Char('e'));
+    assert_eq!(told(&model.rows)[1..3], ["create:20 14", " zmalloc:10 14"]);
+    press(&mut model, KeyCode::Char('e'));
+    press(&mut model, KeyCode::Char('c'));
+    assert_eq!(told(&model.rows)[1..4], ["create:20 14", " serve:30 12", " load:40 2"]);
+}
+
+#[test]
+fn stacks_and_threads_open_to_frames_and_to_what_each_thread_allocates() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('3'));
+    assert_eq!(&*model.rows[0].name, "zmalloc ← create ← serve ← main");
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(told(&model.rows)[1..5], [" zmalloc:10", " create:20", " serve:30", " main:1"]);
+    model.thread_names.insert(7, "worker".into());
+    press(&mut model, KeyCode::Char('4'));
+    assert_eq!(told(&model.rows), ["worker/7:0 10", "8:0 5"]);
+    press(&mut model, KeyCode::Down);
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(told(&model.rows), ["worker/7:0 10", "8:0 5", " zmalloc:11 4", " grow:50 1"]);
+}
+
+#[test]
+fn what_lives_since_the_mark_cancels_with_its_error() {
+    let mut model = model();
+    let sampled = |size| Block(0, 7, size, 2.0, 10);
+    model.update(&snapshot(&[sampled(MIB), sampled(3 * MIB)], &[4.0]), 101 * SECOND);
+    press(&mut model, KeyCode::Char('m'));
+    assert_eq!(model.total.change().value, 0.0);
+    assert_eq!(model.total.change().variance, 0.0);
+    // One of them is freed, and another one comes.
+    let new = Block(0, 7, 2 * MIB, 2.0, 150);
+    model.update(&snapshot(&[sampled(MIB), new], &[5.0]), 200 * SECOND);
+    let change = model.rows[0].sums.unwrap().change();
+    assert_eq!(change.value, (2.0 * 2.0 - 2.0 * 3.0) * MIB as f64);
+    let variance = |mib: f64| 2.0 * (mib * MIB as f64).powi(2);
+    assert_eq!(change.variance, variance(3.0) + variance(2.0));
+    assert_eq!(model.moments.since_mark_ns(), 99 * SECOND);
+}
+
+#[test]
+fn rates_are_of_the_last_seconds_and_unknown_at_first() {
+    let mut model = model();
+    assert!(model.rows[0].sums.unwrap().alloc_objects_per_s.is_nan());
+    // 50 a second for 20 s, then none.
+    for second in 1..=40 {
+        let more = 50.0 * f64::from(second.min(20));
+        let allocated = [80.0 + more, 20.0, 40.0, 10.0];
+        model.update(&snapshot(&blocks(), &allocated), (100 + second as u64) * SECOND);
+        let expected = match second {
+            ..=20 => 50.0,
+            21..=29 => 50.0 * f64::from(30 - second) / 10.0,
+            _ => 0.0,
+        };
+        let rate = model.rows[0].sums.unwrap().alloc_objects_per_s;
+        assert!((rate - expected).abs() < 1e-9, "{second}: {rate}, not {expected}");
+    }
+}
+
+#[test]
+fn age_is_the_mean_of_the_live_bytes() {
+    let model = model();
+    let sums = model.rows[0].sums.unwrap();
+    // 8 MiB are 90 s old, 2 MiB 80 s, 4 MiB 40 s.
+    let mean = (8.0 * 90.0 + 2.0 * 80.0 + 4.0 * 40.0) / 14.0;
+    assert_eq!(sums.mean_age_ns(), Some((mean * 1e9) as u64));
+    assert_eq!(sums.oldest_ns, 90 * SECOND);
+}
+
+#[test]
+fn every_order_can_be_chosen_and_reversed() {
+    let mut model = model();
+    let first = |model: &Model| model.rows[0].name.to_string();
+    for (key, name) in [('n', "grow"), ('l', "zmalloc"), ('o', "zmalloc"), ('a', "zmalloc")] {
+        press(&mut model, KeyCode::Char(key));
+        assert_eq!(first(&model), name, "{key}");
+    }
+    press(&mut model, KeyCode::Char('r'));
+    press(&mut model, KeyCode::Char('l'));
+    assert_eq!(first(&model), "grow");
+    press(&mut model, KeyCode::Char('s'));
+    assert!(model.choice.sort == Sort::Change);
+    press(&mut model, KeyCode::Char('S'));
+    assert!(model.choice.sort == Sort::Live);
+}
+
+#[test]
+fn a_filter_leaves_the_stacks_with_a_frame_that_matches() {
+    let mut model = model();
+    types(&mut model, "/load");
+    assert_eq!(told(&model.rows), ["zmalloc:10 14", "grow:50 1"], "not before Enter");
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(told(&model.rows), ["zmalloc:10 2"]);
+    // With callees the row itself has to match.
+    press(&mut model, KeyCode::Char('2'));
+    assert_eq!(told(&model.rows), ["load:40 2"]);
+    types(&mut model, "/(");
+    press(&mut model, KeyCode::Enter);
+    assert!(model.remark.is_some_and(|remark| remark.contains("not a regular expression")));
+    assert_eq!(told(&model.rows), ["load:40 2"]);
+    assert_eq!(press(&mut model, KeyCode::Esc), Request::Done);
+    assert_eq!(model.rows.len(), 6);
+    assert_eq!(press(&mut model, KeyCode::Esc), Request::Back);
+}
+
+#[test]
+fn the_cursor_stays_on_its_function_when_rows_change_places_and_at_the_top_otherwise() {
+    let mut model = model();
+    let grown = || {
+        let mut blocks = blocks();
+        blocks.push(Block(3, 8, 100 * MIB, 1.0, 99));
+        snapshot(&blocks, &[80.0, 20.0, 40.0, 11.0])
+    };
+    let mut other = self::model();
+    press(&mut model, KeyCode::Down);
+    assert_eq!(&*model.rows[model.cursor].name, "grow");
+    model.update(&grown(), 101 * SECOND);
+    assert_eq!((model.cursor, &*model.rows[0].name), (0, "grow"));
+    other.update(&grown(), 101 * SECOND);
+    assert_eq!(other.cursor, 0);
+    model.update(&snapshot(&[], &[]), 102 * SECOND);
+    assert!(model.rows.len() <= 2 && model.cursor < model.rows.len().max(1));
+}
+
+#[test]
+fn stacks_without_names_yet_are_counted_and_said() {
+    let mut model = model();
+    let mut blocks = blocks();
+    blocks.push(Block(4, 7, 3 * MIB, 1.0, 100));
+    model.update(&snapshot(&blocks, &[80.0, 20.0, 40.0, 10.0, 1.0]), 101 * SECOND);
+    assert_eq!(model.total.live.value, 18.0 * MIB as f64);
+    assert!(told(&model.rows).contains(&"(stacks without names yet):0 3".to_owned()));
+}
+
+#[test]
+fn keys_that_are_not_of_the_model_are_handed_on() {
+    let mut model = model();
+    let control = |letter| KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
+    for (letter, request) in [('c', Request::Quit), ('z', Request::Suspend), ('l', Request::Redraw)]
+    {
+        assert_eq!(model.press(control(letter), 5), request);
+    }
+    press(&mut model, KeyCode::Char('?'));
+    assert!(model.choice.is_help_shown);
+    assert_eq!(press(&mut model, KeyCode::Char('m')), Request::Done);
+    assert!(!model.choice.is_help_shown);
+    assert_eq!(press(&mut model, KeyCode::Char('q')), Request::Quit);
+}

@@ -1,0 +1,337 @@
+//! `ramson top` as its users meet it: in a terminal, with a real server behind.
+
+use ramson_tests::servers::*;
+use ramson_tests::terminal::Terminal;
+use ramson_tests::{preload, profiles_in, program_with};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A redis that is recorded, and a client that fills it without end.
+struct Loaded {
+    scratch: Scratch,
+    server: Running,
+    _client: Running,
+}
+
+impl Loaded {
+    #[track_caller]
+    fn start() -> Self {
+        let scratch = Scratch::new();
+        let server = redis(&scratch);
+        let mut client = clean(installed("redis-benchmark", "redis-tools"));
+        client.arg("-s").arg(scratch.path("redis.sock"));
+        client.args(["-q", "-t", "set,lpush", "-r", "100000", "-d", "200", "-n", "1000000000"]);
+        let client = Running::start(&mut client, &scratch.path("client"), || true);
+        let loaded = Self { scratch, server, _client: client };
+        wait_until("redis has allocated", || {
+            profiles(&loaded.scratch).iter().any(|found| found.live.len() > 20)
+        });
+        loaded
+    }
+
+    fn top(&self, columns: u16, rows: u16) -> Terminal {
+        Terminal::start(&top(&self.scratch, &[&self.server.0.id().to_string()]), columns, rows)
+    }
+}
+
+fn redis(scratch: &Scratch) -> Running {
+    let socket = scratch.path("redis.sock");
+    let mut server = clean(installed("redis-server", "redis-server"));
+    server.args(["--port", "0", "--save", "", "--dir"]).arg(scratch.path(""));
+    server.arg("--unixsocket").arg(&socket);
+    preload(&mut server, "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
+    Running::start(&mut server, &scratch.path("log"), || socket.exists())
+}
+
+fn top(scratch: &Scratch, arguments: &[&str]) -> Command {
+    let mut command = ramson(scratch);
+    command.arg("top").args(arguments);
+    command
+}
+
+/// A program that holds 100 blocks of one function and 50 of another, and waits.
+fn holding(scratch: &Scratch) -> Running {
+    let mut program = clean(program_with("real/holds.c", "holds", &[]));
+    preload(&mut program, "1").env("RAMSON_DIR", scratch.open_directory("profiles"));
+    let log = scratch.path("holds");
+    let out = fs::File::create(&log).unwrap();
+    let running =
+        Running(program.process_group(0).stdin(Stdio::piped()).stdout(out).spawn().unwrap());
+    wait_until("it holds its blocks", || {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"))
+    });
+    running
+}
+
+#[test]
+fn the_view_of_a_loaded_redis_obeys_keys_and_leaves_the_terminal_as_it_was() {
+    let loaded = Loaded::start();
+    let mut terminal = loaded.top(80, 24);
+    terminal.wait_until("rows and rates", |text| {
+        let is_whole =
+            text.contains("RSS ") && text.contains(" = live ") && text.contains("; alloc ");
+        is_whole && text.contains("redis-server (pid ") && text.contains("sdsnewlen ←")
+    });
+    assert!(!terminal.is_as_usual());
+    terminal.press("\r");
+    terminal.wait_for("↑ ");
+    terminal.press("2");
+    terminal
+        .wait_until("cumulated rows", |text| text.contains("[2 cum]") && text.contains(" main"));
+    terminal.press("/processCommand\r");
+    terminal.wait_until("the filter", |text| {
+        text.contains("filter processCommand: ") && !text.contains(" aeMain")
+    });
+    terminal.press("3");
+    terminal.wait_for("[3 stacks]");
+    terminal.press("4");
+    terminal.wait_for("redis-server/");
+    terminal.press("\x1b");
+    terminal.press("s");
+    terminal.wait_for("Δ▼");
+    terminal.press("?");
+    terminal.wait_for("callers below the row (of a stack");
+    terminal.press("?");
+    terminal.wait_for("[4 threads]");
+    terminal.press("m");
+    terminal
+        .wait_until("a new mark", |text| text.contains(" in 0 s;") || text.contains(" in 1 s;"));
+    terminal.press("q");
+    assert_eq!(terminal.wait().code(), Some(0));
+    terminal.wait_until("the terminal as it was", |_| terminal.is_as_usual());
+}
+
+#[test]
+fn a_terminal_that_changes_its_size_is_filled_again() {
+    let loaded = Loaded::start();
+    let mut terminal = loaded.top(80, 24);
+    terminal.wait_for("? help");
+    for (columns, rows) in [(132, 40), (40, 12), (20, 5), (100, 30)] {
+        terminal.resize(columns, rows);
+        terminal.wait_until("the last line is at the bottom", |_| {
+            let last =
+                terminal.ask(|screen| screen.contents_between(rows - 1, 0, rows - 1, columns));
+            last.contains("[1 own]")
+        });
+    }
+    terminal.press("q");
+    assert_eq!(terminal.wait().code(), Some(0));
+}
+
+#[test]
+fn ctrl_z_gives_the_shell_back_and_fg_the_view() {
+    let loaded = Loaded::start();
+    let mut shell = clean(installed("bash", "bash"));
+    shell.args(["--norc", "--noediting", "-i"]);
+    for (name, value) in top(&loaded.scratch, &[]).get_envs() {
+        shell.env(name, value.unwrap_or_default());
+    }
+    shell.env("PS1", "prompt> ");
+    let mut terminal = Terminal::start(&shell, 80, 24);
+    terminal.wait_for("prompt> ");
+    let program = ramson_program().display();
+    terminal.press(&format!("{program} top {}\n", loaded.server.0.id()));
+    terminal.wait_for("sdsnewlen ←");
+    terminal.press("\x1a");
+    terminal.wait_until("the shell", |text| text.contains("Stopped") && !text.contains("? help"));
+    terminal.press("echo shell is $((40 + 2))\n");
+    terminal.wait_for("shell is 42");
+    assert!(terminal.ask(|screen| !screen.alternate_screen() && !screen.hide_cursor()));
+    terminal.press("fg\n");
+    terminal.wait_for("sdsnewlen ←");
+    terminal.press("q");
+    terminal.wait_until("the shell again", |text| !text.contains("? help"));
+    terminal.press("echo status $?\n");
+    terminal.wait_for("status 0");
+    terminal.press("exit\n");
+    terminal.wait();
+}
+
+#[test]
+fn a_signal_ends_the_view_and_gives_the_terminal_back() {
+    let loaded = Loaded::start();
+    for (name, number) in [("TERM", 15), ("HUP", 1)] {
+        let mut terminal = loaded.top(80, 24);
+        terminal.wait_for("? help");
+        terminal.running.signal(name);
+        assert_eq!(terminal.wait().signal(), Some(number));
+        terminal.wait_until("the terminal as it was", |_| terminal.is_as_usual());
+    }
+}
+
+#[test]
+fn of_a_process_that_ends_the_last_picture_stays() {
+    let loaded = Loaded::start();
+    let mut terminal = loaded.top(80, 24);
+    terminal.wait_for("sdsnewlen ←");
+    loaded.server.signal("KILL");
+    let text = terminal.wait_for("the process is gone: ");
+    assert!(text.contains("last RSS ") && text.contains("zmalloc"), "{text}");
+    // It still obeys.
+    terminal.press("2");
+    terminal
+        .wait_until("cumulated rows", |text| text.contains("[2 cum]") && text.contains(" main"));
+    terminal.press("q");
+    assert_eq!(terminal.wait().code(), Some(0));
+}
+
+#[test]
+fn without_colours_nothing_is_lost() {
+    let loaded = Loaded::start();
+    let mut command = top(&loaded.scratch, &[&loaded.server.0.id().to_string()]);
+    command.env("NO_COLOR", "1");
+    let mut terminal = Terminal::start(&command, 80, 24);
+    terminal.wait_for("sdsnewlen ←");
+    terminal.press("d");
+    terminal.wait_for("Δ▼");
+    let is_plain = terminal.ask(|screen| {
+        let cells = (0..24).flat_map(|row| (0..80).map(move |column| (row, column)));
+        let mut cells = cells.filter_map(|(row, column)| screen.cell(row, column));
+        cells.all(|cell| {
+            cell.fgcolor() == vt100::Color::Default && cell.bgcolor() == vt100::Color::Default
+        })
+    });
+    assert!(is_plain);
+    terminal.press("\x03");
+    assert_eq!(terminal.wait().code(), Some(0));
+}
+
+#[test]
+fn without_a_source_all_processes_are_listed_and_enter_opens_one() {
+    let loaded = Loaded::start();
+    let _other = holding(&loaded.scratch);
+    let mut terminal = Terminal::start(&top(&loaded.scratch, &[]), 80, 24);
+    terminal.wait_until("both processes", |text| {
+        text.contains(" redis-server") && text.contains(" holds")
+    });
+    // redis holds more, so the cursor is on it.
+    terminal.press("\r");
+    terminal.wait_for("redis-server (pid ");
+    terminal.press("\x1b");
+    terminal.wait_until("the list again", |text| {
+        text.contains(" holds") && text.contains("Enter opens")
+    });
+    terminal.press("q");
+    assert_eq!(terminal.wait().code(), Some(0));
+}
+
+#[test]
+fn once_prints_the_table_and_its_numbers_are_the_report_s() {
+    let scratch = Scratch::new();
+    let program = holding(&scratch);
+    let pid = program.0.id().to_string();
+    let text = finish(&mut top(&scratch, &[&pid, "--once", "--every", "100ms"])).good().text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with(&format!("holds (pid {pid}), running")), "{text}");
+    assert!(lines[1].starts_with("RSS ") && lines[1].contains(" = live "), "{text}");
+    assert!(text.contains("  hold  ") && text.contains("real/holds.c:"), "{text}");
+    let json =
+        finish(&mut top(&scratch, &[&pid, "--once", "--json", "--every", "100ms", "-n", "0"]))
+            .good()
+            .text();
+    let (top, report) = (Json::parse(&json), {
+        let report = finish(ramson(&scratch).args(["report", &pid, "--json", "-n", "0"])).good();
+        Json::parse(&report.text())
+    });
+    assert_eq!(top.number("ramson"), 1.0);
+    assert_eq!(top.number("total.live.value"), report.number("total.value"));
+    assert_eq!(top.number("total.change.value"), 0.0);
+    let of_top =
+        |row: &Json| (row.text("name").to_owned(), row.number("live.value"), row.number("line"));
+    let of_report = |row: &Json| {
+        (row.text("function").to_owned(), row.number("flat.value"), row.number("line"))
+    };
+    let mut expected: Vec<_> =
+        report.list("rows").iter().map(of_report).filter(|row| row.1 > 0.0).collect();
+    let mut found: Vec<_> = top.list("rows").iter().map(of_top).filter(|row| row.1 > 0.0).collect();
+    let order = |a: &(String, f64, f64), b: &(String, f64, f64)| a.partial_cmp(b).unwrap();
+    expected.sort_by(order);
+    found.sort_by(order);
+    assert_eq!(found, expected);
+    assert_eq!(found.iter().find(|row| row.0 == "hold").unwrap().1, 100_000.0);
+}
+
+#[test]
+fn a_running_process_may_be_named_by_its_file_under_any_name_and_after_the_file_was_removed() {
+    let scratch = Scratch::new();
+    let _program = holding(&scratch);
+    let profile = &profiles_in(&scratch.path("profiles"))[0];
+    let link = scratch.path("link");
+    symlink(profile, &link).unwrap();
+    let mut command = top(&scratch, &[text(&link), "--json", "--every", "50ms"]);
+    let mut stream = Running(command.process_group(0).stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(stream.0.stdout.take().unwrap()).lines();
+    let mut next = || Json::parse(&lines.next().expect("it still runs").unwrap());
+    assert_eq!(next().at("is_running"), &Json::Word("true".into()));
+    fs::remove_file(profile).unwrap();
+    fs::remove_file(&link).unwrap();
+    // RSS, and with it whether the profile is mapped, is read once a second.
+    for _ in 0..40 {
+        assert_eq!(next().at("is_running"), &Json::Word("true".into()));
+    }
+    stream.signal("KILL");
+    stream.wait();
+}
+
+#[test]
+fn a_stream_of_objects_ends_quietly_when_nobody_reads_it_and_with_the_process() {
+    let scratch = Scratch::new();
+    let mut program = holding(&scratch);
+    let pid = program.0.id().to_string();
+    let script =
+        format!("{} top {pid} --json --every 50ms | head -n 3", ramson_program().display());
+    let mut shell = clean("bash");
+    shell.args(["-c", &format!("set -o pipefail; {script}")]);
+    for (name, value) in top(&scratch, &[]).get_envs() {
+        shell.env(name, value.unwrap_or_default());
+    }
+    let outcome = finish(&mut shell).good();
+    assert!(outcome.remarks.is_empty() && outcome.stderr.is_empty(), "{outcome:?}");
+    let objects: Vec<Json> = outcome.text().lines().map(Json::parse).collect();
+    assert_eq!(objects.len(), 3);
+    assert!(objects.iter().all(|object| object.text("kind") == "top"));
+    assert_eq!(objects[2].number("total.alloc_objects_per_s"), 0.0);
+    // Its input closes: it ends, and so does the stream.
+    let mut stream = top(&scratch, &[&pid, "--json", "--every", "50ms"]);
+    let mut stream = Running(stream.process_group(0).stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(stream.0.stdout.take().unwrap()).lines();
+    lines.next().expect("an object while it runs").unwrap();
+    drop(program.0.stdin.take());
+    program.wait();
+    let last = lines.map(Result::unwrap).last().expect("an object of its end");
+    assert_eq!(stream.wait().code(), Some(0));
+    let last = Json::parse(&last);
+    assert_eq!(last.at("is_running"), &Json::Word("false".into()));
+    let hold = last.list("rows").iter().find(|row| row.text("name") == "hold").unwrap();
+    assert_eq!(hold.number("live.value"), 100_000.0);
+}
+
+#[test]
+fn what_cannot_be_shown_is_said_in_one_line() {
+    let scratch = Scratch::new();
+    let program = holding(&scratch);
+    let pid = program.0.id().to_string();
+    let refused = |arguments: &[&str], status: i32, part: &str| {
+        let outcome = finish(&mut top(&scratch, arguments));
+        assert_eq!(outcome.status, status, "{outcome:?}");
+        assert!(outcome.stdout.is_empty() && outcome.remarks.len() == 1, "{outcome:?}");
+        assert!(outcome.remarks[0].contains(part), "{outcome:?}");
+    };
+    refused(&[&pid], 2, "standard output is not a terminal. Use --once");
+    refused(&[], 2, "standard output is not a terminal. Use --once");
+    refused(&["999999999"], 5, "there is none");
+    refused(&["name:nobody-has-this-name", "--once"], 5, "no profiled process has that name");
+    refused(&[&pid, "--once", "--focus", "nothing_matches_this"], 1, "leaves nothing");
+    refused(&[&pid, "--once", "--tagfocus", "thread=x"], 2, "--view threads");
+    refused(&[&std::process::id().to_string(), "--once"], 5, "not profiled");
+    let foreign = scratch.file("heap.txt", "main;f 10\n");
+    refused(&[text(&foreign), "--once"], 2, "does not say how old");
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
