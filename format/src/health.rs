@@ -22,10 +22,12 @@ pub enum Health {
     FilterBytes,
     Extents,
     DroppedExtents,
+    UnknownFreeStacks,
+    DroppedFrees,
 }
 
 /// All health counters in order, with their names in FORMAT.md.
-pub const HEALTH: [(Health, &str); 17] = [
+pub const HEALTH: [(Health, &str); 19] = [
     (Health::Samples, "samples"),
     (Health::Frees, "frees"),
     (Health::DroppedLive, "dropped_live"),
@@ -43,4 +45,6 @@ pub const HEALTH: [(Health, &str); 17] = [
     (Health::FilterBytes, "filter_bytes"),
     (Health::Extents, "extents"),
     (Health::DroppedExtents, "dropped_extents"),
+    (Health::UnknownFreeStacks, "unknown_free_stacks"),
+    (Health::DroppedFrees, "dropped_frees"),
 ];

@@ -9,8 +9,10 @@ pub mod atomic;
 mod end;
 mod extent;
 mod failure;
+mod freed;
 mod health;
 mod kind;
+mod plan;
 
 pub use end::{CGROUP_BYTES, END_BYTES, END_OFFSET, End, Way};
 pub use extent::{
@@ -18,8 +20,12 @@ pub use extent::{
     extent_range,
 };
 pub use failure::{FAILURE_OFFSET, Failure, failure_check};
+pub use freed::{
+    DEFAULT_RECENT_FREES, Freed, MAX_RECENT_FREES, NO_STACK, freed_check, max_recent_frees,
+};
 pub use health::{HEALTH, Health};
 pub use kind::{KINDS, Kind};
+pub use plan::{RegionPlan, plan};
 
 use atomic::{AtomicI32, AtomicU32, AtomicU64};
 
@@ -110,10 +116,14 @@ pub enum RegionKind {
     ExtentKeys = 6,
     /// `Extent` entries, parallel to the keys.
     Extents = 7,
+    /// `Freed` entries, a ring.
+    RecentFrees = 8,
 }
 
 /// Rows of the region directory.
-pub const REGIONS: usize = 8;
+pub const REGIONS: usize = 9;
+/// Rows that lie in `Header::regions`.
+const FIRST_REGIONS: usize = 8;
 
 /// All kinds, in directory order.
 pub const REGION_KINDS: [RegionKind; REGIONS] = [
@@ -125,6 +135,7 @@ pub const REGION_KINDS: [RegionKind; REGIONS] = [
     RegionKind::Strings,
     RegionKind::ExtentKeys,
     RegionKind::Extents,
+    RegionKind::RecentFrees,
 ];
 
 impl RegionKind {
@@ -134,6 +145,7 @@ impl RegionKind {
             RegionKind::Stacks => size_of::<Stack>() as u64,
             RegionKind::Frames | RegionKind::LiveKeys | RegionKind::ExtentKeys => 8,
             RegionKind::Extents => size_of::<Extent>() as u64,
+            RegionKind::RecentFrees => size_of::<Freed>() as u64,
             RegionKind::LiveSamples => size_of::<LiveSample>() as u64,
             RegionKind::Mappings => size_of::<Mapping>() as u64,
             RegionKind::Strings => 1,
@@ -143,6 +155,16 @@ impl RegionKind {
     /// The number that stands in `Region::kind`.
     pub const fn code(self) -> u32 {
         self as u32 + 1
+    }
+
+    /// Where its row of the directory lies in the header.
+    pub const fn row(self) -> usize {
+        match self as usize {
+            index @ 0..FIRST_REGIONS => {
+                core::mem::offset_of!(Header, regions) + index * size_of::<Region>()
+            }
+            _ => core::mem::offset_of!(Header, recent_frees),
+        }
     }
 }
 
@@ -188,9 +210,10 @@ pub struct Header {
     pub exe_bytes: AtomicU32,
     pub command_bytes: AtomicU32,
     pub comm: [AtomicU64; 2],
-    pub regions: [Region; REGIONS],
+    pub regions: [Region; FIRST_REGIONS],
     pub extent_holes: AtomicU64,
-    pub reserved: [AtomicU64; 8],
+    pub reserved: [AtomicU64; 4],
+    pub recent_frees: Region,
     pub configured_interval_bytes: AtomicU64,
     pub max_overhead_ppm: AtomicU32,
     pub interval_changes: AtomicU32,
@@ -202,6 +225,17 @@ pub struct Header {
     pub exe: [AtomicU64; EXE_BYTES / 8],
     pub command: [AtomicU64; COMMAND_BYTES / 8],
     pub health: [AtomicU64; 64],
+}
+
+impl Header {
+    /// A row of the region directory.
+    #[inline]
+    pub const fn region(&self, kind: RegionKind) -> &Region {
+        match kind as usize {
+            index @ 0..FIRST_REGIONS => &self.regions[index],
+            _ => &self.recent_frees,
+        }
+    }
 }
 
 /// Room for the executable's path.
@@ -267,55 +301,6 @@ pub struct Mapping {
     pub build_id: [AtomicU64; 4],
     pub check: AtomicU64,
     pub reserved: [AtomicU64; 4],
-}
-
-/// Where each region of a new file lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RegionPlan {
-    /// Bytes from the start of the file.
-    pub offset: u64,
-    /// Entries.
-    pub capacity: u64,
-}
-
-/// Divides a file of `file_bytes` among the regions, in the order of `REGION_KINDS`: 3/8 for live samples with their keys,
-/// 1/4 for stacks, 1/4 for frames, up to 1/32 each for mappings and strings, and up to 1/16 for extents with their keys.
-pub fn plan(file_bytes: u64) -> [RegionPlan; REGIONS] {
-    let live_slots = live_slots_within(file_bytes / 8 * 3);
-    // The header, and what rounding to pages may cost every region.
-    let rounding = PAGE_BYTES * (1 + REGIONS as u64);
-    let extents =
-        ((file_bytes / 16 - rounding) / (8 + size_of::<Extent>() as u64)).min(MAX_EXTENTS);
-    let bytes_of = |kind: RegionKind| match kind {
-        RegionKind::Stacks | RegionKind::Frames => file_bytes / 4,
-        RegionKind::LiveKeys => live_slots * 8,
-        RegionKind::LiveSamples => live_slots * size_of::<LiveSample>() as u64,
-        RegionKind::Mappings | RegionKind::Strings => (file_bytes / 32).min(1 << 20),
-        RegionKind::ExtentKeys | RegionKind::Extents => extents * kind.entry_bytes(),
-    };
-    let mut offset = PAGE_BYTES;
-    REGION_KINDS.map(|kind| {
-        let bytes = bytes_of(kind).next_multiple_of(PAGE_BYTES);
-        let capacity = match kind {
-            RegionKind::LiveKeys | RegionKind::LiveSamples => live_slots,
-            RegionKind::ExtentKeys | RegionKind::Extents => extents,
-            RegionKind::Stacks => (bytes / kind.entry_bytes()).min(1 << 20),
-            _ => (bytes / kind.entry_bytes()).min(u32::MAX as u64),
-        };
-        let planned = RegionPlan { offset, capacity };
-        offset += bytes;
-        planned
-    })
-}
-
-/// Slots of as many whole live segments as fit in `bytes`.
-fn live_slots_within(bytes: u64) -> u64 {
-    let slot_bytes = 8 + size_of::<LiveSample>() as u64;
-    let mut slots = LIVE_FIRST_SEGMENT;
-    while (slots * 2 + LIVE_FIRST_SEGMENT) * slot_bytes <= bytes {
-        slots = slots * 2 + LIVE_FIRST_SEGMENT;
-    }
-    slots
 }
 
 /// First slot and number of slots of live segment `segment`.

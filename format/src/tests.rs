@@ -13,6 +13,8 @@ fn the_layout_is_the_one_that_format_md_writes_down() {
     assert_eq!(offset_of!(Header, comm), 112);
     assert_eq!(offset_of!(Header, regions), 128);
     assert_eq!(offset_of!(Header, extent_holes), 384);
+    assert_eq!(RegionKind::Extents.row(), 352);
+    assert_eq!(RegionKind::RecentFrees.row(), 424);
     assert_eq!(offset_of!(Header, configured_interval_bytes), 456);
     assert_eq!(offset_of!(Header, interval_changes), 468);
     assert_eq!(offset_of!(Header, start_cycles), 472);
@@ -37,6 +39,9 @@ fn the_layout_is_the_one_that_format_md_writes_down() {
     assert_eq!(offset_of!(Extent, stack), 32);
     assert_eq!(offset_of!(Extent, flags), 40);
     assert_eq!(offset_of!(Extent, check), 48);
+    assert_eq!(size_of::<Freed>(), 64);
+    assert_eq!(offset_of!(Freed, alloc_stack), 40);
+    assert_eq!(offset_of!(Freed, check), 56);
 }
 
 #[test]

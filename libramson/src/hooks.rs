@@ -7,7 +7,7 @@ use crate::arch::hooks::Found;
 use crate::arch::{self, Thread};
 use crate::parking::{is_busy, parked};
 use crate::process::{self, Interval};
-use crate::record::Claim;
+use crate::record::{Claim, Recorder};
 use crate::sampler::{self, BUSY, PARKED};
 use crate::{counter, permission, resolve, walk};
 use ramson_format::Kind;
@@ -157,14 +157,21 @@ pub extern "C" fn record_posix_memalign(
     status
 }
 
-/// Memory that may be sampled is about to be freed.
-pub extern "C" fn forget(address: u64) {
+/// Memory that may be sampled is about to be freed. `entry` and `frame_pointer` as in `record`.
+pub extern "C" fn forget(address: u64, entry: u64, frame_pointer: u64) {
     // Most blocks on a page with a sample are none themselves: look before anything else.
     if let Some(recorder) = process::recorder()
         && let Some(claim) = recorder.claim(address)
     {
-        parked(arch::thread(), || recorder.complete(claim, address));
+        complete_free(recorder, claim, address, entry, frame_pointer);
     }
+}
+
+fn complete_free(recorder: &Recorder, claim: Claim, address: u64, entry: u64, frame_pointer: u64) {
+    let thread = arch::thread();
+    // A handler that interrupted a walk must not begin another: a thread has room for one.
+    let caller = (!is_busy(thread, entry)).then(|| walk::Caller::at_hook(entry, frame_pointer));
+    parked(thread, || recorder.complete_free(thread, claim, address, caller));
 }
 
 /// What a slow realloc keeps on the program's stack around the real call.
@@ -196,15 +203,15 @@ pub extern "C" fn realloc_end(
     frame_pointer: u64,
 ) -> u64 {
     if let (Some(claim), Some(recorder)) = (Claim::from_word(call.claim), process::recorder()) {
-        let has_failed = result == 0 && call.size != 0;
         let thread = arch::thread();
-        parked(thread, || {
-            if has_failed {
-                recorder.restore(claim, call.address);
-            } else {
-                recorder.complete(claim, call.address);
-            }
-        });
+        if result == 0 && call.size != 0 {
+            parked(thread, || recorder.restore(claim, call.address));
+        } else if result == call.address {
+            // Still the same memory: nobody will use it after a free.
+            parked(thread, || recorder.complete(claim, call.address));
+        } else {
+            complete_free(recorder, claim, call.address, entry, frame_pointer);
+        }
     }
     if call.inverse_probability_bits == 0 {
         return result;

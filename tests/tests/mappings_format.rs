@@ -1,10 +1,9 @@
 //! The promises of FORMAT.md for extents: cut, damaged, and read while their program maps and unmaps.
 
-use ramson_format::{self as format, RegionKind};
+use ramson_format::RegionKind;
 use ramson_reader::{Extent, Snapshot};
 use ramson_tests::{Random, Run, profiles_in, program, read, read_bytes};
 use std::collections::HashSet;
-use std::mem::offset_of;
 use std::ops::Range;
 
 /// The file that `corners` leaves, and what it says.
@@ -19,7 +18,7 @@ fn corners() -> (Vec<u8>, Snapshot) {
 
 /// The committed bytes of a region.
 fn region(bytes: &[u8], kind: RegionKind) -> Range<usize> {
-    let row = offset_of!(format::Header, regions) + kind as usize * size_of::<format::Region>();
+    let row = kind.row();
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
     word(row)..word(row) + word(row + 16) * kind.entry_bytes() as usize
 }

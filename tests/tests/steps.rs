@@ -5,13 +5,12 @@ use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
-use ramson_format::{Header, PAGE_BYTES, REGION_KINDS, plan};
-use ramson_reader::{Defect, ReadAt, ReadError, Snapshot};
+use ramson_format::{PAGE_BYTES, REGION_KINDS, plan};
+use ramson_reader::{Defect, Freed, ReadAt, ReadError, Snapshot};
 use ramson_tests::{Run, library, program, read_bytes};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::mem::offset_of;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -29,14 +28,26 @@ struct Watch {
     seen: HashSet<(u64, u64)>,
     /// Addresses of samples that were taken out.
     gone: Vec<u64>,
+    /// Every recent free that was ever seen: address, size, and stack of the allocation.
+    freed: HashSet<(u64, u64, usize)>,
     most_stacks: usize,
 }
 
 impl Watch {
     fn new(path: PathBuf) -> Self {
         let bytes = vec![0; FILE_BYTES as usize];
-        let (seen, gone) = (HashSet::new(), Vec::new());
-        Self { path, file: None, bytes, latest: None, changes: 0, seen, gone, most_stacks: 0 }
+        let (seen, freed, gone) = (HashSet::new(), HashSet::new(), Vec::new());
+        Self {
+            path,
+            file: None,
+            bytes,
+            latest: None,
+            changes: 0,
+            seen,
+            gone,
+            freed,
+            most_stacks: 0,
+        }
     }
 
     fn look(&mut self) {
@@ -62,8 +73,8 @@ impl Watch {
         };
         part(0, PAGE_BYTES);
         let mut committed = [0; 8];
-        for (index, (region, kind)) in plan(FILE_BYTES).iter().zip(REGION_KINDS).enumerate() {
-            let row = offset_of!(Header, regions) as u64 + index as u64 * 32;
+        for (region, kind) in plan(FILE_BYTES).iter().zip(REGION_KINDS) {
+            let row = kind.row() as u64;
             ReadAt::read_at(file, row + 16, &mut committed).expect("the file can be read");
             part(region.offset, u64::from_le_bytes(committed) * kind.entry_bytes());
         }
@@ -78,8 +89,8 @@ impl Watch {
             (Err(error), _) => panic!("change {}: {error}", self.changes),
         };
         let is_under_way = |defect: &Defect| {
-            use Defect::{BadMappings, BadStacks, TornSamples};
-            matches!(defect, TornSamples(1) | BadStacks(1) | BadMappings(1))
+            use Defect::{BadMappings, BadStacks, TornFrees, TornSamples};
+            matches!(defect, TornSamples(1) | TornFrees(1) | BadStacks(1) | BadMappings(1))
         };
         assert!(now.defects.iter().all(is_under_way), "{}: {:?}", self.changes, now.defects);
         if let Some(before) = &self.latest {
@@ -95,6 +106,8 @@ impl Watch {
             }
             let live: HashMap<_, _> = now.live.iter().map(|live| (live.address, live)).collect();
             let frames = |snapshot: &Snapshot, stack: usize| snapshot.stacks[stack].frames.clone();
+            let is_there = |freed: &Freed| now.freed.iter().any(|now| now.number == freed.number);
+            assert!(before.freed.iter().all(is_there), "a recent free is gone");
             let gone_before = self.gone.len();
             for sample in &before.live {
                 let Some(same) = live.get(&sample.address) else {
@@ -108,8 +121,22 @@ impl Watch {
             assert!(gone <= 1 && now.live.len() <= before.live.len() + 1, "more than one store");
         }
         self.seen.extend(now.live.iter().map(|live| (live.address, live.size)));
+        self.freed.extend(now.freed.iter().map(|freed| {
+            let stack = freed.free_stack.expect("there is room for every stack");
+            assert!(!now.stacks[stack].frames.is_empty());
+            (freed.address, freed.size, freed.alloc_stack)
+        }));
         self.most_stacks = self.most_stacks.max(now.stacks.len());
         self.latest = Some(now);
+    }
+}
+
+impl Watch {
+    /// What was freed, and nothing else, was seen among recent frees.
+    fn check_freed(&self, freed: &HashSet<u64>) {
+        let remembered: HashSet<_> = self.freed.iter().map(|&(address, ..)| address).collect();
+        assert_eq!(&remembered, freed);
+        assert_eq!((self.gone.len(), self.freed.len()), (freed.len(), freed.len()));
     }
 }
 
@@ -183,7 +210,7 @@ fn a_program_killed_at_any_store_leaves_every_record_committed_before() {
     let freed: HashSet<_> =
         blocks.iter().filter(|block| !block.2).map(|&(address, ..)| address).collect();
     assert!(watch.gone.iter().all(|address| freed.contains(address)), "{:x?}", watch.gone);
-    assert_eq!(watch.gone.len(), freed.len());
+    watch.check_freed(&freed);
     let last = read_bytes(&std::fs::read(&watch.path).expect("kept")).expect("whole");
     assert_eq!(last.defects, []);
     let live: HashSet<_> = last.live.iter().map(|live| (live.address, live.size)).collect();

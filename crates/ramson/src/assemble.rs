@@ -14,7 +14,7 @@ use ramson_profile::{
 };
 use ramson_reader::Snapshot;
 use ramson_symbols::{Defect, Symbolizer};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A profile with names, and what kept it from having more of them.
@@ -107,7 +107,32 @@ pub fn assemble_with(
     detail: Detail,
     kind: Option<Kind>,
 ) -> Result<Named, Failure> {
-    let mut profile = unnamed(source, detail, kind);
+    name(source, names, symbolizer, unnamed(source, detail, kind))
+}
+
+/// Only these stacks of the snapshot, each as one sample with its `stack_number` and no values, with their names.
+pub fn assemble_stacks(
+    source: &Source,
+    names: &NameOptions,
+    stacks: &BTreeSet<usize>,
+) -> Result<Named, Failure> {
+    let mut locations = Locations::default();
+    let samples = stacks.iter().map(|&number| StackSample {
+        locations: locations.of(&source.snapshot, number),
+        values: Default::default(),
+        labels: [numbered(number)].into(),
+    });
+    let samples = samples.collect();
+    let mut symbolizer = names.search.symbolizer(Some(source))?;
+    name(source, names, &mut symbolizer, profile_of(source, samples, locations))
+}
+
+fn name(
+    source: &Source,
+    names: &NameOptions,
+    symbolizer: &mut Symbolizer,
+    mut profile: Profile,
+) -> Result<Named, Failure> {
     let missing_symbols = naming::name(&mut profile, Some(source), symbolizer);
     put_executable_first(&mut profile, &source.snapshot.header.exe);
     profile
@@ -121,17 +146,13 @@ pub fn assemble_with(
 /// The profile before its names are known.
 pub fn unnamed(source: &Source, detail: Detail, kind: Option<Kind>) -> Profile {
     let snapshot = &source.snapshot;
-    let header = &snapshot.header;
     let mut locations = Locations::default();
     let mut samples: Vec<StackSample> = snapshot
         .stacks
         .iter()
-        .map(|stack| StackSample {
-            locations: stack
-                .frames
-                .iter()
-                .map(|&address| locations.index_of(snapshot, address, stack.epoch))
-                .collect(),
+        .enumerate()
+        .map(|(number, stack)| StackSample {
+            locations: locations.of(snapshot, number),
             values: if kind.is_none_or(|kind| kind == stack.kind()) {
                 [
                     Estimate { value: stack.alloc_objects, variance: stack.alloc_objects_variance },
@@ -154,6 +175,12 @@ pub fn unnamed(source: &Source, detail: Detail, kind: Option<Kind>) -> Profile {
         }
     }
     samples.retain(|sample| sample.values.iter().any(|value| *value != Estimate::default()));
+    profile_of(source, samples, locations)
+}
+
+fn profile_of(source: &Source, samples: Vec<StackSample>, locations: Locations) -> Profile {
+    let snapshot = &source.snapshot;
+    let header = &snapshot.header;
     let recorded_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
     let ended = header.start_realtime_ns.saturating_add(recorded_ns);
@@ -185,9 +212,13 @@ const STACK_NUMBER: &str = "ramson.stack";
 
 fn number(samples: &mut [StackSample]) {
     for (number, sample) in samples.iter_mut().enumerate() {
-        let value = LabelValue::Number { value: number as i64, unit: "".into() };
-        sample.labels = [Label { key: STACK_NUMBER.into(), value }].into();
+        sample.labels = [numbered(number)].into();
     }
+}
+
+fn numbered(number: usize) -> Label {
+    let value = LabelValue::Number { value: number as i64, unit: "".into() };
+    Label { key: STACK_NUMBER.into(), value }
 }
 
 /// Index into `Snapshot::stacks` of a sample of a profile with this detail.
@@ -233,6 +264,13 @@ struct Locations {
 }
 
 impl Locations {
+    /// The locations of a stack, leaf first.
+    fn of(&mut self, snapshot: &Snapshot, stack: usize) -> Vec<usize> {
+        let stack = &snapshot.stacks[stack];
+        let frames = stack.frames.iter();
+        frames.map(|&address| self.index_of(snapshot, address, stack.epoch)).collect()
+    }
+
     fn index_of(&mut self, snapshot: &Snapshot, address: u64, epoch: u32) -> usize {
         let mapping = snapshot.mapping_at(address, epoch);
         *self.known.entry((address, mapping)).or_insert_with(|| {

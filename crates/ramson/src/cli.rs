@@ -11,7 +11,7 @@ use crate::symbolize::SymbolizeOptions;
 use crate::top::TopOptions;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use ramson_format::Kind;
+use ramson_format::{DEFAULT_RECENT_FREES, Kind, MAX_RECENT_FREES};
 use ramson_profile::{Pattern, SampleType};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -102,7 +102,7 @@ The program is any dynamically linked glibc program; its output, exit status and
 
 Without this command: LD_PRELOAD=/path/to/libramson.so CMD, with these variables:
   RAMSON_INTERVAL=512K  RAMSON_DIR=DIR  RAMSON_OUTPUT=FILE  RAMSON_KEEP=1  RAMSON_MAX_FILE=64M
-  RAMSON_MAX_OVERHEAD=1
+  RAMSON_MAX_OVERHEAD=1  RAMSON_FREES=1024
 
 Before it starts, profiles of processes that ended long ago are removed (ramson list --help). If the program dies of memory, the sites
 that held most of it are printed.
@@ -129,6 +129,10 @@ pub struct RunOptions {
     /// Largest size of a profile file (1M to 4G)
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_max_file, allow_hyphen_values = true)]
     pub max_file: u64,
+    /// Sampled blocks whose free is remembered with both stacks, for `report --view frees` (0 to 65536, at most 256 for each M of
+    /// --max-file; 0 spares sampled frees the walk)
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_RECENT_FREES, value_parser = clap::value_parser!(u64).range(..=MAX_RECENT_FREES))]
+    pub recent_frees: u64,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -177,6 +181,7 @@ Examples:
   ramson report 4711 --view health
   ramson report 4711 --view callers --focus networking.c
   ramson report 4711 --view sizes --tagfocus thread=bio_
+  ramson report crashed.ramson --view frees --address 0x55d0c3a2f2a0
   ramson report old.ramson --sample-index alloc_space --sort cum -n 40")]
 pub struct ReportOptions {
     #[command(flatten)]
@@ -189,10 +194,13 @@ pub struct ReportOptions {
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub sample_index: Option<SampleType>,
     /// top: functions; lines: lines of functions; tree: callers to callees; callers: the same upside down; peek RE: callers and
-    /// callees of functions that match RE; sizes: live blocks by size; threads: live blocks by thread; health: what recording
-    /// cost, and what it lost
+    /// callees of functions that match RE; sizes: live blocks by size; threads: live blocks by thread; frees: sampled blocks
+    /// freed of late, who allocated and who freed them; health: what recording cost, and what it lost
     #[arg(long, value_name = "VIEW", default_value = "top", value_parser = parse_view)]
     pub view: View,
+    /// With --view frees: only blocks in which this address lies, also live ones
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    pub address: Option<u64>,
     #[command(flatten)]
     pub filters: FilterOptions,
     /// Rows of the table to show (a tree shows five times as many); 0 for all
@@ -233,6 +241,7 @@ pub enum View {
     Peek(Pattern),
     Sizes,
     Threads,
+    Frees,
     Health,
 }
 
@@ -264,12 +273,19 @@ fn parse_view(text: &str) -> Result<View, String> {
             "callers" => return Ok(View::Callers),
             "sizes" => return Ok(View::Sizes),
             "threads" => return Ok(View::Threads),
+            "frees" => return Ok(View::Frees),
             "health" => return Ok(View::Health),
             "peek" => return Err("which functions? Add a regular expression".into()),
             _ => {}
         },
     }
-    Err("one of top, tree, peek RE, callers, lines, sizes, threads, health".into())
+    Err("one of top, tree, peek RE, callers, lines, sizes, threads, frees, health".into())
+}
+
+fn parse_address(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(digits, 16)
+        .map_err(|_| "not a hexadecimal address, as in 0x55d0c3a2f2a0".into())
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -83,6 +83,14 @@ impl Foreign {
         ))
     }
 
+    /// Frees need a ring of them.
+    pub fn no_frees(&self) -> Failure {
+        Failure::usage(format!(
+            "{}: a {} file does not say who freed a block. Pass a profile that ramson made",
+            self.origin, self.format
+        ))
+    }
+
     /// Ages need samples with their times.
     pub fn no_ages(&self) -> Failure {
         Failure::usage(format!(

@@ -80,6 +80,18 @@ pub fn table(out: &mut String, source: &Source, live: f64, resident: Option<&Res
     for (kind, what) in lost {
         row("lost", format!("{} {what}", objects(*kind)));
     }
+    if source.snapshot.max_freed > 0 {
+        row(
+            "frees",
+            format!(
+                "the latest {} are remembered, of at most {}; {} without the stack of the free, {} found no space",
+                format_objects(source.snapshot.freed.len() as f64),
+                format_objects(source.snapshot.max_freed as f64),
+                objects(Health::UnknownFreeStacks),
+                objects(Health::DroppedFrees),
+            ),
+        );
+    }
     row("own memory", memory(header, live, resident));
     row(
         "profile",

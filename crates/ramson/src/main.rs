@@ -10,6 +10,7 @@ mod doctor;
 mod export;
 mod failure;
 mod foreign;
+mod frees;
 mod health;
 mod http;
 mod labels;

@@ -8,23 +8,23 @@ use crate::shared;
 use crate::source::{self, Source};
 use crate::text;
 use clap::Args;
-use ramson_format::{self as format, PAGE_BYTES, Region, RegionKind};
+use ramson_format::{self as format, PAGE_BYTES, RegionKind};
 use ramson_reader::{Header, ReadAt};
 use rustix::process::getuid;
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::mem::offset_of;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const MAX_NAME_BYTES: usize = 64;
 /// Copied at once. Pages of zeroes stay holes.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Live samples first, as every reader does: none of them may name a stack that the copy does not have.
-const ORDER: [RegionKind; 6] = [
+/// Live samples and recent frees first, as every reader does: none of them may name a stack that the copy does not have.
+const ORDER: [RegionKind; 7] = [
     RegionKind::LiveKeys,
     RegionKind::LiveSamples,
+    RegionKind::RecentFrees,
     RegionKind::Stacks,
     RegionKind::Frames,
     RegionKind::Mappings,
@@ -153,7 +153,7 @@ fn copy(from: &File, to: &Path) -> io::Result<()> {
 
 /// Where a region lies, and how much of it is in use.
 fn committed(from: &File, kind: RegionKind) -> io::Result<(u64, u64)> {
-    let row = offset_of!(format::Header, regions) + kind as usize * size_of::<Region>();
+    let row = kind.row();
     let mut bytes = [0; 24];
     ReadAt::read_at(from, row as u64, &mut bytes)?;
     let word =

@@ -3,6 +3,7 @@
 use crate::assemble::{Detail, Named, unnamed};
 use crate::cli::{ReportOptions, SortBy, View};
 use crate::failure::Failure;
+use crate::frees;
 use crate::health;
 use crate::mapped;
 use crate::own;
@@ -42,8 +43,8 @@ pub fn report(options: &ReportOptions) -> Result<(), Failure> {
         named.profile.granularity = Granularity::Lines;
     }
     if options.json {
-        let view = view_object(options, &named.profile, sample_type)?;
-        let object = report_object(&opened, &named, resident.as_ref(), &whole, &view)?;
+        let view = view_object(options, &opened, &named.profile, sample_type)?;
+        let object = report_object(&opened, &named, resident.as_ref(), &whole, view)?;
         return text::print(format!("{object}\n").as_bytes());
     }
     let profile = &named.profile;
@@ -64,6 +65,11 @@ pub fn report(options: &ReportOptions) -> Result<(), Failure> {
         View::Sizes => tables::sizes(&mut out, &view::sizes(profile, sample_type)),
         View::Threads => {
             tables::threads(&mut out, &view::threads(profile, sample_type), options.rows);
+        }
+        View::Frees => {
+            if let Opened::Own(source) = &opened {
+                frees::table(&mut out, source, profile, options.address, options.rows);
+            }
         }
         View::Health => {
             if let Opened::Own(source) = &opened {
@@ -94,6 +100,10 @@ fn take_named(opened: &mut Opened, options: &ReportOptions) -> Result<Named, Fai
             profile: unnamed(source, detail, options.kind.unwrap_or_default().only()),
             missing_symbols: Vec::new(),
         }),
+        Opened::Own(source) if matches!(options.view, View::Frees) => {
+            frees::named(source, &options.source.names, options.address)
+        }
+        Opened::Foreign(foreign) if matches!(options.view, View::Frees) => Err(foreign.no_frees()),
         Opened::Foreign(foreign) if is_about_recording => Err(foreign.no_health()),
         _ => opened.take_named(&options.source.names, detail, options.kind),
     }
@@ -346,9 +356,10 @@ pub fn say_what_is_missing(defects: &[Defect]) {
 /// The view as its own object.
 fn view_object(
     options: &ReportOptions,
+    opened: &Opened,
     profile: &Profile,
     sample_type: SampleType,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Value, Failure> {
     let out = &mut Vec::new();
     match &options.view {
         View::Top | View::Lines | View::Health => {
@@ -363,8 +374,14 @@ fn view_object(
         View::Peek(pattern) => views::write_peek(&view::peek(profile, sample_type, pattern), out),
         View::Sizes => views::write_sizes(&view::sizes(profile, sample_type), out),
         View::Threads => views::write_threads(&view::threads(profile, sample_type), out),
+        View::Frees => match opened {
+            Opened::Own(source) => return Ok(frees::object(source, profile, options.address)),
+            Opened::Foreign(foreign) => return Err(foreign.no_frees()),
+        },
     }?;
-    Ok(std::mem::take(out))
+    serde_json::from_slice(out).map_err(|error| {
+        Failure::failed(format!("the report is not valid JSON: {error}. Please report this"))
+    })
 }
 
 fn report_object(
@@ -372,16 +389,16 @@ fn report_object(
     named: &Named,
     resident: Option<&Resident>,
     whole: &Whole,
-    view: &[u8],
+    mut object: Value,
 ) -> Result<Value, Failure> {
-    let mut object: Value = serde_json::from_slice(view).map_err(|error| {
-        Failure::failed(format!("the report is not valid JSON: {error}. Please report this"))
-    })?;
     object["interval_bytes"] = value!(named.profile.interval_bytes);
-    object["whole"] = value!({
-        "value": integer(whole.total.value.round()),
-        "half_width_95": integer(whole.total.half_width_95().ceil()),
-    });
+    // Single blocks are not a part of anything.
+    if object["kind"] != frees::KIND {
+        object["whole"] = value!({
+            "value": integer(whole.total.value.round()),
+            "half_width_95": integer(whole.total.half_width_95().ceil()),
+        });
+    }
     object["defects"] = value!(opened.defects());
     object["missing_symbols"] =
         named.missing_symbols.iter().map(|defect| value!(defect.to_string())).collect();

@@ -34,6 +34,8 @@ fn snapshot(run_id: u64, alloc: &[f64], live: &[(u64, u64, usize)]) -> Snapshot 
         stacks: alloc.iter().enumerate().map(stack).collect(),
         live: live.iter().map(sample).collect(),
         extents: vec![],
+        freed: vec![],
+        max_freed: 0,
         defects: vec![],
     }
 }

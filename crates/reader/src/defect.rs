@@ -84,6 +84,8 @@ pub enum Defect {
     BadExtents(u64),
     /// Extents of a stack that is not there; they count for the overflow stack.
     StacklessExtents(u64),
+    /// Recent frees that were being written, or whose check fails.
+    TornFrees(u64),
     /// Stacks begun and never committed, or whose hash fails.
     BadStacks(u64),
     /// Mappings begun and never committed, or whose check fails.
@@ -103,6 +105,7 @@ impl fmt::Display for Defect {
             Self::TornExtents(count) => write!(f, "{count} extents were being written"),
             Self::BadExtents(count) => write!(f, "{count} extents are damaged and left out"),
             Self::StacklessExtents(count) => write!(f, "{count} extents have lost their stack"),
+            Self::TornFrees(count) => write!(f, "{count} recent frees were being written"),
             Self::BadStacks(count) => {
                 write!(f, "{count} stacks are incomplete or damaged and left out")
             }

@@ -1,11 +1,11 @@
 //! Single records: each is taken whole and checked, or not at all.
 
 use crate::bytes::Entry;
-use crate::snapshot::{Extent, FailedAllocation, LiveSample, Mapping, Stack};
+use crate::snapshot::{Extent, FailedAllocation, Freed, LiveSample, Mapping, Stack};
 use ramson_format as format;
 use ramson_format::{
-    COMMITTED, EPOCH_OPEN, FAILURE_OFFSET, LIFETIME_BUCKETS, MAX_DEPTH, extent_check, extent_flags,
-    extent_range, failure_check, live_check, mapping_check, stack_hash,
+    COMMITTED, EPOCH_OPEN, FAILURE_OFFSET, LIFETIME_BUCKETS, MAX_DEPTH, NO_STACK, extent_check,
+    extent_flags, extent_range, failure_check, freed_check, live_check, mapping_check, stack_hash,
 };
 use std::mem::offset_of;
 
@@ -132,6 +132,37 @@ pub fn live_sample(address: u64, entry: Entry) -> Option<LiveSample> {
         monotonic_ns,
         stack: stack as usize,
         tid,
+    })
+}
+
+pub fn freed(entry: Entry) -> Option<Freed> {
+    use format::Freed as F;
+    let number = entry.u64(offset_of!(F, number));
+    let address = entry.u64(offset_of!(F, address));
+    let size = entry.u64(offset_of!(F, size));
+    let alloc_monotonic_ns = entry.u64(offset_of!(F, alloc_monotonic_ns));
+    let free_monotonic_ns = entry.u64(offset_of!(F, free_monotonic_ns));
+    let check = freed_check(&[
+        number,
+        address,
+        size,
+        alloc_monotonic_ns,
+        free_monotonic_ns,
+        entry.u64(offset_of!(F, alloc_stack)),
+        entry.u64(offset_of!(F, alloc_tid)),
+    ]);
+    let free_stack = entry.u32(offset_of!(F, free_stack));
+    let is_valid = number != 0 && check == entry.u64(offset_of!(F, check));
+    is_valid.then_some(Freed {
+        number,
+        address,
+        size,
+        alloc_monotonic_ns,
+        free_monotonic_ns,
+        alloc_stack: entry.u32(offset_of!(F, alloc_stack)) as usize,
+        free_stack: (free_stack != NO_STACK).then_some(free_stack as usize),
+        alloc_tid: entry.u32(offset_of!(F, alloc_tid)),
+        free_tid: entry.u32(offset_of!(F, free_tid)),
     })
 }
 

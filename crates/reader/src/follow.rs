@@ -5,6 +5,7 @@ use crate::ReadAt;
 use crate::bytes::Entry;
 use crate::defect::{Defect, ReadError};
 use crate::entries;
+use crate::frees;
 use crate::reading::Reading;
 use crate::snapshot::{FailedAllocation, Header, Snapshot, Stack};
 use ramson_format as format;
@@ -48,6 +49,7 @@ impl Follower {
         let mut reading = Reading::begin(source)?;
         reading.buffers = std::mem::take(&mut self.buffers);
         let (keys, samples) = reading.live_table();
+        let (mut freed, max_freed) = reading.freed();
         let (extent_keys, extent_entries) = reading.extent_table()?;
         // The header too is newer now than the samples: none of those may name a stack that we do not know yet.
         let mut header = reading.facts();
@@ -70,6 +72,7 @@ impl Follower {
         let mappings = reading.mappings(&mapping_entries, &strings);
         let live = reading.live(&keys, &samples, &self.numbers.renumbered);
         let extents = reading.extents(&extent_keys, &extent_entries, &self.numbers.renumbered);
+        freed.retain_mut(|freed| frees::renumber(freed, &self.numbers.renumbered));
         let Reading { defects, mut buffers, .. } = reading;
         for (kind, used) in [
             (RegionKind::LiveKeys, keys),
@@ -82,7 +85,9 @@ impl Follower {
             buffers[kind as usize] = used;
         }
         self.buffers = buffers;
-        Ok(self.snapshot.insert(Snapshot { header, mappings, stacks, live, extents, defects }))
+        let snapshot =
+            Snapshot { header, mappings, stacks, live, extents, freed, max_freed, defects };
+        Ok(self.snapshot.insert(snapshot))
     }
 
     /// The latest one; `None` before the first.

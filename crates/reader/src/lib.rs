@@ -9,6 +9,7 @@ mod cost;
 mod defect;
 mod entries;
 mod follow;
+mod frees;
 mod reading;
 mod settle;
 mod snapshot;
@@ -16,7 +17,7 @@ mod snapshot;
 pub use defect::{Defect, ReadError};
 pub use follow::Follower;
 pub use ramson_format::{End, Way};
-pub use snapshot::{Extent, FailedAllocation, Header, LiveSample, Mapping, Snapshot, Stack};
+pub use snapshot::{Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack};
 
 use std::fs::File;
 use std::io;

@@ -5,8 +5,9 @@ use crate::bytes::Entry;
 use crate::defect::{Defect, ReadError};
 use crate::entries;
 use crate::follow::Follower;
+use crate::frees;
 use crate::settle::{Copied, newest_of_each_address, settle, without_overlap};
-use crate::snapshot::{Extent, Header, LiveSample, Mapping, Snapshot};
+use crate::snapshot::{Extent, Freed, Header, LiveSample, Mapping, Snapshot};
 use ramson_format as format;
 use ramson_format::{
     FILE_BYTES_RANGE, HEALTH, KEY_RESERVED, Kind, MAGIC, PAGE_BYTES, REGION_KINDS, REGIONS,
@@ -41,11 +42,8 @@ const REGION_NAMES: [&str; REGIONS] = [
     "strings",
     "extent keys",
     "extents",
+    "recent frees",
 ];
-
-fn directory_row(kind: RegionKind) -> usize {
-    offset_of!(format::Header, regions) + kind as usize * size_of::<format::Region>()
-}
 
 impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
     pub fn begin(source: &'a S) -> Result<Self, ReadError> {
@@ -97,13 +95,13 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
 
     /// Where a region's entry in the directory says that it begins.
     fn region_offset(&self, kind: RegionKind) -> u64 {
-        self.header().u64(directory_row(kind))
+        self.header().u64(kind.row())
     }
 
     /// The committed bytes of a region, as far as they are there.
     pub fn region(&mut self, kind: RegionKind) -> Vec<u8> {
         let name = REGION_NAMES[kind as usize];
-        let row = directory_row(kind);
+        let row = kind.row();
         let header = self.header();
         let offset = header.u64(row);
         let capacity = header.u64(row + 8);
@@ -160,6 +158,23 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         )
     }
 
+    /// Recent frees, by the file's numbers of stacks, and how many there can be. A file may be older than they are.
+    pub fn freed(&mut self) -> (Vec<Freed>, u64) {
+        let row = RegionKind::RecentFrees.row();
+        let is_known = self.header().u32(row + offset_of!(format::Region, kind)) != 0;
+        if !is_known {
+            return (Vec::new(), 0);
+        }
+        let mut ring = self.region(RegionKind::RecentFrees);
+        let offset = self.region_offset(RegionKind::RecentFrees);
+        let (freed, torn) = frees::freed(self.source, offset, &mut ring);
+        if torn > 0 {
+            self.defects.push(Defect::TornFrees(torn));
+        }
+        self.buffers[RegionKind::RecentFrees as usize] = ring;
+        (freed, self.header().u64(row + offset_of!(format::Region, capacity)))
+    }
+
     /// The same of the extents, copied until none was cut in two meanwhile: its upper rest might be in neither copy.
     pub fn extent_table(&mut self) -> Result<(Vec<u8>, Vec<u8>), ReadError> {
         const ATTEMPTS: usize = 64;
@@ -194,7 +209,8 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
             RegionKind::LiveKeys
             | RegionKind::LiveSamples
             | RegionKind::ExtentKeys
-            | RegionKind::Extents => committed,
+            | RegionKind::Extents
+            | RegionKind::RecentFrees => committed,
         };
         begun.min(committed)
     }
@@ -202,7 +218,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
     /// Header and committed parts of the regions, as the directory says.
     fn committed_bytes(&self) -> u64 {
         let committed = REGION_KINDS.map(|kind| {
-            let entries = self.header().u64(directory_row(kind) + 16);
+            let entries = self.header().u64(kind.row() + 16);
             entries.saturating_mul(kind.entry_bytes())
         });
         committed.iter().fold(PAGE_BYTES, |sum, &bytes| sum.saturating_add(bytes)).min(self.length)

@@ -114,6 +114,23 @@ pub struct Extent {
     pub is_shared: bool,
 }
 
+/// One sampled block that was freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
+pub struct Freed {
+    pub number: u64,
+    pub address: u64,
+    pub size: u64,
+    pub alloc_monotonic_ns: u64,
+    pub free_monotonic_ns: u64,
+    /// Index into `Snapshot::stacks`.
+    pub alloc_stack: usize,
+    /// The same; `None` if it is not known.
+    pub free_stack: Option<usize>,
+    pub alloc_tid: u32,
+    pub free_tid: u32,
+}
+
 /// An immutable copy of a profile file at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
@@ -127,6 +144,10 @@ pub struct Snapshot {
     pub live: Vec<LiveSample>,
     /// By address; none overlaps another.
     pub extents: Vec<Extent>,
+    /// The latest sampled blocks that were freed, the latest first.
+    pub freed: Vec<Freed>,
+    /// How many of those the file can hold; 0: none are remembered.
+    pub max_freed: u64,
     /// What was not whole.
     pub defects: Vec<Defect>,
 }

@@ -22,6 +22,8 @@ impl Recorder {
             self.file.grow(kind, self.file.committed(kind) + entries);
         }
         self.live.grow_ahead(&self.file);
+        let ring = RegionKind::RecentFrees;
+        self.file.grow_to(ring, self.file.capacity(ring));
         thread.tid.set(self.thread_id());
         self.walker.modules.meet_permanent(self);
         walk::know_stack(thread, stack_pointer, self.pid, self.main_stack_high);

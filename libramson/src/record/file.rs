@@ -24,7 +24,7 @@ use ramson_format::{
 
 /// Entries that every region has from the start, in the order of `REGION_KINDS`. Most programs map nothing themselves.
 const FIRST_ENTRIES: [u64; REGIONS] =
-    [128, 4096, LIVE_FIRST_SEGMENT, LIVE_FIRST_SEGMENT, 64, 8192, 0, 0];
+    [128, 4096, LIVE_FIRST_SEGMENT, LIVE_FIRST_SEGMENT, 64, 8192, 0, 0, 64];
 /// Regions grow by what they have, but by no more than this at once.
 const MAX_STEP_BYTES: u64 = 1 << 20;
 /// Times that one growth is tried.
@@ -58,6 +58,7 @@ impl ProfileFile {
         let stat = ProcessStat::read();
         self.path = Text::new();
         if backing == Backing::PrivateMemory {
+            self.divide(config, room_bytes);
             let is_mapped = self.map_private(room_bytes).is_some();
             if is_mapped {
                 self.fill_header(config, &stat, flags::PRIVATE);
@@ -68,6 +69,7 @@ impl ProfileFile {
         if file_bytes < FILE_BYTES_RANGE.0 {
             return false;
         }
+        self.divide(config, file_bytes);
         let opened = self.open(config, &stat);
         if let Some(file) = &opened {
             self.remember(file);
@@ -90,19 +92,31 @@ impl ProfileFile {
         true
     }
 
+    /// Gives each region its part of the file.
+    fn divide(&mut self, config: &Config, file_bytes: u64) {
+        self.regions = plan(file_bytes);
+        let frees = &mut self.regions[RegionKind::RecentFrees as usize];
+        frees.capacity = frees.capacity.min(config.recent_frees);
+    }
+
+    /// Entries that a region has from the start.
+    fn first_entries(&self, kind: RegionKind) -> u64 {
+        FIRST_ENTRIES[kind as usize].min(self.capacity(kind))
+    }
+
     /// Sets the length, allocates the first entries of every region, maps.
     fn map(&mut self, file: &File, file_bytes: u64) -> Option<()> {
         file.set_length(file_bytes).ok()?;
-        self.regions = plan(file_bytes);
         const NO_SPACE: [i32; 3] = [28, 122, 27];
         let is_full =
             |result: Result<(), Errno>| result.is_err_and(|errno| NO_SPACE.contains(&errno.0));
         if is_full(file.allocate(0, PAGE_BYTES)) {
             return None;
         }
-        for (index, kind) in REGION_KINDS.iter().enumerate() {
-            let bytes = FIRST_ENTRIES[index] * kind.entry_bytes();
-            if is_full(file.allocate(self.regions[index].offset, bytes)) {
+        for (region, kind) in self.regions.iter().zip(REGION_KINDS) {
+            let bytes = self.first_entries(kind) * kind.entry_bytes();
+            // Nothing at all cannot be asked for.
+            if bytes != 0 && is_full(file.allocate(region.offset, bytes)) {
                 return None;
             }
         }
@@ -118,27 +132,22 @@ impl ProfileFile {
 
     /// Writes the region directory and gives every region its first entries.
     fn lay_out(&self) -> bool {
-        let header = self.header();
-        for (region, (plan, kind)) in
-            header.regions.iter().zip(self.regions.iter().zip(REGION_KINDS))
-        {
+        for (plan, kind) in self.regions.iter().zip(REGION_KINDS) {
+            let region = self.header().region(kind);
             region.offset.store(plan.offset, Relaxed);
             region.capacity.store(plan.capacity, Relaxed);
             region.entry_bytes.store(kind.entry_bytes() as u32, Relaxed);
             region.kind.store(kind.code(), Relaxed);
         }
-        let first = |kind: RegionKind| FIRST_ENTRIES[kind as usize];
-        REGION_KINDS.iter().all(|&kind| self.grow(kind, first(kind)))
+        REGION_KINDS.iter().all(|&kind| self.grow(kind, self.first_entries(kind)))
     }
 
     /// Before Linux 5.14 space cannot be asked for through the mapping: all of it at once, or none.
     #[cold]
     fn map_without_populate(&mut self, file: &File, file_bytes: u64) -> Option<()> {
         file.allocate(0, file_bytes).ok()?;
-        let header = self.header();
-        for (region, (plan, kind)) in
-            header.regions.iter().zip(self.regions.iter().zip(REGION_KINDS))
-        {
+        for (plan, kind) in self.regions.iter().zip(REGION_KINDS) {
+            let region = self.header().region(kind);
             region.offset.store(plan.offset, Relaxed);
             region.capacity.store(plan.capacity, Relaxed);
             region.committed.store(plan.capacity, Relaxed);
@@ -237,7 +246,7 @@ impl ProfileFile {
 
     /// Gives a region space for exactly `target` entries. Any number of threads may do this at once.
     pub fn grow_to(&self, kind: RegionKind, target: u64) -> bool {
-        let region = &self.header().regions[kind as usize];
+        let region = self.header().region(kind);
         let plan = self.regions[kind as usize];
         let committed = self.committed(kind);
         if target <= committed {
@@ -287,7 +296,7 @@ impl ProfileFile {
     #[cfg(loom)]
     pub fn set_committed(&self, kind: RegionKind, entries: u64) {
         self.committed[kind as usize].store(entries, Relaxed);
-        self.header().regions[kind as usize].committed.store(entries, Relaxed);
+        self.header().region(kind).committed.store(entries, Relaxed);
     }
 
     /// Entries that a region can ever hold.

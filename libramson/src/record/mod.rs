@@ -8,6 +8,7 @@ mod extents;
 mod failures;
 mod file;
 mod filter;
+mod frees;
 mod live;
 mod mappings;
 mod objects;
@@ -33,13 +34,12 @@ use cost::{Cost, Measurement};
 use extents::ExtentTable;
 pub use file::Backing;
 use file::ProfileFile;
+use frees::FreeRing;
 use live::LiveTable;
 use ramson_format::atomic::AtomicU64;
-use ramson_format::{
-    FILE_BYTES_RANGE, Health, Kind, PAGE_BYTES, Stack, lifetime_bucket, stack_flags, state,
-};
+use ramson_format::{FILE_BYTES_RANGE, Health, Kind, PAGE_BYTES, Stack, lifetime_bucket, state};
 use scratch::{SCRATCHES, Scratch};
-use stacks::StackTable;
+use stacks::{Holder, StackTable};
 
 /// CLOCK_REALTIME as of the latest timer tick.
 const REALTIME_COARSE: usize = 5;
@@ -54,6 +54,7 @@ pub struct Recorder {
     live: LiveTable,
     extents: ExtentTable,
     stacks: StackTable,
+    frees: FreeRing,
     walker: Walker,
     scratches: [Scratch; SCRATCHES],
     pid: u32,
@@ -64,6 +65,14 @@ pub struct Recorder {
     thread_id_offset: u64,
     cost: Cost,
     keep: bool,
+}
+
+/// What a walk found.
+struct FoundStack {
+    /// `None`: there is no room for it in the stack table.
+    stack: Option<u32>,
+    end: End,
+    is_foreign: bool,
 }
 
 /// Adds to a float that is kept as bits.
@@ -102,6 +111,7 @@ impl Recorder {
         }
         recorder.pid = recorder.file.header().pid.load(Relaxed);
         recorder.stacks.create(&recorder.file)?;
+        recorder.frees.create(&recorder.file);
         let own_bytes = size_of::<Self>() + recorder.stacks.index_bytes();
         recorder.file.count(Health::OwnBytes, own_bytes as u64);
         let (now_ns, stamp) = (recorder.now_ns(), recorder.stamp());
@@ -199,12 +209,36 @@ impl Recorder {
 
     /// Index of the current stack in the stack table; the kind's overflow stack if it cannot be told.
     fn stack_of(&self, thread: &Thread, kind: Kind, caller: Caller, now_ns: u64) -> u32 {
-        let is_short = walk::is_short_of_stack(thread, &caller);
-        let Some(scratch) = (if is_short { None } else { scratch::take(&self.scratches, thread) })
-        else {
+        let flags = kind.stack_flags();
+        let Some(found) = self.walk(thread, caller, flags, Holder::Allocation, now_ns) else {
             self.file.count(Health::DroppedWalks, 1);
             return kind.overflow_stack();
         };
+        self.file.count(Health::ForeignWalks, found.is_foreign as u64);
+        match found.end {
+            End::Outermost => {}
+            End::Cut => self.file.count(Health::CutWalks, 1),
+            End::Failed => self.file.count(Health::FailedWalks, 1),
+        }
+        found.stack.unwrap_or_else(|| {
+            self.file.count(Health::DroppedStacks, 1);
+            kind.overflow_stack()
+        })
+    }
+
+    /// Walks the stack and interns it with these flags and those that the walk gives. `None`: it cannot be walked now.
+    fn walk(
+        &self,
+        thread: &Thread,
+        caller: Caller,
+        flags: u32,
+        holder: Holder,
+        now_ns: u64,
+    ) -> Option<FoundStack> {
+        if walk::is_short_of_stack(thread, &caller) {
+            return None;
+        }
+        let scratch = scratch::take(&self.scratches, thread)?;
         // SAFETY: taking the scratch made it ours alone until it is given back.
         let (frames, copy) = unsafe {
             let scratch = core::ptr::from_ref(scratch).cast_mut();
@@ -212,32 +246,17 @@ impl Recorder {
         };
         let known_low = thread.stack_low.get();
         let view = walk::view_of(thread, &caller, self.pid, self.main_stack_high, copy);
-        self.file.count(Health::ForeignWalks, view.is_foreign as u64);
         let epoch = self.file.header().epoch.load(Acquire);
         let walked = self.walker.walk(caller, &view, frames, self);
         self.walker.confirm_stack(thread, caller, &view, known_low, self.main_stack_high);
         self.file.count(Health::RulesCompiled, walked.rules_compiled);
-        let flags = match walked.end {
-            End::Outermost => 0,
-            End::Cut => {
-                self.file.count(Health::CutWalks, 1);
-                stack_flags::CUT
-            }
-            End::Failed => {
-                self.file.count(Health::FailedWalks, 1);
-                stack_flags::INCOMPLETE
-            }
-        };
         let epoch =
             if walked.rules_compiled == 0 { epoch } else { self.file.header().epoch.load(Acquire) };
         let frames = frames.get(..walked.depth).unwrap_or_default();
-        let flags = flags | kind.stack_flags();
-        let stack = self.stacks.intern(&self.file, epoch, frames, flags, now_ns);
+        let flags = flags | walked.end.stack_flags();
+        let stack = self.stacks.intern(&self.file, epoch, frames, flags, holder, now_ns);
         scratch.give_back();
-        stack.unwrap_or_else(|| {
-            self.file.count(Health::DroppedStacks, 1);
-            kind.overflow_stack()
-        })
+        Some(FoundStack { stack, end: walked.end, is_foreign: view.is_foreign })
     }
 
     /// Takes hold of the record of `address`, if there is one. Must be completed or restored.
@@ -248,15 +267,21 @@ impl Recorder {
         self.live.claim(&self.file, address)
     }
 
-    /// The claimed sample is freed.
+    /// The claimed sample is freed, nobody knows by whom.
     pub fn complete(&self, claim: Claim, address: u64) {
         let measurement = Measurement::begin(self.file.count_one(Health::Frees));
-        let sample = self.live.sample(&self.file, claim);
-        let lifetime_ns = self.now_ns().saturating_sub(sample.monotonic_ns);
+        self.take_out(claim, address);
+        measurement.end(&self.file, 0);
+    }
+
+    /// Takes the claimed sample out of the live table, now.
+    fn take_out(&self, claim: Claim, address: u64) -> (live::Sample, u64) {
+        let (sample, now_ns) = (self.live.sample(&self.file, claim), self.now_ns());
+        let lifetime_ns = now_ns.saturating_sub(sample.monotonic_ns);
         count_free(self.stacks.entry(&self.file, sample.stack), &sample, lifetime_ns);
         self.live.release(&self.file, claim);
         filter::lower(filter::of(address));
-        measurement.end(&self.file, 0);
+        (sample, now_ns)
     }
 
     /// The claimed sample lives on.

@@ -12,6 +12,14 @@ use ramson_format::{BEGUN, COMMITTED, KINDS, Kind, RegionKind, Stack, stack_hash
 /// Entries of the index that one look-up tries; past them a stack counts as not to be recorded.
 const MAX_PROBES: u64 = 64;
 
+/// Who a stack is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    Allocation,
+    /// Adds no stack once the table is half full: frees must not keep allocations from having theirs.
+    Free,
+}
+
 /// All zero is "none".
 pub struct StackTable {
     /// Address of `AtomicU32`s: 0 or an entry's number.
@@ -22,7 +30,7 @@ pub struct StackTable {
 impl StackTable {
     /// Makes the index: twice as many places as there can be stacks.
     pub fn create(&mut self, file: &ProfileFile) -> Option<()> {
-        let capacity = file.header().regions[RegionKind::Stacks as usize].capacity.load(Relaxed);
+        let capacity = file.header().region(RegionKind::Stacks).capacity.load(Relaxed);
         let places = (capacity * 2).next_power_of_two();
         self.mask = places - 1;
         self.index.store(sys::map_own(self.index_bytes()).ok()? as u64, Relaxed);
@@ -54,6 +62,7 @@ impl StackTable {
         epoch: u32,
         frames: &[u64],
         flags: u32,
+        holder: Holder,
         now_ns: u64,
     ) -> Option<u32> {
         let kind = Kind::of_stack(flags);
@@ -65,6 +74,7 @@ impl StackTable {
             if number == 0 {
                 let own = match added {
                     Some(own) => own,
+                    None if holder == Holder::Free && is_half_full(file) => return None,
                     None => self.add(file, epoch, hash, frames, flags, now_ns)?,
                 };
                 match place.compare_exchange(0, own, Release, Acquire) {
@@ -145,6 +155,14 @@ pub const EMPTY_STACK: Stack = Stack {
 fn first_entry(file: &ProfileFile) -> &Stack {
     static NOWHERE: Stack = EMPTY_STACK;
     file.entry(RegionKind::Stacks, 0).unwrap_or(&NOWHERE)
+}
+
+#[cold]
+fn is_half_full(file: &ProfileFile) -> bool {
+    let header = file.header();
+    let stacks = header.stack_count.load(Relaxed) as u64;
+    stacks >= file.capacity(RegionKind::Stacks) / 2
+        || header.frame_count.load(Relaxed) >= file.capacity(RegionKind::Frames) / 2
 }
 
 fn reserve_frames(file: &ProfileFile, frames: u64) -> Option<u64> {

@@ -1,5 +1,6 @@
 //! The recorder's tables against plain models, alone and with several threads.
 
+mod frees;
 #[cfg(loom)]
 mod models;
 mod property;
@@ -60,8 +61,7 @@ impl Recording {
 
     /// Slots that hold an address, which must be whole records.
     fn live(&self) -> Vec<u64> {
-        let committed =
-            self.file().header().regions[RegionKind::LiveKeys as usize].committed.load(Relaxed);
+        let committed = self.file().header().region(RegionKind::LiveKeys).committed.load(Relaxed);
         let key = |slot| self.file().entry::<AtomicU64>(RegionKind::LiveKeys, slot).unwrap();
         let keys = (0..committed).map(|slot| (slot, key(slot).load(Acquire)));
         let live = keys.filter(|&(_, key)| key != 0).inspect(|&(slot, key)| {
@@ -125,7 +125,7 @@ fn the_live_table_does_what_a_map_does_until_it_is_full() {
     let (file, table) = (recording.file(), LiveTable);
     let mut draw = random_numbers(1);
     let mut model: HashMap<u64, Sample> = HashMap::new();
-    let slots = file.header().regions[RegionKind::LiveKeys as usize].capacity.load(Relaxed);
+    let slots = file.header().region(RegionKind::LiveKeys).capacity.load(Relaxed);
     assert!(slots >= live_segment(3).0);
     let mut refused = 0;
     for step in 0..120_000u64 {

@@ -18,7 +18,7 @@ pub use {elf::build_id_in, modules::Place, unwind_tables::compile};
 
 use crate::arch::{Thread, signal_frame};
 use modules::{Cursor, PERMANENT};
-use ramson_format::MAX_DEPTH;
+use ramson_format::{MAX_DEPTH, stack_flags};
 use rules::{FramePointerRule, Rule, RuleCache, Step};
 
 /// Registers of the function that called a hook.
@@ -52,6 +52,17 @@ pub enum End {
     Cut,
     /// At a frame that could not be undone.
     Failed,
+}
+
+impl End {
+    /// The bits of `Stack::flags` that say it.
+    pub const fn stack_flags(self) -> u32 {
+        match self {
+            End::Outermost => 0,
+            End::Cut => stack_flags::CUT,
+            End::Failed => stack_flags::INCOMPLETE,
+        }
+    }
 }
 
 /// Result of a walk; the frames are in the caller's buffer.

@@ -1,6 +1,6 @@
 //! Rewrites the file of a dead process without the room that it did not use, for copying and attaching to tickets.
 
-use ramson_format::{Header, PAGE_BYTES, REGION_KINDS, Region};
+use ramson_format::{PAGE_BYTES, REGION_KINDS, Region};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::mem::offset_of;
@@ -24,7 +24,7 @@ pub fn compacted(file: &File) -> io::Result<Vec<u8>> {
     let mut out = vec![0; PAGE_BYTES as usize];
     file.read_exact_at(&mut out, 0)?;
     for kind in REGION_KINDS {
-        let row = offset_of!(Header, regions) + kind as usize * size_of::<Region>();
+        let row = kind.row();
         let word = |at: usize| u64::from_le_bytes(out[at..at + 8].try_into().unwrap_or_default());
         let (offset, committed) = (word(row), word(row + offset_of!(Region, committed)));
         let present = file.metadata()?.len().saturating_sub(offset);

@@ -67,6 +67,7 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
         filters.pass_on(&mut command);
         command.env("RAMSON_INTERVAL", options.interval.to_string());
         command.env("RAMSON_MAX_FILE", options.max_file.to_string());
+        command.env("RAMSON_FREES", options.recent_frees.to_string());
         command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
         options.max_overhead.iter().for_each(|percent| {
             command.env("RAMSON_MAX_OVERHEAD", percent);

@@ -141,6 +141,8 @@ impl Namer {
             stacks: snapshot.stacks.clone(),
             live: Vec::new(),
             extents: Vec::new(),
+            freed: Vec::new(),
+            max_freed: snapshot.max_freed,
             defects: Vec::new(),
         };
         let (running, origin, names) =

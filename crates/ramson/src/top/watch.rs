@@ -2,8 +2,8 @@
 
 use super::pace::{Pace, monotonic_ns};
 use crate::coverage::Coverage;
+use crate::death;
 use crate::failure::Failure;
-use crate::list;
 use crate::mapped;
 use crate::own;
 use crate::rss::Resident;
@@ -43,7 +43,7 @@ impl Watched {
 
     pub fn of(source: Source) -> Self {
         let bytes = source.bytes();
-        let end = source.running.is_none().then(|| list::state_of(&source));
+        let end = source.running.is_none().then(|| death::state_of(&source));
         let birth = source.running.and_then(birth);
         let rss_pace = Pace::new(RSS_PAUSE, RSS_SHARE);
         let coverage_pace = Pace::new(COVERAGE_PAUSE, COVERAGE_SHARE);
@@ -102,6 +102,8 @@ impl Watched {
                     stacks: Vec::new(),
                     live: Vec::new(),
                     extents: Vec::new(),
+                    freed: Vec::new(),
+                    max_freed: snapshot.max_freed,
                 };
             }
             // What is only in the memory of the process has gone with it.
@@ -147,7 +149,7 @@ impl Watched {
         self.end = Some(String::new());
         self.read_profile();
         self.source.running = None;
-        self.end = Some(list::state_of(&self.source));
+        self.end = Some(death::state_of(&self.source));
     }
 }
 

@@ -4,11 +4,10 @@
 use super::ProfileFile;
 use crate::sys;
 use core::sync::atomic::Ordering::*;
-use ramson_format::{PAGE_BYTES, plan};
+use ramson_format::PAGE_BYTES;
 
 impl ProfileFile {
     pub(super) fn map_private(&mut self, file_bytes: u64) -> Option<()> {
-        self.regions = plan(file_bytes);
         self.is_private = true;
         let whole = (file_bytes + 2 * PAGE_BYTES) as usize;
         let before = sys::map_own(whole).ok()?;

@@ -2,6 +2,8 @@
 //!
 //! loom runs the real code on a real profile file. Each model names a fault that it finds: put into the code, it fails.
 
+use super::super::frees::FreeRing;
+use super::frees::{entry_of, is_whole};
 use super::stacks::{frames_in, intern};
 use super::*;
 use loom::thread;
@@ -228,6 +230,24 @@ fn a_reader_finds_each_record_whole_or_not_at_all_and_its_stack_too() {
         let at_the_end = recording.snapshot();
         assert_eq!((at_the_end.defects.len(), at_the_end.live.len()), (0, 1));
         assert_eq!(at_the_end.stacks[at_the_end.live[0].stack].frames, [0x2000]);
+    });
+}
+
+/// Finds: a check without one of the fields or without the number, so that a mixture of two entries is taken for one.
+#[test]
+fn two_threads_a_whole_ring_apart_leave_one_entry_whole_or_none() {
+    let subject = Subject::new();
+    let recording = subject.recording();
+    model(AtOnce, move || {
+        let ring = Arc::new(FreeRing::with_length(1));
+        let theirs = ring.clone();
+        let thread = thread::spawn(move || theirs.push(recording.file(), &entry_of(1)));
+        assert!(ring.push(recording.file(), &entry_of(2)));
+        let meanwhile = recording.snapshot();
+        assert!(thread.join().unwrap());
+        for snapshot in [meanwhile, recording.snapshot()] {
+            assert!(snapshot.freed.iter().all(is_whole), "{:?}", snapshot.freed);
+        }
     });
 }
 

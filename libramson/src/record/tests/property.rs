@@ -80,8 +80,7 @@ fn threads_that_take_turns_with_addresses_find_what_the_last_one_stored() {
 fn threads_that_fill_the_table_lose_only_what_they_are_told_is_refused() {
     for seed in 0..2 {
         let recording = Recording::new(1 << 20);
-        let slots =
-            recording.file().header().regions[RegionKind::LiveKeys as usize].capacity.load(Relaxed);
+        let slots = recording.file().header().region(RegionKind::LiveKeys).capacity.load(Relaxed);
         assert!(run(&recording, seed, slots * 2, true) > 0, "it was never full");
         assert_eq!(recording.file().committed(RegionKind::LiveKeys), slots);
     }

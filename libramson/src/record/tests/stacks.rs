@@ -1,5 +1,6 @@
 //! The stack table: one number for one stack.
 
+use super::super::stacks::Holder;
 use super::*;
 use std::sync::Barrier;
 
@@ -9,7 +10,7 @@ fn frames_of(number: u64) -> Vec<u64> {
 }
 
 pub fn intern(recording: &Recording, epoch: u32, frames: &[u64]) -> Option<u32> {
-    recording.recorder.stacks.intern(recording.file(), epoch, frames, 0, 1)
+    recording.recorder.stacks.intern(recording.file(), epoch, frames, 0, Holder::Allocation, 1)
 }
 
 pub fn frames_in(recording: &Recording, number: u32) -> Vec<u64> {
@@ -89,8 +90,7 @@ fn a_full_stack_table_refuses_new_stacks_and_knows_the_old_ones() {
         number.is_none()
     });
     assert!(refused.is_some());
-    let capacity =
-        recording.file().header().regions[RegionKind::Stacks as usize].capacity.load(Relaxed);
+    let capacity = recording.file().header().region(RegionKind::Stacks).capacity.load(Relaxed);
     assert_eq!(numbers.len() as u64, capacity - 2);
     for (stack, number) in numbers.iter().enumerate() {
         assert_eq!(intern(&recording, 0, &[stack as u64 + 5000, 7]), Some(*number));

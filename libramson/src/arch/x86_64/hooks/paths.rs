@@ -172,6 +172,8 @@ macro_rules! deallocation_slow {
                 ".cfi_adjust_cfa_offset 8",
                 "push rdx",
                 ".cfi_adjust_cfa_offset 8",
+                "lea rsi, [rsp + 24]",
+                "mov rdx, rbp",
                 "call {forget}",
                 "pop rdx",
                 ".cfi_adjust_cfa_offset -8",
