@@ -4,7 +4,7 @@
 //! us is not sampled. What such a handler allocated is taken off afterwards (`parking`).
 
 use crate::arch::hooks::Found;
-use crate::arch::{self, Thread};
+use crate::arch::{self, Thread, probes};
 use crate::parking::{is_busy, parked};
 use crate::process::{self, Interval};
 use crate::record::{Claim, Recorder};
@@ -125,6 +125,7 @@ pub extern "C" fn record(
                 recorder.record(thread, address, size, inverse_probability, caller);
             }
         });
+        probes::alloc(address, size, f64::from_bits(inverse_probability_bits) * size as f64);
     }
     address
 }
@@ -171,6 +172,7 @@ fn complete_free(recorder: &Recorder, claim: Claim, address: u64, entry: u64, fr
     let thread = arch::thread();
     // A handler that interrupted a walk must not begin another: a thread has room for one.
     let caller = (!is_busy(thread, entry)).then(|| walk::Caller::at_hook(entry, frame_pointer));
+    probes::free(address);
     parked(thread, || recorder.complete_free(thread, claim, address, caller));
 }
 
@@ -208,6 +210,7 @@ pub extern "C" fn realloc_end(
             parked(thread, || recorder.restore(claim, call.address));
         } else if result == call.address {
             // Still the same memory: nobody will use it after a free.
+            probes::free(call.address);
             parked(thread, || recorder.complete(claim, call.address));
         } else {
             complete_free(recorder, claim, call.address, entry, frame_pointer);

@@ -2,6 +2,8 @@
 
 #[cfg(not(any(test, fuzzing)))]
 pub mod hooks;
+#[cfg(not(any(test, fuzzing)))]
+pub mod probes;
 
 use super::Thread;
 use core::arch::asm;

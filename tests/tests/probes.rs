@@ -1,0 +1,140 @@
+//! The USDT probes: what their notes say, and what is true at them in a program.
+
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+use ramson_tests::{Run, library, program, tool};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Stdio};
+
+/// A probe as its note describes it.
+struct Probe {
+    name: String,
+    location: u64,
+    semaphore: u64,
+    arguments: String,
+}
+
+fn probes() -> Vec<Probe> {
+    let notes = tool("readelf", &["-nW".as_ref(), library().as_os_str()]);
+    let after = |text: &str, key: &str| {
+        let rest = text.split_once(key).unwrap_or_else(|| panic!("no {key} in {text}")).1;
+        rest.split([',', '\n']).next().expect("split gives one").trim().to_owned()
+    };
+    let number = |text: String| u64::from_str_radix(&text[2..], 16).expect("a hexadecimal number");
+    let probe = |text: &str| Probe {
+        name: after(text, "Name:"),
+        location: number(after(text, "Location:")),
+        semaphore: number(after(text, "Semaphore:")),
+        arguments: after(text, "Arguments:"),
+    };
+    notes.split("Provider: otel_memory").skip(1).map(probe).collect()
+}
+
+#[test]
+fn the_notes_describe_the_two_probes_with_their_arguments() {
+    let probes = probes();
+    let told: Vec<_> =
+        probes.iter().map(|probe| (probe.name.as_str(), probe.arguments.as_str())).collect();
+    assert_eq!(told, [("alloc", "8@%rdi 8@%rsi 8@%rdx"), ("free", "8@%rdi")]);
+    assert!(probes[0].semaphore != probes[1].semaphore && probes[0].semaphore != 0);
+}
+
+/// Sections by name: address, offset.
+fn section(name: &str) -> (u64, u64) {
+    let sections = tool("readelf", &["-SW".as_ref(), library().as_os_str()]);
+    let line = sections.lines().find_map(|line| line.split_once(&format!(" {name} ")));
+    let words: Vec<_> = line.expect("the section").1.split_whitespace().collect();
+    let number = |word: &str| u64::from_str_radix(word, 16).expect("a hexadecimal number");
+    (number(words[1]), number(words[2]))
+}
+
+#[test]
+fn perf_and_the_kernel_find_the_probes_and_their_semaphores_in_the_file() {
+    // perf takes the distance between address and offset of this section for that of the code.
+    let distance = |name: &str| section(name).0.wrapping_sub(section(name).1);
+    assert_eq!(distance(".stapsdt.base"), distance(".text"));
+    // The kernel raises a semaphore in whatever maps its page of the file writable first.
+    assert_eq!(section(".probes").1 % 4096, 0);
+}
+
+/// Where the library begins in process `pid`.
+fn base_of_library(pid: Pid) -> u64 {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs");
+    let name = library().to_str().expect("a path in UTF-8");
+    let line = maps.lines().find(|line| line.ends_with(name)).expect("loaded");
+    u64::from_str_radix(line.split('-').next().expect("a start"), 16).expect("a number")
+}
+
+/// Runs on to the next SIGUSR1; hands on the registers at each breakpoint on the way.
+fn run_on(pid: Pid, mut hit: impl FnMut(&nix::libc::user_regs_struct)) {
+    loop {
+        ptrace::cont(pid, None).expect("it is stopped");
+        match waitpid(pid, None).expect("our own child can be waited for") {
+            WaitStatus::Stopped(_, Signal::SIGUSR1) => return,
+            WaitStatus::Stopped(_, Signal::SIGTRAP) => {
+                hit(&ptrace::getregs(pid).expect("it is stopped"));
+            }
+            WaitStatus::Stopped(_, Signal::SIGSTOP) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// What the program says that it made: address and size.
+fn made(child: &mut Child) -> Vec<(u64, u64)> {
+    let mut output = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut output).expect("text");
+    let block = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let address = u64::from_str_radix(&words[1][2..], 16).expect("an address");
+        (address, words[2].parse().expect("a size"))
+    };
+    output.lines().map(block).collect()
+}
+
+#[test]
+fn a_listener_sees_each_allocation_and_free_and_nothing_happens_without_one() {
+    let mut run = Run::new(program("frees.c")).arg("probes");
+    run.command.stdin(Stdio::piped());
+    let mut child = run.spawn();
+    let pid = Pid::from_raw(child.id() as i32);
+    ptrace::attach(pid).expect("our own child can be traced");
+    waitpid(pid, None).expect("our own child can be waited for");
+    child.stdin.take().expect("piped").write_all(b"!").expect("it waits for that");
+    run_on(pid, |_| {});
+    let (base, probes) = (base_of_library(pid), probes());
+    let memory = File::options().write(true).open(format!("/proc/{pid}/mem")).expect("ours");
+    let write = |address: u64, bytes: &[u8]| {
+        memory.write_all_at(bytes, base + address).expect("it is mapped");
+    };
+    // A breakpoint in the place of the nop.
+    probes.iter().for_each(|probe| write(probe.location, &[0xcc]));
+    run_on(pid, |_| panic!("a probe was reached that nobody listens to"));
+    probes.iter().for_each(|probe| write(probe.semaphore, &1u16.to_le_bytes()));
+    let mut seen = Vec::new();
+    run_on(pid, |registers| {
+        let at = registers.rip - 1 - base;
+        let probe = probes.iter().find(|probe| probe.location == at).expect("a probe");
+        seen.push(match probe.name.as_str() {
+            "alloc" => ("alloc", registers.rdi, registers.rsi, registers.rdx),
+            _ => ("free", registers.rdi, 0, 0),
+        });
+    });
+    probes.iter().for_each(|probe| write(probe.semaphore, &0u16.to_le_bytes()));
+    ptrace::detach(pid, None).expect("it is stopped");
+    let made = made(&mut child);
+    assert!(child.wait().expect("it ends").success());
+    let [blocks @ .., (old, 300), (new, 0x10_0000)] = &made[..] else { panic!("{made:?}") };
+    // Everything is recorded, so each allocation stands for itself.
+    let alloc = |(address, size): (u64, u64)| ("alloc", address, size, size);
+    let free = |address: u64| ("free", address, 0, 0);
+    let mut expected: Vec<_> =
+        blocks.iter().flat_map(|&block| [alloc(block), free(block.0)]).collect();
+    assert_eq!(expected.len(), 8);
+    expected.extend([alloc((*old, 300)), free(*old), alloc((*new, 0x10_0000)), free(*new)]);
+    assert_eq!(seen, expected);
+}
