@@ -229,6 +229,9 @@ mod tests {
             "MAX_OVERHEAD=",
             "MAX_OVERHEAD=91",
             "MAX_OVERHEAD=1%",
+            "FREES=",
+            "FREES=65537",
+            "FREES=1K",
         ] {
             assert_eq!(with(&[&format!("RAMSON_{wrong}")]).interval_bytes, None, "{wrong}");
         }
