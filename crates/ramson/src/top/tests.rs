@@ -59,7 +59,16 @@ pub fn snapshot(blocks: &[Block], allocated: &[f64]) -> Snapshot {
         }
     });
     let (header, live) = (Header::default(), live.collect());
-    Snapshot { header, mappings: vec![], stacks, live, extents: vec![], defects: vec![] }
+    Snapshot {
+        header,
+        mappings: vec![],
+        stacks,
+        live,
+        extents: vec![],
+        freed: vec![],
+        max_freed: 0,
+        defects: vec![],
+    }
 }
 
 const STACKS: [&[&str]; 4] = [
