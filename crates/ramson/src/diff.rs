@@ -131,6 +131,7 @@ impl Compared {
             running: source.running,
             origin: source.origin.clone(),
             names: source.names.clone(),
+            past: source.past.clone(),
         };
         let is_labelled = options.filters.use_labels();
         let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };

@@ -12,6 +12,7 @@ mod failure;
 mod foreign;
 mod frees;
 mod health;
+mod history;
 mod http;
 mod labels;
 mod leaks;
@@ -22,15 +23,18 @@ mod merge;
 mod naming;
 mod own;
 mod places;
+mod record;
 mod report;
 mod rss;
 mod run;
 mod select;
 mod shared;
+mod snap;
 mod source;
 mod symbolize;
 mod tables;
 mod text;
+mod timeline;
 mod top;
 
 use clap::error::ErrorKind;
@@ -83,6 +87,9 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Leaks(options) => leaks::leaks(&options),
         Command::Diff(options) => diff::diff(&options),
         Command::Mark(options) => mark::mark(&options).map(|()| 0),
+        Command::Snap(options) => snap::snap(&options).map(|()| 0),
+        Command::Record(options) => record::record(&options).map(|()| 0),
+        Command::Timeline(options) => timeline::timeline(&options).map(|()| 0),
         Command::Merge(options) => merge::merge(&options).map(|()| 0),
         Command::Doctor(options) => doctor::doctor(&options).map(|()| 0),
         Command::Export(options) => export::export(&options).map(|()| 0),

@@ -25,19 +25,21 @@ pub fn open(wanted: &str) -> Result<Source, Failure> {
 /// The RSS line, what the profile is of, and what it does not hold.
 pub fn heading(source: &Source, profile: &Profile, resident: Option<&Resident>) -> String {
     let live = mapped::live_heap(&source.snapshot);
-    let mut out = match (resident, source.running) {
-        (Some(resident), _) => resident.line(live),
-        (None, Some(_)) => format!("RSS not readable; live {}", live_text(live)),
-        (None, None) => {
+    let mut out = match (&source.past, resident, source.running) {
+        (Some(past), ..) => past.line(&live_text(live)),
+        (None, Some(resident), _) => resident.line(live),
+        (None, None, Some(_)) => format!("RSS not readable; live {}", live_text(live)),
+        (None, None, None) => {
             let end = death::end_of(source);
             format!("{}; live at its end {}", death::rss_text(end.as_ref()), live_text(live))
         }
     };
     let header = &source.snapshot.header;
     let seconds = profile.time_unix_ns.saturating_sub(profile.start_unix_ns) / 1_000_000_000;
-    let fate = match source.running {
-        Some(_) => format!("running, profiled for {}", text::duration(seconds)),
-        None => death::sentence(source),
+    let fate = match (&source.past, source.running) {
+        (Some(past), _) => past.fate(seconds),
+        (None, Some(_)) => format!("running, profiled for {}", text::duration(seconds)),
+        (None, None) => death::sentence(source),
     };
     let _ = write!(
         out,
@@ -65,6 +67,7 @@ pub fn add_to(object: &mut Value, source: &Source, resident: Option<&Resident>) 
     let header = &source.snapshot.header;
     object["pid"] = json!(source.pid());
     object["name"] = json!(source.name());
+    object["history"] = source.past.as_ref().map_or(Value::Null, |past| past.json());
     object["is_running"] = json!(source.running.is_some());
     object["end"] = death::json(source);
     object["resident"] = resident.map_or(Value::Null, |resident| resident.json(live));

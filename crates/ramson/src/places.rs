@@ -47,6 +47,20 @@ pub fn fetched_debug_files() -> Option<PathBuf> {
     Some(cache()?.join("debuginfod"))
 }
 
+/// The history: what `RAMSON_HISTORY` names, else a place that stays when the machine starts anew.
+pub fn history() -> Option<PathBuf> {
+    let is_set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(path) = is_set("RAMSON_HISTORY") {
+        return Some(path.into());
+    }
+    let state = match is_set("XDG_STATE_HOME").map(PathBuf::from) {
+        _ if getuid().is_root() => PathBuf::from("/var/lib"),
+        Some(state) if state.is_absolute() => state,
+        _ => PathBuf::from(is_set("HOME")?).join(".local/state"),
+    };
+    Some(state.join("ramson/history.db"))
+}
+
 fn cache() -> Option<PathBuf> {
     let cache = match env::var_os("XDG_CACHE_HOME") {
         Some(cache) if Path::new(&cache).is_absolute() => PathBuf::from(cache),

@@ -11,15 +11,17 @@ use crate::rss::Resident;
 use crate::source::{self, Opened};
 use crate::tables;
 use crate::text;
-use ramson_encode::{json, views};
 use ramson_profile::format::{format_objects, format_percent, format_relative_error, format_value};
 use ramson_profile::view::{self, Neighbour, Sort, TopTable, Tree, TreeRowKind};
 use ramson_profile::{
     Estimate, FrameTable, Granularity, Pattern, Profile, SampleType, StackSample,
 };
 use ramson_symbols::Defect;
-use serde_json::{Value, json as value};
 use std::fmt::Write;
+
+mod object;
+
+use object::{report_object, view_object};
 
 /// Tree frames below this share of the total are merged.
 const MIN_TREE_SHARE: f64 = 0.005;
@@ -351,65 +353,4 @@ pub fn say_what_is_missing(defects: &[Defect]) {
     if defects.len() > MAX_HINTS {
         text::hint(&format!("{} more binaries lack symbols", defects.len() - MAX_HINTS));
     }
-}
-
-/// The view as its own object.
-fn view_object(
-    options: &ReportOptions,
-    opened: &Opened,
-    profile: &Profile,
-    sample_type: SampleType,
-) -> Result<Value, Failure> {
-    let out = &mut Vec::new();
-    match &options.view {
-        View::Top | View::Lines | View::Health => {
-            json::write_report(&top(options, profile, sample_type), out)
-        }
-        View::Tree => {
-            views::write_tree(&view::tree(profile, sample_type, MIN_TREE_SHARE), "tree", out)
-        }
-        View::Callers => {
-            views::write_tree(&view::callers(profile, sample_type, MIN_TREE_SHARE), "callers", out)
-        }
-        View::Peek(pattern) => views::write_peek(&view::peek(profile, sample_type, pattern), out),
-        View::Sizes => views::write_sizes(&view::sizes(profile, sample_type), out),
-        View::Threads => views::write_threads(&view::threads(profile, sample_type), out),
-        View::Frees => match opened {
-            Opened::Own(source) => return Ok(frees::object(source, profile, options.address)),
-            Opened::Foreign(foreign) => return Err(foreign.no_frees()),
-        },
-    }?;
-    serde_json::from_slice(out).map_err(|error| {
-        Failure::failed(format!("the report is not valid JSON: {error}. Please report this"))
-    })
-}
-
-fn report_object(
-    opened: &Opened,
-    named: &Named,
-    resident: Option<&Resident>,
-    whole: &Whole,
-    mut object: Value,
-) -> Result<Value, Failure> {
-    object["interval_bytes"] = value!(named.profile.interval_bytes);
-    // Single blocks are not a part of anything.
-    if object["kind"] != frees::KIND {
-        object["whole"] = value!({
-            "value": integer(whole.total.value.round()),
-            "half_width_95": integer(whole.total.half_width_95().ceil()),
-        });
-    }
-    object["defects"] = value!(opened.defects());
-    object["missing_symbols"] =
-        named.missing_symbols.iter().map(|defect| value!(defect.to_string())).collect();
-    match opened {
-        Opened::Own(source) => own::add_to(&mut object, source, resident),
-        Opened::Foreign(foreign) => foreign.add_to(&mut object),
-    }
-    Ok(object)
-}
-
-/// `null` for what is unknown.
-fn integer(value: f64) -> Option<i64> {
-    (!value.is_nan()).then_some(value as i64)
 }

@@ -25,12 +25,14 @@ pub fn split(old: &Snapshot, new: &Snapshot) -> Option<Parts> {
     parts.shared.live.retain(|live| in_old.contains(&of_live(live)));
     let mut old_stacks: HashMap<(Kind, u32, &[u64]), usize> =
         old.stacks.iter().enumerate().map(|(index, stack)| (of_stack(stack), index)).collect();
+    // Ranges of a history count from different moments on: neither is part of the other.
+    let is_nested = old.header.start_monotonic_ns == new.header.start_monotonic_ns;
     for (index, stack) in new.stacks.iter().enumerate() {
         let new_part = &mut parts.new.stacks[index];
         let shared = &mut parts.shared.stacks[index];
         match old_stacks.remove(&of_stack(stack)) {
-            None => clear(shared),
-            Some(at) => share(&mut parts.old.stacks[at], new_part, shared),
+            Some(at) if is_nested => share(&mut parts.old.stacks[at], new_part, shared),
+            _ => clear(shared),
         }
     }
     Some(parts)

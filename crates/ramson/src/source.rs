@@ -1,9 +1,11 @@
 //! SRC: from what the user typed to a snapshot, and whether its process still runs; or to a foreign profile.
 
+mod follow;
 mod namespaces;
 
 use crate::failure::Failure;
 use crate::foreign::{self, Foreign};
+use crate::history::{self, Past};
 use crate::http;
 use crate::places;
 use crate::run::program;
@@ -17,6 +19,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use follow::reader_of;
+
 /// A profile that was read.
 pub struct Source {
     pub snapshot: Snapshot,
@@ -26,6 +30,8 @@ pub struct Source {
     pub origin: String,
     /// Names that `ramson symbolize` has put into the file.
     pub names: Option<Arc<CarriedNames>>,
+    /// Which moment it shows, where it comes from a history; its process is not looked at then.
+    pub past: Option<Past>,
 }
 
 impl Source {
@@ -62,6 +68,9 @@ pub enum Opened {
 
 /// Opens what the user named.
 pub fn open(source: &str) -> Result<Opened, Failure> {
+    if let Some(past) = history::open(source)? {
+        return Ok(Opened::Own(past));
+    }
     if let Some(name) = source.strip_prefix("name:") {
         return open_name(name).map(Opened::Own);
     }
@@ -114,7 +123,13 @@ pub fn open_stream(origin: &str, mut stream: impl Read, moment: Moment) -> Resul
     stream.take(most_bytes).read_to_end(&mut head).map_err(unreadable_stream)?;
     let snapshot = Snapshot::read(head.as_slice()).map_err(|error| unreadable(origin, &error))?;
     let names = CarriedNames::in_bytes(&head).map(Arc::new);
-    Ok(Opened::Own(Source { snapshot, running: None, origin: origin.to_owned(), names }))
+    Ok(Opened::Own(Source {
+        snapshot,
+        running: None,
+        origin: origin.to_owned(),
+        names,
+        past: None,
+    }))
 }
 
 /// Opens a profile file of ours.
@@ -149,7 +164,7 @@ fn read_file(path: &Path) -> Result<(Source, File), Failure> {
     let snapshot = Snapshot::read(&file).map_err(|error| unreadable(&shown, &error))?;
     let running = Some(snapshot.header.pid).filter(|&pid| has_mapped(pid, &file));
     let names = CarriedNames::in_file(&file).map(Arc::new);
-    Ok((Source { snapshot, running, origin: shown, names }, file))
+    Ok((Source { snapshot, running, origin: shown, names, past: None }, file))
 }
 
 fn unreadable(object: &str, error: &ReadError) -> Failure {
@@ -262,7 +277,7 @@ fn owner_of(process: &Path) -> String {
 fn open_map(pid: u32, map: &ProfileMap) -> Option<Source> {
     bytes_of_map(pid, map).find_map(|(bytes, origin)| {
         let snapshot = Snapshot::read(&*bytes).ok()?;
-        Some(Source { snapshot, running: Some(pid), origin, names: None })
+        Some(Source { snapshot, running: Some(pid), origin, names: None, past: None })
     })
 }
 

@@ -24,6 +24,13 @@ impl Snapshot {
     }
 }
 
+impl Header {
+    /// Reads the first page only.
+    pub fn read<S: ReadAt + ?Sized>(source: &S) -> Result<Self, ReadError> {
+        Ok(Reading::begin(source)?.facts())
+    }
+}
+
 pub struct Reading<'a, S: ReadAt + ?Sized> {
     source: &'a S,
     length: u64,

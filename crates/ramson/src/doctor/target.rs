@@ -18,6 +18,11 @@ pub struct Target {
 
 /// From a process ID, `name:NAME`, or the profile file of a process that runs.
 pub fn find(source: &str) -> Result<Target, Failure> {
+    if let (base, Some(_)) = crate::history::split(source) {
+        return Err(Failure::usage(format!(
+            "{source}: a history has no memory to look at. \"ramson doctor {base}\" looks now, \"ramson report {source}\" shows what was live"
+        )));
+    }
     let is_number = !source.is_empty() && source.bytes().all(|byte| byte.is_ascii_digit());
     let pid = if is_number {
         source.parse().map_err(|_| Failure::usage(format!("{source}: not a process ID")))?

@@ -105,6 +105,11 @@ fn clock_ns() -> u64 {
 fn moments(options: &LeaksOptions) -> Result<(Option<Moment>, Moment), Failure> {
     let wanted = &options.source.source;
     let first = Moment::of(own::open(wanted)?);
+    if first.source.past.as_ref().is_some_and(|past| past.from_ns.is_some()) {
+        return Err(Failure::usage(format!(
+            "{wanted}: leaks judges a moment, not a range. Pass its end, and its beginning with --since SRC@MOMENT"
+        )));
+    }
     if let Some(window_ns) = options.window {
         let Some(pid) = first.source.running else {
             return Err(Failure::usage(format!(

@@ -65,16 +65,8 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
         command.env("LD_PRELOAD", preload(&library).map_err(fail)?);
         let filters = Filters::find(&library);
         filters.pass_on(&mut command);
-        command.env("RAMSON_INTERVAL", options.interval.to_string());
-        command.env("RAMSON_MAX_FILE", options.max_file.to_string());
-        command.env("RAMSON_FREES", options.recent_frees.to_string());
         command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
-        options.max_overhead.iter().for_each(|percent| {
-            command.env("RAMSON_MAX_OVERHEAD", percent);
-        });
-        output.iter().for_each(|path| {
-            command.env("RAMSON_OUTPUT", path);
-        });
+        configure(&mut command, options, output.as_deref());
         is_kept = !make_place(output.as_deref());
         is_kept &= !filters.warn(&found.path);
     }
@@ -102,6 +94,19 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
         report_profiles(run_id, output.as_deref(), is_kept, &ended);
     }
     Ok(status_of(&ended))
+}
+
+/// The options as libramson.so reads them.
+fn configure(command: &mut Command, options: &RunOptions, output: Option<&Path>) {
+    command.env("RAMSON_INTERVAL", options.interval.to_string());
+    command.env("RAMSON_MAX_FILE", options.max_file.to_string());
+    command.env("RAMSON_FREES", options.recent_frees.to_string());
+    if let Some(percent) = &options.max_overhead {
+        command.env("RAMSON_MAX_OVERHEAD", percent);
+    }
+    if let Some(path) = output {
+        command.env("RAMSON_OUTPUT", path);
+    }
 }
 
 /// Sends the program what is sent to us, from now on.

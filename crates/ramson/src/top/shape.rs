@@ -148,7 +148,7 @@ impl Namer {
         let (running, origin, names) =
             (source.running, source.origin.clone(), source.names.clone());
         // The thread ends only with us.
-        let _ = self.questions.send(Source { snapshot: copy, running, origin, names });
+        let _ = self.questions.send(Source { snapshot: copy, running, origin, names, past: None });
         self.is_waiting = true;
     }
 

@@ -1,0 +1,242 @@
+//! Reading: which processes a history has, what happened when, and one moment of one process as a snapshot.
+
+use crate::difference;
+use crate::intern;
+use crate::schema::{self, HistoryError};
+use crate::state::{State, set_numbers};
+use crate::trigger::Triggers;
+use ramson_profile::Estimate;
+use ramson_reader::{Header, Snapshot};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::path::Path;
+
+/// A history, opened for reading.
+pub struct History {
+    connection: Connection,
+}
+
+/// One process image of which there are snapshots.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Process {
+    /// In this history.
+    pub id: i64,
+    /// As it called itself.
+    pub pid: u32,
+    /// As it was called; then the names of its executable and of its first thread.
+    pub name: String,
+    /// Path.
+    pub exe: String,
+    /// Of its first thread.
+    pub comm: String,
+    /// When its recording started; nanoseconds since 1970.
+    pub start_unix_ns: u64,
+}
+
+/// One moment of the series, without its stacks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moment {
+    id: i64,
+    chain: i64,
+    /// Nanoseconds since 1970.
+    pub time_ns: u64,
+    /// CLOCK_MONOTONIC.
+    pub monotonic_ns: u64,
+    /// Why it was kept.
+    pub triggers: Triggers,
+    /// Resident bytes, where they could be read.
+    pub rss: Option<u64>,
+    /// Live bytes of the heap.
+    pub live: Estimate,
+    /// Samples that make it up.
+    pub live_samples: u64,
+    /// Bytes allocated since the start.
+    pub allocated: u64,
+}
+
+const MOMENT: &str =
+    "id, chain, time_ns, monotonic_ns, triggers, rss, live, live_variance, live_samples, allocated";
+
+fn moment(row: &Row) -> rusqlite::Result<Moment> {
+    let unsigned = |index| row.get::<_, i64>(index).map(|value| value as u64);
+    Ok(Moment {
+        id: row.get(0)?,
+        chain: row.get(1)?,
+        time_ns: unsigned(2)?,
+        monotonic_ns: unsigned(3)?,
+        triggers: Triggers::from_bits(row.get::<_, i64>(4)? as u32),
+        rss: row.get::<_, Option<i64>>(5)?.map(|rss| rss as u64),
+        live: Estimate { value: row.get::<_, i64>(6)? as f64, variance: row.get(7)? },
+        live_samples: unsigned(8)?,
+        allocated: unsigned(9)?,
+    })
+}
+
+/// SQLite has no unsigned numbers.
+fn signed(time_ns: u64) -> i64 {
+    i64::try_from(time_ns).unwrap_or(i64::MAX)
+}
+
+impl History {
+    /// Opens a history that somebody may be writing to.
+    pub fn open(path: &Path) -> Result<Self, HistoryError> {
+        Ok(Self { connection: schema::open_to_read(path)? })
+    }
+
+    /// Every process, by the start of its recording.
+    pub fn processes(&self) -> Result<Vec<Process>, HistoryError> {
+        let mut query = self.connection.prepare(
+            "SELECT id, pid, name, exe, comm, start_unix_ns FROM processes ORDER BY start_unix_ns, id",
+        )?;
+        let rows = query.query_map([], |row| {
+            Ok(Process {
+                id: row.get(0)?,
+                pid: row.get(1)?,
+                name: row.get(2)?,
+                exe: row.get(3)?,
+                comm: row.get(4)?,
+                start_unix_ns: row.get::<_, i64>(5)? as u64,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The process that wrote a profile with this header.
+    pub fn process_of(&self, header: &Header) -> Result<Option<i64>, HistoryError> {
+        Ok(intern::find_process(&self.connection, header)?)
+    }
+
+    /// The series between two times (both included), each moment once.
+    pub fn series(
+        &self,
+        process: i64,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> Result<Vec<Moment>, HistoryError> {
+        let mut query = self.connection.prepare(&format!(
+            "SELECT {MOMENT} FROM snapshots WHERE process = ?1 AND time_ns BETWEEN ?2 AND ?3 ORDER BY time_ns, id"
+        ))?;
+        let rows = query.query_map(params![process, signed(from_ns), signed(to_ns)], moment)?;
+        let mut series = rows.collect::<Result<Vec<_>, _>>()?;
+        series.dedup_by_key(|moment| moment.time_ns);
+        Ok(series)
+    }
+
+    /// The last moment at or before a time.
+    pub fn at(&self, process: i64, time_ns: u64) -> Result<Option<Moment>, HistoryError> {
+        self.one(
+            "WHERE process = ?1 AND time_ns <= ?2 ORDER BY time_ns DESC, id LIMIT 1",
+            process,
+            signed(time_ns),
+        )
+    }
+
+    /// The first moment.
+    pub fn first(&self, process: i64) -> Result<Option<Moment>, HistoryError> {
+        self.one("WHERE process = ?1 AND time_ns >= ?2 ORDER BY time_ns, id LIMIT 1", process, 0)
+    }
+
+    /// The moment with the most live bytes.
+    pub fn peak(&self, process: i64) -> Result<Option<Moment>, HistoryError> {
+        self.one(
+            "WHERE process = ?1 AND time_ns >= ?2 ORDER BY live DESC, time_ns, id LIMIT 1",
+            process,
+            0,
+        )
+    }
+
+    /// The moment of a mark.
+    pub fn mark(&self, process: i64, name: &str) -> Result<Option<Moment>, HistoryError> {
+        let query = "SELECT time_ns FROM marks WHERE process = ?1 AND name = ?2";
+        let found = self.connection.query_row(query, params![process, name], |row| row.get(0));
+        match found.optional()? {
+            Some(time_ns) => self.one(
+                "WHERE process = ?1 AND time_ns = ?2 ORDER BY id LIMIT 1",
+                process,
+                time_ns,
+            ),
+            None => Ok(None),
+        }
+    }
+
+    /// Names and times of the marks of a process.
+    pub fn marks(&self, process: i64) -> Result<Vec<(String, u64)>, HistoryError> {
+        let mut query = self
+            .connection
+            .prepare("SELECT name, time_ns FROM marks WHERE process = ?1 ORDER BY time_ns")?;
+        let rows =
+            query.query_map([process], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn one(
+        &self,
+        condition: &str,
+        process: i64,
+        number: i64,
+    ) -> Result<Option<Moment>, HistoryError> {
+        let query = format!("SELECT {MOMENT} FROM snapshots {condition}");
+        Ok(self.connection.query_row(&query, params![process, number], moment).optional()?)
+    }
+
+    /// The whole snapshot of a moment, on the clock of which its header says that it was taken.
+    pub fn snapshot(&self, process: i64, moment: &Moment) -> Result<Snapshot, HistoryError> {
+        // The chain may be thinned away between two queries, but not within one transaction.
+        let transaction = self.connection.unchecked_transaction()?;
+        let state = self.state(moment)?;
+        let mut header = intern::header(&transaction, process)?;
+        set_numbers(&mut header, &state.numbers);
+        header.last_monotonic_ns = moment.monotonic_ns.max(header.last_monotonic_ns);
+        let mappings = intern::mappings(&transaction, process)?;
+        let stacks = intern::stacks(&transaction, process, &mappings)?;
+        let (stacks, live, extents) = state.restore(stacks);
+        let (freed, defects) = (Vec::new(), Vec::new());
+        Ok(Snapshot { header, mappings, stacks, live, extents, freed, max_freed: 0, defects })
+    }
+
+    fn state(&self, moment: &Moment) -> Result<State, HistoryError> {
+        let mut query = self.connection.prepare(
+            "SELECT data FROM snapshots JOIN columns ON snapshot = id WHERE chain = ?1 AND id <= ?2 ORDER BY id",
+        )?;
+        let mut rows = query.query(params![moment.chain, moment.id])?;
+        let mut state = None;
+        while let Some(row) = rows.next()? {
+            let data = row.get_ref(0)?.as_blob().map_err(|_| HistoryError::Damaged)?;
+            let before = state.take().unwrap_or_default();
+            state = Some(difference::decode(before, data).map_err(|_| HistoryError::Damaged)?);
+        }
+        state.ok_or(HistoryError::Damaged)
+    }
+}
+
+/// What happened between two moments of one process: what was allocated is a difference; what is live, the later state.
+pub fn between(earlier: &Snapshot, later: Snapshot) -> Snapshot {
+    let mut range = later;
+    for (stack, before) in range.stacks.iter_mut().zip(&earlier.stacks) {
+        let rest = |now: f64, before: f64| (now - before).max(0.0);
+        stack.sampled_alloc_objects =
+            stack.sampled_alloc_objects.saturating_sub(before.sampled_alloc_objects);
+        stack.sampled_alloc_bytes =
+            stack.sampled_alloc_bytes.saturating_sub(before.sampled_alloc_bytes);
+        stack.sampled_freed_objects =
+            stack.sampled_freed_objects.saturating_sub(before.sampled_freed_objects);
+        stack.sampled_freed_bytes =
+            stack.sampled_freed_bytes.saturating_sub(before.sampled_freed_bytes);
+        stack.alloc_objects = rest(stack.alloc_objects, before.alloc_objects);
+        stack.alloc_space = rest(stack.alloc_space, before.alloc_space);
+        stack.freed_objects = rest(stack.freed_objects, before.freed_objects);
+        stack.freed_space = rest(stack.freed_space, before.freed_space);
+        stack.alloc_objects_variance =
+            rest(stack.alloc_objects_variance, before.alloc_objects_variance);
+        stack.alloc_space_variance = rest(stack.alloc_space_variance, before.alloc_space_variance);
+        for (count, before) in stack.lifetimes.iter_mut().zip(before.lifetimes) {
+            *count = count.saturating_sub(before);
+        }
+        if stack.sampled_alloc_objects == 0 {
+            // What is left are the steps in which counters are kept.
+            [stack.alloc_objects, stack.alloc_space] = [0.0; 2];
+            [stack.alloc_objects_variance, stack.alloc_space_variance] = [0.0; 2];
+        }
+    }
+    range.header.start_monotonic_ns = earlier.header.last_monotonic_ns;
+    range
+}

@@ -1,0 +1,169 @@
+//! The tables (docs/history.md explains them), and how a database is opened.
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+/// `PRAGMA application_id`: "RMSH".
+const APPLICATION_ID: i32 = 0x524d_5348;
+/// `PRAGMA user_version`.
+pub const VERSION: i32 = 1;
+/// The first bytes of every SQLite database.
+pub const MAGIC: &[u8] = b"SQLite format 3\0";
+/// How long to wait for another writer.
+const MOST_WAIT: Duration = Duration::from_secs(10);
+
+const TABLES: &str = "
+CREATE TABLE processes (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, start_unix_ns INTEGER NOT NULL,
+  run_id INTEGER NOT NULL, start_monotonic_ns INTEGER NOT NULL, start_cycles INTEGER NOT NULL, start_cycles_ns INTEGER NOT NULL,
+  configured_interval_bytes INTEGER NOT NULL, max_overhead_ppm INTEGER NOT NULL, name TEXT NOT NULL, comm TEXT NOT NULL,
+  exe TEXT NOT NULL, command TEXT NOT NULL,
+  UNIQUE (pid, start_ticks, start_unix_ns, run_id));
+CREATE TABLE binaries (
+  id INTEGER PRIMARY KEY, path TEXT NOT NULL, build_id BLOB NOT NULL, UNIQUE (path, build_id));
+CREATE TABLE mappings (
+  process INTEGER NOT NULL, number INTEGER NOT NULL, binary INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL,
+  file_offset INTEGER NOT NULL, bias INTEGER NOT NULL, epoch_from INTEGER NOT NULL, epoch_to INTEGER NOT NULL,
+  PRIMARY KEY (process, number)) WITHOUT ROWID;
+CREATE TABLE stacks (
+  id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, frames BLOB NOT NULL);
+CREATE INDEX stacks_by_hash ON stacks (hash);
+CREATE TABLE process_stacks (
+  process INTEGER NOT NULL, number INTEGER NOT NULL, stack INTEGER NOT NULL, epoch INTEGER NOT NULL, flags INTEGER NOT NULL,
+  first_monotonic_ns INTEGER NOT NULL,
+  PRIMARY KEY (process, number)) WITHOUT ROWID;
+CREATE TABLE chains (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, process INTEGER NOT NULL, keep_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL);
+CREATE INDEX chains_by_end ON chains (last_ns);
+CREATE TABLE snapshots (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, chain INTEGER NOT NULL, process INTEGER NOT NULL, time_ns INTEGER NOT NULL,
+  monotonic_ns INTEGER NOT NULL, triggers INTEGER NOT NULL, rss INTEGER, live INTEGER NOT NULL, live_variance REAL NOT NULL,
+  live_samples INTEGER NOT NULL, allocated INTEGER NOT NULL);
+CREATE INDEX snapshots_by_time ON snapshots (process, time_ns);
+CREATE INDEX snapshots_by_chain ON snapshots (chain);
+CREATE TABLE columns (
+  snapshot INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE marks (
+  process INTEGER NOT NULL, name TEXT NOT NULL, time_ns INTEGER NOT NULL, PRIMARY KEY (process, name)) WITHOUT ROWID;
+";
+
+/// What can go wrong with a history.
+#[derive(Debug)]
+pub enum HistoryError {
+    /// It is no database of ours.
+    NotAHistory,
+    /// Written by another version.
+    Version(i32),
+    /// The disk, or the database's own bound, is full.
+    Full,
+    /// A snapshot's bytes make no sense.
+    Damaged,
+    /// Anything else that SQLite reports.
+    Database(rusqlite::Error),
+}
+
+impl fmt::Display for HistoryError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::NotAHistory => write!(f, "not a history of ramson"),
+            Self::Version(version) => {
+                write!(f, "history version {version}; this ramson knows version {VERSION}")
+            }
+            Self::Full => write!(f, "the disk is full"),
+            Self::Damaged => write!(f, "the history is damaged"),
+            Self::Database(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for HistoryError {}
+
+impl From<rusqlite::Error> for HistoryError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::Full,
+            Some(ErrorCode::NotADatabase) => Self::NotAHistory,
+            Some(ErrorCode::DatabaseCorrupt) => Self::Damaged,
+            _ => Self::Database(error),
+        }
+    }
+}
+
+/// Opens a history to write to it; makes it where there is none.
+pub fn open_to_write(path: &Path) -> Result<Connection, HistoryError> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(MOST_WAIT)?;
+    let has_tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if has_tables > 0 {
+        check_version(&connection)?;
+    } else {
+        // Most rows are some kilobytes: small pages leave the least of them empty.
+        connection.pragma_update(None, "page_size", 1024)?;
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    }
+    // The mode stays with the file; until it is set, a reader would find none.
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
+    // Pages: some megabytes of log between two waits for the disk.
+    connection.pragma_update(None, "wal_autocheckpoint", 8000)?;
+    if has_tables == 0 {
+        connection.execute_batch(&format!(
+            "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; {TABLES} COMMIT"
+        ))?;
+    }
+    Ok(connection)
+}
+
+/// Opens a history to read it. Readers and one writer do not wait for each other.
+pub fn open_to_read(path: &Path) -> Result<Connection, HistoryError> {
+    // A reader of a write-ahead log takes part in its locks, for which it writes beside the file.
+    let write = OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let read = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let open = |flags| -> Result<Connection, HistoryError> {
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(MOST_WAIT)?;
+        check_version(&connection)?;
+        connection.pragma_update(None, "query_only", true)?;
+        Ok(connection)
+    };
+    match open(write) {
+        Err(HistoryError::Database(_)) => {}
+        opened => return opened,
+    }
+    match open(read) {
+        Err(HistoryError::Database(_)) => open_immutable(path),
+        opened => opened,
+    }
+}
+
+/// A copy in a place where nothing can be written, and so nobody does.
+fn open_immutable(path: &Path) -> Result<Connection, HistoryError> {
+    let mut address = String::from("file:");
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => address.push(*byte as char),
+            byte if byte.is_ascii_alphanumeric() => address.push(*byte as char),
+            byte => address += &format!("%{byte:02x}"),
+        }
+    }
+    address += "?immutable=1";
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(address, flags)?;
+    check_version(&connection)?;
+    Ok(connection)
+}
+
+fn check_version(connection: &Connection) -> Result<(), HistoryError> {
+    let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
+    if number("application_id")? != APPLICATION_ID {
+        return Err(HistoryError::NotAHistory);
+    }
+    match number("user_version")? {
+        VERSION => Ok(()),
+        other => Err(HistoryError::Version(other)),
+    }
+}

@@ -1,0 +1,386 @@
+//! A history as a whole: what is written is read again, old and excess snapshots go, and a writer that failed goes on.
+
+use crate::levels::Levels;
+use crate::query::{History, between};
+use crate::schema::HistoryError;
+use crate::trigger::Triggers;
+use crate::writer::{Recorder, Taken};
+use ramson_format::{HEALTH, Kind};
+use ramson_profile::sampling_probability;
+use ramson_reader::{Extent, Header, LiveSample, Mapping, Snapshot, Stack};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const SECOND: u64 = 1_000_000_000;
+const DAY: u64 = 86_400 * SECOND;
+const START: u64 = 1_700_000_000 * SECOND;
+const INTERVAL: u64 = 512 << 10;
+const SIZE: u64 = 64 << 10;
+
+/// A directory of one test, removed when dropped.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("ramson-history-{}-{name}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn database(&self) -> PathBuf {
+        self.0.join("history.db")
+    }
+
+    fn recorder(&self) -> Recorder {
+        Recorder::open(&self.database(), Levels::new(10 * SECOND, 30 * DAY), 1 << 30).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What is left harms nobody.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn plugin_of(pid: u32) -> u64 {
+    0x7f00_0000_0000 + (u64::from(pid) << 20)
+}
+
+fn stacks_and_live(pid: u32, stacks: usize, seconds: u64) -> (Vec<Stack>, Vec<LiveSample>) {
+    let (weight, plugin) = (1.0 / sampling_probability(SIZE, INTERVAL), plugin_of(pid));
+    let mut list = [Kind::Heap, Kind::Mmap].map(Stack::overflow).to_vec();
+    let mut live = Vec::new();
+    for number in 0..stacks as u64 {
+        let per_sample = weight * (weight - 1.0);
+        list.push(Stack {
+            // The last frame is of no binary.
+            frames: vec![0x40_0000 + number * 16, plugin + 64, 0xdead_0000],
+            epoch: 1,
+            sampled_alloc_objects: seconds,
+            sampled_alloc_bytes: seconds * SIZE,
+            alloc_objects: seconds as f64 * weight,
+            alloc_space: seconds as f64 * weight * SIZE as f64,
+            alloc_objects_variance: seconds as f64 * per_sample,
+            alloc_space_variance: seconds as f64 * per_sample * (SIZE * SIZE) as f64,
+            first_monotonic_ns: 5 * SECOND,
+            ..Stack::default()
+        });
+        live.extend((0..seconds).map(|second| LiveSample {
+            address: 0x1000_0000 + (number << 32) + second * SIZE,
+            size: SIZE,
+            inverse_probability: f64::from(weight as f32),
+            monotonic_ns: 5 * SECOND + second * SECOND + number,
+            stack: number as usize + 2,
+            tid: pid,
+        }));
+    }
+    live.sort_by_key(|live| (live.monotonic_ns, live.address));
+    (list, live)
+}
+
+/// A process whose every stack allocates one sample per second, and frees none.
+fn snapshot(pid: u32, stacks: usize, seconds: u64) -> Snapshot {
+    let (stacks, live) = stacks_and_live(pid, stacks, seconds);
+    let mapping = |start, path: &str, epochs| Mapping {
+        start,
+        end: start + (1 << 20),
+        file_offset: 0x1000,
+        bias: start - 0x1000,
+        epochs,
+        path: path.into(),
+        build_id: vec![7; 20],
+    };
+    let plugin = plugin_of(pid);
+    let extent = Extent {
+        start: 0x7000_0000_0000,
+        bytes: 1 << 20,
+        inverse_probability: 1.0,
+        monotonic_ns: 3,
+        stack: 1,
+        tid: pid,
+        is_reserved: true,
+        is_shared: false,
+    };
+    Snapshot {
+        header: Header {
+            state: 1,
+            pid,
+            interval_bytes: INTERVAL,
+            configured_interval_bytes: INTERVAL,
+            start_realtime_ns: START,
+            process_start_ticks: 11,
+            run_id: u64::MAX - 1,
+            exit_status: -1,
+            comm: "server".into(),
+            exe: "/usr/bin/server".into(),
+            command: vec!["server".into(), "--port".into()],
+            health: (0..HEALTH.len() as u64).map(|index| index * seconds).collect(),
+            ..Header::default()
+        },
+        mappings: vec![
+            mapping(0x40_0000, "/usr/bin/server", 0..u32::MAX),
+            mapping(plugin, "/usr/lib/old.so", 0..1),
+            mapping(plugin, "/usr/lib/plugin.so", 1..u32::MAX),
+        ],
+        stacks,
+        live,
+        extents: vec![extent],
+        freed: Vec::new(),
+        max_freed: 0,
+        defects: Vec::new(),
+    }
+}
+
+fn taken(snapshot: &Snapshot, seconds: u64, triggers: Triggers) -> Taken<'_> {
+    Taken {
+        snapshot,
+        name: "server",
+        time_ns: START + seconds * SECOND,
+        monotonic_ns: seconds * SECOND,
+        rss: Some(1 << 30),
+        triggers,
+    }
+}
+
+fn record(recorder: &mut Recorder, pid: u32, seconds: u64, triggers: Triggers) {
+    let snapshot = snapshot(pid, 5, seconds / 100 + 1);
+    recorder.append(&[taken(&snapshot, seconds, triggers)]).unwrap();
+}
+
+/// Every number that a reader may look at, apart from those that are kept in steps or derived.
+fn comparable(snapshot: &Snapshot) -> Snapshot {
+    let mut snapshot = snapshot.clone();
+    for stack in &mut snapshot.stacks {
+        for value in [&mut stack.alloc_objects, &mut stack.alloc_space] {
+            *value = (*value * 1e-3).round();
+        }
+        [stack.alloc_objects_variance, stack.alloc_space_variance] = [0.0; 2];
+        [stack.freed_objects, stack.freed_space] = [0.0; 2];
+        [stack.sampled_freed_objects, stack.sampled_freed_bytes] = [0; 2];
+    }
+    snapshot.header.last_monotonic_ns = 0;
+    snapshot
+}
+
+#[test]
+fn a_snapshot_of_any_moment_comes_back_with_addresses_mappings_and_blocks() {
+    let place = Place::new("back");
+    let mut recorder = place.recorder();
+    for round in 1..=200 {
+        let snapshots = [1, 2].map(|pid| snapshot(pid, 3 + round as usize / 20, round));
+        let both = snapshots.each_ref().map(|snapshot| taken(snapshot, round, Triggers::CLOCK));
+        recorder.append(&both).unwrap();
+        if round == 120 {
+            // As after a restart.
+            recorder = place.recorder();
+        }
+    }
+    let history = History::open(&place.database()).unwrap();
+    let processes = history.processes().unwrap();
+    assert_eq!(processes.iter().map(|process| process.pid).collect::<Vec<_>>(), [1, 2]);
+    for (process, seconds) in [(&processes[0], 57), (&processes[1], 1), (&processes[1], 200)] {
+        let moment = history.at(process.id, START + seconds * SECOND).unwrap().unwrap();
+        let expected = snapshot(process.pid, 3 + seconds as usize / 20, seconds);
+        let read = history.snapshot(process.id, &moment).unwrap();
+        assert_eq!(comparable(&read), comparable(&expected));
+        assert_eq!(read.header.last_monotonic_ns, seconds * SECOND);
+        assert_eq!(read.stacks[2].freed_space, 0.0);
+        assert_eq!(history.process_of(&expected.header).unwrap(), Some(process.id));
+    }
+    assert_eq!(history.series(processes[0].id, 0, u64::MAX).unwrap().len(), 200);
+    assert_eq!(history.at(processes[0].id, START).unwrap(), None);
+}
+
+#[test]
+fn a_range_subtracts_what_was_allocated_and_leaves_the_later_state() {
+    let place = Place::new("range");
+    let mut recorder = place.recorder();
+    for second in 1..=60 {
+        let snapshot = snapshot(1, 5, second);
+        recorder.append(&[taken(&snapshot, second, Triggers::CLOCK)]).unwrap();
+    }
+    let history = History::open(&place.database()).unwrap();
+    let of = |second: u64| {
+        let moment = history.at(1, START + second * SECOND).unwrap().unwrap();
+        history.snapshot(1, &moment).unwrap()
+    };
+    let range = between(&of(20), of(50));
+    let (expected, later) = (snapshot(1, 5, 30), snapshot(1, 5, 50));
+    assert_eq!(range.live.len(), later.live.len());
+    for (range, expected) in range.stacks.iter().zip(&expected.stacks) {
+        assert_eq!(range.sampled_alloc_objects, expected.sampled_alloc_objects);
+        assert!((range.alloc_space - expected.alloc_space).abs() <= INTERVAL as f64 / 32.0);
+    }
+}
+
+#[test]
+fn old_snapshots_are_thinned_and_marks_and_peaks_stay_as_long_as_any() {
+    let place = Place::new("thinned");
+    let mut recorder = place.recorder();
+    let second = |hour: u64| hour * 3600;
+    record(&mut recorder, 1, 1, Triggers::START);
+    for tick in 1..=6 * 60 {
+        record(&mut recorder, 1, tick * 10, Triggers::CLOCK);
+    }
+    let marked = snapshot(1, 5, 41);
+    recorder.mark(&taken(&marked, 4000, Triggers::MARK), "deploy").unwrap();
+    // Somebody else has written, and the recorder notices.
+    let mut other = place.recorder();
+    let more = snapshot(1, 9, 42);
+    other.mark(&taken(&more, 4003, Triggers::MARK), "other").unwrap();
+    let grown = snapshot(1, 12, 43);
+    recorder.append(&[taken(&grown, 4010, Triggers::LIVE_PEAK)]).unwrap();
+    record(&mut recorder, 1, second(20), Triggers::CLOCK);
+    recorder.tidy(START + second(20) * SECOND).unwrap();
+    let history = History::open(&place.database()).unwrap();
+    let times = |from: u64, to: u64| -> Vec<u64> {
+        let series = history.series(1, START + from * SECOND, START + to * SECOND).unwrap();
+        series.iter().map(|moment| (moment.time_ns - START) / SECOND).collect()
+    };
+    assert!(times(0, 3600).len() >= 60 && times(0, 3600).len() < 150, "{:?}", times(0, 3600));
+    assert_eq!(times(3601, second(19)), [4000, 4003, 4010]);
+    recorder.tidy(START + second(48) * SECOND).unwrap();
+    assert!(times(0, 3600).len() <= 8, "{:?}", times(0, 3600));
+    let mark = history.mark(1, "deploy").unwrap().unwrap();
+    assert_eq!(comparable(&history.snapshot(1, &mark).unwrap()), comparable(&marked));
+    assert_eq!(history.peak(1).unwrap().unwrap().time_ns, START + second(20) * SECOND);
+    recorder.tidy(START + 40 * DAY).unwrap();
+    assert_eq!(history.processes().unwrap(), []);
+    record(&mut recorder, 1, 9, Triggers::CLOCK);
+    assert_eq!(history.processes().unwrap().len(), 1);
+}
+
+#[test]
+fn a_database_that_is_too_large_loses_its_oldest_snapshots_and_shrinks() {
+    let place = Place::new("bounded");
+    let most = 600 << 10;
+    let levels = Levels::new(10 * SECOND, 30 * DAY);
+    let mut recorder = Recorder::open(&place.database(), levels, most).unwrap();
+    let mut excess = 0;
+    for round in 1..=300 {
+        let snapshot = snapshot(round, 30, 2);
+        let at = u64::from(round) * 600;
+        recorder.append(&[taken(&snapshot, at, Triggers::CLOCK)]).unwrap();
+        excess += recorder.tidy(START + at * SECOND).unwrap().excess;
+        assert!(recorder.used_bytes().unwrap() <= most);
+    }
+    assert!(excess > 0);
+    drop(recorder);
+    assert!(fs::metadata(place.database()).unwrap().len() <= most + (64 << 10));
+    let processes = History::open(&place.database()).unwrap().processes().unwrap();
+    assert!(processes[0].pid > 1 && processes.len() > 1);
+    assert_eq!(processes.last().unwrap().pid, 300);
+}
+
+#[test]
+fn what_is_not_a_history_is_refused_by_name() {
+    let place = Place::new("refused");
+    fs::write(place.database(), "not a database at all, but long enough to be looked at").unwrap();
+    assert!(matches!(History::open(&place.database()), Err(HistoryError::NotAHistory)));
+    fs::remove_file(place.database()).unwrap();
+    let other = rusqlite::Connection::open(place.database()).unwrap();
+    other.execute_batch("CREATE TABLE a (b)").unwrap();
+    assert!(matches!(History::open(&place.database()), Err(HistoryError::NotAHistory)));
+    let levels = Levels::new(SECOND, DAY);
+    let refused = Recorder::open(&place.database(), levels.clone(), 1 << 20);
+    assert!(matches!(refused.err(), Some(HistoryError::NotAHistory)));
+    fs::remove_file(place.database()).unwrap();
+    drop(place.recorder());
+    let newer = rusqlite::Connection::open(place.database()).unwrap();
+    newer.pragma_update(None, "user_version", 2).unwrap();
+    assert!(matches!(History::open(&place.database()), Err(HistoryError::Version(2))));
+    let refused = Recorder::open(&place.database(), levels, 1 << 20);
+    assert!(matches!(refused.err(), Some(HistoryError::Version(2))));
+}
+
+/// Writes rounds as fast as it can, and says the time of each when it is kept, until it is killed.
+fn write_until_killed(path: &Path) {
+    let mut recorder = Recorder::open(path, Levels::new(10 * SECOND, 30 * DAY), 1 << 30).unwrap();
+    for round in 1.. {
+        let snapshots = [1, 2].map(|pid| snapshot(pid, 3 + round as usize % 40, round % 50));
+        let both =
+            snapshots.each_ref().map(|snapshot| taken(snapshot, round * 10, Triggers::CLOCK));
+        recorder.append(&both).unwrap();
+        println!("kept {}", round * 10);
+    }
+}
+
+const WRITER: &str = "RAMSON_HISTORY_TEST_WRITER";
+
+#[test]
+fn a_writer_killed_at_any_time_loses_nothing_that_it_had_kept() {
+    if let Some(path) = std::env::var_os(WRITER) {
+        return write_until_killed(Path::new(&path));
+    }
+    for round in 0..8 {
+        let place = Place::new(&format!("killed-{round}"));
+        let name = "tests::a_writer_killed_at_any_time_loses_nothing_that_it_had_kept";
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(WRITER, place.database())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let kept = lines.filter_map(|line| line.unwrap().rsplit_once("kept ")?.1.parse().ok());
+        let kept: Vec<u64> = kept.take(3 + 7 * round).collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let history = History::open(&place.database()).unwrap();
+        for pid in [1, 2] {
+            let series = history.series(pid, 0, u64::MAX).unwrap();
+            let times: Vec<u64> =
+                series.iter().map(|moment| (moment.time_ns - START) / SECOND).collect();
+            assert_eq!(times[..kept.len()], kept);
+            for moment in &series {
+                history.snapshot(pid, moment).unwrap();
+            }
+        }
+        let check = rusqlite::Connection::open(place.database()).unwrap();
+        let verdict: String =
+            check.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(verdict, "ok");
+    }
+}
+
+#[test]
+fn several_readers_see_whole_moments_while_a_writer_appends_and_removes() {
+    let place = Place::new("readers");
+    let mut recorder = place.recorder();
+    record(&mut recorder, 1, 10, Triggers::START);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers = [0, 1, 2].map(|_| {
+            scope.spawn(|| {
+                let history = History::open(&place.database()).unwrap();
+                let mut read = 0;
+                while read == 0 || !is_over.load(Ordering::Relaxed) {
+                    let last = history.at(1, u64::MAX).unwrap().unwrap();
+                    match history.snapshot(1, &last) {
+                        Ok(snapshot) => {
+                            let seconds = (last.time_ns - START) / SECOND;
+                            assert_eq!(snapshot.live.len() as u64, 5 * (seconds / 100 + 1));
+                            read += 1;
+                        }
+                        // It was removed between the two questions.
+                        Err(error) => assert!(matches!(error, HistoryError::Damaged), "{error}"),
+                    }
+                }
+                read
+            })
+        });
+        for round in 2..300 {
+            record(&mut recorder, 1, round * 10, Triggers::CLOCK);
+            recorder.tidy(START + round * 10 * SECOND).unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for reader in readers {
+            assert!(reader.join().unwrap() > 0);
+        }
+    });
+}

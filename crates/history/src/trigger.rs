@@ -1,0 +1,215 @@
+//! Why a snapshot is taken: a pure decision from what can be observed cheaply, several times as often as the clock takes one.
+
+use std::fmt;
+
+/// Reasons, as a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Triggers(u32);
+
+const NAMES: [&str; 9] =
+    ["start", "clock", "bytes", "live-peak", "rss-peak", "mark", "exit", "death", "pressure"];
+
+#[expect(missing_docs, reason = "their names, and docs/history.md, say what they are")]
+impl Triggers {
+    pub const NONE: Self = Self(0);
+    pub const START: Self = Self(1);
+    pub const CLOCK: Self = Self(2);
+    pub const BYTES: Self = Self(4);
+    pub const LIVE_PEAK: Self = Self(8);
+    pub const RSS_PEAK: Self = Self(16);
+    pub const MARK: Self = Self(32);
+    pub const EXIT: Self = Self(64);
+    pub const DEATH: Self = Self(128);
+    pub const PRESSURE: Self = Self(256);
+}
+
+impl Triggers {
+    /// As stored.
+    pub fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// To be stored.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// No reason.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether any of the other reasons is among these.
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Reasons that keep a snapshot as long as any is kept: all but the clock and the allocated bytes.
+    pub fn is_kept(self) -> bool {
+        self.0 & !(Self::CLOCK.0 | Self::BYTES.0) != 0
+    }
+}
+
+impl fmt::Display for Triggers {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let names = NAMES.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 == 1);
+        for (index, (_, name)) in names.enumerate() {
+            write!(f, "{}{name}", if index > 0 { "," } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+/// What is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Time between two snapshots by the clock.
+    pub every_ns: u64,
+    /// Allocated bytes between two snapshots.
+    pub every_bytes: Option<u64>,
+}
+
+/// What a process's header and the kernel tell at one moment. Samples times the interval estimate bytes; closer if blocks are small.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observation {
+    /// Nanoseconds since 1970.
+    pub time_ns: u64,
+    /// Samples taken.
+    pub samples: u64,
+    /// Samples freed.
+    pub frees: u64,
+    /// Mean bytes between samples.
+    pub interval_bytes: u64,
+    /// Resident bytes, where they can be read.
+    pub rss: Option<u64>,
+    /// How often its cgroup met a bound of its memory.
+    pub limit_events: u64,
+    /// Whether tasks of its cgroup wait for memory for a substantial part of the time.
+    pub is_stalled: bool,
+}
+
+/// What was seen of one process.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    last: Observation,
+    /// When the clock last took one.
+    clock_ns: u64,
+    allocated: u64,
+    /// `allocated` when it last was the reason.
+    taken_at: u64,
+    live_peak: u64,
+    rss_peak: u64,
+}
+
+/// A high-water mark is new if it is higher by this part, so that growth from 1 MiB to 1 TiB has at most 1,400 of them.
+const PEAK_STEP: u64 = 100;
+/// And by this much: RSS of small programs changes by a page all the time.
+const LEAST_RSS_STEP: u64 = 1 << 20;
+
+impl Watch {
+    /// Begins with a first observation, which is the reason for a first snapshot.
+    pub fn new(first: Observation) -> Self {
+        Self {
+            last: first,
+            clock_ns: first.time_ns,
+            allocated: 0,
+            taken_at: 0,
+            live_peak: live(&first),
+            rss_peak: first.rss.unwrap_or(0),
+        }
+    }
+
+    /// Why there should be a snapshot now.
+    pub fn observe(&mut self, now: Observation, rules: &Rules) -> Triggers {
+        let mut why = Triggers::NONE;
+        let mut add = |is_so: bool, trigger: Triggers| {
+            if is_so {
+                why = why.and(trigger);
+            }
+            is_so
+        };
+        let every_ns = rules.every_ns.max(1);
+        if add(now.time_ns / every_ns != self.clock_ns / every_ns, Triggers::CLOCK) {
+            self.clock_ns = now.time_ns;
+        }
+        let more = now.samples.saturating_sub(self.last.samples);
+        self.allocated += more.saturating_mul(now.interval_bytes);
+        let since = self.allocated - self.taken_at;
+        if add(rules.every_bytes.is_some_and(|bytes| since >= bytes.max(1)), Triggers::BYTES) {
+            self.taken_at = self.allocated;
+        }
+        let live = live(&now);
+        let least = self.live_peak + self.live_peak / PEAK_STEP + now.interval_bytes;
+        if add(live > least, Triggers::LIVE_PEAK) {
+            self.live_peak = live;
+        }
+        let rss = now.rss.unwrap_or(0);
+        let step = (self.rss_peak / PEAK_STEP).max(LEAST_RSS_STEP);
+        if add(rss > self.rss_peak + step, Triggers::RSS_PEAK) {
+            self.rss_peak = rss;
+        }
+        let is_pressed =
+            now.limit_events > self.last.limit_events || now.is_stalled && !self.last.is_stalled;
+        add(is_pressed, Triggers::PRESSURE);
+        self.last = now;
+        why
+    }
+}
+
+fn live(of: &Observation) -> u64 {
+    of.samples.saturating_sub(of.frees).saturating_mul(of.interval_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules = Rules { every_ns: 10_000, every_bytes: Some(1_000) };
+
+    fn observe(watch: &mut Watch, change: impl FnOnce(&mut Observation)) -> String {
+        let mut now = watch.last;
+        change(&mut now);
+        watch.observe(now, &RULES).to_string()
+    }
+
+    #[test]
+    fn each_reason_is_found_once() {
+        let first = Observation {
+            time_ns: 5_000,
+            samples: 200,
+            frees: 100,
+            interval_bytes: 10,
+            rss: Some(200 << 20),
+            ..Observation::default()
+        };
+        let mut watch = Watch::new(first);
+        assert_eq!(observe(&mut watch, |_| {}), "");
+        assert_eq!(observe(&mut watch, |now| now.time_ns = 10_000), "clock");
+        assert_eq!(observe(&mut watch, |now| now.time_ns = 19_999), "");
+        // 990 bytes, then 1,000; all of it freed again.
+        assert_eq!(observe(&mut watch, |now| (now.samples, now.frees) = (299, 199)), "");
+        assert_eq!(observe(&mut watch, |now| (now.samples, now.frees) = (300, 200)), "bytes");
+        // Live 1,000: by one percent and one interval more.
+        assert_eq!(observe(&mut watch, |now| now.samples += 2), "");
+        assert_eq!(observe(&mut watch, |now| now.samples += 1), "live-peak");
+        assert_eq!(observe(&mut watch, |now| now.rss = Some(202 << 20)), "");
+        assert_eq!(observe(&mut watch, |now| now.rss = Some(203 << 20)), "rss-peak");
+        assert_eq!(observe(&mut watch, |now| now.rss = None), "");
+        assert_eq!(observe(&mut watch, |now| now.limit_events = 3), "pressure");
+        assert_eq!(observe(&mut watch, |now| now.is_stalled = true), "pressure");
+        assert_eq!(observe(&mut watch, |_| {}), "");
+    }
+
+    #[test]
+    fn the_clock_and_allocated_bytes_do_not_keep_a_snapshot_for_long() {
+        assert!(!Triggers::CLOCK.and(Triggers::BYTES).is_kept());
+        assert!(Triggers::CLOCK.and(Triggers::MARK).is_kept());
+        assert_eq!(Triggers::CLOCK.and(Triggers::PRESSURE).to_string(), "clock,pressure");
+    }
+}

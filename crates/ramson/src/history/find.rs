@@ -1,0 +1,169 @@
+//! Which process of a history is meant, and which of its moments.
+
+use super::{place, time_of, unreadable};
+use crate::failure::Failure;
+use crate::source::{self, Opened};
+use ramson_history::{History, MAGIC, Moment, Process, Triggers, When};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// A moment of a process.
+pub struct Found {
+    pub history: History,
+    pub path: PathBuf,
+    pub process: Process,
+    pub moment: Moment,
+}
+
+/// Whether a file is an SQLite database, by its first bytes.
+pub fn is_history(path: &Path) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == MAGIC
+}
+
+/// Whom a source names.
+enum Wanted {
+    Pid(u32),
+    Name(String),
+    /// By its number in the history.
+    Id(i64),
+    Any,
+}
+
+impl Wanted {
+    fn is(&self, process: &Process) -> bool {
+        match self {
+            Self::Pid(pid) => process.pid == *pid,
+            Self::Name(name) => {
+                let exe = process.exe.rsplit('/').next().unwrap_or_default();
+                [process.name.as_str(), exe, process.comm.as_str()].contains(&name.as_str())
+            }
+            Self::Id(id) => process.id == *id,
+            Self::Any => true,
+        }
+    }
+}
+
+/// The process that `base` names, at this moment: of those that were there then, the newest.
+pub fn find(base: &str, when: &When) -> Result<Found, Failure> {
+    let (path, history, wanted) = open(base)?;
+    let broken = |error| unreadable(&path, &error);
+    let mut processes = history.processes().map_err(broken)?;
+    processes.retain(|process| wanted.is(process));
+    if processes.is_empty() {
+        return Err(Failure::not_found(format!(
+            "{base}: not in the history {}. \"ramson record {base}\" keeps one",
+            path.display()
+        )));
+    }
+    let mut there = Vec::new();
+    for process in processes.iter().rev() {
+        if let Some((moment, is_ended)) = moment_of(&history, process, when).map_err(broken)? {
+            there.push((process.clone(), moment, is_ended));
+        }
+    }
+    if there.iter().any(|(_, _, is_ended)| !is_ended) {
+        there.retain(|(_, _, is_ended)| !is_ended);
+    }
+    if there.len() > 1 && matches!(wanted, Wanted::Name(_) | Wanted::Any) && !there[0].2 {
+        let pids: Vec<String> = there.iter().map(|(process, ..)| process.pid.to_string()).collect();
+        return Err(Failure::usage(format!(
+            "{base}: {} processes of that time ({}). Pass one of these process IDs with its moment; RAMSON_HISTORY={} names the history",
+            pids.len(),
+            pids.join(", "),
+            path.display()
+        )));
+    }
+    if there.is_empty() {
+        return Err(nothing_then(base, when, &history, &processes));
+    }
+    let (process, moment, _) = there.swap_remove(0);
+    Ok(Found { history, path, process, moment })
+}
+
+/// The history that a source is in, and whom it names there.
+fn open(base: &str) -> Result<(PathBuf, History, Wanted), Failure> {
+    let file = Path::new(base);
+    if file.is_file() && is_history(file) {
+        let history = History::open(file).map_err(|error| unreadable(file, &error))?;
+        return Ok((file.to_owned(), history, Wanted::Any));
+    }
+    let path = place()?;
+    if !path.exists() {
+        return Err(Failure::not_found(format!(
+            "{base}: there is no history at {}. \"ramson record {base}\" keeps one; RAMSON_HISTORY names another",
+            path.display()
+        )));
+    }
+    let history = History::open(&path).map_err(|error| unreadable(&path, &error))?;
+    if let Some(name) = base.strip_prefix("name:") {
+        return Ok((path, history, Wanted::Name(name.to_owned())));
+    }
+    if !file.exists()
+        && let Ok(pid) = base.parse()
+    {
+        return Ok((path, history, Wanted::Pid(pid)));
+    }
+    match source::open(base)? {
+        Opened::Own(source) => {
+            let id = history.process_of(&source.snapshot.header);
+            let id = id.map_err(|error| unreadable(&path, &error))?;
+            Ok((path, history, Wanted::Id(id.unwrap_or(0))))
+        }
+        Opened::Foreign(foreign) => Err(Failure::usage(format!(
+            "{base}: {} has no history. Pass a process ID, name:NAME, a profile or a history that ramson made",
+            foreign.origin
+        ))),
+    }
+}
+
+/// The moment of a process that is meant, if the process was there then, and whether its end is known.
+fn moment_of(
+    history: &History,
+    process: &Process,
+    when: &When,
+) -> Result<Option<(Moment, bool)>, ramson_history::HistoryError> {
+    let ends = |moment: &Moment| moment.triggers.has(Triggers::EXIT.and(Triggers::DEATH));
+    let moment = match when {
+        When::Ago(_) | When::At(_) => {
+            let time_ns = time_of(when);
+            let found = history.at(process.id, time_ns)?;
+            found.filter(|moment| !ends(moment) || moment.time_ns == time_ns)
+        }
+        When::Peak => history.peak(process.id)?,
+        When::Mark(name) => history.mark(process.id, name)?,
+        When::Last => history.at(process.id, u64::MAX)?,
+    };
+    let is_ended = match when {
+        // It was there then.
+        When::Ago(_) | When::At(_) => false,
+        _ => history.at(process.id, u64::MAX)?.is_some_and(|last| ends(&last)),
+    };
+    Ok(moment.map(|moment| (moment, is_ended)))
+}
+
+fn nothing_then(base: &str, when: &When, history: &History, processes: &[Process]) -> Failure {
+    if let When::Mark(name) = when {
+        let marks = processes.iter().filter_map(|process| history.marks(process.id).ok()).flatten();
+        let marks: Vec<String> = marks.map(|(name, _)| name).collect();
+        let there = if marks.is_empty() {
+            format!("\"ramson mark {base} {name}\" makes one, of now")
+        } else {
+            format!("There are {}", marks.join(", "))
+        };
+        return Failure::not_found(format!("{base}: no mark {name} in its history. {there}"));
+    }
+    let moments = processes.iter().flat_map(|process| {
+        let [first, last] = [history.first(process.id), history.at(process.id, u64::MAX)];
+        Some((first.ok()??.time_ns, last.ok()??.time_ns))
+    });
+    let spans: Vec<String> = moments
+        .map(|(first, last)| format!("{} to {}", super::local_time(first), super::local_time(last)))
+        .collect();
+    Failure::not_found(format!(
+        "{base}: it was not recorded at {}. There is {}",
+        super::local_time(time_of(when)),
+        spans.join(", ")
+    ))
+}

@@ -1,0 +1,227 @@
+//! `ramson record`: keeps snapshots of processes in a history.
+
+mod followed;
+mod kernel;
+mod options;
+mod selection;
+
+pub use options::RecordOptions;
+
+use crate::failure::Failure;
+use crate::history::{self, now_ns, unreadable};
+use crate::source::Source;
+use crate::text;
+use followed::{Followed, Shot};
+use ramson_history::{HistoryError, Levels, Recorder, Taken, Triggers};
+use rustix::time::{ClockId, clock_gettime};
+use selection::Selection;
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+const SECOND: u64 = 1_000_000_000;
+/// How often a process is looked at for anything but the clock.
+const MOST_POLL_NS: u64 = SECOND;
+/// How often old snapshots are looked for.
+const TIDY_NS: u64 = 60 * SECOND;
+/// How long a mark is kept where no recorder has said it.
+const DEFAULT_KEEP_NS: u64 = 30 * 86_400 * SECOND;
+const DEFAULT_MOST_BYTES: u64 = 4 << 30;
+
+pub fn record(options: &RecordOptions) -> Result<(), Failure> {
+    let path = match &options.output {
+        Some(path) => path.clone(),
+        None => history::place()?,
+    };
+    make_directory_of(&path)?;
+    let _lock = lock(&path)?;
+    let mut selection = Selection::new(options)?;
+    let mut recording = Recording {
+        recorder: open(&path, options)?,
+        path,
+        followed: Vec::new(),
+        tidied_ns: 0,
+        is_failing: false,
+    };
+    let ended = ends()?;
+    let rules = options.rules();
+    loop {
+        for source in selection.discover(now_ns())? {
+            recording.follow(&source);
+        }
+        recording.round(&rules)?;
+        if recording.followed.is_empty() && selection.is_over() {
+            text::hint("every process that was to be recorded has ended");
+            return Ok(());
+        }
+        let pause = rules.every_ns.min(MOST_POLL_NS);
+        let pause = Duration::from_nanos(pause - now_ns() % pause);
+        match ended.recv_timeout(pause) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+    }
+}
+
+/// Keeps a mark in the history that readers look at, if that has this process.
+pub fn mark(source: &Source, name: &str) -> Result<(), Failure> {
+    let Ok(path) = history::place() else { return Ok(()) };
+    if !path.exists() {
+        return Ok(());
+    }
+    let broken = |error| unreadable(&path, &error);
+    let levels = Levels::new(10 * SECOND, DEFAULT_KEEP_NS);
+    let mut recorder = Recorder::open(&path, levels, u64::MAX).map_err(broken)?;
+    if !recorder.has(&source.snapshot.header).map_err(broken)? {
+        return Ok(());
+    }
+    let taken = Taken {
+        snapshot: &source.snapshot,
+        name: source.name(),
+        time_ns: now_ns(),
+        monotonic_ns: monotonic_ns(),
+        rss: source.running.and_then(|pid| kernel::Process::of(pid)?.rss),
+        triggers: Triggers::MARK,
+    };
+    recorder.mark(&taken, name).map_err(broken)
+}
+
+pub fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * SECOND + now.tv_nsec as u64
+}
+
+fn open(path: &Path, options: &RecordOptions) -> Result<Recorder, Failure> {
+    // SQLite makes files that others may read.
+    let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    made.map_err(|error| {
+        Failure::failed(format!("{}: {error}. Choose another place with -o", path.display()))
+    })?;
+    Recorder::open(path, options.levels(), options.max_size)
+        .map_err(|error| unreadable(path, &error))
+}
+
+fn make_directory_of(path: &Path) -> Result<(), Failure> {
+    let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|error| {
+        Failure::failed(format!("{}: {error}. Choose another place with -o", directory.display()))
+    })
+}
+
+/// One recorder for each history. The lock is on a file of its own: SQLite has its own locks on the database.
+fn lock(path: &Path) -> Result<File, Failure> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push("-recorder");
+    let file = path.with_file_name(name);
+    let shown = path.display();
+    let opened =
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&file);
+    let opened = opened.map_err(|error| {
+        Failure::failed(format!("{}: {error}. Choose another place with -o", file.display()))
+    })?;
+    match opened.try_lock() {
+        Ok(()) => Ok(opened),
+        Err(TryLockError::WouldBlock) => Err(Failure::failed(format!(
+            "{shown}: another \"ramson record\" writes to it. Choose another place with -o"
+        ))),
+        Err(TryLockError::Error(error)) => {
+            Err(Failure::failed(format!("{shown}: {error}. Choose another place with -o")))
+        }
+    }
+}
+
+/// Gets a message when somebody wants us to end.
+fn ends() -> Result<Receiver<()>, Failure> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|error| Failure::failed(format!("signals: {error}. Try again")))?;
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            // Whoever received it has ended already.
+            let _ = sender.send(());
+        }
+    });
+    Ok(receiver)
+}
+
+struct Recording {
+    recorder: Recorder,
+    path: PathBuf,
+    followed: Vec<Followed>,
+    tidied_ns: u64,
+    is_failing: bool,
+}
+
+impl Recording {
+    fn follow(&mut self, source: &Source) {
+        let Some(new) = Followed::new(source) else { return };
+        if self.followed.iter().any(|old| old.is_same(&new)) {
+            return;
+        }
+        // A process that executes another program ends its profile without a word.
+        for old in self.followed.iter_mut().filter(|old| old.is_image_before(&new)) {
+            old.has_ended = true;
+        }
+        text::hint(&format!("recording {} (pid {})", source.name(), source.pid()));
+        self.followed.push(new);
+    }
+
+    /// Looks at every process once, and keeps what there is a reason to keep.
+    fn round(&mut self, rules: &ramson_history::Rules) -> Result<(), Failure> {
+        let time_ns = now_ns();
+        let shots: Vec<Option<Shot>> =
+            self.followed.iter_mut().map(|followed| followed.look(time_ns, rules)).collect();
+        let taken: Vec<Taken> = self
+            .followed
+            .iter()
+            .zip(&shots)
+            .filter_map(|(followed, shot)| Some(shot.as_ref()?.taken(&followed.name)))
+            .collect();
+        if !taken.is_empty() {
+            let kept = self.recorder.append(&taken);
+            let is_kept = self.is_kept(kept)?;
+            for (followed, shot) in self.followed.iter_mut().zip(&shots) {
+                followed.settle(shot.as_ref(), is_kept);
+            }
+        }
+        if time_ns >= self.tidied_ns + TIDY_NS {
+            let tidied = self.recorder.tidy(time_ns).map(|_| ());
+            if self.is_kept(tidied)? {
+                self.tidied_ns = time_ns;
+            }
+        }
+        for followed in self.followed.extract_if(.., |followed| followed.is_over()) {
+            self.recorder.forget(followed.header());
+        }
+        Ok(())
+    }
+
+    /// A full disk, or another writer that takes long, passes: what could not be kept is tried again with the next moment.
+    fn is_kept(&mut self, result: Result<(), HistoryError>) -> Result<bool, Failure> {
+        match result {
+            Ok(()) => {
+                if std::mem::take(&mut self.is_failing) {
+                    eprintln!("ramson: {}: writing goes on", self.path.display());
+                }
+                Ok(true)
+            }
+            Err(error @ (HistoryError::Full | HistoryError::Database(_))) => {
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    eprintln!(
+                        "ramson: {}: {error}. What was kept stays; trying again until there is space",
+                        self.path.display()
+                    );
+                }
+                Ok(false)
+            }
+            Err(error) => Err(unreadable(&self.path, &error)),
+        }
+    }
+}

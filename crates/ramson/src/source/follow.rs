@@ -1,0 +1,29 @@
+//! What the bytes of a profile can be read from again and again while its process runs, and after it is gone.
+
+use super::{Source, profile_maps};
+use ramson_reader::{Header, ProcessMemory, ReadAt};
+use std::fs::{self, File};
+
+/// The file behind a source, as seen from the process where that runs elsewhere; else its memory.
+pub fn reader_of(source: &Source) -> Option<Box<dyn ReadAt>> {
+    let wanted = &source.snapshot.header;
+    let is_it = |reader: &dyn ReadAt| {
+        Header::read(reader).is_ok_and(|header| identity(&header) == identity(wanted))
+    };
+    let inside = source.running.map(|pid| format!("/proc/{pid}/root{}", source.origin));
+    let paths = [Some(source.origin.clone()), inside].into_iter().flatten();
+    let file = paths.filter_map(|path| File::open(path).ok()).find(|file| is_it(file));
+    if let Some(file) = file {
+        return Some(Box::new(file));
+    }
+    let pid = source.running?;
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let memory = profile_maps(&maps)
+        .filter_map(|map| ProcessMemory::open(pid, map.start, map.end).ok())
+        .find(|memory| is_it(memory));
+    Some(Box::new(memory?))
+}
+
+fn identity(header: &Header) -> (u32, u64, u64, u64) {
+    (header.pid, header.process_start_ticks, header.start_realtime_ns, header.run_id)
+}

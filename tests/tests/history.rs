@@ -1,0 +1,279 @@
+//! `record`, `timeline`, `snap`, `mark` and moments of sources, on a real program.
+
+use ramson_tests::servers::{
+    Json, Outcome, Running, Scratch, clean, finish, installed, profiles, python, ramson, signal,
+    wait_until,
+};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const STEP_BLOCKS: f64 = 400.0;
+const BLOCK_BYTES: f64 = 32768.0;
+/// Allocates some blocks whenever the next file `stepN` is there.
+const GROW: &str = r#"
+import os, sys, time
+kept = []
+step = 0
+while True:
+    if os.path.exists(f"{sys.argv[1]}/step{step}"):
+        kept.extend(bytearray(32768) for _ in range(400))
+        open(f"{sys.argv[1]}/done{step}", "w").close()
+        step += 1
+    time.sleep(0.01)
+"#;
+
+/// A program that grows when it is told to, and a history of it.
+struct Recorded {
+    scratch: Scratch,
+    /// Runs until this is dropped.
+    _program: Running,
+    pid: u32,
+}
+
+impl Recorded {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        let script = scratch.file("grow.py", GROW);
+        let mut command = ramson(&scratch);
+        command.args(["run", "--interval", "16K", "--max-overhead", "off", "--"]);
+        command.arg(python()).arg(script).arg(scratch.path(""));
+        let has_profile = || !profiles(&scratch).is_empty();
+        let program = Running::start(&mut command, &scratch.path("log"), has_profile);
+        let pid = profiles(&scratch)[0].header.pid;
+        Self { scratch, _program: program, pid }
+    }
+
+    fn database(&self) -> PathBuf {
+        self.scratch.path("history/history.db")
+    }
+
+    /// A command that finds the history.
+    fn ramson(&self, words: &str) -> Command {
+        let mut command = ramson(&self.scratch);
+        command.env("RAMSON_HISTORY", self.database()).env("TZ", "UTC");
+        let pid = self.pid.to_string();
+        command.args(words.split(' ').map(|word| word.replace("PID", &pid)));
+        command
+    }
+
+    #[track_caller]
+    fn good(&self, words: &str) -> String {
+        finish(&mut self.ramson(words)).good().text()
+    }
+
+    /// What is refused, and why in one line.
+    #[track_caller]
+    fn refused(&self, words: &str, status: i32, why: &str) {
+        let outcome: Outcome = finish(&mut self.ramson(words));
+        assert_eq!((outcome.status, outcome.remarks.len()), (status, 1), "{words}: {outcome:?}");
+        assert!(outcome.remarks[0].contains(why), "{words}: {outcome:?}");
+    }
+
+    #[track_caller]
+    fn json(&self, words: &str) -> Json {
+        Json::parse(&self.good(&format!("{words} --json")))
+    }
+
+    /// Starts a recorder and waits for its first snapshot.
+    fn record(&self, words: &str) -> Running {
+        let mut command = self.ramson(&format!("record --every 100ms {words}"));
+        let before = self.moments().len();
+        let has_more = || self.moments().len() > before;
+        Running::start(&mut command, &self.scratch.path("recorder"), has_more)
+    }
+
+    /// Time, live bytes and triggers of every moment there is.
+    fn moments(&self) -> Vec<(u64, f64, String)> {
+        let outcome = finish(&mut self.ramson("timeline PID --csv"));
+        let text = outcome.text();
+        let fields = text.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
+        fields
+            .map(|fields| {
+                (fields[0].parse().unwrap(), fields[2].parse().unwrap(), fields[6].into())
+            })
+            .collect()
+    }
+
+    fn grow(&self, step: usize) {
+        self.scratch.file(&format!("step{step}"), "");
+        wait_until("the program grows", || self.scratch.path(&format!("done{step}")).exists());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+        let is_later = |moments: Vec<(u64, f64, String)>| moments.last().unwrap().0 > now;
+        wait_until("a snapshot of what has grown", || is_later(self.moments()));
+    }
+
+    fn wait_for(&self, trigger: &str) {
+        wait_until(trigger, || self.moments().iter().any(|moment| moment.2.contains(trigger)));
+    }
+
+    fn integrity(&self) -> String {
+        let query = "import sqlite3,sys; print(sqlite3.connect(sys.argv[1]).execute('pragma integrity_check').fetchall())";
+        let mut command = clean(installed("python3", "python3"));
+        finish(command.args(["-c", query]).arg(self.database())).good().text()
+    }
+}
+
+/// 400 blocks that are sampled with p = 0.865 each: 4 standard errors are 1.07 MiB; and what else Python does.
+#[track_caller]
+fn is_one_step(grown: f64, more: f64) {
+    let step = STEP_BLOCKS * BLOCK_BYTES;
+    assert!((grown - step).abs() < more + 1.2e6, "{grown}, not {step}");
+}
+
+#[track_caller]
+fn what_makes_no_sense_is_refused(recorded: &Recorded) {
+    recorded.refused("report PID@yesterday", 2, "not a moment");
+    recorded.refused("report PID@mark:other", 5, "There are before, middle");
+    recorded.refused("report PID@2001-01-01", 5, "not recorded at 2001-01-01T00:00:00");
+    recorded.refused("report PID@mark:middle..mark:before", 2, "ends before it begins");
+    recorded.refused("report 1@-1h", 5, "not in the history");
+    recorded.refused("doctor PID@-1h", 2, "no memory to look at");
+    recorded.refused("leaks PID@mark:before..", 2, "a range");
+    recorded.refused("snap PID@mark:before..", 2, "not a range");
+    recorded.refused("mark PID@mark:before x", 2, "a mark is of now");
+    recorded.refused("record PID", 5, "does not run");
+    recorded.refused("timeline PID@peak", 2, "one moment is no series");
+}
+
+#[test]
+fn moments_and_ranges_show_the_past_of_a_process_also_after_its_death() {
+    let recorded = Recorded::new();
+    let mut recorder = recorded.record("PID");
+    let whole = |source: &str, more: &str| {
+        recorded.json(&format!("report {source} {more}")).number("whole.value")
+    };
+    recorded.good("mark PID before");
+    recorded.grow(0);
+    recorded.wait_for("live-peak");
+    is_one_step(whole("PID@peak", "--kind heap") - whole("PID@mark:before", "--kind heap"), 3e5);
+    let diff = recorded.json("diff PID@mark:before PID");
+    assert_eq!(*diff.at("is_same_process"), Json::Word("true".into()));
+    assert_eq!(
+        finish(recorded.ramson("diff PID@mark:before PID --fail-above 5%").arg("-n1")).status,
+        3
+    );
+    recorded.good("mark PID middle");
+    recorded.grow(1);
+    signal(recorded.pid, "KILL");
+    assert_eq!(recorder.wait().code(), Some(0), "nothing is left to record");
+    recorded.wait_for("death");
+
+    // Waiting allocates, too.
+    let allocated = |range: &str| {
+        let options = "--sample-index alloc_space --focus ByteArray";
+        recorded.json(&format!("report {range} {options}")).number("total.value")
+    };
+    is_one_step(allocated("PID@mark:before..mark:middle"), 0.0);
+    is_one_step(allocated("PID@mark:before..") - STEP_BLOCKS * BLOCK_BYTES, 5e5);
+    // A state, and no sum.
+    let last = recorded.json("report PID@mark:before..").number("whole.value");
+    assert_eq!(
+        last,
+        recorded.json(&format!("report {}", recorded.database().display())).number("whole.value")
+    );
+    let text = recorded.good("report PID@mark:middle");
+    assert!(text.starts_with("RSS ") && text.contains("ago); live "), "{text}");
+    assert!(text.contains("ByteArray"), "names are found later: {text}");
+    recorded.good("leaks PID@mark:middle --since PID@mark:before");
+    recorded.good(
+        "snap PID@mark:middle -o SNAP"
+            .replace("SNAP", &recorded.scratch.path("s.ramson").display().to_string())
+            .as_str(),
+    );
+    let snap = recorded.json(&format!("report {}", recorded.scratch.path("s.ramson").display()));
+    assert_eq!(
+        snap.number("whole.value"),
+        recorded.json("report PID@mark:middle").number("whole.value")
+    );
+
+    what_makes_no_sense_is_refused(&recorded);
+}
+
+#[test]
+fn a_recorder_killed_at_any_time_leaves_a_whole_history_that_the_next_one_continues() {
+    let recorded = Recorded::new();
+    let mut last = 0;
+    for round in 0..6 {
+        let recorder = recorded.record("PID");
+        // Somewhere in its work: reading, writing, pausing.
+        std::thread::sleep(std::time::Duration::from_millis(37 * round % 101));
+        let known = recorded.moments().last().unwrap().0;
+        recorder.signal("KILL");
+        drop(recorder);
+        assert_eq!(recorded.integrity(), "[('ok',)]\n");
+        let now = recorded.moments().last().unwrap().0;
+        assert!(now >= known && known > last, "{now} {known} {last}");
+        recorded.good("report PID@-1ms -n 1");
+        last = now;
+    }
+    let first = recorded.record("PID");
+    recorded.refused("record PID", 1, "another \"ramson record\"");
+    first.signal("TERM");
+}
+
+#[test]
+fn processes_that_start_and_end_later_are_found_by_name() {
+    let recorded = Recorded::new();
+    let name = python().file_name().unwrap().to_str().unwrap().to_owned();
+    let mut recorder = recorded.record(&format!("name:{name} name:no-such-program"));
+    let mut command = ramson(&recorded.scratch);
+    let other = ["run", "--interval", "1", "--"];
+    finish(command.args(other).arg(python()).args(["-c", "pass"])).good();
+    let database = recorded.database();
+    let count = || {
+        let query = "import sqlite3,sys; print(sqlite3.connect(sys.argv[1]).execute('select count(*) from snapshots where triggers & 64').fetchone()[0])";
+        let mut command = clean(installed("python3", "python3"));
+        finish(command.args(["-c", query]).arg(&database))
+            .good()
+            .text()
+            .trim()
+            .parse::<u32>()
+            .unwrap()
+    };
+    wait_until("the exit of the other", || count() > 0);
+    recorder.signal("TERM");
+    assert_eq!(recorder.wait().code(), Some(0));
+    assert!(!database.with_file_name("history.db-wal").exists(), "its end leaves one file");
+}
+
+#[test]
+fn a_full_disk_loses_nothing_that_was_kept_and_recording_goes_on_when_there_is_space() {
+    let scratch = Scratch::new();
+    let full = scratch.open_directory("full");
+    let script = scratch.file("grow.py", GROW);
+    // Who may look at a process in /proc depends on the user namespace: all of it is in one.
+    let script = format!(
+        "mount -t tmpfs -o size=1500k none {full} && cd {full} && head -c 900000 /dev/zero > ballast || exit 9
+         \"$0\" run --interval 16K --max-overhead off -- {python} {script} {scratch} & run=$!
+         until \"$0\" report ../profiles/*.ramson --json > /dev/null 2> /dev/null; do sleep 0.05; done
+         \"$0\" record ../profiles/*.ramson --every 100ms -o h.db 2> ../errors & recorder=$!
+         until grep -q 'disk is full' ../errors || ! kill -0 $recorder; do sleep 0.05; done
+         \"$0\" timeline h.db --csv > ../before || exit 8
+         rm ballast
+         until grep -q 'writing goes on' ../errors || ! kill -0 $recorder; do sleep 0.05; done
+         kill $recorder; wait $recorder || exit 7
+         \"$0\" timeline h.db --csv > ../after || exit 6
+         \"$0\" report h.db --json > /dev/null || exit 5
+         kill $run; wait $run; exit 0",
+        full = full.display(),
+        python = python().display(),
+        script = script.display(),
+        scratch = scratch.path("").display(),
+    );
+    let mut unshare = clean(installed("unshare", "util-linux"));
+    let ramson = ramson(&scratch);
+    unshare.args(["--mount", "--map-root-user", "sh", "-c", &script]).arg(ramson.get_program());
+    unshare.envs(ramson.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let outcome = finish(&mut unshare);
+    let errors = fs::read_to_string(scratch.path("errors"));
+    assert_eq!(outcome.status, 0, "{outcome:?}\n{errors:?}");
+    let rows = |name: &str| -> Vec<String> {
+        let text = fs::read_to_string(scratch.path(name)).unwrap();
+        text.lines().map(str::to_owned).collect()
+    };
+    let (before, after) = (rows("before"), rows("after"));
+    assert!(before.len() > 2 && after.len() > before.len(), "{} {}", before.len(), after.len());
+    assert_eq!(before, after[..before.len()]);
+}
