@@ -1,5 +1,6 @@
-// Programs that suffer from exactly one thing each, scaled by an argument: keeps CAUSE MIB [THREADS]. Says what mallinfo says, then waits;
+// Programs that suffer from exactly one thing each, scaled by an argument: keeps CAUSE MIB [THREADS or FILE or "off"]. Says what mallinfo says, then waits;
 // at SIGUSR1 it trims and says it again.
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 // Not in glibc before 2.33.
@@ -23,14 +25,29 @@ static void *block(size_t bytes) {
     return memory;
 }
 
+static void *request(void) { return block(1000); }
+
+static void *session(void) { return block(1000); }
+
 // Objects of 1,000 bytes, of which 1 in 2,000 survives: live memory is small, but lies everywhere.
 static void survivors(void) {
     size_t count = total / 1008;
     void **all = malloc(count * sizeof *all);
-    for (size_t i = 0; i < count; i++) all[i] = block(1000);
+    for (size_t i = 0; i < count; i++) all[i] = i % 2000 == 0 ? session() : request();
     for (size_t i = 0; i < count; i++)
         if (i % 2000 != 0) free(all[i]);
     // In the middle, so that the top stays where it is.
+    free(all);
+}
+
+// Half of the objects, any of them, are freed: no page is free as a whole.
+static void scattered(void) {
+    size_t count = total / 160;
+    unsigned seed = 1;
+    void **all = malloc(count * sizeof *all);
+    for (size_t i = 0; i < count; i++) all[i] = block(150);
+    for (size_t i = 0; i < count; i++)
+        if (rand_r(&seed) % 2 == 0) free(all[i]);
     free(all);
 }
 
@@ -66,14 +83,47 @@ static void arenas(int threads) {
     pthread_barrier_wait(&filled);
 }
 
+// A large block that is freed moves the thresholds; what is freed after it stays at the top.
+static void drift(void) {
+    free(block(24 << 20));
+    void *all[16];
+    for (int i = 0; i < 16; i++) all[i] = block(total / 16);
+    for (int i = 0; i < 16; i++) free(all[i]);
+}
+
+// Huge pages of which the program touches a quarter; without them if told so.
+static void huge(const char *how) {
+    const size_t bytes = 2 << 20;
+    if (strcmp(how, "off") == 0) prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+    char *memory = mmap(NULL, total + bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memory = (char *)(((size_t)memory + bytes - 1) / bytes * bytes);
+    madvise(memory, total, MADV_HUGEPAGE);
+    for (size_t i = 0; i < total; i += bytes) memset(memory + i, 1, bytes / 4);
+}
+
+// A file that grows with every look at it, in RSS only.
+static void file(const char *path) {
+    int descriptor = open(path, O_RDWR | O_CREAT, 0600);
+    if (ftruncate(descriptor, total) != 0) abort();
+    memset(mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0), 1, total);
+}
+
+// One thread after the other does as above. In one arena, each would find what the ones before it have freed.
+static void turns(int threads) {
+    pthread_barrier_init(&filled, NULL, 2);
+    for (int i = 0; i < threads; i++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, one_arena, (void *)(total / threads));
+        pthread_barrier_wait(&filled);
+    }
+}
+
 // With GLIBC_TUNABLES=glibc.malloc.tcache_count=65535 the cache of a single thread takes it all.
 static void tcache(void) {
     size_t count = total / 1008;
     void **all = malloc(count * sizeof *all);
     for (size_t i = 0; i < count; i++) all[i] = block(1000);
-    void *top = block(4096);
     for (size_t i = 0; i < count; i++) free(all[i]);
-    (void)top;
     free(all);
 }
 
@@ -144,6 +194,11 @@ int main(int count, char **arguments) {
     else if (strcmp(cause, "leak") == 0) leak();
     else if (strcmp(cause, "large") == 0) large();
     else if (strcmp(cause, "busy") == 0) busy(threads);
+    else if (strcmp(cause, "scattered") == 0) scattered();
+    else if (strcmp(cause, "turns") == 0) turns(threads);
+    else if (strcmp(cause, "drift") == 0) drift();
+    else if (strcmp(cause, "huge") == 0) huge(count > 3 ? arguments[3] : "");
+    else if (strcmp(cause, "file") == 0) file(count > 3 ? arguments[3] : "file");
     else return 2;
     say();
     for (int signal; sigwait(&trim, &signal) == 0;) {

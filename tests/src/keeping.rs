@@ -6,9 +6,10 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Every part of RSS.
-const PARTS: [&str; 17] = [
+const PARTS: [&str; 18] = [
     "live",
     "kept_top",
     "kept_whole_pages",
@@ -18,6 +19,7 @@ const PARTS: [&str; 17] = [
     "allocator_metadata",
     "not_walked",
     "own_mmaps",
+    "huge_page_padding",
     "data",
     "stacks",
     "files_private",
@@ -52,7 +54,9 @@ impl Keeping {
         arguments: &[&str],
         set: impl Fn(&mut Command),
     ) -> Self {
-        let log = scratch.path(&format!("log-{}", arguments.join("-")));
+        // Programs with the same arguments may differ in their environment.
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let log = scratch.path(&format!("log-{}", STARTED.fetch_add(1, Ordering::Relaxed)));
         let mut command = clean(program);
         command.args(arguments);
         set(&mut command);
@@ -116,10 +120,17 @@ fn sum_of(smaps: &str, key: &str) -> f64 {
     values.map(|value| value.trim().trim_end_matches(" kB").parse::<f64>().unwrap() * 1024.0).sum()
 }
 
-/// What doctor says of a process, whose parts add up.
+/// What doctor says of a process after it has walked every chunk.
 #[track_caller]
 pub fn doctor(scratch: &Scratch, pid: u32) -> Json {
-    let outcome = finish(ramson(scratch).args(["doctor", "--json", &pid.to_string()])).good();
+    doctor_with(scratch, pid, &["--exact"])
+}
+
+/// What doctor says of a process, whose parts add up.
+#[track_caller]
+pub fn doctor_with(scratch: &Scratch, pid: u32, options: &[&str]) -> Json {
+    let mut command = ramson(scratch);
+    let outcome = finish(command.args(["doctor", "--json", &pid.to_string()]).args(options)).good();
     let json = Json::parse(&outcome.text());
     assert_adds_up(&json);
     json

@@ -151,11 +151,48 @@ fn other_versions_of_glibc_keep_the_same_books() {
 }
 
 #[test]
+fn a_large_heap_is_surveyed_within_one_percent_and_without_a_trace() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::plain(&scratch, &["scattered", "192"]);
+    let (rss, pages) = (keeping.rss(), keeping.present_pages());
+    let json = doctor_with(&scratch, keeping.pid(), &[]);
+    assert_eq!(*json.at("books.is_surveyed"), Json::Word("true".into()));
+    let taken = keeping.said("arena ");
+    assert_eq!(arenas(&json, "system_bytes"), taken);
+    let free = arenas(&json, "free_bytes");
+    assert!((free - keeping.said("fordblks ")).abs() < 0.01 * taken, "{free} {json:?}");
+    assert!(json.number("books.half_width_95") > 0.0);
+    assert!(part(&json, "live") > 80.0 * MIB && part(&json, "kept_in_used_pages") > 80.0 * MIB);
+    assert!(keeping.rss() == rss && keeping.present_pages() == pages, "pages came or went");
+    assert_agrees(&keeping, &doctor(&scratch, keeping.pid()));
+}
+
+#[test]
+fn a_survey_knows_large_free_chunks_and_thread_caches_to_the_byte() {
+    let scratch = Scratch::new();
+    for arguments in [&["survivors", "96"][..], &["leak", "160"], &["arenas", "160", "2"]] {
+        let keeping = Keeping::plain(&scratch, arguments);
+        let json = doctor_with(&scratch, keeping.pid(), &[]);
+        assert_eq!(*json.at("books.is_surveyed"), Json::Word("true".into()));
+        let exact = doctor(&scratch, keeping.pid());
+        assert_agrees(&keeping, &exact);
+        let free = |json: &Json| arenas(json, "free_bytes");
+        let taken = arenas(&exact, "system_bytes");
+        assert!((free(&json) - free(&exact)).abs() < 0.01 * taken, "{json:?} {exact:?}");
+        for part in ["tcaches.bytes", "fastbins.bytes", "top.bytes", "system_bytes"] {
+            assert_eq!(arenas(&json, part), arenas(&exact, part), "{part}");
+        }
+        let releasable = |json: &Json| arenas(json, "releasable_bytes");
+        assert!((releasable(&json) - releasable(&exact)).abs() < 0.01 * taken);
+    }
+}
+
+#[test]
 fn a_heap_that_changes_meanwhile_is_walked_but_for_a_small_share() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["busy", "64", "4"]);
-    for _ in 0..5 {
-        let json = doctor(&scratch, keeping.pid());
+    for options in [&["--exact"][..], &[], &["--exact"], &[]] {
+        let json = doctor_with(&scratch, keeping.pid(), options);
         assert!(json.number("books.not_walked_share") < 0.05, "{json:?}");
         assert!(part(&json, "moved").abs() < 0.05 * json.number("rss"), "{json:?}");
         assert!(part(&json, "live") > 32.0 * MIB && part(&json, "live") < 80.0 * MIB, "{json:?}");

@@ -10,6 +10,7 @@ pub mod glibc;
 pub mod identify;
 mod mappings;
 mod memory;
+mod padding;
 mod process;
 mod resident;
 mod stacks;
@@ -19,6 +20,7 @@ mod tests;
 
 pub use mappings::{Backing, Mapping, parse_smaps};
 pub use memory::{Memory, PAGE_BYTES, PageState, Presence};
+pub use padding::padding;
 pub use process::ProcessMemory;
 pub use resident::{Explained, Part, explain, is_ramsons};
 pub use stacks::thread_stacks;

@@ -1,8 +1,10 @@
 //! The memory of a running process, through /proc.
 
 use crate::memory::{Memory, PAGE_BYTES, PageState};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 
 /// pagemap's bits (Linux, Documentation/admin-guide/mm/pagemap.rst).
@@ -14,6 +16,7 @@ const BATCH: usize = 1 << 14;
 /// A process whose memory may be read.
 #[derive(Debug)]
 pub struct ProcessMemory {
+    pid: Pid,
     memory: File,
     pagemap: File,
 }
@@ -22,6 +25,7 @@ impl ProcessMemory {
     /// Of process `pid`. The kernel asks for the right to trace it.
     pub fn open(pid: u32) -> io::Result<Self> {
         Ok(Self {
+            pid: Pid::from_raw(pid.cast_signed()),
             memory: File::open(format!("/proc/{pid}/mem"))?,
             pagemap: File::open(format!("/proc/{pid}/pagemap"))?,
         })
@@ -30,7 +34,11 @@ impl ProcessMemory {
 
 impl Memory for ProcessMemory {
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
-        self.memory.read_exact_at(buffer, address).is_ok()
+        let remote = RemoteIoVec { base: address as usize, len: buffer.len() };
+        let wanted = buffer.len();
+        // Half the price of the file; but sandboxes may forbid the call.
+        process_vm_readv(self.pid, &mut [IoSliceMut::new(buffer)], &[remote]) == Ok(wanted)
+            || self.memory.read_exact_at(buffer, address).is_ok()
     }
 
     fn states(&self, address: u64, states: &mut [PageState]) -> bool {

@@ -25,6 +25,8 @@ pub enum Part {
     NotWalked,
     /// Anonymous memory elsewhere: mmap by the program, a runtime's heap, an allocator whose books cannot be read.
     Anonymous,
+    /// Zeros in transparent huge pages there.
+    Padding,
     /// Variables of programs and libraries.
     Data,
     /// Of threads.
@@ -45,7 +47,7 @@ pub enum Part {
 
 impl Part {
     /// All of them, in the order in which they are shown, with the names of `--json`.
-    pub const ALL: [(Self, &str); 17] = [
+    pub const ALL: [(Self, &str); 18] = [
         (Self::Live, "live"),
         (Self::Top, "kept_top"),
         (Self::FreePages, "kept_whole_pages"),
@@ -55,6 +57,7 @@ impl Part {
         (Self::Metadata, "allocator_metadata"),
         (Self::NotWalked, "not_walked"),
         (Self::Anonymous, "own_mmaps"),
+        (Self::Padding, "huge_page_padding"),
         (Self::Data, "data"),
         (Self::Stacks, "stacks"),
         (Self::FilesPrivate, "files_private"),
@@ -117,12 +120,13 @@ pub fn is_ramsons(mapping: &Mapping, previous: Option<&Mapping>, profile: Option
 }
 
 /// Divides the mappings of one reading of smaps. `books` were read at about the same time; `is_stack` and `is_shmem` know more than the
-/// mappings' names tell; `profile` is ramson's file in this process.
+/// mappings' names tell, `padding` what of their huge pages is zeros; `profile` is ramson's file in this process.
 pub fn explain(
     mappings: &[Mapping],
     books: Option<&Books>,
     is_stack: impl Fn(&Mapping) -> bool,
     is_shmem: impl Fn(&Mapping) -> bool,
+    padding: impl Fn(&Mapping) -> u64,
     profile: Option<&str>,
 ) -> Explained {
     let mut explained = Explained::default();
@@ -150,7 +154,7 @@ pub fn explain(
             Backing::Anonymous if mapping.path.is_empty() && follows_data => {
                 explained.add(Part::Data, rss);
             }
-            Backing::Anonymous => divide(&mut explained, mapping, books),
+            Backing::Anonymous => divide(&mut explained, mapping, books, &padding),
         }
         previous = Some(mapping);
     }
@@ -161,7 +165,12 @@ pub fn explain(
 }
 
 /// What of an anonymous mapping lies outside of the allocator's ranges; these follow from the books.
-fn divide(explained: &mut Explained, mapping: &Mapping, books: Option<&Books>) {
+fn divide(
+    explained: &mut Explained,
+    mapping: &Mapping,
+    books: Option<&Books>,
+    padding: &impl Fn(&Mapping) -> u64,
+) {
     let (mut covered, mut resident) = (0, 0);
     for range in books.map_or(&[][..], |books| &books.ranges) {
         let (start, end) = (range.start.max(mapping.start), range.end.min(mapping.end));
@@ -173,7 +182,9 @@ fn divide(explained: &mut Explained, mapping: &Mapping, books: Option<&Books>) {
     let rest = mapping.rss as i64 - resident as i64;
     let uncovered = (mapping.end - mapping.start - covered) as i64;
     let elsewhere = rest.clamp(0, uncovered);
-    explained.add(Part::Anonymous, elsewhere);
+    let padding = if elsewhere > 0 { (padding(mapping) as i64).min(elsewhere) } else { 0 };
+    explained.add(Part::Padding, padding);
+    explained.add(Part::Anonymous, elsewhere - padding);
     explained.add(Part::Moved, rest - elsewhere);
 }
 

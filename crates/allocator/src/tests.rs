@@ -1,6 +1,6 @@
 //! Tests on made-up processes: whole, torn, swapped out and hostile ones.
 
-use crate::glibc::{self, Books, Refusal};
+use crate::glibc::{self, Books, Effort, Refusal};
 use crate::identify::{self, Kind};
 use crate::memory::{Memory, PAGE_BYTES, PageState, page_of};
 use crate::{Mapping, Part, explain, parse_smaps};
@@ -118,7 +118,11 @@ fn process() -> (Snapshot, Vec<Mapping>) {
 }
 
 fn read(memory: &Snapshot, mappings: &[Mapping]) -> Result<Books, Refusal> {
-    glibc::read(memory, mappings, &[&mappings[1]], (2, 36), |_, _| {})
+    read_with(memory, mappings, Effort::Exact)
+}
+
+fn read_with(memory: &Snapshot, mappings: &[Mapping], effort: Effort) -> Result<Books, Refusal> {
+    glibc::read(memory, mappings, &[&mappings[1]], (2, 36), effort)
 }
 
 #[test]
@@ -139,16 +143,46 @@ fn the_books_of_a_made_up_heap_are_read_to_the_byte() {
 }
 
 #[test]
+fn a_survey_of_all_pieces_gives_the_same_books() {
+    let (memory, mappings) = process();
+    let walked = read(&memory, &mappings).unwrap();
+    let surveyed = read_with(&memory, &mappings, Effort::Survey(0)).unwrap();
+    assert!(surveyed.is_surveyed() && !walked.is_surveyed());
+    let of = |books: &Books| {
+        let arena = &books.arenas[0];
+        (arena.in_use, arena.free, arena.top, arena.fastbins, arena.tcaches, arena.free_page_bytes)
+    };
+    assert_eq!(of(&surveyed), of(&walked));
+    let free = |books: &Books| books.map.cells.iter().map(|cell| cell.free_bytes).sum::<f64>();
+    assert!((free(&surveyed) - free(&walked)).abs() < 1.0);
+}
+
+#[test]
+fn free_chunks_count_half_for_each_of_their_neighbours() {
+    let (memory, mappings) = process();
+    let books = read(&memory, &mappings).unwrap();
+    let free = HEAP + 0x290 + 0x70;
+    let beside = |chunk: u64| glibc::beside(&memory, &books, chunk + 16);
+    let below = beside(free - 0x70).unwrap();
+    assert_eq!((below.below_bytes, below.above_bytes), (0, 0x4000));
+    let above = beside(free + 0x4000).unwrap();
+    assert_eq!((above.below_bytes, above.above_bytes), (0x4000, 0));
+    assert_eq!(below.held_bytes() + above.held_bytes(), 0x4000 as f64);
+    assert_eq!(beside(HEAP).unwrap().held_bytes(), 0.0);
+    assert_eq!(beside(DATA), None);
+}
+
+#[test]
 fn a_version_that_is_not_known_is_refused_by_name() {
     let (memory, mappings) = process();
     for version in [(2, 26), (2, 42), (3, 36)] {
-        let refused = glibc::read(&memory, &mappings, &[&mappings[1]], version, |_, _| {});
+        let refused = glibc::read(&memory, &mappings, &[&mappings[1]], version, Effort::Exact);
         let refused = refused.unwrap_err();
         assert_eq!(refused, Refusal::Version(version.0, version.1));
         assert!(refused.to_string().contains(&format!("{}.{}", version.0, version.1)));
     }
     // The layout of another version is not consistent with this process.
-    let refused = glibc::read(&memory, &mappings, &[&mappings[1]], (2, 31), |_, _| {});
+    let refused = glibc::read(&memory, &mappings, &[&mappings[1]], (2, 31), Effort::Exact);
     assert_eq!(refused.unwrap_err(), Refusal::NoParameters);
 }
 
@@ -199,7 +233,7 @@ fn the_parts_add_up_to_rss_whatever_the_two_readings_say() {
     for rss in [0, 0x3000, HEAP_PAGES * PAGE_BYTES, 1 << 40] {
         mappings[0].rss = rss;
         mappings[1].rss = PAGE_BYTES;
-        let explained = explain(&mappings, Some(&books), |_| false, |_| false, None);
+        let explained = explain(&mappings, Some(&books), |_| false, |_| false, |_| 0, None);
         let sum: i64 = Part::ALL.iter().map(|&(part, _)| explained.part(part)).sum();
         assert_eq!(sum as u64, explained.rss);
         assert_eq!(explained.rss, rss + PAGE_BYTES);
@@ -278,8 +312,12 @@ proptest! {
         for page in removed {
             memory.pages.remove(&(HEAP + page * PAGE_BYTES));
         }
-        if let Ok(books) = read(&memory, &mappings) {
-            let explained = explain(&mappings, Some(&books), |_| false, |_| false, None);
+        for effort in [Effort::Exact, Effort::Survey(0)] {
+            let Ok(books) = read_with(&memory, &mappings, effort) else { continue };
+            for block in (HEAP..HEAP + HEAP_PAGES * PAGE_BYTES).step_by(16) {
+                glibc::beside(&memory, &books, block);
+            }
+            let explained = explain(&mappings, Some(&books), |_| false, |_| false, |_| 0, None);
             let sum: i64 = Part::ALL.iter().map(|&(part, _)| explained.part(part)).sum();
             prop_assert_eq!(sum as u64, explained.rss);
         }

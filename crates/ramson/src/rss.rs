@@ -1,12 +1,13 @@
 //! The first line of every summary: what the kernel counts as resident, and what of it the profile explains.
 
 use crate::mapped;
+use ramson_allocator::{Mapping, is_ramsons, parse_smaps};
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_relative_error};
 use ramson_reader::Extent;
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 
 /// A process's resident memory in parts that add up to `rss`. Bytes.
 #[derive(Debug, Default, PartialEq)]
@@ -37,16 +38,6 @@ pub struct Area {
     pub rss: u64,
 }
 
-/// One mapping of /proc/PID/smaps.
-#[derive(Default)]
-struct Mapped {
-    start: u64,
-    end: u64,
-    path: String,
-    rss: u64,
-    is_ramsons: bool,
-}
-
 impl Resident {
     /// Of a running process; `None` where the kernel does not let us look. `profile` is the profile's file, `extents` what the
     /// program mapped itself, by address.
@@ -54,30 +45,30 @@ impl Resident {
         let smaps = fs::File::open(format!("/proc/{pid}/smaps")).ok()?;
         let stack_pointers = stack_pointers(pid);
         let mut resident = Self::default();
-        for mapped in parse(BufReader::new(smaps), profile) {
-            resident.rss += mapped.rss;
-            let is_stack = mapped.path == "[stack]"
-                || stack_pointers
-                    .iter()
-                    .any(|pointer| (mapped.start..mapped.end).contains(pointer));
-            let part = match &mapped {
-                mapped if mapped.is_ramsons => &mut resident.ramson,
+        let mappings = parse_smaps(BufReader::new(smaps));
+        let mut previous = None;
+        for mapping in &mappings {
+            resident.rss += mapping.rss;
+            let is_stack = mapping.path == "[stack]"
+                || stack_pointers.iter().any(|&pointer| mapping.contains(pointer));
+            let part = match mapping {
+                _ if is_ramsons(mapping, previous, Some(profile)) => &mut resident.ramson,
                 _ if is_stack => &mut resident.stacks,
                 // The kernel's name for shared anonymous memory is that of a file.
-                mapped if mapped.path.starts_with('/') && mapped.path != "/dev/zero (deleted)" => {
+                mapping
+                    if mapping.path.starts_with('/') && mapping.path != "/dev/zero (deleted)" =>
+                {
                     &mut resident.files
                 }
-                _ => {
-                    let known =
-                        mapped::Resident { range: mapped.start..mapped.end, bytes: mapped.rss };
+                &Mapping { start, end, rss, ref path, .. } => {
+                    let known = mapped::Resident { range: start..end, bytes: rss };
                     resident.mmap += mapped::resident_in(pid, &known, extents);
-                    let Mapped { start, end, rss, ref path, .. } = mapped;
-                    let area = Area { start, end, path: path.clone(), rss };
-                    resident.anonymous_areas.push(area);
+                    resident.anonymous_areas.push(Area { start, end, path: path.clone(), rss });
                     &mut resident.anonymous
                 }
             };
-            *part += mapped.rss;
+            *part += mapping.rss;
+            previous = Some(mapping);
         }
         (resident.rss > 0).then_some(resident)
     }
@@ -138,40 +129,6 @@ pub fn stack_pointers(pid: u32) -> Vec<u64> {
         .collect()
 }
 
-/// ramson's own mappings: the library and the anonymous memory right behind it, the profile, and anonymous memory that is marked
-/// as neither to be dumped nor to become huge pages, as the page filter and our tables are.
-fn parse(smaps: impl BufRead, profile: &str) -> Vec<Mapped> {
-    let mut all: Vec<Mapped> = Vec::new();
-    for line in smaps.lines().map_while(Result::ok) {
-        if let Some(mapped) = parse_head(&line) {
-            let follows_library = all.last().is_some_and(|last| {
-                last.path.ends_with("/libramson.so") && last.end == mapped.start
-            });
-            let is_named = mapped.path.ends_with("/libramson.so")
-                || mapped.path == profile
-                || mapped.path.starts_with("/memfd:ramson");
-            let is_ramsons = is_named || (follows_library && mapped.path.is_empty());
-            all.push(Mapped { is_ramsons, ..mapped });
-        } else if let (Some(last), Some(rest)) = (all.last_mut(), line.strip_prefix("Rss:")) {
-            let kib = rest.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok());
-            last.rss = kib.unwrap_or(0) * 1024;
-        } else if let (Some(last), Some(flags)) = (all.last_mut(), line.strip_prefix("VmFlags:")) {
-            let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
-            last.is_ramsons |= last.path.is_empty() && has("dd") && has("nh");
-        }
-    }
-    all
-}
-
-fn parse_head(line: &str) -> Option<Mapped> {
-    let mut fields = line.splitn(6, ' ');
-    let (start, end) = fields.next()?.split_once('-')?;
-    let start = u64::from_str_radix(start, 16).ok()?;
-    let end = u64::from_str_radix(end, 16).ok()?;
-    let path = fields.nth(4).unwrap_or_default().trim_start().to_owned();
-    Some(Mapped { start, end, path, rss: 0, is_ramsons: false })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,11 +152,14 @@ Rss:                  16 kB
 
     #[test]
     fn ramson_s_own_memory_is_told_apart() {
-        let mapped = parse(SMAPS.as_bytes(), "/var/tmp/ramson-0/1-2.ramson");
-        let own: u64 =
-            mapped.iter().filter(|mapped| mapped.is_ramsons).map(|mapped| mapped.rss).sum();
+        let mappings = parse_smaps(SMAPS.as_bytes());
+        let profile = Some("/var/tmp/ramson-0/1-2.ramson");
+        let previous = std::iter::once(None).chain(mappings.iter().map(Some));
+        let own = mappings.iter().zip(previous);
+        let own = own.filter(|(mapping, previous)| is_ramsons(mapping, *previous, profile));
+        let own: u64 = own.map(|(mapping, _)| mapping.rss).sum();
         assert_eq!(own, (12 + 20 + 100 + 200) * 1024);
-        assert_eq!(mapped[1].path, "/opt/ra mson/libramson.so");
+        assert_eq!(mappings[1].path, "/opt/ra mson/libramson.so");
     }
 
     #[test]

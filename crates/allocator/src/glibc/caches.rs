@@ -1,6 +1,6 @@
 //! What lies in fastbins and tcaches: freed by the program, but in use for the rest of the books.
 
-use super::Kept;
+use super::books::Kept;
 use super::find::Parameters;
 use super::heaps::Segment;
 use super::layout::{Layout, TCACHE_BINS, chunk};
@@ -28,7 +28,12 @@ impl<'a, M: Memory> Heap<'a, M> {
         Self { memory, segments, pages: vec![(0, Vec::new()); KEPT_PAGES], reads: 0 }
     }
 
-    fn word(&mut self, address: u64) -> Option<u64> {
+    /// Drops what was read: it may have changed.
+    pub fn forget(&mut self) {
+        self.pages.iter_mut().for_each(|page| page.0 = 0);
+    }
+
+    pub fn word(&mut self, address: u64) -> Option<u64> {
         let page = page_of(address);
         let slot = (page / PAGE_BYTES) as usize % KEPT_PAGES;
         if self.pages[slot].0 != page {
@@ -52,14 +57,29 @@ impl<'a, M: Memory> Heap<'a, M> {
     }
 
     /// The size of the chunk whose block is at `block`, if there can be one.
-    fn chunk_bytes(&mut self, block: u64) -> Option<u64> {
+    pub fn chunk_bytes(&mut self, block: u64) -> Option<u64> {
         let is_aligned = block != 0 && block.is_multiple_of(chunk::ALIGNMENT);
         let head = self.word(block.checked_sub(8).filter(|_| is_aligned)?)?;
         (head & chunk::IS_MMAPPED == 0).then_some(head & !chunk::FLAGS)
     }
 
+    /// The size of the chunk at `at`, if it is in a list behind `before` as a free one.
+    pub fn free_chunk_bytes(&mut self, at: u64, before: u64) -> Option<u64> {
+        let bytes = self.chunk_bytes(at.checked_add(2 * chunk::OVERHEAD_BYTES)?)?;
+        let next = at.checked_add(bytes).filter(|_| bytes >= chunk::LEAST_BYTES)?;
+        let is_free = self.word(next + chunk::OVERHEAD_BYTES)? & chunk::PREV_INUSE == 0
+            && self.word(next)? == bytes;
+        (is_free && self.word(at + 3 * chunk::OVERHEAD_BYTES)? == before).then_some(bytes)
+    }
+
     /// Follows the fastbin that starts with the chunk `first` and holds chunks of `bytes`.
-    pub fn fastbin(&mut self, first: u64, bytes: u64, layout: &Layout) -> Kept {
+    pub fn fastbin(
+        &mut self,
+        first: u64,
+        bytes: u64,
+        layout: &Layout,
+        pages: &mut FilledPages,
+    ) -> Kept {
         let mut cached = Kept::default();
         let mut at = first;
         let most =
@@ -73,6 +93,7 @@ impl<'a, M: Memory> Heap<'a, M> {
             };
             cached.chunks += 1;
             cached.bytes += bytes;
+            pages.add(at, at + bytes);
             at = if layout.has_safe_linking { link ^ (at + 16) >> 12 } else { link };
         }
         cached
@@ -122,5 +143,53 @@ impl<'a, M: Memory> Heap<'a, M> {
             cached.bytes += count * bytes;
         }
         Some(cached)
+    }
+}
+
+/// How much of each page of an arena lies in fastbins.
+pub struct FilledPages {
+    /// Start, end and the number of the first page of each segment, by address.
+    segments: Vec<(u64, u64, usize)>,
+    /// Bytes, made at the first chunk.
+    filled: Vec<u16>,
+    pages: usize,
+}
+
+impl FilledPages {
+    pub fn of(segments: &[Segment]) -> Self {
+        let mut sorted: Vec<&Segment> = segments.iter().collect();
+        sorted.sort_by_key(|segment| segment.start);
+        let mut pages = 0;
+        let segments = sorted.into_iter().map(|segment| {
+            let first = pages;
+            let start = page_of(segment.start);
+            pages += ((segment.end - start).div_ceil(PAGE_BYTES)) as usize;
+            (start, segment.end, first)
+        });
+        let segments = segments.collect();
+        Self { segments, filled: Vec::new(), pages }
+    }
+
+    fn add(&mut self, start: u64, end: u64) {
+        self.filled.resize(self.pages, 0);
+        let behind = self.segments.partition_point(|segment| segment.0 <= start);
+        let Some(&(first, last, number)) = self.segments.get(behind.wrapping_sub(1)) else {
+            return;
+        };
+        let mut at = start;
+        while at < end.min(last) {
+            let next = (page_of(at) + PAGE_BYTES).min(end);
+            let page = number + ((at - first) / PAGE_BYTES) as usize;
+            if let Some(filled) = self.filled.get_mut(page) {
+                *filled = filled.saturating_add((next - at) as u16);
+            }
+            at = next;
+        }
+    }
+
+    /// Bytes of pages that hold nothing else.
+    pub fn whole_bytes(&self) -> u64 {
+        let is_whole = |filled: &&u16| u64::from(**filled) == PAGE_BYTES;
+        self.filled.iter().filter(is_whole).count() as u64 * PAGE_BYTES
     }
 }

@@ -43,6 +43,12 @@ impl ArenaState {
         (0..arena::FASTBIN_COUNT).map(|index| self.word(arena::FASTBINS + 8 * index))
     }
 
+    /// What a list refers to as the bin of this number, and its first chunk, which is the bin itself if it is empty.
+    pub fn bin(&self, number: usize) -> (u64, u64) {
+        let offset = arena::BINS + 16 * (number - 1);
+        (self.address + offset as u64 - 16, self.word(offset))
+    }
+
     /// Before the first allocation, the top is the address of the first bin.
     pub fn is_empty(&self) -> bool {
         self.top() == self.address + arena::BINS as u64 - 16

@@ -10,6 +10,8 @@ const MOST_HEAPS: usize = 1 << 20;
 /// A contiguous run of chunks.
 #[derive(Clone, Debug)]
 pub struct Segment {
+    /// The arena's index.
+    pub arena: usize,
     /// The first byte that belongs to the arena: of the heap's header, or the first chunk.
     pub start: u64,
     /// The first chunk.
@@ -24,18 +26,18 @@ pub struct Segment {
     pub is_main: bool,
 }
 
-/// The segments of `arena`. What could not be found is missing from the sum of their bytes.
+/// The segments of the arena with this index; the first is the main one. What could not be found is missing from the sum of their bytes.
 pub fn segments(
     memory: &impl Memory,
     state: &ArenaState,
-    is_main: bool,
+    arena: usize,
     layout: &Layout,
     parameters: &Parameters,
 ) -> Vec<Segment> {
     if state.is_empty() {
         return Vec::new();
     }
-    if is_main {
+    if arena == 0 {
         return main_segment(memory, state, parameters).into_iter().collect();
     }
     let heap_bytes = match parameters.huge_page_bytes {
@@ -60,7 +62,15 @@ pub fn segments(
         let end = heap + bytes;
         let Some(presence) = Presence::of(memory, heap, end) else { break };
         let top = segments.is_empty().then(|| state.top());
-        segments.push(Segment { start: heap, first_chunk, top, end, presence, is_main: false });
+        segments.push(Segment {
+            arena,
+            start: heap,
+            first_chunk,
+            top,
+            end,
+            presence,
+            is_main: false,
+        });
         heap = previous;
     }
     segments
@@ -83,5 +93,5 @@ fn main_segment(
     }
     let first_chunk = start.next_multiple_of(chunk::ALIGNMENT);
     let presence = Presence::of(memory, start, end)?;
-    Some(Segment { start, first_chunk, top: Some(top), end, presence, is_main: true })
+    Some(Segment { arena: 0, start, first_chunk, top: Some(top), end, presence, is_main: true })
 }

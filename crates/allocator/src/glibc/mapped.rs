@@ -1,9 +1,10 @@
 //! Chunks that were mapped one by one because they are large (`M_MMAP_THRESHOLD`): live memory outside the arenas.
 
+use super::books::{Range, Space};
+use super::heaps::Segment;
 use super::layout::chunk;
-use super::{Range, Space};
 use crate::mappings::{Backing, Mapping};
-use crate::memory::{Memory, PAGE_BYTES, PageState, Presence, word_at};
+use crate::memory::{Memory, PAGE_BYTES, PageState, Presence, page_of, word_at};
 
 /// Pages of mappings searched beyond their first chunks.
 const MOST_SEARCHED_PAGES: u32 = 1 << 18;
@@ -15,12 +16,12 @@ pub struct Mapped {
     pub space: Space,
 }
 
-/// Searches the anonymous mappings that `is_candidate` allows. `expected` are the chunks' number and bytes in the allocator's own
+/// Searches the anonymous mappings outside of `segments`. `expected` are the chunks' number and bytes in the allocator's own
 /// books: where the chains of chunks from each mapping's start do not explain them, page after page is tried.
 pub fn find(
     memory: &impl Memory,
     mappings: &[Mapping],
-    is_candidate: impl Fn(u64) -> bool,
+    segments: &[&Segment],
     expected: (u64, u64),
 ) -> Mapped {
     let mut mapped = Mapped::default();
@@ -32,22 +33,24 @@ pub fn find(
             if !is_anonymous || !mapping.is_writable() || mapping.rss == 0 {
                 continue;
             }
-            let Some(presence) = Presence::of(memory, mapping.start, mapping.end) else { continue };
-            let mut at = mapping.start;
-            while at < mapping.end && searched < MOST_SEARCHED_PAGES {
-                let chunk = chunk_at(memory, &presence, at, mapping.end)
-                    .or_else(|| {
-                        let head = at + PAGE_BYTES - 2 * chunk::OVERHEAD_BYTES;
-                        chunk_at(memory, &presence, head, mapping.end).filter(|_| is_thorough)
-                    })
-                    .filter(|&(start, _)| start >= mapping.start && is_candidate(start));
-                searched += u32::from(chunk.is_none());
-                match chunk {
-                    Some((start, end)) => mapped.add(&presence, start, end),
-                    None if !is_thorough => break,
-                    None => {}
+            for (start, end) in outside(mapping, segments) {
+                let Some(presence) = Presence::of(memory, start, end) else { continue };
+                let mut at = start;
+                while at < end && searched < MOST_SEARCHED_PAGES {
+                    let chunk = chunk_at(memory, &presence, at, end)
+                        .or_else(|| {
+                            let head = at + PAGE_BYTES - 2 * chunk::OVERHEAD_BYTES;
+                            chunk_at(memory, &presence, head, end).filter(|_| is_thorough)
+                        })
+                        .filter(|&(from, _)| from >= start);
+                    searched += u32::from(chunk.is_none());
+                    match chunk {
+                        Some((from, to)) => mapped.add(&presence, from, to),
+                        None if !is_thorough => break,
+                        None => {}
+                    }
+                    at = chunk.map_or(at + PAGE_BYTES, |(_, to)| to);
                 }
-                at = chunk.map_or(at + PAGE_BYTES, |(_, end)| end);
             }
         }
         if (mapped.space.chunks, mapped.space.bytes) == expected {
@@ -55,6 +58,21 @@ pub fn find(
         }
     }
     mapped
+}
+
+/// The parts of a mapping that no segment covers; segments by address.
+fn outside(mapping: &Mapping, segments: &[&Segment]) -> Vec<(u64, u64)> {
+    let mut parts = Vec::new();
+    let mut at = mapping.start;
+    let first = segments.partition_point(|segment| segment.end <= mapping.start);
+    let within = segments[first..].iter().take_while(|segment| segment.start < mapping.end);
+    for segment in within {
+        parts.push((at, page_of(segment.start)));
+        at = segment.end.next_multiple_of(PAGE_BYTES);
+    }
+    parts.push((at, mapping.end));
+    parts.retain(|(start, end)| start < end);
+    parts
 }
 
 impl Mapped {

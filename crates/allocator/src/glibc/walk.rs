@@ -160,6 +160,10 @@ impl<M: Memory> Walker<'_, M> {
                 start = page_of(start) + PAGE_BYTES;
             } else if self.is_proven(start) {
                 return Some(start);
+            } else if self.window.bytes.is_empty() {
+                // It could not be read: most likely the process is gone.
+                self.searched_bytes += PAGE_BYTES;
+                start = page_of(start) + PAGE_BYTES;
             } else {
                 start += chunk::ALIGNMENT;
             }

@@ -1,7 +1,7 @@
 //! Which allocators a process has, and whose books can be read.
 
 use crate::coverage;
-use ramson_allocator::glibc::{self, Books};
+use ramson_allocator::glibc::{self, Books, Effort};
 use ramson_allocator::identify::{self, Kind};
 use ramson_allocator::{Backing, Mapping, ProcessMemory};
 use std::fs;
@@ -53,8 +53,13 @@ impl Allocators {
     }
 
     /// The C library's books, or why they cannot be read or do not matter.
-    pub fn books(&self, memory: &ProcessMemory, mappings: &[Mapping]) -> Result<Books, String> {
-        let books = self.glibc_books(memory, mappings);
+    pub fn books(
+        &self,
+        memory: &ProcessMemory,
+        mappings: &[Mapping],
+        effort: Effort,
+    ) -> Result<Books, String> {
+        let books = self.glibc_books(memory, mappings, effort);
         let Some((kind, _)) = self.other else { return books };
         let is_anonymous = |mapping: &&Mapping| mapping.backing() == Backing::Anonymous;
         let anonymous: u64 = mappings.iter().filter(is_anonymous).map(|mapping| mapping.rss).sum();
@@ -64,7 +69,12 @@ impl Allocators {
             .ok_or_else(|| unreadable(kind).into())
     }
 
-    fn glibc_books(&self, memory: &ProcessMemory, mappings: &[Mapping]) -> Result<Books, String> {
+    fn glibc_books(
+        &self,
+        memory: &ProcessMemory,
+        mappings: &[Mapping],
+        effort: Effort,
+    ) -> Result<Books, String> {
         if self.glibc.is_none() {
             return Err("no C library is mapped: what allocates there is not known".into());
         }
@@ -73,7 +83,7 @@ impl Allocators {
             .ok_or("the C library's file cannot be read, so its version is not known")?;
         let is_data = |mapping: &&Mapping| identify::is_libc(mapping) && mapping.is_writable();
         let library: Vec<&Mapping> = mappings.iter().filter(is_data).collect();
-        glibc::read(memory, mappings, &library, version, |_, _| {})
+        glibc::read(memory, mappings, &library, version, effort)
             .map_err(|refusal| refusal.to_string())
     }
 }

@@ -2,12 +2,14 @@
 
 use super::allocators::Allocators;
 use super::limits::{self, Limit};
+use super::pins::{self, Pins};
 use super::target::{Target, gone};
+use crate::cli::DoctorOptions;
 use crate::failure::Failure;
 use crate::{list, rss};
-use ramson_allocator::glibc::Books;
+use ramson_allocator::glibc::{Books, Effort};
 use ramson_allocator::{
-    Explained, Mapping, Part, ProcessMemory, explain, parse_smaps, thread_stacks,
+    Explained, Mapping, Part, ProcessMemory, explain, padding, parse_smaps, thread_stacks,
 };
 use ramson_profile::Estimate;
 use std::fs::{self, File};
@@ -15,6 +17,8 @@ use std::io::{BufReader, ErrorKind};
 
 /// Times that everything is read again because it moved meanwhile.
 const MOST_TRIES: u32 = 3;
+/// Arenas of so many resident bytes in all are walked, larger ones surveyed.
+const MOST_WALKED_BYTES: u64 = 64 << 20;
 /// So much of RSS, or so many bytes, may move without a second look.
 const STILL_SHARE: f64 = 0.01;
 const STILL_BYTES: i64 = 256 << 10;
@@ -34,10 +38,13 @@ pub struct Finding {
     pub limit: Option<Limit>,
     /// Page tables, which no process's RSS contains.
     pub page_tables: Option<u64>,
+    /// Who holds back what is kept; `None` without a profile or books.
+    pub pins: Option<Pins>,
 }
 
 /// Looks at a process, without stopping it.
-pub fn examine(target: &Target) -> Result<Finding, Failure> {
+pub fn examine(target: &Target, options: &DoctorOptions) -> Result<Finding, Failure> {
+    let effort = if options.exact { Effort::Exact } else { Effort::Survey(MOST_WALKED_BYTES) };
     let mut mappings = read_mappings(target)?;
     let allocators = Allocators::of(target.pid, &mappings);
     let memory = ProcessMemory::open(target.pid).map_err(|error| denied(&error));
@@ -45,10 +52,9 @@ pub fn examine(target: &Target) -> Result<Finding, Failure> {
     let (explained, books) = loop {
         tries += 1;
         let books = match &memory {
-            Ok(memory) => allocators.books(memory, &mappings),
+            Ok(memory) => allocators.books(memory, &mappings, effort),
             Err(why) => Err(why.clone()),
         };
-        mappings = read_mappings(target)?;
         let explained =
             explain_mappings(target, &mappings, memory.as_ref().ok(), books.as_ref().ok());
         let moved = explained.part(Part::Moved).abs();
@@ -56,6 +62,13 @@ pub fn examine(target: &Target) -> Result<Finding, Failure> {
         if is_still || tries == MOST_TRIES {
             break (explained, books);
         }
+        mappings = read_mappings(target)?;
+    };
+    let pins = match (&target.profile, &memory, &books) {
+        (Some(source), Ok(memory), Ok(books)) => {
+            Some(pins::pins(source, memory, books, &options.names)?)
+        }
+        _ => None,
     };
     Ok(Finding {
         pid: target.pid,
@@ -66,6 +79,7 @@ pub fn examine(target: &Target) -> Result<Finding, Failure> {
         live: target.profile.as_ref().map(list::live_bytes),
         limit: limits::of(target.pid),
         page_tables: page_tables(target.pid),
+        pins,
     })
 }
 
@@ -106,7 +120,8 @@ fn explain_mappings(
         rustix::fs::statfs(path).is_ok_and(|system| system.f_type == TMPFS_MAGIC)
     };
     let profile = target.profile.as_ref().map(|source| source.origin.as_str());
-    explain(mappings, books, is_stack, is_shmem, profile)
+    let padding = |mapping: &Mapping| memory.map_or(0, |memory| padding(memory, mapping));
+    explain(mappings, books, is_stack, is_shmem, padding, profile)
 }
 
 fn page_tables(pid: u32) -> Option<u64> {

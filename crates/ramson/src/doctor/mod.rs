@@ -1,9 +1,13 @@
 //! `ramson doctor`: what a process's resident memory is, and what its allocator keeps of it. Never stops the process.
 
+mod advice;
 mod allocators;
 mod examine;
 pub mod limits;
+mod map;
 mod object;
+mod pins;
+mod reasons;
 mod target;
 mod text;
 
@@ -13,9 +17,10 @@ use crate::text as output;
 
 pub fn doctor(options: &DoctorOptions) -> Result<(), Failure> {
     let target = target::find(&options.source)?;
-    let finding = examine::examine(&target)?;
+    let finding = examine::examine(&target, options)?;
+    let advice = advice::advice(&finding);
     if options.json {
-        return output::print(format!("{}\n", object::object(&finding)).as_bytes());
+        return output::print(format!("{}\n", object::object(&finding, &advice)).as_bytes());
     }
-    output::print(text::table(&finding).as_bytes())
+    output::print(text::table(&finding, &advice, options.top).as_bytes())
 }

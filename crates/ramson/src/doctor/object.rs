@@ -1,12 +1,15 @@
 //! The finding as one versioned object.
 
+use super::advice::{Advice, Saving};
 use super::allocators::Found;
 use super::examine::Finding;
+use super::pins::{Pins, Site};
 use ramson_allocator::Part;
-use ramson_allocator::glibc::{Arena, Books, Kept, Space};
+use ramson_allocator::glibc::{Arena, Books, Cell, Kept, Space};
+use ramson_profile::Estimate;
 use serde_json::{Map, Value, json};
 
-pub fn object(finding: &Finding) -> Value {
+pub fn object(finding: &Finding, advice: &[Advice]) -> Value {
     let explained = &finding.explained;
     let parts: Map<String, Value> = Part::ALL
         .iter()
@@ -45,6 +48,8 @@ pub fn object(finding: &Finding) -> Value {
         },
         "books": finding.books.as_ref().ok().map(books),
         "books_missing": finding.books.as_ref().err(),
+        "pins": finding.pins.as_ref().map(pins),
+        "advice": advice.iter().map(one_advice).collect::<Vec<_>>(),
     })
 }
 
@@ -53,6 +58,8 @@ fn books(books: &Books) -> Value {
     json!({
         "live_bytes": books.live_bytes(),
         "not_walked_share": books.not_walked_share(),
+        "is_surveyed": books.is_surveyed(),
+        "half_width_95": books.half_width_95_bytes().round() as u64,
         "mapped_chunks": space(&books.mapped),
         "parameters": {
             "mmap_threshold_bytes": parameters.mmap_threshold_bytes,
@@ -67,6 +74,7 @@ fn books(books: &Books) -> Value {
             "huge_page_bytes": parameters.huge_page_bytes,
         },
         "arenas": books.arenas.iter().map(arena).collect::<Vec<_>>(),
+        "map": books.map.cells.iter().map(cell).collect::<Vec<_>>(),
     })
 }
 
@@ -84,9 +92,61 @@ fn arena(arena: &Arena) -> Value {
         "tcaches": kept(&arena.tcaches),
         "free_bytes": arena.free_bytes(),
         "free_page_bytes": arena.free_page_bytes,
+        "fastbin_page_bytes": arena.fastbin_page_bytes,
         "releasable_bytes": arena.releasable_bytes(),
         "largest_free_bytes": arena.largest_free_bytes,
         "fragmentation": arena.fragmentation(),
+    })
+}
+
+fn cell(cell: &Cell) -> Value {
+    json!({
+        "arena": cell.arena,
+        "address": cell.start,
+        "bytes": cell.bytes,
+        "resident_bytes": cell.resident_bytes,
+        "free_bytes": cell.free_bytes.round() as u64,
+    })
+}
+
+fn estimate(estimate: Estimate) -> Value {
+    json!({ "value": estimate.value.round() as i64, "half_width_95": estimate.half_width_95().round() as i64 })
+}
+
+fn pins(pins: &Pins) -> Value {
+    let site = |site: &Site| {
+        json!({
+            "frames": site.frames,
+            "holds_back": estimate(site.held),
+            "live": estimate(site.live),
+            "samples": site.samples,
+            "median_age_ns": site.median_age_ns,
+            "oldest_age_ns": site.oldest_age_ns,
+        })
+    };
+    json!({
+        "samples": pins.samples,
+        "holds_back": estimate(pins.held),
+        "sites": pins.sites.iter().map(site).collect::<Vec<_>>(),
+    })
+}
+
+fn one_advice(advice: &Advice) -> Value {
+    let (half_width, is_at_most) = match advice.saving {
+        Saving::Expected(_, half_width) => (Some(half_width.round() as u64), false),
+        Saving::AtMost(_) => (None, true),
+        Saving::Unknown => (None, false),
+    };
+    json!({
+        "cause": advice.cause,
+        "action": advice.action,
+        "evidence": advice.evidence,
+        "risk": advice.risk,
+        "saving": advice.saving.bytes().map(|bytes| json!({
+            "bytes": bytes,
+            "half_width_95": half_width,
+            "is_at_most": is_at_most,
+        })),
     })
 }
 

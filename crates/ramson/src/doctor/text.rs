@@ -1,6 +1,8 @@
 //! The finding for people: one line, one bar, then the tables.
 
+use super::advice::Advice;
 use super::examine::Finding;
+use super::{map, reasons};
 use crate::rss::live_text;
 use crate::text;
 use ramson_allocator::glibc::{Arena, Books};
@@ -14,7 +16,7 @@ const BAR_COLUMNS: usize = 80;
 const MOST_ARENAS: usize = 12;
 
 /// What each part is called.
-const NAMES: [(Part, &str); 17] = [
+const NAMES: [(Part, &str); 18] = [
     (Part::Live, "live, by the allocator's books"),
     (Part::Top, "kept free: top of arenas"),
     (Part::FreePages, "kept free: whole pages"),
@@ -24,6 +26,7 @@ const NAMES: [(Part, &str); 17] = [
     (Part::Metadata, "the allocator's own"),
     (Part::NotWalked, "in arenas, not walked"),
     (Part::Anonymous, "other anonymous: the program's mmaps"),
+    (Part::Padding, "huge-page padding: zeros in transparent huge pages"),
     (Part::Data, "variables (.data, .bss)"),
     (Part::Stacks, "stacks"),
     (Part::FilesPrivate, "files, private"),
@@ -35,7 +38,7 @@ const NAMES: [(Part, &str); 17] = [
 ];
 
 /// The whole text.
-pub fn table(finding: &Finding) -> String {
+pub fn table(finding: &Finding, advice: &[Advice], top: usize) -> String {
     let explained = &finding.explained;
     let mut out = line(explained, finding.books.is_ok());
     let _ = writeln!(out, "\n{}", bar(explained));
@@ -45,7 +48,10 @@ pub fn table(finding: &Finding) -> String {
     push_parts(&mut out, finding);
     if let Ok(books) = &finding.books {
         push_arenas(&mut out, books);
+        map::push(&mut out, &books.map);
+        reasons::push_pins(&mut out, finding, top);
     }
+    reasons::push_advice(&mut out, advice);
     let columns = text::columns();
     out.lines().fold(String::new(), |all, line| all + &text::cut(line, columns) + "\n")
 }
@@ -55,7 +61,7 @@ fn line(explained: &Explained, has_books: bool) -> String {
     use Part::*;
     let groups: [(&str, &[Part]); 6] = [
         ("allocator's own", &[Metadata]),
-        ("own mmaps", &[Anonymous]),
+        ("own mmaps", &[Anonymous, Padding]),
         ("stacks", &[Stacks]),
         ("files", &[Data, FilesPrivate, FilesShared]),
         ("shared memory", &[Shmem]),
@@ -242,6 +248,13 @@ fn push_arenas(out: &mut String, books: &Books) {
 
 /// What of the books is not sure.
 fn push_doubts(out: &mut String, books: &Books) {
+    if books.is_surveyed() {
+        let _ = writeln!(
+            out,
+            "in use and free ±{} (95 %): a part of the pages was read; --exact reads all",
+            format_bytes(books.half_width_95_bytes()),
+        );
+    }
     let share = books.not_walked_share();
     if share > 0.0 {
         let _ = writeln!(

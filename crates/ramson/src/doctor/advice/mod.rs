@@ -1,0 +1,289 @@
+//! What to do about a process's memory: causes with their evidence, what following the advice saves, and what it risks.
+//!
+//! Every saving is a sum of bytes that were counted. Where it depends on what the program does next, it is an upper bound and said to be one.
+
+use super::examine::Finding;
+use super::pins::Site;
+use ramson_allocator::Part;
+use ramson_allocator::glibc::{Arena, Books};
+use ramson_allocator::identify::Kind;
+use ramson_profile::format::{format_bytes, format_percent, format_share};
+
+mod elsewhere;
+
+/// Less than this, and less than this share of RSS, is not worth a change.
+const LEAST_BYTES: u64 = 1 << 20;
+const LEAST_SHARE: f64 = 0.05;
+/// A cause that explains so much of what trim would give back comes before trim: it lasts.
+const EXPLAINING_SHARE: f64 = 0.8;
+/// glibc's thresholds before they move.
+const DEFAULT_THRESHOLD_BYTES: u64 = 128 << 10;
+/// A site that holds back so much of what all hold back is worth a pool of its own.
+const POOL_SHARE: f64 = 0.5;
+/// So much of RSS is what the process is made of.
+const MAIN_SHARE: f64 = 0.5;
+
+/// What following an advice saves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Saving {
+    /// Bytes, and half the width of their 95 % interval.
+    Expected(u64, f64),
+    /// Not more than these bytes.
+    AtMost(u64),
+    /// It depends on what is found next.
+    Unknown,
+}
+
+/// One advice.
+#[derive(Debug)]
+pub struct Advice {
+    /// The name in `--json`.
+    pub cause: &'static str,
+    /// What to do.
+    pub action: String,
+    pub evidence: String,
+    pub risk: &'static str,
+    pub saving: Saving,
+}
+
+/// Best first; never empty.
+pub fn advice(finding: &Finding) -> Vec<Advice> {
+    let mut all: Vec<Advice> = match &finding.books {
+        Ok(books) => of_books(finding, books),
+        Err(_) => finding.allocators.other.iter().filter_map(|(kind, _)| lever(*kind)).collect(),
+    };
+    let rss = finding.explained.rss;
+    let least = LEAST_BYTES.max((rss as f64 * LEAST_SHARE) as u64);
+    all.extend(elsewhere::padding(finding));
+    all.retain(|advice| advice.saving.bytes().is_none_or(|bytes| bytes >= least));
+    all.sort_by_key(|advice| std::cmp::Reverse(advice.saving.rank()));
+    put_causes_before_trim(&mut all);
+    all.extend(elsewhere::main_part(finding));
+    if all.is_empty() {
+        all.push(Advice {
+            cause: "nothing",
+            action: "nothing to do".into(),
+            evidence: format!("no cause holds back {} or more", size(least)),
+            risk: "none",
+            saving: Saving::Unknown,
+        });
+    }
+    all
+}
+
+impl Saving {
+    /// The number, if there is one.
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Expected(bytes, _) | Self::AtMost(bytes) => Some(bytes),
+            Self::Unknown => None,
+        }
+    }
+
+    /// What is expected comes before what is only possible.
+    fn rank(self) -> (u8, u64) {
+        match self {
+            Self::Expected(bytes, _) => (2, bytes),
+            Self::AtMost(bytes) => (1, bytes),
+            Self::Unknown => (0, 0),
+        }
+    }
+}
+
+fn of_books(finding: &Finding, books: &Books) -> Vec<Advice> {
+    let found = [
+        trim(finding, books),
+        thresholds(books),
+        tcache(books),
+        arena_max(books),
+        scattered(finding, books),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// Trim gives back what other causes keep, but only once.
+fn put_causes_before_trim(all: &mut Vec<Advice>) {
+    let Some(trim) = all.iter().position(|advice| advice.cause == "trim") else { return };
+    let explained = all[trim].saving.bytes().unwrap_or(0) as f64 * EXPLAINING_SHARE;
+    let is_cause = |advice: &Advice| {
+        matches!(advice.cause, "mmap_threshold" | "trim_threshold")
+            && advice.saving.bytes().unwrap_or(0) as f64 >= explained
+    };
+    if let Some(cause) = all.iter().position(is_cause).filter(|&cause| cause > trim) {
+        let cause = all.remove(cause);
+        all.insert(trim, cause);
+    }
+}
+
+fn trim(finding: &Finding, books: &Books) -> Option<Advice> {
+    let bytes = books.sum(Arena::releasable_bytes);
+    let fastbins = books.sum(|arena| arena.fastbin_page_bytes);
+    let chunks = books.sum(|arena| arena.free_page_bytes);
+    let mut evidence = format!(
+        "{} in whole pages of free chunks, {} in pages that only fastbins fill, the rest at the top of the main arena",
+        size(chunks),
+        size(fastbins)
+    );
+    let pins = finding.pins.as_ref().and_then(|pins| Some((pins, pins.sites.first()?)));
+    if let Some((pins, site)) = pins {
+        let share = format_share(site.held.value / pins.held.value.max(1.0));
+        evidence += &format!("; held back above all by blocks of {} ({share})", name(site));
+    }
+    Some(Advice {
+        cause: "trim",
+        action: "trim now: call malloc_trim(0) in the program, again whenever this much is kept"
+            .into(),
+        evidence,
+        risk: "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB given back",
+        saving: Saving::Expected(bytes, books.half_width_95_bytes()),
+    })
+}
+
+/// The top is cut beyond the trim threshold, in the main arena.
+fn thresholds(books: &Books) -> Option<Advice> {
+    let main = books.arenas.first()?;
+    let parameters = &books.parameters;
+    let kept = DEFAULT_THRESHOLD_BYTES + parameters.top_pad_bytes;
+    let saving = Saving::Expected(main.top.resident_bytes.saturating_sub(kept), 0.0);
+    let (trim, mmap) = (parameters.trim_threshold_bytes, parameters.mmap_threshold_bytes);
+    if trim <= DEFAULT_THRESHOLD_BYTES {
+        return None;
+    }
+    let evidence = format!(
+        "{} at the top of the main arena, which is cut only beyond {}",
+        size(main.top.resident_bytes),
+        size(trim)
+    );
+    Some(if parameters.has_dynamic_thresholds {
+        Advice {
+            cause: "mmap_threshold",
+            action: "fix the thresholds: start it with MALLOC_MMAP_THRESHOLD_=131072".into(),
+            evidence: format!(
+                "{evidence}; both thresholds moved when a block of {} was freed: blocks up to that size come from the heap since",
+                size(mmap)
+            ),
+            risk: "every block of 128 KiB or more is mapped and unmapped: slower where they come and go often",
+            saving,
+        }
+    } else {
+        Advice {
+            cause: "trim_threshold",
+            action: "lower the trim threshold: MALLOC_TRIM_THRESHOLD_=131072, or M_TRIM_THRESHOLD in the program".into(),
+            evidence,
+            risk: "the top is given back and taken anew more often",
+            saving,
+        }
+    })
+}
+
+fn tcache(books: &Books) -> Option<Advice> {
+    let (bytes, chunks) =
+        (books.sum(|arena| arena.tcaches.bytes), books.sum(|arena| arena.tcaches.chunks));
+    let count = books.parameters.tcache_count;
+    let fewer = if count > 7 { 7 } else { 0 };
+    Some(Advice {
+        cause: "tcache",
+        action: format!("smaller thread caches: GLIBC_TUNABLES=glibc.malloc.tcache_count={fewer}"),
+        evidence: format!(
+            "{chunks} free chunks, {}, in thread caches, which keep {count} of each size; no trim reaches them",
+            size(bytes)
+        ),
+        risk: "malloc and free lock the arena more often: slower with many threads",
+        saving: Saving::Expected(bytes, 0.0),
+    })
+}
+
+/// In one arena, what one thread freed serves the others: of what is free, the largest arena's share would be enough.
+fn arena_max(books: &Books) -> Option<Advice> {
+    let free =
+        |arena: &Arena| arena.free.resident_bytes + arena.top.resident_bytes + arena.fastbins.bytes;
+    let used: Vec<u64> = books.arenas.iter().map(free).filter(|&bytes| bytes > 0).collect();
+    let most = *used.iter().max()?;
+    let bytes = used.iter().sum::<u64>() - most;
+    (used.len() > 1).then(|| Advice {
+        cause: "arena_max",
+        action: "fewer arenas: start it with MALLOC_ARENA_MAX=1, or 2 where threads allocate at the same time".into(),
+        evidence: format!(
+            "{} arenas keep {} free, the largest of them {}: what one thread freed no other can use",
+            used.len(),
+            size(bytes + most),
+            size(most)
+        ),
+        risk: "threads wait for each other in malloc; saves less where they need their memory at the same time",
+        saving: Saving::Expected(bytes, books.half_width_95_bytes()),
+    })
+}
+
+/// Free memory on pages in use, which no trim gives back.
+fn scattered(finding: &Finding, books: &Books) -> Option<Advice> {
+    let bytes = finding.explained.part(Part::FreeChunks).max(0) as u64;
+    let resident = books.sum(|arena| arena.in_use.resident_bytes + arena.free.resident_bytes);
+    let mut evidence = format!(
+        "{} ({}) free on pages on which something lives",
+        size(bytes),
+        format_percent(bytes as f64, resident as f64)
+    );
+    let site = finding.pins.as_ref().and_then(|pins| {
+        let first = pins.sites.first()?;
+        (first.held.value >= POOL_SHARE * pins.held.value).then_some((pins, first))
+    });
+    let Some((pins, site)) = site else {
+        return Some(Advice {
+            cause: "other_allocator",
+            action: "try an allocator that keeps sizes apart: LD_PRELOAD=libjemalloc.so.2 or libmimalloc.so.2".into(),
+            evidence,
+            risk: "another allocator has its own caches and its own speed: measure both",
+            saving: Saving::AtMost(bytes),
+        });
+    };
+    let name = name(site);
+    evidence += &format!(
+        "; blocks of {name} hold back {} of it",
+        format_share(site.held.value / pins.held.value.max(1.0))
+    );
+    Some(Advice {
+        cause: "pool",
+        action: format!(
+            "give the long-lived blocks of {name} a pool of their own, or allocate them before the others"
+        ),
+        evidence,
+        risk: "a change of the program",
+        saving: Saving::AtMost(bytes),
+    })
+}
+
+/// What another allocator offers.
+fn lever(kind: Kind) -> Option<Advice> {
+    let action = match kind {
+        Kind::Jemalloc => {
+            "jemalloc's own lever: MALLOC_CONF=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0, or mallctl arena.<i>.purge"
+        }
+        Kind::Tcmalloc => {
+            "tcmalloc's own lever: TCMALLOC_RELEASE_RATE=10, or MallocExtension::ReleaseFreeMemory in the program"
+        }
+        Kind::Mimalloc => {
+            "mimalloc's own lever: MIMALLOC_PURGE_DELAY=0, or mi_collect(true) in the program"
+        }
+        Kind::Musl | Kind::InProgram => return None,
+    };
+    Some(Advice {
+        cause: "other_lever",
+        action: action.into(),
+        evidence: "its books cannot be read from outside; malloc_trim does nothing here".into(),
+        risk: "given-back pages fault in again",
+        saving: Saving::Unknown,
+    })
+}
+
+/// Its frames next to malloc: the first one alone is often a wrapper.
+fn name(site: &Site) -> String {
+    const SHOWN: usize = 2;
+    match site.frames.get(..SHOWN.min(site.frames.len())) {
+        None | Some([]) => "(no frames)".into(),
+        Some(frames) => frames.join(" ← "),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    format_bytes(bytes as f64)
+}

@@ -1,0 +1,71 @@
+//! Who holds memory back, and what to do about it, for people.
+
+use super::advice::{Advice, Saving};
+use super::examine::Finding;
+use crate::rss::live_text;
+use ramson_leaks::duration;
+use ramson_profile::format::{format_bytes, format_objects, format_relative_error};
+use std::fmt::Write;
+
+/// Adds the sites.
+pub fn push_pins(out: &mut String, finding: &Finding, top: usize) {
+    let Some(pins) = &finding.pins else {
+        if finding.explained.kept_free() as f64 > 0.05 * finding.explained.rss as f64 {
+            let _ = writeln!(
+                out,
+                "\nwho holds it back: not known without a profile. Start the program with \"ramson run\""
+            );
+        }
+        return;
+    };
+    if pins.sites.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "\nwho holds it back: free memory that touches a live block, half for each side ({} sampled blocks)\n{:>10} {:>8} {:>10} {:>9} {:>9}  allocated by",
+        format_objects(pins.samples as f64),
+        "holds back",
+        "±",
+        "live",
+        "age p50",
+        "oldest",
+    );
+    let most = if top == 0 { usize::MAX } else { top };
+    for site in pins.sites.iter().take(most) {
+        let _ = writeln!(
+            out,
+            "{:>10} {:>8} {:>10} {:>9} {:>9}  {}",
+            format_bytes(site.held.value),
+            format_relative_error(site.held).replace('±', ""),
+            format_bytes(site.live.value),
+            duration(site.median_age_ns),
+            duration(site.oldest_age_ns),
+            site.frames.join(" ← "),
+        );
+    }
+    if pins.sites.len() > most {
+        let _ = writeln!(out, "({} more sites; --top 0 shows all)", pins.sites.len() - most);
+    }
+    let _ = writeln!(out, "{:>10} all sites", live_text(pins.held));
+}
+
+/// Adds the advice.
+pub fn push_advice(out: &mut String, advice: &[Advice]) {
+    out.push_str("\nwhat to do\n");
+    for (index, advice) in advice.iter().enumerate() {
+        let saving = match advice.saving {
+            Saving::Expected(bytes, half_width) if half_width > 0.0 => {
+                format!(": saves {} (±{})", format_bytes(bytes as f64), format_bytes(half_width))
+            }
+            Saving::Expected(bytes, _) => format!(": saves {}", format_bytes(bytes as f64)),
+            Saving::AtMost(bytes) => format!(": saves at most {}", format_bytes(bytes as f64)),
+            Saving::Unknown => String::new(),
+        };
+        let _ = writeln!(out, "{}. {}{saving}", index + 1, advice.action);
+        let _ = writeln!(out, "   because  {}", advice.evidence);
+        if advice.risk != "none" {
+            let _ = writeln!(out, "   risk     {}", advice.risk);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Programs that suffer from one cause each get the advice against it first, and following it saves what was said. Who holds memory back is named.
+
+use ramson_tests::keeping::*;
+use ramson_tests::servers::*;
+use std::fs;
+
+/// The first advice: its cause, and the bytes that it saves.
+#[track_caller]
+fn first_advice(json: &Json) -> (String, f64) {
+    let first = &json.list("advice")[0];
+    let bytes = match first.at("saving") {
+        Json::Word(_) => 0.0,
+        saving => saving.number("bytes"),
+    };
+    (first.text("cause").into(), bytes)
+}
+
+/// Fails unless the first advice is against `cause`, and saves what RSS really falls by.
+#[track_caller]
+fn assert_saves(json: &Json, cause: &str, before: f64, after: f64) {
+    let (found, predicted) = first_advice(json);
+    assert_eq!(found, cause, "{json:?}");
+    let saved = before - after;
+    assert!((saved / predicted - 1.0).abs() < 0.2, "saved {saved} of {predicted}: {json:?}");
+}
+
+#[test]
+fn trim_is_the_advice_where_free_pages_or_fastbins_are_kept_and_gives_what_was_said() {
+    let scratch = Scratch::new();
+    for arguments in [["survivors", "64"], ["fastbins", "32"]] {
+        let keeping = Keeping::plain(&scratch, &arguments);
+        for options in [&[][..], &["--exact"]] {
+            let json = doctor_with(&scratch, keeping.pid(), options);
+            let (cause, predicted) = first_advice(&json);
+            assert!(cause == "trim" && predicted > 30.0 * MIB, "{json:?}");
+        }
+        let (json, before) = (doctor(&scratch, keeping.pid()), keeping.rss());
+        keeping.trim();
+        assert_saves(&json, "trim", before, keeping.rss());
+        let (cause, _) = first_advice(&doctor(&scratch, keeping.pid()));
+        assert_ne!(cause, "trim");
+    }
+}
+
+#[test]
+fn fewer_arenas_are_the_advice_where_each_thread_keeps_its_own() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::plain(&scratch, &["turns", "64", "4"]);
+    let json = doctor(&scratch, keeping.pid());
+    let with = Keeping::start(&scratch, &["turns", "64", "4"], |command| {
+        command.env("MALLOC_ARENA_MAX", "1");
+    });
+    assert_saves(&json, "arena_max", keeping.rss(), with.rss());
+}
+
+#[test]
+fn fixed_thresholds_are_the_advice_where_they_moved() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::plain(&scratch, &["drift", "32"]);
+    let json = doctor(&scratch, keeping.pid());
+    let with = Keeping::start(&scratch, &["drift", "32"], |command| {
+        command.env("MALLOC_MMAP_THRESHOLD_", "131072");
+    });
+    assert_saves(&json, "mmap_threshold", keeping.rss(), with.rss());
+    // The threshold that somebody set is another cause of the same.
+    let set = Keeping::start(&scratch, &["drift", "32"], |command| {
+        command.env("MALLOC_TRIM_THRESHOLD_", "99999999").env("MALLOC_MMAP_THRESHOLD_", "33554432");
+    });
+    let json = doctor(&scratch, set.pid());
+    assert_saves(&json, "trim_threshold", set.rss(), with.rss());
+}
+
+#[test]
+fn smaller_caches_are_the_advice_where_threads_hoard() {
+    let scratch = Scratch::new();
+    let start = |count: &str| {
+        Keeping::start(&scratch, &["tcache", "32"], |command| {
+            command.env("GLIBC_TUNABLES", format!("glibc.malloc.tcache_count={count}"));
+        })
+    };
+    let hoarding = start("65535");
+    let json = doctor(&scratch, hoarding.pid());
+    assert!(json.list("advice")[0].text("action").ends_with("tcache_count=7"), "{json:?}");
+    assert_saves(&json, "tcache", hoarding.rss(), start("7").rss());
+}
+
+#[test]
+fn no_huge_pages_are_the_advice_where_they_are_mostly_zeros() {
+    let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    // Without such pages no program can suffer from them.
+    if enabled.is_ok_and(|enabled| !enabled.contains("[never]")) {
+        let scratch = Scratch::new();
+        let keeping = Keeping::plain(&scratch, &["huge", "64"]);
+        let json = doctor(&scratch, keeping.pid());
+        let plain = Keeping::plain(&scratch, &["huge", "64", "off"]);
+        // The kernel may have found no room for some of them.
+        if part(&json, "huge_page_padding") + part(&json, "own_mmaps") > 63.0 * MIB {
+            assert_saves(&json, "thp", keeping.rss(), plain.rss());
+        }
+        assert_eq!(part(&doctor(&scratch, plain.pid()), "huge_page_padding"), 0.0);
+    }
+}
+
+#[test]
+fn what_is_not_kept_is_told_apart() {
+    let scratch = Scratch::new();
+    let path = scratch.path("mapped").display().to_string();
+    for (arguments, cause, words) in [
+        (&["leak", "32"][..], "leaks", "ramson leaks"),
+        (&["large", "64"], "leaks", "ramson leaks"),
+        (&["maps", "32"], "mmaps", "--kind mmap"),
+        (&["file", "32", &path], "files", "nothing to do"),
+    ] {
+        let keeping = Keeping::plain(&scratch, arguments);
+        let json = doctor(&scratch, keeping.pid());
+        assert_eq!(first_advice(&json).0, cause, "{json:?}");
+        assert!(json.list("advice")[0].text("action").contains(words), "{json:?}");
+    }
+}
+
+#[test]
+fn the_site_whose_blocks_hold_memory_back_is_named_with_what_it_holds() {
+    let scratch = Scratch::new();
+    for (interval, mib) in [("1", "64"), ("2K", "128")] {
+        let keeping = Keeping::start(&scratch, &["survivors", mib], |command| {
+            let command = ramson_tests::preload(command, interval);
+            command.env("RAMSON_DIR", scratch.open_directory("profiles"));
+        });
+        let json = doctor(&scratch, keeping.pid());
+        let sites = json.list("pins.sites");
+        let frames = sites[0].list("frames");
+        let is_session = |frame: &Json| format!("{frame:?}").contains("session");
+        assert!(frames.iter().any(is_session), "{json:?}");
+        // Beside the survivors there are a few blocks of the C library.
+        let holds = sites[0].number("holds_back.value");
+        let kept = part(&json, "kept_whole_pages") + part(&json, "kept_in_used_pages");
+        let error = sites[0].number("holds_back.half_width_95") / 1.96;
+        assert!((holds - kept).abs() < 0.05 * kept + 4.0 * error, "{json:?}");
+        let evidence = json.list("advice")[0].text("evidence").to_owned();
+        assert_eq!(first_advice(&json).0, "trim");
+        assert!(evidence.contains("session"), "{evidence}");
+        assert!(sites[0].number("oldest_age_ns") > 0.0);
+        let mut command = ramson(&scratch);
+        let text = finish(command.args(["doctor", &keeping.pid().to_string()])).good().text();
+        assert!(text.contains("who holds it back") && text.contains("session"), "{text}");
+        assert!(text.contains("heap by address") && text.contains('░'), "{text}");
+        assert!(text.contains("1. trim now"), "{text}");
+    }
+}
+
+#[test]
+fn the_cells_of_the_map_add_up_to_the_arenas() {
+    let scratch = Scratch::new();
+    for options in [&[][..], &["--exact"]] {
+        let keeping = Keeping::plain(&scratch, &["turns", "96", "3"]);
+        let json = doctor_with(&scratch, keeping.pid(), options);
+        let cells = json.list("books.map");
+        let sum = |key: &str| cells.iter().map(|cell| cell.number(key)).sum::<f64>();
+        assert!(sum("bytes") >= arenas(&json, "system_bytes"), "{json:?}");
+        let free = arenas(&json, "free.resident_bytes") + arenas(&json, "top.resident_bytes");
+        assert!((sum("free_bytes") / free - 1.0).abs() < 0.02, "{} {free}", sum("free_bytes"));
+        assert!(cells.len() <= 1100);
+        fs::remove_file(&keeping.log).unwrap();
+    }
+}
