@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ impl Terminal {
     /// Starts `command` in a terminal of this size.
     #[track_caller]
     pub fn start(command: &Command, columns: u16, rows: u16) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
@@ -62,8 +63,13 @@ impl Terminal {
     }
 
     /// Types these bytes.
-    pub fn press(&mut self, keys: &str) {
-        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    pub fn press(&self, keys: &str) {
+        (&self.keyboard).write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// As long as this is kept, nothing is taken from the program.
+    pub fn freeze(&self) -> MutexGuard<'_, vt100::Parser> {
+        self.screen.lock().unwrap()
     }
 
     /// Makes it another size.

@@ -9,6 +9,8 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 /// A redis that is recorded, and a client that fills it without end.
 struct Loaded {
@@ -161,6 +163,32 @@ fn a_signal_ends_the_view_and_gives_the_terminal_back() {
         assert_eq!(terminal.wait().signal(), Some(number));
         terminal.wait_until("the terminal as it was", |_| terminal.is_as_usual());
     }
+}
+
+#[test]
+fn a_signal_ends_the_view_also_while_its_terminal_takes_nothing() {
+    let loaded = Loaded::start();
+    let mut terminal = loaded.top(80, 24);
+    terminal.wait_for("? help");
+    let call = format!("/proc/{}/syscall", terminal.running.0.id());
+    let is_writing = || fs::read_to_string(&call).is_ok_and(|call| call.starts_with("1 "));
+    let frozen = terminal.freeze();
+    wait_until("the terminal is full", || {
+        terminal.press("12");
+        (0..10).all(|_| {
+            thread::sleep(Duration::from_millis(5));
+            is_writing()
+        })
+    });
+    terminal.running.signal("TERM");
+    wait_until("it has ended", || !fs::exists(&call).unwrap() || is_zombie(&terminal));
+    drop(frozen);
+    assert_eq!(terminal.wait().signal(), Some(15));
+}
+
+fn is_zombie(terminal: &Terminal) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", terminal.running.0.id()));
+    stat.is_ok_and(|stat| stat.contains(") Z "))
 }
 
 #[test]

@@ -17,7 +17,7 @@ const BOOT_SLACK_NS: u64 = 60_000_000_000;
 
 const SIGKILL: u32 = 9;
 const SIGSEGV: u32 = 11;
-/// What the kernel writes about a signal that nothing handles, after "traps: NAME[ID]".
+/// What the kernel writes about a signal that nothing handles, after `traps: NAME[ID]`.
 const TRAPS: [(&str, u32); 5] = [
     ("general protection", SIGSEGV),
     ("trap invalid opcode", 4),

@@ -25,6 +25,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// What a terminal has to take our last words, once a signal came.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Whether the terminal is ours. Giving it back twice would move the cursor.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 /// Held while a picture is drawn, so that nothing of it is drawn after the terminal was given back.
@@ -153,16 +155,14 @@ impl Drop for Screen {
 
 /// In a thread of its own: the other one may wait for a terminal that does not answer.
 fn end_at(mut signals: Signals) {
-    const PATIENCE: u32 = 20;
     for signal in signals.forever() {
-        let mut drawing = DRAWING.try_lock();
-        for _ in 0..PATIENCE {
-            if drawing.is_ok() {
-                break;
-            }
-            thread::sleep(Duration::from_millis(10));
-            drawing = DRAWING.try_lock();
-        }
+        // Nor must one that takes nothing any more (Ctrl-S) keep us: then the picture stays on it.
+        thread::spawn(move || {
+            thread::sleep(PATIENCE);
+            let _ = disable_raw_mode();
+            let _ = emulate_default_handler(signal);
+        });
+        let _drawing = DRAWING.lock();
         leave();
         // So that whoever waits for us sees what ended us.
         let _ = emulate_default_handler(signal);
