@@ -14,6 +14,7 @@ pub mod servers;
 pub mod simulation;
 mod sites;
 pub mod terminal;
+pub mod trimming;
 
 pub use build::{golden, library, program, program_with, shared_library, target_directory, tool};
 pub use random::Random;

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Nothing here takes longer, not even on a busy machine.
-const MOST_TIME: Duration = Duration::from_secs(600);
+pub const MOST_TIME: Duration = Duration::from_secs(600);
 
 /// A directory of one test, removed when dropped. Under /tmp: other users can enter it, and Unix sockets' names fit.
 pub struct Scratch(PathBuf);
@@ -254,7 +254,7 @@ fn collect(mut from: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
     receiver
 }
 
-/// A program that runs, in a process group of its own, which is killed when dropped.
+/// A program that runs. It is killed when dropped, with the process group of its own that it should have.
 pub struct Running(pub Child);
 
 impl Running {
@@ -298,9 +298,9 @@ impl Drop for Running {
     fn drop(&mut self) {
         if thread::panicking() || self.0.try_wait().is_ok_and(|status| status.is_none()) {
             let group = format!("-{}", self.0.id());
-            let _ =
-                Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
-            let _ = self.0.wait();
+            let mut kill = Command::new("kill");
+            let _ = kill.args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+            let _ = (self.0.kill(), self.0.wait());
         }
     }
 }

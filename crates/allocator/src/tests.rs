@@ -1,12 +1,13 @@
 //! Tests on made-up processes: whole, torn, swapped out and hostile ones.
 
-use crate::glibc::{self, Books, Effort, Refusal};
+use crate::glibc::{self, Books, Effort, Locks, Refusal};
 use crate::identify::{self, Kind};
 use crate::memory::{Memory, PAGE_BYTES, PageState, page_of};
 use crate::{Mapping, Part, explain, parse_smaps};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const DATA: u64 = 0x7f00_0000_0000;
 const HEAP: u64 = 0x5555_0000_0000;
@@ -170,6 +171,20 @@ fn free_chunks_count_half_for_each_of_their_neighbours() {
     assert_eq!(below.held_bytes() + above.held_bytes(), 0x4000 as f64);
     assert_eq!(beside(HEAP).unwrap().held_bytes(), 0.0);
     assert_eq!(beside(DATA), None);
+}
+
+#[test]
+fn a_lock_of_an_arena_is_free_or_held_and_a_chain_that_is_broken_says_neither() {
+    let (mut memory, mappings) = process();
+    let locks = Locks::find(&memory, &[&mappings[1]], (2, 36)).unwrap();
+    assert!(locks.are_seen_free(&memory, Duration::ZERO));
+    for held in [1, 2] {
+        memory.set(MAIN_ARENA, held);
+        assert!(!locks.are_seen_free(&memory, Duration::ZERO), "{held}");
+    }
+    memory.set(MAIN_ARENA, 0);
+    memory.set(MAIN_ARENA + 0x870, 8);
+    assert!(!locks.are_seen_free(&memory, Duration::ZERO));
 }
 
 #[test]

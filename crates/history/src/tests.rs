@@ -258,7 +258,7 @@ fn old_snapshots_are_thinned_and_marks_and_peaks_stay_as_long_as_any() {
 #[test]
 fn a_database_that_is_too_large_loses_its_oldest_snapshots_and_shrinks() {
     let place = Place::new("bounded");
-    let most = 600 << 10;
+    let most = 300 << 10;
     let levels = Levels::new(10 * SECOND, 30 * DAY);
     let mut recorder = Recorder::open(&place.database(), levels, most).unwrap();
     let mut excess = 0;

@@ -12,6 +12,8 @@ use crate::snap::SnapOptions;
 use crate::symbolize::SymbolizeOptions;
 use crate::timeline::TimelineOptions;
 use crate::top::TopOptions;
+use crate::trim::TrimOptions;
+use crate::trim::schedule::ScheduleOptions;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ramson_format::{DEFAULT_RECENT_FREES, Kind, MAX_RECENT_FREES};
@@ -65,6 +67,8 @@ pub enum Command {
     Merge(MergeOptions),
     /// Explain a process's RSS, and what its allocator keeps of it
     Doctor(DoctorOptions),
+    /// Have a process give back the memory that its allocator keeps free
+    Trim(TrimOptions),
     /// Write a profile in another format
     Export(ExportOptions),
     /// Write the names into a profile, for reading it on another machine
@@ -148,6 +152,8 @@ pub struct RunOptions {
     /// --max-file; 0 spares sampled frees the walk)
     #[arg(long, value_name = "N", default_value_t = DEFAULT_RECENT_FREES, value_parser = clap::value_parser!(u64).range(..=MAX_RECENT_FREES))]
     pub recent_frees: u64,
+    #[command(flatten)]
+    pub trims: ScheduleOptions,
     /// The program and its arguments
     #[arg(
         required = true,

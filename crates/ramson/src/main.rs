@@ -36,6 +36,7 @@ mod tables;
 mod text;
 mod timeline;
 mod top;
+mod trim;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
@@ -92,6 +93,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Timeline(options) => timeline::timeline(&options).map(|()| 0),
         Command::Merge(options) => merge::merge(&options).map(|()| 0),
         Command::Doctor(options) => doctor::doctor(&options).map(|()| 0),
+        Command::Trim(options) => trim::trim(&options).map(|()| 0),
         Command::Export(options) => export::export(&options).map(|()| 0),
         Command::Symbolize(options) => symbolize::symbolize(&options).map(|()| 0),
         Command::Completions { shell } => {

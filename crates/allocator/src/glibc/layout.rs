@@ -5,6 +5,8 @@
 
 /// Offsets in `struct malloc_state`: the same since 2.27.
 pub mod arena {
+    /// 0 while it is free.
+    pub const MUTEX: u64 = 0;
     pub const FLAGS: usize = 4;
     pub const FASTBINS: usize = 0x10;
     pub const FASTBIN_COUNT: usize = 10;

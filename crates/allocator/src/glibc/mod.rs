@@ -8,6 +8,7 @@ mod caches;
 mod find;
 mod heaps;
 mod layout;
+mod locks;
 mod map;
 mod mapped;
 mod piece;
@@ -17,9 +18,11 @@ mod walk;
 
 pub use books::{Arena, Books, Kept, Range, Space};
 pub use find::Parameters;
+pub use locks::Locks;
 pub use map::{Cell, HeapMap};
 pub use pins::{Beside, beside};
 pub use survey::Survey;
+pub use walk::Chunk;
 
 use crate::mappings::Mapping;
 use crate::memory::Memory;

@@ -100,11 +100,13 @@ impl Watch {
         Self(looks)
     }
 
-    /// Waits for the program, which was started just now, and watches it.
-    pub fn wait(self, mut child: Child) -> io::Result<Ended> {
+    /// Waits for the program, which was started just now, and watches it. First of all calls `meanwhile`, which may return when it
+    /// has ended.
+    pub fn wait(self, mut child: Child, meanwhile: impl FnOnce(&Child)) -> io::Result<Ended> {
         let pid = child.id();
         let (stop, stopped) = channel();
         let watcher = std::thread::spawn(move || self.0.go_on(pid, &stopped));
+        meanwhile(&child);
         let exited = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while waitid(WaitId::Pid(Pid::from_child(&child)), exited).err() == Some(Errno::INTR) {}
         let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -156,7 +158,8 @@ mod tests {
     #[test]
     fn a_program_s_end_is_told_with_its_status_and_signal() {
         let shell = |script: &str| {
-            Watch::begin().wait(Command::new("sh").args(["-c", script]).spawn().unwrap())
+            let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+            Watch::begin().wait(child, |_| ())
         };
         assert_eq!(shell("exit 7").unwrap().end.way, Way::Exited(7));
         let ended = shell("kill -SEGV $$").unwrap();

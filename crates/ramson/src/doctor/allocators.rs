@@ -18,7 +18,8 @@ pub struct Allocators {
     pub other: Option<(Kind, Found)>,
     /// Variables that the process was started with.
     pub settings: Vec<(String, String)>,
-    version: Option<(u32, u32)>,
+    /// Of the C library.
+    pub version: Option<(u32, u32)>,
 }
 
 /// One of them.
@@ -109,7 +110,7 @@ fn origin(preload: &str, library: &Mapping) -> String {
 }
 
 /// The file that is mapped, also where it has been replaced on disk since.
-fn read_file(pid: u32, mapping: &Mapping) -> Option<Vec<u8>> {
+pub fn read_file(pid: u32, mapping: &Mapping) -> Option<Vec<u8>> {
     let path = format!("/proc/{pid}/root{}", mapping.path);
     let is_it = fs::metadata(&path).is_ok_and(|facts| facts.ino() == mapping.inode);
     if is_it {

@@ -18,7 +18,7 @@ use std::io::{BufReader, ErrorKind};
 /// Times that everything is read again because it moved meanwhile.
 const MOST_TRIES: u32 = 3;
 /// Arenas of so many resident bytes in all are walked, larger ones surveyed.
-const MOST_WALKED_BYTES: u64 = 64 << 20;
+pub const MOST_WALKED_BYTES: u64 = 64 << 20;
 /// So much of RSS, or so many bytes, may move without a second look.
 const STILL_SHARE: f64 = 0.01;
 const STILL_BYTES: i64 = 256 << 10;

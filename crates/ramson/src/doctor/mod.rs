@@ -1,14 +1,14 @@
 //! `ramson doctor`: what a process's resident memory is, and what its allocator keeps of it. Never stops the process.
 
 mod advice;
-mod allocators;
-mod examine;
+pub mod allocators;
+pub mod examine;
 pub mod limits;
 mod map;
 mod object;
 mod pins;
 mod reasons;
-mod target;
+pub mod target;
 mod text;
 
 use crate::cli::DoctorOptions;

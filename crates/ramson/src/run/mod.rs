@@ -13,10 +13,13 @@ use crate::failure::Failure;
 use crate::list::live_bytes;
 use crate::places;
 use crate::source::{self, Source};
+use crate::trim::schedule::Schedule;
 use confined::Filters;
 use ramson_profile::format::{format_bytes, format_relative_error};
 use ramson_reader::Way;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::signal::*;
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
@@ -24,7 +27,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Statuses of `run` itself, as env(1) and timeout(1) have them.
@@ -70,6 +73,7 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
         is_kept = !make_place(output.as_deref());
         is_kept &= !filters.warn(&found.path);
     }
+    let trims = options.trims.schedule().map_err(fail)?;
     // Before the program starts: a signal in between must not end us alone.
     let signals = Signals::new(PASSED_ON.iter().chain(&FROM_KEYBOARD))
         .map_err(|error| fail(format!("cannot handle signals: {error}")))?;
@@ -88,8 +92,10 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
         eprintln!("ramson: {shown}: {obstacle}. It runs without a profile");
     }
     pass_on(signals, Pid::from_child(&child));
-    let ended =
-        watch.wait(child).map_err(|error| fail(format!("cannot wait for the program: {error}")))?;
+    let trim = |child: &Child| trims.into_iter().for_each(|trims| trim_until_end(trims, child));
+    let ended = watch
+        .wait(child, trim)
+        .map_err(|error| fail(format!("cannot wait for the program: {error}")))?;
     if found.obstacle.is_none() {
         report_profiles(run_id, output.as_deref(), is_kept, &ended);
     }
@@ -121,6 +127,20 @@ fn pass_on(mut signals: Signals, pid: Pid) {
             }
         }
     });
+}
+
+/// Returns when the program has ended: to wait for its status before would also take the stops that trims wait for.
+fn trim_until_end(trims: Schedule, child: &Child) {
+    let end = match pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
+        Ok(end) => end,
+        Err(error) => {
+            return eprintln!("ramson: --trim-every and --trim-after need Linux 5.3: {error}");
+        }
+    };
+    let root = child.id();
+    std::thread::spawn(move || trims.run(root));
+    let mut ends = [PollFd::new(&end, PollFlags::IN)];
+    while poll(&mut ends, None) == Err(Errno::INTR) {}
 }
 
 /// The program's status; 128 + signal if a signal ended it.

@@ -1,0 +1,62 @@
+//! The locks of the arenas: all that `malloc_trim` takes, one after the other.
+
+use super::Refusal;
+use super::find;
+use super::layout::{Layout, arena};
+use crate::mappings::Mapping;
+use crate::memory::Memory;
+use std::time::{Duration, Instant};
+
+/// Between two looks at a lock.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// Where the arenas' locks are.
+#[derive(Clone, Copy, Debug)]
+pub struct Locks {
+    main_arena: u64,
+}
+
+impl Locks {
+    /// `library` and `version` as `read` takes them.
+    pub fn find(
+        memory: &impl Memory,
+        library: &[&Mapping],
+        version: (u32, u32),
+    ) -> Result<Self, Refusal> {
+        Layout::of(version.1)
+            .filter(|_| version.0 == 2)
+            .ok_or(Refusal::Version(version.0, version.1))?;
+        match find::main_arenas(memory, library).as_slice() {
+            [] => Err(Refusal::NoArena),
+            [main] => Ok(Self { main_arena: *main }),
+            _ => Err(Refusal::Ambiguous),
+        }
+    }
+
+    /// Whether each lock is seen free once within `limit`.
+    ///
+    /// A thread that is stopped keeps the locks it has: once each has been seen free meanwhile, that thread has none. A lock that is never
+    /// seen free may be one whose thread is no more.
+    pub fn are_seen_free(&self, memory: &impl Memory, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        let mut held: Option<Vec<u64>> = None;
+        loop {
+            // A chain that is read while it grows may be inconsistent.
+            held = held.or_else(|| {
+                let arenas = find::chain(memory, self.main_arena)?;
+                Some(arenas.iter().map(|state| state.address + arena::MUTEX).collect())
+            });
+            if let Some(held) = &mut held {
+                held.retain(|&address| {
+                    let mut word = [0; 4];
+                    !memory.read(address, &mut word) || word != [0; 4]
+                });
+            }
+            let are_seen_free = held.as_ref().is_some_and(Vec::is_empty);
+            if are_seen_free || Instant::now() > deadline {
+                return are_seen_free;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What a thread finds on its stack: where the called function returns to, and how the thread becomes what it was.
+//!
+//! The function returns to `raise` in the C library, which tells us, and that to the kernel's rt_sigreturn, which restores all registers and
+//! the blocked signals. So the thread finds its way back also if nobody is there any more to see the signal.
+
+use crate::library::Code;
+use crate::trace::Registers;
+
+/// Bytes below the stack pointer that are the function's that made the system call (System V ABI).
+const RED_ZONE_BYTES: u64 = 128;
+/// Alignment of XSAVE's area.
+const XSAVE_ALIGNMENT: u64 = 64;
+/// Words of the chain of returns before `struct ucontext`.
+const CHAIN_WORDS: u64 = 5;
+
+/// `struct ucontext` up to its signal mask (arch/x86/include/uapi/asm/ucontext.h, sigcontext.h): offsets.
+mod context {
+    pub const FLAGS: usize = 0;
+    pub const STACK_FLAGS: usize = 24;
+    pub const REGISTERS: usize = 40;
+    pub const SELECTORS: usize = 184;
+    pub const FLOATING_POINT: usize = 224;
+    pub const MASK: usize = 296;
+    pub const BYTES: usize = 304;
+    /// UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS.
+    pub const ALL_FLAGS: u64 = 7;
+    /// A value that the kernel refuses, so that the alternate stack stays as it is.
+    pub const NO_STACK_FLAGS: u64 = 0x7fff_fff0;
+}
+
+/// `struct _fpx_sw_bytes` inside of XSAVE's area, and the word behind it.
+mod software {
+    pub const OFFSET: usize = 464;
+    pub const MAGIC_1: u32 = 0x4650_5853;
+    pub const MAGIC_2: u32 = 0x4650_5845;
+    /// Of XSAVE's header: which parts are in use.
+    pub const USED: usize = 512;
+}
+
+/// What the thread is to become afterwards.
+pub struct Past<'a> {
+    pub registers: &'a Registers,
+    pub extended_state: &'a [u8],
+    pub blocked_signals: u64,
+}
+
+/// Bytes for the thread's stack.
+pub struct Frame {
+    /// Where they go: the stack pointer at the function's entry.
+    pub start: u64,
+    pub bytes: Vec<u8>,
+    /// Where `text` lies in them.
+    pub text: u64,
+}
+
+/// Lays out the stack below the one that `past` has; `text` is what the function gets a pointer to.
+pub fn lay_out(past: &Past, code: &Code, signal: i32, text: &[u8]) -> Frame {
+    let top = past.registers.rsp - RED_ZONE_BYTES;
+    let text_at = (top - text.len() as u64) & !15;
+    let state_bytes = past.extended_state.len() as u64;
+    let state_at = (text_at - state_bytes - 4) & !(XSAVE_ALIGNMENT - 1);
+    let context_at = (state_at - context::BYTES as u64) & !15;
+    // At a function's entry the stack pointer is 8 off a multiple of 16: here for the one called and for `raise`.
+    let start = context_at - 8 * CHAIN_WORDS;
+    let mut bytes = vec![0; (top - start) as usize];
+    let mut put = |address: u64, content: &[u8]| {
+        let offset = (address - start) as usize;
+        bytes[offset..offset + content.len()].copy_from_slice(content);
+    };
+    let chain = [code.pop_rdi, signal as u64, code.pop_rdi + 1, code.raise, code.restorer];
+    for (index, word) in chain.iter().enumerate() {
+        put(start + 8 * index as u64, &word.to_le_bytes());
+    }
+    put(context_at, &context(past, state_at));
+    put(state_at, &extended_state(past.extended_state));
+    put(state_at + state_bytes, &software::MAGIC_2.to_le_bytes());
+    put(text_at, text);
+    Frame { start, bytes, text: text_at }
+}
+
+fn context(past: &Past, state_at: u64) -> [u8; context::BYTES] {
+    let registers = past.registers;
+    let mut bytes = [0; context::BYTES];
+    let mut put = |offset: usize, word: u64| {
+        bytes[offset..offset + 8].copy_from_slice(&word.to_le_bytes());
+    };
+    put(context::FLAGS, context::ALL_FLAGS);
+    put(context::STACK_FLAGS, context::NO_STACK_FLAGS);
+    let in_order = [
+        registers.r8,
+        registers.r9,
+        registers.r10,
+        registers.r11,
+        registers.r12,
+        registers.r13,
+        registers.r14,
+        registers.r15,
+        registers.rdi,
+        registers.rsi,
+        registers.rbp,
+        registers.rbx,
+        registers.rdx,
+        registers.rax,
+        registers.rcx,
+        registers.rsp,
+        registers.rip,
+        registers.eflags,
+    ];
+    for (index, word) in in_order.into_iter().enumerate() {
+        put(context::REGISTERS + 8 * index, word);
+    }
+    put(context::SELECTORS, registers.cs | registers.ss << 48);
+    put(context::FLOATING_POINT, state_at);
+    put(context::MASK, past.blocked_signals);
+    bytes
+}
+
+/// With the words by which the kernel knows that all of it is there.
+fn extended_state(state: &[u8]) -> Vec<u8> {
+    let mut bytes = state.to_vec();
+    let length = state.len() as u32;
+    let used = state.get(software::USED..software::USED + 8).unwrap_or(&[0; 8]).to_vec();
+    let Some(words) = bytes.get_mut(software::OFFSET..software::USED) else { return bytes };
+    words.fill(0);
+    words[..4].copy_from_slice(&software::MAGIC_1.to_le_bytes());
+    words[4..8].copy_from_slice(&(length + 4).to_le_bytes());
+    words[8..16].copy_from_slice(&used);
+    words[16..20].copy_from_slice(&length.to_le_bytes());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_frame_lies_below_the_red_zone_and_everything_in_it_is_aligned() {
+        let code = Code { pop_rdi: 0x1000, raise: 0x2000, restorer: 0x3000 };
+        for rsp in (0x7ffd_0000_0000..0x7ffd_0000_0080).step_by(8) {
+            let registers = Registers { rsp, rip: 7, ..zero() };
+            let past =
+                Past { registers: &registers, extended_state: &[1; 832], blocked_signals: 5 };
+            let frame = lay_out(&past, &code, 23, b"text\0");
+            let word = |offset: usize| {
+                u64::from_le_bytes(frame.bytes[offset..offset + 8].try_into().unwrap())
+            };
+            assert_eq!(frame.start % 16, 8);
+            assert_eq!(frame.start + frame.bytes.len() as u64, rsp - 128);
+            assert_eq!(
+                [word(0), word(8), word(16), word(24), word(32)],
+                [0x1000, 23, 0x1001, 0x2000, 0x3000]
+            );
+            assert_eq!(word(40 + context::REGISTERS + 8 * 15), rsp);
+            assert_eq!(word(40 + context::MASK), 5);
+            let state = word(40 + context::FLOATING_POINT);
+            assert!(state.is_multiple_of(64) && state > frame.start);
+            assert_eq!(word((state - frame.start) as usize + 832) as u32, software::MAGIC_2);
+            let text = (frame.text - frame.start) as usize;
+            assert_eq!(&frame.bytes[text..text + 5], b"text\0");
+        }
+    }
+
+    fn zero() -> Registers {
+        Registers {
+            r15: 0,
+            r14: 0,
+            r13: 0,
+            r12: 0,
+            rbp: 0,
+            rbx: 0,
+            r11: 0,
+            r10: 0,
+            r9: 0,
+            r8: 0,
+            rax: 0,
+            rcx: 0,
+            rdx: 0,
+            rsi: 0,
+            rdi: 0,
+            orig_rax: 0,
+            rip: 0,
+            cs: 0,
+            eflags: 0,
+            rsp: 0,
+            ss: 0,
+            fs_base: 0,
+            gs_base: 0,
+            ds: 0,
+            es: 0,
+            fs: 0,
+            gs: 0,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Which threads of a process can be borrowed: those that wait in a system call that the kernel can begin again.
+
+use std::fs;
+
+/// A thread that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The kernel's number of the thread.
+    pub tid: i32,
+    /// Number of the system call.
+    pub number: i64,
+    /// The lower the better.
+    rank: u32,
+}
+
+/// Threads looked at.
+const MOST_THREADS: usize = 65_536;
+/// More of recv's flags: the call would return what it has got so far.
+const MSG_WAITALL: u64 = 0x100;
+
+/// Signals that harm nobody who has no handler for them.
+const HARMLESS: [i32; 3] = [libc::SIGURG, libc::SIGWINCH, libc::SIGCHLD];
+
+/// System calls that wait, have no effect before they return, and are begun again after a stop as if there had been none. With their
+/// rank: first those on which nothing hangs, last one whose time-out begins anew.
+const WAITING: [(i64, u32); 21] = [
+    (libc::SYS_rt_sigsuspend, 0),
+    (libc::SYS_rt_sigtimedwait, 3),
+    (libc::SYS_nanosleep, 1),
+    (libc::SYS_clock_nanosleep, 1),
+    (libc::SYS_poll, 1),
+    (libc::SYS_ppoll, 1),
+    (libc::SYS_select, 1),
+    (libc::SYS_pselect6, 1),
+    (libc::SYS_accept, 1),
+    (libc::SYS_accept4, 1),
+    (libc::SYS_read, 1),
+    (libc::SYS_readv, 1),
+    (libc::SYS_recvfrom, 1),
+    (libc::SYS_recvmsg, 1),
+    (libc::SYS_wait4, 1),
+    (libc::SYS_waitid, 1),
+    (libc::SYS_futex, 2),
+    (libc::SYS_restart_syscall, 2),
+    (libc::SYS_epoll_wait, 3),
+    (libc::SYS_epoll_pwait, 3),
+    (libc::SYS_epoll_pwait2, 3),
+];
+
+/// The threads of `pid` that wait, the best first. Those on which locks hang may be left out.
+pub fn waiting(pid: u32, with_locks: bool) -> Vec<Waiting> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut found: Vec<Waiting> = tasks
+        .take(MOST_THREADS)
+        .filter_map(|task| {
+            let tid = task.file_name().to_str()?.parse().ok()?;
+            let call = fs::read_to_string(task.path().join("syscall")).ok()?;
+            let (number, rank) = parse(&call)?;
+            Some(Waiting { tid, number, rank })
+        })
+        .filter(|thread| with_locks || thread.number != libc::SYS_futex)
+        .collect();
+    found.sort_by_key(|thread| thread.rank);
+    found
+}
+
+/// `0 0x3 0x7ffc… …`: number and arguments of the system call; `running` where there is none.
+fn parse(line: &str) -> Option<(i64, u32)> {
+    let mut words = line.split_whitespace();
+    let number: i64 = words.next()?.parse().ok()?;
+    let arguments: Vec<u64> = words
+        .take(6)
+        .map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap_or(0))
+        .collect();
+    Some((number, rank(number, &arguments)?))
+}
+
+/// `None` if a thread must not be stopped in this system call.
+pub fn rank(number: i64, arguments: &[u64]) -> Option<u32> {
+    let flags = match number {
+        libc::SYS_recvfrom => *arguments.get(3)?,
+        libc::SYS_recvmsg => *arguments.get(2)?,
+        _ => 0,
+    };
+    let (_, rank) = WAITING.iter().find(|(known, _)| *known == number)?;
+    (flags & MSG_WAITALL == 0).then_some(*rank)
+}
+
+/// One of the harmless signals for which the program has no handler.
+pub fn harmless_signal(status: &str) -> Option<i32> {
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+    let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
+    HARMLESS.into_iter().find(|signal| caught >> (signal - 1) & 1 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_write_run_or_wait_for_all_of_a_message_are_left_alone() {
+        assert_eq!(parse("0 0x3 0x7ffc 0x10 0x0 0x0 0x0 0x7ffc 0x7f00"), Some((0, 1)));
+        assert_eq!(parse("232 0x5 0x7f 0x2790 0x64 0x0 0x0 0x7ffc 0x7f00"), Some((232, 3)));
+        for line in [
+            "running",
+            "1 0x1 0x7ffc 0x10 0x0 0x0 0x0 0x7ffc 0x7f00",
+            "45 0x1 0x7ffc 0x10 0x100 0x0 0x0 0x7ffc 0x7f00",
+            "47 0x1 0x7ffc 0x140 0x0 0x0 0x0 0x7ffc 0x7f00",
+            "-1 0x7ffc 0x7f00",
+            "",
+        ] {
+            assert_eq!(parse(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! ptrace(2) and what goes with it: the only unsafe code outside of libramson.
+//!
+//! A thread is traced by the thread that seized it; if that one dies, the kernel detaches.
+
+use std::fs;
+use std::io::{Error, Result};
+use std::ptr;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Registers as the kernel keeps them while the thread is stopped.
+pub type Registers = libc::user_regs_struct;
+
+const NT_X86_XSTATE: usize = 0x202;
+const PTRACE_EVENT_STOP: i32 = 128;
+/// More than any processor has (AMX: 11 KiB).
+const MOST_XSTATE_BYTES: usize = 64 << 10;
+const KCMP_VM: usize = 1;
+/// While one waits for a thread to stop that must not be left: between two looks whether it still can.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// A thread that this one traces, until it is dropped.
+pub struct Traced {
+    tid: i32,
+    /// Whether it is the first of its process, whose end is its parent's to know.
+    is_leader: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Running,
+    /// About to get this signal, if it is not 0.
+    Stopped(i32),
+    Gone,
+}
+
+/// Why a traced thread stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Because we asked, or with it a stop of the whole process by this signal.
+    Event(i32),
+    /// It is about to get this signal.
+    Signal(i32),
+    /// It is gone.
+    Gone,
+}
+
+impl Traced {
+    /// Starts to trace a thread of process `pid`, which runs on.
+    pub fn seize(pid: i32, tid: i32, suspend_seccomp: bool) -> Result<Self> {
+        let options = if suspend_seccomp { libc::PTRACE_O_SUSPEND_SECCOMP as usize } else { 0 };
+        request(libc::PTRACE_SEIZE, tid, 0, options)?;
+        Ok(Self { tid, is_leader: pid == tid, state: State::Running })
+    }
+
+    /// Has it stop; `wait` tells when it has.
+    pub fn interrupt(&self) -> Result<()> {
+        request(libc::PTRACE_INTERRUPT, self.tid, 0, 0)
+    }
+
+    /// Lets it run on, with a signal if not 0.
+    pub fn go_on(&mut self, signal: i32) -> Result<()> {
+        request(libc::PTRACE_CONT, self.tid, 0, signal as usize)?;
+        self.state = State::Running;
+        Ok(())
+    }
+
+    /// Lets go of it, with a signal if not 0.
+    pub fn detach(mut self, signal: i32) {
+        self.state = State::Stopped(signal);
+    }
+
+    /// Waits for the next stop; `None` if there is none until `deadline`.
+    pub fn wait(&mut self, deadline: Instant) -> Result<Option<Stop>> {
+        let mut pause = Duration::from_micros(20);
+        // How the first thread ended is its parent's to know; its stops need not be taken away.
+        let keep = if self.is_leader { libc::WNOWAIT } else { 0 };
+        loop {
+            if let Some((kind, status)) = look(self.tid, libc::WSTOPPED | libc::WEXITED | keep)? {
+                let (state, stop) = meaning(kind, status);
+                self.state = state;
+                return Ok(Some(stop));
+            }
+            if Instant::now() > deadline {
+                return Ok(None);
+            }
+            sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(1));
+        }
+    }
+
+    /// The registers of the stopped thread.
+    pub fn registers(&self) -> Result<Registers> {
+        // SAFETY: all zero is a valid value of a structure of integers.
+        let mut registers: Registers = unsafe { std::mem::zeroed() };
+        request(libc::PTRACE_GETREGS, self.tid, 0, &raw mut registers as usize)?;
+        Ok(registers)
+    }
+
+    /// Sets them.
+    pub fn set_registers(&self, registers: &Registers) -> Result<()> {
+        request(libc::PTRACE_SETREGS, self.tid, 0, ptr::from_ref(registers) as usize)
+    }
+
+    /// The rest of the processor's state, as XSAVE writes it.
+    pub fn extended_state(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; MOST_XSTATE_BYTES];
+        let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let address = &raw mut vector as usize;
+        request(libc::PTRACE_GETREGSET, self.tid, NT_X86_XSTATE, address)?;
+        bytes.truncate(vector.iov_len);
+        Ok(bytes)
+    }
+
+    /// Sets it.
+    pub fn set_extended_state(&self, bytes: &[u8]) -> Result<()> {
+        let iov_base = bytes.as_ptr().cast_mut().cast();
+        let vector = libc::iovec { iov_base, iov_len: bytes.len() };
+        request(libc::PTRACE_SETREGSET, self.tid, NT_X86_XSTATE, &raw const vector as usize)
+    }
+
+    /// The signals that it blocks, or would if it did not wait with others blocked.
+    pub fn blocked_signals(&self) -> Result<u64> {
+        let mut mask = 0u64;
+        request(libc::PTRACE_GETSIGMASK, self.tid, size_of::<u64>(), &raw mut mask as usize)?;
+        Ok(mask)
+    }
+
+    /// Sets them.
+    pub fn set_blocked_signals(&self, mask: u64) -> Result<()> {
+        let address = &raw const mask as usize;
+        request(libc::PTRACE_SETSIGMASK, self.tid, size_of::<u64>(), address)
+    }
+}
+
+impl Drop for Traced {
+    /// Only a thread that is stopped can be let go; one that we left to stop alone would stay so.
+    fn drop(&mut self) {
+        if self.state == State::Running && self.interrupt().is_ok() {
+            // Fails only if there is nothing to wait for.
+            while matches!(self.wait(Instant::now() + BETWEEN_LOOKS), Ok(None))
+                && !has_ended(self.tid)
+            {}
+        }
+        if let State::Stopped(signal) = self.state {
+            // It may be gone.
+            let _ = request(libc::PTRACE_DETACH, self.tid, 0, signal as usize);
+        }
+    }
+}
+
+/// What `si_code` and `si_status` of waitid(2) say of a traced thread.
+fn meaning(kind: i32, status: i32) -> (State, Stop) {
+    if matches!(kind, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED) {
+        return (State::Gone, Stop::Gone);
+    }
+    let (signal, event) = (status & 0x7f, status >> 8);
+    if event == PTRACE_EVENT_STOP {
+        (State::Stopped(0), Stop::Event(signal))
+    } else {
+        (State::Stopped(signal), Stop::Signal(signal))
+    }
+}
+
+/// Whether a thread is gone, or a zombie: waitid(2) tells nothing of the first thread that ended before the others.
+fn has_ended(tid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+}
+
+/// What has become of a traced thread, by `kinds`, if anything: `si_code` and `si_status` of waitid(2). A traced thread's stop is told
+/// whether it was asked for or not.
+fn look(tid: i32, kinds: i32) -> Result<Option<(i32, i32)>> {
+    // SAFETY: all zero is a valid value of a structure of integers.
+    let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = kinds | libc::WNOHANG | libc::__WALL;
+    // SAFETY: the kernel writes one structure through the pointer, which is valid for the call.
+    let result = unsafe { libc::waitid(libc::P_PID, tid as u32, &raw mut found, flags) };
+    if result == -1 {
+        return Err(Error::last_os_error());
+    }
+    // SAFETY: for waitid these fields are set, or zero if there was nothing.
+    let (pid, status) = unsafe { (found.si_pid(), found.si_status()) };
+    Ok((pid != 0).then_some((found.si_code, status)))
+}
+
+/// `address` and `data` are what the request of that number takes.
+fn request(number: u32, tid: i32, address: usize, data: usize) -> Result<()> {
+    // SAFETY: of all requests that are made here, the kernel writes to our memory only for those that get something, through a pointer to a
+    // live variable of the size that the request has or is told; none maps or frees anything of ours.
+    let result = unsafe { libc::ptrace(number, tid, address, data) };
+    if result == -1 { Err(Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Whether two processes have one address space, as after vfork; false where the kernel does not say.
+pub fn share_memory(one: i32, other: i32) -> bool {
+    // SAFETY: kcmp takes integers and touches no memory.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) };
+    order == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stops_is_not_taken_for_what_ends() {
+        let stopped = meaning(libc::CLD_TRAPPED, libc::SIGUSR1);
+        assert!(stopped == (State::Stopped(libc::SIGUSR1), Stop::Signal(libc::SIGUSR1)));
+        let asked = meaning(libc::CLD_TRAPPED, libc::SIGTRAP | PTRACE_EVENT_STOP << 8);
+        assert!(asked == (State::Stopped(0), Stop::Event(libc::SIGTRAP)));
+        for kind in [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED] {
+            assert!(meaning(kind, libc::SIGUSR1) == (State::Gone, Stop::Gone));
+        }
+    }
+
+    #[test]
+    fn a_thread_that_does_not_exist_has_ended_and_this_one_has_not() {
+        assert!(has_ended(i32::MAX));
+        assert!(!has_ended(std::process::id() as i32));
+    }
+}

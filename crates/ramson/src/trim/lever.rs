@@ -1,0 +1,101 @@
+//! Which function of which library gives memory back: that of the allocator whose memory it is.
+
+use super::outside::{NOTHING, patiently, refused};
+use crate::doctor::allocators::{Allocators, read_file};
+use crate::doctor::examine::MOST_WALKED_BYTES;
+use crate::doctor::target::Target;
+use crate::failure::Failure;
+use ramson_allocator::glibc::{Books, Effort};
+use ramson_allocator::identify::{self, Kind};
+use ramson_allocator::{Mapping, ProcessMemory};
+use ramson_inject::{First, Library};
+
+/// A function that can be called.
+pub struct Lever {
+    pub name: &'static str,
+    pub address: u64,
+    pub first: First<'static>,
+    /// Bytes that it would give back, where that can be told.
+    pub gain: Option<u64>,
+    /// glibc's, whose locks can be seen.
+    pub is_glibc: bool,
+}
+
+/// Of all arenas: MALLCTL_ARENAS_ALL of jemalloc 5.
+const PURGE: &[u8] = b"arena.4096.purge\0";
+
+/// The lever of the allocator that has the memory; why there is none, if so.
+pub fn find(
+    target: &Target,
+    mappings: &[Mapping],
+    allocators: &Allocators,
+    memory: &ProcessMemory,
+) -> Result<Lever, Failure> {
+    let books = || allocators.books(memory, mappings, Effort::Survey(MOST_WALKED_BYTES));
+    let books = if allocators.other.is_none() { patiently(books) } else { books() };
+    let (kind, found) = match (&allocators.other, books) {
+        (_, Ok(books)) => return malloc_trim(target, mappings, &books),
+        (Some(other), Err(_)) => other,
+        (None, Err(why)) => return Err(refused(target, &why, NOTHING)),
+    };
+    other(target, mappings, *kind).ok_or_else(|| {
+        refused(target, &format!("its allocator is {}", found.name), own_lever(*kind))
+    })
+}
+
+fn malloc_trim(target: &Target, mappings: &[Mapping], books: &Books) -> Result<Lever, Failure> {
+    if books.sum(|arena| arena.system_bytes) == 0 {
+        return Err(refused(target, "malloc's arenas are empty", "There is nothing to give back"));
+    }
+    let name = "malloc_trim";
+    let address = library(target, mappings, identify::is_libc)
+        .and_then(|library| library.function(name))
+        .ok_or_else(|| refused(target, "its C library has no malloc_trim", NOTHING))?;
+    // What lies in fastbins is joined to larger chunks first.
+    let gain = books.sum(|arena| arena.releasable_bytes() + arena.fastbins.bytes);
+    Ok(Lever { name, address, first: First::Word(0), gain: Some(gain), is_glibc: true })
+}
+
+fn other(target: &Target, mappings: &[Mapping], kind: Kind) -> Option<Lever> {
+    let (name, first) = match kind {
+        Kind::Jemalloc | Kind::InProgram => ("mallctl", First::Text(PURGE)),
+        Kind::Tcmalloc => ("MallocExtension_ReleaseFreeMemory", First::Word(0)),
+        // mi_collect works on the calling thread's memory only.
+        Kind::Mimalloc | Kind::Musl => return None,
+    };
+    let path = match kind {
+        Kind::InProgram => {
+            std::fs::read_link(format!("/proc/{}/exe", target.pid)).ok()?.display().to_string()
+        }
+        _ => identify::replacing_allocator(mappings)?.1.path.clone(),
+    };
+    let address = library(target, mappings, |mapping| mapping.path == path)?.function(name)?;
+    Some(Lever { name, address, first, gain: None, is_glibc: false })
+}
+
+/// What can be done instead.
+fn own_lever(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Jemalloc | Kind::InProgram => {
+            "It exports no mallctl: start the program with MALLOC_CONF=dirty_decay_ms:0,muzzy_decay_ms:0 (of jemalloc), or use the \
+             program's own command, such as redis-cli MEMORY PURGE"
+        }
+        Kind::Tcmalloc => {
+            "It exports no MallocExtension_ReleaseFreeMemory: start the program with TCMALLOC_RELEASE_RATE=10"
+        }
+        Kind::Mimalloc => {
+            "Start the program with MIMALLOC_PURGE_DELAY=0, or have it call mi_collect(true) itself"
+        }
+        Kind::Musl => "Its malloc has nothing that gives memory back",
+    }
+}
+
+/// The library of the first mapping that is it.
+pub fn library(
+    target: &Target,
+    mappings: &[Mapping],
+    is_it: impl Fn(&Mapping) -> bool,
+) -> Option<Library> {
+    let mapping = mappings.iter().find(|mapping| is_it(mapping))?;
+    Library::new(read_file(target.pid, mapping)?, mapping.start, mapping.offset)
+}

@@ -1,0 +1,201 @@
+//! The way from outside: a thread that waits is borrowed for one call of the allocator's function (crate `ramson-inject`).
+
+use super::lever::{self, Lever};
+use super::{Trimmed, rss_of};
+use crate::doctor::allocators::Allocators;
+use crate::doctor::target::{Target, gone};
+use crate::failure::Failure;
+use crate::run::program;
+use ramson_allocator::glibc::Locks;
+use ramson_allocator::{Mapping, ProcessMemory, identify, parse_smaps};
+use ramson_inject::{Call, Code, Limits, Problem};
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The end of messages where there is no other way.
+pub const NOTHING: &str = "Nothing was done";
+/// For a thread that waits, and for the function to return.
+const LIMITS: Limits = Limits { patience: Duration::from_secs(5), call: Duration::from_secs(60) };
+/// How long to look for each lock of an arena to be free once, before any thread is stopped …
+const FIRST_LOCK_LIMIT: Duration = Duration::from_millis(500);
+/// … and while the borrowed one is.
+const LOCK_LIMIT: Duration = Duration::from_millis(20);
+
+/// A process that can be trimmed, and how.
+pub struct Prepared<'a> {
+    target: &'a Target,
+    memory: ProcessMemory,
+    lever: Lever,
+    code: Code,
+    errno_offset_at: Option<u64>,
+    locks: Option<Locks>,
+}
+
+/// Finds out whether and how a process can be trimmed.
+pub fn prepare(target: &Target) -> Result<Prepared<'_>, Failure> {
+    check(target)?;
+    let smaps = File::open(format!("/proc/{}/smaps", target.pid)).map_err(|_| gone(target))?;
+    let mappings = parse_smaps(BufReader::new(smaps));
+    let libc = lever::library(target, &mappings, identify::is_libc)
+        .ok_or_else(|| refused(target, &without_libc(target, &mappings), NOTHING))?;
+    let memory = ProcessMemory::open(target.pid).map_err(|error| denied(target, &error))?;
+    let allocators = Allocators::of(target.pid, &mappings);
+    let lever = lever::find(target, &mappings, &allocators, &memory)?;
+    let code = libc
+        .code()
+        .ok_or_else(|| refused(target, "its C library is not one that is known", NOTHING))?;
+    let find_locks = || {
+        let is_data = |mapping: &&Mapping| identify::is_libc(mapping) && mapping.is_writable();
+        let data: Vec<&Mapping> = mappings.iter().filter(is_data).collect();
+        let version = allocators.version.unwrap_or_default();
+        patiently(|| Locks::find(&memory, &data, version))
+            .map_err(|why| refused(target, &why.to_string(), NOTHING))
+    };
+    let locks = if lever.is_glibc { Some(find_locks()?) } else { None };
+    let errno_offset_at = libc.errno_offset_at();
+    Ok(Prepared { target, memory, lever, code, errno_offset_at, locks })
+}
+
+impl Prepared<'_> {
+    /// Bytes that a trim would give back; `None` where only the allocator knows.
+    pub fn gain(&self) -> Option<u64> {
+        self.lever.gain
+    }
+
+    /// Has it done.
+    pub fn trim(&self) -> Result<Trimmed, Failure> {
+        let target = self.target;
+        let are_free = |limit| match &self.locks {
+            Some(locks) => locks.are_seen_free(&self.memory, limit),
+            None => true,
+        };
+        if !are_free(FIRST_LOCK_LIMIT) {
+            let why = "an arena of malloc stays locked (by a thread that died in malloc?)";
+            return Err(refused(target, why, "A trim would wait for it for ever"));
+        }
+        let mut is_safe =
+            || are_free(LOCK_LIMIT).then_some(()).ok_or_else(|| "malloc is locked".to_owned());
+        let call = Call {
+            function: self.lever.address,
+            first: self.lever.first,
+            code: self.code,
+            errno_offset_at: self.errno_offset_at,
+            are_locks_seen: self.locks.is_some(),
+        };
+        let rss_before = rss_of(target.pid).ok_or_else(|| gone(target))?;
+        let begin = Instant::now();
+        let called = ramson_inject::call(target.pid, &call, LIMITS, &mut is_safe)
+            .map_err(|problem| failure(target, problem))?;
+        Ok(Trimmed {
+            elapsed: begin.elapsed(),
+            rss_before,
+            rss_after: rss_of(target.pid).ok_or_else(|| gone(target))?,
+            function: self.lever.name,
+            called,
+        })
+    }
+}
+
+/// What a busy heap spoils is read again.
+pub fn patiently<T, E>(mut read: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    const MOST_TRIES: u32 = 10;
+    for _ in 1..MOST_TRIES {
+        match read() {
+            Ok(read) => return Ok(read),
+            Err(_) => sleep(Duration::from_millis(2)),
+        }
+    }
+    read()
+}
+
+/// What makes it impossible or unsafe, as /proc tells.
+fn check(target: &Target) -> Result<(), Failure> {
+    let status =
+        fs::read_to_string(format!("/proc/{}/status", target.pid)).map_err(|_| gone(target))?;
+    let field = |name: &str| {
+        status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+    };
+    let number = |name: &str| field(name).and_then(|value| value.parse::<i32>().ok()).unwrap_or(0);
+    match number("TracerPid") {
+        0 => {}
+        tracer => {
+            let why = format!("process {tracer} traces it already (a debugger, strace?)");
+            return Err(refused(target, &why, "Detach that one, or wait for it"));
+        }
+    }
+    if field("State").is_some_and(|state| state.starts_with(['T', 't'])) {
+        return Err(refused(target, "it is stopped", "Let it continue first"));
+    }
+    if field("x86_Thread_features").is_some_and(|features| features.contains("shstk")) {
+        let why = "it has a shadow stack, which refuses calls from outside";
+        return Err(refused(target, why, "Run it under \"ramson run\" and ask it there"));
+    }
+    let mut class = [0; 5];
+    let is_32_bit = File::open(format!("/proc/{}/exe", target.pid))
+        .is_ok_and(|exe| rustix::io::pread(&exe, &mut class, 0).is_ok() && class[4] == 1);
+    if is_32_bit {
+        return Err(refused(target, "a 32-bit program", "ramson trims 64-bit ones only"));
+    }
+    if ramson_inject::share_memory(number("Pid"), number("PPid")) {
+        let why = "it shares its memory with its parent (vfork)";
+        return Err(refused(target, why, "Wait until it has started its program"));
+    }
+    Ok(())
+}
+
+fn without_libc(target: &Target, mappings: &[Mapping]) -> String {
+    if mappings.iter().any(|mapping| mapping.path.contains("musl")) {
+        return "linked with musl, whose malloc has nothing that gives memory back".into();
+    }
+    match program::obstacle(format!("/proc/{}/exe", target.pid).as_ref()) {
+        Some(_) => "statically linked: no function of its allocator can be found in it".into(),
+        None => "no C library is mapped in it".into(),
+    }
+}
+
+fn denied(target: &Target, error: &std::io::Error) -> Failure {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let scope = match scope.trim() {
+        "" | "0" => String::new(),
+        scope => format!(" (kernel.yama.ptrace_scope is {scope})"),
+    };
+    refused(
+        target,
+        &format!("the kernel does not let it be traced{scope}: {error}"),
+        "Run ramson as root",
+    )
+}
+
+fn failure(target: &Target, problem: Problem) -> Failure {
+    let refused = |why: &str, next: &str| refused(target, why, next);
+    match problem {
+        Problem::Denied(error) => denied(target, &error),
+        Problem::Seccomp => refused(
+            "a seccomp filter might kill it for what a trim does, and only root can suspend that",
+            "Run ramson as root, or the program under \"ramson run\"",
+        ),
+        Problem::NoThread(why) => refused(
+            &format!(
+                "no thread waits where it can be borrowed{}",
+                why.map_or(String::new(), |why| format!(" ({why})"))
+            ),
+            "Try again, or run it under \"ramson run\"",
+        ),
+        Problem::Unfinished(tid) => refused(
+            &format!(
+                "thread {tid} still trims after {} s, and goes on by itself",
+                LIMITS.call.as_secs()
+            ),
+            "Look again later with \"ramson doctor\"",
+        ),
+        Problem::Gone => gone(target),
+        Problem::Failed(error) => refused(&error.to_string(), NOTHING),
+    }
+}
+
+/// In one line: who, why, what next.
+pub fn refused(target: &Target, why: &str, next: &str) -> Failure {
+    Failure::failed(format!("process {} ({}): {why}. {next}", target.pid, target.name))
+}

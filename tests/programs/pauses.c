@@ -1,0 +1,55 @@
+// Waits for a line on standard input, in a state in which it must not be trimmed: pauses [strict|traced|locked].
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// Takes the lock of its own arena and keeps it, as a thread does that dies in malloc: the arena's heap begins with two pointers and two
+// sizes, padded; the lock is the arena's first word.
+static void *lock_arena(void *taken) {
+    char *block = malloc(100);
+    char *heap = (char *)((unsigned long)block & ~((64ul << 20) - 1));
+    *(volatile int *)*(char **)heap = 1;
+    *(volatile int *)taken = 1;
+    for (;;) pause();
+    return NULL;
+}
+
+int main(int count, char **arguments) {
+    const char *how = count > 1 ? arguments[1] : "";
+    volatile int taken = 0;
+    void *volatile block = malloc(100);
+    pid_t child = 0;
+    if (strcmp(how, "locked") == 0) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, lock_arena, (void *)&taken);
+        while (!taken) usleep(1000);
+    }
+    if (strcmp(how, "traced") == 0) {
+        int ends[2];
+        char byte;
+        if (pipe(ends) != 0) return 2;
+        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+        child = fork();
+        if (child == 0) {
+            pid_t parent = getppid();
+            if (ptrace(PTRACE_SEIZE, parent, 0, 0) != 0) _exit(3);
+            if (write(ends[1], "", 1) != 1) _exit(4);
+            for (;;) pause();
+        }
+        if (read(ends[0], &byte, 1) != 1) return 5;
+    }
+    if (strcmp(how, "strict") == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) return 6;
+    // Writing is allowed in strict mode, and what printf does before is not.
+    if (write(1, "ready 0\n", 8) != 8) return 7;
+    char byte;
+    while (read(0, &byte, 1) == 1 && byte != '\n') {}
+    if (child != 0) kill(child, 9);
+    (void)block;
+    _exit(0);
+}

@@ -1,0 +1,61 @@
+//! What `ramson trim` refuses, in one line, without a change to the program.
+
+use ramson_tests::servers::*;
+use ramson_tests::trimming::{Talking, Waiting, refusal};
+use ramson_tests::{program, program_with};
+use std::fs;
+use std::path::Path;
+
+fn pausing(program: &Path, how: &str) -> Talking {
+    let talking = Talking::start(clean(program).arg(how));
+    assert_eq!(talking.expect("ready"), 0);
+    talking
+}
+
+#[test]
+fn mimalloc_is_not_asked() {
+    let scratch = Scratch::new();
+    let waiting = Waiting::start("read", |command| {
+        command.env("LD_PRELOAD", "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2");
+    });
+    let refusal = refusal(&scratch, waiting.pid());
+    assert!(refusal.contains("mimalloc") && refusal.contains("MIMALLOC_PURGE_DELAY"), "{refusal}");
+}
+
+#[test]
+fn what_cannot_be_trimmed_is_refused_in_one_line_that_says_why() {
+    let scratch = Scratch::new();
+    for (name, flag, why) in [
+        ("pauses-static", "-static", "statically linked"),
+        ("pauses-32", "-m32", "a 32-bit program"),
+    ] {
+        let talking = pausing(&program_with("pauses.c", name, &[flag]), "");
+        let refusal = refusal(&scratch, talking.pid());
+        assert!(refusal.contains(why), "{refusal}");
+    }
+    let strict = pausing(&program("pauses.c"), "strict");
+    let seccomp = refusal(&scratch, strict.pid());
+    assert!(seccomp.contains("seccomp"), "{seccomp}");
+    let stopped = pausing(&program("pauses.c"), "");
+    stopped.running.signal("STOP");
+    wait_until("it is stopped", || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", stopped.pid())).unwrap();
+        stat.contains(") T ")
+    });
+    let why = refusal(&scratch, stopped.pid());
+    assert!(why.contains("it is stopped"), "{why}");
+    let traced = pausing(&program("pauses.c"), "traced");
+    let why = refusal(&scratch, traced.pid());
+    assert!(why.contains("traces it already"), "{why}");
+}
+
+#[test]
+fn a_lock_that_is_never_free_refuses_a_trim_instead_of_hanging_the_program() {
+    let scratch = Scratch::new();
+    let mut talking = pausing(&program("pauses.c"), "locked");
+    let why = refusal(&scratch, talking.pid());
+    assert!(why.contains("an arena of malloc stays locked"), "{why}");
+    // It waits on, and answers.
+    talking.tell("");
+    assert!(talking.running.wait().success());
+}
