@@ -349,15 +349,17 @@ fn open_name(name: &str) -> Result<Source, Failure> {
             ))
         }),
         [pid] => open_pid(*pid),
-        pids => {
-            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-            Err(Failure::usage(format!(
-                "name:{name}: {} processes have that name ({}). Pass one of these process IDs",
-                pids.len(),
-                pids.join(", ")
-            )))
-        }
+        pids => Err(several(name, pids)),
     }
+}
+
+/// A name that is no one's alone.
+pub fn several(name: &str, pids: &[u32]) -> Failure {
+    let (count, pids) = (pids.len(), pids.iter().map(u32::to_string).collect::<Vec<_>>());
+    Failure::usage(format!(
+        "name:{name}: {count} processes have that name ({}). Pass one of these process IDs",
+        pids.join(", ")
+    ))
 }
 
 fn newest(is_wanted: impl Fn(&Source) -> bool) -> Option<Source> {

@@ -64,14 +64,7 @@ fn named(name: &str) -> Result<u32, Failure> {
             "name:{name}: no process has that name. Pass a process ID; \"ps -e\" shows what there is"
         ))),
         [pid] => Ok(*pid),
-        pids => {
-            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-            Err(Failure::usage(format!(
-                "name:{name}: {} processes have that name ({}). Pass one of these process IDs",
-                pids.len(),
-                pids.join(", ")
-            )))
-        }
+        pids => Err(source::several(name, pids)),
     }
 }
 
