@@ -7,38 +7,34 @@ use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use tempfile::TempDir;
 
 /// A new directory on disk, removed when dropped.
-pub struct Directory(PathBuf);
+pub struct Directory {
+    path: PathBuf,
+    /// Removes it.
+    _directory: TempDir,
+}
 
 impl Directory {
     /// Makes it.
     pub fn new() -> Self {
-        static SERIAL: AtomicU32 = AtomicU32::new(0);
-        let name = format!("run-{}-{}", std::process::id(), SERIAL.fetch_add(1, Relaxed));
-        let path = target_directory().join("test-runs").join(name);
-        // Of an earlier process with this id, killed before it could clean up.
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("a directory in target/ can be made");
-        Self(path.canonicalize().expect("it was just made"))
+        let parent = target_directory().join("test-runs");
+        std::fs::create_dir_all(&parent).expect("a directory in target/ can be made");
+        let directory = TempDir::with_prefix_in("run-", parent).expect("it can be written");
+        let path = directory.path().canonicalize().expect("it was just made");
+        Self { path, _directory: directory }
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
 impl Default for Directory {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

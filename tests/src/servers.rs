@@ -13,31 +13,27 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Nothing here takes longer, not even on a busy machine.
 pub const MOST_TIME: Duration = Duration::from_secs(600);
 
 /// A directory of one test, removed when dropped. Under /tmp: other users can enter it, and Unix sockets' names fit.
-pub struct Scratch(PathBuf);
+pub struct Scratch(TempDir);
 
 impl Scratch {
     /// Makes the directory.
     pub fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = PathBuf::from(format!("/tmp/rt-{}-{number}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        Self(path)
+        let open = fs::Permissions::from_mode(0o755);
+        Self(tempfile::Builder::new().prefix("rt-").permissions(open).tempdir_in("/tmp").unwrap())
     }
 
     /// The path of `name` in it.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.0.path().join(name)
     }
 
     /// Writes a file and returns its path.
@@ -57,13 +53,6 @@ impl Scratch {
 impl Default for Scratch {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What is left in /tmp harms nobody.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

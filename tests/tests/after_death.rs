@@ -8,8 +8,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
 
 const MIB: f64 = 1048576.0;
 const LIMIT_MIB: u64 = 64;
@@ -19,9 +19,6 @@ struct Group(PathBuf);
 
 impl Group {
     fn new(limit_mib: u64) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Relaxed);
-        let name = format!("ramson-test-{}-{number}", std::process::id());
         let root = Path::new("/sys/fs/cgroup");
         let is_first = root.join("memory/memory.limit_in_bytes").exists();
         let parent = if is_first { root.join("memory") } else { root.to_owned() };
@@ -29,17 +26,17 @@ impl Group {
             // It may be on already; if it cannot be, the limit below fails.
             let _ = fs::write(root.join("cgroup.subtree_control"), "+memory");
         }
-        let group = Self(parent.join(name));
         let limit = if is_first { "memory.limit_in_bytes" } else { "memory.max" };
-        fs::create_dir(&group.0)
-            .and_then(|()| fs::write(group.0.join(limit), (limit_mib << 20).to_string()))
-            .unwrap_or_else(|error| {
-                panic!(
-                    "no memory control group can be made ({}: {error}): these tests need root and a writable /sys/fs/cgroup",
-                    group.0.display()
-                )
-            });
-        group
+        let made = TempDir::with_prefix_in("ramson-test-", &parent).map(TempDir::keep);
+        made.and_then(|path| {
+            fs::write(path.join(limit), (limit_mib << 20).to_string()).map(|()| Self(path))
+        })
+        .unwrap_or_else(|error| {
+            panic!(
+                "no memory control group can be made ({}: {error}): these tests need root and a writable /sys/fs/cgroup",
+                parent.display()
+            )
+        })
     }
 
     /// A shell command that goes into the group and becomes `command`.

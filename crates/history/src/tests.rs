@@ -13,6 +13,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
@@ -21,29 +22,19 @@ const INTERVAL: u64 = 512 << 10;
 const SIZE: u64 = 64 << 10;
 
 /// A directory of one test, removed when dropped.
-struct Place(PathBuf);
+struct Place(TempDir);
 
 impl Place {
     fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("ramson-history-{}-{name}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self(path)
+        Self(TempDir::with_prefix(format!("ramson-history-{name}-")).unwrap())
     }
 
     fn database(&self) -> PathBuf {
-        self.0.join("history.db")
+        self.0.path().join("history.db")
     }
 
     fn recorder(&self) -> Recorder {
         Recorder::open(&self.database(), Levels::new(10 * SECOND, 30 * DAY), 1 << 30).unwrap()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // What is left harms nobody.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -132,13 +132,7 @@ mod tests {
 
     fn file_with(content: &[u8]) -> File {
         use std::io::Write;
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ramson-carried-{}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
-        std::fs::remove_file(path).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
         file.write_all(content).unwrap();
         file
     }

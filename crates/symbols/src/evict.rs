@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn the_files_used_longest_ago_go_first_and_only_until_the_rest_fits() {
-        let folder = std::env::temp_dir().join(format!("ramson-evict-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path();
         let write = |name: &str, age_s: u64| {
             let file = File::create(folder.join(name)).unwrap();
             file.set_len(1000).unwrap();
@@ -71,11 +71,10 @@ mod tests {
         write(".eeee.1.0.tmp", 9000);
         write(".eeee.2.0.tmp", 10);
         touch(&folder.join("dddd.symbols"));
-        evict(&folder, "symbols", 3500);
-        let entries = fs::read_dir(&folder).unwrap();
+        evict(folder, "symbols", 3500);
+        let entries = fs::read_dir(folder).unwrap();
         let mut left: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
-        fs::remove_dir_all(&folder).unwrap();
         let expected =
             [".eeee.2.0.tmp", "aaaa.symbols", "cccc.symbols", "dddd.symbols", "not-ours"];
         assert_eq!(left, expected);

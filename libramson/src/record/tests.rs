@@ -13,8 +13,8 @@ use crate::process::{FILTER_PAGES, PAGE_FILTER};
 use crate::{arch, sampler, text::Text};
 use ramson_format::{COMMITTED, KEY_RESERVED, RegionKind, live_check, live_segment};
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
+use tempfile::TempDir;
 
 /// The page filter is one per process: tests that use it take turns.
 static PAGE_FILTER_USER: Mutex<()> = Mutex::new(());
@@ -22,7 +22,7 @@ static PAGE_FILTER_USER: Mutex<()> = Mutex::new(());
 /// A recorder with a file of its own, which goes with it; its memory stays.
 struct Recording {
     recorder: &'static Recorder,
-    directory: PathBuf,
+    directory: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -30,9 +30,9 @@ impl Recording {
     fn new(file_bytes: u64) -> Self {
         let turn = PAGE_FILTER_USER.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         PAGE_FILTER.0.iter().for_each(|count| count.store(0, Relaxed));
-        let directory = std::env::temp_dir().join(format!("ramson-record-{}", sys::process_id()));
+        let directory = tempfile::tempdir().unwrap();
         let mut text = Text::new();
-        text.push(directory.to_str().unwrap().as_bytes());
+        text.push(directory.path().to_str().unwrap().as_bytes());
         let config = Config { directory: Some(text), file_bytes, ..Config::default() };
         let recorder =
             Recorder::create(&config, Backing::File).expect("a profile in the temporary directory");
@@ -85,12 +85,6 @@ impl Recording {
     fn sum(&self, counter: impl Fn(&Stack) -> u64) -> u64 {
         let count = self.file().header().stack_count.load(Relaxed);
         (0..count).map(|stack| counter(self.recorder.stacks.entry(self.file(), stack))).sum()
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -3,21 +3,17 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use ramson_symbols::{Binary, Options, Symbolized, Symbolizer};
+use tempfile::TempDir;
 
 /// A folder that goes away with the test.
-pub struct Folder(pub PathBuf);
+pub struct Folder(pub PathBuf, TempDir);
 
 impl Folder {
     pub fn new() -> Self {
-        static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ramson-symbols-{}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+        let directory = TempDir::with_prefix("ramson-symbols-").unwrap();
+        Self(directory.path().to_owned(), directory)
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -38,12 +34,6 @@ impl Folder {
         let output = command.args(words).current_dir(&self.0).output().expect(line);
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
