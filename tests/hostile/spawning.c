@@ -1,5 +1,6 @@
 /* Every way to start another program: posix_spawn, vfork and exec, fexecve, popen, system, exec that fails and goes on, exec
    with an empty environment, exec over itself from a second thread.
+   in-flight: 1
    representative */
 #include "hostile.h"
 #include <fcntl.h>

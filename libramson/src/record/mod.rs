@@ -246,12 +246,11 @@ impl Recorder {
         };
         let known_low = thread.stack_low.get();
         let view = walk::view_of(thread, &caller, self.pid, self.main_stack_high, copy);
-        let epoch = self.file.header().epoch.load(Acquire);
         let walked = self.walker.walk(caller, &view, frames, self);
         self.walker.confirm_stack(thread, caller, &view, known_low, self.main_stack_high);
         self.file.count(Health::RulesCompiled, walked.rules_compiled);
-        let epoch =
-            if walked.rules_compiled == 0 { epoch } else { self.file.header().epoch.load(Acquire) };
+        // After the walk: whoever met an object first, its mapping counts from an epoch before. It stays while we are in it.
+        let epoch = self.file.header().epoch.load(Acquire);
         let frames = frames.get(..walked.depth).unwrap_or_default();
         let flags = flags | walked.end.stack_flags();
         let stack = self.stacks.intern(&self.file, epoch, frames, flags, holder, now_ns);

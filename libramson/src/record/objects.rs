@@ -16,7 +16,8 @@ impl NewMapping for Recorder {
     fn replaced(&self, index: u32) {
         let epoch = self.file.header().epoch.fetch_add(1, AcqRel) + 1;
         if let Some(mapping) = self.file.mapping(index) {
-            mapping.epoch_to.store(epoch, Release);
+            // Once: whoever comes second may be late, and another object be there since.
+            let _ = mapping.epoch_to.compare_exchange(EPOCH_OPEN, epoch, Release, Relaxed);
         }
     }
 }

@@ -155,8 +155,10 @@ impl Modules {
         }
         let found = resolve::object_at(address);
         let is_same = found.as_ref().is_some_and(|found| hinted.is(found));
-        if known.is_some() && !is_same {
-            hinted.retire(sink);
+        if let Some(known) = known
+            && !is_same
+        {
+            hinted.retire(known.generation, sink);
         }
         let found = found?;
         let place = if is_same {
@@ -177,8 +179,10 @@ impl Modules {
             if module.is(found) {
                 return Some(index as u32);
             }
-            if module.overlaps(found.start, found.end) {
-                module.retire(sink);
+            let place = module.place();
+            let overlaps = |place: &Place| place.start < found.end && place.end > found.start;
+            if let Some(place) = place.filter(overlaps) {
+                module.retire(place.generation, sink);
             }
         }
         let index = self.take_slot(sink)?;
@@ -258,10 +262,6 @@ impl Module {
         self.state.load(Acquire) & PHASE == READY
     }
 
-    fn overlaps(&self, start: u64, end: u64) -> bool {
-        self.is_ready() && self.start.load(Relaxed) < end && self.end.load(Relaxed) > start
-    }
-
     fn is(&self, found: &FoundObject) -> bool {
         self.start.load(Relaxed) == found.start
             && self.end.load(Relaxed) == found.end
@@ -271,23 +271,26 @@ impl Module {
             && self.identity.load(Relaxed) == identity(self.identity_at.load(Relaxed), found)
     }
 
-    fn retire(&self, sink: &impl NewMapping) {
-        let state = self.state.load(Acquire);
+    /// The object of this generation is gone. The profile knows before its slot is free, so that whatever is met in its place counts
+    /// from a later epoch.
+    fn retire(&self, generation: u32, sink: &impl NewMapping) {
+        let ready = generation << GENERATION_SHIFT | READY;
         let mapping = self.mapping.load(Relaxed);
-        let gone = state & !PHASE | GONE;
-        if state & PHASE == READY
-            && self.state.compare_exchange(state, gone, AcqRel, Relaxed).is_ok()
-        {
+        // As in `place`: the mapping is that of this generation.
+        fence(Acquire);
+        if self.state.load(Relaxed) == ready {
             sink.replaced(mapping);
+            let gone = ready & !PHASE | GONE;
+            let _ = self.state.compare_exchange(ready, gone, AcqRel, Relaxed);
         }
     }
 
     /// Retires it if its object was unloaded; takes it if it is retired.
     fn is_to_be_used_again(&self, sink: &impl NewMapping) -> bool {
-        if self.is_ready() && self.is_permanent.load(Relaxed) == 0 {
-            let found = resolve::object_at(self.start.load(Relaxed));
+        if let Some(place) = self.place().filter(|place| !place.is_permanent) {
+            let found = resolve::object_at(place.start);
             if !found.is_some_and(|found| self.is(&found)) {
-                self.retire(sink);
+                self.retire(place.generation, sink);
             }
         }
         let state = self.state.load(Relaxed);
