@@ -116,9 +116,19 @@ fn the_ring_keeps_the_latest_frees_and_no_more_than_was_asked_for() {
         assert!(sizes.is_sorted_by(|later, earlier| later > earlier), "{sizes:?}");
         assert_eq!(sizes.first().copied().unwrap_or(3099), 3099);
         assert_eq!(snapshot.defects, []);
-        let counters = [Health::DroppedFrees, Health::UnknownFreeStacks];
-        assert_eq!(counters.map(|counter| health(&snapshot, counter)), [0, 0]);
+        let counters = [Health::DroppedFrees, Health::UnknownFreeStacks, Health::PassedFrees];
+        assert_eq!(counters.map(|counter| health(&snapshot, counter)), [0; 3]);
     }
+}
+
+#[test]
+fn a_storm_of_frees_that_nobody_asked_for_is_remembered_in_part_and_counted_whole() {
+    let snapshot = run(&["many", "3000"]).succeed().snapshot();
+    assert_eq!(snapshot.max_freed, ramson_format::DEFAULT_RECENT_FREES);
+    let remembered = snapshot.freed.len() as u64;
+    let passed = health(&snapshot, Health::PassedFrees);
+    assert_eq!(remembered + passed, health(&snapshot, Health::Frees));
+    assert!(passed > 0 && remembered >= 128, "{remembered} remembered, {passed} passed over");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::trim::TrimOptions;
 use crate::trim::schedule::ScheduleOptions;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use ramson_format::{DEFAULT_RECENT_FREES, Kind, MAX_RECENT_FREES};
+use ramson_format::{Kind, MAX_RECENT_FREES};
 use ramson_profile::{Pattern, SampleType};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -148,10 +148,10 @@ pub struct RunOptions {
     /// Largest size of a profile file (1M to 4G)
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_max_file, allow_hyphen_values = true)]
     pub max_file: u64,
-    /// Sampled blocks whose free is remembered with both stacks, for `report --view frees` (0 to 65536, at most 256 for each M of
-    /// --max-file; 0 spares sampled frees the walk)
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_RECENT_FREES, value_parser = clap::value_parser!(u64).range(..=MAX_RECENT_FREES))]
-    pub recent_frees: u64,
+    /// Remember the N latest sampled blocks that were freed, with both stacks, for `report --view frees` (0 to 65536, at most 256 for
+    /// each M of --max-file). Default: 1024, of at most 1,000 frees a second and thread
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_RECENT_FREES))]
+    pub recent_frees: Option<u64>,
     #[command(flatten)]
     pub trims: ScheduleOptions,
     /// The program and its arguments

@@ -6,6 +6,7 @@ use crate::naming::NameOptions;
 use crate::report::place;
 use crate::source::Source;
 use crate::text;
+use ramson_format::Health;
 use ramson_profile::format::{format_bytes, format_objects};
 use ramson_profile::{FrameTable, Profile, StackSample};
 use ramson_reader::{Freed, LiveSample};
@@ -166,7 +167,9 @@ fn nothing(source: &Source, address: Option<u64>) -> String {
         format_objects(remembered as f64)
     );
     if snapshot.header.interval_bytes > 1 {
-        text += " Most blocks are not sampled: --interval 1 records every one";
+        text += " Most blocks are not sampled: --interval 1 --recent-frees 65536 records every one";
+    } else if snapshot.header.health[Health::PassedFrees as usize] > 0 {
+        text += " Many frees at once were passed over: --recent-frees 65536 remembers every one";
     } else if remembered as u64 >= snapshot.max_freed {
         text += " Older frees are forgotten: a larger --recent-frees remembers more";
     }
@@ -174,7 +177,7 @@ fn nothing(source: &Source, address: Option<u64>) -> String {
 }
 
 /// `"max_frees"`: how many the profile can hold; `"address"`: what was asked for, or null; `"frees"`, the latest first, each with
-/// `"number"` (of the sampled frees, from 1), `"address"`, `"size"`, `"offset"` of the address asked for or null, times in ns since
+/// `"number"` (of those remembered, from 1), `"address"`, `"size"`, `"offset"` of the address asked for or null, times in ns since
 /// 1970, thread IDs, and the stacks, leaf first, null where not known; `"live"`: live blocks with that address.
 pub fn object(source: &Source, profile: &Profile, address: Option<u64>) -> Value {
     let stacks = Stacks::of(profile);

@@ -9,7 +9,7 @@ compile_error!("ramson runs on x86-64; another architecture needs its own folder
 
 use core::cell::Cell;
 
-/// What ramson keeps per thread: 64 bytes of initial-exec thread-local storage. All zero is valid and means "not yet
+/// What ramson keeps per thread, in initial-exec thread-local storage. All zero is valid and means "not yet
 /// initialised": the first allocation borrows from the countdown and so reaches the slow path.
 #[repr(C)]
 pub struct Thread {
@@ -31,5 +31,6 @@ pub struct Thread {
     pub parked_at: Cell<u64>,
     /// Bytes of the draw that come after `countdown`.
     pub beyond: Cell<u64>,
-    reserved: Cell<u64>,
+    /// Remembered frees are paid for up to this time, at their pace.
+    pub frees_paid_ns: Cell<u64>,
 }

@@ -111,7 +111,7 @@ impl Recorder {
         }
         recorder.pid = recorder.file.header().pid.load(Relaxed);
         recorder.stacks.create(&recorder.file)?;
-        recorder.frees.create(&recorder.file);
+        recorder.frees.create(&recorder.file, config.remembers_all_frees);
         let own_bytes = size_of::<Self>() + recorder.stacks.index_bytes();
         recorder.file.count(Health::OwnBytes, own_bytes as u64);
         let (now_ns, stamp) = (recorder.now_ns(), recorder.stamp());

@@ -106,7 +106,9 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
 fn configure(command: &mut Command, options: &RunOptions, output: Option<&Path>) {
     command.env("RAMSON_INTERVAL", options.interval.to_string());
     command.env("RAMSON_MAX_FILE", options.max_file.to_string());
-    command.env("RAMSON_FREES", options.recent_frees.to_string());
+    if let Some(frees) = options.recent_frees {
+        command.env("RAMSON_FREES", frees.to_string());
+    }
     if let Some(percent) = &options.max_overhead {
         command.env("RAMSON_MAX_OVERHEAD", percent);
     }

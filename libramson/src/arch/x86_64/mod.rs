@@ -17,8 +17,8 @@ global_asm!(
     ".globl ramson_thread",
     ".hidden ramson_thread",
     ".type ramson_thread,@object",
-    ".size ramson_thread, 64",
-    "ramson_thread: .zero 64",
+    ".size ramson_thread, {thread_bytes}",
+    "ramson_thread: .zero {thread_bytes}",
     ".popsection",
     // What the compiler calls for bulk memory; hidden, so that the program keeps its own.
     ".pushsection .text.ramson_memory,\"ax\",@progbits",
@@ -73,6 +73,7 @@ global_asm!(
     "jne 5b",
     "ret",
     ".popsection",
+    thread_bytes = const size_of::<Thread>(),
 );
 
 /// The calling thread's state.
