@@ -40,6 +40,36 @@ static void survivors(void) {
     free(all);
 }
 
+// Free chunks in every bin but those of less than 128 bytes, which fastbins take: more of a size than a tcache holds, between blocks that stay.
+static void fill_bins(void) {
+    static const size_t steps[][2] = {{16, 1024}, {64, 3072}, {512, 10752}, {4096, 45056}, {32768, 163840}, {262144, 524288}, {1 << 20, 1 << 20}};
+    size_t bytes = 136;
+    for (size_t step = 0; step < sizeof steps / sizeof *steps; step++)
+        for (; bytes <= steps[step][1]; bytes += steps[step][0]) {
+            void *all[20];
+            for (int i = 0; i < 20; i++) all[i] = block(bytes);
+            for (int i = 0; i < 20; i += 2) free(all[i]);
+        }
+    // Sorts what was freed into the bins.
+    free(block(8 << 20));
+}
+
+static void *fill_bins_and_wait(void *unused) {
+    fill_bins();
+    pthread_barrier_wait(&filled);
+    pause();
+    return unused;
+}
+
+static void bins(void) {
+    pthread_t thread;
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    fill_bins();
+    pthread_barrier_init(&filled, NULL, 2);
+    if (pthread_create(&thread, NULL, fill_bins_and_wait, NULL) != 0) abort();
+    pthread_barrier_wait(&filled);
+}
+
 // Half of the objects, any of them, are freed: no page is free as a whole.
 static void scattered(void) {
     size_t count = total / 160;
@@ -188,6 +218,7 @@ int main(int count, char **arguments) {
     int threads = count > 3 ? atoi(arguments[3]) : 4;
     if (strcmp(cause, "survivors") == 0) survivors();
     else if (strcmp(cause, "fastbins") == 0) fastbins();
+    else if (strcmp(cause, "bins") == 0) bins();
     else if (strcmp(cause, "arenas") == 0) arenas(threads);
     else if (strcmp(cause, "tcache") == 0) tcache();
     else if (strcmp(cause, "maps") == 0) maps();

@@ -50,6 +50,15 @@ fn fastbins_are_kept_memory_that_no_bin_shows() {
 }
 
 #[test]
+fn arenas_with_free_chunks_of_every_size_are_known_as_such() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::plain(&scratch, &["bins", "1"]);
+    let json = doctor(&scratch, keeping.pid());
+    assert_agrees(&keeping, &json);
+    assert_eq!(json.list("books.arenas").len(), 2);
+}
+
+#[test]
 fn every_thread_s_arena_is_found() {
     let scratch = Scratch::new();
     // The last thread's share does not fit into one heap of 64 MiB.

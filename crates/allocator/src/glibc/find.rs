@@ -4,8 +4,10 @@ use super::layout::{Layout, ParametersLayout, TCACHE_BINS, arena};
 use crate::mappings::Mapping;
 use crate::memory::{Memory, PAGE_BYTES, Presence, half_word_at, read_present, word_at};
 
-/// So many of the 127 bins at least must point to themselves: a program that filled more has not been seen.
-const LEAST_EMPTY_BINS: usize = 32;
+/// So many of the 127 bins at least must be lists that lead back to themselves. Threads may change some meanwhile, others be swapped out.
+const LEAST_WHOLE_BINS: usize = 32;
+/// Offset of the pointer to the chunk before in the list, in a free chunk.
+const BACKWARD: u64 = 24;
 /// Data of a library or program that is searched at most.
 const MOST_DATA_BYTES: u64 = 64 << 20;
 /// Chain of arenas followed at most; glibc itself limits them to 8 a core.
@@ -22,8 +24,8 @@ impl ArenaState {
     /// Reads the one at `address`.
     pub fn read(memory: &impl Memory, address: u64) -> Option<Self> {
         let bytes = read_present(memory, address, arena::BYTES)?;
-        let state = Self { address, bytes };
-        state.is_consistent().then_some(state)
+        // No more than that: the chain led here.
+        looks_like_arena(&bytes).then_some(Self { address, bytes })
     }
 
     pub fn top(&self) -> u64 {
@@ -57,38 +59,39 @@ impl ArenaState {
     fn word(&self, offset: usize) -> u64 {
         word_at(&self.bytes, offset).unwrap_or(0)
     }
-
-    /// What holds of every arena at every moment.
-    fn is_consistent(&self) -> bool {
-        is_arena(&self.bytes, self.address)
-    }
 }
 
-fn is_arena(bytes: &[u8], address: u64) -> bool {
+/// What holds of every arena at every moment, without a look at what it refers to.
+fn looks_like_arena(bytes: &[u8]) -> bool {
     let word = |offset| word_at(bytes, offset).unwrap_or(0);
     let is_pointer = |word: u64| word != 0 && word.is_multiple_of(8) && word < 1 << 47;
     let (next, top) = (word(arena::NEXT), word(arena::TOP));
     if bytes.len() < arena::BYTES || !is_pointer(next) || !is_pointer(top) {
         return false;
     }
-    let has_sane_numbers = word(arena::SYSTEM_MEM) <= word(arena::MAX_SYSTEM_MEM)
+    let has_sane_numbers = word(arena::SYSTEM_MEM) < 1 << 47
         && word(arena::MAX_SYSTEM_MEM) < 1 << 47
         && word(arena::ATTACHED_THREADS) < 1 << 22
         && word(arena::FLAGS - 4) as u32 <= 2;
-    if !has_sane_numbers {
-        return false;
-    }
-    let mut empty = 0;
-    for bin in 0..arena::BIN_COUNT {
+    let mut ends = (arena::BINS..).step_by(8).take(2 * arena::BIN_COUNT);
+    has_sane_numbers && ends.all(|offset| is_pointer(word(offset)))
+}
+
+/// Whether most bins are lists that lead back to themselves: what looks like an arena is one.
+fn has_whole_bins(memory: &impl Memory, bytes: &[u8], address: u64) -> bool {
+    let word = |offset| word_at(bytes, offset).unwrap_or(0);
+    let is_whole = |&bin: &usize| {
         let offset = arena::BINS + 16 * bin;
         let (forward, backward, own) =
             (word(offset), word(offset + 8), address + offset as u64 - 16);
-        empty += usize::from(forward == own && backward == own);
-        if !is_pointer(forward) || !is_pointer(backward) {
-            return false;
+        if forward == own {
+            return backward == own;
         }
-    }
-    empty >= LEAST_EMPTY_BINS
+        let before_first = forward.checked_add(BACKWARD);
+        let before_first = before_first.and_then(|at| read_present(memory, at, 8));
+        before_first.and_then(|bytes| word_at(&bytes, 0)) == Some(own)
+    };
+    (0..arena::BIN_COUNT).filter(is_whole).count() >= LEAST_WHOLE_BINS
 }
 
 /// The present data of `mappings`, in runs of pages.
@@ -118,7 +121,8 @@ pub fn main_arenas(memory: &impl Memory, mappings: &[&Mapping]) -> Vec<u64> {
             let address = start + offset as u64;
             // The last bin is for chunks of half a MiB and more: a cheap first look.
             if word_at(&bytes, offset + arena::NEXT).is_some_and(|next| next != 0)
-                && is_arena(&bytes[offset..], address)
+                && looks_like_arena(&bytes[offset..])
+                && has_whole_bins(memory, &bytes[offset..], address)
             {
                 found.push(address);
             }
