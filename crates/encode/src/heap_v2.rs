@@ -22,7 +22,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     for sample in &profile.samples {
         write!(out, "@")?;
         for &location in &sample.locations {
-            write!(out, " {:#x}", profile.locations[location].address.saturating_add(1))?;
+            write!(out, " {:#x}", profile.locations[location as usize].address.saturating_add(1))?;
         }
         if sample.locations.is_empty() {
             write!(out, " {NO_ADDRESS:#x}")?;

@@ -15,15 +15,15 @@ pub const TABLE_BYTES: usize = 128;
 #[derive(Default)]
 pub struct Builder {
     pub profile: Profile,
-    by_name: HashMap<Arc<str>, usize>,
-    by_address: HashMap<u64, usize>,
+    by_name: HashMap<Arc<str>, u32>,
+    by_address: HashMap<u64, u32>,
     stacks: HashTable<usize>,
     hashing: DefaultHashBuilder,
 }
 
 impl Builder {
     /// The location that stands for a function of which only the name is known.
-    pub fn location_named(&mut self, input: &mut Input, name: &str) -> Option<usize> {
+    pub fn location_named(&mut self, input: &mut Input, name: &str) -> Option<u32> {
         if let Some(&location) = self.by_name.get(name) {
             return Some(location);
         }
@@ -36,13 +36,13 @@ impl Builder {
         self.profile.functions.push(function);
         let lines = vec![Line { function: self.profile.functions.len() - 1, line: 0 }];
         self.profile.locations.push(Location { mapping: None, address: 0, lines });
-        let location = self.profile.locations.len() - 1;
+        let location = self.profile.locations.len() as u32 - 1;
         self.by_name.insert(name, location);
         Some(location)
     }
 
     /// The location of a return address, without a name yet.
-    pub fn location_of_return(&mut self, input: &mut Input, address: u64) -> Option<usize> {
+    pub fn location_of_return(&mut self, input: &mut Input, address: u64) -> Option<u32> {
         if let Some(&location) = self.by_address.get(&address) {
             return Some(location);
         }
@@ -51,13 +51,13 @@ impl Builder {
         }
         let lookup = address.saturating_sub(1);
         self.profile.locations.push(Location { mapping: None, address: lookup, lines: vec![] });
-        let location = self.profile.locations.len() - 1;
+        let location = self.profile.locations.len() as u32 - 1;
         self.by_address.insert(address, location);
         Some(location)
     }
 
     /// Adds to the sample of this stack.
-    pub fn add(&mut self, input: &mut Input, stack: &[usize], values: [Estimate; 4]) -> Option<()> {
+    pub fn add(&mut self, input: &mut Input, stack: &[u32], values: [Estimate; 4]) -> Option<()> {
         let samples = &mut self.profile.samples;
         let hash = self.hashing.hash_one(stack);
         let is_it = |&index: &usize| samples[index].locations == stack;
@@ -79,7 +79,7 @@ impl Builder {
 
 /// What a sample with a stack of this depth takes.
 pub fn sample_bytes(depth: usize) -> usize {
-    size_of::<StackSample>() + depth * size_of::<usize>() + OVERHEAD_BYTES
+    size_of::<StackSample>() + depth * size_of::<u32>() + OVERHEAD_BYTES
 }
 
 /// A value that the format does not have.

@@ -62,7 +62,7 @@ fn add(
     input: &mut Input,
     frames: &[u8],
     value: f64,
-    stack: &mut Vec<usize>,
+    stack: &mut Vec<u32>,
 ) -> Option<()> {
     stack.clear();
     let mut start = 0;

@@ -34,7 +34,7 @@ struct Allocation {
 /// A `t` line.
 struct Node {
     /// Position in `Profile::locations`; `None` if the line names none.
-    location: Option<usize>,
+    location: Option<u32>,
     /// Position in the table + 1; 0 at the root. Smaller than its own.
     parent: usize,
 }
@@ -126,6 +126,7 @@ impl Reading {
                 may_use(input, size_of::<Node>())?;
                 let locations = self.builder.profile.locations.len();
                 let location = location.checked_sub(1).filter(|&at| at < locations);
+                let location = location.map(|at| at as u32);
                 // A parent that comes later could close a circle.
                 let is_parent_known = parent <= self.nodes.len();
                 let parent = if is_parent_known { parent } else { 0 };

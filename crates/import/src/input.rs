@@ -4,13 +4,17 @@
 //! [`BYTES_PER_BYTE`] times the unpacked bytes read so far. Unpacking: no more than [`FREE_BYTES`] plus
 //! [`MOST_EXPANSION`] times the packed bytes read so far. Whoever meets a bound stops and keeps what it has.
 
+use crate::ahead::Ahead;
 use crate::defect::Defect;
 use flate2::bufread::MultiGzDecoder;
 use memchr::memchr;
 use ruzstd::decoding::StreamingDecoder;
 use std::cell::Cell;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::os::unix::fs::FileExt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Memory that any file may take.
 pub const FREE_BYTES: u64 = 32 << 20;
@@ -21,6 +25,9 @@ pub const MOST_EXPANSION: u64 = 300;
 /// A longer line is left out.
 const MOST_LINE_BYTES: usize = 4 << 20;
 const CHUNK_BYTES: usize = 64 << 10;
+const MAGIC_BYTES: usize = 4;
+/// From so many packed bytes on, a second thread is worth its start.
+const LARGE_BYTES: u64 = 1 << 20;
 
 /// How the bytes were packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,21 +61,27 @@ impl<'a> Input<'a> {
     /// Looks at the first bytes, and unpacks if they are packed.
     pub fn new(source: impl Read + 'a) -> io::Result<Input<'a>> {
         let packed = Rc::new(Cell::new(0));
-        let counted = Counted { source, count: packed.clone() };
-        let mut source = BufReader::with_capacity(CHUNK_BYTES, counted);
-        let mut magic = [0; 4];
-        let mut seen = 0;
-        while seen < magic.len() {
-            match source.get_mut().read(&mut magic[seen..]) {
-                Ok(0) => break,
-                Ok(bytes) => seen += bytes,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+        let (packing, source) = unpacked(source, packed.clone())?;
+        Ok(Input::of(source, packing, packed))
+    }
+
+    /// The same for a regular file, of which nothing was read yet. A large one is unpacked while it is read.
+    pub fn of_file(file: File) -> io::Result<Input<'a>> {
+        let file = Arc::new(file);
+        let mut magic = [0; MAGIC_BYTES];
+        let seen = file.read_at(&mut magic, 0)?;
+        let packing = Packing::of(&magic[..seen]);
+        if packing != Packing::None && file.metadata()?.len() >= LARGE_BYTES {
+            let packed = Rc::new(Cell::new(0));
+            if let Some(ahead) = Ahead::start(&file, packed.clone()) {
+                return Ok(Input::of(Box::new(ahead), packing, packed));
             }
         }
-        let source = io::Cursor::new(magic).take(seen as u64).chain(source);
-        let (packing, source) = unpack(magic, seen, source);
-        Ok(Input {
+        Input::new(file)
+    }
+
+    fn of(source: Box<dyn Read + 'a>, packing: Packing, packed: Rc<Cell<u64>>) -> Input<'a> {
+        Input {
             source,
             packing,
             packed,
@@ -80,7 +93,7 @@ impl<'a> Input<'a> {
             is_at_end: false,
             defects: Vec::new(),
             long_lines: 0,
-        })
+        }
     }
 
     /// Up to `bytes` bytes without taking them; fewer only at the end.
@@ -216,16 +229,41 @@ fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-fn unpack<'a>(
-    magic: [u8; 4],
-    seen: usize,
-    source: impl BufRead + 'a,
-) -> (Packing, Box<dyn Read + 'a>) {
-    match &magic[..seen] {
-        [0x1f, 0x8b, ..] => (Packing::Gzip, Box::new(MultiGzDecoder::new(source))),
-        [0x28, 0xb5, 0x2f, 0xfd] => (Packing::Zstd, Box::new(Zstd::Before(Some(source)))),
-        _ => (Packing::None, Box::new(source)),
+impl Packing {
+    fn of(magic: &[u8]) -> Packing {
+        match magic {
+            [0x1f, 0x8b, ..] => Packing::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd] => Packing::Zstd,
+            _ => Packing::None,
+        }
     }
+}
+
+/// The bytes without their packing; `packed` counts those that were read of the source.
+pub(crate) fn unpacked<'a>(
+    source: impl Read + 'a,
+    packed: Rc<Cell<u64>>,
+) -> io::Result<(Packing, Box<dyn Read + 'a>)> {
+    let counted = Counted { source, count: packed };
+    let mut source = BufReader::with_capacity(CHUNK_BYTES, counted);
+    let mut magic = [0; MAGIC_BYTES];
+    let mut seen = 0;
+    while seen < magic.len() {
+        match source.get_mut().read(&mut magic[seen..]) {
+            Ok(0) => break,
+            Ok(bytes) => seen += bytes,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let packing = Packing::of(&magic[..seen]);
+    let source = io::Cursor::new(magic).take(seen as u64).chain(source);
+    let source: Box<dyn Read + 'a> = match packing {
+        Packing::Gzip => Box::new(MultiGzDecoder::new(source)),
+        Packing::Zstd => Box::new(Zstd::Before(Some(source))),
+        Packing::None => Box::new(source),
+    };
+    Ok((packing, source))
 }
 
 /// A frame whose header is read with its first bytes, so that a damaged one is an error like any other.

@@ -1,6 +1,7 @@
 //! Foreign heap profiles in: what other tools write becomes ramson's one `Profile`.
 //!
-//! `recognize` tells formats apart by their content, `input` unpacks and bounds what a file may cost, `weight` says
+//! `recognize` tells formats apart by their content, `input` unpacks (a large file `ahead` of its reader) and bounds what a
+//! file may cost, `weight` says
 //! what sampled numbers stand for, `build` joins names and stacks; `pprof`, `heap_text`, `heaptrack` and `collapsed`
 //! are one format each. What each keeps and loses is in docs/formats.md.
 //!
@@ -8,6 +9,7 @@
 //! profile, never 0; so is the variance where a format does not say how it sampled.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod build;
 mod collapsed;
 mod defect;
@@ -24,6 +26,7 @@ pub use recognize::{ACCEPTED, Format, looks_like};
 
 use input::Input;
 use ramson_profile::{Pattern, Profile, SampleType};
+use std::fs::File;
 use std::io::Read;
 
 /// Which moment of a recording `inuse` is about. Only heaptrack's files know more than one.
@@ -71,7 +74,15 @@ pub struct Imported {
 
 /// Reads a foreign profile of any known format, packed with gzip, zstd or not at all.
 pub fn import(source: impl Read, moment: Moment) -> Result<Imported, ImportError> {
-    let mut input = Input::new(source).map_err(ImportError::Io)?;
+    read(Input::new(source).map_err(ImportError::Io)?, moment)
+}
+
+/// The same from the start of a regular file, with two threads where it is large and packed.
+pub fn import_file(file: File, moment: Moment) -> Result<Imported, ImportError> {
+    read(Input::of_file(file).map_err(ImportError::Io)?, moment)
+}
+
+fn read(mut input: Input, moment: Moment) -> Result<Imported, ImportError> {
     let format = recognize::recognize(&mut input)?;
     let mut imported = match format {
         Format::Pprof => pprof::read(&mut input)?,

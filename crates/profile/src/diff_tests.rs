@@ -4,7 +4,7 @@ use crate::model::{Function, Line, Location, Mapping, StackSample};
 
 /// A process whose program is loaded at `start`, was built as `build_id`, and whose functions a, b, main are `shift` lines
 /// further down: stacks of them with bytes, variance as large.
-fn process(start: u64, build_id: &str, shift: u32, stacks: &[(&[usize], f64)]) -> Profile {
+fn process(start: u64, build_id: &str, shift: u32, stacks: &[(&[u32], f64)]) -> Profile {
     let function =
         |name: &str| Function { name: name.into(), system_name: name.into(), file: "x.c".into() };
     Profile {

@@ -87,13 +87,13 @@ fn drop(profile: &mut Profile, is_dropped: impl Fn(&str) -> bool, mut drop_whole
 }
 
 /// How many locations go, counted from the leaf.
-fn leaf_frames_to_drop(stack: &[usize], drop_whole: &[bool], drop_beneath: &[bool]) -> usize {
+fn leaf_frames_to_drop(stack: &[u32], drop_whole: &[bool], drop_beneath: &[bool]) -> usize {
     let mut program_seen = false;
     for (position, &location) in stack.iter().enumerate().rev() {
-        if drop_beneath[location] {
+        if drop_beneath[location as usize] {
             return position;
         }
-        if drop_whole[location] {
+        if drop_whole[location as usize] {
             if program_seen {
                 return position + 1;
             }

@@ -9,7 +9,7 @@ fn matches(name: &str) -> bool {
 }
 
 /// A profile whose locations have the given lines (innermost first), and one stack per list, leaf first.
-fn profile(locations: &[&[&str]], stacks: &[&[usize]]) -> Profile {
+fn profile(locations: &[&[&str]], stacks: &[&[u32]]) -> Profile {
     let mut profile = Profile::default();
     for names in locations {
         let lines = names.iter().map(|name| {
@@ -34,7 +34,7 @@ fn profile(locations: &[&[&str]], stacks: &[&[usize]]) -> Profile {
 
 fn stacks(profile: &Profile) -> Vec<Vec<String>> {
     let name = |line: &Line| profile.functions[line.function].name.to_string();
-    let names = |&location: &usize| profile.locations[location].lines.iter().map(name);
+    let names = |&location: &u32| profile.locations[location as usize].lines.iter().map(name);
     profile.samples.iter().map(|s| s.locations.iter().flat_map(names).collect()).collect()
 }
 

@@ -134,7 +134,7 @@ impl Matches {
     fn stack(&self, sample: &StackSample, locations: &[bool]) -> bool {
         match sample.locations.as_slice() {
             [] => self.not_recorded,
-            stack => stack.iter().any(|&location| locations[location]),
+            stack => stack.iter().any(|&location| locations[location as usize]),
         }
     }
 }
@@ -197,11 +197,11 @@ fn keep_lines(
         .collect();
     let left = retain(profile, |_, sample| match sample.locations.as_slice() {
         [] => keep_not_recorded,
-        stack => stack.iter().any(|&location| kept[location]),
+        stack => stack.iter().any(|&location| kept[location as usize]),
     });
     if left {
         for sample in &mut profile.samples {
-            sample.locations.retain(|&location| kept[location]);
+            sample.locations.retain(|&location| kept[location as usize]);
         }
         for (location, lines) in profile.locations.iter_mut().zip(lines) {
             location.lines = lines;
@@ -216,7 +216,7 @@ fn show_from(profile: &mut Profile, matches: &Matches) -> bool {
         return false;
     }
     for sample in &mut profile.samples {
-        let last = sample.locations.iter().rposition(|&location| locations[location]);
+        let last = sample.locations.iter().rposition(|&location| locations[location as usize]);
         sample.locations.truncate(last.map_or(0, |last| last + 1));
     }
     for location in &mut profile.locations {

@@ -7,7 +7,7 @@ use crate::{SampleType, StackSample};
 
 /// Functions main, a, b (files main.c, a.c, b.c); locations 0 main, 1 a, 2 b, 3 b inlined into a, 4 without a name in
 /// libz.so, 5 without a name or mapping.
-fn profile(stacks: &[(&[usize], f64)]) -> Profile {
+fn profile(stacks: &[(&[u32], f64)]) -> Profile {
     let function = |name: &str| Function {
         name: name.into(),
         system_name: name.into(),

@@ -3,8 +3,8 @@ use super::*;
 use crate::model::{Function, Line, Location, Profile, StackSample};
 
 /// Stacks of function numbers, leaf first, with their bytes.
-fn graph(stacks: &[(&[usize], f64)], min_share: f64, most_levels: usize) -> FlameGraph {
-    let functions = 1 + stacks.iter().flat_map(|(stack, _)| *stack).max().unwrap();
+fn graph(stacks: &[(&[u32], f64)], min_share: f64, most_levels: usize) -> FlameGraph {
+    let functions = 1 + *stacks.iter().flat_map(|(stack, _)| *stack).max().unwrap() as usize;
     let function = |index: usize| Function {
         name: format!("f{index}").into(),
         system_name: "".into(),
@@ -55,7 +55,7 @@ fn narrow_frames_are_one_labelled_box_of_their_sum() {
 
 #[test]
 fn what_is_deeper_than_the_last_level_is_merged_below_each_caller() {
-    let deep: Vec<usize> = (0..500).collect();
+    let deep: Vec<u32> = (0..500).collect();
     let graph = graph(&[(&deep, 40.0), (&[1, 498, 499], 20.0), (&[3, 2, 7], 40.0)], 0.0, 4);
     assert_eq!(graph.levels, 4);
     let expected = [

@@ -1,7 +1,7 @@
 //! What a code address is called: the frames of every location, inlined ones included, as fine or coarse as the profile's
 //! granularity says.
 
-use crate::model::{Location, Profile, StackSample};
+use crate::model::{Line, Location, Profile, StackSample};
 use hashbrown::HashMap;
 use std::sync::Arc;
 
@@ -68,20 +68,17 @@ pub struct FrameTable {
 impl FrameTable {
     /// Names every location of `profile`.
     pub fn new(profile: &Profile) -> FrameTable {
-        let mut intern = Intern::default();
-        let files: Vec<Arc<str>> =
-            profile.functions.iter().map(|function| shortest_path(&function.file)).collect();
+        let mut naming = Naming::new(profile);
         let mut all = Vec::with_capacity(profile.locations.len());
         let mut starts = Vec::with_capacity(profile.locations.len() + 1);
         starts.push(0);
         for location in &profile.locations {
-            all.append(&mut frames_of(profile, &files, location, &mut intern));
+            naming.push_frames(location, &mut all);
             starts.push(all.len() as u32);
         }
-        let frame =
-            intern.id(FrameName { name: STACKS_NOT_RECORDED.into(), ..FrameName::default() });
-        let not_recorded = [FrameAt { frame, line: 0 }];
-        FrameTable { names: intern.names, frames: all, starts, not_recorded }
+        let name = FrameName { name: STACKS_NOT_RECORDED.into(), ..FrameName::default() };
+        let not_recorded = [FrameAt { frame: naming.id(name), line: 0 }];
+        FrameTable { names: naming.names, frames: all, starts, not_recorded }
     }
 
     /// Number of distinct functions; every `FrameId::index` is below it.
@@ -128,7 +125,8 @@ impl FrameTable {
     ) -> impl DoubleEndedIterator<Item = FrameAt> + 'a {
         let not_recorded: &[FrameAt] =
             if sample.locations.is_empty() { &self.not_recorded } else { &[] };
-        let recorded = sample.locations.iter().flat_map(|&location| self.of_location(location));
+        let recorded =
+            sample.locations.iter().flat_map(|&location| self.of_location(location as usize));
         not_recorded.iter().chain(recorded).copied()
     }
 }
@@ -140,44 +138,61 @@ impl FrameId {
     }
 }
 
-#[derive(Default)]
-struct Intern {
+/// Frames as they get their names.
+struct Naming<'a> {
+    profile: &'a Profile,
+    /// Of the functions.
+    files: Vec<Arc<str>>,
+    /// By function, where its name is all that a frame is told by: most frames need no look at their text then.
+    of_function: Vec<Option<FrameId>>,
     ids: HashMap<FrameName, FrameId>,
     names: Vec<FrameName>,
 }
 
-impl Intern {
+impl<'a> Naming<'a> {
+    fn new(profile: &'a Profile) -> Naming<'a> {
+        let functions = profile.functions.iter();
+        Naming {
+            profile,
+            files: functions.map(|function| shortest_path(&function.file)).collect(),
+            of_function: vec![None; profile.functions.len()],
+            ids: HashMap::new(),
+            names: Vec::new(),
+        }
+    }
+
     fn id(&mut self, name: FrameName) -> FrameId {
         *self.ids.entry(name).or_insert_with_key(|name| {
             self.names.push(name.clone());
             FrameId(self.names.len() as u32 - 1)
         })
     }
-}
 
-fn frames_of(
-    profile: &Profile,
-    files: &[Arc<str>],
-    location: &Location,
-    intern: &mut Intern,
-) -> Vec<FrameAt> {
-    let has_lines = !matches!(profile.granularity, Granularity::Files | Granularity::Mappings);
-    let nameless = || match has_lines {
-        true => FrameName { name: address_name(profile, location).into(), ..FrameName::default() },
-        false => mapping_name(profile, location),
-    };
-    if location.lines.is_empty() {
-        return vec![FrameAt { frame: intern.id(nameless()), line: 0 }];
+    fn push_frames(&mut self, location: &Location, frames: &mut Vec<FrameAt>) {
+        let granularity = self.profile.granularity;
+        let has_lines = !matches!(granularity, Granularity::Files | Granularity::Mappings);
+        if location.lines.is_empty() {
+            let name = nameless(self.profile, location);
+            return frames.push(FrameAt { frame: self.id(name), line: 0 });
+        }
+        for line in &location.lines {
+            let frame =
+                self.of_function[line.function].unwrap_or_else(|| self.frame(location, line));
+            frames.push(FrameAt { frame, line: if has_lines { line.line } else { 0 } });
+        }
     }
-    let frames = location.lines.iter().map(|line| {
-        let function = &profile.functions[line.function];
+
+    fn frame(&mut self, location: &Location, line: &Line) -> FrameId {
+        let granularity = self.profile.granularity;
+        let function = &self.profile.functions[line.function];
         let own_name = match (function.name.is_empty(), function.system_name.is_empty()) {
             (false, _) => Some(&function.name),
             (true, false) => Some(&function.system_name),
             (true, true) => None,
         };
-        let file = &files[line.function];
-        let name = match (profile.granularity, own_name) {
+        let file = &self.files[line.function];
+        let nameless = || nameless(self.profile, location);
+        let name = match (granularity, own_name) {
             (Granularity::Mappings, _) => nameless(),
             (Granularity::Files, _) if file.is_empty() => nameless(),
             (Granularity::Files, _) => FrameName { name: file.clone(), ..nameless() },
@@ -186,13 +201,26 @@ fn frames_of(
             (Granularity::FileFunctions, Some(name)) => named(name, file.clone(), 0),
             (Granularity::Lines, Some(name)) => named(name, file.clone(), line.line),
             (Granularity::Addresses, Some(name)) => {
-                let name = format!("{} {name}", address_name(profile, location));
+                let name = format!("{} {name}", address_name(self.profile, location));
                 named(&name.into(), file.clone(), line.line)
             }
         };
-        FrameAt { frame: intern.id(name), line: if has_lines { line.line } else { 0 } }
-    });
-    frames.collect()
+        let is_told_by_name =
+            matches!(granularity, Granularity::Functions | Granularity::FileFunctions);
+        let id = self.id(name);
+        if is_told_by_name && own_name.is_some() {
+            self.of_function[line.function] = Some(id);
+        }
+        id
+    }
+}
+
+/// What stands for code without a name.
+fn nameless(profile: &Profile, location: &Location) -> FrameName {
+    match profile.granularity {
+        Granularity::Files | Granularity::Mappings => mapping_name(profile, location),
+        _ => FrameName { name: address_name(profile, location).into(), ..FrameName::default() },
+    }
 }
 
 /// The path without `.`, `..` and doubled separators, so that one file has one name: `./csu/../csu/init.c` is `csu/init.c`.

@@ -4,7 +4,8 @@
 //! `model` says what a profile is, `labels` what else a sample may tell, `estimate` how certain its numbers are, `frames`
 //! what a code address is called, `drop_frames` which frames are the allocator's. `filter` (with `pattern` and
 //! `tag_filter`) makes a profile smaller, `merge` makes one of several, `diff` compares two. `view` is what the tables of
-//! `report` contain, `stacks` how trees and sorted lists come about, and `format` how numbers are written.
+//! `report` contain, `stacks` how trees and sorted lists come about, `format` how numbers are written, and `processors` does
+//! two things at once.
 #![forbid(unsafe_code)]
 
 mod diff;
@@ -17,6 +18,7 @@ mod labels;
 mod merge;
 mod model;
 mod pattern;
+mod processors;
 mod stacks;
 mod tag_filter;
 pub mod view;

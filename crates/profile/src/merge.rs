@@ -103,8 +103,8 @@ pub(crate) fn merge_found(
 #[derive(Default)]
 struct KnownStacks {
     hashing: DefaultHashBuilder,
-    /// Position, and the hash, so that growing does not go through all stacks again.
-    table: HashTable<(u32, u64)>,
+    /// Position, and half of the hash, so that growing does not go through all stacks again.
+    table: HashTable<(u32, u32)>,
     labels: LabelSets,
 }
 
@@ -117,22 +117,28 @@ impl KnownStacks {
     /// outlive `self`.
     fn find_or_insert(
         &mut self,
-        stack: &[usize],
+        stack: &[u32],
         labels: &Arc<[Label]>,
         samples: &[StackSample],
         position: usize,
     ) -> Option<usize> {
-        let hash = self.hashing.hash_one((stack, self.labels.id(labels)));
-        let is_it = |&(at, other_hash): &(u32, u64)| {
+        let hash = self.hashing.hash_one((stack, self.labels.id(labels))) as u32;
+        let is_it = |&(at, other_hash): &(u32, u32)| {
             let other = &samples[at as usize];
             other_hash == hash && other.locations == stack && other.labels == *labels
         };
-        let found = self.table.find(hash, is_it).map(|&(at, _)| at as usize);
+        let found = self.table.find(spread(hash), is_it).map(|&(at, _)| at as usize);
         if found.is_none() {
-            self.table.insert_unique(hash, (position as u32, hash), |&(_, hash)| hash);
+            let entry = (position as u32, hash);
+            self.table.insert_unique(spread(hash), entry, |&(_, hash)| spread(hash));
         }
         found
     }
+}
+
+/// A hash table looks at the highest bits of a hash, too.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Numbers for sets of labels. A set is mostly shared by many samples, and then found by its address.
@@ -180,14 +186,14 @@ impl Merger {
             profile.mappings.iter().map(|mapping| self.mapping(mapping)).collect();
         let functions: Vec<usize> =
             profile.functions.iter().map(|function| self.function(function)).collect();
-        let locations: Vec<usize> = profile
+        let locations: Vec<u32> = profile
             .locations
             .iter()
-            .map(|location| self.location(&profile, location, &mappings, &functions))
+            .map(|location| self.location(&profile, location, &mappings, &functions) as u32)
             .collect();
         let samples = &mut self.merged.samples;
         for mut sample in profile.samples {
-            sample.locations.iter_mut().for_each(|index| *index = locations[*index]);
+            sample.locations.iter_mut().for_each(|index| *index = locations[*index as usize]);
             let (stack, labels) = (&sample.locations, &sample.labels);
             match self.samples.find_or_insert(stack, labels, samples, samples.len()) {
                 Some(at) => add_values(&mut samples[at].values, &sample.values),

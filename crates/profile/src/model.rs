@@ -71,8 +71,9 @@ pub struct Function {
 /// The four estimates of one stack (or of that part of it that has the same labels), indexed by `SampleType as usize`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StackSample {
-    /// Indices into `Profile::locations`, leaf first. Empty: the overflow stack (bytes that could not be attributed).
-    pub locations: Vec<usize>,
+    /// Indices into `Profile::locations`, leaf first. Empty: the overflow stack (bytes that could not be attributed). Four bytes
+    /// each: with a million stacks they are most of a profile.
+    pub locations: Vec<u32>,
     /// In the order of `SampleType`.
     pub values: [Estimate; 4],
     /// What else is known of these allocations. Samples of one stack with different labels are different samples.
@@ -237,7 +238,7 @@ impl Profile {
             }
         }
         for (index, sample) in self.samples.iter().enumerate() {
-            if sample.locations.iter().any(|&location| location >= self.locations.len()) {
+            if sample.locations.iter().any(|&location| location as usize >= self.locations.len()) {
                 return Err(BrokenIndex::SampleLocation { sample: index });
             }
         }

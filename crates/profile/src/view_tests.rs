@@ -1,11 +1,14 @@
+use super::top::MANY_STACKS;
 use super::*;
-use crate::frames::STACKS_NOT_RECORDED;
+use crate::frames::{FrameAt, FrameId, FrameTable, STACKS_NOT_RECORDED};
 use crate::model::{Function, Line, Location, Mapping};
 use crate::pattern::Pattern;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Functions `a`…`e` in `x.cc`; location 0…4 is one call site in each, 5 a second one in `a` (line 60), 6 has `a`
 /// inlined into `b`, 7 has no symbol, 8 no mapping either.
-fn profile(stacks: &[(&[usize], f64)]) -> Profile {
+fn profile(stacks: &[(&[u32], f64)]) -> Profile {
     let function =
         |name: &str| Function { name: name.into(), system_name: name.into(), file: "x.cc".into() };
     let line = |function, line| Line { function, line };
@@ -42,7 +45,7 @@ fn row<'a>(table: &'a TopTable, name: &str) -> &'a Row {
     table.rows.iter().find(|row| &*row.name == name).unwrap_or_else(|| panic!("no row {name}"))
 }
 
-fn top_of(stacks: &[(&[usize], f64)]) -> TopTable {
+fn top_of(stacks: &[(&[u32], f64)]) -> TopTable {
     top(&profile(stacks), SampleType::InuseSpace, Sort::Flat)
 }
 
@@ -87,9 +90,56 @@ fn a_row_points_to_its_hottest_line() {
     assert_eq!(row(&recursive, "a").line, 60);
 }
 
+/// Flat, cum and line of every function, counted without any table.
+fn counted(profile: &Profile) -> BTreeMap<Arc<str>, (Estimate, Estimate, u32)> {
+    let frames = FrameTable::new(profile);
+    let (mut functions, mut lines) = (BTreeMap::new(), BTreeMap::new());
+    for sample in profile.samples.iter() {
+        let value = sample.value(SampleType::InuseSpace);
+        let stack: Vec<FrameAt> = frames.stack(sample).collect();
+        for at in stack.iter().copied().collect::<BTreeSet<FrameAt>>() {
+            let line: &mut (f64, f64) = lines.entry(at).or_default();
+            line.0 += if stack[0] == at { value.value } else { 0.0 };
+            line.1 += value.value;
+        }
+        for frame in stack.iter().map(|at| at.frame).collect::<BTreeSet<FrameId>>() {
+            let function: &mut (Estimate, Estimate) = functions.entry(frame).or_default();
+            function.0 += if stack[0].frame == frame { value } else { Estimate::default() };
+            function.1 += value;
+        }
+    }
+    let row = |(frame, (flat, cum))| {
+        let own = lines.iter().filter(|(at, _)| at.frame == frame && at.line != 0);
+        let by_value = |(at, line): &(&FrameAt, &(f64, f64))| (line.0, line.1, -f64::from(at.line));
+        let hottest = own.max_by(|a, b| by_value(a).partial_cmp(&by_value(b)).unwrap());
+        let line = hottest.map_or(0, |(at, _)| at.line);
+        (frames.name(frame).name.clone(), (flat, cum, line))
+    };
+    functions.into_iter().map(row).collect()
+}
+
+#[test]
+fn the_table_is_what_counting_stack_by_stack_gives() {
+    let mut state = 7u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % below
+    };
+    // The last is so large that two threads share the work.
+    for count in (1..200).map(|seed| 1 + seed % 12).chain([MANY_STACKS]) {
+        let mut stack = || (0..random(6)).map(|_| random(9) as u32).collect::<Vec<u32>>();
+        let stacks: Vec<Vec<u32>> = (0..count).map(|_| stack()).collect();
+        let values = stacks.iter().map(|stack| (stack.as_slice(), 8.0 * (1 + random(3)) as f64));
+        let profile = profile(&values.collect::<Vec<_>>());
+        let table = top(&profile, SampleType::InuseSpace, Sort::Flat);
+        let rows = table.rows.into_iter().map(|row| (row.name, (row.flat, row.cum, row.line)));
+        assert_eq!(rows.collect::<BTreeMap<_, _>>(), counted(&profile));
+    }
+}
+
 #[test]
 fn a_function_of_which_nothing_was_recorded_has_no_row() {
-    let stacks: [(&[usize], f64); 2] = [(&[0], 0.0), (&[1], 8.0)];
+    let stacks: [(&[u32], f64); 2] = [(&[0], 0.0), (&[1], 8.0)];
     assert_eq!(top_of(&stacks).rows.len(), 1);
     assert_eq!(tree(&profile(&stacks), SampleType::InuseSpace, 0.0).rows.len(), 1);
 }
@@ -168,7 +218,7 @@ fn opposite_changes_do_not_hide_each_other_in_a_tree() {
 
 #[test]
 fn a_very_deep_stack_does_not_overflow_ours() {
-    let deep: Vec<usize> = (0..200_000).map(|i| i % 4).collect();
+    let deep: Vec<u32> = (0..200_000).map(|i| i % 4).collect();
     let profile = profile(&[(&deep, 8.0)]);
     assert_eq!(tree(&profile, SampleType::InuseSpace, 0.0).rows.len(), deep.len());
 }

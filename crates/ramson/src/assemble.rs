@@ -7,6 +7,7 @@ use crate::labels;
 use crate::mapped;
 use crate::naming::{self, NameOptions};
 use crate::source::{Opened, Source, name_of};
+use hashbrown::HashMap;
 use ramson_format::Kind;
 use ramson_profile::{
     Estimate, Label, LabelValue, Location, Mapping, Profile, SampleType, SampleUnit, StackSample,
@@ -14,7 +15,7 @@ use ramson_profile::{
 };
 use ramson_reader::Snapshot;
 use ramson_symbols::{Defect, Symbolizer};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A profile with names, and what kept it from having more of them.
@@ -260,22 +261,22 @@ fn mapping(mapping: &ramson_reader::Mapping) -> Mapping {
 #[derive(Default)]
 struct Locations {
     list: Vec<Location>,
-    known: HashMap<(u64, Option<usize>), usize>,
+    known: HashMap<(u64, Option<usize>), u32>,
 }
 
 impl Locations {
     /// The locations of a stack, leaf first.
-    fn of(&mut self, snapshot: &Snapshot, stack: usize) -> Vec<usize> {
+    fn of(&mut self, snapshot: &Snapshot, stack: usize) -> Vec<u32> {
         let stack = &snapshot.stacks[stack];
         let frames = stack.frames.iter();
         frames.map(|&address| self.index_of(snapshot, address, stack.epoch)).collect()
     }
 
-    fn index_of(&mut self, snapshot: &Snapshot, address: u64, epoch: u32) -> usize {
+    fn index_of(&mut self, snapshot: &Snapshot, address: u64, epoch: u32) -> u32 {
         let mapping = snapshot.mapping_at(address, epoch);
         *self.known.entry((address, mapping)).or_insert_with(|| {
             self.list.push(Location { mapping, address, lines: Vec::new() });
-            self.list.len() - 1
+            self.list.len() as u32 - 1
         })
     }
 }

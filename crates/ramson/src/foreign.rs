@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use object::read::ReadCache;
 use object::{Object, ObjectSegment};
-use ramson_import::{ACCEPTED, DropFrames, Format, ImportError, Moment};
+use ramson_import::{ACCEPTED, DropFrames, Format, ImportError, Imported, Moment};
 use ramson_profile::format::{format_bytes, format_objects, format_relative_error};
 use ramson_profile::{Estimate, Mapping, Profile, SampleType, drop_allocator_frames, drop_frames};
 use serde_json::{Value, json};
@@ -23,9 +23,21 @@ pub struct Foreign {
     drop_frames: DropFrames,
 }
 
-/// Reads a foreign profile.
+/// Reads a foreign profile from a pipe or the like.
 pub fn open(origin: &str, stream: impl Read, moment: Moment) -> Result<Foreign, Failure> {
-    let imported = ramson_import::import(stream, moment);
+    taken(origin, ramson_import::import(stream, moment), moment)
+}
+
+/// Reads a regular file.
+pub fn open_file(origin: &str, file: File, moment: Moment) -> Result<Foreign, Failure> {
+    taken(origin, ramson_import::import_file(file, moment), moment)
+}
+
+fn taken(
+    origin: &str,
+    imported: Result<Imported, ImportError>,
+    moment: Moment,
+) -> Result<Foreign, Failure> {
     let imported = imported.map_err(|error| unreadable(origin, &error))?;
     if moment == Moment::Peak && imported.format != Format::Heaptrack {
         return Err(Failure::usage(format!(

@@ -195,13 +195,16 @@ fn jit_process(source: &Source) -> Option<JitProcess> {
 struct Functions {
     list: Vec<Function>,
     known: HashMap<Function, usize>,
+    /// The same by where the texts are, which is found without reading them: symbols share theirs.
+    shared: HashMap<[usize; 3], (Function, usize)>,
+    no_file: Arc<str>,
 }
 
 impl Functions {
     fn of(profile: &mut Profile) -> Self {
         let list = std::mem::take(&mut profile.functions);
         let known = list.iter().cloned().zip(0..).collect();
-        Self { list, known }
+        Self { list, known, shared: HashMap::new(), no_file: Arc::from("") }
     }
 
     fn lines(&mut self, frames: Vec<Frame>) -> Vec<Line> {
@@ -210,11 +213,18 @@ impl Functions {
     }
 
     fn index_of(&mut self, frame: Frame) -> usize {
-        let file = frame.file.unwrap_or_else(|| Arc::from(""));
+        let file = frame.file.unwrap_or_else(|| self.no_file.clone());
         let function = Function { name: frame.function, system_name: frame.system_name, file };
-        *self.known.entry(function).or_insert_with_key(|function| {
-            self.list.push(function.clone());
-            self.list.len() - 1
-        })
+        let texts = [&function.name, &function.system_name, &function.file];
+        let places = texts.map(|text| text.as_ptr().addr());
+        // The texts stay where they are, as the entry holds them.
+        let (_, index) = self.shared.entry(places).or_insert_with(|| {
+            let index = *self.known.entry(function.clone()).or_insert_with_key(|function| {
+                self.list.push(function.clone());
+                self.list.len() - 1
+            });
+            (function, index)
+        });
+        *index
     }
 }

@@ -52,8 +52,9 @@ pub fn report(options: &ReportOptions) -> Result<(), Failure> {
     let profile = &named.profile;
     match &options.view {
         View::Top | View::Lines => {
-            top_table(&mut out, &top(options, profile, sample_type), &whole);
-            largest_stacks(&mut out, profile, sample_type);
+            let frames = FrameTable::new(profile);
+            top_table(&mut out, &top(options, profile, &frames, sample_type), &whole);
+            largest_stacks(&mut out, profile, &frames, sample_type);
         }
         View::Tree => {
             let shown = view::tree(profile, sample_type, MIN_TREE_SHARE);
@@ -156,8 +157,13 @@ impl Whole {
     }
 }
 
-fn top(options: &ReportOptions, profile: &Profile, sample_type: SampleType) -> TopTable {
-    let mut table = view::top(profile, sample_type, options.sort.into());
+fn top(
+    options: &ReportOptions,
+    profile: &Profile,
+    frames: &FrameTable,
+    sample_type: SampleType,
+) -> TopTable {
+    let mut table = view::top_of(profile, frames, sample_type, options.sort.into());
     if options.rows > 0 {
         table.rows.truncate(options.rows);
     }
@@ -208,21 +214,24 @@ fn top_table(out: &mut String, table: &TopTable, whole: &Whole) {
 }
 
 /// The few stacks that hold most, each on one line: what a table of functions pulls apart.
-fn largest_stacks(out: &mut String, profile: &Profile, sample_type: SampleType) {
-    let (frames, unit) = (FrameTable::new(profile), sample_type.unit());
-    let mut samples: Vec<&StackSample> =
-        profile.samples.iter().filter(|sample| !sample.value(sample_type).is_nothing()).collect();
-    let larger = |a: &&StackSample, b: &&StackSample| {
-        b.value(sample_type).value.total_cmp(&a.value(sample_type).value)
-    };
-    if let Some(last) = samples.len().checked_sub(1) {
-        // Of equal ones the first, which is at the lower address.
-        let order = |a: &&StackSample, b: &&StackSample| {
-            larger(a, b).then_with(|| std::ptr::from_ref(*a).cmp(&std::ptr::from_ref(*b)))
-        };
-        samples.select_nth_unstable_by(last.min(MAX_STACKS), order);
-        samples.truncate(MAX_STACKS);
-        samples.sort_unstable_by(order);
+fn largest_stacks(
+    out: &mut String,
+    profile: &Profile,
+    frames: &FrameTable,
+    sample_type: SampleType,
+) {
+    let unit = sample_type.unit();
+    let mut samples: Vec<&StackSample> = Vec::with_capacity(MAX_STACKS + 1);
+    for sample in profile.samples.iter().filter(|sample| !sample.value(sample_type).is_nothing()) {
+        let value = sample.value(sample_type).value;
+        // Of equal ones the first.
+        let is_larger =
+            |other: &&StackSample| other.value(sample_type).value.total_cmp(&value).is_ge();
+        let at = samples.partition_point(is_larger);
+        if at < MAX_STACKS {
+            samples.insert(at, sample);
+            samples.truncate(MAX_STACKS);
+        }
     }
     if !samples.is_empty() {
         let _ = writeln!(out, "\nlargest stacks, leaf first, without the C++ library's own frames");

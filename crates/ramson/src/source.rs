@@ -107,7 +107,7 @@ pub fn open_any_file(path: &Path, moment: Moment) -> Result<Opened, Failure> {
     };
     match is_own {
         true => open_file(path).map(Opened::Own),
-        false => foreign::open(&path.display().to_string(), file, moment).map(Opened::Foreign),
+        false => foreign::open_file(&path.display().to_string(), file, moment).map(Opened::Foreign),
     }
 }
 

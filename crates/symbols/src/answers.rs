@@ -1,7 +1,7 @@
 //! What is known about addresses of one binary: each string once, each frame in 16 bytes. This is what the cache
 //! keeps.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 use crate::elf::{DebugLink, Identity};
@@ -73,9 +73,9 @@ impl Answers {
     /// A frame with its strings stored.
     pub fn frame(
         &mut self,
-        function: &str,
-        system_name: &str,
-        file: Option<&str>,
+        function: &Arc<str>,
+        system_name: &Arc<str>,
+        file: Option<&Arc<str>>,
         line: u32,
     ) -> StoredFrame {
         StoredFrame {
@@ -86,7 +86,7 @@ impl Answers {
         }
     }
 
-    fn intern(&mut self, text: &str) -> u32 {
+    fn intern(&mut self, text: &Arc<str>) -> u32 {
         if self.index_of_string.len() != self.strings.len() {
             // Strings that came from the cache are indexed only if something is added to them.
             let indexed = self.strings.iter().zip(0..).map(|(text, index)| (text.clone(), index));
@@ -96,9 +96,8 @@ impl Answers {
             return index;
         }
         let index = self.strings.len() as u32;
-        let text: Arc<str> = Arc::from(text);
         self.strings.push(text.clone());
-        self.index_of_string.insert(text, index);
+        self.index_of_string.insert(text.clone(), index);
         index
     }
 }

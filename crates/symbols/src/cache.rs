@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_correct_checksum_does_not_make_a_damaged_body_dangerous() {
         let mut answers = Answers::default();
-        let frame = answers.frame("f(int)", "_Z1fi", Some("f.cc"), 7);
+        let frame = answers.frame(&"f(int)".into(), &"_Z1fi".into(), Some(&"f.cc".into()), 7);
         answers.add(16, [frame, frame]);
         let mut content = encode(&answers, "abcd").unwrap();
         assert_eq!(decode(&content, "abcd").unwrap().get(16).unwrap().len(), 2);

@@ -35,7 +35,7 @@ impl CarriedNames {
         let mut stored = Vec::with_capacity(frames.len());
         for frame in frames {
             let (function, system_name) = (&frame.function, &frame.system_name);
-            stored.push(answers.frame(function, system_name, frame.file.as_deref(), frame.line));
+            stored.push(answers.frame(function, system_name, frame.file.as_ref(), frame.line));
         }
         answers.add(address, stored);
     }

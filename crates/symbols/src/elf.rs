@@ -5,10 +5,11 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use libdeflater::DecompressionError;
 use object::Endianness;
 use object::elf;
 use object::read::ReadCache;
@@ -107,14 +108,11 @@ impl ElfFile {
         if size_bytes > MAX_SECTION_BYTES || size_bytes / MAX_COMPRESSION_RATIO > packed_bytes + 1 {
             return Err(format!("{}: claims {size_bytes} bytes", section.name));
         }
+        let raw = self.read_raw(section)?;
+        let data = &raw[header_bytes as usize..];
         let unpacked = match format {
-            object::CompressionFormat::Zlib => {
-                let packed = self.content.reader_at(section.offset + header_bytes);
-                inflated(packed.take(packed_bytes), size_bytes as usize)
-                    .map_err(|error| error.to_string())
-            }
+            object::CompressionFormat::Zlib => inflated(data, size_bytes as usize),
             _ => {
-                let data = &self.read_raw(section)?[header_bytes as usize..];
                 let packed = object::CompressedData { format, data, uncompressed_size: size_bytes };
                 packed.decompress().map(Cow::into_owned).map_err(|error| error.to_string())
             }
@@ -339,16 +337,17 @@ fn sections_of<E: FileHeader<Endian = Endianness>>(content: &Content) -> Result<
 }
 
 /// Exactly `size_bytes` from a zlib stream.
-fn inflated(packed: impl Read, size_bytes: usize) -> io::Result<Vec<u8>> {
-    const PIECE_BYTES: usize = 256 << 10;
-    let packed = BufReader::with_capacity(PIECE_BYTES, packed);
-    let mut stream = flate2::bufread::ZlibDecoder::new(packed);
-    let mut content = Vec::new();
-    content.try_reserve_exact(size_bytes).map_err(io::Error::other)?;
-    stream.by_ref().take(size_bytes as u64).read_to_end(&mut content)?;
-    match (content.len() == size_bytes, stream.read(&mut [0])?) {
-        (true, 0) => Ok(content),
-        _ => Err(io::Error::other("not of the size that its header says")),
+fn inflated(packed: &[u8], size_bytes: usize) -> Result<Vec<u8>, String> {
+    // Whether there is room is asked for apart, as zeroed memory cannot be asked for without ending where there is none.
+    Vec::<u8>::new().try_reserve_exact(size_bytes).map_err(|error| error.to_string())?;
+    let mut content = vec![0; size_bytes];
+    let mut decompressor = libdeflater::Decompressor::new();
+    match decompressor.zlib_decompress(packed, &mut content) {
+        Ok(count) if count == size_bytes => Ok(content),
+        Ok(_) | Err(DecompressionError::InsufficientSpace) => {
+            Err("not of the size that its header says".into())
+        }
+        Err(error) => Err(error.to_string()),
     }
 }
 

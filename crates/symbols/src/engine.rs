@@ -190,7 +190,7 @@ impl Engine {
             }
             let stored = found.frames.iter().map(|frame| {
                 let Found { function, system_name, file, line } = frame;
-                answers.frame(function, system_name, file.as_deref(), *line)
+                answers.frame(function, system_name, file.as_ref(), *line)
             });
             let stored: Vec<_> = stored.collect();
             answers.add(address, stored);

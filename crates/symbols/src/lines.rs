@@ -1,5 +1,6 @@
 //! Functions, inlined calls and source lines from DWARF.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -58,7 +59,7 @@ pub(crate) struct LineFinder<'a> {
 /// One function activation as DWARF has it.
 pub(crate) struct LineFrame<'a> {
     /// Linkage name if DWARF has one, else the plain name.
-    pub name: Option<String>,
+    pub name: Option<Cow<'a, str>>,
     pub file: Option<&'a str>,
     pub line: u32,
 }
@@ -129,7 +130,7 @@ impl LineFinder<'_> {
         for _ in 0..MAX_INLINED {
             let Some(frame) = frames.next()? else { break };
             let name = frame.function.filter(|function| function.name.len() <= MAX_NAME_BYTES);
-            let name = name.and_then(|name| Some(name.raw_name().ok()?.into_owned()));
+            let name = name.as_ref().and_then(|name| name.raw_name().ok());
             let location = frame.location;
             let line = location.as_ref().and_then(|location| location.line).unwrap_or(0);
             let file = location.and_then(|location| location.file);

@@ -1,6 +1,7 @@
 //! One thread's look-ups: the functions at an address from DWARF, their names from there or the symbol table.
 
-use std::collections::HashMap;
+use hashbrown::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::demangle::demangle;
 use crate::lines::{LineFinder, Lines};
@@ -12,7 +13,9 @@ pub(crate) struct Worker<'a> {
     lines: Option<Result<LineFinder<'a>, String>>,
     /// In the order of trust.
     names: &'a [Names],
-    demangled: HashMap<String, Option<String>>,
+    /// Each text once: a function is at many addresses.
+    texts: HashSet<Arc<str>>,
+    demangled: HashMap<Arc<str>, Option<Arc<str>>>,
 }
 
 /// What is at one address.
@@ -26,23 +29,27 @@ pub(crate) struct FoundAt {
 
 /// One function activation.
 pub(crate) struct Found {
-    pub function: String,
-    pub system_name: String,
-    pub file: Option<String>,
+    pub function: Arc<str>,
+    pub system_name: Arc<str>,
+    pub file: Option<Arc<str>>,
     pub line: u32,
 }
 
 impl<'a> Worker<'a> {
     pub fn new(lines: Option<&'a Lines>, names: &'a [Names]) -> Self {
-        Self { lines: lines.map(Lines::finder), names, demangled: HashMap::new() }
+        let lines = lines.map(Lines::finder);
+        Self { lines, names, texts: HashSet::new(), demangled: HashMap::new() }
     }
 
     pub fn find(&mut self, address: u64) -> FoundAt {
-        let mut found: Vec<(Option<String>, Option<String>, u32)> = Vec::new();
+        let mut found = Vec::new();
+        let texts = &mut self.texts;
         let damage = match &self.lines {
             Some(Ok(lines)) => {
                 let each = lines.find(address, |frame| {
-                    found.push((frame.name, frame.file.map(str::to_owned), frame.line));
+                    let name = frame.name.filter(|name| !name.is_empty());
+                    let name = name.map(|name| shared(texts, &name));
+                    found.push((name, frame.file.map(|file| shared(texts, file)), frame.line));
                 });
                 each.err().map(|error| error.to_string())
             }
@@ -65,10 +72,9 @@ impl<'a> Worker<'a> {
     /// Function and system name from DWARF's name, or else from the symbol at the address (inlined calls have none).
     fn named(
         &mut self,
-        name: Option<String>,
+        name: Option<Arc<str>>,
         symbol_address: Option<u64>,
-    ) -> Option<(String, String)> {
-        let name = name.filter(|name| !name.is_empty());
+    ) -> Option<(Arc<str>, Arc<str>)> {
         if let Some(name) = &name
             && let Some(function) = self.demangled(name)
         {
@@ -76,6 +82,7 @@ impl<'a> Worker<'a> {
         }
         let symbol = symbol_address
             .and_then(|address| self.names.iter().find_map(|names| names.find(address)));
+        let symbol = symbol.map(|symbol| shared(&mut self.texts, &symbol));
         let Some(name) = name else {
             let symbol = symbol?;
             return Some((self.demangled(&symbol).unwrap_or_else(|| symbol.clone()), symbol));
@@ -84,22 +91,26 @@ impl<'a> Worker<'a> {
         // that part, since identical functions may have been folded under another's symbol.
         if let Some(symbol) = symbol
             && let Some(function) = self.demangled(&symbol)
-            && function.contains(name.as_str())
+            && function.contains(&*name)
         {
             return Some((function, symbol));
         }
         Some((name.clone(), name))
     }
 
-    fn demangled(&mut self, name: &str) -> Option<String> {
+    fn demangled(&mut self, name: &Arc<str>) -> Option<Arc<str>> {
         if !name.starts_with('_') {
             return None;
         }
         if let Some(known) = self.demangled.get(name) {
             return known.clone();
         }
-        let demangled = demangle(name);
-        self.demangled.insert(name.to_owned(), demangled.clone());
+        let demangled = demangle(name).map(Arc::from);
+        self.demangled.insert(name.clone(), demangled.clone());
         demangled
     }
+}
+
+fn shared(texts: &mut HashSet<Arc<str>>, text: &str) -> Arc<str> {
+    texts.get_or_insert_with(text, |text| text.into()).clone()
 }

@@ -93,7 +93,8 @@ impl<'a> Encoder<'a> {
 
     fn samples(&mut self, samples: &'a [StackSample]) -> Vec<message::Sample> {
         let samples = samples.iter().map(|sample| {
-            let mut location_id: Vec<u64> = sample.locations.iter().map(|&at| id(at)).collect();
+            let mut location_id: Vec<u64> =
+                sample.locations.iter().map(|&at| id(at as usize)).collect();
             if location_id.is_empty() {
                 location_id.extend(self.not_recorded);
             }

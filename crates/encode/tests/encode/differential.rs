@@ -57,7 +57,7 @@ fn begin_in_main(profile: &mut Profile) {
     let lines = vec![Line { function: profile.functions.len() - 1, line: 1 }];
     profile.locations.push(Location { mapping: None, address: 1, lines });
     for sample in profile.samples.iter_mut().filter(|sample| !sample.locations.is_empty()) {
-        sample.locations.push(profile.locations.len() - 1);
+        sample.locations.push(profile.locations.len() as u32 - 1);
     }
 }
 

@@ -49,7 +49,7 @@ pub fn hostile(seed: u64) -> Profile {
     for sample in &mut profile.samples {
         for location in &mut sample.locations {
             if random.below(4) == 0 {
-                *location = profile.locations.len() - 1 - random.below(6);
+                *location = (profile.locations.len() - 1 - random.below(6)) as u32;
             }
         }
         sample.labels = labels(&mut random).into();

@@ -219,7 +219,7 @@ fn pprof_is_content_with_a_binary_that_is_mapped_twice_and_named_once() {
     let first = Mapping { start: 0x3f_0000, end: 0x40_0000, ..profile.mappings[0].clone() };
     profile.mappings.insert(0, first);
     profile.locations.iter_mut().filter_map(|l| l.mapping.as_mut()).for_each(|m| *m = 1);
-    profile.locations[at::NAMELESS].mapping = Some(0);
+    profile.locations[at::NAMELESS as usize].mapping = Some(0);
     let file = place.write("heap.pb.gz", &profile);
     place.pprof(&["-top", &file]);
 }
@@ -232,7 +232,7 @@ fn pprof_is_content_with_a_profile_without_samples_or_mappings() {
     let mut no_mappings = by_hand();
     no_mappings.mappings.clear();
     no_mappings.locations.iter_mut().for_each(|location| location.mapping = None);
-    no_mappings.locations[at::NAMELESS].lines.clear();
+    no_mappings.locations[at::NAMELESS as usize].lines.clear();
     let file = place.write("no-mappings.pb.gz", &no_mappings);
     place.pprof(&["-top", &file]);
 }

@@ -9,18 +9,18 @@ pub const NEW: &str = "operator new(unsigned long)";
 
 /// Indices into `by_hand`'s locations.
 pub mod at {
-    pub const MAIN: usize = 0;
+    pub const MAIN: u32 = 0;
     /// `PUSH` inlined into `PARSE`.
-    pub const PARSE: usize = 1;
+    pub const PARSE: u32 = 1;
     /// Another call in `PARSE`.
-    pub const PARSE_AGAIN: usize = 2;
-    pub const LAMBDA: usize = 3;
+    pub const PARSE_AGAIN: u32 = 2;
+    pub const LAMBDA: u32 = 3;
     /// In the symbolized mapping, without a name.
-    pub const NAMELESS: usize = 4;
+    pub const NAMELESS: u32 = 4;
     /// In no mapping.
-    pub const JIT: usize = 5;
+    pub const JIT: u32 = 5;
     /// The allocator's.
-    pub const NEW: usize = 6;
+    pub const NEW: u32 = 6;
 }
 
 /// C++ names with parameters, inlined frames, recursion, an address without a name, JIT code, an empty stack. The binary
@@ -78,7 +78,7 @@ pub fn by_hand() -> Profile {
 }
 
 /// `objects` allocations of `size` bytes, of which `live` are live.
-pub fn stack(locations: &[usize], objects: i64, size: i64, live: i64) -> StackSample {
+pub fn stack(locations: &[u32], objects: i64, size: i64, live: i64) -> StackSample {
     let values = [objects, objects * size, live, live * size];
     let values = values.map(|value| Estimate::exact(value as f64));
     StackSample { locations: locations.to_vec(), values, ..StackSample::default() }
@@ -130,8 +130,8 @@ pub fn random(seed: u64) -> Profile {
     let negative = random.below(4) == 0;
     for _ in 0..1 + random.below(40) {
         let depth = random.below(12);
-        let locations: Vec<usize> =
-            (0..depth).map(|_| random.below(profile.locations.len())).collect();
+        let locations: Vec<u32> =
+            (0..depth).map(|_| random.below(profile.locations.len()) as u32).collect();
         let sign = if negative && random.below(2) == 0 { -1 } else { 1 };
         let bits = random.below(20);
         let objects = sign * random.below(1 << bits) as i64;

@@ -32,7 +32,7 @@ struct HeapText {
     /// Whether any record counts allocations that were freed.
     has_alloc: bool,
     bad_lines: u64,
-    stack: Vec<usize>,
+    stack: Vec<u32>,
 }
 
 impl HeapText {

@@ -1,5 +1,6 @@
 //! From what was read to a profile: identifiers become indices, value columns become sample types.
 
+use super::ids::Ids;
 use super::{MOST_TYPES, Raw, Strings};
 use crate::build::{OVERHEAD_BYTES, UNKNOWN};
 use crate::defect::{Defect, ImportError};
@@ -9,7 +10,7 @@ use crate::weight::{Pair, Sampling};
 use crate::{DropFrames, Imported};
 use hashbrown::HashMap;
 use ramson_profile::{
-    Estimate, Function, Mapping, Pattern, Profile, SampleType, StackSample, merge_equal_samples,
+    Estimate, Function, Mapping, Pattern, Profile, SampleType, merge_equal_samples,
 };
 use std::sync::Arc;
 
@@ -32,15 +33,16 @@ pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> 
     let drop_frames = drop_frames(&raw, &mut defects);
     let sampling = sampling(&raw);
     let mut samples = std::mem::take(&mut raw.samples);
-    let labels = std::mem::take(&mut raw.labels).resolve(&raw.strings);
-    for (sample, labels) in samples.iter_mut().zip(labels) {
-        sample.labels = labels;
-    }
-    let mut bad_records = raw.bad_records;
-    bad_records += replace_ids(&mut raw, &mut samples);
-    for sample in &mut samples {
+    let mut bad_records = raw.bad_records + replace_ids(&mut raw);
+    let location_of = Ids::new(raw.location_ids.iter().map(|&number| number.into()));
+    let mut labels = std::mem::take(&mut raw.labels).resolve(&raw.strings);
+    samples.retain_mut(|sample| {
+        sample.labels = labels.next().unwrap_or_default();
         sample.values = weighted(&sample.values, &columns, sampling);
-    }
+        let is_known = location_of.replace(&mut sample.locations);
+        bad_records += u64::from(!is_known);
+        is_known
+    });
     let mut profile = Profile {
         interval_bytes: match sampling {
             Sampling::Exact => 1,
@@ -134,12 +136,11 @@ fn weighted(
     [alloc_objects, alloc_space, inuse_objects, inuse_space]
 }
 
-/// Replaces identifiers by indices everywhere. What names something that does not exist is left out and counted.
-fn replace_ids(raw: &mut Raw, samples: &mut Vec<StackSample>) -> u64 {
+/// Replaces identifiers by indices in locations. A line of a function that does not exist is left out and counted.
+fn replace_ids(raw: &mut Raw) -> u64 {
     let mut bad = 0;
-    let function_of = Ids::new(&raw.function_ids);
-    let mapping_ids: Vec<u64> = raw.mappings.iter().map(|mapping| mapping.id).collect();
-    let mapping_of = Ids::new(&mapping_ids);
+    let function_of = Ids::new(raw.function_ids.iter().copied());
+    let mapping_of = Ids::new(raw.mappings.iter().map(|mapping| mapping.id));
     for location in &mut raw.locations {
         location.mapping = location.mapping.and_then(|id| mapping_of.index(id as u64));
         let known = location.lines.len();
@@ -152,52 +153,7 @@ fn replace_ids(raw: &mut Raw, samples: &mut Vec<StackSample>) -> u64 {
         });
         bad += (known - location.lines.len()) as u64;
     }
-    let location_of = Ids::new(&raw.location_ids);
-    samples.retain_mut(|sample| {
-        sample.locations.iter_mut().all(|id| match location_of.index(*id as u64) {
-            Some(index) => {
-                *id = index;
-                true
-            }
-            None => {
-                bad += 1;
-                false
-            }
-        })
-    });
     bad
-}
-
-/// From identifier to index. Most writers count from 1, so that a list does.
-enum Ids {
-    Dense(Vec<u32>),
-    Sparse(HashMap<u64, usize>),
-}
-
-impl Ids {
-    fn new(ids: &[u64]) -> Ids {
-        let largest = ids.iter().copied().max().unwrap_or(0);
-        let is_dense = largest <= 2 * ids.len() as u64 && ids.len() < u32::MAX as usize / 2;
-        if !is_dense {
-            return Ids::Sparse(ids.iter().enumerate().map(|(index, &id)| (id, index)).collect());
-        }
-        let mut dense = vec![u32::MAX; largest as usize + 1];
-        for (index, &id) in ids.iter().enumerate() {
-            dense[id as usize] = index as u32;
-        }
-        Ids::Dense(dense)
-    }
-
-    #[inline]
-    fn index(&self, id: u64) -> Option<usize> {
-        match self {
-            Ids::Dense(list) => {
-                let index = list.get(usize::try_from(id).ok()?)?;
-                (*index != u32::MAX).then_some(*index as usize)
-            }
-            Ids::Sparse(map) => map.get(&id).copied(),
-        }
-    }
 }
 
 fn mappings(raw: &Raw) -> Vec<Mapping> {

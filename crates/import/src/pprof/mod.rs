@@ -4,6 +4,7 @@
 //! the end (`finish`). Values are weighted already and never weighted again.
 
 mod finish;
+mod ids;
 mod labels;
 pub mod wire;
 
@@ -11,6 +12,7 @@ use crate::Imported;
 use crate::build::{OVERHEAD_BYTES, TABLE_BYTES, sample_bytes};
 use crate::defect::{Defect, ImportError};
 use crate::input::Input;
+use ids::Numbers;
 use labels::LabelSets;
 use ramson_profile::{Estimate, Line, Location, StackSample};
 use wire::{Fields, Value};
@@ -41,11 +43,13 @@ struct RawMapping {
 struct Raw {
     /// Name and unit.
     sample_types: Vec<(u64, u64)>,
-    /// `locations` are `Location::id`, values in the order of `sample_types`.
+    /// `locations` are `Location::id` as `location_numbers` has them, values in the order of `sample_types`.
     samples: Vec<StackSample>,
     labels: LabelSets,
     mappings: Vec<RawMapping>,
-    location_ids: Vec<u64>,
+    location_numbers: Numbers,
+    /// Numbers of the identifiers.
+    location_ids: Vec<u32>,
     /// `mapping` and `Line::function` are identifiers.
     locations: Vec<Location>,
     function_ids: Vec<u64>,
@@ -206,9 +210,14 @@ impl Raw {
         for (estimate, &value) in values.iter_mut().zip(&self.values) {
             *estimate = Estimate::exact(value as i64 as f64);
         }
-        let locations = self.ids.iter().map(|&id| id as usize).collect();
+        let known = self.location_numbers.len();
+        let mut locations = Vec::with_capacity(self.ids.len());
+        for &id in &self.ids {
+            locations.push(self.location_numbers.of(id)?);
+        }
+        let added = (self.location_numbers.len() - known) * OVERHEAD_BYTES;
         self.samples.push(StackSample { locations, values, ..StackSample::default() });
-        Some(sample_bytes(self.ids.len()) + self.labels.end_sample())
+        Some(sample_bytes(self.ids.len()) + added + self.labels.end_sample())
     }
 
     fn mapping(&mut self, bytes: &[u8]) -> Option<usize> {
@@ -252,9 +261,9 @@ impl Raw {
         // The list grew by doubling.
         location.lines.shrink_to_fit();
         let lines = location.lines.len() * size_of::<Line>();
+        self.location_ids.push(self.location_numbers.of(id)?);
         self.locations.push(location);
-        self.location_ids.push(id);
-        Some(size_of::<Location>() + size_of::<u64>() + lines + OVERHEAD_BYTES + TABLE_BYTES)
+        Some(size_of::<Location>() + size_of::<u64>() + lines + 2 * OVERHEAD_BYTES + TABLE_BYTES)
     }
 
     fn function(&mut self, bytes: &[u8]) -> Option<usize> {

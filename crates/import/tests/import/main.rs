@@ -1,5 +1,6 @@
 //! Foreign files as their producers wrote them, and what becomes of them when they are cut, damaged or made up.
 
+mod ahead;
 mod hostile;
 mod message;
 mod pprof;

@@ -17,7 +17,7 @@ fn gperftools_counts_every_allocation() {
     assert_eq!(total(&imported, AllocObjects), 1_151.0);
     assert_eq!(total(&imported, AllocSpace), 2_129_096.0);
     assert_eq!(imported.profile.total(InuseSpace).variance, 0.0);
-    let leaf = &imported.profile.locations[imported.profile.samples[0].locations[0]];
+    let leaf = &imported.profile.locations[imported.profile.samples[0].locations[0] as usize];
     let mapping = &imported.profile.mappings[leaf.mapping.unwrap()];
     assert_eq!(mapping.path, "/srv/holds/holds");
 }

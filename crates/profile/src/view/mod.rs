@@ -17,7 +17,7 @@ pub use flame::{FlameBox, FlameGraph, FlameKind, flame};
 pub use peek::{Neighbour, Peek, PeekTable, peek};
 pub use sizes::{SizeRow, SizeTable, sizes};
 pub use threads::{ThreadRow, ThreadTable, threads};
-pub use top::{Row, Sort, TopTable, top};
+pub use top::{Row, Sort, TopTable, top, top_of};
 pub use tree::{Tree, TreeRow, TreeRowKind, callers, tree};
 
 use crate::estimate::Estimate;

@@ -58,7 +58,9 @@ pub fn peek(profile: &Profile, sample_type: SampleType, pattern: &Pattern) -> Pe
     let mut sums = vec![Sums::default(); frames.len()];
     let mut calls = Calls::default();
     for (index, (sample, value)) in recorded(profile, sample_type).enumerate() {
-        if !sample.locations.is_empty() && !sample.locations.iter().any(|&at| has_match[at]) {
+        if !sample.locations.is_empty()
+            && !sample.locations.iter().any(|&at| has_match[at as usize])
+        {
             continue;
         }
         // A function counts once per stack, and so does each call.

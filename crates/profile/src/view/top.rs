@@ -1,11 +1,18 @@
 //! One row per function: flat, cum and objects.
 
-use super::{by_magnitude, magnitude, recorded};
+use super::{by_magnitude, recorded};
 use crate::estimate::Estimate;
 use crate::frames::{FrameAt, FrameName, FrameTable};
-use crate::model::{Profile, SampleType};
+use crate::model::{Profile, SampleType, StackSample};
+use crate::processors::both;
+
 use hashbrown::HashMap;
+use std::cmp::Ordering;
+use std::ops::AddAssign;
 use std::sync::Arc;
+
+/// From so many stacks on, a second thread is worth its start.
+pub(super) const MANY_STACKS: usize = 1 << 14;
 
 /// Order of the rows. Values are compared by magnitude (for a diff), the largest first; ties by the other value, then by
 /// name.
@@ -65,102 +72,42 @@ impl Row {
 
 /// Flat and cum of every function.
 pub fn top(profile: &Profile, sample_type: SampleType, sort: Sort) -> TopTable {
-    let frames = FrameTable::new(profile);
-    let places = Places::new(profile, &frames);
-    let mut own = vec![Own::default(); frames.len()];
-    let mut cums = vec![Cum::default(); frames.len()];
-    let mut lines = vec![LineSums::default(); places.list.len()];
-    for (index, (sample, value)) in recorded(profile, sample_type).enumerate() {
-        let stamp = index as u32 + 1;
-        let leaf = match sample.locations.first() {
-            Some(&location) => places.of_location(location)[0],
-            None => places.not_recorded,
-        };
-        let own = &mut own[leaf.frame as usize];
-        own.flat += value;
-        own.objects += sample.value(sample_type.objects());
-        let moved = value.value.abs();
-        lines[leaf.line as usize].flat += moved;
-        // A function counts once per stack, and so does each of its lines.
-        let mut count = |place: Place| {
-            let line = &mut lines[place.line as usize];
-            if line.stamp != stamp {
-                line.stamp = stamp;
-                line.cum += moved;
-            }
-            let cum = &mut cums[place.frame as usize];
-            if cum.stamp != stamp {
-                cum.stamp = stamp;
-                cum.cum += value;
-            }
-        };
-        if sample.locations.is_empty() {
-            count(places.not_recorded);
-        }
-        for &location in &sample.locations {
-            places.of_location(location).iter().copied().for_each(&mut count);
-        }
-    }
-    let lines = hottest_lines(&places.list, &lines, frames.len());
+    top_of(profile, &FrameTable::new(profile), sample_type, sort)
+}
+
+/// The same with the table of frames of this profile, where it is there already.
+pub fn top_of(
+    profile: &Profile,
+    frames: &FrameTable,
+    sample_type: SampleType,
+    sort: Sort,
+) -> TopTable {
+    let numbers = Numbers::of_frames(profile, frames);
+    let (lines, Functions { own, cums, total, magnitude }) = both(
+        profile.samples.len() >= MANY_STACKS,
+        || hottest_lines(profile, sample_type, frames),
+        || sum_functions(profile, sample_type, &numbers, frames.len()),
+    );
     let seen = frames.ids().filter(|id| cums[id.index()].stamp != 0);
     let mut rows: Vec<Row> = seen
         .map(|id| {
             let FrameName { name, file, line: frame_line } = frames.name(id).clone();
             let line = lines[id.index()];
             let Own { flat, objects } = own[id.index()];
-            let cum = cums[id.index()].cum;
+            let cum = cums[id.index()].sum;
             Row { name, file, line, frame_line, flat, cum, objects }
         })
         .collect();
     sort_rows(&mut rows, sort);
-    let total = profile.total(sample_type);
-    TopTable { sample_type, total, magnitude: magnitude(profile, sample_type), rows }
+    TopTable { sample_type, total, magnitude, rows }
 }
 
-/// Every distinct frame with its line, numbered, so that a stack is summed up without looking anything up. The tables that
-/// every frame of every stack goes through are small: they are what a large profile waits for.
-struct Places {
-    list: Vec<FrameAt>,
-    /// Of all locations end to end.
-    places: Vec<Place>,
-    /// Where those of each location begin, and where the last ones end.
-    starts: Vec<u32>,
-    not_recorded: Place,
-}
-
-#[derive(Clone, Copy)]
-struct Place {
-    /// Index into `Places::list`.
-    line: u32,
-    /// `FrameId::index`.
-    frame: u32,
-}
-
-impl Places {
-    fn new(profile: &Profile, frames: &FrameTable) -> Places {
-        let mut known: HashMap<FrameAt, u32> = HashMap::new();
-        let mut list = Vec::new();
-        let mut place = |at: FrameAt| {
-            let line = *known.entry(at).or_insert_with(|| {
-                list.push(at);
-                list.len() as u32 - 1
-            });
-            Place { line, frame: at.frame.index() as u32 }
-        };
-        let mut places = Vec::with_capacity(profile.locations.len());
-        let mut starts = vec![0];
-        for location in 0..profile.locations.len() {
-            places.extend(frames.of_location(location).iter().copied().map(&mut place));
-            starts.push(places.len() as u32);
-        }
-        let not_recorded = place(frames.not_recorded());
-        Places { list, places, starts, not_recorded }
-    }
-
-    /// Innermost first, as `FrameTable::of_location`; never empty.
-    fn of_location(&self, location: usize) -> &[Place] {
-        &self.places[self.starts[location] as usize..self.starts[location + 1] as usize]
-    }
+/// What the stacks say of every frame, by `FrameId::index`, and in all.
+struct Functions {
+    own: Vec<Own>,
+    cums: Vec<Once<Estimate>>,
+    total: Estimate,
+    magnitude: f64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -169,35 +116,175 @@ struct Own {
     objects: Estimate,
 }
 
+fn sum_functions(
+    profile: &Profile,
+    sample_type: SampleType,
+    numbers: &Numbers,
+    frames: usize,
+) -> Functions {
+    let mut own = vec![Own::default(); frames];
+    let mut cums = vec![Once::default(); frames];
+    let (mut total, mut magnitude) = (Estimate::default(), 0.0);
+    for (index, (sample, value)) in recorded(profile, sample_type).enumerate() {
+        total += value;
+        magnitude += value.value.abs();
+        let own = &mut own[numbers.of_leaf(sample) as usize];
+        own.flat += value;
+        own.objects += sample.value(sample_type.objects());
+        numbers.each_of(sample, |frame| cums[frame as usize].add(index, value));
+    }
+    Functions { own, cums, total, magnitude }
+}
+
+/// A sum to which each stack adds once, however often it comes by.
 #[derive(Clone, Copy, Default)]
-struct Cum {
-    cum: Estimate,
-    /// Number from 1 of the last sample that was counted; 0: none.
+struct Once<V> {
+    sum: V,
+    /// Number from 1 of the last stack that was added; 0: none.
     stamp: u32,
 }
 
-/// Magnitudes at one line of a function.
-#[derive(Clone, Copy, Default)]
-struct LineSums {
-    flat: f64,
-    cum: f64,
-    stamp: u32,
-}
-
-/// Per frame, the line with the largest flat, then cum; the first one of equals. 0 where no line is known.
-fn hottest_lines(places: &[FrameAt], sums: &[LineSums], frames: usize) -> Vec<u32> {
-    let mut hottest: Vec<Option<(u32, LineSums)>> = vec![None; frames];
-    for (at, sum) in places.iter().zip(sums).filter(|(at, sum)| at.line != 0 && sum.stamp != 0) {
-        let best = &mut hottest[at.frame.index()];
-        let is_hotter = best.is_none_or(|(line, best)| {
-            let by_value = sum.flat.total_cmp(&best.flat).then(sum.cum.total_cmp(&best.cum));
-            by_value.then(line.cmp(&at.line)).is_gt()
-        });
-        if is_hotter {
-            *best = Some((at.line, *sum));
+impl<V: AddAssign> Once<V> {
+    #[inline]
+    fn add(&mut self, index: usize, value: V) {
+        let stamp = index as u32 + 1;
+        if self.stamp != stamp {
+            self.stamp = stamp;
+            self.sum += value;
         }
     }
-    hottest.into_iter().map(|best| best.map_or(0, |(line, _)| line)).collect()
+}
+
+/// A number for every frame of every location, so that a stack is summed up without looking anything up. The tables that
+/// every frame of every stack goes through are small: they are what a large profile waits for.
+struct Numbers {
+    /// By location; `SEVERAL` where it has inlined frames.
+    single: Vec<u32>,
+    /// Of all locations end to end, innermost first.
+    all: Vec<u32>,
+    /// Where those of each location begin, and where the last ones end.
+    starts: Vec<u32>,
+    not_recorded: u32,
+}
+
+const SEVERAL: u32 = u32::MAX;
+
+impl Numbers {
+    fn new(profile: &Profile, frames: &FrameTable, mut number: impl FnMut(FrameAt) -> u32) -> Self {
+        let mut all = Vec::with_capacity(profile.locations.len());
+        let mut single = Vec::with_capacity(profile.locations.len());
+        let mut starts = vec![0];
+        for location in 0..profile.locations.len() {
+            let start = all.len();
+            all.extend(frames.of_location(location).iter().map(|&at| number(at)));
+            single.push(if all.len() == start + 1 { all[start] } else { SEVERAL });
+            starts.push(all.len() as u32);
+        }
+        let not_recorded = number(frames.not_recorded());
+        Numbers { single, all, starts, not_recorded }
+    }
+
+    /// Each frame's `FrameId::index`.
+    fn of_frames(profile: &Profile, frames: &FrameTable) -> Self {
+        Self::new(profile, frames, |at| at.frame.index() as u32)
+    }
+
+    /// Gives every frame the number that stands at its number so far.
+    fn renumber(&mut self, by: &[u32]) {
+        let numbers = self.single.iter_mut().filter(|number| **number != SEVERAL);
+        for number in numbers.chain(&mut self.all).chain([&mut self.not_recorded]) {
+            *number = by[*number as usize];
+        }
+    }
+
+    fn of_leaf(&self, sample: &StackSample) -> u32 {
+        match sample.locations.first() {
+            Some(&location) => self.all[self.starts[location as usize] as usize],
+            None => self.not_recorded,
+        }
+    }
+
+    #[inline]
+    fn each_of(&self, sample: &StackSample, mut each: impl FnMut(u32)) {
+        if sample.locations.is_empty() {
+            each(self.not_recorded);
+        }
+        for &location in &sample.locations {
+            match self.single[location as usize] {
+                SEVERAL => self.inlined(location as usize).iter().copied().for_each(&mut each),
+                number => each(number),
+            }
+        }
+    }
+
+    fn inlined(&self, location: usize) -> &[u32] {
+        &self.all[self.starts[location] as usize..self.starts[location + 1] as usize]
+    }
+}
+
+/// Per frame, the line with the largest flat, then cum; the first one of equals. 0 where no line is known. Cum is summed up
+/// only for lines that flat leaves equal: it takes every frame of every stack, flat only the leaves.
+fn hottest_lines(profile: &Profile, sample_type: SampleType, frames: &FrameTable) -> Vec<u32> {
+    let (mut known, mut list) = (HashMap::new(), Vec::new());
+    let mut numbers = Numbers::new(profile, frames, |at| {
+        *known.entry(at).or_insert_with(|| {
+            list.push(at);
+            list.len() as u32 - 1
+        })
+    });
+    let mut flats = vec![0.0; list.len()];
+    for (sample, value) in recorded(profile, sample_type) {
+        flats[numbers.of_leaf(sample) as usize] += value.value.abs();
+    }
+    let mut hottest = vec![Hottest::default(); frames.len()];
+    for (at, flat) in list.iter().zip(&flats).filter(|(at, _)| at.line != 0) {
+        hottest[at.frame.index()].take(at.line, *flat);
+    }
+    // The first is for all lines that need no sum.
+    let mut equal = vec![FrameAt { line: 0, ..frames.not_recorded() }];
+    let renumbered = list.iter().zip(flats).map(|(&at, flat)| {
+        let Hottest { value, lines, .. } = hottest[at.frame.index()];
+        if at.line == 0 || lines < 2 || flat.total_cmp(&value).is_ne() {
+            return 0;
+        }
+        equal.push(at);
+        equal.len() as u32 - 1
+    });
+    numbers.renumber(&renumbered.collect::<Vec<_>>());
+    if equal.len() > 1 {
+        let mut cums = vec![Once::default(); equal.len()];
+        for (index, (sample, value)) in recorded(profile, sample_type).enumerate() {
+            let moved = value.value.abs();
+            numbers.each_of(sample, |line| cums[line as usize].add(index, moved));
+        }
+        equal.iter().for_each(|at| hottest[at.frame.index()] = Hottest::default());
+        for (at, cum) in equal.iter().zip(cums).skip(1).filter(|(_, cum)| cum.stamp != 0) {
+            hottest[at.frame.index()].take(at.line, cum.sum);
+        }
+    }
+    hottest.into_iter().map(|hottest| hottest.line).collect()
+}
+
+/// The line of a function with the largest value; the lowest one of equals.
+#[derive(Clone, Copy, Default)]
+struct Hottest {
+    line: u32,
+    value: f64,
+    /// How many have that value.
+    lines: u32,
+}
+
+impl Hottest {
+    fn take(&mut self, line: u32, value: f64) {
+        match value.total_cmp(&self.value) {
+            Ordering::Less if self.lines > 0 => {}
+            Ordering::Equal if self.lines > 0 => {
+                self.lines += 1;
+                self.line = self.line.min(line);
+            }
+            _ => *self = Hottest { line, value, lines: 1 },
+        }
+    }
 }
 
 fn sort_rows(rows: &mut [Row], sort: Sort) {

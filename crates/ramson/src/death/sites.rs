@@ -98,7 +98,7 @@ fn sample_of_failure(profile: &Profile, source: &Source, stack: usize) -> StackS
     let location = |&address: &u64| {
         let mapping = snapshot.mapping_at(address, stack.epoch);
         let is_it = |known: &Location| known.address == address && known.mapping == mapping;
-        profile.locations.iter().position(is_it)
+        profile.locations.iter().position(is_it).map(|index| index as u32)
     };
     let value = LabelValue::Text("".into());
     StackSample {

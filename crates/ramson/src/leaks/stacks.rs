@@ -88,8 +88,9 @@ fn add(
     }
 }
 
-fn binaries(profile: &Profile, locations: &[usize]) -> Vec<String> {
-    let mappings = locations.iter().filter_map(|&location| profile.locations[location].mapping);
+fn binaries(profile: &Profile, locations: &[u32]) -> Vec<String> {
+    let locations = locations.iter().map(|&location| &profile.locations[location as usize]);
+    let mappings = locations.filter_map(|location| location.mapping);
     let mut paths: Vec<String> =
         mappings.map(|mapping| profile.mappings[mapping].path.clone()).collect();
     paths.sort_unstable();

@@ -9,7 +9,7 @@ use crate::own;
 use crate::rss::Resident;
 use crate::source::Opened;
 use ramson_encode::{json, views};
-use ramson_profile::{Profile, SampleType, view};
+use ramson_profile::{FrameTable, Profile, SampleType, view};
 use serde_json::{Value, json as value};
 
 /// The view as its own object.
@@ -22,7 +22,8 @@ pub fn view_object(
     let out = &mut Vec::new();
     match &options.view {
         View::Top | View::Lines | View::Health => {
-            json::write_report(&top(options, profile, sample_type), out)
+            let frames = FrameTable::new(profile);
+            json::write_report(&top(options, profile, &frames, sample_type), out)
         }
         View::Tree => {
             views::write_tree(&view::tree(profile, sample_type, MIN_TREE_SHARE), "tree", out)
