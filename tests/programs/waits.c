@@ -152,10 +152,57 @@ static void *torture(void *seed) {
         held[slot] = malloc(size);
         sizes[slot] = size;
         memset(held[slot], round, size);
-        if (round % 1000 == 0) usleep(2000);
+        if (round % 1000 == 0) usleep(10000);
     }
     for (int slot = 0; slot < 512; slot++) free(held[slot]);
     return (void *)sum;
+}
+
+// As torture, without ever waiting, until a signal ends it: checks that every block holds what was written. Returns how many did not.
+static void *compute(void *seed) {
+    unsigned long random = (unsigned long)seed * 0x9e3779b97f4a7c15, wrong = 0, mixed = 0;
+    unsigned char *held[512] = {0};
+    size_t sizes[512];
+    while (!ended) {
+        random = random * 6364136223846793005 + 1442695040888963407;
+        size_t slot = (random >> 33) % 512, size = (random >> 42) % 5000 + 1;
+        if (held[slot] != NULL) {
+            for (size_t i = 0; i < sizes[slot]; i++) wrong += held[slot][i] != (unsigned char)(slot + sizes[slot]);
+            free(held[slot]);
+        }
+        held[slot] = malloc(size);
+        sizes[slot] = size;
+        for (size_t i = 0; i < size; i++) held[slot][i] = (unsigned char)(slot + size);
+        // Work that is the program's own, and floating-point state to lose.
+        double value = (double)size;
+        for (int i = 0; i < 2000; i++) mixed = mixed * 31 + (unsigned long)(value = value * 1.0000001);
+    }
+    for (int slot = 0; slot < 512; slot++) free(held[slot]);
+    return (void *)(wrong + (mixed == 1));
+}
+
+static void computes(int count) {
+    pthread_t threads[4];
+    for (int i = 1; i < count; i++) pthread_create(&threads[i], NULL, compute, (void *)(size_t)i);
+    say("ready", 0);
+    unsigned long wrong = (unsigned long)compute(NULL);
+    for (int i = 1; i < count; i++) {
+        void *others;
+        pthread_join(threads[i], &others);
+        wrong += (unsigned long)others;
+    }
+    say("wrong", (long)wrong);
+}
+
+// Waits inside of a signal's handler, which may have interrupted anything.
+static void on_wait(int signal) {
+    (void)signal;
+    int epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    epoll_ctl(epoll, EPOLL_CTL_ADD, 0, &event);
+    say("ready", 0);
+    long result = epoll_wait(epoll, &event, 1, 1000000);
+    say("handler", result < 0 ? -errno : result);
 }
 
 static void tortures(void) {
@@ -201,9 +248,15 @@ int main(int count, char **arguments) {
     if (strcmp(how, "torture") == 0) return tortures(), 0;
     keep();
     if (strcmp(how, "timer") == 0) return timer(), 0;
+    if (strcmp(how, "handler") == 0) {
+        signal(SIGUSR1, on_wait);
+        return raise(SIGUSR1);
+    }
     if (strcmp(how, "locked") == 0 && mlockall(MCL_CURRENT) != 0) return 3;
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGUSR1, &action, NULL);
+    if (strcmp(how, "compute") == 0) return computes(1), 0;
+    if (strcmp(how, "computes") == 0) return computes(4), 0;
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGUSR2);

@@ -10,6 +10,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -63,6 +64,11 @@ pub fn installed(name: &str, package: &str) -> PathBuf {
         .map(|directory| directory.join(name))
         .find(|path| path.is_file())
         .unwrap_or_else(|| panic!("{name} is missing: apt-get install {package}"))
+}
+
+/// Whether somebody listens on a socket: a server may make its file before.
+pub fn accepts(socket: &Path) -> bool {
+    UnixStream::connect(socket).is_ok()
 }
 
 /// Python's interpreter itself: python3 in PATH may be a script that starts it.

@@ -105,7 +105,7 @@ fn a_redis_whose_heap_is_seen_needs_no_word() {
         .arg("--unixsocket")
         .arg(&socket);
     preload(&mut command, "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
-    let running = Running::start(&mut command, &scratch.path("log"), || socket.exists());
+    let running = Running::start(&mut command, &scratch.path("log"), || accepts(&socket));
     let mut client = clean(installed("redis-cli", "redis-tools"));
     let script = "for i = 1, 300000 do redis.call('SET', 'key:' .. i, string.rep('x', 100)) end";
     client.arg("-s").arg(&socket).args(["EVAL", script, "0"]);

@@ -47,6 +47,8 @@ fn fastbins_are_kept_memory_that_no_bin_shows() {
     let json = doctor(&scratch, keeping.pid());
     assert_agrees(&keeping, &json);
     assert!(part(&json, "kept_fastbins") > 31.0 * MIB && part(&json, "live") < 0.1 * MIB);
+    let in_map: f64 = json.list("books.map").iter().map(|cell| cell.number("free_bytes")).sum();
+    assert!((in_map / arenas(&json, "free_bytes") - 1.0).abs() < 0.01, "{in_map} {json:?}");
 }
 
 #[test]

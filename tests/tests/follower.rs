@@ -33,7 +33,7 @@ fn a_follower_says_what_a_fresh_reading_says_at_every_moment_and_keeps_its_numbe
     server.args(["--port", "0", "--save", "", "--dir"]).arg(scratch.path(""));
     server.arg("--unixsocket").arg(&socket);
     preload(&mut server, "4K").env("RAMSON_DIR", scratch.open_directory("profiles"));
-    let _server = Running::start(&mut server, &scratch.path("log"), || socket.exists());
+    let _server = Running::start(&mut server, &scratch.path("log"), || accepts(&socket));
     let commands = [
         "for i = 1, 3000 do redis.call('SET', 'key:' .. i, string.rep('x', 100)) end",
         "for i = 1, 3000 do redis.call('LPUSH', 'list', string.rep('x', 300)) end",

@@ -131,7 +131,7 @@ fn redis(way: &Way, options: &[&str]) -> Running {
     let mut command = way.command(installed("redis-server", "redis-server"));
     command.args(["--port", "0", "--save", "", "--dir"]).arg(way.scratch.path(""));
     command.arg("--unixsocket").arg(&socket).args(options);
-    Running::start(&mut command, &way.scratch.path("log"), || socket.exists())
+    Running::start(&mut command, &way.scratch.path("log"), || accepts(&socket))
 }
 
 fn redis_cli(scratch: &Scratch, words: &[&str], input: &[u8]) -> String {

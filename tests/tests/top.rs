@@ -46,7 +46,7 @@ fn redis(scratch: &Scratch) -> Running {
     server.args(["--port", "0", "--save", "", "--dir"]).arg(scratch.path(""));
     server.arg("--unixsocket").arg(&socket);
     preload(&mut server, "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
-    Running::start(&mut server, &scratch.path("log"), || socket.exists())
+    Running::start(&mut server, &scratch.path("log"), || accepts(&socket))
 }
 
 fn top(scratch: &Scratch, arguments: &[&str]) -> Command {

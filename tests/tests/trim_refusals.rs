@@ -20,6 +20,18 @@ fn mimalloc_is_not_asked() {
     });
     let refusal = refusal(&scratch, waiting.pid());
     assert!(refusal.contains("mimalloc") && refusal.contains("MIMALLOC_PURGE_DELAY"), "{refusal}");
+    // Who follows the advice has no need to ask.
+    let rss = |waiting: &Waiting| {
+        let path = format!("/proc/{}/smaps_rollup", waiting.pid());
+        let text = fs::read_to_string(path).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    let other = Waiting::start("read", |command| {
+        command.env("LD_PRELOAD", "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2");
+        command.env("MIMALLOC_PURGE_DELAY", "0").env("MIMALLOC_RESET_DELAY", "0");
+    });
+    assert!(rss(&other) + (30 << 10) < rss(&waiting), "{} {}", rss(&other), rss(&waiting));
 }
 
 #[test]
@@ -58,4 +70,16 @@ fn a_lock_that_is_never_free_refuses_a_trim_instead_of_hanging_the_program() {
     // It waits on, and answers.
     talking.tell("");
     assert!(talking.running.wait().success());
+}
+
+#[test]
+fn a_thread_that_waits_in_a_signal_handler_is_left_alone() {
+    let scratch = Scratch::new();
+    // With one thread, malloc takes no locks: what the handler interrupted may be in the middle of it.
+    let mut waiting = Waiting::plain("handler");
+    let why = refusal(&scratch, waiting.pid());
+    assert!(why.contains("a signal handler"), "{why}");
+    // It was stopped again and again meanwhile, and did not notice.
+    assert_eq!(waiting.release(""), 1);
+    assert!(waiting.talking.running.wait().success());
 }

@@ -1,6 +1,7 @@
 //! Which allocator a process has, where it comes from, and how it was told to behave.
 
 use crate::mappings::Mapping;
+use memchr::memmem;
 
 /// Allocators that are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +37,25 @@ const VARIABLES: [&str; 7] = [
     "LD_PRELOAD=",
 ];
 
-/// An allocator among the mapped files that takes the place of the C library's own, if it comes first in the search order.
-pub fn replacing_allocator(mappings: &[Mapping]) -> Option<(Kind, &Mapping)> {
-    mappings.iter().find_map(|mapping| {
+/// An allocator among the mapped files that takes the place of the C library's own, if it comes first in the search order. Of several, one
+/// that `preload` names (as LD_PRELOAD does), else the one at the highest address: the loader maps files in the search order, the kernel from
+/// the top down. Programs may overwrite their environment, as redis does.
+pub fn replacing_allocator<'a>(
+    mappings: &'a [Mapping],
+    preload: &str,
+) -> Option<(Kind, &'a Mapping)> {
+    let found = mappings.iter().filter_map(|mapping| {
         let name = base_name(&mapping.path);
         let (_, kind) = LIBRARIES.iter().find(|(start, _)| name.starts_with(start))?;
         Some((*kind, mapping))
-    })
+    });
+    found.max_by_key(|(_, mapping)| (is_preloaded(preload, &mapping.path), mapping.start))
+}
+
+/// Whether a list of names, as that of LD_PRELOAD, has the file. It may name a link: libtcmalloc.so.4 for libtcmalloc.so.4.5.10.
+pub fn is_preloaded(preload: &str, path: &str) -> bool {
+    let mut names = preload.split([':', ' ']).map(base_name);
+    names.any(|name| !name.is_empty() && base_name(path).starts_with(name))
 }
 
 /// Whether the mapping is of glibc's library.
@@ -69,7 +82,7 @@ pub fn glibc_version(library: &[u8]) -> Option<((u32, u32), String)> {
 
 /// jemalloc's version as its library says: `5.3.0-0-g54eaed1d…`, without the commit.
 pub fn jemalloc_version(library: &[u8]) -> Option<String> {
-    library.windows(3).enumerate().filter(|(_, window)| *window == b"-0-").find_map(|(at, _)| {
+    memmem::find_iter(library, b"-0-").find_map(|at| {
         let before = library[..at].iter().rev();
         let length = before.take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
         let version = std::str::from_utf8(&library[at - length..at]).ok()?;
@@ -80,7 +93,7 @@ pub fn jemalloc_version(library: &[u8]) -> Option<String> {
 
 /// The text from `start` to the end of its line.
 fn text_from<'a>(bytes: &'a [u8], start: &[u8]) -> Option<&'a str> {
-    let at = bytes.windows(start.len()).position(|window| window == start)?;
+    let at = memmem::find(bytes, start)?;
     let rest = &bytes[at..bytes.len().min(at + 300)];
     let end = rest.iter().position(|&byte| byte == b'\n' || byte == 0)?;
     std::str::from_utf8(&rest[..end]).ok()

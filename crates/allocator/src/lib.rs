@@ -4,7 +4,7 @@
 //! ([`identify`]). All memory is reached through [`Memory`], so that everything can run on a snapshot.
 //!
 //! **Promise:** no page of the process becomes resident by being looked at: only pages that are present are read.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod glibc;
 pub mod identify;
@@ -13,13 +13,15 @@ mod memory;
 mod padding;
 mod process;
 mod resident;
+#[allow(unsafe_code)]
+mod scan;
 mod stacks;
 
 #[cfg(test)]
 mod tests;
 
-pub use mappings::{Backing, Mapping, parse_smaps};
-pub use memory::{Memory, PAGE_BYTES, PageState, Presence};
+pub use mappings::{Backing, Mapping, parse_smaps, read_smaps};
+pub use memory::{Memory, PAGE_BYTES, Presence};
 pub use padding::padding;
 pub use process::ProcessMemory;
 pub use resident::{Explained, Part, explain, is_ramsons};

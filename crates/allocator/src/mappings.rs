@@ -1,6 +1,11 @@
 //! The mappings of a process, as one reading of /proc/PID/smaps tells them.
 
-use std::io::BufRead;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Result as IoResult};
+
+/// Asked of smaps at once. The kernel writes whole entries until it has as much, and counts the pages of a mapping once more if its entry does
+/// not fit into the rest of a page. It fits where only this much is before it.
+const SMAPS_READ_BYTES: usize = 1024;
 
 /// What is behind a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +83,13 @@ impl Mapping {
     }
 }
 
-/// The mappings in the order of their addresses.
+/// The mappings of process `pid`, in the order of their addresses.
+pub fn read_smaps(pid: u32) -> IoResult<Vec<Mapping>> {
+    let smaps = File::open(format!("/proc/{pid}/smaps"))?;
+    Ok(parse_smaps(BufReader::with_capacity(SMAPS_READ_BYTES, smaps)))
+}
+
+/// The mappings that the text of smaps tells.
 pub fn parse_smaps(smaps: impl BufRead) -> Vec<Mapping> {
     let mut all: Vec<Mapping> = Vec::new();
     for line in smaps.lines().map_while(Result::ok) {

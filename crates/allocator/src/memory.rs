@@ -3,54 +3,72 @@
 /// Bytes of a page on the only architecture whose layouts are known, x86-64.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// Where a page is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageState {
-    /// Never touched, or given back.
-    Absent,
-    /// Reading it would bring it back.
-    Swapped,
-    /// May be read without an effect on the process.
-    Present,
-}
-
 /// A process, or a snapshot of one.
 pub trait Memory {
     /// Fills `buffer` with what is at `address`; false if any of it cannot be read.
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool;
 
-    /// Sets the states of the pages from the one of `address` on; false if they cannot be known.
-    fn states(&self, address: u64, states: &mut [PageState]) -> bool;
+    /// Passes the runs of present pages of `start..end`, which are page-aligned, to `visit` in their order; false if they cannot be known.
+    ///
+    /// A page that is not present was never touched, or given back, or is swapped out: reading it would have an effect on the process.
+    fn present_runs(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool;
 }
 
 /// Which pages of one range are there.
 #[derive(Clone, Debug)]
 pub struct Presence {
     start: u64,
-    states: Vec<PageState>,
+    /// A bit for each page, lowest first.
+    bits: Vec<u64>,
+    /// Present pages before each word of `bits`, and all of them at the end.
+    before: Vec<u32>,
 }
 
 impl Presence {
     /// Of the pages that `start..end` touches; `None` if they cannot be known.
     pub fn of(memory: &impl Memory, start: u64, end: u64) -> Option<Self> {
         let start = page_of(start);
-        let pages = end.saturating_sub(start).div_ceil(PAGE_BYTES);
-        let mut states = vec![PageState::Absent; usize::try_from(pages).ok()?];
-        memory.states(start, &mut states).then_some(Self { start, states })
+        let end = end.max(start).checked_next_multiple_of(PAGE_BYTES)?;
+        let mut bits = Self::no_bits(start, end)?;
+        let is_known = memory.present_runs(start, end, &mut |from, to| {
+            let (from, to) = (from.max(start) - start, to.min(end).saturating_sub(start));
+            set(&mut bits, (from / PAGE_BYTES) as usize, (to / PAGE_BYTES) as usize);
+        });
+        is_known.then(|| Self::new(start, bits))
     }
 
     /// That of the pages that `start..end` touches.
     pub fn part(&self, start: u64, end: u64) -> Self {
         let start = page_of(start);
-        let pages = (start..end).step_by(PAGE_BYTES as usize);
-        Self { start, states: pages.map(|page| self.state(page)).collect() }
+        let mut bits = Self::no_bits(start, end).unwrap_or_default();
+        for (index, page) in (start..end).step_by(PAGE_BYTES as usize).enumerate() {
+            if self.is_present(page) {
+                set(&mut bits, index, index + 1);
+            }
+        }
+        Self::new(start, bits)
     }
 
-    /// The state of the page of `address`; absent outside the range.
+    fn no_bits(start: u64, end: u64) -> Option<Vec<u64>> {
+        let pages = end.saturating_sub(start).div_ceil(PAGE_BYTES);
+        Some(vec![0; usize::try_from(pages.div_ceil(64)).ok()?])
+    }
+
+    fn new(start: u64, bits: Vec<u64>) -> Self {
+        let mut before = vec![0];
+        before.extend(bits.iter().scan(0, |sum, word| {
+            *sum += word.count_ones();
+            Some(*sum)
+        }));
+        Self { start, bits, before }
+    }
+
+    /// Whether the page of `address` may be read without an effect on the process; false outside the range.
     #[inline]
-    pub fn state(&self, address: u64) -> PageState {
-        let index = address.checked_sub(self.start).map(|offset| (offset / PAGE_BYTES) as usize);
-        index.and_then(|index| self.states.get(index)).copied().unwrap_or(PageState::Absent)
+    pub fn is_present(&self, address: u64) -> bool {
+        let page = address.wrapping_sub(self.start) / PAGE_BYTES;
+        let word = self.bits.get((page / 64) as usize);
+        word.is_some_and(|word| word >> (page % 64) & 1 == 1)
     }
 
     /// Bytes of `start..end` on pages that are present.
@@ -58,34 +76,43 @@ impl Presence {
     pub fn resident_bytes(&self, start: u64, end: u64) -> u64 {
         // Most chunks lie on one page.
         if page_of(start) == page_of(end.wrapping_sub(1)) {
-            return if self.state(start) == PageState::Present {
-                end.saturating_sub(start)
-            } else {
-                0
-            };
+            return if self.is_present(start) { end.saturating_sub(start) } else { 0 };
         }
         self.resident_bytes_slow(start, end)
     }
 
     fn resident_bytes_slow(&self, start: u64, end: u64) -> u64 {
-        let mut bytes = 0;
-        let mut at = start;
-        while at < end {
-            let next = (page_of(at) + PAGE_BYTES).min(end);
-            if self.state(at) == PageState::Present {
-                bytes += next - at;
-            }
-            at = next;
-        }
-        bytes
+        let whole = u64::from(self.before(end).saturating_sub(self.before(start))) * PAGE_BYTES;
+        // Of the first page too much, of the last one nothing yet.
+        let below = if self.is_present(start) { start % PAGE_BYTES } else { 0 };
+        let above = if self.is_present(end) { end % PAGE_BYTES } else { 0 };
+        if start < end { whole + above - below } else { 0 }
+    }
+
+    /// Present pages before that of `address`.
+    fn before(&self, address: u64) -> u32 {
+        let page = address.saturating_sub(self.start) / PAGE_BYTES;
+        let index = ((page / 64) as usize).min(self.bits.len());
+        let lower = self.bits.get(index).map_or(0, |word| word & !(u64::MAX << (page % 64)));
+        self.before[index] + lower.count_ones()
     }
 
     /// Pages of `start..end` from the first that are present without a gap, at most `most`.
     pub fn present_run(&self, start: u64, end: u64, most: u64) -> u64 {
         let pages = (end.saturating_sub(page_of(start))).div_ceil(PAGE_BYTES).min(most);
-        let is_present =
-            |page: &u64| self.state(page_of(start) + page * PAGE_BYTES) == PageState::Present;
+        let is_present = |page: &u64| self.is_present(page_of(start) + page * PAGE_BYTES);
         (0..pages).take_while(is_present).count() as u64
+    }
+}
+
+/// Sets the bits of these pages.
+fn set(bits: &mut [u64], first: usize, behind: usize) {
+    let mut at = first;
+    while at < behind {
+        let next = (at / 64 * 64 + 64).min(behind);
+        let Some(word) = bits.get_mut(at / 64) else { return };
+        *word |= u64::MAX >> (64 - (next - at)) << (at % 64);
+        at = next;
     }
 }
 

@@ -1,15 +1,15 @@
 //! The memory of a running process, through /proc.
 
-use crate::memory::{Memory, PAGE_BYTES, PageState};
+use crate::memory::{Memory, PAGE_BYTES, word_at};
+use crate::scan;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 
-/// pagemap's bits (Linux, Documentation/admin-guide/mm/pagemap.rst).
+/// pagemap's bit (Linux, Documentation/admin-guide/mm/pagemap.rst).
 const PRESENT: u64 = 1 << 63;
-const SWAPPED: u64 = 1 << 62;
 /// Entries of pagemap read at once.
 const BATCH: usize = 1 << 14;
 
@@ -41,24 +41,86 @@ impl Memory for ProcessMemory {
             || self.memory.read_exact_at(buffer, address).is_ok()
     }
 
-    fn states(&self, address: u64, states: &mut [PageState]) -> bool {
-        let mut entries = vec![0; BATCH.min(states.len()) * 8];
-        let mut page = address / PAGE_BYTES;
-        for batch in states.chunks_mut(BATCH) {
-            let entries = &mut entries[..batch.len() * 8];
-            if self.pagemap.read_exact_at(entries, page * 8).is_err() {
-                return false;
-            }
-            for (state, entry) in batch.iter_mut().zip(entries.chunks_exact(8)) {
-                let entry = entry.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-                *state = match entry {
-                    entry if entry & PRESENT != 0 => PageState::Present,
-                    entry if entry & SWAPPED != 0 => PageState::Swapped,
-                    _ => PageState::Absent,
-                };
-            }
-            page += batch.len() as u64;
+    fn present_runs(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool {
+        scan::present_runs(&self.pagemap, start, end, visit).is_ok()
+            || entries(&self.pagemap, start, end, visit)
+    }
+}
+
+/// The runs as the entries of pagemap tell them.
+fn entries(pagemap: &File, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool {
+    let mut at = start;
+    let mut bytes = vec![0; BATCH.min(((end - start) / PAGE_BYTES) as usize) * 8];
+    let mut run: Option<u64> = None;
+    while at < end {
+        let pages = BATCH.min(((end - at) / PAGE_BYTES) as usize);
+        let bytes = &mut bytes[..pages * 8];
+        if pagemap.read_exact_at(bytes, at / PAGE_BYTES * 8).is_err() {
+            return false;
         }
-        true
+        for entry in bytes.chunks_exact(8) {
+            let is_present = word_at(entry, 0).is_some_and(|entry| entry & PRESENT != 0);
+            run = match run {
+                None if is_present => Some(at),
+                Some(first) if !is_present => {
+                    visit(first, at);
+                    None
+                }
+                run => run,
+            };
+            at += PAGE_BYTES;
+        }
+    }
+    run.into_iter().for_each(|first| visit(first, end));
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Reading<'a> = dyn Fn(&mut dyn FnMut(u64, u64)) + 'a;
+
+    #[test]
+    fn the_kernel_s_scan_and_the_entries_of_pagemap_tell_the_same_pages() {
+        const PAGES: usize = 40_000;
+        let mut block = vec![0u8; PAGES * PAGE_BYTES as usize];
+        let start = (block.as_ptr() as u64).next_multiple_of(PAGE_BYTES);
+        let end = start + (PAGES as u64 - 1) * PAGE_BYTES;
+        let first = (start - block.as_ptr() as u64) as usize;
+        // More runs than one call returns, and more pages than one batch of entries has.
+        for page in (0..PAGES - 1).filter(|page| page % 5 < 2 || page % 1000 < 100) {
+            block[first + page * PAGE_BYTES as usize] = 1;
+        }
+        let process = ProcessMemory::open(std::process::id()).unwrap();
+        let collect = |read: &Reading| {
+            let mut bytes = 0;
+            let mut runs: Vec<(u64, u64)> = Vec::new();
+            read(&mut |from, to| {
+                bytes += to - from;
+                match runs.last_mut().filter(|last| last.1 == from) {
+                    Some(last) => last.1 = to,
+                    None => runs.push((from, to)),
+                }
+            });
+            (runs, bytes)
+        };
+        let by_entries = || collect(&|visit| assert!(entries(&process.pagemap, start, end, visit)));
+        // The kernel may make huge pages of them meanwhile.
+        let (told, scanned) = loop {
+            let before = by_entries();
+            let scanned = collect(&|visit| {
+                scan::present_runs(&process.pagemap, start, end, visit).unwrap();
+            });
+            if by_entries() == before {
+                break (before, scanned);
+            }
+        };
+        assert!(told.1 > (end - start) / 3);
+        assert_eq!(scanned, told);
+        // A kernel without the call is one whose pagemap is no such file.
+        let other = File::open("/proc/self/maps").unwrap();
+        assert!(scan::present_runs(&other, start, end, &mut |_, _| panic!("a run")).is_err());
+        assert!(block[first] == 1);
     }
 }

@@ -101,6 +101,15 @@ impl Explained {
         kept.map(|&(part, _)| self.part(part)).sum()
     }
 
+    /// Moves what an allocator says of itself out of the anonymous memory, in this order, as far as there is any.
+    pub fn divide_anonymous(&mut self, parts: &[(Part, u64)]) {
+        for &(part, bytes) in parts {
+            let moved = self.part(Part::Anonymous).max(0).min(bytes.min(i64::MAX as u64) as i64);
+            self.add(Part::Anonymous, -moved);
+            self.add(part, moved);
+        }
+    }
+
     fn add(&mut self, part: Part, bytes: i64) {
         self.parts[part as usize] += bytes;
     }

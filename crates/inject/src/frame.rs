@@ -49,16 +49,16 @@ pub struct Frame {
     /// Where they go: the stack pointer at the function's entry.
     pub start: u64,
     pub bytes: Vec<u8>,
-    /// Where `text` lies in them.
-    pub text: u64,
+    /// Where `data` lies in them.
+    pub data: u64,
 }
 
-/// Lays out the stack below the one that `past` has; `text` is what the function gets a pointer to.
-pub fn lay_out(past: &Past, code: &Code, signal: i32, text: &[u8]) -> Frame {
+/// Lays out the stack below the one that `past` has; `data` is what the function gets pointers to.
+pub fn lay_out(past: &Past, code: &Code, signal: i32, data: &[u8]) -> Frame {
     let top = past.registers.rsp - RED_ZONE_BYTES;
-    let text_at = (top - text.len() as u64) & !15;
+    let data_at = (top - data.len() as u64) & !15;
     let state_bytes = past.extended_state.len() as u64;
-    let state_at = (text_at - state_bytes - 4) & !(XSAVE_ALIGNMENT - 1);
+    let state_at = (data_at - state_bytes - 4) & !(XSAVE_ALIGNMENT - 1);
     let context_at = (state_at - context::BYTES as u64) & !15;
     // At a function's entry the stack pointer is 8 off a multiple of 16: here for the one called and for `raise`.
     let start = context_at - 8 * CHAIN_WORDS;
@@ -74,8 +74,8 @@ pub fn lay_out(past: &Past, code: &Code, signal: i32, text: &[u8]) -> Frame {
     put(context_at, &context(past, state_at));
     put(state_at, &extended_state(past.extended_state));
     put(state_at + state_bytes, &software::MAGIC_2.to_le_bytes());
-    put(text_at, text);
-    Frame { start, bytes, text: text_at }
+    put(data_at, data);
+    Frame { start, bytes, data: data_at }
 }
 
 fn context(past: &Past, state_at: u64) -> [u8; context::BYTES] {
@@ -155,8 +155,8 @@ mod tests {
             let state = word(40 + context::FLOATING_POINT);
             assert!(state.is_multiple_of(64) && state > frame.start);
             assert_eq!(word((state - frame.start) as usize + 832) as u32, software::MAGIC_2);
-            let text = (frame.text - frame.start) as usize;
-            assert_eq!(&frame.bytes[text..text + 5], b"text\0");
+            let data = (frame.data - frame.start) as usize;
+            assert_eq!(&frame.bytes[data..data + 5], b"text\0");
         }
     }
 

@@ -73,6 +73,18 @@ impl Library {
         })
     }
 
+    /// The code of the C library's malloc: what it exports of it, with a margin for what it does not.
+    pub fn malloc_code(&self) -> Option<std::ops::Range<u64>> {
+        /// 10 KiB of glibc 2.36 lie before the first of these; in other versions it may be more.
+        const MARGIN_BYTES: u64 = 32 << 10;
+        let names =
+            ["malloc", "free", "calloc", "realloc", "memalign", "malloc_trim", "malloc_info"];
+        let found: Option<Vec<u64>> = names.iter().map(|name| self.function(name)).collect();
+        let found = found?;
+        let (first, last) = (found.iter().min()?, found.iter().max()?);
+        Some(first.saturating_sub(MARGIN_BYTES)..last.saturating_add(MARGIN_BYTES))
+    }
+
     /// Where the C library keeps errno, from the thread pointer: as `__errno_location` finds it. The result is the address of that offset.
     pub fn errno_offset_at(&self) -> Option<u64> {
         let address = self.function("__errno_location")?;

@@ -1,14 +1,14 @@
-//! Which threads of a process can be borrowed: those that wait in a system call that the kernel can begin again.
+//! Which threads of a process may be borrowed: those that wait in a system call that the kernel can begin again, and those that run.
 
 use std::fs;
 
-/// A thread that waits.
+/// A thread that may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct Candidate {
     /// The kernel's number of the thread.
     pub tid: i32,
-    /// Number of the system call.
-    pub number: i64,
+    /// Number of the system call in which it waits; `None` if it runs.
+    pub number: Option<i64>,
     /// The lower the better.
     rank: u32,
 }
@@ -48,20 +48,31 @@ const WAITING: [(i64, u32); 21] = [
 ];
 
 /// The threads of `pid` that wait, the best first. Those on which locks hang may be left out.
-pub fn waiting(pid: u32, with_locks: bool) -> Vec<Waiting> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let mut found: Vec<Waiting> = tasks
-        .take(MOST_THREADS)
-        .filter_map(|task| {
-            let tid = task.file_name().to_str()?.parse().ok()?;
-            let call = fs::read_to_string(task.path().join("syscall")).ok()?;
+pub fn waiting(pid: u32, with_locks: bool) -> Vec<Candidate> {
+    let mut found: Vec<Candidate> = calls(pid)
+        .filter_map(|(tid, call)| {
             let (number, rank) = parse(&call)?;
-            Some(Waiting { tid, number, rank })
+            Some(Candidate { tid, number: Some(number), rank })
         })
-        .filter(|thread| with_locks || thread.number != libc::SYS_futex)
+        .filter(|thread| with_locks || thread.number != Some(libc::SYS_futex))
         .collect();
     found.sort_by_key(|thread| thread.rank);
     found
+}
+
+/// Those that run.
+pub fn running(pid: u32) -> Vec<Candidate> {
+    let runs = calls(pid).filter(|(_, call)| call.trim_end() == "running");
+    runs.map(|(tid, _)| Candidate { tid, number: None, rank: 0 }).collect()
+}
+
+/// Each thread, and what the kernel says of its system call.
+fn calls(pid: u32) -> impl Iterator<Item = (i32, String)> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.take(MOST_THREADS).filter_map(|task| {
+        let tid = task.file_name().to_str()?.parse().ok()?;
+        Some((tid, fs::read_to_string(task.path().join("syscall")).ok()?))
+    })
 }
 
 /// `0 0x3 0x7ffc… …`: number and arguments of the system call; `running` where there is none.
@@ -84,6 +95,21 @@ pub fn rank(number: i64, arguments: &[u64]) -> Option<u32> {
     };
     let (_, rank) = WAITING.iter().find(|(known, _)| *known == number)?;
     (flags & MSG_WAITALL == 0).then_some(*rank)
+}
+
+/// System calls that say EINTR after any stop, and have no effect then, but are none in which a thread is borrowed: one that runs may be stopped
+/// when it has just begun one.
+const REFUSING: [i64; 5] = [
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_io_getevents,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+];
+
+/// Whether a system call that says EINTR because of a stop can be begun again as if there had been none.
+pub fn can_begin_again(number: i64) -> bool {
+    REFUSING.contains(&number) || WAITING.iter().any(|(known, _)| *known == number)
 }
 
 /// One of the harmless signals for which the program has no handler.

@@ -1,4 +1,4 @@
-//! ptrace(2) and what goes with it: the only unsafe code outside of libramson.
+//! ptrace(2) and what goes with it: the only unsafe code of this crate.
 //!
 //! A thread is traced by the thread that seized it; if that one dies, the kernel detaches.
 
@@ -16,6 +16,19 @@ const PTRACE_EVENT_STOP: i32 = 128;
 /// More than any processor has (AMX: 11 KiB).
 const MOST_XSTATE_BYTES: usize = 64 << 10;
 const KCMP_VM: usize = 1;
+/// Linux 5.13 and later.
+const PTRACE_GET_RSEQ_CONFIGURATION: u32 = 0x420f;
+
+/// `struct ptrace_rseq_configuration`.
+#[repr(C)]
+#[derive(Default)]
+struct RestartableSequences {
+    address: u64,
+    bytes: u32,
+    signature: u32,
+    flags: u32,
+    padding: u32,
+}
 /// While one waits for a thread to stop that must not be left: between two looks whether it still can.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
@@ -118,6 +131,14 @@ impl Traced {
         let iov_base = bytes.as_ptr().cast_mut().cast();
         let vector = libc::iovec { iov_base, iov_len: bytes.len() };
         request(libc::PTRACE_SETREGSET, self.tid, NT_X86_XSTATE, &raw const vector as usize)
+    }
+
+    /// Where the thread and the kernel tell each other of restartable sequences; `None` if they do not.
+    pub fn restartable_sequences(&self) -> Result<Option<u64>> {
+        let mut found = RestartableSequences::default();
+        let bytes = size_of::<RestartableSequences>();
+        request(PTRACE_GET_RSEQ_CONFIGURATION, self.tid, bytes, &raw mut found as usize)?;
+        Ok(Some(found.address).filter(|&address| address != 0))
     }
 
     /// The signals that it blocks, or would if it did not wait with others blocked.

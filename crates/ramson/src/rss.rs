@@ -1,13 +1,12 @@
 //! The first line of every summary: what the kernel counts as resident, and what of it the profile explains.
 
 use crate::mapped;
-use ramson_allocator::{Mapping, is_ramsons, parse_smaps};
+use ramson_allocator::{Mapping, is_ramsons, read_smaps};
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_relative_error};
 use ramson_reader::Extent;
 use serde_json::{Value, json};
 use std::fs;
-use std::io::BufReader;
 
 /// A process's resident memory in parts that add up to `rss`. Bytes.
 #[derive(Debug, Default, PartialEq)]
@@ -42,10 +41,9 @@ impl Resident {
     /// Of a running process; `None` where the kernel does not let us look. `profile` is the profile's file, `extents` what the
     /// program mapped itself, by address.
     pub fn of(pid: u32, profile: &str, extents: &[Extent]) -> Option<Self> {
-        let smaps = fs::File::open(format!("/proc/{pid}/smaps")).ok()?;
         let stack_pointers = stack_pointers(pid);
         let mut resident = Self::default();
-        let mappings = parse_smaps(BufReader::new(smaps));
+        let mappings = read_smaps(pid).ok()?;
         let mut previous = None;
         for mapping in &mappings {
             resident.rss += mapping.rss;
@@ -152,7 +150,7 @@ Rss:                  16 kB
 
     #[test]
     fn ramson_s_own_memory_is_told_apart() {
-        let mappings = parse_smaps(SMAPS.as_bytes());
+        let mappings = ramson_allocator::parse_smaps(SMAPS.as_bytes());
         let profile = Some("/var/tmp/ramson-0/1-2.ramson");
         let previous = std::iter::once(None).chain(mappings.iter().map(Some));
         let own = mappings.iter().zip(previous);

@@ -4,12 +4,16 @@ use super::books::Kept;
 use super::find::Parameters;
 use super::heaps::Segment;
 use super::layout::{Layout, TCACHE_BINS, chunk};
-use crate::memory::{Memory, PAGE_BYTES, PageState, page_of, word_at};
+use crate::memory::{Memory, PAGE_BYTES, page_of, word_at};
 
-/// Pages read from lists that do not follow the order of addresses; then the rest of a list stays unknown.
+/// Pieces read from lists that do not follow the order of addresses; then the rest of a list stays unknown.
 const MOST_READS: u32 = 400_000;
-/// Pages kept, direct-mapped.
-const KEPT_PAGES: usize = 2048;
+/// Pieces kept, direct-mapped.
+const KEPT_PIECES: usize = 2048;
+/// Where neighbours are read one after the other, a page at once is cheapest, …
+pub const NEAR_BYTES: u64 = PAGE_BYTES;
+/// … and where they lie anywhere, a few lines of the processor's cache: what is copied costs more than the calls.
+pub const FAR_BYTES: u64 = 256;
 /// Times a tcache that changes is read again.
 const MOST_TRIES: u32 = 4;
 
@@ -18,42 +22,49 @@ pub struct Heap<'a, M> {
     memory: &'a M,
     /// By address.
     segments: &'a [&'a Segment],
-    /// Page and its contents; a page of 0 is none.
-    pages: Vec<(u64, Vec<u8>)>,
+    /// Read at once: a power of two, a page at most.
+    piece_bytes: u64,
+    /// Address and contents; an address of 0 is none.
+    pieces: Vec<(u64, Vec<u8>)>,
     reads: u32,
 }
 
 impl<'a, M: Memory> Heap<'a, M> {
-    pub fn new(memory: &'a M, segments: &'a [&'a Segment]) -> Self {
-        Self { memory, segments, pages: vec![(0, Vec::new()); KEPT_PAGES], reads: 0 }
+    /// Reads as many bytes at once, [`NEAR_BYTES`] or [`FAR_BYTES`].
+    pub fn new(memory: &'a M, segments: &'a [&'a Segment], piece_bytes: u64) -> Self {
+        let pieces = vec![(0, Vec::new()); KEPT_PIECES];
+        Self { memory, segments, piece_bytes, pieces, reads: 0 }
     }
 
     /// Drops what was read: it may have changed.
     pub fn forget(&mut self) {
-        self.pages.iter_mut().for_each(|page| page.0 = 0);
+        self.pieces.iter_mut().for_each(|piece| piece.0 = 0);
     }
 
     pub fn word(&mut self, address: u64) -> Option<u64> {
-        let page = page_of(address);
-        let slot = (page / PAGE_BYTES) as usize % KEPT_PAGES;
-        if self.pages[slot].0 != page {
-            self.load(page, slot)?;
+        let start = address & !(self.piece_bytes - 1);
+        let slot = self.slot(start);
+        if self.pieces[slot].0 != start {
+            self.load(start, slot)?;
         }
-        word_at(&self.pages[slot].1, (address - page) as usize)
+        word_at(&self.pieces[slot].1, (address - start) as usize)
     }
 
-    fn load(&mut self, page: u64, slot: usize) -> Option<()> {
-        let behind = self.segments.partition_point(|segment| segment.start <= page);
-        // The first page of a segment may begin below it.
+    fn slot(&self, address: u64) -> usize {
+        (address / self.piece_bytes) as usize % KEPT_PIECES
+    }
+
+    fn load(&mut self, start: u64, slot: usize) -> Option<()> {
+        let behind = self.segments.partition_point(|segment| page_of(segment.start) <= start);
         let segment = self.segments.get(behind.saturating_sub(1))?;
-        if segment.presence.state(page) != PageState::Present || self.reads >= MOST_READS {
+        if !segment.presence.is_present(start) || self.reads >= MOST_READS {
             return None;
         }
         self.reads += 1;
-        let (kept, bytes) = &mut self.pages[slot];
-        bytes.resize(PAGE_BYTES as usize, 0);
+        let (kept, bytes) = &mut self.pieces[slot];
+        bytes.resize(self.piece_bytes as usize, 0);
         *kept = 0;
-        self.memory.read(page, bytes).then(|| *kept = page)
+        self.memory.read(start, bytes).then(|| *kept = start)
     }
 
     /// The size of the chunk whose block is at `block`, if there can be one.
@@ -110,9 +121,10 @@ impl<'a, M: Memory> Heap<'a, M> {
             if let Some(cached) = self.tcache_once(address + 16, layout, parameters) {
                 return Some(cached).filter(|cached| cached.chunks > 0);
             }
-            let slot = |address: u64| (address / PAGE_BYTES) as usize % KEPT_PAGES;
-            self.pages[slot(address)].0 = 0;
-            self.pages[slot(address + layout.tcache_chunk_bytes())].0 = 0;
+            for read in [address, address + layout.tcache_chunk_bytes()] {
+                let slot = self.slot(read);
+                self.pieces[slot].0 = 0;
+            }
         }
         None
     }
@@ -185,6 +197,17 @@ impl FilledPages {
             }
             at = next;
         }
+    }
+
+    /// An address in each page that has any, and its bytes, by address.
+    pub fn filled(&self) -> impl Iterator<Item = (u64, u64)> {
+        let behind = self.segments.iter().skip(1).map(|segment| segment.2).chain([self.pages]);
+        self.segments.iter().zip(behind).flat_map(|(&(start, _, first), behind)| {
+            let pages = self.filled.iter().take(behind).skip(first).enumerate();
+            pages.filter(|(_, bytes)| **bytes > 0).map(move |(page, &bytes)| {
+                (start + page as u64 * PAGE_BYTES + PAGE_BYTES - 1, u64::from(bytes))
+            })
+        })
     }
 
     /// Bytes of pages that hold nothing else.

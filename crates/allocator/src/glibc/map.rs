@@ -17,7 +17,7 @@ pub struct Cell {
     pub bytes: u64,
     /// On pages that are present.
     pub resident_bytes: u64,
-    /// Of these, in chunks in bins or in the top.
+    /// Of these, in chunks in bins or fastbins, or in the top.
     pub free_bytes: f64,
 }
 
@@ -60,6 +60,19 @@ impl HeapMap {
         for cell in self.cells[first..].iter_mut().take_while(|cell| cell.start < end) {
             let (from, to) = (start.max(cell.start), end.min(cell.start + cell.bytes));
             cell.free_bytes += presence.resident_bytes(from, to) as f64;
+        }
+    }
+
+    /// Adds what of each page, by address, lies in fastbins. What is estimated for the rest of a cell may leave too little room for it.
+    pub(super) fn add_fastbins(&mut self, pages: impl Iterator<Item = (u64, u64)>) {
+        let mut index = 0;
+        for (address, bytes) in pages {
+            let is_before = |cell: &Cell| cell.start + cell.bytes <= address;
+            while self.cells.get(index).is_some_and(is_before) {
+                index += 1;
+            }
+            let Some(cell) = self.cells.get_mut(index) else { return };
+            cell.free_bytes = (cell.free_bytes + bytes as f64).min(cell.resident_bytes as f64);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::books::{Range, Space};
 use super::heaps::Segment;
 use super::layout::chunk;
 use crate::mappings::{Backing, Mapping};
-use crate::memory::{Memory, PAGE_BYTES, PageState, Presence, page_of, word_at};
+use crate::memory::{Memory, PAGE_BYTES, Presence, page_of, word_at};
 
 /// Pages of mappings searched beyond their first chunks.
 const MOST_SEARCHED_PAGES: u32 = 1 << 18;
@@ -87,7 +87,7 @@ impl Mapped {
 /// Start and end of the mapping whose chunk's header is at `head`, if there is one. The header says how far below it the mapping
 /// starts (the block was aligned) and how far it reaches.
 fn chunk_at(memory: &impl Memory, presence: &Presence, head: u64, end: u64) -> Option<(u64, u64)> {
-    if presence.state(head) != PageState::Present {
+    if !presence.is_present(head) {
         return None;
     }
     let mut words = [0; 16];

@@ -27,7 +27,7 @@ pub use walk::Chunk;
 use crate::mappings::Mapping;
 use crate::memory::Memory;
 use crate::stacks::thread_pointers;
-use caches::{FilledPages, Heap};
+use caches::{FAR_BYTES, FilledPages, Heap, NEAR_BYTES};
 use find::ArenaState;
 use heaps::Segment;
 use layout::{Layout, chunk};
@@ -102,8 +102,9 @@ pub fn read(
     by_address.sort_by_key(|segment| segment.start);
     let map = HeapMap::of(by_address.iter().copied());
     let books = Books { parameters, map, ..Books::default() };
-    let heap = Heap::new(memory, &by_address);
-    let mut reading = Reading { memory, layout, heap, books, tcaches: Vec::new() };
+    let heap = Heap::new(memory, &by_address, NEAR_BYTES);
+    let bins = Heap::new(memory, &by_address, FAR_BYTES);
+    let mut reading = Reading { memory, layout, heap, bins, books, tcaches: Vec::new() };
     reading.read_arenas(states, &segments, effort);
     reading.read_tcaches(&by_address, mappings);
     let mut books = reading.books;
@@ -126,6 +127,8 @@ struct Reading<'a, M> {
     memory: &'a M,
     layout: &'static Layout,
     heap: Heap<'a, M>,
+    /// The same for the lists of bins.
+    bins: Heap<'a, M>,
     books: Books,
     /// Chunks that may be tcaches.
     tcaches: Vec<u64>,
@@ -154,7 +157,7 @@ impl<M: Memory> Reading<'_, M> {
                 ..Arena::default()
             };
             let is_surveyed = !is_exact && {
-                let free = bins::large_free(&mut self.heap, &mut state, self.memory);
+                let free = bins::large_free(&mut self.bins, &mut state, self.memory);
                 let share = arena.system_bytes.max(1) as f64 / all.max(1) as f64;
                 let map = &mut self.books.map;
                 survey::survey(self.memory, segments, &free, share, &mut arena, map)
@@ -168,6 +171,7 @@ impl<M: Memory> Reading<'_, M> {
                 arena.fastbins.add(self.heap.fastbin(first, bytes, self.layout, &mut pages));
             }
             arena.fastbin_page_bytes = pages.whole_bytes();
+            self.books.map.add_fastbins(pages.filled());
             self.books.arenas.push(arena);
         }
     }

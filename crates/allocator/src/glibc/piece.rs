@@ -2,7 +2,7 @@
 
 use super::heaps::Segment;
 use super::layout::chunk;
-use crate::memory::{Memory, PAGE_BYTES, PageState, page_of, read_present, word_at};
+use crate::memory::{Memory, PAGE_BYTES, page_of, read_present, word_at};
 
 /// A chunk whose state is not seen is in use if it is as large as this: free ones of its size are rare.
 const LARGE_BYTES: u64 = 1024;
@@ -38,6 +38,8 @@ pub struct Sums {
     pub largest_free: u64,
     /// Address of one of the free chunks; 0 if there is none.
     pub a_free_chunk: u64,
+    /// The chunk behind it on its list; 0 if that was not seen.
+    pub next_on_list: u64,
     /// Where the next chunk starts; 0 if that was not seen.
     pub next_chunk: u64,
 }
@@ -86,12 +88,17 @@ pub fn walk_piece(
 
 /// Whether the chunks of a walked piece are chunks of today: one of them, or of those behind, is on a list. What a chunk was made of before it
 /// became one looks like chunks, too.
-pub fn is_proven(memory: &impl Memory, segment: &Segment, sums: &Sums) -> bool {
+pub fn is_proven(
+    memory: &impl Memory,
+    segments: &[Segment],
+    segment: &Segment,
+    sums: &Sums,
+) -> bool {
     let mut sums = *sums;
     let mut buffer = Vec::new();
     for _ in 0..MOST_PROOF_PIECES {
         if sums.a_free_chunk != 0 {
-            return is_listed(memory, sums.a_free_chunk);
+            return is_listed(memory, segments, &sums);
         }
         let limit = segment.top.unwrap_or(segment.end);
         if sums.next_chunk == 0 || sums.next_chunk >= limit {
@@ -107,12 +114,27 @@ pub fn is_proven(memory: &impl Memory, segment: &Segment, sums: &Sums) -> bool {
     false
 }
 
-/// Whether the next chunk on the list of the free chunk at `address` refers back to it.
-fn is_listed(memory: &impl Memory, address: u64) -> bool {
-    let word = |address: u64| word_at(&read_present(memory, address, 8)?, 0);
-    let next = word(address + 2 * chunk::OVERHEAD_BYTES);
+/// Whether the next chunk on the list of the free chunk that was seen refers back to it.
+fn is_listed(memory: &impl Memory, segments: &[Segment], sums: &Sums) -> bool {
+    let word = |address: u64| {
+        // The bins themselves lie in no segment.
+        let is_known =
+            |segment: &&Segment| (segment.start..segment.end.saturating_sub(7)).contains(&address);
+        let Some(segment) = segments.iter().find(is_known) else {
+            return word_at(&read_present(memory, address, 8)?, 0);
+        };
+        let mut word = [0; 8];
+        let is_read = segment.presence.is_present(address)
+            && address.is_multiple_of(8)
+            && memory.read(address, &mut word);
+        is_read.then(|| u64::from_le_bytes(word))
+    };
+    let next = match sums.next_on_list {
+        0 => word(sums.a_free_chunk + 2 * chunk::OVERHEAD_BYTES),
+        next => Some(next),
+    };
     let back = next.and_then(|next| next.checked_add(3 * chunk::OVERHEAD_BYTES)).and_then(word);
-    back == Some(address)
+    back == Some(sums.a_free_chunk)
 }
 
 struct Window<'a> {
@@ -167,7 +189,7 @@ impl<'a> Window<'a> {
         let is_free = head & chunk::PREV_INUSE == 0;
         if is_free && below >= bytes && bytes > 0 {
             self.add(sums, self.piece.start, start, true);
-            sums.a_free_chunk = start.saturating_sub(below);
+            self.note_free(sums, start.saturating_sub(below));
             // Only a part of it is in the piece.
             let part = bytes as f64 / below as f64 - 1.0;
             sums.chunks += part;
@@ -221,7 +243,7 @@ impl<'a> Window<'a> {
 
     /// Whether the chunk of `bytes` below `next` is free; `Some(None)` where that was not read, `None` if there is none.
     fn is_free(&self, bytes: u64, next: u64, is_free_below: bool) -> Option<Option<bool>> {
-        let is_read = self.segment.presence.state(next) == PageState::Present;
+        let is_read = self.segment.presence.is_present(next);
         let words = self.word(next).zip(self.word(next + chunk::OVERHEAD_BYTES));
         let Some((below, next_head)) = words.filter(|_| is_read) else { return Some(None) };
         let is_free = next_head & chunk::PREV_INUSE == 0;
@@ -243,8 +265,13 @@ impl<'a> Window<'a> {
             sums.free_resident += presence.resident_bytes(start, end) as f64;
             sums.free_pages += presence.resident_bytes(first, page_of(end)) as f64;
             sums.largest_free = sums.largest_free.max(next - start);
-            sums.a_free_chunk = start;
+            self.note_free(sums, start);
         }
+    }
+
+    fn note_free(&self, sums: &mut Sums, address: u64) {
+        sums.a_free_chunk = address;
+        sums.next_on_list = self.word(address + 2 * chunk::OVERHEAD_BYTES).unwrap_or(0);
     }
 
     fn add_in_use(&self, sums: &mut Sums, start: u64, end: u64) {

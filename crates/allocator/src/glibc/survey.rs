@@ -68,7 +68,8 @@ pub fn survey(
             let piece = &pieces[index];
             read.entry(index).or_insert_with(|| {
                 let sums = walk_piece(memory, segment, piece, &mut buffer);
-                unproven += u64::from(!large_free.is_whole && !is_proven(memory, segment, &sums));
+                unproven +=
+                    u64::from(!large_free.is_whole && !is_proven(memory, segments, segment, &sums));
                 sums
             });
         }

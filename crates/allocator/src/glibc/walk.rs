@@ -5,7 +5,7 @@
 
 use super::heaps::Segment;
 use super::layout::chunk;
-use crate::memory::{Memory, PAGE_BYTES, PageState, page_of, word_at};
+use crate::memory::{Memory, PAGE_BYTES, page_of, word_at};
 
 /// Pages read at once where chunks follow each other closely.
 const MOST_WINDOW_PAGES: u64 = 64;
@@ -156,7 +156,7 @@ impl<M: Memory> Walker<'_, M> {
         let mut start = at + chunk::ALIGNMENT;
         while start < limit && self.searched_bytes < MOST_SEARCHED_BYTES {
             self.searched_bytes += chunk::ALIGNMENT;
-            if self.segment.presence.state(start) != PageState::Present {
+            if !self.segment.presence.is_present(start) {
                 start = page_of(start) + PAGE_BYTES;
             } else if self.is_proven(start) {
                 return Some(start);
@@ -206,7 +206,7 @@ impl<M: Memory> Walker<'_, M> {
     #[cold]
     fn head_slow(&mut self, at: u64) -> Result<(u64, u64), Stop> {
         let page = page_of(at);
-        if self.segment.presence.state(at) != PageState::Present || at >= self.segment.end {
+        if !self.segment.presence.is_present(at) || at >= self.segment.end {
             return Err(Stop::Torn);
         }
         // Behind a large chunk one page tells where the next is; where chunks are small, more at once is cheaper.

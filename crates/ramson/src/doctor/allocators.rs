@@ -28,6 +28,8 @@ pub struct Found {
     pub name: String,
     /// The file, and whether it was preloaded.
     pub origin: String,
+    /// The file.
+    pub path: String,
 }
 
 impl Allocators {
@@ -44,7 +46,7 @@ impl Allocators {
             Some(((major, minor), package)) => format!("glibc {major}.{minor} ({package})"),
             None => "glibc of unknown version".into(),
         };
-        let glibc = library.map(|library| Found { name, origin: origin(preload, library) });
+        let glibc = library.map(|library| Found::new(name, preload, &library.path));
         Self {
             glibc,
             other: other(pid, mappings, preload),
@@ -90,23 +92,24 @@ impl Allocators {
 }
 
 fn other(pid: u32, mappings: &[Mapping], preload: &str) -> Option<(Kind, Found)> {
-    if let Some((kind, mapping)) = identify::replacing_allocator(mappings) {
+    if let Some((kind, mapping)) = identify::replacing_allocator(mappings, preload) {
         let library = read_file(pid, mapping).unwrap_or_default();
         let version = identify::jemalloc_version(&library).filter(|_| kind == Kind::Jemalloc);
         let name = format!("{kind:?}").to_lowercase();
         let name = version.map_or(name.clone(), |version| format!("{name} {version}"));
-        return Some((kind, Found { name, origin: origin(preload, mapping) }));
+        return Some((kind, Found::new(name, preload, &mapping.path)));
     }
     let name = coverage::allocator_in_executable(pid)?.into();
-    Some((Kind::InProgram, Found { name, origin: "in the executable".into() }))
+    let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?.display().to_string();
+    Some((Kind::InProgram, Found { name, origin: "in the executable".into(), path }))
 }
 
-fn origin(preload: &str, library: &Mapping) -> String {
-    // The list may name a link: libtcmalloc.so.4 for libtcmalloc.so.4.5.10.
-    let mut names = preload.split([':', ' ']).map(identify::base_name);
-    let file = identify::base_name(&library.path);
-    let is_preloaded = names.any(|name| !name.is_empty() && file.starts_with(name));
-    if is_preloaded { format!("preloaded, {}", library.path) } else { library.path.clone() }
+impl Found {
+    fn new(name: String, preload: &str, path: &str) -> Self {
+        let is_preloaded = identify::is_preloaded(preload, path);
+        let origin = if is_preloaded { format!("preloaded, {path}") } else { path.to_owned() };
+        Self { name, origin, path: path.to_owned() }
+    }
 }
 
 /// The file that is mapped, also where it has been replaced on disk since.
@@ -124,12 +127,12 @@ fn unreadable(kind: Kind) -> &'static str {
     match kind {
         Kind::Jemalloc => {
             "jemalloc's arenas cannot be read from outside: what it keeps free (dirty and muzzy pages, tcaches) lies undivided in the \
-             anonymous memory. The program can ask it: mallctl stats.allocated, stats.active, stats.resident; or \
-             MALLOC_CONF=stats_print:true at its exit"
+             anonymous memory. --ask has it tell its figures, on a thread that is stopped for that; or MALLOC_CONF=stats_print:true at \
+             its exit"
         }
         Kind::Tcmalloc => {
-            "tcmalloc's page heap cannot be read from outside: what it keeps free lies undivided in the anonymous memory. The program can ask \
-             it: MallocExtension GetStats, ReleaseFreeMemory; or MALLOCSTATS=1 at its exit"
+            "tcmalloc's page heap cannot be read from outside: what it keeps free lies undivided in the anonymous memory. --ask has \
+             it tell its figures, on a thread that is stopped for that; or MALLOCSTATS=1 at its exit"
         }
         Kind::Mimalloc => {
             "mimalloc's segments cannot be read from outside: what it keeps free lies undivided in the anonymous memory. The program can ask \

@@ -1,6 +1,7 @@
 //! Reads everything that `doctor` shows: the mappings, the allocator and its books, the limits.
 
 use super::allocators::Allocators;
+use super::ask::{self, Asked};
 use super::limits::{self, Limit};
 use super::pins::{self, Pins};
 use super::target::{Target, gone};
@@ -9,11 +10,11 @@ use crate::failure::Failure;
 use crate::{list, rss};
 use ramson_allocator::glibc::{Books, Effort};
 use ramson_allocator::{
-    Explained, Mapping, Part, ProcessMemory, explain, padding, parse_smaps, thread_stacks,
+    Explained, Mapping, Part, ProcessMemory, explain, padding, read_smaps, thread_stacks,
 };
 use ramson_profile::Estimate;
-use std::fs::{self, File};
-use std::io::{BufReader, ErrorKind};
+use std::fs;
+use std::io::ErrorKind;
 
 /// Times that everything is read again because it moved meanwhile.
 const MOST_TRIES: u32 = 3;
@@ -33,6 +34,8 @@ pub struct Finding {
     pub allocators: Allocators,
     /// The C library's books, or why there are none.
     pub books: Result<Books, String>,
+    /// What an allocator whose books cannot be read said when it was asked, or why it was not; `None` if it was not to be.
+    pub asked: Option<Result<Asked, String>>,
     /// By the profile, if there is one.
     pub live: Option<Estimate>,
     pub limit: Option<Limit>,
@@ -42,14 +45,14 @@ pub struct Finding {
     pub pins: Option<Pins>,
 }
 
-/// Looks at a process, without stopping it.
+/// Looks at a process, without stopping it unless its allocator is to be asked.
 pub fn examine(target: &Target, options: &DoctorOptions) -> Result<Finding, Failure> {
     let effort = if options.exact { Effort::Exact } else { Effort::Survey(MOST_WALKED_BYTES) };
     let mut mappings = read_mappings(target)?;
     let allocators = Allocators::of(target.pid, &mappings);
     let memory = ProcessMemory::open(target.pid).map_err(|error| denied(&error));
     let mut tries = 0;
-    let (explained, books) = loop {
+    let (mut explained, books) = loop {
         tries += 1;
         let books = match &memory {
             Ok(memory) => allocators.books(memory, &mappings, effort),
@@ -64,6 +67,13 @@ pub fn examine(target: &Target, options: &DoctorOptions) -> Result<Finding, Fail
         }
         mappings = read_mappings(target)?;
     };
+    let asked = (options.ask && books.is_err())
+        .then(|| ask::ask(target, &mappings, &allocators).map_err(|failure| failure.to_string()));
+    if let Some(Ok(asked)) = &asked {
+        mappings = read_mappings(target)?;
+        explained = explain_mappings(target, &mappings, memory.as_ref().ok(), None);
+        explained.divide_anonymous(&asked.parts);
+    }
     let pins = match (&target.profile, &memory, &books) {
         (Some(source), Ok(memory), Ok(books)) => {
             Some(pins::pins(source, memory, books, &options.names)?)
@@ -76,6 +86,7 @@ pub fn examine(target: &Target, options: &DoctorOptions) -> Result<Finding, Fail
         explained,
         allocators,
         books,
+        asked,
         live: target.profile.as_ref().map(list::live_bytes),
         limit: limits::of(target.pid),
         page_tables: page_tables(target.pid),
@@ -83,9 +94,15 @@ pub fn examine(target: &Target, options: &DoctorOptions) -> Result<Finding, Fail
     })
 }
 
+impl Finding {
+    /// Whether what the allocator has is told from the rest.
+    pub fn is_divided(&self) -> bool {
+        self.books.is_ok() || matches!(self.asked, Some(Ok(_)))
+    }
+}
+
 fn read_mappings(target: &Target) -> Result<Vec<Mapping>, Failure> {
-    let smaps = File::open(format!("/proc/{}/smaps", target.pid)).map_err(|_| gone(target))?;
-    let mappings = parse_smaps(BufReader::new(smaps));
+    let mappings = read_smaps(target.pid).map_err(|_| gone(target))?;
     if mappings.is_empty() { Err(gone(target)) } else { Ok(mappings) }
 }
 

@@ -1,7 +1,9 @@
-//! `ramson doctor`: what a process's resident memory is, and what its allocator keeps of it. Never stops the process.
+//! `ramson doctor`: what a process's resident memory is, and what its allocator keeps of it. Stops no thread unless
+//! `--ask` is given.
 
 mod advice;
 pub mod allocators;
+mod ask;
 pub mod examine;
 pub mod limits;
 mod map;

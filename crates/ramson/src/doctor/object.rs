@@ -2,6 +2,7 @@
 
 use super::advice::{Advice, Saving};
 use super::allocators::Found;
+use super::ask::Asked;
 use super::examine::Finding;
 use super::pins::{Pins, Site};
 use ramson_allocator::Part;
@@ -48,8 +49,22 @@ pub fn object(finding: &Finding, advice: &[Advice]) -> Value {
         },
         "books": finding.books.as_ref().ok().map(books),
         "books_missing": finding.books.as_ref().err(),
+        "asked": finding.asked.as_ref().and_then(|asked| asked.as_ref().ok()).map(asked),
+        "asked_missing": finding.asked.as_ref().and_then(|asked| asked.as_ref().err()),
         "pins": finding.pins.as_ref().map(pins),
         "advice": advice.iter().map(one_advice).collect::<Vec<_>>(),
+    })
+}
+
+fn asked(asked: &Asked) -> Value {
+    let figures = asked.figures.iter();
+    let figures: Map<String, Value> =
+        figures.map(|&(name, bytes)| (name.to_owned(), json!(bytes))).collect();
+    json!({
+        "function": asked.function,
+        "figures": figures,
+        "tid": asked.called.tid,
+        "stopped_ms": asked.called.stopped.as_micros() as f64 / 1e3,
     })
 }
 

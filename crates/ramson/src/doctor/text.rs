@@ -40,7 +40,7 @@ const NAMES: [(Part, &str); 18] = [
 /// The whole text.
 pub fn table(finding: &Finding, advice: &[Advice], top: usize) -> String {
     let explained = &finding.explained;
-    let mut out = line(explained, finding.books.is_ok());
+    let mut out = line(explained, finding.is_divided());
     let _ = writeln!(out, "\n{}", bar(explained));
     let _ = writeln!(out, "{} (pid {})", finding.name, finding.pid);
     push_allocator(&mut out, finding);
@@ -57,7 +57,7 @@ pub fn table(finding: &Finding, advice: &[Advice], top: usize) -> String {
 }
 
 /// `RSS 2.00 GiB = live … + kept free … + …`, adding up to RSS.
-fn line(explained: &Explained, has_books: bool) -> String {
+fn line(explained: &Explained, is_divided: bool) -> String {
     use Part::*;
     let groups: [(&str, &[Part]); 6] = [
         ("allocator's own", &[Metadata]),
@@ -69,12 +69,12 @@ fn line(explained: &Explained, has_books: bool) -> String {
     ];
     let bytes = |bytes: i64| format_bytes(bytes as f64);
     let mut terms = Vec::new();
-    if has_books {
+    if is_divided {
         terms.push(format!("live {}", bytes(explained.part(Live))));
         terms.push(format!("kept free {}", bytes(explained.kept_free())));
     }
     for (name, parts) in groups {
-        let name = if has_books || name != "own mmaps" { name } else { "anonymous" };
+        let name = if is_divided || name != "own mmaps" { name } else { "anonymous" };
         let sum: i64 = parts.iter().map(|&part| explained.part(part)).sum();
         if sum != 0 {
             terms.push(format!("{name} {}", bytes(sum)));
@@ -124,7 +124,32 @@ fn push_allocator(out: &mut String, finding: &Finding) {
     }
     match &finding.books {
         Ok(books) => push_parameters(out, books),
-        Err(why) => {
+        Err(why) => push_asked(out, finding, why),
+    }
+}
+
+/// What the allocator says of itself, or why that is not known.
+fn push_asked(out: &mut String, finding: &Finding, why: &str) {
+    match &finding.asked {
+        Some(Ok(asked)) => {
+            let figure =
+                |(name, bytes): &(&str, u64)| format!("{name} {}", format_bytes(*bytes as f64));
+            let figures: Vec<String> = asked.figures.iter().map(figure).collect();
+            let called = &asked.called;
+            let _ = writeln!(
+                out,
+                "asked      {} on thread {} ({}), which was stopped for {:.1} ms\nit says    {}",
+                asked.function,
+                called.tid,
+                called.name,
+                called.stopped.as_secs_f64() * 1e3,
+                figures.join(", "),
+            );
+        }
+        Some(Err(refusal)) => {
+            let _ = writeln!(out, "not asked  {refusal}\nnot known  {why}");
+        }
+        None => {
             let _ = writeln!(out, "not known  {why}");
         }
     }
@@ -178,7 +203,7 @@ fn push_parts(out: &mut String, finding: &Finding) {
             profile.map_or(String::new(), |live| format!("; by the profile {}", live_text(live)));
         // Without books, an allocator's memory cannot be told from the program's.
         let name = match part {
-            Part::Anonymous if finding.books.is_err() => "anonymous, not divided",
+            Part::Anonymous if !finding.is_divided() => "anonymous, not divided",
             _ => name,
         };
         let _ = writeln!(

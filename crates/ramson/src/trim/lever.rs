@@ -8,13 +8,13 @@ use crate::failure::Failure;
 use ramson_allocator::glibc::{Books, Effort};
 use ramson_allocator::identify::{self, Kind};
 use ramson_allocator::{Mapping, ProcessMemory};
-use ramson_inject::{First, Library};
+use ramson_inject::{Argument, Library, Step};
 
 /// A function that can be called.
 pub struct Lever {
     pub name: &'static str,
     pub address: u64,
-    pub first: First<'static>,
+    pub step: Step<'static>,
     /// Bytes that it would give back, where that can be told.
     pub gain: Option<u64>,
     /// glibc's, whose locks can be seen.
@@ -22,7 +22,9 @@ pub struct Lever {
 }
 
 /// Of all arenas: MALLCTL_ARENAS_ALL of jemalloc 5.
-const PURGE: &[u8] = b"arena.4096.purge\0";
+const PURGE: Step = Step { arguments: &[Argument::Data(0)], data: b"arena.4096.purge\0" };
+/// All of them are 0.
+const NO_ARGUMENTS: Step = Step { arguments: &[], data: &[] };
 
 /// The lever of the allocator that has the memory; why there is none, if so.
 pub fn find(
@@ -38,7 +40,7 @@ pub fn find(
         (Some(other), Err(_)) => other,
         (None, Err(why)) => return Err(refused(target, &why, NOTHING)),
     };
-    other(target, mappings, *kind).ok_or_else(|| {
+    other(target, mappings, *kind, &found.path).ok_or_else(|| {
         refused(target, &format!("its allocator is {}", found.name), own_lever(*kind))
     })
 }
@@ -53,24 +55,23 @@ fn malloc_trim(target: &Target, mappings: &[Mapping], books: &Books) -> Result<L
         .ok_or_else(|| refused(target, "its C library has no malloc_trim", NOTHING))?;
     // What lies in fastbins is joined to larger chunks first.
     let gain = books.sum(|arena| arena.releasable_bytes() + arena.fastbins.bytes);
-    Ok(Lever { name, address, first: First::Word(0), gain: Some(gain), is_glibc: true })
+    Ok(Lever { name, address, step: NO_ARGUMENTS, gain: Some(gain), is_glibc: true })
 }
 
-fn other(target: &Target, mappings: &[Mapping], kind: Kind) -> Option<Lever> {
-    let (name, first) = match kind {
-        Kind::Jemalloc | Kind::InProgram => ("mallctl", First::Text(PURGE)),
-        Kind::Tcmalloc => ("MallocExtension_ReleaseFreeMemory", First::Word(0)),
-        // mi_collect works on the calling thread's memory only.
+fn other(target: &Target, mappings: &[Mapping], kind: Kind, path: &str) -> Option<Lever> {
+    let (name, step) = match kind {
+        Kind::Jemalloc | Kind::InProgram => ("mallctl", PURGE),
+        Kind::Tcmalloc => ("MallocExtension_ReleaseFreeMemory", NO_ARGUMENTS),
+        // mi_collect works on the calling thread's memory, and runs a function that the program may have registered for it.
         Kind::Mimalloc | Kind::Musl => return None,
     };
-    let path = match kind {
-        Kind::InProgram => {
-            std::fs::read_link(format!("/proc/{}/exe", target.pid)).ok()?.display().to_string()
-        }
-        _ => identify::replacing_allocator(mappings)?.1.path.clone(),
-    };
-    let address = library(target, mappings, |mapping| mapping.path == path)?.function(name)?;
-    Some(Lever { name, address, first, gain: None, is_glibc: false })
+    let address = function(target, mappings, path, name)?;
+    Some(Lever { name, address, step, gain: None, is_glibc: false })
+}
+
+/// Where the allocator's file has a function of this name, if it exports one.
+pub fn function(target: &Target, mappings: &[Mapping], path: &str, name: &str) -> Option<u64> {
+    library(target, mappings, |mapping| mapping.path == path)?.function(name)
 }
 
 /// What can be done instead.
@@ -84,7 +85,7 @@ fn own_lever(kind: Kind) -> &'static str {
             "It exports no MallocExtension_ReleaseFreeMemory: start the program with TCMALLOC_RELEASE_RATE=10"
         }
         Kind::Mimalloc => {
-            "Start the program with MIMALLOC_PURGE_DELAY=0, or have it call mi_collect(true) itself"
+            "Start the program with MIMALLOC_PURGE_DELAY=0 (before 2.1: MIMALLOC_RESET_DELAY=0)"
         }
         Kind::Musl => "Its malloc has nothing that gives memory back",
     }

@@ -1,7 +1,7 @@
 //! `ramson trim`: has a process's allocator give back what it keeps free, once, and says what came of it.
 
 mod lever;
-mod outside;
+pub mod outside;
 pub mod schedule;
 
 use crate::doctor::target::{self, Target};

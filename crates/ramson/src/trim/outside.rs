@@ -1,4 +1,4 @@
-//! The way from outside: a thread that waits is borrowed for one call of the allocator's function (crate `ramson-inject`).
+//! The way from outside: a thread is borrowed for calls of the allocator's function (crate `ramson-inject`).
 
 use super::lever::{self, Lever};
 use super::{Trimmed, rss_of};
@@ -7,16 +7,16 @@ use crate::doctor::target::{Target, gone};
 use crate::failure::Failure;
 use crate::run::program;
 use ramson_allocator::glibc::Locks;
-use ramson_allocator::{Mapping, ProcessMemory, identify, parse_smaps};
-use ramson_inject::{Call, Code, Limits, Problem};
+use ramson_allocator::{Mapping, ProcessMemory, identify, read_smaps};
+use ramson_inject::{Call, Called, Code, Limits, Problem, Step};
 use std::fs::{self, File};
-use std::io::BufReader;
+use std::ops::Range;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The end of messages where there is no other way.
 pub const NOTHING: &str = "Nothing was done";
-/// For a thread that waits, and for the function to return.
+/// For a thread that will do, and for the function to return.
 const LIMITS: Limits = Limits { patience: Duration::from_secs(5), call: Duration::from_secs(60) };
 /// How long to look for each lock of an arena to be free once, before any thread is stopped …
 const FIRST_LOCK_LIMIT: Duration = Duration::from_millis(500);
@@ -31,13 +31,14 @@ pub struct Prepared<'a> {
     code: Code,
     errno_offset_at: Option<u64>,
     locks: Option<Locks>,
+    /// Where the locks are seen, also a thread that computes may be borrowed.
+    malloc_code: Option<Range<u64>>,
 }
 
 /// Finds out whether and how a process can be trimmed.
 pub fn prepare(target: &Target) -> Result<Prepared<'_>, Failure> {
     check(target)?;
-    let smaps = File::open(format!("/proc/{}/smaps", target.pid)).map_err(|_| gone(target))?;
-    let mappings = parse_smaps(BufReader::new(smaps));
+    let mappings = read_smaps(target.pid).map_err(|_| gone(target))?;
     let libc = lever::library(target, &mappings, identify::is_libc)
         .ok_or_else(|| refused(target, &without_libc(target, &mappings), NOTHING))?;
     let memory = ProcessMemory::open(target.pid).map_err(|error| denied(target, &error))?;
@@ -55,7 +56,8 @@ pub fn prepare(target: &Target) -> Result<Prepared<'_>, Failure> {
     };
     let locks = if lever.is_glibc { Some(find_locks()?) } else { None };
     let errno_offset_at = libc.errno_offset_at();
-    Ok(Prepared { target, memory, lever, code, errno_offset_at, locks })
+    let malloc_code = libc.malloc_code().filter(|_| lever.is_glibc);
+    Ok(Prepared { target, memory, lever, code, errno_offset_at, locks, malloc_code })
 }
 
 impl Prepared<'_> {
@@ -79,10 +81,11 @@ impl Prepared<'_> {
             || are_free(LOCK_LIMIT).then_some(()).ok_or_else(|| "malloc is locked".to_owned());
         let call = Call {
             function: self.lever.address,
-            first: self.lever.first,
+            steps: &[self.lever.step],
             code: self.code,
             errno_offset_at: self.errno_offset_at,
             are_locks_seen: self.locks.is_some(),
+            malloc_code: self.malloc_code.clone(),
         };
         let rss_before = rss_of(target.pid).ok_or_else(|| gone(target))?;
         let begin = Instant::now();
@@ -96,6 +99,34 @@ impl Prepared<'_> {
             called,
         })
     }
+}
+
+/// Calls a function of an allocator in the file `path`, whose locks cannot be seen, once for each step.
+pub fn call_unseen(
+    target: &Target,
+    mappings: &[Mapping],
+    path: &str,
+    function: &str,
+    steps: &[Step],
+) -> Result<Called, Failure> {
+    check(target)?;
+    let address = lever::function(target, mappings, path, function)
+        .ok_or_else(|| refused(target, &format!("it exports no {function}"), NOTHING))?;
+    let libc = lever::library(target, mappings, identify::is_libc)
+        .ok_or_else(|| refused(target, &without_libc(target, mappings), NOTHING))?;
+    let code = libc
+        .code()
+        .ok_or_else(|| refused(target, "its C library is not one that is known", NOTHING))?;
+    let call = Call {
+        function: address,
+        steps,
+        code,
+        errno_offset_at: libc.errno_offset_at(),
+        are_locks_seen: false,
+        malloc_code: None,
+    };
+    ramson_inject::call(target.pid, &call, LIMITS, &mut || Ok(()))
+        .map_err(|problem| failure(target, problem))
 }
 
 /// What a busy heap spoils is read again.
@@ -136,7 +167,11 @@ fn check(target: &Target) -> Result<(), Failure> {
     let is_32_bit = File::open(format!("/proc/{}/exe", target.pid))
         .is_ok_and(|exe| rustix::io::pread(&exe, &mut class, 0).is_ok() && class[4] == 1);
     if is_32_bit {
-        return Err(refused(target, "a 32-bit program", "ramson trims 64-bit ones only"));
+        return Err(refused(
+            target,
+            "a 32-bit program",
+            "Only 64-bit ones can be called from outside",
+        ));
     }
     if ramson_inject::share_memory(number("Pid"), number("PPid")) {
         let why = "it shares its memory with its parent (vfork)";
@@ -173,7 +208,7 @@ fn failure(target: &Target, problem: Problem) -> Failure {
     match problem {
         Problem::Denied(error) => denied(target, &error),
         Problem::Seccomp => refused(
-            "a seccomp filter might kill it for what a trim does, and only root can suspend that",
+            "a seccomp filter might kill it for what the allocator does, and only root can suspend that",
             "Run ramson as root, or the program under \"ramson run\"",
         ),
         Problem::NoThread(why) => refused(
@@ -185,7 +220,7 @@ fn failure(target: &Target, problem: Problem) -> Failure {
         ),
         Problem::Unfinished(tid) => refused(
             &format!(
-                "thread {tid} still trims after {} s, and goes on by itself",
+                "thread {tid} is still in the call after {} s, and goes on by itself",
                 LIMITS.call.as_secs()
             ),
             "Look again later with \"ramson doctor\"",

@@ -50,7 +50,7 @@ pub struct Advice {
 pub fn advice(finding: &Finding) -> Vec<Advice> {
     let mut all: Vec<Advice> = match &finding.books {
         Ok(books) => of_books(finding, books),
-        Err(_) => finding.allocators.other.iter().filter_map(|(kind, _)| lever(*kind)).collect(),
+        Err(_) => of_other(finding),
     };
     let rss = finding.explained.rss;
     let least = LEAST_BYTES.max((rss as f64 * LEAST_SHARE) as u64);
@@ -253,6 +253,36 @@ fn scattered(finding: &Finding, books: &Books) -> Option<Advice> {
 }
 
 /// What another allocator offers.
+/// The lever of an allocator whose books cannot be read; with what it is worth, if the allocator was asked.
+fn of_other(finding: &Finding) -> Vec<Advice> {
+    let kind = finding.allocators.other.as_ref().map(|(kind, _)| *kind);
+    let advice = kind.and_then(lever);
+    if !finding.is_divided() {
+        return advice.into_iter().collect();
+    }
+    let part = |part| finding.explained.part(part).max(0) as u64;
+    let (unused, scattered) = (part(Part::FreePages), part(Part::FreeChunks));
+    let scattered = Advice {
+        cause: "scattered",
+        action: "nothing gives it back but the program: move what lives there (redis: CONFIG SET activedefrag yes), or allocate \
+                 what lives long apart"
+            .into(),
+        evidence: format!("{} are free on pages that are in use, by its own figures", size(scattered)),
+        risk: "none",
+        saving: Saving::AtMost(scattered),
+    };
+    let advice = advice.map(|advice| Advice {
+        action: format!(
+            "give it back now: ramson trim {}; for good, {}",
+            finding.pid, advice.action
+        ),
+        evidence: format!("{} in pages that hold nothing, by its own figures", size(unused)),
+        saving: Saving::AtMost(unused),
+        ..advice
+    });
+    advice.into_iter().chain([scattered]).collect()
+}
+
 fn lever(kind: Kind) -> Option<Advice> {
     let action = match kind {
         Kind::Jemalloc => {
@@ -262,7 +292,7 @@ fn lever(kind: Kind) -> Option<Advice> {
             "tcmalloc's own lever: TCMALLOC_RELEASE_RATE=10, or MallocExtension::ReleaseFreeMemory in the program"
         }
         Kind::Mimalloc => {
-            "mimalloc's own lever: MIMALLOC_PURGE_DELAY=0, or mi_collect(true) in the program"
+            "mimalloc's own lever: start the program with MIMALLOC_PURGE_DELAY=0 (before 2.1: MIMALLOC_RESET_DELAY=0)"
         }
         Kind::Musl | Kind::InProgram => return None,
     };

@@ -1,0 +1,350 @@
+//! One thread is borrowed: stopped, looked at, sent through the calls, and let go as it was.
+
+use crate::frame::{self, Frame, Past};
+use crate::threads::{self, Candidate};
+use crate::trace::{Registers, Stop, Traced};
+use crate::{Argument, Call, Called, Problem, Step, running, stack};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// Code segment of 64-bit programs.
+const USER_CS: u64 = 0x33;
+const SYSCALL_INSTRUCTION: [u8; 2] = [0x0f, 0x05];
+/// Direction flag and single steps, which a called function must not find set.
+const CLEARED_FLAGS: u64 = 0x400 | 0x100;
+/// A system call that a stop interrupted ends with one of these, if the kernel is to begin it again …
+const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
+/// … as it does with this one unless a signal's handler runs.
+const RESTART_NO_HANDLER: i64 = -514;
+/// Of what a fault raises: stays as the program has it.
+const FAULTS: [i32; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+];
+/// Stack of `raise` at most.
+const RAISE_BYTES: u64 = 4096;
+/// A thread that waits stops at once.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+
+/// How it went with one thread.
+pub enum Attempt {
+    /// The function was called.
+    Done(Called),
+    /// Why it cannot be used.
+    Unfit(String),
+}
+
+/// A process whose memory may be written.
+pub struct Process {
+    pid: u32,
+    memory: File,
+}
+
+impl Process {
+    pub fn open(pid: u32) -> Result<Self, Problem> {
+        let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
+        Ok(Self { pid, memory })
+    }
+
+    /// Borrows one thread, if it will do when it has stopped.
+    pub fn attempt(
+        &self,
+        thread: &Candidate,
+        call: &Call,
+        limit: Duration,
+        is_safe: &mut dyn FnMut() -> Result<(), String>,
+    ) -> Result<Attempt, Problem> {
+        let unfit = |why: &str| Ok(Attempt::Unfit(format!("thread {}: {why}", thread.tid)));
+        let directory = format!("/proc/{}/task/{}", self.pid, thread.tid);
+        let Ok(status) = fs::read_to_string(format!("{directory}/status")) else {
+            return unfit("it ended");
+        };
+        let Some(signal) = threads::harmless_signal(&status) else {
+            return unfit("the program has handlers for SIGURG, SIGWINCH and SIGCHLD");
+        };
+        let begin = Instant::now();
+        let mut traced = seize(self.pid as i32, thread.tid, field(&status, "Seccomp"))?;
+        traced.interrupt()?;
+        if let Some(why) = wait_for_stop(&mut traced)? {
+            return unfit(why);
+        }
+        let registers = traced.registers()?;
+        let past = Resumption::of(&registers);
+        // Whatever comes: no EINTR because of us.
+        traced.set_registers(&past.helped)?;
+        if let Err(why) = self.check(&traced, &registers, call).and_then(|()| is_safe()) {
+            return unfit(&why);
+        }
+        let name = fs::read_to_string(format!("{directory}/comm")).unwrap_or_default();
+        let returned = self.run(&mut traced, &past, call, signal, limit)?;
+        let Returned { called, owed, data } = returned.ok_or(Problem::Unfinished(thread.tid))?;
+        traced.detach(owed);
+        let (tid, stopped) = (thread.tid, begin.elapsed());
+        Ok(Attempt::Done(Called { tid, name: name.trim_end().into(), stopped, called, data }))
+    }
+
+    /// Whether the thread is where it can be borrowed.
+    fn check(&self, traced: &Traced, registers: &Registers, call: &Call) -> Result<(), String> {
+        if registers.cs != USER_CS {
+            return Err("it runs 32-bit code".into());
+        }
+        let own = stack::of(self.pid, registers.rsp, registers.fs_base)?;
+        let malloc_code = call.malloc_code.as_ref().filter(|_| !is_in_call(registers));
+        if malloc_code.is_some() {
+            running::check(self.pid, registers.rip)?;
+            if self.may_be_in_a_sequence(traced) {
+                return Err("it may be in a restartable sequence".into());
+            }
+        } else {
+            self.check_waiting(registers)?;
+        }
+        let is_free = |word: u64| {
+            word != call.code.restorer && !malloc_code.is_some_and(|code| code.contains(&word))
+        };
+        if !self.is_stack_free(registers.rsp, own.end, is_free) {
+            return Err("it seems to run a signal handler, or malloc".into());
+        }
+        Ok(())
+    }
+
+    fn check_waiting(&self, registers: &Registers) -> Result<(), String> {
+        let arguments = [
+            registers.rdi,
+            registers.rsi,
+            registers.rdx,
+            registers.r10,
+            registers.r8,
+            registers.r9,
+        ];
+        let mut instruction = [0; 2];
+        let is_read = registers
+            .rip
+            .checked_sub(2)
+            .is_some_and(|address| self.memory.read_exact_at(&mut instruction, address).is_ok());
+        if !is_read || instruction != SYSCALL_INSTRUCTION {
+            return Err("it is in no 64-bit system call any more".into());
+        }
+        if threads::rank(registers.orig_rax as i64, &arguments).is_none() {
+            return Err("it does not wait any more".into());
+        }
+        Ok(())
+    }
+
+    /// Whether no word of the stack is one that must not be there; false if that cannot be told.
+    fn is_stack_free(&self, start: u64, end: u64, is_free: impl Fn(u64) -> bool) -> bool {
+        const MOST_BYTES: u64 = 8 << 20;
+        let mut bytes = vec![0; (end - start).min(MOST_BYTES) as usize];
+        let is_read =
+            end - start <= MOST_BYTES && self.memory.read_exact_at(&mut bytes, start).is_ok();
+        let mut words = bytes.chunks_exact(8).filter_map(|word| word.try_into().ok());
+        is_read && words.all(|word| is_free(u64::from_le_bytes(word)))
+    }
+
+    /// A restartable sequence begins anew when it is interrupted, which our call would hide from the kernel.
+    fn may_be_in_a_sequence(&self, traced: &Traced) -> bool {
+        const SEQUENCE_OFFSET: u64 = 8;
+        let mut sequence = [0; 8];
+        match traced.restartable_sequences() {
+            Ok(None) => false,
+            Ok(Some(at)) => {
+                let is_read =
+                    self.memory.read_exact_at(&mut sequence, at + SEQUENCE_OFFSET).is_ok();
+                !is_read || sequence != [0; 8]
+            }
+            Err(_) => true,
+        }
+    }
+
+    /// Makes the calls on the stopped thread and gives it back what it had; `None` if one did not return.
+    fn run(
+        &self,
+        traced: &mut Traced,
+        resumption: &Resumption,
+        call: &Call,
+        signal: i32,
+        limit: Duration,
+    ) -> Result<Option<Returned>, Problem> {
+        let registers = &resumption.alone;
+        let extended_state = traced.extended_state()?;
+        let blocked_signals = traced.blocked_signals()?;
+        let past = Past { registers, extended_state: &extended_state, blocked_signals };
+        let errno = call.errno_offset_at.and_then(|at| self.errno(at, registers.fs_base));
+        let begin = Instant::now();
+        let mut returned = Returned { called: Duration::ZERO, owed: 0, data: Vec::new() };
+        for step in call.steps {
+            let frame = frame::lay_out(&past, &call.code, signal, step.data);
+            self.memory.write_all_at(&frame.bytes, frame.start)?;
+            // From here to the end, the thread is safe without us.
+            traced.set_registers(&registers_at_entry(registers, call.function, step, &frame))?;
+            traced.set_blocked_signals(signals_blocked_meanwhile(blocked_signals, signal))?;
+            let Some(owed) = wait_for_return(traced, signal, frame.start, begin + limit)? else {
+                return Ok(None);
+            };
+            returned.owed = returned.owed.max(owed);
+            let mut data = vec![0; step.data.len()];
+            self.memory.read_exact_at(&mut data, frame.data)?;
+            returned.data.push(data);
+        }
+        returned.called = begin.elapsed();
+        if let Some((address, value)) = errno {
+            self.memory.write_all_at(&value, address)?;
+        }
+        traced.set_blocked_signals(blocked_signals)?;
+        traced.set_extended_state(&extended_state)?;
+        traced.set_registers(&resumption.helped)?;
+        Ok(Some(returned))
+    }
+
+    /// Where the thread's errno is, and what it has.
+    fn errno(&self, offset_at: u64, thread_pointer: u64) -> Option<(u64, [u8; 4])> {
+        let (mut offset, mut value) = ([0; 8], [0; 4]);
+        self.memory.read_exact_at(&mut offset, offset_at).ok()?;
+        let address = thread_pointer.wrapping_add(u64::from_le_bytes(offset));
+        self.memory.read_exact_at(&mut value, address).ok()?;
+        Some((address, value))
+    }
+}
+
+/// What came of the calls.
+struct Returned {
+    called: Duration,
+    /// A signal that the thread is to get afterwards; 0 for none.
+    owed: i32,
+    data: Vec<Vec<u8>>,
+}
+
+/// The registers with which a thread goes on: by itself, when only a jump back to the instruction begins a system call again; and with our
+/// help, when the kernel does it by its own rules.
+struct Resumption {
+    alone: Registers,
+    helped: Registers,
+}
+
+impl Resumption {
+    fn of(registers: &Registers) -> Self {
+        let result = registers.rax as i64;
+        let is_refused = result == -i64::from(libc::EINTR)
+            && threads::can_begin_again(registers.orig_rax as i64);
+        if !is_in_call(registers) || !is_refused && !RESTARTS.contains(&result) {
+            return Self { alone: *registers, helped: *registers };
+        }
+        let alone = Registers { rip: registers.rip - 2, rax: registers.orig_rax, ..*registers };
+        let helped = if is_refused {
+            // What says EINTR says it because of our stop: a signal with a handler still makes it EINTR.
+            Registers { rax: RESTART_NO_HANDLER as u64, ..*registers }
+        } else {
+            *registers
+        };
+        Self { alone, helped }
+    }
+}
+
+/// A thread that runs has a negative number there.
+fn is_in_call(registers: &Registers) -> bool {
+    registers.orig_rax as i64 >= 0
+}
+
+/// The registers at the function's first instruction.
+fn registers_at_entry(past: &Registers, function: u64, step: &Step, frame: &Frame) -> Registers {
+    let argument = |index: usize| match step.arguments.get(index) {
+        None => 0,
+        Some(Argument::Word(word)) => *word,
+        Some(Argument::Data(offset)) => frame.data + *offset as u64,
+    };
+    Registers {
+        rip: function,
+        rsp: frame.start,
+        rdi: argument(0),
+        rsi: argument(1),
+        rdx: argument(2),
+        rcx: argument(3),
+        r8: argument(4),
+        r9: argument(5),
+        rax: 0,
+        // Not in a system call: the kernel must not begin one again.
+        orig_rax: u64::MAX,
+        eflags: past.eflags & !CLEARED_FLAGS,
+        ..*past
+    }
+}
+
+fn signals_blocked_meanwhile(blocked: u64, signal: i32) -> u64 {
+    let bit = |signal: i32| 1u64 << (signal - 1);
+    let faults = FAULTS.iter().fold(0, |mask, &fault| mask | bit(fault));
+    (!faults | blocked) & !bit(signal)
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = status.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// Under a filter only if the kernel lifts it for the time.
+fn seize(pid: i32, tid: i32, seccomp: Option<&str>) -> Result<Traced, Problem> {
+    match seccomp {
+        None | Some("0") => Ok(Traced::seize(pid, tid, false)?),
+        Some("2") => Traced::seize(pid, tid, true).map_err(|_| Problem::Seccomp),
+        Some(_) => Err(Problem::Seccomp),
+    }
+}
+
+/// Why the thread cannot be used, if so.
+fn wait_for_stop(traced: &mut Traced) -> Result<Option<&'static str>, Problem> {
+    let deadline = Instant::now() + STOP_LIMIT;
+    loop {
+        match traced.wait(deadline)? {
+            Some(Stop::Event(libc::SIGTRAP)) => return Ok(None),
+            Some(Stop::Event(_)) => return Ok(Some("the process is stopped")),
+            Some(Stop::Signal(signal)) => {
+                // A signal's stop takes the place of the one that was asked for.
+                traced.interrupt()?;
+                traced.go_on(signal)?;
+            }
+            Some(Stop::Gone) => return Ok(Some("it ended")),
+            None => return Ok(Some("it does not stop")),
+        }
+    }
+}
+
+/// Lets the thread run until it has raised `signal`. Returns a signal that it is owed, 0 for none; `None` if it does not come back.
+fn wait_for_return(
+    traced: &mut Traced,
+    signal: i32,
+    start: u64,
+    deadline: Instant,
+) -> Result<Option<i32>, Problem> {
+    let (mut owed, mut passed_on) = (0, 0);
+    loop {
+        traced.go_on(passed_on)?;
+        passed_on = match traced.wait(deadline)? {
+            Some(Stop::Signal(found)) if found == signal => {
+                if has_raised(&traced.registers()?, start) {
+                    return Ok(Some(owed));
+                }
+                // Somebody else's: the thread gets it afterwards.
+                owed = signal;
+                0
+            }
+            Some(Stop::Signal(other)) => other,
+            Some(Stop::Event(_)) => 0,
+            Some(Stop::Gone) => return Err(Problem::Gone),
+            None => {
+                // It will find its way by itself, once nobody traces it any more.
+                return Ok(None);
+            }
+        };
+    }
+}
+
+/// Whether the thread is in `raise`, on its way back: the called function makes neither system call.
+fn has_raised(registers: &Registers, start: u64) -> bool {
+    let is_there = (start - RAISE_BYTES..start + RAISE_BYTES).contains(&registers.rsp);
+    let number = registers.orig_rax as i64;
+    is_there && (number == libc::SYS_tgkill || number == libc::SYS_rt_sigprocmask)
+}

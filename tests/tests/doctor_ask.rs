@@ -1,0 +1,147 @@
+//! `ramson doctor --ask`: allocators whose books cannot be read say themselves what they have.
+
+use ramson_tests::keeping::{MIB, doctor_with, part};
+use ramson_tests::servers::*;
+use ramson_tests::trimming::{Talking, Waiting};
+use ramson_tests::{program, program_with, shared_library};
+
+fn asked(scratch: &Scratch, pid: u32) -> Json {
+    doctor_with(scratch, pid, &["--ask"])
+}
+
+/// What the allocator said; its names have dots in them.
+#[track_caller]
+fn figure(json: &Json, name: &str) -> f64 {
+    let Json::Object(figures) = json.at("asked.figures") else { panic!("{json:?}") };
+    match figures.get(name) {
+        Some(Json::Number(number)) => *number,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// What the program says of its allocator.
+fn figures(talking: &Talking) -> Vec<(String, f64)> {
+    let mut found = Vec::new();
+    loop {
+        let line = talking.line();
+        let (name, value) = line.split_once(' ').unwrap();
+        if name == "ready" {
+            return found;
+        }
+        found.push((name.to_owned(), value.parse().unwrap()));
+    }
+}
+
+#[test]
+fn the_figures_are_the_ones_that_the_program_gets_itself() {
+    let program = program_with("figures.c", "figures", &["-ldl"]);
+    for (library, first, count) in [
+        ("libjemalloc.so.2", "stats.allocated", 6),
+        ("libtcmalloc.so.4", "generic.current_allocated_bytes", 7),
+    ] {
+        let scratch = Scratch::new();
+        let mut command = clean(&program);
+        let mut talking = Talking::start(command.env("LD_PRELOAD", shared_library(library)));
+        figures(&talking);
+        // What it says first, it says before it has allocated what saying takes.
+        talking.tell("");
+        let before = figures(&talking);
+        assert_eq!((before.len(), before[0].0.as_str()), (count, first));
+        let json = asked(&scratch, talking.pid());
+        for (name, value) in &before {
+            let told = figure(&json, name);
+            // Asking may make the allocator take a little itself.
+            assert!((told - value).abs() < 0.1 * MIB, "{name}: {told} {value}");
+        }
+        assert!((part(&json, "live") - before[0].1).abs() < 0.1 * MIB, "{json:?}");
+        assert!(
+            part(&json, "live") > 6.0 * MIB && part(&json, "own_mmaps") < 4.0 * MIB,
+            "{json:?}"
+        );
+        // And it goes on as it did.
+        talking.tell("");
+        assert_eq!(figures(&talking).len(), count);
+    }
+}
+
+#[test]
+fn redis_says_the_same_of_its_jemalloc() {
+    let scratch = Scratch::new();
+    let socket = scratch.path("redis.sock");
+    let ask = |words: &[&str]| {
+        let mut client = clean(installed("redis-cli", "redis-tools"));
+        finish(client.arg("-s").arg(&socket).args(words)).good().text()
+    };
+    let mut command = clean(installed("redis-server", "redis-server"));
+    command.args(["--port", "0", "--save", "", "--unixsocket"]).arg(&socket);
+    let log = scratch.path("log");
+    let mut server = Running::start(&mut command, &log, || accepts(&socket));
+    let script = "for i = 1, 20000 do redis.call('SET', 'key:' .. i, string.rep('x', 1100)) end \
+        for i = 1, 20000 do if i % 4 ~= 0 then redis.call('DEL', 'key:' .. i) end end";
+    ask(&["EVAL", script, "0"]);
+    let json = asked(&scratch, server.0.id());
+    let info = ask(&["INFO", "memory"]);
+    let said = |name: &str| {
+        let mut lines = info.lines().filter_map(|line| line.trim().split_once(':'));
+        let (_, value) = lines.find(|(key, _)| *key == name).unwrap();
+        value.parse::<f64>().unwrap()
+    };
+    for (own, theirs) in [
+        ("stats.allocated", "allocator_allocated"),
+        ("stats.active", "allocator_active"),
+        ("stats.resident", "allocator_resident"),
+    ] {
+        let (told, said) = (figure(&json, own), said(theirs));
+        // It serves and purges meanwhile.
+        assert!((told - said).abs() < 2.0 * MIB, "{own}: {told} {said}");
+    }
+    assert!(part(&json, "kept_in_used_pages") > 5.0 * MIB, "{json:?}");
+    assert_eq!(ask(&["DBSIZE"]), "5000\n");
+    server.signal("TERM");
+    assert!(server.wait().success());
+}
+
+#[test]
+fn who_cannot_be_asked_is_explained_all_the_same_with_the_reason() {
+    let scratch = Scratch::new();
+    let waiting = Waiting::start("read", |command| {
+        command.env("LD_PRELOAD", shared_library("libmimalloc.so.2"));
+    });
+    let json = asked(&scratch, waiting.pid());
+    let why = json.text("asked_missing");
+    assert!(why.contains("mimalloc has no function that tells its figures"), "{why}");
+    assert!(json.text("books_missing").starts_with("mimalloc"), "{json:?}");
+    // Nobody of it waits, and its locks cannot be seen.
+    let mut computing = clean(program("waits.c"));
+    computing.arg("compute").env("LD_PRELOAD", shared_library("libjemalloc.so.2"));
+    let computing = Talking::start(&mut computing);
+    assert_eq!(computing.expect("ready"), 0);
+    let why = asked(&scratch, computing.pid()).text("asked_missing").to_owned();
+    assert!(why.contains("no thread waits where it can be borrowed"), "{why}");
+    // glibc's books are read without.
+    let waiting = Waiting::plain("read");
+    let json = asked(&scratch, waiting.pid());
+    assert_eq!(*json.at("asked"), Json::Word("null".into()));
+    assert!(!json.list("books.arenas").is_empty());
+}
+
+#[test]
+fn of_several_allocators_the_preloaded_one_is_asked_and_trimmed() {
+    let scratch = Scratch::new();
+    let socket = scratch.path("redis.sock");
+    let mut command = clean(installed("redis-server", "redis-server"));
+    // Debian's is linked with jemalloc.
+    command.env("LD_PRELOAD", shared_library("libtcmalloc.so.4"));
+    command.args(["--port", "0", "--save", "", "--unixsocket"]).arg(&socket);
+    let log = scratch.path("log");
+    let mut server = Running::start(&mut command, &log, || accepts(&socket));
+    let json = asked(&scratch, server.0.id());
+    assert!(json.text("allocators.other.name").starts_with("tcmalloc"), "{json:?}");
+    assert_eq!(json.text("asked.function"), "MallocExtension_GetNumericProperty");
+    assert!(part(&json, "live") > 0.5 * MIB, "{json:?}");
+    let trimmed = ramson_tests::trimming::trim(&scratch, server.0.id());
+    let message = trimmed.text("message");
+    assert!(message.starts_with("MallocExtension_ReleaseFreeMemory"), "{message}");
+    server.signal("TERM");
+    assert!(server.wait().success());
+}
