@@ -90,6 +90,28 @@ fn any_user_may_look_at_a_process_of_its_own_only() {
 }
 
 #[test]
+fn top_tells_what_malloc_keeps_free_as_a_part_of_rss() {
+    let scratch = Scratch::new();
+    let program = program_with("keeps.c", "keeps", &["-Wno-deprecated-declarations"]);
+    let mut command = ramson(&scratch);
+    command.args(["run", "--interval", "16K", "--max-overhead", "off", "--"]).arg(program);
+    command.args(["survivors", "24"]);
+    let log = scratch.path("log");
+    let is_ready = || fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"));
+    let _program = Running::start(&mut command, &log, is_ready);
+    let pid = profiles(&scratch)[0].header.pid.to_string();
+    let object = Json::parse(
+        &finish(ramson(&scratch).args(["top", &pid, "--json", "--once"])).good().text(),
+    );
+    let part = |name: &str| object.number(&format!("resident.{name}"));
+    let kept = part("kept_free.value");
+    assert!((20e6..26e6).contains(&kept), "{kept}");
+    let parts =
+        ["live.value", "kept_free.value", "mmap", "files", "stacks", "ramson", "other_anonymous"];
+    assert_eq!(parts.into_iter().map(part).sum::<f64>(), part("rss"), "{object:?}");
+}
+
+#[test]
 fn what_is_no_process_with_memory_is_refused_in_one_line() {
     let scratch = Scratch::new();
     let mut child = Command::new("true").stdout(Stdio::null()).spawn().unwrap();

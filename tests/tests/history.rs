@@ -4,10 +4,11 @@ use ramson_tests::servers::{
     Json, Outcome, Running, Scratch, clean, finish, installed, profiles, python, ramson, signal,
     wait_until,
 };
+use ramson_tests::{profiles_in, read};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const STEP_BLOCKS: f64 = 400.0;
 const BLOCK_BYTES: f64 = 32768.0;
@@ -24,6 +25,10 @@ while True:
     time.sleep(0.01)
 "#;
 
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
+}
+
 /// A program that grows when it is told to, and a history of it.
 struct Recorded {
     scratch: Scratch,
@@ -39,7 +44,9 @@ impl Recorded {
         let mut command = ramson(&scratch);
         command.args(["run", "--interval", "16K", "--max-overhead", "off", "--"]);
         command.arg(python()).arg(script).arg(scratch.path(""));
-        let has_profile = || !profiles(&scratch).is_empty();
+        // One that is being made cannot be read yet.
+        let paths = || profiles_in(&scratch.path("profiles"));
+        let has_profile = || paths().iter().any(|path| read(path).is_ok());
         let program = Running::start(&mut command, &scratch.path("log"), has_profile);
         let pid = profiles(&scratch)[0].header.pid;
         Self { scratch, _program: program, pid }
@@ -78,7 +85,8 @@ impl Recorded {
 
     /// Starts a recorder and waits for its first snapshot.
     fn record(&self, words: &str) -> Running {
-        let mut command = self.ramson(&format!("record --every 100ms {words}"));
+        let every = if words.contains("--every") { "" } else { "--every 100ms " };
+        let mut command = self.ramson(&format!("record {every}{words}"));
         let before = self.moments().len();
         let has_more = || self.moments().len() > before;
         Running::start(&mut command, &self.scratch.path("recorder"), has_more)
@@ -99,7 +107,7 @@ impl Recorded {
     fn grow(&self, step: usize) {
         self.scratch.file(&format!("step{step}"), "");
         wait_until("the program grows", || self.scratch.path(&format!("done{step}")).exists());
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+        let now = now_ns();
         let is_later = |moments: Vec<(u64, f64, String)>| moments.last().unwrap().0 > now;
         wait_until("a snapshot of what has grown", || is_later(self.moments()));
     }
@@ -236,6 +244,98 @@ fn processes_that_start_and_end_later_are_found_by_name() {
     recorder.signal("TERM");
     assert_eq!(recorder.wait().code(), Some(0));
     assert!(!database.with_file_name("history.db-wal").exists(), "its end leaves one file");
+}
+
+/// Holds the database as a disk does that takes nothing, until a file `release` is there.
+const HOLD: &str = r#"
+import os, sqlite3, sys, time
+history, scratch = sys.argv[1:]
+held = sqlite3.connect(history, isolation_level=None, timeout=60)
+held.execute("BEGIN IMMEDIATE")
+open(f"{scratch}/held", "w").close()
+while not os.path.exists(f"{scratch}/release"):
+    time.sleep(0.01)
+held.execute("ROLLBACK")
+"#;
+
+#[test]
+fn a_disk_that_takes_nothing_for_a_while_is_said_once_and_no_round_is_missed() {
+    let recorded = Recorded::new();
+    let recorder = recorded.record("PID");
+    let script = recorded.scratch.file("hold.py", HOLD);
+    let mut hold = clean(python());
+    hold.arg(script).arg(recorded.database()).arg(recorded.scratch.path(""));
+    let is_held = || recorded.scratch.path("held").exists();
+    let holder = Running::start(&mut hold, &recorded.scratch.path("holder"), is_held);
+    let (start, start_ns) = (Instant::now(), now_ns());
+    let errors = || fs::read_to_string(recorded.scratch.path("recorder")).unwrap();
+    wait_until("a remark", || {
+        errors().contains("has not taken a round") && start.elapsed() > Duration::from_secs(3)
+    });
+    let end_ns = now_ns();
+    recorded.scratch.file("release", "");
+    wait_until("the end of it", || errors().contains("has taken all that waited"));
+    let is_short = start.elapsed() < Duration::from_secs(8);
+    drop((holder, recorder));
+    let said = |what: &str| errors().matches(what).count();
+    assert!(said("has not taken") <= said("has taken all") + 1, "{}", errors());
+    // SQLite waits for 10 s, and then the round has failed.
+    assert!(!is_short || errors().contains("no round was missed"), "{}", errors());
+    let moments = recorded.moments();
+    let while_held = moments.iter().filter(|moment| (start_ns..end_ns).contains(&moment.0));
+    assert!(!is_short || while_held.count() > 2, "{moments:?}");
+}
+
+#[test]
+fn a_gap_is_a_line_of_the_timeline() {
+    let recorded = Recorded::new();
+    drop(recorded.record("PID --every 1s"));
+    let mut history = clean(python());
+    // What was recorded so far happened 50 minutes earlier.
+    let earlier = "import sqlite3,sys; c = sqlite3.connect(sys.argv[1]); \
+                   c.execute('update snapshots set time_ns = time_ns - 3000000000000'); c.commit()";
+    finish(history.args(["-c", earlier]).arg(recorded.database())).good();
+    drop(recorded.record("PID --every 1s"));
+    for rows in ["0", "2"] {
+        let text = recorded.good(&format!("timeline PID -n {rows}"));
+        let gaps = text.lines().filter(|line| line.contains("no snapshot"));
+        let minutes = gaps.filter_map(|gap| gap.strip_suffix(" min)")?.rsplit_once(' '));
+        let minutes: Vec<u64> = minutes.map(|(_, minutes)| minutes.parse().unwrap()).collect();
+        // Others there may be, on a machine that is busy.
+        assert!(minutes.len() == 1 && (50..119).contains(&minutes[0]), "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_history_is_refused_with_what_it_is_and_what_to_do() {
+    let scratch = Scratch::new();
+    scratch.file("empty.db", "");
+    scratch.file("text.db", "some words");
+    let database = "import sqlite3,sys; sqlite3.connect(sys.argv[1]).execute('create table a (b)')";
+    finish(clean(python()).args(["-c", database]).arg(scratch.path("other.db"))).good();
+    for (file, status, finding, next) in [
+        ("missing.db", 5, "no such file", "record --all -o missing.db"),
+        ("empty.db", 1, "the file is empty", "record --all -o empty.db"),
+        ("text.db", 1, "not a profile", "ramson profile"),
+        ("other.db", 1, "not a history of ramson", "that \"ramson record\" made"),
+        (".", 1, "a directory", "one of the files in it"),
+    ] {
+        for command in
+            ["timeline FILE", "timeline FILE@-2h..-1h", "report FILE@-1h", "diff FILE@-2h FILE@-1h"]
+        {
+            let mut ramson = ramson(&scratch);
+            ramson.current_dir(scratch.path("")).env("RAMSON_HISTORY", scratch.path("none"));
+            ramson.args(command.split(' ').map(|word| word.replace("FILE", file)));
+            let outcome = finish(&mut ramson);
+            assert_eq!((outcome.status, outcome.remarks.len()), (status, 1), "{outcome:?}");
+            let remark = &outcome.remarks[0];
+            assert!(remark.contains(&format!("{file}: ")), "{command} {file}: {outcome:?}");
+            assert!(
+                remark.contains(finding) && remark.contains(next),
+                "{command} {file}: {outcome:?}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -154,6 +154,37 @@ fn ctrl_z_gives_the_shell_back_and_fg_the_view() {
 }
 
 #[test]
+fn a_stop_from_outside_gives_the_terminal_back_and_going_on_takes_it_again() {
+    let loaded = Loaded::start();
+    let mut shell = clean(installed("bash", "bash"));
+    // With job control, and so a process group of its own, of which the shell waits for the end.
+    let script = format!(
+        "set -m; {} top {} & echo $! > {}; fg > /dev/null; echo stopped; read line; fg > /dev/null; echo status $?",
+        ramson_program().display(),
+        loaded.server.0.id(),
+        loaded.scratch.path("top.pid").display()
+    );
+    shell.args(["--norc", "-c", &script]);
+    for (name, value) in top(&loaded.scratch, &[]).get_envs() {
+        shell.env(name, value.unwrap_or_default());
+    }
+    let terminal = Terminal::start(&shell, 80, 24);
+    terminal.wait_for("sdsnewlen ←");
+    let pid = fs::read_to_string(loaded.scratch.path("top.pid")).unwrap();
+    let send = |signal: &str| {
+        assert!(Command::new("kill").args([signal, pid.trim()]).status().unwrap().success())
+    };
+    send("-TSTP");
+    terminal.wait_for("stopped");
+    assert!(terminal.is_as_usual());
+    terminal.press("\n");
+    terminal.wait_until("the view again", |text| text.contains("? help"));
+    terminal.press("q");
+    terminal.wait_for("status 0");
+    assert!(terminal.is_as_usual());
+}
+
+#[test]
 fn a_signal_ends_the_view_and_gives_the_terminal_back() {
     let loaded = Loaded::start();
     for (name, number) in [("TERM", 15), ("HUP", 1)] {
@@ -295,8 +326,13 @@ fn a_running_process_may_be_named_by_its_file_under_any_name() {
     let mut lines = BufReader::new(stream.0.stdout.take().unwrap()).lines();
     let mut next = || Json::parse(&lines.next().expect("it still runs").unwrap());
     // RSS, and with it whether the profile is mapped, is read once a second.
-    for _ in 0..40 {
-        assert_eq!(next().at("is_running"), &Json::Word("true".into()));
+    for round in 0..80 {
+        if round == 40 {
+            fs::remove_file(&link).unwrap();
+            fs::remove_file(profile).unwrap();
+        }
+        let object = next();
+        assert_eq!(object.at("is_running"), &Json::Word("true".into()), "{round}: {object:?}");
     }
     stream.signal("KILL");
     stream.wait();

@@ -238,7 +238,7 @@ fn days_of(
             programs.iter().map(|program| program.taken(Triggers::CLOCK)).collect();
         recorder.append(&taken)?;
         if now % 60 == 0 {
-            recorder.tidy(START_NS + now * SECOND)?;
+            while recorder.tidy(START_NS + now * SECOND)?.has_more {}
         }
         if end - now < HOUR {
             encoding += cpu_seconds()? - before;

@@ -1,5 +1,8 @@
 use super::*;
+use crate::counters::unit;
+use crate::state::{Block, Counters};
 use ramson_format::LIFETIME_BUCKETS;
+use ramson_profile::{Estimate, SampleUnit, sampling_probability};
 
 /// A fixed sequence that looks random.
 struct Sequence(u64);
@@ -60,19 +63,19 @@ fn run_on(state: &mut State, sequence: &mut Sequence, stacks: u64, samples: u64)
 #[test]
 fn a_chain_gives_back_counts_and_blocks_exactly_and_estimates_within_half_a_step() {
     let mut sequence = Sequence(7);
-    let (mut now, mut stored, mut read) = (empty(), State::default(), State::default());
+    let (mut now, mut written, mut read) = (empty(), Trail::default(), Trail::default());
     for round in 0..300 {
         let stacks = 20 + round;
         run_on(&mut now, &mut sequence, stacks, round % 40);
         if round == 100 {
             now.numbers[2] = 4 * INTERVAL;
         }
-        let (bytes, kept) = encode(&stored, &now).unwrap();
-        stored = kept;
-        read = decode(read, &bytes).unwrap();
-        assert_eq!(read, stored);
-        assert_eq!((&read.numbers, &read.blocks), (&now.numbers, &now.blocks));
-        for (read, now) in read.counters.iter().zip(&now.counters) {
+        let bytes = written.append(&now);
+        read.read(&bytes).unwrap();
+        let state = &read.state;
+        assert_eq!(*state, written.state);
+        assert_eq!((&state.numbers, &state.blocks), (&now.numbers, &now.blocks));
+        for (read, now) in state.counters.iter().zip(&now.counters) {
             assert_eq!(
                 (read.sampled_objects, read.sampled_bytes, read.lifetimes),
                 (now.sampled_objects, now.sampled_bytes, now.lifetimes)
@@ -80,7 +83,7 @@ fn a_chain_gives_back_counts_and_blocks_exactly_and_estimates_within_half_a_step
             let each = unit(now.sampled_objects, now.sampled_bytes, 4 * INTERVAL);
             for (index, each) in each.into_iter().enumerate() {
                 let error = (read.weighted[index] - now.weighted[index]).abs();
-                let parts = if index < 2 { 64.0 } else { 16.0 };
+                let parts = if index < 2 { 192.0 } else { 48.0 };
                 let most = each / parts + now.weighted[index] * 1e-11 + 1e-5;
                 assert!(error <= most, "{index}: {error} > {most}");
             }
@@ -91,34 +94,80 @@ fn a_chain_gives_back_counts_and_blocks_exactly_and_estimates_within_half_a_step
 
 #[test]
 fn nothing_new_is_some_tens_of_bytes() {
-    let (mut now, mut sequence) = (empty(), Sequence(3));
+    let (mut now, mut sequence, mut trail) = (empty(), Sequence(3), Trail::default());
     run_on(&mut now, &mut sequence, 2000, 5000);
-    let (first, stored) = encode(&State::default(), &now).unwrap();
-    let (again, _) = encode(&stored, &now).unwrap();
-    assert!(first.len() > 10_000 && again.len() < 64, "{} {}", first.len(), again.len());
+    let (first, second, third) = (trail.append(&now), trail.append(&now), trail.append(&now));
+    assert!(first.len() > 10_000, "{}", first.len());
+    assert!(second.len() < 64 && third.len() < 16, "{} {}", second.len(), third.len());
+}
+
+#[test]
+fn what_no_program_does_comes_back_too() {
+    let (mut now, mut sequence) = (empty(), Sequence(11));
+    let (mut written, mut read) = (Trail::default(), Trail::default());
+    for round in 0..200 {
+        run_on(&mut now, &mut sequence, 40, 30);
+        for _ in 0..sequence.next(3) {
+            let any = sequence.next(u64::MAX) >> sequence.next(64);
+            let stacks = now.counters.len() as u64;
+            let counters = &mut now.counters[sequence.next(stacks) as usize];
+            match sequence.next(4) {
+                0 => counters.sampled_objects = any,
+                1 => counters.sampled_bytes = any,
+                _ => counters.lifetimes[sequence.next(LIFETIME_BUCKETS as u64) as usize] = any,
+            }
+            let blocks = now.blocks.len() as u64;
+            if blocks > 0 {
+                let block = &mut now.blocks[sequence.next(blocks) as usize];
+                match sequence.next(4) {
+                    0 => block.monotonic_ns = any,
+                    1 => block.address = any,
+                    2 => block.size = any,
+                    _ => (block.tid, block.flags) = (any as u32, any as u8 & 7),
+                }
+            }
+        }
+        if round % 50 == 49 {
+            now.counters.truncate(20);
+            now.numbers.truncate(4);
+        } else {
+            now.numbers.push(sequence.next(u64::MAX));
+        }
+        now.blocks.sort_unstable_by_key(Block::key);
+        let bytes = written.append(&now);
+        read.read(&bytes).unwrap();
+        let whole = |state: &State| -> Vec<_> {
+            let of = |counters: &Counters| {
+                (counters.sampled_objects, counters.sampled_bytes, counters.lifetimes)
+            };
+            state.counters.iter().map(of).collect()
+        };
+        assert_eq!(whole(&read.state), whole(&now), "{round}");
+        assert_eq!((&read.state.numbers, &read.state.blocks), (&now.numbers, &now.blocks));
+    }
 }
 
 #[test]
 fn damaged_bytes_are_refused_or_read_and_never_a_panic() {
-    let (mut now, mut sequence) = (empty(), Sequence(5));
+    let (mut now, mut sequence, mut before) = (empty(), Sequence(5), Trail::default());
     run_on(&mut now, &mut sequence, 30, 100);
-    let before = now.clone();
+    before.append(&now);
     run_on(&mut now, &mut sequence, 40, 100);
-    let (bytes, _) = encode(&before, &now).unwrap();
-    for at in 0..bytes.len() {
+    let bytes = before.clone().append(&now);
+    let (mut tried, mut refused) = (0, 0);
+    for at in (0..bytes.len()).step_by(11) {
+        tried += 3;
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << sequence.next(8);
-        let _ = decode(before.clone(), &damaged);
-        let _ = decode(before.clone(), &bytes[..at]);
-        let _ = decode(State::default(), &bytes[at..]);
+        refused += usize::from(before.clone().read(&damaged).is_err());
+        refused += usize::from(before.clone().read(&bytes[..at]).is_err());
+        refused += usize::from(Trail::default().read(&bytes[at + 1..]).is_err());
     }
-    // Columns that say anything, and not only bytes that do not decompress.
-    for _ in 0..2000 {
-        let mut out = Writer::new(COLUMNS);
-        for _ in 0..sequence.next(60) {
-            let number = sequence.next(u64::MAX) >> sequence.next(64);
-            out.push(sequence.next(COLUMNS as u64) as usize, number);
-        }
-        let _ = decode(before.clone(), &out.finish().unwrap());
+    assert!(tried > 100 && refused + 2 > tried, "{refused} of {tried}");
+    // Bytes whose check is right.
+    for round in 0..150 {
+        let mut any: Vec<u8> = (0..round % 100).map(|_| sequence.next(256) as u8).collect();
+        any.extend(check(&any));
+        let _ = before.clone().read(&any);
     }
 }

@@ -1,15 +1,43 @@
 //! How long a snapshot is kept: a pure function of times.
 //!
-//! A history has levels, each coarser and kept longer than the one before. A snapshot is written to each level that is due, so that nothing
-//! has to be written anew when it grows old: thinning is the removal of chains (`writer`) whose last snapshot is older than their level
-//! is kept.
+//! A history has levels, each coarser and kept longer than the one before. A snapshot is written to the finest. When the last of a chain is older than its
+//! level is kept, the next level takes over what it is due (`thinning`), and the chain goes.
 
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
-/// Snapshots of one chain: what has to be read for one of them, and what goes at once.
+/// Snapshots of one chain at most: what has to be read for one of them, and what goes at once.
 pub const CHAIN_LENGTH: u32 = 96;
+/// A chain ends when its bytes are this many times those of its first snapshot, which stands for itself.
+const MOST_OF_FIRST: u64 = 7;
+/// So many are read in no time.
+const LEAST_BYTES: u64 = 64 << 10;
+
+/// How long a chain is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Length {
+    snapshots: u32,
+    first_bytes: u64,
+    bytes: u64,
+}
+
+impl Length {
+    /// One more snapshot of so many bytes.
+    pub fn add(&mut self, bytes: u64) {
+        if self.snapshots == 0 {
+            self.first_bytes = bytes;
+        }
+        self.snapshots += 1;
+        self.bytes += bytes;
+    }
+
+    /// Whether the next snapshot begins another chain.
+    pub fn is_full(&self) -> bool {
+        let most_bytes = (MOST_OF_FIRST * self.first_bytes).max(LEAST_BYTES);
+        self.snapshots >= CHAIN_LENGTH || self.bytes > most_bytes
+    }
+}
 
 /// One level. Nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,18 +98,29 @@ mod tests {
     struct Store(Vec<Vec<Vec<u64>>>);
 
     impl Store {
-        fn take(&mut self, levels: &Levels, time_ns: u64, is_kept: bool) {
+        fn push(&mut self, levels: &Levels, level: usize, time_ns: u64, is_kept: bool) {
             self.0.resize(levels.all().len(), Vec::new());
-            for (level, chains) in self.0.iter_mut().enumerate() {
-                let last = chains.last().and_then(|chain| chain.last()).copied();
-                if levels.is_due(level, last, time_ns, is_kept) {
-                    match chains.last_mut() {
-                        Some(chain) if chain.len() < CHAIN_LENGTH as usize => chain.push(time_ns),
-                        _ => chains.push(vec![time_ns]),
-                    }
+            let chains = &mut self.0[level];
+            let last = chains.last().and_then(|chain| chain.last()).copied();
+            if levels.is_due(level, last, time_ns, is_kept) {
+                match chains.last_mut() {
+                    Some(chain) if chain.len() < CHAIN_LENGTH as usize => chain.push(time_ns),
+                    _ => chains.push(vec![time_ns]),
                 }
+            }
+        }
+
+        fn take(&mut self, levels: &Levels, time_ns: u64, kept_ns: u64) {
+            self.push(levels, 0, time_ns, time_ns == kept_ns);
+            for level in 0..levels.all().len() {
                 let before = levels.expired_before(level, time_ns);
-                chains.retain(|chain| chain.last().is_some_and(|&last| last >= before));
+                let is_expired =
+                    |chain: &mut Vec<u64>| chain.last().is_none_or(|&last| last < before);
+                let expired: Vec<u64> =
+                    self.0[level].extract_if(.., is_expired).flatten().collect();
+                for time_ns in expired.into_iter().filter(|_| level + 1 < levels.all().len()) {
+                    self.push(levels, level + 1, time_ns, time_ns == kept_ns);
+                }
             }
         }
 
@@ -101,9 +140,9 @@ mod tests {
         let end = start + 32 * DAY;
         let marked = start + 5 * DAY + 7 * SECOND;
         for time in (start..=end).step_by(10 * SECOND as usize) {
-            store.take(&levels, time, false);
+            store.take(&levels, time, marked);
             if time < marked && marked < time + 10 * SECOND {
-                store.take(&levels, marked, true);
+                store.take(&levels, marked, marked);
             }
         }
         let times = store.times();
@@ -119,6 +158,21 @@ mod tests {
             + (DAY / MINUTE + chain)
             + (30 * DAY / 10 / MINUTE + chain);
         assert!(times.len() as u64 <= needed + 1, "{} > {needed}", times.len());
+    }
+
+    #[test]
+    fn a_chain_ends_before_it_takes_long_to_read() {
+        let snapshots = |first: u64, rest: u64| {
+            let mut length = Length::default();
+            length.add(first);
+            while !length.is_full() {
+                length.add(rest);
+            }
+            length.snapshots
+        };
+        assert_eq!(snapshots(50_000, 100), CHAIN_LENGTH);
+        assert_eq!(snapshots(50_000, 10_000), 32);
+        assert_eq!(snapshots(100, 100), CHAIN_LENGTH);
     }
 
     #[test]

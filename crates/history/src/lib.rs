@@ -1,18 +1,22 @@
 //! The history: snapshots of many processes over a month in one SQLite database (docs/history.md has its tables).
 //!
-//! `state` is what of a snapshot changes, `difference` one state as its difference from another, in the compressed `columns` of numbers.
-//! `intern` keeps once what does not change, `writer` appends and removes, `levels` says what is kept how long, `trigger` when a
+//! `state` is what of a snapshot changes, `difference` one state as its difference from another: `blocks` and `counters`, as `numbers` that a `coder` writes.
+//! `intern` keeps once what does not change, `writer` appends, `thinning` removes, `levels` says what is kept how long, `trigger` when a
 //! snapshot is taken, `query` reads, `moment` is how people name moments, `schema` has the tables.
 #![forbid(unsafe_code)]
 
-mod columns;
+mod blocks;
+mod coder;
+mod counters;
 mod difference;
 mod intern;
 mod levels;
 mod moment;
+mod numbers;
 mod query;
 mod schema;
 mod state;
+mod thinning;
 mod trigger;
 mod writer;
 
@@ -20,8 +24,9 @@ pub use levels::{Level, Levels};
 pub use moment::{Span, When, duration};
 pub use query::{History, Moment, Process, between};
 pub use schema::{HistoryError, MAGIC, VERSION};
+pub use thinning::Removed;
 pub use trigger::{Observation, Rules, Triggers, Watch};
-pub use writer::{Recorder, Removed, Taken};
+pub use writer::{Recorder, Taken};
 
 #[cfg(test)]
 mod tests;

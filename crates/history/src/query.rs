@@ -1,12 +1,12 @@
 //! Reading: which processes a history has, what happened when, and one moment of one process as a snapshot.
 
-use crate::difference;
+use crate::difference::Trail;
 use crate::intern;
 use crate::schema::{self, HistoryError};
 use crate::state::{State, set_numbers};
 use crate::trigger::Triggers;
 use ramson_profile::Estimate;
-use ramson_reader::{Header, Snapshot};
+use ramson_reader::Snapshot;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::path::Path;
 
@@ -39,6 +39,8 @@ pub struct Moment {
     chain: i64,
     /// Nanoseconds since 1970.
     pub time_ns: u64,
+    /// When the next one was to follow; 0 for one outside of the series, as a mark may be.
+    pub every_ns: u64,
     /// CLOCK_MONOTONIC.
     pub monotonic_ns: u64,
     /// Why it was kept.
@@ -53,8 +55,8 @@ pub struct Moment {
     pub allocated: u64,
 }
 
-const MOMENT: &str =
-    "id, chain, time_ns, monotonic_ns, triggers, rss, live, live_variance, live_samples, allocated";
+const MOMENT: &str = "snapshots.id, chain, time_ns, monotonic_ns, triggers, rss, live, live_variance, live_samples, allocated, every_ns";
+const MOMENTS: &str = "snapshots JOIN chains ON chains.id = chain";
 
 fn moment(row: &Row) -> rusqlite::Result<Moment> {
     let unsigned = |index| row.get::<_, i64>(index).map(|value| value as u64);
@@ -62,6 +64,7 @@ fn moment(row: &Row) -> rusqlite::Result<Moment> {
         id: row.get(0)?,
         chain: row.get(1)?,
         time_ns: unsigned(2)?,
+        every_ns: unsigned(10)?,
         monotonic_ns: unsigned(3)?,
         triggers: Triggers::from_bits(row.get::<_, i64>(4)? as u32),
         rss: row.get::<_, Option<i64>>(5)?.map(|rss| rss as u64),
@@ -100,11 +103,6 @@ impl History {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The process that wrote a profile with this header.
-    pub fn process_of(&self, header: &Header) -> Result<Option<i64>, HistoryError> {
-        Ok(intern::find_process(&self.connection, header)?)
-    }
-
     /// The series between two times (both included), each moment once.
     pub fn series(
         &self,
@@ -113,7 +111,7 @@ impl History {
         to_ns: u64,
     ) -> Result<Vec<Moment>, HistoryError> {
         let mut query = self.connection.prepare(&format!(
-            "SELECT {MOMENT} FROM snapshots WHERE process = ?1 AND time_ns BETWEEN ?2 AND ?3 ORDER BY time_ns, id"
+            "SELECT {MOMENT} FROM {MOMENTS} WHERE snapshots.process = ?1 AND time_ns BETWEEN ?2 AND ?3 ORDER BY time_ns, snapshots.id"
         ))?;
         let rows = query.query_map(params![process, signed(from_ns), signed(to_ns)], moment)?;
         let mut series = rows.collect::<Result<Vec<_>, _>>()?;
@@ -124,7 +122,7 @@ impl History {
     /// The last moment at or before a time.
     pub fn at(&self, process: i64, time_ns: u64) -> Result<Option<Moment>, HistoryError> {
         self.one(
-            "WHERE process = ?1 AND time_ns <= ?2 ORDER BY time_ns DESC, id LIMIT 1",
+            "WHERE snapshots.process = ?1 AND time_ns <= ?2 ORDER BY time_ns DESC, snapshots.id LIMIT 1",
             process,
             signed(time_ns),
         )
@@ -132,13 +130,17 @@ impl History {
 
     /// The first moment.
     pub fn first(&self, process: i64) -> Result<Option<Moment>, HistoryError> {
-        self.one("WHERE process = ?1 AND time_ns >= ?2 ORDER BY time_ns, id LIMIT 1", process, 0)
+        self.one(
+            "WHERE snapshots.process = ?1 AND time_ns >= ?2 ORDER BY time_ns, snapshots.id LIMIT 1",
+            process,
+            0,
+        )
     }
 
     /// The moment with the most live bytes.
     pub fn peak(&self, process: i64) -> Result<Option<Moment>, HistoryError> {
         self.one(
-            "WHERE process = ?1 AND time_ns >= ?2 ORDER BY live DESC, time_ns, id LIMIT 1",
+            "WHERE snapshots.process = ?1 AND time_ns >= ?2 ORDER BY live DESC, time_ns, snapshots.id LIMIT 1",
             process,
             0,
         )
@@ -150,7 +152,7 @@ impl History {
         let found = self.connection.query_row(query, params![process, name], |row| row.get(0));
         match found.optional()? {
             Some(time_ns) => self.one(
-                "WHERE process = ?1 AND time_ns = ?2 ORDER BY id LIMIT 1",
+                "WHERE snapshots.process = ?1 AND time_ns = ?2 ORDER BY snapshots.id LIMIT 1",
                 process,
                 time_ns,
             ),
@@ -174,7 +176,7 @@ impl History {
         process: i64,
         number: i64,
     ) -> Result<Option<Moment>, HistoryError> {
-        let query = format!("SELECT {MOMENT} FROM snapshots {condition}");
+        let query = format!("SELECT {MOMENT} FROM {MOMENTS} {condition}");
         Ok(self.connection.query_row(&query, params![process, number], moment).optional()?)
     }
 
@@ -195,16 +197,16 @@ impl History {
 
     fn state(&self, moment: &Moment) -> Result<State, HistoryError> {
         let mut query = self.connection.prepare(
-            "SELECT data FROM snapshots JOIN columns ON snapshot = id WHERE chain = ?1 AND id <= ?2 ORDER BY id",
+            "SELECT data FROM snapshots JOIN differences ON snapshot = id WHERE chain = ?1 AND id <= ?2 ORDER BY id",
         )?;
         let mut rows = query.query(params![moment.chain, moment.id])?;
-        let mut state = None;
+        let (mut trail, mut is_there) = (Trail::default(), false);
         while let Some(row) = rows.next()? {
             let data = row.get_ref(0)?.as_blob().map_err(|_| HistoryError::Damaged)?;
-            let before = state.take().unwrap_or_default();
-            state = Some(difference::decode(before, data).map_err(|_| HistoryError::Damaged)?);
+            trail.read(data).map_err(|_| HistoryError::Damaged)?;
+            is_there = true;
         }
-        state.ok_or(HistoryError::Damaged)
+        if is_there { Ok(trail.state) } else { Err(HistoryError::Damaged) }
     }
 }
 

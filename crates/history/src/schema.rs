@@ -8,7 +8,7 @@ use std::time::Duration;
 /// `PRAGMA application_id`: "RMSH".
 const APPLICATION_ID: i32 = 0x524d_5348;
 /// `PRAGMA user_version`.
-pub const VERSION: i32 = 1;
+pub const VERSION: i32 = 2;
 /// The first bytes of every SQLite database.
 pub const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How long to wait for another writer.
@@ -35,7 +35,8 @@ CREATE TABLE process_stacks (
   first_monotonic_ns INTEGER NOT NULL,
   PRIMARY KEY (process, number)) WITHOUT ROWID;
 CREATE TABLE chains (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, process INTEGER NOT NULL, keep_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL);
+  id INTEGER PRIMARY KEY AUTOINCREMENT, process INTEGER NOT NULL, every_ns INTEGER NOT NULL, keep_ns INTEGER NOT NULL,
+  last_ns INTEGER NOT NULL);
 CREATE INDEX chains_by_end ON chains (last_ns);
 CREATE TABLE snapshots (
   id INTEGER PRIMARY KEY AUTOINCREMENT, chain INTEGER NOT NULL, process INTEGER NOT NULL, time_ns INTEGER NOT NULL,
@@ -43,7 +44,7 @@ CREATE TABLE snapshots (
   live_samples INTEGER NOT NULL, allocated INTEGER NOT NULL);
 CREATE INDEX snapshots_by_time ON snapshots (process, time_ns);
 CREATE INDEX snapshots_by_chain ON snapshots (chain);
-CREATE TABLE columns (
+CREATE TABLE differences (
   snapshot INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE marks (
   process INTEGER NOT NULL, name TEXT NOT NULL, time_ns INTEGER NOT NULL, PRIMARY KEY (process, name)) WITHOUT ROWID;
@@ -108,7 +109,7 @@ pub fn open_to_write(path: &Path) -> Result<Connection, HistoryError> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
-    // Pages: some megabytes of log between two waits for the disk.
+    // In this mode a commit waits for the disk only when the log begins anew. Pages: some megabytes of log between two such waits.
     connection.pragma_update(None, "wal_autocheckpoint", 8000)?;
     if has_tables == 0 {
         connection.execute_batch(&format!(

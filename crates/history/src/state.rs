@@ -23,7 +23,7 @@ pub struct Counters {
 }
 
 /// A live sample, or an extent.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Block {
     pub monotonic_ns: u64,
     pub address: u64,
@@ -47,6 +47,8 @@ pub struct State {
 
 /// Index of the sampling interval in `State::numbers`.
 const INTERVAL: usize = 2;
+/// Index of the last time that the process wrote there.
+const LAST: usize = 3;
 
 /// The header's numbers that change while a process runs.
 fn numbers_of(header: &Header) -> Vec<u64> {
@@ -121,6 +123,11 @@ impl State {
     /// Mean bytes between samples.
     pub fn interval_bytes(&self) -> u64 {
         self.numbers.get(INTERVAL).copied().unwrap_or(0)
+    }
+
+    /// The latest time that the process wrote of itself, on CLOCK_MONOTONIC.
+    pub fn last_ns(&self) -> u64 {
+        self.numbers.get(LAST).copied().unwrap_or(0)
     }
 
     /// Counters, live samples and extents as a snapshot has them. `stacks` are all that the process ever had.

@@ -15,6 +15,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
+mod thinning;
+
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
 const START: u64 = 1_700_000_000 * SECOND;
@@ -181,7 +183,7 @@ fn a_snapshot_of_any_moment_comes_back_with_addresses_mappings_and_blocks() {
         assert_eq!(comparable(&read), comparable(&expected));
         assert_eq!(read.header.last_monotonic_ns, seconds * SECOND);
         assert_eq!(read.stacks[2].freed_space, 0.0);
-        assert_eq!(history.process_of(&expected.header).unwrap(), Some(process.id));
+        assert_eq!(process.start_unix_ns, expected.header.start_realtime_ns);
     }
     assert_eq!(history.series(processes[0].id, 0, u64::MAX).unwrap().len(), 200);
     assert_eq!(history.at(processes[0].id, START).unwrap(), None);
@@ -210,65 +212,6 @@ fn a_range_subtracts_what_was_allocated_and_leaves_the_later_state() {
 }
 
 #[test]
-fn old_snapshots_are_thinned_and_marks_and_peaks_stay_as_long_as_any() {
-    let place = Place::new("thinned");
-    let mut recorder = place.recorder();
-    let second = |hour: u64| hour * 3600;
-    record(&mut recorder, 1, 1, Triggers::START);
-    for tick in 1..=6 * 60 {
-        record(&mut recorder, 1, tick * 10, Triggers::CLOCK);
-    }
-    let marked = snapshot(1, 5, 41);
-    recorder.mark(&taken(&marked, 4000, Triggers::MARK), "deploy").unwrap();
-    // Somebody else has written, and the recorder notices.
-    let mut other = place.recorder();
-    let more = snapshot(1, 9, 42);
-    other.mark(&taken(&more, 4003, Triggers::MARK), "other").unwrap();
-    let grown = snapshot(1, 12, 43);
-    recorder.append(&[taken(&grown, 4010, Triggers::LIVE_PEAK)]).unwrap();
-    record(&mut recorder, 1, second(20), Triggers::CLOCK);
-    recorder.tidy(START + second(20) * SECOND).unwrap();
-    let history = History::open(&place.database()).unwrap();
-    let times = |from: u64, to: u64| -> Vec<u64> {
-        let series = history.series(1, START + from * SECOND, START + to * SECOND).unwrap();
-        series.iter().map(|moment| (moment.time_ns - START) / SECOND).collect()
-    };
-    assert!(times(0, 3600).len() >= 60 && times(0, 3600).len() < 150, "{:?}", times(0, 3600));
-    assert_eq!(times(3601, second(19)), [4000, 4003, 4010]);
-    recorder.tidy(START + second(48) * SECOND).unwrap();
-    assert!(times(0, 3600).len() <= 8, "{:?}", times(0, 3600));
-    let mark = history.mark(1, "deploy").unwrap().unwrap();
-    assert_eq!(comparable(&history.snapshot(1, &mark).unwrap()), comparable(&marked));
-    assert_eq!(history.peak(1).unwrap().unwrap().time_ns, START + second(20) * SECOND);
-    recorder.tidy(START + 40 * DAY).unwrap();
-    assert_eq!(history.processes().unwrap(), []);
-    record(&mut recorder, 1, 9, Triggers::CLOCK);
-    assert_eq!(history.processes().unwrap().len(), 1);
-}
-
-#[test]
-fn a_database_that_is_too_large_loses_its_oldest_snapshots_and_shrinks() {
-    let place = Place::new("bounded");
-    let most = 300 << 10;
-    let levels = Levels::new(10 * SECOND, 30 * DAY);
-    let mut recorder = Recorder::open(&place.database(), levels, most).unwrap();
-    let mut excess = 0;
-    for round in 1..=300 {
-        let snapshot = snapshot(round, 30, 2);
-        let at = u64::from(round) * 600;
-        recorder.append(&[taken(&snapshot, at, Triggers::CLOCK)]).unwrap();
-        excess += recorder.tidy(START + at * SECOND).unwrap().excess;
-        assert!(recorder.used_bytes().unwrap() <= most);
-    }
-    assert!(excess > 0);
-    drop(recorder);
-    assert!(fs::metadata(place.database()).unwrap().len() <= most + (64 << 10));
-    let processes = History::open(&place.database()).unwrap().processes().unwrap();
-    assert!(processes[0].pid > 1 && processes.len() > 1);
-    assert_eq!(processes.last().unwrap().pid, 300);
-}
-
-#[test]
 fn what_is_not_a_history_is_refused_by_name() {
     let place = Place::new("refused");
     fs::write(place.database(), "not a database at all, but long enough to be looked at").unwrap();
@@ -283,10 +226,10 @@ fn what_is_not_a_history_is_refused_by_name() {
     fs::remove_file(place.database()).unwrap();
     drop(place.recorder());
     let newer = rusqlite::Connection::open(place.database()).unwrap();
-    newer.pragma_update(None, "user_version", 2).unwrap();
-    assert!(matches!(History::open(&place.database()), Err(HistoryError::Version(2))));
+    newer.pragma_update(None, "user_version", 3).unwrap();
+    assert!(matches!(History::open(&place.database()), Err(HistoryError::Version(3))));
     let refused = Recorder::open(&place.database(), levels, 1 << 20);
-    assert!(matches!(refused.err(), Some(HistoryError::Version(2))));
+    assert!(matches!(refused.err(), Some(HistoryError::Version(3))));
 }
 
 /// Writes rounds as fast as it can, and says the time of each when it is kept, until it is killed.

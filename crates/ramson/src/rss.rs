@@ -1,5 +1,6 @@
 //! The first line of every summary: what the kernel counts as resident, and what of it the profile explains.
 
+use crate::doctor::examine::KeptFree;
 use crate::mapped;
 use ramson_allocator::{Mapping, is_ramsons, read_smaps};
 use ramson_profile::Estimate;
@@ -22,6 +23,8 @@ pub struct Resident {
     pub anonymous: u64,
     /// What of it the program mapped itself, as recorded.
     pub mmap: f64,
+    /// What the allocator keeps of it though the program freed it, where somebody looked.
+    pub kept_free: Option<KeptFree>,
     /// Where all of it lies.
     pub anonymous_areas: Vec<Area>,
 }
@@ -73,7 +76,18 @@ impl Resident {
 
     /// The line, with the live bytes as estimated.
     pub fn line(&self, live: Estimate) -> String {
-        let other = self.anonymous as f64 - live.value - self.mmap;
+        let kept_bytes = self.kept_free.map_or(0, |kept| kept.bytes);
+        let other = self.anonymous as f64 - live.value - self.mmap - kept_bytes as f64;
+        let kept = match self.kept_free {
+            None => String::new(),
+            Some(KeptFree { bytes, half_width_95: 0.0 }) => {
+                format!(" + kept free {}", format_bytes(bytes as f64))
+            }
+            Some(KeptFree { bytes, half_width_95 }) => {
+                let (bytes, half_width) = (format_bytes(bytes as f64), format_bytes(half_width_95));
+                format!(" + kept free {bytes} (±{half_width})")
+            }
+        };
         let mmap = match self.mmap {
             0.0 => String::new(),
             bytes => format!(" + mmap {}", format_bytes(bytes)),
@@ -81,7 +95,7 @@ impl Resident {
         let (sign, word) =
             if other >= 0.0 { ("+", "other anonymous") } else { ("−", "live but not resident") };
         format!(
-            "RSS {} = live {}{mmap} + files {} + stacks {} + ramson {} {sign} {word} {}",
+            "RSS {} = live {}{kept}{mmap} + files {} + stacks {} + ramson {} {sign} {word} {}",
             format_bytes(self.rss as f64),
             live_text(live),
             format_bytes(self.files as f64),
@@ -93,15 +107,25 @@ impl Resident {
 
     /// The same as an object; `other_anonymous` is negative where live memory is not resident.
     pub fn json(&self, live: Estimate) -> Value {
-        json!({
+        let mut object = json!({
             "rss": self.rss,
             "live": { "value": live.value.round() as i64, "half_width_95": live.half_width_95().round() as i64 },
             "mmap": self.mmap.round() as i64,
             "files": self.files,
             "stacks": self.stacks,
             "ramson": self.ramson,
-            "other_anonymous": self.anonymous as i64 - live.value.round() as i64 - self.mmap.round() as i64,
-        })
+            "other_anonymous": self.anonymous as i64
+                - live.value.round() as i64
+                - self.mmap.round() as i64
+                - self.kept_free.map_or(0, |kept| kept.bytes as i64),
+        });
+        if let Some(kept) = self.kept_free {
+            object["kept_free"] = json!({
+                "value": kept.bytes,
+                "half_width_95": kept.half_width_95.round() as u64,
+            });
+        }
+        object
     }
 }
 
@@ -174,5 +198,23 @@ Rss:                  16 kB
             Resident { rss: 3 << 20, files: 1 << 20, anonymous: 2 << 20, ..Resident::default() };
         let line = resident.line(Estimate::exact((10 << 20) as f64));
         assert!(line.ends_with("− live but not resident 8.00 MiB"), "{line}");
+    }
+
+    #[test]
+    fn what_the_allocator_keeps_is_a_part_of_its_own_where_somebody_looked() {
+        let mut resident = Resident { rss: 8 << 20, anonymous: 8 << 20, ..Resident::default() };
+        let live = Estimate::exact((2 << 20) as f64);
+        assert!(resident.line(live).ends_with("+ other anonymous 6.00 MiB"));
+        assert_eq!(resident.json(live).get("kept_free"), None);
+        for (half_width_95, text) in
+            [(0.0, "+ kept free 5.00 MiB +"), (1e6, "+ kept free 5.00 MiB (±977 KiB) +")]
+        {
+            resident.kept_free = Some(KeptFree { bytes: 5 << 20, half_width_95 });
+            let line = resident.line(live);
+            assert!(line.contains(text) && line.ends_with("other anonymous 1.00 MiB"), "{line}");
+        }
+        let object = resident.json(live);
+        assert_eq!(object["kept_free"]["value"], 5 << 20);
+        assert_eq!(object["other_anonymous"], 1 << 20);
     }
 }

@@ -320,15 +320,15 @@ impl Source {
             .find_map(|(bytes, _)| is_it(&*bytes).then_some(bytes))
     }
 
-    /// Whether its process still has it mapped, also where its file was removed: exec keeps the process ID.
-    pub fn is_still_mapped(&self) -> bool {
+    /// Whether its process still has it mapped, also where its file was removed: exec keeps the process ID. `file` is what was opened
+    /// under its name, which may be gone, or another file's.
+    pub fn is_still_mapped(&self, file: Option<&File>) -> bool {
         let Some(pid) = self.running else { return false };
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         let is_it = |map: ProfileMap| map.path.trim_end_matches(" (deleted)") == self.origin;
         self.origin.starts_with("memory of ")
             || profile_maps(&maps).any(is_it)
-            // As the user called it.
-            || File::open(&self.origin).is_ok_and(|file| has_mapped(pid, &file))
+            || file.is_some_and(|file| has_mapped(pid, file))
     }
 }
 

@@ -11,7 +11,8 @@ use std::fmt::Write;
 #[derive(Args)]
 #[command(after_help = "\
 Columns: RSS and live bytes of the moment, the 95 % interval of live in percent, what was allocated per second since the moment before,
-live samples, and why the moment was kept.
+live samples, and why the moment was kept. A line in parentheses says where there was no snapshot for more than twice its interval: the
+recorder did not run, or was kept from taking one.
 
 Examples:
   ramson timeline name:redis-server
@@ -95,6 +96,9 @@ fn table(found: &Found, series: &[Moment], rows: usize) -> String {
     );
     let mut before: Option<&Moment> = None;
     for moment in &shown {
+        if let Some(gaps) = before.and_then(|before| gaps(series, before, moment)) {
+            let _ = writeln!(out, "{}", text::cut(&gaps, text::columns()));
+        }
         let rate = before.map_or("–".into(), |before| {
             let seconds = (moment.time_ns - before.time_ns) as f64 / 1e9;
             format_bytes(moment.allocated.saturating_sub(before.allocated) as f64 / seconds)
@@ -115,6 +119,35 @@ fn table(found: &Found, series: &[Moment], rows: usize) -> String {
         let _ = writeln!(out, "({} more moments; -n 0 shows all)", series.len() - shown.len());
     }
     out
+}
+
+/// Where the recorder took nothing between two moments, though it should have more than one interval before the next: it was kept from it, or did not run.
+fn gaps(series: &[Moment], from: &Moment, to: &Moment) -> Option<String> {
+    let part = series.iter().skip_while(|moment| moment.time_ns < from.time_ns);
+    let part: Vec<&Moment> = part.take_while(|moment| moment.time_ns <= to.time_ns).collect();
+    let (mut count, mut longest_ns) = (0, 0);
+    let mut every_ns = from.every_ns;
+    for pair in part.windows(2) {
+        let away_ns = pair[1].time_ns - pair[0].time_ns;
+        // A mark has no interval of its own, and where one level begins after another, the coarser one counts.
+        every_ns = [pair[0], pair[1]]
+            .map(|moment| moment.every_ns)
+            .into_iter()
+            .max()
+            .filter(|&ns| ns > 0)
+            .unwrap_or(every_ns);
+        let slack_ns = (every_ns / 10).max(1_500_000_000);
+        if every_ns > 0 && away_ns > 2 * every_ns + slack_ns {
+            count += 1;
+            longest_ns = longest_ns.max(away_ns);
+        }
+    }
+    let longest = text::duration(longest_ns / 1_000_000_000);
+    match count {
+        0 => None,
+        1 => Some(format!("                    (no snapshot for {longest})")),
+        _ => Some(format!("                    ({count} times no snapshot, for up to {longest})")),
+    }
 }
 
 /// At most so many: marks and ends, and the others evenly over the series.

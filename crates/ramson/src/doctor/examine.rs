@@ -52,14 +52,15 @@ pub fn examine(target: &Target, options: &DoctorOptions) -> Result<Finding, Fail
     let allocators = Allocators::of(target.pid, &mappings);
     let memory = ProcessMemory::open(target.pid).map_err(|error| denied(&error));
     let mut tries = 0;
+    let profile = target.profile.as_ref().map(|source| source.origin.as_str());
     let (mut explained, books) = loop {
         tries += 1;
         let books = match &memory {
             Ok(memory) => allocators.books(memory, &mappings, effort),
             Err(why) => Err(why.clone()),
         };
-        let explained =
-            explain_mappings(target, &mappings, memory.as_ref().ok(), books.as_ref().ok());
+        let (memory, books_read) = (memory.as_ref().ok(), books.as_ref().ok());
+        let explained = explain_mappings(target.pid, profile, &mappings, memory, books_read);
         let moved = explained.part(Part::Moved).abs();
         let is_still = moved <= STILL_BYTES.max((explained.rss as f64 * STILL_SHARE) as i64);
         if is_still || tries == MOST_TRIES {
@@ -71,7 +72,7 @@ pub fn examine(target: &Target, options: &DoctorOptions) -> Result<Finding, Fail
         .then(|| ask::ask(target, &mappings, &allocators).map_err(|failure| failure.to_string()));
     if let Some(Ok(asked)) = &asked {
         mappings = read_mappings(target)?;
-        explained = explain_mappings(target, &mappings, memory.as_ref().ok(), None);
+        explained = explain_mappings(target.pid, profile, &mappings, memory.as_ref().ok(), None);
         explained.divide_anonymous(&asked.parts);
     }
     let pins = match (&target.profile, &memory, &books) {
@@ -119,24 +120,43 @@ fn denied(error: &std::io::Error) -> String {
     }
 }
 
+/// What an allocator has of the memory that the program freed. Bytes that are resident.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeptFree {
+    pub bytes: u64,
+    /// 0 where every chunk was read.
+    pub half_width_95: f64,
+}
+
+/// Of the C library's malloc, in one reading; `None` where its books cannot be read. `allocators` are found if they are not there.
+pub fn kept_free(pid: u32, profile: &str, allocators: &mut Option<Allocators>) -> Option<KeptFree> {
+    let mappings = read_smaps(pid).ok()?;
+    let memory = ProcessMemory::open(pid).ok()?;
+    let allocators = allocators.get_or_insert_with(|| Allocators::of(pid, &mappings));
+    let books = allocators.books(&memory, &mappings, Effort::Survey(MOST_WALKED_BYTES)).ok()?;
+    let explained = explain_mappings(pid, Some(profile), &mappings, Some(&memory), Some(&books));
+    let half_width_95 = if books.is_surveyed() { books.half_width_95_bytes() } else { 0.0 };
+    Some(KeptFree { bytes: u64::try_from(explained.kept_free()).ok()?, half_width_95 })
+}
+
 fn explain_mappings(
-    target: &Target,
+    pid: u32,
+    profile: Option<&str>,
     mappings: &[Mapping],
     memory: Option<&ProcessMemory>,
     books: Option<&Books>,
 ) -> Explained {
     let stacks = memory.map_or(Vec::new(), |memory| thread_stacks(memory, mappings));
-    let pointers = rss::stack_pointers(target.pid);
+    let pointers = rss::stack_pointers(pid);
     let is_stack = |mapping: &Mapping| {
         mapping.path == "[stack]"
             || stacks.contains(&mapping.start)
             || mapping.path != "[heap]" && pointers.iter().any(|&pointer| mapping.contains(pointer))
     };
     let is_shmem = |mapping: &Mapping| {
-        let path = format!("/proc/{}/root{}", target.pid, mapping.path);
+        let path = format!("/proc/{pid}/root{}", mapping.path);
         rustix::fs::statfs(path).is_ok_and(|system| system.f_type == TMPFS_MAGIC)
     };
-    let profile = target.profile.as_ref().map(|source| source.origin.as_str());
     let padding = |mapping: &Mapping| memory.map_or(0, |memory| padding(memory, mapping));
     explain(mappings, books, is_stack, is_shmem, padding, profile)
 }

@@ -4,6 +4,7 @@ use super::{place, time_of, unreadable};
 use crate::failure::Failure;
 use crate::source::{self, Opened};
 use ramson_history::{History, MAGIC, Moment, Process, Triggers, When};
+use ramson_reader::Header;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -26,8 +27,8 @@ pub fn is_history(path: &Path) -> bool {
 enum Wanted {
     Pid(u32),
     Name(String),
-    /// By its number in the history.
-    Id(i64),
+    /// Whose profile has this header.
+    Profile(Box<Header>),
     Any,
 }
 
@@ -39,7 +40,9 @@ impl Wanted {
                 let exe = process.exe.rsplit('/').next().unwrap_or_default();
                 [process.name.as_str(), exe, process.comm.as_str()].contains(&name.as_str())
             }
-            Self::Id(id) => process.id == *id,
+            Self::Profile(header) => {
+                (process.pid, process.start_unix_ns) == (header.pid, header.start_realtime_ns)
+            }
             Self::Any => true,
         }
     }
@@ -89,6 +92,7 @@ fn open(base: &str) -> Result<(PathBuf, History, Wanted), Failure> {
         let history = History::open(file).map_err(|error| unreadable(file, &error))?;
         return Ok((file.to_owned(), history, Wanted::Any));
     }
+    let wanted = wanted(base, file)?;
     let path = place()?;
     if !path.exists() {
         return Err(Failure::not_found(format!(
@@ -97,23 +101,30 @@ fn open(base: &str) -> Result<(PathBuf, History, Wanted), Failure> {
         )));
     }
     let history = History::open(&path).map_err(|error| unreadable(&path, &error))?;
+    Ok((path, history, wanted))
+}
+
+/// Whom a source names that is no history itself.
+fn wanted(base: &str, file: &Path) -> Result<Wanted, Failure> {
     if let Some(name) = base.strip_prefix("name:") {
-        return Ok((path, history, Wanted::Name(name.to_owned())));
+        return Ok(Wanted::Name(name.to_owned()));
     }
-    if !file.exists()
-        && let Ok(pid) = base.parse()
-    {
-        return Ok((path, history, Wanted::Pid(pid)));
+    let Ok(facts) = file.metadata() else {
+        return base.parse().map(Wanted::Pid).map_err(|_| {
+            Failure::not_found(format!(
+                "{base}: no such file. Pass a process ID, name:NAME, a profile or a history; \"ramson record --all -o {base}\" makes a history there"
+            ))
+        });
+    };
+    if facts.is_file() && facts.len() == 0 {
+        return Err(Failure::failed(format!(
+            "{base}: the file is empty, so neither a history nor a profile. \"ramson record --all -o {base}\" makes a history of it"
+        )));
     }
     match source::open(base)? {
-        Opened::Own(source) => {
-            let id = history.process_of(&source.snapshot.header);
-            let id = id.map_err(|error| unreadable(&path, &error))?;
-            Ok((path, history, Wanted::Id(id.unwrap_or(0))))
-        }
-        Opened::Foreign(foreign) => Err(Failure::usage(format!(
-            "{base}: {} has no history. Pass a process ID, name:NAME, a profile or a history that ramson made",
-            foreign.origin
+        Opened::Own(source) => Ok(Wanted::Profile(Box::new(source.snapshot.header))),
+        Opened::Foreign(_) => Err(Failure::usage(format!(
+            "{base}: another tool's file holds one moment only. Pass a process ID, name:NAME, a profile or a history that ramson made"
         ))),
     }
 }

@@ -56,11 +56,6 @@ pub fn open(source: &str) -> Result<Option<Source>, Failure> {
     if is_foreign && span == Span::Moment(When::Peak) {
         return Ok(None);
     }
-    if is_foreign {
-        return Err(Failure::usage(format!(
-            "{source}: another tool's file holds one moment only. Pass {base}"
-        )));
-    }
     let end = match &span {
         Span::Moment(when) | Span::Range(_, when) => when,
     };

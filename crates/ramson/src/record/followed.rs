@@ -5,8 +5,11 @@ use super::monotonic_ns;
 use crate::source::{Source, reader_of};
 use ramson_format::{Health, state};
 use ramson_history::{Observation, Rules, Taken, Triggers, Watch};
-use ramson_reader::{Header, ReadAt, Snapshot};
+use ramson_reader::{Header, ReadAt, Snapshot, Stack};
 use std::path::PathBuf;
+
+/// What tells a profile from all others: process, its start, the start of the profile, and its number.
+pub type Identity = (u32, u64, u64, u64);
 
 pub struct Followed {
     pub name: String,
@@ -19,11 +22,15 @@ pub struct Followed {
     cgroup: Option<PathBuf>,
     /// From the first look on.
     watch: Option<Watch>,
+    /// Its end is being written.
+    is_ending: bool,
     /// It ended, and its end is kept.
     is_over: bool,
     /// A reason that could not be acted upon.
     pending: Triggers,
 }
+
+const END: [Triggers; 2] = [Triggers::EXIT, Triggers::DEATH];
 
 /// A snapshot and its circumstances.
 pub struct Shot {
@@ -45,6 +52,17 @@ impl Shot {
             triggers: self.triggers,
         }
     }
+
+    pub fn triggers(&self) -> Triggers {
+        self.triggers
+    }
+
+    /// What it takes in memory, nearly.
+    pub fn bytes(&self) -> usize {
+        let stacks = self.snapshot.stacks.iter();
+        let stacks = stacks.map(|stack| size_of::<Stack>() + size_of_val(&*stack.frames));
+        stacks.sum::<usize>() + size_of_val(&*self.snapshot.live)
+    }
 }
 
 impl Followed {
@@ -59,6 +77,7 @@ impl Followed {
             process,
             cgroup: process.and_then(|(pid, _)| cgroup_of(pid)),
             watch: None,
+            is_ending: false,
             is_over: false,
             pending: Triggers::NONE,
         })
@@ -72,7 +91,7 @@ impl Followed {
         self.is_over
     }
 
-    fn identity(&self) -> (u32, u64, u64, u64) {
+    pub fn identity(&self) -> Identity {
         let header = &self.header;
         (header.pid, header.process_start_ticks, header.start_realtime_ns, header.run_id)
     }
@@ -93,6 +112,9 @@ impl Followed {
 
     /// Looks, and takes a snapshot if there is a reason.
     pub fn look(&mut self, time_ns: u64, rules: &Rules) -> Option<Shot> {
+        if self.is_ending {
+            return None;
+        }
         let now = self.process.and_then(|(pid, first)| {
             Process::of(pid).filter(|process| process.start_ticks == first.start_ticks)
         });
@@ -141,10 +163,19 @@ impl Followed {
         }
     }
 
-    /// After the round: what was kept needs not be kept again, and a process that ended is over.
-    pub fn settle(&mut self, shot: Option<&Shot>, is_kept: bool) {
-        let Some(shot) = shot.filter(|_| is_kept) else { return };
+    /// A snapshot is on its way into the history.
+    pub fn hand_over(&mut self, shot: &Shot) {
         self.pending = Triggers::NONE;
-        self.is_over = shot.triggers.has(Triggers::EXIT.and(Triggers::DEATH));
+        self.is_ending = END.iter().any(|&end| shot.triggers.has(end));
+    }
+
+    /// What was kept needs not be kept again, and a process that ended is over.
+    pub fn settle(&mut self, triggers: Triggers, is_kept: bool) {
+        if is_kept {
+            self.is_over |= self.is_ending && END.iter().any(|&end| triggers.has(end));
+        } else {
+            self.pending = self.pending.and(triggers);
+            self.is_ending = false;
+        }
     }
 }

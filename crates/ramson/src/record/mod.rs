@@ -2,8 +2,10 @@
 
 mod followed;
 mod kernel;
+mod lateness;
 mod options;
 mod selection;
+mod writing;
 
 pub use options::RecordOptions;
 
@@ -11,8 +13,9 @@ use crate::failure::Failure;
 use crate::history::{self, now_ns, unreadable};
 use crate::source::Source;
 use crate::text;
-use followed::{Followed, Shot};
-use ramson_history::{HistoryError, Levels, Recorder, Taken, Triggers};
+use followed::Followed;
+use lateness::Lateness;
+use ramson_history::{HistoryError, Levels, Recorder, Rules, Taken, Triggers};
 use rustix::time::{ClockId, clock_gettime};
 use selection::Selection;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -20,8 +23,9 @@ use signal_hook::iterator::Signals;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+use writing::{Done, Writing};
 
 const SECOND: u64 = 1_000_000_000;
 /// How often a process is looked at for anything but the clock.
@@ -40,31 +44,33 @@ pub fn record(options: &RecordOptions) -> Result<(), Failure> {
     make_directory_of(&path)?;
     let _lock = lock(&path)?;
     let mut selection = Selection::new(options)?;
+    let (sender, events) = mpsc::channel();
+    send_ends(sender.clone())?;
     let mut recording = Recording {
-        recorder: open(&path, options)?,
+        writing: Writing::start(open(&path, options)?, sender),
         path,
+        rules: options.rules(),
         followed: Vec::new(),
         tidied_ns: 0,
         is_failing: false,
+        lateness: Lateness::default(),
     };
-    let ended = ends()?;
-    let rules = options.rules();
     loop {
+        recording.lateness.begin_round(&recording.rules, &recording.path);
         for source in selection.discover(now_ns())? {
             recording.follow(&source);
         }
-        recording.round(&rules)?;
+        recording.round();
         if recording.followed.is_empty() && selection.is_over() {
             text::hint("every process that was to be recorded has ended");
-            return Ok(());
+            break;
         }
-        let pause = rules.every_ns.min(MOST_POLL_NS);
-        let pause = Duration::from_nanos(pause - now_ns() % pause);
-        match ended.recv_timeout(pause) {
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        if recording.wait(&events)? == Waited::End {
+            break;
         }
     }
+    recording.writing.finish();
+    Ok(())
 }
 
 /// Keeps a mark in the history that readers look at, if that has this process.
@@ -137,26 +143,40 @@ fn lock(path: &Path) -> Result<File, Failure> {
     }
 }
 
-/// Gets a message when somebody wants us to end.
-fn ends() -> Result<Receiver<()>, Failure> {
+/// Sends a message when somebody wants us to end.
+fn send_ends(sender: Sender<Event>) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::failed(format!("signals: {error}. Try again")))?;
-    let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
             // Whoever received it has ended already.
-            let _ = sender.send(());
+            let _ = sender.send(Event::End);
         }
     });
-    Ok(receiver)
+    Ok(())
+}
+
+/// What the recorder waits for.
+enum Event {
+    Done(Done),
+    /// Somebody wants us to end.
+    End,
+}
+
+#[derive(PartialEq)]
+enum Waited {
+    NextRound,
+    End,
 }
 
 struct Recording {
-    recorder: Recorder,
+    writing: Writing,
     path: PathBuf,
+    rules: Rules,
     followed: Vec<Followed>,
     tidied_ns: u64,
     is_failing: bool,
+    lateness: Lateness,
 }
 
 impl Recording {
@@ -173,32 +193,72 @@ impl Recording {
         self.followed.push(new);
     }
 
-    /// Looks at every process once, and keeps what there is a reason to keep.
-    fn round(&mut self, rules: &ramson_history::Rules) -> Result<(), Failure> {
+    /// Looks at every process once, and hands over what there is a reason to keep.
+    fn round(&mut self) {
         let time_ns = now_ns();
-        let shots: Vec<Option<Shot>> =
-            self.followed.iter_mut().map(|followed| followed.look(time_ns, rules)).collect();
-        let taken: Vec<Taken> = self
-            .followed
-            .iter()
-            .zip(&shots)
-            .filter_map(|(followed, shot)| Some(shot.as_ref()?.taken(&followed.name)))
-            .collect();
-        if !taken.is_empty() {
-            let kept = self.recorder.append(&taken);
-            let is_kept = self.is_kept(kept)?;
-            for (followed, shot) in self.followed.iter_mut().zip(&shots) {
-                followed.settle(shot.as_ref(), is_kept);
+        self.lateness.say_if_behind(self.writing.behind(), &self.rules, &self.path);
+        if !self.writing.has_room() {
+            self.lateness.miss(time_ns / self.rules.every_ns);
+            return;
+        }
+        let mut shots = Vec::new();
+        for followed in &mut self.followed {
+            if let Some(shot) = followed.look(time_ns, &self.rules) {
+                followed.hand_over(&shot);
+                shots.push((followed.identity(), followed.name.clone(), shot));
             }
         }
-        if time_ns >= self.tidied_ns + TIDY_NS {
-            let tidied = self.recorder.tidy(time_ns).map(|_| ());
-            if self.is_kept(tidied)? {
-                self.tidied_ns = time_ns;
-            }
+        if !shots.is_empty() {
+            self.writing.keep(shots);
+        }
+        if time_ns >= self.tidied_ns + TIDY_NS && !self.writing.is_tidying() {
+            self.writing.tidy(time_ns);
         }
         for followed in self.followed.extract_if(.., |followed| followed.is_over()) {
-            self.recorder.forget(followed.header());
+            self.writing.forget(followed.header());
+        }
+    }
+
+    /// Until the next round, or until the last one that there will be is kept.
+    fn wait(&mut self, events: &Receiver<Event>) -> Result<Waited, Failure> {
+        let least_ns = self.rules.every_ns.min(MOST_POLL_NS);
+        let until = Instant::now() + Duration::from_nanos(least_ns - now_ns() % least_ns);
+        loop {
+            match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Event::Done(done)) => self.settle(done)?,
+                Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return Ok(Waited::End),
+                Err(RecvTimeoutError::Timeout) => return Ok(Waited::NextRound),
+            }
+            if !self.followed.is_empty() && self.followed.iter().all(Followed::is_over) {
+                return Ok(Waited::NextRound);
+            }
+        }
+    }
+
+    fn settle(&mut self, done: Done) -> Result<(), Failure> {
+        match done {
+            Done::Kept(kept) => {
+                let is_kept = self.is_kept(kept)?;
+                for (identity, triggers) in self.writing.settle() {
+                    let is_it = |followed: &&mut Followed| followed.identity() == identity;
+                    if let Some(followed) = self.followed.iter_mut().find(is_it) {
+                        followed.settle(triggers, is_kept);
+                    }
+                }
+                if !is_kept {
+                    self.lateness.miss(now_ns() / self.rules.every_ns);
+                } else if self.writing.behind().is_none() {
+                    self.lateness.say_if_over(&self.path);
+                }
+            }
+            Done::Tidied(tidied) => {
+                self.writing.has_tidied();
+                // Where there is more, the next round goes on with it.
+                let has_more = tidied.as_ref().is_ok_and(|&has_more| has_more);
+                if self.is_kept(tidied.map(|_| ()))? && !has_more {
+                    self.tidied_ns = now_ns();
+                }
+            }
         }
         Ok(())
     }

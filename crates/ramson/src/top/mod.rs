@@ -7,6 +7,7 @@
 mod draw;
 mod heading;
 mod host;
+mod kept;
 mod keys;
 mod model;
 mod object;

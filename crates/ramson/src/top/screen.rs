@@ -12,12 +12,12 @@ use ratatui::crossterm::terminal::{
 use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Signal, kill_current_process_group};
-use signal_hook::consts::signal::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use rustix::process::{Pid, Signal, getpgid, getpgrp, getppid, getsid, kill_current_process_group};
+use signal_hook::consts::signal::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Stdout, stdin, stdout};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 
 /// What a terminal has to take our last words, once a signal came.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Our own signal arrives sooner, also on a busy machine.
+const MOST_TIME_TO_STOP: Duration = Duration::from_secs(5);
 /// Whether the terminal is ours. Giving it back twice would move the cursor.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 /// Held while a picture is drawn, so that nothing of it is drawn after the terminal was given back.
@@ -81,8 +83,9 @@ impl Screen {
         };
         let continued = Arc::new(AtomicBool::new(false));
         flag::register(SIGCONT, continued.clone())?;
-        let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT])?;
-        thread::spawn(move || end_at(signals));
+        let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP])?;
+        let stopped = continued.clone();
+        thread::spawn(move || obey(signals, &stopped));
         enter()?;
         Ok(Self { canvas: canvas()?, keyboard, continued })
     }
@@ -103,12 +106,15 @@ impl Screen {
         Ok(())
     }
 
-    /// Stops the whole job, as the terminal would at Ctrl-Z. Where no shell could let it go on, the kernel does not stop it.
+    /// Stops the whole job, as the terminal would at Ctrl-Z. The next picture finds whether it goes on.
     pub fn suspend(&mut self) -> io::Result<()> {
-        leave();
-        kill_current_process_group(Signal::TSTP)?;
         self.continued.store(false, Relaxed);
-        self.resume()
+        kill_current_process_group(Signal::TSTP)?;
+        let start = Instant::now();
+        while !self.continued.load(Relaxed) && start.elapsed() < MOST_TIME_TO_STOP {
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     fn resume(&mut self) -> io::Result<()> {
@@ -154,19 +160,71 @@ impl Drop for Screen {
 }
 
 /// In a thread of its own: the other one may wait for a terminal that does not answer.
-fn end_at(mut signals: Signals) {
+fn obey(mut signals: Signals, continued: &AtomicBool) {
     for signal in signals.forever() {
-        // Nor must one that takes nothing any more (Ctrl-S) keep us: then the picture stays on it.
-        thread::spawn(move || {
-            thread::sleep(PATIENCE);
-            let _ = disable_raw_mode();
-            let _ = emulate_default_handler(signal);
-        });
-        let _drawing = DRAWING.lock();
-        leave();
-        // So that whoever waits for us sees what ended us.
-        let _ = emulate_default_handler(signal);
+        match signal {
+            SIGTSTP => stop(continued),
+            _ => end_at(signal),
+        }
     }
+}
+
+fn end_at(signal: i32) {
+    // Nor must one that takes nothing any more (Ctrl-S) keep us: then the picture stays on it.
+    thread::spawn(move || {
+        thread::sleep(PATIENCE);
+        let _ = disable_raw_mode();
+        let _ = emulate_default_handler(signal);
+    });
+    let _drawing = DRAWING.lock();
+    leave();
+    // So that whoever waits for us sees what ended us.
+    let _ = emulate_default_handler(signal);
+}
+
+/// Gives the terminal back and stops until somebody lets us go on. Where no shell could, nothing stops, as the kernel would have it.
+fn stop(continued: &AtomicBool) {
+    let start = Instant::now();
+    let mut drawing = DRAWING.try_lock();
+    while drawing.is_err() && start.elapsed() < PATIENCE {
+        thread::sleep(Duration::from_millis(5));
+        drawing = DRAWING.try_lock();
+    }
+    if !has_shell() {
+        continued.store(true, Relaxed);
+        return;
+    }
+    match drawing {
+        Ok(_) => leave(),
+        // It takes nothing: the picture stays on it.
+        Err(_) => drop(disable_raw_mode()),
+    }
+    // Returns when we go on.
+    let _ = emulate_default_handler(SIGTSTP);
+}
+
+/// Whether some ancestor of this session is in another process group: then it is told when ours stops.
+fn has_shell() -> bool {
+    const MOST_ANCESTORS: usize = 64;
+    let (group, session) = (getpgrp(), getsid(None));
+    let mut ancestor = getppid();
+    for _ in 0..MOST_ANCESTORS {
+        let Some(pid) = ancestor else { return false };
+        if getsid(Some(pid)) != session {
+            return false;
+        }
+        if getpgid(Some(pid)).is_ok_and(|other| other != group) {
+            return true;
+        }
+        ancestor = parent_of(pid);
+    }
+    false
+}
+
+/// Field 4 of /proc/PID/stat.
+fn parent_of(pid: Pid) -> Option<Pid> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    Pid::from_raw(stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?)
 }
 
 fn canvas() -> io::Result<Canvas> {

@@ -1,5 +1,6 @@
 //! A profiled process that is looked at again and again: its profile, its RSS, and whether it still runs.
 
+use super::kept::Kept;
 use super::pace::{Pace, monotonic_ns};
 use crate::coverage::Coverage;
 use crate::death;
@@ -9,7 +10,7 @@ use crate::own;
 use crate::rss::Resident;
 use crate::source::Source;
 use ramson_reader::{Follower, ReadAt, Snapshot};
-use std::fs;
+use std::fs::{self, File};
 use std::time::Duration;
 
 /// The split of RSS is read this far apart, and for this share of a core: the kernel walks the whole page table for it.
@@ -29,10 +30,13 @@ pub struct Watched {
     /// What became of it, if it does not run any more.
     pub end: Option<String>,
     bytes: Option<Box<dyn ReadAt>>,
+    /// As the user called it: its name may go while it is looked at.
+    file: Option<File>,
     follower: Follower,
     /// Start of the process in ticks: an ID may be in use again.
     birth: Option<String>,
     rss_pace: Pace,
+    kept: Kept,
     coverage_pace: Pace,
 }
 
@@ -42,7 +46,7 @@ impl Watched {
     }
 
     pub fn of(source: Source) -> Self {
-        let bytes = source.bytes();
+        let (bytes, file) = (source.bytes(), File::open(&source.origin).ok());
         let end = source.running.is_none().then(|| death::state_of(&source));
         let birth = source.running.and_then(birth);
         let rss_pace = Pace::new(RSS_PAUSE, RSS_SHARE);
@@ -55,9 +59,11 @@ impl Watched {
             coverage: None,
             end,
             bytes,
+            file,
             follower,
             birth,
             rss_pace,
+            kept: Kept::new(),
             coverage_pace,
         }
     }
@@ -119,14 +125,15 @@ impl Watched {
 
     fn read_rss(&mut self) {
         let Some(pid) = self.source.running else { return };
-        let (follower, source) = (&self.follower, &self.source);
+        let (follower, source, file) = (&self.follower, &self.source, &self.file);
         let extents = follower.snapshot().map_or(&[][..], |snapshot| &snapshot.extents);
-        let (resident, is_mapped) = self
-            .rss_pace
-            .run(|| (Resident::of(pid, &source.origin, extents), source.is_still_mapped()));
+        let (resident, is_mapped) = self.rss_pace.run(|| {
+            (Resident::of(pid, &source.origin, extents), source.is_still_mapped(file.as_ref()))
+        });
         if self.runs() && !is_mapped {
             self.end = Some("runs another program now (exec)".into());
-        } else if let Some(resident) = resident {
+        } else if let Some(mut resident) = resident {
+            resident.kept_free = self.kept.read(pid, &self.source.origin);
             if self.coverage_pace.is_due() {
                 let snapshot = self.follower.snapshot().unwrap_or(&self.source.snapshot);
                 let live = mapped::live_heap(snapshot);

@@ -1,0 +1,191 @@
+//! Thinning: a chain whose level keeps it no longer is taken over by the next coarser level, as far as that is due, and removed; the oldest chains go while
+//! the database is too large; and what only removed chains named goes with them.
+
+use crate::difference::Trail;
+use crate::schema::HistoryError;
+use crate::trigger::Triggers;
+use crate::writer::Recorder;
+use rusqlite::{Params, params};
+use std::collections::HashSet;
+
+/// Chains that are taken over in one call: some tens of milliseconds each.
+const MOST_EXPIRED: usize = 4;
+
+/// What `tidy` removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Chains that were too old for their level.
+    pub expired: usize,
+    /// Chains that were not, in a database that was too large.
+    pub excess: usize,
+    /// There are more that are too old.
+    pub has_more: bool,
+}
+
+/// A chain that its level keeps no longer.
+struct Expired {
+    id: i64,
+    process: i64,
+    keep_ns: u64,
+    last_ns: u64,
+}
+
+impl Recorder {
+    /// Thins some of the chains that are too old, then removes the oldest while the database is too large.
+    pub fn tidy(&mut self, now_ns: u64) -> Result<Removed, HistoryError> {
+        let mut removed = Removed::default();
+        self.transaction(|recorder| {
+            let expired = recorder.expired(now_ns)?;
+            for chain in &expired {
+                recorder.take_over(chain, now_ns)?;
+            }
+            let ids: Vec<i64> = expired.iter().map(|chain| chain.id).collect();
+            recorder.remove(&ids)?;
+            recorder.forget_finished(&expired)?;
+            removed.expired = expired.len();
+            removed.has_more = expired.len() == MOST_EXPIRED;
+            Ok(())
+        })?;
+        while self.used_bytes()? > self.most_bytes {
+            let mut oldest = Vec::new();
+            self.transaction(|recorder| {
+                let chains: i64 =
+                    recorder
+                        .connection
+                        .query_row("SELECT count(*) FROM chains", [], |row| row.get(0))?;
+                let some = chains / 64 + 1;
+                let query = "SELECT id FROM chains ORDER BY last_ns LIMIT ?1";
+                oldest = recorder.chains(query, params![some])?;
+                recorder.remove(&oldest)
+            })?;
+            removed.excess += oldest.len();
+            if oldest.is_empty() {
+                break;
+            }
+        }
+        if removed.expired + removed.excess > 0 {
+            self.connection.execute_batch("PRAGMA incremental_vacuum")?;
+        }
+        Ok(removed)
+    }
+
+    /// The oldest first, so that each level gets its snapshots in their order.
+    fn expired(&self, now_ns: u64) -> Result<Vec<Expired>, HistoryError> {
+        let keep_ns = self.levels.all().last().map_or(u64::MAX, |level| level.keep_ns);
+        let keep_ns = i64::try_from(keep_ns).unwrap_or(i64::MAX);
+        let mut query = self.connection.prepare_cached(
+            "SELECT id, process, keep_ns, last_ns FROM chains WHERE last_ns < ?1 - min(keep_ns, ?2) \
+             ORDER BY last_ns, id LIMIT ?3",
+        )?;
+        let rows =
+            query.query_map(params![now_ns as i64, keep_ns, MOST_EXPIRED as i64], |row| {
+                let unsigned = |index| row.get::<_, i64>(index).map(|value| value as u64);
+                let (id, process) = (row.get(0)?, row.get(1)?);
+                Ok(Expired { id, process, keep_ns: unsigned(2)?, last_ns: unsigned(3)? })
+            })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn take_over(&mut self, chain: &Expired, now_ns: u64) -> Result<(), HistoryError> {
+        let next = self.levels.all().iter().position(|level| {
+            level.keep_ns > chain.keep_ns && chain.last_ns >= now_ns.saturating_sub(level.keep_ns)
+        });
+        let Some(level) = next else { return Ok(()) };
+        let mut trail = Trail::default();
+        for (id, time_ns, triggers) in self.moments(chain.id)? {
+            let mut query = self
+                .connection
+                .prepare_cached("SELECT data FROM differences WHERE snapshot = ?1")?;
+            let data: Vec<u8> = query.query_row([id], |row| row.get(0))?;
+            drop(query);
+            if trail.read(&data).is_err() {
+                // Nobody can read what follows.
+                break;
+            }
+            let last_ns = self.chains.get(&(chain.process, level)).map(|chain| chain.last_ns);
+            if self.levels.is_due(level, last_ns, time_ns, triggers.is_kept()) {
+                let (to, bytes) = self.extend(chain.process, level, time_ns, &trail.state)?;
+                let mut copy = self.connection.prepare_cached(
+                    "INSERT INTO snapshots (chain, process, time_ns, monotonic_ns, triggers, rss, live, live_variance, \
+                     live_samples, allocated) SELECT ?2, process, time_ns, monotonic_ns, triggers, rss, live, \
+                     live_variance, live_samples, allocated FROM snapshots WHERE id = ?1",
+                )?;
+                let copied = copy.insert(params![id, to])?;
+                drop(copy);
+                self.insert_difference(copied, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn moments(&self, chain: i64) -> Result<Vec<(i64, u64, Triggers)>, HistoryError> {
+        let mut query = self.connection.prepare_cached(
+            "SELECT id, time_ns, triggers FROM snapshots WHERE chain = ?1 ORDER BY id",
+        )?;
+        let rows = query.query_map([chain], |row| {
+            let triggers = Triggers::from_bits(row.get::<_, i64>(2)? as u32);
+            Ok((row.get(0)?, row.get::<_, i64>(1)? as u64, triggers))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Forgets what could be continued of processes that are not recorded any more, once no finer level has anything to add.
+    fn forget_finished(&mut self, expired: &[Expired]) -> Result<(), HistoryError> {
+        let recorded: HashSet<i64> = self.processes.values().map(|known| known.id).collect();
+        for process in expired.iter().map(|chain| chain.process) {
+            if recorded.contains(&process) {
+                continue;
+            }
+            let least = self.connection.query_row(
+                "SELECT min(keep_ns) FROM chains WHERE process = ?1",
+                [process],
+                |row| row.get::<_, Option<i64>>(0),
+            )?;
+            let levels = self.levels.all();
+            self.chains.retain(|&(of, level), _| {
+                of != process || least.is_some_and(|least| (least as u64) < levels[level].keep_ns)
+            });
+        }
+        Ok(())
+    }
+
+    fn chains(&self, query: &str, values: impl Params) -> Result<Vec<i64>, HistoryError> {
+        let mut query = self.connection.prepare_cached(query)?;
+        let rows = query.query_map(values, |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn remove(&mut self, chains: &[i64]) -> Result<(), HistoryError> {
+        if chains.is_empty() {
+            return Ok(());
+        }
+        for &chain in chains {
+            for statement in [
+                "DELETE FROM differences WHERE snapshot IN (SELECT id FROM snapshots WHERE chain = ?1)",
+                "DELETE FROM snapshots WHERE chain = ?1",
+                "DELETE FROM chains WHERE id = ?1",
+            ] {
+                self.connection.prepare_cached(statement)?.execute([chain])?;
+            }
+        }
+        let removed: HashSet<i64> = chains.iter().copied().collect();
+        self.chains.retain(|_, chain| !removed.contains(&chain.id));
+        self.connection.execute_batch(
+            "DELETE FROM marks WHERE NOT EXISTS
+               (SELECT 1 FROM snapshots WHERE snapshots.process = marks.process AND snapshots.time_ns = marks.time_ns)",
+        )?;
+        let gone = self
+            .connection
+            .execute("DELETE FROM processes WHERE id NOT IN (SELECT process FROM chains)", [])?;
+        if gone > 0 {
+            self.connection.execute_batch(
+                "DELETE FROM process_stacks WHERE process NOT IN (SELECT id FROM processes);
+                 DELETE FROM mappings WHERE process NOT IN (SELECT id FROM processes);
+                 DELETE FROM stacks WHERE id NOT IN (SELECT stack FROM process_stacks);
+                 DELETE FROM binaries WHERE id NOT IN (SELECT binary FROM mappings)",
+            )?;
+            self.processes.clear();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Writing to the history, in a thread of its own: a disk that takes long keeps nobody from taking the next snapshot. What is not written yet waits in
+//! memory, up to a bound.
+
+use super::Event;
+use super::followed::{Identity, Shot};
+use ramson_history::{HistoryError, Recorder, Taken, Triggers};
+use ramson_reader::Header;
+use std::collections::VecDeque;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// No snapshot is taken while this much waits.
+const MOST_WAITING_BYTES: usize = 64 << 20;
+
+/// What the thread has done, in the order in which it was asked.
+pub enum Done {
+    Kept(Result<(), HistoryError>),
+    /// Whether there is more to be removed.
+    Tidied(Result<bool, HistoryError>),
+}
+
+enum Job {
+    Keep(Vec<(String, Shot)>),
+    Tidy(u64),
+    Forget(Box<Header>),
+}
+
+/// One snapshot of each of some processes, and why it was taken.
+type Round = Vec<(Identity, Triggers)>;
+
+struct Waiting {
+    since: Instant,
+    bytes: usize,
+    round: Round,
+}
+
+pub struct Writing {
+    jobs: Sender<Job>,
+    thread: JoinHandle<()>,
+    /// The oldest first.
+    waiting: VecDeque<Waiting>,
+    is_tidying: bool,
+}
+
+impl Writing {
+    pub fn start(mut recorder: Recorder, events: Sender<Event>) -> Self {
+        let (jobs, queue) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            for job in queue {
+                let done = match job {
+                    Job::Keep(shots) => {
+                        let taken = shots.iter().map(|(name, shot)| shot.taken(name));
+                        Done::Kept(recorder.append(&taken.collect::<Vec<Taken>>()))
+                    }
+                    Job::Tidy(now_ns) => {
+                        Done::Tidied(recorder.tidy(now_ns).map(|removed| removed.has_more))
+                    }
+                    Job::Forget(header) => {
+                        recorder.forget(&header);
+                        continue;
+                    }
+                };
+                // Whoever asked may have left.
+                let _ = events.send(Event::Done(done));
+            }
+        });
+        Self { jobs, thread, waiting: VecDeque::new(), is_tidying: false }
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.waiting.iter().map(|waiting| waiting.bytes).sum::<usize>() < MOST_WAITING_BYTES
+    }
+
+    /// Since when the oldest round waits.
+    pub fn behind(&self) -> Option<Duration> {
+        self.waiting.front().map(|waiting| waiting.since.elapsed())
+    }
+
+    pub fn keep(&mut self, shots: Vec<(Identity, String, Shot)>) {
+        let round = shots.iter().map(|(identity, _, shot)| (*identity, shot.triggers())).collect();
+        let bytes = shots.iter().map(|(_, _, shot)| shot.bytes()).sum();
+        self.waiting.push_back(Waiting { since: Instant::now(), bytes, round });
+        self.ask(Job::Keep(shots.into_iter().map(|(_, name, shot)| (name, shot)).collect()));
+    }
+
+    /// The round that was kept, or was not.
+    pub fn settle(&mut self) -> Round {
+        self.waiting.pop_front().map_or_else(Vec::new, |waiting| waiting.round)
+    }
+
+    pub fn tidy(&mut self, now_ns: u64) {
+        self.is_tidying = true;
+        self.ask(Job::Tidy(now_ns));
+    }
+
+    pub fn is_tidying(&self) -> bool {
+        self.is_tidying
+    }
+
+    pub fn has_tidied(&mut self) {
+        self.is_tidying = false;
+    }
+
+    pub fn forget(&self, header: &Header) {
+        self.ask(Job::Forget(Box::new(header.clone())));
+    }
+
+    fn ask(&self, job: Job) {
+        // The thread ends only after `finish`.
+        let _ = self.jobs.send(job);
+    }
+
+    /// Waits until all of it is written.
+    pub fn finish(self) {
+        drop(self.jobs);
+        let _ = self.thread.join();
+    }
+}
