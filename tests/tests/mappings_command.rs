@@ -63,7 +63,8 @@ fn the_rss_line_counts_what_is_resident_of_mappings_and_still_adds_up() {
     let report = Json::parse(&say(&scratch, &["report", &pid, "--json"]));
     let part = |name: &str| report.number(&format!("resident.{name}"));
     assert!((part("mmap") - 48.0 * MIB).abs() <= 2.0 * MIB, "{}", part("mmap"));
-    let parts = ["live.value", "mmap", "files", "stacks", "ramson", "other_anonymous"];
+    let parts =
+        ["live.value", "kept_free.value", "mmap", "files", "stacks", "ramson", "other_anonymous"];
     assert_eq!(parts.into_iter().map(part).sum::<f64>(), part("rss"));
     assert!(part("other_anonymous").abs() < 2.0 * MIB, "{}", part("other_anonymous"));
     assert_eq!(report.number("mmap.mapped.value"), 72.0 * MIB);

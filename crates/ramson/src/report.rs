@@ -117,8 +117,10 @@ fn heading(opened: &Opened, profile: &Profile) -> (String, Option<Resident>) {
     match opened {
         Opened::Own(source) => {
             let extents = &source.snapshot.extents;
-            let resident =
-                source.running.and_then(|pid| Resident::of(pid, &source.origin, extents));
+            let resident = source.running.and_then(|pid| {
+                let resident = Resident::of(pid, &source.origin, extents)?;
+                Some(resident.with_kept_free(pid, &source.origin))
+            });
             (own::heading(source, profile, resident.as_ref()), resident)
         }
         Opened::Foreign(foreign) => (foreign.heading(profile), None),

@@ -57,8 +57,11 @@ pub fn leaks(options: &LeaksOptions) -> Result<u8, Failure> {
     let named =
         assemble(&moment.source, &options.source.names, Detail::Numbered, Some(Kind::Heap))?;
     let running = moment.source.running;
-    let resident = running
-        .and_then(|pid| Resident::of(pid, &moment.source.origin, &moment.source.snapshot.extents));
+    let source = &moment.source;
+    let resident = running.and_then(|pid| {
+        let resident = Resident::of(pid, &source.origin, &source.snapshot.extents)?;
+        Some(resident.with_kept_free(pid, &source.origin))
+    });
     let head = heading(&moment.source, &named.profile, resident.as_ref());
     let live = named.profile.total(SampleType::InuseSpace);
     let mut findings = judged(&moment, earlier.as_ref(), named, options)?;
