@@ -94,7 +94,7 @@ fn assert_told_as_oom(scratch: &Scratch) {
     let ago = (now - found.number("end.time_unix_ns")) / 1e9;
     assert!((-5.0..600.0).contains(&ago), "{ago} s ago: {found:?}");
     let table = say(scratch, &["list"]);
-    let line = table.lines().find(|line| line.contains(" deaths ")).unwrap();
+    let line = table.lines().find(|line| line.contains(found.text("profile"))).unwrap();
     assert!(line.contains("SIGKILL") && line.contains("OOM killer"), "{table}");
     let report = say(scratch, &["report", found.text("profile")]);
     assert!(report.contains("died by SIGKILL of the OOM killer ("), "{report}");

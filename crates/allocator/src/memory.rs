@@ -3,6 +3,9 @@
 /// Bytes of a page on the only architecture whose layouts are known, x86-64.
 pub const PAGE_BYTES: u64 = 4096;
 
+/// Of one range, 1 TiB: more come of numbers that are torn.
+const MOST_PAGES: u64 = 1 << 28;
+
 /// A process, or a snapshot of one.
 pub trait Memory {
     /// Fills `buffer` with what is at `address`; false if any of it cannot be read.
@@ -25,7 +28,7 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Of the pages that `start..end` touches; `None` if they cannot be known.
+    /// Of the pages that `start..end` touches; `None` if they cannot be known, or the range is none that a process has.
     pub fn of(memory: &impl Memory, start: u64, end: u64) -> Option<Self> {
         let start = page_of(start);
         let end = end.max(start).checked_next_multiple_of(PAGE_BYTES)?;
@@ -51,7 +54,7 @@ impl Presence {
 
     fn no_bits(start: u64, end: u64) -> Option<Vec<u64>> {
         let pages = end.saturating_sub(start).div_ceil(PAGE_BYTES);
-        Some(vec![0; usize::try_from(pages.div_ceil(64)).ok()?])
+        (pages <= MOST_PAGES).then(|| vec![0; pages.div_ceil(64) as usize])
     }
 
     fn new(start: u64, bits: Vec<u64>) -> Self {

@@ -303,6 +303,16 @@ fn allocators_and_their_versions_are_told_by_their_files() {
     assert_eq!(settings, [("MALLOC_ARENA_MAX".into(), "2".into())]);
 }
 
+#[test]
+fn an_arena_whose_numbers_are_torn_takes_no_memory_for_pages_that_cannot_be() {
+    let (mut memory, mappings) = process();
+    // The size of the top, and of all that the arena has.
+    memory.set(TOP + 8, 1 << 46);
+    memory.set(MAIN_ARENA + 0x888, (1 << 47) - 8);
+    let books = read_with(&memory, &mappings, Effort::Exact).expect("the arena is there");
+    assert_eq!(books.arenas[0].heaps, 0);
+}
+
 proptest! {
     #[test]
     fn no_memory_however_spoilt_makes_it_panic_or_read_what_is_not_there(

@@ -5,7 +5,7 @@
 
 use super::books::Books;
 use super::layout::chunk;
-use crate::memory::{Memory, Presence, page_of, word_at};
+use crate::memory::{Memory, Presence, word_at};
 
 /// Resident free bytes that touch a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,8 +59,8 @@ pub fn beside(memory: &impl Memory, books: &Books, address: u64) -> Option<Besid
 /// The two words in front of a block.
 fn head(memory: &impl Memory, presence: &Presence, chunk_start: u64) -> Option<(u64, u64)> {
     let end = chunk_start.checked_add(2 * chunk::OVERHEAD_BYTES)?;
-    // They lie on one page: chunks are aligned to their length.
-    if presence.resident_bytes(page_of(chunk_start), end) < 2 * chunk::OVERHEAD_BYTES {
+    // A size that is torn may lead to two words on two pages.
+    if !presence.is_present(chunk_start) || !presence.is_present(end - 1) {
         return None;
     }
     let mut words = [0; 16];
