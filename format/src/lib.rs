@@ -32,7 +32,7 @@ use atomic::{AtomicI32, AtomicU32, AtomicU64};
 /// The first eight bytes of every profile file.
 pub const MAGIC: [u8; 8] = *b"\x89RMSN\r\n\x1a";
 /// The only version that this crate describes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The header's length, and the alignment of every region.
 pub const PAGE_BYTES: u64 = 4096;
 /// Default length of a file; bounds everything in it.
@@ -258,10 +258,10 @@ pub struct Stack {
     pub sampled_alloc_bytes: AtomicU64,
     pub sampled_freed_objects: AtomicU64,
     pub sampled_freed_bytes: AtomicU64,
-    pub alloc_objects: AtomicU64,
-    pub alloc_space: AtomicU64,
-    pub freed_objects: AtomicU64,
-    pub freed_space: AtomicU64,
+    pub unsampled_alloc_objects: AtomicU64,
+    pub unsampled_alloc_space: AtomicU64,
+    pub unsampled_freed_objects: AtomicU64,
+    pub unsampled_freed_space: AtomicU64,
     pub alloc_objects_variance: AtomicU64,
     pub alloc_space_variance: AtomicU64,
     pub first_monotonic_ns: AtomicU64,

@@ -30,7 +30,7 @@ fn the_layout_is_the_one_that_format_md_writes_down() {
     assert_eq!(size_of::<Region>(), 32);
     assert_eq!(size_of::<Stack>(), 256);
     assert_eq!(offset_of!(Stack, sampled_alloc_objects), 32);
-    assert_eq!(offset_of!(Stack, alloc_objects), 64);
+    assert_eq!(offset_of!(Stack, unsampled_alloc_objects), 64);
     assert_eq!(offset_of!(Stack, alloc_objects_variance), 96);
     assert_eq!(offset_of!(Stack, lifetimes), 128);
     assert_eq!(size_of::<LiveSample>(), 48);

@@ -185,7 +185,7 @@ fn no_flipped_bit_of_the_header_makes_a_sample_that_was_not_there() {
             Ok(snapshot) => snapshot,
             Err(ReadError::NotAProfile(_)) if at < 8 => continue,
             Err(ReadError::Version(found)) if at < 12 => {
-                assert_eq!(found, 1 ^ (1 << (bit - 64)));
+                assert_eq!(found, format::VERSION ^ (1 << (bit - 64)));
                 continue;
             }
             Err(error) => panic!("bit {bit}: {error}"),

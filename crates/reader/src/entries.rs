@@ -58,18 +58,24 @@ pub fn counters(entry: Entry) -> Stack {
     for (bucket, count) in lifetimes.iter_mut().enumerate() {
         *count = entry.u32(offset_of!(S, lifetimes) + bucket * 4) as u64;
     }
+    let sampled_alloc_objects = entry.u64(offset_of!(S, sampled_alloc_objects));
+    let sampled_alloc_bytes = entry.u64(offset_of!(S, sampled_alloc_bytes));
+    let sampled_freed_objects = entry.u64(offset_of!(S, sampled_freed_objects));
+    let sampled_freed_bytes = entry.u64(offset_of!(S, sampled_freed_bytes));
     Stack {
         frames: Vec::new(),
         epoch: entry.u32(offset_of!(S, epoch)),
         flags: entry.u32(offset_of!(S, flags)),
-        sampled_alloc_objects: entry.u64(offset_of!(S, sampled_alloc_objects)),
-        sampled_alloc_bytes: entry.u64(offset_of!(S, sampled_alloc_bytes)),
-        sampled_freed_objects: entry.u64(offset_of!(S, sampled_freed_objects)),
-        sampled_freed_bytes: entry.u64(offset_of!(S, sampled_freed_bytes)),
-        alloc_objects: entry.float(offset_of!(S, alloc_objects)),
-        alloc_space: entry.float(offset_of!(S, alloc_space)),
-        freed_objects: entry.float(offset_of!(S, freed_objects)),
-        freed_space: entry.float(offset_of!(S, freed_space)),
+        sampled_alloc_objects,
+        sampled_alloc_bytes,
+        sampled_freed_objects,
+        sampled_freed_bytes,
+        alloc_objects: sampled_alloc_objects as f64
+            + entry.float(offset_of!(S, unsampled_alloc_objects)),
+        alloc_space: sampled_alloc_bytes as f64 + entry.float(offset_of!(S, unsampled_alloc_space)),
+        freed_objects: sampled_freed_objects as f64
+            + entry.float(offset_of!(S, unsampled_freed_objects)),
+        freed_space: sampled_freed_bytes as f64 + entry.float(offset_of!(S, unsampled_freed_space)),
         alloc_objects_variance: entry.float(offset_of!(S, alloc_objects_variance)),
         alloc_space_variance: entry.float(offset_of!(S, alloc_space_variance)),
         first_monotonic_ns: entry.u64(offset_of!(S, first_monotonic_ns)),

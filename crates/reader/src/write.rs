@@ -161,10 +161,14 @@ fn push_stack(regions: &mut Regions, stack: &Stack) {
     entry.u64(offset_of!(S, sampled_alloc_bytes), stack.sampled_alloc_bytes);
     entry.u64(offset_of!(S, sampled_freed_objects), stack.sampled_freed_objects);
     entry.u64(offset_of!(S, sampled_freed_bytes), stack.sampled_freed_bytes);
-    entry.float(offset_of!(S, alloc_objects), stack.alloc_objects);
-    entry.float(offset_of!(S, alloc_space), stack.alloc_space);
-    entry.float(offset_of!(S, freed_objects), stack.freed_objects);
-    entry.float(offset_of!(S, freed_space), stack.freed_space);
+    let unsampled = stack.alloc_objects - stack.sampled_alloc_objects as f64;
+    entry.float(offset_of!(S, unsampled_alloc_objects), unsampled);
+    let unsampled = stack.alloc_space - stack.sampled_alloc_bytes as f64;
+    entry.float(offset_of!(S, unsampled_alloc_space), unsampled);
+    let unsampled = stack.freed_objects - stack.sampled_freed_objects as f64;
+    entry.float(offset_of!(S, unsampled_freed_objects), unsampled);
+    let unsampled = stack.freed_space - stack.sampled_freed_bytes as f64;
+    entry.float(offset_of!(S, unsampled_freed_space), unsampled);
     entry.float(offset_of!(S, alloc_objects_variance), stack.alloc_objects_variance);
     entry.float(offset_of!(S, alloc_space_variance), stack.alloc_space_variance);
     entry.u64(offset_of!(S, first_monotonic_ns), stack.first_monotonic_ns);

@@ -148,10 +148,11 @@ impl Recorder {
         }
         let stack = self.stacks.entry(&self.file, facts.stack);
         stack.sampled_freed_bytes.fetch_add(cut.bytes, Relaxed);
-        add_float(&stack.freed_space, facts.inverse_probability * cut.bytes as f64);
+        let unsampled = facts.inverse_probability - 1.0;
+        add_float(&stack.unsampled_freed_space, unsampled * cut.bytes as f64);
         if cut.is_whole {
             stack.sampled_freed_objects.fetch_add(1, Relaxed);
-            add_float(&stack.freed_objects, facts.inverse_probability);
+            add_float(&stack.unsampled_freed_objects, unsampled);
             let lifetime_ns = self.now_ns().saturating_sub(facts.monotonic_ns);
             if let Some(bucket) = stack.lifetimes.get(lifetime_bucket(lifetime_ns)) {
                 bucket.fetch_add(1, Relaxed);

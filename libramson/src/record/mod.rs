@@ -150,8 +150,8 @@ impl Recorder {
         overflow.sampled_alloc_objects.fetch_add(samples, Relaxed);
         overflow.sampled_alloc_bytes.fetch_add(early.sampled_alloc_bytes.swap(0, AcqRel), Relaxed);
         for (from, to) in [
-            (&early.alloc_objects, &overflow.alloc_objects),
-            (&early.alloc_space, &overflow.alloc_space),
+            (&early.unsampled_alloc_objects, &overflow.unsampled_alloc_objects),
+            (&early.unsampled_alloc_space, &overflow.unsampled_alloc_space),
             (&early.alloc_objects_variance, &overflow.alloc_objects_variance),
             (&early.alloc_space_variance, &overflow.alloc_space_variance),
         ] {
@@ -314,14 +314,15 @@ impl Recorder {
 
 /// Adds a sampled allocation to a stack's counters.
 pub fn count_allocation(stack: &Stack, size: u64, inverse_probability: f64) {
-    let bytes = size as f64;
     stack.sampled_alloc_objects.fetch_add(1, Relaxed);
     stack.sampled_alloc_bytes.fetch_add(size, Relaxed);
-    add_float(&stack.alloc_objects, inverse_probability);
-    add_float(&stack.alloc_space, inverse_probability * bytes);
-    // (1 − p)/p², which is 0 where everything is recorded.
-    let variance = inverse_probability * (inverse_probability - 1.0);
-    if variance > 0.0 {
+    // Nothing more where everything is recorded: a locked instruction is a twentieth of a sample.
+    let (bytes, unsampled) = (size as f64, inverse_probability - 1.0);
+    if unsampled > 0.0 {
+        add_float(&stack.unsampled_alloc_objects, unsampled);
+        add_float(&stack.unsampled_alloc_space, unsampled * bytes);
+        // (1 − p)/p².
+        let variance = inverse_probability * unsampled;
         add_float(&stack.alloc_objects_variance, variance);
         add_float(&stack.alloc_space_variance, variance * bytes * bytes);
     }
@@ -330,8 +331,11 @@ pub fn count_allocation(stack: &Stack, size: u64, inverse_probability: f64) {
 fn count_free(stack: &Stack, sample: &live::Sample, lifetime_ns: u64) {
     stack.sampled_freed_objects.fetch_add(1, Relaxed);
     stack.sampled_freed_bytes.fetch_add(sample.size, Relaxed);
-    add_float(&stack.freed_objects, sample.inverse_probability);
-    add_float(&stack.freed_space, sample.inverse_probability * sample.size as f64);
+    let unsampled = sample.inverse_probability - 1.0;
+    if unsampled > 0.0 {
+        add_float(&stack.unsampled_freed_objects, unsampled);
+        add_float(&stack.unsampled_freed_space, unsampled * sample.size as f64);
+    }
     if let Some(bucket) = stack.lifetimes.get(lifetime_bucket(lifetime_ns)) {
         bucket.fetch_add(1, Relaxed);
     }

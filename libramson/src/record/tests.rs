@@ -218,10 +218,10 @@ fn threads_that_free_each_other_s_blocks_lose_and_double_nothing() {
         assert_eq!(recording.health(nothing), 0, "{nothing:?}");
     }
     assert_eq!(recording.sum(|stack| stack.sampled_alloc_objects.load(Relaxed)), samples);
-    let space = |cell: &AtomicU64| f64::from_bits(cell.load(Relaxed)) as u64;
+    let one_each = |cell: &AtomicU64| f64::from_bits(cell.load(Relaxed)) as u64;
     let bytes = recording.sum(|stack| stack.sampled_alloc_bytes.load(Relaxed));
-    assert_eq!(recording.sum(|stack| space(&stack.alloc_objects)), 2 * samples);
-    assert_eq!(recording.sum(|stack| space(&stack.alloc_space)), 2 * bytes);
+    assert_eq!(recording.sum(|stack| one_each(&stack.unsampled_alloc_objects)), samples);
+    assert_eq!(recording.sum(|stack| one_each(&stack.unsampled_alloc_space)), bytes);
     let frees = recording.sum(|stack| stack.lifetimes.iter().map(|n| n.load(Relaxed) as u64).sum());
     assert_eq!(frees, recording.health(Health::Frees));
     // Freed behind our back, then used again: the old record goes when the address is seen.
