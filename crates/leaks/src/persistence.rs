@@ -8,14 +8,16 @@
 
 use crate::history::{StackHistory, bucket_start_ns};
 use ramson_format::lifetime_bucket;
-use statrs::distribution::{Beta, Binomial, ContinuousCDF, DiscreteCDF, Poisson};
+use statrs::distribution::{Beta, ContinuousCDF, DiscreteCDF, Poisson};
 
-/// Of what reaches the settled age at least this share has to be kept …
-const LEAST_KEPT_SHARE: f64 = 0.9;
-/// … with this confidence. With nothing freed that takes 29 samples: 0.9^29 < 0.05.
+/// What must not pass for a leak: a cache that has been full for this part of the time that it took to fill …
+const FULL_PART: f64 = 0.1;
+/// … does with this probability at most, however often somebody looks.
+const FALSE_ALARMS: f64 = 0.001;
+/// Of what grew old a leak frees no more than this share.
+const FREED_BY_A_LEAK: f64 = 0.01;
+/// Of the bound that is shown.
 const CONFIDENCE: f64 = 0.95;
-/// And no larger share may have been freed: with thousands of samples a cache that has just filled is within the bound above.
-const MOST_FREED_SHARE: f64 = 0.05;
 /// Parts of the time from H to A that have to show the same rate.
 const SLICES: usize = 3;
 /// A slice is too empty if so few would be seen with less than this probability at half of the common rate.
@@ -80,13 +82,30 @@ impl Persistence {
         Self { horizon_ns, settled_ns, kept, freed, kept_share_at_least, is_steady }
     }
 
-    /// Whether nearly all that reaches the settled age is kept.
+    /// Whether what grew old is kept as by a leak: Wald's test of a leak against a cache that has just filled.
     pub fn is_kept(&self) -> bool {
-        let reached = self.kept + self.freed;
-        let is_rarely_freed = self.freed as f64 <= MOST_FREED_SHARE * reached as f64;
-        let is_sure = Binomial::new(1.0 - LEAST_KEPT_SHARE, reached)
-            .is_ok_and(|freed| reached > 0 && freed.cdf(self.freed) <= 1.0 - CONFIDENCE);
-        is_rarely_freed && is_sure
+        let [of_kept, of_freed] = self.weights();
+        self.kept as f64 * of_kept + self.freed as f64 * of_freed >= -FALSE_ALARMS.ln()
+    }
+
+    /// What a kept and a freed sample add to the logarithm of the likelihood ratio of leak and cache.
+    fn weights(&self) -> [f64; 2] {
+        let by_a_cache = self.share_freed_by_a_cache();
+        let of_kept = (1.0 - FREED_BY_A_LEAK) / (1.0 - by_a_cache);
+        [of_kept.ln(), (FREED_BY_A_LEAK / by_a_cache).ln()]
+    }
+
+    /// The share of what reached the settled age that a cache has freed which filled steadily since the horizon and is full for
+    /// `FULL_PART` of that time. What it freed is as much as came in that part, and all of it had reached the settled age.
+    fn share_freed_by_a_cache(&self) -> f64 {
+        let share_of_all = FULL_PART / (1.0 + FULL_PART);
+        share_of_all / (1.0 - self.settled_ns as f64 / self.horizon_ns as f64)
+    }
+
+    /// Samples that have to reach the settled age, with none of them freed.
+    pub fn least_kept(&self) -> u64 {
+        let [of_kept, _] = self.weights();
+        (-FALSE_ALARMS.ln() / of_kept).ceil() as u64
     }
 
     /// The evidence of a leak: it is kept, and becomes more steadily.
@@ -96,8 +115,7 @@ impl Persistence {
 
     /// Whether so few samples reached the settled age that neither answer would be sure.
     pub fn is_scarce(&self) -> bool {
-        Binomial::new(1.0 - LEAST_KEPT_SHARE, self.kept + self.freed)
-            .is_ok_and(|freed| freed.cdf(0) > 1.0 - CONFIDENCE)
+        self.kept + self.freed < self.least_kept()
     }
 }
 
@@ -142,8 +160,8 @@ mod tests {
 
     #[test]
     fn kept_and_steady_is_growth_and_churn_beside_it_does_not_matter() {
-        assert!(shows_growth(&history((0..1000).step_by(20), &[])));
-        assert!(shows_growth(&history((0..1000).step_by(20), &[(1, 1_000_000)])));
+        assert!(shows_growth(&history((0..1000).step_by(10), &[])));
+        assert!(shows_growth(&history((0..1000).step_by(10), &[(1, 1_000_000)])));
     }
 
     #[test]
@@ -165,32 +183,76 @@ mod tests {
         assert_eq!(found.horizon_ns, 500 * SECOND);
     }
 
-    #[test]
-    fn twenty_nine_kept_samples_are_enough_and_twenty_eight_are_not() {
-        let of = |kept, freed| {
-            let (horizon_ns, settled_ns) = (2, 1);
-            let kept_share_at_least = lower_bound(kept, freed);
-            Persistence {
-                horizon_ns,
-                settled_ns,
-                kept,
-                freed,
-                kept_share_at_least,
-                is_steady: true,
+    fn seen(kept: u64, freed: u64, settled_ns: u64) -> Persistence {
+        let kept_share_at_least = lower_bound(kept, freed);
+        Persistence {
+            horizon_ns: 600,
+            settled_ns,
+            kept,
+            freed,
+            kept_share_at_least,
+            is_steady: true,
+        }
+    }
+
+    /// That a cache ever passes which frees `share` of what gets old, looked at after each of 500 samples.
+    fn chance_to_pass(share: f64, settled_ns: u64) -> f64 {
+        // Of the histories that have not passed so far, by the number of the freed.
+        let (mut chances, mut passed) = (vec![1.0], 0.0);
+        for reached in 1..=500 {
+            let mut next = vec![0.0; chances.len() + 1];
+            for (freed, chance) in chances.iter().enumerate() {
+                next[freed] += chance * (1.0 - share);
+                next[freed + 1] += chance * share;
             }
-        };
-        assert!(of(29, 0).is_kept() && !of(28, 0).is_kept() && of(28, 0).is_scarce());
-        assert!(!of(29, 1).is_kept() && of(46, 1).is_kept());
-        // The bound alone would let a young cache with many samples pass.
-        assert!(of(4000, 360).kept_share_at_least > 0.9 && !of(4000, 360).is_kept());
-        // The bound and the test say the same.
-        assert!(of(29, 0).kept_share_at_least > 0.9 && of(28, 0).kept_share_at_least < 0.9);
-        assert!(!of(0, 0).is_kept());
+            for (freed, chance) in next.iter_mut().enumerate() {
+                if seen(reached - freed as u64, freed as u64, settled_ns).is_kept() {
+                    passed += std::mem::take(chance);
+                }
+            }
+            chances = next;
+        }
+        passed
+    }
+
+    #[test]
+    fn a_cache_that_has_been_full_for_a_tenth_passes_less_than_once_in_a_thousand_times() {
+        // Of 660 allocated in the time, 60 are evicted, whatever age counts as settled.
+        for settled_ns in [150, 200, 299] {
+            let reached = 660.0 * (1.0 - settled_ns as f64 / 600.0);
+            let share: f64 = 60.0 / reached;
+            let least = seen(0, 0, settled_ns).least_kept();
+            assert!((1.0 - share).powi(least as i32) <= 0.001, "{settled_ns}");
+            let (enough, too_few) = (seen(least, 0, settled_ns), seen(least - 1, 0, settled_ns));
+            assert!(enough.is_kept() && !enough.is_scarce());
+            assert!(!too_few.is_kept() && too_few.is_scarce());
+            assert!(!seen(least, 1, settled_ns).is_kept());
+            let passes = chance_to_pass(share, settled_ns);
+            assert!((0.0003..=0.001).contains(&passes), "{settled_ns}: {passes}");
+        }
+        assert!(seen(100, 1, 200).is_kept() && !seen(100, 6, 200).is_kept());
+    }
+
+    #[test]
+    fn some_seventy_samples_of_the_whole_time_suffice_wherever_the_settled_age_lies() {
+        for settled_ns in 150..300 {
+            let of_all =
+                seen(0, 0, settled_ns).least_kept() as f64 / (1.0 - settled_ns as f64 / 600.0);
+            assert!((72.0..79.0).contains(&of_all), "{settled_ns}: {of_all}");
+        }
+    }
+
+    #[test]
+    fn the_bound_of_the_kept_share_is_below_the_share_and_near_it_with_many_samples() {
+        // Many samples do not make a young cache a leak.
+        assert!(seen(4000, 360, 200).kept_share_at_least > 0.9 && !seen(4000, 360, 200).is_kept());
+        assert!(seen(29, 0, 200).kept_share_at_least > 0.9);
+        assert!(seen(28, 0, 200).kept_share_at_least < 0.9);
+        assert!(!seen(0, 0, 200).is_kept());
         for (kept, freed) in [(1, 0), (1_000_000, 1000), (10_000_000, 10_000_000), (0, 1 << 40)] {
-            let seen = of(kept, freed);
+            let seen = seen(kept, freed, 200);
             let share = kept as f64 / (kept + freed) as f64;
             assert!((0.0..=share).contains(&seen.kept_share_at_least), "{seen:?}");
-            assert!(seen.is_kept() == (seen.kept_share_at_least >= 0.9), "{seen:?}");
             assert!(kept < 100 || seen.kept_share_at_least > share - 0.001, "{seen:?}");
         }
     }

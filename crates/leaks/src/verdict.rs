@@ -155,10 +155,7 @@ fn verdict(
         );
     }
     if seen.is_scarce() {
-        let reached = seen.kept + seen.freed;
-        let settled = duration(seen.settled_ns);
-        let reason = format!("{reached} of its samples became older than {settled}, too few");
-        return (Verdict::NotEnoughData, reason);
+        return (Verdict::NotEnoughData, scarce(seen));
     }
     if !seen.is_steady {
         return (Verdict::Plateau, "grows less than it did, or not any more".into());
@@ -170,6 +167,22 @@ fn verdict(
         seen.freed
     );
     (Verdict::Plateau, reason)
+}
+
+/// As much as they say all the same.
+fn scarce(seen: &Persistence) -> String {
+    let (reached, settled) = (seen.kept + seen.freed, duration(seen.settled_ns));
+    match (reached, seen.freed) {
+        (0, _) => format!("none of its samples became older than {settled}"),
+        (_, 0) => format!(
+            "{reached} of its samples became older than {settled}, none was freed: {} would tell a leak",
+            seen.least_kept()
+        ),
+        _ => format!(
+            "{reached} of its samples became older than {settled}, {} were freed: too few",
+            seen.freed
+        ),
+    }
 }
 
 fn growing(history: &StackHistory, seen: &Persistence) -> String {
