@@ -105,12 +105,16 @@ pub struct Watch {
     taken_at: u64,
     live_peak: u64,
     rss_peak: u64,
+    /// When its cgroup was last seen under pressure.
+    pressed_ns: Option<u64>,
 }
 
 /// A high-water mark is new if it is higher by this part, so that growth from 1 MiB to 1 TiB has at most 1,400 of them.
 const PEAK_STEP: u64 = 100;
 /// And by this much: RSS of small programs changes by a page all the time.
 const LEAST_RSS_STEP: u64 = 1 << 20;
+/// Pressure is new if there was none for so long: a cgroup may live at its bound for days.
+const CALM_NS: u64 = 60_000_000_000;
 
 impl Watch {
     /// Begins with a first observation, which is the reason for a first snapshot.
@@ -122,6 +126,7 @@ impl Watch {
             taken_at: 0,
             live_peak: live(&first),
             rss_peak: first.rss.unwrap_or(0),
+            pressed_ns: None,
         }
     }
 
@@ -154,9 +159,11 @@ impl Watch {
         if add(rss > self.rss_peak + step, Triggers::RSS_PEAK) {
             self.rss_peak = rss;
         }
-        let is_pressed =
-            now.limit_events > self.last.limit_events || now.is_stalled && !self.last.is_stalled;
-        add(is_pressed, Triggers::PRESSURE);
+        if now.limit_events > self.last.limit_events || now.is_stalled {
+            let was_pressed = self.pressed_ns.replace(now.time_ns);
+            let is_new = was_pressed.is_none_or(|then| now.time_ns.saturating_sub(then) >= CALM_NS);
+            add(is_new, Triggers::PRESSURE);
+        }
         self.last = now;
         why
     }
@@ -202,8 +209,22 @@ mod tests {
         assert_eq!(observe(&mut watch, |now| now.rss = Some(203 << 20)), "rss-peak");
         assert_eq!(observe(&mut watch, |now| now.rss = None), "");
         assert_eq!(observe(&mut watch, |now| now.limit_events = 3), "pressure");
-        assert_eq!(observe(&mut watch, |now| now.is_stalled = true), "pressure");
         assert_eq!(observe(&mut watch, |_| {}), "");
+    }
+
+    #[test]
+    fn pressure_that_goes_on_is_one_reason_until_there_was_none_for_a_minute() {
+        let rules = Rules { every_ns: u64::MAX, every_bytes: None };
+        let mut watch = Watch::new(Observation::default());
+        let mut at = |seconds: u64, limit_events, is_stalled| {
+            let time_ns = seconds * 1_000_000_000;
+            let now = Observation { time_ns, limit_events, is_stalled, ..watch.last };
+            watch.observe(now, &rules).has(Triggers::PRESSURE)
+        };
+        assert!(!at(1, 0, false) && at(2, 1, false) && !at(3, 2, false));
+        assert!(!at(50, 2, true) && !at(109, 3, false));
+        assert!(!at(168, 3, false) && at(169, 4, false));
+        assert!(!at(170, 4, false) && at(300, 4, true) && !at(301, 4, true));
     }
 
     #[test]

@@ -22,27 +22,17 @@ impl Cgroup {
     }
 
     fn find(groups: &str, mounts: &str) -> Option<Self> {
-        let mut found = groups.lines().filter_map(|line| {
-            let mut fields = line.splitn(3, ':').skip(1);
-            let (controllers, path) = (fields.next()?, fields.next()?);
-            // Events of the groups below are no business of this process: `.local` where the kernel has it (5.2).
-            let (kind, files): (_, &[&str]) = match controllers {
-                "" => ("cgroup2", &["memory.events.local", "memory.events"]),
-                names if names.split(',').any(|name| name == "memory") => {
-                    ("cgroup", &["memory.oom_control"])
-                }
-                _ => return None,
-            };
-            let (root, point) = limits::mount_of(mounts, kind)?;
-            let below = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
-            let directory = point.join(below.trim_start_matches('/'));
-            let counters = files.iter().map(|file| directory.join(file)).collect();
-            Some((controllers.is_empty(), Self { path: path.to_owned(), counters }))
-        });
+        let mut found = limits::groups_of_memory(groups, mounts);
         // Where both versions are mounted, memory belongs to the first.
-        let all: Vec<_> = found.by_ref().collect();
-        let first = all.iter().position(|(is_second, _)| !is_second).unwrap_or(0);
-        all.into_iter().nth(first).map(|(_, group)| group)
+        let first = found.iter().position(|group| !group.is_second).unwrap_or(0);
+        let group = (!found.is_empty()).then(|| found.swap_remove(first))?;
+        // Events of the groups below are no business of this process: `.local` where the kernel has it (5.2).
+        let files: &[&str] = match group.is_second {
+            true => &["memory.events.local", "memory.events"],
+            false => &["memory.oom_control"],
+        };
+        let counters = files.iter().map(|file| group.directory().join(file)).collect();
+        Some(Self { path: group.path.to_owned(), counters })
     }
 
     /// Processes of this group that the OOM killer has ended since it was made.

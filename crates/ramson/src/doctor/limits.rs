@@ -25,20 +25,13 @@ pub fn of(pid: u32) -> Option<Limit> {
 /// The closest limit of the memory groups and those above them, read through `read`.
 fn closest(groups: &str, mounts: &str, read: impl Fn(&Path) -> Option<String>) -> Option<Limit> {
     let mut limits = Vec::new();
-    for line in groups.lines() {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
-        let (kind, limit_name, used_name) = match controllers {
-            "" => ("cgroup2", "memory.max", "memory.current"),
-            names if names.split(',').any(|name| name == "memory") => {
-                ("cgroup", "memory.limit_in_bytes", "memory.usage_in_bytes")
-            }
-            _ => continue,
+    for group in groups_of_memory(groups, mounts) {
+        let (limit_name, used_name) = match group.is_second {
+            true => ("memory.max", "memory.current"),
+            false => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
         };
-        let Some((root, point)) = mount_of(mounts, kind) else { continue };
-        let below = group.strip_prefix(root.trim_end_matches('/')).unwrap_or(group);
-        for level in Path::new(below).ancestors() {
-            let directory = point.join(level.strip_prefix("/").unwrap_or(level));
+        for level in Path::new(group.below).ancestors() {
+            let directory = group.point.join(level.strip_prefix("/").unwrap_or(level));
             let number = |name: &str| read(&directory.join(name))?.trim().parse::<u64>().ok();
             let (limit, used) = (number(limit_name), number(used_name));
             if let (Some(limit_bytes), Some(used_bytes)) = (limit.filter(|&l| l < NO_LIMIT), used) {
@@ -49,8 +42,42 @@ fn closest(groups: &str, mounts: &str, read: impl Fn(&Path) -> Option<String>) -
     limits.into_iter().min_by_key(|limit| limit.limit_bytes.saturating_sub(limit.used_bytes))
 }
 
+/// A control group of a process that may count its memory.
+pub struct Group<'a> {
+    /// By version 2.
+    pub is_second: bool,
+    /// As the process's cgroup file names it.
+    pub path: &'a str,
+    /// The same below the mount point.
+    below: &'a str,
+    point: PathBuf,
+}
+
+impl Group<'_> {
+    /// Where its files are.
+    pub fn directory(&self) -> PathBuf {
+        self.point.join(self.below.trim_start_matches('/'))
+    }
+}
+
+/// Of the contents of a process's cgroup file and of mountinfo; none, one, or one of each version.
+pub fn groups_of_memory<'a>(groups: &'a str, mounts: &str) -> Vec<Group<'a>> {
+    let group = |line: &'a str| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        let is_second = controllers.is_empty();
+        if !is_second && !controllers.split(',').any(|name| name == "memory") {
+            return None;
+        }
+        let (root, point) = mount_of(mounts, if is_second { "cgroup2" } else { "cgroup" })?;
+        let below = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
+        Some(Group { is_second, path, below, point })
+    };
+    groups.lines().filter_map(group).collect()
+}
+
 /// Root and mount point of the memory controller's file system.
-pub fn mount_of<'a>(mounts: &'a str, kind: &str) -> Option<(&'a str, PathBuf)> {
+fn mount_of<'a>(mounts: &'a str, kind: &str) -> Option<(&'a str, PathBuf)> {
     mounts.lines().find_map(|line| {
         let (mount, system) = line.split_once(" - ")?;
         let mut system = system.split(' ');

@@ -1,12 +1,11 @@
 //! One process that is recorded: looked at often and cheaply, read as a whole when there is a reason.
 
-use super::kernel::{Pressure, Process, cgroup_of};
+use super::kernel::{Group, Pressure, Process};
 use super::monotonic_ns;
 use crate::source::{Source, reader_of};
 use ramson_format::{Health, state};
 use ramson_history::{Observation, Rules, Taken, Triggers, Watch};
 use ramson_reader::{Header, ReadAt, Snapshot, Stack};
-use std::path::PathBuf;
 
 /// What tells a profile from all others: process, its start, the start of the profile, and its number.
 pub type Identity = (u32, u64, u64, u64);
@@ -19,7 +18,7 @@ pub struct Followed {
     reader: Box<dyn ReadAt>,
     /// As it is called here, and since when; `None`: it had ended before it was found.
     process: Option<(u32, Process)>,
-    cgroup: Option<PathBuf>,
+    group: Group,
     /// From the first look on.
     watch: Option<Watch>,
     /// Its end is being written.
@@ -75,7 +74,7 @@ impl Followed {
             header: source.snapshot.header.clone(),
             reader: reader_of(source)?,
             process,
-            cgroup: process.and_then(|(pid, _)| cgroup_of(pid)),
+            group: process.map_or_else(Group::default, |(pid, _)| Group::of(pid)),
             watch: None,
             is_ending: false,
             is_over: false,
@@ -151,7 +150,7 @@ impl Followed {
     }
 
     fn observation(&self, header: &Header, time_ns: u64, now: Option<Process>) -> Observation {
-        let pressure = self.cgroup.as_deref().map(Pressure::of).unwrap_or_default();
+        let pressure = Pressure::of(&self.group);
         Observation {
             time_ns,
             samples: header.health[Health::Samples as usize],
