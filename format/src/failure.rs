@@ -1,10 +1,15 @@
-//! The latest allocation that was to be a sample and failed, as FORMAT.md has it under "Failed allocations".
+//! The latest allocation that is known to have failed, and the latest abort without memory, as FORMAT.md has them under "Failed
+//! allocations".
 
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::mix;
 
 /// From the start of the file.
 pub const FAILURE_OFFSET: u64 = 3456;
+/// The same of the latest abort.
+pub const ABORT_OFFSET: u64 = 3496;
+/// Size of a request that operator new was refused and nobody has told.
+pub const UNKNOWN_SIZE: u64 = 0;
 
 /// See the module.
 #[repr(C)]

@@ -10,11 +10,23 @@ use crate::process::{self, Interval};
 use crate::record::{Claim, Recorder};
 use crate::sampler::{self, BUSY, PARKED};
 use crate::{counter, permission, resolve, walk};
-use ramson_format::Kind;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use ramson_format::{Kind, UNKNOWN_SIZE};
+
+/// std::get_new_handler().
+const GET_NEW_HANDLER: &CStr = c"_ZSt15get_new_handlerv";
+
+/// The real one of the objects that the program started with; 0 if none has it.
+static NEW_HANDLER_AT_START: AtomicUsize = AtomicUsize::new(0);
 
 /// Called by the hooks' stubs: finds the real functions.
 pub extern "C" fn bind_all() {
-    process::read_config();
+    if process::read_config()
+        && let Some((address, _)) = resolve::find_next(GET_NEW_HANDLER, resolve::own_dynamic())
+    {
+        NEW_HANDLER_AT_START.store(address, Relaxed);
+    }
     arch::hooks::bind(find_real);
 }
 
@@ -24,7 +36,7 @@ pub extern "C" fn bind_operators() {
     arch::hooks::operators::bind_missing(find_real);
 }
 
-fn find_real(name: &core::ffi::CStr) -> Option<Found> {
+fn find_real(name: &CStr) -> Option<Found> {
     let (address, object) = resolve::find_next(name, resolve::own_dynamic())?;
     Some(Found {
         address,
@@ -115,6 +127,7 @@ pub extern "C" fn record(
     if address == 0 {
         let caller = walk::Caller::at_hook(entry, frame_pointer);
         parked(thread, || record_failure(thread, size, caller));
+        thread.failed_at.set(entry);
     } else if size <= isize::MAX as u64 {
         parked(thread, || {
             let inverse_probability = f64::from_bits(inverse_probability_bits);
@@ -220,6 +233,55 @@ pub extern "C" fn realloc_end(
         return result;
     }
     record(result, call.size, call.inverse_probability_bits, entry, frame_pointer)
+}
+
+/// std::get_new_handler is called. operator new does so when it was refused memory: of libstdc++, of an allocator or of the program.
+/// Returns the address of the real function.
+pub extern "C" fn before_new_handler(entry: u64, frame_pointer: u64) -> usize {
+    if process::config().is_none() {
+        bind_all();
+    }
+    // SAFETY: at a hook's entry the stack pointer points at the return address.
+    let caller = unsafe { *(entry as *const u64) };
+    if resolve::find_beside(caller, c"_Znwm").is_some() {
+        record_refused_new(entry, frame_pointer);
+    }
+    // Of the objects that came later each means its own: it may have a handler that the others do not know.
+    match NEW_HANDLER_AT_START.load(Relaxed) {
+        0 => resolve::find_beside(caller, GET_NEW_HANDLER)
+            .or_else(|| Some(resolve::find_next(GET_NEW_HANDLER, resolve::own_dynamic())?.0))
+            .unwrap_or(no_new_handler as *const () as usize),
+        address => address,
+    }
+}
+
+extern "C" fn no_new_handler() -> usize {
+    0
+}
+
+#[cold]
+fn record_refused_new(entry: u64, frame_pointer: u64) {
+    let thread = arch::thread();
+    // If malloc's failure was recorded with its size, both were called by the same frame.
+    if is_busy(thread, entry) || thread.failed_at.replace(0) == entry {
+        return;
+    }
+    if let Some(recorder) = process::recorder() {
+        let caller = walk::Caller::at_hook(entry, frame_pointer);
+        parked(thread, || recorder.record_failure(thread, UNKNOWN_SIZE, caller));
+    }
+}
+
+/// abort(3) is called.
+pub extern "C" fn before_abort(entry: u64, frame_pointer: u64) {
+    let thread = arch::thread();
+    if is_busy(thread, entry) {
+        return;
+    }
+    if let Some(recorder) = process::recorder() {
+        let caller = walk::Caller::at_hook(entry, frame_pointer);
+        parked(thread, || recorder.record_abort(thread, caller));
+    }
 }
 
 /// `_exit` was called.

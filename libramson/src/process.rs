@@ -74,10 +74,10 @@ pub fn config() -> Option<&'static Config> {
         .then(|| unsafe { (*INHERITED.config.get()).assume_init_ref() })
 }
 
-/// Reads the settings, if nobody has.
-pub fn read_config() {
+/// Reads the settings, if nobody has. Whether this is the first call, before the program's own code.
+pub fn read_config() -> bool {
     if INHERITED.config_state.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
-        return;
+        return false;
     }
     // SAFETY: at the first allocation, which comes before main. This thread alone moved the state from 0 to 1.
     unsafe {
@@ -90,6 +90,7 @@ pub fn read_config() {
         LAST_OBJECT_AT_START.store(core::ptr::from_ref(last).cast_mut(), Relaxed);
     }
     INHERITED.config_state.store(2, Release);
+    true
 }
 
 /// The sampling interval: as configured, and as in force now.

@@ -296,6 +296,13 @@ pub fn may_be_allocator(address: u64) -> bool {
     })
 }
 
+/// What the code at `address` may mean by `name`: the definition in its own object.
+pub fn find_beside(address: u64, name: &CStr) -> Option<usize> {
+    // SAFETY: the object's code called us, so it is loaded, and so is its record.
+    let object = unsafe { object_at(address)?.link_map.as_ref() }?;
+    find_in(object, name)
+}
+
 /// Where the kernel put argc: arguments, environment and auxiliary vector follow. `None` on C libraries without
 /// `__libc_stack_end`.
 #[cfg(not(any(test, fuzzing)))]

@@ -10,6 +10,8 @@ pub struct Errno(pub i32);
 
 /// See errno(3).
 pub const EEXIST: Errno = Errno(17);
+/// See errno(3).
+const ENOMEM: Errno = Errno(12);
 /// A call that was not made: see `permission`.
 const EPERM: Errno = Errno(1);
 
@@ -49,6 +51,7 @@ mod nr {
     pub const CLOSE: usize = 3;
     pub const FSTAT: usize = 5;
     pub const MMAP: usize = 9;
+    pub const MUNMAP: usize = 11;
     pub const MPROTECT: usize = 10;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
@@ -218,6 +221,20 @@ pub fn map_own(bytes: usize) -> Result<*mut u8, Errno> {
     let _ = advise(address, bytes, MADV_NOHUGEPAGE);
     let _ = advise(address, bytes, MADV_DONTDUMP);
     Ok(address)
+}
+
+/// Whether the kernel refuses a private mapping of so many bytes. The address space is as before when it returns.
+pub fn is_refused_memory(bytes: usize) -> bool {
+    if !permission::is_full() {
+        return false;
+    }
+    match call(nr::MMAP, [0, bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, usize::MAX, 0]) {
+        Err(error) => error == ENOMEM,
+        Ok(address) => {
+            let _ = call(nr::MUNMAP, [address, bytes, 0, 0, 0, 0]);
+            false
+        }
+    }
 }
 
 /// Makes memory that `map_own` returned readable only.

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { GROWN_BYTES = 100000, HELD_BYTES = 300000, HELD_BLOCKS = 4, SMALL_BYTES = 24 };
@@ -24,6 +25,16 @@ __attribute__((noinline)) static void site_grown(void) {
 
 __attribute__((noinline)) static void site_small(void) { kept = malloc(SMALL_BYTES); }
 
+/* From now on there is address space for so much more. */
+static void limit(size_t more) {
+    size_t pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    if (!statm || fscanf(statm, "%zu", &pages) != 1) exit(98);
+    fclose(statm);
+    struct rlimit limit = {pages * 4096 + more, pages * 4096 + more};
+    if (setrlimit(RLIMIT_AS, &limit)) exit(98);
+}
+
 /* Far more than there is address space. */
 __attribute__((noinline)) static void site_huge(void) { kept = malloc((size_t)1 << 50); }
 
@@ -37,6 +48,16 @@ int main(int argc, char **argv) {
     if (!strcmp(way, "abort")) abort();
     if (!strcmp(way, "_exit")) _exit(3);
     if (!strcmp(way, "exit")) exit(7);
+    if (!strcmp(way, "exhausted")) {
+        limit(8 << 20);
+        do site_small();
+        while (kept);
+        abort();
+    }
+    if (!strcmp(way, "limited-abort")) {
+        limit(8 << 20);
+        abort();
+    }
     if (!strcmp(way, "huge")) {
         site_huge();
         if (!kept) abort();

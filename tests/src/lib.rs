@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod build;
+pub mod cgroups;
+pub mod deaths;
 pub mod hostile;
 pub mod keeping;
 mod random;

@@ -2,6 +2,8 @@
 //! the other tests has them; without it these tests fail, rather than being skipped.
 
 use ramson_format::state;
+use ramson_tests::cgroups::Group;
+use ramson_tests::deaths::*;
 use ramson_tests::servers::*;
 use ramson_tests::{library, preload, profiles_in, program, program_with, read};
 use std::fs::{self, File};
@@ -13,73 +15,6 @@ use tempfile::TempDir;
 
 const MIB: f64 = 1048576.0;
 const LIMIT_MIB: u64 = 64;
-
-/// A memory control group of either version, removed when dropped.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(limit_mib: u64) -> Self {
-        let root = Path::new("/sys/fs/cgroup");
-        let is_first = root.join("memory/memory.limit_in_bytes").exists();
-        let parent = if is_first { root.join("memory") } else { root.to_owned() };
-        if !is_first {
-            // It may be on already; if it cannot be, the limit below fails.
-            let _ = fs::write(root.join("cgroup.subtree_control"), "+memory");
-        }
-        let limit = if is_first { "memory.limit_in_bytes" } else { "memory.max" };
-        let made = TempDir::with_prefix_in("ramson-test-", &parent).map(TempDir::keep);
-        made.and_then(|path| {
-            fs::write(path.join(limit), (limit_mib << 20).to_string()).map(|()| Self(path))
-        })
-        .unwrap_or_else(|error| {
-            panic!(
-                "no memory control group can be made ({}: {error}): these tests need root and a writable /sys/fs/cgroup",
-                parent.display()
-            )
-        })
-    }
-
-    /// A shell command that goes into the group and becomes `command`.
-    fn script(&self, command: &str) -> String {
-        format!("echo $$ > {}/cgroup.procs && exec {command}", self.0.display())
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // Whoever was killed in it may still be going.
-        wait_until("the group is empty", || fs::remove_dir(&self.0).is_ok());
-    }
-}
-
-fn deaths(way: &str) -> String {
-    format!("{} {way}", program("deaths.c").display())
-}
-
-/// `ramson run` with whatever estimates the tests judge.
-const RUN: [&str; 5] = ["run", "--interval", "64K", "--max-overhead", "off"];
-
-fn run(scratch: &Scratch, script: &str) -> Outcome {
-    let mut command = ramson(scratch);
-    finish(command.args(RUN).args(["--", "sh", "-c", &format!("exec {script}")]))
-}
-
-fn say(scratch: &Scratch, arguments: &[&str]) -> String {
-    finish(ramson(scratch).args(arguments)).good().text()
-}
-
-/// The one entry of the list that is called so.
-#[track_caller]
-fn entry(scratch: &Scratch, name: &str) -> Json {
-    let list = Json::parse(&say(scratch, &["list", "--json"]));
-    let own = scratch.path("profiles");
-    let is_it = |profile: &&Json| {
-        profile.text("name") == name && Path::new(profile.text("profile")).starts_with(&own)
-    };
-    let found: Vec<&Json> = list.list("profiles").iter().filter(is_it).collect();
-    assert_eq!(found.len(), 1, "{list:?}");
-    found[0].clone()
-}
 
 /// A death by the OOM killer, told alike by list and report.
 #[track_caller]
@@ -100,18 +35,6 @@ fn assert_told_as_oom(scratch: &Scratch) {
     assert!(report.contains("died by SIGKILL of the OOM killer ("), "{report}");
     let first_row = report.lines().find(|line| line.contains("site_")).unwrap();
     assert!(first_row.contains("site_grown"), "{report}");
-}
-
-/// What `ramson run` says of a death of memory.
-#[track_caller]
-fn assert_last_words(outcome: &Outcome, what: &str, sites: &[&str]) {
-    let words = &outcome.remarks;
-    assert!((3..=5).contains(&words.len()), "{words:#?}");
-    assert!(words[0].contains(what), "{words:#?}");
-    for (site, line) in sites.iter().zip(&words[1..]) {
-        assert!(line.contains(site) && line.contains("main:"), "{words:#?}");
-    }
-    assert!(words.last().unwrap().contains("ramson report /"), "{words:#?}");
 }
 
 #[test]
@@ -195,26 +118,6 @@ fn every_other_end_is_told_by_its_signal_or_status() {
     assert_eq!((found.text("state"), found.at("end")), ("died", &Json::Word("null".into())));
     let report = say(&scratch, &["report", found.text("profile")]);
     assert!(report.contains("died without a normal exit, of a cause that nobody told"), "{report}");
-}
-
-#[test]
-fn a_failed_allocation_before_the_death_is_told_with_its_stack() {
-    let throws = program("throws.cc");
-    for (command, reason) in [(deaths("huge"), ""), (throws.display().to_string(), "bad_alloc")] {
-        let scratch = Scratch::new();
-        let outcome = run(&scratch, &command);
-        assert_eq!(outcome.status, 134, "{outcome:?}");
-        assert!(outcome.stderr.contains(reason), "{outcome:?}");
-        assert_last_words(
-            &outcome,
-            "died by SIGABRT after an allocation of 1.00 PiB had failed",
-            &["site_huge", "site_held"],
-        );
-        let name = if reason.is_empty() { "deaths" } else { "throws" };
-        let found = entry(&scratch, name);
-        assert_eq!(found.text("end.cause"), "out of memory");
-        assert_eq!(found.number("end.failed_allocation_bytes"), (1u64 << 50) as f64);
-    }
 }
 
 #[test]

@@ -4,8 +4,8 @@ use crate::bytes::Entry;
 use crate::snapshot::{Extent, FailedAllocation, Freed, LiveSample, Mapping, Stack};
 use ramson_format as format;
 use ramson_format::{
-    COMMITTED, EPOCH_OPEN, FAILURE_OFFSET, LIFETIME_BUCKETS, MAX_DEPTH, NO_STACK, extent_check,
-    extent_flags, extent_range, failure_check, freed_check, live_check, mapping_check, stack_hash,
+    COMMITTED, EPOCH_OPEN, LIFETIME_BUCKETS, MAX_DEPTH, NO_STACK, extent_check, extent_flags,
+    extent_range, failure_check, freed_check, live_check, mapping_check, stack_hash,
 };
 use std::mem::offset_of;
 
@@ -208,10 +208,10 @@ pub fn extent(key: u64, entry: Entry) -> Option<Extent> {
     })
 }
 
-/// Of a header; `stack` is still the number in the file.
-pub fn failure(header: Entry) -> Option<FailedAllocation> {
+/// The one at this offset of a header; `stack` is still the number in the file.
+pub fn failure(header: Entry, offset: u64) -> Option<FailedAllocation> {
     use format::Failure as F;
-    let at = FAILURE_OFFSET as usize;
+    let at = offset as usize;
     let size = header.u64(at + offset_of!(F, size));
     let monotonic_ns = header.u64(at + offset_of!(F, monotonic_ns));
     let stack = header.u32(at + offset_of!(F, stack));

@@ -9,7 +9,7 @@ use crate::frees;
 use crate::reading::Reading;
 use crate::snapshot::{FailedAllocation, Header, Snapshot, Stack};
 use ramson_format as format;
-use ramson_format::{KINDS, Kind, REGIONS, RegionKind};
+use ramson_format::{ABORT_OFFSET, FAILURE_OFFSET, KINDS, Kind, REGIONS, RegionKind};
 use std::collections::HashMap;
 
 const ENTRY_BYTES: usize = size_of::<format::Stack>();
@@ -63,10 +63,14 @@ impl Follower {
             }
         };
         self.numbers.update(&mut stacks, &mut reading);
-        header.last_failure = entries::failure(reading.header()).map(|failure| FailedAllocation {
-            stack: self.numbers.renumbered.get(failure.stack).copied().flatten().unwrap_or(0),
-            ..failure
-        });
+        let failure_at = |offset| {
+            entries::failure(reading.header(), offset).map(|failure| FailedAllocation {
+                stack: self.numbers.renumbered.get(failure.stack).copied().flatten().unwrap_or(0),
+                ..failure
+            })
+        };
+        header.last_failure = failure_at(FAILURE_OFFSET);
+        header.last_abort = failure_at(ABORT_OFFSET);
         let mapping_entries = reading.region(RegionKind::Mappings);
         let strings = reading.region(RegionKind::Strings);
         let mappings = reading.mappings(&mapping_entries, &strings);

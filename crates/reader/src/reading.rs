@@ -267,6 +267,8 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
             .map(Box::new),
             failures: header.u64(format::FAILURE_OFFSET as usize),
             last_failure: None,
+            aborts: header.u64(format::ABORT_OFFSET as usize),
+            last_abort: None,
             committed_bytes: self.committed_bytes(),
             comm: String::from_utf8_lossy(comm).into_owned(),
             exe: text(offset_of!(H, exe), header.u32(offset_of!(H, exe_bytes)), format::EXE_BYTES),

@@ -28,9 +28,12 @@ pub struct Header {
     pub cpu_ns: u64,
     /// What was told from outside when the process was gone.
     pub end: Option<Box<End>>,
-    /// Allocations that failed, as far as they were to be samples.
+    /// Allocations that are known to have failed: those that were to be samples, and those of operator new.
     pub failures: u64,
     pub last_failure: Option<FailedAllocation>,
+    /// Calls of abort while the kernel refused memory, and what it refused.
+    pub aborts: u64,
+    pub last_abort: Option<FailedAllocation>,
     /// Bytes of the file that are allocated.
     pub committed_bytes: u64,
     pub comm: String,
@@ -40,7 +43,7 @@ pub struct Header {
     pub health: Vec<u64>,
 }
 
-/// The latest allocation that was to be a sample and failed.
+/// The latest allocation that is known to have failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct FailedAllocation {

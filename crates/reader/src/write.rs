@@ -5,8 +5,8 @@ use crate::snapshot::{
 };
 use ramson_format as format;
 use ramson_format::{
-    COMMITTED, END_OFFSET, EPOCH_OPEN, FAILURE_OFFSET, HEALTH, MAGIC, NO_STACK, PAGE_BYTES,
-    REGION_KINDS, Region, RegionKind, VERSION, extent_check, extent_flags, extent_key,
+    ABORT_OFFSET, COMMITTED, END_OFFSET, EPOCH_OPEN, FAILURE_OFFSET, HEALTH, MAGIC, NO_STACK,
+    PAGE_BYTES, REGION_KINDS, Region, RegionKind, VERSION, extent_check, extent_flags, extent_key,
     failure_check, freed_check, live_check, mapping_check, stack_hash,
 };
 use std::mem::offset_of;
@@ -126,19 +126,28 @@ fn header(from: &Header, regions: &Regions) -> Entry<{ PAGE_BYTES as usize }> {
     for (&(kind, _), &value) in HEALTH.iter().zip(&from.health) {
         page.u64(offset_of!(H, health) + kind as usize * 8, value);
     }
-    page.u64(FAILURE_OFFSET as usize, from.failures);
-    if let Some(failure) = &from.last_failure {
-        set_failure(&mut page, failure);
-    }
+    set_failures(&mut page, from);
     if let Some(end) = &from.end {
         page.bytes(END_OFFSET as usize, &end.to_bytes());
     }
     page
 }
 
-fn set_failure(page: &mut Entry<{ PAGE_BYTES as usize }>, failure: &FailedAllocation) {
+fn set_failures(page: &mut Entry<{ PAGE_BYTES as usize }>, from: &Header) {
+    for (at, count, latest) in [
+        (FAILURE_OFFSET, from.failures, &from.last_failure),
+        (ABORT_OFFSET, from.aborts, &from.last_abort),
+    ] {
+        page.u64(at as usize, count);
+        if let Some(failure) = latest {
+            set_failure(page, at as usize, failure);
+        }
+    }
+}
+
+fn set_failure(page: &mut Entry<{ PAGE_BYTES as usize }>, at: usize, failure: &FailedAllocation) {
     use format::Failure as F;
-    let (at, stack) = (FAILURE_OFFSET as usize, failure.stack as u32);
+    let stack = failure.stack as u32;
     let check = failure_check(failure.size, failure.monotonic_ns, stack, failure.tid);
     page.u64(at + offset_of!(F, size), failure.size);
     page.u64(at + offset_of!(F, monotonic_ns), failure.monotonic_ns);

@@ -33,4 +33,6 @@ pub struct Thread {
     pub beyond: Cell<u64>,
     /// Remembered frees are paid for up to this time, at their pace.
     pub frees_paid_ns: Cell<u64>,
+    /// Stack pointer at the hook's entry of the latest failure that was recorded with its size; 0 if none was.
+    pub failed_at: Cell<u64>,
 }

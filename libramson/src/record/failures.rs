@@ -1,16 +1,33 @@
-//! Allocations that failed, as far as they were to be samples: how many, and the latest one.
+//! Allocations that failed, as far as they are known, and aborts without memory: how many, and the latest one.
 
 use super::Recorder;
 use super::cost::Measurement;
+use super::file::FailurePlace;
 use crate::arch::Thread;
+use crate::sys;
 use crate::walk::Caller;
 use core::sync::atomic::Ordering::*;
 use ramson_format::{Kind, failure_check};
 
+/// Before glibc refuses a small request it has been refused a mapping of this size. (malloc.c: MMAP_AS_MORECORE_SIZE)
+const PROBE_BYTES: usize = 1 << 20;
+
 impl Recorder {
-    /// An allocation of `size` that was to be a sample failed.
+    /// An allocation of `size` failed, which was to be a sample, or of an unknown size.
     pub fn record_failure(&self, thread: &Thread, size: u64, caller: Caller) {
-        let failure = self.file.failure();
+        self.note_failure(FailurePlace::Allocation, thread, size, caller);
+    }
+
+    /// abort(3) was called. That memory was the cause is likely where none is to be had.
+    pub fn record_abort(&self, thread: &Thread, caller: Caller) {
+        let is_ours = sys::process_id() == self.pid;
+        if is_ours && sys::is_refused_memory(PROBE_BYTES) {
+            self.note_failure(FailurePlace::Abort, thread, PROBE_BYTES as u64, caller);
+        }
+    }
+
+    fn note_failure(&self, place: FailurePlace, thread: &Thread, size: u64, caller: Caller) {
+        let failure = self.file.failure(place);
         let measurement = Measurement::begin(failure.count.fetch_add(1, Relaxed));
         let now_ns = self.now_ns();
         if thread.tid.get() == 0 {

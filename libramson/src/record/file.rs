@@ -17,9 +17,9 @@ use name::ProcessStat;
 pub use name::start_ticks_in;
 use ramson_format::atomic::{AtomicU32, AtomicU64};
 use ramson_format::{
-    COMMAND_BYTES, EXE_BYTES, FAILURE_OFFSET, FILE_BYTES_RANGE, Failure, Header, Health, KINDS,
-    LIVE_FIRST_SEGMENT, MAGIC, Mapping, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind, RegionPlan,
-    VERSION, flags, plan,
+    ABORT_OFFSET, COMMAND_BYTES, EXE_BYTES, FAILURE_OFFSET, FILE_BYTES_RANGE, Failure, Header,
+    Health, KINDS, LIVE_FIRST_SEGMENT, MAGIC, Mapping, PAGE_BYTES, REGION_KINDS, REGIONS,
+    RegionKind, RegionPlan, VERSION, flags, plan,
 };
 
 /// Entries that every region has from the start, in the order of `REGION_KINDS`. Most programs map nothing themselves.
@@ -50,6 +50,14 @@ pub struct ProfileFile {
 pub enum Backing {
     File,
     PrivateMemory,
+}
+
+/// Where on the first page a failure is noted: its offset.
+#[derive(Clone, Copy)]
+#[repr(u64)]
+pub enum FailurePlace {
+    Allocation = FAILURE_OFFSET,
+    Abort = ABORT_OFFSET,
 }
 
 impl ProfileFile {
@@ -182,10 +190,10 @@ impl ProfileFile {
         unsafe { &*(self.base.load(Relaxed) as *const Header) }
     }
 
-    /// See `Failure`. Only after `create` has mapped the file.
-    pub fn failure(&self) -> &Failure {
+    /// The latest failure, or the latest abort. Only after `create` has mapped the file.
+    pub fn failure(&self, place: FailurePlace) -> &Failure {
         // SAFETY: on the first page, as the header, and behind it.
-        unsafe { &*((self.base.load(Relaxed) + FAILURE_OFFSET) as *const Failure) }
+        unsafe { &*((self.base.load(Relaxed) + place as u64) as *const Failure) }
     }
 
     /// Adds to a health counter.

@@ -2,6 +2,7 @@
 
 mod cgroup;
 mod kernel_log;
+pub mod lack;
 pub mod note;
 pub mod prune;
 pub mod sites;
@@ -10,15 +11,13 @@ pub mod watch;
 use crate::source::Source;
 use crate::text;
 use kernel_log::KernelLog;
+use lack::Lack;
 use ramson_format::state;
 use ramson_profile::format::format_bytes;
-use ramson_reader::{End, FailedAllocation, Way};
+use ramson_reader::{End, Way};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::sync::OnceLock;
-
-/// A failed allocation belongs to a death that followed within this time.
-const MOST_NS_AFTER_FAILURE: u64 = 5_000_000_000;
 
 const SIGNALS: [&str; 31] = [
     "SIGHUP",
@@ -62,8 +61,8 @@ pub enum Cause {
     /// It ended by itself, or exec replaced it.
     None,
     OomKiller,
-    /// An allocation failed shortly before.
-    FailedAllocation,
+    /// It noted that it got no memory, shortly before.
+    LackOfMemory,
     /// It sent itself the signal, or somebody did: nothing tells.
     Unknown,
 }
@@ -74,14 +73,14 @@ impl Cause {
         match self {
             Self::None => "",
             Self::OomKiller => "OOM killer",
-            Self::FailedAllocation => "out of memory",
+            Self::LackOfMemory => "out of memory",
             Self::Unknown => "unknown",
         }
     }
 
     /// It died of memory.
     pub fn is_memory(self) -> bool {
-        matches!(self, Self::OomKiller | Self::FailedAllocation)
+        matches!(self, Self::OomKiller | Self::LackOfMemory)
     }
 }
 
@@ -144,29 +143,9 @@ pub fn cause_of(source: &Source) -> Cause {
         Some(end) if end.is_out_of_memory() => Cause::OomKiller,
         Some(End { way: Way::Exited(_) | Way::Replaced, .. }) => Cause::None,
         None if has_exited => Cause::None,
-        _ if failed_allocation(source).is_some() => Cause::FailedAllocation,
+        _ if Lack::of(source).is_some() => Cause::LackOfMemory,
         _ => Cause::Unknown,
     }
-}
-
-/// The allocation whose failure may be what the process died of: it was the last thing seen of it.
-pub fn failed_allocation(source: &Source) -> Option<FailedAllocation> {
-    let header = &source.snapshot.header;
-    let failure = header.last_failure?;
-    let (way, ended_ns) = match end_of(source) {
-        Some(end) if end.realtime_ns > 0 => {
-            let after_start_ns = end.realtime_ns.saturating_sub(header.start_realtime_ns);
-            (Some(end.way), header.start_monotonic_ns.saturating_add(after_start_ns))
-        }
-        end => (end.map(|end| end.way), header.last_monotonic_ns),
-    };
-    let is_of_a_fault = match way {
-        Some(Way::Signalled(signal)) => OF_FAULTS.contains(&signal),
-        Some(_) => false,
-        None => header.state != state::EXITED,
-    };
-    let is_near = ended_ns.saturating_sub(failure.monotonic_ns) <= MOST_NS_AFTER_FAILURE;
-    (is_of_a_fault && is_near).then_some(failure)
 }
 
 /// Whether it ended in a way that deserves a look.
@@ -193,9 +172,9 @@ fn way_and_cause(source: &Source, end: &End) -> String {
     };
     match cause_of(source) {
         Cause::OomKiller => way + " of the OOM killer",
-        Cause::FailedAllocation => {
-            let size = failed_allocation(source).map_or(0, |failure| failure.size);
-            way + &format!(" after an allocation of {} had failed", format_bytes(size as f64))
+        Cause::LackOfMemory => {
+            let lack = Lack::of(source).map_or_else(String::new, |(lack, _)| lack.clause());
+            format!("{way} {lack}")
         }
         Cause::None | Cause::Unknown => way,
     }
@@ -271,7 +250,7 @@ pub fn rss_text(end: Option<&End>) -> String {
 pub fn json(source: &Source) -> Value {
     let Some(end) = end_of(source) else { return Value::Null };
     let known = |number: u64| if number > 0 { json!(number) } else { Value::Null };
-    let failure = failed_allocation(source);
+    let lack = Lack::of(source).map(|(lack, _)| lack);
     json!({
         "way": match end.way {
             Way::Exited(_) => "exited",
@@ -290,7 +269,11 @@ pub fn json(source: &Source) -> Value {
         "cgroup": String::from_utf8_lossy(end.cgroup_path()),
         "cgroup_oom_kills": end.oom_kills,
         "memory_limit": known(end.limit_bytes),
-        "failed_allocation_bytes": failure.map(|failure| failure.size),
+        "lack_of_memory": lack.map(Lack::name),
+        "failed_allocation_bytes": match lack {
+            Some(Lack::OfBytes(size)) => json!(size),
+            _ => Value::Null,
+        },
     })
 }
 

@@ -1,6 +1,7 @@
 //! Where a program that died of memory had it: the last words that an allocator would say.
 
-use super::{cause_of, end_of, failed_allocation, fate, rss_text};
+use super::lack::Lack;
+use super::{cause_of, end_of, fate, rss_text};
 use crate::assemble::{Detail, unnamed};
 use crate::naming;
 use crate::places;
@@ -38,8 +39,8 @@ impl LastProfile {
         });
         naming::name(&mut profile, Some(source), &mut symbolizer);
         let names = carried(&profile);
-        if let Some(failure) = failed_allocation(source) {
-            profile.samples.push(sample_of_failure(&profile, source, failure.stack));
+        if let Some((_, noted)) = Lack::of(source) {
+            profile.samples.push(sample_of_failure(&profile, source, noted.stack));
         }
         drop_allocator_frames(&mut profile);
         Self { profile, names }
@@ -62,11 +63,11 @@ impl LastProfile {
             format_relative_error(live),
         )];
         let frames = FrameTable::new(&self.profile);
-        if let Some(failure) = failed_allocation(source)
+        if let Some((lack, _)) = Lack::of(source)
             && let Some(sample) = self.profile.samples.iter().find(|sample| is_of_failure(sample))
         {
-            let size = format_value(failure.size as f64, unit);
-            lines.push(format!("{size:>10}  failed   {}", stack_text(&frames, sample)));
+            let (bytes, word) = lack.columns();
+            lines.push(format!("{bytes:>10} {word:>7}  {}", stack_text(&frames, sample)));
         }
         let value = |sample: &StackSample| sample.value(SampleType::InuseSpace).value;
         let mut samples: Vec<&StackSample> =

@@ -43,6 +43,8 @@ fn header() -> Header {
         end: Some(Box::new(format::End::of(format::Way::Signalled(11)))),
         failures: 3,
         last_failure: Some(FailedAllocation { size: 1 << 40, monotonic_ns: 98, stack: 5, tid: 8 }),
+        aborts: 1,
+        last_abort: Some(FailedAllocation { size: 1 << 20, monotonic_ns: 99, stack: 6, tid: 9 }),
         ..Header::default()
     }
 }

@@ -236,6 +236,47 @@ macro_rules! exit_hook {
 exit_hook!("_exit", underscore_exit, NEXT_EXIT);
 exit_hook!("_Exit", exit_c99, NEXT_EXIT_C99);
 
+static NEXT_ABORT: Target = Target::new(abort_stub);
+unresolved!(abort_stub, NEXT_ABORT);
+
+#[unsafe(naked)]
+#[unsafe(export_name = "abort")]
+unsafe extern "C" fn abort() {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rdi, rsp",
+        "mov rsi, rbp",
+        "push rax",
+        ".cfi_adjust_cfa_offset 8",
+        "call {before}",
+        "pop rax",
+        ".cfi_adjust_cfa_offset -8",
+        "jmp qword ptr [rip + {next}]",
+        ".cfi_endproc",
+        before = sym hooks::before_abort,
+        next = sym NEXT_ABORT,
+    )
+}
+
+/// std::get_new_handler().
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZSt15get_new_handlerv")]
+unsafe extern "C" fn get_new_handler() {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rdi, rsp",
+        "mov rsi, rbp",
+        "push rax",
+        ".cfi_adjust_cfa_offset 8",
+        "call {before}",
+        "pop rcx",
+        ".cfi_adjust_cfa_offset -8",
+        "jmp rax",
+        ".cfi_endproc",
+        before = sym hooks::before_new_handler,
+    )
+}
+
 static NEXT_PRCTL: Target = Target::new(prctl_stub);
 static NEXT_SYSCALL: Target = Target::new(syscall_stub);
 unresolved!(prctl_stub, NEXT_PRCTL);
@@ -289,7 +330,7 @@ const fn plain(name: &'static CStr, next: &'static Target, otherwise: &'static C
     Plain { name, next, otherwise }
 }
 
-static PLAIN: [Plain; 20] = [
+static PLAIN: [Plain; 21] = [
     plain(c"malloc", &malloc::NEXT, c"malloc"),
     plain(c"free", &free::NEXT, c"free"),
     plain(c"calloc", &NEXT_CALLOC, c"calloc"),
@@ -304,6 +345,7 @@ static PLAIN: [Plain; 20] = [
     plain(c"free_aligned_sized", &free_aligned_sized::NEXT, c"free"),
     plain(c"_exit", &NEXT_EXIT, c"_exit"),
     plain(c"_Exit", &NEXT_EXIT_C99, c"_exit"),
+    plain(c"abort", &NEXT_ABORT, c"abort"),
     plain(c"prctl", &NEXT_PRCTL, c"prctl"),
     plain(c"syscall", &NEXT_SYSCALL, c"syscall"),
     plain(c"mmap", &mappings::mmap::NEXT, c"mmap64"),

@@ -1,0 +1,72 @@
+//! Deaths of programs that got no memory: what `ramson run` says of them.
+
+use ramson_tests::deaths::*;
+use ramson_tests::program;
+use ramson_tests::servers::*;
+
+#[test]
+fn a_failed_allocation_before_the_death_is_told_with_its_stack() {
+    let throws = program("throws.cc");
+    for (command, reason) in [(deaths("huge"), ""), (throws.display().to_string(), "bad_alloc")] {
+        let scratch = Scratch::new();
+        let outcome = run(&scratch, &command);
+        assert_eq!(outcome.status, 134, "{outcome:?}");
+        assert!(outcome.stderr.contains(reason), "{outcome:?}");
+        assert_last_words(
+            &outcome,
+            "died by SIGABRT after an allocation of 1.00 PiB had failed",
+            &["site_huge", "site_held"],
+        );
+        let name = if reason.is_empty() { "deaths" } else { "throws" };
+        let found = entry(&scratch, name);
+        assert_eq!(found.text("end.cause"), "out of memory");
+        assert_eq!(found.number("end.failed_allocation_bytes"), (1u64 << 50) as f64);
+    }
+}
+
+/// Runs a program that gets no more small blocks; the interval is so long that the one that fails is hardly ever a sample.
+#[track_caller]
+fn run_until_exhausted(scratch: &Scratch, program: &str, clause: &str, site: &str) {
+    let mut command = ramson(scratch);
+    command.args(["run", "--interval", "256K", "--max-overhead", "off", "--", "sh", "-c"]);
+    let outcome = finish(command.arg(format!("exec {program}")));
+    assert_eq!(outcome.status, 134, "{outcome:?}");
+    let was_sampled = "after an allocation of 24 B had failed";
+    let clause = if outcome.remarks[0].contains(was_sampled) { was_sampled } else { clause };
+    assert_last_words(&outcome, &format!("died by SIGABRT {clause}: RSS "), &[site, "site_"]);
+}
+
+#[test]
+fn a_small_request_of_operator_new_that_failed_is_told_with_its_stack() {
+    let scratch = Scratch::new();
+    let throws = format!("{} small", program("throws.cc").display());
+    run_until_exhausted(&scratch, &throws, "after operator new had failed", "site_small");
+    let found = entry(&scratch, "throws");
+    assert_eq!(found.text("end.cause"), "out of memory");
+}
+
+#[test]
+fn an_abort_without_memory_left_is_told_with_its_stack_and_one_with_some_left_is_not() {
+    let scratch = Scratch::new();
+    run_until_exhausted(
+        &scratch,
+        &deaths("exhausted"),
+        "when 1.00 MiB more could not be had",
+        "main",
+    );
+    let found = entry(&scratch, "deaths");
+    assert_eq!(found.text("end.cause"), "out of memory");
+    let scratch = Scratch::new();
+    let outcome = run(&scratch, &deaths("limited-abort"));
+    assert_eq!((outcome.status, outcome.remarks.len()), (134, 1), "{outcome:?}");
+    assert_eq!(entry(&scratch, "deaths").text("end.cause"), "unknown");
+}
+
+#[test]
+fn a_program_that_asks_for_its_new_handler_has_not_failed_to_get_memory() {
+    let scratch = Scratch::new();
+    let asks = program("asks.cc");
+    let outcome = run(&scratch, &asks.display().to_string());
+    assert_eq!((outcome.status, outcome.remarks.len()), (134, 1), "{outcome:?}");
+    assert_eq!(entry(&scratch, "asks").text("end.cause"), "unknown");
+}
