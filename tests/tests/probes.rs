@@ -4,11 +4,13 @@ use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
-use ramson_tests::{Run, library, program, tool};
-use std::fs::File;
+use ramson_tests::servers::{Scratch, installed, wait_until};
+use ramson_tests::{Run, library, preload, program, tool};
+use std::cell::RefCell;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// A probe as its note describes it.
 struct Probe {
@@ -137,4 +139,65 @@ fn a_listener_sees_each_allocation_and_free_and_nothing_happens_without_one() {
     assert_eq!(expected.len(), 8);
     expected.extend([alloc((*old, 300)), free(*old), alloc((*new, 0x10_0000)), free(*new)]);
     assert_eq!(seen, expected);
+}
+
+/// bpftrace in a process group of its own, ended with the test.
+fn bpftrace(arguments: &[&str]) -> Command {
+    let mut command = Command::new(installed("bpftrace", "bpftrace"));
+    command.env("LC_ALL", "C").args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Each line is a kind of event, the address, and for allocations size and weight.
+const SCRIPT: &str =
+    "usdt:LIBRARY:otel_memory:alloc { printf(\"alloc %lu %lu %lu\\n\", arg0, arg1, arg2); }
+usdt:LIBRARY:otel_memory:free { printf(\"free %lu 0 0\\n\", arg0); }";
+
+#[test]
+fn bpftrace_sees_each_allocation_and_free_where_the_kernel_lets_it_run() {
+    let trial = bpftrace(&["-e", "BEGIN { exit(); }"]).output().expect("it can be started");
+    if !trial.status.success() {
+        return eprintln!("bpftrace cannot run here: {}", String::from_utf8_lossy(&trial.stderr));
+    }
+    let scratch = Scratch::new();
+    // What the program raises for another listener is ignored, also after exec.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' USR1; exec \"$0\" probes"]).arg(program("frees.c"));
+    preload(&mut command, "1").env("RAMSON_DIR", scratch.open_directory("profiles"));
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("sh can be started");
+    let pid = Pid::from_raw(child.id() as i32);
+    let wanted = fs::canonicalize(program("frees.c")).expect("it was built");
+    let is_program = || fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == wanted);
+    wait_until("the program has taken the shell's place", is_program);
+    let log = scratch.path("log");
+    let script = SCRIPT.replace("LIBRARY", library().to_str().expect("a path in UTF-8"));
+    let mut command = bpftrace(&["-p", &pid.to_string(), "-o"]);
+    let listener =
+        command.arg(&log).args(["-e", &script]).spawn().expect("bpftrace can be started");
+    let listener = RefCell::new(listener);
+    let has_ended = || listener.borrow_mut().try_wait().expect("ours").is_some();
+    let memory = File::open(format!("/proc/{pid}/mem")).expect("ours");
+    let is_heard = |probe: &Probe| {
+        let (mut raised, at) = ([0; 2], base_of_library(pid) + probe.semaphore);
+        memory.read_exact_at(&mut raised, at).is_ok() && raised != [0; 2]
+    };
+    wait_until("bpftrace listens", || {
+        assert!(!has_ended(), "bpftrace ended early");
+        probes().iter().all(is_heard)
+    });
+    child.stdin.take().expect("piped").write_all(b"!").expect("it waits for that");
+    let made = made(&mut child);
+    assert!(child.wait().expect("it ends").success());
+    wait_until("bpftrace ends with it", has_ended);
+    // What was said before the second part is heard, too; of that part each is certain.
+    let log = fs::read_to_string(&log).expect("it has written");
+    assert_eq!(made.len(), 6);
+    for (address, size) in made {
+        let alloc = format!("alloc {address} {size} {size}\n");
+        assert!(log.contains(&alloc), "{alloc} in\n{log}");
+        assert!(log.contains(&format!("free {address} 0 0\n")), "{address}: {log}");
+    }
+    let count = |kind: &str| log.lines().filter(|line| line.starts_with(kind)).count();
+    assert_eq!((count("alloc"), count("free")), (12, 12), "{log}");
 }
