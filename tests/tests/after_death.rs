@@ -11,7 +11,6 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
-use tempfile::TempDir;
 
 const MIB: f64 = 1048576.0;
 const LIMIT_MIB: u64 = 64;

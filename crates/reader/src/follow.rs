@@ -64,10 +64,9 @@ impl Follower {
         };
         self.numbers.update(&mut stacks, &mut reading);
         let failure_at = |offset| {
-            entries::failure(reading.header(), offset).map(|failure| FailedAllocation {
-                stack: self.numbers.renumbered.get(failure.stack).copied().flatten().unwrap_or(0),
-                ..failure
-            })
+            let failure = entries::failure(reading.header(), offset)?;
+            let stack = self.numbers.renumbered.get(failure.stack).copied().flatten().unwrap_or(0);
+            Some(Box::new(FailedAllocation { stack, ..failure }))
         };
         header.last_failure = failure_at(FAILURE_OFFSET);
         header.last_abort = failure_at(ABORT_OFFSET);

@@ -30,10 +30,10 @@ pub struct Header {
     pub end: Option<Box<End>>,
     /// Allocations that are known to have failed: those that were to be samples, and those of operator new.
     pub failures: u64,
-    pub last_failure: Option<FailedAllocation>,
+    pub last_failure: Option<Box<FailedAllocation>>,
     /// Calls of abort while the kernel refused memory, and what it refused.
     pub aborts: u64,
-    pub last_abort: Option<FailedAllocation>,
+    pub last_abort: Option<Box<FailedAllocation>>,
     /// Bytes of the file that are allocated.
     pub committed_bytes: u64,
     pub comm: String,

@@ -41,8 +41,18 @@ impl Lack {
         let is_near = |noted: &FailedAllocation| {
             ended_ns.saturating_sub(noted.monotonic_ns) <= MOST_NS_BEFORE_DEATH
         };
-        let failure = header.last_failure.filter(|noted| may_be(&OF_FAULTS) && is_near(noted));
-        let abort = || header.last_abort.filter(|noted| may_be(&[SIGABRT]) && is_near(noted));
+        let failure = header
+            .last_failure
+            .as_deref()
+            .copied()
+            .filter(|noted| may_be(&OF_FAULTS) && is_near(noted));
+        let abort = || {
+            header
+                .last_abort
+                .as_deref()
+                .copied()
+                .filter(|noted| may_be(&[SIGABRT]) && is_near(noted))
+        };
         // A failure tells more: it is a request, and the place that made it.
         failure
             .map(|noted| (Self::of_failure(noted.size), noted))

@@ -28,6 +28,10 @@ fn stacks() -> Vec<Stack> {
     stacks
 }
 
+fn failure(failure: FailedAllocation) -> Option<Box<FailedAllocation>> {
+    Some(Box::new(failure))
+}
+
 fn header() -> Header {
     Header {
         state: 3,
@@ -42,9 +46,14 @@ fn header() -> Header {
         last_monotonic_ns: 99,
         end: Some(Box::new(format::End::of(format::Way::Signalled(11)))),
         failures: 3,
-        last_failure: Some(FailedAllocation { size: 1 << 40, monotonic_ns: 98, stack: 5, tid: 8 }),
+        last_failure: failure(FailedAllocation {
+            size: 1 << 40,
+            monotonic_ns: 98,
+            stack: 5,
+            tid: 8,
+        }),
         aborts: 1,
-        last_abort: Some(FailedAllocation { size: 1 << 20, monotonic_ns: 99, stack: 6, tid: 9 }),
+        last_abort: failure(FailedAllocation { size: 1 << 20, monotonic_ns: 99, stack: 6, tid: 9 }),
         ..Header::default()
     }
 }
