@@ -2,26 +2,30 @@
 
 use ramson_tests::cgroups::Group;
 use ramson_tests::servers::*;
-use ramson_tests::{profiles_in, read};
-use std::path::PathBuf;
+use std::fs;
 use std::process::Command;
 
-const LIMIT_MIB: u64 = 32;
+const LIMIT_MIB: u64 = 48;
+
+/// Says when it has taken the place of the shell that went into the group, and has been sampled.
+const IDLE: &str = "import time
+kept = bytearray(4 << 20)
+print('ready', flush=True)
+time.sleep(3600)
+";
 
 #[test]
 fn a_control_group_that_meets_its_limit_is_a_reason_for_a_snapshot() {
     let scratch = Scratch::new();
     let group = Group::new(LIMIT_MIB);
     let history = scratch.path("history/history.db");
-    let script =
-        scratch.file("idle.py", "import time\nkept = bytearray(4 << 20)\ntime.sleep(3600)\n");
+    let script = scratch.file("idle.py", IDLE);
     let idle = format!("{} {}", python().display(), script.display());
     let mut command = ramson(&scratch);
     command.args(["run", "--interval", "16K", "--max-overhead", "off", "--", "sh", "-c"]);
-    let is_python = |path: &PathBuf| read(path).is_ok_and(|snapshot| !snapshot.live.is_empty());
-    let has_profile = || profiles_in(&scratch.path("profiles")).iter().any(is_python);
-    let _program =
-        Running::start(command.arg(group.script(&idle)), &scratch.path("log"), has_profile);
+    let log = scratch.path("log");
+    let is_ready = || fs::read_to_string(&log).is_ok_and(|log| log.contains("ready"));
+    let _program = Running::start(command.arg(group.script(&idle)), &log, is_ready);
     let pid = profiles(&scratch)[0].header.pid.to_string();
     let ramson = |words: &[&str]| {
         let mut command = ramson(&scratch);

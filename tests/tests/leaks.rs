@@ -58,15 +58,18 @@ fn a_dead_program_s_stacks_are_told_apart_by_their_truth() {
     let path = dead(&scratch);
     let object = suspects(&scratch, &[&path]);
     let found = verdicts(&object);
-    for (site, verdict) in [
-        ("site_leak", "growing"),
-        ("site_reachable", "growing"),
-        ("site_cache", "churn"),
-        ("site_sawtooth", "churn"),
-        ("site_churn", "churn"),
-        ("site_start_up", "start-up"),
+    // How long the blocks of a cache live is up to the machine: 300 ms, or more if it is busy.
+    let turned_over: &[&str] = &["churn", "plateau"];
+    for (site, verdicts) in [
+        ("site_leak", &["growing"][..]),
+        ("site_reachable", &["growing"]),
+        ("site_cache", turned_over),
+        ("site_sawtooth", turned_over),
+        ("site_churn", &["churn"]),
+        ("site_start_up", &["start-up"]),
     ] {
-        assert_eq!(found.get(site).map(String::as_str), Some(verdict), "{site}: {found:?}");
+        let verdict = found.get(site).map(String::as_str);
+        assert!(verdict.is_some_and(|verdict| verdicts.contains(&verdict)), "{site}: {found:?}");
     }
     // The larger of the two leaks comes first, and with every allocation recorded nothing is uncertain.
     let first = &object.list("suspects")[0];
