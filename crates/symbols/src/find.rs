@@ -1,5 +1,6 @@
 //! Where a binary and its debug file are. Nothing is used unless its build ID is the profile's.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -74,6 +75,9 @@ pub(crate) fn locate(binary: &Binary, folders: &Folders) -> Located {
             Err(OpenError::Unreadable(reason)) => refuse(Defect::Unreadable { path, reason }),
         }
     }
+    if let Some(file) = mapped_under_any_name(binary) {
+        return Located { file: Some(file), refusal: None };
+    }
     let missing =
         || Defect::BinaryMissing { path: binary.path.clone(), build_id: binary.build_id.clone() };
     let refusal = refusal.unwrap_or_else(missing);
@@ -117,14 +121,27 @@ fn mapped_paths(binary: &Binary) -> Vec<PathBuf> {
         let Some(target) = target.to_str() else { return false };
         target == binary.path || target.strip_suffix(DELETED) == Some(plain)
     };
-    let executable = PathBuf::from(format!("/proc/{pid}/exe"));
-    if is_it(&executable) {
-        paths.push(executable);
-    }
-    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/map_files")) else { return paths };
-    let mut links = entries.take(MAX_MAPPINGS).flatten().map(|entry| entry.path());
+    let mut links = mapped_links(pid);
+    paths.extend(links.next().filter(|executable| is_it(executable)));
     paths.extend(links.find(|link| is_it(link)));
     paths
+}
+
+/// The executable, then every mapped file, once for each mapping.
+fn mapped_links(pid: u32) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/map_files")).ok().into_iter().flatten();
+    let links = entries.take(MAX_MAPPINGS).flatten().map(|entry| entry.path());
+    std::iter::once(PathBuf::from(format!("/proc/{pid}/exe"))).chain(links)
+}
+
+/// By build ID alone: who replaces a binary may have renamed it first, and a process in a changed root directory sees other paths
+/// than its links have.
+fn mapped_under_any_name(binary: &Binary) -> Option<ElfFile> {
+    let pid = binary.pid.filter(|_| !binary.build_id.is_empty())?;
+    let mut seen = HashSet::new();
+    let is_new = |link: &PathBuf| std::fs::read_link(link).is_ok_and(|target| seen.insert(target));
+    let files = mapped_links(pid).filter(is_new).filter_map(|link| ElfFile::open(&link).ok());
+    files.into_iter().find(|file| file.build_id == binary.build_id)
 }
 
 fn process_root(binary: &Binary) -> Option<PathBuf> {

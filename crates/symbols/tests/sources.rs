@@ -305,34 +305,6 @@ fn a_supplement_made_by_dwz_is_used_and_missed() {
 }
 
 #[test]
-fn a_deleted_executable_is_found_through_its_process() {
-    let folder = Folder::new();
-    folder
-        .write("a.c", &C_SOURCE.replace("return visible(argc)", "getchar(); return visible(argc)"));
-    folder.run("gcc -include stdio.h -O2 -g -Wl,--build-id a.c -o a");
-    let address = inside(&folder, "a", "hidden");
-    let mut binary = identified(&folder, "a");
-    let whole = symbolize(&binary, &[address]);
-    let mut command = std::process::Command::new(folder.path("a"));
-    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
-    binary.pid = Some(child.id());
-    let through_root = symbolize(&binary, &[address]);
-    folder.run("rm a");
-    let unlinked = symbolize(&binary, &[address]);
-    binary.path += " (deleted)";
-    let deleted = symbolize(&binary, &[address]);
-    binary.build_id.clear();
-    let unnamed = symbolize(&binary, &[address]);
-    drop(child.stdin.take());
-    child.wait().unwrap();
-    let gone = symbolize(&binary, &[address]);
-    for found in [through_root, unlinked, deleted, unnamed] {
-        assert_eq!((found.frames, found.defect), (whole.frames.clone(), None));
-    }
-    assert!(matches!(gone.defect, Some(Defect::BinaryMissing { .. })));
-}
-
-#[test]
 fn split_dwarf_is_found_in_its_package_or_beside_the_objects_and_is_missed() {
     for version in ["-gdwarf-4", "-gdwarf-5"] {
         let folder = Folder::new();
