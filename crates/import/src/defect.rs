@@ -16,6 +16,8 @@ pub enum Defect {
     Unreadable(String),
     /// What the file describes would take more memory than a real profile of its size.
     MemoryBound,
+    /// The same of a packed file.
+    PackedMemoryBound,
     /// The file ends in the middle of a record.
     Cut,
     /// Bytes at this position make no sense; what came before was read.
@@ -52,6 +54,9 @@ impl fmt::Display for Defect {
             Defect::Unreadable(error) => write!(f, "reading stopped: {error}"),
             Defect::MemoryBound => f.write_str(
                 "it describes more than 4 bytes of profile for each of its own; the rest was not read",
+            ),
+            Defect::PackedMemoryBound => f.write_str(
+                "it describes more than 32 bytes of profile for each packed one; the rest was not read, unpack it first",
             ),
             Defect::Cut => f.write_str("it ends in the middle of a record: the file was cut"),
             Defect::Damaged { offset } => {

@@ -1,7 +1,8 @@
 //! The bytes of a file, unpacked: where they end, why they end, and how much memory may be made of them.
 //!
 //! Two promises bound what a hostile file can cost. Memory: what is built may take [`FREE_BYTES`] plus
-//! [`BYTES_PER_BYTE`] times the unpacked bytes read so far. Unpacking: no more than [`FREE_BYTES`] plus
+//! [`BYTES_PER_BYTE`] times the unpacked bytes read so far, and of a packed file no more than [`FREE_BYTES`] plus
+//! [`BYTES_PER_PACKED_BYTE`] times its own. Unpacking: no more than [`FREE_BYTES`] plus
 //! [`MOST_EXPANSION`] times the packed bytes read so far. Whoever meets a bound stops and keeps what it has.
 
 use crate::ahead::Ahead;
@@ -20,6 +21,8 @@ use std::sync::Arc;
 pub const FREE_BYTES: u64 = 32 << 20;
 /// Bytes of memory for each unpacked byte.
 pub const BYTES_PER_BYTE: u64 = 4;
+/// Bytes of memory for each packed byte. Profiles that are large enough to tell come to less than 10.
+pub const BYTES_PER_PACKED_BYTE: u64 = 32;
 /// Unpacked bytes for each packed byte. DEFLATE can make 1,032; profiles come to 10 to 50.
 pub const MOST_EXPANSION: u64 = 300;
 /// A longer line is left out.
@@ -164,11 +167,18 @@ impl<'a> Input<'a> {
     /// Whether `bytes` more bytes of memory may be used for what was read.
     pub fn may_use(&mut self, bytes: usize) -> bool {
         self.charged += bytes as u64;
-        let may = self.charged <= FREE_BYTES + BYTES_PER_BYTE * self.unpacked;
-        if !may && !self.defects.contains(&Defect::MemoryBound) {
-            self.defects.push(Defect::MemoryBound);
+        let is_packed = self.packing != Packing::None;
+        let bound = match self.charged.saturating_sub(FREE_BYTES) {
+            more if more > BYTES_PER_BYTE * self.unpacked => Defect::MemoryBound,
+            more if is_packed && more > BYTES_PER_PACKED_BYTE * self.packed.get() => {
+                Defect::PackedMemoryBound
+            }
+            _ => return true,
+        };
+        if !self.defects.contains(&bound) {
+            self.defects.push(bound);
         }
-        may
+        false
     }
 
     /// Unpacked bytes read so far.

@@ -21,7 +21,7 @@ mod recognize;
 mod weight;
 
 pub use defect::{Defect, ImportError};
-pub use input::{BYTES_PER_BYTE, FREE_BYTES, MOST_EXPANSION};
+pub use input::{BYTES_PER_BYTE, BYTES_PER_PACKED_BYTE, FREE_BYTES, MOST_EXPANSION};
 pub use recognize::{ACCEPTED, Format, looks_like};
 
 use input::Input;
