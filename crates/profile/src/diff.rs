@@ -78,7 +78,8 @@ impl Diff {
                 |flats: &HashMap<FrameName, Estimate>| flats.get(name).copied().unwrap_or_default();
             of(side) + of(&shared)
         };
-        let rows = rows.into_iter().map(|change| {
+        let changed = |row: &Row| row.flat.value != 0.0 || row.cum.value != 0.0;
+        let rows = rows.into_iter().filter(changed).map(|change| {
             let name = change.frame();
             DiffRow { old_flat: flat(&old, &name), new_flat: flat(&new, &name), change }
         });

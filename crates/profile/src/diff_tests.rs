@@ -66,6 +66,15 @@ fn a_function_is_matched_by_name_wherever_it_is_and_however_often_built() {
 }
 
 #[test]
+fn a_function_that_holds_what_it_held_is_no_row_however_uncertain_that_is() {
+    let [old, mut new] = [0x1000, 0x9000].map(|start| process(start, "aa", 0, &[(&[0, 2], 100.0)]));
+    let same = Diff { old: old.clone(), new: new.clone(), ..Diff::default() };
+    assert!(rows(&same).is_empty(), "{:?}", rows(&same));
+    new.samples[0].values = [Estimate { value: 100.0, variance: f64::NAN }; 4];
+    assert!(rows(&Diff { old, new, ..Diff::default() }).is_empty());
+}
+
+#[test]
 fn an_address_without_a_name_is_matched_by_file_address() {
     let old = process(0x1000, "aa", 0, &[(&[3, 2], 10.0)]);
     let new = process(0x9000, "aa", 0, &[(&[3, 2], 40.0)]);
@@ -77,14 +86,14 @@ fn an_address_without_a_name_is_matched_by_file_address() {
 fn lines_are_matched_only_if_lines_are_asked_for() {
     let mut diff = Diff {
         old: process(0x1000, "aa", 0, &[(&[0], 10.0)]),
-        new: process(0x1000, "bb", 1, &[(&[0], 10.0)]),
+        new: process(0x1000, "bb", 1, &[(&[0], 30.0)]),
         ..Diff::default()
     };
-    assert_eq!(rows(&diff), ["a 0 ±²20 10→10 cum 0"]);
+    assert_eq!(rows(&diff), ["a 20 ±²40 10→30 cum 20"]);
     diff.old.granularity = Granularity::Lines;
     diff.new.granularity = Granularity::Lines;
     diff.shared.granularity = Granularity::Lines;
-    assert_eq!(rows(&diff), ["a -10 ±²10 10→0 cum -10", "a 10 ±²10 0→10 cum 10"]);
+    assert_eq!(rows(&diff), ["a 30 ±²30 0→30 cum 30", "a -10 ±²10 10→0 cum -10"]);
 }
 
 #[test]

@@ -247,3 +247,38 @@ fn peek_counts_a_repeated_call_once_and_no_call_to_itself() {
     };
     assert_eq!((names(&function.callers), names(&function.callees)), ("a8".into(), "a8".into()));
 }
+
+#[test]
+fn the_largest_stacks_are_sums_of_what_looks_the_same() {
+    // Location 5 is another line of `a`; 6 is `a` inlined into `b`, which is not shown.
+    let stacks: [(&[u32], f64); 6] = [
+        (&[0, 2], 30.0),
+        (&[5, 2], 50.0),
+        (&[0, 1, 2], 25.0),
+        (&[3], 40.0),
+        (&[], 8.0),
+        (&[6, 1], 16.0),
+    ];
+    let mut profile = profile(&stacks);
+    let labelled = [crate::Label::thread("x".into())].into();
+    profile.samples.push(StackSample { labels: labelled, ..profile.samples[0].clone() });
+    let frames = FrameTable::new(&profile);
+    let is_shown = |name: &crate::FrameName| &*name.name != "b";
+    let largest = |most| largest_stacks(&profile, &frames, SampleType::InuseSpace, is_shown, most);
+    let shown = largest(9).into_iter().map(|stack| {
+        let name = |at: &FrameAt| format!("{}:{}", frames.name(at.frame).name, at.line);
+        let names: Vec<String> = stack.frames.iter().map(name).collect();
+        assert_eq!(stack.value.variance, stack.value.value);
+        (names.join(" "), stack.value.value)
+    });
+    let expected = [
+        ("a:10 c:30", 85.0),
+        ("a:60 c:30", 50.0),
+        ("d:40", 40.0),
+        ("a:70", 16.0),
+        ("(stacks not recorded):0", 8.0),
+    ];
+    let expected = expected.map(|(names, value)| (names.to_owned(), value));
+    assert_eq!(shown.collect::<Vec<_>>(), expected);
+    assert_eq!(largest(2).len(), 2);
+}

@@ -199,11 +199,7 @@ fn heading(old: &Opened, new: &Opened, compared: &Compared, table: &DiffTable) -
         let _ = writeln!(out, "{word} {value:>10} {error:>8}  {what}");
     }
     let change = table.change;
-    let verdict = match change {
-        change if change.is_nothing() => "no change",
-        change if is_noise(change) => "may be chance",
-        _ => "more than chance",
-    };
+    let verdict = verdict(change);
     let _ = write!(
         out,
         "{} {:>12} {:>8}  {}, {verdict}",
@@ -249,6 +245,16 @@ fn push_rows(out: &mut String, table: &DiffTable, all_rows: usize) {
     }
     if all_rows > table.rows.len() {
         let _ = writeln!(out, "({} more rows; -n 0 shows all)", all_rows - table.rows.len());
+    }
+}
+
+/// What the total says of itself.
+fn verdict(change: Estimate) -> &'static str {
+    match change {
+        change if change.value == 0.0 => "no change",
+        change if change.variance.is_nan() => "interval unknown",
+        change if is_noise(change) => "may be chance",
+        _ => "more than chance",
     }
 }
 
@@ -356,6 +362,19 @@ mod tests {
         assert!(trips("5%", &table(0.0, 1.0, 0.0)));
         assert!(!trips("0%", &table(1000.0, 0.0, 0.0)));
         assert!(trips("5%", &table(1000.0, 51.0, f64::NAN)));
+    }
+
+    #[test]
+    fn what_is_more_than_chance_is_said_only_where_chance_is_known() {
+        for (value, variance, expected) in [
+            (0.0, 100.0, "no change"),
+            (0.0, f64::NAN, "no change"),
+            (495.0, f64::NAN, "interval unknown"),
+            (10.0, 100.0, "may be chance"),
+            (-30.0, 100.0, "more than chance"),
+        ] {
+            assert_eq!(verdict(Estimate { value, variance }), expected, "{value} {variance}");
+        }
     }
 
     #[test]

@@ -13,9 +13,7 @@ use crate::tables;
 use crate::text;
 use ramson_profile::format::{format_objects, format_percent, format_relative_error, format_value};
 use ramson_profile::view::{self, Neighbour, Sort, TopTable, Tree, TreeRowKind};
-use ramson_profile::{
-    Estimate, FrameTable, Granularity, Pattern, Profile, SampleType, StackSample,
-};
+use ramson_profile::{Estimate, FrameName, FrameTable, Granularity, Pattern, Profile, SampleType};
 use ramson_symbols::Defect;
 use std::fmt::Write;
 
@@ -223,37 +221,25 @@ fn largest_stacks(
     sample_type: SampleType,
 ) {
     let unit = sample_type.unit();
-    let mut samples: Vec<&StackSample> = Vec::with_capacity(MAX_STACKS + 1);
-    for sample in profile.samples.iter().filter(|sample| !sample.value(sample_type).is_nothing()) {
-        let value = sample.value(sample_type).value;
-        // Of equal ones the first.
-        let is_larger =
-            |other: &&StackSample| other.value(sample_type).value.total_cmp(&value).is_ge();
-        let at = samples.partition_point(is_larger);
-        if at < MAX_STACKS {
-            samples.insert(at, sample);
-            samples.truncate(MAX_STACKS);
-        }
-    }
-    if !samples.is_empty() {
+    let is_shown = |frame: &FrameName| !is_library_glue(&frame.name);
+    let stacks = view::largest_stacks(profile, frames, sample_type, is_shown, MAX_STACKS);
+    if !stacks.is_empty() {
         let _ = writeln!(out, "\nlargest stacks, leaf first, without the C++ library's own frames");
     }
-    for sample in samples {
-        let value = sample.value(sample_type);
-        let names = frames
-            .stack(sample)
-            .map(|at| (&*frames.name(at.frame).name, at.line))
-            .filter(|(name, _)| !is_library_glue(name))
-            .take(MAX_STACK_FRAMES)
-            .map(|(name, line)| match line {
-                0 => text::short_name(name),
-                line => format!("{}:{line}", text::short_name(name)),
-            });
-        let names = names.collect::<Vec<_>>().join(" ← ");
+    for stack in stacks {
+        let shown = stack.frames.iter().take(MAX_STACK_FRAMES);
+        let mut names: Vec<String> = shown
+            .map(|at| (text::short_name(&frames.name(at.frame).name), at.line))
+            .map(|(name, line)| if line == 0 { name } else { format!("{name}:{line}") })
+            .collect();
+        if stack.frames.len() > MAX_STACK_FRAMES {
+            names.push("…".into());
+        }
         let line = format!(
-            "{:>10} {:>8}  {names}",
-            format_value(value.value, unit),
-            format_relative_error(value)
+            "{:>10} {:>8}  {}",
+            format_value(stack.value.value, unit),
+            format_relative_error(stack.value),
+            names.join(" ← ")
         );
         let _ = writeln!(out, "{}", text::cut(&line, text::columns()));
     }

@@ -1,12 +1,13 @@
 //! What the tables of `report` contain. A function here is whatever the profile's granularity makes a frame; each inlined
 //! line is a frame of its own. `top` is one row per function, `tree` the calls from the root down, `callers` the same from the
-//! leaf up, `flame` where the boxes of `tree` lie in a flame graph, `peek` the neighbours of some functions, `sizes` and `threads` are about blocks and threads. Values are estimates;
+//! leaf up, `flame` where the boxes of `tree` lie in a flame graph, `peek` the neighbours of some functions, `largest` the stacks that hold most, `sizes` and `threads` are about blocks and threads. Values are estimates;
 //! text is the binary's business.
 //!
 //! *flat* of a function: the stacks whose innermost frame it is. *cum*: the stacks it occurs in, each counted once
 //! however often it recurs, so that cum never exceeds the total of a profile that is not a diff.
 
 mod flame;
+mod largest;
 mod peek;
 mod sizes;
 mod threads;
@@ -14,6 +15,7 @@ mod top;
 mod tree;
 
 pub use flame::{FlameBox, FlameGraph, FlameKind, flame};
+pub use largest::{LargestStack, largest_stacks};
 pub use peek::{Neighbour, Peek, PeekTable, peek};
 pub use sizes::{SizeRow, SizeTable, sizes};
 pub use threads::{ThreadRow, ThreadTable, threads};
