@@ -237,6 +237,24 @@ fn peek_lists_callers_and_callees_with_their_shares() {
 }
 
 #[test]
+fn peek_in_many_parts_is_peek_in_one() {
+    let stacks: Vec<Vec<u32>> =
+        (0..200u32).map(|n| (0..n % 7).map(|depth| (n * (depth + 3) / 2) % 9).collect()).collect();
+    let values = stacks.iter().map(|stack| (stack.as_slice(), 8.0 * (1 + stack.len()) as f64));
+    let profile = profile(&values.collect::<Vec<_>>());
+    for pattern in [".", "^[ab]$", "nothing"] {
+        let pattern = Pattern::new(pattern).unwrap();
+        let in_parts =
+            |calls| super::peek::peek_in_parts(&profile, SampleType::InuseSpace, &pattern, calls);
+        let whole = in_parts(1 << 20);
+        assert_eq!(whole.functions.is_empty(), pattern.as_str() == "nothing");
+        for calls in [1, 100, 400] {
+            assert_eq!(in_parts(calls), whole, "{calls}");
+        }
+    }
+}
+
+#[test]
 fn peek_counts_a_repeated_call_once_and_no_call_to_itself() {
     let profile = profile(&[(&[0, 1, 0, 1, 1], 8.0)]);
     let table = peek(&profile, SampleType::InuseSpace, &Pattern::new("b").unwrap());

@@ -138,15 +138,15 @@ fn sum_functions(
 
 /// A sum to which each stack adds once, however often it comes by.
 #[derive(Clone, Copy, Default)]
-struct Once<V> {
-    sum: V,
+pub(super) struct Once<V> {
+    pub sum: V,
     /// Number from 1 of the last stack that was added; 0: none.
-    stamp: u32,
+    pub stamp: u32,
 }
 
 impl<V: AddAssign> Once<V> {
     #[inline]
-    fn add(&mut self, index: usize, value: V) {
+    pub fn add(&mut self, index: usize, value: V) {
         let stamp = index as u32 + 1;
         if self.stamp != stamp {
             self.stamp = stamp;
@@ -157,7 +157,7 @@ impl<V: AddAssign> Once<V> {
 
 /// A number for every frame of every location, so that a stack is summed up without looking anything up. The tables that
 /// every frame of every stack goes through are small: they are what a large profile waits for.
-struct Numbers {
+pub(super) struct Numbers {
     /// By location; `SEVERAL` where it has inlined frames.
     single: Vec<u32>,
     /// Of all locations end to end, innermost first.
@@ -185,7 +185,7 @@ impl Numbers {
     }
 
     /// Each frame's `FrameId::index`.
-    fn of_frames(profile: &Profile, frames: &FrameTable) -> Self {
+    pub fn of_frames(profile: &Profile, frames: &FrameTable) -> Self {
         Self::new(profile, frames, |at| at.frame.index() as u32)
     }
 
@@ -205,7 +205,7 @@ impl Numbers {
     }
 
     #[inline]
-    fn each_of(&self, sample: &StackSample, mut each: impl FnMut(u32)) {
+    pub fn each_of(&self, sample: &StackSample, mut each: impl FnMut(u32)) {
         if sample.locations.is_empty() {
             each(self.not_recorded);
         }
