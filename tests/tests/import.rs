@@ -162,7 +162,17 @@ fn what_a_server_answers_instead_of_a_profile_is_said_in_one_line() {
 
 /// Runs `holds` under an allocator's own profiler; returns the dump.
 fn dump(scratch: &Scratch, library: &str, variable: &str, value: &str, ending: &str) -> PathBuf {
-    let mut command = clean(holds());
+    dump_of(scratch, &holds(), library, (variable, value), ending)
+}
+
+fn dump_of(
+    scratch: &Scratch,
+    program: &Path,
+    library: &str,
+    (variable, value): (&str, &str),
+    ending: &str,
+) -> PathBuf {
+    let mut command = clean(program);
     command.env("LD_PRELOAD", shared_library(library)).env(variable, value);
     let directory = scratch.open_directory("dumps");
     finish(command.current_dir(&directory)).good();
@@ -171,9 +181,9 @@ fn dump(scratch: &Scratch, library: &str, variable: &str, value: &str, ending: &
 }
 
 /// `FLAT FLAT% SUM% CUM CUM% NAME` of the Perl script that came with the allocator, in bytes.
-fn perl_rows(script: &str, package: &str, file: &Path) -> Rows {
+fn perl_rows(script: &str, package: &str, program: &Path, file: &Path) -> Rows {
     let mut command = clean(installed(script, package));
-    command.args(["--text", "--show_bytes", text(&holds()), text(file)]);
+    command.args(["--text", "--show_bytes", text(program), text(file)]);
     let shown = finish(&mut command).text();
     let lines = shown.lines().filter(|line| line.contains('%'));
     let rows = lines.map(|line| {
@@ -200,7 +210,7 @@ fn jemalloc_dumps_are_weighted_and_named_as_jeprof_does() {
         let options = format!("prof:true,prof_final:true,prof_prefix:d,{options}");
         let file = dump(&scratch, "libjemalloc.so.2", "MALLOC_CONF", &options, ".heap");
         let ours = rows(&report(&scratch, text(&file), &[]));
-        let theirs = perl_rows("jeprof", "libjemalloc-dev", &file);
+        let theirs = perl_rows("jeprof", "libjemalloc-dev", &holds(), &file);
         assert_close(&ours, &theirs, "hold");
         assert!(ours["main"].1 > 0);
         // jemalloc counts what a block takes: 1,024 bytes for 1,000.
@@ -212,6 +222,25 @@ fn jemalloc_dumps_are_weighted_and_named_as_jeprof_does() {
 }
 
 #[test]
+fn a_dump_of_another_machine_is_named_from_a_copy_of_its_root_directory() {
+    // Linked to a fixed address, which nothing but the binary tells.
+    let program = program_with("real/holds.c", "holds-fixed", &["-no-pie"]);
+    let scratch = Scratch::new();
+    let there = scratch.path("holds");
+    fs::copy(program, &there).unwrap();
+    let options = ("MALLOC_CONF", "prof:true,prof_final:true,prof_prefix:d,lg_prof_sample:0");
+    let file = dump_of(&scratch, &there, "libjemalloc.so.2", options, ".heap");
+    let root = scratch.path("root");
+    let copy = root.join(text(&there).trim_start_matches('/'));
+    fs::create_dir_all(copy.parent().unwrap()).unwrap();
+    fs::rename(&there, copy).unwrap();
+    let nameless = rows(&report(&scratch, text(&file), &[]));
+    assert!(!nameless.contains_key("hold"), "{nameless:?}");
+    let named = rows(&report(&scratch, text(&file), &["--sysroot", text(&root)]));
+    assert_eq!(named["hold"].0, 100 * 1024);
+}
+
+#[test]
 fn gperftools_dumps_are_weighted_and_named_as_pprof_does() {
     let scratch = Scratch::new();
     let file = dump(&scratch, "libtcmalloc.so.4", "HEAPPROFILE", "d", ".heap");
@@ -219,17 +248,30 @@ fn gperftools_dumps_are_weighted_and_named_as_pprof_does() {
     assert_eq!((ours["hold"].0, ours["inlined"].0), (100_000, 25_000));
     let all = report(&scratch, text(&file), &["--sample-index", "alloc_objects"]);
     assert_eq!(rows(&all)["hold"].0, 1_100);
-    let theirs = perl_rows("google-pprof", "google-perftools", &file);
+    let theirs = perl_rows("google-pprof", "google-perftools", &holds(), &file);
     assert_close(&ours, &theirs, "hold");
-    // The same counts as if they had been sampled: weighted by everybody, and only once.
-    let sampled = fs::read_to_string(&file).unwrap().replace("@ heapprofile", "@ heap_v2/524288");
-    let sampled = scratch.file("sampled.heap", sampled);
-    let ours = rows(&report(&scratch, text(&sampled), &[]));
-    assert_close(&ours, &perl_rows("google-pprof", "google-perftools", &sampled), "hold");
-    let go: i64 = go_rows(&sampled, "inuse_space").values().map(|row| row.0).sum();
+}
+
+#[test]
+fn what_tcmalloc_samples_is_weighted_once() {
+    let scratch = Scratch::new();
+    let library = shared_library("libtcmalloc.so.4");
+    let program = program_with("real/sampled.cc", "sampled", &["-g", text(&library)]);
+    let mut command = clean(&program);
+    command.env("TCMALLOC_SAMPLE_PARAMETER", "65536");
+    let file = scratch.file("sampled.heap", finish(&mut command).good().stdout);
+    assert!(fs::read_to_string(&file).unwrap().contains("@ heap_v2/65536"));
+    let ours = rows(&report(&scratch, text(&file), &[]));
+    let held = ours["hold(int)"].0;
+    // A fifth of that was sampled.
+    assert!((40 << 20..80 << 20).contains(&held), "{held}");
+    let script = perl_rows("google-pprof", "google-perftools", &program, &file)["hold"].0;
+    let go: i64 = go_rows(&file, "inuse_space").values().map(|row| row.0).sum();
     let total: i64 = ours.values().map(|row| row.0).sum();
-    assert!((go - total).abs() <= 4, "{go} {total}");
-    assert!(total > 50_000_000);
+    // The others round each of some hundred lines.
+    for (theirs, ours) in [(script, held), (go, total)] {
+        assert!((theirs - ours).abs() <= 4_096, "{theirs} {ours}");
+    }
 }
 
 #[test]

@@ -174,6 +174,41 @@ fn functions_that_node_compiled_have_names_while_it_runs_and_afterwards() {
 }
 
 #[test]
+fn functions_that_java_compiled_have_names() {
+    let scratch = Scratch::new();
+    let source = "public class Holds {
+    static java.util.List<Object> held = new java.util.ArrayList<>();
+    static void holdDeflater() {
+        java.util.zip.Deflater deflater = new java.util.zip.Deflater();
+        deflater.deflate(new byte[100]);
+        held.add(deflater);
+    }
+    public static void main(String[] arguments) {
+        for (int i = 0; i < 20; i++) holdDeflater();
+        System.out.println(ProcessHandle.current().pid());
+    }
+}";
+    scratch.file("Holds.java", source);
+    let directory = scratch.path("");
+    let mut compiler = clean(installed("javac", "default-jdk-headless"));
+    finish(compiler.arg("Holds.java").current_dir(&directory)).good();
+    let mut java = clean(installed("java", "default-jdk-headless"));
+    // Compiled before they run, and walked through by their frame pointers.
+    java.args(["-Xcomp", "-XX:CompileCommand=quiet", "-XX:CompileCommand=compileonly,Holds::*"])
+        .args(["-XX:CompileCommand=dontinline,Holds::*", "-XX:+PreserveFramePointer"])
+        .args(["-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit", "Holds"])
+        .current_dir(&directory);
+    let profile = scratch.path("java.ramson");
+    preload(&mut java, "16K").env("RAMSON_KEEP", "1").env("RAMSON_OUTPUT", &profile);
+    let printed = finish(&mut java).good().text();
+    let _map = Map(format!("/tmp/perf-{}.map", printed.trim()).into());
+    let tree = report(&scratch, "a", &[profile.to_str().unwrap(), "--view", "tree", "-n", "0"]);
+    for name in ["void Holds.main(java.lang.String[])", "void Holds.holdDeflater()"] {
+        assert!(tree.contains(name), "{name}: {tree}");
+    }
+}
+
+#[test]
 fn a_map_of_another_user_or_another_process_names_nothing_and_the_remedy_is_said() {
     let scratch = Scratch::new();
     let profile = scratch.path("node.ramson");

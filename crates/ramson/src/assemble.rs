@@ -78,7 +78,7 @@ impl Opened {
                         |sample: &StackSample| sample.kind().unwrap_or("heap") == kind.name();
                     profile.samples.retain(is_of);
                 }
-                foreign::find_biases(&mut profile);
+                foreign::find_biases(&mut profile, names.search.sysroot.as_deref());
                 let mut symbolizer = names.search.symbolizer(None)?;
                 let missing_symbols = naming::name(&mut profile, None, &mut symbolizer);
                 foreign.drop_frames(&mut profile);

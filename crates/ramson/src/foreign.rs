@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::fs::File;
 use std::io::Read;
+use std::path::{Path, PathBuf};
 
 /// A foreign profile without its stacks, and with them until they are taken out.
 pub struct Foreign {
@@ -138,7 +139,12 @@ impl Foreign {
             1 => write!(out, ": every allocation recorded"),
             interval => write!(out, ": interval {}", format_bytes(interval as f64)),
         };
-        let _ = writeln!(out, ", {} samples", format_objects(profile.samples.len() as f64));
+        // Samples of one stack come as one, unless labels tell them apart.
+        let is_labelled = profile.samples.iter().any(|sample| !sample.labels.is_empty());
+        let by = if is_labelled { " by label" } else { "" };
+        let count = profile.samples.len();
+        let stacks = if count == 1 { "stack" } else { "stacks" };
+        let _ = writeln!(out, ", {} {stacks}{by}", format_objects(count as f64));
         for defect in &self.defects {
             let _ = writeln!(out, "not complete: {defect}");
         }
@@ -163,8 +169,8 @@ fn with_error(live: Estimate) -> String {
 }
 
 /// Asks the binaries how their segments lie, for mappings whose locations have no names yet. Foreign formats tell where a file
-/// was mapped, but not from which address in it.
-pub fn find_biases(profile: &mut Profile) {
+/// was mapped, but not from which address in it. A copy of the binary in `sysroot` is asked rather than what is here.
+pub fn find_biases(profile: &mut Profile, sysroot: Option<&Path>) {
     let mut is_asked = vec![false; profile.mappings.len()];
     for location in profile.locations.iter().filter(|location| location.lines.is_empty()) {
         if let Some(mapping) = location.mapping {
@@ -173,16 +179,18 @@ pub fn find_biases(profile: &mut Profile) {
     }
     let asked = profile.mappings.iter_mut().zip(is_asked).filter(|(_, is_asked)| *is_asked);
     for (mapping, _) in asked {
-        if let Some(bias) = bias_of(mapping) {
+        let copy = sysroot.map(|root| root.join(mapping.path.trim_start_matches('/')));
+        let paths = copy.into_iter().chain([PathBuf::from(&mapping.path)]);
+        if let Some(bias) = paths.into_iter().find_map(|path| bias_of(mapping, &path)) {
             mapping.bias = bias;
         }
     }
 }
 
-fn bias_of(mapping: &Mapping) -> Option<u64> {
+fn bias_of(mapping: &Mapping, path: &Path) -> Option<u64> {
     // A path in a foreign file may name anything; only regular files are opened.
-    let is_file = std::fs::metadata(&mapping.path).is_ok_and(|metadata| metadata.is_file());
-    let cache = ReadCache::new(File::open(&mapping.path).ok().filter(|_| is_file)?);
+    let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let cache = ReadCache::new(File::open(path).ok().filter(|_| is_file)?);
     let binary = object::File::parse(&cache).ok()?;
     let segments = binary.segments().map(|segment| (segment.address(), segment.file_range()));
     let page = |offset: u64| offset & !0xfff;
