@@ -104,13 +104,13 @@ fn a_packed_file_describes_no_more_than_its_packed_size_allows() {
     // Deep stacks of one small number: less than 4 bytes of profile for each of file, but of the packed file hundreds.
     let texts = ["", "space", "bytes"].map(|text| bytes(6, text.as_bytes())).concat();
     let mut file = [bytes(1, &[number(1, 1), number(2, 2)].concat()), texts].concat();
-    for depth in 0..60_000 {
+    for depth in 0..52_000 {
         let stack = vec![1; 150 + depth % 100];
         file.extend(bytes(2, &[packed(1, &stack), packed(2, &[1])].concat()));
     }
     file.extend(bytes(4, &[number(1, 1), number(3, 4096)].concat()));
     assert_eq!(read(&file).unwrap().defects, []);
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&file).unwrap();
     match read(&gzip.finish().unwrap()) {
         Err(ImportError::Nothing(Some(Defect::PackedMemoryBound))) => {}
