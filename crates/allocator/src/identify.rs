@@ -46,8 +46,14 @@ pub fn replacing_allocator<'a>(
 ) -> Option<(Kind, &'a Mapping)> {
     let found = mappings.iter().filter_map(|mapping| {
         let name = base_name(&mapping.path);
-        let (_, kind) = LIBRARIES.iter().find(|(start, _)| name.starts_with(start))?;
-        Some((*kind, mapping))
+        let is_of = |&&(start, _): &&(&str, _)| name.starts_with(start);
+        let kind = match LIBRARIES.iter().find(is_of) {
+            Some(&(_, kind)) => kind,
+            // Where the loader's name is a link; glibc's file of this name is a script for the linker.
+            None if name == "libc.so" => Kind::Musl,
+            None => return None,
+        };
+        Some((kind, mapping))
     });
     found.max_by_key(|(_, mapping)| (is_preloaded(preload, &mapping.path), mapping.start))
 }
@@ -78,6 +84,11 @@ pub fn glibc_version(library: &[u8]) -> Option<((u32, u32), String)> {
     let number = text.split_once(" version ")?.1;
     let mut numbers = number.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
     Some(((numbers.next()??, numbers.next()??), package))
+}
+
+/// Whether an executable contains glibc: by a text that each static one has, also without symbols. It does not tell the version.
+pub fn contains_glibc(executable: &[u8]) -> bool {
+    memmem::find(executable, b"glibc-ld.so.cache").is_some()
 }
 
 /// jemalloc's version as its library says: `5.3.0-0-g54eaed1d…`, without the commit.

@@ -148,8 +148,19 @@ pub fn explain(
         let (rss, anonymous) = (mapping.rss as i64, mapping.anonymous as i64);
         let follows_data = previous
             .is_some_and(|last| last.end == mapping.start && last.inode != 0 && last.is_writable());
+        let is_ramsons = is_ramsons(mapping, previous, profile);
         match mapping.backing() {
-            _ if is_ramsons(mapping, previous, profile) => explained.add(Part::Ramson, rss),
+            Backing::Anonymous => {
+                let rest = match () {
+                    () if is_ramsons => Part::Ramson,
+                    () if is_stack(mapping) => Part::Stacks,
+                    // The zeroed part of a library's variables has no file.
+                    () if mapping.path.is_empty() && follows_data => Part::Data,
+                    () => Part::Anonymous,
+                };
+                divide(&mut explained, mapping, books, rest, &padding);
+            }
+            _ if is_ramsons => explained.add(Part::Ramson, rss),
             Backing::Kernel => explained.add(Part::Kernel, rss),
             Backing::Shmem => explained.add(Part::Shmem, rss),
             Backing::File if is_shmem(mapping) => explained.add(Part::Shmem, rss),
@@ -158,12 +169,6 @@ pub fn explain(
                 explained.add(Part::Data, anonymous);
                 explained.add(Part::FilesPrivate, rss - anonymous);
             }
-            Backing::Anonymous if is_stack(mapping) => explained.add(Part::Stacks, rss),
-            // The zeroed part of a library's variables has no file.
-            Backing::Anonymous if mapping.path.is_empty() && follows_data => {
-                explained.add(Part::Data, rss);
-            }
-            Backing::Anonymous => divide(&mut explained, mapping, books, &padding),
         }
         previous = Some(mapping);
     }
@@ -173,11 +178,13 @@ pub fn explain(
     explained
 }
 
-/// What of an anonymous mapping lies outside of the allocator's ranges; these follow from the books.
+/// Adds what of an anonymous mapping lies outside of the allocator's ranges to `rest`; these follow from the books. The kernel joins mappings
+/// that touch, so that blocks of the allocator may lie behind a library's variables, or beside a stack.
 fn divide(
     explained: &mut Explained,
     mapping: &Mapping,
     books: Option<&Books>,
+    rest: Part,
     padding: &impl Fn(&Mapping) -> u64,
 ) {
     let (mut covered, mut resident) = (0, 0);
@@ -188,13 +195,14 @@ fn divide(
             resident += range.presence.resident_bytes(start, end);
         }
     }
-    let rest = mapping.rss as i64 - resident as i64;
+    let outside = mapping.rss as i64 - resident as i64;
     let uncovered = (mapping.end - mapping.start - covered) as i64;
-    let elsewhere = rest.clamp(0, uncovered);
-    let padding = if elsewhere > 0 { (padding(mapping) as i64).min(elsewhere) } else { 0 };
+    let elsewhere = outside.clamp(0, uncovered);
+    let is_the_program_s = rest == Part::Anonymous && elsewhere > 0;
+    let padding = if is_the_program_s { (padding(mapping) as i64).min(elsewhere) } else { 0 };
     explained.add(Part::Padding, padding);
-    explained.add(Part::Anonymous, elsewhere - padding);
-    explained.add(Part::Moved, rest - elsewhere);
+    explained.add(rest, elsewhere - padding);
+    explained.add(Part::Moved, outside - elsewhere);
 }
 
 fn add_books(explained: &mut Explained, books: &Books) {

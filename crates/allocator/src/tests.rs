@@ -252,6 +252,52 @@ fn the_parts_add_up_to_rss_whatever_the_two_readings_say() {
     }
 }
 
+/// The same process with one chunk of two pages that was mapped, in a mapping of `pages` behind the variables of a library.
+fn process_with_mapped_chunk(pages: u64) -> (Snapshot, Vec<Mapping>) {
+    let (mut memory, mut mappings) = process();
+    let start = DATA + PAGE_BYTES;
+    for page in 0..pages {
+        memory.set(start + page * PAGE_BYTES, 0);
+    }
+    memory.set(start + 8, (2 * PAGE_BYTES) | 2);
+    let bytes = 2 * PAGE_BYTES;
+    for (offset, word) in [(56, 1 << 32), (64, 1 << 32 | 65536), (80, bytes), (88, bytes)] {
+        memory.set(PARAMETERS + offset, word);
+    }
+    mappings[1].inode = 5;
+    let rss = pages * PAGE_BYTES;
+    mappings.push(Mapping { rss, ..mapping(start, start + rss, "") });
+    (memory, mappings)
+}
+
+#[test]
+fn a_block_that_was_mapped_right_behind_a_library_s_variables_is_live_and_counted_once() {
+    let (memory, mut mappings) = process_with_mapped_chunk(3);
+    mappings[0].rss = HEAP_PAGES * PAGE_BYTES;
+    let books = read(&memory, &mappings).unwrap();
+    assert_eq!((books.mapped.chunks, books.mapped.resident_bytes), (1, 2 * PAGE_BYTES));
+    for (is_stack, rest) in [(false, Part::Data), (true, Part::Stacks)] {
+        let is_stack = |mapping: &Mapping| is_stack && mapping.path.is_empty();
+        let explained = explain(&mappings, Some(&books), is_stack, |_| false, |_| 0, None);
+        assert_eq!(explained.part(Part::Moved), 0, "{explained:?}");
+        assert_eq!(explained.part(rest), PAGE_BYTES as i64);
+    }
+}
+
+#[test]
+fn what_only_looks_like_a_mapped_block_is_none_where_the_books_know_how_many_there_are() {
+    let (mut memory, mappings) = process_with_mapped_chunk(9);
+    let start = mappings[2].start;
+    // The first one lies behind memory of the program's: page after page is searched.
+    memory.set(start + 8, 0);
+    memory.set(start + 3 * PAGE_BYTES + 8, (3 * PAGE_BYTES) | 2);
+    memory.set(start + 7 * PAGE_BYTES + 8, (2 * PAGE_BYTES) | 2);
+    let books = read(&memory, &mappings).unwrap();
+    assert_eq!((books.mapped.chunks, books.mapped.bytes), (1, 2 * PAGE_BYTES));
+    assert!(books.ranges.iter().any(|range| range.start == start + 7 * PAGE_BYTES));
+    assert!(books.ranges.iter().all(|range| range.start != start + 3 * PAGE_BYTES));
+}
+
 #[test]
 fn smaps_is_read_with_names_that_contain_anything() {
     let text = "\
@@ -291,6 +337,7 @@ fn allocators_and_their_versions_are_told_by_their_files() {
     assert_eq!(mapped(&["/usr/lib/libmimalloc.so.2", "/b/libjemalloc.so.2"]), Some(Kind::Jemalloc));
     assert_eq!(mapped(&["/lib/libc.so.6", "/usr/lib/libjemalloc.so.2"]), Some(Kind::Jemalloc));
     assert_eq!(mapped(&["/lib/ld-musl-x86_64.so.1"]), Some(Kind::Musl));
+    assert_eq!(mapped(&["/usr/lib/x86_64-linux-musl/libc.so"]), Some(Kind::Musl));
     assert_eq!(mapped(&["/bin/a", "/lib/libc.so.6", "/lib/libcap.so"]), None);
     let is_libc = |path| identify::is_libc(&mapping(0, 1, path));
     assert!(

@@ -9,15 +9,22 @@ use crate::memory::{Memory, PAGE_BYTES, Presence, page_of, word_at};
 /// Pages of mappings searched beyond their first chunks.
 const MOST_SEARCHED_PAGES: u32 = 1 << 18;
 
+/// Of what was found by trying page after page, so many may have to be no chunks.
+const MOST_STRAYS: u64 = 3;
+/// Sets of them that are tried.
+const MOST_SETS: u32 = 100_000;
+
 /// What was found.
 #[derive(Debug, Default)]
 pub struct Mapped {
     pub ranges: Vec<Range>,
     pub space: Space,
+    /// Ranges that neither begin a mapping nor follow another one: memory of the program's may look like that.
+    doubtful: Vec<usize>,
 }
 
 /// Searches the anonymous mappings outside of `segments`. `expected` are the chunks' number and bytes in the allocator's own
-/// books: where the chains of chunks from each mapping's start do not explain them, page after page is tried.
+/// books: where the chains of chunks from each mapping's start do not explain them, page after page is tried, and what is then too much is dropped.
 pub fn find(
     memory: &impl Memory,
     mappings: &[Mapping],
@@ -35,7 +42,7 @@ pub fn find(
             }
             for (start, end) in outside(mapping, segments) {
                 let Some(presence) = Presence::of(memory, start, end) else { continue };
-                let mut at = start;
+                let (mut at, mut is_chained) = (start, true);
                 while at < end && searched < MOST_SEARCHED_PAGES {
                     let chunk = chunk_at(memory, &presence, at, end)
                         .or_else(|| {
@@ -45,10 +52,11 @@ pub fn find(
                         .filter(|&(from, _)| from >= start);
                     searched += u32::from(chunk.is_none());
                     match chunk {
-                        Some((from, to)) => mapped.add(&presence, from, to),
+                        Some((from, to)) => mapped.add(&presence, from, to, is_chained),
                         None if !is_thorough => break,
                         None => {}
                     }
+                    is_chained = chunk.is_some();
                     at = chunk.map_or(at + PAGE_BYTES, |(_, to)| to);
                 }
             }
@@ -57,6 +65,7 @@ pub fn find(
             break;
         }
     }
+    mapped.drop_strays(expected);
     mapped
 }
 
@@ -76,12 +85,51 @@ fn outside(mapping: &Mapping, segments: &[&Segment]) -> Vec<(u64, u64)> {
 }
 
 impl Mapped {
-    fn add(&mut self, presence: &Presence, start: u64, end: u64) {
+    fn add(&mut self, presence: &Presence, start: u64, end: u64, is_chained: bool) {
+        if !is_chained {
+            self.doubtful.push(self.ranges.len());
+        }
         self.space.chunks += 1;
         self.space.bytes += end - start;
         self.space.resident_bytes += presence.resident_bytes(start, end);
         self.ranges.push(Range { start, end, presence: presence.part(start, end) });
     }
+
+    /// Drops those without which the rest is what the books say.
+    fn drop_strays(&mut self, expected: (u64, u64)) {
+        let chunks = self.space.chunks.saturating_sub(expected.0);
+        let (true, Some(bytes)) =
+            ((1..=MOST_STRAYS).contains(&chunks), self.space.bytes.checked_sub(expected.1))
+        else {
+            return;
+        };
+        let length = |&index: &usize| self.ranges[index].end - self.ranges[index].start;
+        let mut sets = MOST_SETS;
+        let lengths: Vec<u64> = self.doubtful.iter().map(length).collect();
+        let Some(strays) = summing_up(&lengths, chunks, bytes, &mut sets) else {
+            return;
+        };
+        for stray in strays {
+            let range = self.ranges.remove(self.doubtful[stray]);
+            self.space.chunks -= 1;
+            self.space.bytes -= range.end - range.start;
+            self.space.resident_bytes -= range.presence.resident_bytes(range.start, range.end);
+        }
+    }
+}
+
+/// Indices of `count` of the `lengths` that add up to `bytes`, the last one first; `sets` is how many may still be tried.
+fn summing_up(lengths: &[u64], count: u64, bytes: u64, sets: &mut u32) -> Option<Vec<usize>> {
+    if count == 0 {
+        return (bytes == 0).then(Vec::new);
+    }
+    (0..lengths.len()).rev().find_map(|last| {
+        *sets = sets.checked_sub(1)?;
+        let rest = bytes.checked_sub(lengths[last])?;
+        let mut found = summing_up(&lengths[..last], count - 1, rest, sets)?;
+        found.insert(0, last);
+        Some(found)
+    })
 }
 
 /// Start and end of the mapping whose chunk's header is at `head`, if there is one. The header says how far below it the mapping
