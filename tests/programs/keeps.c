@@ -1,5 +1,5 @@
-// Programs that suffer from exactly one thing each, scaled by an argument: keeps CAUSE MIB [THREADS or FILE or "off"]. Says what mallinfo says, then waits;
-// at SIGUSR1 it trims and says it again.
+// Programs that suffer from exactly one thing each, scaled by an argument: keeps CAUSE MIB [THREADS or FILE or "off" or "first"]. Says what mallinfo says,
+// then waits; at SIGUSR2 it says it again, at SIGUSR1 it trims before.
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -27,16 +27,31 @@ static void *block(size_t bytes) {
 
 static void *request(void) { return block(1000); }
 
-static void *session(void) { return block(1000); }
+static void *session(size_t bytes) { return block(bytes); }
 
 // Objects of 1,000 bytes, of which 1 in 2,000 survives: live memory is small, but lies everywhere.
 static void survivors(void) {
     size_t count = total / 1008;
     void **all = malloc(count * sizeof *all);
-    for (size_t i = 0; i < count; i++) all[i] = i % 2000 == 0 ? session() : request();
+    for (size_t i = 0; i < count; i++) all[i] = i % 2000 == 0 ? session(1000) : request();
     for (size_t i = 0; i < count; i++)
         if (i % 2000 != 0) free(all[i]);
     // In the middle, so that the top stays where it is.
+    free(all);
+}
+
+// A small object that survives on each page, between others of another size; or all of these first, as if from a pool.
+static void between(const char *how) {
+    int is_pooled = strcmp(how, "first") == 0;
+    size_t count = total / 3136;
+    void **all = malloc(4 * count * sizeof *all);
+    for (size_t i = 0; is_pooled && i < count; i++) all[4 * i + 3] = session(96);
+    for (size_t i = 0; i < count; i++) {
+        for (int k = 0; k < 3; k++) all[4 * i + k] = request();
+        if (!is_pooled) all[4 * i + 3] = session(96);
+    }
+    for (size_t i = 0; i < 4 * count; i++)
+        if (i % 4 != 3) free(all[i]);
     free(all);
 }
 
@@ -208,10 +223,11 @@ static void say(void) {
 
 int main(int count, char **arguments) {
     // Before there are threads, which inherit it.
-    sigset_t trim;
-    sigemptyset(&trim);
-    sigaddset(&trim, SIGUSR1);
-    sigprocmask(SIG_BLOCK, &trim, NULL);
+    sigset_t asked;
+    sigemptyset(&asked);
+    sigaddset(&asked, SIGUSR1);
+    sigaddset(&asked, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &asked, NULL);
     setvbuf(stdout, output, _IOFBF, sizeof output);
     const char *cause = count > 1 ? arguments[1] : "";
     total = count > 2 ? strtoull(arguments[2], NULL, 10) << 20 : 16 << 20;
@@ -219,6 +235,7 @@ int main(int count, char **arguments) {
     if (strcmp(cause, "survivors") == 0) survivors();
     else if (strcmp(cause, "fastbins") == 0) fastbins();
     else if (strcmp(cause, "bins") == 0) bins();
+    else if (strcmp(cause, "between") == 0) between(count > 3 ? arguments[3] : "");
     else if (strcmp(cause, "arenas") == 0) arenas(threads);
     else if (strcmp(cause, "tcache") == 0) tcache();
     else if (strcmp(cause, "maps") == 0) maps();
@@ -232,8 +249,8 @@ int main(int count, char **arguments) {
     else if (strcmp(cause, "file") == 0) file(count > 3 ? arguments[3] : "file");
     else return 2;
     say();
-    for (int signal; sigwait(&trim, &signal) == 0;) {
-        malloc_trim(0);
+    for (int signal; sigwait(&asked, &signal) == 0;) {
+        if (signal == SIGUSR1) malloc_trim(0);
         say();
     }
 }

@@ -86,10 +86,19 @@ impl Keeping {
 
     /// Has it call `malloc_trim`.
     pub fn trim(&self) {
+        self.tell("USR1");
+    }
+
+    /// Has it say again what it keeps.
+    pub fn ask(&self) {
+        self.tell("USR2");
+    }
+
+    fn tell(&self, signal: &str) {
         let count = |text: &str| text.matches("ready").count();
         let before = count(&fs::read_to_string(&self.log).unwrap());
-        self.running.signal("USR1");
-        wait_until("it trims", || count(&fs::read_to_string(&self.log).unwrap()) > before);
+        self.running.signal(signal);
+        wait_until("it says so", || count(&fs::read_to_string(&self.log).unwrap()) > before);
     }
 
     /// By smaps, as doctor sums it.

@@ -211,6 +211,41 @@ fn a_heap_that_changes_meanwhile_is_walked_but_for_a_small_share() {
 }
 
 #[test]
+fn of_threads_that_allocate_all_the_time_the_books_agree_with_their_own_numbers() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::plain(&scratch, &["busy", "64", "4"]);
+    let said = || {
+        keeping.ask();
+        ["arena ", "uordblks ", "fordblks "].map(|name| keeping.said(name))
+    };
+    // Each thread has filled its slots, and goes on around that: from then on the numbers stay about where they are.
+    wait_until("it allocates as much as it frees", || {
+        let (before, after) = (said(), said());
+        before[0] == after[0] && (after[1] - before[1]).abs() < 0.002 * after[0]
+    });
+    let allowed = 0.01 * said()[0];
+    for options in [&["--exact"][..], &[], &["--exact"], &[]] {
+        let before = said();
+        let json = doctor_with(&scratch, keeping.pid(), options);
+        let after = said();
+        let headers = 4096.0 * arenas(&json, "heaps");
+        let found = [
+            arenas(&json, "system_bytes"),
+            arenas(&json, "in_use.bytes") - arenas(&json, "fastbins.bytes"),
+            arenas(&json, "free_bytes"),
+        ];
+        let not_walked = arenas(&json, "not_walked_bytes");
+        for ((found, before), after) in found.into_iter().zip(before).zip(after) {
+            let (least, most) = (before.min(after), before.max(after));
+            assert!(found < most + allowed, "{found} {before} {after} {json:?}");
+            // What was not walked is stated.
+            let stated = found + not_walked + headers;
+            assert!(stated > least - allowed, "{found} {before} {after} {json:?}");
+        }
+    }
+}
+
+#[test]
 fn the_profile_s_live_bytes_stand_beside_those_of_the_books() {
     let scratch = Scratch::new();
     let keeping = Keeping::start(&scratch, &["leak", "64"], |command| {

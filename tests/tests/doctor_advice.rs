@@ -2,6 +2,7 @@
 
 use ramson_tests::keeping::*;
 use ramson_tests::servers::*;
+use ramson_tests::shared_library;
 use std::fs;
 
 /// The first advice: its cause, and the bytes that it saves.
@@ -51,6 +52,7 @@ fn fewer_arenas_are_the_advice_where_each_thread_keeps_its_own() {
         command.env("MALLOC_ARENA_MAX", "1");
     });
     assert_saves(&json, "arena_max", keeping.rss(), with.rss());
+    assert_eq!(*json.list("advice")[0].at("saving.is_at_most"), Json::Word("true".into()));
 }
 
 #[test]
@@ -67,6 +69,9 @@ fn fixed_thresholds_are_the_advice_where_they_moved() {
         command.env("MALLOC_TRIM_THRESHOLD_", "99999999").env("MALLOC_MMAP_THRESHOLD_", "33554432");
     });
     let json = doctor(&scratch, set.pid());
+    let with = Keeping::start(&scratch, &["drift", "32"], |command| {
+        command.env("MALLOC_TRIM_THRESHOLD_", "131072").env("MALLOC_MMAP_THRESHOLD_", "33554432");
+    });
     assert_saves(&json, "trim_threshold", set.rss(), with.rss());
 }
 
@@ -82,6 +87,43 @@ fn smaller_caches_are_the_advice_where_threads_hoard() {
     let json = doctor(&scratch, hoarding.pid());
     assert!(json.list("advice")[0].text("action").ends_with("tcache_count=7"), "{json:?}");
     assert_saves(&json, "tcache", hoarding.rss(), start("7").rss());
+}
+
+#[test]
+fn a_pool_for_the_survivors_is_the_advice_where_one_site_s_small_blocks_hold_every_page() {
+    let scratch = Scratch::new();
+    let start = |arguments: &[&str]| {
+        Keeping::start(&scratch, arguments, |command| {
+            let command = ramson_tests::preload(command, "16K");
+            command.env("RAMSON_DIR", scratch.open_directory("profiles"));
+        })
+    };
+    let keeping = start(&["between", "48"]);
+    let json = doctor(&scratch, keeping.pid());
+    assert!(json.list("advice")[0].text("action").contains("session"), "{json:?}");
+    assert_saves(&json, "pool", keeping.rss(), start(&["between", "48", "first"]).rss());
+}
+
+#[test]
+fn another_allocator_is_the_advice_where_nobody_knows_whose_small_blocks_hold_every_page() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::plain(&scratch, &["between", "48"]);
+    let json = doctor(&scratch, keeping.pid());
+    let action = json.list("advice")[0].text("action").to_owned();
+    let settings = "MALLOC_CONF=background_thread:true,dirty_decay_ms:1000";
+    assert!(
+        action.contains("LD_PRELOAD=libjemalloc.so.2") && action.contains(settings),
+        "{action}"
+    );
+    let with = Keeping::start(&scratch, &["between", "48"], |command| {
+        let (name, value) = settings.split_once('=').unwrap();
+        command.env("LD_PRELOAD", shared_library("libjemalloc.so.2")).env(name, value);
+    });
+    let predicted = first_advice(&json).1;
+    wait_until("jemalloc has given back what it holds", || {
+        keeping.rss() - with.rss() > 0.8 * predicted
+    });
+    assert_saves(&json, "other_allocator", keeping.rss(), with.rss());
 }
 
 #[test]
@@ -144,7 +186,8 @@ fn the_site_whose_blocks_hold_memory_back_is_named_with_what_it_holds() {
         let text = finish(command.args(["doctor", &keeping.pid().to_string()])).good().text();
         assert!(text.contains("who holds it back") && text.contains("session"), "{text}");
         assert!(text.contains("heap by address") && text.contains('░'), "{text}");
-        assert!(text.contains("1. trim now"), "{text}");
+        let trim = format!("1. trim now: ramson trim {}", keeping.pid());
+        assert!(text.contains(&trim), "{text}");
     }
 }
 

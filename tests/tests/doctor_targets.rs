@@ -2,7 +2,7 @@
 
 use ramson_tests::keeping::*;
 use ramson_tests::servers::*;
-use ramson_tests::{program_with, shared_library};
+use ramson_tests::{program, program_with, shared_library};
 use std::fs;
 use std::process::{Command, Stdio};
 
@@ -24,6 +24,93 @@ fn what_cannot_be_known_of_other_allocators_is_said() {
         let why = json.text("books_missing");
         assert!(why.starts_with(name) && why.contains("cannot be read from outside"), "{why}");
         assert!(part(&json, "live") == 0.0 && part(&json, "own_mmaps") > 15.0 * MIB);
+        // Before anything is changed, it can be asked.
+        let action = json.list("advice")[0].text("action").to_owned();
+        let ask = format!("ramson doctor --ask {}", keeping.pid());
+        assert_eq!(action.contains(&ask), name != "mimalloc", "{action}");
+    }
+}
+
+#[test]
+fn where_the_allocator_tells_nothing_the_profile_s_live_bytes_are_the_part_that_lives() {
+    let scratch = Scratch::new();
+    let keeping = Keeping::start(&scratch, &["leak", "32"], |command| {
+        let libraries = [ramson_tests::library(), &shared_library("libmimalloc.so.2")];
+        let preload = libraries.map(|path| path.display().to_string()).join(":");
+        let command = ramson_tests::preload(command, "16K").env("LD_PRELOAD", preload);
+        command.env("RAMSON_DIR", scratch.open_directory("profiles"));
+    });
+    let json = doctor(&scratch, keeping.pid());
+    let live = json.number("live_by_profile.value");
+    assert!((live / (31.0 * MIB) - 1.0).abs() < 0.15, "{json:?}");
+    assert_eq!(part(&json, "live"), live);
+    assert!(json.list("advice").iter().any(|advice| advice.text("cause") == "leaks"), "{json:?}");
+    let pid = keeping.pid().to_string();
+    let text = finish(ramson(&scratch).args(["doctor", &pid])).good().text();
+    let line = text.lines().next().unwrap();
+    assert!(line.contains(" = live ") && line.contains("(±"), "{text}");
+    assert!(line.contains(" + other anonymous "), "{text}");
+}
+
+#[test]
+fn allocators_in_static_programs_and_of_musl_are_named_and_not_taken_for_harmless() {
+    let scratch = Scratch::new();
+    let options = ["-static", "-Wno-deprecated-declarations"];
+    let fixed = program_with("keeps.c", "keeps-static", &options);
+    let fixed = Keeping::start_program(&scratch, fixed, &["leak", "16"], |_| {});
+    let source = "#include <stdlib.h>\n#include <unistd.h>\nint main(void) {\n    \
+        volatile char *block = malloc(16 << 20);\n    \
+        for (int at = 0; at < 16 << 20; at += 4096) block[at] = 1;\n    \
+        write(1, \"ready\", 5);\n    pause();\n}\n";
+    let source = scratch.file("pauses.c", source);
+    let musl = scratch.path("musl");
+    let mut compiler = clean(installed("musl-gcc", "musl-tools"));
+    finish(compiler.args(["-w", "-O1"]).arg(source).arg("-o").arg(&musl)).good();
+    let musl = Keeping::start_program(&scratch, musl, &[], |_| {});
+    for (keeping, name) in [(&fixed, "static glibc"), (&musl, "musl")] {
+        let json = doctor(&scratch, keeping.pid());
+        assert_eq!(json.text("allocators.other.name"), name, "{json:?}");
+        assert_eq!(json.list("advice")[0].text("cause"), "unknown", "{json:?}");
+    }
+}
+
+#[test]
+fn without_the_right_to_trace_what_everybody_may_know_is_said_with_what_would_help() {
+    let scratch = Scratch::new();
+    let own = "pauses.c";
+    let copied = scratch.open_directory("bin").join("pauses");
+    copy(&program(own), &copied);
+    let mut secret = clean(copied);
+    secret.arg("secret");
+    let log = scratch.path("log");
+    let secret = Running::start(&mut as_user("nobody", &scratch, &secret), &log, || {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"))
+    });
+    let pid = secret.0.id().to_string();
+    for command in ["doctor", "trim"] {
+        let mut look = clean(ramson_program());
+        look.args([command, &pid]);
+        let outcome = finish(&mut as_user("nobody", &scratch, &look));
+        assert_eq!((outcome.status, outcome.remarks.len()), (1, 1), "{outcome:?}");
+        assert!(outcome.remarks[0].contains(": RSS ") && outcome.remarks[0].contains("anonymous"));
+        assert!(outcome.remarks[0].trim_end().ends_with("Run ramson as root"), "{outcome:?}");
+    }
+    // As in a container, root may not trace.
+    if fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0") {
+        let keeping = Keeping::plain(&scratch, &["leak", "16"]);
+        let restricted = |arguments: &[&str]| {
+            let mut command = clean(installed("setpriv", "util-linux"));
+            command.args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", "--"]);
+            finish(command.arg(ramson_program()).args(arguments).arg(keeping.pid().to_string()))
+        };
+        let json = Json::parse(&restricted(&["doctor", "--json"]).good().text());
+        assert_adds_up(&json);
+        assert_eq!(json.list("advice")[0].text("cause"), "unknown", "{json:?}");
+        let action = json.list("advice")[0].text("action").to_owned();
+        assert!(action.contains("CAP_SYS_PTRACE"), "{action}");
+        let refused = restricted(&["trim"]);
+        assert_eq!((refused.status, refused.remarks.len()), (1, 1), "{refused:?}");
+        assert!(refused.remarks[0].contains("CAP_SYS_PTRACE"), "{refused:?}");
     }
 }
 
@@ -152,6 +239,11 @@ fn the_text_begins_with_the_sum_and_survives_a_closed_pipe() {
     let mut narrow = ramson(&scratch);
     let narrow = finish(narrow.env("COLUMNS", "60").args(["doctor", &pid])).good().text();
     assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
+    // Tables are cut, sentences are not.
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let advice = &text[text.find("1. trim now").unwrap()..];
+    assert!(words(&narrow).ends_with(&words(advice)), "{narrow}");
+    assert!(words(&narrow).starts_with(&words(text.lines().next().unwrap())), "{narrow}");
     let shell = format!("{} doctor {pid} | head -1", ramson_program().display());
     let outcome = finish(clean("bash").args(["-o", "pipefail", "-c", &shell])).good();
     assert_eq!(outcome.text().lines().count(), 1);

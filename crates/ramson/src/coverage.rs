@@ -5,6 +5,7 @@
 
 use crate::rss::{Area, Resident};
 use object::{Object, ObjectSymbol};
+use ramson_allocator::identify;
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_percent};
 use ramson_reader::LiveSample;
@@ -156,6 +157,11 @@ pub fn allocator_in_executable(pid: u32) -> Option<&'static str> {
     // The dynamic loader, called by name, has a malloc for itself only.
     let is_loader = defined.contains(&"_rtld_global");
     allocator_among(&defined).filter(|_| !is_loader)
+}
+
+/// Whether a process's executable contains glibc.
+pub fn has_static_glibc(pid: u32) -> bool {
+    executable(pid).is_some_and(|bytes| identify::contains_glibc(&bytes))
 }
 
 fn defined_symbols<'a>(executable: &'a object::File) -> Vec<&'a str> {

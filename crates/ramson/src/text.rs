@@ -4,6 +4,8 @@ use crate::failure::Failure;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+/// Prose is not broken to less.
+const LEAST_PROSE_COLUMNS: usize = 20;
 /// Whether the terminal shows a picture that a remark would spoil.
 static IS_DRAWN_UPON: AtomicBool = AtomicBool::new(false);
 
@@ -50,6 +52,29 @@ pub fn cut(line: &str, columns: Option<usize>) -> String {
         }
         _ => line.to_owned(),
     }
+}
+
+/// Adds prose, which is never cut: broken at spaces to `columns`, behind `label` and below what follows it.
+pub fn push_prose(out: &mut String, label: &str, prose: &str, columns: Option<usize>) {
+    let indent = label.chars().count();
+    let most = columns.unwrap_or(usize::MAX).max(indent + LEAST_PROSE_COLUMNS);
+    out.push_str(label);
+    let mut at = indent;
+    for (index, word) in prose.split(' ').enumerate() {
+        let length = word.chars().count();
+        if index > 0 && at + 1 + length > most {
+            out.truncate(out.trim_end_matches(' ').len());
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', indent));
+            at = indent;
+        } else if index > 0 {
+            out.push(' ');
+            at += 1;
+        }
+        out.push_str(word);
+        at += length;
+    }
+    out.push('\n');
 }
 
 /// `line` dimmed, on a terminal that may have colours.

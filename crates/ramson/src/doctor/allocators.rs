@@ -4,8 +4,8 @@ use crate::coverage;
 use ramson_allocator::glibc::{self, Books, Effort};
 use ramson_allocator::identify::{self, Kind};
 use ramson_allocator::{Backing, Mapping, ProcessMemory};
-use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::{fmt, fs};
 
 /// Beside another allocator, the C library's own counts from this part of the anonymous memory on.
 const LEAST_SHARE: f64 = 0.1;
@@ -30,6 +30,27 @@ pub struct Found {
     pub origin: String,
     /// The file.
     pub path: String,
+}
+
+/// Why there are no books.
+#[derive(Clone, Debug)]
+pub enum Missing {
+    /// The memory may not be read, so that it is not known either which allocator has it.
+    Denied { why: String, next: String },
+    /// They are another allocator's.
+    Unreadable(Kind),
+    /// The C library's cannot be read.
+    Refused(String),
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Denied { why, next } => write!(f, "{why}. {next}"),
+            Self::Unreadable(kind) => f.write_str(unreadable(*kind)),
+            Self::Refused(why) => f.write_str(why),
+        }
+    }
 }
 
 impl Allocators {
@@ -61,15 +82,15 @@ impl Allocators {
         memory: &ProcessMemory,
         mappings: &[Mapping],
         effort: Effort,
-    ) -> Result<Books, String> {
+    ) -> Result<Books, Missing> {
         let books = self.glibc_books(memory, mappings, effort);
-        let Some((kind, _)) = self.other else { return books };
+        let Some((kind, _)) = self.other else { return books.map_err(Missing::Refused) };
         let is_anonymous = |mapping: &&Mapping| mapping.backing() == Backing::Anonymous;
         let anonymous: u64 = mappings.iter().filter(is_anonymous).map(|mapping| mapping.rss).sum();
         books
             .ok()
             .filter(|books| books.taken_bytes() as f64 >= LEAST_SHARE * anonymous as f64)
-            .ok_or_else(|| unreadable(kind).into())
+            .ok_or(Missing::Unreadable(kind))
     }
 
     fn glibc_books(
@@ -99,7 +120,12 @@ fn other(pid: u32, mappings: &[Mapping], preload: &str) -> Option<(Kind, Found)>
         let name = version.map_or(name.clone(), |version| format!("{name} {version}"));
         return Some((kind, Found::new(name, preload, &mapping.path)));
     }
-    let name = coverage::allocator_in_executable(pid)?.into();
+    // Which version it is cannot be told.
+    let static_glibc = || {
+        let has_libc = mappings.iter().any(identify::is_libc);
+        (!has_libc && coverage::has_static_glibc(pid)).then_some("static glibc")
+    };
+    let name = static_glibc().or_else(|| coverage::allocator_in_executable(pid))?.into();
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?.display().to_string();
     Some((Kind::InProgram, Found { name, origin: "in the executable".into(), path }))
 }

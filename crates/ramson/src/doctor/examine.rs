@@ -1,9 +1,10 @@
 //! Reads everything that `doctor` shows: the mappings, the allocator and its books, the limits.
 
-use super::allocators::Allocators;
+use super::allocators::{Allocators, Missing};
 use super::ask::{self, Asked};
 use super::limits::{self, Limit};
 use super::pins::{self, Pins};
+use super::rights;
 use super::target::{Target, gone};
 use crate::cli::DoctorOptions;
 use crate::failure::Failure;
@@ -33,10 +34,10 @@ pub struct Finding {
     pub explained: Explained,
     pub allocators: Allocators,
     /// The C library's books, or why there are none.
-    pub books: Result<Books, String>,
+    pub books: Result<Books, Missing>,
     /// What an allocator whose books cannot be read said when it was asked, or why it was not; `None` if it was not to be.
     pub asked: Option<Result<Asked, String>>,
-    /// By the profile, if there is one.
+    /// By the profile, if there is one. Where the allocator tells nothing, it is what lives.
     pub live: Option<Estimate>,
     pub limit: Option<Limit>,
     /// Page tables, which no process's RSS contains.
@@ -50,7 +51,7 @@ pub fn examine(target: &Target, options: &DoctorOptions) -> Result<Finding, Fail
     let effort = if options.exact { Effort::Exact } else { Effort::Survey(MOST_WALKED_BYTES) };
     let mut mappings = read_mappings(target)?;
     let allocators = Allocators::of(target.pid, &mappings);
-    let memory = ProcessMemory::open(target.pid).map_err(|error| denied(&error));
+    let memory = ProcessMemory::open(target.pid).map_err(|error| denied(target.pid, &error));
     let mut tries = 0;
     let profile = target.profile.as_ref().map(|source| source.origin.as_str());
     let (mut explained, books) = loop {
@@ -75,6 +76,11 @@ pub fn examine(target: &Target, options: &DoctorOptions) -> Result<Finding, Fail
         explained = explain_mappings(target.pid, profile, &mappings, memory.as_ref().ok(), None);
         explained.divide_anonymous(&asked.parts);
     }
+    let live = target.profile.as_ref().map(list::live_bytes);
+    let is_divided = books.is_ok() || matches!(asked, Some(Ok(_)));
+    if let (Some(live), false) = (live, is_divided) {
+        explained.divide_anonymous(&[(Part::Live, live.value.round() as u64)]);
+    }
     let pins = match (&target.profile, &memory, &books) {
         (Some(source), Ok(memory), Ok(books)) => {
             Some(pins::pins(source, memory, books, &options.names)?)
@@ -88,7 +94,7 @@ pub fn examine(target: &Target, options: &DoctorOptions) -> Result<Finding, Fail
         allocators,
         books,
         asked,
-        live: target.profile.as_ref().map(list::live_bytes),
+        live,
         limit: limits::of(target.pid),
         page_tables: page_tables(target.pid),
         pins,
@@ -107,16 +113,13 @@ fn read_mappings(target: &Target) -> Result<Vec<Mapping>, Failure> {
     if mappings.is_empty() { Err(gone(target)) } else { Ok(mappings) }
 }
 
-fn denied(error: &std::io::Error) -> String {
-    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    match (error.kind(), scope.trim()) {
-        (ErrorKind::PermissionDenied, "" | "0") => {
-            "its memory may not be read. Run ramson as root".into()
-        }
-        (ErrorKind::PermissionDenied, scope) => format!(
-            "its memory may not be read (kernel.yama.ptrace_scope is {scope}). Run ramson as root"
-        ),
-        _ => format!("its memory cannot be read: {error}"),
+fn denied(pid: u32, error: &std::io::Error) -> Missing {
+    match error.kind() {
+        ErrorKind::PermissionDenied => Missing::Denied {
+            why: format!("its memory may not be read{}", rights::scope()),
+            next: rights::next_step(pid),
+        },
+        _ => Missing::Refused(format!("its memory cannot be read: {error}")),
     }
 }
 

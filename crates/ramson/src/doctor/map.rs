@@ -3,7 +3,6 @@
 use crate::text;
 use ramson_allocator::glibc::{Cell, HeapMap};
 use ramson_profile::format::format_bytes;
-use std::fmt::Write;
 
 /// Width where there is no terminal to ask, and at most.
 const COLUMNS: usize = 80;
@@ -18,14 +17,16 @@ pub fn push(out: &mut String, map: &HeapMap) {
     if all == 0 {
         return;
     }
-    let columns = text::columns().unwrap_or(COLUMNS).clamp(1, COLUMNS);
+    let asked = text::columns();
+    let columns = asked.unwrap_or(COLUMNS).clamp(1, COLUMNS);
     let together = map.cells.len().div_ceil(columns * MOST_LINES).max(1);
     let parts: Vec<char> = map.cells.chunks(together).map(character).collect();
-    let _ = writeln!(
-        out,
-        "\nheap by address, a character for each {}: █ in use  ▓ more than half  ▒ less  ░ free  · not resident",
+    let legend = format!(
+        "a character for each {}: █ in use  ▓ more than half  ▒ less  ░ free  · not resident",
         format_bytes((map.cell_bytes * together as u64).min(all) as f64),
     );
+    out.push('\n');
+    text::push_prose(out, "heap by address, ", &legend, asked);
     for line in parts.chunks(columns) {
         out.extend(line);
         out.push('\n');

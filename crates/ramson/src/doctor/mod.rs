@@ -10,6 +10,7 @@ mod map;
 mod object;
 mod pins;
 mod reasons;
+pub mod rights;
 pub mod target;
 mod text;
 

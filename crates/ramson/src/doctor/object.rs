@@ -48,7 +48,7 @@ pub fn object(finding: &Finding, advice: &[Advice]) -> Value {
             "environment": settings,
         },
         "books": finding.books.as_ref().ok().map(books),
-        "books_missing": finding.books.as_ref().err(),
+        "books_missing": finding.books.as_ref().err().map(ToString::to_string),
         "asked": finding.asked.as_ref().and_then(|asked| asked.as_ref().ok()).map(asked),
         "asked_missing": finding.asked.as_ref().and_then(|asked| asked.as_ref().err()),
         "pins": finding.pins.as_ref().map(pins),

@@ -3,18 +3,18 @@
 use super::advice::{Advice, Saving};
 use super::examine::Finding;
 use crate::rss::live_text;
+use crate::text;
 use ramson_leaks::duration;
 use ramson_profile::format::{format_bytes, format_objects, format_relative_error};
 use std::fmt::Write;
 
 /// Adds the sites.
-pub fn push_pins(out: &mut String, finding: &Finding, top: usize) {
+pub fn push_pins(out: &mut String, finding: &Finding, top: usize, columns: Option<usize>) {
     let Some(pins) = &finding.pins else {
         if finding.explained.kept_free() as f64 > 0.05 * finding.explained.rss as f64 {
-            let _ = writeln!(
-                out,
-                "\nwho holds it back: not known without a profile. Start the program with \"ramson run\""
-            );
+            out.push('\n');
+            let why = "not known without a profile. Start the program with \"ramson run\"";
+            text::push_prose(out, "who holds it back: ", why, columns);
         }
         return;
     };
@@ -51,7 +51,7 @@ pub fn push_pins(out: &mut String, finding: &Finding, top: usize) {
 }
 
 /// Adds the advice.
-pub fn push_advice(out: &mut String, advice: &[Advice]) {
+pub fn push_advice(out: &mut String, advice: &[Advice], columns: Option<usize>) {
     out.push_str("\nwhat to do\n");
     for (index, advice) in advice.iter().enumerate() {
         let saving = match advice.saving {
@@ -62,10 +62,11 @@ pub fn push_advice(out: &mut String, advice: &[Advice]) {
             Saving::AtMost(bytes) => format!(": saves at most {}", format_bytes(bytes as f64)),
             Saving::Unknown => String::new(),
         };
-        let _ = writeln!(out, "{}. {}{saving}", index + 1, advice.action);
-        let _ = writeln!(out, "   because  {}", advice.evidence);
+        let number = format!("{}. ", index + 1);
+        text::push_prose(out, &number, &format!("{}{saving}", advice.action), columns);
+        text::push_prose(out, "   because  ", &advice.evidence, columns);
         if advice.risk != "none" {
-            let _ = writeln!(out, "   risk     {}", advice.risk);
+            text::push_prose(out, "   risk     ", advice.risk, columns);
         }
     }
 }

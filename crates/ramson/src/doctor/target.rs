@@ -1,11 +1,12 @@
 //! Whom to look at: a running process, profiled or not.
 
+use super::rights;
 use crate::failure::Failure;
 use crate::source::{self, Opened, Source};
+use ramson_profile::format::format_bytes;
 use rustix::process::getuid;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 
 /// A running process.
 pub struct Target {
@@ -100,17 +101,20 @@ fn check(pid: u32) -> Result<(), Failure> {
             "process {pid} ({name}): a kernel thread, which has no memory of its own. Pass a program's process ID"
         )));
     }
-    let smaps = fs::File::open(format!("{directory}/smaps"));
-    if let Err(error) = smaps {
-        let owner = fs::metadata(&directory).map_or(0, |facts| facts.uid());
-        let next = if getuid().is_root() {
-            "Run ramson in its namespace or without confinement".into()
-        } else {
-            format!("Run ramson as user {owner} or as root")
+    fs::File::open(format!("{directory}/smaps")).map(drop).map_err(|error| {
+        // What everybody may know.
+        let bytes = |name: &str| {
+            let kib = field(name)?.trim_end_matches(" kB").parse::<f64>().ok()?;
+            Some(format_bytes(kib * 1024.0))
         };
-        return Err(Failure::failed(format!("process {pid} ({name}): {error}. {next}")));
-    }
-    Ok(())
+        let known = |(name, what): (&str, &str)| Some(format!("{} {what}", bytes(name)?));
+        let parts = [("RssAnon", "anonymous"), ("RssFile", "files"), ("RssShmem", "shared memory")];
+        let parts: Vec<String> = parts.into_iter().filter_map(known).collect();
+        let rss = bytes("VmRSS").map_or(String::new(), |rss| {
+            format!("RSS {rss} = {}, and no more may be seen: ", parts.join(" + "))
+        });
+        Failure::failed(format!("process {pid} ({name}): {rss}{error}. {}", rights::next_step(pid)))
+    })
 }
 
 /// By its flags, the 9th field of /proc/PID/stat; the second one is a name that may contain anything.

@@ -1,13 +1,17 @@
 //! The finding for people: one line, one bar, then the tables.
 
 use super::advice::Advice;
+use super::allocators::{Found, Missing};
+use super::ask::Asked;
 use super::examine::Finding;
 use super::{map, reasons};
 use crate::rss::live_text;
 use crate::text;
 use ramson_allocator::glibc::{Arena, Books};
 use ramson_allocator::{Explained, Part};
-use ramson_profile::format::{format_bytes, format_objects, format_percent, format_share};
+use ramson_profile::format::{
+    format_bytes, format_objects, format_percent, format_relative_error, format_share,
+};
 use std::fmt::Write;
 
 /// Width of the bar where there is no terminal to ask.
@@ -39,25 +43,25 @@ const NAMES: [(Part, &str); 18] = [
 
 /// The whole text.
 pub fn table(finding: &Finding, advice: &[Advice], top: usize) -> String {
-    let explained = &finding.explained;
-    let mut out = line(explained, finding.is_divided());
-    let _ = writeln!(out, "\n{}", bar(explained));
+    let columns = text::columns();
+    let mut out = String::new();
+    text::push_prose(&mut out, "", &line(finding), columns);
+    let _ = writeln!(out, "{}", bar(&finding.explained));
     let _ = writeln!(out, "{} (pid {})", finding.name, finding.pid);
-    push_allocator(&mut out, finding);
+    push_allocator(&mut out, finding, columns);
     push_limit(&mut out, finding);
     push_parts(&mut out, finding);
     if let Ok(books) = &finding.books {
-        push_arenas(&mut out, books);
+        push_arenas(&mut out, books, columns);
         map::push(&mut out, &books.map);
-        reasons::push_pins(&mut out, finding, top);
+        reasons::push_pins(&mut out, finding, top, columns);
     }
-    reasons::push_advice(&mut out, advice);
-    let columns = text::columns();
+    reasons::push_advice(&mut out, advice, columns);
     out.lines().fold(String::new(), |all, line| all + &text::cut(line, columns) + "\n")
 }
 
-/// `RSS 2.00 GiB = live … + kept free … + …`, adding up to RSS.
-fn line(explained: &Explained, is_divided: bool) -> String {
+/// RSS as a sum.
+fn line(finding: &Finding) -> String {
     use Part::*;
     let groups: [(&str, &[Part]); 6] = [
         ("allocator's own", &[Metadata]),
@@ -67,14 +71,25 @@ fn line(explained: &Explained, is_divided: bool) -> String {
         ("shared memory", &[Shmem]),
         ("other", &[NotWalked, Ramson, Kernel, Moved]),
     ];
+    let (explained, is_divided) = (&finding.explained, finding.is_divided());
     let bytes = |bytes: i64| format_bytes(bytes as f64);
     let mut terms = Vec::new();
     if is_divided {
         terms.push(format!("live {}", bytes(explained.part(Live))));
         terms.push(format!("kept free {}", bytes(explained.kept_free())));
+    } else if let Some(live) = finding.live {
+        terms.push(format!(
+            "live {} ({})",
+            bytes(explained.part(Live)),
+            format_relative_error(live)
+        ));
     }
     for (name, parts) in groups {
-        let name = if is_divided || name != "own mmaps" { name } else { "anonymous" };
+        let name = match name {
+            "own mmaps" if !is_divided && finding.live.is_some() => "other anonymous",
+            "own mmaps" if !is_divided => "anonymous",
+            _ => name,
+        };
         let sum: i64 = parts.iter().map(|&part| explained.part(part)).sum();
         if sum != 0 {
             terms.push(format!("{name} {}", bytes(sum)));
@@ -102,67 +117,67 @@ fn bar(explained: &Explained) -> String {
     format!("{bar}\n{}  · everything else", legend.collect::<Vec<_>>().join("  "))
 }
 
-fn push_allocator(out: &mut String, finding: &Finding) {
+fn push_allocator(out: &mut String, finding: &Finding, columns: Option<usize>) {
+    let mut push = |label: &str, prose: &str| text::push_prose(out, label, prose, columns);
     let allocators = &finding.allocators;
-    let other = allocators.other.as_ref().map(|(_, found)| found);
-    let (first, second) = match &finding.books {
-        Ok(_) => (allocators.glibc.as_ref(), other),
-        Err(_) => (other.or(allocators.glibc.as_ref()), None),
-    };
+    let (glibc, other) =
+        (allocators.glibc.as_ref(), allocators.other.as_ref().map(|(_, found)| found));
+    let named = |found: &Found| format!("{}  {}", found.name, found.origin);
+    let is_unknown = matches!(finding.books, Err(Missing::Denied { .. }));
+    let (first, second) =
+        if finding.books.is_ok() || is_unknown { (glibc, other) } else { (other.or(glibc), None) };
     if let Some(found) = first {
-        let _ = writeln!(out, "allocator  {}  {}", found.name, found.origin);
+        push("allocator  ", &named(found));
     }
-    if let Some(found) = second {
-        let _ = writeln!(
-            out,
-            "beside it  {}  {}; what it may hold counts as the program's mmaps",
-            found.name, found.origin
-        );
+    match second {
+        Some(found) if is_unknown => push("       or  ", &named(found)),
+        Some(found) => {
+            let what = "; what it may hold counts as the program's mmaps";
+            push("beside it  ", &(named(found) + what));
+        }
+        None => {}
     }
     for (name, value) in &allocators.settings {
-        let _ = writeln!(out, "started    with {name}={value}");
+        push("started    ", &format!("with {name}={value}"));
     }
-    match &finding.books {
-        Ok(books) => push_parameters(out, books),
-        Err(why) => push_asked(out, finding, why),
-    }
-}
-
-/// What the allocator says of itself, or why that is not known.
-fn push_asked(out: &mut String, finding: &Finding, why: &str) {
-    match &finding.asked {
-        Some(Ok(asked)) => {
-            let figure =
-                |(name, bytes): &(&str, u64)| format!("{name} {}", format_bytes(*bytes as f64));
-            let figures: Vec<String> = asked.figures.iter().map(figure).collect();
-            let called = &asked.called;
-            let _ = writeln!(
-                out,
-                "asked      {} on thread {} ({}), which was stopped for {:.1} ms\nit says    {}",
-                asked.function,
-                called.tid,
-                called.name,
-                called.stopped.as_secs_f64() * 1e3,
-                figures.join(", "),
-            );
+    match (&finding.books, &finding.asked) {
+        (Ok(books), _) => push("in force   ", &parameters(books)),
+        (Err(_), Some(Ok(asked))) => {
+            push("asked      ", &question(asked));
+            push("it says    ", &answer(asked));
         }
-        Some(Err(refusal)) => {
-            let _ = writeln!(out, "not asked  {refusal}\nnot known  {why}");
-        }
-        None => {
-            let _ = writeln!(out, "not known  {why}");
+        (Err(why), asked) => {
+            if let Some(Err(refusal)) = asked {
+                push("not asked  ", refusal);
+            }
+            push("not known  ", &why.to_string());
         }
     }
 }
 
-fn push_parameters(out: &mut String, books: &Books) {
+fn question(asked: &Asked) -> String {
+    let called = &asked.called;
+    format!(
+        "{} on thread {} ({}), which was stopped for {:.1} ms",
+        asked.function,
+        called.tid,
+        called.name,
+        called.stopped.as_secs_f64() * 1e3,
+    )
+}
+
+fn answer(asked: &Asked) -> String {
+    let figure = |(name, bytes): &(&str, u64)| format!("{name} {}", format_bytes(*bytes as f64));
+    asked.figures.iter().map(figure).collect::<Vec<_>>().join(", ")
+}
+
+fn parameters(books: &Books) -> String {
     let parameters = &books.parameters;
     let size = |bytes: u64| format_bytes(bytes as f64);
     let moves =
         if parameters.has_dynamic_thresholds { "moving with what is freed" } else { "fixed" };
-    let _ = writeln!(
-        out,
-        "in force   mmap threshold {}, trim threshold {} ({moves}); arenas at most {}; tcache: {} of a size up to {}",
+    format!(
+        "mmap threshold {}, trim threshold {} ({moves}); arenas at most {}; tcache: {} of a size up to {}",
         size(parameters.mmap_threshold_bytes),
         size(parameters.trim_threshold_bytes),
         match parameters.arena_max {
@@ -171,7 +186,7 @@ fn push_parameters(out: &mut String, books: &Books) {
         },
         parameters.tcache_count,
         size(parameters.tcache_max_bytes),
-    );
+    )
 }
 
 fn push_limit(out: &mut String, finding: &Finding) {
@@ -198,17 +213,21 @@ fn push_parts(out: &mut String, finding: &Finding) {
         if bytes == 0 {
             continue;
         }
-        let profile = finding.live.filter(|_| part == Part::Live);
-        let profile =
-            profile.map_or(String::new(), |live| format!("; by the profile {}", live_text(live)));
         // Without books, an allocator's memory cannot be told from the program's.
-        let name = match part {
-            Part::Anonymous if !finding.is_divided() => "anonymous, not divided",
-            _ => name,
+        let name = match (part, finding.live) {
+            (Part::Live, Some(live)) if finding.is_divided() => {
+                format!("{name}; by the profile {}", live_text(live))
+            }
+            (Part::Live, Some(live)) => format!("live, by the profile: {}", live_text(live)),
+            (Part::Anonymous, Some(_)) if !finding.is_divided() => {
+                "anonymous, not divided: kept free, the allocator's own, the program's mmaps".into()
+            }
+            (Part::Anonymous, None) if !finding.is_divided() => "anonymous, not divided".into(),
+            _ => name.to_owned(),
         };
         let _ = writeln!(
             out,
-            "{:>10} {:>8}  {name}{profile}",
+            "{:>10} {:>8}  {name}",
             format_bytes(bytes as f64),
             format_percent(bytes as f64, rss),
         );
@@ -223,12 +242,9 @@ fn push_parts(out: &mut String, finding: &Finding) {
     for (name, bytes) in beside.into_iter().filter(|&(_, bytes)| bytes > 0) {
         let _ = writeln!(out, "{:>10} {:>8}  {name}", format_bytes(bytes as f64), "");
     }
-    if let (Err(_), Some(live)) = (&finding.books, finding.live) {
-        let _ = writeln!(out, "{:>10} {:>8}  live by the profile: {}", "", "", live_text(live));
-    }
 }
 
-fn push_arenas(out: &mut String, books: &Books) {
+fn push_arenas(out: &mut String, books: &Books, columns: Option<usize>) {
     let mut arenas: Vec<(usize, &Arena)> = books.arenas.iter().enumerate().collect();
     arenas.sort_by_key(|(_, arena)| std::cmp::Reverse(arena.free_bytes()));
     let _ = writeln!(
@@ -268,36 +284,39 @@ fn push_arenas(out: &mut String, books: &Books) {
         let free = rest.iter().map(|(_, arena)| arena.free_bytes()).sum();
         let _ = writeln!(out, "{:>5} {} more arenas, {} free", "", rest.len(), size(free));
     }
-    push_doubts(out, books);
+    push_doubts(out, books, columns);
 }
 
 /// What of the books is not sure.
-fn push_doubts(out: &mut String, books: &Books) {
+fn push_doubts(out: &mut String, books: &Books, columns: Option<usize>) {
+    let mut push = |doubt: &str| text::push_prose(out, "", doubt, columns);
     if books.is_surveyed() {
-        let _ = writeln!(
-            out,
+        push(&format!(
             "in use and free ±{} (95 %): a part of the pages was read; --exact reads all",
             format_bytes(books.half_width_95_bytes()),
-        );
+        ));
     }
     let share = books.not_walked_share();
     if share > 0.0 {
-        let _ = writeln!(
-            out,
+        push(&format!(
             "not walked: {} of the arenas, because the program changed them meanwhile, they are swapped out, or they lie outside the heap",
             format_share(share)
-        );
+        ));
     }
     let (found, all) = (books.mapped.chunks, books.parameters.mapped_chunks);
     if (found, books.mapped.bytes) != (all, books.parameters.mapped_bytes) {
-        let _ = writeln!(
-            out,
-            "mapped chunks: {} of {} were found; the others count as the program's mmaps",
+        push(&format!(
+            "blocks that malloc mapped: {} were found where it counts {}; {}",
             format_objects(found as f64),
             format_objects(all as f64),
-        );
+            if found < all {
+                "the others count as the program's mmaps"
+            } else {
+                "it changed meanwhile, or some of them are memory of the program's"
+            }
+        ));
     }
     if books.arenas.iter().any(|arena| arena.fastbins.is_cut) {
-        let _ = writeln!(out, "fastbins: at least; a list could not be followed to its end");
+        push("fastbins: at least; a list could not be followed to its end");
     }
 }

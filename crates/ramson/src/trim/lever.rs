@@ -38,7 +38,7 @@ pub fn find(
     let (kind, found) = match (&allocators.other, books) {
         (_, Ok(books)) => return malloc_trim(target, mappings, &books),
         (Some(other), Err(_)) => other,
-        (None, Err(why)) => return Err(refused(target, &why, NOTHING)),
+        (None, Err(why)) => return Err(refused(target, &why.to_string(), NOTHING)),
     };
     other(target, mappings, *kind, &found.path).ok_or_else(|| {
         refused(target, &format!("its allocator is {}", found.name), own_lever(*kind))

@@ -3,6 +3,7 @@
 use super::lever::{self, Lever};
 use super::{Trimmed, rss_of};
 use crate::doctor::allocators::Allocators;
+use crate::doctor::rights;
 use crate::doctor::target::{Target, gone};
 use crate::failure::Failure;
 use crate::run::program;
@@ -39,9 +40,10 @@ pub struct Prepared<'a> {
 pub fn prepare(target: &Target) -> Result<Prepared<'_>, Failure> {
     check(target)?;
     let mappings = read_smaps(target.pid).map_err(|_| gone(target))?;
+    // Its files cannot be read either, if this may not.
+    let memory = ProcessMemory::open(target.pid).map_err(|error| denied(target, &error))?;
     let libc = lever::library(target, &mappings, identify::is_libc)
         .ok_or_else(|| refused(target, &without_libc(target, &mappings), NOTHING))?;
-    let memory = ProcessMemory::open(target.pid).map_err(|error| denied(target, &error))?;
     let allocators = Allocators::of(target.pid, &mappings);
     let lever = lever::find(target, &mappings, &allocators, &memory)?;
     let code = libc
@@ -110,6 +112,7 @@ pub fn call_unseen(
     steps: &[Step],
 ) -> Result<Called, Failure> {
     check(target)?;
+    ProcessMemory::open(target.pid).map_err(|error| denied(target, &error))?;
     let address = lever::function(target, mappings, path, function)
         .ok_or_else(|| refused(target, &format!("it exports no {function}"), NOTHING))?;
     let libc = lever::library(target, mappings, identify::is_libc)
@@ -161,7 +164,7 @@ fn check(target: &Target) -> Result<(), Failure> {
     }
     if field("x86_Thread_features").is_some_and(|features| features.contains("shstk")) {
         let why = "it has a shadow stack, which refuses calls from outside";
-        return Err(refused(target, why, "Run it under \"ramson run\" and ask it there"));
+        return Err(refused(target, why, NOTHING));
     }
     let mut class = [0; 5];
     let is_32_bit = File::open(format!("/proc/{}/exe", target.pid))
@@ -191,15 +194,10 @@ fn without_libc(target: &Target, mappings: &[Mapping]) -> String {
 }
 
 fn denied(target: &Target, error: &std::io::Error) -> Failure {
-    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    let scope = match scope.trim() {
-        "" | "0" => String::new(),
-        scope => format!(" (kernel.yama.ptrace_scope is {scope})"),
-    };
     refused(
         target,
-        &format!("the kernel does not let it be traced{scope}: {error}"),
-        "Run ramson as root",
+        &format!("the kernel does not let it be traced{}: {error}", rights::scope()),
+        &rights::next_step(target.pid),
     )
 }
 
@@ -209,14 +207,14 @@ fn failure(target: &Target, problem: Problem) -> Failure {
         Problem::Denied(error) => denied(target, &error),
         Problem::Seccomp => refused(
             "a seccomp filter might kill it for what the allocator does, and only root can suspend that",
-            "Run ramson as root, or the program under \"ramson run\"",
+            "Run ramson as root",
         ),
         Problem::NoThread(why) => refused(
             &format!(
                 "no thread waits where it can be borrowed{}",
                 why.map_or(String::new(), |why| format!(" ({why})"))
             ),
-            "Try again, or run it under \"ramson run\"",
+            "Try again when it waits, or start it with \"ramson run --trim-every 30s\", which tries again and again",
         ),
         Problem::Unfinished(tid) => refused(
             &format!(

@@ -1,4 +1,4 @@
-//! What is not kept free: memory that lives, is mapped, or is a file's, and the padding of huge pages.
+//! What is not kept free: memory that lives, is mapped, shared or a file's, and the padding of huge pages.
 
 use super::{Advice, MAIN_SHARE, Saving, size};
 use crate::doctor::examine::Finding;
@@ -26,56 +26,51 @@ pub fn padding(finding: &Finding) -> Option<Advice> {
 /// What most of RSS is, if it is one thing.
 pub fn main_part(finding: &Finding) -> Option<Advice> {
     let explained = &finding.explained;
-    let part = |part| explained.part(part).max(0) as u64;
-    let is_main = |bytes: u64| bytes as f64 >= MAIN_SHARE * explained.rss as f64;
-    let share = |bytes: u64| format_percent(bytes as f64, explained.rss as f64);
-    let (live, mmaps) = (part(Part::Live) + part(Part::Metadata), part(Part::Anonymous));
-    let files = part(Part::FilesPrivate) + part(Part::FilesShared);
-    let pid = finding.pid;
-    if is_main(live) {
-        let next = if finding.live.is_some() {
-            format!("ask whether it grows: ramson leaks {pid}")
-        } else {
-            "ask whether it grows: start it with \"ramson run\", then \"ramson leaks PID\"".into()
-        };
-        return Some(Advice {
-            cause: "leaks",
-            action: next,
-            evidence: format!(
-                "{} ({}) lives: the program has not freed it",
-                size(live),
-                share(live)
-            ),
-            risk: "none",
-            saving: Saving::Unknown,
-        });
-    }
-    if is_main(files) {
-        return Some(Advice {
-            cause: "files",
-            action: "nothing to do: the kernel takes pages of files back when it needs memory"
-                .into(),
-            evidence: format!(
-                "{} ({}) is files that the program mapped",
-                size(files),
-                share(files)
-            ),
-            risk: "none",
-            saving: Saving::Unknown,
-        });
-    }
-    (is_main(mmaps) && finding.books.is_ok()).then(|| Advice {
-        cause: "mmaps",
-        action: if finding.live.is_some() {
-            format!("see who mapped it: ramson report {pid} --kind mmap")
-        } else {
-            "see who mapped it: start it with \"ramson run\", then \"ramson report PID --kind mmap\"".into()
-        },
-        evidence: format!(
-            "{} ({}) was mapped by the program itself, not by malloc",
-            size(mmaps),
-            share(mmaps)
+    let sum = |parts: &[Part]| -> u64 {
+        parts.iter().map(|&part| explained.part(part).max(0) as u64).sum()
+    };
+    let after_start = |command: &str| {
+        let pid = finding.pid;
+        match finding.live {
+            Some(_) => format!("ramson {}", command.replace("PID", &pid.to_string())),
+            None => format!("start it with \"ramson run\", then \"ramson {command}\""),
+        }
+    };
+    let mmaps = if finding.books.is_ok() { sum(&[Part::Anonymous]) } else { 0 };
+    let candidates = [
+        (
+            "leaks",
+            sum(&[Part::Live, Part::Metadata]),
+            "lives: the program has not freed it",
+            format!("ask whether it grows: {}", after_start("leaks PID")),
         ),
+        (
+            "files",
+            sum(&[Part::FilesPrivate, Part::FilesShared]),
+            "is files that the program mapped",
+            "nothing to do: the kernel takes pages of files back when it needs memory".into(),
+        ),
+        (
+            "shared",
+            sum(&[Part::Shmem]),
+            "is shared memory",
+            "nothing to do: it is one memory, counted in the RSS of each process that has touched it (Pss in smaps divides it)"
+                .into(),
+        ),
+        (
+            "mmaps",
+            mmaps,
+            "was mapped by the program itself, not by malloc",
+            format!("see who mapped it: {}", after_start("report PID --kind mmap")),
+        ),
+    ];
+    let is_main = |bytes: u64| bytes as f64 >= MAIN_SHARE * explained.rss as f64;
+    let (cause, bytes, what, action) = candidates.into_iter().find(|found| is_main(found.1))?;
+    let share = format_percent(bytes as f64, explained.rss as f64);
+    Some(Advice {
+        cause,
+        action,
+        evidence: format!("{} ({share}) {what}", size(bytes)),
         risk: "none",
         saving: Saving::Unknown,
     })

@@ -2,6 +2,7 @@
 //!
 //! Every saving is a sum of bytes that were counted. Where it depends on what the program does next, it is an upper bound and said to be one.
 
+use super::allocators::Missing;
 use super::examine::Finding;
 use super::pins::Site;
 use ramson_allocator::Part;
@@ -48,15 +49,15 @@ pub struct Advice {
 
 /// Best first; never empty.
 pub fn advice(finding: &Finding) -> Vec<Advice> {
-    let mut all: Vec<Advice> = match &finding.books {
-        Ok(books) => of_books(finding, books),
-        Err(_) => of_other(finding),
-    };
     let rss = finding.explained.rss;
     let least = LEAST_BYTES.max((rss as f64 * LEAST_SHARE) as u64);
+    let mut all: Vec<Advice> = match &finding.books {
+        Ok(books) => of_books(finding, books),
+        Err(missing) => of_other(finding, missing, least),
+    };
     all.extend(elsewhere::padding(finding));
     all.retain(|advice| advice.saving.bytes().is_none_or(|bytes| bytes >= least));
-    all.sort_by_key(|advice| std::cmp::Reverse(advice.saving.rank()));
+    all.sort_by_key(|advice| std::cmp::Reverse(advice.rank()));
     put_causes_before_trim(&mut all);
     all.extend(elsewhere::main_part(finding));
     if all.is_empty() {
@@ -79,13 +80,17 @@ impl Saving {
             Self::Unknown => None,
         }
     }
+}
 
-    /// What is expected comes before what is only possible.
-    fn rank(self) -> (u8, u64) {
-        match self {
-            Self::Expected(bytes, _) => (2, bytes),
-            Self::AtMost(bytes) => (1, bytes),
-            Self::Unknown => (0, 0),
+impl Advice {
+    /// What is expected comes before what is only possible; of that, what only a setting takes if it may save half as much.
+    fn rank(&self) -> (u8, u64) {
+        let is_setting = matches!(self.cause, "arena_max" | "tcache" | "other_lever");
+        match self.saving {
+            Saving::Expected(bytes, _) => (2, bytes),
+            Saving::AtMost(bytes) if is_setting => (1, bytes.saturating_mul(2)),
+            Saving::AtMost(bytes) => (1, bytes),
+            Saving::Unknown => (0, 0),
         }
     }
 }
@@ -131,8 +136,10 @@ fn trim(finding: &Finding, books: &Books) -> Option<Advice> {
     }
     Some(Advice {
         cause: "trim",
-        action: "trim now: call malloc_trim(0) in the program, again whenever this much is kept"
-            .into(),
+        action: format!(
+            "trim now: ramson trim {}; whenever this much is kept: ramson run --trim-every 30s, or malloc_trim(0) in the program",
+            finding.pid
+        ),
         evidence,
         risk: "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB given back",
         saving: Saving::Expected(bytes, books.half_width_95_bytes()),
@@ -189,7 +196,8 @@ fn tcache(books: &Books) -> Option<Advice> {
             size(bytes)
         ),
         risk: "malloc and free lock the arena more often: slower with many threads",
-        saving: Saving::Expected(bytes, 0.0),
+        // Outside of the caches, they may be the holes of pages in use.
+        saving: Saving::AtMost(bytes),
     })
 }
 
@@ -204,13 +212,14 @@ fn arena_max(books: &Books) -> Option<Advice> {
         cause: "arena_max",
         action: "fewer arenas: start it with MALLOC_ARENA_MAX=1, or 2 where threads allocate at the same time".into(),
         evidence: format!(
-            "{} arenas keep {} free, the largest of them {}: what one thread freed no other can use",
+            "{} arenas keep {} free, the largest of them {}: what one thread freed no other can use. Less is saved where threads need their \
+             memory at the same time",
             used.len(),
             size(bytes + most),
             size(most)
         ),
-        risk: "threads wait for each other in malloc; saves less where they need their memory at the same time",
-        saving: Saving::Expected(bytes, books.half_width_95_bytes()),
+        risk: "threads wait for each other in malloc",
+        saving: Saving::AtMost(bytes),
     })
 }
 
@@ -230,9 +239,10 @@ fn scattered(finding: &Finding, books: &Books) -> Option<Advice> {
     let Some((pins, site)) = site else {
         return Some(Advice {
             cause: "other_allocator",
-            action: "try an allocator that keeps sizes apart: LD_PRELOAD=libjemalloc.so.2 or libmimalloc.so.2".into(),
+            action: "try an allocator that keeps sizes apart: LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=background_thread:true,dirty_decay_ms:1000".into(),
             evidence,
-            risk: "another allocator has its own caches and its own speed: measure both",
+            risk: "another allocator has its own caches and its own speed: measure both. It saves little where blocks of one size stayed \
+                 between others of that size",
             saving: Saving::AtMost(bytes),
         });
     };
@@ -252,16 +262,32 @@ fn scattered(finding: &Finding, books: &Books) -> Option<Advice> {
     })
 }
 
-/// What another allocator offers.
-/// The lever of an allocator whose books cannot be read; with what it is worth, if the allocator was asked.
-fn of_other(finding: &Finding) -> Vec<Advice> {
-    let kind = finding.allocators.other.as_ref().map(|(kind, _)| *kind);
-    let advice = kind.and_then(lever);
-    if !finding.is_divided() {
-        return advice.into_iter().collect();
-    }
+/// What is possible where no books were read: the lever of another allocator, with what it is worth if that was asked.
+fn of_other(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
     let part = |part| finding.explained.part(part).max(0) as u64;
+    let kind = match missing {
+        Missing::Unreadable(kind) => Some(*kind),
+        Missing::Denied { .. } | Missing::Refused(_) => None,
+    };
     let (unused, scattered) = (part(Part::FreePages), part(Part::FreeChunks));
+    let (undivided, pid) = (part(Part::Anonymous), finding.pid);
+    let Some(lever) = kind.and_then(lever) else {
+        let unknown = (undivided >= least).then(|| unknown(finding, missing, undivided));
+        return unknown.into_iter().collect();
+    };
+    if !finding.is_divided() {
+        let is_asked = finding.asked.is_some();
+        let (action, evidence) = match kind {
+            Some(Kind::Jemalloc | Kind::Tcmalloc) if !is_asked => (
+                format!("ask it what it keeps: ramson doctor --ask {pid}; {}", lever.action),
+                "its books cannot be read from outside; malloc_trim does nothing here".into(),
+            ),
+            _ => (lever.action, lever.evidence),
+        };
+        // With the profile, all but what lives is left there.
+        let saving = finding.live.map_or(Saving::Unknown, |_| Saving::AtMost(undivided));
+        return vec![Advice { action, evidence, saving, ..lever }];
+    }
     let scattered = Advice {
         cause: "scattered",
         action: "nothing gives it back but the program: move what lives there (redis: CONFIG SET activedefrag yes), or allocate \
@@ -271,16 +297,37 @@ fn of_other(finding: &Finding) -> Vec<Advice> {
         risk: "none",
         saving: Saving::AtMost(scattered),
     };
-    let advice = advice.map(|advice| Advice {
-        action: format!(
-            "give it back now: ramson trim {}; for good, {}",
-            finding.pid, advice.action
-        ),
+    let lever = Advice {
+        action: format!("give it back now: ramson trim {pid}; for good, {}", lever.action),
         evidence: format!("{} in pages that hold nothing, by its own figures", size(unused)),
         saving: Saving::AtMost(unused),
-        ..advice
-    });
-    advice.into_iter().chain([scattered]).collect()
+        ..lever
+    };
+    vec![lever, scattered]
+}
+
+/// Where nothing is known of memory, nothing is not what is to be done.
+fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
+    let (why, next) = match missing {
+        Missing::Denied { why, next } => (why.clone(), next.clone()),
+        _ if finding.live.is_some() => {
+            (missing.to_string(), format!("See what lives: ramson report {}", finding.pid))
+        }
+        _ if finding.allocators.glibc.is_none() => {
+            (missing.to_string(), "Ask the program itself".into())
+        }
+        _ => (
+            missing.to_string(),
+            "See what lives: start it with \"ramson run\", then \"ramson report PID\"".into(),
+        ),
+    };
+    Advice {
+        cause: "unknown",
+        action: format!("not known from here. {next}"),
+        evidence: format!("{} of anonymous memory is not divided: {why}", size(undivided)),
+        risk: "none",
+        saving: Saving::Unknown,
+    }
 }
 
 fn lever(kind: Kind) -> Option<Advice> {

@@ -1,0 +1,24 @@
+//! What to do where the kernel does not let a process be looked at.
+
+use rustix::process::getuid;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// Who may. Root may everything outside of containers only.
+pub fn next_step(pid: u32) -> String {
+    let owner = fs::metadata(format!("/proc/{pid}")).map_or(0, |facts| facts.uid());
+    match getuid() {
+        own if own.is_root() => "Run ramson with CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE), or outside of the container".into(),
+        own if own.as_raw() == owner => "Run ramson as root".into(),
+        _ => format!("Run ramson as user {owner} or as root"),
+    }
+}
+
+/// Yama's setting, for messages; empty where it forbids nothing.
+pub fn scope() -> String {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    match scope.trim() {
+        "" | "0" => String::new(),
+        scope => format!(" (kernel.yama.ptrace_scope is {scope})"),
+    }
+}
