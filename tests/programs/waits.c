@@ -2,15 +2,19 @@
 // memory is kept anew. `ready` says that it waits, or is about to.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -113,7 +117,7 @@ static long wait_for(const char *how) {
     FD_SET(0, &set);
     sigemptyset(&signals);
     sigaddset(&signals, SIGUSR2);
-    if (strcmp(how, "read") == 0 || strcmp(how, "locked") == 0) return registers();
+    if (strcmp(how, "read") == 0 || strcmp(how, "locked") == 0 || strcmp(how, "filtered") == 0) return registers();
     if (strcmp(how, "poll") == 0) return poll(&(struct pollfd){0, POLLIN, 0}, 1, 1000000);
     if (strcmp(how, "select") == 0) return select(1, &set, NULL, NULL, &(struct timeval){1000, 0});
     if (strcmp(how, "ppoll") == 0) return ppoll(&(struct pollfd){0, POLLIN, 0}, 1, &long_time, &signals);
@@ -243,6 +247,18 @@ static void timer(void) {
     say("ticks", ticks > 0);
 }
 
+// Whoever gives pages back is killed: what malloc_trim does, and the program itself does not.
+static int filter(void) {
+    struct sock_filter kills[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof kills / sizeof *kills, kills};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+}
+
 int main(int count, char **arguments) {
     const char *how = count > 1 ? arguments[1] : "";
     if (strcmp(how, "torture") == 0) return tortures(), 0;
@@ -253,6 +269,7 @@ int main(int count, char **arguments) {
         return raise(SIGUSR1);
     }
     if (strcmp(how, "locked") == 0 && mlockall(MCL_CURRENT) != 0) return 3;
+    if (strcmp(how, "filtered") == 0 && filter() != 0) return 4;
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGUSR1, &action, NULL);
     if (strcmp(how, "compute") == 0) return computes(1), 0;

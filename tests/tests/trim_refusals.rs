@@ -1,5 +1,6 @@
 //! What `ramson trim` refuses, in one line, without a change to the program.
 
+use ramson_tests::keeping::MIB;
 use ramson_tests::servers::*;
 use ramson_tests::trimming::{Talking, Waiting, refusal};
 use ramson_tests::{program, program_with};
@@ -59,6 +60,33 @@ fn what_cannot_be_trimmed_is_refused_in_one_line_that_says_why() {
     let traced = pausing(&program("pauses.c"), "traced");
     let why = refusal(&scratch, traced.pid());
     assert!(why.contains("traces it already"), "{why}");
+}
+
+#[test]
+fn a_filter_that_kills_for_what_a_trim_does_is_lifted_by_root_or_refuses_it() {
+    let scratch = Scratch::new();
+    let mut waiting = Waiting::plain("filtered");
+    waiting.until_it_waits();
+    let pid = waiting.pid().to_string();
+    let outcome = finish(ramson(&scratch).args(["trim", "--json", &pid]));
+    // Only some kernels let even root lift it.
+    match outcome.status {
+        0 => assert!(Json::parse(&outcome.text()).number("rss_diff") > 30.0 * MIB, "{outcome:?}"),
+        _ => assert!(outcome.remarks[0].contains("a seccomp filter might kill it"), "{outcome:?}"),
+    }
+    assert_eq!(waiting.release(""), 1);
+    waiting.talking.expect("ready");
+    // Another user's ramson may not.
+    let copied = scratch.open_directory("bin").join("waits");
+    copy(&program("waits.c"), &copied);
+    let mut own = clean(copied);
+    let talking = Talking::start(&mut as_user("nobody", &scratch, own.arg("filtered")));
+    talking.expect("ready");
+    let mut trim = clean(ramson_program());
+    trim.args(["trim", &talking.pid().to_string()]);
+    let outcome = finish(&mut as_user("nobody", &scratch, &trim));
+    let why = "a seccomp filter might kill it";
+    assert!(outcome.status == 1 && outcome.remarks[0].contains(why), "{outcome:?}");
 }
 
 #[test]
