@@ -19,9 +19,12 @@ PERIOD = "500ms"
 WITH = ["--trim-every", PERIOD, "--trim-log", LOG]
 VARIANTS = {"without": [], "with": WITH}
 THREADS = 2
-KEYS = 40_000
+# Set before so many requests that are measured, and deleted but for every hundredth, which lies among what was freed.
+KEYS, REQUESTS_A_ROUND, KEPT_EVERY = 20_000, 10_000, 100
 # Sizes that glibc does not keep in the caches of threads.
 LEAST_VALUE_BYTES, MOST_VALUE_BYTES = 1_100, 3_000
+# Commands sent before their answers are read.
+PIPELINE = 500
 
 
 def tables(plan):
@@ -30,7 +33,8 @@ def tables(plan):
     LOG.unlink(missing_ok=True)
     machine.compile_c(machine.PROGRAMS / "latency.c", "latency", "-pthread")
     note = (f"Both under `ramson run`; with: `--trim-every {PERIOD}`. Of redis the latency of a request as one client sees it, requests one after the other, "
-            "of values that are replaced and, every few thousand requests, deleted; of the threads, of one malloc or free.")
+            f"half of them setting a value; before every {REQUESTS_A_ROUND:,} of them, {KEYS:,} values are set and, but for every hundredth, deleted. "
+            "Of the threads, of one malloc or free.")
     yield Table("Latency under periodic trims", [*malloc_rows(plan), *redis_rows(plan)], note)
 
 
@@ -74,7 +78,7 @@ def redis_rows(plan):
     if not redis_server.is_installed():
         return []
     say("trim: redis on glibc")
-    requests = plan.count(60_000, 20_000)
+    requests = plan.count(120_000, 40_000)
     both = interleave(VARIANTS, plan.rounds(5, 3), lambda flags: redis_latencies(flags, requests))
     return rows_of("redis on glibc, SET and GET", both, 1e-3, "µs", trims())
 
@@ -110,26 +114,38 @@ def connected(path, server):
 def times_of(client, requests):
     chance = random.Random(1)
     answers = client.makefile("rb")
-    text = b"x" * MOST_VALUE_BYTES
     for number in range(requests):
+        if number % REQUESTS_A_ROUND == 0:
+            fragment(client, answers, chance)
         key = b"key:%d" % chance.randrange(KEYS)
-        if number % 2:
-            request = command(b"GET", key)
-        else:
-            request = command(b"SET", key, text[:chance.randrange(LEAST_VALUE_BYTES, MOST_VALUE_BYTES)])
+        request = command(b"GET", key) if number % 2 else command(b"SET", key, value(chance))
         begin = time.perf_counter_ns()
         client.sendall(request)
         answer = answers.readline()
         if answer.startswith(b"$") and answer != b"$-1\r\n":
             answers.read(int(answer[1:]) + 2)
         yield time.perf_counter_ns() - begin
-        if answer.startswith(b"-"):
-            raise MeasurementError(f"redis-server answers {answer!r}")
-        if number % 5_000 == 4_999:
-            # All but every hundredth: what stays lies everywhere.
-            gone = [b"key:%d" % key for key in range(KEYS) if key % 100]
-            client.sendall(command(b"DEL", *gone))
-            answers.readline()
+        check(answer)
+
+
+def fragment(client, answers, chance):
+    """Leaves some tens of MB free between values that stay."""
+    for first in range(0, KEYS, PIPELINE):
+        keys = range(first, first + PIPELINE)
+        client.sendall(b"".join(command(b"SET", b"key:%d" % key, value(chance)) for key in keys))
+        for _ in keys:
+            check(answers.readline())
+    client.sendall(command(b"DEL", *(b"key:%d" % key for key in range(KEYS) if key % KEPT_EVERY)))
+    check(answers.readline())
+
+
+def value(chance):
+    return b"x" * chance.randrange(LEAST_VALUE_BYTES, MOST_VALUE_BYTES)
+
+
+def check(answer):
+    if not answer or answer.startswith(b"-"):
+        raise MeasurementError(f"redis-server answers {answer!r}")
 
 
 def command(*words):
