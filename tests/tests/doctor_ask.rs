@@ -65,6 +65,23 @@ fn the_figures_are_the_ones_that_the_program_gets_itself() {
 }
 
 #[test]
+fn an_allocator_inside_of_the_executable_is_asked_where_it_exports_how() {
+    let scratch = Scratch::new();
+    let archive = shared_library("libjemalloc.a").display().to_string();
+    let options = ["-rdynamic", &archive, "-lm", "-lstdc++", "-ldl", "-lpthread"];
+    let program = program_with("figures.c", "figures-inside", &options);
+    let talking = Talking::start(&mut clean(program));
+    figures(&talking);
+    let json = asked(&scratch, talking.pid());
+    assert_eq!(json.text("allocators.other.origin"), "in the executable", "{json:?}");
+    assert!(part(&json, "live") > 6.0 * MIB && part(&json, "kept_in_used_pages") > 6.0 * MIB);
+    assert_eq!(json.list("advice")[0].text("cause"), "scattered", "{json:?}");
+    // Unasked, nobody knows.
+    let json = doctor_with(&scratch, talking.pid(), &[]);
+    assert_eq!(json.list("advice")[0].text("cause"), "unknown", "{json:?}");
+}
+
+#[test]
 fn redis_says_the_same_of_its_jemalloc() {
     let scratch = Scratch::new();
     let socket = scratch.path("redis.sock");

@@ -78,11 +78,11 @@ fn line(finding: &Finding) -> String {
         terms.push(format!("live {}", bytes(explained.part(Live))));
         terms.push(format!("kept free {}", bytes(explained.kept_free())));
     } else if let Some(live) = finding.live {
-        terms.push(format!(
-            "live {} ({})",
-            bytes(explained.part(Live)),
-            format_relative_error(live)
-        ));
+        let error = match live.value {
+            0.0 => String::new(),
+            _ => format!(" ({})", format_relative_error(live)),
+        };
+        terms.push(format!("live {}{error}", bytes(explained.part(Live))));
     }
     for (name, parts) in groups {
         let name = match name {

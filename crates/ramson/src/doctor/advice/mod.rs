@@ -271,22 +271,21 @@ fn of_other(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
     };
     let (unused, scattered) = (part(Part::FreePages), part(Part::FreeChunks));
     let (undivided, pid) = (part(Part::Anonymous), finding.pid);
-    let Some(lever) = kind.and_then(lever) else {
-        let unknown = (undivided >= least).then(|| unknown(finding, missing, undivided));
-        return unknown.into_iter().collect();
-    };
+    let lever = kind.and_then(lever);
     if !finding.is_divided() {
-        let is_asked = finding.asked.is_some();
-        let (action, evidence) = match kind {
-            Some(Kind::Jemalloc | Kind::Tcmalloc) if !is_asked => (
-                format!("ask it what it keeps: ramson doctor --ask {pid}; {}", lever.action),
-                "its books cannot be read from outside; malloc_trim does nothing here".into(),
-            ),
-            _ => (lever.action, lever.evidence),
+        let Some(lever) = lever else {
+            let unknown = (undivided >= least).then(|| unknown(finding, missing, undivided));
+            return unknown.into_iter().collect();
+        };
+        let action = match kind {
+            Some(Kind::Jemalloc | Kind::Tcmalloc) if finding.asked.is_none() => {
+                format!("ask it what it keeps: ramson doctor --ask {pid}; {}", lever.action)
+            }
+            _ => lever.action,
         };
         // With the profile, all but what lives is left there.
         let saving = finding.live.map_or(Saving::Unknown, |_| Saving::AtMost(undivided));
-        return vec![Advice { action, evidence, saving, ..lever }];
+        return vec![Advice { action, saving, ..lever }];
     }
     let scattered = Advice {
         cause: "scattered",
@@ -297,13 +296,13 @@ fn of_other(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
         risk: "none",
         saving: Saving::AtMost(scattered),
     };
-    let lever = Advice {
+    let lever = lever.map(|lever| Advice {
         action: format!("give it back now: ramson trim {pid}; for good, {}", lever.action),
         evidence: format!("{} in pages that hold nothing, by its own figures", size(unused)),
         saving: Saving::AtMost(unused),
         ..lever
-    };
-    vec![lever, scattered]
+    });
+    lever.into_iter().chain([scattered]).collect()
 }
 
 /// Where nothing is known of memory, nothing is not what is to be done.
