@@ -75,6 +75,18 @@ fn allocators_in_static_programs_and_of_musl_are_named_and_not_taken_for_harmles
 }
 
 #[test]
+fn of_a_32_bit_program_nothing_is_said_of_its_malloc() {
+    let scratch = Scratch::new();
+    let narrow = program_with("keeps.c", "keeps-32", &["-m32", "-Wno-deprecated-declarations"]);
+    let keeping = Keeping::start_program(&scratch, narrow, &["leak", "16"], |_| {});
+    let json = doctor(&scratch, keeping.pid());
+    assert!(json.text("books_missing").starts_with("a 32-bit program"), "{json:?}");
+    let advice = &json.list("advice")[0];
+    assert_eq!(advice.text("cause"), "unknown", "{json:?}");
+    assert!(!advice.text("action").contains("ramson run"), "{json:?}");
+}
+
+#[test]
 fn without_the_right_to_trace_what_everybody_may_know_is_said_with_what_would_help() {
     let scratch = Scratch::new();
     let own = "pauses.c";

@@ -1,6 +1,7 @@
 //! Which allocators a process has, and whose books can be read.
 
 use crate::coverage;
+use crate::run::program;
 use ramson_allocator::glibc::{self, Books, Effort};
 use ramson_allocator::identify::{self, Kind};
 use ramson_allocator::{Backing, Mapping, ProcessMemory};
@@ -20,6 +21,7 @@ pub struct Allocators {
     pub settings: Vec<(String, String)>,
     /// Of the C library.
     pub version: Option<(u32, u32)>,
+    pub is_32_bit: bool,
 }
 
 /// One of them.
@@ -72,6 +74,7 @@ impl Allocators {
             glibc,
             other: other(pid, mappings, preload),
             version: version.map(|(version, _)| version),
+            is_32_bit: program::is_32_bit(format!("/proc/{pid}/exe").as_ref()),
             settings,
         }
     }
@@ -101,6 +104,9 @@ impl Allocators {
     ) -> Result<Books, String> {
         if self.glibc.is_none() {
             return Err("no C library is mapped: what allocates there is not known".into());
+        }
+        if self.is_32_bit {
+            return Err("a 32-bit program: what its malloc keeps is not known".into());
         }
         let version = self
             .version

@@ -89,6 +89,13 @@ fn interpreter_of_script(line: &[u8]) -> Option<PathBuf> {
     }
 }
 
+/// Whether the file is a program of 32 bits; one that cannot be read is none.
+pub fn is_32_bit(path: &Path) -> bool {
+    let mut head = [0; 5];
+    let is_read = File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok();
+    is_read && head.starts_with(&elf::ELFMAG) && head[4] == elf::ELFCLASS32.0
+}
+
 fn obstacle_of_binary(path: &Path, head: &[u8]) -> Option<String> {
     let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
     if mode & 0o6000 != 0 {

@@ -10,7 +10,7 @@ use crate::run::program;
 use ramson_allocator::glibc::Locks;
 use ramson_allocator::{Mapping, ProcessMemory, identify, read_smaps};
 use ramson_inject::{Call, Called, Code, Limits, Problem, Step};
-use std::fs::{self, File};
+use std::fs;
 use std::ops::Range;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -166,10 +166,7 @@ fn check(target: &Target) -> Result<(), Failure> {
         let why = "it has a shadow stack, which refuses calls from outside";
         return Err(refused(target, why, NOTHING));
     }
-    let mut class = [0; 5];
-    let is_32_bit = File::open(format!("/proc/{}/exe", target.pid))
-        .is_ok_and(|exe| rustix::io::pread(&exe, &mut class, 0).is_ok() && class[4] == 1);
-    if is_32_bit {
+    if program::is_32_bit(format!("/proc/{}/exe", target.pid).as_ref()) {
         return Err(refused(
             target,
             "a 32-bit program",

@@ -312,7 +312,7 @@ fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
         _ if finding.live.is_some() => {
             (missing.to_string(), format!("See what lives: ramson report {}", finding.pid))
         }
-        _ if finding.allocators.glibc.is_none() => {
+        _ if finding.allocators.glibc.is_none() || finding.allocators.is_32_bit => {
             (missing.to_string(), "Ask the program itself".into())
         }
         _ => (
