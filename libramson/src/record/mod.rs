@@ -316,7 +316,7 @@ impl Recorder {
 pub fn count_allocation(stack: &Stack, size: u64, inverse_probability: f64) {
     stack.sampled_alloc_objects.fetch_add(1, Relaxed);
     stack.sampled_alloc_bytes.fetch_add(size, Relaxed);
-    // Nothing more where everything is recorded: a locked instruction is a twentieth of a sample.
+    // Nothing more where everything is recorded: each of these is a locked instruction.
     let (bytes, unsampled) = (size as f64, inverse_probability - 1.0);
     if unsampled > 0.0 {
         add_float(&stack.unsampled_alloc_objects, unsampled);
