@@ -8,9 +8,10 @@ use crate::entries;
 use crate::frees;
 use crate::reading::Reading;
 use crate::snapshot::{FailedAllocation, Header, Snapshot, Stack};
+use hashbrown::{DefaultHashBuilder, HashTable};
 use ramson_format as format;
 use ramson_format::{ABORT_OFFSET, FAILURE_OFFSET, KINDS, Kind, REGIONS, RegionKind};
-use std::collections::HashMap;
+use std::hash::BuildHasher;
 
 const ENTRY_BYTES: usize = size_of::<format::Stack>();
 
@@ -32,7 +33,9 @@ struct Numbers {
     entries: Vec<u8>,
     /// For each entry the index of its stack; `None`: it was not whole.
     renumbered: Vec<Option<usize>>,
-    known: HashMap<(Kind, u32, Vec<u64>), usize>,
+    /// Indices of stacks, by what they are.
+    known: HashTable<usize>,
+    hasher: DefaultHashBuilder,
     /// Entries of each stack: two threads that met it at once each wrote one.
     of_stack: Vec<Entries>,
 }
@@ -164,18 +167,23 @@ impl Numbers {
             return Some(number);
         }
         let stack = entries::stack(entry, frames)?;
-        let identity = (stack.kind(), stack.epoch, stack.frames.clone());
-        let index = *self.known.entry(identity).or_insert(stacks.len());
-        match stacks.get_mut(index) {
-            Some(same) => {
-                entries::add_counters(same, &stack);
-                self.of_stack[index].are_many = true;
-            }
-            None => {
-                stacks.push(stack);
-                self.of_stack.push(Entries { first: number, are_many: false });
-            }
+        let hash = self.hasher.hash_one(identity(&stack));
+        let known = self.known.find(hash, |&index| identity(&stacks[index]) == identity(&stack));
+        if let Some(&index) = known {
+            entries::add_counters(&mut stacks[index], &stack);
+            self.of_stack[index].are_many = true;
+            return Some(index);
         }
+        let index = stacks.len();
+        stacks.push(stack);
+        self.of_stack.push(Entries { first: number, are_many: false });
+        let rehash = |&index: &usize| self.hasher.hash_one(identity(&stacks[index]));
+        self.known.insert_unique(hash, index, rehash);
         Some(index)
     }
+}
+
+/// Entries with the same are one stack.
+fn identity(stack: &Stack) -> (Kind, u32, &[u64]) {
+    (stack.kind(), stack.epoch, &stack.frames)
 }
