@@ -2,7 +2,7 @@
 //!
 //! Each frame is undone by a rule of 64 bits, compiled once per code address from the unwind tables (`rules`), kept in a
 //! lock-free cache. Stack memory is read only inside a view that is known to be readable (`stack`). Code without unwind tables
-//! (JIT) falls back to frame pointers.
+//! (JIT) is looked at once, and falls back to frame pointers.
 
 mod elf;
 mod modules;
@@ -16,7 +16,8 @@ pub use stack::StackView;
 #[cfg(fuzzing)]
 pub use {elf::build_id_in, modules::Place, unwind_tables::compile};
 
-use crate::arch::{Thread, signal_frame};
+use crate::arch::{FRAME_END_BYTES, Thread, frame_ended_by, signal_frame};
+use crate::{permission, sys};
 use modules::{Cursor, PERMANENT};
 use ramson_format::{MAX_DEPTH, stack_flags};
 use rules::{FramePointerRule, Rule, RuleCache, Step};
@@ -121,7 +122,7 @@ impl Walker {
     #[inline(never)]
     fn rule_in_object(&self, address: u64, search: &mut Search, sink: &impl NewMapping) -> Rule {
         let Some(place) = self.modules.covering(address, &mut search.cursor, sink) else {
-            let rule = Rule::of_kind(rules::FRAME_POINTER);
+            let rule = rule_of_unclaimed(address);
             self.rules.put(address, search.unclaimed_scope, rule);
             return rule;
         };
@@ -131,6 +132,23 @@ impl Walker {
             self.rules.put(address, place.scope(), rule);
             rule
         })
+    }
+}
+
+/// For code of no object, and so without tables. Where it does nothing after the call but end its frame, as CPython's perf
+/// trampolines do, it says itself how large that is; elsewhere there are frame pointers at best.
+#[cold]
+fn rule_of_unclaimed(address: u64) -> Rule {
+    let mut code = [0; FRAME_END_BYTES];
+    let range = [address.wrapping_add(1) as usize, code.len()];
+    // The address came from a stack: nothing says that there is code, or memory.
+    let is_read = permission::is_full()
+        && sys::read_own_memory(sys::process_id(), &[range], &mut code) == code.len();
+    match is_read.then(|| frame_ended_by(code)).flatten() {
+        Some(frame_bytes) => {
+            Rule::new(rules::FROM_STACK_POINTER, frame_bytes + 8, rules::UNCHANGED, 0)
+        }
+        None => Rule::of_kind(rules::FRAME_POINTER),
     }
 }
 

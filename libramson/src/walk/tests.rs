@@ -7,3 +7,4 @@ mod measure;
 mod oracle;
 mod programs;
 mod tables;
+mod unclaimed;

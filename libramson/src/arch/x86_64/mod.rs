@@ -201,3 +201,14 @@ pub mod signal_frame {
     pub const STACK_POINTER: u64 = 40 + 15 * 8;
     pub const INSTRUCTION_POINTER: u64 = 40 + 16 * 8;
 }
+
+/// Length of `add rsp, n; ret`.
+pub const FRAME_END_BYTES: usize = 5;
+
+/// How far the stack pointer lies below the return address, if these instructions are `add rsp, n; ret`.
+pub fn frame_ended_by(code: [u8; FRAME_END_BYTES]) -> Option<i64> {
+    match code {
+        [0x48, 0x83, 0xc4, bytes @ 0..0x80, 0xc3] if bytes % 8 == 0 => Some(bytes as i64),
+        _ => None,
+    }
+}

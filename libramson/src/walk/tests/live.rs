@@ -1,7 +1,7 @@
 //! Real stacks, walked while they are there.
 
 use super::oracle::{Stacks, Told, is_trampoline, new_walker, observe};
-use super::programs::{Jit, Library, build, programs, realigned_programs, tour_of};
+use super::programs::{Library, build, programs, realigned_programs, tour_of};
 use crate::walk::{End, Walker};
 use ramson_format::MAX_DEPTH;
 use std::cell::{Cell, RefCell};
@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-fn observed_from(walker: &Walker, run: impl FnOnce(&mut dyn FnMut())) -> Stacks {
+pub fn observed_from(walker: &Walker, run: impl FnOnce(&mut dyn FnMut())) -> Stacks {
     let mut stacks = None;
     run(&mut || stacks = Some(observe(walker, &Told::default(), true)));
     stacks.expect("the visitor was not called")
@@ -237,49 +237,6 @@ fn a_coroutine_is_walked_to_its_first_frame_on_a_copy() {
     let own = observe(&new_walker(), &Told::default(), true);
     assert!(!own.is_foreign);
     own.assert_complete_and_equal();
-}
-
-#[test]
-fn code_without_tables_is_walked_by_frame_pointers() {
-    let (walker, jit) = (new_walker(), Jit::with_frame_pointer());
-    let page = jit.address()..jit.address() + 4096;
-    let stacks = observed_from(&walker, |visit| {
-        programs().tour(5, 4, || jit.run(0, || jit.run(0, &mut *visit)));
-    });
-    assert_eq!(stacks.ours, stacks.framehop);
-    assert_eq!(stacks.end, End::Outermost);
-    assert_eq!(stacks.ours.iter().filter(|address| page.contains(address)).count(), 2);
-}
-
-#[test]
-fn what_was_known_of_code_in_no_object_ends_when_an_object_is_met() {
-    let (walker, jit) = (new_walker(), Jit::with_frame_pointer());
-    let walk = |told: &Told| jit.run(0, || drop(observe(&walker, told, false)));
-    let (first, second) = (Told::default(), Told::default());
-    walk(&first);
-    let scope = walker.modules.unclaimed_scope();
-    walk(&second);
-    assert_eq!(walker.modules.unclaimed_scope(), scope);
-    assert!(!first.added.lock().unwrap().is_empty() && second.added.lock().unwrap().is_empty());
-    let library = Library::open(&build("frames.c", &["-O2"]));
-    let mut visit = || drop(observe(&walker, &second, false));
-    let ways = [library.way()];
-    // SAFETY: `way` is what it says.
-    unsafe { (ways[0])(&tour_of(&mut visit, &ways), 1, 1) };
-    assert_eq!(second.added.lock().unwrap().len(), 1);
-    assert_ne!(walker.modules.unclaimed_scope(), scope);
-}
-
-#[test]
-fn code_without_tables_and_frame_pointers_ends_or_skips_but_never_faults() {
-    let (walker, jit) = (new_walker(), Jit::without_frame_pointer());
-    let page = jit.address()..jit.address() + 4096;
-    for seed in 0..50 {
-        let stacks = observed_from(&walker, |visit| {
-            programs().tour(seed, 4, || jit.run(0, &mut *visit));
-        });
-        assert!(stacks.ours.iter().any(|address| page.contains(address)));
-    }
 }
 
 #[test]

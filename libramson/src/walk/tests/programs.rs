@@ -193,9 +193,14 @@ impl Jit {
         Self::new(b"\x55\x48\x89\xe5\x48\x89\xf8\x48\x89\xf7\xff\xd0\x5d\xc3")
     }
 
-    /// sub rsp, 24; mov rax, rdi; mov rdi, rsi; call rax; add rsp, 24; ret
+    /// sub rsp, 24; mov rax, rdi; mov rdi, rsi; call rax; lea rsp, [rsp + 24]; ret
     pub fn without_frame_pointer() -> Self {
-        Self::new(b"\x48\x83\xec\x18\x48\x89\xf8\x48\x89\xf7\xff\xd0\x48\x83\xc4\x18\xc3")
+        Self::new(b"\x48\x83\xec\x18\x48\x89\xf8\x48\x89\xf7\xff\xd0\x48\x8d\x64\x24\x18\xc3")
+    }
+
+    /// sub rsp, 8; mov rax, rdi; mov rdi, rsi; call rax; add rsp, 8; ret
+    pub fn trampoline() -> Self {
+        Self::new(b"\x48\x83\xec\x08\x48\x89\xf8\x48\x89\xf7\xff\xd0\x48\x83\xc4\x08\xc3")
     }
 
     /// push rbp; mov rbp, rdx; sub rsp, 16; mov rax, rdi; mov rdi, rsi; call rax; add rsp, 16; pop rbp; ret

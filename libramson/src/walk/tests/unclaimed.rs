@@ -1,0 +1,73 @@
+//! Code in no object, as compilers at run time make it.
+
+use super::live::observed_from;
+use super::oracle::{Told, new_walker, observe};
+use super::programs::{Jit, Library, build, programs, tour_of};
+use crate::walk::End;
+
+#[test]
+fn code_without_tables_is_walked_by_frame_pointers() {
+    let (walker, jit) = (new_walker(), Jit::with_frame_pointer());
+    let page = jit.address()..jit.address() + 4096;
+    let stacks = observed_from(&walker, |visit| {
+        programs().tour(5, 4, || jit.run(0, || jit.run(0, &mut *visit)));
+    });
+    assert_eq!(stacks.ours, stacks.framehop);
+    assert_eq!(stacks.end, End::Outermost);
+    assert_eq!(stacks.ours.iter().filter(|address| page.contains(address)).count(), 2);
+}
+
+#[test]
+fn what_was_known_of_code_in_no_object_ends_when_an_object_is_met() {
+    let (walker, jit) = (new_walker(), Jit::with_frame_pointer());
+    let walk = |told: &Told| jit.run(0, || drop(observe(&walker, told, false)));
+    let (first, second) = (Told::default(), Told::default());
+    walk(&first);
+    let scope = walker.modules.unclaimed_scope();
+    walk(&second);
+    assert_eq!(walker.modules.unclaimed_scope(), scope);
+    assert!(!first.added.lock().unwrap().is_empty() && second.added.lock().unwrap().is_empty());
+    let library = Library::open(&build("frames.c", &["-O2"]));
+    let mut visit = || drop(observe(&walker, &second, false));
+    let ways = [library.way()];
+    // SAFETY: `way` is what it says.
+    unsafe { (ways[0])(&tour_of(&mut visit, &ways), 1, 1) };
+    assert_eq!(second.added.lock().unwrap().len(), 1);
+    assert_ne!(walker.modules.unclaimed_scope(), scope);
+}
+
+#[test]
+fn code_without_tables_and_frame_pointers_ends_or_skips_but_never_faults() {
+    let (walker, jit) = (new_walker(), Jit::without_frame_pointer());
+    let page = jit.address()..jit.address() + 4096;
+    for seed in 0..50 {
+        let stacks = observed_from(&walker, |visit| {
+            programs().tour(seed, 4, || jit.run(0, &mut *visit));
+        });
+        assert!(stacks.ours.iter().any(|address| page.contains(address)));
+    }
+}
+
+#[test]
+fn code_that_does_nothing_after_a_call_but_end_its_frame_is_walked_by_its_instructions() {
+    let (walker, jit) = (new_walker(), Jit::trampoline());
+    let page = jit.address()..jit.address() + 4096;
+    for seed in 0..50 {
+        let mut both = None;
+        programs().tour(seed, 4, || {
+            let direct = observed_from(&walker, |visit| visit());
+            let through = observed_from(&walker, |visit| jit.run(0, || jit.run(0, &mut *visit)));
+            both = Some((direct.ours, through.ours, through.end));
+        });
+        let (direct, through, end) = both.expect("the visitor was not called");
+        assert_eq!(end, End::Outermost);
+        let last = through.iter().rposition(|address| page.contains(address));
+        let first = through.iter().position(|address| page.contains(address));
+        let (first, last) = first.zip(last).expect("the code is on the stack");
+        assert!(first < last, "{through:x?}");
+        // What called the code is on both stacks, but for where in the visitor it was called.
+        let callers = &through[last + 1..];
+        let same = callers.iter().rev().zip(direct.iter().rev()).take_while(|(a, b)| a == b);
+        assert!(same.count() + 3 >= callers.len(), "{through:x?} {direct:x?}");
+    }
+}
