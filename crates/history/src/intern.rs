@@ -2,13 +2,23 @@
 //! address in its file for each frame), which processes of one program share.
 
 use crate::schema::HistoryError;
+use hashbrown::{Equivalent, HashMap};
 use ramson_format::{Kind, mix};
 use ramson_reader::{Header, Mapping, Snapshot, Stack};
 use rusqlite::{Connection, OptionalExtension, params};
-use std::collections::HashMap;
 
 /// What tells a stack from another within a process, as its profile does.
 type Identity = (Kind, u32, Vec<u64>);
+
+/// The same of a stack that is looked for; its hash is that of an `Identity`.
+#[derive(Hash)]
+struct Sought<'a>(Kind, u32, &'a [u64]);
+
+impl Equivalent<Identity> for Sought<'_> {
+    fn equivalent(&self, (kind, epoch, frames): &Identity) -> bool {
+        self.0 == *kind && self.1 == *epoch && self.2 == frames
+    }
+}
 
 /// What the history knows already of one process.
 #[derive(Debug)]
@@ -244,13 +254,13 @@ impl Known {
         self.add_mappings(connection, &snapshot.mappings)?;
         let mut numbers = Vec::with_capacity(snapshot.stacks.len());
         for stack in &snapshot.stacks {
-            let identity = of_stack(stack);
-            let number = match self.stacks.get(&identity) {
+            let sought = Sought(stack.kind(), stack.epoch, &stack.frames);
+            let number = match self.stacks.get(&sought) {
                 Some(&number) => number,
                 None => {
                     let number = self.stacks.len() as u32;
                     self.add_stack(connection, snapshot, stack, number)?;
-                    self.stacks.insert(identity, number);
+                    self.stacks.insert(of_stack(stack), number);
                     number
                 }
             };
