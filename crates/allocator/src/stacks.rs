@@ -1,7 +1,11 @@
 //! Where threads' stacks are, also of threads that run: by the thread's descriptor at the end of each.
+//!
+//! A guard that nobody may touch lies below each stack. Since glibc 2.42 and Linux 6.13 it is no mapping of its own, and stacks that touch
+//! are one mapping: there the loader's lists of threads tell, which it has since 2.34.
 
 use crate::mappings::{Backing, Mapping};
 use crate::memory::{Memory, PAGE_BYTES, page_of, read_present, word_at};
+use std::collections::BTreeSet;
 
 /// The descriptor lies in these last pages of a stack; static thread-local storage lies below it.
 const SEARCHED_PAGES: u64 = 2;
@@ -9,17 +13,36 @@ const SEARCHED_PAGES: u64 = 2;
 /// Thread-local storage of libraries that is searched, below the descriptor.
 const SEARCHED_STORAGE_BYTES: u64 = 4 * PAGE_BYTES;
 
-/// Starts of the mappings that are stacks of threads made by the C library: behind a guard that nobody may touch, with a descriptor that
-/// points to itself (x86-64 psABI: the word at the thread pointer is the thread pointer; glibc's `tcbhead_t` repeats it 16 bytes on).
+/// Where a descriptor (`struct pthread`) has its links in a list: behind its header, which has this size on x86-64 in every version.
+const LINKS: u64 = 704;
+
+/// Of a descriptor, in every version that has it at the top of a stack.
+const DESCRIPTOR_BYTES: usize = 2304;
+
+/// The loader's lists have that many threads at most.
+const MOST_THREADS: usize = 1 << 17;
+
+/// Starts of the mappings that are stacks of threads made by the C library: behind a guard that nobody may touch, or where its own lists say so.
 pub fn thread_stacks(memory: &impl Memory, mappings: &[Mapping]) -> Vec<u64> {
-    descriptors(memory, mappings).map(|(stack, _)| stack.start).collect()
+    let mut stacks: BTreeSet<u64> =
+        guarded(memory, mappings).map(|(stack, _)| stack.start).collect();
+    for descriptor in listed(memory, mappings) {
+        let stack = mapping_at(mappings, descriptor);
+        stacks
+            .extend(stack.filter(|stack| is_on_stack(memory, stack, descriptor)).map(|s| s.start));
+    }
+    stacks.into_iter().collect()
 }
 
 /// Whatever the threads' variables may refer to as a block: the chunks below.
 pub fn thread_pointers(memory: &impl Memory, mappings: &[Mapping]) -> Vec<u64> {
+    let mut descriptors: BTreeSet<u64> =
+        guarded(memory, mappings).map(|(_, descriptor)| descriptor).collect();
+    descriptors.extend(listed(memory, mappings));
     let mut chunks = Vec::new();
-    for (stack, descriptor) in descriptors(memory, mappings) {
-        let first = descriptor.saturating_sub(SEARCHED_STORAGE_BYTES).max(stack.start);
+    for descriptor in descriptors {
+        let Some(mapping) = mapping_at(mappings, descriptor) else { continue };
+        let first = descriptor.saturating_sub(SEARCHED_STORAGE_BYTES).max(mapping.start);
         let mut page = page_of(first);
         while page < descriptor {
             let bytes = read_present(memory, page, PAGE_BYTES as usize).unwrap_or_default();
@@ -35,7 +58,18 @@ pub fn thread_pointers(memory: &impl Memory, mappings: &[Mapping]) -> Vec<u64> {
     chunks
 }
 
-fn descriptors<'a>(
+fn mapping_at(mappings: &[Mapping], address: u64) -> Option<&Mapping> {
+    let behind = mappings.partition_point(|mapping| mapping.start <= address);
+    mappings.get(behind.checked_sub(1)?).filter(|mapping| mapping.contains(address))
+}
+
+/// A descriptor points to itself (x86-64 psABI: the word at the thread pointer is the thread pointer; glibc's `tcbhead_t` repeats it 16 bytes on).
+fn is_descriptor(bytes: &[u8], offset: usize, own: u64) -> bool {
+    word_at(bytes, offset) == Some(own) && word_at(bytes, offset + 16) == Some(own)
+}
+
+/// Stacks behind a guard, each with its thread's descriptor.
+fn guarded<'a>(
     memory: &impl Memory,
     mappings: &'a [Mapping],
 ) -> impl Iterator<Item = (&'a Mapping, u64)> {
@@ -47,18 +81,80 @@ fn descriptors<'a>(
             && pair[1].rss > 0
     };
     let stacks = mappings.windows(2).filter(has_guard).map(|pair| &pair[1]);
-    stacks.filter_map(|stack| Some((stack, descriptor(memory, stack)?)))
+    stacks.filter_map(|stack| Some((stack, last_descriptor(memory, stack)?)))
 }
 
-fn descriptor(memory: &impl Memory, stack: &Mapping) -> Option<u64> {
+fn last_descriptor(memory: &impl Memory, stack: &Mapping) -> Option<u64> {
     let first = stack.end.saturating_sub(SEARCHED_PAGES * PAGE_BYTES).max(stack.start);
     (first..stack.end).step_by(PAGE_BYTES as usize).find_map(|page| {
         let bytes = read_present(memory, page, PAGE_BYTES as usize)?;
-        (0..bytes.len() - 16).step_by(16).find_map(|offset| {
+        let mut offsets = (0..bytes.len() - 16).step_by(16);
+        offsets.find_map(|offset| {
             let own = page + offset as u64;
-            let is_it =
-                word_at(&bytes, offset) == Some(own) && word_at(&bytes, offset + 16) == Some(own);
-            is_it.then_some(own)
+            is_descriptor(&bytes, offset, own).then_some(own)
         })
+    })
+}
+
+/// The descriptors on lists whose heads are among the loader's variables: of threads that run, of those that are gone and whose stacks are
+/// kept, and of the first one.
+fn listed(memory: &impl Memory, mappings: &[Mapping]) -> Vec<u64> {
+    let mut found = Vec::new();
+    let is_loader = |mapping: &&Mapping| {
+        let name = mapping.path.rsplit('/').next().unwrap_or_default();
+        mapping.is_writable() && name.starts_with("ld-")
+    };
+    for mapping in mappings.iter().filter(is_loader) {
+        let bytes: Vec<u8> = (mapping.start..mapping.end)
+            .step_by(PAGE_BYTES as usize)
+            .flat_map(|page| {
+                let bytes = read_present(memory, page, PAGE_BYTES as usize);
+                bytes.unwrap_or_else(|| vec![0; PAGE_BYTES as usize])
+            })
+            .collect();
+        for offset in (0..bytes.len().saturating_sub(8)).step_by(8) {
+            let head = mapping.start + offset as u64;
+            let next = word_at(&bytes, offset).unwrap_or(0);
+            // Descriptors are aligned to a line of the cache, and so are their links.
+            if next != 0 && next.is_multiple_of(64) && word_at(&bytes, offset + 8) != Some(0) {
+                follow(memory, head, next, &mut found);
+            }
+        }
+    }
+    found
+}
+
+/// Adds the descriptors of the list with this head, as far as each link leads back to the one before.
+fn follow(memory: &impl Memory, head: u64, first: u64, found: &mut Vec<u64>) {
+    let (mut before, mut at) = (head, first);
+    while at != head && found.len() < MOST_THREADS {
+        let Some(own) = at.checked_sub(LINKS) else { return };
+        let bytes = read_present(memory, own, LINKS as usize + 16).unwrap_or_default();
+        let links = (word_at(&bytes, LINKS as usize), word_at(&bytes, LINKS as usize + 8));
+        let (true, (Some(next), Some(back))) = (is_descriptor(&bytes, 0, own), links) else {
+            return;
+        };
+        if back != before {
+            return;
+        }
+        found.push(own);
+        (before, at) = (at, next);
+    }
+}
+
+/// Whether the C library put the descriptor on top of a stack in this mapping, behind a guard: its own record of that is start, length,
+/// and of that the guard's.
+fn is_on_stack(memory: &impl Memory, mapping: &Mapping, descriptor: u64) -> bool {
+    let bytes = read_present(memory, descriptor, DESCRIPTOR_BYTES).unwrap_or_default();
+    bytes.windows(24).step_by(8).any(|words| {
+        let word = |offset| word_at(words, offset).unwrap_or(0);
+        let (start, length, guard) = (word(0), word(8), word(16));
+        let are_pages = [start, length, guard].iter().all(|word| word.is_multiple_of(PAGE_BYTES));
+        let end = start.saturating_add(length);
+        are_pages
+            && guard > 0
+            && guard < length
+            && start < descriptor
+            && (descriptor..=mapping.end).contains(&end)
     })
 }

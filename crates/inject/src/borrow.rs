@@ -94,7 +94,7 @@ impl Process {
         if registers.cs != USER_CS {
             return Err("it runs 32-bit code".into());
         }
-        let own = stack::of(self.pid, registers.rsp, registers.fs_base)?;
+        let own = stack::of(self.pid, &self.memory, registers.rsp, registers.fs_base)?;
         let malloc_code = call.malloc_code.as_ref().filter(|_| !is_in_call(registers));
         if malloc_code.is_some() {
             running::check(self.pid, registers.rip)?;

@@ -1,6 +1,7 @@
 //! Whether a thread's stack is one on which there is room, and nothing else below.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 
 /// Room that is asked for: the frame has at most 12 KiB (AMX), and what is called needs less than a signal handler.
 const ROOM_BYTES: u64 = 64 << 10;
@@ -8,6 +9,9 @@ const ROOM_BYTES: u64 = 64 << 10;
 const FIRST_ROOM_BYTES: u64 = 24 << 10;
 /// The C library keeps `struct pthread` on top of a thread's stack, and nothing else.
 const ABOVE_THREAD_POINTER_BYTES: u64 = 64 << 10;
+/// `struct pthread` of glibc 2.34 to 2.44 is this long at least, and has its record of the stack there.
+const DESCRIPTOR_BYTES: usize = 2304;
+const PAGE_BYTES: u64 = 4096;
 /// Where the heaps of malloc's arenas begin, in which a program may have put a stack.
 const HEAP_ALIGNMENT: u64 = 64 << 20;
 
@@ -24,32 +28,57 @@ struct Range<'a> {
 }
 
 /// The stack of the thread whose stack and thread pointers these are; else why there is none that could be used.
-pub fn of(pid: u32, pointer: u64, thread_pointer: u64) -> Result<Stack, String> {
+pub fn of(pid: u32, memory: &File, pointer: u64, thread_pointer: u64) -> Result<Stack, String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    find(&maps, pointer, thread_pointer).ok_or_else(|| {
+    let mut descriptor = [0; DESCRIPTOR_BYTES];
+    let is_read = memory.read_exact_at(&mut descriptor, thread_pointer).is_ok();
+    let descriptor = if is_read { &descriptor[..] } else { &[] };
+    find(&maps, pointer, thread_pointer, descriptor).ok_or_else(|| {
         "it is not on a stack with a known end (a coroutine?), or has no room there".into()
     })
 }
 
-fn find(maps: &str, pointer: u64, thread_pointer: u64) -> Option<Stack> {
+fn find(maps: &str, pointer: u64, thread_pointer: u64, descriptor: &[u8]) -> Option<Stack> {
     let mut previous: Option<Range> = None;
     for range in maps.lines().filter_map(parse) {
         if (range.start..range.end).contains(&pointer) {
-            let is_first = range.path == "[stack]";
-            let room_bytes = if is_first { FIRST_ROOM_BYTES } else { ROOM_BYTES };
-            let has_room = pointer - range.start >= room_bytes;
+            if range.permissions != "rw-p" {
+                return None;
+            }
+            if range.path == "[stack]" {
+                let has_room = pointer - range.start >= FIRST_ROOM_BYTES;
+                return has_room.then_some(Stack { end: range.end });
+            }
             let is_guarded = previous
                 .is_some_and(|below| below.end == range.start && below.permissions == "---p");
-            let is_threads = is_guarded
-                && (pointer..range.end).contains(&thread_pointer)
-                && range.end - thread_pointer <= ABOVE_THREAD_POINTER_BYTES
-                && !range.start.is_multiple_of(HEAP_ALIGNMENT);
-            return (range.permissions == "rw-p" && has_room && (is_first || is_threads))
-                .then_some(Stack { end: range.end });
+            let (low, end) = if is_guarded && !range.start.is_multiple_of(HEAP_ALIGNMENT) {
+                (range.start, range.end)
+            } else {
+                recorded(descriptor, pointer, thread_pointer)?
+            };
+            let is_threads = range.start <= low
+                && end <= range.end
+                && (pointer..end).contains(&thread_pointer)
+                && end - thread_pointer <= ABOVE_THREAD_POINTER_BYTES;
+            return (is_threads && pointer.checked_sub(low)? >= ROOM_BYTES)
+                .then_some(Stack { end });
         }
         previous = Some(range);
     }
     None
+}
+
+/// Where a thread's stack begins behind its guard, and where it ends, by the C library's own record in the descriptor: start, length, and of
+/// that the guard's. Since glibc 2.42 and Linux 6.13 no mapping tells, and stacks that touch are one mapping.
+fn recorded(descriptor: &[u8], pointer: u64, thread_pointer: u64) -> Option<(u64, u64)> {
+    let word = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes);
+    descriptor.windows(24).step_by(8).find_map(|words| {
+        let (start, length) = (word(&words[..8]).ok()?, word(&words[8..16]).ok()?);
+        let guard = word(&words[16..]).ok()?;
+        let are_pages = [start, length, guard].iter().all(|word| word.is_multiple_of(PAGE_BYTES));
+        let (low, end) = (start.checked_add(guard)?, start.checked_add(length)?);
+        (are_pages && guard > 0 && low < pointer && thread_pointer < end).then_some((low, end))
+    })
 }
 
 fn parse(line: &str) -> Option<Range<'_>> {
@@ -78,7 +107,7 @@ mod tests {
 
     #[test]
     fn only_stacks_whose_ends_are_known_are_used() {
-        let is_found = |pointer, thread| find(MAPS, pointer, thread).is_some();
+        let is_found = |pointer, thread| find(MAPS, pointer, thread, &[]).is_some();
         assert!(is_found(0x7ffd_0001_f000, 0x7f00_1080_0700));
         assert!(is_found(0x7f00_107f_0000, 0x7f00_1080_0700));
         // Too near to the end.
@@ -88,5 +117,35 @@ mod tests {
         assert!(!is_found(0x7f00_0001_f000, 0x7f00_0002_0700));
         assert!(!is_found(0x7f00_107f_0000, 0x7f00_2080_0700));
         assert!(!is_found(0x1000, 0));
+    }
+
+    #[test]
+    fn among_stacks_that_touch_the_thread_s_own_record_tells_the_ends() {
+        let maps = "7f0000000000-7f0001000000 rw-p 00000000 00:00 0\n";
+        let descriptor = |record: [u64; 3]| {
+            let mut descriptor = vec![0x11; DESCRIPTOR_BYTES];
+            for (place, word) in descriptor[1680..].chunks_exact_mut(8).zip(record) {
+                place.copy_from_slice(&word.to_le_bytes());
+            }
+            descriptor
+        };
+        let (start, length, guard) = (0x7f00_0080_0000, 0x80_0000, 0x1000);
+        let thread = start + length - 0x940;
+        let end = |record, pointer, thread| {
+            find(maps, pointer, thread, &descriptor(record)).map(|stack| stack.end)
+        };
+        let own = [start, length, guard];
+        assert_eq!(end(own, start + 0x7f_0000, thread), Some(start + length));
+        // Too near to the guard; below it, on another thread's; above it.
+        assert_eq!(end(own, start + 0x2000, thread), None);
+        assert_eq!(end(own, start - 0x1_0000, thread), None);
+        assert_eq!(end(own, start + length + 8, thread), None);
+        // A stack of the program's has no guard. One that is not mapped as such; a record that is torn.
+        assert_eq!(end([start, length, 0], start + 0x7f_0000, thread), None);
+        assert_eq!(end([start, 2 * length, guard], start + 0x7f_0000, thread), None);
+        assert_eq!(end([start, length + 8, guard], start + 0x7f_0000, thread), None);
+        // Of a thread with its variables elsewhere.
+        assert_eq!(end(own, start + 0x7f_0000, start - 0x940), None);
+        assert!(find(maps, start + 0x7f_0000, thread, &[]).is_none());
     }
 }
