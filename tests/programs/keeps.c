@@ -15,7 +15,7 @@
 extern struct mallinfo2 mallinfo2(void) __attribute__((weak));
 
 static char output[4096];
-static size_t total;
+static size_t total, cached_bytes;
 static pthread_barrier_t filled;
 
 static void *block(size_t bytes) {
@@ -189,6 +189,30 @@ static void large(void) {
     memset(aligned_alloc(65536, total / 8 / 65536 * 65536), 1, 4096);
 }
 
+// Blocks of 24 bytes to 3 MiB, two of each size, for a tcache that was told to keep them. Beyond the mmap threshold they are mapped, and of
+// large ones only the beginning was touched.
+static void cached(void) {
+    static void *all[256];
+    size_t count = 0;
+    for (size_t bytes = 24; bytes < 3 << 20; bytes += bytes / 4 / 16 * 16 + 16)
+        for (int i = 0; i < 2; i++) {
+            size_t *memory = all[count++] = malloc(bytes);
+            memset(memory, 1, bytes < 65536 ? bytes : 65536);
+            // What its size leaves out of a block that was mapped, since glibc 2.43.
+            cached_bytes += (memory[-1] & ~7) + (memory[-1] & 2 ? 16 : 0);
+        }
+    while (count > 0) free(all[--count]);
+}
+
+// Blocks that were mapped and grow; of two one is freed, or both.
+static void resized(const char *how) {
+    char *memory = NULL, *other = block(total / 16);
+    for (size_t i = 1; i <= 8; i++) memory = realloc(memory, total / 16 * i);
+    memset(memory, 1, total / 2);
+    free(realloc(other, total / 8));
+    if (strcmp(how, "off") == 0) free(memory);
+}
+
 static void *allocate_and_free(void *bytes) {
     void *all[4096] = {0};
     unsigned seed = (unsigned)(size_t)bytes;
@@ -217,7 +241,7 @@ static void say(void) {
         printf("arena %d\nuordblks %d\nfordblks %d\nfsmblks %d\nhblkhd %d\nhblks %d\nkeepcost %d\n", info.arena, info.uordblks,
                info.fordblks, info.fsmblks, info.hblkhd, info.hblks, info.keepcost);
     }
-    printf("ready\n");
+    printf("cached %zu\nready\n", cached_bytes);
     fflush(stdout);
 }
 
@@ -241,6 +265,8 @@ int main(int count, char **arguments) {
     else if (strcmp(cause, "maps") == 0) maps();
     else if (strcmp(cause, "leak") == 0) leak();
     else if (strcmp(cause, "large") == 0) large();
+    else if (strcmp(cause, "cached") == 0) cached();
+    else if (strcmp(cause, "resized") == 0) resized(count > 3 ? arguments[3] : "");
     else if (strcmp(cause, "busy") == 0) busy(threads);
     else if (strcmp(cause, "scattered") == 0) scattered();
     else if (strcmp(cause, "turns") == 0) turns(threads);

@@ -11,6 +11,7 @@ pub mod deaths;
 pub mod hostile;
 pub mod keeping;
 mod random;
+pub mod releases;
 mod run;
 pub mod servers;
 pub mod simulation;

@@ -5,6 +5,7 @@ use crate::servers::*;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -72,7 +73,12 @@ pub struct Waiting {
 impl Waiting {
     /// Starts it with a changed environment, and waits until it is about to wait.
     pub fn start(how: &str, set: impl Fn(&mut Command)) -> Self {
-        let mut command = clean(program("waits.c"));
+        Self::start_program(program("waits.c"), how, set)
+    }
+
+    /// The same program, built otherwise.
+    pub fn start_program(program: PathBuf, how: &str, set: impl Fn(&mut Command)) -> Self {
+        let mut command = clean(program);
         set(command.arg(how));
         let talking = Talking::start(&mut command);
         talking.expect("ready");

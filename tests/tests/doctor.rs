@@ -2,9 +2,7 @@
 
 use ramson_tests::keeping::*;
 use ramson_tests::servers::*;
-use ramson_tests::{program_with, target_directory};
 use std::fs;
-use std::path::{Path, PathBuf};
 
 #[test]
 fn survivors_that_hold_whole_arenas_are_told_and_trim_gives_what_was_said() {
@@ -111,54 +109,6 @@ fn a_leak_is_live_memory_and_nothing_is_kept() {
     assert_agrees(&keeping, &json);
     let live = part(&json, "live") + part(&json, "allocator_metadata");
     assert!(live > 31.9 * MIB && arenas(&json, "releasable_bytes") < 0.2 * MIB, "{json:?}");
-}
-
-/// A program of its own for the C library of another Debian release.
-fn program_of_release(release: &str) -> PathBuf {
-    let directory = target_directory().join("glibc");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("glibcs");
-    finish(clean(script).arg(&directory).arg(release)).good();
-    let root = directory.join(release).canonicalize().unwrap();
-    let library = |name: &str| {
-        let places = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"];
-        let mut paths = places.iter().map(|place| root.join(place).join(name));
-        paths.find(|path| path.exists()).unwrap_or_else(|| panic!("{release} has no {name}"))
-    };
-    let (libc, loader) = (library("libc.so.6"), library("ld-linux-x86-64.so.2"));
-    let threads = library("libpthread.so.0");
-    let options = [
-        "-Wno-deprecated-declarations".into(),
-        "-nodefaultlibs".into(),
-        "-Wl,--allow-shlib-undefined".into(),
-        format!("-Wl,--dynamic-linker={}", loader.display()),
-        format!("-Wl,-rpath={}", libc.parent().unwrap().display()),
-        libc.display().to_string(),
-        threads.display().to_string(),
-        loader.display().to_string(),
-        "-lgcc".into(),
-    ];
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    program_with("keeps.c", &format!("keeps-{release}"), &options)
-}
-
-#[test]
-fn other_versions_of_glibc_keep_the_same_books() {
-    for (release, version) in [("bullseye", "glibc 2.31 "), ("trixie", "glibc 2.41 ")] {
-        let program = program_of_release(release);
-        for arguments in [
-            &["survivors", "32"][..],
-            &["fastbins", "16"],
-            &["arenas", "160", "2"],
-            &["leak", "16"],
-            &["large", "16"],
-        ] {
-            let scratch = Scratch::new();
-            let keeping = Keeping::start_program(&scratch, program.clone(), arguments, |_| {});
-            let json = doctor(&scratch, keeping.pid());
-            assert!(json.text("allocators.glibc.name").starts_with(version), "{json:?}");
-            assert_agrees(&keeping, &json);
-        }
-    }
 }
 
 #[test]

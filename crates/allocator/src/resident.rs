@@ -213,7 +213,7 @@ fn add_books(explained: &mut Explained, books: &Books) {
     add(Part::FreePages, free_pages);
     add(Part::FreeChunks, sum(|arena| arena.free.resident_bytes) - free_pages);
     add(Part::Fastbins, sum(|arena| arena.fastbins.bytes));
-    add(Part::Tcaches, sum(|arena| arena.tcaches.bytes));
+    add(Part::Tcaches, sum(|arena| arena.tcaches.resident_bytes));
     let metadata = sum(|arena| arena.metadata_bytes + arena.tcache_metadata_bytes);
     add(Part::Metadata, metadata + books.chunk_metadata_bytes());
     add(Part::NotWalked, sum(|arena| arena.not_walked_resident_bytes));

@@ -37,7 +37,7 @@ pub fn large_free(
             }
         }
         heap.forget();
-        match ArenaState::read(memory, state.address) {
+        match state.read_again(memory) {
             Some(again) => *state = again,
             None => break,
         }

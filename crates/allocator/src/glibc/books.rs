@@ -63,16 +63,28 @@ pub struct Space {
 pub struct Kept {
     /// How many.
     pub chunks: u64,
-    /// From the start of each to the next one.
+    /// Of these, mapped one by one.
+    pub mapped_chunks: u64,
+    /// From the start of each to the next one, or the whole mapping of one that was mapped.
     pub bytes: u64,
+    /// Of these, on pages that are present. Where each is small, all of them.
+    pub resident_bytes: u64,
     /// Whether there may be more.
     pub is_cut: bool,
 }
 
 impl Kept {
+    pub(super) fn add_small(&mut self, chunks: u64, chunk_bytes: u64) {
+        self.chunks += chunks;
+        self.bytes += chunks * chunk_bytes;
+        self.resident_bytes += chunks * chunk_bytes;
+    }
+
     pub(super) fn add(&mut self, other: Self) {
         self.chunks += other.chunks;
+        self.mapped_chunks += other.mapped_chunks;
         self.bytes += other.bytes;
+        self.resident_bytes += other.resident_bytes;
         self.is_cut |= other.is_cut;
     }
 }
@@ -132,6 +144,8 @@ pub struct Books {
     pub parameters: Parameters,
     /// Chunks that were mapped one by one, as far as they were found.
     pub mapped: Space,
+    /// Whether these are those that the allocator counts.
+    pub has_all_mapped: bool,
     /// Where all this lies.
     pub ranges: Vec<Range>,
     /// Where in the arenas memory is in use.
@@ -152,7 +166,7 @@ impl Books {
     /// Of the resident memory of chunks in use, what the program has: without sizes, fastbins and tcaches.
     pub fn live_resident_bytes(&self) -> u64 {
         let kept = |arena: &Arena| {
-            arena.fastbins.bytes + arena.tcaches.bytes + arena.tcache_metadata_bytes
+            arena.fastbins.bytes + arena.tcaches.resident_bytes + arena.tcache_metadata_bytes
         };
         let in_use = self.sum(|arena| arena.in_use.resident_bytes) + self.mapped.resident_bytes;
         in_use.saturating_sub(self.sum(kept) + self.chunk_metadata_bytes())
@@ -160,15 +174,17 @@ impl Books {
 
     /// The sizes in front of blocks that the program has.
     pub fn chunk_metadata_bytes(&self) -> u64 {
-        let kept = self.sum(|arena| arena.fastbins.chunks + arena.tcaches.chunks);
+        let kept_mapped = self.sum(|arena| arena.tcaches.mapped_chunks);
+        let kept = self.sum(|arena| arena.fastbins.chunks + arena.tcaches.chunks) - kept_mapped;
         let chunks = self.sum(|arena| arena.in_use.chunks).saturating_sub(kept);
-        chunks * chunk::OVERHEAD_BYTES + self.mapped.chunks * 2 * chunk::OVERHEAD_BYTES
+        let mapped = self.mapped.chunks.saturating_sub(kept_mapped);
+        chunks * chunk::OVERHEAD_BYTES + mapped * 2 * chunk::OVERHEAD_BYTES
     }
 
     /// In use by the program: without what lies in fastbins and tcaches.
     pub fn live_bytes(&self) -> u64 {
         let arenas = self.sum(|arena| arena.in_use.bytes.saturating_sub(arena.fastbins.bytes));
-        arenas.saturating_sub(self.sum(|arena| arena.tcaches.bytes)) + self.mapped.bytes
+        (arenas + self.mapped.bytes).saturating_sub(self.sum(|arena| arena.tcaches.bytes))
     }
 
     /// Half the width of the 95 % interval of free and in-use bytes; 0 where every chunk was walked.

@@ -3,8 +3,10 @@
 use super::books::Kept;
 use super::find::Parameters;
 use super::heaps::Segment;
-use super::layout::{Layout, TCACHE_BINS, chunk};
-use crate::memory::{Memory, PAGE_BYTES, page_of, word_at};
+use super::layout::{Layout, SMALL_TCACHE_BINS, TcacheLayout, chunk};
+use super::mapped::range_of;
+use crate::memory::{Memory, PAGE_BYTES, Presence, page_of, read_present, word_at};
+use std::ops::Range;
 
 /// Pieces read from lists that do not follow the order of addresses; then the rest of a list stays unknown.
 const MOST_READS: u32 = 400_000;
@@ -102,8 +104,7 @@ impl<'a, M: Memory> Heap<'a, M> {
                 cached.is_cut = true;
                 break;
             };
-            cached.chunks += 1;
-            cached.bytes += bytes;
+            cached.add_small(1, bytes);
             pages.add(at, at + bytes);
             at = if layout.has_safe_linking { link ^ (at + 16) >> 12 } else { link };
         }
@@ -121,7 +122,7 @@ impl<'a, M: Memory> Heap<'a, M> {
             if let Some(cached) = self.tcache_once(address + 16, layout, parameters) {
                 return Some(cached).filter(|cached| cached.chunks > 0);
             }
-            for read in [address, address + layout.tcache_chunk_bytes()] {
+            for read in [address, address + layout.tcache.chunk_bytes()] {
                 let slot = self.slot(read);
                 self.pieces[slot].0 = 0;
             }
@@ -135,26 +136,87 @@ impl<'a, M: Memory> Heap<'a, M> {
         layout: &Layout,
         parameters: &Parameters,
     ) -> Option<Kept> {
+        let tcache = layout.tcache;
         let mut cached = Kept::default();
-        let entries = block + (TCACHE_BINS * layout.tcache_count_bytes) as u64;
-        for bin in 0..TCACHE_BINS as u64 {
-            let bits = 8 * layout.tcache_count_bytes as u64;
-            let counter = block + bin * layout.tcache_count_bytes as u64;
-            let counts = self.word(counter & !7)?;
-            let count = counts >> (8 * (counter & 7)) & ((1 << bits) - 1);
-            let first = self.word(entries + 8 * bin)?;
-            let bytes = chunk::LEAST_BYTES + chunk::ALIGNMENT * bin;
-            let is_one = match count {
-                0 => first == 0,
-                count => count <= parameters.tcache_count && self.chunk_bytes(first) == Some(bytes),
-            };
-            if !is_one {
+        let entries = block + (tcache.bins * tcache.count_bytes) as u64;
+        for bin in 0..tcache.bins {
+            let count = self.tcache_count(block, bin, tcache, parameters)?;
+            let first = self.word(entries + 8 * bin as u64)?;
+            if (count == 0) != (first == 0) {
                 return None;
             }
-            cached.chunks += count;
-            cached.bytes += count * bytes;
+            let sizes = tcache.sizes(bin);
+            if bin >= SMALL_TCACHE_BINS {
+                cached.add(self.large_tcache_bin(first, count, sizes, layout)?);
+            } else if count > 0 {
+                let is_one = self.chunk_bytes(first) == Some(sizes.start);
+                cached.add_small(count, is_one.then_some(sizes.start)?);
+            }
         }
         Some(cached)
+    }
+
+    /// How many chunks the bin has; `None` if the counter cannot be one.
+    fn tcache_count(
+        &mut self,
+        block: u64,
+        bin: usize,
+        tcache: &TcacheLayout,
+        parameters: &Parameters,
+    ) -> Option<u64> {
+        let counter = block + (bin * tcache.count_bytes) as u64;
+        let bits = 8 * tcache.count_bytes;
+        let count = self.word(counter & !7)? >> (8 * (counter & 7)) & ((1 << bits) - 1);
+        let other = parameters.tcache_count.checked_sub(count)?;
+        Some(if tcache.counts_room { other } else { count })
+    }
+
+    /// Follows the list of a bin whose chunks, by size, are of `sizes`. They may have been mapped, and so lie in no segment.
+    fn large_tcache_bin(
+        &mut self,
+        first: u64,
+        count: u64,
+        sizes: Range<u64>,
+        layout: &Layout,
+    ) -> Option<Kept> {
+        let mut cached = Kept::default();
+        let (mut at, mut least) = (first, sizes.start);
+        for _ in 0..count {
+            if self.reads >= MOST_READS {
+                cached.is_cut = true;
+                return Some(cached);
+            }
+            self.reads += 1;
+            let start = at.checked_sub(2 * chunk::OVERHEAD_BYTES)?;
+            let words = read_present(self.memory, start, 24)?;
+            let word = |offset| word_at(&words, offset);
+            let (below, head, link) = (word(0)?, word(8)?, word(16)?);
+            let bytes = head & !chunk::FLAGS;
+            if !at.is_multiple_of(chunk::ALIGNMENT) || !(least..sizes.end).contains(&bytes) {
+                return None;
+            }
+            let range = match head & chunk::IS_MMAPPED {
+                0 => (start, start + bytes),
+                _ if layout.mapped_header_bytes == 0 => return None,
+                _ => range_of(start, below, head, layout.mapped_header_bytes)?,
+            };
+            cached.chunks += 1;
+            cached.mapped_chunks += u64::from(head & chunk::IS_MMAPPED != 0);
+            cached.bytes += range.1 - range.0;
+            cached.resident_bytes += self.resident_bytes(range.0, range.1)?;
+            least = bytes;
+            at = link ^ at >> 12;
+        }
+        (at == 0).then_some(cached)
+    }
+
+    fn resident_bytes(&self, start: u64, end: u64) -> Option<u64> {
+        let behind = self.segments.partition_point(|segment| segment.start <= start);
+        let segment = self.segments.get(behind.wrapping_sub(1));
+        if let Some(segment) = segment.filter(|segment| end <= segment.end) {
+            return Some(segment.presence.resident_bytes(start, end));
+        }
+        Some(Presence::of(self.memory, start, end)?.resident_bytes(start, end))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The ranges of memory in which an arena's chunks lie.
 
 use super::find::{ArenaState, Parameters};
-use super::layout::{HEAP_BYTES, Layout, arena, chunk};
+use super::layout::{HEAP_BYTES, Layout, chunk};
 use crate::memory::{Memory, Presence, read_present, word_at};
 
 /// Heaps of one arena followed at most: 64 TiB.
@@ -42,6 +42,7 @@ pub fn segments(
     }
     let heap_bytes = match parameters.huge_page_bytes {
         0 => HEAP_BYTES,
+        _ if !layout.has_heaps_of_huge_pages => HEAP_BYTES,
         huge => huge.saturating_mul(4).next_power_of_two(),
     };
     let mut segments: Vec<Segment> = Vec::new();
@@ -55,7 +56,7 @@ pub fn segments(
         }
         let holds_arena = state.address == heap + layout.heap_header_bytes;
         let first_chunk = if holds_arena {
-            (state.address + arena::BYTES as u64).next_multiple_of(chunk::ALIGNMENT)
+            (state.address + layout.arena.bytes as u64).next_multiple_of(chunk::ALIGNMENT)
         } else {
             heap + layout.heap_header_bytes
         };

@@ -1,24 +1,30 @@
 //! Where the C library's allocator keeps what, by version, on x86-64.
 //!
 //! Source: `struct malloc_state`, `struct malloc_par` and `tcache_perthread_struct` in malloc/malloc.c, `struct _heap_info` in
-//! malloc/arena.c, of each version of the tables, as compiled. 2.31, 2.36 and 2.41 were run.
+//! malloc/arena.c, of each version of the tables, as compiled. docs/doctor.md says which of them were run.
 
-/// Offsets in `struct malloc_state`: the same since 2.27.
+use std::ops::Range;
+
+/// Offsets in `struct malloc_state`.
+#[derive(Debug)]
+pub struct ArenaLayout {
+    /// None since 2.43.
+    pub fastbins: Range<usize>,
+    pub top: usize,
+    pub bins: usize,
+    pub next: usize,
+    pub attached_threads: usize,
+    pub system_mem: usize,
+    pub max_system_mem: usize,
+    pub bytes: usize,
+}
+
+/// Of `struct malloc_state`, in every version.
 pub mod arena {
     /// 0 while it is free.
-    pub const MUTEX: u64 = 0;
-    pub const FLAGS: usize = 4;
-    pub const FASTBINS: usize = 0x10;
-    pub const FASTBIN_COUNT: usize = 10;
-    pub const TOP: usize = 0x60;
-    pub const BINS: usize = 0x70;
+    pub const MUTEX: usize = 0;
     /// Bin 0 does not exist.
     pub const BIN_COUNT: usize = 127;
-    pub const NEXT: usize = 0x870;
-    pub const ATTACHED_THREADS: usize = 0x880;
-    pub const SYSTEM_MEM: usize = 0x888;
-    pub const MAX_SYSTEM_MEM: usize = 0x890;
-    pub const BYTES: usize = 0x898;
 }
 
 /// Bits of a chunk's size.
@@ -49,7 +55,39 @@ pub struct ParametersLayout {
     pub mmapped_mem: usize,
     pub sbrk_base: usize,
     pub tcache_bins: usize,
+    /// As far as it is read.
     pub bytes: usize,
+}
+
+/// `tcache_perthread_struct`: a counter for each bin, then a list for each.
+#[derive(Debug)]
+pub struct TcacheLayout {
+    pub bins: usize,
+    /// Of a counter.
+    pub count_bytes: usize,
+    /// Whether a counter says how many more chunks there is room for, not how many there are.
+    pub counts_room: bool,
+}
+
+/// Bins of a tcache whose chunks all have one size. Each of those behind them holds sizes from one power of two to the next.
+pub const SMALL_TCACHE_BINS: usize = 64;
+
+impl TcacheLayout {
+    /// The size of the chunk that holds it.
+    pub fn chunk_bytes(&self) -> u64 {
+        let content = (self.bins * (self.count_bytes + 8)) as u64;
+        (content + chunk::OVERHEAD_BYTES).next_multiple_of(chunk::ALIGNMENT)
+    }
+
+    /// The sizes of the chunks in a bin.
+    pub fn sizes(&self, bin: usize) -> Range<u64> {
+        let small = |bin: usize| chunk::LEAST_BYTES + chunk::ALIGNMENT * bin as u64;
+        match bin.checked_sub(SMALL_TCACHE_BINS) {
+            None => small(bin)..small(bin + 1),
+            // The first of them begins where the small ones end.
+            Some(large) => (1024 << large).max(small(SMALL_TCACHE_BINS))..2048 << large,
+        }
+    }
 }
 
 /// What differs between versions.
@@ -57,30 +95,55 @@ pub struct ParametersLayout {
 pub struct Layout {
     /// First and last minor version of 2.x.
     pub minor: (u32, u32),
+    pub arena: &'static ArenaLayout,
+    pub parameters: &'static ParametersLayout,
+    pub tcache: &'static TcacheLayout,
     /// Of `struct _heap_info`, padding included.
     pub heap_header_bytes: u64,
-    pub parameters: &'static ParametersLayout,
-    /// Of a counter of the tcache.
-    pub tcache_count_bytes: usize,
+    /// Whether heaps of huge pages are four of these pages long, not as long as others.
+    pub has_heaps_of_huge_pages: bool,
     /// Whether links of fastbins and tcache are mangled with their own address.
     pub has_safe_linking: bool,
+    /// Of a chunk that was mapped: what its size leaves out. Where that is not 0, such chunks go to tcaches, the bit of huge pages
+    /// is in the word before the size, and every `mremap` adds so much to the sum of mapped bytes that is not there (to 2.44).
+    pub mapped_header_bytes: u64,
+    /// Without a setting, arenas are at most so many a core.
+    pub arenas_a_core: u64,
 }
 
-/// Bins of a tcache.
-pub const TCACHE_BINS: usize = 64;
-
 impl Layout {
-    /// The size of the chunk that holds a tcache.
-    pub fn tcache_chunk_bytes(&self) -> u64 {
-        let content = (TCACHE_BINS * (self.tcache_count_bytes + 8)) as u64;
-        (content + chunk::OVERHEAD_BYTES).next_multiple_of(chunk::ALIGNMENT)
-    }
-
     /// Of version 2.`minor`; `None` where it is not known.
     pub fn of(minor: u32) -> Option<&'static Self> {
         LAYOUTS.iter().find(|layout| (layout.minor.0..=layout.minor.1).contains(&minor))
     }
+
+    /// The newest that is known: 2.x.
+    pub fn newest() -> u32 {
+        LAYOUTS.iter().map(|layout| layout.minor.1).max().unwrap_or(0)
+    }
 }
+
+static ARENA_27: ArenaLayout = ArenaLayout {
+    fastbins: 0x10..0x60,
+    top: 0x60,
+    bins: 0x70,
+    next: 0x870,
+    attached_threads: 0x880,
+    system_mem: 0x888,
+    max_system_mem: 0x890,
+    bytes: 0x898,
+};
+
+static ARENA_43: ArenaLayout = ArenaLayout {
+    fastbins: 0..0,
+    top: 0x8,
+    bins: 0x18,
+    next: 0x818,
+    attached_threads: 0x828,
+    system_mem: 0x830,
+    max_system_mem: 0x838,
+    bytes: 0x840,
+};
 
 static PARAMETERS_27: ParametersLayout = ParametersLayout {
     hp_pagesize: None,
@@ -89,7 +152,7 @@ static PARAMETERS_27: ParametersLayout = ParametersLayout {
     mmapped_mem: 56,
     sbrk_base: 72,
     tcache_bins: 80,
-    bytes: 112,
+    bytes: 104,
 };
 
 static PARAMETERS_35: ParametersLayout = ParametersLayout {
@@ -99,36 +162,53 @@ static PARAMETERS_35: ParametersLayout = ParametersLayout {
     mmapped_mem: 80,
     sbrk_base: 96,
     tcache_bins: 104,
+    bytes: 128,
+};
+
+static PARAMETERS_43: ParametersLayout = ParametersLayout {
+    hp_pagesize: Some(56),
+    n_mmaps: 68,
+    no_dyn_threshold: 80,
+    mmapped_mem: 88,
+    sbrk_base: 104,
+    tcache_bins: 112,
     bytes: 136,
 };
 
-static LAYOUTS: [Layout; 4] = [
-    Layout {
-        minor: (27, 29),
-        heap_header_bytes: 0x20,
-        parameters: &PARAMETERS_27,
-        tcache_count_bytes: 1,
-        has_safe_linking: false,
-    },
-    Layout {
-        minor: (30, 31),
-        heap_header_bytes: 0x20,
-        parameters: &PARAMETERS_27,
-        tcache_count_bytes: 2,
-        has_safe_linking: false,
-    },
-    Layout {
-        minor: (32, 34),
-        heap_header_bytes: 0x20,
-        parameters: &PARAMETERS_27,
-        tcache_count_bytes: 2,
-        has_safe_linking: true,
-    },
-    Layout {
-        minor: (35, 41),
-        heap_header_bytes: 0x30,
-        parameters: &PARAMETERS_35,
-        tcache_count_bytes: 2,
-        has_safe_linking: true,
-    },
-];
+static TCACHE_27: TcacheLayout = TcacheLayout { bins: 64, count_bytes: 1, counts_room: false };
+static TCACHE_30: TcacheLayout = TcacheLayout { bins: 64, count_bytes: 2, counts_room: false };
+static TCACHE_42: TcacheLayout = TcacheLayout { bins: 76, count_bytes: 2, counts_room: true };
+
+const LAYOUT_27: Layout = Layout {
+    minor: (27, 29),
+    arena: &ARENA_27,
+    parameters: &PARAMETERS_27,
+    tcache: &TCACHE_27,
+    heap_header_bytes: 0x20,
+    has_heaps_of_huge_pages: false,
+    has_safe_linking: false,
+    mapped_header_bytes: 0,
+    arenas_a_core: 8,
+};
+const LAYOUT_30: Layout = Layout { minor: (30, 31), tcache: &TCACHE_30, ..LAYOUT_27 };
+const LAYOUT_32: Layout = Layout { minor: (32, 34), has_safe_linking: true, ..LAYOUT_30 };
+const LAYOUT_35: Layout = Layout {
+    minor: (35, 41),
+    parameters: &PARAMETERS_35,
+    heap_header_bytes: 0x30,
+    has_heaps_of_huge_pages: true,
+    ..LAYOUT_32
+};
+const LAYOUT_42: Layout =
+    Layout { minor: (42, 42), tcache: &TCACHE_42, has_heaps_of_huge_pages: false, ..LAYOUT_35 };
+const LAYOUT_43: Layout = Layout {
+    minor: (43, 43),
+    arena: &ARENA_43,
+    parameters: &PARAMETERS_43,
+    mapped_header_bytes: 16,
+    ..LAYOUT_42
+};
+const LAYOUT_44: Layout = Layout { minor: (44, 44), arenas_a_core: 1, ..LAYOUT_43 };
+
+static LAYOUTS: [Layout; 7] =
+    [LAYOUT_27, LAYOUT_30, LAYOUT_32, LAYOUT_35, LAYOUT_42, LAYOUT_43, LAYOUT_44];

@@ -2,7 +2,7 @@
 
 use super::Refusal;
 use super::find;
-use super::layout::{Layout, arena};
+use super::layout::{ArenaLayout, Layout, arena};
 use crate::mappings::Mapping;
 use crate::memory::Memory;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 #[derive(Clone, Copy, Debug)]
 pub struct Locks {
     main_arena: u64,
+    layout: &'static ArenaLayout,
 }
 
 impl Locks {
@@ -23,12 +24,11 @@ impl Locks {
         library: &[&Mapping],
         version: (u32, u32),
     ) -> Result<Self, Refusal> {
-        Layout::of(version.1)
-            .filter(|_| version.0 == 2)
-            .ok_or(Refusal::Version(version.0, version.1))?;
-        match find::main_arenas(memory, library).as_slice() {
+        let layout = Layout::of(version.1).filter(|_| version.0 == 2);
+        let layout = layout.ok_or(Refusal::Version(version.0, version.1))?.arena;
+        match find::main_arenas(memory, library, layout).as_slice() {
             [] => Err(Refusal::NoArena),
-            [main] => Ok(Self { main_arena: *main }),
+            [main] => Ok(Self { main_arena: *main, layout }),
             _ => Err(Refusal::Ambiguous),
         }
     }
@@ -43,8 +43,8 @@ impl Locks {
         loop {
             // A chain that is read while it grows may be inconsistent.
             held = held.or_else(|| {
-                let arenas = find::chain(memory, self.main_arena)?;
-                Some(arenas.iter().map(|state| state.address + arena::MUTEX).collect())
+                let arenas = find::chain(memory, self.main_arena, self.layout)?;
+                Some(arenas.iter().map(|state| state.address + arena::MUTEX as u64).collect())
             });
             if let Some(held) = &mut held {
                 held.retain(|&address| {

@@ -6,6 +6,9 @@ use super::layout::chunk;
 use crate::mappings::{Backing, Mapping};
 use crate::memory::{Memory, PAGE_BYTES, Presence, page_of, word_at};
 
+/// In the word before the size of a chunk whose size leaves its header out: it was mapped with huge pages.
+const HUGE_PAGES: u64 = 1;
+
 /// Pages of mappings searched beyond their first chunks.
 const MOST_SEARCHED_PAGES: u32 = 1 << 18;
 
@@ -13,6 +16,30 @@ const MOST_SEARCHED_PAGES: u32 = 1 << 18;
 const MOST_STRAYS: u64 = 3;
 /// Sets of them that are tried.
 const MOST_SETS: u32 = 100_000;
+
+/// What the allocator's own books say of these chunks.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    pub chunks: u64,
+    pub bytes: u64,
+    /// Of a chunk: what its size leaves out. Where that is not 0, `bytes` may be too many.
+    pub header_bytes: u64,
+}
+
+impl Expected {
+    /// Whether what was found is it.
+    pub fn are_met_by(&self, found: &Space) -> bool {
+        found.chunks == self.chunks && self.excess_of(found.bytes) == Some(0)
+    }
+
+    /// How many of `bytes` are too many.
+    fn excess_of(&self, bytes: u64) -> Option<u64> {
+        match self.header_bytes {
+            0 => bytes.checked_sub(self.bytes),
+            _ => Some(bytes.saturating_sub(page_of(self.bytes))),
+        }
+    }
+}
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -23,13 +50,13 @@ pub struct Mapped {
     doubtful: Vec<usize>,
 }
 
-/// Searches the anonymous mappings outside of `segments`. `expected` are the chunks' number and bytes in the allocator's own
-/// books: where the chains of chunks from each mapping's start do not explain them, page after page is tried, and what is then too much is dropped.
+/// Searches the anonymous mappings outside of `segments`. Where the chains of chunks from each mapping's start are not what is expected,
+/// page after page is tried, and what is then too much is dropped.
 pub fn find(
     memory: &impl Memory,
     mappings: &[Mapping],
     segments: &[&Segment],
-    expected: (u64, u64),
+    expected: Expected,
 ) -> Mapped {
     let mut mapped = Mapped::default();
     let mut searched = 0;
@@ -44,10 +71,11 @@ pub fn find(
                 let Some(presence) = Presence::of(memory, start, end) else { continue };
                 let (mut at, mut is_chained) = (start, true);
                 while at < end && searched < MOST_SEARCHED_PAGES {
-                    let chunk = chunk_at(memory, &presence, at, end)
+                    let chunk_at = |head| chunk_at(memory, &presence, head, end, expected);
+                    let chunk = chunk_at(at)
                         .or_else(|| {
                             let head = at + PAGE_BYTES - 2 * chunk::OVERHEAD_BYTES;
-                            chunk_at(memory, &presence, head, end).filter(|_| is_thorough)
+                            chunk_at(head).filter(|_| is_thorough)
                         })
                         .filter(|&(from, _)| from >= start);
                     searched += u32::from(chunk.is_none());
@@ -61,7 +89,7 @@ pub fn find(
                 }
             }
         }
-        if (mapped.space.chunks, mapped.space.bytes) == expected {
+        if expected.are_met_by(&mapped.space) {
             break;
         }
     }
@@ -96,10 +124,10 @@ impl Mapped {
     }
 
     /// Drops those without which the rest is what the books say.
-    fn drop_strays(&mut self, expected: (u64, u64)) {
-        let chunks = self.space.chunks.saturating_sub(expected.0);
+    fn drop_strays(&mut self, expected: Expected) {
+        let chunks = self.space.chunks.saturating_sub(expected.chunks);
         let (true, Some(bytes)) =
-            ((1..=MOST_STRAYS).contains(&chunks), self.space.bytes.checked_sub(expected.1))
+            ((1..=MOST_STRAYS).contains(&chunks), expected.excess_of(self.space.bytes))
         else {
             return;
         };
@@ -134,7 +162,13 @@ fn summing_up(lengths: &[u64], count: u64, bytes: u64, sets: &mut u32) -> Option
 
 /// Start and end of the mapping whose chunk's header is at `head`, if there is one. The header says how far below it the mapping
 /// starts (the block was aligned) and how far it reaches.
-fn chunk_at(memory: &impl Memory, presence: &Presence, head: u64, end: u64) -> Option<(u64, u64)> {
+fn chunk_at(
+    memory: &impl Memory,
+    presence: &Presence,
+    head: u64,
+    end: u64,
+    expected: Expected,
+) -> Option<(u64, u64)> {
     if !presence.is_present(head) {
         return None;
     }
@@ -143,11 +177,18 @@ fn chunk_at(memory: &impl Memory, presence: &Presence, head: u64, end: u64) -> O
         return None;
     }
     let (below, size) = (word_at(&words, 0)?, word_at(&words, 8)?);
-    let range = (head.checked_sub(below)?, head.checked_add(size & !chunk::FLAGS)?);
+    let range = range_of(head, below, size, expected.header_bytes)?;
     let is_chunk = size & chunk::FLAGS == chunk::IS_MMAPPED
         && range.0.is_multiple_of(PAGE_BYTES)
         && range.1.is_multiple_of(PAGE_BYTES)
-        && size > PAGE_BYTES
+        && size + expected.header_bytes > PAGE_BYTES
         && range.1 <= end;
     is_chunk.then_some(range)
+}
+
+/// Start and end of the mapping of the chunk at `at`, by the two words of its header.
+pub fn range_of(at: u64, below: u64, size: u64, header_bytes: u64) -> Option<(u64, u64)> {
+    let below = if header_bytes == 0 { below } else { below & !HUGE_PAGES };
+    let end = at.checked_add(size & !chunk::FLAGS)?.checked_add(header_bytes)?;
+    Some((at.checked_sub(below)?, end))
 }

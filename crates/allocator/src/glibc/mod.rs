@@ -56,7 +56,8 @@ impl fmt::Display for Refusal {
         match self {
             Self::Version(major, minor) => write!(
                 f,
-                "the arenas of glibc {major}.{minor} are not known; known are 2.27 to 2.41 on x86-64"
+                "the arenas of glibc {major}.{minor} are not known; known are 2.27 to 2.{} on x86-64",
+                Layout::newest()
             ),
             Self::NoArena => {
                 f.write_str("glibc's malloc has no arena: it was never asked for memory")
@@ -87,12 +88,12 @@ pub fn read(
 ) -> Result<Books, Refusal> {
     let layout = Layout::of(version.1).filter(|_| version.0 == 2);
     let layout = layout.ok_or(Refusal::Version(version.0, version.1))?;
-    let main = match find::main_arenas(memory, library).as_slice() {
+    let main = match find::main_arenas(memory, library, layout.arena).as_slice() {
         [] => return Err(Refusal::NoArena),
         [main] => *main,
         _ => return Err(Refusal::Ambiguous),
     };
-    let states = find::chain(memory, main).ok_or(Refusal::Chain)?;
+    let states = find::chain(memory, main, layout.arena).ok_or(Refusal::Chain)?;
     let main_heap = mappings.iter().find(|mapping| mapping.path == "[heap]");
     let parameters = find::parameters(memory, library, layout, main_heap);
     let parameters = parameters.ok_or(Refusal::NoParameters)?;
@@ -108,8 +109,13 @@ pub fn read(
     reading.read_arenas(states, &segments, effort);
     reading.read_tcaches(&by_address, mappings);
     let mut books = reading.books;
-    let expected = (parameters.mapped_chunks, parameters.mapped_bytes);
+    let expected = mapped::Expected {
+        chunks: parameters.mapped_chunks,
+        bytes: parameters.mapped_bytes,
+        header_bytes: layout.mapped_header_bytes,
+    };
     let mapped = mapped::find(memory, mappings, &by_address, expected);
+    books.has_all_mapped = expected.are_met_by(&mapped.space);
     books.mapped = mapped.space;
     books.ranges = mapped.ranges;
     let ranges = segments.into_iter().flatten();
@@ -185,7 +191,7 @@ impl<M: Memory> Reading<'_, M> {
         }
         self.tcaches.sort_unstable();
         self.tcaches.dedup();
-        let chunk_bytes = self.layout.tcache_chunk_bytes();
+        let chunk_bytes = self.layout.tcache.chunk_bytes();
         for &address in &self.tcaches {
             let behind = segments.partition_point(|segment| segment.start <= address);
             let Some(segment) = segments.get(behind.wrapping_sub(1)) else { continue };
@@ -204,7 +210,7 @@ impl<M: Memory> Reading<'_, M> {
     /// Adds up the chunks of one segment.
     fn walk_segment(&mut self, segment: &Segment, arena: &mut Arena) {
         let presence = &segment.presence;
-        let tcache_bytes = self.layout.tcache_chunk_bytes();
+        let tcache_bytes = self.layout.tcache.chunk_bytes();
         let walked = walk::walk(self.memory, segment, |chunk| {
             let end = chunk.address + chunk.bytes;
             if chunk.is_free {

@@ -170,5 +170,10 @@ fn space(space: &Space) -> Value {
 }
 
 fn kept(kept: &Kept) -> Value {
-    json!({ "chunks": kept.chunks, "bytes": kept.bytes, "is_cut": kept.is_cut })
+    json!({
+        "chunks": kept.chunks,
+        "bytes": kept.bytes,
+        "resident_bytes": kept.resident_bytes,
+        "is_cut": kept.is_cut,
+    })
 }

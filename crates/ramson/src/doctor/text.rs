@@ -180,9 +180,10 @@ fn parameters(books: &Books) -> String {
         "mmap threshold {}, trim threshold {} ({moves}); arenas at most {}; tcache: {} of a size up to {}",
         size(parameters.mmap_threshold_bytes),
         size(parameters.trim_threshold_bytes),
-        match parameters.arena_max {
-            0 => "8 a core".into(),
-            most => most.to_string(),
+        match (parameters.arena_max, parameters.arenas_a_core) {
+            (0, 1) => "one a core or 8".into(),
+            (0, most) => format!("{most} a core"),
+            (most, _) => most.to_string(),
         },
         parameters.tcache_count,
         size(parameters.tcache_max_bytes),
@@ -304,7 +305,7 @@ fn push_doubts(out: &mut String, books: &Books, columns: Option<usize>) {
         ));
     }
     let (found, all) = (books.mapped.chunks, books.parameters.mapped_chunks);
-    if (found, books.mapped.bytes) != (all, books.parameters.mapped_bytes) {
+    if !books.has_all_mapped {
         push(&format!(
             "blocks that malloc mapped: {} were found where it counts {}; {}",
             format_objects(found as f64),
@@ -316,7 +317,7 @@ fn push_doubts(out: &mut String, books: &Books, columns: Option<usize>) {
             }
         ));
     }
-    if books.arenas.iter().any(|arena| arena.fastbins.is_cut) {
-        push("fastbins: at least; a list could not be followed to its end");
+    if books.arenas.iter().any(|arena| arena.fastbins.is_cut || arena.tcaches.is_cut) {
+        push("fastbins, tcaches: at least; a list could not be followed to its end");
     }
 }

@@ -19,6 +19,8 @@ const LEAST_SHARE: f64 = 0.05;
 const EXPLAINING_SHARE: f64 = 0.8;
 /// glibc's thresholds before they move.
 const DEFAULT_THRESHOLD_BYTES: u64 = 128 << 10;
+/// The largest block that a thread cache keeps by default; larger ones since glibc 2.42.
+const DEFAULT_TCACHE_MAX_BYTES: u64 = 1032;
 /// A site that holds back so much of what all hold back is worth a pool of its own.
 const POOL_SHARE: f64 = 0.5;
 /// So much of RSS is what the process is made of.
@@ -184,16 +186,21 @@ fn thresholds(books: &Books) -> Option<Advice> {
 }
 
 fn tcache(books: &Books) -> Option<Advice> {
-    let (bytes, chunks) =
-        (books.sum(|arena| arena.tcaches.bytes), books.sum(|arena| arena.tcaches.chunks));
-    let count = books.parameters.tcache_count;
-    let fewer = if count > 7 { 7 } else { 0 };
+    let bytes = books.sum(|arena| arena.tcaches.resident_bytes);
+    let chunks = books.sum(|arena| arena.tcaches.chunks);
+    let (count, most) = (books.parameters.tcache_count, books.parameters.tcache_max_bytes);
+    let smaller = match count {
+        _ if most > DEFAULT_TCACHE_MAX_BYTES => format!("tcache_max={DEFAULT_TCACHE_MAX_BYTES}"),
+        0..=7 => "tcache_count=0".into(),
+        _ => "tcache_count=7".into(),
+    };
     Some(Advice {
         cause: "tcache",
-        action: format!("smaller thread caches: GLIBC_TUNABLES=glibc.malloc.tcache_count={fewer}"),
+        action: format!("smaller thread caches: GLIBC_TUNABLES=glibc.malloc.{smaller}"),
         evidence: format!(
-            "{chunks} free chunks, {}, in thread caches, which keep {count} of each size; no trim reaches them",
-            size(bytes)
+            "{chunks} free chunks, {}, in thread caches, which keep {count} of a size up to {}; no trim reaches them",
+            size(bytes),
+            size(most)
         ),
         risk: "malloc and free lock the arena more often: slower with many threads",
         // Outside of the caches, they may be the holes of pages in use.

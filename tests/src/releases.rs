@@ -1,0 +1,60 @@
+//! The C libraries of other Debian releases, and programs that run with them: unpacked by `tests/glibcs`, installed nowhere.
+
+use crate::servers::{clean, finish};
+use crate::{program_with, target_directory};
+use std::path::{Path, PathBuf};
+
+/// Releases whose C libraries are run: two that stay as they are, the next one, and the newest that the archive has.
+pub const RELEASES: [&str; 4] = ["bullseye", "trixie", "forky", "newest"];
+
+/// The C library of one of them.
+pub struct Release {
+    name: &'static str,
+    root: PathBuf,
+}
+
+impl Release {
+    /// Unpacks it, if that was not done before.
+    pub fn of(name: &'static str) -> Self {
+        let directory = target_directory().join("glibc");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("glibcs");
+        finish(clean(script).arg(&directory).arg(name)).good();
+        Self { name, root: directory.join(name).canonicalize().unwrap() }
+    }
+
+    /// Its version: 2.x.
+    pub fn minor(&self) -> u32 {
+        const BANNER: &[u8] = b"stable release version 2.";
+        let file = std::fs::read(self.file("libc.so.6")).unwrap();
+        let at = file.windows(BANNER.len()).position(|bytes| bytes == BANNER);
+        let at = at.unwrap_or_else(|| panic!("{}: no version", self.name)) + BANNER.len();
+        let digits = file[at..].iter().take_while(|byte| byte.is_ascii_digit());
+        digits.fold(0, |number, digit| 10 * number + u32::from(digit - b'0'))
+    }
+
+    /// A program of `tests/programs` of its own for it, with its own loader.
+    pub fn program(&self, source: &str) -> PathBuf {
+        let (libc, loader) = (self.file("libc.so.6"), self.file("ld-linux-x86-64.so.2"));
+        let options = [
+            "-Wno-deprecated-declarations".into(),
+            "-nodefaultlibs".into(),
+            "-Wl,--allow-shlib-undefined".into(),
+            format!("-Wl,--dynamic-linker={}", loader.display()),
+            format!("-Wl,-rpath={}", libc.parent().unwrap().display()),
+            libc.display().to_string(),
+            self.file("libpthread.so.0").display().to_string(),
+            self.file("librt.so.1").display().to_string(),
+            loader.display().to_string(),
+            "-lgcc".into(),
+        ];
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let stem = source.split('.').next().unwrap_or(source);
+        program_with(source, &format!("{stem}-{}", self.name), &options)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        let places = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"];
+        let mut paths = places.iter().map(|place| self.root.join(place).join(name));
+        paths.find(|path| path.exists()).unwrap_or_else(|| panic!("{} has no {name}", self.name))
+    }
+}

@@ -1,0 +1,187 @@
+//! What holds of the C library of this machine holds of older and newer ones: `ramson doctor`, `ramson trim` and the library itself.
+//!
+//! A version that is newer than all that are known must be refused by name.
+
+use ramson_tests::keeping::*;
+use ramson_tests::releases::{RELEASES, Release};
+use ramson_tests::servers::*;
+use ramson_tests::trimming::{Talking, Waiting, refusal, trim};
+use ramson_tests::{Run, Site, sites};
+
+/// 2.x.
+const NEWEST_KNOWN: u32 = 44;
+/// The first under which the library can walk the stack: `_dl_find_object`.
+const FIRST_WITH_STACKS: u32 = 35;
+const FIRST_WITH_LARGE_TCACHES: u32 = 42;
+const FIRST_WITHOUT_FASTBINS: u32 = 43;
+/// What `waits` keeps, at least.
+const KEPT: f64 = 30.0 * MIB;
+
+fn known() -> impl Iterator<Item = Release> {
+    RELEASES.into_iter().map(Release::of).filter(|release| release.minor() <= NEWEST_KNOWN)
+}
+
+#[track_caller]
+fn keeping(scratch: &Scratch, release: &Release, arguments: &[&str], tunables: &str) -> Keeping {
+    let program = release.program("keeps.c");
+    Keeping::start_program(scratch, program, arguments, |command| {
+        if !tunables.is_empty() {
+            command.env("GLIBC_TUNABLES", tunables);
+        }
+    })
+}
+
+#[test]
+fn other_versions_of_glibc_keep_the_same_books() {
+    let scratch = Scratch::new();
+    for release in known() {
+        for arguments in [
+            &["survivors", "32"][..],
+            &["fastbins", "16"],
+            &["bins", "1"],
+            &["arenas", "160", "2"],
+            &["leak", "16"],
+            &["large", "16"],
+        ] {
+            let keeping = keeping(&scratch, &release, arguments, "");
+            let json = doctor(&scratch, keeping.pid());
+            let version = format!("glibc 2.{} ", release.minor());
+            assert!(json.text("allocators.glibc.name").starts_with(&version), "{json:?}");
+            assert_agrees(&keeping, &json);
+            let kept = part(&json, "kept_fastbins");
+            let has_fastbins =
+                arguments[0] == "fastbins" && release.minor() < FIRST_WITHOUT_FASTBINS;
+            assert!(!has_fastbins || kept > 15.0 * MIB, "{json:?}");
+            let threads = if arguments[0] == "arenas" { 2.0 } else { 0.0 };
+            assert!(part(&json, "stacks") >= 8192.0 * threads, "{json:?}");
+        }
+    }
+}
+
+#[test]
+fn a_version_that_nobody_knows_yet_is_refused_by_name() {
+    let scratch = Scratch::new();
+    for release in RELEASES.map(Release::of) {
+        if release.minor() > NEWEST_KNOWN {
+            let keeping = keeping(&scratch, &release, &["survivors", "32"], "");
+            let refused = format!("the arenas of glibc 2.{} are not known", release.minor());
+            let json = doctor(&scratch, keeping.pid());
+            assert!(json.text("books_missing").contains(&refused), "{json:?}");
+            assert!(refusal(&scratch, keeping.pid()).contains(&refused));
+        }
+    }
+}
+
+#[test]
+fn thread_caches_are_found_in_a_survey_wherever_they_lie() {
+    let scratch = Scratch::new();
+    for release in known() {
+        for arguments in [&["survivors", "72"][..], &["arenas", "72", "2"]] {
+            let keeping = keeping(&scratch, &release, arguments, "");
+            let surveyed = doctor_with(&scratch, keeping.pid(), &[]);
+            assert_eq!(*surveyed.at("books.is_surveyed"), Json::Word("true".into()));
+            let exact = doctor(&scratch, keeping.pid());
+            let cached = arenas(&exact, "tcaches.bytes");
+            assert!(cached > 1000.0, "{exact:?}");
+            assert_eq!(arenas(&surveyed, "tcaches.bytes"), cached, "{surveyed:?}");
+        }
+    }
+}
+
+#[test]
+fn large_blocks_in_a_thread_cache_are_kept_memory_as_far_as_they_are_resident() {
+    let scratch = Scratch::new();
+    for release in known().filter(|release| release.minor() >= FIRST_WITH_LARGE_TCACHES) {
+        // Where a tcache takes no blocks that were mapped, none is.
+        let tunables = match release.minor() {
+            42 => "glibc.malloc.tcache_max=4000000:glibc.malloc.mmap_threshold=4000000",
+            _ => "glibc.malloc.tcache_max=4000000",
+        };
+        let keeping = keeping(&scratch, &release, &["cached", "1"], tunables);
+        let json = doctor(&scratch, keeping.pid());
+        assert_agrees(&keeping, &json);
+        let cached = arenas(&json, "tcaches.bytes");
+        assert_eq!(cached, keeping.said("cached "), "{json:?}");
+        let resident = part(&json, "kept_tcaches");
+        assert_eq!(resident, arenas(&json, "tcaches.resident_bytes"));
+        assert!(resident > 2.0 * MIB && resident < cached / 4.0, "{json:?}");
+        assert!(part(&json, "live") < 0.1 * MIB, "{json:?}");
+        let advice = &json.list("advice")[0];
+        assert_eq!(advice.text("cause"), "tcache", "{json:?}");
+        assert!(advice.text("action").contains("tcache_max=1032"), "{json:?}");
+    }
+}
+
+#[test]
+fn blocks_that_were_mapped_and_grew_are_found_whatever_glibc_has_counted() {
+    let scratch = Scratch::new();
+    for release in known() {
+        for (how, blocks) in [("on", 1.0), ("off", 0.0)] {
+            let keeping = keeping(&scratch, &release, &["resized", "16", how], "");
+            let json = doctor(&scratch, keeping.pid());
+            assert_eq!(part(&json, "moved"), 0.0, "{json:?}");
+            assert_eq!(json.number("books.mapped_chunks.chunks"), blocks, "{json:?}");
+            // Since 2.43, 16 bytes too many for each of the eight times.
+            let too_many = if release.minor() < FIRST_WITHOUT_FASTBINS { 0.0 } else { 128.0 };
+            let counted = keeping.said("hblkhd ");
+            assert_eq!(json.number("books.mapped_chunks.bytes"), counted - too_many, "{json:?}");
+            assert!((part(&json, "live") / MIB - 8.0 * blocks).abs() < 0.1, "{json:?}");
+            let text = finish(ramson(&scratch).args(["doctor", &keeping.pid().to_string()]));
+            assert!(!text.good().text().contains("blocks that malloc mapped:"), "{json:?}");
+        }
+    }
+}
+
+#[test]
+fn threads_that_wait_and_threads_that_compute_are_borrowed_for_a_trim() {
+    let scratch = Scratch::new();
+    for release in known() {
+        let program = release.program("waits.c");
+        // In the last two it is not the first thread that is borrowed.
+        for how in ["read", "poll", "epoll", "semaphore", "condition"] {
+            let mut waiting = Waiting::start_program(program.clone(), how, |_| {});
+            waiting.until_it_waits();
+            let said = trim(&scratch, waiting.pid());
+            assert!(said.number("rss_diff") > KEPT, "2.{}, {how}: {said:?}", release.minor());
+            let is_count = ["poll", "epoll", "read"].contains(&how);
+            assert_eq!(waiting.release(""), i64::from(is_count), "2.{}, {how}", release.minor());
+        }
+        let mut talking = Talking::start(clean(&program).arg("computes"));
+        assert_eq!(talking.expect("ready"), 0);
+        for _ in 0..3 {
+            let said = trim(&scratch, talking.pid());
+            assert!(said.text("message").starts_with("malloc_trim"), "{said:?}");
+        }
+        talking.running.signal("USR1");
+        assert_eq!(talking.expect("wrong"), 0, "2.{}", release.minor());
+        assert!(talking.running.wait().success());
+    }
+}
+
+#[test]
+fn the_library_counts_every_function_of_the_family_where_it_was_called() {
+    let one_of_two = |size| Site::exactly(2, 1, size);
+    let expected = [
+        ("site_malloc", one_of_two(1001)),
+        ("site_calloc", one_of_two(7 * 143)),
+        ("site_realloc_of_null", one_of_two(1002)),
+        ("site_reallocarray_of_null", one_of_two(3 * 335)),
+        ("site_posix_memalign", one_of_two(1006)),
+        ("site_aligned_alloc", one_of_two(1024)),
+        ("site_memalign", one_of_two(1008)),
+        ("site_valloc", one_of_two(1009)),
+        ("site_pvalloc", one_of_two(1010)),
+        ("site_free_sized", Site::exactly(3, 1, 1011)),
+    ];
+    // Also in one that nobody knows yet: the library reads no arenas.
+    let releases = RELEASES.into_iter().map(Release::of);
+    for release in releases.filter(|release| release.minor() >= FIRST_WITH_STACKS) {
+        let program = release.program("family.c");
+        let snapshot = Run::new(&program).succeed().snapshot();
+        assert_eq!(snapshot.defects, []);
+        let found = sites(&snapshot, &program);
+        for (name, expected) in &expected {
+            assert_eq!(found.get(*name), Some(expected), "2.{}, {name}", release.minor());
+        }
+    }
+}
