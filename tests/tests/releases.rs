@@ -6,7 +6,7 @@ use ramson_tests::keeping::*;
 use ramson_tests::releases::{RELEASES, Release};
 use ramson_tests::servers::*;
 use ramson_tests::trimming::{Talking, Waiting, refusal, trim};
-use ramson_tests::{Run, Site, sites};
+use ramson_tests::{Run, Site, program, sites};
 
 /// 2.x.
 const NEWEST_KNOWN: u32 = 44;
@@ -182,6 +182,19 @@ fn the_library_counts_every_function_of_the_family_where_it_was_called() {
         let found = sites(&snapshot, &program);
         for (name, expected) in &expected {
             assert_eq!(found.get(*name), Some(expected), "2.{}, {name}", release.minor());
+        }
+    }
+}
+
+#[test]
+fn a_coroutine_beside_a_guard_that_no_mapping_shows_is_walked_without_a_fault() {
+    for release in RELEASES.map(Release::of) {
+        let beside = release.program("beside.c");
+        // Under a filter the library asks nobody whether memory can be read.
+        let filtered = Run::new(program("seccomp.c")).arg("exec").arg("lenient").arg(&beside);
+        for run in [Run::new(&beside).without("LD_PRELOAD"), Run::new(&beside), filtered] {
+            let finished = run.succeed();
+            assert_eq!(finished.stdout, "survived\n", "2.{}", release.minor());
         }
     }
 }

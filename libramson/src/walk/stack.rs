@@ -15,6 +15,10 @@ const PAGES_PER_CALL: usize = 32;
 /// Deepest stack that is read directly.
 const MAX_DIRECT_BYTES: u64 = 16 << 20;
 
+/// The part of a thread's descriptor that has its stack's place, in words; and what the C library puts on top of a stack at most.
+const DESCRIPTOR_WORDS: usize = 2304 / 8;
+const MAX_DESCRIPTOR_BYTES: u64 = 64 << 10;
+
 /// A readable part of the stack: runtime addresses `low..high`, whose bytes lie `shift` further on (0 if read directly).
 #[derive(Clone, Copy, Debug)]
 pub struct StackView {
@@ -107,10 +111,12 @@ fn extend(thread: &Thread, stack_pointer: u64, hole: u64, pid: u32, main_high: u
         if is_main {
             return true;
         }
+        let Some(recorded) = recorded_low() else { return false };
         let around = readable_around(lowest).filter(|&(_, end)| end >= low);
         around.is_some_and(|(start, _)| {
+            let start = start.max(recorded);
             lowest = start.max(high.saturating_sub(MAX_DIRECT_BYTES));
-            true
+            stack_pointer >= start
         })
     };
     if !is_below || !is_readable() {
@@ -129,10 +135,34 @@ pub fn know_all(thread: &Thread, stack_pointer: u64, pid: u32, main_high: u64) {
         return;
     }
     let (mut low, high) = (thread.stack_low.get(), thread.stack_high.get());
-    while high - low < MAX_DIRECT_BYTES && readable_until(pid, low - PAGE_BYTES, low) >= low {
+    let recorded = recorded_low().unwrap_or(0);
+    while high - low < MAX_DIRECT_BYTES
+        && low > recorded
+        && readable_until(pid, low - PAGE_BYTES, low) >= low
+    {
         low -= PAGE_BYTES;
     }
     thread.stack_low.set(low);
+}
+
+/// Where the calling thread's own stack begins, behind its guard, by the C library's record of it in the thread's descriptor: start, length,
+/// and of that the guard's. `None` for the first thread. Since glibc 2.42 and Linux 6.13 no mapping tells.
+#[cold]
+fn recorded_low() -> Option<u64> {
+    let own = arch::thread_pointer();
+    let word = |index: usize| {
+        // SAFETY: the descriptor (`struct pthread`) starts there, and is longer in every glibc; what others change in it is of no interest.
+        unsafe { (own as *const u64).add(index).read_volatile() }
+    };
+    (0..DESCRIPTOR_WORDS - 2).find_map(|index| {
+        let (start, length, guard) = (word(index), word(index + 1), word(index + 2));
+        let end = start.checked_add(length)?;
+        let is_stack = (start..end).contains(&own)
+            && end - own <= MAX_DESCRIPTOR_BYTES
+            && guard < length
+            && guard.is_multiple_of(PAGE_BYTES);
+        is_stack.then_some(start + guard)
+    })
 }
 
 /// The readable memory around `address`, from /proc/self/maps.
