@@ -1,7 +1,7 @@
 //! A made-up process whose C library has no fastbins, keeps large blocks in tcaches, and threads' stacks in one mapping.
 
 use super::*;
-use crate::thread_stacks;
+use crate::stacks::{thread_pointers, thread_stacks};
 
 const MAPPED: u64 = DATA + 0x10_0000;
 const MAPPED_PAGES: u64 = 3;
@@ -165,6 +165,11 @@ fn stacks_that_share_a_mapping_are_found_by_the_loader_s_list_of_threads() {
     mappings.push(mapping(STACKS, last, ""));
     mappings.push(mapping(VARIABLES, VARIABLES + 2 * PAGE_BYTES, ""));
     assert_eq!(thread_stacks(&memory, &mappings), [STACKS]);
+    // What a survey finds tcaches by: variables of the first thread, too.
+    memory.set(first_thread - 0x80, HEAP + 16);
+    memory.set(threads[1] - 0x80, SMALL + 16);
+    let chunks = thread_pointers(&memory, &mappings);
+    assert!(chunks.contains(&HEAP) && chunks.contains(&SMALL), "{chunks:x?}");
     // A link that does not lead back ends a list.
     memory.set(link(threads[0]) + 8, 64);
     memory.set(heads[1], 64);
