@@ -25,16 +25,21 @@ impl Release {
     /// Its version: 2.x.
     pub fn minor(&self) -> u32 {
         const BANNER: &[u8] = b"stable release version 2.";
-        let file = std::fs::read(self.file("libc.so.6")).unwrap();
+        let file = std::fs::read(self.libc()).unwrap();
         let at = file.windows(BANNER.len()).position(|bytes| bytes == BANNER);
         let at = at.unwrap_or_else(|| panic!("{}: no version", self.name)) + BANNER.len();
         let digits = file[at..].iter().take_while(|byte| byte.is_ascii_digit());
         digits.fold(0, |number, digit| 10 * number + u32::from(digit - b'0'))
     }
 
+    /// The library.
+    pub fn libc(&self) -> PathBuf {
+        self.file("libc.so.6")
+    }
+
     /// A program of `tests/programs` of its own for it, with its own loader.
     pub fn program(&self, source: &str) -> PathBuf {
-        let (libc, loader) = (self.file("libc.so.6"), self.file("ld-linux-x86-64.so.2"));
+        let (libc, loader) = (self.libc(), self.file("ld-linux-x86-64.so.2"));
         let options = [
             "-Wno-deprecated-declarations".into(),
             "-nodefaultlibs".into(),

@@ -7,13 +7,14 @@ use ramson_tests::releases::{RELEASES, Release};
 use ramson_tests::servers::*;
 use ramson_tests::trimming::{Talking, Waiting, refusal, trim};
 use ramson_tests::{Run, Site, program, sites};
+use std::fs;
 
 /// 2.x.
 const NEWEST_KNOWN: u32 = 44;
+/// Also the first whose tcaches take blocks that were mapped.
+const FIRST_WITHOUT_FASTBINS: u32 = 43;
 /// The first under which the library can walk the stack: `_dl_find_object`.
 const FIRST_WITH_STACKS: u32 = 35;
-const FIRST_WITH_LARGE_TCACHES: u32 = 42;
-const FIRST_WITHOUT_FASTBINS: u32 = 43;
 /// What `waits` keeps, at least.
 const KEPT: f64 = 30.0 * MIB;
 
@@ -22,13 +23,8 @@ fn known() -> impl Iterator<Item = Release> {
 }
 
 #[track_caller]
-fn keeping(scratch: &Scratch, release: &Release, arguments: &[&str], tunables: &str) -> Keeping {
-    let program = release.program("keeps.c");
-    Keeping::start_program(scratch, program, arguments, |command| {
-        if !tunables.is_empty() {
-            command.env("GLIBC_TUNABLES", tunables);
-        }
-    })
+fn keeping(scratch: &Scratch, release: &Release, arguments: &[&str]) -> Keeping {
+    Keeping::start_program(scratch, release.program("keeps.c"), arguments, |_| {})
 }
 
 #[test]
@@ -43,7 +39,7 @@ fn other_versions_of_glibc_keep_the_same_books() {
             &["leak", "16"],
             &["large", "16"],
         ] {
-            let keeping = keeping(&scratch, &release, arguments, "");
+            let keeping = keeping(&scratch, &release, arguments);
             let json = doctor(&scratch, keeping.pid());
             let version = format!("glibc 2.{} ", release.minor());
             assert!(json.text("allocators.glibc.name").starts_with(&version), "{json:?}");
@@ -61,15 +57,24 @@ fn other_versions_of_glibc_keep_the_same_books() {
 #[test]
 fn a_version_that_nobody_knows_yet_is_refused_by_name() {
     let scratch = Scratch::new();
-    for release in RELEASES.map(Release::of) {
-        if release.minor() > NEWEST_KNOWN {
-            let keeping = keeping(&scratch, &release, &["survivors", "32"], "");
-            let refused = format!("the arenas of glibc 2.{} are not known", release.minor());
-            let json = doctor(&scratch, keeping.pid());
-            assert!(json.text("books_missing").contains(&refused), "{json:?}");
-            assert!(refusal(&scratch, keeping.pid()).contains(&refused));
-        }
-    }
+    // One that says it is another.
+    let release = Release::of("newest");
+    let mut library = fs::read(release.libc()).unwrap();
+    let banner = format!("release version 2.{}.", release.minor());
+    let mut places = library.windows(banner.len());
+    let at = places.position(|bytes| bytes == banner.as_bytes()).unwrap();
+    library[at..at + banner.len()].copy_from_slice(b"release version 2.99.");
+    fs::write(scratch.path("libc.so.6"), library).unwrap();
+    let program = release.program("keeps.c");
+    let keeping = Keeping::start_program(&scratch, program, &["survivors", "16"], |command| {
+        command.env("LD_LIBRARY_PATH", scratch.path(""));
+    });
+    let refused = format!(
+        "the arenas of glibc 2.99 are not known; known are 2.27 to 2.{NEWEST_KNOWN} on x86-64"
+    );
+    let json = doctor(&scratch, keeping.pid());
+    assert_eq!(json.text("books_missing"), refused);
+    assert!(refusal(&scratch, keeping.pid()).contains(&refused));
 }
 
 #[test]
@@ -77,7 +82,7 @@ fn thread_caches_are_found_in_a_survey_wherever_they_lie() {
     let scratch = Scratch::new();
     for release in known() {
         for arguments in [&["survivors", "72"][..], &["arenas", "72", "2"]] {
-            let keeping = keeping(&scratch, &release, arguments, "");
+            let keeping = keeping(&scratch, &release, arguments);
             let surveyed = doctor_with(&scratch, keeping.pid(), &[]);
             assert_eq!(*surveyed.at("books.is_surveyed"), Json::Word("true".into()));
             let exact = doctor(&scratch, keeping.pid());
@@ -91,13 +96,11 @@ fn thread_caches_are_found_in_a_survey_wherever_they_lie() {
 #[test]
 fn large_blocks_in_a_thread_cache_are_kept_memory_as_far_as_they_are_resident() {
     let scratch = Scratch::new();
-    for release in known().filter(|release| release.minor() >= FIRST_WITH_LARGE_TCACHES) {
-        // Where a tcache takes no blocks that were mapped, none is.
-        let tunables = match release.minor() {
-            42 => "glibc.malloc.tcache_max=4000000:glibc.malloc.mmap_threshold=4000000",
-            _ => "glibc.malloc.tcache_max=4000000",
-        };
-        let keeping = keeping(&scratch, &release, &["cached", "1"], tunables);
+    for release in known().filter(|release| release.minor() >= FIRST_WITHOUT_FASTBINS) {
+        let program = release.program("keeps.c");
+        let keeping = Keeping::start_program(&scratch, program, &["cached", "1"], |command| {
+            command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_max=4000000");
+        });
         let json = doctor(&scratch, keeping.pid());
         assert_agrees(&keeping, &json);
         let cached = arenas(&json, "tcaches.bytes");
@@ -117,7 +120,7 @@ fn blocks_that_were_mapped_and_grew_are_found_whatever_glibc_has_counted() {
     let scratch = Scratch::new();
     for release in known() {
         for (how, blocks) in [("on", 1.0), ("off", 0.0)] {
-            let keeping = keeping(&scratch, &release, &["resized", "16", how], "");
+            let keeping = keeping(&scratch, &release, &["resized", "16", how]);
             let json = doctor(&scratch, keeping.pid());
             assert_eq!(part(&json, "moved"), 0.0, "{json:?}");
             assert_eq!(json.number("books.mapped_chunks.chunks"), blocks, "{json:?}");
