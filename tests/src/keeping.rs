@@ -61,8 +61,17 @@ impl Keeping {
         command.args(arguments);
         set(&mut command);
         let is_ready = || fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"));
-        let running = Running::start(&mut command, &log, is_ready);
-        Self { running, log }
+        let keeping = Self { running: Running::start(&mut command, &log, is_ready), log };
+        keeping.until_it_waits();
+        keeping
+    }
+
+    /// On its way there, pages of files come.
+    fn until_it_waits(&self) {
+        wait_until("it waits", || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+            stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('S'))
+        });
     }
 
     /// Starts it.
@@ -99,6 +108,7 @@ impl Keeping {
         let before = count(&fs::read_to_string(&self.log).unwrap());
         self.running.signal(signal);
         wait_until("it says so", || count(&fs::read_to_string(&self.log).unwrap()) > before);
+        self.until_it_waits();
     }
 
     /// By smaps, as doctor sums it.
