@@ -62,15 +62,23 @@ impl Keeping {
         set(&mut command);
         let is_ready = || fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"));
         let keeping = Self { running: Running::start(&mut command, &log, is_ready), log };
-        keeping.until_it_waits();
+        // Those of `busy` never do.
+        let has_quiet_threads = !arguments.contains(&"busy");
+        keeping.until_it_waits(has_quiet_threads);
         keeping
     }
 
-    /// On its way there, pages of files come.
-    fn until_it_waits(&self) {
-        wait_until("it waits", || {
-            let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+    /// On its way there, pages of files come. `all`: not only the first thread.
+    fn until_it_waits(&self, all: bool) {
+        let sleeps = |tid: u32| {
+            let stat = fs::read_to_string(format!("/proc/{}/task/{tid}/stat", self.pid())).unwrap();
             stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('S'))
+        };
+        wait_until("it waits", || {
+            let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+            let names = threads.map(|thread| thread.unwrap().file_name());
+            let mut tids = names.map(|name| name.to_str().unwrap().parse().unwrap());
+            tids.all(|tid: u32| tid != self.pid() && !all || sleeps(tid))
         });
     }
 
@@ -108,7 +116,7 @@ impl Keeping {
         let before = count(&fs::read_to_string(&self.log).unwrap());
         self.running.signal(signal);
         wait_until("it says so", || count(&fs::read_to_string(&self.log).unwrap()) > before);
-        self.until_it_waits();
+        self.until_it_waits(false);
     }
 
     /// By smaps, as doctor sums it.

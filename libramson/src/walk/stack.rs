@@ -151,9 +151,13 @@ pub fn know_all(thread: &Thread, stack_pointer: u64, pid: u32, main_high: u64) {
 fn recorded_low() -> Option<u64> {
     let own = arch::thread_pointer();
     let word = |index: usize| {
-        // SAFETY: the descriptor (`struct pthread`) starts there, and is longer in every glibc; what others change in it is of no interest.
+        // SAFETY: the descriptor (`struct pthread`) starts there, as its third word says, and is longer in every glibc; what others change in
+        // it is of no interest.
         unsafe { (own as *const u64).add(index).read_volatile() }
     };
+    if word(2) != own {
+        return None;
+    }
     (0..DESCRIPTOR_WORDS - 2).find_map(|index| {
         let (start, length, guard) = (word(index), word(index + 1), word(index + 2));
         let end = start.checked_add(length)?;
