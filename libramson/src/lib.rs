@@ -22,6 +22,7 @@ mod parking;
 mod permission;
 mod process;
 mod record;
+mod requests;
 mod resolve;
 mod room;
 mod sampler;

@@ -53,6 +53,7 @@ mod nr {
     pub const MMAP: usize = 9;
     pub const MUNMAP: usize = 11;
     pub const MPROTECT: usize = 10;
+    pub const RT_SIGPROCMASK: usize = 14;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
     pub const FLOCK: usize = 73;
@@ -303,6 +304,28 @@ pub fn signal_stack() -> Result<SignalStack, Errno> {
     call(nr::SIGALTSTACK, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0])?;
     let [low, stack_flags, bytes] = stack;
     Ok(SignalStack { low, high: low + bytes, is_in_use: stack_flags & SS_ONSTACK != 0 })
+}
+
+/// Signals, a bit for each: number 1 is bit 0.
+pub type Signals = u64;
+
+/// Blocks `signals` on the calling thread too; those that were blocked before.
+pub fn block_signals(signals: Signals) -> Result<Signals, Errno> {
+    const SIG_BLOCK: usize = 0;
+    change_blocked_signals(SIG_BLOCK, signals)
+}
+
+/// Blocks exactly `signals` on the calling thread.
+pub fn set_blocked_signals(signals: Signals) -> Result<Signals, Errno> {
+    const SIG_SETMASK: usize = 2;
+    change_blocked_signals(SIG_SETMASK, signals)
+}
+
+fn change_blocked_signals(how: usize, signals: Signals) -> Result<Signals, Errno> {
+    let mut before: Signals = 0;
+    let (new, old) = ((&raw const signals) as usize, (&raw mut before) as usize);
+    call(nr::RT_SIGPROCMASK, [how, new, old, size_of::<Signals>(), 0, 0])?;
+    Ok(before)
 }
 
 /// unlink(2) relative to an open directory.

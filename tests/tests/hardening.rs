@@ -27,7 +27,8 @@ fn a_program_that_confines_itself_goes_on_and_its_profile_with_it() {
         assert_done(&finished);
         let snapshot = finished.snapshot();
         assert_eq!(snapshot.defects, [], "{way}");
-        assert_eq!(snapshot.header.flags, flags::KEEP | flags::CONFINED, "{way}");
+        let expected = flags::KEEP | flags::SERVES_REQUESTS | flags::CONFINED;
+        assert_eq!(snapshot.header.flags, expected, "{way}");
         let found = sites(&snapshot, &program("seccomp.c"));
         assert_eq!(found.get("site_before"), Some(&Site::exactly(10, 10, 7001)), "{way}");
         // All at stacks and depths that were new when no call could be made any more.
@@ -58,7 +59,7 @@ fn a_question_about_filters_confines_nothing() {
     let finished = seccomp("ask").finish();
     assert_done(&finished);
     let snapshot = finished.snapshot();
-    assert_eq!(snapshot.header.flags, flags::KEEP);
+    assert_eq!(snapshot.header.flags, flags::KEEP | flags::SERVES_REQUESTS);
     assert_eq!(snapshot.header.state, state::EXITED);
 }
 

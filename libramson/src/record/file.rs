@@ -3,6 +3,7 @@
 //! No descriptor stays open: the program may close or reuse any number. Space comes through the mapping instead
 //! (MADV_POPULATE_WRITE), which reports a full file system as an error where a store would be SIGBUS.
 
+mod first_page;
 mod name;
 mod private;
 
@@ -12,14 +13,14 @@ use crate::sys::{self, Errno, File, Identity};
 use crate::text::Text;
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::*;
+pub use first_page::FailurePlace;
 use name::ProcessStat;
 #[cfg(fuzzing)]
 pub use name::start_ticks_in;
 use ramson_format::atomic::{AtomicU32, AtomicU64};
 use ramson_format::{
-    ABORT_OFFSET, COMMAND_BYTES, EXE_BYTES, FAILURE_OFFSET, FILE_BYTES_RANGE, Failure, Header,
-    Health, KINDS, LIVE_FIRST_SEGMENT, MAGIC, Mapping, PAGE_BYTES, REGION_KINDS, REGIONS,
-    RegionKind, RegionPlan, VERSION, flags, plan,
+    COMMAND_BYTES, EXE_BYTES, FILE_BYTES_RANGE, Header, Health, KINDS, LIVE_FIRST_SEGMENT, MAGIC,
+    Mapping, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind, RegionPlan, VERSION, flags, plan,
 };
 
 /// Entries that every region has from the start, in the order of `REGION_KINDS`. Most programs map nothing themselves.
@@ -50,14 +51,6 @@ pub struct ProfileFile {
 pub enum Backing {
     File,
     PrivateMemory,
-}
-
-/// Where on the first page a failure is noted: its offset.
-#[derive(Clone, Copy)]
-#[repr(u64)]
-pub enum FailurePlace {
-    Allocation = FAILURE_OFFSET,
-    Abort = ABORT_OFFSET,
 }
 
 impl ProfileFile {
@@ -174,7 +167,8 @@ impl ProfileFile {
         header.run_id.store(config.run_id, Relaxed);
         header.exit_status.store(-1, Relaxed);
         let keep = if config.keep { flags::KEEP } else { 0 };
-        header.flags.store(keep | backing_flag, Relaxed);
+        let serves = if permission::is_unfiltered() { flags::SERVES_REQUESTS } else { 0 };
+        header.flags.store(keep | backing_flag | serves, Relaxed);
         header.comm.iter().zip(sys::thread_name()).for_each(|(to, word)| to.store(word, Relaxed));
         fill_exe(header);
         fill_command(header);
@@ -188,12 +182,6 @@ impl ProfileFile {
     pub fn header(&self) -> &Header {
         // SAFETY: the mapping is page-aligned, never unmapped, and its first page was populated.
         unsafe { &*(self.base.load(Relaxed) as *const Header) }
-    }
-
-    /// The latest failure, or the latest abort. Only after `create` has mapped the file.
-    pub fn failure(&self, place: FailurePlace) -> &Failure {
-        // SAFETY: on the first page, as the header, and behind it.
-        unsafe { &*((self.base.load(Relaxed) + place as u64) as *const Failure) }
     }
 
     /// Adds to a health counter.

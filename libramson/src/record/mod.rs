@@ -12,6 +12,7 @@ mod frees;
 mod live;
 mod mappings;
 mod objects;
+mod requests;
 mod scratch;
 mod stacks;
 

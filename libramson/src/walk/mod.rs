@@ -10,9 +10,11 @@ mod own_stack;
 mod rules;
 mod stack;
 mod unwind_tables;
+mod whole;
 
+pub use elf::Elf;
 pub use modules::{MappingFacts, Modules, NewMapping};
-pub use stack::StackView;
+pub use stack::{StackView, known_view, readable_until};
 #[cfg(fuzzing)]
 pub use {elf::build_id_in, modules::Place, unwind_tables::compile};
 

@@ -1,0 +1,28 @@
+//! What lies on the file's first page behind the header.
+
+use super::ProfileFile;
+use core::sync::atomic::Ordering::*;
+use ramson_format::{ABORT_OFFSET, FAILURE_OFFSET, Failure, REQUEST_OFFSET, Requests};
+
+/// Where a failure is noted: its offset.
+#[derive(Clone, Copy)]
+#[repr(u64)]
+pub enum FailurePlace {
+    Allocation = FAILURE_OFFSET,
+    Abort = ABORT_OFFSET,
+}
+
+impl ProfileFile {
+    /// The latest failure, or the latest abort. Only after `create` has mapped the file.
+    pub fn failure(&self, place: FailurePlace) -> &Failure {
+        // SAFETY: on the first page, which is mapped for good; integers, valid as whatever bytes.
+        unsafe { &*((self.base.load(Relaxed) + place as u64) as *const Failure) }
+    }
+
+    /// What is asked of this process, and what it answers. Only after `create` has mapped the file.
+    #[inline]
+    pub fn requests(&self) -> &Requests {
+        // SAFETY: as above.
+        unsafe { &*((self.base.load(Relaxed) + REQUEST_OFFSET) as *const Requests) }
+    }
+}
