@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use follow::reader_of;
+pub use follow::{is_own, reader_of, writable_file};
 
 /// A profile that was read.
 pub struct Source {

@@ -4,6 +4,7 @@ use super::allocators::Allocators;
 use super::target::Target;
 use crate::failure::Failure;
 use crate::trim::outside;
+use crate::trim::refusal::{NOTHING, refused};
 use ramson_allocator::identify::Kind;
 use ramson_allocator::{Mapping, Part};
 use ramson_inject::{Argument, Called, Step};
@@ -48,14 +49,14 @@ pub fn ask(
     allocators: &Allocators,
 ) -> Result<Asked, Failure> {
     let Some((kind, found)) = &allocators.other else {
-        return Err(outside::refused(target, "its allocator is not known", outside::NOTHING));
+        return Err(refused(target, "its allocator is not known", NOTHING));
     };
     let (function, names): (_, &[&'static str]) = match kind {
         Kind::Jemalloc | Kind::InProgram => ("mallctl", &JEMALLOC),
         Kind::Tcmalloc => ("MallocExtension_GetNumericProperty", &TCMALLOC),
         Kind::Mimalloc | Kind::Musl => {
             let why = format!("{} has no function that tells its figures", found.name);
-            return Err(outside::refused(target, &why, outside::NOTHING));
+            return Err(refused(target, &why, NOTHING));
         }
     };
     let is_mallctl = function == "mallctl";
@@ -78,7 +79,7 @@ pub fn ask(
         Some(parts) => Ok(Asked { function, figures, called, parts }),
         None => {
             let why = format!("{} was built without statistics", found.name);
-            Err(outside::refused(target, &why, outside::NOTHING))
+            Err(refused(target, &why, NOTHING))
         }
     }
 }

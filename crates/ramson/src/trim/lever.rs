@@ -1,6 +1,7 @@
 //! Which function of which library gives memory back: that of the allocator whose memory it is.
 
-use super::outside::{NOTHING, patiently, refused};
+use super::outside::patiently;
+use super::refusal::{NOTHING, refused};
 use crate::doctor::allocators::{Allocators, read_file};
 use crate::doctor::examine::MOST_WALKED_BYTES;
 use crate::doctor::target::Target;

@@ -1,9 +1,9 @@
 //! The way from outside: a thread is borrowed for calls of the allocator's function (crate `ramson-inject`).
 
 use super::lever::{self, Lever};
-use super::{Trimmed, rss_of};
+use super::refusal::{NOTHING, Refusal, denied, elsewhere, refused};
+use super::{Trimmed, Way, rss_of};
 use crate::doctor::allocators::Allocators;
-use crate::doctor::rights;
 use crate::doctor::target::{Target, gone};
 use crate::failure::Failure;
 use crate::run::program;
@@ -15,10 +15,10 @@ use std::ops::Range;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The end of messages where there is no other way.
-pub const NOTHING: &str = "Nothing was done";
 /// For a thread that will do, and for the function to return.
 const LIMITS: Limits = Limits { patience: Duration::from_secs(5), call: Duration::from_secs(60) };
+/// The same for a thread where the process can also be asked inside.
+const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 /// How long to look for each lock of an arena to be free once, before any thread is stopped …
 const FIRST_LOCK_LIMIT: Duration = Duration::from_millis(500);
 /// … and while the borrowed one is.
@@ -37,7 +37,7 @@ pub struct Prepared<'a> {
 }
 
 /// Finds out whether and how a process can be trimmed.
-pub fn prepare(target: &Target) -> Result<Prepared<'_>, Failure> {
+pub fn prepare(target: &Target) -> Result<Prepared<'_>, Refusal> {
     check(target)?;
     let mappings = read_smaps(target.pid).map_err(|_| gone(target))?;
     // Its files cannot be read either, if this may not.
@@ -46,9 +46,8 @@ pub fn prepare(target: &Target) -> Result<Prepared<'_>, Failure> {
         .ok_or_else(|| refused(target, &without_libc(target, &mappings), NOTHING))?;
     let allocators = Allocators::of(target.pid, &mappings);
     let lever = lever::find(target, &mappings, &allocators, &memory)?;
-    let code = libc
-        .code()
-        .ok_or_else(|| refused(target, "its C library is not one that is known", NOTHING))?;
+    let code =
+        libc.code().ok_or_else(|| elsewhere("its C library is not one that is known", NOTHING))?;
     let find_locks = || {
         let is_data = |mapping: &&Mapping| identify::is_libc(mapping) && mapping.is_writable();
         let data: Vec<&Mapping> = mappings.iter().filter(is_data).collect();
@@ -68,8 +67,8 @@ impl Prepared<'_> {
         self.lever.gain
     }
 
-    /// Has it done.
-    pub fn trim(&self) -> Result<Trimmed, Failure> {
+    /// Has it done. `can_ask_inside`: whether there is another way, if no thread will do.
+    pub fn trim(&self, can_ask_inside: bool) -> Result<Trimmed, Refusal> {
         let target = self.target;
         let are_free = |limit| match &self.locks {
             Some(locks) => locks.are_seen_free(&self.memory, limit),
@@ -77,8 +76,9 @@ impl Prepared<'_> {
         };
         if !are_free(FIRST_LOCK_LIMIT) {
             let why = "an arena of malloc stays locked (by a thread that died in malloc?)";
-            return Err(refused(target, why, "A trim would wait for it for ever"));
+            return Err(refused(target, why, "A trim would wait for it for ever").into());
         }
+        let patience = if can_ask_inside { SHORT_PATIENCE } else { LIMITS.patience };
         let mut is_safe =
             || are_free(LOCK_LIMIT).then_some(()).ok_or_else(|| "malloc is locked".to_owned());
         let call = Call {
@@ -91,9 +91,11 @@ impl Prepared<'_> {
         };
         let rss_before = rss_of(target.pid).ok_or_else(|| gone(target))?;
         let begin = Instant::now();
-        let called = ramson_inject::call(target.pid, &call, LIMITS, &mut is_safe)
+        let limits = Limits { patience, ..LIMITS };
+        let called = ramson_inject::call(target.pid, &call, limits, &mut is_safe)
             .map_err(|problem| failure(target, problem))?;
         Ok(Trimmed {
+            way: Way::Outside,
             elapsed: begin.elapsed(),
             rss_before,
             rss_after: rss_of(target.pid).ok_or_else(|| gone(target))?,
@@ -111,8 +113,9 @@ pub fn call_unseen(
     function: &str,
     steps: &[Step],
 ) -> Result<Called, Failure> {
-    check(target)?;
-    ProcessMemory::open(target.pid).map_err(|error| denied(target, &error))?;
+    check(target).map_err(|refusal| refusal.into_failure(target))?;
+    let readable = ProcessMemory::open(target.pid).map_err(|error| denied(target, &error));
+    readable.map_err(|refusal| refusal.into_failure(target))?;
     let address = lever::function(target, mappings, path, function)
         .ok_or_else(|| refused(target, &format!("it exports no {function}"), NOTHING))?;
     let libc = lever::library(target, mappings, identify::is_libc)
@@ -129,7 +132,7 @@ pub fn call_unseen(
         malloc_code: None,
     };
     ramson_inject::call(target.pid, &call, LIMITS, &mut || Ok(()))
-        .map_err(|problem| failure(target, problem))
+        .map_err(|problem| failure(target, problem).into_failure(target))
 }
 
 /// What a busy heap spoils is read again.
@@ -145,7 +148,7 @@ pub fn patiently<T, E>(mut read: impl FnMut() -> Result<T, E>) -> Result<T, E> {
 }
 
 /// What makes it impossible or unsafe, as /proc tells.
-fn check(target: &Target) -> Result<(), Failure> {
+fn check(target: &Target) -> Result<(), Refusal> {
     let status =
         fs::read_to_string(format!("/proc/{}/status", target.pid)).map_err(|_| gone(target))?;
     let field = |name: &str| {
@@ -156,26 +159,23 @@ fn check(target: &Target) -> Result<(), Failure> {
         0 => {}
         tracer => {
             let why = format!("process {tracer} traces it already (a debugger, strace?)");
-            return Err(refused(target, &why, "Detach that one, or wait for it"));
+            return Err(elsewhere(&why, "Detach that one, or wait for it"));
         }
     }
     if field("State").is_some_and(|state| state.starts_with(['T', 't'])) {
-        return Err(refused(target, "it is stopped", "Let it continue first"));
+        return Err(refused(target, "it is stopped", "Let it continue first").into());
     }
     if field("x86_Thread_features").is_some_and(|features| features.contains("shstk")) {
         let why = "it has a shadow stack, which refuses calls from outside";
-        return Err(refused(target, why, NOTHING));
+        return Err(elsewhere(why, NOTHING));
     }
     if program::is_32_bit(format!("/proc/{}/exe", target.pid).as_ref()) {
-        return Err(refused(
-            target,
-            "a 32-bit program",
-            "Only 64-bit ones can be called from outside",
-        ));
+        let next = "Only 64-bit ones can be called from outside";
+        return Err(refused(target, "a 32-bit program", next).into());
     }
     if ramson_inject::share_memory(number("Pid"), number("PPid")) {
         let why = "it shares its memory with its parent (vfork)";
-        return Err(refused(target, why, "Wait until it has started its program"));
+        return Err(refused(target, why, "Wait until it has started its program").into());
     }
     Ok(())
 }
@@ -190,23 +190,15 @@ fn without_libc(target: &Target, mappings: &[Mapping]) -> String {
     }
 }
 
-fn denied(target: &Target, error: &std::io::Error) -> Failure {
-    refused(
-        target,
-        &format!("the kernel does not let it be traced{}: {error}", rights::scope()),
-        &rights::next_step(target.pid),
-    )
-}
-
-fn failure(target: &Target, problem: Problem) -> Failure {
-    let refused = |why: &str, next: &str| refused(target, why, next);
+fn failure(target: &Target, problem: Problem) -> Refusal {
+    let refused = |why: &str, next: &str| refused(target, why, next).into();
     match problem {
         Problem::Denied(error) => denied(target, &error),
         Problem::Seccomp => refused(
             "a seccomp filter might kill it for what the allocator does, and only root can suspend that",
             "Run ramson as root",
         ),
-        Problem::NoThread(why) => refused(
+        Problem::NoThread(why) => elsewhere(
             &format!(
                 "no thread waits where it can be borrowed{}",
                 why.map_or(String::new(), |why| format!(" ({why})"))
@@ -220,12 +212,7 @@ fn failure(target: &Target, problem: Problem) -> Failure {
             ),
             "Look again later with \"ramson doctor\"",
         ),
-        Problem::Gone => gone(target),
+        Problem::Gone => gone(target).into(),
         Problem::Failed(error) => refused(&error.to_string(), NOTHING),
     }
-}
-
-/// In one line: who, why, what next.
-pub fn refused(target: &Target, why: &str, next: &str) -> Failure {
-    Failure::failed(format!("process {} ({}): {why}. {next}", target.pid, target.name))
 }
