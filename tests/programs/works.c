@@ -1,0 +1,235 @@
+// Keeps memory that was freed, and is traced (unless HOW is untraced), so that it can only be asked inside to give it back: works HOW. What allocates then, and
+// where, is HOW. SIGUSR1 ends it; `wrong` says how many bytes were not what had been written.
+#define _GNU_SOURCE
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define BLOCKS 40000
+static void *blocks[BLOCKS];
+static volatile int ended, started;
+
+// 40 MB in blocks that are too large for caches, of which 1 in 1,000 stays.
+static void keep(void) {
+    for (int i = 0; i < BLOCKS; i++) memset(blocks[i] = malloc(1040), 1, 1040);
+    for (int i = 0; i < BLOCKS; i++)
+        if (i % 1000 != 0) free(blocks[i]);
+}
+
+static void say(const char *what, long result) {
+    char line[64];
+    int length = snprintf(line, sizeof line, "%s %ld\n", what, result);
+    if (write(1, line, length) != length) _exit(2);
+}
+
+static void on_end(int signal) {
+    (void)signal;
+    ended = 1;
+}
+
+static void on_start(int signal) {
+    (void)signal;
+    started = 1;
+}
+
+// Traces the first thread, and does nothing with it.
+static void trace(void) {
+    int ends[2];
+    char byte;
+    if (pipe(ends) != 0) _exit(3);
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    if (fork() == 0) {
+        pid_t parent = getppid();
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (ptrace(PTRACE_SEIZE, parent, 0, 0) != 0) _exit(4);
+        if (write(ends[1], "", 1) != 1) _exit(5);
+        for (int status; waitpid(parent, &status, __WALL) == parent && WIFSTOPPED(status);) {
+            int is_event = status >> 16 != 0;
+            ptrace(PTRACE_CONT, parent, 0, is_event ? 0 : WSTOPSIG(status));
+        }
+        _exit(0);
+    }
+    if (read(ends[0], &byte, 1) != 1) _exit(6);
+}
+
+// Allocates and frees without ever waiting, until a signal ends it, and checks that every block holds what was written.
+static void *work(void *seed) {
+    unsigned long random = (unsigned long)seed * 0x9e3779b97f4a7c15 + 1, wrong = 0, mixed = 0;
+    unsigned char *held[512] = {0};
+    size_t sizes[512];
+    while (!ended) {
+        random = random * 6364136223846793005 + 1442695040888963407;
+        size_t slot = (random >> 33) % 512, size = (random >> 42) % 5000 + 1;
+        if (held[slot] != NULL) {
+            for (size_t i = 0; i < sizes[slot]; i++) wrong += held[slot][i] != (unsigned char)(slot + sizes[slot]);
+            free(held[slot]);
+        }
+        held[slot] = malloc(size);
+        sizes[slot] = size;
+        memset(held[slot], (int)(slot + size), size);
+        double value = (double)size;
+        for (int i = 0; i < 200; i++) mixed = mixed * 31 + (unsigned long)(value = value * 1.0000001);
+    }
+    for (int slot = 0; slot < 512; slot++) free(held[slot]);
+    return (void *)(wrong + (mixed == 1));
+}
+
+static long works(int count) {
+    pthread_t threads[4];
+    for (int i = 1; i < count; i++) pthread_create(&threads[i], NULL, work, (void *)(size_t)i);
+    say("ready", 0);
+    long wrong = (long)work(NULL);
+    for (int i = 1; i < count; i++) {
+        void *others;
+        pthread_join(threads[i], &others);
+        wrong += (long)others;
+    }
+    return wrong;
+}
+
+// What a signal's handler does that allocates.
+__attribute__((noinline, used)) static void allocate(void) {
+    void *volatile block = malloc(2000);
+    free(block);
+}
+
+static void on_signal(int signal) {
+    (void)signal;
+    allocate();
+}
+
+__attribute__((noinline, optimize("no-asynchronous-unwind-tables", "no-unwind-tables", "omit-frame-pointer")))
+static void on_signal_untold(int signal) {
+    (void)signal;
+    allocate();
+}
+
+// Claims to be the outermost function.
+void on_signal_lying(int signal);
+__asm__(".text\non_signal_lying:\n.cfi_startproc\n.cfi_undefined rip\npush %rbx\n.cfi_adjust_cfa_offset 8\ncall allocate\npop %rbx\n"
+        ".cfi_adjust_cfa_offset -8\nret\n.cfi_endproc\n");
+
+static void interrupted(void (*handler)(int), int flags) {
+    static _Alignas(16) char alternate[1 << 16];
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    sigaltstack(&(stack_t){.ss_sp = alternate, .ss_size = sizeof alternate}, NULL);
+    sigaction(SIGWINCH, &action, NULL);
+    say("ready", 0);
+    while (!ended) raise(SIGWINCH);
+}
+
+static void coroutine(void) {
+    while (!ended) allocate();
+}
+
+static void coroutines(void) {
+    static ucontext_t first, other;
+    void *stack = mmap(NULL, 1 << 18, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    getcontext(&other);
+    other.uc_stack.ss_sp = stack;
+    other.uc_stack.ss_size = 1 << 18;
+    other.uc_link = &first;
+    makecontext(&other, coroutine, 0);
+    say("ready", 0);
+    swapcontext(&first, &other);
+}
+
+// Takes the lock of its own arena and keeps it, as a thread does that dies in malloc: the arena's heap begins with two pointers and two
+// sizes, padded; the lock is the arena's first word.
+static void *lock_arena(void *taken) {
+    char *block = malloc(100);
+    char *heap = (char *)((unsigned long)block & ~((64ul << 20) - 1));
+    *(volatile int *)*(char **)heap = 1;
+    *(volatile int *)taken = 1;
+    for (;;) pause();
+    return NULL;
+}
+
+static void locked(void) {
+    volatile int taken = 0;
+    pthread_t thread;
+    pthread_create(&thread, NULL, lock_arena, (void *)&taken);
+    while (!taken) usleep(1000);
+}
+
+// While the locks of all arenas are held, by this thread.
+static void in_fork(void) {
+    while (!ended && started) allocate();
+}
+
+static int allocate_in_child(void *unused) {
+    (void)unused;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    say("ready", 0);
+    for (;;) allocate();
+    return 0;
+}
+
+static void waits(void) {
+    while (!ended) usleep(1000);
+}
+
+static int filter(void) {
+    struct sock_filter kills[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof kills / sizeof *kills, kills};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+}
+
+int main(int count, char **arguments) {
+    const char *how = count > 1 ? arguments[1] : "";
+    static _Alignas(16) char stack[1 << 18];
+    long wrong = 0;
+    signal(SIGUSR1, on_end);
+    signal(SIGUSR2, on_start);
+    if (strcmp(how, "forks") == 0) pthread_atfork(in_fork, NULL, NULL);
+    keep();
+    if (strcmp(how, "untraced") != 0) trace();
+    if (strcmp(how, "one") == 0) wrong = works(1);
+    if (strcmp(how, "threads") == 0 || strcmp(how, "untraced") == 0) wrong = works(4);
+    if (strcmp(how, "handler") == 0) interrupted(on_signal, 0);
+    if (strcmp(how, "alternate") == 0) interrupted(on_signal, SA_ONSTACK);
+    if (strcmp(how, "untold") == 0) interrupted(on_signal_untold, 0);
+    if (strcmp(how, "lying") == 0) interrupted(on_signal_lying, 0);
+    if (strcmp(how, "coroutine") == 0) coroutines();
+    if (strcmp(how, "locked") == 0) locked(), wrong = works(1);
+    if (strcmp(how, "filtered") == 0) wrong = filter() != 0 ? -1 : works(1);
+    if (strcmp(how, "child") == 0) {
+        if (fork() == 0) return allocate_in_child(NULL);
+        waits();
+    }
+    if (strcmp(how, "shared") == 0) {
+        clone(allocate_in_child, stack + sizeof stack, CLONE_VM, NULL);
+        waits();
+    }
+    if (strcmp(how, "forks") == 0) {
+        started = 1;
+        say("ready", 0);
+        if (fork() == 0) _exit(0);
+    }
+    if (strcmp(how, "later") == 0) {
+        say("ready", 0);
+        while (!started) usleep(1000);
+        wrong = (long)work(NULL);
+    }
+    say("wrong", wrong);
+    fflush(stdout);
+    _exit(0);
+}

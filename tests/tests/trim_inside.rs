@@ -1,0 +1,238 @@
+//! `ramson trim` of a profiled program that cannot be traced: a thread that has just taken a sample gives the memory back, where that
+//! is harmless, and nowhere else.
+
+use ramson_format::{MOST_PATIENCE_NS, Outcome, Reason, request_check};
+use ramson_tests::asking::{Working, now_ns};
+use ramson_tests::keeping::MIB;
+use ramson_tests::servers::*;
+use ramson_tests::trimming::{refusal, trim};
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+/// What `works` keeps, at least.
+const KEPT: f64 = 30.0 * MIB;
+/// Long enough for a thread to come by on a busy machine.
+const LONG: Duration = Duration::from_secs(50);
+
+fn debian_library(name: &str) -> std::path::PathBuf {
+    Path::new("/usr/lib/x86_64-linux-gnu").join(name)
+}
+
+/// Asks again where no thread came by in time: on a busy machine, one may hold a lock and not run for long.
+#[track_caller]
+fn trim_patiently(scratch: &Scratch, pid: u32) -> Json {
+    let mut command = ramson(scratch);
+    command.args(["trim", "--json", &pid.to_string()]);
+    for _ in 0..20 {
+        let outcome = finish(&mut command);
+        if outcome.status == 0 {
+            return Json::parse(&outcome.text());
+        }
+        assert!(outcome.remarks[0].contains("; asked inside, "), "{outcome:?}");
+    }
+    trim(scratch, pid)
+}
+
+#[test]
+fn a_traced_program_gives_its_memory_back_when_it_is_asked_inside() {
+    let scratch = Scratch::new();
+    for how in ["one", "threads"] {
+        let working = Working::start(&scratch, how);
+        let before = working.rss();
+        let said = trim_patiently(&scratch, working.pid());
+        assert_eq!(said.text("way"), "inside");
+        let message = said.text("message");
+        let is_named = message.starts_with("malloc_trim on thread ")
+            && message.ends_with(" (works), asked inside");
+        assert!(is_named, "{said:?}");
+        // Threads hold a few MiB more or less.
+        assert!((said.number("rss_before") - before).abs() < 8.0 * MIB, "{before} {said:?}");
+        assert!(said.number("rss_diff") > KEPT, "{said:?}");
+        assert!(working.rss() < before - KEPT, "{said:?}");
+        assert!(said.number("stopped_ms") > 0.0 && said.number("tid") > 0.0, "{said:?}");
+        for _ in 0..5 {
+            trim_patiently(&scratch, working.pid());
+        }
+        working.end();
+    }
+}
+
+#[test]
+fn text_says_that_it_was_asked_inside_and_how_long_the_thread_did_nothing_else() {
+    let scratch = Scratch::new();
+    let working = Working::start(&scratch, "one");
+    let text = finish(ramson(&scratch).args(["trim", &working.pid().to_string()])).good().text();
+    let [first, second] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+    assert!(first.contains("MiB given back in "), "{text}");
+    assert!(second.starts_with("malloc_trim on thread "), "{text}");
+    assert!(second.contains(", asked inside, which did nothing else for "), "{text}");
+    working.end();
+}
+
+#[test]
+fn threads_that_only_compute_over_other_allocators_are_asked_for_their_own_function() {
+    let scratch = Scratch::new();
+    for (library, function, least) in [
+        ("libjemalloc.so.2", "mallctl on thread ", KEPT),
+        // Its threads keep a part in their caches.
+        ("libtcmalloc.so.4", "MallocExtension_ReleaseFreeMemory on thread ", KEPT / 2.0),
+    ] {
+        // Nobody traces it; but none of its threads waits.
+        let working = Working::over(&scratch, "untraced", Some(&debian_library(library)));
+        let said = trim_patiently(&scratch, working.pid());
+        assert_eq!(said.text("way"), "inside", "{said:?}");
+        assert!(said.text("message").starts_with(function), "{said:?}");
+        assert!(said.number("rss_diff") > least, "{said:?}");
+        working.end();
+    }
+    let working = Working::over(&scratch, "one", Some(&debian_library("libmimalloc.so.2")));
+    let words = working.words(&scratch);
+    words.ask(1, LONG);
+    wait_until("it is refused", || words.done() == 1);
+    assert_eq!(words.outcome(), Some(Outcome::Refused(Reason::Allocator)));
+    working.end();
+}
+
+#[test]
+fn what_is_never_harmless_is_never_done() {
+    let scratch = Scratch::new();
+    for (how, reason) in [
+        ("handler", Reason::Frames),
+        ("untold", Reason::Frames),
+        ("lying", Reason::Frames),
+        ("alternate", Reason::Stack),
+        ("coroutine", Reason::Stack),
+        ("forks", Reason::Inside),
+        ("locked", Reason::Locked),
+    ] {
+        let working = Working::start(&scratch, how);
+        let words = working.words(&scratch);
+        words.ask(1, LONG);
+        wait_until(&format!("{how} is refused"), || words.done() == 1);
+        assert_eq!(words.outcome(), Some(Outcome::Refused(reason)), "{how}");
+        assert_eq!((words.taken(), words.number()), (1, 0), "{how}");
+        working.end();
+    }
+}
+
+#[test]
+fn a_program_that_confined_itself_serves_nothing() {
+    let scratch = Scratch::new();
+    let working = Working::start(&scratch, "filtered");
+    let words = working.words(&scratch);
+    words.ask(1, LONG);
+    let before = words.samples();
+    wait_until("it has had occasion to", || words.samples() > before + 1000);
+    assert_eq!((words.taken(), words.number()), (0, 1));
+    let why = refusal(&scratch, working.pid());
+    assert!(why.contains("traces it already") && !why.contains("asked inside"), "{why}");
+    working.end();
+}
+
+#[test]
+fn a_refusal_names_both_ways() {
+    let scratch = Scratch::new();
+    let working = Working::start(&scratch, "coroutine");
+    let why = refusal(&scratch, working.pid());
+    assert!(why.contains("traces it already") && why.contains("stacks of coroutines"), "{why}");
+    working.end();
+}
+
+#[test]
+fn children_that_share_the_file_or_the_memory_are_not_who_is_asked() {
+    let scratch = Scratch::new();
+    let both: Vec<_> = ["child", "shared"].map(|how| Working::start(&scratch, how)).into();
+    // Each waits for as long as ramson does: at once.
+    thread::scope(|scope| {
+        let ask = |working: &Working| {
+            let (scratch, pid) = (&scratch, working.pid());
+            scope.spawn(move || refusal(scratch, pid))
+        };
+        let refusals: Vec<_> = both.iter().map(ask).collect();
+        for refusal in refusals {
+            let why = refusal.join().unwrap();
+            assert!(why.contains("no thread of it took a sample"), "{why}");
+        }
+    });
+    for working in both {
+        assert_eq!(working.words(&scratch).taken(), 0);
+        working.end();
+    }
+}
+
+#[test]
+fn a_request_that_is_corrupt_or_out_of_date_is_dropped() {
+    let scratch = Scratch::new();
+    let working = Working::start(&scratch, "threads");
+    let words = working.words(&scratch);
+    let now = now_ns();
+    let ahead = now + LONG.as_nanos() as u64;
+    let right = |number, deadline_ns| (number, deadline_ns, request_check(number, deadline_ns));
+    for (number, deadline_ns, check) in [
+        (1, ahead, 0),
+        (1, ahead, request_check(2, ahead)),
+        (1, ahead, request_check(1, ahead) ^ 1 << 40),
+        (u64::MAX, 0, u64::MAX),
+        right(1, now),
+        right(1, 0),
+        right(1, u64::MAX),
+        right(1, now + 2 * MOST_PATIENCE_NS),
+    ] {
+        words.write(number, deadline_ns, check);
+        wait_until("it is dropped", || words.number() == 0);
+        assert_eq!((words.taken(), words.done()), (0, 0), "{number} {deadline_ns:x} {check:x}");
+    }
+    // And one that is right is served.
+    let said = trim_patiently(&scratch, working.pid());
+    assert!(said.number("rss_diff") > KEPT, "{said:?}");
+    working.end();
+}
+
+#[test]
+fn two_who_ask_at_once_are_both_served() {
+    let scratch = Scratch::new();
+    let working = Working::start(&scratch, "threads");
+    let pid = working.pid();
+    thread::scope(|scope| {
+        let ask = || trim_patiently(&scratch, pid);
+        let trims: Vec<_> = (0..2).map(|_| scope.spawn(ask)).collect();
+        for trim in trims {
+            assert_eq!(trim.join().unwrap().text("way"), "inside");
+        }
+    });
+    working.end();
+}
+
+#[test]
+fn whoever_is_killed_while_it_asks_leaves_nothing_that_is_served_late() {
+    let scratch = Scratch::new();
+    let working = Working::start(&scratch, "later");
+    let words = working.words(&scratch);
+    let mut command = ramson(&scratch);
+    command.args(["trim", &working.pid().to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut asking = Running(command.spawn().unwrap());
+    wait_until("it asks", || words.number() != 0 || asking_has_ended(&working, &asking));
+    asking.0.kill().unwrap();
+    asking.wait();
+    let left = words.number();
+    assert_ne!(left, 0);
+    // As if its time were over.
+    let past = now_ns() - 1;
+    words.write(left, past, request_check(left, past));
+    working.talking.running.signal("USR2");
+    wait_until("it is dropped", || words.number() == 0);
+    assert_eq!((words.taken(), words.done()), (0, 0));
+    // Nobody is in the way of the next one.
+    assert!(trim_patiently(&scratch, working.pid()).number("rss_diff") > KEPT);
+    working.end();
+}
+
+/// It asks for seconds; a machine that is slower than that has missed it.
+fn asking_has_ended(working: &Working, asking: &Running) -> bool {
+    let path = format!("/proc/{}/stat", asking.0.id());
+    let has_ended = std::fs::read_to_string(path).is_ok_and(|stat| stat.contains(") Z "));
+    assert!(!has_ended, "{} was not asked", working.pid());
+    false
+}
