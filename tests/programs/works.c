@@ -1,5 +1,5 @@
-// Keeps memory that was freed, and is traced (unless HOW is untraced), so that it can only be asked inside to give it back: works HOW. What allocates then, and
-// where, is HOW. SIGUSR1 ends it; `wrong` says how many bytes were not what had been written.
+// Keeps memory that was freed, and is traced (unless HOW is untraced), so that it can only be asked inside to give it back: works HOW.
+// What allocates then, and where, is HOW. SIGUSR1 ends it; `wrong` says how many bytes were not what had been written.
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -122,6 +122,22 @@ void on_signal_lying(int signal);
 __asm__(".text\non_signal_lying:\n.cfi_startproc\n.cfi_undefined rip\npush %rbx\n.cfi_adjust_cfa_offset 8\ncall allocate\npop %rbx\n"
         ".cfi_adjust_cfa_offset -8\nret\n.cfi_endproc\n");
 
+// Returns as the C library's handlers do, in code that is not the C library's.
+void own_restorer(void);
+__asm__(".text\nown_restorer:\nmov $15, %eax\nsyscall\n");
+
+static void returns_by_itself(void) {
+    struct {
+        void (*handler)(int);
+        unsigned long flags;
+        void (*restorer)(void);
+        unsigned long mask;
+    } action = {on_signal, 0x04000000, own_restorer, 0};
+    syscall(SYS_rt_sigaction, SIGWINCH, &action, NULL, 8);
+    say("ready", 0);
+    while (!ended) raise(SIGWINCH);
+}
+
 static void interrupted(void (*handler)(int), int flags) {
     static _Alignas(16) char alternate[1 << 16];
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
@@ -208,6 +224,7 @@ int main(int count, char **arguments) {
     if (strcmp(how, "alternate") == 0) interrupted(on_signal, SA_ONSTACK);
     if (strcmp(how, "untold") == 0) interrupted(on_signal_untold, 0);
     if (strcmp(how, "lying") == 0) interrupted(on_signal_lying, 0);
+    if (strcmp(how, "restorer") == 0) returns_by_itself();
     if (strcmp(how, "coroutine") == 0) coroutines();
     if (strcmp(how, "locked") == 0) locked(), wrong = works(1);
     if (strcmp(how, "filtered") == 0) wrong = filter() != 0 ? -1 : works(1);

@@ -21,7 +21,7 @@ const MOST_LOOKS: u32 = 10_000;
 /// Signals that faults raise, by number: they stay as the program has them.
 const FAULTS: [u32; 7] = [4, 5, 6, 7, 8, 11, 31];
 
-/// The words of a request that is whole, and not too old.
+/// The words of a request that is whole.
 #[derive(Clone, Copy)]
 struct Asked {
     number: u64,
@@ -29,13 +29,17 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(request: &Request, now_ns: u64) -> Option<Self> {
+    /// `None` for one that is just being written, or that nobody wrote as a request.
+    fn read(request: &Request) -> Option<Self> {
         // Pairs with the order in which whoever asks writes: the number last.
         let number = request.number.load(Acquire);
         let deadline_ns = request.deadline_ns.load(Relaxed);
         let is_whole = request.check.load(Relaxed) == request_check(number, deadline_ns);
-        let is_open = (1..=MOST_PATIENCE_NS).contains(&deadline_ns.wrapping_sub(now_ns));
-        (number != 0 && is_whole && is_open).then_some(Self { number, deadline_ns })
+        (number != 0 && is_whole).then_some(Self { number, deadline_ns })
+    }
+
+    fn is_open(self, now_ns: u64) -> bool {
+        (1..=MOST_PATIENCE_NS).contains(&self.deadline_ns.wrapping_sub(now_ns))
     }
 }
 
@@ -44,23 +48,32 @@ impl Asked {
 #[inline(never)]
 pub fn serve(recorder: &Recorder, thread: &Thread, caller: Caller) {
     let requests = recorder.requests();
+    let Some(asked) = Asked::read(&requests.request) else { return };
     // A child that shares the file or the memory is not who is asked. Nor is a program that has confined itself: it makes no call.
     if sys::process_id() != recorder.pid() {
         return;
     }
-    let number = requests.request.number.load(Relaxed);
-    let Some(asked) = Asked::read(&requests.request, recorder.precise_ns()) else {
-        return drop_request(requests, number);
-    };
-    if requests.answer.taken.load(Relaxed) == asked.number {
+    if !asked.is_open(recorder.precise_ns()) {
+        return drop_request(requests, asked.number);
+    }
+    if requests.answer.taken.load(Relaxed) >= asked.number {
         return;
     }
     let Err(reason) = try_to_serve(recorder, thread, caller, asked) else { return };
     let looks = Looks::of(requests.answer.looks.load(Relaxed), asked.number);
     requests.answer.looks.store(looks.one_more(asked.number, reason), Relaxed);
     let is_final = matches!(reason, Reason::Allocator | Reason::Confined);
-    if (is_final || looks.count >= MOST_LOOKS) && take(requests, asked.number) {
-        answer(requests, asked.number, Outcome::Refused(reason), thread.tid.get(), 0);
+    if is_final || looks.count >= MOST_LOOKS {
+        refuse(recorder, thread, asked, reason);
+    }
+}
+
+fn refuse(recorder: &Recorder, thread: &Thread, asked: Asked, reason: Reason) {
+    // One answer after the other.
+    let leave = permission::hold(recorder.pid());
+    if leave.is_some() && take(recorder.requests(), asked.number) {
+        let outcome = Outcome::Refused(reason);
+        answer(recorder.requests(), asked.number, outcome, thread.tid.get(), 0);
     }
 }
 
@@ -69,11 +82,9 @@ fn drop_request(requests: &Requests, number: u64) {
     let _ = requests.request.number.compare_exchange(number, 0, Relaxed, Relaxed);
 }
 
-/// Whether this thread and no other deals with the request.
+/// Whether this thread and no other deals with the request. A thread that read an earlier one, and was not run for long, does not.
 fn take(requests: &Requests, number: u64) -> bool {
-    let taken = requests.answer.taken.load(Relaxed);
-    taken != number
-        && requests.answer.taken.compare_exchange(taken, number, SeqCst, Relaxed).is_ok()
+    requests.answer.taken.fetch_max(number, SeqCst) < number
 }
 
 fn answer(requests: &Requests, number: u64, outcome: Outcome, tid: u32, held_ns: u64) {
@@ -140,19 +151,27 @@ mod tests {
     #[test]
     fn a_request_counts_if_it_is_whole_and_its_deadline_is_near_and_ahead() {
         const NOW_NS: u64 = 1 << 40;
-        let is_read = |number: u64, deadline_ns: u64, check: u64| {
-            Asked::read(&request(number, deadline_ns, check), NOW_NS).is_some()
+        let read = |number: u64, deadline_ns: u64, check: u64| {
+            Asked::read(&request(number, deadline_ns, check))
         };
-        let is_right =
-            |number, deadline_ns| is_read(number, deadline_ns, request_check(number, deadline_ns));
-        assert!(is_right(1, NOW_NS + 1) && is_right(u64::MAX, NOW_NS + MOST_PATIENCE_NS));
+        let is_open = |number, deadline_ns| {
+            let asked = read(number, deadline_ns, request_check(number, deadline_ns)).unwrap();
+            (asked.number, asked.deadline_ns) == (number, deadline_ns) && asked.is_open(NOW_NS)
+        };
+        assert!(is_open(1, NOW_NS + 1) && is_open(u64::MAX, NOW_NS + MOST_PATIENCE_NS));
         for deadline_ns in [0, 1, NOW_NS, NOW_NS - 1, NOW_NS + MOST_PATIENCE_NS + 1, u64::MAX] {
-            assert!(!is_right(1, deadline_ns), "{deadline_ns}");
+            assert!(!is_open(1, deadline_ns), "{deadline_ns}");
         }
-        assert!(!is_right(0, NOW_NS + 1));
-        let check = request_check(1, NOW_NS + 1);
-        assert!(!is_read(2, NOW_NS + 1, check) && !is_read(1, NOW_NS + 2, check));
-        assert!(!is_read(1, NOW_NS + 1, check ^ 1 << 7) && !is_read(1, NOW_NS + 1, 0));
+        assert!(read(0, NOW_NS, request_check(0, NOW_NS)).is_none());
+        let check = request_check(1, NOW_NS);
+        for (number, deadline_ns, check) in [
+            (2, NOW_NS, check),
+            (1, NOW_NS + 1, check),
+            (1, NOW_NS, check ^ 1 << 7),
+            (1, NOW_NS, 0),
+        ] {
+            assert!(read(number, deadline_ns, check).is_none());
+        }
     }
 
     #[test]
@@ -165,9 +184,10 @@ mod tests {
         assert_eq!(requests.request.number.load(Relaxed), 0);
         assert_eq!(Outcome::of(requests.answer.outcome.load(Relaxed)), Some(outcome));
         assert_eq!(requests.answer.done.load(Relaxed), 7);
-        // One that has come meanwhile stays.
+        // One that has come meanwhile stays, and whoever still has the earlier one in hand does not take it again.
         requests.request.number.store(8, Relaxed);
         drop_request(&requests, 7);
         assert_eq!(requests.request.number.load(Relaxed), 8);
+        assert!(take(&requests, 8) && !take(&requests, 7));
     }
 }

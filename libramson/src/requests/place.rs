@@ -56,12 +56,15 @@ pub fn check(
         return Err(Reason::Room);
     }
     let forbidden = forbidden_code(lever).ok_or(Reason::Allocator)?;
-    let mut is_inside = false;
+    let (mut is_inside, mut is_in_handler) = (false, false);
     let is_whole = recorder.is_whole(caller, &view, |address| {
         is_inside |= forbidden.iter().any(|&extent| contains(extent, address));
+        is_in_handler |= leads_to_system_call(recorder.pid(), address.wrapping_add(1));
     });
     // A handler's frame that unwind tables hide would still have its return on the stack.
-    if !is_whole || view.words().any(|word| is_signal_return(word, lever.libc_code)) {
+    let mut words = view.words();
+    is_in_handler |= words.any(|word| is_signal_return(word, lever.libc_code));
+    if !is_whole || is_in_handler {
         return Err(Reason::Frames);
     }
     if is_inside { Err(Reason::Inside) } else { Ok(()) }
@@ -78,6 +81,17 @@ fn forbidden_code(lever: &Lever) -> Option<[Extent; ENTRANCES.len() + 1]> {
         *extents.last_mut()? = (object.start, object.end);
     }
     Some(extents)
+}
+
+/// Whether code that a function returns to makes a system call at once, as that does to which a signal's handler returns where it is not
+/// the C library's. It has no unwind tables, and what lies before it may have whatever tables.
+fn leads_to_system_call(pid: u32, address: u64) -> bool {
+    const SYSCALL: [u8; 2] = [0x0f, 0x05];
+    // endbr64; mov $15, %rax; syscall
+    let mut code = [0; 13];
+    let bytes = sys::read_own_memory(pid, &[[address as usize, code.len()]], &mut code);
+    let code = code.get(..bytes).unwrap_or_default();
+    code.windows(SYSCALL.len()).any(|instruction| instruction == SYSCALL)
 }
 
 /// Whether a word refers to the code by which a signal's handler returns.
