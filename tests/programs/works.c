@@ -122,9 +122,9 @@ void on_signal_lying(int signal);
 __asm__(".text\non_signal_lying:\n.cfi_startproc\n.cfi_undefined rip\npush %rbx\n.cfi_adjust_cfa_offset 8\ncall allocate\npop %rbx\n"
         ".cfi_adjust_cfa_offset -8\nret\n.cfi_endproc\n");
 
-// Returns as the C library's handlers do, in code that is not the C library's.
+// Returns as the C library's handlers do, in code that is not the C library's, behind a function that claims to be outermost.
 void own_restorer(void);
-__asm__(".text\nown_restorer:\nmov $15, %eax\nsyscall\n");
+__asm__(".text\n.zero 32\n.cfi_startproc\n.cfi_undefined rip\nud2\nud2\n.cfi_endproc\nown_restorer:\nmov $15, %eax\nsyscall\n");
 
 static void returns_by_itself(void) {
     struct {
@@ -139,9 +139,11 @@ static void returns_by_itself(void) {
 }
 
 static void interrupted(void (*handler)(int), int flags) {
-    static _Alignas(16) char alternate[1 << 16];
+    static _Alignas(16) char elsewhere[1 << 16];
+    _Alignas(16) char within[1 << 16];
+    char *alternate = flags == SA_ONSTACK ? elsewhere : within;
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
-    sigaltstack(&(stack_t){.ss_sp = alternate, .ss_size = sizeof alternate}, NULL);
+    sigaltstack(&(stack_t){.ss_sp = alternate, .ss_size = 1 << 16}, NULL);
     sigaction(SIGWINCH, &action, NULL);
     say("ready", 0);
     while (!ended) raise(SIGWINCH);
@@ -149,6 +151,22 @@ static void interrupted(void (*handler)(int), int flags) {
 
 static void coroutine(void) {
     while (!ended) allocate();
+}
+
+static void *allocates(void *unused) {
+    coroutine();
+    return unused;
+}
+
+// On a thread with a stack of 40 KiB.
+static void small(void) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 40 << 10);
+    pthread_create(&thread, &attributes, allocates, NULL);
+    say("ready", 0);
+    pthread_join(thread, NULL);
 }
 
 static void coroutines(void) {
@@ -222,9 +240,12 @@ int main(int count, char **arguments) {
     if (strcmp(how, "threads") == 0 || strcmp(how, "untraced") == 0) wrong = works(4);
     if (strcmp(how, "handler") == 0) interrupted(on_signal, 0);
     if (strcmp(how, "alternate") == 0) interrupted(on_signal, SA_ONSTACK);
+    // The alternate stack lies in the first thread's own.
+    if (strcmp(how, "within") == 0) interrupted(on_signal, SA_ONSTACK | SA_RESTART);
     if (strcmp(how, "untold") == 0) interrupted(on_signal_untold, 0);
     if (strcmp(how, "lying") == 0) interrupted(on_signal_lying, 0);
     if (strcmp(how, "restorer") == 0) returns_by_itself();
+    if (strcmp(how, "small") == 0) small();
     if (strcmp(how, "coroutine") == 0) coroutines();
     if (strcmp(how, "locked") == 0) locked(), wrong = works(1);
     if (strcmp(how, "filtered") == 0) wrong = filter() != 0 ? -1 : works(1);

@@ -1,13 +1,15 @@
 //! `ramson trim` of a profiled program that cannot be traced: a thread that has just taken a sample gives the memory back, where that
 //! is harmless, and nowhere else.
 
-use ramson_format::{MOST_PATIENCE_NS, Outcome, Reason, request_check};
+use ramson_format::{Function, MOST_PATIENCE_NS, Outcome, Reason, request_check};
 use ramson_tests::asking::{Working, now_ns};
 use ramson_tests::keeping::MIB;
 use ramson_tests::servers::*;
-use ramson_tests::trimming::{refusal, trim};
-use std::path::Path;
-use std::process::Stdio;
+use ramson_tests::trimming::{Talking, refusal};
+use ramson_tests::{program, program_with};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ const KEPT: f64 = 30.0 * MIB;
 /// Long enough for a thread to come by on a busy machine.
 const LONG: Duration = Duration::from_secs(50);
 
-fn debian_library(name: &str) -> std::path::PathBuf {
+fn debian_library(name: &str) -> PathBuf {
     Path::new("/usr/lib/x86_64-linux-gnu").join(name)
 }
 
@@ -24,15 +26,19 @@ fn debian_library(name: &str) -> std::path::PathBuf {
 #[track_caller]
 fn trim_patiently(scratch: &Scratch, pid: u32) -> Json {
     let mut command = ramson(scratch);
-    command.args(["trim", "--json", &pid.to_string()]);
+    until_trimmed(command.args(["trim", "--json", &pid.to_string()]))
+}
+
+#[track_caller]
+fn until_trimmed(command: &mut Command) -> Json {
     for _ in 0..20 {
-        let outcome = finish(&mut command);
+        let outcome = finish(command);
         if outcome.status == 0 {
             return Json::parse(&outcome.text());
         }
         assert!(outcome.remarks[0].contains("; asked inside, "), "{outcome:?}");
     }
-    trim(scratch, pid)
+    panic!("{command:?}: no thread came by, again and again");
 }
 
 #[test]
@@ -72,6 +78,36 @@ fn text_says_that_it_was_asked_inside_and_how_long_the_thread_did_nothing_else()
 }
 
 #[test]
+fn without_the_right_to_trace_trim_and_run_ask_inside() {
+    let scratch = Scratch::new();
+    let denies = program_with("denies.c", "denies.so", &["-shared", "-fPIC"]);
+    let working = Working::start(&scratch, "untraced");
+    let mut command = ramson(&scratch);
+    command.args(["trim", "--json", &working.pid().to_string()]).env("LD_PRELOAD", &denies);
+    let said = until_trimmed(&mut command);
+    assert_eq!(said.text("way"), "inside");
+    assert!(said.number("rss_diff") > KEPT, "{said:?}");
+    working.end();
+    let log = scratch.path("trims");
+    let mut command = ramson(&scratch);
+    command.env("LD_PRELOAD", &denies).args(["run", "--interval", "4K", "--max-overhead", "off"]);
+    command.args(["--trim-every", "100ms", "--trim-log"]).arg(&log);
+    let mut talking = Talking::start(command.arg("--").arg(program("works.c")).arg("untraced"));
+    assert_eq!(talking.expect("ready"), 0);
+    let logged = || {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        let mut lines = text.lines().filter(|line| line.ends_with('}')).map(Json::parse);
+        lines.find(|said| said.text("message").ends_with(", asked inside"))
+    };
+    wait_until("it is trimmed", || logged().is_some());
+    let said = logged().unwrap();
+    assert_eq!(said.text("way"), "inside");
+    signal(said.number("pid") as u32, "USR1");
+    assert_eq!(talking.expect("wrong"), 0);
+    assert_eq!(code(talking.running.wait()), 0);
+}
+
+#[test]
 fn threads_that_only_compute_over_other_allocators_are_asked_for_their_own_function() {
     let scratch = Scratch::new();
     for (library, function, least) in [
@@ -87,12 +123,20 @@ fn threads_that_only_compute_over_other_allocators_are_asked_for_their_own_funct
         assert!(said.number("rss_diff") > least, "{said:?}");
         working.end();
     }
-    let working = Working::over(&scratch, "one", Some(&debian_library("libmimalloc.so.2")));
-    let words = working.words(&scratch);
-    words.ask(1, LONG);
-    wait_until("it is refused", || words.done() == 1);
-    assert_eq!(words.outcome(), Some(Outcome::Refused(Reason::Allocator)));
-    working.end();
+    // mimalloc has none; jemalloc's may need more than 40 KiB of stack, which glibc's does not.
+    let [jemalloc, mimalloc] = ["libjemalloc.so.2", "libmimalloc.so.2"].map(debian_library);
+    for (how, allocator, outcome) in [
+        ("one", Some(&mimalloc), Outcome::Refused(Reason::Allocator)),
+        ("small", Some(&jemalloc), Outcome::Refused(Reason::Room)),
+        ("small", None, Outcome::Called(Function::MallocTrim)),
+    ] {
+        let working = Working::over(&scratch, how, allocator.map(PathBuf::as_path));
+        let words = working.words(&scratch);
+        words.ask(1, LONG);
+        wait_until("it answers", || words.done() == 1);
+        assert_eq!(words.outcome(), Some(outcome), "{how} {allocator:?}");
+        working.end();
+    }
 }
 
 #[test]
@@ -104,6 +148,7 @@ fn what_is_never_harmless_is_never_done() {
         ("lying", Reason::Frames),
         ("restorer", Reason::Frames),
         ("alternate", Reason::Stack),
+        ("within", Reason::Stack),
         ("coroutine", Reason::Stack),
         ("forks", Reason::Inside),
         ("locked", Reason::Locked),
@@ -237,7 +282,7 @@ fn whoever_is_killed_while_it_asks_leaves_nothing_that_is_served_late() {
 /// It asks for seconds; a machine that is slower than that has missed it.
 fn asking_has_ended(working: &Working, asking: &Running) -> bool {
     let path = format!("/proc/{}/stat", asking.0.id());
-    let has_ended = std::fs::read_to_string(path).is_ok_and(|stat| stat.contains(") Z "));
+    let has_ended = fs::read_to_string(path).is_ok_and(|stat| stat.contains(") Z "));
     assert!(!has_ended, "{} was not asked", working.pid());
     false
 }

@@ -59,7 +59,7 @@ pub fn check(
     let (mut is_inside, mut is_in_handler) = (false, false);
     let is_whole = recorder.is_whole(caller, &view, |address| {
         is_inside |= forbidden.iter().any(|&extent| contains(extent, address));
-        is_in_handler |= leads_to_system_call(recorder.pid(), address.wrapping_add(1));
+        is_in_handler |= ends_a_handler(recorder.pid(), address.wrapping_add(1));
     });
     // A handler's frame that unwind tables hide would still have its return on the stack.
     let mut words = view.words();
@@ -83,15 +83,17 @@ fn forbidden_code(lever: &Lever) -> Option<[Extent; ENTRANCES.len() + 1]> {
     Some(extents)
 }
 
-/// Whether code that a function returns to makes a system call at once, as that does to which a signal's handler returns where it is not
-/// the C library's. It has no unwind tables, and what lies before it may have whatever tables.
-fn leads_to_system_call(pid: u32, address: u64) -> bool {
+/// Whether code that a function returns to makes the system call with which a signal's handler ends, as it does where that does not return
+/// through the C library. Such code has no unwind tables, and what lies before it may have whatever tables.
+fn ends_a_handler(pid: u32, address: u64) -> bool {
+    const RT_SIGRETURN: u8 = 15;
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
     // endbr64; mov $15, %rax; syscall
     let mut code = [0; 13];
     let bytes = sys::read_own_memory(pid, &[[address as usize, code.len()]], &mut code);
     let code = code.get(..bytes).unwrap_or_default();
-    code.windows(SYSCALL.len()).any(|instruction| instruction == SYSCALL)
+    let at = code.windows(SYSCALL.len()).position(|instruction| instruction == SYSCALL);
+    at.and_then(|at| code.get(..at)).is_some_and(|before| before.contains(&RT_SIGRETURN))
 }
 
 /// Whether a word refers to the code by which a signal's handler returns.
