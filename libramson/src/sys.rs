@@ -1,7 +1,7 @@
 //! The system calls that ramson makes, without the C library: nothing here allocates, locks or touches errno.
 
 use crate::arch::syscall;
-use crate::permission;
+use crate::permission::{self, Leave};
 use core::ffi::CStr;
 
 /// A failed call's errno.
@@ -310,22 +310,27 @@ pub fn signal_stack() -> Result<SignalStack, Errno> {
 pub type Signals = u64;
 
 /// Blocks `signals` on the calling thread too; those that were blocked before.
-pub fn block_signals(signals: Signals) -> Result<Signals, Errno> {
+pub fn block_signals(leave: &Leave, signals: Signals) -> Result<Signals, Errno> {
     const SIG_BLOCK: usize = 0;
-    change_blocked_signals(SIG_BLOCK, signals)
+    change_blocked_signals(leave, SIG_BLOCK, signals)
 }
 
 /// Blocks exactly `signals` on the calling thread.
-pub fn set_blocked_signals(signals: Signals) -> Result<Signals, Errno> {
+pub fn set_blocked_signals(leave: &Leave, signals: Signals) -> Result<Signals, Errno> {
     const SIG_SETMASK: usize = 2;
-    change_blocked_signals(SIG_SETMASK, signals)
+    change_blocked_signals(leave, SIG_SETMASK, signals)
 }
 
-fn change_blocked_signals(how: usize, signals: Signals) -> Result<Signals, Errno> {
+/// Not through `call`: what was blocked is to be undone also if the program is about to confine itself, which waits for the leave.
+fn change_blocked_signals(_leave: &Leave, how: usize, signals: Signals) -> Result<Signals, Errno> {
     let mut before: Signals = 0;
     let (new, old) = ((&raw const signals) as usize, (&raw mut before) as usize);
-    call(nr::RT_SIGPROCMASK, [how, new, old, size_of::<Signals>(), 0, 0])?;
-    Ok(before)
+    let arguments = [how, new, old, size_of::<Signals>(), 0, 0];
+    // SAFETY: reads one word of ours and writes another.
+    match unsafe { syscall(nr::RT_SIGPROCMASK, arguments) } {
+        0 => Ok(before),
+        error => Err(Errno(-error as i32)),
+    }
 }
 
 /// unlink(2) relative to an open directory.

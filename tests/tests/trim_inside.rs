@@ -178,6 +178,23 @@ fn a_program_that_confined_itself_serves_nothing() {
 }
 
 #[test]
+fn a_filter_that_is_installed_meanwhile_waits_and_no_signal_stays_blocked() {
+    let scratch = Scratch::new();
+    let working = Working::start(&scratch, "confines");
+    let words = working.words(&scratch);
+    words.ask(1, LONG);
+    assert_eq!(working.talking.expect("confined"), 0);
+    assert_eq!((words.done(), words.outcome()), (1, Some(Outcome::Called(Function::MallocTrim))));
+    // The thread has still to return from there.
+    wait_until("no signal is blocked", || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", working.pid())).unwrap().flatten();
+        let statuses = tasks.map(|task| fs::read_to_string(task.path().join("status")).unwrap());
+        statuses.into_iter().all(|status| status.contains("SigBlk:\t0000000000000000"))
+    });
+    working.end();
+}
+
+#[test]
 fn a_refusal_names_both_ways() {
     let scratch = Scratch::new();
     let working = Working::start(&scratch, "coroutine");

@@ -110,12 +110,12 @@ fn try_to_serve(
     let lever = Lever::find().ok_or(Reason::Allocator)?;
     place::check(recorder, thread, caller, &lever)?;
     // Another thread is at it, or the program has just confined itself, which the next look finds.
-    let Some(_leave) = permission::hold(recorder.pid()) else { return Ok(()) };
+    let Some(leave) = permission::hold(recorder.pid()) else { return Ok(()) };
     // Whatever a handler did from here on would be done inside of the allocator.
     let faults = FAULTS.iter().fold(0, |signals, number| signals | 1u64 << (number - 1));
-    let before = sys::block_signals(!faults).map_err(|_| Reason::Confined)?;
+    let before = sys::block_signals(&leave, !faults).map_err(|_| Reason::Confined)?;
     let result = call(recorder, thread, &lever, asked);
-    let _ = sys::set_blocked_signals(before);
+    let _ = sys::set_blocked_signals(&leave, before);
     result
 }
 
