@@ -19,13 +19,14 @@
 #include <unistd.h>
 
 #define BLOCKS 40000
-static void *blocks[BLOCKS];
+#define MANY_BLOCKS 200000
+static void *blocks[MANY_BLOCKS];
 static volatile int ended, started;
 
-// 40 MB in blocks that are too large for caches, of which 1 in 1,000 stays.
-static void keep(void) {
-    for (int i = 0; i < BLOCKS; i++) memset(blocks[i] = malloc(1040), 1, 1040);
-    for (int i = 0; i < BLOCKS; i++)
+// 40 MB in blocks that are too large for caches, of which 1 in 1,000 stays; or 200 MB.
+static void keep(int count) {
+    for (int i = 0; i < count; i++) memset(blocks[i] = malloc(1040), 1, 1040);
+    for (int i = 0; i < count; i++)
         if (i % 1000 != 0) free(blocks[i]);
 }
 
@@ -260,7 +261,8 @@ int main(int count, char **arguments) {
     signal(SIGUSR1, on_end);
     signal(SIGUSR2, on_start);
     if (strcmp(how, "forks") == 0) pthread_atfork(in_fork, NULL, NULL);
-    keep();
+    // A trim that lasts long enough for something to be done meanwhile.
+    keep(strcmp(how, "confines") == 0 ? MANY_BLOCKS : BLOCKS);
     if (strcmp(how, "untraced") != 0) trace();
     if (strcmp(how, "one") == 0) wrong = works(1);
     if (strcmp(how, "threads") == 0 || strcmp(how, "untraced") == 0) wrong = works(4);
