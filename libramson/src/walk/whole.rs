@@ -6,8 +6,8 @@ use super::{Caller, NewMapping, PERMANENT, Search, StackView, Step, Walker, step
 use ramson_format::MAX_DEPTH;
 
 impl Walker {
-    /// Whether unwind tables lead from `caller` to the outermost frame. Frame pointers do not count: a signal handler without them
-    /// would be passed over; nor does a signal's frame. Each frame's lookup address goes to `visit`.
+    /// Whether unwind tables, or code that says itself how large its frame is, lead from `caller` to the outermost frame. Frame
+    /// pointers do not count: a signal handler without them would be passed over; nor does a signal's frame. Each frame's lookup address goes to `visit`.
     #[cold]
     pub fn is_whole(
         &self,
