@@ -5,6 +5,9 @@ use super::oracle::{Told, new_walker, observe};
 use super::programs::{Jit, Library, build, programs, tour_of};
 use crate::walk::End;
 
+/// Of a visitor that observes, without optimisation, at most.
+const VISITOR_FRAMES: usize = 6;
+
 #[test]
 fn code_without_tables_is_walked_by_frame_pointers() {
     let (walker, jit) = (new_walker(), Jit::with_frame_pointer());
@@ -61,13 +64,9 @@ fn code_that_does_nothing_after_a_call_but_end_its_frame_is_walked_by_its_instru
         });
         let (direct, through, end) = both.expect("the visitor was not called");
         assert_eq!(end, End::Outermost);
-        let last = through.iter().rposition(|address| page.contains(address));
-        let first = through.iter().position(|address| page.contains(address));
-        let (first, last) = first.zip(last).expect("the code is on the stack");
-        assert!(first < last, "{through:x?}");
-        // What called the code is on both stacks, but for where in the visitor it was called.
-        let callers = &through[last + 1..];
-        let same = callers.iter().rev().zip(direct.iter().rev()).take_while(|(a, b)| a == b);
-        assert!(same.count() + 3 >= callers.len(), "{through:x?} {direct:x?}");
+        assert_eq!(through.iter().filter(|address| page.contains(address)).count(), 2);
+        // What called the visitor is on both stacks.
+        let same = through.iter().rev().zip(direct.iter().rev()).take_while(|(a, b)| a == b);
+        assert!(same.count() + VISITOR_FRAMES >= direct.len(), "{through:x?} {direct:x?}");
     }
 }
