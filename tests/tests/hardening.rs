@@ -184,7 +184,7 @@ fn every_image_of_a_process_has_an_output_of_its_own() {
 #[test]
 fn processes_with_equal_ids_in_two_pid_namespaces_share_a_directory() {
     // Both are process 1 of a namespace; the second starts while the first runs.
-    let exits = program("exits.c");
+    let (exits, binary) = (program("exits.c"), ramson_program());
     let directory = Directory::new();
     let container = || {
         let run = Run::new("/usr/bin/unshare").arg("--pid").arg("--fork").arg("--mount-proc");
@@ -208,7 +208,7 @@ fn processes_with_equal_ids_in_two_pid_namespaces_share_a_directory() {
     assert_eq!(of_exits.len(), 2, "{files:?}");
     assert!(of_exits.iter().all(|path| read(path).unwrap().header.pid == 1), "{files:?}");
     let ramson = |arguments: &[&str]| {
-        let mut command = std::process::Command::new(ramson_program());
+        let mut command = std::process::Command::new(binary);
         command.args(arguments).env("RAMSON_DIR", directory.path());
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
