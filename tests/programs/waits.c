@@ -1,20 +1,18 @@
 // Keeps memory that was freed, then waits: waits HOW. Each line on standard input ends a wait; what came of it goes to standard output, and
 // memory is kept anew. `ready` says that it waits, or is about to.
 #define _GNU_SOURCE
+#include "trimmed.h"
+
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -162,27 +160,8 @@ static void *torture(void *seed) {
     return (void *)sum;
 }
 
-// As torture, without ever waiting, until a signal ends it: checks that every block holds what was written. Returns how many did not.
 static void *compute(void *seed) {
-    unsigned long random = (unsigned long)seed * 0x9e3779b97f4a7c15, wrong = 0, mixed = 0;
-    unsigned char *held[512] = {0};
-    size_t sizes[512];
-    while (!ended) {
-        random = random * 6364136223846793005 + 1442695040888963407;
-        size_t slot = (random >> 33) % 512, size = (random >> 42) % 5000 + 1;
-        if (held[slot] != NULL) {
-            for (size_t i = 0; i < sizes[slot]; i++) wrong += held[slot][i] != (unsigned char)(slot + sizes[slot]);
-            free(held[slot]);
-        }
-        held[slot] = malloc(size);
-        sizes[slot] = size;
-        for (size_t i = 0; i < size; i++) held[slot][i] = (unsigned char)(slot + size);
-        // Work that is the program's own, and floating-point state to lose.
-        double value = (double)size;
-        for (int i = 0; i < 2000; i++) mixed = mixed * 31 + (unsigned long)(value = value * 1.0000001);
-    }
-    for (int slot = 0; slot < 512; slot++) free(held[slot]);
-    return (void *)(wrong + (mixed == 1));
+    return (void *)churn(&ended, (unsigned long)seed, 2000);
 }
 
 static void computes(int count) {
@@ -247,18 +226,6 @@ static void timer(void) {
     say("ticks", ticks > 0);
 }
 
-// Whoever gives pages back is killed: what malloc_trim does, and the program itself does not.
-static int filter(void) {
-    struct sock_filter kills[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof kills / sizeof *kills, kills};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
-}
-
 int main(int count, char **arguments) {
     const char *how = count > 1 ? arguments[1] : "";
     if (strcmp(how, "torture") == 0) return tortures(), 0;
@@ -269,7 +236,7 @@ int main(int count, char **arguments) {
         return raise(SIGUSR1);
     }
     if (strcmp(how, "locked") == 0 && mlockall(MCL_CURRENT) != 0) return 3;
-    if (strcmp(how, "filtered") == 0 && filter() != 0) return 4;
+    if (strcmp(how, "filtered") == 0 && kill_for_madvise() != 0) return 4;
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGUSR1, &action, NULL);
     if (strcmp(how, "compute") == 0) return computes(1), 0;

@@ -1,17 +1,15 @@
 // Keeps memory that was freed, and is traced (unless HOW is untraced), so that it can only be asked inside to give it back: works HOW.
 // What allocates then, and where, is HOW. SIGUSR1 ends it; `wrong` says how many bytes were not what had been written.
 #define _GNU_SOURCE
-#include <linux/filter.h>
-#include <linux/seccomp.h>
+#include "trimmed.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -66,26 +64,8 @@ static void trace(void) {
     if (read(ends[0], &byte, 1) != 1) _exit(6);
 }
 
-// Allocates and frees without ever waiting, until a signal ends it, and checks that every block holds what was written.
 static void *work(void *seed) {
-    unsigned long random = (unsigned long)seed * 0x9e3779b97f4a7c15 + 1, wrong = 0, mixed = 0;
-    unsigned char *held[512] = {0};
-    size_t sizes[512];
-    while (!ended) {
-        random = random * 6364136223846793005 + 1442695040888963407;
-        size_t slot = (random >> 33) % 512, size = (random >> 42) % 5000 + 1;
-        if (held[slot] != NULL) {
-            for (size_t i = 0; i < sizes[slot]; i++) wrong += held[slot][i] != (unsigned char)(slot + sizes[slot]);
-            free(held[slot]);
-        }
-        held[slot] = malloc(size);
-        sizes[slot] = size;
-        memset(held[slot], (int)(slot + size), size);
-        double value = (double)size;
-        for (int i = 0; i < 200; i++) mixed = mixed * 31 + (unsigned long)(value = value * 1.0000001);
-    }
-    for (int slot = 0; slot < 512; slot++) free(held[slot]);
-    return (void *)(wrong + (mixed == 1));
+    return (void *)churn(&ended, (unsigned long)seed, 200);
 }
 
 static long works(int count) {
@@ -217,17 +197,6 @@ static void waits(void) {
     while (!ended) usleep(1000);
 }
 
-static int filter(void) {
-    struct sock_filter kills[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof kills / sizeof *kills, kills};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
-}
-
 // Where the process has its profile, and in it the number of the request that a thread has taken.
 static volatile unsigned long *taken_request(void) {
     char line[512];
@@ -276,7 +245,7 @@ int main(int count, char **arguments) {
     if (strcmp(how, "small") == 0) small();
     if (strcmp(how, "coroutine") == 0) coroutines();
     if (strcmp(how, "locked") == 0) locked(), wrong = works(1);
-    if (strcmp(how, "filtered") == 0) wrong = filter() != 0 ? -1 : works(1);
+    if (strcmp(how, "filtered") == 0) wrong = kill_for_madvise() != 0 ? -1 : works(1);
     if (strcmp(how, "confines") == 0) wrong = confines();
     if (strcmp(how, "child") == 0) {
         if (fork() == 0) return allocate_in_child(NULL);

@@ -6,6 +6,7 @@ use crate::{preload, profiles_in, program};
 use ramson_format::{
     Answer, Header, Health, Outcome, REQUEST_OFFSET, Request, Requests, request_check,
 };
+use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::{self, File};
 use std::mem::offset_of;
@@ -79,6 +80,11 @@ impl Words {
         let deadline_ns = now_ns() + patience.as_nanos() as u64;
         self.write(number, deadline_ns, request_check(number, deadline_ns));
         deadline_ns
+    }
+
+    /// As somebody who asks does, until these words are dropped.
+    pub fn lock(&self) {
+        fcntl_lock(&self.0, FlockOperation::NonBlockingLockExclusive).unwrap();
     }
 
     /// Writes a request, the number last.

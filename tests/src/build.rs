@@ -133,7 +133,9 @@ pub fn program_with(source: &str, name: &str, options: &[&str]) -> PathBuf {
     std::fs::create_dir_all(&directory).expect("target/test-programs can be made");
     let path = directory.join(name);
     let changed = |path: &Path| path.metadata().and_then(|facts| facts.modified()).ok();
-    let newest = changed(&source_path).max(changed(&tests_directory().join("src/build.rs")));
+    let shared = tests_directory().join("programs/trimmed.h");
+    let sources = [source_path.as_path(), &shared, &tests_directory().join("src/build.rs")];
+    let newest = sources.into_iter().filter_map(changed).max();
     if changed(&path).unwrap_or(SystemTime::UNIX_EPOCH) > newest.expect("the source exists") {
         return path;
     }

@@ -258,10 +258,10 @@ fn a_request_that_is_corrupt_or_out_of_date_is_not_served() {
 }
 
 #[test]
-fn two_who_ask_at_once_are_both_served() {
+fn two_who_ask_at_once_are_served_one_after_the_other() {
     let scratch = Scratch::new();
     let working = Working::start(&scratch, "threads");
-    let pid = working.pid();
+    let (pid, words) = (working.pid(), working.words(&scratch));
     thread::scope(|scope| {
         let ask = || trim_patiently(&scratch, pid);
         let trims: Vec<_> = (0..2).map(|_| scope.spawn(ask)).collect();
@@ -269,6 +269,13 @@ fn two_who_ask_at_once_are_both_served() {
             assert_eq!(trim.join().unwrap().text("way"), "inside");
         }
     });
+    // Each had a number of its own.
+    let served = words.taken();
+    assert!(served >= 2);
+    words.lock();
+    let why = refusal(&scratch, pid);
+    assert!(why.contains("another ramson has just asked it"), "{why}");
+    assert_eq!((words.taken(), words.number()), (served, 0));
     working.end();
 }
 

@@ -46,7 +46,7 @@ impl Lever {
             return None;
         }
         let elf = Elf::at(libc.bias as u64)?;
-        // SAFETY: the C library's function of this name has this type.
+        // SAFETY: errno.h: the C library's function of this name has this type; found in an object from the start, it stays.
         let errno = unsafe { transmute::<usize, ErrnoLocation>(errno) };
         let target = Target::of(allocator, core::ptr::eq(allocator, libc))?;
         Some(Self {
@@ -65,9 +65,9 @@ impl Lever {
 
     /// Calls it; errno stays as it is.
     pub fn call(&self) -> Function {
-        // SAFETY: the address of this thread's errno, which lives as long as the thread.
-        let errno = unsafe { &mut *(self.errno)() };
-        let before = *errno;
+        let errno = (self.errno)();
+        // SAFETY: this thread's errno, which lives as long as the thread and is only its own. No reference: the function below writes it.
+        let before = unsafe { *errno };
         let function = match self.target {
             Target::Glibc(trim) => {
                 trim(0);
@@ -83,7 +83,8 @@ impl Lever {
                 Function::ReleaseFreeMemory
             }
         };
-        *errno = before;
+        // SAFETY: as above.
+        unsafe { *errno = before };
         function
     }
 }

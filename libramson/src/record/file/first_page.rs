@@ -15,14 +15,15 @@ pub enum FailurePlace {
 impl ProfileFile {
     /// The latest failure, or the latest abort. Only after `create` has mapped the file.
     pub fn failure(&self, place: FailurePlace) -> &Failure {
-        // SAFETY: on the first page, which is mapped for good; integers, valid as whatever bytes.
+        // SAFETY: `base` is the mapping that `create` made, which is never unmapped, and this place is on its first page, aligned; integers,
+        // valid as whatever bytes. Only a file that is cut short under us faults, as every access to it would (docs/limits.md).
         unsafe { &*((self.base.load(Relaxed) + place as u64) as *const Failure) }
     }
 
     /// What is asked of this process, and what it answers. Only after `create` has mapped the file.
     #[inline]
     pub fn requests(&self) -> &Requests {
-        // SAFETY: as above.
+        // SAFETY: as above; others write these words too, and each is atomic.
         unsafe { &*((self.base.load(Relaxed) + REQUEST_OFFSET) as *const Requests) }
     }
 }
