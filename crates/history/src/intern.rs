@@ -2,32 +2,72 @@
 //! address in its file for each frame), which processes of one program share.
 
 use crate::schema::HistoryError;
-use hashbrown::{Equivalent, HashMap};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use ramson_format::{Kind, mix};
 use ramson_reader::{Header, Mapping, Snapshot, Stack};
 use rusqlite::{Connection, OptionalExtension, params};
+use std::hash::BuildHasher;
 
 /// What tells a stack from another within a process, as its profile does.
-type Identity = (Kind, u32, Vec<u64>);
+#[derive(Debug)]
+struct Identity {
+    kind: Kind,
+    epoch: u32,
+    frames: Vec<u64>,
+}
 
-/// The same of a stack that is looked for; its hash is that of an `Identity`.
-#[derive(Hash)]
-struct Sought<'a>(Kind, u32, &'a [u64]);
-
-impl Equivalent<Identity> for Sought<'_> {
-    fn equivalent(&self, (kind, epoch, frames): &Identity) -> bool {
-        self.0 == *kind && self.1 == *epoch && self.2 == frames
+impl Identity {
+    fn of(stack: Stack) -> Self {
+        Self { kind: stack.kind(), epoch: stack.epoch, frames: stack.frames }
     }
+
+    fn parts(&self) -> (Kind, u32, &[u64]) {
+        (self.kind, self.epoch, &self.frames)
+    }
+}
+
+fn parts(stack: &Stack) -> (Kind, u32, &[u64]) {
+    (stack.kind(), stack.epoch, &stack.frames)
 }
 
 /// What the history knows already of one process.
 #[derive(Debug)]
 pub struct Known {
     pub id: i64,
-    stacks: HashMap<Identity, u32>,
+    stacks: Numbered,
+    /// Of the stacks of the last snapshot: the next one mostly has the same ones, and then new ones.
+    last: Vec<u32>,
     mappings: Vec<Mapping>,
     /// By path and build ID.
     binaries: HashMap<(String, Vec<u8>), i64>,
+}
+
+/// Stacks by their number, and the numbers by what they are.
+#[derive(Debug, Default)]
+struct Numbered {
+    stacks: Vec<Identity>,
+    numbers: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Numbered {
+    fn find(&self, stack: &Stack) -> Option<u32> {
+        let is_it = |&number: &u32| self.is(number, stack);
+        self.numbers.find(self.hasher.hash_one(parts(stack)), is_it).copied()
+    }
+
+    fn is(&self, number: u32, stack: &Stack) -> bool {
+        self.stacks[number as usize].parts() == parts(stack)
+    }
+
+    /// Gives the next number to a stack that has none.
+    fn push(&mut self, stack: Identity) {
+        let hash = self.hasher.hash_one(stack.parts());
+        let number = self.stacks.len() as u32;
+        self.stacks.push(stack);
+        let rehash = |&number: &u32| self.hasher.hash_one(self.stacks[number as usize].parts());
+        self.numbers.insert_unique(hash, number, rehash);
+    }
 }
 
 fn identity(header: &Header) -> [i64; 4] {
@@ -227,10 +267,11 @@ impl Known {
             None => insert_process(connection, header, name)?,
         };
         let mappings = mappings(connection, id)?;
-        let stacks = stacks(connection, id, &mappings)?;
-        let numbered = stacks.into_iter().zip(0..);
-        let stacks = numbered.map(|(stack, number)| (of_stack(&stack), number)).collect();
-        Ok(Self { id, stacks, mappings, binaries: HashMap::new() })
+        let mut numbered = Numbered::default();
+        for stack in stacks(connection, id, &mappings)? {
+            numbered.push(Identity::of(stack));
+        }
+        Ok(Self { id, stacks: numbered, last: Vec::new(), mappings, binaries: HashMap::new() })
     }
 
     /// Whether nobody else has added stacks or mappings of this process meanwhile.
@@ -242,7 +283,7 @@ impl Known {
         )?;
         let counts: (i64, i64, i64) =
             query.query_row([self.id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        Ok(counts == (self.stacks.len() as i64, self.mappings.len() as i64, 1))
+        Ok(counts == (self.stacks.stacks.len() as i64, self.mappings.len() as i64, 1))
     }
 
     /// The number of each stack of the snapshot; adds what is new.
@@ -250,23 +291,23 @@ impl Known {
         &mut self,
         connection: &Connection,
         snapshot: &Snapshot,
-    ) -> rusqlite::Result<Vec<u32>> {
+    ) -> rusqlite::Result<&[u32]> {
         self.add_mappings(connection, &snapshot.mappings)?;
-        let mut numbers = Vec::with_capacity(snapshot.stacks.len());
-        for stack in &snapshot.stacks {
-            let sought = Sought(stack.kind(), stack.epoch, &stack.frames);
-            let number = match self.stacks.get(&sought) {
-                Some(&number) => number,
+        let last = std::mem::take(&mut self.last);
+        for (index, stack) in snapshot.stacks.iter().enumerate() {
+            let as_last = last.get(index).copied().filter(|&number| self.stacks.is(number, stack));
+            let number = match as_last.or_else(|| self.stacks.find(stack)) {
+                Some(number) => number,
                 None => {
-                    let number = self.stacks.len() as u32;
+                    let number = self.stacks.stacks.len() as u32;
                     self.add_stack(connection, snapshot, stack, number)?;
-                    self.stacks.insert(of_stack(stack), number);
+                    self.stacks.push(Identity::of(stack.clone()));
                     number
                 }
             };
-            numbers.push(number);
+            self.last.push(number);
         }
-        Ok(numbers)
+        Ok(&self.last)
     }
 
     fn add_mappings(
@@ -375,8 +416,4 @@ fn content(connection: &Connection, frames: &[u8]) -> rusqlite::Result<i64> {
     let mut insert =
         connection.prepare_cached("INSERT INTO stacks (hash, frames) VALUES (?1, ?2)")?;
     insert.insert(params![hash, frames])
-}
-
-fn of_stack(stack: &Stack) -> Identity {
-    (stack.kind(), stack.epoch, stack.frames.clone())
 }

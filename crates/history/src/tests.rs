@@ -8,6 +8,7 @@ use crate::writer::{Recorder, Taken};
 use ramson_format::{HEALTH, Kind};
 use ramson_profile::sampling_probability;
 use ramson_reader::{Extent, Header, LiveSample, Mapping, Snapshot, Stack};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -158,6 +159,28 @@ fn comparable(snapshot: &Snapshot) -> Snapshot {
     }
     snapshot.header.last_monotonic_ns = 0;
     snapshot
+}
+
+#[test]
+fn a_stack_keeps_its_number_wherever_a_snapshot_has_it() {
+    let place = Place::new("order");
+    let mut recorder = place.recorder();
+    record(&mut recorder, 7, 10, Triggers::START);
+    let in_order = snapshot(7, 8, 2);
+    let mut mixed = in_order.clone();
+    mixed.stacks[2..].reverse();
+    let last = mixed.stacks.len() + 1;
+    mixed.live.iter_mut().for_each(|live| live.stack = last - live.stack);
+    recorder.append(&[taken(&mixed, 20, Triggers::CLOCK)]).unwrap();
+    let history = History::open(&place.database()).unwrap();
+    let moment = history.at(1, START + 20 * SECOND).unwrap().unwrap();
+    let kept = history.snapshot(1, &moment).unwrap();
+    assert_eq!(frames_by_address(&kept), frames_by_address(&in_order));
+}
+
+fn frames_by_address(snapshot: &Snapshot) -> BTreeMap<u64, &[u64]> {
+    let frames = |live: &LiveSample| &*snapshot.stacks[live.stack].frames;
+    snapshot.live.iter().map(|live| (live.address, frames(live))).collect()
 }
 
 #[test]

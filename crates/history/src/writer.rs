@@ -134,7 +134,7 @@ impl Recorder {
         let known = self.processes.get_mut(&identity(&taken.snapshot.header));
         let known = known.filter(|known| known.id == process).ok_or(HistoryError::Damaged)?;
         let numbers = known.numbers(&self.connection, taken.snapshot)?;
-        Ok(State::of(taken.snapshot, &numbers))
+        Ok(State::of(taken.snapshot, numbers))
     }
 
     fn append_one(&mut self, taken: &Taken) -> Result<(), HistoryError> {

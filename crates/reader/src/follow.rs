@@ -101,7 +101,16 @@ impl Follower {
         self.snapshot.as_ref()
     }
 
-    /// The same, for good.
+    /// Memory that it holds, nearly.
+    pub fn bytes(&self) -> usize {
+        let buffers = self.buffers.iter().map(Vec::capacity).sum::<usize>();
+        let Some(snapshot) = &self.snapshot else { return buffers };
+        let frames = snapshot.stacks.iter().map(|stack| size_of_val(&*stack.frames));
+        let stacks = size_of_val(&*snapshot.stacks) + frames.sum::<usize>();
+        buffers + self.numbers.entries.capacity() + stacks + size_of_val(&*snapshot.live)
+    }
+
+    /// The latest one, for good.
     pub fn into_snapshot(self) -> Option<Snapshot> {
         self.snapshot
     }

@@ -5,17 +5,19 @@ use super::monotonic_ns;
 use crate::source::{Source, reader_of};
 use ramson_format::{Health, state};
 use ramson_history::{Observation, Rules, Taken, Triggers, Watch};
-use ramson_reader::{Header, ReadAt, Snapshot, Stack};
+use ramson_reader::{Follower, Header, ReadAt};
 
 /// What tells a profile from all others: process, its start, the start of the profile, and its number.
 pub type Identity = (u32, u64, u64, u64);
 
 pub struct Followed {
-    pub name: String,
+    name: String,
     /// Another image of the process has begun.
     pub has_ended: bool,
     header: Header,
     reader: Box<dyn ReadAt>,
+    /// What was read last; with the snapshot while that is on its way into the history.
+    follower: Follower,
     /// As it is called here, and since when; `None`: it had ended before it was found.
     process: Option<(u32, Process)>,
     group: Group,
@@ -29,11 +31,12 @@ pub struct Followed {
     pending: Triggers,
 }
 
-const END: [Triggers; 2] = [Triggers::EXIT, Triggers::DEATH];
-
 /// A snapshot and its circumstances.
 pub struct Shot {
-    snapshot: Snapshot,
+    pub identity: Identity,
+    name: String,
+    /// Its snapshot is the one that was taken.
+    follower: Follower,
     time_ns: u64,
     monotonic_ns: u64,
     rss: Option<u64>,
@@ -41,26 +44,20 @@ pub struct Shot {
 }
 
 impl Shot {
-    pub fn taken<'a>(&'a self, name: &'a str) -> Taken<'a> {
-        Taken {
-            snapshot: &self.snapshot,
-            name,
+    pub fn taken(&self) -> Option<Taken<'_>> {
+        Some(Taken {
+            snapshot: self.follower.snapshot()?,
+            name: &self.name,
             time_ns: self.time_ns,
             monotonic_ns: self.monotonic_ns,
             rss: self.rss,
             triggers: self.triggers,
-        }
-    }
-
-    pub fn triggers(&self) -> Triggers {
-        self.triggers
+        })
     }
 
     /// What it takes in memory, nearly.
     pub fn bytes(&self) -> usize {
-        let stacks = self.snapshot.stacks.iter();
-        let stacks = stacks.map(|stack| size_of::<Stack>() + size_of_val(&*stack.frames));
-        stacks.sum::<usize>() + size_of_val(&*self.snapshot.live)
+        self.follower.bytes()
     }
 }
 
@@ -73,6 +70,7 @@ impl Followed {
             has_ended: false,
             header: source.snapshot.header.clone(),
             reader: reader_of(source)?,
+            follower: Follower::default(),
             process,
             group: process.map_or_else(Group::default, |(pid, _)| Group::of(pid)),
             watch: None,
@@ -109,7 +107,7 @@ impl Followed {
             && self.header.start_realtime_ns < new.header.start_realtime_ns
     }
 
-    /// Looks, and takes a snapshot if there is a reason.
+    /// Looks, and takes a snapshot if there is a reason: it is then on its way into the history.
     pub fn look(&mut self, time_ns: u64, rules: &Rules) -> Option<Shot> {
         if self.is_ending {
             return None;
@@ -140,13 +138,22 @@ impl Followed {
         if self.pending.is_empty() {
             return None;
         }
-        let snapshot = Snapshot::read(&*self.reader).ok()?;
+        let snapshot = self.follower.read(&*self.reader).ok()?;
         let monotonic_ns = match end.is_empty() {
             true => monotonic_ns(),
             false => snapshot.header.last_monotonic_ns,
         };
-        let rss = now.and_then(|process| process.rss);
-        Some(Shot { snapshot, time_ns, monotonic_ns, rss, triggers: self.pending })
+        let triggers = std::mem::take(&mut self.pending);
+        self.is_ending = is_end(triggers);
+        Some(Shot {
+            identity: self.identity(),
+            name: self.name.clone(),
+            follower: std::mem::take(&mut self.follower),
+            time_ns,
+            monotonic_ns,
+            rss: now.and_then(|process| process.rss),
+            triggers,
+        })
     }
 
     fn observation(&self, header: &Header, time_ns: u64, now: Option<Process>) -> Observation {
@@ -162,19 +169,26 @@ impl Followed {
         }
     }
 
-    /// A snapshot is on its way into the history.
-    pub fn hand_over(&mut self, shot: &Shot) {
-        self.pending = Triggers::NONE;
-        self.is_ending = END.iter().any(|&end| shot.triggers.has(end));
-    }
-
-    /// What was kept needs not be kept again, and a process that ended is over.
-    pub fn settle(&mut self, triggers: Triggers, is_kept: bool) {
+    /// What was kept needs not be kept again, and a process that ended is over. The next snapshot goes on from this one
+    /// if there is room for it.
+    pub fn settle(&mut self, shot: Shot, is_kept: bool, has_room: bool) {
         if is_kept {
-            self.is_over |= self.is_ending && END.iter().any(|&end| triggers.has(end));
+            self.is_over |= self.is_ending && is_end(shot.triggers);
         } else {
-            self.pending = self.pending.and(triggers);
+            self.pending = self.pending.and(shot.triggers);
             self.is_ending = false;
         }
+        if has_room {
+            self.follower = shot.follower;
+        }
     }
+
+    /// What the last snapshot takes in memory, nearly, as long as it is here.
+    pub fn bytes(&self) -> usize {
+        self.follower.bytes()
+    }
+}
+
+fn is_end(triggers: Triggers) -> bool {
+    triggers.has(Triggers::EXIT.and(Triggers::DEATH))
 }

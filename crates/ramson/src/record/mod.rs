@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::history::{self, now_ns, unreadable};
 use crate::source::Source;
 use crate::text;
-use followed::Followed;
+use followed::{Followed, Shot};
 use lateness::Lateness;
 use ramson_history::{HistoryError, Levels, Recorder, Rules, Taken, Triggers};
 use rustix::time::{ClockId, clock_gettime};
@@ -30,6 +30,8 @@ use writing::{Done, Writing};
 const SECOND: u64 = 1_000_000_000;
 /// How often a process is looked at for anything but the clock.
 const MOST_POLL_NS: u64 = SECOND;
+/// Processes whose last snapshots take more than this together are read anew each time.
+const MOST_HELD_BYTES: usize = 128 << 20;
 /// How often old snapshots are looked for.
 const TIDY_NS: u64 = 60 * SECOND;
 /// How long a mark is kept where no recorder has said it.
@@ -201,13 +203,8 @@ impl Recording {
             self.lateness.miss(time_ns / self.rules.every_ns);
             return;
         }
-        let mut shots = Vec::new();
-        for followed in &mut self.followed {
-            if let Some(shot) = followed.look(time_ns, &self.rules) {
-                followed.hand_over(&shot);
-                shots.push((followed.identity(), followed.name.clone(), shot));
-            }
-        }
+        let look = |followed: &mut Followed| followed.look(time_ns, &self.rules);
+        let shots: Vec<Shot> = self.followed.iter_mut().filter_map(look).collect();
         if !shots.is_empty() {
             self.writing.keep(shots);
         }
@@ -237,14 +234,10 @@ impl Recording {
 
     fn settle(&mut self, done: Done) -> Result<(), Failure> {
         match done {
-            Done::Kept(kept) => {
+            Done::Kept(kept, shots) => {
                 let is_kept = self.is_kept(kept)?;
-                for (identity, triggers) in self.writing.settle() {
-                    let is_it = |followed: &&mut Followed| followed.identity() == identity;
-                    if let Some(followed) = self.followed.iter_mut().find(is_it) {
-                        followed.settle(triggers, is_kept);
-                    }
-                }
+                self.writing.settle();
+                self.settle_shots(shots, is_kept);
                 if !is_kept {
                     self.lateness.miss(now_ns() / self.rules.every_ns);
                 } else if self.writing.behind().is_none() {
@@ -261,6 +254,17 @@ impl Recording {
             }
         }
         Ok(())
+    }
+
+    fn settle_shots(&mut self, shots: Vec<Shot>, is_kept: bool) {
+        let mut held: usize = self.followed.iter().map(Followed::bytes).sum();
+        for shot in shots {
+            let is_it = |followed: &&mut Followed| followed.identity() == shot.identity;
+            if let Some(followed) = self.followed.iter_mut().find(is_it) {
+                held += shot.bytes();
+                followed.settle(shot, is_kept, held <= MOST_HELD_BYTES);
+            }
+        }
     }
 
     /// A full disk, or another writer that takes long, passes: what could not be kept is tried again with the next moment.

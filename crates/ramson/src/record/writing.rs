@@ -2,8 +2,8 @@
 //! memory, up to a bound.
 
 use super::Event;
-use super::followed::{Identity, Shot};
-use ramson_history::{HistoryError, Recorder, Taken, Triggers};
+use super::followed::Shot;
+use ramson_history::{HistoryError, Recorder, Taken};
 use ramson_reader::Header;
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Sender};
@@ -15,24 +15,21 @@ const MOST_WAITING_BYTES: usize = 64 << 20;
 
 /// What the thread has done, in the order in which it was asked.
 pub enum Done {
-    Kept(Result<(), HistoryError>),
+    Kept(Result<(), HistoryError>, Vec<Shot>),
     /// Whether there is more to be removed.
     Tidied(Result<bool, HistoryError>),
 }
 
 enum Job {
-    Keep(Vec<(String, Shot)>),
+    /// One snapshot of each of some processes.
+    Keep(Vec<Shot>),
     Tidy(u64),
     Forget(Box<Header>),
 }
 
-/// One snapshot of each of some processes, and why it was taken.
-type Round = Vec<(Identity, Triggers)>;
-
 struct Waiting {
     since: Instant,
     bytes: usize,
-    round: Round,
 }
 
 pub struct Writing {
@@ -50,8 +47,8 @@ impl Writing {
             for job in queue {
                 let done = match job {
                     Job::Keep(shots) => {
-                        let taken = shots.iter().map(|(name, shot)| shot.taken(name));
-                        Done::Kept(recorder.append(&taken.collect::<Vec<Taken>>()))
+                        let taken: Vec<Taken> = shots.iter().filter_map(Shot::taken).collect();
+                        Done::Kept(recorder.append(&taken), shots)
                     }
                     Job::Tidy(now_ns) => {
                         Done::Tidied(recorder.tidy(now_ns).map(|removed| removed.has_more))
@@ -77,16 +74,15 @@ impl Writing {
         self.waiting.front().map(|waiting| waiting.since.elapsed())
     }
 
-    pub fn keep(&mut self, shots: Vec<(Identity, String, Shot)>) {
-        let round = shots.iter().map(|(identity, _, shot)| (*identity, shot.triggers())).collect();
-        let bytes = shots.iter().map(|(_, _, shot)| shot.bytes()).sum();
-        self.waiting.push_back(Waiting { since: Instant::now(), bytes, round });
-        self.ask(Job::Keep(shots.into_iter().map(|(_, name, shot)| (name, shot)).collect()));
+    pub fn keep(&mut self, shots: Vec<Shot>) {
+        let bytes = shots.iter().map(Shot::bytes).sum();
+        self.waiting.push_back(Waiting { since: Instant::now(), bytes });
+        self.ask(Job::Keep(shots));
     }
 
-    /// The round that was kept, or was not.
-    pub fn settle(&mut self) -> Round {
-        self.waiting.pop_front().map_or_else(Vec::new, |waiting| waiting.round)
+    /// The oldest round was kept, or was not.
+    pub fn settle(&mut self) {
+        self.waiting.pop_front();
     }
 
     pub fn tidy(&mut self, now_ns: u64) {
