@@ -1,11 +1,11 @@
 /* Holds memory of two sites, then dies in the way that its first argument names. */
 #define _GNU_SOURCE
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
+
+#include "limited.h"
 
 enum { GROWN_BYTES = 100000, HELD_BYTES = 300000, HELD_BLOCKS = 4, SMALL_BYTES = 24 };
 
@@ -24,16 +24,6 @@ __attribute__((noinline)) static void site_grown(void) {
 }
 
 __attribute__((noinline)) static void site_small(void) { kept = malloc(SMALL_BYTES); }
-
-/* From now on there is address space for so much more. */
-static void limit(size_t more) {
-    size_t pages = 0;
-    FILE *statm = fopen("/proc/self/statm", "r");
-    if (!statm || fscanf(statm, "%zu", &pages) != 1) exit(98);
-    fclose(statm);
-    struct rlimit limit = {pages * 4096 + more, pages * 4096 + more};
-    if (setrlimit(RLIMIT_AS, &limit)) exit(98);
-}
 
 /* Far more than there is address space. */
 __attribute__((noinline)) static void site_huge(void) { kept = malloc((size_t)1 << 50); }

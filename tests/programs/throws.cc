@@ -1,10 +1,9 @@
 // Holds memory, then asks for more than there is, and nobody catches the exception: at once, or in small blocks under a limit.
-#include <sys/resource.h>
-
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
+
+#include "limited.h"
 
 static std::vector<char *> kept;
 static char *volatile last;
@@ -19,16 +18,6 @@ __attribute__((noinline)) static void site_held() {
 __attribute__((noinline)) static char *site_huge() { return new char[size_t(1) << 50]; }
 
 __attribute__((noinline)) static char *site_small() { return new char[24]; }
-
-// From now on there is address space for so much more.
-static void limit(size_t more) {
-    size_t pages = 0;
-    FILE *statm = fopen("/proc/self/statm", "r");
-    if (!statm || fscanf(statm, "%zu", &pages) != 1) exit(98);
-    fclose(statm);
-    struct rlimit limit = {pages * 4096 + more, pages * 4096 + more};
-    if (setrlimit(RLIMIT_AS, &limit)) exit(98);
-}
 
 int main(int argc, char **) {
     site_held();

@@ -133,9 +133,11 @@ pub fn program_with(source: &str, name: &str, options: &[&str]) -> PathBuf {
     std::fs::create_dir_all(&directory).expect("target/test-programs can be made");
     let path = directory.join(name);
     let changed = |path: &Path| path.metadata().and_then(|facts| facts.modified()).ok();
-    let shared = tests_directory().join("programs/trimmed.h");
-    let sources = [source_path.as_path(), &shared, &tests_directory().join("src/build.rs")];
-    let newest = sources.into_iter().filter_map(changed).max();
+    let mut sources = vec![source_path.clone(), tests_directory().join("src/build.rs")];
+    let beside = std::fs::read_dir(tests_directory().join("programs")).expect("there are programs");
+    let beside = beside.flatten().map(|entry| entry.path());
+    sources.extend(beside.filter(|path| path.extension().is_some_and(|name| name == "h")));
+    let newest = sources.iter().filter_map(|path| changed(path)).max();
     if changed(&path).unwrap_or(SystemTime::UNIX_EPOCH) > newest.expect("the source exists") {
         return path;
     }
