@@ -8,6 +8,7 @@ mod cache;
 mod carried;
 mod content;
 mod debuginfod;
+mod declarations;
 mod defect;
 mod demangle;
 mod elf;

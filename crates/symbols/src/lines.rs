@@ -8,6 +8,7 @@ use addr2line::{LookupContinuation, LookupResult};
 use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, SectionId};
 use object::Endianness;
 
+use crate::declarations;
 use crate::elf::{ElfFile, Sections};
 use crate::processors::{MAX_THREADS, on_all};
 use crate::split::Split;
@@ -72,6 +73,9 @@ impl Lines {
     ) -> Result<Self, String> {
         let endian = endian(sections);
         let mut contents = read((file, sections), supplement)?;
+        if let Some(abbreviations) = contents.get_mut(&(false, SectionId::DebugAbbrev)) {
+            declarations::hide(abbreviations);
+        }
         let size_bytes = contents.values().map(|content| content.len() as u64).sum();
         let mut loaded = |is_supplement: bool| {
             let mut take = |id| contents.remove(&(is_supplement, id)).unwrap_or_default();
