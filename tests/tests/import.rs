@@ -162,18 +162,18 @@ fn what_a_server_answers_instead_of_a_profile_is_said_in_one_line() {
 
 /// Runs `holds` under an allocator's own profiler; returns the dump.
 fn dump(scratch: &Scratch, library: &str, variable: &str, value: &str, ending: &str) -> PathBuf {
-    dump_of(scratch, &holds(), library, (variable, value), ending)
+    dump_of(scratch, &holds(), &shared_library(library), (variable, value), ending)
 }
 
 fn dump_of(
     scratch: &Scratch,
     program: &Path,
-    library: &str,
+    library: &Path,
     (variable, value): (&str, &str),
     ending: &str,
 ) -> PathBuf {
     let mut command = clean(program);
-    command.env("LD_PRELOAD", shared_library(library)).env(variable, value);
+    command.env("LD_PRELOAD", library).env(variable, value);
     let directory = scratch.open_directory("dumps");
     finish(command.current_dir(&directory)).good();
     let entries = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
@@ -205,10 +205,23 @@ fn assert_close(ours: &Rows, theirs: &Rows, name: &str) {
 
 #[test]
 fn jemalloc_dumps_are_weighted_and_named_as_jeprof_does() {
+    assert_jemalloc_s_dumps_are_as_jeprof_has_them(&shared_library("libjemalloc.so.2"));
+}
+
+#[test]
+fn dumps_of_jemalloc_5_2_are_weighted_and_named_as_jeprof_does() {
+    let directory = target_directory().join("test-programs/jemalloc-5.2");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("jemalloc-5.2/build");
+    finish(clean(script).arg(&directory)).good();
+    assert_jemalloc_s_dumps_are_as_jeprof_has_them(&directory.join("libjemalloc.so"));
+}
+
+#[track_caller]
+fn assert_jemalloc_s_dumps_are_as_jeprof_has_them(jemalloc: &Path) {
     for options in ["lg_prof_sample:0", "lg_prof_sample:10"] {
         let scratch = Scratch::new();
         let options = format!("prof:true,prof_final:true,prof_prefix:d,{options}");
-        let file = dump(&scratch, "libjemalloc.so.2", "MALLOC_CONF", &options, ".heap");
+        let file = dump_of(&scratch, &holds(), jemalloc, ("MALLOC_CONF", &options), ".heap");
         let ours = rows(&report(&scratch, text(&file), &[]));
         let theirs = perl_rows("jeprof", "libjemalloc-dev", &holds(), &file);
         assert_close(&ours, &theirs, "hold");
@@ -229,7 +242,8 @@ fn a_dump_of_another_machine_is_named_from_a_copy_of_its_root_directory() {
     let there = scratch.path("holds");
     fs::copy(program, &there).unwrap();
     let options = ("MALLOC_CONF", "prof:true,prof_final:true,prof_prefix:d,lg_prof_sample:0");
-    let file = dump_of(&scratch, &there, "libjemalloc.so.2", options, ".heap");
+    let jemalloc = shared_library("libjemalloc.so.2");
+    let file = dump_of(&scratch, &there, &jemalloc, options, ".heap");
     let root = scratch.path("root");
     let copy = root.join(text(&there).trim_start_matches('/'));
     fs::create_dir_all(copy.parent().unwrap()).unwrap();
