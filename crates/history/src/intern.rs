@@ -2,72 +2,22 @@
 //! address in its file for each frame), which processes of one program share.
 
 use crate::schema::HistoryError;
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
-use ramson_format::{Kind, mix};
+use crate::stack_numbers::StackNumbers;
+use hashbrown::HashMap;
+use ramson_format::mix;
 use ramson_reader::{Header, Mapping, Snapshot, Stack};
 use rusqlite::{Connection, OptionalExtension, params};
-use std::hash::BuildHasher;
-
-/// What tells a stack from another within a process, as its profile does.
-#[derive(Debug)]
-struct Identity {
-    kind: Kind,
-    epoch: u32,
-    frames: Vec<u64>,
-}
-
-impl Identity {
-    fn of(stack: Stack) -> Self {
-        Self { kind: stack.kind(), epoch: stack.epoch, frames: stack.frames }
-    }
-
-    fn parts(&self) -> (Kind, u32, &[u64]) {
-        (self.kind, self.epoch, &self.frames)
-    }
-}
-
-fn parts(stack: &Stack) -> (Kind, u32, &[u64]) {
-    (stack.kind(), stack.epoch, &stack.frames)
-}
 
 /// What the history knows already of one process.
 #[derive(Debug)]
 pub struct Known {
     pub id: i64,
-    stacks: Numbered,
+    stacks: StackNumbers,
     /// Of the stacks of the last snapshot: the next one mostly has the same ones, and then new ones.
     last: Vec<u32>,
     mappings: Vec<Mapping>,
     /// By path and build ID.
     binaries: HashMap<(String, Vec<u8>), i64>,
-}
-
-/// Stacks by their number, and the numbers by what they are.
-#[derive(Debug, Default)]
-struct Numbered {
-    stacks: Vec<Identity>,
-    numbers: HashTable<u32>,
-    hasher: DefaultHashBuilder,
-}
-
-impl Numbered {
-    fn find(&self, stack: &Stack) -> Option<u32> {
-        let is_it = |&number: &u32| self.is(number, stack);
-        self.numbers.find(self.hasher.hash_one(parts(stack)), is_it).copied()
-    }
-
-    fn is(&self, number: u32, stack: &Stack) -> bool {
-        self.stacks[number as usize].parts() == parts(stack)
-    }
-
-    /// Gives the next number to a stack that has none.
-    fn push(&mut self, stack: Identity) {
-        let hash = self.hasher.hash_one(stack.parts());
-        let number = self.stacks.len() as u32;
-        self.stacks.push(stack);
-        let rehash = |&number: &u32| self.hasher.hash_one(self.stacks[number as usize].parts());
-        self.numbers.insert_unique(hash, number, rehash);
-    }
 }
 
 fn identity(header: &Header) -> [i64; 4] {
@@ -267,11 +217,11 @@ impl Known {
             None => insert_process(connection, header, name)?,
         };
         let mappings = mappings(connection, id)?;
-        let mut numbered = Numbered::default();
+        let mut numbers = StackNumbers::default();
         for stack in stacks(connection, id, &mappings)? {
-            numbered.push(Identity::of(stack));
+            numbers.push(stack);
         }
-        Ok(Self { id, stacks: numbered, last: Vec::new(), mappings, binaries: HashMap::new() })
+        Ok(Self { id, stacks: numbers, last: Vec::new(), mappings, binaries: HashMap::new() })
     }
 
     /// Whether nobody else has added stacks or mappings of this process meanwhile.
@@ -283,7 +233,7 @@ impl Known {
         )?;
         let counts: (i64, i64, i64) =
             query.query_row([self.id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        Ok(counts == (self.stacks.stacks.len() as i64, self.mappings.len() as i64, 1))
+        Ok(counts == (self.stacks.len() as i64, self.mappings.len() as i64, 1))
     }
 
     /// The number of each stack of the snapshot; adds what is new.
@@ -299,9 +249,9 @@ impl Known {
             let number = match as_last.or_else(|| self.stacks.find(stack)) {
                 Some(number) => number,
                 None => {
-                    let number = self.stacks.stacks.len() as u32;
+                    let number = self.stacks.len() as u32;
                     self.add_stack(connection, snapshot, stack, number)?;
-                    self.stacks.push(Identity::of(stack.clone()));
+                    self.stacks.push(stack.clone());
                     number
                 }
             };

@@ -15,6 +15,7 @@ mod moment;
 mod numbers;
 mod query;
 mod schema;
+mod stack_numbers;
 mod state;
 mod thinning;
 mod trigger;
