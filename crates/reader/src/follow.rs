@@ -101,13 +101,17 @@ impl Follower {
         self.snapshot.as_ref()
     }
 
-    /// Memory that it holds, nearly.
+    /// Gives memory back that would only spare the next reading an allocation.
+    pub fn shrink(&mut self) {
+        self.buffers = Buffers::default();
+    }
+
+    /// Memory that it holds, nearly, after `shrink`.
     pub fn bytes(&self) -> usize {
-        let buffers = self.buffers.iter().map(Vec::capacity).sum::<usize>();
-        let Some(snapshot) = &self.snapshot else { return buffers };
+        let Some(snapshot) = &self.snapshot else { return 0 };
         let frames = snapshot.stacks.iter().map(|stack| size_of_val(&*stack.frames));
         let stacks = size_of_val(&*snapshot.stacks) + frames.sum::<usize>();
-        buffers + self.numbers.entries.capacity() + stacks + size_of_val(&*snapshot.live)
+        self.numbers.entries.len() + stacks + size_of_val(&*snapshot.live)
     }
 
     /// The latest one, for good.

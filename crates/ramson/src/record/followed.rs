@@ -143,6 +143,8 @@ impl Followed {
             true => monotonic_ns(),
             false => snapshot.header.last_monotonic_ns,
         };
+        // The processes are read one after another: each can have the same memory for it.
+        self.follower.shrink();
         let triggers = std::mem::take(&mut self.pending);
         self.is_ending = is_end(triggers);
         Some(Shot {

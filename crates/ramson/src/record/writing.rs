@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// No snapshot is taken while this much waits.
-const MOST_WAITING_BYTES: usize = 64 << 20;
+const MOST_WAITING_BYTES: usize = 96 << 20;
 
 /// What the thread has done, in the order in which it was asked.
 pub enum Done {
