@@ -28,7 +28,8 @@ pub fn compile_rule(segment: &[u8], index_at: u16, distance: i32) {
 pub fn read_environment(variables: &[std::ffi::CString], auxiliary: &[(usize, usize)]) {
     let mut stack = vec![1, c"program".as_ptr() as usize, 0];
     stack.extend(variables.iter().map(|variable| variable.as_ptr() as usize));
-    stack.push(0);
+    // The kernel's auxiliary vector is never empty; AT_PAGESZ is 6.
+    stack.extend([0, 6, 4096]);
     // AT_RANDOM (25) is an address.
     let random = [7u8; 16];
     for &(kind, value) in auxiliary.iter().filter(|(kind, _)| *kind != 0) {
