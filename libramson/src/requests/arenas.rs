@@ -39,7 +39,8 @@ impl Arenas {
     pub fn find(data: (u64, u64), pid: u32) -> Option<Self> {
         let last = data.1.checked_sub(BYTES)?;
         let mut candidates = (data.0.next_multiple_of(8)..=last).step_by(8).filter(|&address| {
-            // SAFETY: inside of initialised data of the C library, which stays; other threads may write it.
+            // SAFETY: `address` is at most BYTES before the end of the C library's initialised data, which is never unmapped, and `offset` is
+            // below BYTES. Volatile: other threads write there, and any value will do. A member beyond BYTES would break it.
             let word = |offset: u64| unsafe { ((address + offset) as *const u64).read_volatile() };
             let mut ends = (BINS..).step_by(8).take(2 * BIN_COUNT as usize);
             is_pointer(word(NEXT))
@@ -55,7 +56,8 @@ impl Arenas {
     pub fn are_seen_free(&self) -> Result<(), Reason> {
         let mut arena = self.main;
         for _ in 0..MOST_ARENAS {
-            // SAFETY: an arena, whose first word is its lock. Arenas are never freed.
+            // SAFETY: `find` or `next` saw an arena there, whose first word is its lock; the kernel could read all of it, and the C library never
+            // frees one. A C library whose arenas are laid out otherwise would break it: those are refused before.
             let mutex = unsafe { AtomicU32::from_ptr((arena + MUTEX) as *mut u32) };
             if !(0..MOST_LOOKS).any(|_| mutex.load(Relaxed) == 0) {
                 return Err(Reason::Locked);
