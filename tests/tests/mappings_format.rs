@@ -1,9 +1,12 @@
 //! The promises of FORMAT.md for extents: cut, damaged, and read while their program maps and unmaps.
 
-use ramson_format::RegionKind;
-use ramson_reader::{Extent, Snapshot};
+use ramson_format::{Header, RegionKind};
+use ramson_reader::{Defect, Extent, ReadAt, Snapshot};
 use ramson_tests::{Random, Run, profiles_in, program, read, read_bytes};
+use std::cell::Cell;
 use std::collections::HashSet;
+use std::io;
+use std::mem::offset_of;
 use std::ops::Range;
 
 /// The file that `corners` leaves, and what it says.
@@ -84,6 +87,56 @@ fn no_flipped_bit_makes_an_extent_where_nothing_was_mapped() {
     }
 }
 
+/// A file whose header is another one at each copy of it, as `header` makes it of the first 4,096 bytes.
+struct Changing<'a, F: Fn(u64, &mut [u8])> {
+    file: &'a [u8],
+    /// Gets the number of the copy and the bytes.
+    header: F,
+    copies: Cell<u64>,
+}
+
+impl<F: Fn(u64, &mut [u8])> ReadAt for Changing<'_, F> {
+    fn length(&self) -> io::Result<u64> {
+        self.file.length()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut first = self.file[..4096].to_vec();
+        let count = self.file.read_at(offset, buffer)?;
+        if offset < 4096 {
+            (self.header)(self.copies.replace(self.copies.get() + 1), &mut first);
+            buffer[..count].copy_from_slice(&first[offset as usize..][..count]);
+        }
+        Ok(count)
+    }
+}
+
+const HOLES: usize = offset_of!(Header, extent_holes);
+
+#[test]
+fn a_header_copied_while_the_table_grew_hides_no_extent() {
+    let (bytes, whole) = corners();
+    // The directory stands before the count of holes.
+    let header = |copy, header: &mut [u8]| {
+        if copy == 0 {
+            header[RegionKind::ExtentKeys.row() + 16..][..8].copy_from_slice(&8u64.to_le_bytes());
+        }
+    };
+    let source = Changing { file: &bytes, header, copies: Cell::new(0) };
+    assert_eq!(Snapshot::read(&source).unwrap().extents, whole.extents);
+}
+
+#[test]
+fn extents_that_never_stand_still_are_read_and_told() {
+    let (bytes, whole) = corners();
+    let header =
+        |copy: u64, header: &mut [u8]| header[HOLES..][..8].copy_from_slice(&copy.to_le_bytes());
+    let source = Changing { file: &bytes, header, copies: Cell::new(0) };
+    let snapshot = Snapshot::read(&source).unwrap();
+    assert_eq!(snapshot.extents, whole.extents);
+    assert_eq!(snapshot.defects, [Defect::UnsettledExtents]);
+}
+
 #[test]
 fn a_profile_read_while_its_program_cuts_holes_has_every_part_that_is_never_unmapped() {
     const MIB: u64 = 1 << 20;
@@ -99,6 +152,7 @@ fn a_profile_read_while_its_program_cuts_holes_has_every_part_that_is_never_unma
             let common: Vec<_> =
                 snapshot.extents.iter().filter(|extent| extent.bytes != 7 * MIB).collect();
             let (Some(first), Some(last)) = (common.first(), common.last()) else { continue };
+            assert!(!snapshot.defects.contains(&Defect::UnsettledExtents));
             assert_eq!(range(last).end - first.start, 512 * MIB);
             let bytes: u64 = common.iter().map(|extent| extent.bytes).sum();
             assert!(bytes >= 512 * MIB - 512 * 129 * 4096);

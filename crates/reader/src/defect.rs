@@ -82,6 +82,8 @@ pub enum Defect {
     TornExtents(u64),
     /// Extents whose check fails.
     BadExtents(u64),
+    /// Extents were cut in two all the time while they were copied: upper rests may be missing.
+    UnsettledExtents,
     /// Extents of a stack that is not there; they count for the overflow stack.
     StacklessExtents(u64),
     /// Recent frees that were being written, or whose check fails.
@@ -104,6 +106,9 @@ impl fmt::Display for Defect {
             Self::StacklessSamples(count) => write!(f, "{count} samples have lost their stack"),
             Self::TornExtents(count) => write!(f, "{count} extents were being written"),
             Self::BadExtents(count) => write!(f, "{count} extents are damaged and left out"),
+            Self::UnsettledExtents => {
+                write!(f, "extents changed faster than they could be read; some may be missing")
+            }
             Self::StacklessExtents(count) => write!(f, "{count} extents have lost their stack"),
             Self::TornFrees(count) => write!(f, "{count} recent frees were being written"),
             Self::BadStacks(count) => {

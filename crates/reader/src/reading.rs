@@ -138,31 +138,17 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         bytes
     }
 
-    /// Keys and entries of a table, copied until they belong together.
-    fn table<const ENTRY_BYTES: usize>(
-        &mut self,
-        keys: RegionKind,
-        entries: RegionKind,
-        is_whole: impl Fn(u64, Entry) -> bool,
-    ) -> (Vec<u8>, Vec<u8>) {
-        let offsets = [self.region_offset(keys), self.region_offset(entries)];
-        let mut copies = (self.region(keys), self.region(entries));
-        settle::<S, ENTRY_BYTES>(
-            self.source,
-            Copied { offset: offsets[0], bytes: &mut copies.0 },
-            Copied { offset: offsets[1], bytes: &mut copies.1 },
-            is_whole,
-        );
-        copies
-    }
-
     /// Keys and entries of the live table.
     pub fn live_table(&mut self) -> (Vec<u8>, Vec<u8>) {
-        self.table::<{ size_of::<format::LiveSample>() }>(
-            RegionKind::LiveKeys,
-            RegionKind::LiveSamples,
+        let mut keys = self.region(RegionKind::LiveKeys);
+        let mut entries = self.region(RegionKind::LiveSamples);
+        settle::<S, { size_of::<format::LiveSample>() }>(
+            self.source,
+            Copied { offset: self.region_offset(RegionKind::LiveKeys), bytes: &mut keys },
+            Copied { offset: self.region_offset(RegionKind::LiveSamples), bytes: &mut entries },
             |key, entry| entries::live_sample(key, entry).is_some(),
-        )
+        );
+        (keys, entries)
     }
 
     /// Recent frees, by the file's numbers of stacks, and how many there can be. A file may be older than they are.
@@ -182,27 +168,49 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         (freed, self.header().u64(row + offset_of!(format::Region, capacity)))
     }
 
-    /// The same of the extents, copied until none was cut in two meanwhile: its upper rest might be in neither copy.
+    /// Keys and entries of the extents, the keys copied until no hole was cut meanwhile: the upper rest might not be among
+    /// them, and the extent below already shortened. Afterwards the header is newer than both.
     pub fn extent_table(&mut self) -> Result<(Vec<u8>, Vec<u8>), ReadError> {
-        const ATTEMPTS: usize = 64;
-        let mut copies = (Vec::new(), Vec::new());
-        for _ in 0..ATTEMPTS {
-            let holes =
-                |reading: &Self| reading.header().u64(offset_of!(format::Header, extent_holes));
-            let before = holes(self);
+        const ATTEMPTS: usize = 256;
+        let mut attempts_left = ATTEMPTS;
+        loop {
             let defects = self.defects.len();
-            copies = self.table::<{ size_of::<format::Extent>() }>(
-                RegionKind::ExtentKeys,
-                RegionKind::Extents,
-                |key, entry| entries::extent(key, entry).is_some(),
-            );
+            let holes = self.extent_holes()?;
+            // After the count: a table that grew for a rest which is counted is seen as it is now.
             self.read_header()?;
-            if holes(self) == before {
-                break;
+            let mut keys = self.region(RegionKind::ExtentKeys);
+            let is_settled = self.extent_holes()? == holes;
+            attempts_left -= 1;
+            if is_settled || attempts_left == 0 {
+                let mut entries = self.region(RegionKind::Extents);
+                let is_same = settle::<S, { size_of::<format::Extent>() }>(
+                    self.source,
+                    Copied { offset: self.region_offset(RegionKind::ExtentKeys), bytes: &mut keys },
+                    Copied { offset: self.region_offset(RegionKind::Extents), bytes: &mut entries },
+                    |key, entry| entries::extent(key, entry).is_some(),
+                );
+                // An extent that is gone may have left a rest, in a slot that was copied before.
+                let is_whole = is_settled && (is_same || self.extent_holes()? == holes);
+                if is_whole || attempts_left == 0 {
+                    if !is_whole {
+                        self.defects.push(Defect::UnsettledExtents);
+                    }
+                    self.read_header()?;
+                    return Ok((keys, entries));
+                }
+                self.buffers[RegionKind::Extents as usize] = entries;
             }
+            self.buffers[RegionKind::ExtentKeys as usize] = keys;
             self.defects.truncate(defects);
         }
-        Ok(copies)
+    }
+
+    /// How many holes have been cut, as of now.
+    fn extent_holes(&self) -> Result<u64, ReadError> {
+        let mut bytes = [0; 8];
+        let offset = offset_of!(format::Header, extent_holes) as u64;
+        self.source.read_at(offset, &mut bytes).map_err(ReadError::Io)?;
+        Ok(u64::from_le_bytes(bytes))
     }
 
     /// Entries of a region that can hold something.

@@ -15,13 +15,14 @@ pub struct Copied<'a> {
 }
 
 /// Copies once more, key first, each slot whose copies do not belong together or that was being written. What stays as it
-/// is, is damaged, and left for the caller to find.
+/// is, is damaged, and left for the caller to find. Whether each slot that had a key still has it.
 pub fn settle<S: ReadAt + ?Sized, const ENTRY_BYTES: usize>(
     source: &S,
     keys: Copied,
     entries: Copied,
     is_whole: impl Fn(u64, Entry) -> bool,
-) {
+) -> bool {
+    let mut is_same = true;
     let slots = keys.bytes.chunks_exact_mut(8).zip(entries.bytes.chunks_exact_mut(ENTRY_BYTES));
     for (slot, (key, entry)) in slots.enumerate() {
         for _ in 0..ATTEMPTS {
@@ -38,10 +39,12 @@ pub fn settle<S: ReadAt + ?Sized, const ENTRY_BYTES: usize>(
             if !is_complete || (new_key[..] == *key && new_entry[..] == *entry) {
                 break;
             }
+            is_same &= value <= KEY_RESERVED || new_key[..] == *key;
             key.copy_from_slice(&new_key);
             entry.copy_from_slice(&new_entry);
         }
     }
+    is_same
 }
 
 /// One sample for each address. Memory that was freed and allocated again while the keys were copied may have been found in
