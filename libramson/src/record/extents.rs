@@ -4,21 +4,20 @@
 //! steps: the upper rest is put in, pending; the extent is shortened; the rest becomes an extent like any other. A pending
 //! one counts unless an extent still reaches over it, so the table is true after every step, for other threads and for a reader.
 //!
-//! Searches go through all slots in use: there are few extents, and every search stands beside a system call.
+//! A search looks only at blocks of slots whose extents may be near: it stands beside a system call of a microsecond.
+
+pub mod blocks;
 
 use super::file::ProfileFile;
+use blocks::{BLOCK, Blocks};
 use core::ops::Range;
 use core::sync::atomic::Ordering::*;
-use ramson_format::atomic::{AtomicU32, AtomicU64};
+use ramson_format::atomic::AtomicU64;
 use ramson_format::{
-    EXTENT_PENDING, Extent, KEY_RESERVED, MAX_EXTENTS, RegionKind, extent_check, extent_key,
-    extent_range,
+    EXTENT_PENDING, Extent, KEY_RESERVED, RegionKind, extent_check, extent_key, extent_range,
 };
 
-/// Slots that are searched or left out together.
-const BLOCK: u64 = 512;
-const BLOCKS: usize = (MAX_EXTENTS / BLOCK) as usize;
-const FIRST_SLOTS: u64 = 64;
+const FIRST_SLOTS: u64 = BLOCK;
 /// Searches for one range while other threads cut holes; each is repeated only because one of them got on.
 const MAX_SEARCHES: usize = 64;
 
@@ -26,7 +25,7 @@ const MAX_SEARCHES: usize = 64;
 pub struct ExtentTable {
     /// Slots in use, or about to be.
     used: AtomicU64,
-    used_of_block: [AtomicU32; BLOCKS],
+    pub blocks: Blocks,
     /// Moves on between the first and the second step of every hole: a search that sees no change has missed no rest.
     holes: AtomicU64,
 }
@@ -89,10 +88,10 @@ impl ExtentTable {
         for _ in 0..MAX_SEARCHES {
             let holes = self.holes.load(SeqCst);
             let mut is_settled = true;
-            for slot in self.slots_in_use(file) {
-                let Some(key) = self.key(file, slot) else { break };
-                let value = key.load(Acquire);
-                if !overlaps(value, &range) || self.is_covered(file, value) {
+            let mut is_pending = false;
+            for (slot, value) in self.overlapping(file, &range) {
+                if self.is_covered(file, slot, value) {
+                    is_pending = true;
                     continue;
                 }
                 match self.cut_one(file, slot, value, &range, &mut taken) {
@@ -100,6 +99,11 @@ impl ExtentTable {
                     Outcome::Changed => is_settled = false,
                     Outcome::RestLost => lost += 1,
                 }
+            }
+            // Whoever cuts that hole may have shortened the extent over the rest before this search came to it.
+            if is_pending {
+                let mut rests = self.overlapping(file, &range);
+                is_settled &= rests.all(|(slot, value)| self.is_covered(file, slot, value));
             }
             if is_settled && self.holes.load(SeqCst) == holes {
                 break;
@@ -163,15 +167,13 @@ impl ExtentTable {
         Outcome::Changed
     }
 
-    /// Whether `value` is a pending rest that an extent still reaches over.
-    fn is_covered(&self, file: &ProfileFile, value: u64) -> bool {
+    /// Whether `value`, found in `slot`, is a pending rest that another extent still reaches over. It may be pending no more.
+    fn is_covered(&self, file: &ProfileFile, slot: u64, value: u64) -> bool {
+        let start = range_of(value).start;
         value & EXTENT_PENDING != 0
-            && self.slots_in_use(file).filter_map(|slot| self.key(file, slot)).any(|other| {
-                let other = other.load(Acquire);
-                other > KEY_RESERVED
-                    && other & EXTENT_PENDING == 0
-                    && range_of(other).contains(&range_of(value).start)
-            })
+            && self
+                .overlapping(file, &(start..start + 1))
+                .any(|(other, key)| other != slot && key & EXTENT_PENDING == 0)
     }
 
     /// Puts a key and its facts into a free slot.
@@ -185,10 +187,7 @@ impl ExtentTable {
         self.used.fetch_add(1, Relaxed);
         for _ in 0..2 {
             let slots = self.slots(file);
-            if let Some(slot) = (0..slots.div_ceil(BLOCK)).find_map(|block| {
-                let first = block * BLOCK;
-                self.claim_free(file, first..slots.min(first + BLOCK))
-            }) {
+            if let Some(slot) = self.claim_free(file, slots, &range_of(value)) {
                 let key = self.key(file, slot)?;
                 self.store(file, slot, range_of(value), facts);
                 key.store(value, Release);
@@ -206,24 +205,23 @@ impl ExtentTable {
         None
     }
 
-    /// Reserves a free slot of one block.
-    fn claim_free(&self, file: &ProfileFile, mut slots: Range<u64>) -> Option<u64> {
-        let used = self.used_of_block.get((slots.start / BLOCK) as usize)?;
-        if used.load(Relaxed) as u64 >= slots.end - slots.start {
-            return None;
-        }
-        used.fetch_add(1, Relaxed);
-        let claimed = slots.find(|&slot| {
-            self.key(file, slot).is_some_and(|key| {
-                // Acquire pairs with the release of whoever freed the slot.
+    /// Reserves a free slot for `range`.
+    fn claim_free(&self, file: &ProfileFile, slots: u64, range: &Range<u64>) -> Option<u64> {
+        // A second search only where other threads changed slots before and behind the first one.
+        for _ in 0..MAX_SEARCHES {
+            let block = self.blocks.reserve(slots, range)?;
+            let mut keys = self.keys(file, &block).iter().zip(block.clone());
+            // Acquire pairs with the release of whoever freed the slot.
+            let claimed = keys.find(|(key, _)| {
                 key.load(Relaxed) == 0
                     && key.compare_exchange(0, KEY_RESERVED, Acquire, Relaxed).is_ok()
-            })
-        });
-        if claimed.is_none() {
-            used.fetch_sub(1, Relaxed);
+            });
+            if let Some((_, slot)) = claimed {
+                return Some(slot);
+            }
+            self.blocks.release(block.start);
         }
-        claimed
+        None
     }
 
     /// Gives a reserved slot back.
@@ -231,9 +229,7 @@ impl ExtentTable {
         if let Some(key) = self.key(file, slot) {
             key.store(0, Release);
         }
-        if let Some(used) = self.used_of_block.get((slot / BLOCK) as usize) {
-            used.fetch_sub(1, Relaxed);
-        }
+        self.blocks.release(slot);
         self.used.fetch_sub(1, Relaxed);
     }
 
@@ -241,11 +237,22 @@ impl ExtentTable {
         file.committed(RegionKind::ExtentKeys)
     }
 
-    fn slots_in_use(&self, file: &ProfileFile) -> impl Iterator<Item = u64> {
-        let slots = self.slots(file);
-        let blocks = self.used_of_block.iter().zip((0..slots).step_by(BLOCK as usize));
-        let in_use = blocks.filter(|(used, _)| used.load(Relaxed) != 0);
-        in_use.flat_map(move |(_, first)| first..slots.min(first + BLOCK))
+    /// The slots of all extents that overlap `range`, and their keys.
+    fn overlapping(
+        &self,
+        file: &ProfileFile,
+        range: &Range<u64>,
+    ) -> impl Iterator<Item = (u64, u64)> {
+        let blocks = self.blocks.around(self.slots(file), range);
+        let keys = blocks.flat_map(|block| block.clone().zip(self.keys(file, &block)));
+        let values = keys.map(|(slot, key)| (slot, key.load(Acquire)));
+        values.filter(|&(_, value)| overlaps(value, range))
+    }
+
+    /// The keys of a block, taken or not.
+    fn keys<'a>(&self, file: &'a ProfileFile, block: &Range<u64>) -> &'a [AtomicU64] {
+        let count = (block.end - block.start) as usize;
+        file.slice(RegionKind::ExtentKeys, block.start, count).unwrap_or_default()
     }
 
     fn key<'a>(&self, file: &'a ProfileFile, slot: u64) -> Option<&'a AtomicU64> {

@@ -1,5 +1,6 @@
 //! The recorder's tables against plain models, alone and with several threads.
 
+mod extents;
 mod frees;
 #[cfg(loom)]
 mod models;
