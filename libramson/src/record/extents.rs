@@ -129,7 +129,7 @@ impl ExtentTable {
         let swap = |to: u64| key.compare_exchange(value, to, AcqRel, Relaxed).is_ok();
         let outcome = match (lower, upper) {
             (None, None) if swap(KEY_RESERVED) => {
-                self.release(file, slot);
+                self.release(file, slot, &extent);
                 Outcome::Done
             }
             (None, Some(rest)) | (Some(rest), None) if swap(rest) => Outcome::Done,
@@ -162,7 +162,7 @@ impl ExtentTable {
             return Outcome::Done;
         }
         if rest.compare_exchange(pending, KEY_RESERVED, AcqRel, Relaxed).is_ok() {
-            self.release(file, slot);
+            self.release(file, slot, &range_of(upper));
         }
         Outcome::Changed
     }
@@ -184,29 +184,35 @@ impl ExtentTable {
         facts: &Facts,
     ) -> Option<(u64, &'a AtomicU64)> {
         // Before the slot is taken, so that no search finds the table empty that should not.
-        self.used.fetch_add(1, Relaxed);
-        for _ in 0..2 {
-            let slots = self.slots(file);
-            if let Some(slot) = self.claim_free(file, slots, &range_of(value)) {
+        let used = self.used.fetch_add(1, Relaxed) + 1;
+        for is_second in [false, true] {
+            // Where there is little choice of a block, hulls soon reach over everything: a quarter of the slots stays free.
+            if is_second || used * 4 > self.slots(file) * 3 {
+                self.make_room(file);
+            }
+            if let Some(slot) = self.claim_free(file, &range_of(value)) {
                 let key = self.key(file, slot)?;
                 self.store(file, slot, range_of(value), facts);
                 key.store(value, Release);
                 return Some((slot, key));
-            }
-            let more = (slots * 2).max(FIRST_SLOTS).min(file.capacity(RegionKind::ExtentKeys));
-            // Extents first: the number of keys is what tells how many there are.
-            if !file.grow_to(RegionKind::Extents, more)
-                || !file.grow_to(RegionKind::ExtentKeys, more)
-            {
-                break;
             }
         }
         self.used.fetch_sub(1, Relaxed);
         None
     }
 
+    /// Twice as many slots, as far as there is space.
+    fn make_room(&self, file: &ProfileFile) {
+        let more = (self.slots(file) * 2).max(FIRST_SLOTS);
+        let more = more.min(file.capacity(RegionKind::ExtentKeys));
+        // Extents first: the number of keys is what tells how many there are.
+        let _ =
+            file.grow_to(RegionKind::Extents, more) && file.grow_to(RegionKind::ExtentKeys, more);
+    }
+
     /// Reserves a free slot for `range`.
-    fn claim_free(&self, file: &ProfileFile, slots: u64, range: &Range<u64>) -> Option<u64> {
+    fn claim_free(&self, file: &ProfileFile, range: &Range<u64>) -> Option<u64> {
+        let slots = self.slots(file);
         // A second search only where other threads changed slots before and behind the first one.
         for _ in 0..MAX_SEARCHES {
             let block = self.blocks.reserve(slots, range)?;
@@ -219,18 +225,26 @@ impl ExtentTable {
             if let Some((_, slot)) = claimed {
                 return Some(slot);
             }
-            self.blocks.release(block.start);
+            self.leave_block(file, block.start, range);
         }
         None
     }
 
-    /// Gives a reserved slot back.
-    fn release(&self, file: &ProfileFile, slot: u64) {
+    /// Gives a reserved slot back, in which `range` was or should have been.
+    fn release(&self, file: &ProfileFile, slot: u64, range: &Range<u64>) {
         if let Some(key) = self.key(file, slot) {
             key.store(0, Release);
         }
-        self.blocks.release(slot);
+        self.leave_block(file, slot, range);
         self.used.fetch_sub(1, Relaxed);
+    }
+
+    fn leave_block(&self, file: &ProfileFile, slot: u64, range: &Range<u64>) {
+        self.blocks.release(slot, range, |block| {
+            let slots = self.slots(file);
+            let extents = self.extents_in(file, block.start..slots.min(block.end));
+            extents.map(|(_, key)| range_of(key))
+        });
     }
 
     fn slots(&self, file: &ProfileFile) -> u64 {
@@ -244,9 +258,19 @@ impl ExtentTable {
         range: &Range<u64>,
     ) -> impl Iterator<Item = (u64, u64)> {
         let blocks = self.blocks.around(self.slots(file), range);
-        let keys = blocks.flat_map(|block| block.clone().zip(self.keys(file, &block)));
-        let values = keys.map(|(slot, key)| (slot, key.load(Acquire)));
-        values.filter(|&(_, value)| overlaps(value, range))
+        let extents = blocks.flat_map(|block| self.extents_in(file, block));
+        extents.filter(|&(_, key)| overlaps(key, range))
+    }
+
+    /// The slots of a block's extents, and their keys.
+    fn extents_in(
+        &self,
+        file: &ProfileFile,
+        block: Range<u64>,
+    ) -> impl Iterator<Item = (u64, u64)> {
+        let keys = self.keys(file, &block).iter().zip(block);
+        let values = keys.map(|(key, slot)| (slot, key.load(Acquire)));
+        values.filter(|&(_, value)| value > KEY_RESERVED)
     }
 
     /// The keys of a block, taken or not.
@@ -295,7 +319,7 @@ impl ExtentTable {
     }
 }
 
-fn overlaps(value: u64, range: &Range<u64>) -> bool {
-    let extent = range_of(value);
-    value > KEY_RESERVED && extent.start < range.end && range.start < extent.end
+fn overlaps(key: u64, range: &Range<u64>) -> bool {
+    let extent = range_of(key);
+    extent.start < range.end && range.start < extent.end
 }

@@ -329,6 +329,24 @@ fn an_extent_is_found_in_a_block_that_another_one_left_meanwhile() {
     });
 }
 
+/// Finds: a hull that is made anew without an extent whose place is taken and that is not there yet.
+#[test]
+fn an_extent_is_found_in_a_block_whose_hull_was_made_anew_meanwhile() {
+    let subject = Subject::new();
+    let recording = subject.recording();
+    let [lowest, highest, new] = [1 << 30, 1 << 40, 1 << 39].map(mib_at);
+    recording.map(&lowest);
+    recording.map(&highest);
+    model(AsOrdered, move || {
+        let leaves = thread::spawn(|| assert_eq!(recording.unmap(&mib_at(1 << 40)).len(), 1));
+        recording.map(&new);
+        leaves.join().unwrap();
+        assert_eq!(recording.unmap(&new).len(), 1, "not found");
+        assert_eq!(recording.unmap(&lowest).len(), 1);
+        assert_eq!(recording.blocks_in_use(), 0);
+    });
+}
+
 /// A subject with one extent, of ten pages, and a free slot before it, where the rest above a hole will be.
 fn subject_with_an_extent() -> Subject {
     let subject = Subject::new();
