@@ -151,7 +151,9 @@ fn a_thread_that_jumps_or_is_cancelled_out_of_ramson_s_own_code_costs_no_later_s
         assert_eq!(finished.stdout, "jumps 150\n");
         let snapshot = finished.snapshot();
         // A slot that was being filled or emptied stays reserved, and is reported.
-        let is_left = |defect: &Defect| matches!(defect, Defect::TornSamples(1..=150));
+        let is_left = |defect: &Defect| {
+            matches!(defect, Defect::TornSamples(1..=150) | Defect::TornFrees(1..=150))
+        };
         assert!(snapshot.defects.iter().all(is_left), "{way}: {:?}", snapshot.defects);
         assert_eq!(health(&snapshot, Health::DroppedWalks), 0, "{way}: its room was taken back");
         let found = sites(&snapshot, &program("jumps.c"));
@@ -252,8 +254,10 @@ fn an_exit_while_other_threads_allocate_leaves_a_readable_profile() {
             let finished = Run::new(program("endings.c")).arg(way).finish();
             finished.assert_status(5);
             let snapshot = finished.snapshot();
-            // Samples that were being written at that instant are torn; nothing else is.
-            let is_torn = |defect: &Defect| matches!(defect, Defect::TornSamples(1..=4));
+            // Samples and frees that were being written at that instant are torn; nothing else is.
+            let is_torn = |defect: &Defect| {
+                matches!(defect, Defect::TornSamples(1..=4) | Defect::TornFrees(1..=4))
+            };
             assert!(snapshot.defects.iter().all(is_torn), "{way}: {:?}", snapshot.defects);
             let ended = matches!(way, "exit" | "_exit");
             assert!(!ended || snapshot.header.state == state::EXITED, "{way}");
