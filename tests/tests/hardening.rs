@@ -9,6 +9,7 @@ use ramson_tests::{
 };
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 
 fn seccomp(way: &str) -> Run {
     Run::new(program("seccomp.c")).arg(way)
@@ -183,23 +184,61 @@ fn every_image_of_a_process_has_an_output_of_its_own() {
     assert_eq!(sites(&snapshot, &exits)["site_live"], Site::exactly(11, 11, 5001));
 }
 
+/// `exits sleep` as process 1 of a PID namespace of its own.
+fn container(directory: &Directory) -> Run {
+    let run = Run::new("/usr/bin/unshare").arg("--pid").arg("--fork").arg("--mount-proc");
+    let run = run.arg("--kill-child").arg(program("exits.c")).arg("sleep");
+    run.env("RAMSON_DIR", directory.path()).env("RAMSON_KEEP", "")
+}
+
+fn wait_until_ready(child: &mut Child) {
+    let mut line = String::new();
+    let stdout = child.stdout.as_mut().unwrap();
+    std::io::BufReader::new(stdout).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+}
+
+/// What `ramson list` says of the running containers: process IDs and profiles.
+fn listed(directory: &Directory) -> Vec<(u32, String)> {
+    let mut list = std::process::Command::new(ramson_program());
+    list.arg("list").env("RAMSON_DIR", directory.path());
+    let list = String::from_utf8(list.output().unwrap().stdout).unwrap();
+    let lines = list.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // Another test may run the same program at the same time, and every profiled process is listed.
+    let is_ours = |words: &Vec<&str>| {
+        let is_here = Path::new(words.last().unwrap()).starts_with(directory.path());
+        is_here && words[1] == "running" && words.contains(&"exits")
+    };
+    let ours = lines.filter(is_ours);
+    ours.map(|words| (words[0].parse().unwrap(), (*words.last().unwrap()).to_owned())).collect()
+}
+
+#[test]
+fn containers_that_start_at_once_are_told_apart() {
+    let directory = Directory::new();
+    let mut runs: Vec<Run> = (0..8).map(|_| container(&directory)).collect();
+    let mut children: Vec<Child> = runs.iter_mut().map(Run::spawn).collect();
+    children.iter_mut().for_each(wait_until_ready);
+    let listed = listed(&directory);
+    assert_eq!(listed.len(), 8, "{listed:?}");
+    for (pid, profile) in &listed {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        assert!(maps.contains(profile), "{pid}: {profile} of {listed:?}");
+    }
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
 #[test]
 fn processes_with_equal_ids_in_two_pid_namespaces_share_a_directory() {
     // Both are process 1 of a namespace; the second starts while the first runs.
-    let (exits, binary) = (program("exits.c"), ramson_program());
     let directory = Directory::new();
-    let container = || {
-        let run = Run::new("/usr/bin/unshare").arg("--pid").arg("--fork").arg("--mount-proc");
-        let run = run.arg("--kill-child").arg(&exits).arg("sleep");
-        run.env("RAMSON_DIR", directory.path()).env("RAMSON_KEEP", "")
-    };
-    let mut runs = [container(), container()];
+    let mut runs = [container(&directory), container(&directory)];
     let mut children = runs.each_mut().map(|run| {
         let mut child = run.spawn();
-        let mut line = String::new();
-        let stdout = child.stdout.as_mut().unwrap();
-        std::io::BufReader::new(stdout).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
+        wait_until_ready(&mut child);
         child
     });
     let files = profiles_in(directory.path());
@@ -209,19 +248,14 @@ fn processes_with_equal_ids_in_two_pid_namespaces_share_a_directory() {
         .collect();
     assert_eq!(of_exits.len(), 2, "{files:?}");
     assert!(of_exits.iter().all(|path| read(path).unwrap().header.pid == 1), "{files:?}");
-    let ramson = |arguments: &[&str]| {
-        let mut command = std::process::Command::new(binary);
-        command.args(arguments).env("RAMSON_DIR", directory.path());
-        String::from_utf8(command.output().unwrap().stdout).unwrap()
-    };
-    let list = ramson(&["list"]);
-    let running: Vec<_> =
-        list.lines().filter(|line| line.contains("running") && line.contains("exits")).collect();
-    assert_eq!(running.len(), 2, "{list}");
-    for line in running {
-        let pid = line.split_whitespace().next().unwrap();
-        assert_ne!(pid, "1", "as it is called here: {list}");
-        assert!(ramson(&["report", pid]).contains(&format!("exits (pid {pid}), running")));
+    let listed = listed(&directory);
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    for (pid, _) in listed {
+        assert_ne!(pid, 1, "as it is called here");
+        let mut report = std::process::Command::new(ramson_program());
+        report.args(["report", &pid.to_string()]).env("RAMSON_DIR", directory.path());
+        let report = String::from_utf8(report.output().unwrap().stdout).unwrap();
+        assert!(report.contains(&format!("exits (pid {pid}), running")));
     }
     for child in &mut children {
         child.kill().unwrap();

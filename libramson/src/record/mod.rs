@@ -42,6 +42,7 @@ use ramson_format::{FILE_BYTES_RANGE, Health, Kind, PAGE_BYTES, Stack, lifetime_
 use scratch::{SCRATCHES, Scratch};
 use stacks::{Holder, StackTable};
 
+const REALTIME: usize = 0;
 /// CLOCK_REALTIME as of the latest timer tick.
 const REALTIME_COARSE: usize = 5;
 /// CLOCK_MONOTONIC as of the latest timer tick: ages are minutes, and it is the cheaper one to read.
@@ -118,7 +119,8 @@ impl Recorder {
         let (now_ns, stamp) = (recorder.now_ns(), recorder.stamp());
         recorder.cost.begin(config, recorder.file.header(), now_ns, stamp);
         let header = recorder.file.header();
-        header.start_realtime_ns.store(recorder.clock_ns(REALTIME_COARSE), Relaxed);
+        // Precise: it tells processes apart that containers started in one tick, each as the first of its namespace.
+        header.start_realtime_ns.store(recorder.clock_ns(REALTIME), Relaxed);
         header.start_monotonic_ns.store(now_ns, Relaxed);
         header.last_monotonic_ns.store(now_ns, Relaxed);
         header.state.store(state::RECORDING, Release);
@@ -132,10 +134,10 @@ impl Recorder {
     fn clock_ns(&self, number: usize) -> u64 {
         // The others may become a system call inside the vDSO, and read the cycle counter.
         let is_precise_harmless = permission::is_full() && counter::is_readable();
-        let number = if is_precise_harmless || number == REALTIME_COARSE {
-            number
-        } else {
-            MONOTONIC_COARSE
+        let number = match number {
+            _ if is_precise_harmless => number,
+            REALTIME => REALTIME_COARSE,
+            _ => MONOTONIC_COARSE,
         };
         let Some(clock) = self.clock else { return sys::clock_ns(number) };
         let mut time = [0u64; 2];
