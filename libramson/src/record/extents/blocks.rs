@@ -21,6 +21,7 @@ const LAST_GRANULE: u64 = (1 << GRANULE_BITS) - 1;
 const PRICE_OF_A_BLOCK: u64 = (1 << 30) / GRANULE_BYTES;
 /// Choices of a block for one extent while other threads take the places.
 const MAX_CHOICES: usize = 64;
+
 /// All zero is "no slot in use".
 pub struct Blocks([AtomicU64; BLOCKS]);
 
@@ -172,7 +173,8 @@ fn slots_of(block: usize, slots: u64) -> Range<u64> {
 }
 
 /// An extent whose place is taken and that is not there yet is missing in `extents`: then all stays as it was. Nobody takes a
-/// place in a closed block, so as many places as at first are the same places.
+/// place in a closed block, so as many places as at first are the same places. A thread that is torn out of this, by a jump of
+/// a signal handler, leaves the block closed: its free places are lost, nothing else.
 fn tighten<I: Iterator<Item = Range<u64>>>(word: &AtomicU64, extents: impl FnOnce() -> I) {
     let open = Word(word.load(Relaxed));
     let closed = open.0 | Word::CLOSED;
