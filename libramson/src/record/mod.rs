@@ -42,6 +42,7 @@ use ramson_format::{FILE_BYTES_RANGE, Health, Kind, PAGE_BYTES, Stack, lifetime_
 use scratch::{SCRATCHES, Scratch};
 use stacks::{Holder, StackTable};
 
+/// CLOCK_REALTIME, precise.
 const REALTIME: usize = 0;
 /// CLOCK_REALTIME as of the latest timer tick.
 const REALTIME_COARSE: usize = 5;

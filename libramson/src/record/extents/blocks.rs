@@ -2,7 +2,7 @@
 //!
 //! Both are one word, and a place is taken in it before an extent is put there: whoever sees an extent sees a hull that holds
 //! it. New extents go where hulls grow least, so neighbours share a block, and a hull is made anew when an extent at one of its
-//! ends goes. As the kernel hands out addresses, a search of tens of thousands of extents looks at a few dozen.
+//! ends goes. As the kernel hands out addresses, a search of tens of thousands of extents looks at a few blocks.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering::*;
