@@ -133,7 +133,15 @@ pub fn recorder() -> Option<&'static Recorder> {
         return None;
     }
     // SAFETY: stored before the state became RECORDING, and never freed.
-    unsafe { PER_PROCESS.recorder.load(Relaxed).as_ref() }
+    let recorder = unsafe { PER_PROCESS.recorder.load(Relaxed).as_ref() }?;
+    if recorder.has_its_file() { Some(recorder) } else { stop_without_file(recorder) }
+}
+
+#[cold]
+fn stop_without_file(recorder: &Recorder) -> Option<&'static Recorder> {
+    PER_PROCESS.state.store(OFF, Release);
+    recorder.leave_file();
+    None
 }
 
 /// The recorder of this process; makes it, and the profile file, at the first sample.

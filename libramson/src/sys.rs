@@ -11,6 +11,8 @@ pub struct Errno(pub i32);
 /// See errno(3).
 pub const EEXIST: Errno = Errno(17);
 /// See errno(3).
+const EFAULT: Errno = Errno(14);
+/// See errno(3).
 const ENOMEM: Errno = Errno(12);
 /// A call that was not made: see `permission`.
 const EPERM: Errno = Errno(1);
@@ -36,6 +38,7 @@ const PROT_READ_WRITE: usize = 3;
 const MAP_SHARED: usize = 1;
 const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
 const MAP_NORESERVE: usize = 0x4000;
+const MAP_FIXED: usize = 0x10;
 
 /// An open file that closes itself.
 pub struct File(i32);
@@ -69,6 +72,7 @@ mod nr {
     pub const MKDIRAT: usize = 258;
     pub const UNLINKAT: usize = 263;
     pub const FALLOCATE: usize = 285;
+    pub const FUTEX: usize = 202;
     pub const PRLIMIT64: usize = 302;
     pub const NEWFSTATAT: usize = 262;
     pub const PROCESS_VM_READV: usize = 310;
@@ -236,6 +240,23 @@ pub fn is_refused_memory(bytes: usize) -> bool {
             false
         }
     }
+}
+
+/// Puts zeroed memory of this process in the place of a mapping of ours.
+pub fn replace_by_zeroes(address: *mut u8, bytes: usize) -> Result<(), Errno> {
+    let map_flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    let arguments = [address as usize, bytes, PROT_READ_WRITE, map_flags, usize::MAX, 0];
+    call(nr::MMAP, arguments)?;
+    let _ = advise(address, bytes, MADV_DONTDUMP);
+    Ok(())
+}
+
+/// Whether a mapping of ours has a page at `address`. In doubt it has.
+pub fn is_readable(address: *const u32) -> bool {
+    // The kernel compares the word with one of ours and moves no waiter in either case. Programs that forbid themselves futexes are rare.
+    const CMP_REQUEUE_PRIVATE: usize = 4 | 128;
+    let word = address as usize;
+    call(nr::FUTEX, [word, CMP_REQUEUE_PRIVATE, 0, 0, word, 0]) != Err(EFAULT)
 }
 
 /// Makes memory that `map_own` returned readable only.

@@ -1,5 +1,6 @@
 /* Descriptors run out (RLIMIT_NOFILE of 0, or all in use), are all closed (closefrom, close_range), or all reused (dup2 over
    0 to 255), before the first sample and after; every number that the program gets is the one that it would get alone.
+   allocators: glibc, jemalloc, mimalloc (tcmalloc walks the stack when its heap grows, and libunwind then opens a pipe)
    representative */
 #include "hostile.h"
 #include <fcntl.h>

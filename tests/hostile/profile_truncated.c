@@ -1,23 +1,92 @@
-/* Somebody cuts the profile to nothing while the program runs: a mapped page without a file behind it is SIGBUS when it is touched.
-   ramson: any */
+/* Somebody cuts the profile while the program runs, to nothing, to a half, or to nothing and back to its length: a mapped page without a
+   file behind it is SIGBUS when it is touched. Whatever the program does next must not be the first to find out.
+   ramson: any
+   representative */
 #include "hostile.h"
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
-int main(void) {
-    const char *directory = getenv("RAMSON_DIR");
-    CHECK(directory != NULL);
+enum { NOTHING, HALF, NOTHING_AND_BACK, CUTS };
+
+static const char *directory;
+static char *volatile kept, *volatile mapped;
+
+static void cut_all(int cut) {
+    DIR *files = opendir(directory);
+    for (struct dirent *entry; files && (entry = readdir(files));) {
+        int file = openat(dirfd(files), entry->d_name, O_WRONLY);
+        struct stat is;
+        if (file >= 0 && fstat(file, &is) == 0 && S_ISREG(is.st_mode)) {
+            CHECK(ftruncate(file, cut == HALF ? is.st_size / 2 : 0) == 0);
+            if (cut == NOTHING_AND_BACK) CHECK(ftruncate(file, is.st_size) == 0);
+        }
+        if (file >= 0) close(file);
+    }
+    /* ramson looks at its file every few microseconds at most, and closedir frees. */
+    usleep(2000);
+    if (files) closedir(files);
+}
+
+static void remove_all(void) {
+    DIR *files = opendir(directory);
+    for (struct dirent *entry; files && (entry = readdir(files));) {
+        if (entry->d_name[0] != '.') unlinkat(dirfd(files), entry->d_name, 0);
+    }
+    if (files) closedir(files);
+}
+
+static void *sample_in_thread(void *unused) {
+    take_a_certain_sample();
+    return unused;
+}
+
+static void allocates(void) { take_a_certain_sample(); }
+static void frees(void) { free(kept); }
+static void reallocates(void) { CHECK((kept = realloc(kept, 96 << 20))); }
+static void fails(void) {
+    void *volatile none = malloc((size_t)1 << 48);
+    CHECK(none == NULL);
+}
+static void maps(void) { CHECK(mmap(NULL, 8 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED); }
+static void unmaps(void) { CHECK(munmap(mapped, 4 << 20) == 0); }
+static void remaps(void) { CHECK(mremap(mapped, 8 << 20, 16 << 20, MREMAP_MAYMOVE) != MAP_FAILED); }
+static void starts_a_thread(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, sample_in_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
+}
+static void forks(void) {
     pid_t child = fork();
     if (child == 0) {
         take_a_certain_sample();
-        DIR *files = opendir(directory);
-        for (struct dirent *entry; files && (entry = readdir(files));) {
-            int file = openat(dirfd(files), entry->d_name, O_WRONLY | O_TRUNC);
-            if (file >= 0) close(file);
-        }
-        take_a_certain_sample();
-        _exit(3);
+        exit(5);
     }
-    printf("child: %d\n", status_of(child));
+    CHECK(status_of(child) == 5);
+}
+static void exits(void) { exit(3); }
+
+static void (*const next[])(void) = {allocates, frees, reallocates, fails, maps, unmaps, remaps, starts_a_thread, forks, exits};
+
+int main(void) {
+    directory = getenv("RAMSON_DIR");
+    CHECK(directory != NULL);
+    for (size_t i = 0; i < CUTS * sizeof next / sizeof *next; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            CHECK((kept = malloc(64 << 20)));
+            *kept = 1;
+            mapped = mmap(NULL, 8 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            CHECK(mapped != MAP_FAILED);
+            cut_all(i % CUTS);
+            next[i / CUTS]();
+            take_a_certain_sample();
+            churn(1000);
+            exit(3);
+        }
+        printf("child: %d\n", status_of(child));
+        remove_all();
+    }
     return 0;
 }

@@ -236,11 +236,12 @@ fn pruning_by_age_leaves_what_runs_what_is_young_and_what_is_not_ours() {
     let named = directory.join("ticket-17.ramson");
     fs::copy(&old, &named).unwrap();
     let no_profile = scratch.file("profiles/123-456.ramson", "precious");
+    let emptied = scratch.file("profiles/125-456.ramson", "");
     let target = scratch.file("target", fs::read(&old).unwrap());
     let link = directory.join("124-456.ramson");
     symlink(&target, &link).unwrap();
     std::os::unix::fs::chown(&foreign, Some(65534), None).unwrap();
-    for path in [&old, &its, &foreign, &named, &no_profile, &target] {
+    for path in [&old, &its, &foreign, &named, &no_profile, &target, &emptied] {
         make_old(path, 31);
     }
     make_old(&young, 29);
@@ -250,7 +251,7 @@ fn pruning_by_age_leaves_what_runs_what_is_young_and_what_is_not_ours() {
     say(&scratch, &["list", "--prune", "--max-age", "off"]);
     assert!(old.exists());
     say(&scratch, &["list", "--prune"]);
-    assert!(!old.exists());
+    assert!(!old.exists() && !emptied.exists());
     for path in [&young, &its, &foreign, &named, &no_profile, &target, &link] {
         assert!(path.symlink_metadata().is_ok(), "{}", path.display());
     }
@@ -260,6 +261,32 @@ fn pruning_by_age_leaves_what_runs_what_is_young_and_what_is_not_ours() {
     let mut command = ramson(&scratch);
     finish(command.env("RAMSON_PRUNE_AGE", "28d").args(["run", "--", "true"])).good();
     assert!(!its.exists() && !young.exists() && named.exists() && no_profile.exists());
+}
+
+#[test]
+fn a_server_whose_profile_is_emptied_goes_on_without_and_ramson_run_says_so() {
+    let scratch = Scratch::new();
+    let (socket, client) = (scratch.path("s"), installed("redis-cli", "redis-tools"));
+    let mut command = ramson(&scratch);
+    command.args(["run", "--interval", "64K", "--"]).arg(installed("redis-server", "redis-server"));
+    command.args(["--port", "0", "--save", "", "--dir", "/tmp", "--unixsocket"]).arg(&socket);
+    let log = scratch.path("log");
+    let mut server = Running::start(&mut command, &log, || accepts(&socket));
+    let ask = |words: &str| {
+        let mut command = clean(&client);
+        finish(command.arg("-s").arg(&socket).args(words.split(' '))).good().text()
+    };
+    ask("DEBUG POPULATE 20000 key 1000");
+    let [path] = profiles_in(&scratch.path("profiles")).try_into().unwrap();
+    File::create(&path).unwrap();
+    ask("DEBUG POPULATE 20000 other 1000");
+    ask("FLUSHALL");
+    assert_eq!(ask("PING").trim(), "PONG");
+    finish(clean(&client).arg("-s").arg(&socket).args(["SHUTDOWN", "NOSAVE"]));
+    assert!(server.wait().success());
+    let said = fs::read_to_string(&log).unwrap();
+    let remark = format!("ramson: {}: somebody emptied it", path.display());
+    assert!(said.contains(&remark), "{said}");
 }
 
 #[test]

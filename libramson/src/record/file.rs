@@ -3,6 +3,7 @@
 //! No descriptor stays open: the program may close or reuse any number. Space comes through the mapping instead
 //! (MADV_POPULATE_WRITE), which reports a full file system as an error where a store would be SIGBUS.
 
+mod end;
 mod first_page;
 mod name;
 mod private;
@@ -44,6 +45,9 @@ pub struct ProfileFile {
     identity: Identity,
     /// The profile is memory of this process only: space is there without asking.
     is_private: bool,
+    mapped_bytes: u64,
+    /// The cycle counter at the latest look at the file's end.
+    looked_at_cycles: AtomicU64,
 }
 
 /// Where a profile can be put.
@@ -123,6 +127,7 @@ impl ProfileFile {
         }
         let base = file.map_shared(file_bytes).ok()?;
         self.base.store(base as u64, Relaxed);
+        self.mapped_bytes = file_bytes;
         let _ = sys::advise(base, file_bytes as usize, sys::MADV_DONTDUMP);
         let _ = sys::advise(base, file_bytes as usize, sys::MADV_RANDOM);
         if sys::advise(base, PAGE_BYTES as usize, sys::MADV_POPULATE_WRITE).is_err() {

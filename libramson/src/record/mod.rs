@@ -128,6 +128,17 @@ impl Recorder {
         Some(recorder)
     }
 
+    /// Whether recording can go on: not if somebody cut the file.
+    #[inline]
+    pub fn has_its_file(&self) -> bool {
+        self.file.is_whole()
+    }
+
+    /// Has threads that are in a slow path go on without the file. What they record is lost.
+    pub fn leave_file(&self) {
+        self.file.leave();
+    }
+
     fn now_ns(&self) -> u64 {
         self.clock_ns(MONOTONIC_COARSE)
     }

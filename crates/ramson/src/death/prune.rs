@@ -141,15 +141,15 @@ fn candidate(path: PathBuf) -> Option<Candidate> {
     })
 }
 
-/// Removes it, if it is a profile and nobody uses it. While we hold its lock no process has it mapped; and a process that was
+/// Removes it, if it is a profile, or what is left of an emptied one, and nobody uses it. While we hold its lock no process has it mapped; and a process that was
 /// profiled by a library that took none is found by its mapping.
 fn remove(candidate: &Candidate) -> bool {
     let no_follow = OFlags::NOFOLLOW.bits() as i32;
     let opened = OpenOptions::new().read(true).custom_flags(no_follow).open(&candidate.path);
     let Ok(file) = opened else { return false };
-    let is_same = file.metadata().is_ok_and(|facts| facts.ino() == candidate.inode);
-    is_same
-        && is_profile(&file)
+    let Ok(facts) = file.metadata() else { return false };
+    facts.ino() == candidate.inode
+        && (facts.len() == 0 || is_profile(&file))
         && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
         && !source::open_file(&candidate.path).is_ok_and(|found| found.running.is_some())
         && fs::remove_file(&candidate.path).is_ok()

@@ -240,7 +240,12 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
     note::note_ends(&mut profiles, ended);
     let dead = profiles.iter().filter(|source| source.running.is_none());
     let last_words: Vec<Vec<String>> = dead.map(keep).collect();
-    if profiles.is_empty() && is_kept {
+    if let Some(path) = emptied(output, ended) {
+        let path = path.display();
+        eprintln!(
+            "ramson: {path}: somebody emptied it while the program ran. Recording ended there"
+        );
+    } else if profiles.is_empty() && is_kept {
         eprintln!(
             "ramson: no profile: the program allocated too little to be sampled. Try a smaller --interval"
         );
@@ -279,6 +284,16 @@ fn keep(source: &Source) -> Vec<String> {
     let last = LastProfile::of(source);
     let _ = compact::compact_with(path, &last.names.to_block());
     last.lines(source)
+}
+
+/// The profile of the program itself, if nothing is left in it.
+fn emptied(output: Option<&Path>, ended: &Ended) -> Option<std::path::PathBuf> {
+    let directory = places::own_profile_directory();
+    let path = output.map_or_else(
+        || directory.join(format!("{}-{}.ramson", ended.pid, ended.start_ticks)),
+        Path::to_path_buf,
+    );
+    path.metadata().is_ok_and(|facts| facts.len() == 0).then_some(path)
 }
 
 /// The output file, and those of further processes: its name with .PID added.

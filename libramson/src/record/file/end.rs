@@ -1,0 +1,50 @@
+//! Whether the file still reaches as far as it is used: a page beyond its end is SIGBUS when it is touched, and anybody who may write the
+//! file can cut it. Nothing keeps a file from that (no lease without a signal, no seal outside memfd), so the recorder looks before it
+//! begins, and what is cut during a slow path, or right after a look, goes unseen (docs/limits.md).
+
+use super::ProfileFile;
+use crate::{arch, sys};
+use core::sync::atomic::Ordering::*;
+use ramson_format::{MAGIC, PAGE_BYTES, REGION_KINDS, RegionPlan};
+
+/// Cycles that a look holds good, 5 to 25 µs: it is two system calls, as dear as a slow path.
+const LOOK_CYCLES: u64 = 25_000;
+
+impl ProfileFile {
+    /// Whether nobody cut the file, as of a few microseconds ago at most.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        let now = arch::cycles();
+        let is_known = now.wrapping_sub(self.looked_at_cycles.load(Relaxed)) < LOOK_CYCLES;
+        // 0: there is no counter.
+        is_known && now != 0 || self.look(now)
+    }
+
+    #[cold]
+    fn look(&self, now: u64) -> bool {
+        let is_whole = self.is_private || self.has_its_pages();
+        if is_whole {
+            self.looked_at_cycles.store(now, Relaxed);
+        }
+        is_whole
+    }
+
+    fn has_its_pages(&self) -> bool {
+        let end = |(kind, plan): (_, &RegionPlan)| match self.committed(kind) {
+            0 => 0,
+            committed => plan.offset + committed * kind.entry_bytes(),
+        };
+        let used_bytes = REGION_KINDS.into_iter().zip(&self.regions).map(end).max().unwrap_or(0);
+        let (first, last_word) = (self.base.load(Relaxed), used_bytes.max(PAGE_BYTES) - 4);
+        // Both, as the kernel takes pages away from the front. A file that was cut and made longer again has lost its magic number.
+        sys::is_readable((first + last_word) as *const u32)
+            && sys::is_readable(first as *const u32)
+            && self.header().magic.load(Relaxed) == u64::from_le_bytes(MAGIC)
+    }
+
+    /// Puts empty memory in the file's place.
+    pub fn leave(&self) {
+        let base = self.base.load(Relaxed) as *mut u8;
+        let _ = sys::replace_by_zeroes(base, self.mapped_bytes as usize);
+    }
+}
