@@ -67,12 +67,12 @@ mod nr {
     pub const SIGALTSTACK: usize = 131;
     pub const PRCTL: usize = 157;
     pub const GETTID: usize = 186;
+    pub const FUTEX: usize = 202;
     pub const CLOCK_GETTIME: usize = 228;
     pub const OPENAT: usize = 257;
     pub const MKDIRAT: usize = 258;
     pub const UNLINKAT: usize = 263;
     pub const FALLOCATE: usize = 285;
-    pub const FUTEX: usize = 202;
     pub const PRLIMIT64: usize = 302;
     pub const NEWFSTATAT: usize = 262;
     pub const PROCESS_VM_READV: usize = 310;
@@ -242,7 +242,7 @@ pub fn is_refused_memory(bytes: usize) -> bool {
     }
 }
 
-/// Puts zeroed memory of this process in the place of a mapping of ours.
+/// Puts zeroed memory of this process in the place of a mapping of ours, into which references stay valid.
 pub fn replace_by_zeroes(address: *mut u8, bytes: usize) -> Result<(), Errno> {
     let map_flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
     let arguments = [address as usize, bytes, PROT_READ_WRITE, map_flags, usize::MAX, 0];

@@ -185,7 +185,7 @@ impl ProfileFile {
     /// The header. Only after `create` has mapped the file.
     #[inline]
     pub fn header(&self) -> &Header {
-        // SAFETY: the mapping is page-aligned, never unmapped, and its first page was populated.
+        // SAFETY: the mapping is page-aligned, never unmapped (`leave` replaces it), and its first page was populated.
         unsafe { &*(self.base.load(Relaxed) as *const Header) }
     }
 
