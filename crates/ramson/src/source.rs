@@ -256,8 +256,8 @@ fn open_pid(pid: u32) -> Result<Source, Failure> {
     }
     if maps.contains("/libramson.so") {
         return Err(Failure::not_found(format!(
-            "process {pid}: runs under ramson, but has no profile: it allocated less than the sampling interval, or \
-             recording is off. Try again later, or start it with a smaller --interval"
+            "process {pid}: runs under ramson, but has no profile: it allocated less than the sampling interval, \
+             recording is off, or somebody emptied its file. Try again later, or start it with a smaller --interval"
         )));
     }
     let name = fs::read_to_string(process.join("comm")).unwrap_or_default();

@@ -157,7 +157,9 @@ fn read(
         .collect();
     // Unpacking takes as long as there is to unpack.
     wanted.sort_by_key(|(.., section)| std::cmp::Reverse(section.size_bytes));
-    let total_bytes: u64 = wanted.iter().map(|(.., section)| section.size_bytes).sum();
+    // As the file has it: not one of these sizes need be true.
+    let sizes = wanted.iter().map(|(.., section)| section.size_bytes);
+    let total_bytes = sizes.fold(0, u64::saturating_add);
     let threads = if total_bytes < FEW_BYTES { 1 } else { MAX_THREADS };
     let contents = on_all(
         &wanted,

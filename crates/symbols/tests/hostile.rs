@@ -61,6 +61,29 @@ fn a_file_with_any_damage_never_panics() {
 }
 
 #[test]
+fn sections_that_claim_more_than_there_are_addresses_are_a_defect() {
+    let (folder, addresses, _) = small_program();
+    let mut content = std::fs::read(folder.path("a")).unwrap();
+    let number = |at: usize, bytes: usize| {
+        content[at..at + bytes].iter().rev().fold(0, |number, &byte| number << 8 | byte as usize)
+    };
+    let (sections_at, count) = (number(40, 8), number(60, 2));
+    let places = (0..count).map(|index| sections_at + index * 64);
+    // Those of the debugger: at no address, and no tables of symbols or strings.
+    let claims: Vec<_> =
+        places.filter(|at| (number(at + 4, 4), number(at + 16, 8)) == (1, 0)).collect();
+    assert!(claims.len() > 3);
+    for at in claims {
+        content[at + 32..at + 40].copy_from_slice(&(1_u64 << 63).to_le_bytes());
+    }
+    std::fs::write(folder.path("claims"), &content).unwrap();
+    let symbolized = symbolize(&binary(&folder.path("claims"), ""), &addresses);
+    assert!(symbolized.frames.iter().any(|frames| !frames.is_empty()), "the symbols are there");
+    let defect = symbolized.defect.expect("no lines");
+    assert_eq!(defect.to_string().lines().count(), 1);
+}
+
+#[test]
 fn what_is_no_file_is_unreadable_and_nobody_waits_for_it() {
     let folder = Folder::new();
     folder.run("mkfifo a");
