@@ -64,17 +64,18 @@ pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
 
 #[cfg(not(any(test, fuzzing)))]
 fn loader_debug() -> *const Debug {
-    let debug: *const Debug;
-    // SAFETY: reads our own GOT, where the loader put the address of `_r_debug`, or 0 as the reference is weak.
+    let (debug, musl): (*const Debug, *const *const Debug);
+    // SAFETY: reads our own GOT, where the loader put the addresses, or 0 as the references are weak.
     unsafe {
         core::arch::asm!(
-            ".weak _r_debug",
+            ".weak _r_debug, _dl_debug_addr",
             "mov {}, qword ptr [rip + _r_debug@GOTPCREL]",
-            out(reg) debug,
-            options(nostack, readonly, pure)
+            "mov {}, qword ptr [rip + _dl_debug_addr@GOTPCREL]",
+            out(reg) debug, out(reg) musl, options(nostack, readonly, pure)
         );
     }
-    debug
+    // SAFETY: musl's pointer to its structure. Recording is off there, but what the program calls must be found.
+    if debug.is_null() && !musl.is_null() { unsafe { *musl } } else { debug }
 }
 
 #[cfg(any(test, fuzzing))]

@@ -25,7 +25,7 @@ static void cut_all(int cut) {
         }
         if (file >= 0) close(file);
     }
-    /* ramson looks at its file every few microseconds at most, and closedir frees. */
+    /* ramson looks at its file every 0.1 ms or so at most, and closedir frees. */
     usleep(2000);
     if (files) closedir(files);
 }

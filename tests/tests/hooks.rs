@@ -3,7 +3,9 @@
 //! All runs record every allocation (an interval of 1), so expected numbers are exact.
 
 use ramson_format::Health;
+use ramson_tests::servers::{Scratch, clean, finish, installed};
 use ramson_tests::{Finished, Run, Site, health, live_of_size, program, shared_library, sites};
+use ramson_tests::{preload, target_directory};
 use std::path::{Path, PathBuf};
 
 #[track_caller]
@@ -180,4 +182,22 @@ fn every_operator_new_is_counted_once_over_tcmalloc() {
 fn every_operator_new_is_counted_once_over_mimalloc() {
     let program = program("operators.cc");
     assert_operators(Run::new(&program).over(&shared_library("libmimalloc.so.2")), &program);
+}
+
+#[test]
+fn a_program_of_musl_gets_what_it_asks_for() {
+    let scratch = Scratch::new();
+    let (source, program) =
+        (target_directory().join("../tests/programs/allocates.c"), scratch.path("musl"));
+    finish(clean(installed("musl-gcc", "musl-tools")).arg(source).arg("-o").arg(&program)).good();
+    let plain = finish(&mut clean(&program)).essence();
+    assert_eq!(plain.0, 7, "{plain:?}");
+    let profiles = scratch.open_directory("profiles");
+    // By hand, and as the child of a program that is profiled.
+    let mut shell = clean("sh");
+    shell.arg("-c").arg(format!("{}; exit $?", program.display()));
+    for mut command in [clean(&program), shell] {
+        let preloaded = preload(&mut command, "1").env("RAMSON_DIR", &profiles);
+        assert_eq!(finish(preloaded).essence(), plain);
+    }
 }
