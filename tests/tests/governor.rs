@@ -86,9 +86,11 @@ fn a_weight_comes_from_the_interval_that_its_countdown_was_drawn_with() {
     // By then another interval was in force, whose weight is ten times as large.
     assert!(snapshot.header.interval_bytes >= 40 << 10, "{:?}", snapshot.header);
     let theirs = snapshot.live.iter().filter(|sample| sample.size == 96);
-    let objects: f64 = theirs.map(|sample| sample.inverse_probability).sum();
-    // A standard deviation is about 2,000 or less.
-    assert!((2_000.0..20_000.0).contains(&objects), "{objects} instead of 8,000");
+    // At 4 KiB it is 43. After its first sample a thread draws anew: such samples are few, and one may stand for more than all of these.
+    let first = theirs.map(|sample| sample.inverse_probability).filter(|&objects| objects < 50.0);
+    let objects: f64 = first.sum();
+    // 400 threads, 20 blocks each, 38 of 100 threads come to a sample, in the middle of their blocks: 6,500. A standard deviation is 500.
+    assert!((4_000.0..9_000.0).contains(&objects), "{objects} instead of 6,500");
 }
 
 /// The profile of a process that runs, once it says what is wanted.
