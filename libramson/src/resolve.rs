@@ -74,7 +74,7 @@ fn loader_debug() -> *const Debug {
             out(reg) debug, out(reg) musl, options(nostack, readonly, pure)
         );
     }
-    // SAFETY: musl's pointer to its structure. Recording is off there, but what the program calls must be found.
+    // SAFETY: musl keeps its structure, which begins as glibc's, behind a pointer of its own that is never null. Recording is off there.
     if debug.is_null() && !musl.is_null() { unsafe { *musl } } else { debug }
 }
 
