@@ -132,7 +132,7 @@ pub fn recorder() -> Option<&'static Recorder> {
     if PER_PROCESS.state.load(Acquire) != RECORDING {
         return None;
     }
-    // SAFETY: stored before the state became RECORDING, and never freed.
+    // SAFETY: stored before the state became RECORDING, and never freed; a recorder that were replaced or unmapped would break it.
     let recorder = unsafe { PER_PROCESS.recorder.load(Relaxed).as_ref() }?;
     if recorder.has_its_file() { Some(recorder) } else { stop_without_file(recorder) }
 }
