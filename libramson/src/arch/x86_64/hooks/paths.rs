@@ -42,6 +42,34 @@ macro_rules! pop_arguments {
     };
 }
 
+/// Calls `$function` in the floating-point environment that a process starts with: all exceptions masked, none raised, rounding to
+/// nearest. The program's own is put back: it sees no exception of ours, and none of ours is a signal where it unmasked them.
+/// `in spare word` uses the word that the stack pointer points at.
+macro_rules! call {
+    ($function:literal, in spare word) => {
+        concat!(
+            "stmxcsr [rsp]
+            mov dword ptr [rsp + 4], 0x1f80
+            ldmxcsr [rsp + 4]
+            call ",
+            $function,
+            "
+            ldmxcsr [rsp]"
+        )
+    };
+    ($function:literal) => {
+        concat!(
+            "sub rsp, 16
+            .cfi_adjust_cfa_offset 16
+            ",
+            call!($function, in spare word),
+            "
+            add rsp, 16
+            .cfi_adjust_cfa_offset -16"
+        )
+    };
+}
+
 /// `$stub`: the first call finds all real functions, then goes on where `$target` then leads.
 macro_rules! unresolved {
     ($stub:ident, $target:ident) => {
@@ -83,7 +111,7 @@ macro_rules! allocation_slow {
                 ".cfi_adjust_cfa_offset 8",
                 concat!("mov rdi, ", $size),
                 "lea rsi, [rsp + 40]",
-                "call {rearm}",
+                call!("{rearm}", in spare word),
                 "mov rdi, [rsp + 32]",
                 "mov rsi, [rsp + 24]",
                 "mov rdx, [rsp + 16]",
@@ -97,7 +125,7 @@ macro_rules! allocation_slow {
                 "lea rcx, [rsp + 40]",
                 "mov r8, rbp",
                 "mov r9, [rsp + 32]",
-                "call {record}",
+                call!("{record}", in spare word),
                 "add rsp, 40",
                 ".cfi_adjust_cfa_offset -40",
                 "ret",
@@ -174,7 +202,7 @@ macro_rules! deallocation_slow {
                 ".cfi_adjust_cfa_offset 8",
                 "lea rsi, [rsp + 24]",
                 "mov rdx, rbp",
-                "call {forget}",
+                call!("{forget}"),
                 "pop rdx",
                 ".cfi_adjust_cfa_offset -8",
                 "pop rsi",
