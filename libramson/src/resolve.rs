@@ -43,6 +43,7 @@ const DT_STRTAB: usize = 5;
 const DT_SYMTAB: usize = 6;
 const DT_VERSYM: usize = 0x6fff_fff0;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
+const DT_FLAGS_1: usize = 0x6fff_fffb;
 /// More dynamic entries, symbols of one chain, or objects than any real program has.
 const MAX_STEPS: usize = 1 << 16;
 
@@ -100,11 +101,36 @@ impl LinkMap {
     pub fn inside(&self) -> u64 {
         self.dynamic as u64
     }
+
+    /// Its dynamic section.
+    fn entries(&self) -> impl Iterator<Item = &Dynamic> {
+        let length = if self.dynamic.is_null() { 0 } else { MAX_STEPS };
+        // SAFETY: the section is the object's own, which is loaded, and ends with a null tag, where the iterator stops.
+        (0..length)
+            .map(|index| unsafe { &*self.dynamic.add(index) })
+            .take_while(|entry| entry.tag != 0)
+    }
 }
 
 /// Whether an object defines `name`.
 pub fn defines(object: &LinkMap, name: &CStr) -> bool {
     find_in(object, name).is_some()
+}
+
+/// Whether the loader keeps an object for good: one that says so, or the first of those whose symbols are to be one in the whole process,
+/// as libstdc++'s are.
+pub fn is_never_unloaded(object: &LinkMap) -> bool {
+    const DF_1_NODELETE: usize = 8;
+    const STB_GNU_UNIQUE: u8 = 10;
+    let is_unique = || {
+        let tables = Tables::of(object)?;
+        let index = tables.lookup(c"_ZNSs4_Rep20_S_empty_rep_storageE")?;
+        // SAFETY: the hash table gave `index`, so the symbol table has it.
+        Some(unsafe { (*tables.symbols.add(index)).info >> 4 } == STB_GNU_UNIQUE)
+    };
+    let says_so =
+        object.entries().any(|entry| entry.tag == DT_FLAGS_1 && entry.value & DF_1_NODELETE != 0);
+    says_so || is_unique().unwrap_or(false)
 }
 
 /// Where the function `name` of an object begins and ends, if it is exported with its size.
@@ -142,15 +168,9 @@ struct Tables {
 
 impl Tables {
     fn of(object: &LinkMap) -> Option<Self> {
-        if object.dynamic.is_null() {
-            return None;
-        }
         let mut found = [0usize; 5];
-        for index in 0..MAX_STEPS {
-            // SAFETY: the dynamic section ends with a null tag, where the loop stops.
-            let entry = unsafe { &*object.dynamic.add(index) };
+        for entry in object.entries() {
             let slot = match entry.tag {
-                0 => break,
                 DT_SYMTAB => 0,
                 DT_STRTAB => 1,
                 DT_VERSYM => 2,
@@ -307,10 +327,10 @@ pub fn may_be_allocator(address: u64) -> bool {
 }
 
 /// What the code at `address` may mean by `name`: the definition in its own object.
-pub fn find_beside(address: u64, name: &CStr) -> Option<usize> {
+pub fn find_beside(address: u64, name: &CStr) -> Option<(usize, &'static LinkMap)> {
     // SAFETY: the object's code called us, so it is loaded, and so is its record.
     let object = unsafe { object_at(address)?.link_map.as_ref() }?;
-    find_in(object, name)
+    Some((find_in(object, name)?, object))
 }
 
 /// Where the kernel put argc: arguments, environment and auxiliary vector follow. `None` on C libraries without
@@ -371,29 +391,4 @@ pub fn own_dynamic() -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_c_library_s_malloc_is_found_where_dlsym_finds_it() {
-        unsafe extern "C" {
-            fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-        }
-        for name in [c"malloc", c"free", c"posix_memalign", c"_exit"] {
-            let (address, _) = find_next(name, 0).unwrap();
-            // SAFETY: a NULL handle is RTLD_DEFAULT.
-            let expected = unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) };
-            assert_eq!(address, expected as usize, "{name:?}");
-        }
-        assert!(find_next(c"no_such_function_anywhere", 0).is_none());
-    }
-
-    #[test]
-    fn the_object_of_an_address_is_found_without_a_lock() {
-        let found = object_at(find_next(c"malloc", 0).unwrap().0 as u64).unwrap();
-        // SAFETY: libc is never unloaded, its name is a C string.
-        let name = unsafe { CStr::from_ptr((*found.link_map).name) };
-        assert!(name.to_str().unwrap().contains("libc.so"));
-        assert!(object_at(16).is_none());
-    }
-}
+mod tests;

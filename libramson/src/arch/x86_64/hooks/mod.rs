@@ -32,9 +32,10 @@ impl Target {
         unsafe { self.0.get().cast::<usize>().write_volatile(address) };
     }
 
-    fn is_bound_beyond(&self, stub: unsafe extern "C" fn()) -> bool {
+    fn bound_beyond(&self, stub: unsafe extern "C" fn()) -> Option<usize> {
         // SAFETY: a plain read of an aligned word.
-        unsafe { self.0.get().cast::<usize>().read_volatile() != stub as usize }
+        let address = unsafe { self.0.get().cast::<usize>().read_volatile() };
+        (address != stub as usize).then_some(address)
     }
 }
 
