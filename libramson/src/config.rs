@@ -6,7 +6,7 @@
 //! | `RAMSON_DIR` | directory of the profile files; default `/var/tmp/ramson-UID` |
 //! | `RAMSON_OUTPUT` | file of the first process that is sampled; later ones add `.PID` |
 //! | `RAMSON_KEEP` | `1`: keep the file after a normal exit |
-//! | `RAMSON_MAX_FILE` | bound of a profile file; default 64M |
+//! | `RAMSON_MAX_FILE` | bound of a profile file; default 64M, 8M on Linux before 5.14 |
 //! | `RAMSON_SECCOMP` | number of seccomp filters under which ramson is known to work; set by `ramson run` |
 //! | `RAMSON_MAX_OVERHEAD` | bound in percent of the CPU time that samples take, 0.001 to 90; `0` or `off`: none; default 1, none if the interval is 1 |
 //! | `RAMSON_FREES` | how many recent frees are remembered, 0 to 65536; default 1024, of at most 1000 a second and thread |
@@ -30,6 +30,8 @@ pub struct Config {
     pub output: Option<Text>,
     pub keep: bool,
     pub file_bytes: u64,
+    /// Somebody asked for that bound.
+    pub names_file_bytes: bool,
     /// Length of the ring of recent frees; 0 is none.
     pub recent_frees: u64,
     /// Somebody asked for recent frees: no thread leaves any out.
@@ -120,6 +122,7 @@ impl Config {
             b"MAX_FILE" => match parse_size(value) {
                 Some(bytes) if (FILE_BYTES_RANGE.0..=FILE_BYTES_RANGE.1).contains(&bytes) => {
                     self.file_bytes = bytes & !4095;
+                    self.names_file_bytes = true;
                 }
                 _ => self.interval_bytes = None,
             },
@@ -155,6 +158,7 @@ impl Default for Config {
             output: None,
             keep: false,
             file_bytes: DEFAULT_FILE_BYTES,
+            names_file_bytes: false,
             recent_frees: DEFAULT_RECENT_FREES,
             remembers_all_frees: false,
             run_id: 0,

@@ -55,6 +55,8 @@ struct Inherited {
     config_state: AtomicU32,
     config: UnsafeCell<MaybeUninit<Config>>,
     threads: AtomicU64,
+    /// The process that began to record last, this one or an ancestor.
+    started_pid: AtomicU32,
 }
 
 // SAFETY: `config` is written once, by whoever moves `config_state` from 0 to 1, and read only after it is 2.
@@ -64,6 +66,7 @@ static INHERITED: Inherited = Inherited {
     config_state: AtomicU32::new(0),
     config: UnsafeCell::new(MaybeUninit::uninit()),
     threads: AtomicU64::new(0),
+    started_pid: AtomicU32::new(0),
 };
 
 /// The settings, once `read_config` has run.
@@ -127,6 +130,9 @@ pub fn initialise_thread(thread: &Thread) {
 pub fn recorder() -> Option<&'static Recorder> {
     let pid = PER_PROCESS.pid_to_compare.load(Relaxed);
     if pid != 0 && pid != sys::process_id() {
+        if is_another_thread_s_state() {
+            return None;
+        }
         become_new();
     }
     if PER_PROCESS.state.load(Acquire) != RECORDING {
@@ -182,6 +188,12 @@ fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
     let begin_cycles = arch::cycles();
     let config = config()?;
     permission::look(config.tried_filters);
+    if shares_memory() {
+        // What this child made would be its parent's, under the child's name.
+        PER_PROCESS.state.store(NEW, Release);
+        return None;
+    }
+    INHERITED.started_pid.store(sys::process_id(), Relaxed);
     protect_from_fork();
     // In a forked child these are still the parent's. A thread that only maps memory may have no random state yet.
     thread.tid.set(0);
@@ -207,6 +219,30 @@ fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
             None
         }
     }
+}
+
+/// Whether this may be a child in its parent's memory that finds nothing recorded there. The child of a bare clone or fork system call looks
+/// alike, though it has memory of its own: that is known where its parent was recorded and the thread that called was its first.
+#[cold]
+fn shares_memory() -> bool {
+    let parent = recorded_thread_id(resolve::thread_id_offset());
+    is_another_thread_s_state() && parent != INHERITED.started_pid.load(Relaxed)
+}
+
+/// Whether by the C library's record another thread owns this one's state: in children by vfork, clone with CLONE_VM or a bare system call.
+#[cold]
+fn is_another_thread_s_state() -> bool {
+    let (id, recorded) = (sys::thread_id(), recorded_thread_id(resolve::thread_id_offset()));
+    id != 0 && recorded != 0 && id != recorded
+}
+
+/// The C library's record of this thread's id; 0 if it does not tell debuggers at which `offset` it is.
+pub fn recorded_thread_id(offset: u64) -> u32 {
+    if offset == 0 {
+        return 0;
+    }
+    // SAFETY: `struct pthread` begins at the thread pointer and is longer than that: the C library has named the place of this field.
+    unsafe { *((arch::thread_pointer() + offset) as *const u32) }
 }
 
 /// Has the kernel zero what belongs to this process alone in forked children.

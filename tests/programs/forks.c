@@ -65,6 +65,17 @@ static void *fork_again_and_again(void *unused) {
     return unused;
 }
 
+static int share(void *unused) {
+    (void)unused;
+    site_child();
+    _exit(0);
+}
+
+static void share_memory(void) {
+    static char stack[256 << 10];
+    wait_for(clone(share, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL), 0);
+}
+
 static void print_child(pid_t child) {
     printf("child %d\n", child);
     fflush(stdout);
@@ -77,9 +88,12 @@ int main(int argc, char **argv) {
         site_child();
         return 0;
     }
+    pid_t child = -1;
+    /* Its first allocation is the first of all. */
+    if (!strcmp(way, "share")) share_memory();
     setvbuf(stdout, NULL, _IONBF, 0);
     site_parent();
-    pid_t child = -1;
+    if (!strcmp(way, "share")) share_memory();
     char *arguments[] = {program, "child", NULL};
     if (!strcmp(way, "fork")) {
         child = fork();

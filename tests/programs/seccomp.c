@@ -1,6 +1,8 @@
 /* Seccomp filters that kill for whatever a program does not use itself.
    exec kill|errno PROGRAM …: starts a program under a filter that lets through what a C program starts with and writes with.
    exec lenient|strict-service PROGRAM …: kills for ptrace only, as a service manager does; for process_vm_readv as well.
+   exec before-5.14|before-4.14 PROGRAM …: madvise knows no MADV_POPULATE_WRITE; nor MADV_WIPEONFORK.
+   coroutines: allocates in turn on the own stack of a thread and on one below that, prints how often it read a file meanwhile.
    prctl|syscall|strict|raw: allocates, confines itself that way, allocates at new places and in new depths, ends.
    threads: the same for all threads, of which one is there before and one comes later.
    ask: asks in the usual ways whether the kernel has filters, installs none, allocates. */
@@ -15,8 +17,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -62,6 +66,20 @@ static void compile_denial(const int *calls, int count) {
     }
     *next++ = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     program = (struct sock_fprog){next - code, code};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+static void compile_old_madvise(unsigned first_unknown) {
+    struct sock_filter checks[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, first_unknown, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    memcpy(code, checks, sizeof checks);
+    program = (struct sock_fprog){COUNT(checks), code};
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
@@ -123,13 +141,59 @@ static int in_threads(void) {
     return 0;
 }
 
+enum { SWITCHES = 500, COROUTINE_BYTES = 64 << 10, STACK_BYTES = 1 << 20 };
+static ucontext_t thread_context, coroutine_context;
+
+__attribute__((noinline)) static void site_coroutine(void) {
+    for (;;) {
+        free(malloc(705));
+        swapcontext(&coroutine_context, &thread_context);
+    }
+}
+
+static long reads(void) {
+    long count = -1;
+    FILE *io = fopen("/proc/self/io", "r");
+    if (io && fscanf(io, "rchar: %*d wchar: %*d syscr: %ld", &count) != 1) exit(6);
+    fclose(io);
+    return count;
+}
+
+static void *switch_stacks(void *coroutine_stack) {
+    getcontext(&coroutine_context);
+    coroutine_context.uc_stack.ss_sp = coroutine_stack;
+    coroutine_context.uc_stack.ss_size = COROUTINE_BYTES;
+    makecontext(&coroutine_context, site_coroutine, 0);
+    free(malloc(706));
+    swapcontext(&thread_context, &coroutine_context);
+    long before = reads();
+    for (int i = 0; i < SWITCHES; i++) {
+        free(malloc(706));
+        swapcontext(&thread_context, &coroutine_context);
+    }
+    printf("reads %ld\n", reads() - before);
+    return NULL;
+}
+
+static int coroutines(void) {
+    char *stacks = mmap(NULL, COROUTINE_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstack(&attributes, stacks + COROUTINE_BYTES, STACK_BYTES);
+    return pthread_create(&thread, &attributes, switch_stacks, stacks) || pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv) {
     const char *way = argv[1];
+    if (!strcmp(way, "coroutines")) return coroutines();
     if (!strcmp(way, "exec")) {
         static const int denied[] = {SYS_ptrace, SYS_process_vm_readv};
         int is_kill = !strcmp(argv[2], "kill");
         if (!strcmp(argv[2], "lenient") || !strcmp(argv[2], "strict-service"))
             compile_denial(denied, argv[2][0] == 'l' ? 1 : 2);
+        else if (!strcmp(argv[2], "before-5.14")) compile_old_madvise(23);
+        else if (!strcmp(argv[2], "before-4.14")) compile_old_madvise(18);
         else compile(starting, COUNT(starting), is_kill ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | EPERM);
         raw(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, (long)&program);
         execv(argv[3], argv + 3);

@@ -22,5 +22,8 @@ pub mod trimming;
 
 pub use build::{golden, library, program, program_with, shared_library, target_directory, tool};
 pub use random::Random;
-pub use run::{Directory, Finished, Run, preload, profiles_in, read, read_bytes};
+pub use run::{
+    Directory, Finished, Run, preload, private_snapshot, profiles_in, read, read_bytes,
+    wait_until_ready,
+};
 pub use sites::{Site, Symbols, health, live_of_size, sites, total};

@@ -1,9 +1,10 @@
 //! Runs a program under the library in a directory of its own.
 
 use crate::build::{library, target_directory};
-use ramson_reader::{ReadError, Snapshot};
+use ramson_reader::{ProcessMemory, ReadError, Snapshot};
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::BufRead;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -134,6 +135,27 @@ pub fn profiles_in(directory: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     paths
+}
+
+/// The profile in private memory of a program that said "ready".
+pub fn private_snapshot(pid: u32) -> Snapshot {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let anonymous = maps.lines().filter(|line| line.contains("rw-p") && line.ends_with(" 0 "));
+    let ranges = anonymous.filter_map(|line| line.split(' ').next()?.split_once('-'));
+    let number = |text| u64::from_str_radix(text, 16).unwrap();
+    let mut found = ranges.filter_map(|(start, end)| {
+        let memory = ProcessMemory::open(pid, number(start), number(end)).ok()?;
+        Snapshot::read(&memory).ok()
+    });
+    found.next_back().unwrap_or_else(|| panic!("no profile in\n{maps}"))
+}
+
+/// Reads the line "ready" of a program that then sleeps.
+pub fn wait_until_ready(child: &mut Child) {
+    let mut line = String::new();
+    let stdout = child.stdout.as_mut().unwrap();
+    std::io::BufReader::new(stdout).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
 }
 
 /// Reads a profile file.

@@ -145,9 +145,9 @@ pub struct RunOptions {
     /// Replace FILE if it exists
     #[arg(long, requires = "output")]
     pub force: bool,
-    /// Largest size of a profile file (1M to 4G)
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_max_file, allow_hyphen_values = true)]
-    pub max_file: u64,
+    /// Largest size of a profile file (1M to 4G). Default: 64M; 8M on Linux before 5.14, where a file takes all of it at once
+    #[arg(long, value_name = "SIZE", value_parser = parse_max_file, allow_hyphen_values = true)]
+    pub max_file: Option<u64>,
     /// Remember the N latest sampled blocks that were freed, with both stacks, for `report --view frees` (0 to 65536, at most 256 for
     /// each M of --max-file). Default: 1024, of at most 1,000 frees a second and thread
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_RECENT_FREES))]

@@ -1,8 +1,8 @@
 //! What is done before the program installs a seccomp filter: afterwards no system call can be made.
 
 use super::Recorder;
-use crate::arch::{self, Thread};
-use crate::{sys, walk};
+use crate::arch::Thread;
+use crate::{process, sys, walk};
 use core::sync::atomic::Ordering::*;
 use ramson_format::{RegionKind, flags};
 
@@ -32,11 +32,9 @@ impl Recorder {
 
     /// The kernel's id of this thread; where it must not be asked, from the C library's own record.
     pub(super) fn thread_id(&self) -> u32 {
-        match (sys::thread_id(), self.thread_id_offset) {
-            (0, 0) => 0,
-            // SAFETY: `struct pthread` begins at the thread pointer, and the C library says where in it the id is.
-            (0, offset) => unsafe { *((arch::thread_pointer() + offset) as *const u32) },
-            (id, _) => id,
+        match sys::thread_id() {
+            0 => process::recorded_thread_id(self.thread_id_offset),
+            id => id,
         }
     }
 }

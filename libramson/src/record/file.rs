@@ -3,6 +3,7 @@
 //! No descriptor stays open: the program may close or reuse any number. Space comes through the mapping instead
 //! (MADV_POPULATE_WRITE), which reports a full file system as an error where a store would be SIGBUS.
 
+mod create;
 mod end;
 mod first_page;
 mod name;
@@ -10,7 +11,7 @@ mod private;
 
 use crate::config::Config;
 use crate::permission;
-use crate::sys::{self, Errno, File, Identity};
+use crate::sys::{self, Identity};
 use crate::text::Text;
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::*;
@@ -20,13 +21,10 @@ use name::ProcessStat;
 pub use name::start_ticks_in;
 use ramson_format::atomic::{AtomicU32, AtomicU64};
 use ramson_format::{
-    COMMAND_BYTES, EXE_BYTES, FILE_BYTES_RANGE, Header, Health, KINDS, LIVE_FIRST_SEGMENT, MAGIC,
-    Mapping, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind, RegionPlan, VERSION, flags, plan,
+    COMMAND_BYTES, EXE_BYTES, Header, Health, KINDS, MAGIC, Mapping, PAGE_BYTES, REGIONS,
+    RegionKind, RegionPlan, VERSION, flags,
 };
 
-/// Entries that every region has from the start, in the order of `REGION_KINDS`. Most programs map nothing themselves.
-const FIRST_ENTRIES: [u64; REGIONS] =
-    [128, 4096, LIVE_FIRST_SEGMENT, LIVE_FIRST_SEGMENT, 64, 8192, 0, 0, 64];
 /// Regions grow by what they have, but by no more than this at once.
 const MAX_STEP_BYTES: u64 = 1 << 20;
 /// Times that one growth is tried.
@@ -58,112 +56,6 @@ pub enum Backing {
 }
 
 impl ProfileFile {
-    /// Makes and maps the file, of `room_bytes` at most, everything but the header's times and state. False: there is no place for it.
-    pub fn create(&mut self, config: &Config, backing: Backing, room_bytes: u64) -> bool {
-        let stat = ProcessStat::read();
-        self.path = Text::new();
-        if backing == Backing::PrivateMemory {
-            self.divide(config, room_bytes);
-            let is_mapped = self.map_private(room_bytes).is_some();
-            if is_mapped {
-                self.fill_header(config, &stat, flags::PRIVATE);
-            }
-            return is_mapped;
-        }
-        let file_bytes = room_bytes.min(sys::file_size_limit()) & !(PAGE_BYTES - 1);
-        if file_bytes < FILE_BYTES_RANGE.0 {
-            return false;
-        }
-        self.divide(config, file_bytes);
-        let opened = self.open(config, &stat);
-        if let Some(file) = &opened {
-            self.remember(file);
-            // For those who remove old profiles: they may be in another PID namespace and not see this process.
-            let _ = file.lock_shared();
-        }
-        let is_on_disk = opened.as_ref().is_some_and(|file| self.map(file, file_bytes).is_some());
-        let is_memfd = !is_on_disk;
-        if is_memfd {
-            if opened.is_some() {
-                self.unlink();
-            }
-            self.path = Text::new();
-            let mapped = sys::memfd(c"ramson").ok().and_then(|file| self.map(&file, file_bytes));
-            if mapped.is_none() {
-                return false;
-            }
-        }
-        self.fill_header(config, &stat, if is_memfd { flags::MEMFD } else { 0 });
-        true
-    }
-
-    /// Gives each region its part of the file.
-    fn divide(&mut self, config: &Config, file_bytes: u64) {
-        self.regions = plan(file_bytes);
-        let frees = &mut self.regions[RegionKind::RecentFrees as usize];
-        frees.capacity = frees.capacity.min(config.recent_frees);
-    }
-
-    /// Entries that a region has from the start.
-    fn first_entries(&self, kind: RegionKind) -> u64 {
-        FIRST_ENTRIES[kind as usize].min(self.capacity(kind))
-    }
-
-    /// Sets the length, allocates the first entries of every region, maps.
-    fn map(&mut self, file: &File, file_bytes: u64) -> Option<()> {
-        file.set_length(file_bytes).ok()?;
-        const NO_SPACE: [i32; 3] = [28, 122, 27];
-        let is_full =
-            |result: Result<(), Errno>| result.is_err_and(|errno| NO_SPACE.contains(&errno.0));
-        if is_full(file.allocate(0, PAGE_BYTES)) {
-            return None;
-        }
-        for (region, kind) in self.regions.iter().zip(REGION_KINDS) {
-            let bytes = self.first_entries(kind) * kind.entry_bytes();
-            // Nothing at all cannot be asked for.
-            if bytes != 0 && is_full(file.allocate(region.offset, bytes)) {
-                return None;
-            }
-        }
-        let base = file.map_shared(file_bytes).ok()?;
-        self.base.store(base as u64, Relaxed);
-        self.mapped_bytes = file_bytes;
-        let _ = sys::advise(base, file_bytes as usize, sys::MADV_DONTDUMP);
-        let _ = sys::advise(base, file_bytes as usize, sys::MADV_RANDOM);
-        if sys::advise(base, PAGE_BYTES as usize, sys::MADV_POPULATE_WRITE).is_err() {
-            return self.map_without_populate(file, file_bytes);
-        }
-        self.lay_out().then_some(())
-    }
-
-    /// Writes the region directory and gives every region its first entries.
-    fn lay_out(&self) -> bool {
-        for (plan, kind) in self.regions.iter().zip(REGION_KINDS) {
-            let region = self.header().region(kind);
-            region.offset.store(plan.offset, Relaxed);
-            region.capacity.store(plan.capacity, Relaxed);
-            region.entry_bytes.store(kind.entry_bytes() as u32, Relaxed);
-            region.kind.store(kind.code(), Relaxed);
-        }
-        REGION_KINDS.iter().all(|&kind| self.grow(kind, self.first_entries(kind)))
-    }
-
-    /// Before Linux 5.14 space cannot be asked for through the mapping: all of it at once, or none.
-    #[cold]
-    fn map_without_populate(&mut self, file: &File, file_bytes: u64) -> Option<()> {
-        file.allocate(0, file_bytes).ok()?;
-        for (plan, kind) in self.regions.iter().zip(REGION_KINDS) {
-            let region = self.header().region(kind);
-            region.offset.store(plan.offset, Relaxed);
-            region.capacity.store(plan.capacity, Relaxed);
-            region.committed.store(plan.capacity, Relaxed);
-            self.committed[kind as usize].store(plan.capacity, Relaxed);
-            region.entry_bytes.store(kind.entry_bytes() as u32, Relaxed);
-            region.kind.store(kind.code(), Relaxed);
-        }
-        Some(())
-    }
-
     fn fill_header(&self, config: &Config, stat: &ProcessStat, backing_flag: u32) {
         let header = self.header();
         header.pid.store(stat.pid, Relaxed);

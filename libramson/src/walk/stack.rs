@@ -122,12 +122,14 @@ fn extend(thread: &Thread, stack_pointer: u64, hole: u64, pid: u32, main_high: u
         if is_main {
             return true;
         }
-        let Some(recorded) = recorded_low() else { return false };
+        let Some(recorded) = recorded_low().filter(|&low| stack_pointer >= low) else {
+            // A coroutine's or a signal's stack comes by at every sample: reading the list of mappings each time would be dear.
+            return false;
+        };
         let around = readable_around(lowest).filter(|&(_, end)| end >= low);
         around.is_some_and(|(start, _)| {
-            let start = start.max(recorded);
-            lowest = start.max(high.saturating_sub(MAX_DIRECT_BYTES));
-            stack_pointer >= start
+            lowest = start.max(recorded).max(high.saturating_sub(MAX_DIRECT_BYTES));
+            stack_pointer >= lowest
         })
     };
     if !is_below || !is_readable() {

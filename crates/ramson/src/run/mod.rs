@@ -66,6 +66,7 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     if found.obstacle.is_none() {
         let library = places::library().map_err(fail)?;
         command.env("LD_PRELOAD", preload(&library).map_err(fail)?);
+        command.env("ASAN_OPTIONS", sanitizer_options());
         let filters = Filters::find(&library);
         filters.pass_on(&mut command);
         command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
@@ -105,7 +106,9 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
 /// The options as libramson.so reads them.
 fn configure(command: &mut Command, options: &RunOptions, output: Option<&Path>) {
     command.env("RAMSON_INTERVAL", options.interval.to_string());
-    command.env("RAMSON_MAX_FILE", options.max_file.to_string());
+    if let Some(bytes) = options.max_file {
+        command.env("RAMSON_MAX_FILE", bytes.to_string());
+    }
     if let Some(frees) = options.recent_frees {
         command.env("RAMSON_FREES", frees.to_string());
     }
@@ -169,6 +172,17 @@ fn preload(library: &Path) -> Result<OsString, String> {
         value.push(others);
     }
     Ok(value)
+}
+
+/// AddressSanitizer ends a program that has anything preloaded before it, though it works behind libramson.so as any allocator does. What
+/// the user sets counts, as it comes later.
+fn sanitizer_options() -> OsString {
+    let mut value = OsString::from("verify_asan_link_order=0");
+    if let Some(others) = std::env::var_os("ASAN_OPTIONS").filter(|others| !others.is_empty()) {
+        value.push(":");
+        value.push(others);
+    }
+    value
 }
 
 /// An absolute path for the profile, whose old file is out of the way.

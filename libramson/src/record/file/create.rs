@@ -1,0 +1,166 @@
+//! Where a profile is put: in a file; if there is none, in a memfd; if there is none, in private memory.
+
+use super::{Backing, ProfileFile, name::ProcessStat};
+use crate::config::Config;
+use crate::sys::{self, Errno, File};
+use crate::text::Text;
+use core::sync::atomic::Ordering::*;
+use ramson_format::{
+    FILE_BYTES_RANGE, LIVE_FIRST_SEGMENT, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind, flags,
+    plan,
+};
+
+/// Entries that every region has from the start, in the order of `REGION_KINDS`. Most programs map nothing themselves.
+const FIRST_ENTRIES: [u64; REGIONS] =
+    [128, 4096, LIVE_FIRST_SEGMENT, LIVE_FIRST_SEGMENT, 64, 8192, 0, 0, 64];
+/// Length of a file that gets all its space at once, where nobody asked for another.
+const UNGROWING_BYTES: u64 = 8 << 20;
+
+impl ProfileFile {
+    /// Makes and maps it, everything but the header's times and state. False: there is no place for it.
+    pub fn create(&mut self, config: &Config, backing: Backing, room_bytes: u64) -> bool {
+        let stat = ProcessStat::read();
+        let is_file = backing == Backing::File;
+        let backing_flag = if is_file && self.create_file(config, &stat, room_bytes) {
+            0
+        } else if is_file && self.create_memfd(config, room_bytes) {
+            flags::MEMFD
+        } else if self.create_private(config, room_bytes) {
+            flags::PRIVATE
+        } else {
+            return false;
+        };
+        self.fill_header(config, &stat, backing_flag);
+        true
+    }
+
+    fn create_file(&mut self, config: &Config, stat: &ProcessStat, room_bytes: u64) -> bool {
+        let is_growing = can_grow(self);
+        let most_bytes =
+            if is_growing || config.names_file_bytes { room_bytes } else { UNGROWING_BYTES };
+        let file_bytes = room_bytes.min(most_bytes).min(sys::file_size_limit()) & !(PAGE_BYTES - 1);
+        if file_bytes < FILE_BYTES_RANGE.0 {
+            return false;
+        }
+        self.divide(config, file_bytes);
+        self.path = Text::new();
+        let Some(file) = self.open(config, stat) else { return false };
+        self.remember(&file);
+        // For those who remove old profiles: they may be in another PID namespace and not see this process.
+        let _ = file.lock_shared();
+        let is_mapped = self.map(&file, file_bytes, is_growing).is_some();
+        self.let_go(file);
+        if !is_mapped {
+            self.unlink();
+        }
+        is_mapped
+    }
+
+    fn create_memfd(&mut self, config: &Config, room_bytes: u64) -> bool {
+        let file_bytes = room_bytes.min(sys::file_size_limit()) & !(PAGE_BYTES - 1);
+        // All of its space at once would be the program's memory.
+        if !can_grow(self) || file_bytes < FILE_BYTES_RANGE.0 {
+            return false;
+        }
+        self.divide(config, file_bytes);
+        self.path = Text::new();
+        let Ok(file) = sys::memfd(c"ramson") else { return false };
+        self.identity = file.identity().unwrap_or_default();
+        let is_mapped = self.map(&file, file_bytes, true).is_some();
+        self.let_go(file);
+        is_mapped
+    }
+
+    fn create_private(&mut self, config: &Config, room_bytes: u64) -> bool {
+        self.divide(config, room_bytes);
+        self.path = Text::new();
+        self.map_private(room_bytes).is_some()
+    }
+
+    /// Gives each region its part of the file.
+    fn divide(&mut self, config: &Config, file_bytes: u64) {
+        self.regions = plan(file_bytes);
+        let frees = &mut self.regions[RegionKind::RecentFrees as usize];
+        frees.capacity = frees.capacity.min(config.recent_frees);
+    }
+
+    /// Entries that a region has from the start.
+    fn first_entries(&self, kind: RegionKind) -> u64 {
+        FIRST_ENTRIES[kind as usize].min(self.capacity(kind))
+    }
+
+    /// Sets the length, allocates the first entries of every region, or all of them, maps.
+    fn map(&mut self, file: &File, file_bytes: u64, is_growing: bool) -> Option<()> {
+        // Another thread may have closed what is not its own (closefrom), and opened a file of the program's under this number.
+        if !self.is_ours(file) {
+            return None;
+        }
+        file.set_length(file_bytes).ok()?;
+        const NO_SPACE: [i32; 3] = [28, 122, 27];
+        let is_full =
+            |result: Result<(), Errno>| result.is_err_and(|errno| NO_SPACE.contains(&errno.0));
+        if !is_growing {
+            file.allocate(0, file_bytes).ok()?;
+        } else if is_full(file.allocate(0, PAGE_BYTES)) {
+            return None;
+        }
+        for (region, kind) in self.regions.iter().zip(REGION_KINDS) {
+            let bytes = self.first_entries(kind) * kind.entry_bytes();
+            // Nothing at all cannot be asked for.
+            if bytes != 0 && is_full(file.allocate(region.offset, bytes)) {
+                return None;
+            }
+        }
+        let base = file.map_shared(file_bytes).ok()?;
+        if !self.is_ours(file) {
+            return None;
+        }
+        self.base.store(base as u64, Relaxed);
+        self.mapped_bytes = file_bytes;
+        let _ = sys::advise(base, file_bytes as usize, sys::MADV_DONTDUMP);
+        let _ = sys::advise(base, file_bytes as usize, sys::MADV_RANDOM);
+        if !is_growing {
+            self.commit_all();
+        } else {
+            sys::advise(base, PAGE_BYTES as usize, sys::MADV_POPULATE_WRITE).ok()?;
+        }
+        self.lay_out().then_some(())
+    }
+
+    fn is_ours(&self, file: &File) -> bool {
+        file.identity() == Ok(self.identity)
+    }
+
+    /// Closes `file`, unless its number is another's by now.
+    fn let_go(&self, file: File) {
+        if !self.is_ours(&file) {
+            core::mem::forget(file);
+        }
+    }
+
+    /// The space of every entry is there.
+    fn commit_all(&self) {
+        for (plan, kind) in self.regions.iter().zip(REGION_KINDS) {
+            self.committed[kind as usize].store(plan.capacity, Relaxed);
+            self.header().region(kind).committed.store(plan.capacity, Relaxed);
+        }
+    }
+
+    /// Writes the region directory and gives every region its first entries.
+    pub(super) fn lay_out(&self) -> bool {
+        for (plan, kind) in self.regions.iter().zip(REGION_KINDS) {
+            let region = self.header().region(kind);
+            region.offset.store(plan.offset, Relaxed);
+            region.capacity.store(plan.capacity, Relaxed);
+            region.entry_bytes.store(kind.entry_bytes() as u32, Relaxed);
+            region.kind.store(kind.code(), Relaxed);
+        }
+        REGION_KINDS.iter().all(|&kind| self.grow(kind, self.first_entries(kind)))
+    }
+}
+
+/// Whether space can be asked for through a mapping, as since Linux 5.14. Tried on a page of ours that is in use anyway.
+fn can_grow(file: &ProfileFile) -> bool {
+    let page = (core::ptr::from_ref(file) as u64 & !(PAGE_BYTES - 1)) as *const u8;
+    sys::advise(page, PAGE_BYTES as usize, sys::MADV_POPULATE_WRITE).is_ok()
+}

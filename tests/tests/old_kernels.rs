@@ -1,0 +1,92 @@
+//! Kernels that know less, as far as a seccomp filter can play them: what madvise refuses, and children in their parent's memory.
+
+use ramson_format::{flags, state};
+use ramson_reader::Snapshot;
+use ramson_tests::{Run, Site, private_snapshot, program, sites, wait_until_ready};
+use std::os::unix::fs::MetadataExt;
+
+/// `PROGRAM WAY` where madvise knows no more than before that version of Linux; ramson is told that it may work under the filter that does so.
+fn before(linux: &str, source: &str, way: &str) -> Run {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let filters = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
+    let filters: u32 = filters.unwrap().trim().parse().unwrap();
+    let run = Run::new(program("seccomp.c"))
+        .arg("exec")
+        .arg(format!("before-{linux}"))
+        .arg(program(source))
+        .arg(way);
+    run.env("RAMSON_SECCOMP", (filters + 1).to_string())
+}
+
+#[test]
+fn before_linux_5_14_a_file_has_all_its_space_from_the_start_and_is_small_unless_told() {
+    for (asked, bytes) in [(None, 8 << 20), (Some("64M"), 64 << 20)] {
+        let run = before("5.14", "exits.c", "return");
+        let run = if let Some(asked) = asked { run.env("RAMSON_MAX_FILE", asked) } else { run };
+        let finished = run.finish();
+        finished.assert_status(7);
+        let metadata = finished.profiles[0].metadata().unwrap();
+        assert_eq!(metadata.len(), bytes);
+        assert!(metadata.blocks() * 512 >= bytes, "{}", metadata.blocks());
+        let snapshot = finished.snapshot();
+        assert_eq!((&snapshot.defects[..], snapshot.header.flags & flags::PRIVATE), (&[][..], 0));
+        let found = sites(&snapshot, &program("exits.c"));
+        assert_eq!(found.get("site_live"), Some(&Site::exactly(11, 11, 5001)));
+    }
+}
+
+#[test]
+fn before_linux_5_14_a_profile_without_a_file_takes_memory_as_it_is_used() {
+    let mut run = before("5.14", "exits.c", "sleep");
+    let blocked = run.directory.path().join("file");
+    std::fs::write(&blocked, "not a directory").unwrap();
+    run = run.env("RAMSON_DIR", blocked.join("profiles"));
+    let mut child = run.spawn();
+    wait_until_ready(&mut child);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
+    let snapshot = private_snapshot(child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!maps.contains("memfd:"), "{maps}");
+    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let rss_kib: u64 = rss.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(rss_kib < 8 << 10, "{rss}");
+    assert_eq!(
+        (&snapshot.defects[..], snapshot.header.flags & flags::PRIVATE),
+        (&[][..], flags::PRIVATE)
+    );
+    let found = sites(&snapshot, &program("exits.c"));
+    assert_eq!(found.get("site_live"), Some(&Site::exactly(11, 11, 5001)));
+}
+
+#[test]
+fn what_a_child_samples_in_its_parent_s_memory_leaves_the_profile_the_parent_s() {
+    let program = program("forks.c");
+    let runs = [Run::new(&program).arg("share"), before("4.14", "forks.c", "share")];
+    for (run, children) in runs.into_iter().zip([1, 0]) {
+        let finished = run.succeed();
+        assert_eq!(finished.profiles.len(), 1);
+        let snapshot = finished.snapshot();
+        assert_eq!((&snapshot.defects[..], snapshot.header.pid), (&[][..], finished.pid));
+        assert_eq!(snapshot.header.state, state::EXITED);
+        let found = sites(&snapshot, &program);
+        assert_eq!(found.get("site_parent"), Some(&Site::exactly(100, 40, 6001)));
+        // Only the second one's: nothing was recorded yet when the first ran. Without MADV_WIPEONFORK no child may touch what is there.
+        let expected = (children == 1).then(|| Site::exactly(30, 20, 6002));
+        assert_eq!(found.get("site_child"), expected.as_ref());
+    }
+}
+
+#[test]
+fn without_wipeonfork_a_forked_child_still_has_a_profile_of_its_own() {
+    let program = program("forks.c");
+    let finished = before("4.14", "forks.c", "fork").succeed();
+    assert_eq!(finished.profiles.len(), 2);
+    let (parent, child) =
+        (finished.snapshot(), finished.snapshot_of(finished.number("child ") as u32));
+    assert_eq!((parent.defects, &child.defects), (vec![], &vec![]));
+    let sites_of = |snapshot: &Snapshot| sites(snapshot, &program);
+    assert_eq!(sites_of(&child).get("site_child"), Some(&Site::exactly(30, 20, 6002)));
+    assert!(!sites_of(&child).contains_key("site_parent"));
+}
