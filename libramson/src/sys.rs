@@ -33,6 +33,7 @@ pub const MADV_DONTDUMP: i32 = 16;
 pub const MADV_WIPEONFORK: i32 = 18;
 pub const MADV_POPULATE_WRITE: i32 = 23;
 
+const PROT_NONE: usize = 0;
 const PROT_READ: usize = 1;
 const PROT_READ_WRITE: usize = 3;
 const MAP_SHARED: usize = 1;
@@ -65,6 +66,7 @@ mod nr {
     pub const READLINK: usize = 89;
     pub const GETUID: usize = 102;
     pub const SIGALTSTACK: usize = 131;
+    pub const MUNLOCK: usize = 150;
     pub const PRCTL: usize = 157;
     pub const GETTID: usize = 186;
     pub const FUTEX: usize = 202;
@@ -213,19 +215,37 @@ impl File {
 
     /// Maps the first `bytes` shared, readable and writable.
     pub fn map_shared(&self, bytes: u64) -> Result<*mut u8, Errno> {
-        let arguments = [0, bytes as usize, PROT_READ_WRITE, MAP_SHARED, self.0 as usize, 0];
-        call(nr::MMAP, arguments).map(|address| address as *mut u8)
+        map(bytes as usize, MAP_SHARED, self.0 as usize)
     }
 }
 
 /// Private zeroed memory for our tables, taken from the kernel as it is touched, left out of core dumps.
 pub fn map_own(bytes: usize) -> Result<*mut u8, Errno> {
-    let map_flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE;
-    let address = call(nr::MMAP, [0, bytes, PROT_READ_WRITE, map_flags, usize::MAX, 0])? as *mut u8;
+    let address = map(bytes, MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE, usize::MAX)?;
     // Advice only: without it a core dump is larger, and a huge page may be resident.
     let _ = advise(address, bytes, MADV_NOHUGEPAGE);
     let _ = advise(address, bytes, MADV_DONTDUMP);
     Ok(address)
+}
+
+/// Not locked where the program has whatever is mapped locked, and thus taken at once (mlockall with MCL_FUTURE).
+fn map(bytes: usize, flags: usize, file: usize) -> Result<*mut u8, Errno> {
+    if !permission::is_full() {
+        let address = call(nr::MMAP, [0, bytes, PROT_READ_WRITE, flags, file, 0])?;
+        return Ok(address as *mut u8);
+    }
+    // The kernel takes nothing for what cannot be touched.
+    let address = call(nr::MMAP, [0, bytes, PROT_NONE, flags, file, 0])?;
+    let _ = call(nr::MUNLOCK, [address, bytes, 0, 0, 0, 0]);
+    call(nr::MPROTECT, [address, bytes, PROT_READ_WRITE, 0, 0, 0])?;
+    Ok(address as *mut u8)
+}
+
+/// Gives back what the kernel has taken of memory of ours that is all zero, if the program had it locked.
+pub fn unlock_zeroes(address: *const u8, bytes: usize) {
+    const MADV_DONTNEED: i32 = 4;
+    let _ = call(nr::MUNLOCK, [address as usize, bytes, 0, 0, 0, 0]);
+    let _ = advise(address, bytes, MADV_DONTNEED);
 }
 
 /// Whether the kernel refuses a private mapping of so many bytes. The address space is as before when it returns.

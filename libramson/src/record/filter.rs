@@ -1,8 +1,15 @@
 //! The recorder's side of the page filter: every record is counted on its address's page as long as it is there.
 
 use crate::process::{FILTER_PAGES, PAGE_FILTER};
+use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use ramson_format::atomic::AtomicU8;
+
+/// Before the first record: a program that locks its memory has all of the filter in memory, of which little is used.
+#[cold]
+pub fn unlock() {
+    sys::unlock_zeroes((&raw const PAGE_FILTER).cast(), FILTER_PAGES);
+}
 
 /// The count of the page of `address`.
 pub fn of(address: u64) -> &'static AtomicU8 {

@@ -99,6 +99,7 @@ impl Recorder {
         if room_bytes < FILE_BYTES_RANGE.0 {
             return None;
         }
+        filter::unlock();
         let memory = sys::map_own(size_of::<Self>()).ok()?;
         // SAFETY: fresh zeroed memory of the right size and alignment (a page); all zero is valid for every field that is
         // not assigned here (`Option` of a function is None, `File` has only integers and a zeroed path).
