@@ -164,3 +164,36 @@ fn can_grow(file: &ProfileFile) -> bool {
     let page = (core::ptr::from_ref(file) as u64 & !(PAGE_BYTES - 1)) as *const u8;
     sys::advise(page, PAGE_BYTES as usize, sys::MADV_POPULATE_WRITE).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::{AT_FDCWD, O_CLOEXEC, O_RDWR};
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn a_number_that_has_become_another_file_s_is_not_cut_mapped_or_closed() {
+        const BYTES: u64 = 1 << 20;
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let path = CString::new(named.path().as_os_str().as_bytes()).unwrap();
+        let open = || sys::open_at(AT_FDCWD, &path, O_RDWR | O_CLOEXEC, 0).unwrap();
+        // SAFETY: all zero is "none".
+        let mut profile: Box<ProfileFile> = unsafe { Box::new_zeroed().assume_init() };
+        profile.divide(&Config::default(), BYTES);
+        // By its name: another test may get the number.
+        let is_open = |number: u64| {
+            let link = std::fs::read_link(format!("/proc/self/fd/{number}"));
+            link.is_ok_and(|link| link == named.path())
+        };
+        for (is_ours, bytes) in [(false, 0), (true, BYTES)] {
+            let file = open();
+            let number = file.number();
+            profile.identity = if is_ours { file.identity().unwrap() } else { [0; 2] };
+            assert_eq!(profile.map(&file, BYTES, true).is_some(), is_ours);
+            assert_eq!(named.as_file().metadata().unwrap().len(), bytes);
+            profile.let_go(file);
+            assert_eq!(is_open(number), !is_ours);
+        }
+    }
+}
