@@ -53,12 +53,12 @@ const AT_SECURE: usize = 23;
 const AT_RANDOM: usize = 25;
 
 impl Config {
-    /// Reads arguments, environment and auxiliary vector from `initial_stack`, where the kernel put argc.
+    /// Takes what environment and auxiliary vector say from `initial_stack`, where the kernel put argc. In place: a thread's stack may be small.
     ///
     /// # Safety
     /// `initial_stack` must be the process's initial stack pointer, and the environment there unchanged: call it before main.
-    pub unsafe fn from_initial_stack(initial_stack: *const usize) -> Self {
-        let mut config = Self { main_stack_high: initial_stack as u64, ..Self::default() };
+    pub unsafe fn take_from_initial_stack(&mut self, initial_stack: *const usize) {
+        self.main_stack_high = initial_stack as u64;
         let mut is_secure = true;
         // SAFETY: argc, argv and its null, then the environment and its null, then pairs up to AT_NULL (x86-64 ABI).
         unsafe {
@@ -69,7 +69,7 @@ impl Config {
                 if variable.is_null() {
                     break;
                 }
-                config.take(CStr::from_ptr(variable).to_bytes());
+                self.take(CStr::from_ptr(variable).to_bytes());
             }
             // For each variable that was removed in place (by the loader, from a set-user-ID program) there is one more
             // null. The auxiliary vector is never empty.
@@ -83,16 +83,15 @@ impl Config {
                 match *entry {
                     0 => break,
                     AT_SECURE => is_secure = *entry.add(1) != 0,
-                    AT_RANDOM => config.entropy = (*entry.add(1) as *const u64).read_unaligned(),
+                    AT_RANDOM => self.entropy = (*entry.add(1) as *const u64).read_unaligned(),
                     _ => {}
                 }
                 entry = entry.add(2);
             }
         }
         if is_secure {
-            config.interval_bytes = None;
+            self.interval_bytes = None;
         }
-        config
     }
 
     /// The governor's bound, 0 for none. Who asks for every allocation gets every allocation.
@@ -199,8 +198,10 @@ mod tests {
         stack.extend(vec![0; removed]);
         stack.extend(secure.map(|value| [AT_SECURE, value]).iter().flatten());
         stack.extend([AT_RANDOM, b"0123456789abcdef".as_ptr() as usize, 0, 0]);
+        let mut config = Config::default();
         // SAFETY: laid out as the kernel does it.
-        unsafe { Config::from_initial_stack(stack.as_ptr()) }
+        unsafe { config.take_from_initial_stack(stack.as_ptr()) };
+        config
     }
 
     #[test]

@@ -36,8 +36,9 @@ pub fn read_environment(variables: &[std::ffi::CString], auxiliary: &[(usize, us
         stack.extend([kind, if kind == 25 { random.as_ptr() as usize } else { value }]);
     }
     stack.extend([0, 0]);
+    let mut config = Config::default();
     // SAFETY: as the kernel lays it out, and nobody else knows it.
-    let config = unsafe { Config::from_initial_stack(stack.as_ptr()) };
+    unsafe { config.take_from_initial_stack(stack.as_ptr()) };
     assert!(config.file_bytes.is_multiple_of(4096));
 }
 

@@ -3,14 +3,13 @@
 //! While ramson works for a thread, that thread's countdown is parked, so an allocation in a signal handler that interrupts
 //! us is not sampled. What such a handler allocated is taken off afterwards (`parking`).
 
-use crate::arch::hooks::{Found, operators::Operator};
+use crate::arch::hooks::{Found, operators};
 use crate::arch::{self, Thread, probes};
 use crate::parking::{is_busy, parked};
 use crate::process::{self, Interval};
 use crate::record::{Claim, Recorder};
-use crate::resolve::{self, LinkMap};
 use crate::sampler::{self, BUSY, PARKED};
-use crate::{counter, permission, requests, walk};
+use crate::{counter, permission, requests, resolve, walk};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use ramson_format::{Kind, UNKNOWN_SIZE};
@@ -23,52 +22,33 @@ static NEW_HANDLER_AT_START: AtomicUsize = AtomicUsize::new(0);
 
 /// Called by the hooks' stubs: finds the real functions.
 pub extern "C" fn bind_all() {
-    if process::read_config()
-        && let Some((address, _)) = resolve::find_next(GET_NEW_HANDLER, resolve::own_dynamic())
-    {
-        NEW_HANDLER_AT_START.store(address, Relaxed);
-    }
+    let is_first = process::read_config();
     arch::hooks::bind(find_real);
+    if is_first {
+        if let Some((address, _)) = resolve::find_next(GET_NEW_HANDLER, resolve::own_dynamic()) {
+            NEW_HANDLER_AT_START.store(address, Relaxed);
+        }
+        // A library that comes later and brings operators means its own, whichever others there are, and may be unloaded again.
+        resolve::hide(operators::unbound());
+    }
 }
 
-/// Called where a C++ operator is used that no object defined at the start. Returns where the call goes. `caller` is its return address.
-pub extern "C" fn find_operator(caller: u64, operator: &Operator) -> usize {
+/// Called where a C++ operator is used that no object defines, by who found ours before it was hidden.
+pub extern "C" fn bind_operators() {
     if process::config().is_none() {
         bind_all();
     }
-    if let Some(address) = operator.bound() {
-        return address;
-    }
-    // A library that brings its own operators means these.
-    let own = resolve::find_beside(caller, operator.name);
-    let first = || resolve::find_next(operator.name, resolve::own_dynamic());
-    let found = own.filter(|&(_, object)| !operator.stays(object)).or_else(first);
-    match found {
-        // Unless it is the first, the loader may unload a library in spite of what it defines.
-        Some((address, object)) if operator.stays(object) => {
-            operator.bind(describe(address, object));
-            operator.bound().unwrap_or(address)
-        }
-        // It may be unloaded, and another come in its place.
-        Some((address, _)) => address,
-        None => {
-            operator.bind_missing(find_real(operator.otherwise));
-            operator.bound().unwrap_or_default()
-        }
-    }
+    operators::bind(find_real);
+    operators::bind_missing(find_real);
 }
 
 fn find_real(name: &CStr) -> Option<Found> {
     let (address, object) = resolve::find_next(name, resolve::own_dynamic())?;
-    Some(describe(address, object))
-}
-
-fn describe(address: usize, object: &LinkMap) -> Found {
-    Found {
+    Some(Found {
         address,
         is_of_an_allocator: resolve::defines(object, c"malloc"),
         is_of_jemalloc: resolve::defines(object, c"mallctl"),
-    }
+    })
 }
 
 /// The countdown has borrowed for an allocation of `size`: sets the next one. Returns the bits of 1/p if the allocation
@@ -278,8 +258,8 @@ pub extern "C" fn before_new_handler(entry: u64, frame_pointer: u64) -> usize {
     // Of the objects that came later each means its own: it may have a handler that the others do not know.
     match NEW_HANDLER_AT_START.load(Relaxed) {
         0 => resolve::find_beside(caller, GET_NEW_HANDLER)
-            .or_else(|| resolve::find_next(GET_NEW_HANDLER, resolve::own_dynamic()))
-            .map_or(no_new_handler as *const () as usize, |(address, _)| address),
+            .or_else(|| Some(resolve::find_next(GET_NEW_HANDLER, resolve::own_dynamic())?.0))
+            .unwrap_or(no_new_handler as *const () as usize),
         address => address,
     }
 }

@@ -57,6 +57,8 @@ struct Inherited {
     threads: AtomicU64,
     /// The process that began to record last, this one or an ancestor.
     started_pid: AtomicU32,
+    /// See `recorded_thread_id`; less 1, 0 if it was not looked for.
+    thread_id_offset: AtomicU64,
 }
 
 // SAFETY: `config` is written once, by whoever moves `config_state` from 0 to 1, and read only after it is 2.
@@ -67,6 +69,7 @@ static INHERITED: Inherited = Inherited {
     config: UnsafeCell::new(MaybeUninit::uninit()),
     threads: AtomicU64::new(0),
     started_pid: AtomicU32::new(0),
+    thread_id_offset: AtomicU64::new(0),
 };
 
 /// The settings, once `read_config` has run.
@@ -78,16 +81,20 @@ pub fn config() -> Option<&'static Config> {
 }
 
 /// Reads the settings, if nobody has. Whether this is the first call, before the program's own code.
+// Its settings are gone from the program's stack before the real functions are looked for.
+#[inline(never)]
 pub fn read_config() -> bool {
     if INHERITED.config_state.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
         return false;
     }
     // SAFETY: at the first allocation, which comes before main. This thread alone moved the state from 0 to 1.
     unsafe {
-        let config = resolve::initial_stack().map(|stack| Config::from_initial_stack(stack));
-        // A C library that we do not know: off.
-        let off = || Config { interval_bytes: None, ..Config::default() };
-        (*INHERITED.config.get()).write(config.unwrap_or_else(off));
+        let config = (*INHERITED.config.get()).write(Config::default());
+        match resolve::initial_stack() {
+            Some(stack) => config.take_from_initial_stack(stack),
+            // A C library that we do not know: off.
+            None => config.interval_bytes = None,
+        }
     }
     if let Some(last) = resolve::objects().last() {
         LAST_OBJECT_AT_START.store(core::ptr::from_ref(last).cast_mut(), Relaxed);
@@ -129,7 +136,7 @@ pub fn initialise_thread(thread: &Thread) {
 /// The recorder of this process, if it has been sampled already.
 pub fn recorder() -> Option<&'static Recorder> {
     let pid = PER_PROCESS.pid_to_compare.load(Relaxed);
-    if pid != 0 && pid != sys::process_id() {
+    if pid != 0 && ![0, pid].contains(&sys::process_id()) {
         if is_another_thread_s_state() {
             return None;
         }
@@ -187,9 +194,13 @@ pub fn recorder_for_failure(thread: &Thread) -> Option<&'static Recorder> {
 fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
     let begin_cycles = arch::cycles();
     let config = config()?;
-    permission::look(config.tried_filters);
-    if shares_memory() {
-        // What this child made would be its parent's, under the child's name.
+    // Once more after the look: before the first one nothing may be asked.
+    let is_child = shares_memory() || {
+        permission::look(config.tried_filters);
+        shares_memory()
+    };
+    if is_child {
+        // What it made would be its parent's, under its own name.
         PER_PROCESS.state.store(NEW, Release);
         return None;
     }
@@ -225,19 +236,27 @@ fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
 /// alike, though it has memory of its own: that is known where its parent was recorded and the thread that called was its first.
 #[cold]
 fn shares_memory() -> bool {
-    let parent = recorded_thread_id(resolve::thread_id_offset());
-    is_another_thread_s_state() && parent != INHERITED.started_pid.load(Relaxed)
+    is_another_thread_s_state() && recorded_thread_id() != INHERITED.started_pid.load(Relaxed)
 }
 
 /// Whether by the C library's record another thread owns this one's state: in children by vfork, clone with CLONE_VM or a bare system call.
 #[cold]
 fn is_another_thread_s_state() -> bool {
-    let (id, recorded) = (sys::thread_id(), recorded_thread_id(resolve::thread_id_offset()));
+    let (id, recorded) = (sys::thread_id(), recorded_thread_id());
     id != 0 && recorded != 0 && id != recorded
 }
 
-/// The C library's record of this thread's id; 0 if it does not tell debuggers at which `offset` it is.
-pub fn recorded_thread_id(offset: u64) -> u32 {
+/// The C library's record of this thread's id; 0 if it does not tell debuggers where that is.
+pub fn recorded_thread_id() -> u32 {
+    let known = &INHERITED.thread_id_offset;
+    let offset = match known.load(Relaxed) {
+        0 => {
+            let found = resolve::thread_id_offset();
+            known.store(found.wrapping_sub(1), Relaxed);
+            found
+        }
+        before => before.wrapping_add(1),
+    };
     if offset == 0 {
         return 0;
     }

@@ -3,6 +3,8 @@
 //! Reads the loader's own list and the symbol tables in memory instead of calling dlsym, which locks, may allocate,
 //! and would tie this library to one C library version.
 
+#[cfg(not(any(test, fuzzing)))]
+use crate::sys;
 use core::ffi::{CStr, c_char, c_void};
 
 /// The public head of the loader's record of one object (link.h).
@@ -43,7 +45,6 @@ const DT_STRTAB: usize = 5;
 const DT_SYMTAB: usize = 6;
 const DT_VERSYM: usize = 0x6fff_fff0;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
-const DT_FLAGS_1: usize = 0x6fff_fffb;
 /// More dynamic entries, symbols of one chain, or objects than any real program has.
 const MAX_STEPS: usize = 1 << 16;
 
@@ -101,36 +102,11 @@ impl LinkMap {
     pub fn inside(&self) -> u64 {
         self.dynamic as u64
     }
-
-    /// Its dynamic section.
-    fn entries(&self) -> impl Iterator<Item = &Dynamic> {
-        let length = if self.dynamic.is_null() { 0 } else { MAX_STEPS };
-        // SAFETY: the section is the object's own, which is loaded, and ends with a null tag, where the iterator stops.
-        (0..length)
-            .map(|index| unsafe { &*self.dynamic.add(index) })
-            .take_while(|entry| entry.tag != 0)
-    }
 }
 
 /// Whether an object defines `name`.
 pub fn defines(object: &LinkMap, name: &CStr) -> bool {
     find_in(object, name).is_some()
-}
-
-/// Whether the loader keeps an object for good: one that says so, or the first of those whose symbols are to be one in the whole process,
-/// as libstdc++'s are.
-pub fn is_never_unloaded(object: &LinkMap) -> bool {
-    const DF_1_NODELETE: usize = 8;
-    const STB_GNU_UNIQUE: u8 = 10;
-    let is_unique = || {
-        let tables = Tables::of(object)?;
-        let index = tables.lookup(c"_ZNSs4_Rep20_S_empty_rep_storageE")?;
-        // SAFETY: the hash table gave `index`, so the symbol table has it.
-        Some(unsafe { (*tables.symbols.add(index)).info >> 4 } == STB_GNU_UNIQUE)
-    };
-    let says_so =
-        object.entries().any(|entry| entry.tag == DT_FLAGS_1 && entry.value & DF_1_NODELETE != 0);
-    says_so || is_unique().unwrap_or(false)
 }
 
 /// Where the function `name` of an object begins and ends, if it is exported with its size.
@@ -158,6 +134,25 @@ pub fn find_in(object: &LinkMap, name: &CStr) -> Option<usize> {
     Some(address)
 }
 
+/// Hides definitions of ours from the loader, as if we had none: what it looks up from now on it finds elsewhere, or not at all.
+#[cfg(not(any(test, fuzzing)))]
+pub fn hide(names: impl Iterator<Item = &'static CStr> + Clone) {
+    let us = objects().find(|object| object.dynamic as usize == own_dynamic());
+    let Some(tables) = us.and_then(Tables::of) else { return };
+    let found = names.filter_map(|name| tables.lookup(name));
+    let Some((first, last)) = found.clone().min().zip(found.clone().max()) else { return };
+    // SAFETY: the hash table gave these, so the symbol table has them, in a segment of ours without code. The loader passes over functions
+    // whose value is 0; it reads each value before or after. A table that others share with us, or that holds code, would break this.
+    unsafe {
+        let bytes = (last + 1 - first) * size_of::<Symbol>();
+        let _ = sys::while_writable(tables.symbols.add(first).cast(), bytes, || {
+            for index in found {
+                (&raw mut (*tables.symbols.add(index).cast_mut()).value).write_volatile(0);
+            }
+        });
+    }
+}
+
 struct Tables {
     symbols: *const Symbol,
     strings: *const c_char,
@@ -168,9 +163,15 @@ struct Tables {
 
 impl Tables {
     fn of(object: &LinkMap) -> Option<Self> {
+        if object.dynamic.is_null() {
+            return None;
+        }
         let mut found = [0usize; 5];
-        for entry in object.entries() {
+        for index in 0..MAX_STEPS {
+            // SAFETY: the dynamic section ends with a null tag, where the loop stops.
+            let entry = unsafe { &*object.dynamic.add(index) };
             let slot = match entry.tag {
+                0 => break,
                 DT_SYMTAB => 0,
                 DT_STRTAB => 1,
                 DT_VERSYM => 2,
@@ -327,10 +328,10 @@ pub fn may_be_allocator(address: u64) -> bool {
 }
 
 /// What the code at `address` may mean by `name`: the definition in its own object.
-pub fn find_beside(address: u64, name: &CStr) -> Option<(usize, &'static LinkMap)> {
+pub fn find_beside(address: u64, name: &CStr) -> Option<usize> {
     // SAFETY: the object's code called us, so it is loaded, and so is its record.
     let object = unsafe { object_at(address)?.link_map.as_ref() }?;
-    Some((find_in(object, name)?, object))
+    find_in(object, name)
 }
 
 /// Where the kernel put argc: arguments, environment and auxiliary vector follow. `None` on C libraries without

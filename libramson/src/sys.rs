@@ -4,6 +4,15 @@ use crate::arch::syscall;
 use crate::permission::{self, Leave};
 use core::ffi::CStr;
 
+mod memory;
+use memory::map;
+#[cfg(not(any(test, fuzzing)))]
+pub use memory::while_writable;
+pub use memory::{
+    advise, is_readable, is_refused_memory, map_own, protect, replace_by_zeroes, unlock_zeroes,
+    unmap,
+};
+
 /// A failed call's errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
@@ -39,7 +48,6 @@ const PROT_READ_WRITE: usize = 3;
 const MAP_SHARED: usize = 1;
 const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
 const MAP_NORESERVE: usize = 0x4000;
-const MAP_FIXED: usize = 0x10;
 
 /// An open file that closes itself.
 pub struct File(i32);
@@ -58,6 +66,7 @@ mod nr {
     pub const MUNMAP: usize = 11;
     pub const MPROTECT: usize = 10;
     pub const RT_SIGPROCMASK: usize = 14;
+    pub const MREMAP: usize = 25;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
     pub const FLOCK: usize = 73;
@@ -94,7 +103,7 @@ pub fn is_of_the_loader(number: usize, arguments: &[usize; 6]) -> bool {
         nr::READ | nr::CLOSE => true,
         nr::OPENAT => arguments[2] == (O_RDONLY | O_CLOEXEC) as usize,
         nr::MMAP => arguments[3] & MAP_SHARED == 0,
-        nr::MPROTECT => arguments[2] == PROT_READ,
+        nr::MPROTECT => matches!(arguments[2], PROT_READ | PROT_READ_WRITE),
         _ => false,
     }
 }
@@ -217,76 +226,6 @@ impl File {
     pub fn map_shared(&self, bytes: u64) -> Result<*mut u8, Errno> {
         map(bytes as usize, MAP_SHARED, self.0 as usize)
     }
-}
-
-/// Private zeroed memory for our tables, taken from the kernel as it is touched, left out of core dumps.
-pub fn map_own(bytes: usize) -> Result<*mut u8, Errno> {
-    let address = map(bytes, MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE, usize::MAX)?;
-    // Advice only: without it a core dump is larger, and a huge page may be resident.
-    let _ = advise(address, bytes, MADV_NOHUGEPAGE);
-    let _ = advise(address, bytes, MADV_DONTDUMP);
-    Ok(address)
-}
-
-/// Not locked where the program has whatever is mapped locked, and thus taken at once (mlockall with MCL_FUTURE).
-fn map(bytes: usize, flags: usize, file: usize) -> Result<*mut u8, Errno> {
-    if !permission::is_full() {
-        let address = call(nr::MMAP, [0, bytes, PROT_READ_WRITE, flags, file, 0])?;
-        return Ok(address as *mut u8);
-    }
-    // The kernel takes nothing for what cannot be touched.
-    let address = call(nr::MMAP, [0, bytes, PROT_NONE, flags, file, 0])?;
-    let _ = call(nr::MUNLOCK, [address, bytes, 0, 0, 0, 0]);
-    call(nr::MPROTECT, [address, bytes, PROT_READ_WRITE, 0, 0, 0])?;
-    Ok(address as *mut u8)
-}
-
-/// Gives back what the kernel has taken of memory of ours that is all zero, if the program had it locked.
-pub fn unlock_zeroes(address: *const u8, bytes: usize) {
-    const MADV_DONTNEED: i32 = 4;
-    let _ = call(nr::MUNLOCK, [address as usize, bytes, 0, 0, 0, 0]);
-    let _ = advise(address, bytes, MADV_DONTNEED);
-}
-
-/// Whether the kernel refuses a private mapping of so many bytes. The address space is as before when it returns.
-pub fn is_refused_memory(bytes: usize) -> bool {
-    if !permission::is_full() {
-        return false;
-    }
-    match call(nr::MMAP, [0, bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, usize::MAX, 0]) {
-        Err(error) => error == ENOMEM,
-        Ok(address) => {
-            let _ = call(nr::MUNMAP, [address, bytes, 0, 0, 0, 0]);
-            false
-        }
-    }
-}
-
-/// Puts zeroed memory of this process in the place of a mapping of ours, into which references stay valid.
-pub fn replace_by_zeroes(address: *mut u8, bytes: usize) -> Result<(), Errno> {
-    let map_flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-    let arguments = [address as usize, bytes, PROT_READ_WRITE, map_flags, usize::MAX, 0];
-    call(nr::MMAP, arguments)?;
-    let _ = advise(address, bytes, MADV_DONTDUMP);
-    Ok(())
-}
-
-/// Whether a mapping of ours has a page at `address`. In doubt it has.
-pub fn is_readable(address: *const u32) -> bool {
-    // The kernel compares the word with one of ours and moves no waiter in either case. Programs that forbid themselves futexes are rare.
-    const CMP_REQUEUE_PRIVATE: usize = 4 | 128;
-    let word = address as usize;
-    call(nr::FUTEX, [word, CMP_REQUEUE_PRIVATE, 0, 0, word, 0]) != Err(EFAULT)
-}
-
-/// Makes memory that `map_own` returned readable only.
-pub fn protect(address: *const u8, bytes: usize) -> Result<(), Errno> {
-    call(nr::MPROTECT, [address as usize, bytes, PROT_READ, 0, 0, 0]).map(drop)
-}
-
-/// madvise(2). Only with advice that leaves the contents alone in this process.
-pub fn advise(address: *const u8, bytes: usize, advice: i32) -> Result<(), Errno> {
-    call(nr::MADVISE, [address as usize, bytes, advice as usize, 0, 0, 0]).map(drop)
 }
 
 /// getpid(2), never cached.

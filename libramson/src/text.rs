@@ -18,6 +18,12 @@ impl Text {
         Self { bytes: [0; PATH_BYTES], length: 0, overflowed: false }
     }
 
+    /// As new. Takes no stack for another text.
+    pub fn clear(&mut self) {
+        self.bytes.fill(0);
+        (self.length, self.overflowed) = (0, false);
+    }
+
     pub fn push(&mut self, bytes: &[u8]) -> &mut Self {
         let end = self.length + bytes.len();
         match self.bytes.get_mut(self.length..end) {

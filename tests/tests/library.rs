@@ -160,6 +160,25 @@ fn no_page_is_writable_and_executable() {
 }
 
 #[test]
+fn the_symbols_that_are_hidden_at_the_start_share_no_page_with_code() {
+    let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
+    let table = readelf("-S")
+        .lines()
+        .find_map(|line| line.split_once(" .dynsym ").map(|(_, rest)| rest.to_owned()));
+    let table: Vec<_> =
+        table.as_deref().expect("a .dynsym").split_whitespace().map(str::to_owned).collect();
+    let (start, bytes) = (number(&table[1]), number(&table[3]));
+    let segments = readelf("-l");
+    let loads = segments.lines().filter(|line| line.trim_start().starts_with("LOAD "));
+    let holds_code = loads.filter(|line| line.contains("R E")).any(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let (low, high) = (number(words[2]) & !4095, number(words[2]) + number(words[5]));
+        low < start + bytes && start < high
+    });
+    assert!(!holds_code, "{segments}");
+}
+
+#[test]
 fn the_only_slot_that_another_library_could_fill_is_realloc() {
     // reallocarray is realloc of the product; a second interposer's realloc is welcome to it.
     let relocations = readelf("-r");

@@ -33,7 +33,7 @@ impl Recorder {
     /// The kernel's id of this thread; where it must not be asked, from the C library's own record.
     pub(super) fn thread_id(&self) -> u32 {
         match sys::thread_id() {
-            0 => process::recorded_thread_id(self.thread_id_offset),
+            0 => process::recorded_thread_id(),
             id => id,
         }
     }

@@ -64,8 +64,6 @@ pub struct Recorder {
     main_stack_high: u64,
     /// The kernel's clock without a system call, where it offers one.
     clock: Option<ClockGetTime>,
-    /// Where the C library keeps a thread's id, from the thread pointer; 0 if not known.
-    thread_id_offset: u64,
     cost: Cost,
     keep: bool,
 }
@@ -109,7 +107,6 @@ impl Recorder {
         recorder.clock = resolve::find_next(c"__vdso_clock_gettime", 0)
             // SAFETY: the vDSO's symbol of this name has this type.
             .map(|(address, _)| unsafe { core::mem::transmute::<usize, ClockGetTime>(address) });
-        recorder.thread_id_offset = resolve::thread_id_offset();
         if !recorder.file.create(config, backing, room_bytes) {
             return None;
         }

@@ -3,7 +3,6 @@
 use super::{Backing, ProfileFile, name::ProcessStat};
 use crate::config::Config;
 use crate::sys::{self, Errno, File};
-use crate::text::Text;
 use core::sync::atomic::Ordering::*;
 use ramson_format::{
     FILE_BYTES_RANGE, LIVE_FIRST_SEGMENT, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind, flags,
@@ -43,7 +42,7 @@ impl ProfileFile {
             return false;
         }
         self.divide(config, file_bytes);
-        self.path = Text::new();
+        self.path.clear();
         let Some(file) = self.open(config, stat) else { return false };
         self.remember(&file);
         // For those who remove old profiles: they may be in another PID namespace and not see this process.
@@ -63,7 +62,7 @@ impl ProfileFile {
             return false;
         }
         self.divide(config, file_bytes);
-        self.path = Text::new();
+        self.path.clear();
         let Ok(file) = sys::memfd(c"ramson") else { return false };
         self.identity = file.identity().unwrap_or_default();
         let is_mapped = self.map(&file, file_bytes, true).is_some();
@@ -73,12 +72,13 @@ impl ProfileFile {
 
     fn create_private(&mut self, config: &Config, room_bytes: u64) -> bool {
         self.divide(config, room_bytes);
-        self.path = Text::new();
+        self.path.clear();
         self.map_private(room_bytes).is_some()
     }
 
-    /// Gives each region its part of the file.
+    /// Gives each region its part of the file, and no entries yet.
     fn divide(&mut self, config: &Config, file_bytes: u64) {
+        self.committed.iter().for_each(|committed| committed.store(0, Relaxed));
         self.regions = plan(file_bytes);
         let frees = &mut self.regions[RegionKind::RecentFrees as usize];
         frees.capacity = frees.capacity.min(config.recent_frees);
@@ -112,19 +112,27 @@ impl ProfileFile {
             }
         }
         let base = file.map_shared(file_bytes).ok()?;
-        if !self.is_ours(file) {
-            return None;
+        let is_laid_out = self.is_ours(file) && {
+            self.base.store(base as u64, Relaxed);
+            self.mapped_bytes = file_bytes;
+            self.lay_out_mapped(is_growing)
+        };
+        if !is_laid_out {
+            sys::unmap(base, file_bytes as usize);
         }
-        self.base.store(base as u64, Relaxed);
-        self.mapped_bytes = file_bytes;
-        let _ = sys::advise(base, file_bytes as usize, sys::MADV_DONTDUMP);
-        let _ = sys::advise(base, file_bytes as usize, sys::MADV_RANDOM);
+        is_laid_out.then_some(())
+    }
+
+    fn lay_out_mapped(&self, is_growing: bool) -> bool {
+        let (base, bytes) = (self.base.load(Relaxed) as *const u8, self.mapped_bytes as usize);
+        let _ = sys::advise(base, bytes, sys::MADV_DONTDUMP);
+        let _ = sys::advise(base, bytes, sys::MADV_RANDOM);
         if !is_growing {
             self.commit_all();
-        } else {
-            sys::advise(base, PAGE_BYTES as usize, sys::MADV_POPULATE_WRITE).ok()?;
+        } else if sys::advise(base, PAGE_BYTES as usize, sys::MADV_POPULATE_WRITE).is_err() {
+            return false;
         }
-        self.lay_out().then_some(())
+        self.lay_out()
     }
 
     fn is_ours(&self, file: &File) -> bool {

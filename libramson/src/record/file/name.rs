@@ -117,7 +117,7 @@ impl ProfileFile {
         let length = link.as_c_str().and_then(|link| sys::read_link(link, &mut target).ok());
         let absolute = target.get(..length.unwrap_or(0)).unwrap_or_default();
         if absolute.starts_with(b"/") && absolute.len() < PATH_BYTES {
-            self.path = Text::new();
+            self.path.clear();
             self.path.push(absolute);
         }
     }

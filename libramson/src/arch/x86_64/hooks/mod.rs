@@ -32,10 +32,9 @@ impl Target {
         unsafe { self.0.get().cast::<usize>().write_volatile(address) };
     }
 
-    fn bound_beyond(&self, stub: unsafe extern "C" fn()) -> Option<usize> {
+    fn is_bound_beyond(&self, stub: unsafe extern "C" fn()) -> bool {
         // SAFETY: a plain read of an aligned word.
-        let address = unsafe { self.0.get().cast::<usize>().read_volatile() };
-        (address != stub as usize).then_some(address)
+        unsafe { self.0.get().cast::<usize>().read_volatile() != stub as usize }
     }
 }
 
@@ -364,8 +363,7 @@ pub struct Found {
     pub is_of_jemalloc: bool,
 }
 
-/// Points every hook at the real function that `find` gives for its name. Operators that are not there yet (a C++
-/// library may be loaded later) keep their stub, which asks again.
+/// Points every hook at the real function that `find` gives for its name. Operators that are not there keep their stub.
 pub fn bind(find: impl Fn(&CStr) -> Option<Found>) {
     for hook in &PLAIN {
         let real = find(hook.name).or_else(|| find(hook.otherwise));

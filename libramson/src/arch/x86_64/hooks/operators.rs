@@ -1,23 +1,18 @@
 //! C++ operators. Each has two possible ways: straight to the real operator if that only calls malloc or free, which count
-//! already; through a counting fast path if the operator is the allocator's own.
-//!
-//! An operator that came later, in a library that may be unloaded again, is looked for at each call.
+//! already; through a counting fast path if the operator is the allocator's own. Those that nobody defines when the program starts are
+//! hidden: they are not ours to answer.
 
 use super::*;
-use crate::resolve::{self, LinkMap};
-use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 /// One operator as `bind` sees it.
-pub struct Operator {
-    pub name: &'static CStr,
+struct Operator {
+    name: &'static CStr,
     entry: &'static Target,
     next: &'static Target,
     stub: unsafe extern "C" fn(),
     counted: unsafe extern "C" fn(),
     /// What does as well where no object defines the operator; empty if nothing does.
-    pub otherwise: &'static CStr,
-    /// The object that last defined it and may be unloaded.
-    passing: AtomicPtr<LinkMap>,
+    otherwise: &'static CStr,
 }
 
 macro_rules! operator {
@@ -27,23 +22,8 @@ macro_rules! operator {
             static ENTRY: Target = Target::new(stub);
             static NEXT: Target = Target::new(stub);
             pub static OPERATOR: Operator =
-                Operator { name: $c_name, entry: &ENTRY, next: &NEXT, stub, counted, otherwise: $otherwise, passing: AtomicPtr::new(core::ptr::null_mut()) };
-            #[unsafe(naked)]
-            unsafe extern "C" fn stub() {
-                naked_asm!(
-                    ".cfi_startproc",
-                    push_arguments!(),
-                    "mov rdi, [rsp + 56]",
-                    "lea rsi, [rip + {operator}]",
-                    "call {find}",
-                    "mov r11, rax",
-                    pop_arguments!(),
-                    "jmp r11",
-                    ".cfi_endproc",
-                    operator = sym OPERATOR,
-                    find = sym hooks::find_operator,
-                )
-            }
+                Operator { name: $c_name, entry: &ENTRY, next: &NEXT, stub, counted, otherwise: $otherwise };
+            unresolved!(stub, ENTRY, hooks::bind_operators);
             $($counted)*
 
             #[unsafe(naked)]
@@ -138,46 +118,35 @@ static OPERATORS: [&Operator; 20] = [
 /// Points operators at the real ones, as far as any loaded object has them.
 pub fn bind(find: impl Fn(&CStr) -> Option<Found>) {
     for operator in OPERATORS {
-        if operator.bound().is_none()
-            && let Some(real) = find(operator.name)
-        {
-            operator.bind(real);
+        if operator.entry.is_bound_beyond(operator.stub) {
+            continue;
+        }
+        if let Some(real) = find(operator.name) {
+            operator.next.set(real.address);
+            let name = operator.name.to_bytes();
+            let is_aligned_new =
+                name.starts_with(b"_Zn") && name.windows(5).any(|part| part == b"align");
+            let counts_here = real.is_of_an_allocator && !(is_aligned_new && real.is_of_jemalloc);
+            let counted = operator.counted as *const () as usize;
+            operator.entry.set(if counts_here { counted } else { real.address });
         }
     }
 }
 
-impl Operator {
-    /// Where calls go, if that is known for good.
-    pub fn bound(&self) -> Option<usize> {
-        self.entry.bound_beyond(self.stub)
-    }
+/// The names of those that are not bound.
+pub fn unbound() -> impl Iterator<Item = &'static CStr> + Clone {
+    let operators = OPERATORS.iter();
+    operators
+        .filter(|operator| !operator.entry.is_bound_beyond(operator.stub))
+        .map(|operator| operator.name)
+}
 
-    /// Whether the loader keeps `object` for good, as far as it is worth looking again.
-    pub fn stays(&self, object: &LinkMap) -> bool {
-        let pointer = core::ptr::from_ref(object).cast_mut();
-        if self.passing.load(Relaxed) == pointer {
-            return false;
+/// For a call of an operator that no loaded object defines: as good as the C functions can do it.
+pub fn bind_missing(find: impl Fn(&CStr) -> Option<Found>) {
+    for operator in OPERATORS {
+        if !operator.entry.is_bound_beyond(operator.stub) {
+            let real = find(operator.otherwise);
+            operator.entry.set(real.map_or(missing as *const () as usize, |found| found.address));
         }
-        let stays = resolve::is_never_unloaded(object);
-        if !stays {
-            self.passing.store(pointer, Relaxed);
-        }
-        stays
-    }
-
-    /// Has all calls go to `real`, which stays.
-    pub fn bind(&self, real: Found) {
-        self.next.set(real.address);
-        let name = self.name.to_bytes();
-        let is_aligned_new =
-            name.starts_with(b"_Zn") && name.windows(5).any(|part| part == b"align");
-        let counts_here = real.is_of_an_allocator && !(is_aligned_new && real.is_of_jemalloc);
-        let counted = self.counted as *const () as usize;
-        self.entry.set(if counts_here { counted } else { real.address });
-    }
-
-    /// For an operator that no loaded object defines: as good as the C functions can do it.
-    pub fn bind_missing(&self, otherwise: Option<Found>) {
-        self.entry.set(otherwise.map_or(missing as *const () as usize, |found| found.address));
     }
 }

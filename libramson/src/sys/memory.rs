@@ -1,0 +1,95 @@
+//! Memory of ours: mapped, given back, asked about.
+
+use super::{
+    EFAULT, ENOMEM, Errno, MADV_DONTDUMP, MADV_NOHUGEPAGE, MAP_NORESERVE, MAP_PRIVATE_ANONYMOUS,
+    PROT_NONE, PROT_READ, PROT_READ_WRITE, call, nr,
+};
+use crate::permission;
+
+/// Private zeroed memory for our tables, taken from the kernel as it is touched, left out of core dumps.
+pub fn map_own(bytes: usize) -> Result<*mut u8, Errno> {
+    let address = map(bytes, MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE, usize::MAX)?;
+    // Advice only: without it a core dump is larger, and a huge page may be resident.
+    let _ = advise(address, bytes, MADV_NOHUGEPAGE);
+    let _ = advise(address, bytes, MADV_DONTDUMP);
+    Ok(address)
+}
+
+/// mmap(2), readable and writable. Not locked where the program has whatever is mapped locked, and thus taken at once (mlockall with MCL_FUTURE).
+pub fn map(bytes: usize, flags: usize, file: usize) -> Result<*mut u8, Errno> {
+    if !permission::is_full() {
+        let address = call(nr::MMAP, [0, bytes, PROT_READ_WRITE, flags, file, 0])?;
+        return Ok(address as *mut u8);
+    }
+    // The kernel takes nothing for what cannot be touched.
+    let address = call(nr::MMAP, [0, bytes, PROT_NONE, flags, file, 0])?;
+    let _ = call(nr::MUNLOCK, [address, bytes, 0, 0, 0, 0]);
+    let writable = call(nr::MPROTECT, [address, bytes, PROT_READ_WRITE, 0, 0, 0]);
+    let address = address as *mut u8;
+    writable.map(|_| address).inspect_err(|_| unmap(address, bytes))
+}
+
+/// munmap(2) of memory of ours that nobody has seen.
+pub fn unmap(address: *mut u8, bytes: usize) {
+    let _ = call(nr::MUNMAP, [address as usize, bytes, 0, 0, 0, 0]);
+}
+
+/// Gives back what the kernel has taken of memory of ours that is all zero, if the program had it locked.
+pub fn unlock_zeroes(address: *const u8, bytes: usize) {
+    const MADV_DONTNEED: i32 = 4;
+    let _ = call(nr::MUNLOCK, [address as usize, bytes, 0, 0, 0, 0]);
+    let _ = advise(address, bytes, MADV_DONTNEED);
+}
+
+/// Whether the kernel refuses a private mapping of so many bytes. The address space is as before when it returns.
+pub fn is_refused_memory(bytes: usize) -> bool {
+    if !permission::is_full() {
+        return false;
+    }
+    match call(nr::MMAP, [0, bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, usize::MAX, 0]) {
+        Err(error) => error == ENOMEM,
+        Ok(address) => {
+            let _ = call(nr::MUNMAP, [address, bytes, 0, 0, 0, 0]);
+            false
+        }
+    }
+}
+
+/// Puts zeroed memory of this process in the place of a mapping of ours, into which references stay valid.
+pub fn replace_by_zeroes(address: *mut u8, bytes: usize) -> Result<(), Errno> {
+    const MREMAP_MAYMOVE_FIXED: usize = 1 | 2;
+    let zeroes = map(bytes, MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE, usize::MAX)? as usize;
+    // At once, as other threads may be reading there.
+    call(nr::MREMAP, [zeroes, bytes, bytes, MREMAP_MAYMOVE_FIXED, address as usize, 0])?;
+    let _ = advise(address, bytes, MADV_DONTDUMP);
+    Ok(())
+}
+
+/// Whether a mapping of ours has a page at `address`. In doubt it has.
+pub fn is_readable(address: *const u32) -> bool {
+    // The kernel compares the word with one of ours and moves no waiter in either case. Programs that forbid themselves futexes are rare.
+    const CMP_REQUEUE_PRIVATE: usize = 4 | 128;
+    let word = address as usize;
+    call(nr::FUTEX, [word, CMP_REQUEUE_PRIVATE, 0, 0, word, 0]) != Err(EFAULT)
+}
+
+/// Makes memory that `map_own` returned readable only.
+pub fn protect(address: *const u8, bytes: usize) -> Result<(), Errno> {
+    call(nr::MPROTECT, [address as usize, bytes, PROT_READ, 0, 0, 0]).map(drop)
+}
+
+/// Runs `work` while read-only memory of ours, and what else is on its pages, can be written.
+#[cfg(not(any(test, fuzzing)))]
+pub fn while_writable(address: *const u8, bytes: usize, work: impl FnOnce()) -> Result<(), Errno> {
+    const PAGE_BYTES: usize = 4096;
+    let first = address as usize & !(PAGE_BYTES - 1);
+    let length = (address as usize + bytes).next_multiple_of(PAGE_BYTES) - first;
+    call(nr::MPROTECT, [first, length, PROT_READ_WRITE, 0, 0, 0])?;
+    work();
+    protect(first as *const u8, length)
+}
+
+/// madvise(2). Only with advice that leaves the contents alone in this process.
+pub fn advise(address: *const u8, bytes: usize, advice: i32) -> Result<(), Errno> {
+    call(nr::MADVISE, [address as usize, bytes, advice as usize, 0, 0, 0]).map(drop)
+}
