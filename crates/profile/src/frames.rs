@@ -219,7 +219,7 @@ impl<'a> Naming<'a> {
 fn nameless(profile: &Profile, location: &Location) -> FrameName {
     match profile.granularity {
         Granularity::Files | Granularity::Mappings => mapping_name(profile, location),
-        _ => FrameName { name: address_name(profile, location).into(), ..FrameName::default() },
+        _ => named(&address_name(profile, location).into(), "".into(), 0),
     }
 }
 
@@ -250,16 +250,22 @@ fn shortest_path(path: &Arc<str>) -> Arc<str> {
 }
 
 fn named(name: &Arc<str>, file: Arc<str>, line: u32) -> FrameName {
-    FrameName { name: name.clone(), file, line }
+    FrameName { name: visible(name.clone()), file: visible(file), line }
+}
+
+/// Names come from foreign files and may have any characters: in a row there is no end of line and nothing that steers a terminal.
+fn visible(name: Arc<str>) -> Arc<str> {
+    if name.contains(char::is_control) {
+        return name.replace(char::is_control, "\u{fffd}").into();
+    }
+    name
 }
 
 fn mapping_name(profile: &Profile, location: &Location) -> FrameName {
     match location.mapping.map(|mapping| &profile.mappings[mapping]) {
-        Some(mapping) => FrameName {
-            name: format!("[{}]", mapping.basename()).into(),
-            file: mapping.path.as_str().into(),
-            line: 0,
-        },
+        Some(mapping) => {
+            named(&format!("[{}]", mapping.basename()).into(), mapping.path.as_str().into(), 0)
+        }
         None => FrameName { name: NO_MAPPING.into(), ..FrameName::default() },
     }
 }
@@ -277,6 +283,13 @@ fn address_name(profile: &Profile, location: &Location) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_one_line_and_steers_no_terminal() {
+        let found = named(&"a\x1b[2Jb\nc".into(), "/x\u{9b}1m.c".into(), 7);
+        assert_eq!((&*found.name, &*found.file), ("a\u{fffd}[2Jb\u{fffd}c", "/x\u{fffd}1m.c"));
+        assert_eq!(&*named(&"größe".into(), "".into(), 0).name, "größe");
+    }
 
     #[test]
     fn one_file_has_one_path() {

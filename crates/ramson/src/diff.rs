@@ -98,11 +98,11 @@ pub fn diff(options: &DiffOptions) -> Result<u8, Failure> {
     }
     if options.json {
         let object = object(&old, &new, &compared, &table)?;
-        text::print(format!("{object}\n").as_bytes())?;
+        text::print(&format!("{object}\n"))?;
     } else {
         let mut out = heading(&old, &new, &compared, &table);
         push_rows(&mut out, &table, all_rows);
-        text::print(out.as_bytes())?;
+        text::print(&out)?;
     }
     match &options.fail_above {
         Some(limit) if limit.is_exceeded(&table) => {

@@ -20,7 +20,7 @@ pub fn list(options: &ListOptions) -> Result<(), Failure> {
     let found = source::all();
     if options.json {
         let object = json!({ "ramson": 1, "kind": "list", "profiles": found.iter().map(object).collect::<Vec<_>>() });
-        return text::print(format!("{object}\n").as_bytes());
+        return text::print(&format!("{object}\n"));
     }
     if found.is_empty() {
         text::hint("no profiles. Start a program with \"ramson run -- CMD\"");
@@ -31,9 +31,11 @@ pub fn list(options: &ListOptions) -> Result<(), Failure> {
         "pid", "state", "cause", "live", "±", "RSS", "started", "ended", "name"
     );
     for source in &found {
-        let _ = writeln!(out, "{}", text::cut(&line(source), text::columns()));
+        // A program may call itself anything.
+        let line = line(source).replace(char::is_control, "\u{fffd}");
+        let _ = writeln!(out, "{}", text::cut(&line, text::columns()));
     }
-    text::print(out.as_bytes())
+    text::print(&out)
 }
 
 /// Before the list, so that it shows what is left.

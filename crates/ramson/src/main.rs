@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         // Whoever read our output has seen enough.
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("ramson: {failure}");
+            eprintln!("ramson: {}", text::visible(&failure.to_string()));
             ExitCode::from(failure.status())
         }
     }
@@ -74,7 +74,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         let what = what.collect::<Vec<_>>().join(" ");
         let what =
             what.trim_start_matches("error: ").trim_end_matches('.').replace(" tip:", "; tip:");
-        eprintln!("ramson: {what}. \"ramson --help\" explains");
+        eprintln!("ramson: {}. \"ramson --help\" explains", text::visible(&what));
     }
     ExitCode::from(error.exit_code() as u8)
 }
@@ -99,12 +99,12 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "ramson", &mut script);
-            text::print(&script).map(|()| 0)
+            text::print_raw(&script).map(|()| 0)
         }
         Command::Man => {
             let mut page = Vec::new();
             clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-            text::print(&page).map(|()| 0)
+            text::print_raw(&page).map(|()| 0)
         }
     }
 }

@@ -68,7 +68,7 @@ pub fn mark(options: &MarkOptions) -> Result<(), Failure> {
     if let Err(failure) = record::mark(&source, &options.name) {
         eprintln!("ramson: {failure}. The mark is in {} only", path.display());
     }
-    text::print(format!("{}\n", path.display()).as_bytes())
+    text::print(&format!("{}\n", path.display()))
 }
 
 /// A mark of this source's process by its name, else whatever profile `wanted` names.

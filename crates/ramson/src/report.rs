@@ -45,7 +45,7 @@ pub fn report(options: &ReportOptions) -> Result<(), Failure> {
     if options.json {
         let view = view_object(options, &opened, &named.profile, sample_type)?;
         let object = report_object(&opened, &named, resident.as_ref(), &whole, view)?;
-        return text::print(format!("{object}\n").as_bytes());
+        return text::print(&format!("{object}\n"));
     }
     let profile = &named.profile;
     match &options.view {
@@ -83,7 +83,7 @@ pub fn report(options: &ReportOptions) -> Result<(), Failure> {
             }
         }
     }
-    text::print(out.as_bytes())?;
+    text::print(&out)?;
     say_what_is_missing(&named.missing_symbols);
     // The end of the process frees a million stacks sooner than they free themselves.
     std::mem::forget(named);

@@ -38,7 +38,7 @@ pub fn snap(options: &SnapOptions) -> Result<(), Failure> {
     }
     let path = options.output.clone().unwrap_or_else(|| file_name(&source).into());
     write_file(&path, options.force, |out| out.write_all(&bytes(&source)))?;
-    text::print(format!("{}\n", path.display()).as_bytes())
+    text::print(&format!("{}\n", path.display()))
 }
 
 /// The profile file of a source, with the names that it carries.

@@ -1,16 +1,24 @@
 //! Printing: results to standard output, hints to a terminal only.
 
 use crate::failure::Failure;
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+const DIM: &str = "\x1b[2m";
+const NOT_DIM: &str = "\x1b[0m";
 /// Prose is not broken to less.
 const LEAST_PROSE_COLUMNS: usize = 20;
 /// Whether the terminal shows a picture that a remark would spoil.
 static IS_DRAWN_UPON: AtomicBool = AtomicBool::new(false);
 
-/// Writes a result.
-pub fn print(bytes: &[u8]) -> Result<(), Failure> {
+/// Writes a result, which may have names of foreign files and processes in it.
+pub fn print(text: &str) -> Result<(), Failure> {
+    print_raw(visible(text).as_bytes())
+}
+
+/// Writes what is all our own.
+pub fn print_raw(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     out.flush()?;
@@ -20,8 +28,27 @@ pub fn print(bytes: &[u8]) -> Result<(), Failure> {
 /// A remark for a person; a program that reads our output does not get it.
 pub fn hint(message: &str) {
     if io::stderr().is_terminal() && !IS_DRAWN_UPON.load(Relaxed) {
-        eprintln!("ramson: {message}");
+        eprintln!("ramson: {}", visible(message));
     }
+}
+
+/// `text` without what would steer a terminal, but for `dim`.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let is_harmless = |character: char| !character.is_control() || character == '\n';
+    if text.chars().all(is_harmless) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let own = [DIM, NOT_DIM].into_iter().find(|code| rest.starts_with(code));
+        match own {
+            Some(code) => out.push_str(code),
+            None => out.push(if is_harmless(character) { character } else { '\u{fffd}' }),
+        }
+        rest = &rest[own.map_or(character.len_utf8(), str::len)..];
+    }
+    Cow::Owned(out)
 }
 
 /// No remarks from here on.
@@ -84,7 +111,7 @@ pub fn dim(line: &str) -> String {
     if !io::stdout().is_terminal() || is_set("NO_COLOR") || is_dumb {
         return line.to_owned();
     }
-    format!("\x1b[2m{line}\x1b[0m")
+    format!("{DIM}{line}{NOT_DIM}")
 }
 
 /// A function's name without parameters, template arguments and the return type that templates have.
@@ -189,6 +216,13 @@ mod tests {
             assert_eq!(short_name(name), name);
         }
         assert_eq!(short_name("void J.main(java.lang.String[])"), "J.main");
+    }
+
+    #[test]
+    fn foreign_text_steers_no_terminal() {
+        let text = format!("{}\na\x1b[2Jb\rc\u{9b}2Kd", format_args!("{DIM}x{NOT_DIM}"));
+        assert_eq!(visible(&text), format!("{DIM}x{NOT_DIM}\na\u{fffd}[2Jb\u{fffd}c\u{fffd}2Kd"));
+        assert!(matches!(visible("größe ±3 %\n"), Cow::Borrowed(_)));
     }
 
     #[test]

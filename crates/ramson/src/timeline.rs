@@ -56,7 +56,7 @@ pub fn timeline(options: &TimelineOptions) -> Result<(), Failure> {
         )));
     }
     let out = if options.csv { csv(&series) } else { table(&found, &series, options.rows) };
-    text::print(out.as_bytes())
+    text::print(&out)
 }
 
 fn csv(series: &[Moment]) -> String {

@@ -1,6 +1,6 @@
 //! What is missing from a binary's symbols, and what to do about it.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Why frames of a binary have no name, or names without lines. Displays as one line: object, finding, next step.
@@ -95,12 +95,21 @@ pub enum Defect {
 
 impl fmt::Display for Defect {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = String::new();
+        self.write(&mut line)?;
+        // Paths in foreign files may have any bytes: no line is to be forged by them, and no terminal steered.
+        out.write_str(&line.replace(char::is_control, "\u{fffd}"))
+    }
+}
+
+impl Defect {
+    fn write(&self, out: &mut String) -> fmt::Result {
         match self {
             Self::BinaryMissing { path, build_id } => {
                 write!(out, "{path}: not on this machine. {}", symbols_of(path, build_id))
             }
             Self::BuildIdDiffers { path, wanted, found, used } => {
-                fmt_replaced(out, path, [wanted, found], used.as_deref())
+                write_replaced(out, path, [wanted, found], used.as_deref())
             }
             Self::NoSymbols { path, build_id, are_exports_named } => {
                 let finding = match are_exports_named {
@@ -154,8 +163,8 @@ impl fmt::Display for Defect {
 }
 
 /// `[wanted, found]` are build IDs.
-fn fmt_replaced(
-    out: &mut fmt::Formatter<'_>,
+fn write_replaced(
+    out: &mut String,
     path: &Path,
     [wanted, found]: [&str; 2],
     used: Option<&Path>,

@@ -169,3 +169,15 @@ fn names_are_demangled_by_their_own_scheme() {
         assert_eq!(demangle(name).as_deref(), expected, "{name}");
     }
 }
+
+#[test]
+fn a_defect_is_one_line_whatever_a_file_calls_its_parts() {
+    let defect = ramson_symbols::Defect::SupplementMissing {
+        path: "/x".into(),
+        supplement: "a\nramson: all is well\u{1b}[2J.dwo".into(),
+        build_id: String::new(),
+    };
+    let line = defect.to_string();
+    assert!(line.contains("a\u{fffd}ramson: all is well\u{fffd}[2J.dwo"), "{line}");
+    assert!(!line.contains(char::is_control), "{line:?}");
+}

@@ -23,7 +23,7 @@ pub fn doctor(options: &DoctorOptions) -> Result<(), Failure> {
     let finding = examine::examine(&target, options)?;
     let advice = advice::advice(&finding);
     if options.json {
-        return output::print(format!("{}\n", object::object(&finding, &advice)).as_bytes());
+        return output::print(&format!("{}\n", object::object(&finding, &advice)));
     }
-    output::print(text::table(&finding, &advice, options.top).as_bytes())
+    output::print(&text::table(&finding, &advice, options.top))
 }

@@ -74,9 +74,9 @@ pub fn leaks(options: &LeaksOptions) -> Result<u8, Failure> {
     }
     if options.json {
         let object = object::object(&moment, &findings, options.top, live, resident.as_ref());
-        text::print(format!("{object}\n").as_bytes())?;
+        text::print(&format!("{object}\n"))?;
     } else {
-        text::print((head + &table::table(&findings, options.top)).as_bytes())?;
+        text::print(&(head + &table::table(&findings, options.top)))?;
     }
     match options.fail_on.as_ref().and_then(|gate| gate.finding(&findings)) {
         Some(finding) => {

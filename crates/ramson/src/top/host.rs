@@ -275,7 +275,7 @@ pub fn stream(options: &TopOptions) -> Result<(), Failure> {
             true => host.object(options),
             false => host.printed(options),
         };
-        text::print(out.as_bytes())?;
+        text::print(&out)?;
         if options.once {
             return Ok(());
         }

@@ -76,7 +76,7 @@ fn stream(options: &TopOptions, source: &str) -> Result<(), Failure> {
             true => format!("{}\n", object::object(&watch, options)),
             false => printed(&watch, options),
         };
-        text::print(out.as_bytes())?;
+        text::print(&out)?;
         if options.once {
             say_what_is_missing(&watch.model.shape.missing_symbols);
         }

@@ -63,9 +63,9 @@ pub fn trim(options: &TrimOptions) -> Result<(), Failure> {
     let trimmed = outside::prepare(&target).and_then(|prepared| prepared.trim(can_ask));
     let trimmed = or_inside(&target, trimmed)?;
     if options.json {
-        return text::print(format!("{}\n", object(&target, Ok(&trimmed), None)).as_bytes());
+        return text::print(&format!("{}\n", object(&target, Ok(&trimmed), None)));
     }
-    text::print(lines(&target, &trimmed).as_bytes())
+    text::print(&lines(&target, &trimmed))
 }
 
 /// What came of a trim from outside, or of asking inside where that was refused for a reason that does not matter there.
