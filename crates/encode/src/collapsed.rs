@@ -4,11 +4,12 @@ use ramson_profile::{FrameTable, Profile, SampleType, StackSample, Stacks};
 use std::io::{self, Write};
 
 /// Writes one line per distinct stack of function names, sorted, root first, with the rounded value of `sample_type`. In
-/// a name `;` becomes `:` and a control character a space. Stacks whose value rounds to 0 are left out. A diff has
+/// a name `;` becomes `:`; it has no control characters (`FrameTable`). Stacks whose value rounds to 0 are left out. A diff has
 /// negative values, which few readers accept. Stacks that are labelled as mmap begin with a frame `[mmap]` where others are not.
 pub fn write(profile: &Profile, out: &mut dyn Write, sample_type: SampleType) -> io::Result<()> {
     let frames = FrameTable::new(profile);
-    let mut names: Vec<String> = frames.ids().map(|id| one_word(&frames.name(id).name)).collect();
+    let mut names: Vec<String> =
+        frames.ids().map(|id| frames.name(id).name.replace(';', ":")).collect();
     let mmap = names.len();
     names.push("[mmap]".to_owned());
     let is_mmap = |sample: &StackSample| sample.kind() == Some("mmap");
@@ -74,13 +75,4 @@ impl Ranks {
         }
         Ranks { as_leaf, as_caller, name_of }
     }
-}
-
-fn one_word(name: &str) -> String {
-    let replace = |letter: char| match letter {
-        ';' => ':',
-        _ if letter.is_control() => ' ',
-        _ => letter,
-    };
-    name.chars().map(replace).collect()
 }

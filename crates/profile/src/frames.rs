@@ -91,7 +91,7 @@ impl FrameTable {
         self.names.is_empty()
     }
 
-    /// The function's name and file.
+    /// The function's name and file, with U+FFFD in place of control characters.
     pub fn name(&self, frame: FrameId) -> &FrameName {
         &self.names[frame.index()]
     }

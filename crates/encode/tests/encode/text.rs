@@ -55,7 +55,7 @@ fn a_separator_in_a_name_does_not_split_a_collapsed_stack() {
     let mut profile = by_hand();
     profile.functions[0].name = "a;b\nc\td".into();
     profile.samples = vec![stack(&[at::MAIN], 1, 10, 1)];
-    assert_eq!(collapsed_text(&profile, SampleType::InuseSpace), "a:b c d 10\n");
+    assert_eq!(collapsed_text(&profile, SampleType::InuseSpace), "a:b\u{fffd}c\u{fffd}d 10\n");
 }
 
 #[test]
