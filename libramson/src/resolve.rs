@@ -56,7 +56,7 @@ pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
     let mut left = MAX_STEPS;
     core::iter::from_fn(move || {
         // SAFETY: list nodes stay while their object is loaded. Walked at the first allocation, before the program could
-        // unload anything, and where an operator is called whose library was just loaded.
+        // unload anything, and where an operator is called that is none of ours to answer; a dlclose at that moment would break it.
         let object = unsafe { next.as_ref() }?;
         next = object.next;
         left = left.checked_sub(1)?;
