@@ -10,12 +10,10 @@ import time
 
 START_SECONDS = 60
 END_SECONDS = 120
-# A load is begun again when it ends, until all is over.
-LOAD_SECONDS = 240
 
 
-def output_of(command, **options):
-    finished = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=600, **options)
+def output_of(command, timeout=600, **options):
+    finished = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=timeout, **options)
     if finished.returncode != 0:
         raise RuntimeError(f"{command[0]} ended with {finished.returncode}: {finished.stderr.strip()[-300:]}")
     return finished.stdout
@@ -136,12 +134,12 @@ class PostgreSQL(Program):
         asked = [self.bin / "pg_isready", "-q", "-h", self.directory]
         return subprocess.run(asked, env=self.outside, cwd=self.directory, **self.user).returncode == 0
 
-    def run(self, name, *arguments):
-        return output_of([self.bin / name, *arguments], env=self.outside, cwd=self.directory, **self.user)
+    def run(self, name, *arguments, **options):
+        return output_of([self.bin / name, *arguments], **options, env=self.outside, cwd=self.directory, **self.user)
 
     def load(self):
-        # Long sessions, in which a backend's memory could grow.
-        self.run("pgbench", "-n", "-c", 4, "-j", 2, "-T", int(max(1, min(LOAD_SECONDS, self.seconds))))
+        # Sessions as long as the soak: a backend's memory could grow.
+        self.run("pgbench", "-n", "-c", 4, "-j", 2, "-T", int(max(1, self.seconds)), timeout=self.seconds + 600)
         self.is_over.wait()
 
     def results(self):

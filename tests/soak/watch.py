@@ -26,6 +26,8 @@ RSS_SHARE = 0.15
 LOOK_SECONDS = 60
 # A wrong alarm once in 10⁶ looks.
 SIGMAS = 5
+# Pages of the library's data that were written, and of the profile's end that is not used yet.
+UNCOUNTED_BYTES = 256 << 10
 # What a C++ program holds before main: the emergency pool of exceptions, and buffers.
 START_BYTES = 256 << 10
 
@@ -48,7 +50,9 @@ class Row:
     samples: int = 0
     own_bytes: int = 0
     bound_bytes: float = 0
+    resident_bytes: int = 0
     drift: int = 0
+    dropped: int = 0
     rss_bytes: int = 0
     plain_rss_bytes: int = 0
     has_bound: bool = True
@@ -67,13 +71,14 @@ class Row:
     def cells(self):
         bound = f"of {self.bound_bytes / MIB:.2f}" if self.has_bound else "(no bound)"
         own = f"{self.own_bytes / MIB:.2f} {bound}"
-        return [self.name, f"{self.seconds / 60:.1f}", str(self.looks), f"{self.samples:,}", own, str(self.drift),
-                f"{self.rss_bytes / MIB:.1f}", f"{self.plain_rss_bytes / MIB:.1f}", self.outcome("yes")]
+        return [self.name, f"{self.seconds / 60:.1f}", str(self.looks), f"{self.samples:,}", own,
+                f"{self.resident_bytes / MIB:.2f}", str(self.drift), f"{self.dropped:,}", f"{self.rss_bytes / MIB:.1f}",
+                f"{self.plain_rss_bytes / MIB:.1f}", self.outcome("yes")]
 
 
 def table(rows):
-    head = ["program", "minutes", "looks", "samples", "own MiB, most in a process", "drift, samples", "RSS, MiB", "RSS plain, MiB",
-            "as it should be"]
+    head = ["program", "minutes", "looks", "samples", "own MiB, most in a process", "of them resident, with its code", "drift, samples", "dropped",
+            "RSS, MiB", "RSS plain, MiB", "as it should be"]
     lines = [head, ["---"] * len(head), *(row.cells() for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -153,24 +158,33 @@ def look(row, plain, profiled, profiles):
             continue
         try:
             wait_until_stopped(pid)
-            books = accounts(path)
-        except FileNotFoundError:
+            books, resident = accounts(path), own_resident_bytes(pid)
+        except (FileNotFoundError, ProcessLookupError):
             # It ended in the meantime.
             continue
         finally:
             resume(pid)
-        judge(row, books, profiled)
+        judge(row, books, resident, profiled)
     row.rss_bytes, row.plain_rss_bytes = (proportional_bytes(program.process.pid) for program in (profiled, plain))
 
 
-def judge(row, books, program):
+def judge(row, books, resident, program):
     drift = books["alloc_objects"] - books["freed_objects"] - books["dropped_live"] - books["live_objects"]
+    # Of blocks that are on their way into the books, or that had no room there, the sizes are not known.
+    drift_bytes = books["alloc_bytes"] - books["freed_bytes"] - books["live_bytes"]
+    is_whole = drift == 0 and books["dropped_live"] == 0
     bound = BOUND_BYTES + BOUND_SHARE * books["live_space"]
     row.samples = max(row.samples, books["samples"])
     row.drift = max(row.drift, abs(drift))
+    row.dropped = max(row.dropped, books["dropped"])
+    row.resident_bytes = max(row.resident_bytes, resident)
     if books["own_bytes"] - bound > row.own_bytes - row.bound_bytes or row.own_bytes == 0:
         row.own_bytes, row.bound_bytes = books["own_bytes"], bound
     row.check(abs(drift) <= program.threads, f"process {books['pid']}: allocated − freed is {drift:+} samples from live")
+    row.check(drift_bytes == 0 or not is_whole, f"process {books['pid']}: allocated − freed is {drift_bytes:+} bytes from live")
+    row.check(books["dropped"] == 0 or not program.has_memory_bound, f"process {books['pid']}: {books['dropped']} dropped")
+    known = books["own_bytes"] + LIBRARY.stat().st_size + UNCOUNTED_BYTES
+    row.check(resident <= known, f"process {books['pid']}: {resident} bytes of ramson are resident, {known} are known")
     row.check(books["own_bytes"] <= bound or not program.has_memory_bound, f"process {books['pid']}: own memory {books['own_bytes']}, bound {bound:.0f}")
     row.check(books["defects"] <= program.threads, f"process {books['pid']}: {books['defects']} defects")
 
@@ -211,6 +225,21 @@ def proportional_bytes(pid):
         except (FileNotFoundError, ProcessLookupError):
             continue
         total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+    return total
+
+
+def own_resident_bytes(pid):
+    """Of the profile, of the library, and of what lies at the end of the library without a name: the page filter."""
+    total, is_own, library_end = 0, False, None
+    for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):
+            start, end = words[0].split("-")
+            is_library = line.endswith("/libramson.so") or (len(words) == 5 and start == library_end)
+            is_own = is_library or ".ramson" in line
+            library_end = end if is_library else library_end
+        elif words[0] == "Rss:" and is_own:
+            total += int(words[1]) << 10
     return total
 
 

@@ -6,6 +6,15 @@ use ramson_reader::{Snapshot, Stack};
 use std::fs::File;
 use std::process::ExitCode;
 
+/// What a profile lost for want of room.
+const DROPS: [Health; 5] = [
+    Health::DroppedLive,
+    Health::DroppedStacks,
+    Health::DroppedExtents,
+    Health::DroppedMappings,
+    Health::GrowFailures,
+];
+
 fn main() -> ExitCode {
     let Some(path) = std::env::args_os().nth(1) else {
         eprintln!("usage: accounts FILE");
@@ -47,6 +56,7 @@ fn print(snapshot: &Snapshot) {
         ("freed_bytes", sum(|stack| stack.sampled_freed_bytes)),
         ("live_bytes", live.iter().map(|sample| sample.size).sum()),
         ("dropped_live", health(Health::DroppedLive)),
+        ("dropped", DROPS.into_iter().map(health).sum()),
         ("defects", snapshot.defects.len() as u64),
         ("own_bytes", own + snapshot.header.committed_bytes),
         ("interval_bytes", snapshot.header.interval_bytes),
