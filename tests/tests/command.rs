@@ -197,58 +197,6 @@ fn an_interval_that_makes_no_sense_is_refused_in_one_helpful_line() {
     }
 }
 
-/// Compiles a program that exits with 7.
-fn small_program(scratch: &Scratch, name: &str, compiler: &[&str]) -> PathBuf {
-    let source =
-        scratch.file("seven.c", "#include <stdlib.h>\nint main() { return free(malloc(9)), 7; }");
-    let package = if compiler[0] == "gcc" { "gcc gcc-multilib" } else { "musl-tools" };
-    let mut command = clean(installed(compiler[0], package));
-    finish(command.args(&compiler[1..]).arg(source).arg("-o").arg(scratch.path(name))).good();
-    scratch.path(name)
-}
-
-/// A copy of a program with one byte changed.
-fn patched(scratch: &Scratch, program: &Path, name: &str, at: usize, byte: u8) -> PathBuf {
-    let mut bytes = fs::read(program).unwrap();
-    bytes[at] = byte;
-    let path = scratch.path(name);
-    copy(&scratch.file("bytes", bytes), &path);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
-}
-
-#[test]
-fn a_program_that_cannot_be_profiled_runs_all_the_same() {
-    const EI_CLASS: usize = 4;
-    const E_MACHINE: usize = 18;
-    const AARCH64: u8 = 183;
-    let scratch = Scratch::new();
-    let ordinary = small_program(&scratch, "ordinary", &["gcc"]);
-    assert_eq!(run(&scratch, &[text(&ordinary)]).status, 7);
-    let fixed = small_program(&scratch, "fixed", &["gcc", "-static"]);
-    assert_refused(&run(&scratch, &[text(&fixed)]), 7, "statically linked");
-    let narrow = small_program(&scratch, "narrow", &["gcc", "-m32"]);
-    assert_refused(&run(&scratch, &[text(&narrow)]), 7, "32-bit");
-    // Linux runs this one, too: it goes by the machine.
-    let odd = patched(&scratch, &ordinary, "odd", EI_CLASS, 1);
-    assert_refused(&run(&scratch, &[text(&odd)]), 7, "32-bit");
-    let foreign = patched(&scratch, &ordinary, "foreign", E_MACHINE, AARCH64);
-    assert_refused(&run(&scratch, &[text(&foreign)]), 126, "Aarch64");
-    let musl = small_program(&scratch, "musl", &["musl-gcc"]);
-    assert_refused(&run(&scratch, &[text(&musl)]), 7, "musl");
-    let script = scratch.file("script", format!("#!{}\n", fixed.display()));
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    assert_refused(&run(&scratch, &[text(&script)]), 7, "statically linked");
-
-    let privileged = scratch.path("privileged");
-    copy(&ordinary, &privileged);
-    fs::set_permissions(&privileged, fs::Permissions::from_mode(0o4755)).unwrap();
-    let mut command = ramson(&scratch);
-    command.args(["run", "--interval", "1", "--"]).arg(&privileged);
-    let outcome = finish(&mut as_user("nobody", &scratch, &command));
-    assert_refused(&outcome, 7, "set-user-ID");
-}
-
 #[test]
 fn what_is_no_profile_is_refused_with_a_next_step() {
     let scratch = Scratch::new();

@@ -26,7 +26,7 @@ pub const DROPS: [(Health, &str); 6] = [
     ),
     (
         Health::DroppedWalks,
-        "samples have no stack: too many threads sampled at once, or the profile was just being made",
+        "samples have no stack: too many threads sampled at once, a signal stack had no room for it, or the profile was just being made",
     ),
     (
         Health::DroppedExtents,

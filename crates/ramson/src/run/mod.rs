@@ -193,7 +193,7 @@ fn prepare_output(path: &Path, force: bool) -> Result<std::path::PathBuf, Failur
     if absolute.symlink_metadata().is_ok() {
         if !force {
             return Err(fail(format!(
-                "{shown}: exists. Choose another file, or replace it with -f"
+                "{shown}: exists. Choose another file, or replace it with --force"
             )));
         }
         fs::remove_file(&absolute)

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Most interpreters of interpreters that the kernel follows.
@@ -96,10 +96,26 @@ pub fn is_32_bit(path: &Path) -> bool {
     is_read && head.starts_with(&elf::ELFMAG) && head[4] == elf::ELFCLASS32.0
 }
 
+/// What a program may do that whoever starts it may not: the loader is in secure mode then (`AT_SECURE`, ld.so(8)). One's own
+/// set-user-ID program changes nothing, nor do a file's capabilities for root, who has them all.
+fn privileges_gained(path: &Path) -> Option<&'static str> {
+    let metadata = fs::metadata(path).ok()?;
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    let mode = metadata.mode();
+    if (mode & 0o4000 != 0 && metadata.uid() != user.as_raw())
+        || (mode & 0o2000 != 0 && metadata.gid() != group.as_raw())
+    {
+        return Some("set-user-ID or set-group-ID");
+    }
+    let mut capabilities = [0; 64];
+    let has_capabilities =
+        rustix::fs::getxattr(path, "security.capability", &mut capabilities[..]).is_ok();
+    (has_capabilities && !user.is_root()).then_some("it has capabilities (getcap FILE)")
+}
+
 fn obstacle_of_binary(path: &Path, head: &[u8]) -> Option<String> {
-    let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
-    if mode & 0o6000 != 0 {
-        return Some("set-user-ID or set-group-ID, so the loader preloads nothing".into());
+    if let Some(privileges) = privileges_gained(path) {
+        return Some(format!("{privileges}, so the loader preloads nothing"));
     }
     if !head.starts_with(&elf::ELFMAG) {
         // The kernel, or a shell, will know what to do with it.

@@ -1,0 +1,96 @@
+//! Programs into which nothing can be preloaded: `ramson run` says which and why in one line, and they run.
+
+use ramson_tests::servers::*;
+use rustix::fs::XattrFlags;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// `ramson run --interval 1 -- …`
+fn run(scratch: &Scratch, program: &Path) -> Outcome {
+    finish(ramson(scratch).args(["run", "--interval", "1", "--"]).arg(program))
+}
+
+/// The same as a user who is nobody.
+fn run_as_nobody(scratch: &Scratch, program: &Path) -> Outcome {
+    let mut command = ramson(scratch);
+    command.args(["run", "--interval", "1", "--"]).arg(program);
+    finish(&mut as_user("nobody", scratch, &command))
+}
+
+/// It ended with this status, and ramson said one line.
+#[track_caller]
+fn assert_unprofiled(outcome: &Outcome, status: i32, part: &str) {
+    assert_eq!(outcome.status, status, "{outcome:?}");
+    assert_eq!(outcome.remarks.len(), 1, "{outcome:?}");
+    assert!(outcome.remarks[0].contains(part), "{part}: {outcome:?}");
+}
+
+/// Compiles a program that exits with 7.
+fn small_program(scratch: &Scratch, name: &str, compiler: &[&str]) -> PathBuf {
+    let source =
+        scratch.file("seven.c", "#include <stdlib.h>\nint main() { return free(malloc(9)), 7; }");
+    let package = if compiler[0] == "gcc" { "gcc gcc-multilib" } else { "musl-tools" };
+    let mut command = clean(installed(compiler[0], package));
+    finish(command.args(&compiler[1..]).arg(source).arg("-o").arg(scratch.path(name))).good();
+    scratch.path(name)
+}
+
+/// A copy of a program with one byte changed.
+fn patched(scratch: &Scratch, program: &Path, name: &str, at: usize, byte: u8) -> PathBuf {
+    let mut bytes = fs::read(program).unwrap();
+    bytes[at] = byte;
+    let path = scratch.path(name);
+    copy(&scratch.file("bytes", bytes), &path);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn a_program_that_cannot_be_profiled_runs_all_the_same() {
+    const EI_CLASS: usize = 4;
+    const E_MACHINE: usize = 18;
+    const AARCH64: u8 = 183;
+    let scratch = Scratch::new();
+    let ordinary = small_program(&scratch, "ordinary", &["gcc"]);
+    assert_eq!(run(&scratch, &ordinary).status, 7);
+    let fixed = small_program(&scratch, "fixed", &["gcc", "-static"]);
+    assert_unprofiled(&run(&scratch, &fixed), 7, "statically linked");
+    let narrow = small_program(&scratch, "narrow", &["gcc", "-m32"]);
+    assert_unprofiled(&run(&scratch, &narrow), 7, "32-bit");
+    // Linux runs this one, too: it goes by the machine.
+    let odd = patched(&scratch, &ordinary, "odd", EI_CLASS, 1);
+    assert_unprofiled(&run(&scratch, &odd), 7, "32-bit");
+    let foreign = patched(&scratch, &ordinary, "foreign", E_MACHINE, AARCH64);
+    assert_unprofiled(&run(&scratch, &foreign), 126, "Aarch64");
+    let musl = small_program(&scratch, "musl", &["musl-gcc"]);
+    assert_unprofiled(&run(&scratch, &musl), 7, "musl");
+    let script = scratch.file("script", format!("#!{}\n", fixed.display()));
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_unprofiled(&run(&scratch, &script), 7, "statically linked");
+}
+
+#[test]
+fn a_program_that_gains_privileges_runs_without_a_profile_and_one_that_gains_none_has_one() {
+    let scratch = Scratch::new();
+    let ordinary = small_program(&scratch, "ordinary", &["gcc"]);
+    let privileged = scratch.path("privileged");
+    copy(&ordinary, &privileged);
+    fs::set_permissions(&privileged, fs::Permissions::from_mode(0o4755)).unwrap();
+    assert_unprofiled(&run_as_nobody(&scratch, &privileged), 7, "set-user-ID");
+
+    let capable = scratch.path("capable");
+    copy(&ordinary, &capable);
+    // Of revision 2, effective: CAP_NET_RAW, as setcap(8) gives it to ping.
+    let capabilities: Vec<u8> = [0x0200_0001_u32, 1 << 13, 0, 0, 0].map(u32::to_le_bytes).concat();
+    rustix::fs::setxattr(&capable, "security.capability", &capabilities, XattrFlags::empty())
+        .unwrap();
+    assert_unprofiled(&run_as_nobody(&scratch, &capable), 7, "capabilities");
+
+    // Whoever has these privileges already gains none: nothing hinders the loader.
+    for path in [&privileged, &capable] {
+        let outcome = run(&scratch, path);
+        assert_eq!(outcome.status, 7, "{outcome:?}");
+        assert!(outcome.remarks[0].contains("ramson report"), "{outcome:?}");
+    }
+}
