@@ -31,6 +31,15 @@ int main(void) {
                 printf("posix_memalign: %d ", status);
                 check("", alignment, size, block);
             }
+    /* Most of these are more than there is. */
+    for (int shift = 26; shift < 64; shift++) {
+        errno = 0;
+        check("memalign", (size_t)1 << shift, 100, memalign((size_t)1 << shift, 100));
+        void *block = NULL;
+        int status = posix_memalign(&block, (size_t)1 << shift, 100);
+        printf("posix_memalign: %d ", status);
+        check("", (size_t)1 << shift, 100, block);
+    }
     volatile size_t alignments[] = {0, 1, 2, 4, 7, 24, SIZE_MAX, (size_t)PTRDIFF_MAX + 1};
     for (int i = 0; i < 8; i++) {
         void *untouched = &untouched;

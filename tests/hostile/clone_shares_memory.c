@@ -1,7 +1,9 @@
 /* Bare clone with CLONE_VM: children that use the parent's memory, allocator and, without CLONE_SETTLS, its thread-local
-   storage, with and without CLONE_VFORK, and leave by a bare system call or _exit while the parent waits. */
+   storage, with and without CLONE_VFORK, and leave by a bare system call or _exit while the parent waits; and, with storage of
+   their own, while the parent and another thread allocate, too. */
 #include "hostile.h"
 #include <sched.h>
+#include <pthread.h>
 #include <signal.h>
 #include <dlfcn.h>
 #include <sys/syscall.h>
@@ -30,12 +32,22 @@ static void *own_tls(void) {
     return block;
 }
 
+static int is_threaded;
+static volatile int is_over;
+
+static void *allocate_too(void *unused) {
+    while (!is_over) churn(20);
+    return unused;
+}
+
 static void run(const char *name, int flags, const char *way) {
     enum { STACK = 256 << 10 };
     char *stack = used(STACK);
     void *tls = flags & CLONE_SETTLS ? own_tls() : NULL;
     given = NULL;
     pid_t pid = clone(child, stack + STACK, flags | CLONE_VM | SIGCHLD, (void *)way, NULL, tls, NULL);
+    /* Where nobody else allocates, the C library's malloc takes no locks. */
+    while (is_threaded && !given) churn(20);
     printf("%s %d\n", name, status_of(pid));
     CHECK(given != NULL);
     free(given);
@@ -53,5 +65,11 @@ int main(void) {
         run("and own thread-local storage", CLONE_SETTLS, way);
         run("and shared descriptors", CLONE_FILES | CLONE_FS | CLONE_VFORK, way);
     }
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, allocate_too, NULL) == 0);
+    is_threaded = 1;
+    for (int i = 0; i < 20; i++) run("and own thread-local storage, at the same time", CLONE_SETTLS, i % 2 ? "_exit" : "bare");
+    is_over = 1;
+    CHECK(pthread_join(thread, NULL) == 0);
     return 0;
 }

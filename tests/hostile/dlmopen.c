@@ -1,5 +1,5 @@
-/* Loads a library into namespaces of their own, each with its own C library and malloc: the two never mix, also while threads use
-   both.
+/* Loads a library into namespaces of their own, each with its own C library and malloc: the two never mix, also in threads that
+   use both.
    lib: namespaced.c
    args: {built}/namespaced.so */
 #include <dlfcn.h>

@@ -1,7 +1,8 @@
 /* A tree of processes, five deep and two wide, all allocating; half of them leave while their children still run, from a
-   second thread. */
+   second thread. The root adopts these, so that it hears how every one of them ended. */
 #include "hostile.h"
 #include <pthread.h>
+#include <sys/prctl.h>
 
 static int to_root;
 
@@ -35,7 +36,7 @@ static void grow(int depth) {
 
 int main(void) {
     int ends[2];
-    CHECK(pipe(ends) == 0);
+    CHECK(pipe(ends) == 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
     to_root = ends[1];
     grow(0);
     close(ends[1]);
@@ -43,6 +44,7 @@ int main(void) {
     char byte;
     while (read(ends[0], &byte, 1) == 1) processes++;
     printf("%d processes\n", processes);
-    while (wait(NULL) > 0) {}
+    int status;
+    while (wait(&status) > 0) CHECK(status == 0);
     return 0;
 }

@@ -39,6 +39,7 @@ static void run(const char *name, int is_secure) {
         _exit(96);
     }
     int status = status_of(child);
+    CHECK(is_secure || !everything_is_sampled() || profiles() != before);
     /* Not even a file that is removed again: its directory would be there, or another count. */
     printf("%s: %d, %s\n", name, status, is_secure && profiles() != before ? "recorded" : "as it should be");
     fflush(stdout);

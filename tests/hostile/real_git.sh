@@ -3,6 +3,7 @@
 # env: GIT_AUTHOR_DATE=2020-01-01T00:00:00Z
 # env: GIT_COMMITTER_DATE=2020-01-01T00:00:00Z
 # env: GIT_CONFIG_NOSYSTEM=1
+# recorded: git
 set -e
 git init -q -b main one
 cd one

@@ -1,6 +1,7 @@
 #!/bin/sh
 # A run of java: a compiler at run time with its own arenas, SIGSEGV as a matter of course, native deflaters, a hundred threads.
 # time: 180
+# recorded: java
 cat > Small.java << 'END'
 import java.util.*;
 import java.util.zip.*;

@@ -1,5 +1,6 @@
 #!/bin/sh
 # LuaJIT: traces of machine code without unwind tables, which call malloc through the FFI.
+# recorded: luajit
 exec luajit - << 'END'
 local ffi = require("ffi")
 ffi.cdef [[ void *malloc(size_t); void *realloc(void *, size_t); void free(void *); ]]

@@ -1,6 +1,7 @@
 #!/bin/sh
 # A run of node: code made at run time, buffers from malloc, workers, compression, timers, a garbage collector with threads.
 # time: 120
+# recorded: node
 exec node - << 'END'
 const { Worker } = require('worker_threads'), zlib = require('zlib'), crypto = require('crypto');
 let hash = crypto.createHash('sha256');

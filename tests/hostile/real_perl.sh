@@ -1,5 +1,6 @@
 #!/bin/sh
 # A run of perl: hashes, closures, regular expressions, sorting, fork and a pipe.
+# recorded: perl
 exec perl - << 'END'
 use strict;
 my %h = map { ($_ => [$_ x 3, { n => $_ }]) } 1 .. 30000;

@@ -2,6 +2,7 @@
 # Python, with every object from malloc: JSON, sorting, threads, a subprocess, exceptions, a class of cyclic garbage.
 # env: PYTHONMALLOC=malloc
 # env: PYTHONHASHSEED=0
+# recorded: python3
 exec python3 -S - << 'END'
 import gc, json, subprocess, threading
 data = {str(i): [i, str(i) * 3, {"x": i / 7}] for i in range(3000)}

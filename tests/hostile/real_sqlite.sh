@@ -1,5 +1,6 @@
 #!/bin/sh
 # SQLite: a recursive query, an index, a join, a sort that spills, a transaction rolled back, on a database file.
+# recorded: sqlite3
 exec sqlite3 database << 'END'
 .bail on
 create table t(a integer primary key, b text, c real);

@@ -1,5 +1,6 @@
 /* Alternate signal stacks of the smallest size that the kernel accepts (AT_MINSIGSTKSZ), with an unmapped page below: first a
-   handler that does nothing while the main loop allocates, then one that allocates, with SIGSTKSZ bytes as sysconf says.
+   handler that does nothing while the main loop allocates, then one that allocates: with SIGSTKSZ bytes as sysconf says, and with
+   what the kernel and a sample need and hardly more, which is too little for a walk.
    lib: signal_safe_malloc.c
    build: -Wl,--no-as-needed {built}/signal_safe_malloc.so
    allocators: glibc (the program brings an allocator that allows this) */
@@ -42,5 +43,7 @@ int main(void) {
     puts("2000 handlers on the smallest stack");
     interrupt(allocate, sysconf(_SC_SIGSTKSZ));
     puts("2000 handlers allocated on one of SIGSTKSZ bytes");
+    interrupt(allocate, least + 3072 + 512);
+    puts("2000 handlers allocated on one with little room");
     return 0;
 }

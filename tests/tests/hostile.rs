@@ -1,6 +1,6 @@
 //! The representative part of the matrix of hostile programs; `make hostile` runs all of it.
 
-use ramson_tests::hostile::{Interval, Known, Matrix, Outcome, Program, programs};
+use ramson_tests::hostile::{Allocator, Interval, Known, Matrix, Outcome, Program, programs};
 use std::path::Path;
 
 #[test]
@@ -25,7 +25,24 @@ fn cells_that_cannot_pass_are_of_programs_that_exist() {
     }
 }
 
-const NOTHING_KNOWN: &str = "## Cells that cannot pass\n";
+/// Tables to which rows of cells that cannot pass can be added.
+const NOTHING_KNOWN: &str = "## Cells with nothing to compare\n\n## Cells that cannot pass\n";
+
+#[test]
+fn what_a_program_leaves_out_is_told_in_the_docs() {
+    let known = Known::read().unwrap();
+    for program in programs().unwrap() {
+        for allocator in Allocator::ALL {
+            let is_told = known.has_nothing_to_compare(&program.name, allocator);
+            assert!(
+                program.allocators.contains(&allocator) || is_told,
+                "docs/limits.md does not say why {} is not tried over {}",
+                program.name,
+                allocator.name()
+            );
+        }
+    }
+}
 
 /// The matrix of a program that behaves otherwise under ramson in this way.
 fn matrix_of(way: &str, known: &str) -> Matrix {

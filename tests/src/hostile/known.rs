@@ -1,20 +1,26 @@
-//! The cells that cannot pass, as the table of that name in `docs/limits.md` lists them:
-//! `| program | allocator | interval | reason |`, where `any` stands for every allocator or interval.
+//! The cells that cannot pass, and those in which there is nothing to compare, as two tables in `docs/limits.md` list them:
+//! `| program | allocator | interval | reason |`, where `any` stands for every allocator or interval; several are listed with commas.
 
 use super::cell::{Allocator, Interval};
+use super::matrix::Outcome;
 use std::path::Path;
 
-/// Of the section.
-const HEADING: &str = "## Cells that cannot pass";
+/// Of the section of cells that fail.
+const IMPOSSIBLE: &str = "## Cells that cannot pass";
+/// Of the section of cells whose plain program fails, or means something over other allocators only.
+const NOT_TESTABLE: &str = "## Cells with nothing to compare";
 
 struct Row {
-    program: String,
-    allocator: String,
+    programs: Vec<String>,
+    allocators: Vec<String>,
     interval: String,
 }
 
-/// The table.
-pub struct Known(Vec<Row>);
+/// The tables.
+pub struct Known {
+    impossible: Vec<Row>,
+    not_testable: Vec<Row>,
+}
 
 impl Known {
     /// Reads `docs/limits.md`.
@@ -25,65 +31,135 @@ impl Known {
         Self::parse(&text)
     }
 
-    /// Reads a text with such a section.
+    /// Reads a text with such sections.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let Some((_, section)) = text.split_once(HEADING) else {
-            return Err(format!("docs/limits.md: no section {HEADING:?}"));
+        let rows = |heading: &str| {
+            let Some((_, section)) = text.split_once(heading) else {
+                return Err(format!("docs/limits.md: no section {heading:?}"));
+            };
+            let section = section.split("\n## ").next().unwrap_or_default();
+            let rows = section.lines().filter(|line| line.starts_with('|')).skip(2);
+            rows.map(Row::parse).collect::<Result<_, _>>()
         };
-        let section = section.split("\n## ").next().unwrap_or_default();
-        let rows = section.lines().filter(|line| line.starts_with('|')).skip(2);
-        rows.map(Row::parse).collect::<Result<_, _>>().map(Self)
+        Ok(Self { impossible: rows(IMPOSSIBLE)?, not_testable: rows(NOT_TESTABLE)? })
     }
 
-    /// Whether the table gives this cell up.
-    pub fn has(&self, program: &str, allocator: Allocator, interval: Interval) -> bool {
-        let is = |said: &str, name: &str| said == "any" || said == name;
-        self.0.iter().any(|row| {
-            row.program == program
-                && is(&row.allocator, allocator.name())
-                && is(&row.interval, interval.name())
+    /// How a cell came out, if the tables are asked: what they say and is not so is a failure, as is what they do not say.
+    pub(super) fn judge(
+        &self,
+        program: &str,
+        allocator: Allocator,
+        interval: Interval,
+        outcome: Outcome,
+    ) -> Outcome {
+        let is_in = |rows: &[Row]| rows.iter().any(|row| row.has(program, allocator, interval));
+        let failed = |what: &str| Outcome::Failed(what.to_owned());
+        match (is_in(&self.impossible), is_in(&self.not_testable), outcome) {
+            (true, _, Outcome::Failed(_)) => Outcome::Known,
+            (true, _, Outcome::Passed) => failed("passes, and docs/limits.md says that it cannot"),
+            (_, true, Outcome::Passed | Outcome::Failed(_)) => {
+                failed("can be compared, and docs/limits.md says that it cannot")
+            }
+            (_, false, Outcome::NotTestable(why)) => {
+                Outcome::Failed(format!("docs/limits.md does not list it, and it failed: {why}"))
+            }
+            (.., outcome) => outcome,
+        }
+    }
+
+    /// Whether the tables say that this program over this allocator gives nothing to compare.
+    pub fn has_nothing_to_compare(&self, program: &str, allocator: Allocator) -> bool {
+        Interval::ALL.iter().all(|&interval| {
+            self.not_testable.iter().any(|row| row.has(program, allocator, interval))
         })
     }
 
-    /// Programs that the table names.
+    /// Programs that the tables name.
     pub fn programs(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|row| row.program.as_str())
+        self.impossible
+            .iter()
+            .chain(&self.not_testable)
+            .flat_map(|row| &row.programs)
+            .map(String::as_str)
     }
 }
 
 impl Row {
+    fn has(&self, program: &str, allocator: Allocator, interval: Interval) -> bool {
+        let is_allocator = |said: &String| said == "any" || said == allocator.name();
+        self.programs.iter().any(|named| named == program)
+            && self.allocators.iter().any(is_allocator)
+            && (self.interval == "any" || self.interval == interval.name())
+    }
+
     fn parse(line: &str) -> Result<Self, String> {
         let wrong = || format!("docs/limits.md: not a row of the table of cells: {line}");
         let cells: Vec<_> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
-        let [program, allocator, interval, reason] = cells[..] else { return Err(wrong()) };
-        let is_allocator = allocator == "any" || Allocator::named(allocator).is_some();
+        let [programs, allocators, interval, reason] = cells[..] else { return Err(wrong()) };
+        let is_allocator = |name: &str| name == "any" || Allocator::named(name).is_some();
         let is_interval =
             interval == "any" || Interval::ALL.iter().any(|known| known.name() == interval);
-        if !is_allocator || !is_interval || reason.is_empty() {
+        if !allocators.split(", ").all(is_allocator) || !is_interval || reason.is_empty() {
             return Err(wrong());
         }
-        let [program, allocator, interval] =
-            [program.trim_matches('`'), allocator, interval].map(str::to_owned);
-        Ok(Self { program, allocator, interval })
+        Ok(Self {
+            programs: listed(programs),
+            allocators: listed(allocators),
+            interval: interval.to_owned(),
+        })
     }
+}
+
+fn listed(cell: &str) -> Vec<String> {
+    cell.split(", ").map(|name| name.trim_matches('`').to_owned()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TABLE: &str = "# Limits\n| a | b |\n\n## Cells that cannot pass\n\nWhy.\n\n\
+    const TABLES: &str = "# Limits\n| a | b |\n\n## Cells that cannot pass\n\nWhy.\n\n\
         | program | allocator | interval | reason |\n|---|---|---|---|\n\
-        | `one` | glibc | any | it is so |\n| two | any | 1 | too |\n\n## More\n| x |\n";
+        | `one` | glibc | any | it is so |\n| two | any | 1 | too |\n\n\
+        ## Cells with nothing to compare\n| p | a | i | r |\n|-|-|-|-|\n\
+        | three | glibc, mimalloc | any | it fails |\n\n## More\n| x |\n";
+
+    fn judged(
+        program: &str,
+        allocator: Allocator,
+        interval: Interval,
+        outcome: &Outcome,
+    ) -> Outcome {
+        Known::parse(TABLES).unwrap().judge(program, allocator, interval, outcome.clone())
+    }
 
     #[test]
     fn a_row_gives_up_the_cells_that_it_names_and_no_others() {
-        let known = Known::parse(TABLE).unwrap();
-        assert!(known.has("one", Allocator::Glibc, Interval::Off));
-        assert!(!known.has("one", Allocator::Jemalloc, Interval::Off));
-        assert!(known.has("two", Allocator::Mimalloc, Interval::Everything));
-        assert!(!known.has("two", Allocator::Mimalloc, Interval::Default));
-        assert_eq!(known.programs().collect::<Vec<_>>(), ["one", "two"]);
+        let failed = Outcome::Failed("so".to_owned());
+        let is_known = |program: &str, allocator, interval| {
+            judged(program, allocator, interval, &failed) == Outcome::Known
+        };
+        assert!(is_known("one", Allocator::Glibc, Interval::Off));
+        assert!(!is_known("one", Allocator::Jemalloc, Interval::Off));
+        assert!(is_known("two", Allocator::Mimalloc, Interval::Everything));
+        assert!(!is_known("two", Allocator::Mimalloc, Interval::Default));
+        let known = Known::parse(TABLES).unwrap();
+        assert_eq!(known.programs().collect::<Vec<_>>(), ["one", "two", "three"]);
+        assert!(known.has_nothing_to_compare("three", Allocator::Mimalloc));
+        assert!(!known.has_nothing_to_compare("three", Allocator::Jemalloc));
+    }
+
+    #[test]
+    fn what_cannot_be_compared_must_be_listed_and_only_that() {
+        let has_failed = |program: &str, outcome: Outcome| {
+            let judged = judged(program, Allocator::Glibc, Interval::Off, &outcome);
+            matches!(judged, Outcome::Failed(_))
+        };
+        assert!(has_failed("four", Outcome::NotTestable("it fails".to_owned())));
+        assert!(!has_failed("four", Outcome::NeedsRoot));
+        assert!(!has_failed("three", Outcome::NotTestable("it fails".to_owned())));
+        assert!(has_failed("three", Outcome::Passed));
+        assert!(has_failed("one", Outcome::Passed));
     }
 
     #[test]
@@ -91,7 +167,8 @@ mod tests {
         for row in
             ["| one | glibc | any | |", "| one | malloc | any | so |", "| one | glibc | 2 | so |"]
         {
-            assert!(Known::parse(&TABLE.replace("| two | any | 1 | too |", row)).is_err(), "{row}");
+            let tables = TABLES.replace("| two | any | 1 | too |", row);
+            assert!(Known::parse(&tables).is_err(), "{row}");
         }
     }
 }

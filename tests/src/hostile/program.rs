@@ -10,6 +10,7 @@
 //! | `needs: root` | counted as not testable for other users |
 //! | `allocators: NAMES (REASON)` | makes sense over these only: `glibc`, `jemalloc`, `tcmalloc`, `mimalloc` |
 //! | `ends: N`, `signal N`, `any` | how the plain program ends; exit status 0 if not said. Where it ends otherwise over another allocator, there is nothing to test |
+//! | `recorded: NAMES` | beginnings of the names of executables of which there must be a profile at an interval of 1, where the program starts others |
 //! | `ramson: recorded`, `off`, `any` | whether a profile must have come out at an interval of 1; recorded if not said |
 //! | `in-flight: N` | allocations that other threads may be in the middle of at the end: accounts may differ by as many |
 //! | `varies: TEXT` | lines of output with this text are not compared |
@@ -69,9 +70,11 @@ pub struct Program {
     pub(super) preload_before: Vec<String>,
     pub(super) preload_after: Vec<String>,
     pub(super) needs_root: bool,
-    pub(super) allocators: Vec<Allocator>,
+    /// Over which it makes sense.
+    pub allocators: Vec<Allocator>,
     pub(super) ends: Option<End>,
     pub(super) expected: Expected,
+    pub(super) recorded: Vec<String>,
     pub(super) in_flight: u64,
     pub(super) varies: Vec<String>,
     pub(super) time: Duration,
@@ -121,6 +124,7 @@ impl Program {
             allocators: Allocator::ALL.to_vec(),
             ends: Some(End::Exit(0)),
             expected: Expected::Recorded,
+            recorded: Vec::new(),
             in_flight: 0,
             varies: Vec::new(),
             time: Duration::from_secs(60),
@@ -183,6 +187,7 @@ impl Program {
                     _ => return Err(wrong()),
                 };
             }
+            "recorded" => self.recorded.extend(words()),
             "in-flight" => self.in_flight = value.parse().map_err(|_| wrong())?,
             "varies" => self.varies.push(value.to_owned()),
             "time" => self.time = Duration::from_secs(value.parse().map_err(|_| wrong())?),
@@ -221,7 +226,7 @@ mod tests {
         let text = "/* Tries: this and that, at the end.\n   build: -ldl -O2\n   lib: part.c -lm\n   \
             args: one two\n   env: A=b=c\n   preload: before {built}/part.so\n   \
             allocators: glibc, mimalloc (the others lack it)\n   ends: signal 6\n   ramson: any\n   \
-            in-flight: 3\n   time: 7\n   representative */\nint main;\n/* args: three */";
+            in-flight: 3\n   recorded: sh cat\n   time: 7\n   representative */\nint main;\n/* args: three */";
         let program = parsed(text).unwrap();
         assert_eq!(program.name, "example");
         assert_eq!(program.build, ["-ldl", "-O2"]);
@@ -233,6 +238,7 @@ mod tests {
         assert_eq!(program.allocators, [Allocator::Glibc, Allocator::Mimalloc]);
         assert_eq!(program.ends, Some(End::Signal(6)));
         assert_eq!((program.expected, program.in_flight), (Expected::Any, 3));
+        assert_eq!(program.recorded, ["sh", "cat"]);
         assert_eq!(program.time, Duration::from_secs(7));
         assert!(program.is_representative);
     }

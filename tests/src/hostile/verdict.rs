@@ -3,6 +3,7 @@
 use super::cell::{Interval, Ran};
 use super::program::{End, Expected, Program};
 use crate::run::read;
+use crate::servers::executable;
 use crate::sites::{health, heap_total};
 use ramson_format::{Health, state};
 use ramson_reader::{Defect, ReadError, Snapshot};
@@ -36,14 +37,16 @@ pub fn fault_of_profiles(program: &Program, interval: Interval, ran: &Ran) -> Op
         return (!ran.profiles.is_empty())
             .then(|| "a profile came out of a process that is off".to_owned());
     }
-    let mut is_recorded = false;
+    let mut recorded = Vec::new();
     for path in &ran.profiles {
         match read(path) {
             Ok(snapshot) => {
-                is_recorded |= snapshot.header.state != state::OFF;
                 let fault = fault_of(program, interval, &snapshot);
                 if let Some(fault) = fault {
                     return Some(format!("{}: {fault}", name_of(path)));
+                }
+                if snapshot.header.state != state::OFF && !snapshot.stacks.is_empty() {
+                    recorded.push(executable(&snapshot).to_owned());
                 }
             }
             Err(ReadError::Unfinished) if ran.end != End::Exit(0) || program.in_flight > 0 => {}
@@ -51,7 +54,17 @@ pub fn fault_of_profiles(program: &Program, interval: Interval, ran: &Ran) -> Op
         }
     }
     let must_be_there = interval == Interval::Everything && program.expected == Expected::Recorded;
-    (must_be_there && !is_recorded).then(|| "no profile".to_owned())
+    if !must_be_there {
+        return None;
+    }
+    if recorded.is_empty() {
+        return Some("no profile".to_owned());
+    }
+    let missing = program
+        .recorded
+        .iter()
+        .find(|name| !recorded.iter().any(|recorded| recorded.starts_with(&***name)))?;
+    Some(format!("no profile of {missing}, only of {}", recorded.join(", ")))
 }
 
 fn name_of(path: &Path) -> String {
