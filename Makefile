@@ -16,12 +16,12 @@ help:
 	@echo 'make test   run every test (about 9 minutes on 2 cores)'
 	@echo 'make hostile  run hostile programs plain and under ramson over four allocators, and compare'
 	@echo 'make hostile-sources  the malloc tests of glibc, jemalloc and mimalloc, plain and under ramson'
-	@echo 'make model  check the recorder in every order of its threads (part of make test)'
+	@echo 'make model  check the recorder in every order of its threads with two switches at most (part of make test)'
 	@echo 'make sanitize  the library under ThreadSanitizer and AddressSanitizer (needs a nightly toolchain)'
 	@echo 'make soak   redis, PostgreSQL and an allocator torture under load, SOAK_MINUTES=30 each, and whether anything grows or drifts'
 	@echo 'make lint   formatting, clippy, size ratchet, links in documents (part of make test)'
 	@echo 'make bench  measure what ramson costs, side by side with its peers'
-	@echo 'make fuzz   fuzz every reader of foreign bytes, FUZZ_SECONDS=600 each (needs cargo-fuzz and a nightly toolchain)'
+	@echo 'make fuzz   fuzz the readers of foreign bytes, FUZZ_SECONDS=600 each (needs cargo-fuzz and a nightly toolchain)'
 	@echo 'make install PREFIX=/usr/local'
 
 # The program and the library that it preloads.
