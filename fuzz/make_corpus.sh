@@ -1,6 +1,11 @@
 #!/bin/sh
-# DIRECTORY: fills it with small real profiles: whole, of a killed process, and cut.
+# [--follow] DIRECTORY: fills it with small real profiles: whole, of a killed process, and cut; --follow: behind one patch of nothing.
 set -eu
+patch=
+if [ "$1" = --follow ]; then
+    patch='\001\000\377\377\377\377\000\000\000\000\000\000\000\000'
+    shift
+fi
 cd "$(dirname "$0")"
 library=${RAMSON_LIBRARY:-../target/guest/libramson.so}
 [ -e "$library" ] || cargo build --quiet --manifest-path ../Cargo.toml -p libramson --profile guest
@@ -21,9 +26,9 @@ run many "$work/stacks" stacks 5
 run killed timeout -s KILL 0.05 "$work/stacks" busy 2
 for name in few many killed; do
     [ -e "$work/$name" ] || continue
-    cp "$work/$name" "$corpus/$name"
+    { printf "$patch" && cat "$work/$name"; } >"$corpus/$name"
     for bytes in 64 1024 4096 8192 300000; do
-        head -c "$bytes" "$work/$name" >"$corpus/$name-$bytes"
+        { printf "$patch" && head -c "$bytes" "$work/$name"; } >"$corpus/$name-$bytes"
     done
 done
 ls "$corpus"

@@ -1,0 +1,70 @@
+//! Whatever a process's heap and the C library's data hold: the books are read or refused, and no page is read that is not there. The
+//! first byte is the layout; then comes the library's page, then the heap.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ramson_allocator::glibc::{self, Effort};
+use ramson_allocator::{Mapping, Memory, PAGE_BYTES, explain};
+
+const DATA: u64 = 0x7f00_0000_0000;
+const HEAP: u64 = 0x5555_0000_0000;
+
+struct Pages<'a> {
+    data: &'a [u8],
+    heap: &'a [u8],
+}
+
+impl Memory for Pages<'_> {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+        let is_heap = address < DATA;
+        let (start, bytes) = if is_heap { (HEAP, self.heap) } else { (DATA, self.data) };
+        let at = address.checked_sub(start).expect("not below what is there") as usize;
+        buffer.copy_from_slice(&bytes[at..at + buffer.len()]);
+        true
+    }
+
+    fn present_runs(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool {
+        for (first, bytes) in [(HEAP, self.heap), (DATA, self.data)] {
+            let (from, to) = (start.max(first), end.min(first + bytes.len() as u64));
+            if from < to {
+                visit(from, to);
+            }
+        }
+        true
+    }
+}
+
+fn mapping(start: u64, bytes: &[u8], path: &str) -> Mapping {
+    let (length, permissions) = (bytes.len() as u64, "rw-p".to_owned());
+    let (rss, path) = (length, path.to_owned());
+    Mapping {
+        start,
+        end: start + length,
+        permissions,
+        path,
+        rss,
+        anonymous: rss,
+        ..Mapping::default()
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&minor, pages)) = bytes.split_first() else { return };
+    let whole = &pages[..pages.len() / PAGE_BYTES as usize * PAGE_BYTES as usize];
+    if whole.len() < 2 * PAGE_BYTES as usize {
+        return;
+    }
+    let (data, heap) = whole.split_at(PAGE_BYTES as usize);
+    let memory = Pages { data, heap };
+    let mappings = [mapping(HEAP, heap, "[heap]"), mapping(DATA, data, "/lib/libc.so.6")];
+    for effort in [Effort::Exact, Effort::Survey(0)] {
+        let version = (2, u32::from(minor));
+        let Ok(books) = glibc::read(&memory, &mappings, &[&mappings[1]], version, effort) else {
+            continue;
+        };
+        for block in (HEAP..HEAP + heap.len() as u64).step_by(256) {
+            glibc::beside(&memory, &books, block);
+        }
+        explain(&mappings, Some(&books), |_| false, |_| false, |_| 0, None);
+    }
+});
