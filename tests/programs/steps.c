@@ -1,12 +1,13 @@
 /* Waits for a byte on standard input. SIGUSR1 begins and ends a part that is to be watched: the first sample, new and known
-   stacks, frees and reallocations; stacks that fill the table; one that makes it grow. Prints every block: address, size, and 1
-   if it stays. */
+   stacks, frees and reallocations; stacks that make their table grow; samples that make theirs grow; mappings, of which parts go. Prints every block,
+   and every mapping that there was: address, size, and 1 if it stays. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-static struct { void *address; int size, stays; } blocks[256];
+static struct { void *address; int size, stays; } blocks[1024];
 static int count;
 
 static void keep(void *address, int size, int stays) {
@@ -43,8 +44,23 @@ int main(void) {
     raise(SIGUSR1);
     for (int depth = 0; depth < 4; depth++) keep(deep(120 + depth, 320 + depth), 320 + depth, 1);
     raise(SIGUSR1);
+    /* The first segment of the live table has room for 512. */
+    raise(SIGUSR1);
+    for (int size = 500; size < 900; size++) keep(site_one(size), size, 1);
+    raise(SIGUSR1);
+    enum { MIB = 1 << 20 };
+    raise(SIGUSR1);
+    char *area = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *other = mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(area + MIB, MIB);
+    munmap(other, 2 * MIB);
+    raise(SIGUSR1);
     for (int block = 0; block < count; block++)
         printf("block %p %d %d\n", blocks[block].address, blocks[block].size, blocks[block].stays);
+    /* It is cut where the hole ends before it is cut where that begins. */
+    printf("extent %p %d 0\n", (void *)area, 2 * MIB);
+    printf("extent %p %d 0\nextent %p %d 1\n", (void *)area, 4 * MIB, (void *)area, MIB);
+    printf("extent %p %d 1\nextent %p %d 0\n", (void *)(area + 2 * MIB), 2 * MIB, (void *)other, 2 * MIB);
     fflush(stdout);
     _exit(0);
 }

@@ -30,7 +30,10 @@ struct Watch {
     gone: Vec<u64>,
     /// Every recent free that was ever seen: address, size, and stack of the allocation.
     freed: HashSet<(u64, u64, usize)>,
+    /// Every extent that was ever seen: address and size.
+    extents: HashSet<(u64, u64)>,
     most_stacks: usize,
+    most_live: usize,
 }
 
 impl Watch {
@@ -46,7 +49,9 @@ impl Watch {
             seen,
             gone,
             freed,
+            extents: HashSet::new(),
             most_stacks: 0,
+            most_live: 0,
         }
     }
 
@@ -89,8 +94,11 @@ impl Watch {
             (Err(error), _) => panic!("change {}: {error}", self.changes),
         };
         let is_under_way = |defect: &Defect| {
-            use Defect::{BadMappings, BadStacks, TornFrees, TornSamples};
-            matches!(defect, TornSamples(1) | TornFrees(1) | BadStacks(1) | BadMappings(1))
+            use Defect::{BadMappings, BadStacks, TornExtents, TornFrees, TornSamples};
+            matches!(
+                defect,
+                TornSamples(1) | TornExtents(1) | TornFrees(1) | BadStacks(1) | BadMappings(1)
+            )
         };
         assert!(now.defects.iter().all(is_under_way), "{}: {:?}", self.changes, now.defects);
         if let Some(before) = &self.latest {
@@ -121,12 +129,14 @@ impl Watch {
             assert!(gone <= 1 && now.live.len() <= before.live.len() + 1, "more than one store");
         }
         self.seen.extend(now.live.iter().map(|live| (live.address, live.size)));
+        self.extents.extend(now.extents.iter().map(|extent| (extent.start, extent.bytes)));
         self.freed.extend(now.freed.iter().map(|freed| {
             let stack = freed.free_stack.expect("there is room for every stack");
             assert!(!now.stacks[stack].frames.is_empty());
             (freed.address, freed.size, freed.alloc_stack)
         }));
         self.most_stacks = self.most_stacks.max(now.stacks.len());
+        self.most_live = self.most_live.max(now.live.len());
         self.latest = Some(now);
     }
 }
@@ -151,16 +161,21 @@ fn code_of_library(pid: Pid) -> Range<u64> {
     number(start)..number(end)
 }
 
-/// What the program says that it allocated: address, size, and whether it stays.
-fn blocks(child: &mut Child) -> Vec<(u64, u64, bool)> {
+fn output_of(child: &mut Child) -> String {
     let mut output = String::new();
     child.stdout.take().expect("piped").read_to_string(&mut output).expect("text");
+    output
+}
+
+/// What the program says that it allocated or mapped: address, size, and whether it stays.
+fn told(output: &str, what: &str) -> Vec<(u64, u64, bool)> {
     let number = |text: &str, radix| u64::from_str_radix(text, radix).expect("a number");
-    let blocks = output.lines().map(|line| {
+    let lines = output.lines().filter(|line| line.starts_with(what));
+    let told = lines.map(|line| {
         let words: Vec<&str> = line.split(' ').collect();
         (number(&words[1][2..], 16), number(words[2], 10), words[3] == "1")
     });
-    blocks.collect()
+    told.collect()
 }
 
 #[test]
@@ -204,7 +219,8 @@ fn a_program_killed_at_any_store_leaves_every_record_committed_before() {
         let resume = if is_watched { ptrace::step } else { ptrace::cont };
         resume(pid, None).expect("it is stopped");
     }
-    let blocks = blocks(&mut child);
+    let output = output_of(&mut child);
+    let blocks = told(&output, "block ");
     let made: HashSet<_> = blocks.iter().map(|&(address, size, _)| (address, size)).collect();
     assert!(watch.seen.is_subset(&made), "{:?}", watch.seen.difference(&made));
     let freed: HashSet<_> =
@@ -216,11 +232,11 @@ fn a_program_killed_at_any_store_leaves_every_record_committed_before() {
     let live: HashSet<_> = last.live.iter().map(|live| (live.address, live.size)).collect();
     let mut staying = blocks.iter().filter(|block| block.2);
     assert!(staying.all(|&(address, size, _)| live.contains(&(address, size))), "{live:x?}");
+    let extents: HashSet<_> =
+        told(&output, "extent ").iter().map(|&(start, bytes, _)| (start, bytes)).collect();
+    assert_eq!(watch.extents, extents);
     println!("{steps} steps, {} changes of the file", watch.changes);
-    assert!(
-        watch.changes > 300 && watch.most_stacks > 128,
-        "{} {}",
-        watch.changes,
-        watch.most_stacks
-    );
+    // Both tables grew while they were watched.
+    let (changes, stacks, live) = (watch.changes, watch.most_stacks, watch.most_live);
+    assert!(changes > 300 && stacks > 128 && live > 512, "{changes} {stacks} {live}");
 }
