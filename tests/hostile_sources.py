@@ -195,8 +195,10 @@ def check(package, name, command, environment, directory):
     statuses, recorded = zip(*(outcome(command, environment, interval, directory) for interval in INTERVALS))
     is_new = any(status != plain for status in statuses)
     note = ""
-    if is_new and any(outcome(command, environment, None, directory)[0] != plain for _ in range(3)):
-        is_new, note = False, "  (differs plain, too)"
+    if is_new:
+        again = {outcome(command, environment, None, directory)[0] for _ in range(3)} | {plain}
+        if all(status in again for status in statuses):
+            is_new, note = False, "  (differs plain, too)"
     note += "" if recorded[-1] else "  (not recorded)"
     say(f"{package:10}{name:48}" + "".join(f"{word(status):12}" for status in [plain, *statuses]) + ("  NEW" if is_new else "") + note)
     return plain != 0, is_new, recorded[-1]

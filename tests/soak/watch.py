@@ -170,9 +170,9 @@ def look(row, plain, profiled, profiles):
 
 def judge(row, books, resident, program):
     drift = books["alloc_objects"] - books["freed_objects"] - books["dropped_live"] - books["live_objects"]
-    # Of blocks that are on their way into the books, or that had no room there, the sizes are not known.
+    # Of blocks that are on their way into the books or out of them, or that had no room there, not all is known.
     drift_bytes = books["alloc_bytes"] - books["freed_bytes"] - books["live_bytes"]
-    is_whole = drift == 0 and books["dropped_live"] == 0
+    is_whole = drift == 0 and books["dropped_live"] == 0 and books["defects"] == 0
     bound = BOUND_BYTES + BOUND_SHARE * books["live_space"]
     row.samples = max(row.samples, books["samples"])
     row.drift = max(row.drift, abs(drift))

@@ -44,12 +44,43 @@ fn what_a_program_leaves_out_is_told_in_the_docs() {
     }
 }
 
-/// The matrix of a program that behaves otherwise under ramson in this way.
-fn matrix_of(way: &str, known: &str) -> Matrix {
+/// A program that behaves otherwise under ramson in this way.
+fn notices(way: &str) -> Program {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile/parts/notices.c");
     let mut program = Program::of(&source).unwrap();
     program.environment.push(("WAY".to_owned(), way.to_owned()));
-    Matrix::run(&[program], &Known::parse(known).unwrap(), |_| ())
+    program
+}
+
+fn matrix_of(way: &str, known: &str) -> Matrix {
+    Matrix::run(&[notices(way)], &Known::parse(known).unwrap(), |_| ())
+}
+
+#[test]
+fn a_program_that_was_not_recorded_fails_its_cell() {
+    for (name, must_fail) in [("notices", false), ("nobody", true)] {
+        let mut program = notices("nothing");
+        program.recorded.push(name.to_owned());
+        let matrix = Matrix::run(&[program], &Known::parse(NOTHING_KNOWN).unwrap(), |_| ());
+        for cell in matrix.cells {
+            let has_failed = matches!(cell.outcome, Outcome::Failed(_));
+            assert_eq!(has_failed, must_fail && cell.interval == Interval::Everything, "{cell}");
+        }
+    }
+}
+
+#[test]
+fn no_table_excuses_a_program_that_does_not_do_what_it_is_there_for() {
+    let mut program = notices("nothing");
+    program.environment.push(("PLAIN".to_owned(), "hangs".to_owned()));
+    for table in ["## Cells that cannot pass\n", "## Cells with nothing to compare\n"] {
+        let row = "| p | a | i | r |\n|-|-|-|-|\n| notices | any | any | so |\n\n";
+        let known = NOTHING_KNOWN.replace(table, &format!("{table}{row}"));
+        let known = Known::parse(&known).unwrap();
+        let matrix = Matrix::run(std::slice::from_ref(&program), &known, |_| ());
+        let all_fail = matrix.cells.iter().all(|cell| matches!(cell.outcome, Outcome::Failed(_)));
+        assert!(all_fail, "{matrix}");
+    }
 }
 
 #[test]

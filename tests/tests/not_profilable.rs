@@ -3,7 +3,7 @@
 use ramson_tests::servers::*;
 use rustix::fs::XattrFlags;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// `ramson run --interval 1 -- …`
@@ -24,6 +24,13 @@ fn assert_unprofiled(outcome: &Outcome, status: i32, part: &str) {
     assert_eq!(outcome.status, status, "{outcome:?}");
     assert_eq!(outcome.remarks.len(), 1, "{outcome:?}");
     assert!(outcome.remarks[0].contains(part), "{part}: {outcome:?}");
+}
+
+/// It ended with 7, and there is a profile of it.
+#[track_caller]
+fn assert_profiled(outcome: &Outcome) {
+    assert_eq!(outcome.status, 7, "{outcome:?}");
+    assert!(outcome.remarks[0].contains("ramson report"), "{outcome:?}");
 }
 
 /// Compiles a program that exits with 7.
@@ -70,27 +77,40 @@ fn a_program_that_cannot_be_profiled_runs_all_the_same() {
     assert_unprofiled(&run(&scratch, &script), 7, "statically linked");
 }
 
+/// A copy that only its owner may read, with this mode.
+fn with_mode(scratch: &Scratch, program: &Path, name: &str, mode: u32) -> PathBuf {
+    let path = scratch.path(name);
+    copy(program, &path);
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    path
+}
+
 #[test]
 fn a_program_that_gains_privileges_runs_without_a_profile_and_one_that_gains_none_has_one() {
     let scratch = Scratch::new();
     let ordinary = small_program(&scratch, "ordinary", &["gcc"]);
-    let privileged = scratch.path("privileged");
-    copy(&ordinary, &privileged);
-    fs::set_permissions(&privileged, fs::Permissions::from_mode(0o4755)).unwrap();
+    let privileged = with_mode(&scratch, &ordinary, "privileged", 0o4755);
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !is_root {
+        // Nobody else is to be had, and only root may give capabilities.
+        return assert_profiled(&run(&scratch, &privileged));
+    }
+    let unreadable = with_mode(&scratch, &ordinary, "unreadable", 0o4711);
+    assert_unprofiled(&run_as_nobody(&scratch, &unreadable), 7, "set-user-ID");
+    // Without the right to execute, the bit means something else.
+    let locking = with_mode(&scratch, &ordinary, "locking", 0o2745);
+    assert_profiled(&run_as_nobody(&scratch, &locking));
     assert_unprofiled(&run_as_nobody(&scratch, &privileged), 7, "set-user-ID");
 
-    let capable = scratch.path("capable");
-    copy(&ordinary, &capable);
-    // Of revision 2, effective: CAP_NET_RAW, as setcap(8) gives it to ping.
-    let capabilities: Vec<u8> = [0x0200_0001_u32, 1 << 13, 0, 0, 0].map(u32::to_le_bytes).concat();
+    let capable = with_mode(&scratch, &ordinary, "capable", 0o755);
+    // Of revision 2, effective: CAP_CHOWN, which containers have, too.
+    let capabilities: Vec<u8> = [0x0200_0001_u32, 1, 0, 0, 0].map(u32::to_le_bytes).concat();
     rustix::fs::setxattr(&capable, "security.capability", &capabilities, XattrFlags::empty())
         .unwrap();
     assert_unprofiled(&run_as_nobody(&scratch, &capable), 7, "capabilities");
 
     // Whoever has these privileges already gains none: nothing hinders the loader.
     for path in [&privileged, &capable] {
-        let outcome = run(&scratch, path);
-        assert_eq!(outcome.status, 7, "{outcome:?}");
-        assert!(outcome.remarks[0].contains("ramson report"), "{outcome:?}");
+        assert_profiled(&run(&scratch, path));
     }
 }

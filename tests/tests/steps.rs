@@ -232,9 +232,12 @@ fn a_program_killed_at_any_store_leaves_every_record_committed_before() {
     let live: HashSet<_> = last.live.iter().map(|live| (live.address, live.size)).collect();
     let mut staying = blocks.iter().filter(|block| block.2);
     assert!(staying.all(|&(address, size, _)| live.contains(&(address, size))), "{live:x?}");
-    let extents: HashSet<_> =
-        told(&output, "extent ").iter().map(|&(start, bytes, _)| (start, bytes)).collect();
-    assert_eq!(watch.extents, extents);
+    let extents = told(&output, "extent ");
+    let known: HashSet<_> = extents.iter().map(|&(start, bytes, _)| (start, bytes)).collect();
+    assert_eq!(watch.extents, known);
+    let mapped: HashSet<_> = last.extents.iter().map(|now| (now.start, now.bytes)).collect();
+    let stays = extents.iter().filter(|extent| extent.2);
+    assert_eq!(mapped, stays.map(|&(start, bytes, _)| (start, bytes)).collect());
     println!("{steps} steps, {} changes of the file", watch.changes);
     // Both tables grew while they were watched.
     let (changes, stacks, live) = (watch.changes, watch.most_stacks, watch.most_live);

@@ -110,7 +110,9 @@ pub fn parse_smaps(smaps: impl BufRead) -> Vec<Mapping> {
             "Rss" => last.rss = bytes,
             "Anonymous" => last.anonymous = bytes,
             "AnonHugePages" => last.anonymous_huge = bytes,
-            "Shared_Hugetlb" | "Private_Hugetlb" => last.hugetlb += bytes,
+            "Shared_Hugetlb" | "Private_Hugetlb" => {
+                last.hugetlb = last.hugetlb.saturating_add(bytes);
+            }
             "Swap" => last.swap = bytes,
             _ => {}
         }

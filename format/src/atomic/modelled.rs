@@ -102,7 +102,7 @@ thread_local! {
 /// An execution met a word for the first time.
 struct Begin;
 
-/// Runs `check` in every order of its threads' steps.
+/// Runs `check` in every order of its threads' steps with so many switches (`PREEMPTIONS`).
 pub fn model(seen: Seen, check: impl Fn() + Send + Sync + 'static) {
     let check = Arc::new(check);
     WORDS.set(Some(BTreeMap::new()));

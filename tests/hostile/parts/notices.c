@@ -1,4 +1,5 @@
 /* Not hostile: behaves otherwise under ramson, in the way that WAY names; for the tests of the matrix itself.
+   With PLAIN it hangs without ramson.
    allocators: glibc (one is enough)
    ends: any
    time: 2 */
@@ -18,7 +19,7 @@ int main(void) {
     const char *preloaded = getenv("LD_PRELOAD");
     int is_under_ramson = preloaded && strstr(preloaded, "ramson");
     free(malloc(10));
-    if (!is_under_ramson) return 0;
+    if (!is_under_ramson) return getenv("PLAIN") ? pause() : 0;
     if (!strcmp(way, "stdout")) puts("noticed");
     if (!strcmp(way, "stderr")) fputs("noticed\n", stderr);
     if (!strcmp(way, "status")) return 1;

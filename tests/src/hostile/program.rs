@@ -74,7 +74,8 @@ pub struct Program {
     pub allocators: Vec<Allocator>,
     pub(super) ends: Option<End>,
     pub(super) expected: Expected,
-    pub(super) recorded: Vec<String>,
+    /// Beginnings of names of executables of which there must be a profile.
+    pub recorded: Vec<String>,
     pub(super) in_flight: u64,
     pub(super) varies: Vec<String>,
     pub(super) time: Duration,

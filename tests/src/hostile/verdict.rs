@@ -45,7 +45,10 @@ pub fn fault_of_profiles(program: &Program, interval: Interval, ran: &Ran) -> Op
                 if let Some(fault) = fault {
                     return Some(format!("{}: {fault}", name_of(path)));
                 }
-                if snapshot.header.state != state::OFF && !snapshot.stacks.is_empty() {
+                let has_samples = [Health::Samples, Health::Extents]
+                    .iter()
+                    .any(|&kind| health(&snapshot, kind) > 0);
+                if snapshot.header.state != state::OFF && has_samples {
                     recorded.push(executable(&snapshot).to_owned());
                 }
             }

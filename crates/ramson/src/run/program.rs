@@ -60,10 +60,13 @@ fn is_executable(path: &Path) -> bool {
 pub fn obstacle(path: &Path) -> Option<String> {
     let mut path = path.to_path_buf();
     for _ in 0..MAX_SCRIPTS {
-        let head = read_head(&path)?;
+        // Who may execute a file may not always read it.
+        let Some(head) = read_head(&path) else { return obstacle_of_privileges(&path) };
         match head.strip_prefix(b"#!") {
             Some(line) => path = interpreter_of_script(line)?,
-            None => return obstacle_of_binary(&path, &head),
+            None => {
+                return obstacle_of_privileges(&path).or_else(|| obstacle_of_binary(&head));
+            }
         }
     }
     None
@@ -96,27 +99,44 @@ pub fn is_32_bit(path: &Path) -> bool {
     is_read && head.starts_with(&elf::ELFMAG) && head[4] == elf::ELFCLASS32.0
 }
 
-/// What a program may do that whoever starts it may not: the loader is in secure mode then (`AT_SECURE`, ld.so(8)). One's own
-/// set-user-ID program changes nothing, nor do a file's capabilities for root, who has them all.
+/// What a program may do that whoever starts it may not: the loader is in secure mode then (`AT_SECURE`; the rules are those of
+/// bprm_fill_uid and cap_bprm_creds_from_file in the kernel). One's own set-user-ID program changes nothing, nor do a file's
+/// capabilities for root, who has them all.
 fn privileges_gained(path: &Path) -> Option<&'static str> {
-    let metadata = fs::metadata(path).ok()?;
-    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
-    let mode = metadata.mode();
-    if (mode & 0o4000 != 0 && metadata.uid() != user.as_raw())
-        || (mode & 0o2000 != 0 && metadata.gid() != group.as_raw())
+    if rustix::fs::statvfs(path)
+        .is_ok_and(|mount| mount.f_flag.contains(rustix::fs::StatVfsMountFlags::NOSUID))
     {
+        return None;
+    }
+    let metadata = fs::metadata(path).ok()?;
+    let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
+    let may_gain = !rustix::thread::no_new_privs().unwrap_or(false);
+    let mode = metadata.mode();
+    let sets_user = mode & 0o4000 != 0 && metadata.uid() != user.as_raw();
+    let sets_group = mode & 0o2010 == 0o2010 && metadata.gid() != group.as_raw();
+    if may_gain && (sets_user || sets_group) {
         return Some("set-user-ID or set-group-ID");
     }
-    let mut capabilities = [0; 64];
-    let has_capabilities =
-        rustix::fs::getxattr(path, "security.capability", &mut capabilities[..]).is_ok();
+    let has_capabilities = capabilities_of(path)
+        .is_some_and(|(is_effective, permitted)| is_effective || may_gain && permitted != 0);
     (has_capabilities && !user.is_root()).then_some("it has capabilities (getcap FILE)")
 }
 
-fn obstacle_of_binary(path: &Path, head: &[u8]) -> Option<String> {
-    if let Some(privileges) = privileges_gained(path) {
-        return Some(format!("{privileges}, so the loader preloads nothing"));
-    }
+/// Whether a file's capabilities are in effect at once, and which it permits: `struct vfs_cap_data` of linux/capability.h.
+fn capabilities_of(path: &Path) -> Option<(bool, u64)> {
+    const EFFECTIVE: u32 = 1;
+    let mut value = [0; 24];
+    rustix::fs::getxattr(path, "security.capability", &mut value[..]).ok()?;
+    let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| value[at + byte]));
+    Some((word(0) & EFFECTIVE != 0, u64::from(word(12)) << 32 | u64::from(word(4))))
+}
+
+fn obstacle_of_privileges(path: &Path) -> Option<String> {
+    let privileges = privileges_gained(path)?;
+    Some(format!("{privileges}, so the loader preloads nothing"))
+}
+
+fn obstacle_of_binary(head: &[u8]) -> Option<String> {
     if !head.starts_with(&elf::ELFMAG) {
         // The kernel, or a shell, will know what to do with it.
         return None;
@@ -165,7 +185,7 @@ mod tests {
         assert_eq!(obstacle(Path::new("/bin/ls")), None);
         let head = read_head(Path::new("/bin/ls")).unwrap();
         for length in (0..4096).step_by(7) {
-            obstacle_of_binary(Path::new("/bin/ls"), &head[..length]);
+            obstacle_of_binary(&head[..length]);
         }
     }
 }

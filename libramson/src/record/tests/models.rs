@@ -1,5 +1,5 @@
-//! The recorder with every order of its threads' steps in which at most two threads are interrupted, and every value that the memory
-//! orders let them see (`make model`).
+//! The recorder with every order of its threads' steps that has at most two switches away from a thread that could go on, and every
+//! value that the memory orders let them see (`make model`).
 //!
 //! loom runs the real code on a real profile file. Each model names a fault that it finds: put into the code, it fails.
 
