@@ -31,8 +31,9 @@ int main(void) {
                 printf("posix_memalign: %d ", status);
                 check("", alignment, size, block);
             }
-    /* Most of these are more than there is. */
+    /* Most of these are more than there is. Where the address space ends, it is a matter of luck. */
     for (int shift = 26; shift < 64; shift++) {
+        if (shift >= 40 && shift < 48) continue;
         errno = 0;
         check("memalign", (size_t)1 << shift, 100, memalign((size_t)1 << shift, 100));
         void *block = NULL;

@@ -52,7 +52,9 @@ pub fn fault_of_profiles(program: &Program, interval: Interval, ran: &Ran) -> Op
                     recorded.push(executable(&snapshot).to_owned());
                 }
             }
-            Err(ReadError::Unfinished) if ran.end != End::Exit(0) || program.in_flight > 0 => {}
+            // Whoever was to make it is dead.
+            Err(ReadError::Unfinished | ReadError::Empty)
+                if ran.end != End::Exit(0) || program.in_flight > 0 => {}
             Err(error) => return Some(format!("{}: {error}", name_of(path))),
         }
     }
