@@ -173,7 +173,7 @@ fn threads_that_free_each_other_s_blocks_lose_and_double_nothing() {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 15_000;
     let recording = Recording::new(8 << 20);
-    // Addresses that are free now: whoever takes one has it alone, as from an allocator.
+    // Addresses that are free now: whoever takes one has it alone, as from an allocator. More are taken than given back.
     let heap =
         Mutex::new((0..3000).map(|block| 0x7f12_0000_0000 + block * 144).collect::<Vec<_>>());
     let in_flight = Mutex::new(Vec::<u64>::new());
@@ -188,7 +188,6 @@ fn threads_that_free_each_other_s_blocks_lose_and_double_nothing() {
                     (length > 0).then(|| from.swap_remove((at % length) as usize))
                 };
                 for round in 0..ROUNDS {
-                    // A little more often than not, so that some are left at the end.
                     if draw(9) < 5 {
                         let Some(address) = take(heap, draw(1 << 20)) else { continue };
                         recording.record(address, round + 1, 0x1000 + draw(50));
