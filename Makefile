@@ -13,7 +13,7 @@ BENCH_PACKAGES := $(TEST_PACKAGES) valgrind llvm
 .PHONY: help build demo test model sanitize soak hostile hostile-sources lint bench fuzz install clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
-	@echo 'make test   run every test (about 9 minutes on 2 cores)'
+	@echo 'make test   run every test (9 to 14 minutes on 2 cores)'
 	@echo 'make hostile  run hostile programs plain and under ramson over four allocators, and compare'
 	@echo 'make hostile-sources  the malloc tests of glibc, jemalloc and mimalloc, plain and under ramson'
 	@echo 'make model  check the recorder in every order of its threads with two switches at most (part of make test)'

@@ -22,6 +22,7 @@ fn run_as_nobody(scratch: &Scratch, program: &Path) -> Outcome {
 #[track_caller]
 fn assert_unprofiled(outcome: &Outcome, status: i32, part: &str) {
     assert_eq!(outcome.status, status, "{outcome:?}");
+    assert!(outcome.stdout.is_empty() && outcome.stderr.is_empty(), "{outcome:?}");
     assert_eq!(outcome.remarks.len(), 1, "{outcome:?}");
     assert!(outcome.remarks[0].contains(part), "{part}: {outcome:?}");
 }
@@ -77,7 +78,7 @@ fn a_program_that_cannot_be_profiled_runs_all_the_same() {
     assert_unprofiled(&run(&scratch, &script), 7, "statically linked");
 }
 
-/// A copy that only its owner may read, with this mode.
+/// A copy of a program with this mode.
 fn with_mode(scratch: &Scratch, program: &Path, name: &str, mode: u32) -> PathBuf {
     let path = scratch.path(name);
     copy(program, &path);
