@@ -16,6 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
+mod foreign;
 mod thinning;
 
 const SECOND: u64 = 1_000_000_000;

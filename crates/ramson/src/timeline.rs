@@ -137,7 +137,7 @@ fn gaps(series: &[Moment], from: &Moment, to: &Moment) -> Option<String> {
             .filter(|&ns| ns > 0)
             .unwrap_or(every_ns);
         let slack_ns = (every_ns / 10).max(1_500_000_000);
-        if every_ns > 0 && away_ns > 2 * every_ns + slack_ns {
+        if every_ns > 0 && away_ns > every_ns.saturating_mul(2).saturating_add(slack_ns) {
             count += 1;
             longest_ns = longest_ns.max(away_ns);
         }

@@ -172,9 +172,9 @@ fn victim(text: &str) -> Option<(u32, &str, u64)> {
     let rss = facts.split(", ").filter_map(|fact| {
         let (what, size) = fact.split_once(':')?;
         let kib = size.strip_suffix("kB")?.parse::<u64>().ok()?;
-        what.ends_with("-rss").then_some(kib << 10)
+        what.ends_with("-rss").then_some(kib.saturating_mul(1024))
     });
-    Some((id.parse().ok()?, name, rss.sum()))
+    Some((id.parse().ok()?, name, rss.fold(0, u64::saturating_add)))
 }
 
 /// `NAME[ID]: segfault at …` or `traps: NAME[ID] trap divide error ip:…`
@@ -201,6 +201,8 @@ mod tests {
         "6,3,900000000,-;prog[77]: segfault at 0 ip 0000 sp 0000 error 6 in prog[1139,400000+1000]";
     const DIVIDED: &str =
         "4,4,900000001,-;traps: p[q][78] trap divide error ip:4 sp:7 error:0 in p[4]";
+    /// As it never writes.
+    const HUGE: &str = "3,5,1,-;Killed process 7 (a) anon-rss:18446744073709551615kB, file-rss:18446744073709551615kB";
 
     fn log(records: &[&str]) -> KernelLog {
         let now = Clocks { monotonic_ns: 1_000_000_000_000, realtime_ns: 2_000_000_000_000 };
@@ -260,10 +262,16 @@ mod tests {
         {
             assert_eq!(entry(record), None, "{record}");
         }
-        for record in [OOM, KILLED, SEGFAULT, DIVIDED] {
-            for length in 0..record.len() {
-                entry(&record[..length]);
+        // Any beginning of one record, and any end of one behind it.
+        let records = [OOM, KILLED, SEGFAULT, DIVIDED, HUGE];
+        let beginnings = || records.iter().flat_map(|it| (0..=it.len()).map(|at| &it[..at]));
+        let ends = || records.iter().flat_map(|it| (0..=it.len()).map(|at| &it[at..]));
+        let mut told = 0;
+        for beginning in beginnings() {
+            for end in ends() {
+                told += usize::from(entry(&[beginning, end].concat()).is_some());
             }
         }
+        assert!(told > records.len());
     }
 }
