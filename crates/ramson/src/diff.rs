@@ -106,7 +106,7 @@ pub fn diff(options: &DiffOptions) -> Result<u8, Failure> {
     }
     match &options.fail_above {
         Some(limit) if limit.is_exceeded(&table) => {
-            eprintln!("ramson: {}", limit.finding(&table));
+            text::remark(limit.finding(&table));
             Ok(3)
         }
         _ => Ok(0),

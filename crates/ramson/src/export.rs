@@ -4,6 +4,7 @@ use crate::assemble::Detail;
 use crate::cli::{ExportOptions, Format};
 use crate::failure::Failure;
 use crate::source;
+use crate::text;
 use ramson_encode::{collapsed, csv, firefox, heap_v2, html, json, pprof, speedscope, svg};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -17,7 +18,7 @@ pub fn export(options: &ExportOptions) -> Result<(), Failure> {
     let mut named = source.take_named(&options.source.names, detail, options.kind)?;
     options.filters.apply(&mut named.profile, sample_type)?;
     for defect in source.defects() {
-        eprintln!("ramson: {}: not whole: {defect}", source.origin());
+        text::remark(format_args!("{}: not whole: {defect}", source.origin()));
     }
     if matches!(options.format, Format::HeapV2) && !heap_v2::has_addresses(&named.profile) {
         return Err(Failure::usage(format!(

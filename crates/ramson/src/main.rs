@@ -45,6 +45,7 @@ use failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    ramson_launch::prepare();
     let cli = match Cli::try_parse_from(cli::join_peek(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
         // Whoever read our output has seen enough.
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("ramson: {}", text::visible(&failure.to_string()));
+            text::remark(&failure);
             ExitCode::from(failure.status())
         }
     }
@@ -74,7 +75,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         let what = what.collect::<Vec<_>>().join(" ");
         let what =
             what.trim_start_matches("error: ").trim_end_matches('.').replace(" tip:", "; tip:");
-        eprintln!("ramson: {}. \"ramson --help\" explains", text::visible(&what));
+        text::remark(format_args!("{what}. \"ramson --help\" explains"));
     }
     ExitCode::from(error.exit_code() as u8)
 }

@@ -66,7 +66,7 @@ pub fn mark(options: &MarkOptions) -> Result<(), Failure> {
         )));
     }
     if let Err(failure) = record::mark(&source, &options.name) {
-        eprintln!("ramson: {failure}. The mark is in {} only", path.display());
+        text::remark(format_args!("{failure}. The mark is in {} only", path.display()));
     }
     text::print(&format!("{}\n", path.display()))
 }

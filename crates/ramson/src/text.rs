@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use std::borrow::Cow;
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -28,8 +29,14 @@ pub fn print_raw(bytes: &[u8]) -> Result<(), Failure> {
 /// A remark for a person; a program that reads our output does not get it.
 pub fn hint(message: &str) {
     if io::stderr().is_terminal() && !IS_DRAWN_UPON.load(Relaxed) {
-        eprintln!("ramson: {}", visible(message));
+        remark(message);
     }
+}
+
+/// A line for a person, also in a log. That it could not be written can be told to nobody: a full disk under standard error ends nothing.
+pub fn remark(message: impl fmt::Display) {
+    let line = format!("ramson: {message}\n");
+    let _ = io::stderr().write_all(visible(&line).as_bytes());
 }
 
 /// `text` without what would steer a terminal, but for `dim`.

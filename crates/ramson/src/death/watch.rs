@@ -3,8 +3,6 @@
 use super::cgroup::Cgroup;
 use crate::doctor::limits;
 use ramson_reader::{End, Way};
-use rustix::io::Errno;
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -107,8 +105,7 @@ impl Watch {
         let (stop, stopped) = channel();
         let watcher = std::thread::spawn(move || self.0.go_on(pid, &stopped));
         meanwhile(&child);
-        let exited = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        while waitid(WaitId::Pid(Pid::from_child(&child)), exited).err() == Some(Errno::INTR) {}
+        ramson_launch::wait_for_end(pid);
         let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         drop(stop);
         let looks = watcher.join().unwrap_or_default();

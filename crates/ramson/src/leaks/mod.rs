@@ -80,7 +80,7 @@ pub fn leaks(options: &LeaksOptions) -> Result<u8, Failure> {
     }
     match options.fail_on.as_ref().and_then(|gate| gate.finding(&findings)) {
         Some(finding) => {
-            eprintln!("ramson: {finding}");
+            text::remark(finding);
             Ok(3)
         }
         None => Ok(0),

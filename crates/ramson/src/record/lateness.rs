@@ -30,11 +30,11 @@ impl Lateness {
         let is_new = self.said.is_none_or(|said| now - said >= LEAST_PAUSE);
         if is_late && is_new {
             self.said = Some(now);
-            eprintln!(
-                "ramson: {}: no round for {}, this machine is too busy. \"ramson timeline\" shows such gaps; --every 1m needs less",
+            text::remark(format_args!(
+                "{}: no round for {}, this machine is too busy. \"ramson timeline\" shows such gaps; --every 1m needs less",
                 path.display(),
                 seconds(since)
-            );
+            ));
         }
     }
 
@@ -44,11 +44,11 @@ impl Lateness {
         if self.behind.is_none() {
             self.behind = Some(Instant::now() - behind);
             self.missed = 0;
-            eprintln!(
-                "ramson: {}: the disk has not taken a round for {}. Snapshots wait in memory; if it goes on, -o on another disk",
+            text::remark(format_args!(
+                "{}: the disk has not taken a round for {}. Snapshots wait in memory; if it goes on, -o on another disk",
                 path.display(),
                 seconds(behind)
-            );
+            ));
         }
     }
 
@@ -67,11 +67,11 @@ impl Lateness {
             1 => "1 round was missed".into(),
             missed => format!("{missed} rounds were missed"),
         };
-        eprintln!(
-            "ramson: {}: the disk has taken all that waited, after {}; {missed}",
+        text::remark(format_args!(
+            "{}: the disk has taken all that waited, after {}; {missed}",
             path.display(),
             seconds(since.elapsed())
-        );
+        ));
     }
 
     fn most(rules: &Rules) -> Duration {

@@ -272,16 +272,16 @@ impl Recording {
         match result {
             Ok(()) => {
                 if std::mem::take(&mut self.is_failing) {
-                    eprintln!("ramson: {}: writing goes on", self.path.display());
+                    text::remark(format_args!("{}: writing goes on", self.path.display()));
                 }
                 Ok(true)
             }
             Err(error @ (HistoryError::Full | HistoryError::Database(_))) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    eprintln!(
-                        "ramson: {}: {error}. What was kept stays; trying again until there is space",
+                    text::remark(format_args!(
+                        "{}: {error}. What was kept stays; trying again until there is space",
                         self.path.display()
-                    );
+                    ));
                 }
                 Ok(false)
             }

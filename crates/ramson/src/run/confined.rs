@@ -2,6 +2,7 @@
 //! That is done here, with a program that nobody misses: ramson itself.
 
 use crate::places;
+use crate::text;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -42,11 +43,11 @@ impl Filters {
     pub fn warn(&self, program: &Path) -> bool {
         let is_harmful = matches!(self, Self::Harmful);
         if is_harmful {
-            eprintln!(
-                "ramson: {}: a seccomp filter may kill for what it takes to make a profile file: the profile is in memory \
+            text::remark(format_args!(
+                "{}: a seccomp filter may kill for what it takes to make a profile file: the profile is in memory \
                  and ends with the program. Read it before: ramson report PID",
                 program.display()
-            );
+            ));
         }
         is_harmful
     }

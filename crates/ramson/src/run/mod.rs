@@ -3,6 +3,7 @@
 pub mod compact;
 mod confined;
 pub mod program;
+mod signals;
 
 use crate::cli::RunOptions;
 use crate::death::prune::{self, Bounds};
@@ -13,15 +14,14 @@ use crate::failure::Failure;
 use crate::list::live_bytes;
 use crate::places;
 use crate::source::{self, Source};
+use crate::text;
 use crate::trim::schedule::Schedule;
 use confined::Filters;
 use ramson_profile::format::{format_bytes, format_relative_error};
-use ramson_reader::Way;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
-use signal_hook::consts::signal::*;
-use signal_hook::iterator::Signals;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use signals::Caught;
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
@@ -41,10 +41,6 @@ const LEAST_FREE_BYTES: u64 = 256 << 10;
 /// Profiles reported one by one at the end.
 const MAX_REPORTED: usize = 4;
 
-/// Signals that are passed on. Those from the keyboard reach the program by itself; we only must outlive them.
-const PASSED_ON: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
-const FROM_KEYBOARD: [i32; 2] = [SIGINT, SIGQUIT];
-
 pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     let fail = |message: String| Failure::Message(RAMSON_FAILED, message);
     if options.command[0].as_encoded_bytes().starts_with(b"-") {
@@ -60,7 +56,7 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
         program::Problem::NotExecutable(message) => Failure::Message(NOT_EXECUTABLE, message),
     })?;
     let mut command = Command::new(&found.path);
-    command.arg0(&options.command[0]).args(&options.command[1..]);
+    command.args(&options.command[1..]);
     let (shown, run_id) = (found.path.display(), new_run_id());
     let mut is_kept = true;
     if found.obstacle.is_none() {
@@ -75,24 +71,28 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
         is_kept &= !filters.warn(&found.path);
     }
     let trims = options.trims.schedule().map_err(fail)?;
-    // Before the program starts: a signal in between must not end us alone.
-    let signals = Signals::new(PASSED_ON.iter().chain(&FROM_KEYBOARD))
-        .map_err(|error| fail(format!("cannot handle signals: {error}")))?;
-    let watch = Watch::begin();
-    let child = command.spawn().map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Failure::Message(NOT_FOUND, format!("{shown}: {error}")),
-        _ => Failure::Message(
-            NOT_EXECUTABLE,
-            match &found.obstacle {
-                Some(obstacle) => format!("{shown}: cannot be executed ({error}): {obstacle}"),
-                None => format!("{shown}: cannot be executed: {error}"),
-            },
-        ),
-    })?;
-    if let Some(obstacle) = &found.obstacle {
-        eprintln!("ramson: {shown}: {obstacle}. It runs without a profile");
+    ramson_launch::as_started(&mut command, &options.command[0])
+        .map_err(|error| cannot_execute(&found, &error))?;
+    let say_obstacle = || {
+        if let Some(obstacle) = &found.obstacle {
+            text::remark(format!("{shown}: {obstacle}. It runs without a profile"));
+        }
+    };
+    if is_addressed_by_id() {
+        say_obstacle();
+        if trims.is_some() {
+            text::remark(format!(
+                "{shown}: systemd addresses it by process ID, so ramson does not stay beside it to trim"
+            ));
+        }
+        return Err(cannot_execute(&found, &command.exec()));
     }
-    pass_on(signals, Pid::from_child(&child));
+    let signals =
+        Caught::begin().map_err(|error| fail(format!("cannot handle signals: {error}")))?;
+    let watch = Watch::begin();
+    let child = command.spawn().map_err(|error| cannot_execute(&found, &error))?;
+    say_obstacle();
+    signals.pass_on(child.id());
     let trim = |child: &Child| trims.into_iter().for_each(|trims| trim_until_end(trims, child));
     let ended = watch
         .wait(child, trim)
@@ -100,7 +100,28 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     if found.obstacle.is_none() {
         report_profiles(run_id, output.as_deref(), is_kept, &ended);
     }
-    Ok(status_of(&ended))
+    Ok(signals::end_alike(&ended))
+}
+
+/// Whoever started us has told the program its process ID, or listens to that process alone: systemd does both (sd_listen_fds(3),
+/// sd_watchdog_enabled(3), sd_notify(3)). Then we must become the program.
+fn is_addressed_by_id() -> bool {
+    let own = std::process::id().to_string();
+    let is_own = |name: &str| std::env::var(name).is_ok_and(|id| id == own);
+    let is_heard = std::env::var_os("NOTIFY_SOCKET").is_some() && is_own("SYSTEMD_EXEC_PID");
+    is_heard || is_own("LISTEN_PID") || is_own("WATCHDOG_PID")
+}
+
+fn cannot_execute(found: &program::Program, error: &std::io::Error) -> Failure {
+    let shown = found.path.display();
+    if error.kind() == ErrorKind::NotFound {
+        return Failure::Message(NOT_FOUND, format!("{shown}: {error}"));
+    }
+    let message = match &found.obstacle {
+        Some(obstacle) => format!("{shown}: cannot be executed ({error}): {obstacle}"),
+        None => format!("{shown}: cannot be executed: {error}"),
+    };
+    Failure::Message(NOT_EXECUTABLE, message)
 }
 
 /// The options as libramson.so reads them.
@@ -120,41 +141,20 @@ fn configure(command: &mut Command, options: &RunOptions, output: Option<&Path>)
     }
 }
 
-/// Sends the program what is sent to us, from now on.
-fn pass_on(mut signals: Signals, pid: Pid) {
-    std::thread::spawn(move || {
-        for signal in signals.forever() {
-            if PASSED_ON.contains(&signal)
-                && let Some(signal) = Signal::from_named_raw(signal)
-            {
-                // It may have ended just now; then there is nobody to tell.
-                let _ = kill_process(pid, signal);
-            }
-        }
-    });
-}
-
 /// Returns when the program has ended: to wait for its status before would also take the stops that trims wait for.
 fn trim_until_end(trims: Schedule, child: &Child) {
     let end = match pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
         Ok(end) => end,
         Err(error) => {
-            return eprintln!("ramson: --trim-every and --trim-after need Linux 5.3: {error}");
+            return text::remark(format_args!(
+                "--trim-every and --trim-after need Linux 5.3: {error}"
+            ));
         }
     };
     let root = child.id();
     std::thread::spawn(move || trims.run(root));
     let mut ends = [PollFd::new(&end, PollFlags::IN)];
     while poll(&mut ends, None) == Err(Errno::INTR) {}
-}
-
-/// The program's status; 128 + signal if a signal ended it.
-fn status_of(ended: &Ended) -> u8 {
-    match ended.end.way {
-        Way::Signalled(signal) => 128 + signal as u8,
-        Way::Exited(status) => status as u8,
-        Way::Replaced => 0,
-    }
 }
 
 /// Ours first, so that it sees calls before other preloaded libraries do; those are kept.
@@ -228,10 +228,10 @@ fn warn_of_full_places(output: Option<&Path>) -> bool {
     if let Some(problem) = &problem {
         let next =
             if output.is_some() { "Choose another FILE" } else { "Set RAMSON_DIR or use -o" };
-        eprintln!(
-            "ramson: {}: {problem}: the profile will be lost when the program ends. {next}",
+        text::remark(format_args!(
+            "{}: {problem}: the profile will be lost when the program ends. {next}",
             directory.display()
-        );
+        ));
     }
     problem.is_some()
 }
@@ -256,33 +256,33 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
     let last_words: Vec<Vec<String>> = dead.map(keep).collect();
     if let Some(path) = emptied(output, ended) {
         let path = path.display();
-        eprintln!(
-            "ramson: {path}: somebody emptied it while the program ran. Recording ended there"
-        );
+        text::remark(format_args!(
+            "{path}: somebody emptied it while the program ran. Recording ended there"
+        ));
     } else if profiles.is_empty() && is_kept {
-        eprintln!(
-            "ramson: no profile: the program allocated too little to be sampled. Try a smaller --interval"
-        );
+        text::remark(format_args!(
+            "no profile: the program allocated too little to be sampled. Try a smaller --interval"
+        ));
     } else if profiles.is_empty() {
-        eprintln!("ramson: no profile is left: it could not be kept in a file");
+        text::remark(format_args!("no profile is left: it could not be kept in a file"));
     }
     for line in last_words.iter().find(|lines| !lines.is_empty()).into_iter().flatten() {
-        eprintln!("ramson: {line}");
+        text::remark(line);
     }
     for source in profiles.iter().take(MAX_REPORTED) {
         let live = live_bytes(source);
-        eprintln!(
-            "ramson: {} (pid {}) {}, {} live ({}): ramson report {}",
+        text::remark(format_args!(
+            "{} (pid {}) {}, {} live ({}): ramson report {}",
             source.name(),
             source.pid(),
             state_of(source),
             format_bytes(live.value),
             format_relative_error(live),
-            source.origin,
-        );
+            source.origin
+        ));
     }
     if profiles.len() > MAX_REPORTED {
-        eprintln!("ramson: and {} more: ramson list", profiles.len() - MAX_REPORTED);
+        text::remark(format_args!("and {} more: ramson list", profiles.len() - MAX_REPORTED));
     }
 }
 

@@ -1,0 +1,168 @@
+//! Starts a program with what this process itself was started with. A program inherits which signals are ignored and which of its first three
+//! descriptors are closed, and servers depend on it: nohup(1) ignores SIGHUP, systemd SIGPIPE, a shell SIGINT of what it puts in the
+//! background. Rust's runtime changes both before `main`, and whoever waits for a child and passes signals on changes more.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::iter;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Signals of Linux.
+const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
+
+/// Bit N - 1: signal N was ignored.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+/// Bit N: descriptor N was closed.
+static CLOSED: AtomicU64 = AtomicU64::new(0);
+
+/// The loader calls it before Rust's runtime begins.
+#[used]
+// SAFETY: an entry of .init_array is the address of a function that the C library calls once, on the first thread, after it is itself ready;
+// what it passes (argc, argv, envp) need not be taken. A function of another type, or one that needs Rust's runtime, would break that.
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = note_start;
+
+extern "C" fn note_start() {
+    let ignored = SIGNALS.filter(|&signal| is_ignored(signal));
+    IGNORED.store(ignored.fold(0, |bits, signal| bits | bit_of(signal)), Relaxed);
+    // SAFETY: a question about a number; whether it is a descriptor is what is asked.
+    let is_closed = |fd: &i32| unsafe { libc::fcntl(*fd, libc::F_GETFD) } == -1;
+    CLOSED.store((0..3).filter(is_closed).fold(0, |bits, fd| bits | 1 << fd), Relaxed);
+}
+
+fn bit_of(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// False for the two that the C library keeps to itself.
+fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: no new action, and room for the old one, which is read only if it was written.
+    unsafe {
+        libc::sigaction(signal, null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+fn treat(signal: i32, action: libc::sighandler_t) {
+    // SAFETY: SIG_IGN or SIG_DFL, so no code of ours becomes a handler. A signal that cannot be set stays as it is.
+    unsafe { libc::signal(signal, action) };
+}
+
+/// Lets this process wait for children whoever started it, and fail to write beyond a limit instead of being ended.
+pub fn prepare() {
+    treat(libc::SIGCHLD, libc::SIG_DFL);
+    treat(libc::SIGXFSZ, libc::SIG_IGN);
+}
+
+/// The program of `command` will have signals and descriptors as this process had them at its start, and the environment in the order in which
+/// it was. `name` is what it is called (argv\[0\]). It must be a path: nothing is looked for, and what the kernel cannot execute is no script.
+pub fn as_started(command: &mut Command, name: &OsStr) -> io::Result<()> {
+    let texts = |texts: &mut dyn Iterator<Item = &OsStr>| {
+        texts.map(|text| Ok(CString::new(text.as_bytes())?)).collect::<io::Result<Vec<_>>>()
+    };
+    let path = CString::new(command.get_program().as_bytes())?;
+    let arguments = texts(&mut iter::once(name).chain(command.get_args()))?;
+    let environment = environment(command);
+    let environment = texts(&mut environment.iter().map(OsString::as_os_str))?;
+    let [argv, envp] = [&arguments, &environment].map(|texts| {
+        let addresses = texts.iter().map(|text| text.as_ptr() as usize);
+        addresses.chain([0]).collect::<Vec<_>>()
+    });
+    let start = move || {
+        restore();
+        // What the addresses are of.
+        let _held = (&arguments, &environment);
+        // SAFETY: a text, and two lists of addresses of texts that end with 0, all made before the fork and owned by this closure.
+        unsafe { libc::execve(path.as_ptr(), argv.as_ptr().cast(), envp.as_ptr().cast()) };
+        Err(io::Error::last_os_error())
+    };
+    // SAFETY: between fork and exec only calls are allowed that are safe in a signal handler, as another thread may hold any lock: signal(2),
+    // close(2) and execve(2) are, and nothing is allocated.
+    unsafe { command.pre_exec(start) };
+    Ok(())
+}
+
+/// `NAME=VALUE`, with the changes that `command` makes.
+fn environment(command: &Command) -> Vec<OsString> {
+    let changes: Vec<_> = command.get_envs().collect();
+    let is_changed = |name: &OsStr| changes.iter().any(|(changed, _)| *changed == name);
+    let own = std::env::vars_os().filter(|(name, _)| !is_changed(name));
+    let added = changes
+        .iter()
+        .filter_map(|(name, value)| Some((name.to_os_string(), value.as_ref()?.to_os_string())));
+    let entry = |(mut name, value): (OsString, OsString)| {
+        name.push("=");
+        name.push(value);
+        name
+    };
+    own.chain(added).map(entry).collect()
+}
+
+fn restore() {
+    let ignored = IGNORED.load(Relaxed);
+    for signal in SIGNALS {
+        let was_ignored = ignored & bit_of(signal) != 0;
+        treat(signal, if was_ignored { libc::SIG_IGN } else { libc::SIG_DFL });
+    }
+    let closed = CLOSED.load(Relaxed);
+    for fd in (0..3).filter(|fd| closed & 1 << fd != 0) {
+        // SAFETY: in the child, which has its own table of descriptors. Rust's runtime opened this one, and nobody uses it before exec.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// Signals reach this thread, whatever mask it inherited.
+pub fn unblock_signals() {
+    let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is filled before it is used, and only this thread's mask changes.
+    unsafe {
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), null_mut());
+    }
+}
+
+/// Sends any signal, also a real-time one, to a process that may have ended.
+pub fn send(pid: u32, signal: i32) {
+    // 0 and negative numbers would mean whole groups.
+    if let Some(pid) = i32::try_from(pid).ok().filter(|&pid| pid > 0) {
+        // SAFETY: touches no memory of ours; if the signal is for ourselves, its action is SIG_DFL or a handler that was made for it.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
+/// Ends this process by `signal`, as its default is. Returns if that ends nothing: the first process of a PID namespace, say.
+pub fn end_by(signal: i32) {
+    treat(signal, libc::SIG_DFL);
+    unblock_signals();
+    send(std::process::id(), signal);
+}
+
+/// Waits until this child has ended, and leaves its status to be read. The first process of a PID namespace (a container's, often) is given
+/// every process that has lost its parent: their statuses are taken meanwhile, or they would fill the table of processes.
+pub fn wait_for_end(child: u32) {
+    let (kind, id) = if std::process::id() == 1 { (libc::P_ALL, 0) } else { (libc::P_PID, child) };
+    loop {
+        match ended(kind, id, libc::WNOWAIT) {
+            Ok(pid) if pid != child => drop(ended(libc::P_PID, pid, libc::WNOHANG)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            _ => return,
+        }
+    }
+}
+
+/// The process ID of a child that has ended.
+fn ended(kind: libc::idtype_t, id: u32, options: i32) -> io::Result<u32> {
+    let mut facts = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: there is room for what is told; all zeroes, which WNOHANG may leave, are a valid value, too.
+    let (result, pid) = unsafe {
+        let result = libc::waitid(kind, id, facts.as_mut_ptr(), options | libc::WEXITED);
+        (result, facts.assume_init().si_pid())
+    };
+    if result == 0 { Ok(pid as u32) } else { Err(io::Error::last_os_error()) }
+}

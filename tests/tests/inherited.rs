@@ -1,0 +1,182 @@
+//! `ramson run` stands between a program and whoever started it: the program is started as without it, hears the same signals, and ends the same.
+
+use ramson_tests::servers::*;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+/// bash with this script, in which `$R` is `ramson run --interval 1 --` or nothing.
+fn shell(scratch: &Scratch, is_under_ramson: bool, script: &str) -> Command {
+    let mut command = clean("bash");
+    let ramson = ramson(scratch);
+    command.envs(ramson.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if is_under_ramson {
+        command.env("R", format!("{} run --interval 1 --", ramson_program().display()));
+    }
+    command.args(["-c", script]);
+    command
+}
+
+/// What the script says and how it ends, without and with ramson.
+fn both(script: &str) -> [Outcome; 2] {
+    let scratch = Scratch::new();
+    [false, true].map(|is_under_ramson| finish(&mut shell(&scratch, is_under_ramson, script)))
+}
+
+fn perl(code: &str) -> String {
+    format!("perl -MPOSIX -e '{code}'")
+}
+
+#[test]
+fn ignored_and_blocked_signals_and_closed_descriptors_are_as_at_the_start() {
+    let block = perl("sigprocmask(SIG_BLOCK, POSIX::SigSet->new(10, 14, 40)); exec @ARGV");
+    for (begin, name, value) in [
+        ("true;", "SigIgn", "0000000"),
+        // As systemd, nohup, a shell in a script and a daemon start programs.
+        ("trap '' PIPE;", "SigIgn", "0001000"),
+        ("trap '' HUP;", "SigIgn", "0000001"),
+        ("trap '' INT QUIT;", "SigIgn", "0000006"),
+        ("trap '' XFSZ USR1 TERM;", "SigIgn", "1004200"),
+        (&perl("$SIG{CHLD} = q(IGNORE); exec @ARGV"), "SigIgn", "0010000"),
+        (&block, "SigBlk", "8000002200"),
+        ("exec 0<&-;", "no", "0"),
+        ("exec 0<&- 2>&-;", "no", "2"),
+    ] {
+        let look = match name {
+            "no" => {
+                "sh -c 'for n in 0 1 2; do [ -e /proc/self/fd/$n ] || echo no $n; done; exit 7'"
+            }
+            _ => "grep -E 'Sig(Blk|Ign)' /proc/self/status",
+        };
+        let [plain, under] = both(&format!("{begin} $R {look}"));
+        let text = plain.text();
+        let is_it = |line: &str| line.starts_with(name) && line.ends_with(value);
+        assert!(text.lines().any(is_it), "{begin} {text}");
+        assert_eq!(plain.essence(), under.essence(), "{begin} {under:?}");
+    }
+}
+
+#[test]
+fn the_environment_is_as_it_was_and_in_its_order() {
+    let own = "grep -vz -e ^LD_PRELOAD= -e ^RAMSON_ -e ^ASAN_OPTIONS= -e ^R= -e ^_= /proc/self/environ | tr '\\0' '\\n'";
+    let [plain, under] = both(&format!("export Z=1 B= A=2; $R sh -c \"{own}\""));
+    assert!(plain.text().contains("A=2\n") && plain.text().contains("B=\n"), "{plain:?}");
+    assert_eq!(plain.essence(), under.essence());
+}
+
+#[test]
+fn every_signal_to_ramson_reaches_the_program() {
+    const SIGNALS: [&str; 19] = [
+        "1", "2", "3", "6", "10", "12", "14", "15", "16", "18", "24", "26", "27", "28", "29", "30",
+        "34", "40", "64",
+    ];
+    let scratch = Scratch::new();
+    // A program that asks for them hears what was ignored or blocked at its start.
+    let start =
+        "$SIG{HUP} = q(IGNORE); sigprocmask(SIG_BLOCK, POSIX::SigSet->new(12, 15)); exec @ARGV";
+    let hear = "my $n = $_; sigaction($n, POSIX::SigAction->new(sub { print qq(<$n>); exit 9 if $n == 64 }))";
+    let program = format!(
+        "$| = 1; for (qw({})) {{ {hear} }} sigprocmask(SIG_UNBLOCK, POSIX::SigSet->new(12, 15)); print q(ready); sleep 1 while 1",
+        SIGNALS.join(" ")
+    );
+    let script = format!("exec {} $R {}", perl(start), perl(&program));
+    let log = scratch.path("log");
+    let said = || fs::read_to_string(&log).unwrap_or_default();
+    let mut command = shell(&scratch, true, &script);
+    let mut running = Running::start(&mut command, &log, || said().contains("ready"));
+    for signal in SIGNALS {
+        running.signal(signal);
+        wait_until(signal, || said().contains(&format!("<{signal}>")));
+    }
+    assert_eq!(code(running.wait()), 9);
+    assert_eq!(said().matches('<').count(), SIGNALS.len(), "{}", said());
+}
+
+/// Types Ctrl-C at a program on a terminal of its own, then a line; how often the program heard it, and its status.
+const TERMINAL: &str = r#"
+import os, pty, time
+pid, fd = pty.fork()
+if pid == 0:
+    os.execvp("sh", ["sh", "-c", os.environ["SCRIPT"]])
+seen = b""
+def until(word):
+    global seen
+    while word not in seen:
+        seen += os.read(fd, 999)
+until(b"ready")
+os.write(fd, b"\x03")
+until(b"interrupted")
+time.sleep(0.3)
+os.write(fd, b"\n")
+try:
+    until(b"never")
+except OSError:
+    pass
+print(seen.count(b"interrupted"), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;
+
+#[test]
+fn the_keyboard_s_signals_come_once() {
+    let scratch = Scratch::new();
+    let code = "$SIG{INT} = sub { print qq(interrupted) }; print qq(ready); 1 until sysread STDIN, $_, 9; exit 8";
+    let program = perl(&format!("$| = 1; {code}"));
+    for is_under_ramson in [false, true] {
+        let mut command = shell(&scratch, is_under_ramson, "exec python3 -");
+        command.env("SCRIPT", format!("trap : INT; $R {program}; exit $?"));
+        let outcome = finish_with(&mut command, TERMINAL.as_bytes()).good();
+        assert_eq!(outcome.text(), "1 8\n", "{is_under_ramson}: {outcome:?}");
+    }
+}
+
+#[test]
+fn ramson_ends_by_the_signal_that_ended_the_program() {
+    let scratch = Scratch::new();
+    for signal in [1, 2, 6, 9, 11, 14, 15, 31, 40] {
+        let mut command = shell(&scratch, true, &format!("exec $R sh -c 'kill -{signal} $$'"));
+        let status = command.stderr(Stdio::null()).status().unwrap();
+        assert_eq!((status.signal(), status.core_dumped()), (Some(signal), false), "{status}");
+    }
+    let alarm = perl("alarm 1; exec @ARGV");
+    let outcomes = both(&format!("exec {alarm} $R sleep 60"));
+    assert_eq!(outcomes.map(|outcome| outcome.status), [128 + 14; 2]);
+}
+
+#[test]
+fn a_standard_error_that_takes_nothing_changes_no_status() {
+    let scratch = Scratch::new();
+    let log = scratch.file("log", "");
+    let limited = format!("ulimit -f 0; exec 2>{};", log.display());
+    for begin in ["exec 2>/dev/full;", "exec 2>&-;", &limited] {
+        for outcome in both(&format!("{begin} $R sh -c 'exit 7'")) {
+            assert_eq!(outcome.status, 7, "{begin} {outcome:?}");
+        }
+    }
+    // A reader says that it may not write.
+    let script = format!("ulimit -f 0; {} man > {}", ramson_program().display(), log.display());
+    let outcome = finish(&mut shell(&scratch, true, &script));
+    assert!(outcome.status == 1 && outcome.remarks[0].contains("too large"), "{outcome:?}");
+}
+
+#[test]
+fn the_first_process_of_a_container_buries_orphans() {
+    let orphans = "for n in 1 2 3 4; do sh -c \"sleep 0.1 & exit 0\"; done; sleep 0.5; grep -l \"^State:.Z\" /proc/[0-9]*/status; exit 7";
+    let container = "unshare --user --map-root-user --pid --fork --mount-proc";
+    for outcome in both(&format!("{container} $R sh -c '{orphans}'")) {
+        assert_eq!(outcome.essence(), (7, String::new(), String::new()), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_program_that_systemd_addresses_by_its_id_has_that_id() {
+    let program = "echo $LISTEN_PID $WATCHDOG_PID $SYSTEMD_EXEC_PID = $$; kill -TERM $$";
+    for names in ["LISTEN_PID", "WATCHDOG_PID", "NOTIFY_SOCKET=x SYSTEMD_EXEC_PID"] {
+        for outcome in both(&format!("export {names}=$$; exec $R sh -c '{program}'")) {
+            let said = outcome.text();
+            let (told, own) = said.trim().split_once(" = ").unwrap();
+            assert_eq!((told, outcome.status), (own, 128 + 15), "{outcome:?}");
+        }
+    }
+    // With others ramson stays, and tells how it ended.
+    let [_, under] = both("export LISTEN_PID=1 NOTIFY_SOCKET=x; exec $R bash -c 'kill -TERM $$'");
+    assert!(under.remarks.iter().any(|remark| remark.contains("SIGTERM")), "{under:?}");
+}
