@@ -180,3 +180,14 @@ fn a_program_that_systemd_addresses_by_its_id_has_that_id() {
     let [_, under] = both("export LISTEN_PID=1 NOTIFY_SOCKET=x; exec $R bash -c 'kill -TERM $$'");
     assert!(under.remarks.iter().any(|remark| remark.contains("SIGTERM")), "{under:?}");
 }
+
+#[test]
+fn a_fifo_among_the_profiles_keeps_nobody_waiting() {
+    let scratch = Scratch::new();
+    let fifos = "mkfifo $RAMSON_DIR/1-1.ramson $RAMSON_DIR/mine.9";
+    let run = format!("{} run -o $RAMSON_DIR/mine", ramson_program().display());
+    let outcome = finish(&mut shell(&scratch, true, &format!("{fifos}; {run} sh -c 'exit 7'")));
+    assert_eq!(outcome.status, 7, "{outcome:?}");
+    let listed = finish(ramson(&scratch).arg("list")).good();
+    assert!(!listed.text().contains("1-1"), "{listed:?}");
+}

@@ -1,5 +1,6 @@
 //! SRC: from what the user typed to a snapshot, and whether its process still runs; or to a foreign profile.
 
+mod every;
 mod follow;
 mod namespaces;
 
@@ -7,18 +8,19 @@ use crate::failure::Failure;
 use crate::foreign::{self, Foreign};
 use crate::history::{self, Past};
 use crate::http;
-use crate::places;
 use crate::run::program;
 use ramson_format::{FILE_BYTES_RANGE, MAGIC};
 use ramson_import::Moment;
 use ramson_reader::{Header, ProcessMemory, ReadAt, ReadError, Snapshot};
 use ramson_symbols::CarriedNames;
-use std::fs::{self, File};
+use rustix::fs::OFlags;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use every::{all, matching};
 pub use follow::{is_own, reader_of, writable_file};
 
 /// A profile that was read.
@@ -134,7 +136,8 @@ pub fn open_stream(origin: &str, mut stream: impl Read, moment: Moment) -> Resul
 
 /// Opens a profile file of ours.
 pub fn open_file(path: &Path) -> Result<Source, Failure> {
-    let (source, file) = read_file(path)?;
+    let file = open_to_read(path)?;
+    let source = read_file(path, &file)?;
     let running =
         source.running.or_else(|| namespaces::running_with(&source.snapshot.header, &file));
     Ok(Source { running, ..source })
@@ -157,14 +160,20 @@ fn open_to_read(path: &Path) -> Result<File, Failure> {
     Ok(file)
 }
 
+/// A file that nobody named: what lies there may be a FIFO, to open which waits for a writer.
+fn open_found(path: impl AsRef<Path>) -> Option<File> {
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    file.metadata().is_ok_and(|facts| facts.is_file()).then_some(file)
+}
+
 /// `open_file` without looking for its process in other PID namespaces.
-fn read_file(path: &Path) -> Result<(Source, File), Failure> {
-    let file = open_to_read(path)?;
+fn read_file(path: &Path, file: &File) -> Result<Source, Failure> {
     let shown = path.display().to_string();
-    let snapshot = Snapshot::read(&file).map_err(|error| unreadable(&shown, &error))?;
-    let running = Some(snapshot.header.pid).filter(|&pid| has_mapped(pid, &file));
-    let names = CarriedNames::in_file(&file).map(Arc::new);
-    Ok((Source { snapshot, running, origin: shown, names, past: None }, file))
+    let snapshot = Snapshot::read(file).map_err(|error| unreadable(&shown, &error))?;
+    let running = Some(snapshot.header.pid).filter(|&pid| has_mapped(pid, file));
+    let names = CarriedNames::in_file(file).map(Arc::new);
+    Ok(Source { snapshot, running, origin: shown, names, past: None })
 }
 
 fn unreadable(object: &str, error: &ReadError) -> Failure {
@@ -290,7 +299,7 @@ fn bytes_of_map(
     let (path, inode, range) = (map.path.to_owned(), map.inode, map.start..map.end);
     let candidates = [format!("/proc/{pid}/root{path}"), path.clone()];
     let files = candidates.into_iter().filter(move |_| is_file).filter_map(move |candidate| {
-        let file = File::open(candidate).ok()?;
+        let file = open_found(candidate)?;
         let is_it = file.metadata().is_ok_and(|metadata| metadata.ino() == inode);
         is_it.then(|| (Box::new(file) as Box<dyn ReadAt>, path.clone()))
     });
@@ -305,7 +314,7 @@ impl Source {
     /// The bytes of its profile, to be read again; `None` where they are gone, or came through a pipe.
     pub fn bytes(&self) -> Option<Box<dyn ReadAt>> {
         let Some(pid) = self.running else {
-            return Some(Box::new(File::open(&self.origin).ok()?));
+            return Some(Box::new(open_found(&self.origin)?));
         };
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
         let is_it = |bytes: &dyn ReadAt| {
@@ -364,37 +373,4 @@ pub fn several(name: &str, pids: &[u32]) -> Failure {
 
 fn newest(is_wanted: impl Fn(&Source) -> bool) -> Option<Source> {
     all().into_iter().filter(is_wanted).max_by_key(|found| found.snapshot.header.start_realtime_ns)
-}
-
-/// Every profile that can be found: files in the usual directories, and what this user's processes have mapped elsewhere.
-pub fn all() -> Vec<Source> {
-    let files = places::profile_directories()
-        .into_iter()
-        .flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten())
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "ramson"));
-    let mut found: Vec<Source> = files.filter_map(|path| Some(read_file(&path).ok()?.0)).collect();
-    let known: Vec<u32> = found.iter().filter_map(|source| source.running).collect();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
-        if known.contains(&pid) {
-            continue;
-        }
-        let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else { continue };
-        if maps.contains("/libramson.so") {
-            // A forked child still has its parent's profile mapped; that one names the parent.
-            let own_pid = namespaces::own_pid(pid);
-            let own = profile_maps(&maps).find_map(|map| {
-                open_map(pid, &map).filter(|source| Some(source.snapshot.header.pid) == own_pid)
-            });
-            let Some(own) = own else { continue };
-            // In another PID namespace, its file did not tell where it runs.
-            match found.iter_mut().find(|known| namespaces::is_same(known, &own)) {
-                Some(known) => known.running = Some(pid),
-                None => found.push(own),
-            }
-        }
-    }
-    found.sort_by_key(|source| source.snapshot.header.start_realtime_ns);
-    found
 }

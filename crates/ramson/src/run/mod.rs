@@ -92,15 +92,16 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     let watch = Watch::begin();
     let child = command.spawn().map_err(|error| cannot_execute(&found, &error))?;
     say_obstacle();
-    signals.pass_on(child.id());
+    let its_end = signals.pass_on(child.id());
     let trim = |child: &Child| trims.into_iter().for_each(|trims| trim_until_end(trims, child));
     let ended = watch
         .wait(child, trim)
         .map_err(|error| fail(format!("cannot wait for the program: {error}")))?;
+    let _ = its_end.set(ended.end.way);
     if found.obstacle.is_none() {
         report_profiles(run_id, output.as_deref(), is_kept, &ended);
     }
-    Ok(signals::end_alike(&ended))
+    Ok(signals::end_alike(ended.end.way))
 }
 
 /// Whoever started us has told the program its process ID, or listens to that process alone: systemd does both (sd_listen_fds(3),
@@ -243,7 +244,7 @@ fn new_run_id() -> u64 {
 
 /// Says where the profiles are. Our own words go to standard error, so the program's output stays its own.
 fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &Ended) {
-    let mut profiles: Vec<Source> = source::all();
+    let mut profiles = source::matching(|header| header.run_id == run_id);
     let beside_output = output.into_iter().flat_map(files_beside);
     profiles.extend(beside_output.filter_map(|path| source::open_file(&path).ok()));
     profiles
@@ -318,6 +319,8 @@ fn files_beside(output: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries
         .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(name.as_encoded_bytes()))
+        // To open a FIFO waits for its writer.
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
         .map(|entry| entry.path())
         .collect()
 }

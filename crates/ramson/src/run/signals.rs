@@ -1,6 +1,5 @@
 //! What `ramson run` does with signals: it passes them on to the program, and ends as the program ended.
 
-use crate::death::watch::Ended;
 use ramson_reader::Way;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use signal_hook::consts::signal::*;
@@ -9,6 +8,7 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 use std::io;
 use std::process;
+use std::sync::{Arc, OnceLock};
 
 /// What would end `ramson run` and leave its program behind, and what programs are told by signal. A timer that was set before exec, as by
 /// `perl -e 'alarm 5; exec …'`, rings here, too.
@@ -22,6 +22,8 @@ const SIGPWR: i32 = 30;
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 /// Those from the keyboard reach the program by themselves; we only must outlive them.
 const FROM_KEYBOARD: [i32; 2] = [SIGINT, SIGQUIT];
+/// What a person or a supervisor sends to be rid of a process.
+const TO_END: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
 
 /// The signals that reach us from now on.
 pub struct Caught(SignalsInfo<WithOrigin>);
@@ -33,15 +35,24 @@ impl Caught {
         SignalsInfo::new(signals).map(Self)
     }
 
-    /// Sends the program what is sent to us.
-    pub fn pass_on(mut self, pid: u32) {
+    /// Sends the program what is sent to us; how it ended is to be put into what this returns. From then on its process ID may be another's,
+    /// and who wants us to end means us.
+    pub fn pass_on(mut self, pid: u32) -> Arc<OnceLock<Way>> {
+        let end = Arc::new(OnceLock::new());
+        let its_end = end.clone();
         std::thread::spawn(move || {
             ramson_launch::unblock_signals();
-            for origin in self.0.forever().filter(is_for_program) {
-                // It may have ended just now; then there is nobody to tell.
-                ramson_launch::send(pid, origin.signal);
+            for origin in self.0.forever() {
+                match its_end.get() {
+                    None if is_for_program(&origin) => ramson_launch::send(pid, origin.signal),
+                    Some(&way) if TO_END.contains(&origin.signal) => {
+                        process::exit(end_alike(way).into())
+                    }
+                    _ => {}
+                }
             }
         });
+        end
     }
 }
 
@@ -54,8 +65,8 @@ fn is_for_program(origin: &Origin) -> bool {
 
 /// Ends this process by the signal that ended the program, so that whoever waits for us sees the same; else returns the status, which is
 /// 128 + N for signal N.
-pub fn end_alike(ended: &Ended) -> u8 {
-    let signal = match ended.end.way {
+pub fn end_alike(way: Way) -> u8 {
+    let signal = match way {
         Way::Exited(status) => return status as u8,
         Way::Replaced => return 0,
         Way::Signalled(signal) => signal as i32,

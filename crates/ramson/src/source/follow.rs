@@ -1,6 +1,6 @@
 //! What the bytes of a profile can be read from again and again while its process runs, and after it is gone.
 
-use super::{Source, namespaces, profile_maps};
+use super::{Source, namespaces, open_found, profile_maps};
 use ramson_reader::{Header, ProcessMemory, ReadAt};
 use std::fs::{self, File};
 
@@ -12,7 +12,7 @@ pub fn reader_of(source: &Source) -> Option<Box<dyn ReadAt>> {
     };
     let inside = source.running.map(|pid| format!("/proc/{pid}/root{}", source.origin));
     let paths = [Some(source.origin.clone()), inside].into_iter().flatten();
-    let file = paths.filter_map(|path| File::open(path).ok()).find(|file| is_it(file));
+    let file = paths.filter_map(open_found).find(|file| is_it(file));
     if let Some(file) = file {
         return Some(Box::new(file));
     }
