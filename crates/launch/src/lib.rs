@@ -2,23 +2,32 @@
 //! descriptors are closed, and servers depend on it: nohup(1) ignores SIGHUP, systemd SIGPIPE, a shell SIGINT of what it puts in the
 //! background. Rust's runtime changes both before `main`, and whoever waits for a child and passes signals on changes more.
 
+mod witness;
+
+pub use witness::Witness;
+
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::iter;
 use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
 /// Signals of Linux.
 const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
 
 /// Bit N - 1: signal N was ignored.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
+/// Bit N - 1: signal N was blocked.
+static BLOCKED: AtomicU64 = AtomicU64::new(0);
 /// Bit N: descriptor N was closed.
 static CLOSED: AtomicU64 = AtomicU64::new(0);
+/// The signal that the end of our parent sends us; 0: none.
+static FROM_PARENT: AtomicI32 = AtomicI32::new(0);
 
 /// The loader calls it before Rust's runtime begins.
 #[used]
@@ -32,6 +41,17 @@ extern "C" fn note_start() {
     IGNORED.store(ignored.fold(0, |bits, signal| bits | bit_of(signal)), Relaxed);
     // SAFETY: a question about a number; whether it is a descriptor is what is asked.
     let is_closed = |fd: &i32| unsafe { libc::fcntl(*fd, libc::F_GETFD) } == -1;
+    let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut from_parent = 0;
+    // SAFETY: both only ask, and have room for the answer; a set that was not filled is not read.
+    unsafe {
+        if libc::sigprocmask(libc::SIG_BLOCK, null(), blocked.as_mut_ptr()) == 0 {
+            let is_in = |signal: &i32| libc::sigismember(blocked.as_ptr(), *signal) == 1;
+            BLOCKED.store(SIGNALS.filter(is_in).fold(0, |bits, it| bits | bit_of(it)), Relaxed);
+        }
+        libc::prctl(libc::PR_GET_PDEATHSIG, &raw mut from_parent);
+    }
+    FROM_PARENT.store(from_parent, Relaxed);
     CLOSED.store((0..3).filter(is_closed).fold(0, |bits, fd| bits | 1 << fd), Relaxed);
 }
 
@@ -82,8 +102,8 @@ pub fn as_started(command: &mut Command, name: &OsStr) -> io::Result<()> {
         unsafe { libc::execve(path.as_ptr(), argv.as_ptr().cast(), envp.as_ptr().cast()) };
         Err(io::Error::last_os_error())
     };
-    // SAFETY: between fork and exec only calls are allowed that are safe in a signal handler, as another thread may hold any lock: signal(2),
-    // close(2) and execve(2) are, and nothing is allocated.
+    // SAFETY: between fork and exec only calls are allowed that are safe in a signal handler, as another thread may hold any lock: system calls
+    // and what fills a set of signals are, and nothing is allocated.
     unsafe { command.pre_exec(start) };
     Ok(())
 }
@@ -104,6 +124,7 @@ fn environment(command: &Command) -> Vec<OsString> {
     own.chain(added).map(entry).collect()
 }
 
+/// For this process, right before exec. Signals must be blocked until then: one that comes earlier would meet a handler of ours.
 fn restore() {
     let ignored = IGNORED.load(Relaxed);
     for signal in SIGNALS {
@@ -112,19 +133,62 @@ fn restore() {
     }
     let closed = CLOSED.load(Relaxed);
     for fd in (0..3).filter(|fd| closed & 1 << fd != 0) {
-        // SAFETY: in the child, which has its own table of descriptors. Rust's runtime opened this one, and nobody uses it before exec.
+        // SAFETY: Rust's runtime opened this one, and nobody uses it before exec; if that fails, words to standard error are lost, no more.
         unsafe { libc::close(fd) };
     }
+    // SAFETY: takes numbers only. A fork clears it, so that the program would outlive what ends us.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, FROM_PARENT.load(Relaxed)) };
+    set_blocked(BLOCKED.load(Relaxed));
+}
+
+fn set_blocked(bits: u64) {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is filled before it is used, and only this thread's mask changes.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in SIGNALS.filter(|&signal| bits & bit_of(signal) != 0) {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), null_mut());
+    }
+}
+
+/// Signals to this thread wait, until `unblock_signals` or a program that is started `as_started`.
+pub fn block_signals() {
+    set_blocked(u64::MAX);
 }
 
 /// Signals reach this thread, whatever mask it inherited.
 pub fn unblock_signals() {
-    let mut none = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the set is filled before it is used, and only this thread's mask changes.
+    set_blocked(0);
+}
+
+/// Descriptors that this process was started with keep pipes, sockets and locks open that the program may close: all but standard error go,
+/// and standard input and output are /dev/null. `inherited` are those from 3 on.
+pub fn let_go(inherited: &[RawFd]) {
+    // SAFETY: whoever started us opened them, and no value of ours owns one: `inherited` was read before we opened any. Standard input and output
+    // stay open, as something else.
     unsafe {
-        libc::sigemptyset(none.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), null_mut());
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        if null >= 0 {
+            libc::dup2(null, 0);
+            libc::dup2(null, 1);
+            libc::close(null);
+        }
+        for &fd in inherited {
+            libc::close(fd);
+        }
     }
+}
+
+/// The descriptors from 3 on. To be called before this process opens one.
+pub fn inherited() -> Vec<RawFd> {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let numbers: Vec<RawFd> = numbers.filter(|&fd| fd >= 3).collect();
+    // That of the directory itself is closed by now.
+    // SAFETY: a question about a number.
+    numbers.into_iter().filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } != -1).collect()
 }
 
 /// Sends any signal, also a real-time one, to a process that may have ended.
@@ -140,7 +204,8 @@ pub fn send(pid: u32, signal: i32) {
 pub fn end_by(signal: i32) {
     treat(signal, libc::SIG_DFL);
     unblock_signals();
-    send(std::process::id(), signal);
+    // SAFETY: its action is SIG_DFL, so nothing of ours runs.
+    unsafe { libc::raise(signal) };
 }
 
 /// Waits until this child has ended, and leaves its status to be read. The first process of a PID namespace (a container's, often) is given

@@ -126,8 +126,8 @@ Without this command: LD_PRELOAD=/path/to/libramson.so CMD, with these variables
 Before it starts, profiles of processes that ended long ago are removed (ramson list --help). If the program dies of memory, the sites
 that held most of it are printed.
 
-Where systemd knows the program by its process ID (Type=notify, WatchdogSec, socket activation), ramson becomes the program, and says
-nothing at its end.
+Where systemd knows the program by its process ID (Type=notify, WatchdogSec, socket activation), or there may be no further process, ramson
+becomes the program, and says nothing at its end.
 
 Exit status: the program's; if signal N ended it, ramson ends by that, too (128 + N in a shell). 125 ramson failed, 126 not executable,
 127 not found.

@@ -103,12 +103,14 @@ impl Watch {
     pub fn wait(self, mut child: Child, meanwhile: impl FnOnce(&Child)) -> io::Result<Ended> {
         let pid = child.id();
         let (stop, stopped) = channel();
-        let watcher = std::thread::spawn(move || self.0.go_on(pid, &stopped));
+        // Where there may be no further thread, nothing is seen but the end.
+        let looks = move || self.0.go_on(pid, &stopped);
+        let watcher = std::thread::Builder::new().spawn(looks).ok();
         meanwhile(&child);
         ramson_launch::wait_for_end(pid);
         let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         drop(stop);
-        let looks = watcher.join().unwrap_or_default();
+        let looks = watcher.and_then(|watcher| watcher.join().ok()).unwrap_or_default();
         // Not reaped yet, so the ID is still its own.
         let start_ticks = start_ticks_of(pid);
         let used = child.wait4()?;

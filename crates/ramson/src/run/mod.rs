@@ -18,6 +18,7 @@ use crate::text;
 use crate::trim::schedule::Schedule;
 use confined::Filters;
 use ramson_profile::format::{format_bytes, format_relative_error};
+use ramson_reader::Way;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -28,6 +29,7 @@ use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Statuses of `run` itself, as env(1) and timeout(1) have them.
@@ -41,8 +43,12 @@ const LEAST_FREE_BYTES: u64 = 256 << 10;
 /// Profiles reported one by one at the end.
 const MAX_REPORTED: usize = 4;
 
+const CANNOT_STAY: &str =
+    "systemd knows it by its process ID, or there may be no further process: ramson becomes it";
+
 pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     let fail = |message: String| Failure::Message(RAMSON_FAILED, message);
+    let inherited = ramson_launch::inherited();
     if options.command[0].as_encoded_bytes().starts_with(b"-") {
         let option = options.command[0].to_string_lossy();
         return Err(Failure::usage(format!(
@@ -78,21 +84,20 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
             text::remark(format!("{shown}: {obstacle}. It runs without a profile"));
         }
     };
-    if is_addressed_by_id() {
-        say_obstacle();
-        if trims.is_some() {
-            text::remark(format!(
-                "{shown}: systemd addresses it by process ID, so ramson does not stay beside it to trim"
-            ));
-        }
-        return Err(cannot_execute(&found, &command.exec()));
-    }
-    let signals =
-        Caught::begin().map_err(|error| fail(format!("cannot handle signals: {error}")))?;
     let watch = Watch::begin();
-    let child = command.spawn().map_err(|error| cannot_execute(&found, &error))?;
+    let (child, its_end) = match start(&mut command) {
+        Ok(started) => started,
+        Err(error) if !is_refused(&error) => return Err(cannot_execute(&found, &error)),
+        Err(_) => {
+            say_obstacle();
+            if trims.is_some() {
+                text::remark(format!("{shown}: {CANNOT_STAY}, and cannot trim"));
+            }
+            return Err(cannot_execute(&found, &command.exec()));
+        }
+    };
     say_obstacle();
-    let its_end = signals.pass_on(child.id());
+    ramson_launch::let_go(&inherited);
     let trim = |child: &Child| trims.into_iter().for_each(|trims| trim_until_end(trims, child));
     let ended = watch
         .wait(child, trim)
@@ -104,13 +109,39 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     Ok(signals::end_alike(ended.end.way))
 }
 
+/// Starts the program beside us; what is sent to us is sent to it.
+fn start(command: &mut Command) -> std::io::Result<(Child, Arc<OnceLock<Way>>)> {
+    if is_addressed_by_id() {
+        return Err(Errno::AGAIN.into());
+    }
+    let caught = Caught::begin()?;
+    let child = command.spawn()?;
+    let its_end = caught.pass_on(child.id());
+    Ok((child, its_end))
+}
+
+/// There may be no further process or thread.
+fn is_refused(error: &std::io::Error) -> bool {
+    let refusals = [Errno::AGAIN, Errno::NOMEM, Errno::PERM, Errno::NOSYS];
+    Errno::from_io_error(error).is_some_and(|error| refusals.contains(&error))
+}
+
 /// Whoever started us has told the program its process ID, or listens to that process alone: systemd does both (sd_listen_fds(3),
 /// sd_watchdog_enabled(3), sd_notify(3)). Then we must become the program.
 fn is_addressed_by_id() -> bool {
     let own = std::process::id().to_string();
     let is_own = |name: &str| std::env::var(name).is_ok_and(|id| id == own);
-    let is_heard = std::env::var_os("NOTIFY_SOCKET").is_some() && is_own("SYSTEMD_EXEC_PID");
-    is_heard || is_own("LISTEN_PID") || is_own("WATCHDOG_PID")
+    // Before version 248 systemd does not tell whom it started.
+    let is_its = std::env::var_os("SYSTEMD_EXEC_PID").is_none() && is_child_of_systemd();
+    let is_heard = std::env::var_os("NOTIFY_SOCKET").is_some();
+    is_heard && (is_its || is_own("SYSTEMD_EXEC_PID"))
+        || is_own("LISTEN_PID")
+        || is_own("WATCHDOG_PID")
+}
+
+fn is_child_of_systemd() -> bool {
+    let comm = format!("/proc/{}/comm", std::os::unix::process::parent_id());
+    fs::read(comm).is_ok_and(|name| name == b"systemd\n")
 }
 
 fn cannot_execute(found: &program::Program, error: &std::io::Error) -> Failure {

@@ -33,7 +33,7 @@ pub fn find(command: &OsStr) -> Result<Program, Problem> {
     let path = if command.as_bytes().contains(&b'/') {
         PathBuf::from(command)
     } else {
-        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
         let candidates = std::env::split_paths(&path).map(|directory| directory.join(command));
         let is_program = |path: &PathBuf| is_executable(path);
         candidates.into_iter().find(is_program).ok_or_else(|| {

@@ -1,14 +1,17 @@
 //! What `ramson run` does with signals: it passes them on to the program, and ends as the program ended.
 
+use ramson_launch::Witness;
 use ramson_reader::Way;
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::process::{DumpableBehavior, Pid, getpgid, getpgrp, set_dumpable_behavior};
 use signal_hook::consts::signal::*;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
-use signal_hook::low_level::siginfo::{Cause, Origin};
+use signal_hook::low_level::siginfo::Origin;
 use std::io;
 use std::process;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 /// What would end `ramson run` and leave its program behind, and what programs are told by signal. A timer that was set before exec, as by
 /// `perl -e 'alarm 5; exec …'`, rings here, too.
@@ -20,47 +23,67 @@ const SIGSTKFLT: i32 = 16;
 const SIGPWR: i32 = 30;
 /// The first ones are the C library's.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
-/// Those from the keyboard reach the program by themselves; we only must outlive them.
-const FROM_KEYBOARD: [i32; 2] = [SIGINT, SIGQUIT];
 /// What a person or a supervisor sends to be rid of a process.
 const TO_END: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
 
-/// The signals that reach us from now on.
-pub struct Caught(SignalsInfo<WithOrigin>);
+/// The signals that reach us from now on; they wait until there is a program.
+pub struct Caught {
+    program: Sender<(u32, Witness)>,
+    witness: Witness,
+    end: Arc<OnceLock<Way>>,
+}
 
 impl Caught {
-    /// Before the program starts: a signal in between must not end us alone.
+    /// Before the program starts: a signal in between must not end us alone, and what cannot be had without a further process and thread is
+    /// found out in time.
     pub fn begin() -> io::Result<Self> {
-        let signals = PASSED_ON.into_iter().chain(REAL_TIME);
-        SignalsInfo::new(signals).map(Self)
+        ramson_launch::block_signals();
+        let witness = Witness::start()?;
+        let signals = SignalsInfo::new(PASSED_ON.into_iter().chain(REAL_TIME))?;
+        let (program, started) = channel();
+        let end = Arc::new(OnceLock::new());
+        let its_end = end.clone();
+        thread::Builder::new().spawn(move || pass_on(signals, &started, &its_end))?;
+        Ok(Self { program, witness, end })
     }
 
     /// Sends the program what is sent to us; how it ended is to be put into what this returns. From then on its process ID may be another's,
     /// and who wants us to end means us.
-    pub fn pass_on(mut self, pid: u32) -> Arc<OnceLock<Way>> {
-        let end = Arc::new(OnceLock::new());
-        let its_end = end.clone();
-        std::thread::spawn(move || {
-            ramson_launch::unblock_signals();
-            for origin in self.0.forever() {
-                match its_end.get() {
-                    None if is_for_program(&origin) => ramson_launch::send(pid, origin.signal),
-                    Some(&way) if TO_END.contains(&origin.signal) => {
-                        process::exit(end_alike(way).into())
-                    }
-                    _ => {}
-                }
-            }
-        });
-        end
+    pub fn pass_on(self, pid: u32) -> Arc<OnceLock<Way>> {
+        let _ = self.program.send((pid, self.witness));
+        self.end
     }
 }
 
-/// Not what the keyboard sent, nor what we raise ourselves when we fail.
-fn is_for_program(origin: &Origin) -> bool {
-    let is_own = origin.process.as_ref().is_some_and(|sender| sender.pid as u32 == process::id());
-    let is_typed = FROM_KEYBOARD.contains(&origin.signal) && origin.cause == Cause::Kernel;
-    !is_own && !is_typed
+fn pass_on(
+    mut signals: SignalsInfo<WithOrigin>,
+    started: &Receiver<(u32, Witness)>,
+    end: &OnceLock<Way>,
+) {
+    let Ok((pid, mut witness)) = started.recv() else { return };
+    ramson_launch::unblock_signals();
+    for origin in signals.forever() {
+        match end.get() {
+            None if is_for_program(&origin, pid, &mut witness) => {
+                ramson_launch::send(pid, origin.signal);
+            }
+            Some(&way) if TO_END.contains(&origin.signal) => {
+                process::exit(end_alike(way).into());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Not what the program has heard itself, as the whole group was meant (by a terminal, say), nor what it has sent, nor what we raise ourselves
+/// when we fail.
+fn is_for_program(origin: &Origin, pid: u32, witness: &mut Witness) -> bool {
+    let is_from = |pid: u32| origin.process.as_ref().is_some_and(|sender| sender.pid as u32 == pid);
+    if is_from(pid) || is_from(process::id()) {
+        return false;
+    }
+    let group = Pid::from_raw(pid as i32).and_then(|pid| getpgid(Some(pid)).ok());
+    group != Some(getpgrp()) || !witness.has_heard(origin.signal)
 }
 
 /// Ends this process by the signal that ended the program, so that whoever waits for us sees the same; else returns the status, which is
