@@ -79,24 +79,19 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     let trims = options.trims.schedule().map_err(fail)?;
     ramson_launch::as_started(&mut command, &options.command[0])
         .map_err(|error| cannot_execute(&found, &error))?;
-    let say_obstacle = || {
-        if let Some(obstacle) = &found.obstacle {
-            text::remark(format!("{shown}: {obstacle}. It runs without a profile"));
-        }
-    };
     let watch = Watch::begin();
     let (child, its_end) = match start(&mut command) {
         Ok(started) => started,
         Err(error) if !is_refused(&error) => return Err(cannot_execute(&found, &error)),
         Err(_) => {
-            say_obstacle();
+            say_obstacle(&found);
             if trims.is_some() {
                 text::remark(format!("{shown}: {CANNOT_STAY}, and cannot trim"));
             }
             return Err(cannot_execute(&found, &command.exec()));
         }
     };
-    say_obstacle();
+    say_obstacle(&found);
     ramson_launch::let_go(&inherited);
     let trim = |child: &Child| trims.into_iter().for_each(|trims| trim_until_end(trims, child));
     let ended = watch
@@ -112,6 +107,7 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
 /// Starts the program beside us; what is sent to us is sent to it.
 fn start(command: &mut Command) -> std::io::Result<(Child, Arc<OnceLock<Way>>)> {
     if is_addressed_by_id() {
+        // As where there may be no further process.
         return Err(Errno::AGAIN.into());
     }
     let caught = Caught::begin()?;
@@ -142,6 +138,13 @@ fn is_addressed_by_id() -> bool {
 fn is_child_of_systemd() -> bool {
     let comm = format!("/proc/{}/comm", std::os::unix::process::parent_id());
     fs::read(comm).is_ok_and(|name| name == b"systemd\n")
+}
+
+fn say_obstacle(found: &program::Program) {
+    if let Some(obstacle) = &found.obstacle {
+        let shown = found.path.display();
+        text::remark(format_args!("{shown}: {obstacle}. It runs without a profile"));
+    }
 }
 
 fn cannot_execute(found: &program::Program, error: &std::io::Error) -> Failure {
