@@ -2,10 +2,6 @@
 //! descriptors are closed, and servers depend on it: nohup(1) ignores SIGHUP, systemd SIGPIPE, a shell SIGINT of what it puts in the
 //! background. Rust's runtime changes both before `main`, and whoever waits for a child and passes signals on changes more.
 
-mod witness;
-
-pub use witness::Witness;
-
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::iter;
@@ -158,9 +154,9 @@ pub fn block_signals() {
     set_blocked(u64::MAX);
 }
 
-/// Signals reach this thread, whatever mask it inherited.
-pub fn unblock_signals() {
-    set_blocked(0);
+/// These signals reach this thread, whatever was blocked at the start.
+pub fn unblock_signals(signals: impl Iterator<Item = i32>) {
+    set_blocked(signals.fold(BLOCKED.load(Relaxed), |bits, signal| bits & !bit_of(signal)));
 }
 
 /// Descriptors that this process was started with keep pipes, sockets and locks open that the program may close: all but standard error go,
@@ -203,7 +199,7 @@ pub fn send(pid: u32, signal: i32) {
 /// Ends this process by `signal`, as its default is. Returns if that ends nothing: the first process of a PID namespace, say.
 pub fn end_by(signal: i32) {
     treat(signal, libc::SIG_DFL);
-    unblock_signals();
+    set_blocked(0);
     // SAFETY: its action is SIG_DFL, so nothing of ours runs.
     unsafe { libc::raise(signal) };
 }

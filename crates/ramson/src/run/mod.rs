@@ -118,7 +118,8 @@ fn start(command: &mut Command) -> std::io::Result<(Child, Arc<OnceLock<Way>>)> 
 
 /// There may be no further process or thread.
 fn is_refused(error: &std::io::Error) -> bool {
-    let refusals = [Errno::AGAIN, Errno::NOMEM, Errno::PERM, Errno::NOSYS];
+    let refusals =
+        [Errno::AGAIN, Errno::NOMEM, Errno::PERM, Errno::NOSYS, Errno::MFILE, Errno::NFILE];
     Errno::from_io_error(error).is_some_and(|error| refusals.contains(&error))
 }
 
@@ -187,7 +188,9 @@ fn trim_until_end(trims: Schedule, child: &Child) {
         }
     };
     let root = child.id();
-    std::thread::spawn(move || trims.run(root));
+    if let Err(error) = std::thread::Builder::new().spawn(move || trims.run(root)) {
+        text::remark(format_args!("cannot trim: {error}"));
+    }
     let mut ends = [PollFd::new(&end, PollFlags::IN)];
     while poll(&mut ends, None) == Err(Errno::INTR) {}
 }

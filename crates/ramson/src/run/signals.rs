@@ -1,12 +1,11 @@
 //! What `ramson run` does with signals: it passes them on to the program, and ends as the program ended.
 
-use ramson_launch::Witness;
 use ramson_reader::Way;
 use rustix::process::{DumpableBehavior, Pid, getpgid, getpgrp, set_dumpable_behavior};
 use signal_hook::consts::signal::*;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
-use signal_hook::low_level::siginfo::Origin;
+use signal_hook::low_level::siginfo::{Cause, Origin};
 use std::io;
 use std::process;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -26,47 +25,46 @@ const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 /// What a person or a supervisor sends to be rid of a process.
 const TO_END: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
 
+/// Those that programs count: redis takes a second SIGINT for impatience, and does not save. From the keyboard, and from whoever means our
+/// whole process group, they reach the program by themselves. Only a container's first process is meant alone.
+const FOR_GROUPS: [i32; 2] = [SIGINT, SIGQUIT];
+
+fn caught() -> impl Iterator<Item = i32> {
+    PASSED_ON.into_iter().chain(REAL_TIME)
+}
+
 /// The signals that reach us from now on; they wait until there is a program.
 pub struct Caught {
-    program: Sender<(u32, Witness)>,
-    witness: Witness,
+    program: Sender<u32>,
     end: Arc<OnceLock<Way>>,
 }
 
 impl Caught {
-    /// Before the program starts: a signal in between must not end us alone, and what cannot be had without a further process and thread is
-    /// found out in time.
+    /// Before the program starts: a signal in between must not end us alone, and that there may be no further thread is found out in time.
     pub fn begin() -> io::Result<Self> {
         ramson_launch::block_signals();
-        let witness = Witness::start()?;
-        let signals = SignalsInfo::new(PASSED_ON.into_iter().chain(REAL_TIME))?;
+        let signals = SignalsInfo::new(caught())?;
         let (program, started) = channel();
         let end = Arc::new(OnceLock::new());
         let its_end = end.clone();
         thread::Builder::new().spawn(move || pass_on(signals, &started, &its_end))?;
-        Ok(Self { program, witness, end })
+        Ok(Self { program, end })
     }
 
     /// Sends the program what is sent to us; how it ended is to be put into what this returns. From then on its process ID may be another's,
     /// and who wants us to end means us.
     pub fn pass_on(self, pid: u32) -> Arc<OnceLock<Way>> {
-        let _ = self.program.send((pid, self.witness));
+        let _ = self.program.send(pid);
         self.end
     }
 }
 
-fn pass_on(
-    mut signals: SignalsInfo<WithOrigin>,
-    started: &Receiver<(u32, Witness)>,
-    end: &OnceLock<Way>,
-) {
-    let Ok((pid, mut witness)) = started.recv() else { return };
-    ramson_launch::unblock_signals();
+fn pass_on(mut signals: SignalsInfo<WithOrigin>, started: &Receiver<u32>, end: &OnceLock<Way>) {
+    let Ok(pid) = started.recv() else { return };
+    ramson_launch::unblock_signals(caught());
     for origin in signals.forever() {
         match end.get() {
-            None if is_for_program(&origin, pid, &mut witness) => {
-                ramson_launch::send(pid, origin.signal);
-            }
+            None if is_for_program(&origin, pid) => ramson_launch::send(pid, origin.signal),
             Some(&way) if TO_END.contains(&origin.signal) => {
                 process::exit(end_alike(way).into());
             }
@@ -75,15 +73,16 @@ fn pass_on(
     }
 }
 
-/// Not what the program has heard itself, as the whole group was meant (by a terminal, say), nor what it has sent, nor what we raise ourselves
-/// when we fail.
-fn is_for_program(origin: &Origin, pid: u32, witness: &mut Witness) -> bool {
+/// Not what the program has sent, nor what we raise ourselves when we fail, nor what it hears without us.
+fn is_for_program(origin: &Origin, pid: u32) -> bool {
     let is_from = |pid: u32| origin.process.as_ref().is_some_and(|sender| sender.pid as u32 == pid);
     if is_from(pid) || is_from(process::id()) {
         return false;
     }
     let group = Pid::from_raw(pid as i32).and_then(|pid| getpgid(Some(pid)).ok());
-    group != Some(getpgrp()) || !witness.has_heard(origin.signal)
+    let is_ours = group == Some(getpgrp());
+    let is_meant_alone = process::id() == 1 && origin.cause != Cause::Kernel;
+    !FOR_GROUPS.contains(&origin.signal) || is_meant_alone || !is_ours
 }
 
 /// Ends this process by the signal that ended the program, so that whoever waits for us sees the same; else returns the status, which is
