@@ -15,6 +15,7 @@ mod random;
 pub mod releases;
 mod run;
 pub mod servers;
+mod signals;
 pub mod simulation;
 mod sites;
 pub mod terminal;

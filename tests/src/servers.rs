@@ -3,6 +3,7 @@
 //! Everything runs in a scratch directory that goes away with its test, and every wait has a limit.
 
 pub use crate::build::ramson_program;
+pub use crate::signals::*;
 use crate::{library, profiles_in, read};
 use ramson_reader::Snapshot;
 use std::collections::BTreeMap;
@@ -298,12 +299,6 @@ impl Drop for Running {
             let _ = (self.0.kill(), self.0.wait());
         }
     }
-}
-
-/// Sends a signal to a process.
-pub fn signal(pid: u32, name: &str) {
-    let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
-    assert!(sent.unwrap().success(), "kill -{name} {pid}");
 }
 
 /// Waits until `is_so`.

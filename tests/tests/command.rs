@@ -122,7 +122,7 @@ fn signals_to_ramson_reach_the_program() {
             "trap 'exit {status}' {name}; touch {}; while :; do sleep 0.05; done",
             up.display()
         );
-        let mut command = ramson(&scratch);
+        let mut command = with_default_signals(&ramson(&scratch));
         command.args(["run", "--", "sh", "-c", &script]);
         let mut running = Running::start(&mut command, &log, || up.exists());
         running.signal(name);

@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 
 /// bash with this script, in which `$R` is `ramson run --interval 1 --` or nothing.
 fn shell(scratch: &Scratch, is_under_ramson: bool, script: &str) -> Command {
-    // Whoever runs the tests may have been started with signals ignored, too.
-    let mut command = clean("env");
+    let mut bash = clean("bash");
+    bash.args(["-c", script]);
+    let mut command = with_default_signals(&bash);
     let ramson = ramson(scratch);
     command.envs(ramson.get_envs().filter_map(|(name, value)| Some((name, value?))));
     if is_under_ramson {
         command.env("R", format!("{} run --interval 1 --", ramson_program().display()));
     }
-    command.args(["--default-signal", "bash", "-c", script]);
     command
 }
 

@@ -133,7 +133,7 @@ fn restore() {
         unsafe { libc::close(fd) };
     }
     // SAFETY: takes numbers only. A fork clears it, so that the program would outlive what ends us.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, FROM_PARENT.load(Relaxed)) };
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, FROM_PARENT.load(Relaxed) as libc::c_ulong) };
     set_blocked(BLOCKED.load(Relaxed));
 }
 
