@@ -66,7 +66,7 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 fn treat(signal: i32, action: libc::sighandler_t) {
-    // SAFETY: SIG_IGN or SIG_DFL, so no code of ours becomes a handler. A signal that cannot be set stays as it is.
+    // SAFETY: SIG_IGN or SIG_DFL, so no code of ours becomes a handler; a function's address would. A signal that cannot be set stays as it is.
     unsafe { libc::signal(signal, action) };
 }
 
@@ -99,7 +99,7 @@ pub fn as_started(command: &mut Command, name: &OsStr) -> io::Result<()> {
         Err(io::Error::last_os_error())
     };
     // SAFETY: between fork and exec only calls are allowed that are safe in a signal handler, as another thread may hold any lock: system calls
-    // and what fills a set of signals are, and nothing is allocated.
+    // and what fills a set of signals are. To allocate, or to take a lock, in `start` would break it.
     unsafe { command.pre_exec(start) };
     Ok(())
 }
@@ -162,8 +162,8 @@ pub fn unblock_signals(signals: impl Iterator<Item = i32>) {
 /// Descriptors that this process was started with keep pipes, sockets and locks open that the program may close: all but standard error go,
 /// and standard input and output are /dev/null. `inherited` are those from 3 on.
 pub fn let_go(inherited: &[RawFd]) {
-    // SAFETY: whoever started us opened them, and no value of ours owns one: `inherited` was read before we opened any. Standard input and output
-    // stay open, as something else.
+    // SAFETY: whoever started us opened them, and no value of ours owns one: `inherited` was read before we opened any; to read it later would close
+    // what is ours. Standard input and output stay open, as something else.
     unsafe {
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
         if null >= 0 {
@@ -182,9 +182,9 @@ pub fn inherited() -> Vec<RawFd> {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let numbers: Vec<RawFd> = numbers.filter(|&fd| fd >= 3).collect();
-    // That of the directory itself is closed by now.
+    // That of the directory itself is closed by now. What outlived exec has no FD_CLOEXEC; what a preloaded library opened for itself has.
     // SAFETY: a question about a number.
-    numbers.into_iter().filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } != -1).collect()
+    numbers.into_iter().filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } == 0).collect()
 }
 
 /// Sends any signal, also a real-time one, to a process that may have ended.
