@@ -17,6 +17,8 @@ static char *volatile kept, *volatile mapped;
 static void cut_all(int cut) {
     DIR *files = opendir(directory);
     for (struct dirent *entry; files && (entry = readdir(files));) {
+        if (entry->d_name[0] == '.') continue;
+        CHECK(fchmodat(dirfd(files), entry->d_name, 0600, 0) == 0);
         int file = openat(dirfd(files), entry->d_name, O_WRONLY);
         struct stat is;
         if (file >= 0 && fstat(file, &is) == 0 && S_ISREG(is.st_mode)) {

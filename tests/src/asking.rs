@@ -8,9 +8,9 @@ use ramson_format::{
 };
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::time::{ClockId, clock_gettime};
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::mem::offset_of;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -52,6 +52,7 @@ impl Working {
         };
         let paths = profiles_in(&scratch.path("profiles"));
         let path = paths.iter().find(is_its).expect("a profile");
+        fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
         Words(File::options().read(true).write(true).open(path).unwrap())
     }
 

@@ -190,7 +190,7 @@ fn names_survive_the_replacement_of_the_binary_or_are_said_to_be_missing() {
 /// Makes a file as if nothing had happened to it for so long.
 fn make_old(path: &Path, days: u64) {
     let then = SystemTime::now() - Duration::from_secs(days * 86_400);
-    File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+    File::open(path).unwrap().set_modified(then).unwrap();
 }
 
 /// Profiles of processes that were killed, oldest first.

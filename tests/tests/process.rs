@@ -382,7 +382,7 @@ fn a_default_directory_is_private() {
     let mode = finished.directory.path().join("profiles").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     let mode = finished.profiles[0].metadata().unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(mode & 0o777, 0o400);
 }
 
 #[test]

@@ -5,11 +5,11 @@ use ramson_format::{Function, MOST_PATIENCE_NS, Outcome, Reason, request_check};
 use ramson_tests::asking::{Working, now_ns};
 use ramson_tests::keeping::MIB;
 use ramson_tests::servers::*;
-use ramson_tests::trimming::{Talking, refusal};
+use ramson_tests::trimming::{Talking, refusal, until_trimmed};
 use ramson_tests::{program, program_with};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
@@ -22,23 +22,10 @@ fn debian_library(name: &str) -> PathBuf {
     Path::new("/usr/lib/x86_64-linux-gnu").join(name)
 }
 
-/// Asks again where no thread came by in time: on a busy machine, one may hold a lock and not run for long.
 #[track_caller]
 fn trim_patiently(scratch: &Scratch, pid: u32) -> Json {
     let mut command = ramson(scratch);
     until_trimmed(command.args(["trim", "--json", &pid.to_string()]))
-}
-
-#[track_caller]
-fn until_trimmed(command: &mut Command) -> Json {
-    for _ in 0..20 {
-        let outcome = finish(command);
-        if outcome.status == 0 {
-            return Json::parse(&outcome.text());
-        }
-        assert!(outcome.remarks[0].contains("; asked inside, "), "{outcome:?}");
-    }
-    panic!("{command:?}: no thread came by, again and again");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::in_log;
 use super::kernel_log::KernelLog;
 use super::watch::Ended;
-use crate::source::Source;
+use crate::source::{self, Source};
 use ramson_format::{END_OFFSET, state};
 use ramson_reader::{End, Way};
 use std::fs::OpenOptions;
@@ -71,6 +71,6 @@ fn with_log(source: &Source, end: End, log: &mut KernelLog) -> End {
 }
 
 fn write(path: &str, end: &End) -> std::io::Result<()> {
-    let file = OpenOptions::new().write(true).custom_flags(O_NOFOLLOW).open(path)?;
-    file.write_all_at(&end.to_bytes(), END_OFFSET)
+    let file = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(path)?;
+    source::open_to_write(&file)?.write_all_at(&end.to_bytes(), END_OFFSET)
 }

@@ -2,7 +2,10 @@
 
 use super::{Source, namespaces, open_found, profile_maps};
 use ramson_reader::{Header, ProcessMemory, ReadAt};
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 
 /// The file behind a source, as seen from the process where that runs elsewhere; else its memory.
 pub fn reader_of(source: &Source) -> Option<Box<dyn ReadAt>> {
@@ -42,8 +45,28 @@ pub fn writable_file(source: &Source) -> Option<File> {
     named
         .into_iter()
         .chain(mapped)
-        .filter_map(|path| File::options().read(true).write(true).open(path).ok())
+        .filter_map(open_found)
         .find(|file| Header::read(file).is_ok_and(|header| identity(&header) == identity(wanted)))
+        .and_then(|file| open_to_write(&file).ok())
+}
+
+/// Opens a profile that is open for reading once more. libramson makes it read-only, so that nobody cuts it by mistake; its owner
+/// must allow himself to write, for a moment.
+pub fn open_to_write(profile: &File) -> io::Result<File> {
+    const OWNER_WRITES: u32 = 0o200;
+    let again = format!("/proc/self/fd/{}", profile.as_raw_fd());
+    let open = || File::options().read(true).write(true).open(&again);
+    let denied = match open() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
+        opened => return opened,
+    };
+    let mode = profile.metadata()?.permissions().mode();
+    if profile.set_permissions(Permissions::from_mode(mode | OWNER_WRITES)).is_err() {
+        return Err(denied);
+    }
+    let opened = open();
+    profile.set_permissions(Permissions::from_mode(mode & !OWNER_WRITES))?;
+    opened
 }
 
 fn identity(header: &Header) -> (u32, u64, u64, u64) {

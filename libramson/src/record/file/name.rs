@@ -122,11 +122,13 @@ impl ProfileFile {
         }
     }
 
+    /// Read-only for everybody else who opens it, its owner too: the program would not survive a slip like `> FILE`.
     fn open_new(&self) -> Result<File, Errno> {
         const NAME_TOO_LONG: Errno = Errno(36);
+        const MODE: u32 = 0o400;
         let open_flags =
             sys::O_RDWR | sys::O_CREAT | sys::O_EXCL | sys::O_CLOEXEC | sys::O_NOFOLLOW;
-        sys::open_at(AT_FDCWD, self.path.as_c_str().ok_or(NAME_TOO_LONG)?, open_flags, 0o600)
+        sys::open_at(AT_FDCWD, self.path.as_c_str().ok_or(NAME_TOO_LONG)?, open_flags, MODE)
     }
 }
 
