@@ -60,6 +60,19 @@ fn ignored_and_blocked_signals_and_closed_descriptors_are_as_at_the_start() {
 }
 
 #[test]
+fn a_script_that_does_not_name_its_shell_is_run_by_sh() {
+    let scratch = Scratch::new();
+    for text in ["echo \"$0 $1 $#\"; exit 6", ""] {
+        let script = scratch.file("script", text);
+        finish(clean("chmod").arg("755").arg(&script)).good();
+        // As env(1) does; a shell would run it itself.
+        let [plain, under] = both(&format!("env -- $R {} one 'two three'", script.display()));
+        assert_eq!(plain.text().contains("script one 2"), !text.is_empty(), "{plain:?}");
+        assert_eq!(plain.essence(), under.essence(), "{under:?}");
+    }
+}
+
+#[test]
 fn the_environment_is_as_it_was_and_in_its_order() {
     let own = "grep -vz -e ^LD_PRELOAD= -e ^RAMSON_ -e ^ASAN_OPTIONS= -e ^R= -e ^_= /proc/self/environ | tr '\\0' '\\n'";
     let [plain, under] = both(&format!("export Z=1 B= A=2; $R sh -c \"{own}\""));

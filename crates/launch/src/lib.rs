@@ -2,7 +2,7 @@
 //! descriptors are closed, and servers depend on it: nohup(1) ignores SIGHUP, systemd SIGPIPE, a shell SIGINT of what it puts in the
 //! background. Rust's runtime changes both before `main`, and whoever waits for a child and passes signals on changes more.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString, c_char};
 use std::io;
 use std::iter;
 use std::mem::MaybeUninit;
@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
 /// Signals of Linux.
 const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
+
+/// Runs scripts that do not say what runs them.
+const SHELL: &str = "/bin/sh";
 
 /// Bit N - 1: signal N was ignored.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
@@ -77,26 +80,36 @@ pub fn prepare() {
 }
 
 /// The program of `command` will have signals and descriptors as this process had them at its start, and the environment in the order in which
-/// it was. `name` is what it is called (argv\[0\]). It must be a path: nothing is looked for, and what the kernel cannot execute is no script.
+/// it was. `name` is what it is called (argv\[0\]). It must be a path: nothing is looked for. What the kernel does not know is the shell's, as for
+/// execvp(3).
 pub fn as_started(command: &mut Command, name: &OsStr) -> io::Result<()> {
     let texts = |texts: &mut dyn Iterator<Item = &OsStr>| {
         texts.map(|text| Ok(CString::new(text.as_bytes())?)).collect::<io::Result<Vec<_>>>()
     };
     let path = CString::new(command.get_program().as_bytes())?;
     let arguments = texts(&mut iter::once(name).chain(command.get_args()))?;
+    let program = command.get_program();
+    let of_script = texts(&mut [OsStr::new(SHELL), program].into_iter().chain(command.get_args()))?;
     let environment = environment(command);
     let environment = texts(&mut environment.iter().map(OsString::as_os_str))?;
-    let [argv, envp] = [&arguments, &environment].map(|texts| {
+    let [argv, script_argv, envp] = [&arguments, &of_script, &environment].map(|texts| {
         let addresses = texts.iter().map(|text| text.as_ptr() as usize);
         addresses.chain([0]).collect::<Vec<_>>()
     });
     let start = move || {
         restore();
         // What the addresses are of.
-        let _held = (&arguments, &environment);
-        // SAFETY: a text, and two lists of addresses of texts that end with 0, all made before the fork and owned by this closure.
-        unsafe { libc::execve(path.as_ptr(), argv.as_ptr().cast(), envp.as_ptr().cast()) };
-        Err(io::Error::last_os_error())
+        let _held = (&arguments, &of_script, &environment);
+        let execute = |path: *const c_char, argv: &[usize]| {
+            // SAFETY: a text, and two lists of addresses of texts that end with 0, all made before the fork and owned by this closure.
+            unsafe { libc::execve(path, argv.as_ptr().cast(), envp.as_ptr().cast()) };
+            io::Error::last_os_error()
+        };
+        let error = execute(path.as_ptr(), &argv);
+        Err(match error.raw_os_error() {
+            Some(libc::ENOEXEC) => execute(of_script[0].as_ptr(), &script_argv),
+            _ => error,
+        })
     };
     // SAFETY: between fork and exec only calls are allowed that are safe in a signal handler, as another thread may hold any lock: system calls
     // and what fills a set of signals are. To allocate, or to take a lock, in `start` would break it.
