@@ -37,7 +37,8 @@ def looping(environment):
 @contextlib.contextmanager
 def serving(environment):
     load = ["redis-benchmark", "-s", str(redis_server.SOCKET), "-t", "set", "-n", str(ENDLESS), "-P", "16", "-d", "16384", "-r", "5000"]
-    with redis_server.Server(environment) as server:
+    # Its handlers of deadly signals would take their time to write a report.
+    with redis_server.Server(environment, options=["--crash-log-enabled", "no"]) as server:
         with subprocess.Popen(load, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as client:
             yield server.process
             client.kill()

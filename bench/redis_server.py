@@ -39,10 +39,10 @@ def over_glibc():
 class Server:
     """`with Server(environment)`: a running server."""
 
-    def __init__(self, environment, is_counted=False):
+    def __init__(self, environment, is_counted=False, options=()):
         preload = f"{machine.BUILT / 'fixed_random.so'} {environment.get('LD_PRELOAD', '')}".strip()
         self.environment, self.is_counted = environment | {"LD_PRELOAD": preload}, is_counted
-        self.command = [str(part) for part in ["redis-server", *OPTIONS]]
+        self.command = [str(part) for part in ["redis-server", *OPTIONS, *options]]
         if is_counted:
             self.command, self.out, self.log = callgrind_command(self.command, "redis")
 
