@@ -3,7 +3,8 @@
 //! - Everything: there is no filter, or `ramson run` has tried ramson under this very chain of filters (`RAMSON_SECCOMP`).
 //! - What the loader does: a filter was inherited whose rules nobody can read. The loader has just opened, read and mapped files
 //!   under it, so that is safe; the profile then lives in private memory.
-//! - Nothing: the program has a filter installed through the C library (`on_prctl`, `on_syscall`). Space is reserved before.
+//! - Nothing: the program has a filter installed, or system calls of some code turned into signals, through the C library
+//!   (`prctl_confines`, `syscall_confines`). Space is reserved before.
 //!
 //! Every call goes through `enter`; none is left to remember. See docs/decisions/0003.
 
@@ -186,6 +187,8 @@ impl<'a> Lines<'a> {
 const SYS_PRCTL: u64 = 157;
 const SYS_SECCOMP: u64 = 317;
 const PR_SET_SECCOMP: u64 = 22;
+const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
+const DISPATCH_OFF: u64 = 0;
 const MODE_STRICT: u64 = 1;
 const MODE_FILTER: u64 = 2;
 const SET_MODE_STRICT: u64 = 0;
@@ -193,9 +196,12 @@ const SET_MODE_FILTER: u64 = 1;
 
 /// prctl(2) is about to be called.
 pub fn prctl_confines(option: u64, mode: u64, filter: u64) -> bool {
-    // Without a filter it is the usual question whether the kernel knows filters at all.
-    option as u32 as u64 == PR_SET_SECCOMP
-        && (mode == MODE_STRICT || mode == MODE_FILTER && filter != 0)
+    match option as u32 as u64 {
+        // Without a filter it is the usual question whether the kernel knows filters at all.
+        PR_SET_SECCOMP => mode == MODE_STRICT || mode == MODE_FILTER && filter != 0,
+        PR_SET_SYSCALL_USER_DISPATCH => mode != DISPATCH_OFF,
+        _ => false,
+    }
 }
 
 /// syscall(2) is about to be called.
@@ -222,6 +228,8 @@ mod tests {
         );
         assert!(syscall_confines(317, 0, 0, 0) && syscall_confines(317, 1, 8, 0x1000));
         assert!(syscall_confines(157, 22, 1, 0));
+        assert!(prctl_confines(59, 1, 0) && syscall_confines(157, 59, 2, 0x1000));
+        assert!(!prctl_confines(59, 0, 0));
         for (operation, filter) in [(1, 0), (2, 0x1000), (3, 0x1000)] {
             assert!(!syscall_confines(317, operation, 0, filter), "{operation}");
         }

@@ -282,18 +282,15 @@ static NEXT_SYSCALL: Target = Target::new(syscall_stub);
 unresolved!(prctl_stub, NEXT_PRCTL);
 unresolved!(syscall_stub, NEXT_SYSCALL);
 
-/// A hook on a function that may forbid something that ramson does if its first argument is `$one` or `$other`.
+/// A hook on a function that may forbid something that ramson does if its first argument is one of `$numbers`.
 macro_rules! confining_hook {
-    ($name:literal, $hook:ident, $next:ident, $one:literal, $other:literal, $before:path) => {
+    ($name:literal, $hook:ident, $next:ident, [$($numbers:literal),+], $before:path) => {
         #[unsafe(naked)]
         #[unsafe(export_name = $name)]
         unsafe extern "C" fn $hook() {
             naked_asm!(
                 ".cfi_startproc",
-                "cmp edi, {one}",
-                "je 2f",
-                "cmp edi, {other}",
-                "je 2f",
+                $(concat!("cmp edi, ", $numbers), "je 2f",)+
                 "jmp qword ptr [rip + {next}]",
                 "2:",
                 push_arguments!(),
@@ -301,17 +298,15 @@ macro_rules! confining_hook {
                 pop_arguments!(),
                 "jmp qword ptr [rip + {next}]",
                 ".cfi_endproc",
-                one = const $one,
-                other = const $other,
                 before = sym $before,
                 next = sym $next,
             )
         }
     };
 }
-// PR_SET_SECCOMP and PR_SET_TSC; SYS_seccomp and SYS_prctl.
-confining_hook!("prctl", prctl, NEXT_PRCTL, 22, 26, hooks::before_prctl);
-confining_hook!("syscall", syscall, NEXT_SYSCALL, 317, 157, hooks::before_syscall);
+// PR_SET_SECCOMP, PR_SET_TSC and PR_SET_SYSCALL_USER_DISPATCH; SYS_seccomp and SYS_prctl.
+confining_hook!("prctl", prctl, NEXT_PRCTL, [22, 26, 59], hooks::before_prctl);
+confining_hook!("syscall", syscall, NEXT_SYSCALL, [317, 157], hooks::before_syscall);
 
 /// Fails as the real function would if there were one: no memory.
 unsafe extern "C" fn missing() {

@@ -2,7 +2,7 @@
 //!
 //! Unwind tables are right at every single instruction: a signal handler may unwind from there (a cancellation, a CPU profiler).
 
-/// Keeps every register that a call may pass an argument in; the stack is then aligned for a call.
+/// Keeps every register that a call may pass an argument in.
 macro_rules! push_arguments {
     () => {
         "push rax
@@ -44,28 +44,29 @@ macro_rules! pop_arguments {
 
 /// Calls `$function` in the floating-point environment that a process starts with: all exceptions masked, none raised, rounding to
 /// nearest. The program's own is put back: it sees no exception of ours, and none of ours is a signal where it unmasked them.
-/// `in spare word` uses the word that the stack pointer points at.
+/// The stack is aligned for the call, as the program need not have aligned it for a function of the C library that does not mind.
 macro_rules! call {
-    ($function:literal, in spare word) => {
+    ($function:literal) => {
         concat!(
-            "stmxcsr [rsp]
+            "push rbx
+            .cfi_adjust_cfa_offset 8
+            .cfi_rel_offset rbx, 0
+            mov rbx, rsp
+            .cfi_def_cfa_register rbx
+            sub rsp, 8
+            and rsp, -16
+            stmxcsr [rsp]
             mov dword ptr [rsp + 4], 0x1f80
             ldmxcsr [rsp + 4]
             call ",
             $function,
             "
-            ldmxcsr [rsp]"
-        )
-    };
-    ($function:literal) => {
-        concat!(
-            "sub rsp, 16
-            .cfi_adjust_cfa_offset 16
-            ",
-            call!($function, in spare word),
-            "
-            add rsp, 16
-            .cfi_adjust_cfa_offset -16"
+            ldmxcsr [rsp]
+            mov rsp, rbx
+            .cfi_def_cfa_register rsp
+            pop rbx
+            .cfi_adjust_cfa_offset -8
+            .cfi_restore rbx"
         )
     };
 }
@@ -81,7 +82,7 @@ macro_rules! unresolved {
             naked_asm!(
                 ".cfi_startproc",
                 push_arguments!(),
-                "call {bind}",
+                call!("{bind}"),
                 pop_arguments!(),
                 "jmp qword ptr [rip + {target}]",
                 ".cfi_endproc",
@@ -111,7 +112,7 @@ macro_rules! allocation_slow {
                 ".cfi_adjust_cfa_offset 8",
                 concat!("mov rdi, ", $size),
                 "lea rsi, [rsp + 40]",
-                call!("{rearm}", in spare word),
+                call!("{rearm}"),
                 "mov rdi, [rsp + 32]",
                 "mov rsi, [rsp + 24]",
                 "mov rdx, [rsp + 16]",
@@ -125,7 +126,7 @@ macro_rules! allocation_slow {
                 "lea rcx, [rsp + 40]",
                 "mov r8, rbp",
                 "mov r9, [rsp + 32]",
-                call!("{record}", in spare word),
+                call!("{record}"),
                 "add rsp, 40",
                 ".cfi_adjust_cfa_offset -40",
                 "ret",
