@@ -71,10 +71,10 @@ fn pages(start: u64, bytes: u64) -> Option<Range<u64>> {
 }
 
 fn take(taken: &mut Taken, range: Option<Range<u64>>) {
-    if let Some(recorder) = process::recorder()
-        && !recorder.has_no_extents()
-        && let Some(range) = range
-    {
+    let Some((recorder, range)) = process::recorder().zip(range) else { return };
+    if recorder.has_file_in(&range) {
+        process::end_recording(recorder);
+    } else if !recorder.has_no_extents() {
         recorder.take(range, taken);
     }
 }

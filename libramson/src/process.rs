@@ -8,7 +8,7 @@ use crate::resolve::LinkMap;
 use crate::{permission, resolve, sampler, sys};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use ramson_format::atomic::AtomicU8;
 use ramson_format::{KINDS, Kind, Stack};
 
@@ -57,8 +57,10 @@ struct Inherited {
     threads: AtomicU64,
     /// The process that began to record last, this one or an ancestor.
     started_pid: AtomicU32,
-    /// See `recorded_thread_id`; less 1, 0 if it was not looked for.
+    /// See `recorded_thread_id`; 0 if there is none.
     thread_id_offset: AtomicU64,
+    /// See `clock_address`.
+    clock_address: AtomicUsize,
 }
 
 // SAFETY: `config` is written once, by whoever moves `config_state` from 0 to 1, and read only after it is 2.
@@ -70,6 +72,7 @@ static INHERITED: Inherited = Inherited {
     threads: AtomicU64::new(0),
     started_pid: AtomicU32::new(0),
     thread_id_offset: AtomicU64::new(0),
+    clock_address: AtomicUsize::new(0),
 };
 
 /// The settings, once `read_config` has run.
@@ -99,6 +102,10 @@ pub fn read_config() -> bool {
     if let Some(last) = resolve::objects().last() {
         LAST_OBJECT_AT_START.store(core::ptr::from_ref(last).cast_mut(), Relaxed);
     }
+    // Later another thread may unload what the search meets.
+    INHERITED.thread_id_offset.store(resolve::thread_id_offset(), Relaxed);
+    let clock = resolve::find_next(c"__vdso_clock_gettime", 0);
+    INHERITED.clock_address.store(clock.map_or(0, |(address, _)| address), Relaxed);
     INHERITED.config_state.store(2, Release);
     true
 }
@@ -248,20 +255,17 @@ fn is_another_thread_s_state() -> bool {
 
 /// The C library's record of this thread's id; 0 if it does not tell debuggers where that is.
 pub fn recorded_thread_id() -> u32 {
-    let known = &INHERITED.thread_id_offset;
-    let offset = match known.load(Relaxed) {
-        0 => {
-            let found = resolve::thread_id_offset();
-            known.store(found.wrapping_sub(1), Relaxed);
-            found
-        }
-        before => before.wrapping_add(1),
-    };
+    let offset = INHERITED.thread_id_offset.load(Relaxed);
     if offset == 0 {
         return 0;
     }
     // SAFETY: `struct pthread` begins at the thread pointer and is longer than that: the C library has named the place of this field.
     unsafe { *((arch::thread_pointer() + offset) as *const u32) }
+}
+
+/// Where the vDSO's clock_gettime is; 0 if there is none.
+pub fn clock_address() -> usize {
+    INHERITED.clock_address.load(Relaxed)
 }
 
 /// Has the kernel zero what belongs to this process alone in forked children.
@@ -299,6 +303,13 @@ pub fn confine(thread: &Thread) {
         }
     }
     permission::give_up();
+}
+
+/// The program is about to take the file's mapping away.
+#[cold]
+pub fn end_recording(recorder: &Recorder) {
+    recorder.finish(None);
+    PER_PROCESS.state.store(OFF, Release);
 }
 
 /// A normal exit; `status` is that of `_exit`. A child that shares our memory (vfork) is not us.

@@ -14,6 +14,7 @@ use crate::permission;
 use crate::sys::{self, Identity};
 use crate::text::Text;
 use core::ffi::CStr;
+use core::ops::Range;
 use core::sync::atomic::Ordering::*;
 pub use first_page::FailurePlace;
 use name::ProcessStat;
@@ -79,6 +80,12 @@ impl ProfileFile {
     pub fn header(&self) -> &Header {
         // SAFETY: the mapping is page-aligned, never unmapped (`leave` replaces it), and its first page was populated.
         unsafe { &*(self.base.load(Relaxed) as *const Header) }
+    }
+
+    /// Where the file is mapped.
+    pub fn mapped(&self) -> Range<u64> {
+        let base = self.base.load(Relaxed);
+        base..base + self.mapped_bytes
     }
 
     /// Adds to a health counter.

@@ -27,9 +27,9 @@ pub use stacks::EMPTY_STACK;
 
 use crate::arch::Thread;
 use crate::config::Config;
-use crate::resolve;
 use crate::walk::{self, Caller, End, Walker};
-use crate::{counter, permission, room, sys};
+use crate::{counter, permission, process, room, sys};
+use core::ops::Range;
 use core::sync::atomic::Ordering::*;
 use cost::{Cost, Measurement};
 use extents::ExtentTable;
@@ -104,9 +104,10 @@ impl Recorder {
         let recorder = unsafe { &mut *memory.cast::<Self>() };
         recorder.main_stack_high = config.main_stack_high;
         recorder.keep = config.keep;
-        recorder.clock = resolve::find_next(c"__vdso_clock_gettime", 0)
-            // SAFETY: the vDSO's symbol of this name has this type.
-            .map(|(address, _)| unsafe { core::mem::transmute::<usize, ClockGetTime>(address) });
+        // SAFETY: the vDSO's symbol of this name has this type, and 0 is `None`.
+        recorder.clock = unsafe {
+            core::mem::transmute::<usize, Option<ClockGetTime>>(process::clock_address())
+        };
         if !recorder.file.create(config, backing, room_bytes) {
             return None;
         }
@@ -130,6 +131,12 @@ impl Recorder {
     #[inline]
     pub fn has_its_file(&self) -> bool {
         self.file.is_whole()
+    }
+
+    /// Whether a part of the file is mapped in `range`.
+    pub fn has_file_in(&self, range: &Range<u64>) -> bool {
+        let file = self.file.mapped();
+        file.start < range.end && range.start < file.end
     }
 
     /// Has threads that are in a slow path go on without the file. What they record is lost.

@@ -211,13 +211,7 @@ impl Modules {
     /// Meets every object that is never unloaded.
     #[cold]
     pub fn meet_permanent(&self, sink: &impl NewMapping) {
-        let last = crate::process::last_object_at_start();
-        let mut is_past = last.is_null();
-        for object in resolve::objects() {
-            if is_past {
-                return;
-            }
-            is_past = core::ptr::eq(object, last);
+        for object in resolve::objects_until(crate::process::last_object_at_start()) {
             self.covering(object.inside(), &mut Cursor::new(), sink);
         }
     }
@@ -225,14 +219,7 @@ impl Modules {
 
 /// Whether the loader knew this object when the first memory was allocated; such objects are never unloaded.
 fn is_from_start(link_map: *const LinkMap) -> bool {
-    let last = crate::process::last_object_at_start();
-    let mut is_past = last.is_null();
-    resolve::objects()
-        .take_while(|&object| {
-            let was_past = is_past;
-            is_past |= core::ptr::eq(object, last);
-            !was_past
-        })
+    resolve::objects_until(crate::process::last_object_at_start())
         .any(|object| core::ptr::eq(object, link_map))
 }
 

@@ -1,0 +1,143 @@
+//! The symbol tables of a loaded object.
+
+use super::{LinkMap, MAX_STEPS};
+use core::ffi::{CStr, c_char};
+
+/// An entry of a dynamic section.
+#[repr(C)]
+pub struct Dynamic {
+    tag: usize,
+    value: usize,
+}
+
+/// An entry of a symbol table.
+#[repr(C)]
+pub struct Symbol {
+    name: u32,
+    pub info: u8,
+    other: u8,
+    section: u16,
+    pub value: usize,
+    pub size: usize,
+}
+
+const DT_HASH: usize = 4;
+const DT_STRTAB: usize = 5;
+const DT_SYMTAB: usize = 6;
+const DT_VERSYM: usize = 0x6fff_fff0;
+const DT_GNU_HASH: usize = 0x6fff_fef5;
+
+/// Where an object has its symbols and their hash tables.
+pub struct Tables {
+    pub symbols: *const Symbol,
+    strings: *const c_char,
+    versions: *const u16,
+    gnu_hash: *const u32,
+    hash: *const u32,
+}
+
+impl Tables {
+    /// `None` for an object without symbols.
+    pub fn of(object: &LinkMap) -> Option<Self> {
+        if object.dynamic.is_null() {
+            return None;
+        }
+        let mut found = [0usize; 5];
+        for index in 0..MAX_STEPS {
+            // SAFETY: the dynamic section ends with a null tag, where the loop stops.
+            let entry = unsafe { &*object.dynamic.add(index) };
+            let slot = match entry.tag {
+                0 => break,
+                DT_SYMTAB => 0,
+                DT_STRTAB => 1,
+                DT_VERSYM => 2,
+                DT_GNU_HASH => 3,
+                DT_HASH => 4,
+                _ => continue,
+            };
+            // glibc relocates these in place, other loaders and the vDSO do not.
+            let is_relative = entry.value < object.bias;
+            found[slot] = if is_relative { entry.value + object.bias } else { entry.value };
+        }
+        let [symbols, strings, versions, gnu_hash, hash] = found;
+        (symbols != 0 && strings != 0).then_some(Self {
+            symbols: symbols as *const Symbol,
+            strings: strings as *const c_char,
+            versions: versions as *const u16,
+            gnu_hash: gnu_hash as *const u32,
+            hash: hash as *const u32,
+        })
+    }
+
+    /// Index of the definition of `name`. One of another version than the default one counts where there is none of that: programs are bound to it by the
+    /// version that they name, as to all of libc_malloc_debug.so.
+    pub fn lookup(&self, name: &CStr) -> Option<usize> {
+        [true, false].into_iter().find_map(|is_default| match self.gnu_hash.is_null() {
+            false => self.lookup_gnu(name, is_default),
+            true => self.lookup_sysv(name, is_default),
+        })
+    }
+
+    fn lookup_gnu(&self, name: &CStr, is_default: bool) -> Option<usize> {
+        let hash = name
+            .to_bytes()
+            .iter()
+            .fold(5381u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(byte as u32));
+        // SAFETY: layout of DT_GNU_HASH: nbuckets, first hashed symbol, bloom words, shift, bloom, buckets, chains. The
+        // loader has used this table itself. A chain ends with an odd hash.
+        unsafe {
+            let table = self.gnu_hash;
+            let (buckets, first, bloom_words) = (*table, *table.add(1), *table.add(2));
+            if buckets == 0 || bloom_words == 0 {
+                return None;
+            }
+            let bloom = table.add(4).cast::<u64>();
+            let word = *bloom.add((hash / 64) as usize % bloom_words as usize);
+            let shift = *table.add(3);
+            if word >> (hash % 64) & word >> ((hash >> shift) % 64) & 1 == 0 {
+                return None;
+            }
+            let bucket_table = bloom.add(bloom_words as usize).cast::<u32>();
+            let chains = bucket_table.add(buckets as usize);
+            let start = *bucket_table.add((hash % buckets) as usize);
+            if start < first {
+                return None;
+            }
+            for index in start..start.saturating_add(MAX_STEPS as u32) {
+                let chain_hash = *chains.add((index - first) as usize);
+                if chain_hash | 1 == hash | 1
+                    && self.is_definition(index as usize, name, is_default)
+                {
+                    return Some(index as usize);
+                }
+                if chain_hash & 1 == 1 {
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    fn lookup_sysv(&self, name: &CStr, is_default: bool) -> Option<usize> {
+        if self.hash.is_null() {
+            return None;
+        }
+        // SAFETY: DT_HASH begins with nbucket and nchain; nchain is the number of symbols.
+        let symbols = unsafe { *self.hash.add(1) } as usize;
+        (1..symbols.min(MAX_STEPS)).find(|&index| self.is_definition(index, name, is_default))
+    }
+
+    fn is_definition(&self, index: usize, name: &CStr, of_default_version: bool) -> bool {
+        const VERSION_HIDDEN: u16 = 0x8000;
+        // SAFETY: `index` comes from the hash table; names are offsets into the string table; versions are parallel
+        // to the symbols.
+        unsafe {
+            let symbol = &*self.symbols.add(index);
+            let is_default =
+                self.versions.is_null() || *self.versions.add(index) & VERSION_HIDDEN == 0;
+            symbol.section != 0
+                && is_default == of_default_version
+                && CStr::from_ptr(self.strings.add(symbol.name as usize)) == name
+        }
+    }
+}
