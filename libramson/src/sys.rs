@@ -9,8 +9,7 @@ use memory::map;
 #[cfg(not(any(test, fuzzing)))]
 pub use memory::while_writable;
 pub use memory::{
-    advise, is_readable, is_refused_memory, map_own, protect, replace_by_zeroes, unlock_zeroes,
-    unmap,
+    advise, has_page, is_refused_memory, map_own, protect, replace_by_zeroes, unlock_zeroes, unmap,
 };
 
 /// A failed call's errno.
@@ -68,6 +67,7 @@ mod nr {
     pub const RT_SIGPROCMASK: usize = 14;
     pub const MREMAP: usize = 25;
     pub const MADVISE: usize = 28;
+    pub const SETITIMER: usize = 38;
     pub const GETPID: usize = 39;
     pub const FLOCK: usize = 73;
     pub const FTRUNCATE: usize = 77;
@@ -78,7 +78,6 @@ mod nr {
     pub const MUNLOCK: usize = 150;
     pub const PRCTL: usize = 157;
     pub const GETTID: usize = 186;
-    pub const FUTEX: usize = 202;
     pub const CLOCK_GETTIME: usize = 228;
     pub const OPENAT: usize = 257;
     pub const MKDIRAT: usize = 258;

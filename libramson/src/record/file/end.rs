@@ -1,5 +1,5 @@
-//! Whether the file still reaches as far as it is used: a page beyond its end is SIGBUS when it is touched, and anybody who may write the
-//! file can cut it. Nothing keeps a file from that (no lease without a signal, no seal outside memfd), so the recorder looks before it
+//! Whether the file still reaches as far as it is used: a page beyond its end is SIGBUS when it is touched, and root, or its owner after
+//! a chmod, can cut it. Nothing keeps a file from that (no lease without a signal, no seal outside memfd), so the recorder looks before it
 //! begins, and what is cut during a slow path, or right after a look, goes unseen (docs/limits.md).
 
 use super::ProfileFile;
@@ -7,8 +7,9 @@ use crate::{arch, sys};
 use core::sync::atomic::Ordering::*;
 use ramson_format::{MAGIC, PAGE_BYTES, REGION_KINDS, RegionPlan};
 
-/// Cycles that a look holds good, 50 to 250 µs: at two system calls each, looks take half a percent of a processor at most.
-const LOOK_CYCLES: u64 = 250_000;
+/// Cycles that a look holds good, 5 to 25 µs: less than there is between two slow paths of most programs, so that each looks. Where they follow
+/// each other, looks, two system calls each, are some percent of the time in them.
+const LOOK_CYCLES: u64 = 25_000;
 
 impl ProfileFile {
     /// Whether nobody cut the file, as of the latest look. Where the cycle counter may not be read there is none.
@@ -34,10 +35,11 @@ impl ProfileFile {
             committed => plan.offset + committed * kind.entry_bytes(),
         };
         let used_bytes = REGION_KINDS.into_iter().zip(&self.regions).map(end).max().unwrap_or(0);
-        let (first, last_word) = (self.base.load(Relaxed), used_bytes.max(PAGE_BYTES) - 4);
+        let first = self.base.load(Relaxed);
+        let last_page = (used_bytes.max(1) - 1) & !(PAGE_BYTES - 1);
         // Both, as the kernel takes pages away from the front. A file that was cut and made longer again has lost its magic number.
-        sys::is_readable((first + last_word) as *const u32)
-            && sys::is_readable(first as *const u32)
+        sys::has_page((first + last_page) as *const u8)
+            && sys::has_page(first as *const u8)
             && self.header().magic.load(Relaxed) == u64::from_le_bytes(MAGIC)
     }
 
