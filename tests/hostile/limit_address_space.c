@@ -1,5 +1,6 @@
 /* RLIMIT_AS: malloc returns NULL in the middle of samples, again and again, large and small; then goes on where it was. Once with
-   the limit set while it runs, once from the start of the process. */
+   the limit set while it runs, once from the start of the process.
+   allocators: glibc, tcmalloc, mimalloc (jemalloc keeps address space: whether its malloc goes on is by chance) */
 #include "hostile.h"
 #include <sys/resource.h>
 
