@@ -3,12 +3,14 @@
 //! background. Rust's runtime changes both before `main`, and whoever waits for a child and passes signals on changes more.
 
 use std::ffi::{CString, OsStr, OsString, c_char};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::iter;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
@@ -17,7 +19,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
 
 /// Runs scripts that do not say what runs them.
-const SHELL: &str = "/bin/sh";
+pub const SHELL: &str = "/bin/sh";
 
 /// Bit N - 1: signal N was ignored.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
@@ -80,8 +82,8 @@ pub fn prepare() {
 }
 
 /// The program of `command` will have signals and descriptors as this process had them at its start, and the environment in the order in which
-/// it was. `name` is what it is called (argv\[0\]). It must be a path: nothing is looked for. What the kernel does not know is the shell's, as for
-/// execvp(3).
+/// it was. `name` is what it is called (argv\[0\]). It must be a path: nothing is looked for. A text that the kernel cannot execute is the shell's,
+/// as for execvp(3).
 pub fn as_started(command: &mut Command, name: &OsStr) -> io::Result<()> {
     let texts = |texts: &mut dyn Iterator<Item = &OsStr>| {
         texts.map(|text| Ok(CString::new(text.as_bytes())?)).collect::<io::Result<Vec<_>>>()
@@ -90,6 +92,7 @@ pub fn as_started(command: &mut Command, name: &OsStr) -> io::Result<()> {
     let arguments = texts(&mut iter::once(name).chain(command.get_args()))?;
     let program = command.get_program();
     let of_script = texts(&mut [OsStr::new(SHELL), program].into_iter().chain(command.get_args()))?;
+    let is_text = is_text(Path::new(program));
     let environment = environment(command);
     let environment = texts(&mut environment.iter().map(OsString::as_os_str))?;
     let [argv, script_argv, envp] = [&arguments, &of_script, &environment].map(|texts| {
@@ -107,7 +110,7 @@ pub fn as_started(command: &mut Command, name: &OsStr) -> io::Result<()> {
         };
         let error = execute(path.as_ptr(), &argv);
         Err(match error.raw_os_error() {
-            Some(libc::ENOEXEC) => execute(of_script[0].as_ptr(), &script_argv),
+            Some(libc::ENOEXEC) if is_text => execute(of_script[0].as_ptr(), &script_argv),
             _ => error,
         })
     };
@@ -115,6 +118,14 @@ pub fn as_started(command: &mut Command, name: &OsStr) -> io::Result<()> {
     // and what fills a set of signals are. To allocate, or to take a lock, in `start` would break it.
     unsafe { command.pre_exec(start) };
     Ok(())
+}
+
+/// Whether a shell would take the file for a script: there is no null byte in its first line.
+fn is_text(path: &Path) -> bool {
+    const MOST_BYTES: u64 = 256;
+    let mut head = Vec::new();
+    let is_read = File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut head));
+    is_read.is_ok() && !head.split(|&byte| byte == b'\n').next().unwrap_or_default().contains(&0)
 }
 
 /// `NAME=VALUE`, with the changes that `command` makes.

@@ -26,7 +26,7 @@ process (copies of its file) are compared more sharply: samples that are live in
 Exit status: 3 if --fail-above tripped.
 
 Examples:
-  cp /var/tmp/ramson-0/4711-*.ramson before.ramson; sleep 600; ramson diff before.ramson 4711
+  ramson snap 4711 -o before.ramson; sleep 600; ramson diff before.ramson 4711
   ramson diff main.ramson branch.ramson --fail-above 5%
   ramson diff old.ramson new.ramson --focus '^db/' --fail-above 10MiB")]
 pub struct DiffOptions {

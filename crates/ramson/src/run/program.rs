@@ -64,6 +64,8 @@ pub fn obstacle(path: &Path) -> Option<String> {
         let Some(head) = read_head(&path) else { return obstacle_of_privileges(&path) };
         match head.strip_prefix(b"#!") {
             Some(line) => path = interpreter_of_script(line)?,
+            // The kernel, or a shell, will know what to do with it.
+            None if !head.starts_with(&elf::ELFMAG) => path = ramson_launch::SHELL.into(),
             None => {
                 return obstacle_of_privileges(&path).or_else(|| obstacle_of_binary(&head));
             }
@@ -137,10 +139,6 @@ fn obstacle_of_privileges(path: &Path) -> Option<String> {
 }
 
 fn obstacle_of_binary(head: &[u8]) -> Option<String> {
-    if !head.starts_with(&elf::ELFMAG) {
-        // The kernel, or a shell, will know what to do with it.
-        return None;
-    }
     if head.get(4) == Some(&elf::ELFCLASS32.0) {
         return Some("a 32-bit program; ramson profiles 64-bit ones".into());
     }

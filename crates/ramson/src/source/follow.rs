@@ -46,26 +46,30 @@ pub fn writable_file(source: &Source) -> Option<File> {
         .into_iter()
         .chain(mapped)
         .filter_map(open_found)
-        .find(|file| Header::read(file).is_ok_and(|header| identity(&header) == identity(wanted)))
-        .and_then(|file| open_to_write(&file).ok())
+        .filter(|file| Header::read(file).is_ok_and(|header| identity(&header) == identity(wanted)))
+        .find_map(|file| open_to_write(&file).ok())
 }
 
 /// Opens a profile that is open for reading once more. libramson makes it read-only, so that nobody cuts it by mistake; its owner
-/// must allow himself to write, for a moment.
+/// must allow himself to write, for a moment. Another ramson may end that moment, so it is tried again.
 pub fn open_to_write(profile: &File) -> io::Result<File> {
     const OWNER_WRITES: u32 = 0o200;
+    const ATTEMPTS: usize = 5;
     let again = format!("/proc/self/fd/{}", profile.as_raw_fd());
     let open = || File::options().read(true).write(true).open(&again);
-    let denied = match open() {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
-        opened => return opened,
+    let is_denied = |opened: &io::Result<File>| {
+        opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
     };
-    let mode = profile.metadata()?.permissions().mode();
-    if profile.set_permissions(Permissions::from_mode(mode | OWNER_WRITES)).is_err() {
-        return Err(denied);
+    let mut opened = open();
+    for _ in 0..ATTEMPTS {
+        if !is_denied(&opened) {
+            break;
+        }
+        let mode = profile.metadata()?.permissions().mode();
+        profile.set_permissions(Permissions::from_mode(mode | OWNER_WRITES))?;
+        opened = open();
+        profile.set_permissions(Permissions::from_mode(mode & !OWNER_WRITES))?;
     }
-    let opened = open();
-    profile.set_permissions(Permissions::from_mode(mode & !OWNER_WRITES))?;
     opened
 }
 
