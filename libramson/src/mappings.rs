@@ -65,9 +65,12 @@ fn remember_whether_file(address: u64, is_file: bool) {
 
 /// Whole pages; `None` where the kernel refuses.
 fn pages(start: u64, bytes: u64) -> Option<Range<u64>> {
+    /// With five levels of page tables.
+    const USER_END: u64 = 1 << 56;
     let bytes = bytes.checked_next_multiple_of(PAGE_BYTES)?;
     let is_range = start.is_multiple_of(PAGE_BYTES) && bytes > 0;
-    is_range.then_some(start..start.checked_add(bytes)?)
+    let end = start.checked_add(bytes).filter(|&end| end <= USER_END)?;
+    is_range.then_some(start..end)
 }
 
 fn take(taken: &mut Taken, range: Option<Range<u64>>) {
@@ -145,7 +148,8 @@ pub extern "C" fn map_begin(call: &mut MaybeUninit<Call>, arguments: &Arguments)
     const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
     let [address, length, _, flags, ..] = *arguments;
     let replaces = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED;
-    begin(call, if replaces { pages(address, length) } else { None }, None);
+    let bytes = whole_huge_pages(length, flags);
+    begin(call, if replaces { pages(address, bytes) } else { None }, None);
 }
 
 /// After it.

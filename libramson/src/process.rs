@@ -22,6 +22,9 @@ pub struct PageFilter(pub [AtomicU8; FILTER_PAGES]);
 /// See `PageFilter`.
 pub static PAGE_FILTER: PageFilter = PageFilter([const { AtomicU8::new(0) }; FILTER_PAGES]);
 
+/// For slow paths to end, those of threads that wait for a processor included.
+const GRACE_NS: u64 = 20_000_000;
+
 const NEW: u32 = 0;
 const STARTING: u32 = 1;
 const RECORDING: u32 = 2;
@@ -84,7 +87,7 @@ pub fn config() -> Option<&'static Config> {
 }
 
 /// Reads the settings, if nobody has. Whether this is the first call, before the program's own code.
-// Its settings are gone from the program's stack before the real functions are looked for.
+// Its settings are gone from the program's stack before the hooks are bound.
 #[inline(never)]
 pub fn read_config() -> bool {
     if INHERITED.config_state.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
@@ -305,11 +308,12 @@ pub fn confine(thread: &Thread) {
     permission::give_up();
 }
 
-/// The program is about to take the file's mapping away.
+/// The program is about to take the file's mapping away. Threads that are in a slow path are given time to leave it; nobody else enters.
 #[cold]
 pub fn end_recording(recorder: &Recorder) {
-    recorder.finish(None);
     PER_PROCESS.state.store(OFF, Release);
+    recorder.finish(None);
+    sys::pause(GRACE_NS);
 }
 
 /// A normal exit; `status` is that of `_exit`. A child that shares our memory (vfork) is not us.

@@ -38,7 +38,7 @@ pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
     let mut left = MAX_STEPS;
     core::iter::from_fn(move || {
         // SAFETY: list nodes stay while their object is loaded. Walked whole only at the first allocation, before the program could
-        // unload anything, and where an operator is called that is none of ours to answer; a dlclose at that moment would break it.
+        // unload anything, and where an operator or a new_handler is meant that no object of the start has; a dlclose at that moment would break it.
         let object = unsafe { next.as_ref() }?;
         next = object.next;
         left = left.checked_sub(1)?;

@@ -67,6 +67,7 @@ mod nr {
     pub const RT_SIGPROCMASK: usize = 14;
     pub const MREMAP: usize = 25;
     pub const MADVISE: usize = 28;
+    pub const NANOSLEEP: usize = 35;
     pub const SETITIMER: usize = 38;
     pub const GETPID: usize = 39;
     pub const FLOCK: usize = 73;
@@ -110,6 +111,12 @@ pub fn is_of_the_loader(number: usize, arguments: &[usize; 6]) -> bool {
 /// Opens a file for reading, as the loader opens libraries.
 pub fn open_to_read(path: &CStr) -> Result<File, Errno> {
     open_at(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0)
+}
+
+/// Does nothing for so long, less than a second, or until a signal comes.
+pub fn pause(ns: u64) {
+    let time = [0, ns];
+    let _ = call(nr::NANOSLEEP, [time.as_ptr() as usize, 0, 0, 0, 0, 0]);
 }
 
 /// openat(2).

@@ -1,5 +1,5 @@
-/* Every hook called with a stack pointer that is not a multiple of 16 before the call, as hand-written assembly and compilers with another
-   boundary do. The C library's own functions do not mind.
+/* Hooks called with a stack pointer that is not a multiple of 16 before the call, as hand-written assembly and compilers with another
+   boundary do. The C library's own functions do not mind. (The stubs that bind the hooks have run before main.)
    allocators: glibc (the others use instructions that do mind)
    representative */
 #include "hostile.h"

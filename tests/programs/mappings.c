@@ -121,6 +121,8 @@ SITE(site_fails) {
     errno = 0;
     CHECK(munmap(first, SIZE_MAX) == -1 && errno == EINVAL);
     errno = 0;
+    CHECK(munmap((void *)4096, 1ul << 60) == -1 && errno == EINVAL);
+    errno = 0;
     CHECK(mmap(NULL, 0, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED && errno == EINVAL);
     errno = 0;
     CHECK(mmap(NULL, 1ul << 60, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED && errno == ENOMEM);

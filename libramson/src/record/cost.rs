@@ -53,11 +53,17 @@ impl Measurement {
     #[inline]
     pub fn end(self, file: &ProfileFile, besides_cycles: u64) {
         if self.stands_for != 0 {
-            // A counter that went backwards gives a huge difference, and so the maximum.
-            let cycles = arch::cycles().wrapping_sub(self.begin_cycles).min(MAX_CYCLES);
+            let cycles = cycles_since(self.begin_cycles);
             file.count(Health::SlowCycles, self.stands_for * (cycles + besides_cycles));
         }
     }
+}
+
+/// What a part of a slow path took.
+#[inline]
+pub fn cycles_since(begin_cycles: u64) -> u64 {
+    // A counter that went backwards gives a huge difference, and so the maximum.
+    arch::cycles().wrapping_sub(begin_cycles).min(MAX_CYCLES)
 }
 
 /// What recording has cost up to the latest decision. All zero is "no window yet".

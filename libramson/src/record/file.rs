@@ -78,7 +78,8 @@ impl ProfileFile {
     /// The header. Only after `create` has mapped the file.
     #[inline]
     pub fn header(&self) -> &Header {
-        // SAFETY: the mapping is page-aligned, never unmapped (`leave` replaces it), and its first page was populated.
+        // SAFETY: the mapping is page-aligned, its first page was populated, and it stays: `leave` replaces it, and before the program takes it
+        // away `process::end_recording` sends everybody out. A thread that stays inside longer, or a raw munmap, breaks that (docs/limits.md).
         unsafe { &*(self.base.load(Relaxed) as *const Header) }
     }
 
@@ -124,7 +125,7 @@ impl ProfileFile {
         }
         let offset = self.regions[kind as usize].offset + first * kind.entry_bytes();
         let start = (self.base.load(Relaxed) + offset) as *const T;
-        // SAFETY: below `committed` the space is allocated and inside the mapping; entries are atomics, valid as zeroes.
+        // SAFETY: below `committed` the space is allocated and inside the mapping, which stays (see `header`); entries are atomics, valid as zeroes.
         Some(unsafe { core::slice::from_raw_parts(start, count) })
     }
 

@@ -15,7 +15,7 @@ pub enum FailurePlace {
 impl ProfileFile {
     /// The latest failure, or the latest abort. Only after `create` has mapped the file.
     pub fn failure(&self, place: FailurePlace) -> &Failure {
-        // SAFETY: `base` is the mapping that `create` made, which is never unmapped, and this place is on its first page, aligned; integers,
+        // SAFETY: `base` is the mapping that `create` made, which stays (see `header`), and this place is on its first page, aligned; integers,
         // valid as whatever bytes. Only a file that is cut short under us faults, as every access to it would (docs/limits.md).
         unsafe { &*((self.base.load(Relaxed) + place as u64) as *const Failure) }
     }

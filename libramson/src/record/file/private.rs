@@ -18,6 +18,7 @@ impl ProfileFile {
             sys::protect(page as *const u8, PAGE_BYTES as usize).ok()?;
         }
         self.base.store(base, Relaxed);
+        self.mapped_bytes = file_bytes;
         self.lay_out().then_some(())
     }
 }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::mappings::{self, Call};
 
-/// Room for a `Call` below the arguments; with these and the return address a multiple of 16.
+/// Room for a `Call` below the arguments; with these and the return address a multiple of 16, so that the real function finds the stack as the
+/// program aligned it.
 const CALL_BYTES: usize = size_of::<Call>().next_multiple_of(16) + 8;
 
 macro_rules! mapping {

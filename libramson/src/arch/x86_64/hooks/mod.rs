@@ -138,15 +138,16 @@ unsafe extern "C" fn realloc() {
 
 #[unsafe(naked)]
 unsafe extern "C" fn realloc_known() {
-    naked_asm!("xor edx, edx", "jmp {slow}", slow = sym realloc_slow)
+    naked_asm!(".cfi_startproc", "xor edx, edx", "jmp {slow}", ".cfi_endproc", slow = sym realloc_slow)
 }
 
 #[unsafe(naked)]
 unsafe extern "C" fn realloc_due() {
-    naked_asm!("mov edx, 1", "jmp {slow}", slow = sym realloc_slow)
+    naked_asm!(".cfi_startproc", "mov edx, 1", "jmp {slow}", ".cfi_endproc", slow = sym realloc_slow)
 }
 
-/// edx tells whether a sample is due. The stack holds, upwards from rsp, what `hooks::Reallocation` names.
+/// edx tells whether a sample is due. The stack holds, upwards from rsp, what `hooks::Reallocation` names: with the return address a
+/// multiple of 16, so that the real function finds it as the program aligned it.
 #[unsafe(naked)]
 unsafe extern "C" fn realloc_slow() {
     naked_asm!(
@@ -246,11 +247,7 @@ unsafe extern "C" fn abort() {
         ".cfi_startproc",
         "mov rdi, rsp",
         "mov rsi, rbp",
-        "push rax",
-        ".cfi_adjust_cfa_offset 8",
         call!("{before}"),
-        "pop rax",
-        ".cfi_adjust_cfa_offset -8",
         "jmp qword ptr [rip + {next}]",
         ".cfi_endproc",
         before = sym hooks::before_abort,
@@ -266,11 +263,7 @@ unsafe extern "C" fn get_new_handler() {
         ".cfi_startproc",
         "mov rdi, rsp",
         "mov rsi, rbp",
-        "push rax",
-        ".cfi_adjust_cfa_offset 8",
         call!("{before}"),
-        "pop rcx",
-        ".cfi_adjust_cfa_offset -8",
         "jmp rax",
         ".cfi_endproc",
         before = sym hooks::before_new_handler,

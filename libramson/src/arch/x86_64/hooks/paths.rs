@@ -93,7 +93,8 @@ macro_rules! unresolved {
     };
 }
 
-/// The slow path of an allocation of `$size` bytes (a register): decide, call the real function, record.
+/// The slow path of an allocation of `$size` bytes (a register): decide, call the real function, record. What is pushed is with the return
+/// address a multiple of 16, so that the real function finds the stack as the program aligned it.
 macro_rules! allocation_slow {
     ($slow:ident, $next:ident, $size:literal, $record:path) => {
         #[unsafe(naked)]
