@@ -74,7 +74,8 @@ fn pages(start: u64, bytes: u64) -> Option<Range<u64>> {
 }
 
 fn take(taken: &mut Taken, range: Option<Range<u64>>) {
-    let Some((recorder, range)) = process::recorder().zip(range) else { return };
+    let Some(range) = range else { return };
+    let Some(recorder) = process::recorder_or_started() else { return };
     if recorder.has_file_in(&range) {
         process::end_recording(recorder);
     } else if !recorder.has_no_extents() {

@@ -25,6 +25,10 @@ pub static PAGE_FILTER: PageFilter = PageFilter([const { AtomicU8::new(0) }; FIL
 /// For slow paths to end, those of threads that wait for a processor included.
 const GRACE_NS: u64 = 20_000_000;
 
+/// A first sample takes less than a millisecond; it is waited for as long as `GRACE_NS`, as its thread may be the one that waits.
+const START_PAUSE_NS: u64 = 100_000;
+const START_PAUSES: u32 = 200;
+
 const NEW: u32 = 0;
 const STARTING: u32 = 1;
 const RECORDING: u32 = 2;
@@ -306,6 +310,17 @@ pub fn confine(thread: &Thread) {
         }
     }
     permission::give_up();
+}
+
+/// The recorder of this process, after another thread that is just making it: it has mapped its file already.
+pub fn recorder_or_started() -> Option<&'static Recorder> {
+    for _ in 0..START_PAUSES {
+        if PER_PROCESS.state.load(Relaxed) != STARTING {
+            break;
+        }
+        sys::pause(START_PAUSE_NS);
+    }
+    recorder()
 }
 
 /// The program is about to take the file's mapping away. Threads that are in a slow path are given time to leave it; nobody else enters.

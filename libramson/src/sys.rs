@@ -20,6 +20,7 @@ pub struct Errno(pub i32);
 pub const EEXIST: Errno = Errno(17);
 /// See errno(3).
 const EFAULT: Errno = Errno(14);
+const EINTR: Errno = Errno(4);
 /// See errno(3).
 const ENOMEM: Errno = Errno(12);
 /// A call that was not made: see `permission`.
@@ -113,10 +114,12 @@ pub fn open_to_read(path: &CStr) -> Result<File, Errno> {
     open_at(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0)
 }
 
-/// Does nothing for so long, less than a second, or until a signal comes.
+/// Does nothing for so long, less than a second.
 pub fn pause(ns: u64) {
-    let time = [0, ns];
-    let _ = call(nr::NANOSLEEP, [time.as_ptr() as usize, 0, 0, 0, 0, 0]);
+    let mut left = [0, ns];
+    let address = left.as_mut_ptr() as usize;
+    // After a signal the kernel has written what is left.
+    while call(nr::NANOSLEEP, [address, address, 0, 0, 0, 0]) == Err(EINTR) {}
 }
 
 /// openat(2).

@@ -1,10 +1,12 @@
 /* Takes out of its address space every mapping of a file that it does not know, as checkpoints, sandboxes and loaders of their own do: by
-   munmap, by mmap over it, by mremap over it; before the first sample, after it, while other threads allocate, and where ramson's profile
+   munmap, by mmap over it, by mremap over it; before the first sample, after it, while other threads allocate, while
+   another thread takes it, and where ramson's profile
    is in private memory (known by its first bytes), as under an inherited filter.
    ramson: any
    build: -pthread
    representative */
 #include "hostile.h"
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -12,7 +14,7 @@
 #include <sys/prctl.h>
 
 enum { UNMAP, MAP_OVER, MOVE_OVER, WAYS };
-enum { BEFORE_SAMPLES, AFTER_SAMPLES, BESIDE_THREADS, PRIVATE, TIMES };
+enum { BEFORE_SAMPLES, AFTER_SAMPLES, BESIDE_THREADS, AT_FIRST_SAMPLE, PRIVATE, TIMES };
 enum { THREADS = 3 };
 
 static volatile int is_over;
@@ -40,14 +42,18 @@ static int is_known(const char *line, const char *start, int time) {
     return time != PRIVATE || !strstr(line, " rw-p ") || strchr(line, '[') || memcmp(start, "\x89RMSN", 5) != 0;
 }
 
+static char *own[64];
+static size_t sizes[64], count;
+
+/* Without an allocation, which might be the first sample. */
 static void take_out_unknown(int way, int time) {
     static char maps[1 << 17];
-    FILE *file = fopen("/proc/self/maps", "r");
-    CHECK(file != NULL);
-    maps[fread(maps, 1, sizeof maps - 1, file)] = 0;
-    fclose(file);
-    char *own[64];
-    size_t sizes[64], count = 0;
+    int file = open("/proc/self/maps", O_RDONLY);
+    CHECK(file >= 0);
+    size_t length = 0;
+    for (ssize_t more; (more = read(file, maps + length, sizeof maps - 1 - length)) > 0;) length += more;
+    maps[length] = 0;
+    close(file);
     for (char *line = strtok(maps, "\n"); line; line = strtok(NULL, "\n")) {
         unsigned long start, end;
         CHECK(sscanf(line, "%lx-%lx", &start, &end) == 2);
@@ -57,6 +63,9 @@ static void take_out_unknown(int way, int time) {
         sizes[count++] = end - start;
         take_out((char *)start, end - start, way);
     }
+}
+
+static void go_on(int way) {
     churn(5000);
     take_a_certain_sample();
     for (size_t i = 0; way != UNMAP && i < count; i++) {
@@ -69,6 +78,19 @@ static void *churn_in_thread(void *unused) {
     return unused;
 }
 
+static void *take_first_sample(void *unused) {
+    take_a_certain_sample();
+    is_over = 1;
+    return unused;
+}
+
+static void at_first_sample(int way) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, take_first_sample, NULL) == 0);
+    while (!is_over && count == 0) take_out_unknown(way, AT_FIRST_SAMPLE);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 static void allow_everything(void) {
     struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     struct sock_fprog program = {1, &allow};
@@ -77,12 +99,14 @@ static void allow_everything(void) {
 
 static void go(int way, int time) {
     pthread_t threads[THREADS];
+    if (time == AT_FIRST_SAMPLE) at_first_sample(way);
     if (time != BEFORE_SAMPLES) take_a_certain_sample();
     for (int i = 0; time == BESIDE_THREADS && i < THREADS; i++) {
         CHECK(pthread_create(&threads[i], NULL, churn_in_thread, NULL) == 0);
     }
     if (time == BESIDE_THREADS) usleep(20000);
     take_out_unknown(way, time);
+    go_on(way);
     is_over = 1;
     for (int i = 0; time == BESIDE_THREADS && i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }

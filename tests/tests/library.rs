@@ -77,6 +77,30 @@ fn plain_name(symbol: &str) -> String {
 }
 
 #[test]
+fn every_instruction_has_unwind_tables() {
+    let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+    let sections = readelf("--sections");
+    let code = |line: &&str| line.contains(" AX ");
+    let lines: Vec<&str> = sections.lines().filter(code).collect();
+    let [line] = lines[..] else { panic!("code beside .text: {sections}") };
+    let words: Vec<&str> = line.split(".text").nth(1).unwrap().split_whitespace().collect();
+    let (start, end) = (hex(words[1]), hex(words[1]) + hex(words[3]));
+    let frames = readelf("--debug-dump=frames");
+    let mut ranges: Vec<(u64, u64)> = frames
+        .lines()
+        .filter_map(|line| line.split_once(" pc=")?.1.split_once(".."))
+        .map(|(from, to)| (hex(from), hex(to)))
+        .collect();
+    ranges.sort_unstable();
+    // Functions begin at multiples of 16: what lies between is padding.
+    let reached = ranges.iter().fold(start, |reached, &(from, to)| {
+        assert!(from < reached + 16, "nothing for {reached:x} to {from:x}");
+        reached.max(to)
+    });
+    assert!(reached + 16 > end, "nothing for {reached:x} to {end:x}");
+}
+
+#[test]
 fn the_fast_paths_are_the_reviewed_instructions() {
     let mut found = String::new();
     for symbol in ["malloc", "free", "calloc", "realloc", "_Znwm", "_ZdlPv"] {

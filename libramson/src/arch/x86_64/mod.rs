@@ -24,6 +24,8 @@ global_asm!(
     ".pushsection .text.ramson_memory,\"ax\",@progbits",
     ".globl memcpy, memmove, memset, memcmp, bcmp, strlen",
     ".hidden memcpy, memmove, memset, memcmp, bcmp, strlen",
+    // The stack pointer stays where it is in all of them.
+    ".cfi_startproc",
     "memmove:",
     "mov rax, rdi",
     "mov rcx, rdi",
@@ -72,6 +74,7 @@ global_asm!(
     "cmp byte ptr [rdi + rax], 0",
     "jne 5b",
     "ret",
+    ".cfi_endproc",
     ".popsection",
     thread_bytes = const size_of::<Thread>(),
 );

@@ -198,11 +198,11 @@ unsafe extern "C" fn reallocarray() {
         "test rax, rax",
         "js 2f",
         "mov rsi, rax",
-        "jmp {realloc}",
+        // Whoever comes first; not by way of the linker's table, which has no unwind tables.
+        "jmp qword ptr [rip + realloc@GOTPCREL]",
         "2:",
         "jmp qword ptr [rip + {next}]",
         ".cfi_endproc",
-        realloc = sym realloc,
         next = sym NEXT_REALLOCARRAY,
     )
 }
