@@ -82,8 +82,8 @@ pub fn prepare() {
 }
 
 /// The program of `command` will have signals and descriptors as this process had them at its start, and the environment in the order in which
-/// it was. `name` is what it is called (argv\[0\]). It must be a path: nothing is looked for. A text that the kernel cannot execute is the shell's,
-/// as for execvp(3).
+/// it was. `name` is what it is called (argv\[0\]). It must be a path: nothing is looked for. A text that the kernel cannot execute is run by
+/// `SHELL`, as by execvp(3).
 pub fn as_started(command: &mut Command, name: &OsStr) -> io::Result<()> {
     let texts = |texts: &mut dyn Iterator<Item = &OsStr>| {
         texts.map(|text| Ok(CString::new(text.as_bytes())?)).collect::<io::Result<Vec<_>>>()
@@ -120,12 +120,12 @@ pub fn as_started(command: &mut Command, name: &OsStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a shell would take the file for a script: there is no null byte in its first line.
+/// Whether a shell would take the file for a script: there is no null byte in its first line. One that cannot be read is the shell's to refuse.
 fn is_text(path: &Path) -> bool {
     const MOST_BYTES: u64 = 256;
     let mut head = Vec::new();
     let is_read = File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut head));
-    is_read.is_ok() && !head.split(|&byte| byte == b'\n').next().unwrap_or_default().contains(&0)
+    is_read.is_err() || !head.split(|&byte| byte == b'\n').next().unwrap_or_default().contains(&0)
 }
 
 /// `NAME=VALUE`, with the changes that `command` makes.

@@ -5,7 +5,7 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Architecture, Object};
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -35,13 +35,16 @@ pub fn find(command: &OsStr) -> Result<Program, Problem> {
     } else {
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
         let candidates = std::env::split_paths(&path).map(|directory| directory.join(command));
-        let is_program = |path: &PathBuf| is_executable(path);
-        candidates.into_iter().find(is_program).ok_or_else(|| {
+        let candidates: Vec<_> = candidates.collect();
+        let found = candidates.iter().find(|path| is_executable(path));
+        let found = found.or_else(|| candidates.iter().find(|path| path.exists()));
+        found.cloned().ok_or_else(|| {
             Problem::NotFound(format!("{}: no such command in PATH", command.to_string_lossy()))
         })?
     };
     let shown = path.display();
-    if !path.exists() {
+    let error = path.metadata().err().map(|error| error.kind());
+    if error.is_some_and(|kind| kind != io::ErrorKind::NotADirectory) {
         return Err(Problem::NotFound(format!("{shown}: no such file")));
     }
     if !is_executable(&path) {
