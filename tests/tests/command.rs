@@ -89,10 +89,6 @@ fn what_cannot_be_started_is_said_in_one_line() {
     assert_refused(&run(&scratch, &["/no/such/file"]), 127, "/no/such/file");
     assert_refused(&run(&scratch, &[text(&scratch.path(""))]), 126, "directory");
     assert_refused(&run(&scratch, &[text(&plain)]), 126, "not executable");
-    assert_refused(&run(&scratch, &[&format!("{}/", text(&plain))]), 126, "not executable");
-    let mut in_path = ramson(&scratch);
-    in_path.args(["run", "plain"]).env("PATH", scratch.path(""));
-    assert_refused(&finish(&mut in_path), 126, "not executable");
     let mut without_library = ramson(&scratch);
     without_library.args(["run", "true"]).env("RAMSON_LIBRARY", "/no/such/library.so");
     assert_refused(&finish(&mut without_library), 125, "/no/such/library.so");

@@ -73,6 +73,22 @@ fn a_script_that_does_not_name_its_shell_is_run_by_sh() {
 }
 
 #[test]
+fn what_cannot_be_executed_ends_with_the_same_status() {
+    let scratch = Scratch::new();
+    scratch.file("plain", "exit 4");
+    scratch.open_directory("directory");
+    let here = scratch.path("");
+    for (name, status) in
+        [("plain", 126), ("./plain/", 126), ("directory", 126), ("./directory", 126), ("no", 127)]
+    {
+        let start = format!("cd {}; PATH=$PWD:$PATH /usr/bin/env -- $R {name}", here.display());
+        let [plain, under] = both(&start);
+        assert_eq!((plain.status, under.status), (status, status), "{name}: {under:?}");
+        assert_eq!(under.remarks.len(), 1, "{under:?}");
+    }
+}
+
+#[test]
 fn the_environment_is_as_it_was_and_in_its_order() {
     let own = "grep -vz -e ^LD_PRELOAD= -e ^RAMSON_ -e ^ASAN_OPTIONS= -e ^R= -e ^_= /proc/self/environ | tr '\\0' '\\n'";
     let [plain, under] = both(&format!("export Z=1 B= A=2; $R sh -c \"{own}\""));
