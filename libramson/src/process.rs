@@ -25,7 +25,7 @@ pub static PAGE_FILTER: PageFilter = PageFilter([const { AtomicU8::new(0) }; FIL
 /// For slow paths to end, those of threads that wait for a processor included.
 const GRACE_NS: u64 = 20_000_000;
 
-/// A first sample takes less than a millisecond; it is waited for as long as `GRACE_NS`, as its thread may be the one that waits.
+/// A first sample takes less than a millisecond. It is waited for as long as `GRACE_NS`, and once: its thread may be the one that waits, or gone.
 const START_PAUSE_NS: u64 = 100_000;
 const START_PAUSES: u32 = 200;
 
@@ -42,6 +42,8 @@ struct PerProcess {
     /// 0 if the kernel zeroes this page in a forked child; else this process's id, to be compared at every sample.
     pid_to_compare: AtomicU32,
     recorder: AtomicPtr<Recorder>,
+    /// Not 0: somebody waited in vain for the first sample to end.
+    start_is_stuck: AtomicU32,
     /// As the governor set it; 0 until it did.
     interval_bytes: AtomicU64,
     /// Sums over the samples of each kind that came while another thread was still making the file.
@@ -52,6 +54,7 @@ static PER_PROCESS: PerProcess = PerProcess {
     state: AtomicU32::new(NEW),
     pid_to_compare: AtomicU32::new(0),
     recorder: AtomicPtr::new(core::ptr::null_mut()),
+    start_is_stuck: AtomicU32::new(0),
     interval_bytes: AtomicU64::new(0),
     early: [record::EMPTY_STACK; KINDS.len()],
 };
@@ -294,6 +297,7 @@ fn protect_from_fork() {
 fn become_new() {
     PER_PROCESS.pid_to_compare.store(0, Relaxed);
     PER_PROCESS.recorder.store(core::ptr::null_mut(), Relaxed);
+    PER_PROCESS.start_is_stuck.store(0, Relaxed);
     PER_PROCESS.interval_bytes.store(0, Relaxed);
     PER_PROCESS.state.store(NEW, Release);
 }
@@ -314,11 +318,16 @@ pub fn confine(thread: &Thread) {
 
 /// The recorder of this process, after another thread that is just making it: it has mapped its file already.
 pub fn recorder_or_started() -> Option<&'static Recorder> {
-    for _ in 0..START_PAUSES {
-        if PER_PROCESS.state.load(Relaxed) != STARTING {
-            break;
-        }
-        sys::pause(START_PAUSE_NS);
+    let is_over = || {
+        PER_PROCESS.state.load(Relaxed) != STARTING || PER_PROCESS.start_is_stuck.load(Relaxed) != 0
+    };
+    let is_stuck = !is_over()
+        && !(0..START_PAUSES).any(|_| {
+            sys::pause(START_PAUSE_NS);
+            is_over()
+        });
+    if is_stuck {
+        PER_PROCESS.start_is_stuck.store(1, Relaxed);
     }
     recorder()
 }
