@@ -30,8 +30,10 @@ def tables(plan):
 @contextlib.contextmanager
 def looping(environment):
     with subprocess.Popen([str(part) for part in LOOP], env=environment, stdout=subprocess.DEVNULL) as process:
-        yield process
-        process.kill()
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @contextlib.contextmanager
@@ -40,8 +42,10 @@ def serving(environment):
     # Its handlers of deadly signals would take their time to write a report.
     with redis_server.Server(environment, options=["--crash-log-enabled", "no"]) as server:
         with subprocess.Popen(load, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as client:
-            yield server.process
-            client.kill()
+            try:
+                yield server.process
+            finally:
+                client.kill()
 
 
 def cut(profiles):

@@ -21,6 +21,14 @@ fn works(scratch: &Scratch) -> (Talking, Json) {
     (talking, entry(scratch, "works"))
 }
 
+/// Ends the program, and fails if any of its memory was not what it had written.
+#[track_caller]
+fn end(mut talking: Talking, found: &Json) {
+    signal(found.number("pid") as u32, "USR1");
+    assert_eq!(talking.expect("wrong"), 0);
+    assert_eq!(code(talking.running.wait()), 0);
+}
+
 fn as_nobody(scratch: &Scratch, command: &Command) -> Outcome {
     finish(&mut as_user("nobody", scratch, command))
 }
@@ -33,7 +41,7 @@ fn mode(path: &str) -> u32 {
 #[test]
 fn a_profile_in_use_is_not_cut_by_a_slip_of_its_owner() {
     let scratch = Scratch::new();
-    let (mut talking, found) = works(&scratch);
+    let (talking, found) = works(&scratch);
     let path = found.text("profile");
     let bytes = fs::metadata(path).unwrap().len();
     let mut cut = clean("sh");
@@ -41,16 +49,13 @@ fn a_profile_in_use_is_not_cut_by_a_slip_of_its_owner() {
     let outcome = as_nobody(&scratch, &cut);
     assert!(outcome.status != 0 && outcome.stderr.contains("ermission denied"), "{outcome:?}");
     assert_eq!((fs::metadata(path).unwrap().len(), mode(path)), (bytes, 0o400));
-    let pid = found.number("pid") as u32;
-    signal(pid, "USR1");
-    assert_eq!(talking.expect("wrong"), 0);
-    assert_eq!(code(talking.running.wait()), 0);
+    end(talking, &found);
 }
 
 #[test]
 fn its_owner_asks_inside_and_the_profile_is_read_only_again() {
     let scratch = Scratch::new();
-    let (mut talking, found) = works(&scratch);
+    let (talking, found) = works(&scratch);
     let pid = found.number("pid") as u32;
     let mut command = ramson(&scratch);
     command.args(["trim", "--json", &pid.to_string()]);
@@ -58,9 +63,7 @@ fn its_owner_asks_inside_and_the_profile_is_read_only_again() {
     assert_eq!(said.text("way"), "inside");
     assert!(said.number("rss_diff") > 30.0 * MIB, "{said:?}");
     assert_eq!(mode(found.text("profile")), 0o400);
-    signal(pid, "USR1");
-    assert_eq!(talking.expect("wrong"), 0);
-    assert_eq!(code(talking.running.wait()), 0);
+    end(talking, &found);
 }
 
 #[test]

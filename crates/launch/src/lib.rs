@@ -104,7 +104,8 @@ pub fn as_started(command: &mut Command, name: &OsStr) -> io::Result<()> {
         // What the addresses are of.
         let _held = (&arguments, &of_script, &environment);
         let execute = |path: *const c_char, argv: &[usize]| {
-            // SAFETY: a text, and two lists of addresses of texts that end with 0, all made before the fork and owned by this closure.
+            // SAFETY: a text, and two lists of addresses of texts that end with 0, all made before the fork and owned by this closure:
+            // a list without its 0, or texts that were dropped, would break it.
             unsafe { libc::execve(path, argv.as_ptr().cast(), envp.as_ptr().cast()) };
             io::Error::last_os_error()
         };
@@ -207,7 +208,7 @@ pub fn inherited() -> Vec<RawFd> {
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let numbers: Vec<RawFd> = numbers.filter(|&fd| fd >= 3).collect();
     // That of the directory itself is closed by now. What outlived exec has no FD_CLOEXEC; what a preloaded library opened for itself has.
-    // SAFETY: a question about a number.
+    // SAFETY: a question about a number, by which nothing is read or written; whether it is a descriptor is what is asked.
     numbers.into_iter().filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } == 0).collect()
 }
 

@@ -104,7 +104,7 @@ impl Recorder {
         let recorder = unsafe { &mut *memory.cast::<Self>() };
         recorder.main_stack_high = config.main_stack_high;
         recorder.keep = config.keep;
-        // SAFETY: the vDSO's symbol of this name has this type, and 0 is `None`.
+        // SAFETY: the vDSO's symbol of this name has this type, and 0 is `None`. An object with another function of this name would break it.
         recorder.clock = unsafe {
             core::mem::transmute::<usize, Option<ClockGetTime>>(process::clock_address())
         };

@@ -44,7 +44,8 @@ impl Tables {
         }
         let mut found = [0usize; 5];
         for index in 0..MAX_STEPS {
-            // SAFETY: the dynamic section ends with a null tag, where the loop stops.
+            // SAFETY: the dynamic section of a loaded object ends with a null tag, where the loop stops. One that is being unloaded would
+            // break that (see `objects`).
             let entry = unsafe { &*object.dynamic.add(index) };
             let slot = match entry.tag {
                 0 => break,
@@ -69,8 +70,8 @@ impl Tables {
         })
     }
 
-    /// Index of the definition of `name`. One of another version than the default one counts where there is none of that: programs are bound to it by the
-    /// version that they name, as to all of libc_malloc_debug.so.
+    /// Index of the definition of `name`. One of another version than the default one counts where there is none of that: programs
+    /// are bound to it by the version that they name, as to all of libc_malloc_debug.so.
     pub fn lookup(&self, name: &CStr) -> Option<usize> {
         [true, false].into_iter().find_map(|is_default| match self.gnu_hash.is_null() {
             false => self.lookup_gnu(name, is_default),
@@ -84,7 +85,7 @@ impl Tables {
             .iter()
             .fold(5381u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(byte as u32));
         // SAFETY: layout of DT_GNU_HASH: nbuckets, first hashed symbol, bloom words, shift, bloom, buckets, chains. The
-        // loader has used this table itself. A chain ends with an odd hash.
+        // loader has used this table itself. A chain ends with an odd hash. An object that is being unloaded would break that.
         unsafe {
             let table = self.gnu_hash;
             let (buckets, first, bloom_words) = (*table, *table.add(1), *table.add(2));
@@ -122,7 +123,7 @@ impl Tables {
         if self.hash.is_null() {
             return None;
         }
-        // SAFETY: DT_HASH begins with nbucket and nchain; nchain is the number of symbols.
+        // SAFETY: DT_HASH begins with nbucket and nchain; nchain is the number of symbols. An object that is being unloaded would break that.
         let symbols = unsafe { *self.hash.add(1) } as usize;
         (1..symbols.min(MAX_STEPS)).find(|&index| self.is_definition(index, name, is_default))
     }
@@ -130,7 +131,7 @@ impl Tables {
     fn is_definition(&self, index: usize, name: &CStr, of_default_version: bool) -> bool {
         const VERSION_HIDDEN: u16 = 0x8000;
         // SAFETY: `index` comes from the hash table; names are offsets into the string table; versions are parallel
-        // to the symbols.
+        // to the symbols. Another index, or an object that is being unloaded, would break that.
         unsafe {
             let symbol = &*self.symbols.add(index);
             let is_default =

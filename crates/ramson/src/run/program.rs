@@ -34,8 +34,8 @@ pub fn find(command: &OsStr) -> Result<Program, Problem> {
         PathBuf::from(command)
     } else {
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-        let candidates = std::env::split_paths(&path).map(|directory| directory.join(command));
-        let candidates: Vec<_> = candidates.collect();
+        let candidates: Vec<_> =
+            std::env::split_paths(&path).map(|directory| directory.join(command)).collect();
         let found = candidates.iter().find(|path| is_executable(path));
         let found = found.or_else(|| candidates.iter().find(|path| path.exists()));
         found.cloned().ok_or_else(|| {
@@ -67,7 +67,7 @@ pub fn obstacle(path: &Path) -> Option<String> {
         let Some(head) = read_head(&path) else { return obstacle_of_privileges(&path) };
         match head.strip_prefix(b"#!") {
             Some(line) => path = interpreter_of_script(line)?,
-            // The kernel, or a shell, will know what to do with it.
+            // A script that does not say what runs it.
             None if !head.starts_with(&elf::ELFMAG) => path = ramson_launch::SHELL.into(),
             None => {
                 return obstacle_of_privileges(&path).or_else(|| obstacle_of_binary(&head));
