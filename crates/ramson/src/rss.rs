@@ -2,7 +2,7 @@
 
 use crate::doctor::examine::{KeptFree, kept_free};
 use crate::mapped;
-use ramson_allocator::{Mapping, is_ramsons, read_smaps};
+use ramson_process::{Mapping, is_ramsons, read_smaps};
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_relative_error};
 use ramson_reader::Extent;
@@ -185,7 +185,7 @@ Rss:                  16 kB
 
     #[test]
     fn ramson_s_own_memory_is_told_apart() {
-        let mappings = ramson_allocator::parse_smaps(SMAPS.as_bytes());
+        let mappings = ramson_process::parse_smaps(SMAPS.as_bytes());
         let profile = Some("/var/tmp/ramson-0/1-2.ramson");
         let previous = std::iter::once(None).chain(mappings.iter().map(Some));
         let own = mappings.iter().zip(previous);

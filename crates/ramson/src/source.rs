@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::foreign::{self, Foreign};
 use crate::history::{self, Past};
 use crate::http;
-use crate::run::program;
+use ramson_process::program;
 use ramson_format::{FILE_BYTES_RANGE, MAGIC};
 use ramson_import::Moment;
 use ramson_reader::{Header, ProcessMemory, ReadAt, ReadError, Snapshot};

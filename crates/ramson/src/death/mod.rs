@@ -1,6 +1,5 @@
 //! How a profiled process ended, as far as anybody told: the process itself, `ramson run`, the kernel's log.
 
-mod cgroup;
 mod kernel_log;
 pub mod lack;
 pub mod note;

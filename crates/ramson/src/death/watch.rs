@@ -1,7 +1,7 @@
 //! What `ramson run` sees of its program from outside, until the end: its RSS now and then, its control group, its status.
 
-use super::cgroup::Cgroup;
-use crate::doctor::limits;
+use ramson_process::oom_kills::Cgroup;
+use ramson_process::cgroup;
 use ramson_reader::{End, Way};
 use std::collections::HashMap;
 use std::fs;
@@ -38,7 +38,7 @@ struct Looks {
 impl Looks {
     fn look(&mut self, pid: u32) {
         let group = Cgroup::of(pid).map(|group| (group.oom_kills(), group));
-        let limit = limits::of(pid).map_or(0, |limit| limit.limit_bytes);
+        let limit = cgroup::of(pid).map_or(0, |limit| limit.limit_bytes);
         // Last: a process that has died meanwhile has none, and is in no group of its own, by version 1.
         let (rss, peak) = rss_of(pid);
         if rss == 0 {
@@ -92,7 +92,7 @@ impl Watch {
             && let Some(count) = group.oom_kills()
         {
             looks.oom_kills.insert(group.path.clone(), count);
-            looks.limit = limits::of(std::process::id()).map_or(0, |limit| limit.limit_bytes);
+            looks.limit = cgroup::of(std::process::id()).map_or(0, |limit| limit.limit_bytes);
             looks.group = Some(group);
         }
         Self(looks)

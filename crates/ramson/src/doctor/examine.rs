@@ -1,16 +1,16 @@
 //! Reads everything that `doctor` shows: the mappings, the allocator and its books, the limits.
 
-use super::allocators::{Allocators, Missing};
+use ramson_process::allocators::{Allocators, Missing};
 use super::ask::{self, Asked};
-use super::limits::{self, Limit};
+use ramson_process::cgroup::{self, Limit};
 use super::pins::{self, Pins};
-use super::rights;
+use ramson_process::rights;
 use super::target::{Target, gone};
 use crate::cli::DoctorOptions;
 use crate::failure::Failure;
 use crate::{list, rss};
-use ramson_allocator::glibc::{Books, Effort};
-use ramson_allocator::{
+use ramson_process::glibc::{Books, Effort};
+use ramson_process::{
     Explained, Mapping, Part, ProcessMemory, explain, padding, read_smaps, thread_stacks,
 };
 use ramson_profile::Estimate;
@@ -95,7 +95,7 @@ pub fn examine(target: &Target, options: &DoctorOptions) -> Result<Finding, Fail
         books,
         asked,
         live,
-        limit: limits::of(target.pid),
+        limit: cgroup::of(target.pid),
         page_tables: page_tables(target.pid),
         pins,
     })

@@ -1,7 +1,7 @@
 //! The heap as a picture of characters: by address, how much of each part is in use.
 
 use crate::text;
-use ramson_allocator::glibc::{Cell, HeapMap};
+use ramson_process::glibc::{Cell, HeapMap};
 use ramson_profile::format::format_bytes;
 
 /// Width where there is no terminal to ask, and at most.

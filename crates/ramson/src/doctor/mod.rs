@@ -2,15 +2,12 @@
 //! `--ask` is given.
 
 mod advice;
-pub mod allocators;
 mod ask;
 pub mod examine;
-pub mod limits;
 mod map;
 mod object;
 mod pins;
 mod reasons;
-pub mod rights;
 pub mod target;
 mod text;
 

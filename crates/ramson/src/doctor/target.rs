@@ -1,6 +1,6 @@
 //! Whom to look at: a running process, profiled or not.
 
-use super::rights;
+use ramson_process::rights;
 use crate::failure::Failure;
 use crate::source::{self, Opened, Source};
 use ramson_profile::format::format_bytes;

@@ -1,14 +1,14 @@
 //! The finding for people: one line, one bar, then the tables.
 
 use super::advice::Advice;
-use super::allocators::{Found, Missing};
+use ramson_process::allocators::{Found, Missing};
 use super::ask::Asked;
 use super::examine::Finding;
 use super::{map, reasons};
 use crate::rss::live_text;
 use crate::text;
-use ramson_allocator::glibc::{Arena, Books};
-use ramson_allocator::{Explained, Part};
+use ramson_process::glibc::{Arena, Books};
+use ramson_process::{Explained, Part};
 use ramson_profile::format::{
     format_bytes, format_objects, format_percent, format_relative_error, format_share,
 };

@@ -1,6 +1,6 @@
 //! One process that is recorded: looked at often and cheaply, read as a whole when there is a reason.
 
-use super::kernel::{Group, Pressure, Process};
+use ramson_process::pressure::{Group, Pressure, Process};
 use super::monotonic_ns;
 use crate::source::{Source, reader_of};
 use ramson_format::{Health, state};

@@ -1,7 +1,6 @@
 //! `ramson record`: keeps snapshots of processes in a history.
 
 mod followed;
-mod kernel;
 mod lateness;
 mod options;
 mod selection;
@@ -15,6 +14,7 @@ use crate::source::Source;
 use crate::text;
 use followed::{Followed, Shot};
 use lateness::Lateness;
+use ramson_process::pressure;
 use ramson_history::{HistoryError, Levels, Recorder, Rules, Taken, Triggers};
 use rustix::time::{ClockId, clock_gettime};
 use selection::Selection;
@@ -92,7 +92,7 @@ pub fn mark(source: &Source, name: &str) -> Result<(), Failure> {
         name: source.name(),
         time_ns: now_ns(),
         monotonic_ns: monotonic_ns(),
-        rss: source.running.and_then(|pid| kernel::Process::of(pid)?.rss),
+        rss: source.running.and_then(|pid| pressure::Process::of(pid)?.rss),
         triggers: Triggers::MARK,
     };
     recorder.mark(&taken, name).map_err(broken)

@@ -2,7 +2,6 @@
 
 pub mod compact;
 mod confined;
-pub mod program;
 mod signals;
 
 use crate::cli::RunOptions;
@@ -17,6 +16,7 @@ use crate::source::{self, Source};
 use crate::text;
 use crate::trim::schedule::Schedule;
 use confined::Filters;
+use ramson_process::program;
 use ramson_profile::format::{format_bytes, format_relative_error};
 use ramson_reader::Way;
 use rustix::event::{PollFd, PollFlags, poll};

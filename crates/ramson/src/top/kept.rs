@@ -1,7 +1,7 @@
 //! What the allocator keeps free, now and then: finding it takes milliseconds where an arena is small, and more where it is large.
 
 use super::pace::{Pace, thread_cpu_time};
-use crate::doctor::allocators::Allocators;
+use ramson_process::allocators::Allocators;
 use crate::doctor::examine::{KeptFree, kept_free};
 use std::time::Duration;
 

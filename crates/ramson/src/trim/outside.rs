@@ -3,12 +3,12 @@
 use super::lever::{self, Lever};
 use super::refusal::{NOTHING, Refusal, denied, elsewhere, refused};
 use super::{Trimmed, Way, rss_of};
-use crate::doctor::allocators::Allocators;
+use ramson_process::allocators::Allocators;
 use crate::doctor::target::{Target, gone};
 use crate::failure::Failure;
-use crate::run::program;
-use ramson_allocator::glibc::Locks;
-use ramson_allocator::{Mapping, ProcessMemory, identify, read_smaps};
+use ramson_process::program;
+use ramson_process::glibc::Locks;
+use ramson_process::{Mapping, ProcessMemory, identify, read_smaps};
 use ramson_inject::{Call, Called, Code, Limits, Problem, Step};
 use std::fs;
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! Why there is no trim, or not this way.
 
-use crate::doctor::rights;
+use ramson_process::rights;
 use crate::doctor::target::Target;
 use crate::failure::Failure;
 use std::io;

@@ -2,7 +2,7 @@
 
 use super::{Advice, MAIN_SHARE, Saving, size};
 use crate::doctor::examine::Finding;
-use ramson_allocator::Part;
+use ramson_process::Part;
 use ramson_profile::format::format_percent;
 
 pub fn padding(finding: &Finding) -> Option<Advice> {

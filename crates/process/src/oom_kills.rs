@@ -1,6 +1,6 @@
 //! How often the OOM killer came to a control group.
 
-use crate::doctor::limits;
+use crate::cgroup;
 use std::fs;
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ impl Cgroup {
     }
 
     fn find(groups: &str, mounts: &str) -> Option<Self> {
-        let mut found = limits::groups_of_memory(groups, mounts);
+        let mut found = cgroup::groups_of_memory(groups, mounts);
         // Where both versions are mounted, memory belongs to the first.
         let first = found.iter().position(|group| !group.is_second).unwrap_or(0);
         let group = (!found.is_empty()).then(|| found.swap_remove(first))?;

@@ -1,10 +1,8 @@
 //! Which allocators a process has, and whose books can be read.
 
-use crate::coverage;
-use crate::run::program;
-use ramson_allocator::glibc::{self, Books, Effort};
-use ramson_allocator::identify::{self, Kind};
-use ramson_allocator::{Backing, Mapping, ProcessMemory};
+use crate::glibc::{self, Books, Effort};
+use crate::identify::{self, Kind};
+use crate::{Backing, Mapping, ProcessMemory, executable, program};
 use std::os::unix::fs::MetadataExt;
 use std::{fmt, fs};
 
@@ -21,6 +19,7 @@ pub struct Allocators {
     pub settings: Vec<(String, String)>,
     /// Of the C library.
     pub version: Option<(u32, u32)>,
+    /// The executable is of 32 bits.
     pub is_32_bit: bool,
 }
 
@@ -38,7 +37,12 @@ pub struct Found {
 #[derive(Clone, Debug)]
 pub enum Missing {
     /// The memory may not be read, so that it is not known either which allocator has it.
-    Denied { why: String, next: String },
+    Denied {
+        /// The finding.
+        why: String,
+        /// The next step.
+        next: String,
+    },
     /// They are another allocator's.
     Unreadable(Kind),
     /// The C library's cannot be read.
@@ -129,9 +133,9 @@ fn other(pid: u32, mappings: &[Mapping], preload: &str) -> Option<(Kind, Found)>
     // Which version it is cannot be told.
     let static_glibc = || {
         let has_libc = mappings.iter().any(identify::is_libc);
-        (!has_libc && coverage::has_static_glibc(pid)).then_some("static glibc")
+        (!has_libc && executable::has_static_glibc(pid)).then_some("static glibc")
     };
-    let name = static_glibc().or_else(|| coverage::allocator_in_executable(pid))?.into();
+    let name = static_glibc().or_else(|| executable::allocator_in_executable(pid))?.into();
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?.display().to_string();
     Some((Kind::InProgram, Found { name, origin: "in the executable".into(), path }))
 }

@@ -10,6 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+/// What runs a script that does not name its interpreter, as execvp(3) does.
+const SHELL: &str = "/bin/sh";
 /// Most interpreters of interpreters that the kernel follows.
 const MAX_SCRIPTS: usize = 5;
 /// As much of a binary as has its headers and interpreter.
@@ -17,6 +19,7 @@ const HEAD_BYTES: u64 = 64 << 10;
 
 /// A program that can be started.
 pub struct Program {
+    /// Where it was found.
     pub path: PathBuf,
     /// Why it cannot be profiled, and what to do.
     pub obstacle: Option<String>,
@@ -24,7 +27,9 @@ pub struct Program {
 
 /// A program that cannot be started.
 pub enum Problem {
+    /// There is no such file.
     NotFound(String),
+    /// It may not be executed.
     NotExecutable(String),
 }
 
@@ -68,7 +73,7 @@ pub fn obstacle(path: &Path) -> Option<String> {
         match head.strip_prefix(b"#!") {
             Some(line) => path = interpreter_of_script(line)?,
             // A script that does not say what runs it.
-            None if !head.starts_with(&elf::ELFMAG) => path = ramson_launch::SHELL.into(),
+            None if !head.starts_with(&elf::ELFMAG) => path = SHELL.into(),
             None => {
                 return obstacle_of_privileges(&path).or_else(|| obstacle_of_binary(&head));
             }

@@ -1,6 +1,6 @@
 //! What the kernel tells of a process: that it is there, its resident bytes, and how its cgroup fares.
 
-use crate::doctor::limits;
+use crate::cgroup;
 use rustix::param::page_size;
 use std::fs;
 use std::path::PathBuf;
@@ -18,6 +18,7 @@ pub struct Process {
 }
 
 impl Process {
+    /// `None` if there is none, or a zombie.
     pub fn of(pid: u32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
@@ -62,7 +63,7 @@ impl Group {
     }
 
     fn find(groups: &str, mounts: &str) -> Self {
-        let groups = limits::groups_of_memory(groups, mounts);
+        let groups = cgroup::groups_of_memory(groups, mounts);
         let is_both = groups.len() > 1;
         let mut found = Self::default();
         for group in groups {
@@ -81,6 +82,7 @@ impl Group {
 }
 
 impl Pressure {
+    /// What the group's files say now.
     pub fn of(group: &Group) -> Self {
         let read = |path: &PathBuf| fs::read_to_string(path).unwrap_or_default();
         let bounds: Vec<String> = group.bounds.iter().map(read).collect();

@@ -9,7 +9,9 @@ const NO_LIMIT: u64 = 1 << 62;
 /// The limit that will be hit first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
+    /// memory.max, or memory.limit_in_bytes of version 1.
     pub limit_bytes: u64,
+    /// memory.current, or memory.usage_in_bytes.
     pub used_bytes: u64,
     /// The group as the process's cgroup file names it, or one above it.
     pub group: String,

@@ -1,4 +1,4 @@
-//! What a process's resident memory is, and what its allocator keeps of it: read from outside, without stopping the process.
+//! What the kernel and the allocator tell of a process, read from outside, without stopping it.
 //!
 //! The C library's arenas are found and walked by their own consistency ([`glibc`]); of other allocators only the name is known
 //! ([`identify`]). All memory is reached through [`Memory`], so that everything can run on a snapshot.
@@ -6,13 +6,20 @@
 //! **Promise:** no page of the process becomes resident by being looked at: only pages that are present are read.
 #![deny(unsafe_code)]
 
+pub mod allocators;
+pub mod cgroup;
+pub mod executable;
 pub mod glibc;
 pub mod identify;
 mod mappings;
 mod memory;
 mod padding;
+pub mod oom_kills;
+pub mod pressure;
 mod process;
+pub mod program;
 mod resident;
+pub mod rights;
 #[allow(unsafe_code)]
 mod scan;
 mod stacks;
