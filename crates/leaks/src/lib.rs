@@ -17,4 +17,4 @@ pub use history::{Ages, LiveBlock, MeasuredChange, StackHistory};
 pub use persistence::Persistence;
 pub use suppressions::{BadSuppression, Suppressions};
 pub use survival::{Survival, SurvivalPoint};
-pub use verdict::{Finding, Settings, Verdict, duration, judge};
+pub use verdict::{Finding, Settings, Verdict, judge};

@@ -4,6 +4,7 @@ use crate::growth::Growth;
 use crate::history::{Ages, StackHistory};
 use crate::persistence::Persistence;
 use crate::survival::Survival;
+use ramson_profile::format::format_duration;
 use ramson_profile::{Estimate, SampleUnit};
 use std::fmt;
 
@@ -125,8 +126,8 @@ fn verdict(
     let Some(seen) = persistence else {
         let reason = format!(
             "first seen {} ago; nothing is judged before {}",
-            duration(history.observed_ns()),
-            duration(settings.min_age_ns)
+            format_duration(history.observed_ns()),
+            format_duration(settings.min_age_ns)
         );
         return (Verdict::NotEnoughData, reason);
     };
@@ -134,7 +135,7 @@ fn verdict(
         return match growth.filter(|growth| is_contradiction(growth, history, seen, settings)) {
             Some(growth) => (
                 Verdict::Plateau,
-                format!("did not grow in the last {}", duration(growth.window_ns)),
+                format!("did not grow in the last {}", format_duration(growth.window_ns)),
             ),
             None => (Verdict::Growing, growing(history, seen)),
         };
@@ -146,12 +147,12 @@ fn verdict(
     let mean_ns = history.mean_lifetime_ns() as u64;
     let is_turned_over = freed >= history.live.len() as u64;
     if is_turned_over && mean_ns < settings.min_age_ns {
-        return (Verdict::Churn, format!("a byte lives {} on average", duration(mean_ns)));
+        return (Verdict::Churn, format!("a byte lives {} on average", format_duration(mean_ns)));
     }
     if is_turned_over {
         return (
             Verdict::Plateau,
-            format!("freed or replaced after {} on average", duration(mean_ns)),
+            format!("freed or replaced after {} on average", format_duration(mean_ns)),
         );
     }
     if seen.is_scarce() {
@@ -163,7 +164,7 @@ fn verdict(
     let reached = seen.kept + seen.freed;
     let reason = format!(
         "of {reached} samples that became older than {}, {} were freed",
-        duration(seen.settled_ns),
+        format_duration(seen.settled_ns),
         seen.freed
     );
     (Verdict::Plateau, reason)
@@ -171,7 +172,7 @@ fn verdict(
 
 /// As much as they say all the same.
 fn scarce(seen: &Persistence) -> String {
-    let (reached, settled) = (seen.kept + seen.freed, duration(seen.settled_ns));
+    let (reached, settled) = (seen.kept + seen.freed, format_duration(seen.settled_ns));
     match (reached, seen.freed) {
         (0, _) => format!("none of its samples became older than {settled}"),
         (_, 0) => format!(
@@ -189,15 +190,15 @@ fn growing(history: &StackHistory, seen: &Persistence) -> String {
     if history.freed_samples() == 0 {
         return format!(
             "none of its samples was ever freed in {}; a cache that still fills looks the same",
-            duration(seen.horizon_ns)
+            format_duration(seen.horizon_ns)
         );
     }
     format!(
         "of {} samples that became older than {}, {} were freed; it became more all through the last {}",
         seen.kept + seen.freed,
-        duration(seen.settled_ns),
+        format_duration(seen.settled_ns),
         if seen.freed == 0 { "none".into() } else { seen.freed.to_string() },
-        duration(seen.horizon_ns)
+        format_duration(seen.horizon_ns)
     )
 }
 
@@ -228,23 +229,10 @@ fn built_once(history: &StackHistory, settings: &Settings) -> Option<String> {
     (is_quiet && is_enough).then(|| {
         format!(
             "built within {}, hardly anything added in the last {}",
-            duration(built - first),
-            duration(quiet_ns)
+            format_duration(built - first),
+            format_duration(quiet_ns)
         )
     })
-}
-
-/// A duration with two digits or so: `57 ms`, `2.1 s`, `10 min`, `3.5 h`.
-pub fn duration(ns: u64) -> String {
-    let seconds = ns as f64 / 1e9;
-    match seconds {
-        _ if seconds < 0.0995 => format!("{:.0} ms", seconds * 1e3),
-        _ if seconds < 9.95 => format!("{seconds:.1} s"),
-        _ if seconds < 120.0 => format!("{seconds:.0} s"),
-        _ if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
-        _ if seconds < 172_800.0 => format!("{:.1} h", seconds / 3600.0),
-        _ => format!("{:.1} d", seconds / 86_400.0),
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //! is not a number becomes `–`.
 
 use crate::estimate::{Estimate, SampleUnit};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 const NOT_A_NUMBER: &str = "–";
 const BINARY_UNITS: [&str; 9] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"];
@@ -88,6 +90,35 @@ pub fn format_relative_error(estimate: Estimate) -> String {
 /// The 95 % interval in the value's own unit: `±73.1 MiB`.
 pub fn format_half_width(estimate: Estimate, unit: SampleUnit) -> String {
     format!("±{}", format_value(estimate.half_width_95(), unit))
+}
+
+/// A duration for people, with the precision that its size deserves: `0 ms`, `8.7 s`, `42 s`, `3 min`, `5.0 h`, `2.1 d`.
+pub fn format_duration(ns: u64) -> String {
+    let seconds = ns as f64 / 1e9;
+    match seconds {
+        _ if seconds < 0.0995 => format!("{:.0} ms", seconds * 1e3),
+        _ if seconds < 9.95 => format!("{seconds:.1} s"),
+        _ if seconds < 119.5 => format!("{seconds:.0} s"),
+        _ if seconds < 7170.0 => format!("{:.0} min", seconds / 60.0),
+        _ if seconds < 172_620.0 => format!("{:.1} h", seconds / 3600.0),
+        _ => format!("{:.1} d", seconds / 86_400.0),
+    }
+}
+
+/// A time in ns since 1970 as `2026-11-21 20:57:03 UTC`.
+pub fn format_utc(unix_ns: u64) -> String {
+    let time = timestamp(unix_ns).to_zoned(TimeZone::UTC);
+    time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// A time in ns since 1970 in this machine's time zone, as `SRC@` reads it: `2026-11-21T20:57:03`.
+pub fn format_local_time(unix_ns: u64) -> String {
+    let time = timestamp(unix_ns).to_zoned(TimeZone::system());
+    time.strftime("%Y-%m-%dT%H:%M:%S").to_string()
+}
+
+fn timestamp(unix_ns: u64) -> Timestamp {
+    Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or_default()
 }
 
 /// The number with three significant digits and the largest unit in which it is not below 1; whole in the first unit.
@@ -193,6 +224,31 @@ mod tests {
         assert_eq!(format_relative_error(of(0.0, 5.0)), "±>999 %");
         assert_eq!(format_relative_error(of(0.0, 0.0)), "±0 %");
         assert_eq!(format_half_width(of(0.0, 73.1 * MIB), SampleUnit::Bytes), "±73.1 MiB");
+    }
+
+    #[test]
+    fn durations_keep_two_or_three_digits() {
+        for (seconds, text) in [
+            (0.0, "0 ms"),
+            (0.02, "20 ms"),
+            (8.7, "8.7 s"),
+            (42.0, "42 s"),
+            (180.0, "3 min"),
+            (18_000.0, "5.0 h"),
+            (181_440.0, "2.1 d"),
+        ] {
+            assert_eq!(format_duration((seconds * 1e9) as u64), text, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let second = 1_000_000_000;
+        assert_eq!(format_utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(format_utc(951_782_399 * second), "2000-02-28 23:59:59 UTC");
+        assert_eq!(format_utc(951_782_400 * second), "2000-02-29 00:00:00 UTC");
+        assert_eq!(format_utc(1_798_761_599 * second), "2026-12-31 23:59:59 UTC");
+        assert_eq!(format_utc(4_107_542_400 * second), "2100-03-01 00:00:00 UTC");
     }
 
     #[test]

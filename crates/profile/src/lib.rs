@@ -19,12 +19,13 @@ mod merge;
 mod model;
 mod pattern;
 mod processors;
+mod short_name;
 mod stacks;
 mod tag_filter;
 pub mod view;
 
 pub use diff::{Diff, DiffRow, DiffTable};
-pub use drop_frames::{DROP_FRAMES, drop_allocator_frames, drop_frames};
+pub use drop_frames::{DROP_FRAMES, drop_allocator_frames, drop_frames, is_library_function};
 pub use estimate::{Estimate, SampleUnit, sampling_probability};
 pub use filter::{Filters, Step};
 pub use frames::{
@@ -34,5 +35,6 @@ pub use labels::{BLOCK_SIZE, KIND, Label, LabelValue, THREAD};
 pub use merge::{DifferentTypes, merge, merge_equal_samples};
 pub use model::{BrokenIndex, Function, Line, Location, Mapping, Profile, SampleType, StackSample};
 pub use pattern::{BadPattern, Pattern};
+pub use short_name::short_name;
 pub use stacks::{Group, Stacks};
 pub use tag_filter::TagFilter;

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::places;
 use crate::source::{self, Source};
 use crate::text;
-use ramson_profile::format::{format_bytes, format_relative_error};
+use ramson_profile::format::{format_bytes, format_duration, format_relative_error};
 use ramson_profile::{Estimate, SampleUnit};
 use serde_json::json;
 use std::fmt::Write;
@@ -54,7 +54,7 @@ fn prune(options: &ListOptions) {
 fn line(source: &Source) -> String {
     let live = live_bytes(source);
     let none = || "–".to_owned();
-    let ago = |unix_ns| format!("-{}", text::duration(seconds_since(unix_ns))).replace(' ', "");
+    let ago = |unix_ns| format!("-{}", format_duration(ns_since(unix_ns))).replace(' ', "");
     let ended = death::end_of(source).filter(|end| end.realtime_ns > 0);
     let cause = death::cause_of(source);
     format!(
@@ -88,9 +88,9 @@ pub fn live_bytes(source: &Source) -> Estimate {
         .sum()
 }
 
-fn seconds_since(unix_ns: u64) -> u64 {
+fn ns_since(unix_ns: u64) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
-    now.saturating_sub(unix_ns) / 1_000_000_000
+    now.saturating_sub(unix_ns)
 }
 
 fn object(source: &Source) -> serde_json::Value {

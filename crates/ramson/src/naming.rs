@@ -67,7 +67,9 @@ impl NameOptions {
         for function in &mut profile.functions {
             match self.demangle {
                 Demangle::Full => return,
-                Demangle::Short => function.name = text::short_name(&function.name).into(),
+                Demangle::Short => {
+                    function.name = ramson_profile::short_name(&function.name).into()
+                }
                 // A foreign profile may have the one without the other.
                 Demangle::None if function.system_name.is_empty() => {}
                 Demangle::None => function.name = function.system_name.clone(),

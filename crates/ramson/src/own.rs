@@ -7,9 +7,8 @@ use crate::health;
 use crate::mapped;
 use crate::rss::{Resident, live_text};
 use crate::source::{self, Opened, Source};
-use crate::text;
 use ramson_format::{HEALTH, Health};
-use ramson_profile::format::format_objects;
+use ramson_profile::format::{format_duration, format_objects};
 use ramson_profile::{Estimate, Profile};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -35,10 +34,10 @@ pub fn heading(source: &Source, profile: &Profile, resident: Option<&Resident>) 
         }
     };
     let header = &source.snapshot.header;
-    let seconds = profile.time_unix_ns.saturating_sub(profile.start_unix_ns) / 1_000_000_000;
+    let profiled_ns = profile.time_unix_ns.saturating_sub(profile.start_unix_ns);
     let fate = match (&source.past, source.running) {
-        (Some(past), _) => past.fate(seconds),
-        (None, Some(_)) => format!("running, profiled for {}", text::duration(seconds)),
+        (Some(past), _) => past.fate(profiled_ns),
+        (None, Some(_)) => format!("running, profiled for {}", format_duration(profiled_ns)),
         (None, None) => death::sentence(source),
     };
     let _ = write!(

@@ -13,7 +13,9 @@ use crate::tables;
 use crate::text;
 use ramson_profile::format::{format_objects, format_percent, format_relative_error, format_value};
 use ramson_profile::view::{self, Neighbour, Sort, TopTable, Tree, TreeRowKind};
-use ramson_profile::{Estimate, FrameName, FrameTable, Granularity, Pattern, Profile, SampleType};
+use ramson_profile::{
+    Estimate, FrameName, FrameTable, Granularity, Pattern, Profile, SampleType, is_library_function,
+};
 use ramson_symbols::Defect;
 use std::fmt::Write;
 
@@ -221,7 +223,7 @@ fn largest_stacks(
     sample_type: SampleType,
 ) {
     let unit = sample_type.unit();
-    let is_shown = |frame: &FrameName| !is_library_glue(&frame.name);
+    let is_shown = |frame: &FrameName| !is_library_function(&frame.name);
     let stacks = view::largest_stacks(profile, frames, sample_type, is_shown, MAX_STACKS);
     if !stacks.is_empty() {
         let _ = writeln!(out, "\nlargest stacks, leaf first, without the C++ library's own frames");
@@ -229,7 +231,7 @@ fn largest_stacks(
     for stack in stacks {
         let shown = stack.frames.iter().take(MAX_STACK_FRAMES);
         let mut names: Vec<String> = shown
-            .map(|at| (text::short_name(&frames.name(at.frame).name), at.line))
+            .map(|at| (ramson_profile::short_name(&frames.name(at.frame).name), at.line))
             .map(|(name, line)| if line == 0 { name } else { format!("{name}:{line}") })
             .collect();
         if stack.frames.len() > MAX_STACK_FRAMES {
@@ -243,12 +245,6 @@ fn largest_stacks(
         );
         let _ = writeln!(out, "{}", text::cut(&line, text::columns()));
     }
-}
-
-/// Frames of the C++ library between a program's own functions: they say how memory was asked for, not for what.
-pub fn is_library_glue(name: &str) -> bool {
-    let name = name.strip_prefix("void ").unwrap_or(name);
-    ["std::", "__gnu_cxx::"].iter().any(|glue| name.starts_with(glue))
 }
 
 pub fn percent(part: f64, whole: f64) -> String {

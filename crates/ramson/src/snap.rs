@@ -8,6 +8,7 @@ use crate::own;
 use crate::source::Source;
 use crate::text;
 use clap::Args;
+use ramson_profile::format::format_local_time;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -50,6 +51,6 @@ pub fn bytes(source: &Source) -> Vec<u8> {
 
 fn file_name(source: &Source) -> String {
     let time_ns = source.past.as_ref().map_or_else(history::now_ns, |past| past.time_ns);
-    let time = history::local_time(time_ns).replace([':', '-'], "");
+    let time = format_local_time(time_ns).replace([':', '-'], "");
     format!("{}-{}-{time}.ramson", source.name().replace('/', "_"), source.pid())
 }

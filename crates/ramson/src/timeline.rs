@@ -1,11 +1,13 @@
 //! `ramson timeline`: what the history of a process has, moment by moment.
 
 use crate::failure::Failure;
-use crate::history::{self, Found, local_time, time_of, unreadable};
+use crate::history::{self, Found, time_of, unreadable};
 use crate::text;
 use clap::Args;
 use ramson_history::{Moment, Span, Triggers, When};
-use ramson_profile::format::{format_bytes, format_objects, format_relative_error};
+use ramson_profile::format::{
+    format_bytes, format_duration, format_local_time, format_objects, format_relative_error,
+};
 use std::fmt::Write;
 
 #[derive(Args)]
@@ -105,7 +107,7 @@ fn table(found: &Found, series: &[Moment], rows: usize) -> String {
         });
         let line = format!(
             "{:<19} {:>10} {:>10} {:>7} {rate:>12} {:>8}  {}",
-            local_time(moment.time_ns),
+            format_local_time(moment.time_ns),
             moment.rss.map_or("–".into(), |rss| format_bytes(rss as f64)),
             format_bytes(moment.live.value),
             format_relative_error(moment.live),
@@ -142,7 +144,7 @@ fn gaps(series: &[Moment], from: &Moment, to: &Moment) -> Option<String> {
             longest_ns = longest_ns.max(away_ns);
         }
     }
-    let longest = text::duration(longest_ns / 1_000_000_000);
+    let longest = format_duration(longest_ns);
     match count {
         0 => None,
         1 => Some(format!("                    (no snapshot for {longest})")),

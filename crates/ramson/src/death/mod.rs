@@ -8,11 +8,10 @@ pub mod sites;
 pub mod watch;
 
 use crate::source::Source;
-use crate::text;
 use kernel_log::KernelLog;
 use lack::Lack;
 use ramson_format::state;
-use ramson_profile::format::format_bytes;
+use ramson_profile::format::{format_bytes, format_duration, format_utc};
 use ramson_reader::{End, Way};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -192,7 +191,7 @@ pub fn sentence(source: &Source) -> String {
     let header = &source.snapshot.header;
     let Some(end) = end_of(source) else {
         let recorded_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
-        let seconds = text::duration(recorded_ns / 1_000_000_000);
+        let seconds = format_duration(recorded_ns);
         return match header.state {
             state::EXITED => format!("exited after {seconds}"),
             _ => format!(
@@ -208,8 +207,8 @@ pub fn sentence(source: &Source) -> String {
         out += ", core dumped";
     }
     if end.realtime_ns > 0 {
-        let seconds = end.realtime_ns.saturating_sub(header.start_realtime_ns) / 1_000_000_000;
-        out += &format!(", {} after {}", text::utc(end.realtime_ns), text::duration(seconds));
+        let lived_ns = end.realtime_ns.saturating_sub(header.start_realtime_ns);
+        out += &format!(", {} after {}", format_utc(end.realtime_ns), format_duration(lived_ns));
     }
     out
 }

@@ -5,11 +5,11 @@ use super::{cause_of, end_of, fate, rss_text};
 use crate::assemble::{Detail, unnamed};
 use crate::naming;
 use crate::places;
-use crate::report::is_library_glue;
 use crate::source::Source;
 use crate::symbolize::carried;
-use crate::text::short_name;
 use ramson_profile::format::{format_percent, format_relative_error, format_value};
+use ramson_profile::is_library_function;
+use ramson_profile::short_name;
 use ramson_profile::{
     FrameTable, Label, LabelValue, Location, Profile, SampleType, SampleUnit, StackSample,
     drop_allocator_frames,
@@ -114,7 +114,7 @@ fn stack_text(frames: &FrameTable, sample: &StackSample) -> String {
     for at in frames.stack(sample) {
         let name = &*frames.name(at.frame).name;
         match at.line {
-            _ if is_library_glue(name) => continue,
+            _ if is_library_function(name) => continue,
             0 => shown.push(short_name(name)),
             line => shown.push(format!("{}:{line}", short_name(name))),
         }

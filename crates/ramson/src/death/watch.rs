@@ -1,7 +1,7 @@
 //! What `ramson run` sees of its program from outside, until the end: its RSS now and then, its control group, its status.
 
-use ramson_process::oom_kills::Cgroup;
 use ramson_process::cgroup;
+use ramson_process::oom_kills::Cgroup;
 use ramson_reader::{End, Way};
 use std::collections::HashMap;
 use std::fs;

@@ -1,13 +1,13 @@
 //! `--ask`: what an allocator says of itself, by its own function, on a thread of the process that is stopped for that.
 
-use ramson_process::allocators::Allocators;
 use super::target::Target;
 use crate::failure::Failure;
 use crate::trim::outside;
 use crate::trim::refusal::{NOTHING, refused};
+use ramson_inject::{Argument, Called, Step};
+use ramson_process::allocators::Allocators;
 use ramson_process::identify::Kind;
 use ramson_process::{Mapping, Part};
-use ramson_inject::{Argument, Called, Step};
 
 /// What jemalloc 5 counts, as mallctl(3) names it.
 const JEMALLOC: [&str; 6] = [

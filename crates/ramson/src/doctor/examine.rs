@@ -1,15 +1,15 @@
 //! Reads everything that `doctor` shows: the mappings, the allocator and its books, the limits.
 
-use ramson_process::allocators::{Allocators, Missing};
 use super::ask::{self, Asked};
-use ramson_process::cgroup::{self, Limit};
 use super::pins::{self, Pins};
-use ramson_process::rights;
 use super::target::{Target, gone};
 use crate::cli::DoctorOptions;
 use crate::failure::Failure;
 use crate::{list, rss};
+use ramson_process::allocators::{Allocators, Missing};
+use ramson_process::cgroup::{self, Limit};
 use ramson_process::glibc::{Books, Effort};
+use ramson_process::rights;
 use ramson_process::{
     Explained, Mapping, Part, ProcessMemory, explain, padding, read_smaps, thread_stacks,
 };

@@ -1,11 +1,11 @@
 //! The finding as one versioned object.
 
 use super::advice::{Advice, Saving};
-use ramson_process::allocators::Found;
 use super::ask::Asked;
 use super::examine::Finding;
 use super::pins::{Pins, Site};
 use ramson_process::Part;
+use ramson_process::allocators::Found;
 use ramson_process::glibc::{Arena, Books, Cell, Kept, Space};
 use ramson_profile::Estimate;
 use serde_json::{Map, Value, json};

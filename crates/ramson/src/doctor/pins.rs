@@ -3,12 +3,11 @@
 use crate::assemble::{Detail, assemble, stack_number};
 use crate::failure::Failure;
 use crate::naming::NameOptions;
-use crate::report::is_library_glue;
 use crate::source::Source;
-use crate::text;
+use ramson_format::Kind;
 use ramson_process::ProcessMemory;
 use ramson_process::glibc::{self, Books};
-use ramson_format::Kind;
+use ramson_profile::is_library_function;
 use ramson_profile::{Estimate, FrameTable, SampleUnit};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
@@ -54,10 +53,10 @@ pub fn pins(
     for sample in &named.profile.samples {
         let Some(number) = stack_number(sample) else { continue };
         let frames = table.stack(sample).map(|at| (&*table.name(at.frame).name, at.line));
-        let shown = frames.filter(|(name, _)| !is_library_glue(name)).take(MOST_FRAMES);
+        let shown = frames.filter(|(name, _)| !is_library_function(name)).take(MOST_FRAMES);
         let shown = shown.map(|(name, line)| match line {
-            0 => text::short_name(name),
-            line => format!("{}:{line}", text::short_name(name)),
+            0 => ramson_profile::short_name(name),
+            line => format!("{}:{line}", ramson_profile::short_name(name)),
         });
         frames_of.insert(number, shown.collect());
     }

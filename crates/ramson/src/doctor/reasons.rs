@@ -4,8 +4,9 @@ use super::advice::{Advice, Saving};
 use super::examine::Finding;
 use crate::rss::live_text;
 use crate::text;
-use ramson_leaks::duration;
-use ramson_profile::format::{format_bytes, format_objects, format_relative_error};
+use ramson_profile::format::{
+    format_bytes, format_duration, format_objects, format_relative_error,
+};
 use std::fmt::Write;
 
 /// Adds the sites.
@@ -39,8 +40,8 @@ pub fn push_pins(out: &mut String, finding: &Finding, top: usize, columns: Optio
             format_bytes(site.held.value),
             format_relative_error(site.held).replace('±', ""),
             format_bytes(site.live.value),
-            duration(site.median_age_ns),
-            duration(site.oldest_age_ns),
+            format_duration(site.median_age_ns),
+            format_duration(site.oldest_age_ns),
             site.frames.join(" ← "),
         );
     }

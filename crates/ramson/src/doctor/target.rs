@@ -1,8 +1,8 @@
 //! Whom to look at: a running process, profiled or not.
 
-use ramson_process::rights;
 use crate::failure::Failure;
 use crate::source::{self, Opened, Source};
+use ramson_process::rights;
 use ramson_profile::format::format_bytes;
 use rustix::process::getuid;
 use std::fs;

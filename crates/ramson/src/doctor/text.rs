@@ -1,12 +1,12 @@
 //! The finding for people: one line, one bar, then the tables.
 
 use super::advice::Advice;
-use ramson_process::allocators::{Found, Missing};
 use super::ask::Asked;
 use super::examine::Finding;
 use super::{map, reasons};
 use crate::rss::live_text;
 use crate::text;
+use ramson_process::allocators::{Found, Missing};
 use ramson_process::glibc::{Arena, Books};
 use ramson_process::{Explained, Part};
 use ramson_profile::format::{

@@ -4,6 +4,7 @@ use super::{place, time_of, unreadable};
 use crate::failure::Failure;
 use crate::source::{self, Opened};
 use ramson_history::{History, MAGIC, Moment, Process, Triggers, When};
+use ramson_profile::format::format_local_time;
 use ramson_reader::Header;
 use std::fs::File;
 use std::io::Read;
@@ -170,11 +171,11 @@ fn nothing_then(base: &str, when: &When, history: &History, processes: &[Process
         Some((first.ok()??.time_ns, last.ok()??.time_ns))
     });
     let spans: Vec<String> = moments
-        .map(|(first, last)| format!("{} to {}", super::local_time(first), super::local_time(last)))
+        .map(|(first, last)| format!("{} to {}", format_local_time(first), format_local_time(last)))
         .collect();
     Failure::not_found(format!(
         "{base}: it was not recorded at {}. There is {}",
-        super::local_time(time_of(when)),
+        format_local_time(time_of(when)),
         spans.join(", ")
     ))
 }

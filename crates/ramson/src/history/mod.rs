@@ -7,11 +7,9 @@ pub use find::{Found, find, is_history};
 use crate::failure::Failure;
 use crate::places;
 use crate::source::Source;
-use crate::text;
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ramson_history::{HistoryError, Moment, Span, When, between};
-use ramson_profile::format::format_bytes;
+use ramson_profile::format::{format_bytes, format_duration, format_local_time};
 use ramson_reader::Snapshot;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -176,31 +174,25 @@ pub fn unreadable(path: &Path, error: &HistoryError) -> Failure {
     Failure::failed(format!("{}: {error}. {next}", path.display()))
 }
 
-/// Local time, as people write it and `@` reads it.
-pub fn local_time(unix_ns: u64) -> String {
-    let time = Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or_default();
-    time.to_zoned(TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S").to_string()
-}
-
 impl Past {
     /// First line of a summary: RSS of then.
     pub fn line(&self, live: &str) -> String {
-        let ago = text::duration(now_ns().saturating_sub(self.time_ns) / 1_000_000_000);
+        let ago = format_duration(now_ns().saturating_sub(self.time_ns));
         let rss = match self.rss {
             Some(rss) => format!("RSS {}", format_bytes(rss as f64)),
             None => "RSS unknown".into(),
         };
-        format!("{rss} at {} ({ago} ago); live {live}", local_time(self.time_ns))
+        format!("{rss} at {} ({ago} ago); live {live}", format_local_time(self.time_ns))
     }
 
     /// What the numbers are about, in place of how the process is now.
-    pub fn fate(&self, seconds: u64) -> String {
+    pub fn fate(&self, ns: u64) -> String {
         match self.from_ns {
-            None => format!("as it was after {}", text::duration(seconds)),
+            None => format!("as it was after {}", format_duration(ns)),
             Some(from_ns) => format!(
                 "alloc_* since {}, inuse_* as it was after {}",
-                local_time(from_ns),
-                text::duration(seconds)
+                format_local_time(from_ns),
+                format_duration(ns)
             ),
         }
     }

@@ -17,6 +17,7 @@ use crate::source::Source;
 use crate::text;
 use ramson_format::Kind;
 use ramson_leaks::{Finding, Settings, Suppressions, Verdict, judge};
+use ramson_profile::format::format_duration;
 use ramson_profile::{FrameName, SampleType};
 use rustix::time::{ClockId, clock_gettime};
 use stacks::NamedStack;
@@ -119,8 +120,7 @@ fn moments(options: &LeaksOptions) -> Result<(Option<Moment>, Moment), Failure> 
                 "{wanted}: its process does not run, so --window cannot watch it. Compare with a mark: --since MARK"
             )));
         };
-        let seconds = window_ns / 1_000_000_000;
-        text::hint(&format!("watching process {pid} for {}", text::duration(seconds)));
+        text::hint(&format!("watching process {pid} for {}", format_duration(window_ns)));
         std::thread::sleep(Duration::from_nanos(window_ns));
         let second = Moment::of(own::open(wanted)?);
         return paired(first, second, wanted);

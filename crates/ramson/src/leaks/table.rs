@@ -1,10 +1,12 @@
 //! The suspects as text: verdict and reason, evidence, stack.
 
 use super::{Findings, Suspect};
-use crate::report::is_library_glue;
 use crate::text;
-use ramson_leaks::{Finding, Growth, Verdict, duration};
-use ramson_profile::format::{format_bytes, format_objects, format_relative_error, format_share};
+use ramson_leaks::{Finding, Growth, Verdict};
+use ramson_profile::format::{
+    format_bytes, format_duration, format_objects, format_relative_error, format_share,
+};
+use ramson_profile::is_library_function;
 use std::fmt::Write;
 
 /// Frames shown of a stack.
@@ -52,10 +54,10 @@ fn summary(findings: &Findings) -> String {
 
 fn push_suspect(out: &mut String, rank: usize, suspect: &Suspect) {
     let finding = &suspect.finding;
-    let names = suspect.stack.frames.iter().filter(|(frame, _)| !is_library_glue(&frame.name));
+    let names = suspect.stack.frames.iter().filter(|(frame, _)| !is_library_function(&frame.name));
     let shown = names.clone().take(MAX_FRAMES).map(|(frame, line)| match line {
-        0 => text::short_name(&frame.name),
-        line => format!("{}:{line}", text::short_name(&frame.name)),
+        0 => ramson_profile::short_name(&frame.name),
+        line => format!("{}:{line}", ramson_profile::short_name(&frame.name)),
     });
     let mut stack = shown.collect::<Vec<_>>().join(" ← ");
     if names.count() > MAX_FRAMES {
@@ -93,7 +95,7 @@ fn growth_text(growth: &Growth, verdict: Verdict) -> String {
         format_bytes(growth.per_hour.value),
         format_bytes(growth.per_hour.half_width_95())
     );
-    let window = duration(growth.window_ns);
+    let window = format_duration(growth.window_ns);
     let significance = if growth.is_significant { "significant" } else { "may be chance" };
     match (growth.is_measured, verdict) {
         (true, _) => format!("growth {rate} over {window}, {significance}"),
@@ -106,10 +108,14 @@ fn growth_text(growth: &Growth, verdict: Verdict) -> String {
 
 fn ages(suspect: &Suspect) -> String {
     let (finding, history) = (&suspect.finding, &suspect.stack.history);
-    let mut out = format!("first seen {} ago", duration(history.observed_ns()));
+    let mut out = format!("first seen {} ago", format_duration(history.observed_ns()));
     if let Some(ages) = finding.ages {
-        let _ =
-            write!(out, "; age p50 {}, oldest {}", duration(ages.p50_ns), duration(ages.oldest_ns));
+        let _ = write!(
+            out,
+            "; age p50 {}, oldest {}",
+            format_duration(ages.p50_ns),
+            format_duration(ages.oldest_ns)
+        );
     }
     if let Some(survival) = &finding.survival {
         let (least, most) = survival.interval;

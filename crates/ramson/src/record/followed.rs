@@ -1,10 +1,10 @@
 //! One process that is recorded: looked at often and cheaply, read as a whole when there is a reason.
 
-use ramson_process::pressure::{Group, Pressure, Process};
 use super::monotonic_ns;
 use crate::source::{Source, reader_of};
 use ramson_format::{Health, state};
 use ramson_history::{Observation, Rules, Taken, Triggers, Watch};
+use ramson_process::pressure::{Group, Pressure, Process};
 use ramson_reader::{Follower, Header, ReadAt};
 
 /// What tells a profile from all others: process, its start, the start of the profile, and its number.

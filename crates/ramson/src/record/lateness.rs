@@ -2,6 +2,7 @@
 
 use crate::text;
 use ramson_history::Rules;
+use ramson_profile::format::format_duration;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -80,5 +81,5 @@ impl Lateness {
 }
 
 fn seconds(duration: Duration) -> String {
-    text::duration(duration.as_secs())
+    format_duration(duration.as_nanos() as u64)
 }

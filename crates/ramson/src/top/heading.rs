@@ -9,7 +9,8 @@ use crate::rss::live_text;
 use crate::text;
 use ramson_profile::SampleUnit;
 use ramson_profile::format::{
-    format_bytes, format_half_width, format_objects, format_objects_short, format_relative_error,
+    format_bytes, format_duration, format_half_width, format_objects, format_objects_short,
+    format_relative_error,
 };
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -29,7 +30,7 @@ impl Heading {
         let source = &watched.source;
         let snapshot = watched.snapshot();
         let header = &snapshot.header;
-        let seconds = watched.now_ns().saturating_sub(header.start_monotonic_ns) / 1_000_000_000;
+        let profiled_ns = watched.now_ns().saturating_sub(header.start_monotonic_ns);
         let fate = match &watched.end {
             None => "running",
             Some(end) => end,
@@ -38,7 +39,7 @@ impl Heading {
             "{} (pid {}), {fate}, {}; interval {}, {} samples live",
             source.name(),
             watched.pid,
-            text::duration(seconds),
+            format_duration(profiled_ns),
             health::interval(header),
             format_objects((snapshot.live.len() + snapshot.extents.len()) as f64),
         );
@@ -81,14 +82,14 @@ pub fn spark_line(model: &Model, columns: usize) -> String {
     };
     let bars: String = points.iter().map(bar).collect();
     let first_ns = model.history.get(skipped).map_or(0, |&(at_ns, _)| at_ns);
-    let span = text::duration(model.moments.now_ns.saturating_sub(first_ns) / 1_000_000_000);
+    let span = format_duration(model.moments.now_ns.saturating_sub(first_ns));
     format!("{start}{bars}  {} to {} in {span}", format_bytes(least), format_bytes(largest))
 }
 
 /// What changed since the mark, and how fast memory is allocated and freed.
 pub fn change_line(model: &Model) -> String {
     let (change, total) = (model.total.change(), &model.total);
-    let since = text::duration(model.moments.since_mark_ns() / 1_000_000_000);
+    let since = format_duration(model.moments.since_mark_ns());
     let rates = match model.moments.rate_window_ns() {
         0 => String::new(),
         _ => format!(

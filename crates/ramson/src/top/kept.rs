@@ -1,8 +1,8 @@
 //! What the allocator keeps free, now and then: finding it takes milliseconds where an arena is small, and more where it is large.
 
 use super::pace::{Pace, thread_cpu_time};
-use ramson_process::allocators::Allocators;
 use crate::doctor::examine::{KeptFree, kept_free};
+use ramson_process::allocators::Allocators;
 use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_secs(2);

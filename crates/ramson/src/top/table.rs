@@ -4,7 +4,9 @@ use super::model::Model;
 use super::row::{Row, Sort, Way};
 use crate::text;
 use ramson_profile::Estimate;
-use ramson_profile::format::{format_bytes, format_objects_short, format_relative_error};
+use ramson_profile::format::{
+    format_bytes, format_duration, format_objects_short, format_relative_error,
+};
 
 /// A cell and how it is meant; the colours are the business of whoever draws it.
 pub struct Span {
@@ -105,7 +107,7 @@ pub fn line(row: &Row, columns: Columns) -> Vec<Span> {
     let room = columns.name_width();
     let indent = " ".repeat(row.depth.saturating_mul(2).min(room / 2));
     let place = place(row, room);
-    let name = format!(" {indent}{arrow}{}", text::short_name(&row.name));
+    let name = format!(" {indent}{arrow}{}", ramson_profile::short_name(&row.name));
     // The line is worth more than the end of a long name.
     let least = room.saturating_sub(place.chars().count());
     let name = text::cut(&name, Some(if least * 2 > room { least + 1 } else { room + 1 }));
@@ -149,5 +151,5 @@ fn rate(per_s: f64) -> String {
 
 /// `42s`, `3min`, `5h`.
 fn age(ns: u64) -> String {
-    text::duration(ns / 1_000_000_000).replace(' ', "")
+    format_duration(ns).replace(' ', "")
 }

@@ -2,14 +2,14 @@
 
 use super::outside::patiently;
 use super::refusal::{NOTHING, refused};
-use ramson_process::allocators::{Allocators, read_file};
 use crate::doctor::examine::MOST_WALKED_BYTES;
 use crate::doctor::target::Target;
 use crate::failure::Failure;
+use ramson_inject::{Argument, Library, Step};
+use ramson_process::allocators::{Allocators, read_file};
 use ramson_process::glibc::{Books, Effort};
 use ramson_process::identify::{self, Kind};
 use ramson_process::{Mapping, ProcessMemory};
-use ramson_inject::{Argument, Library, Step};
 
 /// A function that can be called.
 pub struct Lever {

@@ -3,13 +3,13 @@
 use super::lever::{self, Lever};
 use super::refusal::{NOTHING, Refusal, denied, elsewhere, refused};
 use super::{Trimmed, Way, rss_of};
-use ramson_process::allocators::Allocators;
 use crate::doctor::target::{Target, gone};
 use crate::failure::Failure;
-use ramson_process::program;
-use ramson_process::glibc::Locks;
-use ramson_process::{Mapping, ProcessMemory, identify, read_smaps};
 use ramson_inject::{Call, Called, Code, Limits, Problem, Step};
+use ramson_process::allocators::Allocators;
+use ramson_process::glibc::Locks;
+use ramson_process::program;
+use ramson_process::{Mapping, ProcessMemory, identify, read_smaps};
 use std::fs;
 use std::ops::Range;
 use std::thread::sleep;

@@ -1,8 +1,8 @@
 //! Why there is no trim, or not this way.
 
-use ramson_process::rights;
 use crate::doctor::target::Target;
 use crate::failure::Failure;
+use ramson_process::rights;
 use std::io;
 
 /// The end of messages where there is no other way.

@@ -2,10 +2,10 @@
 //!
 //! Every saving is a sum of bytes that were counted. Where it depends on what the program does next, it is an upper bound and said to be one.
 
-use ramson_process::allocators::Missing;
 use super::examine::Finding;
 use super::pins::Site;
 use ramson_process::Part;
+use ramson_process::allocators::Missing;
 use ramson_process::glibc::{Arena, Books};
 use ramson_process::identify::Kind;
 use ramson_profile::format::{format_bytes, format_percent, format_share};

@@ -1,0 +1,80 @@
+//! Names of functions as people read them.
+
+/// A function's name without parameters, template arguments and the return type that templates have.
+pub fn short_name(name: &str) -> String {
+    // An operator's own < or ( is not an argument list, nor is the name of an anonymous namespace.
+    if name.contains("operator") || name.contains("(anonymous") || name.starts_with(['<', '(', '{'])
+    {
+        return name.to_owned();
+    }
+    let name = name.strip_suffix(" const").unwrap_or(name);
+    let mut short = String::new();
+    let (mut depth, mut is_list, mut last_word, mut before) = (0usize, false, 0, ' ');
+    for character in name.chars() {
+        let outer = depth;
+        match character {
+            '<' | '(' => depth += 1,
+            '>' if before == '-' => {}
+            '>' | ')' => depth = depth.saturating_sub(1),
+            ' ' if depth == 0 => last_word = short.len() + 1,
+            _ => {}
+        }
+        if outer == 0 && depth == 1 {
+            is_list = is_argument_list(&mut short, character);
+        }
+        if !is_list || (outer, depth) == (0, 0) {
+            short.push(character);
+        }
+        before = character;
+    }
+    // Only what has parameters has a return type; names of compiled code may have any text in them.
+    if is_list && name.ends_with(')') {
+        short.drain(..last_word);
+    }
+    short
+}
+
+/// Whether arguments follow `name`, with `opening` before them. Rust's come after `::`, which goes with them. After a dot, a space
+/// or a single colon it is Go's `(*Receiver)`, Python's `<lambda>` or some other runtime's text.
+fn is_argument_list(name: &mut String, opening: char) -> bool {
+    if opening == '<' && name.ends_with("::") && !name.starts_with("py::") {
+        name.truncate(name.len() - 2);
+        return true;
+    }
+    !name.ends_with(['.', ' ', ':'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_names_have_no_arguments_of_any_kind() {
+        assert_eq!(short_name("a::B<int, C<D> >::f(std::string const&) const"), "a::B::f");
+        assert_eq!(short_name("void a::f<int>(int) const"), "a::f");
+        assert_eq!(short_name("JS:*total /srv/app.js:3:15"), "JS:*total /srv/app.js:3:15");
+        assert_eq!(short_name("zmalloc_usable"), "zmalloc_usable");
+        assert_eq!(short_name("X::operator<(X const&)"), "X::operator<(X const&)");
+        assert_eq!(short_name("long* Pool::get<long>(unsigned long)"), "Pool::get");
+        assert_eq!(short_name("f(int)::Local::g(char (*)(int)) const"), "f::Local::g");
+        assert_eq!(
+            short_name("core::slice::sort::<impl [T]>::merge<u8>"),
+            "core::slice::sort::merge"
+        );
+        assert_eq!(short_name("a::call::<fn() -> u8>::{closure#0}"), "a::call::{closure#0}");
+    }
+
+    #[test]
+    fn names_of_other_languages_lose_nothing_but_arguments() {
+        for name in [
+            "net/http.(*conn).serve",
+            "main.(*Tree[go.shape.int]).Add.func1",
+            "StubRoutines (1)",
+            "py::keep.<locals>.<lambda>:/srv/app.py",
+            "RegExp:(a|b) c",
+        ] {
+            assert_eq!(short_name(name), name);
+        }
+        assert_eq!(short_name("void J.main(java.lang.String[])"), "J.main");
+    }
+}
