@@ -1,4 +1,4 @@
-//! Whatever a process's heap and the C library's data hold: the books are read or refused, and no page is read that is not there. The
+//! Whatever a process's heap and the C library's data hold: the statistics are read or refused, and no page is read that is not there. The
 //! first byte is the layout; then comes the library's page, then the heap.
 #![no_main]
 
@@ -59,12 +59,12 @@ fuzz_target!(|bytes: &[u8]| {
     let mappings = [mapping(HEAP, heap, "[heap]"), mapping(DATA, data, "/lib/libc.so.6")];
     for effort in [Effort::Exact, Effort::Survey(0)] {
         let version = (2, u32::from(minor));
-        let Ok(books) = glibc::read(&memory, &mappings, &[&mappings[1]], version, effort) else {
+        let Ok(statistics) = glibc::read(&memory, &mappings, &[&mappings[1]], version, effort) else {
             continue;
         };
         for block in (HEAP..HEAP + heap.len() as u64).step_by(256) {
-            glibc::beside(&memory, &books, block);
+            glibc::beside(&memory, &statistics, block);
         }
-        explain(&mappings, Some(&books), |_| false, |_| false, |_| 0, None);
+        explain(&mappings, Some(&statistics), |_| false, |_| false, |_| 0, None);
     }
 });

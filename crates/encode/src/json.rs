@@ -1,30 +1,23 @@
-//! A profile, or the table of `report`, as one JSON object (other views: `views`). Version 1: `"ramson": 1`. Fields may be added within a
-//! version; a change of meaning makes a new one.
+//! A whole profile as one JSON object. Version 1: `"ramson": 1`. Fields may be added within a version; a change of
+//! meaning makes a new one.
 //!
 //! Bytes and objects are integers, and every estimate is `{"value": int, "half_width_95": int}`: the true value lies
 //! within value ± half_width_95 with 95 % probability (0: counted, not estimated). null is unknown: a value that the
-//! profile's source does not count, an interval where it does not say how it sampled. Times are nanoseconds since 1970, 0 if
-//! unknown. A line of 0 and an empty file are unknown.
+//! profile's source does not count, an interval where it does not say how it sampled. Times are nanoseconds since
+//! 1970, 0 if unknown. A line of 0 and an empty file are unknown.
 //!
-//! `write`: `{"ramson", "kind": "profile", "command", "interval_bytes", "start_unix_ns", "time_unix_ns",
-//! "totals": {"alloc_objects", "alloc_space", "inuse_objects", "inuse_space"}, "stacks": [{"kind" ("heap" or "mmap"; absent: heap), "frames":
-//! [{"function", "file", "line"}], and the four estimates}]}`, frames leaf first, inlined frames innermost first.
-//!
-//! `write_report`: `{"ramson", "kind": "report", "sample_type", "unit": "bytes" | "objects", "total": estimate,
-//! "rows": [{"function", "file", "line", "flat", "cum", "objects"}]}`, rows as sorted in the table. `ramson report` adds what it knows
-//! of the process; among it `"recording": {"interval_bytes", "configured_interval_bytes", "interval_changes", "max_overhead_ppm" (0: no
-//! bound), "slow_path_ns" (null: unknown), "cpu_ns" (null: unknown), "overhead_ppm" (slow_path_ns of cpu_ns, null: unknown),
-//! "own_resident_bytes" (null: not running), "own_most_bytes", "own_bound_bytes"}` `"coverage"` (null: not running): `{"anonymous_bytes" (= allocator + outside),
-//! "live_bytes", "allocator_bytes", "outside_bytes", "reason" (null: live explains enough)}`, and `"health"`, FORMAT.md's health counters.
+//! `{"ramson", "kind": "profile", "command", "interval_bytes", "start_unix_ns", "time_unix_ns",
+//! "totals": {"alloc_objects", "alloc_space", "inuse_objects", "inuse_space"}, "stacks": [{"kind" ("heap" or "mmap";
+//! absent: heap), "frames": [{"function", "file", "line"}], and the four estimates}]}`, frames leaf first, inlined frames
+//! innermost first.
 
-use ramson_profile::view::{Row, TopTable};
-use ramson_profile::{Estimate, FrameTable, Profile, SampleType, SampleUnit, StackSample};
+use ramson_profile::{Estimate, FrameTable, Profile, SampleType, StackSample};
 use serde::Serialize;
 use serde::ser::Serializer;
 use std::io::{self, Write};
 
 /// Version of both objects.
-pub(crate) const VERSION: u32 = 1;
+const VERSION: u32 = 1;
 
 /// Writes the profile as one object and a final newline.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
@@ -42,27 +35,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     write_line(&object, out)
 }
 
-/// Writes the table as one object and a final newline.
-pub fn write_report(table: &TopTable, out: &mut dyn Write) -> io::Result<()> {
-    let object = ReportObject {
-        ramson: VERSION,
-        kind: "report",
-        sample_type: table.sample_type.name(),
-        unit: unit(table.sample_type),
-        total: table.total.into(),
-        rows: table.rows.iter().map(RowObject::new).collect(),
-    };
-    write_line(&object, out)
-}
-
-pub(crate) fn unit(sample_type: SampleType) -> &'static str {
-    match sample_type.unit() {
-        SampleUnit::Bytes => "bytes",
-        SampleUnit::Objects => "objects",
-    }
-}
-
-pub(crate) fn write_line(object: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+fn write_line(object: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer(&mut *out, object)?;
     out.write_all(b"\n")?;
     out.flush()
@@ -78,39 +51,6 @@ struct ProfileObject<'a> {
     time_unix_ns: u64,
     totals: FourEstimates,
     stacks: Stacks<'a>,
-}
-
-#[derive(Serialize)]
-struct ReportObject<'a> {
-    ramson: u32,
-    kind: &'static str,
-    sample_type: &'static str,
-    unit: &'static str,
-    total: EstimateObject,
-    rows: Vec<RowObject<'a>>,
-}
-
-#[derive(Serialize)]
-struct RowObject<'a> {
-    function: &'a str,
-    file: &'a str,
-    line: u32,
-    flat: EstimateObject,
-    cum: EstimateObject,
-    objects: EstimateObject,
-}
-
-impl RowObject<'_> {
-    fn new(row: &Row) -> RowObject<'_> {
-        RowObject {
-            function: &row.name,
-            file: &row.file,
-            line: row.line,
-            flat: row.flat.into(),
-            cum: row.cum.into(),
-            objects: row.objects.into(),
-        }
-    }
 }
 
 /// Serialized one by one: a profile may have many stacks.
@@ -157,15 +97,15 @@ struct FrameObject<'a> {
 
 #[derive(Serialize)]
 struct FourEstimates {
-    alloc_objects: EstimateObject,
-    alloc_space: EstimateObject,
-    inuse_objects: EstimateObject,
-    inuse_space: EstimateObject,
+    alloc_objects: Estimate,
+    alloc_space: Estimate,
+    inuse_objects: Estimate,
+    inuse_space: Estimate,
 }
 
 impl FourEstimates {
     fn new(values: [Estimate; 4]) -> FourEstimates {
-        let of = |sample_type: SampleType| values[sample_type as usize].into();
+        let of = |sample_type: SampleType| values[sample_type as usize];
         FourEstimates {
             alloc_objects: of(SampleType::AllocObjects),
             alloc_space: of(SampleType::AllocSpace),
@@ -173,24 +113,4 @@ impl FourEstimates {
             inuse_space: of(SampleType::InuseSpace),
         }
     }
-}
-
-#[derive(Serialize)]
-pub(crate) struct EstimateObject {
-    value: Option<i64>,
-    half_width_95: Option<i64>,
-}
-
-impl From<Estimate> for EstimateObject {
-    fn from(estimate: Estimate) -> EstimateObject {
-        EstimateObject {
-            value: integer(estimate.value.round()),
-            // Up, so that a small uncertainty does not read as certainty.
-            half_width_95: integer(estimate.half_width_95().ceil()),
-        }
-    }
-}
-
-fn integer(value: f64) -> Option<i64> {
-    (!value.is_nan()).then_some(value as i64)
 }

@@ -15,4 +15,3 @@ mod markup;
 pub mod pprof;
 pub mod speedscope;
 pub mod svg;
-pub mod views;

@@ -3,6 +3,7 @@
 use crate::history::StackHistory;
 use crate::persistence::Persistence;
 use ramson_profile::{Estimate, SampleUnit};
+use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
 
 /// Nanoseconds of an hour.
@@ -11,9 +12,10 @@ pub const NS_PER_HOUR: f64 = 3.6e12;
 const FALSE_ALARMS: f64 = 0.01;
 
 /// Live bytes per hour.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Growth {
     /// Bytes per hour, with its variance.
+    #[serde(rename = "bytes_per_hour")]
     pub per_hour: Estimate,
     /// The time that it was taken over.
     pub window_ns: u64,

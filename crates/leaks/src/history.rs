@@ -2,6 +2,7 @@
 
 use ramson_format::{LIFETIME_BUCKETS, LIFETIME_SHIFT};
 use ramson_profile::{Estimate, SampleUnit};
+use serde::Serialize;
 
 /// A sample that is live.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +44,7 @@ pub struct StackHistory {
 }
 
 /// How old the live bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Ages {
     /// Half of the live bytes are at least this old.
     pub p50_ns: u64,

@@ -8,6 +8,7 @@
 
 use crate::history::{StackHistory, bucket_start_ns};
 use ramson_format::lifetime_bucket;
+use serde::Serialize;
 use statrs::distribution::{Beta, ContinuousCDF, DiscreteCDF, Poisson};
 
 /// What must not pass for a leak: a cache that has been full for this part of the time that it took to fill …
@@ -26,7 +27,7 @@ const LEAST_PROBABILITY: f64 = 0.01;
 const HORIZONS: u32 = 4;
 
 /// What one horizon shows.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Persistence {
     /// How far back it looks.
     pub horizon_ns: u64,

@@ -3,12 +3,13 @@
 
 use crate::history::{StackHistory, bucket_start_ns};
 use ramson_format::{LIFETIME_BUCKETS, lifetime_bucket};
+use serde::Serialize;
 
 /// 97.5 % quantile of the standard normal distribution.
 const NORMAL_QUANTILE_975: f64 = 1.959964;
 
 /// A point of the curve.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SurvivalPoint {
     /// Upper end of a bucket of lifetimes.
     pub age_ns: u64,
@@ -17,13 +18,15 @@ pub struct SurvivalPoint {
 }
 
 /// The curve, up to the greatest age that anything reached.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Survival {
     /// Ages ascend, shares never do.
+    #[serde(rename = "curve")]
     pub points: Vec<SurvivalPoint>,
     /// Share that was not freed at the end of the curve.
     pub never_freed: f64,
     /// 95 % interval of `never_freed`: Greenwood's variance on the scale of log(−log).
+    #[serde(rename = "interval_95")]
     pub interval: (f64, f64),
 }
 

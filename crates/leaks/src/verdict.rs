@@ -6,6 +6,7 @@ use crate::persistence::Persistence;
 use crate::survival::Survival;
 use ramson_profile::format::format_duration;
 use ramson_profile::{Estimate, SampleUnit};
+use serde::Serialize;
 use std::fmt;
 
 /// Built once: this share of the live samples …
@@ -19,7 +20,8 @@ const START_SHARE: u64 = 10;
 const LEAST_AT_START: usize = 3;
 
 /// What a stack's memory seems to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// What grew old is kept, and becomes more.
     Growing,
@@ -43,7 +45,7 @@ pub struct Settings {
 }
 
 /// The verdict on one stack, and its evidence.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// In one word.
     pub verdict: Verdict,

@@ -1,9 +1,12 @@
-//! Which allocators a process has, and whose books can be read.
+//! Which allocators a process has, and whose statistics can be read.
 
-use crate::glibc::{self, Books, Effort};
+use crate::glibc::{self, Effort, Statistics};
 use crate::identify::{self, Kind};
-use crate::{Backing, Mapping, ProcessMemory, executable, program};
+use crate::part::Part;
+use crate::{Area, Backing, ProcessMemory, executable, program};
+use serde::Serialize;
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 use std::{fmt, fs};
 
 /// Beside another allocator, the C library's own counts from this part of the anonymous memory on.
@@ -24,16 +27,34 @@ pub struct Allocators {
 }
 
 /// One of them.
+#[derive(Serialize)]
 pub struct Found {
     /// Name and version.
     pub name: String,
     /// The file, and whether it was preloaded.
     pub origin: String,
     /// The file.
+    #[serde(skip)]
     pub path: String,
 }
 
-/// Why there are no books.
+/// What an allocator said of itself when it was asked.
+pub struct Figures {
+    /// Its function.
+    pub function: &'static str,
+    /// By the allocator's own names. Bytes.
+    pub figures: Vec<(&'static str, u64)>,
+    /// The parts of RSS that follow from it; last what is most likely to be in part not resident.
+    pub parts: Vec<(Part, u64)>,
+    /// The thread on which it was asked …
+    pub tid: i32,
+    /// … its name …
+    pub thread: String,
+    /// … and how long that was stopped.
+    pub stopped: Duration,
+}
+
+/// Why there are no statistics.
 #[derive(Clone, Debug)]
 pub enum Missing {
     /// The memory may not be read, so that it is not known either which allocator has it.
@@ -61,12 +82,12 @@ impl fmt::Display for Missing {
 
 impl Allocators {
     /// Those of process `pid`.
-    pub fn of(pid: u32, mappings: &[Mapping]) -> Self {
+    pub fn of(pid: u32, areas: &[Area]) -> Self {
         let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let settings = identify::settings(&environ);
         let preload = settings.iter().find(|(name, _)| name == "LD_PRELOAD");
         let preload = preload.map_or("", |(_, list)| list);
-        let library = mappings.iter().find(|mapping| identify::is_libc(mapping));
+        let library = areas.iter().find(|area| identify::is_libc(area));
         let version =
             library.and_then(|library| identify::glibc_version(&read_file(pid, library)?));
         let name = match &version {
@@ -76,36 +97,36 @@ impl Allocators {
         let glibc = library.map(|library| Found::new(name, preload, &library.path));
         Self {
             glibc,
-            other: other(pid, mappings, preload),
+            other: other(pid, areas, preload),
             version: version.map(|(version, _)| version),
             is_32_bit: program::is_32_bit(format!("/proc/{pid}/exe").as_ref()),
             settings,
         }
     }
 
-    /// The C library's books, or why they cannot be read or do not matter.
-    pub fn books(
+    /// The C library's statistics, or why they cannot be read or do not matter.
+    pub fn statistics(
         &self,
         memory: &ProcessMemory,
-        mappings: &[Mapping],
+        areas: &[Area],
         effort: Effort,
-    ) -> Result<Books, Missing> {
-        let books = self.glibc_books(memory, mappings, effort);
-        let Some((kind, _)) = self.other else { return books.map_err(Missing::Refused) };
-        let is_anonymous = |mapping: &&Mapping| mapping.backing() == Backing::Anonymous;
-        let anonymous: u64 = mappings.iter().filter(is_anonymous).map(|mapping| mapping.rss).sum();
-        books
+    ) -> Result<Statistics, Missing> {
+        let statistics = self.glibc_statistics(memory, areas, effort);
+        let Some((kind, _)) = self.other else { return statistics.map_err(Missing::Refused) };
+        let is_anonymous = |area: &&Area| area.backing() == Backing::Anonymous;
+        let anonymous: u64 = areas.iter().filter(is_anonymous).map(|area| area.rss).sum();
+        statistics
             .ok()
-            .filter(|books| books.taken_bytes() as f64 >= LEAST_SHARE * anonymous as f64)
+            .filter(|statistics| statistics.taken_bytes() as f64 >= LEAST_SHARE * anonymous as f64)
             .ok_or(Missing::Unreadable(kind))
     }
 
-    fn glibc_books(
+    fn glibc_statistics(
         &self,
         memory: &ProcessMemory,
-        mappings: &[Mapping],
+        areas: &[Area],
         effort: Effort,
-    ) -> Result<Books, String> {
+    ) -> Result<Statistics, String> {
         if self.glibc.is_none() {
             return Err("no C library is mapped: what allocates there is not known".into());
         }
@@ -115,24 +136,23 @@ impl Allocators {
         let version = self
             .version
             .ok_or("the C library's file cannot be read, so its version is not known")?;
-        let is_data = |mapping: &&Mapping| identify::is_libc(mapping) && mapping.is_writable();
-        let library: Vec<&Mapping> = mappings.iter().filter(is_data).collect();
-        glibc::read(memory, mappings, &library, version, effort)
-            .map_err(|refusal| refusal.to_string())
+        let is_data = |area: &&Area| identify::is_libc(area) && area.is_writable();
+        let library: Vec<&Area> = areas.iter().filter(is_data).collect();
+        glibc::read(memory, areas, &library, version, effort).map_err(|refusal| refusal.to_string())
     }
 }
 
-fn other(pid: u32, mappings: &[Mapping], preload: &str) -> Option<(Kind, Found)> {
-    if let Some((kind, mapping)) = identify::replacing_allocator(mappings, preload) {
-        let library = read_file(pid, mapping).unwrap_or_default();
+fn other(pid: u32, areas: &[Area], preload: &str) -> Option<(Kind, Found)> {
+    if let Some((kind, area)) = identify::replacing_allocator(areas, preload) {
+        let library = read_file(pid, area).unwrap_or_default();
         let version = identify::jemalloc_version(&library).filter(|_| kind == Kind::Jemalloc);
         let name = format!("{kind:?}").to_lowercase();
         let name = version.map_or(name.clone(), |version| format!("{name} {version}"));
-        return Some((kind, Found::new(name, preload, &mapping.path)));
+        return Some((kind, Found::new(name, preload, &area.path)));
     }
     // Which version it is cannot be told.
     let static_glibc = || {
-        let has_libc = mappings.iter().any(identify::is_libc);
+        let has_libc = areas.iter().any(identify::is_libc);
         (!has_libc && executable::has_static_glibc(pid)).then_some("static glibc")
     };
     let name = static_glibc().or_else(|| executable::allocator_in_executable(pid))?.into();
@@ -149,13 +169,13 @@ impl Found {
 }
 
 /// The file that is mapped, also where it has been replaced on disk since.
-pub fn read_file(pid: u32, mapping: &Mapping) -> Option<Vec<u8>> {
-    let path = format!("/proc/{pid}/root{}", mapping.path);
-    let is_it = fs::metadata(&path).is_ok_and(|facts| facts.ino() == mapping.inode);
+pub fn read_file(pid: u32, area: &Area) -> Option<Vec<u8>> {
+    let path = format!("/proc/{pid}/root{}", area.path);
+    let is_it = fs::metadata(&path).is_ok_and(|facts| facts.ino() == area.inode);
     if is_it {
         return fs::read(path).ok();
     }
-    fs::read(format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end)).ok()
+    fs::read(format!("/proc/{pid}/map_files/{:x}-{:x}", area.start, area.end)).ok()
 }
 
 /// What cannot be known of other allocators from outside.

@@ -1,5 +1,6 @@
 //! The memory limit of a process's control group, and how far off it is.
 
+use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 const NO_LIMIT: u64 = 1 << 62;
 
 /// The limit that will be hit first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limit {
     /// memory.max, or memory.limit_in_bytes of version 1.
     pub limit_bytes: u64,

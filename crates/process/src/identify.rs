@@ -1,6 +1,6 @@
 //! Which allocator a process has, where it comes from, and how it was told to behave.
 
-use crate::mappings::Mapping;
+use crate::areas::Area;
 use memchr::memmem;
 
 /// Allocators that are told apart.
@@ -40,12 +40,9 @@ const VARIABLES: [&str; 7] = [
 /// An allocator among the mapped files that takes the place of the C library's own, if it comes first in the search order. Of several, one
 /// that `preload` names (as LD_PRELOAD does), else the one at the highest address: the loader maps files in the search order, the kernel from
 /// the top down. Programs may overwrite their environment, as redis does.
-pub fn replacing_allocator<'a>(
-    mappings: &'a [Mapping],
-    preload: &str,
-) -> Option<(Kind, &'a Mapping)> {
-    let found = mappings.iter().filter_map(|mapping| {
-        let name = base_name(&mapping.path);
+pub fn replacing_allocator<'a>(areas: &'a [Area], preload: &str) -> Option<(Kind, &'a Area)> {
+    let found = areas.iter().filter_map(|area| {
+        let name = base_name(&area.path);
         let is_of = |&&(start, _): &&(&str, _)| name.starts_with(start);
         let kind = match LIBRARIES.iter().find(is_of) {
             Some(&(_, kind)) => kind,
@@ -53,9 +50,9 @@ pub fn replacing_allocator<'a>(
             None if name == "libc.so" => Kind::Musl,
             None => return None,
         };
-        Some((kind, mapping))
+        Some((kind, area))
     });
-    found.max_by_key(|(_, mapping)| (is_preloaded(preload, &mapping.path), mapping.start))
+    found.max_by_key(|(_, area)| (is_preloaded(preload, &area.path), area.start))
 }
 
 /// Whether a list of names, as that of LD_PRELOAD, has the file. It may name a link: libtcmalloc.so.4 for libtcmalloc.so.4.5.10.
@@ -64,9 +61,9 @@ pub fn is_preloaded(preload: &str, path: &str) -> bool {
     names.any(|name| !name.is_empty() && base_name(path).starts_with(name))
 }
 
-/// Whether the mapping is of glibc's library.
-pub fn is_libc(mapping: &Mapping) -> bool {
-    let name = base_name(&mapping.path);
+/// Whether the area is of glibc's library.
+pub fn is_libc(area: &Area) -> bool {
+    let name = base_name(&area.path);
     name == "libc.so.6" || name.starts_with("libc-2.") && name.ends_with(".so")
 }
 

@@ -7,29 +7,32 @@
 #![deny(unsafe_code)]
 
 pub mod allocators;
+mod areas;
 pub mod cgroup;
 pub mod executable;
 pub mod glibc;
 pub mod identify;
-mod mappings;
 mod memory;
 pub mod oom_kills;
 mod padding;
+mod part;
 pub mod pressure;
-mod process;
+mod process_memory;
 pub mod program;
-mod resident;
 pub mod rights;
+pub mod rss;
 #[allow(unsafe_code)]
 mod scan;
 mod stacks;
+pub mod stat;
 
 #[cfg(test)]
 mod tests;
 
-pub use mappings::{Backing, Mapping, parse_smaps, read_smaps};
+pub use areas::{Area, Backing, parse_smaps, read_smaps};
 pub use memory::{Memory, PAGE_BYTES, Presence};
 pub use padding::padding;
-pub use process::ProcessMemory;
-pub use resident::{Explained, Part, explain, is_ramsons};
+pub use part::{Part, Term};
+pub use process_memory::ProcessMemory;
+pub use rss::{Explained, is_ramsons};
 pub use stacks::thread_stacks;

@@ -2,23 +2,23 @@
 //!
 //! Most likely the program never touched these. What it wrote zeros to cannot be told from that.
 
-use crate::mappings::Mapping;
+use crate::areas::Area;
 use crate::memory::{Memory, PAGE_BYTES, Presence};
 
 /// Bytes of a huge page on x86-64.
 const HUGE_BYTES: u64 = 2 << 20;
-/// Huge pages of a mapping that are looked at.
+/// Huge pages of an area that are looked at.
 const MOST_HUGE_PAGES: u64 = 64;
 /// Pages of each, at equal distances from a start that moves on.
 const LOOKED_AT: u64 = 16;
 
-/// Bytes of the mapping's huge pages that are only zeros, by a sample of their pages.
-pub fn padding(memory: &impl Memory, mapping: &Mapping) -> u64 {
-    let first = mapping.start.next_multiple_of(HUGE_BYTES);
-    if mapping.anonymous_huge == 0 || first + HUGE_BYTES > mapping.end {
+/// Bytes of the area's huge pages that are only zeros, by a sample of their pages.
+pub fn padding(memory: &impl Memory, area: &Area) -> u64 {
+    let first = area.start.next_multiple_of(HUGE_BYTES);
+    if area.anonymous_huge == 0 || first + HUGE_BYTES > area.end {
         return 0;
     }
-    let count = (mapping.end - first) / HUGE_BYTES;
+    let count = (area.end - first) / HUGE_BYTES;
     let (mut zeros, mut looked_at) = (0, 0);
     let mut page = vec![0; PAGE_BYTES as usize];
     for number in (0..count).step_by(count.div_ceil(MOST_HUGE_PAGES) as usize) {
@@ -40,6 +40,6 @@ pub fn padding(memory: &impl Memory, mapping: &Mapping) -> u64 {
     }
     match looked_at {
         0 => 0,
-        looked_at => (mapping.anonymous_huge as u128 * zeros as u128 / looked_at as u128) as u64,
+        looked_at => (area.anonymous_huge as u128 * zeros as u128 / looked_at as u128) as u64,
     }
 }

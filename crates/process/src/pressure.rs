@@ -1,37 +1,11 @@
-//! What the kernel tells of a process: that it is there, its resident bytes, and how its cgroup fares.
+//! How a process's cgroup fares.
 
 use crate::cgroup;
-use rustix::param::page_size;
 use std::fs;
 use std::path::PathBuf;
 
 /// Tasks wait for memory for this part of the last 10 s, in percent, or more: the cgroup is stalled.
 const STALLED_PERCENT: f64 = 10.0;
-
-/// A process that is there and not a zombie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// Since boot, in ticks: a process ID may be in use again.
-    pub start_ticks: u64,
-    /// Resident bytes.
-    pub rss: Option<u64>,
-}
-
-impl Process {
-    /// `None` if there is none, or a zombie.
-    pub fn of(pid: u32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    }
-
-    /// The second field is a name that may contain anything.
-    fn parse(stat: &str) -> Option<Self> {
-        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-        let is_alive = !fields.first()?.starts_with(['Z', 'X', 'x']);
-        let number = |field: usize| fields.get(field - 3)?.trim().parse::<u64>().ok();
-        let rss = number(24).map(|pages| pages * page_size() as u64);
-        is_alive.then_some(Self { start_ticks: number(22)?, rss })
-    }
-}
 
 /// How a cgroup fares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,18 +87,6 @@ fn count(line: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use std::path::Path;
-
-    #[test]
-    fn a_process_is_told_by_its_start_also_with_a_strange_name() {
-        let own = Process::of(std::process::id()).unwrap();
-        assert!(own.start_ticks > 0 && own.rss.is_some_and(|rss| rss > 1 << 16), "{own:?}");
-        let rest = "1 1 1 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 777 9000 25 184";
-        let parsed = Process::parse(&format!("5 (a) Z b) S {rest}"));
-        let rss = Some(25 * page_size() as u64);
-        assert_eq!(parsed, Some(Process { start_ticks: 777, rss }));
-        assert_eq!(Process::parse(&format!("5 (a) Z {rest}")), None);
-        assert_eq!(Process::parse(""), None);
-    }
 
     #[test]
     fn pressure_is_bounds_that_were_met_and_time_spent_waiting() {

@@ -1,9 +1,9 @@
 //! Where threads' stacks are, also of threads that run: by the thread's descriptor at the end of each.
 //!
-//! A guard that nobody may touch lies below each stack. Since glibc 2.42 and Linux 6.13 it is no mapping of its own, and stacks that touch
-//! are one mapping: there the loader's lists of threads tell, which it has since 2.34.
+//! A guard that nobody may touch lies below each stack. Since glibc 2.42 and Linux 6.13 it is no area of its own, and stacks that touch
+//! are one area: there the loader's lists of threads tell, which it has since 2.34.
 
-use crate::mappings::{Backing, Mapping};
+use crate::areas::{Area, Backing};
 use crate::memory::{Memory, PAGE_BYTES, page_of, read_present, word_at};
 use std::collections::BTreeSet;
 
@@ -22,12 +22,11 @@ const DESCRIPTOR_BYTES: usize = 2304;
 /// The loader's lists have that many threads at most.
 const MOST_THREADS: usize = 1 << 17;
 
-/// Starts of the mappings that are stacks of threads made by the C library: behind a guard that nobody may touch, or where its own lists say so.
-pub fn thread_stacks(memory: &impl Memory, mappings: &[Mapping]) -> Vec<u64> {
-    let mut stacks: BTreeSet<u64> =
-        guarded(memory, mappings).map(|(stack, _)| stack.start).collect();
-    for descriptor in listed(memory, mappings) {
-        let stack = mapping_at(mappings, descriptor);
+/// Starts of the areas that are stacks of threads made by the C library: behind a guard that nobody may touch, or where its own lists say so.
+pub fn thread_stacks(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
+    let mut stacks: BTreeSet<u64> = guarded(memory, areas).map(|(stack, _)| stack.start).collect();
+    for descriptor in listed(memory, areas) {
+        let stack = area_at(areas, descriptor);
         stacks
             .extend(stack.filter(|stack| is_on_stack(memory, stack, descriptor)).map(|s| s.start));
     }
@@ -35,14 +34,14 @@ pub fn thread_stacks(memory: &impl Memory, mappings: &[Mapping]) -> Vec<u64> {
 }
 
 /// Whatever the threads' variables may refer to as a block: the chunks below.
-pub fn thread_pointers(memory: &impl Memory, mappings: &[Mapping]) -> Vec<u64> {
+pub fn thread_pointers(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
     let mut descriptors: BTreeSet<u64> =
-        guarded(memory, mappings).map(|(_, descriptor)| descriptor).collect();
-    descriptors.extend(listed(memory, mappings));
+        guarded(memory, areas).map(|(_, descriptor)| descriptor).collect();
+    descriptors.extend(listed(memory, areas));
     let mut chunks = Vec::new();
     for descriptor in descriptors {
-        let Some(mapping) = mapping_at(mappings, descriptor) else { continue };
-        let first = descriptor.saturating_sub(SEARCHED_STORAGE_BYTES).max(mapping.start);
+        let Some(area) = area_at(areas, descriptor) else { continue };
+        let first = descriptor.saturating_sub(SEARCHED_STORAGE_BYTES).max(area.start);
         let mut page = page_of(first);
         while page < descriptor {
             let bytes = read_present(memory, page, PAGE_BYTES as usize).unwrap_or_default();
@@ -58,9 +57,9 @@ pub fn thread_pointers(memory: &impl Memory, mappings: &[Mapping]) -> Vec<u64> {
     chunks
 }
 
-fn mapping_at(mappings: &[Mapping], address: u64) -> Option<&Mapping> {
-    let behind = mappings.partition_point(|mapping| mapping.start <= address);
-    mappings.get(behind.checked_sub(1)?).filter(|mapping| mapping.contains(address))
+fn area_at(areas: &[Area], address: u64) -> Option<&Area> {
+    let behind = areas.partition_point(|area| area.start <= address);
+    areas.get(behind.checked_sub(1)?).filter(|area| area.contains(address))
 }
 
 /// A descriptor points to itself (x86-64 psABI: the word at the thread pointer is the thread pointer; glibc's `tcbhead_t` repeats it 16 bytes on).
@@ -69,22 +68,19 @@ fn is_descriptor(bytes: &[u8], offset: usize, own: u64) -> bool {
 }
 
 /// Stacks behind a guard, each with its thread's descriptor.
-fn guarded<'a>(
-    memory: &impl Memory,
-    mappings: &'a [Mapping],
-) -> impl Iterator<Item = (&'a Mapping, u64)> {
-    let has_guard = |pair: &&[Mapping]| {
+fn guarded<'a>(memory: &impl Memory, areas: &'a [Area]) -> impl Iterator<Item = (&'a Area, u64)> {
+    let has_guard = |pair: &&[Area]| {
         pair[0].end == pair[1].start
             && pair[0].permissions.starts_with("---")
             && pair[1].is_writable()
             && pair[1].backing() == Backing::Anonymous
             && pair[1].rss > 0
     };
-    let stacks = mappings.windows(2).filter(has_guard).map(|pair| &pair[1]);
+    let stacks = areas.windows(2).filter(has_guard).map(|pair| &pair[1]);
     stacks.filter_map(|stack| Some((stack, last_descriptor(memory, stack)?)))
 }
 
-fn last_descriptor(memory: &impl Memory, stack: &Mapping) -> Option<u64> {
+fn last_descriptor(memory: &impl Memory, stack: &Area) -> Option<u64> {
     let first = stack.end.saturating_sub(SEARCHED_PAGES * PAGE_BYTES).max(stack.start);
     (first..stack.end).step_by(PAGE_BYTES as usize).find_map(|page| {
         let bytes = read_present(memory, page, PAGE_BYTES as usize)?;
@@ -98,14 +94,14 @@ fn last_descriptor(memory: &impl Memory, stack: &Mapping) -> Option<u64> {
 
 /// The descriptors on lists whose heads are among the loader's variables: of threads that run, of those that are gone and whose stacks are
 /// kept, and of the first one.
-fn listed(memory: &impl Memory, mappings: &[Mapping]) -> Vec<u64> {
+fn listed(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
     let mut found = Vec::new();
-    let is_loader = |mapping: &&Mapping| {
-        let name = mapping.path.rsplit('/').next().unwrap_or_default();
-        mapping.is_writable() && name.starts_with("ld-")
+    let is_loader = |area: &&Area| {
+        let name = area.path.rsplit('/').next().unwrap_or_default();
+        area.is_writable() && name.starts_with("ld-")
     };
-    for mapping in mappings.iter().filter(is_loader) {
-        let bytes: Vec<u8> = (mapping.start..mapping.end)
+    for area in areas.iter().filter(is_loader) {
+        let bytes: Vec<u8> = (area.start..area.end)
             .step_by(PAGE_BYTES as usize)
             .flat_map(|page| {
                 let bytes = read_present(memory, page, PAGE_BYTES as usize);
@@ -113,7 +109,7 @@ fn listed(memory: &impl Memory, mappings: &[Mapping]) -> Vec<u64> {
             })
             .collect();
         for offset in (0..bytes.len().saturating_sub(8)).step_by(8) {
-            let head = mapping.start + offset as u64;
+            let head = area.start + offset as u64;
             let next = word_at(&bytes, offset).unwrap_or(0);
             // Descriptors are aligned to a line of the cache, and so are their links.
             if next != 0 && next.is_multiple_of(64) && word_at(&bytes, offset + 8) != Some(0) {
@@ -142,9 +138,9 @@ fn follow(memory: &impl Memory, head: u64, first: u64, found: &mut Vec<u64>) {
     }
 }
 
-/// Whether the C library put the descriptor on top of a stack in this mapping, behind a guard: its own record of that is start, length,
+/// Whether the C library put the descriptor on top of a stack in this area, behind a guard: its own record of that is start, length,
 /// and of that the guard's.
-fn is_on_stack(memory: &impl Memory, mapping: &Mapping, descriptor: u64) -> bool {
+fn is_on_stack(memory: &impl Memory, area: &Area, descriptor: u64) -> bool {
     let bytes = read_present(memory, descriptor, DESCRIPTOR_BYTES).unwrap_or_default();
     bytes.windows(24).step_by(8).any(|words| {
         let word = |offset| word_at(words, offset).unwrap_or(0);
@@ -155,6 +151,6 @@ fn is_on_stack(memory: &impl Memory, mapping: &Mapping, descriptor: u64) -> bool
             && guard > 0
             && guard < length
             && start < descriptor
-            && (descriptor..=mapping.end).contains(&end)
+            && (descriptor..=area.end).contains(&end)
     })
 }

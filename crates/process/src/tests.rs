@@ -1,9 +1,10 @@
 //! Tests on made-up processes: whole, torn, swapped out and hostile ones.
 
-use crate::glibc::{self, Books, Effort, Locks, Refusal};
+use crate::glibc::{self, Effort, Locks, Refusal, Statistics};
 use crate::identify::{self, Kind};
 use crate::memory::{Memory, PAGE_BYTES, page_of};
-use crate::{Mapping, Part, explain, parse_smaps};
+use crate::rss::{Known, explain};
+use crate::{Area, Explained, Part, Term, is_ramsons, parse_smaps};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -60,13 +61,13 @@ impl Memory for Snapshot {
     }
 }
 
-fn mapping(start: u64, end: u64, path: &str) -> Mapping {
+fn area(start: u64, end: u64, path: &str) -> Area {
     let permissions = "rw-p".into();
-    Mapping { start, end, permissions, path: path.into(), ..Mapping::default() }
+    Area { start, end, permissions, path: path.into(), ..Area::default() }
 }
 
 /// The data of the C library, and a heap that holds one tcache, one free chunk of three pages, one chunk in a fastbin and chunks in use.
-fn process() -> (Snapshot, Vec<Mapping>) {
+fn process() -> (Snapshot, Vec<Area>) {
     let mut memory = Snapshot::default();
     for page in 0..HEAP_PAGES {
         memory.pages.insert(HEAP + page * PAGE_BYTES, vec![0; 4096]);
@@ -108,23 +109,23 @@ fn process() -> (Snapshot, Vec<Mapping>) {
     memory.set(HEAP + 16 + 128 + 8 * 5, HEAP + 0x290 + 16);
     memory.set(at + 8, (TOP - at) | 1);
     memory.set(TOP + 8, (HEAP + HEAP_PAGES * PAGE_BYTES - TOP) | 1);
-    let heap = mapping(HEAP, HEAP + HEAP_PAGES * PAGE_BYTES, "[heap]");
-    (memory, vec![heap, mapping(DATA, DATA + PAGE_BYTES, "/lib/libc.so.6")])
+    let heap = area(HEAP, HEAP + HEAP_PAGES * PAGE_BYTES, "[heap]");
+    (memory, vec![heap, area(DATA, DATA + PAGE_BYTES, "/lib/libc.so.6")])
 }
 
-fn read(memory: &Snapshot, mappings: &[Mapping]) -> Result<Books, Refusal> {
-    read_with(memory, mappings, Effort::Exact)
+fn read(memory: &Snapshot, areas: &[Area]) -> Result<Statistics, Refusal> {
+    read_with(memory, areas, Effort::Exact)
 }
 
-fn read_with(memory: &Snapshot, mappings: &[Mapping], effort: Effort) -> Result<Books, Refusal> {
-    glibc::read(memory, mappings, &[&mappings[1]], (2, 36), effort)
+fn read_with(memory: &Snapshot, areas: &[Area], effort: Effort) -> Result<Statistics, Refusal> {
+    glibc::read(memory, areas, &[&areas[1]], (2, 36), effort)
 }
 
 #[test]
 fn the_books_of_a_made_up_heap_are_read_to_the_byte() {
-    let (memory, mappings) = process();
-    let books = read(&memory, &mappings).unwrap();
-    let [arena] = books.arenas.as_slice() else { panic!("{books:?}") };
+    let (memory, areas) = process();
+    let statistics = read(&memory, &areas).unwrap();
+    let [arena] = statistics.arenas.as_slice() else { panic!("{statistics:?}") };
     assert_eq!(
         (arena.free.chunks, arena.free.bytes, arena.free.resident_bytes),
         (1, 0x4000, 0x4000)
@@ -134,34 +135,34 @@ fn the_books_of_a_made_up_heap_are_read_to_the_byte() {
     assert_eq!((arena.fastbins.chunks, arena.fastbins.bytes), (2, 0x80));
     assert_eq!((arena.tcaches.chunks, arena.tcaches.bytes), (1, 0x70));
     assert_eq!(arena.in_use.bytes + arena.free.bytes + arena.top.bytes, arena.system_bytes);
-    assert_eq!(books.parameters.tcache_count, 7);
+    assert_eq!(statistics.parameters.tcache_count, 7);
 }
 
 #[test]
 fn a_survey_of_all_pieces_gives_the_same_books() {
-    let (memory, mappings) = process();
-    let walked = read(&memory, &mappings).unwrap();
-    let surveyed = read_with(&memory, &mappings, Effort::Survey(0)).unwrap();
+    let (memory, areas) = process();
+    let walked = read(&memory, &areas).unwrap();
+    let surveyed = read_with(&memory, &areas, Effort::Survey(0)).unwrap();
     assert!(surveyed.is_surveyed() && !walked.is_surveyed());
-    let of = |books: &Books| {
-        let arena = &books.arenas[0];
+    let of = |statistics: &Statistics| {
+        let arena = &statistics.arenas[0];
         (arena.in_use, arena.free, arena.top, arena.fastbins, arena.tcaches, arena.free_page_bytes)
     };
     assert_eq!(of(&surveyed), of(&walked));
-    for books in [&walked, &surveyed] {
-        let arena = &books.arenas[0];
+    for statistics in [&walked, &surveyed] {
+        let arena = &statistics.arenas[0];
         let free = arena.free.resident_bytes + arena.top.resident_bytes + arena.fastbins.bytes;
-        let in_cells: f64 = books.map.cells.iter().map(|cell| cell.free_bytes).sum();
-        assert!((in_cells - free as f64).abs() < 1.0, "{in_cells} {books:?}");
+        let in_cells: f64 = statistics.map.cells.iter().map(|cell| cell.free_bytes).sum();
+        assert!((in_cells - free as f64).abs() < 1.0, "{in_cells} {statistics:?}");
     }
 }
 
 #[test]
 fn free_chunks_count_half_for_each_of_their_neighbours() {
-    let (memory, mappings) = process();
-    let books = read(&memory, &mappings).unwrap();
+    let (memory, areas) = process();
+    let statistics = read(&memory, &areas).unwrap();
     let free = HEAP + 0x290 + 0x70;
-    let beside = |chunk: u64| glibc::beside(&memory, &books, chunk + 16);
+    let beside = |chunk: u64| glibc::beside(&memory, &statistics, chunk + 16);
     let below = beside(free - 0x70).unwrap();
     assert_eq!((below.below_bytes, below.above_bytes), (0, 0x4000));
     let above = beside(free + 0x4000).unwrap();
@@ -173,8 +174,8 @@ fn free_chunks_count_half_for_each_of_their_neighbours() {
 
 #[test]
 fn a_lock_of_an_arena_is_free_or_held_and_a_chain_that_is_broken_says_neither() {
-    let (mut memory, mappings) = process();
-    let locks = Locks::find(&memory, &[&mappings[1]], (2, 36)).unwrap();
+    let (mut memory, areas) = process();
+    let locks = Locks::find(&memory, &[&areas[1]], (2, 36)).unwrap();
     assert!(locks.are_seen_free(&memory, Duration::ZERO));
     for held in [1, 2] {
         memory.set(MAIN_ARENA, held);
@@ -187,65 +188,172 @@ fn a_lock_of_an_arena_is_free_or_held_and_a_chain_that_is_broken_says_neither() 
 
 #[test]
 fn a_version_that_is_not_known_is_refused_by_name() {
-    let (memory, mappings) = process();
+    let (memory, areas) = process();
     for version in [(2, 26), (2, 45), (3, 36)] {
-        let refused = glibc::read(&memory, &mappings, &[&mappings[1]], version, Effort::Exact);
+        let refused = glibc::read(&memory, &areas, &[&areas[1]], version, Effort::Exact);
         let refused = refused.unwrap_err();
         assert_eq!(refused, Refusal::Version(version.0, version.1));
         assert!(refused.to_string().contains(&format!("{}.{}", version.0, version.1)));
     }
     // The layout of another version is not consistent with this process.
-    let refused = glibc::read(&memory, &mappings, &[&mappings[1]], (2, 31), Effort::Exact);
+    let refused = glibc::read(&memory, &areas, &[&areas[1]], (2, 31), Effort::Exact);
     assert_eq!(refused.unwrap_err(), Refusal::NoParameters);
 }
 
 #[test]
 fn an_allocator_that_was_never_used_has_no_arena() {
-    let (mut memory, mappings) = process();
+    let (mut memory, areas) = process();
     memory.pages.insert(DATA, vec![0; 4096]);
-    assert_eq!(read(&memory, &mappings).unwrap_err(), Refusal::NoArena);
+    assert_eq!(read(&memory, &areas).unwrap_err(), Refusal::NoArena);
 }
 
 #[test]
 fn a_size_that_was_read_while_it_changed_is_read_again() {
-    let (mut memory, mappings) = process();
-    let quiet = read(&memory, &mappings).unwrap();
+    let (mut memory, areas) = process();
+    let quiet = read(&memory, &areas).unwrap();
     let reads = memory.reads.get();
     memory.reads.set(0);
     memory.torn = Some((HEAP + 0x290 + 8, 0x123_4567, reads - 6));
-    let books = read(&memory, &mappings).unwrap();
-    assert_eq!(books.arenas, quiet.arenas);
+    let statistics = read(&memory, &areas).unwrap();
+    assert_eq!(statistics.arenas, quiet.arenas);
 }
 
 #[test]
 fn what_a_spoilt_size_hides_counts_as_not_walked() {
-    let (mut memory, mappings) = process();
+    let (mut memory, areas) = process();
     let spoilt = HEAP + 0x290;
     memory.set(spoilt + 8, 0x123_4567);
-    let books = read(&memory, &mappings).unwrap();
+    let statistics = read(&memory, &areas).unwrap();
     // Up to the next chunk from which sizes lead to the top.
-    assert_eq!(books.arenas[0].not_walked_bytes, 0x70);
-    assert_eq!(books.arenas[0].top.bytes, 0x2000);
+    assert_eq!(statistics.arenas[0].not_walked_bytes, 0x70);
+    assert_eq!(statistics.arenas[0].top.bytes, 0x2000);
 }
 
 #[test]
 fn swapped_pages_are_not_brought_back() {
-    let (mut memory, mappings) = process();
+    let (mut memory, areas) = process();
     let page = HEAP + 4 * PAGE_BYTES;
     memory.pages.remove(&page);
-    let books = read(&memory, &mappings).unwrap();
-    assert!(books.arenas[0].not_walked_bytes > 0);
-    assert!(books.not_walked_share() < 1.0);
+    let statistics = read(&memory, &areas).unwrap();
+    assert!(statistics.arenas[0].not_walked_bytes > 0);
+    assert!(statistics.not_walked_share() < 1.0);
+}
+
+fn explained(
+    areas: &[Area],
+    statistics: &Statistics,
+    is_stack: &dyn Fn(&Area) -> bool,
+) -> Explained {
+    explain(areas, &Known { statistics: Some(statistics), is_stack, ..nothing() })
+}
+
+fn nothing<'a>() -> Known<'a> {
+    Known {
+        statistics: None,
+        extents: &[],
+        profile: None,
+        is_stack: &|_| false,
+        is_shmem: &|_| false,
+        padding: &|_| 0,
+        resident: &|_| None,
+    }
+}
+
+const SMAPS: &str = "\
+400000-401000 r-xp 00000000 08:01 3                                      /opt/server
+Rss:                   4 kB
+401000-402000 rw-p 00001000 08:01 3                                      /opt/server
+Rss:                   4 kB
+Anonymous:             4 kB
+402000-404000 rw-p 00000000 00:00 0
+Rss:                   8 kB
+Anonymous:             8 kB
+404000-504000 rw-p 00000000 00:00 0                                      [heap]
+Rss:                 800 kB
+Anonymous:           800 kB
+7f0000000000-7f0000002000 r--p 00000000 08:01 4                          /srv/data.db
+Rss:                   8 kB
+7f0000002000-7f0000004000 rw-s 00000000 00:01 9                          /dev/zero (deleted)
+Rss:                  24 kB
+7f0000005000-7f0000006000 r-xp 00000000 08:01 5                          /opt/ra mson/libramson.so
+Rss:                  12 kB
+7f0000006000-7f0001006000 rw-p 00000000 00:00 0
+Rss:                  20 kB
+7f0002000000-7f0002100000 rw-p 00000000 00:00 0
+Rss:                 100 kB
+VmFlags: rd wr mr mw me dd nh ac
+7f0003000000-7f0003100000 rw-s 00000000 08:01 7                          /var/tmp/ramson-0/1-2.ramson
+Rss:                 200 kB
+7f0004000000-7f0004800000 rw-p 00000000 00:00 0
+Rss:                4096 kB
+Anonymous:          4096 kB
+7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]
+Rss:                  16 kB
+7ffd00030000-7ffd00031000 r-xp 00000000 00:00 0                          [vdso]
+Rss:                   4 kB
+";
+
+#[test]
+fn each_area_of_a_process_belongs_to_one_term() {
+    let areas = parse_smaps(SMAPS.as_bytes());
+    // The second extent is half of what its area has.
+    let extents = [0x7f00_0400_0000..0x7f00_0410_0000, 0x7f00_0440_0000..0x7f00_0480_0000];
+    let profile = Some("/var/tmp/ramson-0/1-2.ramson");
+    let is_stack = |area: &Area| area.path == "[stack]";
+    let known = Known { profile, extents: &extents, is_stack: &is_stack, ..nothing() };
+    let explained = explain(&areas, &known);
+    let kib = |term| explained.term(term) / 1024;
+    assert_eq!(kib(Term::CodeAndData), 4 + 4 + 8);
+    assert_eq!(kib(Term::Files), 8);
+    assert_eq!(kib(Term::SharedMemory), 24);
+    assert_eq!(kib(Term::Ramson), 12 + 20 + 100 + 200);
+    assert_eq!(kib(Term::Stacks), 16);
+    assert_eq!(kib(Term::Kernel), 4);
+    // By its share of the addresses, where the pages cannot be asked.
+    assert_eq!(kib(Term::Mmap), 512 + 2048);
+    assert_eq!(kib(Term::Other), 800 + 1536);
+    let sum: i64 = Term::ALL.iter().map(|&(term, _)| explained.term(term)).sum();
+    assert_eq!(sum as u64, explained.rss);
+    assert_eq!(explained.anonymous_bytes(), (800 + 4096) * 1024);
+    let resident = |range: std::ops::Range<u64>| Some((range.end - range.start) / 4);
+    let known = Known { resident: &resident, ..known };
+    assert_eq!(explain(&areas, &known).term(Term::Mmap) / 1024, 256 + 1024);
+}
+
+#[test]
+fn ramson_s_own_memory_is_told_apart() {
+    let areas = parse_smaps(SMAPS.as_bytes());
+    let is_own = |index: usize| is_ramsons(&areas[index], areas[..index].last(), None);
+    let own: Vec<bool> = (0..areas.len()).map(is_own).collect();
+    assert_eq!(own.iter().filter(|own| **own).count(), 3);
+    assert_eq!(areas[6].path, "/opt/ra mson/libramson.so");
+}
+
+#[test]
+fn the_terms_of_this_process_add_up_to_its_rss() {
+    let request = crate::rss::Request {
+        effort: Effort::Survey(glibc::MOST_WALKED_BYTES),
+        most_anonymous_bytes: u64::MAX,
+        profile: None,
+        extents: &[],
+    };
+    let reading = crate::rss::read(std::process::id(), &mut None, &request).unwrap();
+    let explained = reading.explained;
+    let sum: i64 = Term::ALL.iter().map(|&(term, _)| explained.term(term)).sum();
+    assert_eq!(sum as u64, explained.rss);
+    for term in [Term::Live, Term::Stacks, Term::CodeAndData] {
+        assert!(explained.term(term) > 0, "{term:?}: {explained:?}");
+    }
 }
 
 #[test]
 fn the_parts_add_up_to_rss_whatever_the_two_readings_say() {
-    let (memory, mut mappings) = process();
-    let books = read(&memory, &mappings).unwrap();
+    let (memory, mut areas) = process();
+    let statistics = read(&memory, &areas).unwrap();
     for rss in [0, 0x3000, HEAP_PAGES * PAGE_BYTES, 1 << 40] {
-        mappings[0].rss = rss;
-        mappings[1].rss = PAGE_BYTES;
-        let explained = explain(&mappings, Some(&books), |_| false, |_| false, |_| 0, None);
+        areas[0].rss = rss;
+        areas[1].rss = PAGE_BYTES;
+        let explained = explained(&areas, &statistics, &|_| false);
         let sum: i64 = Part::ALL.iter().map(|&(part, _)| explained.part(part)).sum();
         assert_eq!(sum as u64, explained.rss);
         assert_eq!(explained.rss, rss + PAGE_BYTES);
@@ -254,9 +362,9 @@ fn the_parts_add_up_to_rss_whatever_the_two_readings_say() {
     }
 }
 
-/// The same process with one chunk of two pages that was mapped, in a mapping of `pages` behind the variables of a library.
-fn process_with_mapped_chunk(pages: u64) -> (Snapshot, Vec<Mapping>) {
-    let (mut memory, mut mappings) = process();
+/// The same process with one chunk of two pages that was mapped, in an area of `pages` behind the variables of a library.
+fn process_with_mapped_chunk(pages: u64) -> (Snapshot, Vec<Area>) {
+    let (mut memory, mut areas) = process();
     let start = DATA + PAGE_BYTES;
     for page in 0..pages {
         memory.set(start + page * PAGE_BYTES, 0);
@@ -266,21 +374,21 @@ fn process_with_mapped_chunk(pages: u64) -> (Snapshot, Vec<Mapping>) {
     for (offset, word) in [(56, 1 << 32), (64, 1 << 32 | 65536), (80, bytes), (88, bytes)] {
         memory.set(PARAMETERS + offset, word);
     }
-    mappings[1].inode = 5;
+    areas[1].inode = 5;
     let rss = pages * PAGE_BYTES;
-    mappings.push(Mapping { rss, ..mapping(start, start + rss, "") });
-    (memory, mappings)
+    areas.push(Area { rss, ..area(start, start + rss, "") });
+    (memory, areas)
 }
 
 #[test]
 fn a_block_that_was_mapped_right_behind_a_library_s_variables_is_live_and_counted_once() {
-    let (memory, mut mappings) = process_with_mapped_chunk(3);
-    mappings[0].rss = HEAP_PAGES * PAGE_BYTES;
-    let books = read(&memory, &mappings).unwrap();
-    assert_eq!((books.mapped.chunks, books.mapped.resident_bytes), (1, 2 * PAGE_BYTES));
+    let (memory, mut areas) = process_with_mapped_chunk(3);
+    areas[0].rss = HEAP_PAGES * PAGE_BYTES;
+    let statistics = read(&memory, &areas).unwrap();
+    assert_eq!((statistics.mapped.chunks, statistics.mapped.resident_bytes), (1, 2 * PAGE_BYTES));
     for (is_stack, rest) in [(false, Part::Data), (true, Part::Stacks)] {
-        let is_stack = |mapping: &Mapping| is_stack && mapping.path.is_empty();
-        let explained = explain(&mappings, Some(&books), is_stack, |_| false, |_| 0, None);
+        let is_stack = |area: &Area| is_stack && area.path.is_empty();
+        let explained = explained(&areas, &statistics, &is_stack);
         assert_eq!(explained.part(Part::Moved), 0, "{explained:?}");
         assert_eq!(explained.part(rest), PAGE_BYTES as i64);
     }
@@ -288,16 +396,16 @@ fn a_block_that_was_mapped_right_behind_a_library_s_variables_is_live_and_counte
 
 #[test]
 fn what_only_looks_like_a_mapped_block_is_none_where_the_books_know_how_many_there_are() {
-    let (mut memory, mappings) = process_with_mapped_chunk(9);
-    let start = mappings[2].start;
+    let (mut memory, areas) = process_with_mapped_chunk(9);
+    let start = areas[2].start;
     // The first one lies behind memory of the program's: page after page is searched.
     memory.set(start + 8, 0);
     memory.set(start + 3 * PAGE_BYTES + 8, (3 * PAGE_BYTES) | 2);
     memory.set(start + 7 * PAGE_BYTES + 8, (2 * PAGE_BYTES) | 2);
-    let books = read(&memory, &mappings).unwrap();
-    assert_eq!((books.mapped.chunks, books.mapped.bytes), (1, 2 * PAGE_BYTES));
-    assert!(books.ranges.iter().any(|range| range.start == start + 7 * PAGE_BYTES));
-    assert!(books.ranges.iter().all(|range| range.start != start + 3 * PAGE_BYTES));
+    let statistics = read(&memory, &areas).unwrap();
+    assert_eq!((statistics.mapped.chunks, statistics.mapped.bytes), (1, 2 * PAGE_BYTES));
+    assert!(statistics.ranges.iter().any(|range| range.start == start + 7 * PAGE_BYTES));
+    assert!(statistics.ranges.iter().all(|range| range.start != start + 3 * PAGE_BYTES));
 }
 
 #[test]
@@ -311,12 +419,12 @@ VmFlags: rd sh mr dd nh
 8f00-9f00 rw-p 00000000 00:00 0
 Rss:                   4 kB
 ";
-    let mappings = parse_smaps(text.as_bytes());
-    assert_eq!(mappings.len(), 2);
-    assert_eq!(mappings[0].path, "/a b/Rss: 3 (deleted)");
-    let bytes = (mappings[0].rss, mappings[0].anonymous, mappings[0].swap, mappings[1].rss);
+    let areas = parse_smaps(text.as_bytes());
+    assert_eq!(areas.len(), 2);
+    assert_eq!(areas[0].path, "/a b/Rss: 3 (deleted)");
+    let bytes = (areas[0].rss, areas[0].anonymous, areas[0].swap, areas[1].rss);
     assert_eq!(bytes, (12288, 4096, 8192, 4096));
-    assert!(mappings[0].is_shared() && mappings[0].has_flag("dd") && !mappings[0].has_flag("d"));
+    assert!(areas[0].is_shared() && areas[0].has_flag("dd") && !areas[0].has_flag("d"));
 }
 
 #[test]
@@ -330,9 +438,9 @@ fn allocators_and_their_versions_are_told_by_their_files() {
     assert_eq!(identify::jemalloc_version(jemalloc).as_deref(), Some("5.3.0"));
     assert_eq!(identify::jemalloc_version(b"-0-g"), None);
     let mapped = |paths: &[&str]| {
-        let at = |index: usize, path: &&str| mapping(index as u64, index as u64 + 1, path);
-        let mappings: Vec<_> = paths.iter().enumerate().map(|(i, path)| at(i, path)).collect();
-        identify::replacing_allocator(&mappings, "/a/libtcmalloc.so.4").map(|(kind, _)| kind)
+        let at = |index: usize, path: &&str| area(index as u64, index as u64 + 1, path);
+        let areas: Vec<_> = paths.iter().enumerate().map(|(i, path)| at(i, path)).collect();
+        identify::replacing_allocator(&areas, "/a/libtcmalloc.so.4").map(|(kind, _)| kind)
     };
     let both = ["/usr/lib/libtcmalloc.so.4.5.10", "/usr/lib/libjemalloc.so.2"];
     assert_eq!(mapped(&both), Some(Kind::Tcmalloc));
@@ -341,7 +449,7 @@ fn allocators_and_their_versions_are_told_by_their_files() {
     assert_eq!(mapped(&["/lib/ld-musl-x86_64.so.1"]), Some(Kind::Musl));
     assert_eq!(mapped(&["/usr/lib/x86_64-linux-musl/libc.so"]), Some(Kind::Musl));
     assert_eq!(mapped(&["/bin/a", "/lib/libc.so.6", "/lib/libcap.so"]), None);
-    let is_libc = |path| identify::is_libc(&mapping(0, 1, path));
+    let is_libc = |path| identify::is_libc(&area(0, 1, path));
     assert!(
         is_libc("/lib/libc.so.6")
             && is_libc("/lib/libc-2.31.so")
@@ -354,10 +462,10 @@ fn allocators_and_their_versions_are_told_by_their_files() {
 
 #[test]
 fn an_arena_whose_numbers_are_torn_takes_no_memory_for_pages_that_cannot_be() {
-    let (mut memory, mappings) = process();
+    let (mut memory, areas) = process();
     // The size of the top, and of all that the arena has.
     memory.set(TOP + 8, 1 << 46);
     memory.set(MAIN_ARENA + 0x888, (1 << 47) - 8);
-    let books = read_with(&memory, &mappings, Effort::Exact).expect("the arena is there");
-    assert_eq!(books.arenas[0].heaps, 0);
+    let statistics = read_with(&memory, &areas, Effort::Exact).expect("the arena is there");
+    assert_eq!(statistics.arenas[0].heaps, 0);
 }

@@ -12,6 +12,7 @@ use crate::merge::{add_up, merge_found};
 use crate::model::{Profile, SampleType};
 use crate::view::{Row, Sort, TopTable, top};
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use serde::Serialize;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -27,10 +28,13 @@ pub struct Diff {
 }
 
 /// One function in both profiles.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiffRow {
     /// The function, with flat and cum as later − earlier. Its line is where most changed.
+    #[serde(flatten)]
     pub change: Row,
+    /// Whether 0 lies outside the interval of the change that is shown (`Row::shown`).
+    pub is_significant: bool,
     /// Flat in the earlier profile.
     pub old_flat: Estimate,
     /// Flat in the later profile.
@@ -38,7 +42,7 @@ pub struct DiffRow {
 }
 
 /// The functions whose flat or cum changed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiffTable {
     /// What the values count.
     pub sample_type: SampleType,
@@ -47,7 +51,10 @@ pub struct DiffTable {
     /// Total of the later profile.
     pub new_total: Estimate,
     /// Later − earlier.
+    #[serde(rename = "total")]
     pub change: Estimate,
+    /// Whether 0 lies outside its interval.
+    pub is_significant: bool,
     /// In the order asked for, by magnitude.
     pub rows: Vec<DiffRow>,
 }
@@ -81,13 +88,19 @@ impl Diff {
         let changed = |row: &Row| row.flat.value != 0.0 || row.cum.value != 0.0;
         let rows = rows.into_iter().filter(changed).map(|change| {
             let name = change.frame();
-            DiffRow { old_flat: flat(&old, &name), new_flat: flat(&new, &name), change }
+            DiffRow {
+                is_significant: change.shown().is_significant(),
+                old_flat: flat(&old, &name),
+                new_flat: flat(&new, &name),
+                change,
+            }
         });
         DiffTable {
             sample_type,
             old_total: old_total + shared_total,
             new_total: new_total + shared_total,
             change,
+            is_significant: change.is_significant(),
             rows: rows.collect(),
         }
     }

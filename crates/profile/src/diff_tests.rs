@@ -43,7 +43,7 @@ fn process(start: u64, build_id: &str, shift: u32, stacks: &[(&[u32], f64)]) -> 
 fn rows(diff: &Diff) -> Vec<String> {
     let table = diff.clone().table(SampleType::InuseSpace, Sort::Flat);
     let text = |row: &DiffRow| {
-        let DiffRow { change, old_flat, new_flat } = row;
+        let DiffRow { change, old_flat, new_flat, .. } = row;
         let Row { name, flat, cum, .. } = change;
         let (old, new) = (old_flat.value, new_flat.value);
         format!("{name} {} ±²{} {old}→{new} cum {}", flat.value, flat.variance, cum.value)

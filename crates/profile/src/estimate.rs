@@ -7,6 +7,7 @@
 //! of x/p is unbiased. Its variance is Σ over *all* allocations of x²·(1 − p)/p; since only recorded ones are known, and
 //! each stands for 1/p, Σ over *recorded* allocations of x²·(1 − p)/p² estimates that variance, again without bias.
 
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Neg, Sub};
 
@@ -31,6 +32,18 @@ pub struct Estimate {
     /// Estimated variance of `value`, in squared units; 0 where every allocation was recorded, NaN if the profile's source
     /// does not say how it sampled.
     pub variance: f64,
+}
+
+/// `{"value": int, "half_width_95": int}`; null for what is not known.
+impl Serialize for Estimate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let integer = |number: f64| (!number.is_nan()).then_some(number as i64);
+        let mut object = serializer.serialize_struct("Estimate", 2)?;
+        object.serialize_field("value", &integer(self.value.round()))?;
+        // Up, so that a small uncertainty does not read as certainty.
+        object.serialize_field("half_width_95", &integer(self.half_width_95().ceil()))?;
+        object.end()
+    }
 }
 
 /// Probability that an allocation of `size_bytes` is recorded at a sampling interval of `interval_bytes`:

@@ -3,6 +3,7 @@
 
 use crate::model::{Line, Location, Profile, StackSample};
 use hashbrown::HashMap;
+use serde::Serialize;
 use std::sync::Arc;
 
 /// Name of the row for bytes whose stack was not recorded (the overflow stack).
@@ -35,10 +36,11 @@ pub struct FrameId(u32);
 
 /// A frame's identity: what the profile's granularity tells apart. By default two functions with equal names in different
 /// files are different.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct FrameName {
     /// Demangled, with parameters; `libfoo.so+0x1234` (file address) or `0x7f…` (no mapping) where there is no symbol, and
     /// before the name at the granularity of addresses. The file or the binary where these are the frames.
+    #[serde(rename = "function")]
     pub name: Arc<str>,
     /// Source file, or path of a binary; empty if unknown or not told apart.
     pub file: Arc<str>,

@@ -4,6 +4,7 @@
 use crate::estimate::{Estimate, SampleUnit};
 use crate::frames::Granularity;
 use crate::labels::{KIND, Label, LabelValue};
+use serde::ser::{Serialize, Serializer};
 use std::fmt;
 use std::sync::Arc;
 
@@ -102,6 +103,13 @@ pub struct Profile {
     pub samples: Vec<StackSample>,
     /// What counts as one frame in views and text formats.
     pub granularity: Granularity,
+}
+
+/// Its name.
+impl Serialize for SampleType {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 impl SampleType {

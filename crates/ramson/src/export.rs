@@ -1,32 +1,38 @@
 //! `ramson export`: a profile in another tool's format.
 
-use crate::assemble::Detail;
-use crate::cli::{ExportOptions, Format};
-use crate::failure::Failure;
-use crate::source;
-use crate::text;
+use crate::flags::{ExportFlags, Format, KindChoice};
+use crate::output::{hint, remark};
+use crate::output_file::write_file;
+use ramson_analysis::named::{Detail, defects, sample_type, take_named};
 use ramson_encode::{collapsed, csv, firefox, heap_v2, html, json, pprof, speedscope, svg};
-use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Write};
-use std::path::Path;
+use ramson_source::{Failure, open};
+use std::io::{self, BufWriter, Write};
 
-pub fn export(options: &ExportOptions) -> Result<(), Failure> {
-    let mut source = source::open(&options.source.source)?;
-    let sample_type = source.sample_type(options.sample_index)?;
-    let is_labelled = matches!(options.format, Format::Pprof) || options.filters.use_labels();
+pub fn export(flags: &ExportFlags) -> Result<(), Failure> {
+    let mut opened = open(&flags.source.source)?;
+    let sample_type = sample_type(&opened, flags.sample_index)?;
+    let selection = flags.filters.selection();
+    let is_labelled = matches!(flags.format, Format::Pprof) || selection.uses_labels();
     let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
-    let mut named = source.take_named(&options.source.names, detail, options.kind)?;
-    options.filters.apply(&mut named.profile, sample_type)?;
-    for defect in source.defects() {
-        text::remark(format_args!("{}: not whole: {defect}", source.origin()));
+    let mut named = take_named(
+        &mut opened,
+        &flags.source.names.names(),
+        detail,
+        KindChoice::kinds(flags.kind),
+    )?;
+    for step in selection.apply(&mut named.profile, sample_type)? {
+        hint(&format!("{step} matches nothing"));
     }
-    if matches!(options.format, Format::HeapV2) && !heap_v2::has_addresses(&named.profile) {
+    for defect in defects(&opened) {
+        remark(format_args!("{}: not whole: {defect}", opened.origin()));
+    }
+    if matches!(flags.format, Format::HeapV2) && !heap_v2::has_addresses(&named.profile) {
         return Err(Failure::usage(format!(
             "{}: it has names without addresses, and heap_v2 has addresses only. Pass another --format",
-            source.origin()
+            opened.origin()
         )));
     }
-    let write = |out: &mut dyn Write| match options.format {
+    let write = |out: &mut dyn Write| match flags.format {
         Format::Pprof => {
             let settings = pprof::Options { default_sample_type: sample_type };
             pprof::write(&named.profile, out, &settings)
@@ -40,42 +46,12 @@ pub fn export(options: &ExportOptions) -> Result<(), Failure> {
         Format::Csv => csv::write(&named.profile, out),
         Format::HeapV2 => heap_v2::write(&named.profile, out),
     };
-    match &options.output {
-        Some(path) => write_file(path, options.force, write),
+    match &flags.output {
+        Some(path) => write_file(path, flags.force, write),
         None => {
             let mut out = BufWriter::new(io::stdout().lock());
             write(&mut out)?;
             Ok(out.flush()?)
         }
     }
-}
-
-/// Writes a whole file or none: what is there stays until the new one is complete.
-pub fn write_file(
-    path: &Path,
-    force: bool,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Failure> {
-    let shown = path.display();
-    if !force && path.symlink_metadata().is_ok() {
-        return Err(Failure::failed(format!(
-            "{shown}: exists. Choose another file, or replace it with --force"
-        )));
-    }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.partial", std::process::id()));
-    let partial = path.with_file_name(name);
-    let written = File::create_new(&partial).and_then(|file| {
-        let mut out = BufWriter::new(file);
-        write(&mut out)?;
-        out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        fs::rename(&partial, path)
-    });
-    written.map_err(|error| {
-        if error.kind() != ErrorKind::AlreadyExists {
-            // Nothing to lose: it may not even be there.
-            let _ = fs::remove_file(&partial);
-        }
-        Failure::failed(format!("{shown}: cannot be written: {error}. Choose another place"))
-    })
 }

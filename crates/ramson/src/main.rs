@@ -1,52 +1,35 @@
 //! The `ramson` command: start a program under the profiler, and read what profiles say.
 #![forbid(unsafe_code)]
 
-mod assemble;
-mod cli;
-mod coverage;
-mod death;
 mod diff;
 mod doctor;
 mod export;
-mod failure;
-mod foreign;
-mod frees;
-mod health;
-mod history;
-mod http;
-mod labels;
+mod flags;
 mod leaks;
 mod list;
-mod mapped;
 mod mark;
 mod merge;
-mod naming;
-mod own;
-mod places;
+mod output;
+mod output_file;
 mod record;
 mod report;
-mod rss;
 mod run;
-mod select;
-mod shared;
 mod snap;
-mod source;
 mod symbolize;
-mod tables;
-mod text;
+mod table;
 mod timeline;
 mod top;
 mod trim;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use cli::{Cli, Command};
-use failure::Failure;
+use flags::{Cli, Command};
+use ramson_source::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     ramson_launch::prepare();
-    let cli = match Cli::try_parse_from(cli::join_peek(std::env::args_os())) {
+    let cli = match Cli::try_parse_from(flags::join_peek(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -55,7 +38,7 @@ fn main() -> ExitCode {
         // Whoever read our output has seen enough.
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
         Err(failure) => {
-            text::remark(&failure);
+            output::remark(&failure);
             ExitCode::from(failure.status())
         }
     }
@@ -75,37 +58,37 @@ fn usage(error: &clap::Error) -> ExitCode {
         let what = what.collect::<Vec<_>>().join(" ");
         let what =
             what.trim_start_matches("error: ").trim_end_matches('.').replace(" tip:", "; tip:");
-        text::remark(format_args!("{what}. \"ramson --help\" explains"));
+        output::remark(format_args!("{what}. \"ramson --help\" explains"));
     }
     ExitCode::from(error.exit_code() as u8)
 }
 
 fn dispatch(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
-        Command::Run(options) => run::run(&options),
-        Command::List(options) => list::list(&options).map(|()| 0),
-        Command::Report(options) => report::report(&options).map(|()| 0),
-        Command::Top(options) => top::top(&options).map(|()| 0),
-        Command::Leaks(options) => leaks::leaks(&options),
-        Command::Diff(options) => diff::diff(&options),
-        Command::Mark(options) => mark::mark(&options).map(|()| 0),
-        Command::Snap(options) => snap::snap(&options).map(|()| 0),
-        Command::Record(options) => record::record(&options).map(|()| 0),
-        Command::Timeline(options) => timeline::timeline(&options).map(|()| 0),
-        Command::Merge(options) => merge::merge(&options).map(|()| 0),
-        Command::Doctor(options) => doctor::doctor(&options).map(|()| 0),
-        Command::Trim(options) => trim::trim(&options).map(|()| 0),
-        Command::Export(options) => export::export(&options).map(|()| 0),
-        Command::Symbolize(options) => symbolize::symbolize(&options).map(|()| 0),
+        Command::Run(flags) => run::run(&flags),
+        Command::List(flags) => list::list(&flags).map(|()| 0),
+        Command::Report(flags) => report::report(&flags).map(|()| 0),
+        Command::Top(flags) => top::top(&flags).map(|()| 0),
+        Command::Leaks(flags) => leaks::leaks(&flags),
+        Command::Diff(flags) => diff::diff(&flags),
+        Command::Mark(flags) => mark::mark(&flags).map(|()| 0),
+        Command::Snap(flags) => snap::snap(&flags).map(|()| 0),
+        Command::Record(flags) => record::record(&flags).map(|()| 0),
+        Command::Timeline(flags) => timeline::timeline(&flags).map(|()| 0),
+        Command::Merge(flags) => merge::merge(&flags).map(|()| 0),
+        Command::Doctor(flags) => doctor::doctor(&flags).map(|()| 0),
+        Command::Trim(flags) => trim::trim(&flags).map(|()| 0),
+        Command::Export(flags) => export::export(&flags).map(|()| 0),
+        Command::Symbolize(flags) => symbolize::symbolize(&flags).map(|()| 0),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "ramson", &mut script);
-            text::print_raw(&script).map(|()| 0)
+            output::print_raw(&script).map(|()| 0)
         }
         Command::Man => {
             let mut page = Vec::new();
             clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-            text::print_raw(&page).map(|()| 0)
+            output::print_raw(&page).map(|()| 0)
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What lies in fastbins and tcaches: freed by the program, but in use for the rest of the books.
+//! What lies in fastbins and tcaches: freed by the program, but in use for the rest of the statistics.
 
-use super::books::Kept;
 use super::find::Parameters;
 use super::heaps::Segment;
 use super::layout::{Layout, SMALL_TCACHE_BINS, TcacheLayout, chunk};
 use super::mapped::range_of;
+use super::statistics::Kept;
 use crate::memory::{Memory, PAGE_BYTES, Presence, page_of, read_present, word_at};
 use std::ops::Range;
 

@@ -1,8 +1,9 @@
 //! Finds `main_arena` and the parameters in the C library's data: by their own consistency, without symbols.
 
 use super::layout::{ArenaLayout, Layout, SMALL_TCACHE_BINS, TcacheLayout, arena, chunk};
-use crate::mappings::Mapping;
+use crate::areas::Area;
 use crate::memory::{Memory, PAGE_BYTES, Presence, half_word_at, read_present, word_at};
+use serde::Serialize;
 
 /// So many of the 127 bins at least must be lists that lead back to themselves. Threads may change some meanwhile, others be swapped out.
 const LEAST_WHOLE_BINS: usize = 32;
@@ -100,13 +101,13 @@ fn has_whole_bins(memory: &impl Memory, bytes: &[u8], address: u64, layout: &Are
     (0..arena::BIN_COUNT).filter(is_whole).count() >= LEAST_WHOLE_BINS
 }
 
-/// The present data of `mappings`, in runs of pages.
-fn data_runs(memory: &impl Memory, mappings: &[&Mapping]) -> Vec<(u64, Vec<u8>)> {
+/// The present data of `areas`, in runs of pages.
+fn data_runs(memory: &impl Memory, areas: &[&Area]) -> Vec<(u64, Vec<u8>)> {
     let mut runs = Vec::new();
-    for mapping in mappings {
-        let end = mapping.end.min(mapping.start + MOST_DATA_BYTES);
-        let Some(presence) = Presence::of(memory, mapping.start, end) else { continue };
-        let mut at = mapping.start;
+    for area in areas {
+        let end = area.end.min(area.start + MOST_DATA_BYTES);
+        let Some(presence) = Presence::of(memory, area.start, end) else { continue };
+        let mut at = area.start;
         while at < end {
             let pages = presence.present_run(at, end, u64::MAX);
             let mut bytes = vec![0; (pages * PAGE_BYTES) as usize];
@@ -119,10 +120,10 @@ fn data_runs(memory: &impl Memory, mappings: &[&Mapping]) -> Vec<(u64, Vec<u8>)>
     runs
 }
 
-/// Everything in `mappings` that is consistent as an arena; the C library has one there.
-pub fn main_arenas(memory: &impl Memory, mappings: &[&Mapping], layout: &ArenaLayout) -> Vec<u64> {
+/// Everything in `areas` that is consistent as an arena; the C library has one there.
+pub fn main_arenas(memory: &impl Memory, areas: &[&Area], layout: &ArenaLayout) -> Vec<u64> {
     let mut found = Vec::new();
-    for (start, bytes) in data_runs(memory, mappings) {
+    for (start, bytes) in data_runs(memory, areas) {
         for offset in (0..bytes.len().saturating_sub(layout.bytes)).step_by(8) {
             let address = start + offset as u64;
             // The last bin is for chunks of half a MiB and more: a cheap first look.
@@ -157,7 +158,7 @@ pub fn chain(
 }
 
 /// `struct malloc_par`: the settings in force and what was mapped for large chunks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Parameters {
     /// Free bytes at the top of the main arena from which it shrinks.
     pub trim_threshold_bytes: u64,
@@ -185,15 +186,15 @@ pub struct Parameters {
     pub huge_page_bytes: u64,
 }
 
-/// The parameters, if exactly one place in `mappings` is consistent as such. `break_start` is where the main arena may start.
+/// The parameters, if exactly one place in `areas` is consistent as such. `break_start` is where the main arena may start.
 pub fn parameters(
     memory: &impl Memory,
-    mappings: &[&Mapping],
+    areas: &[&Area],
     layout: &Layout,
-    main_heap: Option<&Mapping>,
+    main_heap: Option<&Area>,
 ) -> Option<Parameters> {
     let mut found: Option<Parameters> = None;
-    for (_, bytes) in data_runs(memory, mappings) {
+    for (_, bytes) in data_runs(memory, areas) {
         for offset in (0..bytes.len().saturating_sub(layout.parameters.bytes)).step_by(8) {
             let candidate = parameters_at(&bytes[offset..], layout, main_heap);
             match (candidate, &found) {
@@ -206,7 +207,7 @@ pub fn parameters(
     found
 }
 
-fn parameters_at(bytes: &[u8], layout: &Layout, main_heap: Option<&Mapping>) -> Option<Parameters> {
+fn parameters_at(bytes: &[u8], layout: &Layout, main_heap: Option<&Area>) -> Option<Parameters> {
     let word = |offset| word_at(bytes, offset);
     let half = |offset| half_word_at(bytes, offset).map(u64::from);
     let offsets = layout.parameters;

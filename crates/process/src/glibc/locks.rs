@@ -3,7 +3,7 @@
 use super::Refusal;
 use super::find;
 use super::layout::{ArenaLayout, Layout, arena};
-use crate::mappings::Mapping;
+use crate::areas::Area;
 use crate::memory::Memory;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ impl Locks {
     /// `library` and `version` as `read` takes them.
     pub fn find(
         memory: &impl Memory,
-        library: &[&Mapping],
+        library: &[&Area],
         version: (u32, u32),
     ) -> Result<Self, Refusal> {
         let layout = Layout::of(version.1).filter(|_| version.0 == 2);

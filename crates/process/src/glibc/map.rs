@@ -2,16 +2,18 @@
 
 use super::heaps::Segment;
 use crate::memory::{PAGE_BYTES, Presence};
+use serde::Serialize;
 
 /// Cells at most, unless there are more runs of chunks than that.
 const MOST_CELLS: u64 = 1024;
 
 /// A part of an arena.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Cell {
     /// By its index.
     pub arena: usize,
     /// First address.
+    #[serde(rename = "address")]
     pub start: u64,
     /// From there on.
     pub bytes: u64,

@@ -1,15 +1,15 @@
 //! Chunks that were mapped one by one because they are large (`M_MMAP_THRESHOLD`): live memory outside the arenas.
 
-use super::books::{Range, Space};
 use super::heaps::Segment;
 use super::layout::chunk;
-use crate::mappings::{Backing, Mapping};
+use super::statistics::{Range, Space};
+use crate::areas::{Area, Backing};
 use crate::memory::{Memory, PAGE_BYTES, Presence, page_of, word_at};
 
 /// In the word before the size of a chunk whose size leaves its header out: it was mapped with huge pages.
 const HUGE_PAGES: u64 = 1;
 
-/// Pages of mappings searched beyond their first chunks.
+/// Pages of areas searched beyond their first chunks.
 const MOST_SEARCHED_PAGES: u32 = 1 << 18;
 
 /// Of what was found by trying page after page, so many may have to be no chunks.
@@ -17,7 +17,7 @@ const MOST_STRAYS: u64 = 3;
 /// Sets of them that are tried.
 const MOST_SETS: u32 = 100_000;
 
-/// What the allocator's own books say of these chunks.
+/// What the allocator's own statistics say of these chunks.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     pub chunks: u64,
@@ -46,15 +46,15 @@ impl Expected {
 pub struct Mapped {
     pub ranges: Vec<Range>,
     pub space: Space,
-    /// Ranges that neither begin a mapping nor follow another one: memory of the program's may look like that.
+    /// Ranges that neither begin an area nor follow another one: memory of the program's may look like that.
     doubtful: Vec<usize>,
 }
 
-/// Searches the anonymous mappings outside of `segments`. Where the chains of chunks from each mapping's start are not what is expected,
+/// Searches the anonymous areas outside of `segments`. Where the chains of chunks from each area's start are not what is expected,
 /// page after page is tried, and what is then too much is dropped.
 pub fn find(
     memory: &impl Memory,
-    mappings: &[Mapping],
+    areas: &[Area],
     segments: &[&Segment],
     expected: Expected,
 ) -> Mapped {
@@ -62,12 +62,12 @@ pub fn find(
     let mut searched = 0;
     for is_thorough in [false, true] {
         mapped = Mapped::default();
-        for mapping in mappings {
-            let is_anonymous = mapping.backing() == Backing::Anonymous && mapping.path != "[heap]";
-            if !is_anonymous || !mapping.is_writable() || mapping.rss == 0 {
+        for area in areas {
+            let is_anonymous = area.backing() == Backing::Anonymous && area.path != "[heap]";
+            if !is_anonymous || !area.is_writable() || area.rss == 0 {
                 continue;
             }
-            for (start, end) in outside(mapping, segments) {
+            for (start, end) in outside(area, segments) {
                 let Some(presence) = Presence::of(memory, start, end) else { continue };
                 let (mut at, mut is_chained) = (start, true);
                 while at < end && searched < MOST_SEARCHED_PAGES {
@@ -97,17 +97,17 @@ pub fn find(
     mapped
 }
 
-/// The parts of a mapping that no segment covers; segments by address.
-fn outside(mapping: &Mapping, segments: &[&Segment]) -> Vec<(u64, u64)> {
+/// The parts of an area that no segment covers; segments by address.
+fn outside(area: &Area, segments: &[&Segment]) -> Vec<(u64, u64)> {
     let mut parts = Vec::new();
-    let mut at = mapping.start;
-    let first = segments.partition_point(|segment| segment.end <= mapping.start);
-    let within = segments[first..].iter().take_while(|segment| segment.start < mapping.end);
+    let mut at = area.start;
+    let first = segments.partition_point(|segment| segment.end <= area.start);
+    let within = segments[first..].iter().take_while(|segment| segment.start < area.end);
     for segment in within {
         parts.push((at, page_of(segment.start)));
         at = segment.end.next_multiple_of(PAGE_BYTES);
     }
-    parts.push((at, mapping.end));
+    parts.push((at, area.end));
     parts.retain(|(start, end)| start < end);
     parts
 }
@@ -123,7 +123,7 @@ impl Mapped {
         self.ranges.push(Range { start, end, presence: presence.part(start, end) });
     }
 
-    /// Drops those without which the rest is what the books say.
+    /// Drops those without which the rest is what the statistics say.
     fn drop_strays(&mut self, expected: Expected) {
         let chunks = self.space.chunks.saturating_sub(expected.chunks);
         let (true, Some(bytes)) =
@@ -160,7 +160,7 @@ fn summing_up(lengths: &[u64], count: u64, bytes: u64, sets: &mut u32) -> Option
     })
 }
 
-/// Start and end of the mapping whose chunk's header is at `head`, if there is one. The header says how far below it the mapping
+/// Start and end of the area whose chunk's header is at `head`, if there is one. The header says how far below it the area
 /// starts (the block was aligned) and how far it reaches.
 fn chunk_at(
     memory: &impl Memory,
@@ -186,7 +186,7 @@ fn chunk_at(
     is_chunk.then_some(range)
 }
 
-/// Start and end of the mapping of the chunk at `at`, by the two words of its header.
+/// Start and end of the area of the chunk at `at`, by the two words of its header.
 pub fn range_of(at: u64, below: u64, size: u64, header_bytes: u64) -> Option<(u64, u64)> {
     let below = if header_bytes == 0 { below } else { below & !HUGE_PAGES };
     let end = at.checked_add(size & !chunk::FLAGS)?.checked_add(header_bytes)?;

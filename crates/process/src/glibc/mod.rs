@@ -1,9 +1,8 @@
-//! The books of the C library's allocator: its arenas, what is in use in them, and what was freed and kept.
+//! The statistics of the C library's allocator: its arenas, what is in use in them, and what was freed and kept.
 //!
 //! Nothing here stops the process. The walk of a busy heap may tear: what could not be walked is counted as such, never guessed.
 
 mod bins;
-mod books;
 mod caches;
 mod find;
 mod heaps;
@@ -13,18 +12,19 @@ mod map;
 mod mapped;
 mod piece;
 mod pins;
+mod statistics;
 mod survey;
 mod walk;
 
-pub use books::{Arena, Books, Kept, Range, Space};
 pub use find::Parameters;
 pub use locks::Locks;
 pub use map::{Cell, HeapMap};
 pub use pins::{Beside, beside};
+pub use statistics::{Arena, Kept, Range, Space, Statistics};
 pub use survey::Survey;
 pub use walk::Chunk;
 
-use crate::mappings::Mapping;
+use crate::areas::Area;
 use crate::memory::Memory;
 use crate::stacks::thread_pointers;
 use caches::{FAR_BYTES, FilledPages, Heap, NEAR_BYTES};
@@ -36,7 +36,7 @@ use std::fmt;
 /// Chunks that may be a tcache; more than there can be threads.
 const MOST_TCACHES: usize = 1 << 17;
 
-/// Why there are no books.
+/// Why there are no statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// This version's layout is not known.
@@ -69,6 +69,9 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// Arenas of so many resident bytes in all are walked by default, larger ones surveyed.
+pub const MOST_WALKED_BYTES: u64 = 64 << 20;
+
 /// How to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
@@ -78,14 +81,14 @@ pub enum Effort {
     Exact,
 }
 
-/// Reads the books. `library` are the writable mappings of the C library (or of the program that contains it), `version` its own.
+/// Reads the statistics. `library` are the writable areas of the C library (or of the program that contains it), `version` its own.
 pub fn read(
     memory: &impl Memory,
-    mappings: &[Mapping],
-    library: &[&Mapping],
+    areas: &[Area],
+    library: &[&Area],
     version: (u32, u32),
     effort: Effort,
-) -> Result<Books, Refusal> {
+) -> Result<Statistics, Refusal> {
     let layout = Layout::of(version.1).filter(|_| version.0 == 2);
     let layout = layout.ok_or(Refusal::Version(version.0, version.1))?;
     let main = match find::main_arenas(memory, library, layout.arena).as_slice() {
@@ -94,7 +97,7 @@ pub fn read(
         _ => return Err(Refusal::Ambiguous),
     };
     let states = find::chain(memory, main, layout.arena).ok_or(Refusal::Chain)?;
-    let main_heap = mappings.iter().find(|mapping| mapping.path == "[heap]");
+    let main_heap = areas.iter().find(|area| area.path == "[heap]");
     let parameters = find::parameters(memory, library, layout, main_heap);
     let parameters = parameters.ok_or(Refusal::NoParameters)?;
     let of_arena = |(index, state)| heaps::segments(memory, state, index, layout, &parameters);
@@ -102,40 +105,40 @@ pub fn read(
     let mut by_address: Vec<&Segment> = segments.iter().flatten().collect();
     by_address.sort_by_key(|segment| segment.start);
     let map = HeapMap::of(by_address.iter().copied());
-    let books = Books { parameters, map, ..Books::default() };
+    let statistics = Statistics { parameters, map, ..Statistics::default() };
     let heap = Heap::new(memory, &by_address, NEAR_BYTES);
     let bins = Heap::new(memory, &by_address, FAR_BYTES);
-    let mut reading = Reading { memory, layout, heap, bins, books, tcaches: Vec::new() };
+    let mut reading = Reading { memory, layout, heap, bins, statistics, tcaches: Vec::new() };
     reading.read_arenas(states, &segments, effort);
-    reading.read_tcaches(&by_address, mappings);
-    let mut books = reading.books;
+    reading.read_tcaches(&by_address, areas);
+    let mut statistics = reading.statistics;
     let expected = mapped::Expected {
         chunks: parameters.mapped_chunks,
         bytes: parameters.mapped_bytes,
         header_bytes: layout.mapped_header_bytes,
     };
-    let mapped = mapped::find(memory, mappings, &by_address, expected);
-    books.has_all_mapped = expected.are_met_by(&mapped.space);
-    books.mapped = mapped.space;
-    books.ranges = mapped.ranges;
+    let mapped = mapped::find(memory, areas, &by_address, expected);
+    statistics.has_all_mapped = expected.are_met_by(&mapped.space);
+    statistics.mapped = mapped.space;
+    statistics.ranges = mapped.ranges;
     let ranges = segments.into_iter().flatten();
-    books.ranges.extend(ranges.map(|Segment { start, end, presence, .. }| Range {
+    statistics.ranges.extend(ranges.map(|Segment { start, end, presence, .. }| Range {
         start,
         end,
         presence,
     }));
-    books.ranges.sort_by_key(|range| range.start);
-    Ok(books)
+    statistics.ranges.sort_by_key(|range| range.start);
+    Ok(statistics)
 }
 
-/// The books while they are read.
+/// The statistics while they are read.
 struct Reading<'a, M> {
     memory: &'a M,
     layout: &'static Layout,
     heap: Heap<'a, M>,
     /// The same for the lists of bins.
     bins: Heap<'a, M>,
-    books: Books,
+    statistics: Statistics,
     /// Chunks that may be tcaches.
     tcaches: Vec<u64>,
 }
@@ -154,7 +157,7 @@ impl<M: Memory> Reading<'_, M> {
             let found: u64 = segments.iter().map(|segment| segment.end - segment.start).sum();
             let mut arena = Arena {
                 address: state.address,
-                is_main: self.books.arenas.is_empty(),
+                is_main: self.statistics.arenas.is_empty(),
                 threads: state.threads(),
                 system_bytes: state.system_bytes(),
                 heaps: segments.len() as u64,
@@ -165,7 +168,7 @@ impl<M: Memory> Reading<'_, M> {
             let is_surveyed = !is_exact && {
                 let free = bins::large_free(&mut self.bins, &mut state, self.memory);
                 let share = arena.system_bytes.max(1) as f64 / all.max(1) as f64;
-                let map = &mut self.books.map;
+                let map = &mut self.statistics.map;
                 survey::survey(self.memory, segments, &free, share, &mut arena, map)
             };
             if !is_surveyed {
@@ -177,17 +180,17 @@ impl<M: Memory> Reading<'_, M> {
                 arena.fastbins.add(self.heap.fastbin(first, bytes, self.layout, &mut pages));
             }
             arena.fastbin_page_bytes = pages.whole_bytes();
-            self.books.map.add_fastbins(pages.filled());
-            self.books.arenas.push(arena);
+            self.statistics.map.add_fastbins(pages.filled());
+            self.statistics.arenas.push(arena);
         }
     }
 
     /// Those that a walk met, and those that threads refer to.
-    fn read_tcaches(&mut self, segments: &[&Segment], mappings: &[Mapping]) {
-        if self.books.is_surveyed() {
+    fn read_tcaches(&mut self, segments: &[&Segment], areas: &[Area]) {
+        if self.statistics.is_surveyed() {
             let firsts = segments.iter().map(|segment| segment.first_chunk);
             self.tcaches.extend(firsts);
-            self.tcaches.extend(thread_pointers(self.memory, mappings));
+            self.tcaches.extend(thread_pointers(self.memory, areas));
         }
         self.tcaches.sort_unstable();
         self.tcaches.dedup();
@@ -195,11 +198,11 @@ impl<M: Memory> Reading<'_, M> {
         for &address in &self.tcaches {
             let behind = segments.partition_point(|segment| segment.start <= address);
             let Some(segment) = segments.get(behind.wrapping_sub(1)) else { continue };
-            let Some(arena) = self.books.arenas.get_mut(segment.arena) else { continue };
+            let Some(arena) = self.statistics.arenas.get_mut(segment.arena) else { continue };
             if self.heap.chunk_bytes(address.saturating_add(16)) != Some(chunk_bytes) {
                 continue;
             }
-            let parameters = &self.books.parameters;
+            let parameters = &self.statistics.parameters;
             if let Some(cached) = self.heap.tcache(address, self.layout, parameters) {
                 arena.tcaches.add(cached);
                 arena.tcache_metadata_bytes += chunk_bytes - chunk::OVERHEAD_BYTES;
@@ -215,7 +218,7 @@ impl<M: Memory> Reading<'_, M> {
             let end = chunk.address + chunk.bytes;
             if chunk.is_free {
                 arena.add_free(presence, chunk.address, end);
-                self.books.map.add_free(presence, chunk.address, end);
+                self.statistics.map.add_free(presence, chunk.address, end);
                 return;
             }
             arena.in_use.chunks += 1;
@@ -233,7 +236,7 @@ impl<M: Memory> Reading<'_, M> {
         };
         match (walked.is_whole, segment.top) {
             (true, Some(_)) => {
-                self.books.map.add_free(presence, walked.end, segment.end);
+                self.statistics.map.add_free(presence, walked.end, segment.end);
                 arena.top = rest;
             }
             // A marker and what is left of a page.

@@ -3,8 +3,8 @@
 //! Every free chunk lies between two that are not free. Each of them is counted for one half of it, so that the sum over all blocks is
 //! what is free, and a sample of the blocks estimates what each call site holds back.
 
-use super::books::Books;
 use super::layout::chunk;
+use super::statistics::Statistics;
 use crate::memory::{Memory, Presence, word_at};
 
 /// Resident free bytes that touch a block.
@@ -24,9 +24,9 @@ impl Beside {
 }
 
 /// What touches the block at `address`; `None` if it lies in no arena, or its surroundings are no chunks.
-pub fn beside(memory: &impl Memory, books: &Books, address: u64) -> Option<Beside> {
-    let behind = books.ranges.partition_point(|range| range.start <= address);
-    let range = books.ranges.get(behind.checked_sub(1)?)?;
+pub fn beside(memory: &impl Memory, statistics: &Statistics, address: u64) -> Option<Beside> {
+    let behind = statistics.ranges.partition_point(|range| range.start <= address);
+    let range = statistics.ranges.get(behind.checked_sub(1)?)?;
     let chunk_start = address.checked_sub(2 * chunk::OVERHEAD_BYTES)?;
     if address >= range.end || !address.is_multiple_of(chunk::ALIGNMENT) {
         return None;

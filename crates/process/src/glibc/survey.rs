@@ -7,10 +7,10 @@
 //! the interval is as narrow as [`ENOUGH_SHARE`] says, or every piece was read.
 
 use super::bins::LargeFree;
-use super::books::{Arena, Space};
 use super::heaps::Segment;
 use super::map::HeapMap;
 use super::piece::{Piece, Sums, is_proven, walk_piece};
+use super::statistics::{Arena, Space};
 use crate::memory::Memory;
 use std::collections::BTreeMap;
 

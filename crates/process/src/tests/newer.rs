@@ -1,4 +1,4 @@
-//! A made-up process whose C library has no fastbins, keeps large blocks in tcaches, and threads' stacks in one mapping.
+//! A made-up process whose C library has no fastbins, keeps large blocks in tcaches, and threads' stacks in one area.
 
 use super::*;
 use crate::stacks::{thread_pointers, thread_stacks};
@@ -15,7 +15,7 @@ const VARIABLES: u64 = DATA + 0x40_0000;
 
 /// The data of the C library, and a heap that holds one tcache, a free chunk of three pages and chunks in use; the tcache holds a small chunk,
 /// one of a page, and one that was mapped.
-pub fn process() -> (Snapshot, Vec<Mapping>) {
+pub fn process() -> (Snapshot, Vec<Area>) {
     let mut memory = Snapshot::default();
     let pages = [(HEAP, HEAP_PAGES), (DATA, 1), (MAPPED, MAPPED_PAGES)];
     for (start, pages) in pages {
@@ -63,38 +63,38 @@ pub fn process() -> (Snapshot, Vec<Mapping>) {
         memory.set(lists + 8 * bin, block);
         memory.set(block, block >> 12);
     }
-    let heap = mapping(HEAP, HEAP + HEAP_PAGES * PAGE_BYTES, "[heap]");
+    let heap = area(HEAP, HEAP + HEAP_PAGES * PAGE_BYTES, "[heap]");
     let rss = MAPPED_PAGES * PAGE_BYTES;
-    let mapped = Mapping { rss, ..mapping(MAPPED, MAPPED + rss, "") };
-    (memory, vec![heap, mapping(DATA, DATA + PAGE_BYTES, "/lib/libc.so.6"), mapped])
+    let mapped = Area { rss, ..area(MAPPED, MAPPED + rss, "") };
+    (memory, vec![heap, area(DATA, DATA + PAGE_BYTES, "/lib/libc.so.6"), mapped])
 }
 
-fn read(memory: &Snapshot, mappings: &[Mapping]) -> Books {
-    glibc::read(memory, mappings, &[&mappings[1]], (2, 43), Effort::Exact).unwrap()
+fn read(memory: &Snapshot, areas: &[Area]) -> Statistics {
+    glibc::read(memory, areas, &[&areas[1]], (2, 43), Effort::Exact).unwrap()
 }
 
 #[test]
 fn large_and_mapped_chunks_in_a_tcache_are_counted_with_what_of_them_is_resident() {
-    let (mut memory, mappings) = process();
-    let books = read(&memory, &mappings);
-    let tcaches = books.arenas[0].tcaches;
+    let (mut memory, areas) = process();
+    let statistics = read(&memory, &areas);
+    let tcaches = statistics.arenas[0].tcaches;
     assert_eq!((tcaches.chunks, tcaches.mapped_chunks), (3, 1));
     assert_eq!(tcaches.bytes, 0x70 + 0x1000 + MAPPED_PAGES * PAGE_BYTES);
     assert_eq!((tcaches.resident_bytes, tcaches.is_cut), (tcaches.bytes, false));
-    assert_eq!(books.parameters.tcache_max_bytes, 99_992);
-    assert_eq!((books.mapped.chunks, books.mapped.bytes), (1, MAPPED_PAGES * PAGE_BYTES));
-    assert!(books.has_all_mapped);
+    assert_eq!(statistics.parameters.tcache_max_bytes, 99_992);
+    assert_eq!((statistics.mapped.chunks, statistics.mapped.bytes), (1, MAPPED_PAGES * PAGE_BYTES));
+    assert!(statistics.has_all_mapped);
     // The program has what is left: two chunks of the heap.
     let in_use = 0x30 + (TOP - (FREE + 0x4030));
-    assert_eq!(books.live_bytes(), in_use + 0x300);
+    assert_eq!(statistics.live_bytes(), in_use + 0x300);
     memory.pages.remove(&(MAPPED + PAGE_BYTES));
-    let resident = read(&memory, &mappings).arenas[0].tcaches.resident_bytes;
+    let resident = read(&memory, &areas).arenas[0].tcaches.resident_bytes;
     assert_eq!(resident, tcaches.bytes - PAGE_BYTES);
 }
 
 #[test]
 fn what_is_no_list_of_a_tcache_makes_it_none() {
-    let (memory, mappings) = process();
+    let (memory, areas) = process();
     let lists = HEAP + 16 + 152;
     let large = LARGE + 16;
     let spoilt = [
@@ -107,18 +107,18 @@ fn what_is_no_list_of_a_tcache_makes_it_none() {
     for (address, word) in spoilt {
         let mut memory = memory.clone();
         memory.set(address, word);
-        assert_eq!(read(&memory, &mappings).arenas[0].tcaches.chunks, 0, "{address:x}");
+        assert_eq!(read(&memory, &areas).arenas[0].tcaches.chunks, 0, "{address:x}");
     }
 }
 
 #[test]
 fn limits_of_tcaches_that_do_not_fit_together_are_no_parameters() {
     let limits = |version, bins, limit| {
-        let (mut memory, mappings) = process();
+        let (mut memory, areas) = process();
         memory.set(PARAMETERS + 112, bins);
         memory.set(PARAMETERS + 120, limit);
-        let books = glibc::read(&memory, &mappings, &[&mappings[1]], version, Effort::Exact);
-        books.map(|books| books.parameters.tcache_max_bytes)
+        let statistics = glibc::read(&memory, &areas, &[&areas[1]], version, Effort::Exact);
+        statistics.map(|statistics| statistics.parameters.tcache_max_bytes)
     };
     for (bins, limit, most) in [
         (64, 1041, 1032),
@@ -147,7 +147,7 @@ fn set_descriptor(memory: &mut Snapshot, own: u64, links: (u64, u64), stack: (u6
 
 #[test]
 fn stacks_that_share_a_mapping_are_found_by_the_loader_s_list_of_threads() {
-    let (mut memory, mut mappings) = process();
+    let (mut memory, mut areas) = process();
     let heads = [LOADER + 0x800, LOADER + 0x810];
     let last = STACKS + 2 * STACK_BYTES;
     let threads = [last - 0x940, last - STACK_BYTES - 0x940];
@@ -161,17 +161,17 @@ fn stacks_that_share_a_mapping_are_found_by_the_loader_s_list_of_threads() {
     set_descriptor(&mut memory, threads[0], (link(threads[1]), heads[0]), stack(0));
     set_descriptor(&mut memory, threads[1], (heads[0], link(threads[0])), stack(1));
     set_descriptor(&mut memory, first_thread, (heads[1], heads[1]), (0, STACKS, 0));
-    mappings.push(mapping(LOADER, LOADER + PAGE_BYTES, "/lib/ld-linux-x86-64.so.2"));
-    mappings.push(mapping(STACKS, last, ""));
-    mappings.push(mapping(VARIABLES, VARIABLES + 2 * PAGE_BYTES, ""));
-    assert_eq!(thread_stacks(&memory, &mappings), [STACKS]);
+    areas.push(area(LOADER, LOADER + PAGE_BYTES, "/lib/ld-linux-x86-64.so.2"));
+    areas.push(area(STACKS, last, ""));
+    areas.push(area(VARIABLES, VARIABLES + 2 * PAGE_BYTES, ""));
+    assert_eq!(thread_stacks(&memory, &areas), [STACKS]);
     // What a survey finds tcaches by: variables of the first thread, too.
     memory.set(first_thread - 0x80, HEAP + 16);
     memory.set(threads[1] - 0x80, SMALL + 16);
-    let chunks = thread_pointers(&memory, &mappings);
+    let chunks = thread_pointers(&memory, &areas);
     assert!(chunks.contains(&HEAP) && chunks.contains(&SMALL), "{chunks:x?}");
     // A link that does not lead back ends a list.
     memory.set(link(threads[0]) + 8, 64);
     memory.set(heads[1], 64);
-    assert_eq!(thread_stacks(&memory, &mappings), []);
+    assert_eq!(thread_stacks(&memory, &areas), []);
 }

@@ -10,7 +10,7 @@ proptest! {
         removed in prop::collection::vec(0..HEAP_PAGES, 0..3),
         is_newer in any::<bool>(),
     ) {
-        let (mut memory, mappings) = if is_newer { newer::process() } else { process() };
+        let (mut memory, areas) = if is_newer { newer::process() } else { process() };
         let version = if is_newer { (2, 43) } else { (2, 36) };
         for (index, random, kind) in spoilt {
             let address = match kind {
@@ -29,12 +29,12 @@ proptest! {
             memory.pages.remove(&(HEAP + page * PAGE_BYTES));
         }
         for effort in [Effort::Exact, Effort::Survey(0)] {
-            let books = glibc::read(&memory, &mappings, &[&mappings[1]], version, effort);
-            let Ok(books) = books else { continue };
+            let statistics = glibc::read(&memory, &areas, &[&areas[1]], version, effort);
+            let Ok(statistics) = statistics else { continue };
             for block in (HEAP..HEAP + HEAP_PAGES * PAGE_BYTES).step_by(16) {
-                glibc::beside(&memory, &books, block);
+                glibc::beside(&memory, &statistics, block);
             }
-            let explained = explain(&mappings, Some(&books), |_| false, |_| false, |_| 0, None);
+            let explained = explained(&areas, &statistics, &|_| false);
             let sum: i64 = Part::ALL.iter().map(|&(part, _)| explained.part(part)).sum();
             prop_assert_eq!(sum as u64, explained.rss);
         }

@@ -7,24 +7,27 @@ use crate::frames::{FrameName, FrameTable};
 use crate::model::{Profile, SampleType};
 use crate::pattern::Pattern;
 use hashbrown::HashTable;
+use serde::Serialize;
 
 /// The functions whose name matched.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PeekTable {
     /// What the values count.
     pub sample_type: SampleType,
     /// Sum over all stacks.
     pub total: Estimate,
     /// Sum of |value| over all stacks: base of percentages. Equals `total.value` unless the profile is a diff.
+    #[serde(skip)]
     pub magnitude: f64,
     /// By |cum|. Empty if nothing matched.
     pub functions: Vec<Peek>,
 }
 
 /// One function and its neighbours.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Peek {
     /// The function.
+    #[serde(flatten)]
     pub function: FrameName,
     /// Its own allocations.
     pub flat: Estimate,
@@ -37,13 +40,15 @@ pub struct Peek {
 }
 
 /// A caller or callee.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Neighbour {
     /// The other function.
+    #[serde(flatten)]
     pub function: FrameName,
     /// Stacks with this call in them.
     pub value: Estimate,
     /// `value` / cum of the function peeked at; 0 where that is 0.
+    #[serde(skip)]
     pub share: f64,
 }
 

@@ -4,11 +4,13 @@ use super::recorded;
 use crate::estimate::Estimate;
 use crate::labels::{BLOCK_SIZE, LabelValue};
 use crate::model::{Profile, SampleType, StackSample};
+use serde::Serialize;
+use serde::ser::{SerializeStruct, Serializer};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// All size classes with a recorded block, the smallest first.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SizeTable {
     /// Whether live or all allocations are counted; `space` and `objects` are of its two types.
     pub sample_type: SampleType,
@@ -21,14 +23,26 @@ pub struct SizeTable {
 }
 
 /// One size class.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SizeRow {
     /// Requested bytes, from a power of two to the next less 1 (0 by itself); `None`: the profile does not say.
+    #[serde(flatten, serialize_with = "least_and_most")]
     pub block_bytes: Option<RangeInclusive<u64>>,
     /// Bytes of these blocks.
     pub space: Estimate,
     /// Number of these blocks.
     pub objects: Estimate,
+}
+
+/// `"least_bytes"` and `"most_bytes"`, both null where the size is not known.
+fn least_and_most<S: Serializer>(
+    range: &Option<RangeInclusive<u64>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut object = serializer.serialize_struct("Range", 2)?;
+    object.serialize_field("least_bytes", &range.as_ref().map(RangeInclusive::start))?;
+    object.serialize_field("most_bytes", &range.as_ref().map(RangeInclusive::end))?;
+    object.end()
 }
 
 /// The histogram of block sizes, of the live or of all allocations, as `sample_type` is.

@@ -4,24 +4,26 @@ use super::{by_magnitude, magnitude, recorded};
 use crate::estimate::Estimate;
 use crate::labels::{LabelValue, THREAD};
 use crate::model::{Profile, SampleType, StackSample};
+use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// All threads with a recorded allocation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThreadTable {
     /// What the values count.
     pub sample_type: SampleType,
     /// Sum over all stacks; equals the sum of all rows.
     pub total: Estimate,
     /// Sum of |value| over all stacks: base of percentages. Equals `total.value` unless the profile is a diff.
+    #[serde(skip)]
     pub magnitude: f64,
     /// By |value|.
     pub rows: Vec<ThreadRow>,
 }
 
 /// One thread.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThreadRow {
     /// As labelled; `None`: the profile does not say.
     pub thread: Option<Arc<str>>,

@@ -5,6 +5,7 @@ use crate::estimate::Estimate;
 use crate::frames::{FrameAt, FrameName, FrameTable};
 use crate::model::{Profile, SampleType, StackSample};
 use crate::processors::both;
+use serde::Serialize;
 
 use hashbrown::HashMap;
 use std::cmp::Ordering;
@@ -27,15 +28,17 @@ pub enum Sort {
 }
 
 /// One function.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// As `FrameName::name`.
+    #[serde(rename = "function")]
     pub name: Arc<str>,
     /// Source file; empty if unknown.
     pub file: Arc<str>,
     /// The line with the largest flat or, if the function has no flat, the largest cum; 0 if unknown.
     pub line: u32,
     /// As `FrameName::line`: `line` where lines are told apart, else 0.
+    #[serde(skip)]
     pub frame_line: u32,
     /// Its own allocations, in the unit of the sample type.
     pub flat: Estimate,
@@ -46,13 +49,14 @@ pub struct Row {
 }
 
 /// All functions with a recorded stack.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TopTable {
     /// What `flat` and `cum` count.
     pub sample_type: SampleType,
     /// Sum over all stacks; equals the sum of all `flat`.
     pub total: Estimate,
     /// Sum of |value| over all stacks: base of percentages. Equals `total.value` unless the profile is a diff.
+    #[serde(skip)]
     pub magnitude: f64,
     /// In the order asked for; none is left out.
     pub rows: Vec<Row>,

@@ -6,15 +6,17 @@ use crate::format;
 use crate::frames::{FrameName, FrameTable};
 use crate::model::{Profile, SampleType};
 use crate::stacks::{Group, Stacks};
+use serde::Serialize;
 
 /// All calls as an indented list.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tree {
     /// What the values count.
     pub sample_type: SampleType,
     /// Sum over all stacks; equals the sum of the rows of depth 0.
     pub total: Estimate,
     /// Sum of |value| over all stacks: base of shares. Equals `total.value` unless the profile is a diff.
+    #[serde(skip)]
     pub magnitude: f64,
     /// The share below which frames were merged, 0…1.
     pub min_share: f64,
@@ -23,7 +25,7 @@ pub struct Tree {
 }
 
 /// A line of the list.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TreeRow {
     /// 0 for the frames that the tree begins with.
     pub depth: usize,
@@ -32,19 +34,23 @@ pub struct TreeRow {
     /// Stacks that end here, where the tree leads; 0 for a merged row.
     pub flat: Estimate,
     /// Sum of |value| of the stacks through here: equal to `cum.value` unless the profile is a diff.
+    #[serde(skip)]
     pub moved: f64,
     /// A frame, or the rest.
+    #[serde(flatten)]
     pub kind: TreeRowKind,
 }
 
 /// What a line of the list stands for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum TreeRowKind {
     /// One function, called along this path. Recursion is not folded: each activation is a level.
     Frame(FrameName),
     /// Callees below the minimum share, with everything beneath them.
     Merged {
         /// How many frames of the tree these are, callees of callees included.
+        #[serde(rename = "merged_frames")]
         frames: usize,
     },
 }

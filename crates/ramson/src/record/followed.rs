@@ -1,11 +1,12 @@
 //! One process that is recorded: looked at often and cheaply, read as a whole when there is a reason.
 
 use super::monotonic_ns;
-use crate::source::{Source, reader_of};
 use ramson_format::{Health, state};
 use ramson_history::{Observation, Rules, Taken, Triggers, Watch};
-use ramson_process::pressure::{Group, Pressure, Process};
+use ramson_process::pressure::{Group, Pressure};
+use ramson_process::stat::Stat;
 use ramson_reader::{Follower, Header, ReadAt};
+use ramson_source::{Recording, reader_of};
 
 /// What tells a profile from all others: process, its start, the start of the profile, and its number.
 pub type Identity = (u32, u64, u64, u64);
@@ -19,7 +20,7 @@ pub struct Followed {
     /// What was read last; with the snapshot while that is on its way into the history.
     follower: Follower,
     /// As it is called here, and since when; `None`: it had ended before it was found.
-    process: Option<(u32, Process)>,
+    process: Option<(u32, Stat)>,
     group: Group,
     /// From the first look on.
     watch: Option<Watch>,
@@ -63,8 +64,8 @@ impl Shot {
 
 impl Followed {
     /// `None` if its bytes cannot be read again.
-    pub fn new(source: &Source) -> Option<Self> {
-        let process = source.running.and_then(|pid| Some((pid, Process::of(pid)?)));
+    pub fn new(source: &Recording) -> Option<Self> {
+        let process = source.running.and_then(|pid| Some((pid, Stat::of(pid)?)));
         Some(Self {
             name: source.name().to_owned(),
             has_ended: false,
@@ -113,7 +114,7 @@ impl Followed {
             return None;
         }
         let now = self.process.and_then(|(pid, first)| {
-            Process::of(pid).filter(|process| process.start_ticks == first.start_ticks)
+            Stat::of(pid).filter(|process| process.start_ticks == first.start_ticks)
         });
         let Ok(header) = Header::read(&*self.reader) else {
             // Its memory went with it; what was taken last stays the last.
@@ -158,7 +159,7 @@ impl Followed {
         })
     }
 
-    fn observation(&self, header: &Header, time_ns: u64, now: Option<Process>) -> Observation {
+    fn observation(&self, header: &Header, time_ns: u64, now: Option<Stat>) -> Observation {
         let pressure = Pressure::of(&self.group);
         Observation {
             time_ns,

@@ -1,6 +1,6 @@
 //! Rounds that come late, or not at all, are said: one remark when it begins, one when it is over.
 
-use crate::text;
+use crate::output::remark;
 use ramson_history::Rules;
 use ramson_profile::format::format_duration;
 use std::path::Path;
@@ -31,7 +31,7 @@ impl Lateness {
         let is_new = self.said.is_none_or(|said| now - said >= LEAST_PAUSE);
         if is_late && is_new {
             self.said = Some(now);
-            text::remark(format_args!(
+            remark(format_args!(
                 "{}: no round for {}, this machine is too busy. \"ramson timeline\" shows such gaps; --every 1m needs less",
                 path.display(),
                 seconds(since)
@@ -45,7 +45,7 @@ impl Lateness {
         if self.behind.is_none() {
             self.behind = Some(Instant::now() - behind);
             self.missed = 0;
-            text::remark(format_args!(
+            remark(format_args!(
                 "{}: the disk has not taken a round for {}. Snapshots wait in memory; if it goes on, -o on another disk",
                 path.display(),
                 seconds(behind)
@@ -68,7 +68,7 @@ impl Lateness {
             1 => "1 round was missed".into(),
             missed => format!("{missed} rounds were missed"),
         };
-        text::remark(format_args!(
+        remark(format_args!(
             "{}: the disk has taken all that waited, after {}; {missed}",
             path.display(),
             seconds(since.elapsed())

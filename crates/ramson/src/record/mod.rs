@@ -2,20 +2,17 @@
 
 mod followed;
 mod lateness;
-mod options;
 mod selection;
 mod writing;
 
-pub use options::RecordOptions;
-
-use crate::failure::Failure;
-use crate::history::{self, now_ns, unreadable};
-use crate::source::Source;
-use crate::text;
+use crate::flags::RecordFlags;
+use crate::output::{hint, remark};
 use followed::{Followed, Shot};
 use lateness::Lateness;
 use ramson_history::{HistoryError, Levels, Recorder, Rules, Taken, Triggers};
-use ramson_process::pressure;
+use ramson_process::stat;
+use ramson_source::Recording;
+use ramson_source::{Failure, now_ns, place, unreadable};
 use rustix::time::{ClockId, clock_gettime};
 use selection::Selection;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -35,23 +32,23 @@ const MOST_HELD_BYTES: usize = 128 << 20;
 /// How often old snapshots are looked for.
 const TIDY_NS: u64 = 60 * SECOND;
 /// How long a mark is kept where no recorder has said it.
-const DEFAULT_KEEP_NS: u64 = 30 * 86_400 * SECOND;
-const DEFAULT_MOST_BYTES: u64 = 4 << 30;
+pub const DEFAULT_KEEP_NS: u64 = 30 * 86_400 * SECOND;
+pub const DEFAULT_MOST_BYTES: u64 = 4 << 30;
 
-pub fn record(options: &RecordOptions) -> Result<(), Failure> {
-    let path = match &options.output {
+pub fn record(flags: &RecordFlags) -> Result<(), Failure> {
+    let path = match &flags.output {
         Some(path) => path.clone(),
-        None => history::place()?,
+        None => place()?,
     };
     make_directory_of(&path)?;
     let _lock = lock(&path)?;
-    let mut selection = Selection::new(options)?;
+    let mut selection = Selection::new(flags)?;
     let (sender, events) = mpsc::channel();
     send_ends(sender.clone())?;
-    let mut recording = Recording {
-        writing: Writing::start(open(&path, options)?, sender),
+    let mut recording = Session {
+        writing: Writing::start(open(&path, flags)?, sender),
         path,
-        rules: options.rules(),
+        rules: flags.rules(),
         followed: Vec::new(),
         tidied_ns: 0,
         is_failing: false,
@@ -64,7 +61,7 @@ pub fn record(options: &RecordOptions) -> Result<(), Failure> {
         }
         recording.round();
         if recording.followed.is_empty() && selection.is_over() {
-            text::hint("every process that was to be recorded has ended");
+            hint("every process that was to be recorded has ended");
             break;
         }
         if recording.wait(&events)? == Waited::End {
@@ -76,8 +73,8 @@ pub fn record(options: &RecordOptions) -> Result<(), Failure> {
 }
 
 /// Keeps a mark in the history that readers look at, if that has this process.
-pub fn mark(source: &Source, name: &str) -> Result<(), Failure> {
-    let Ok(path) = history::place() else { return Ok(()) };
+pub fn mark(source: &Recording, name: &str) -> Result<(), Failure> {
+    let Ok(path) = place() else { return Ok(()) };
     if !path.exists() {
         return Ok(());
     }
@@ -92,7 +89,7 @@ pub fn mark(source: &Source, name: &str) -> Result<(), Failure> {
         name: source.name(),
         time_ns: now_ns(),
         monotonic_ns: monotonic_ns(),
-        rss: source.running.and_then(|pid| pressure::Process::of(pid)?.rss),
+        rss: source.running.and_then(|pid| stat::Stat::of(pid)?.rss),
         triggers: Triggers::MARK,
     };
     recorder.mark(&taken, name).map_err(broken)
@@ -103,14 +100,13 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * SECOND + now.tv_nsec as u64
 }
 
-fn open(path: &Path, options: &RecordOptions) -> Result<Recorder, Failure> {
+fn open(path: &Path, flags: &RecordFlags) -> Result<Recorder, Failure> {
     // SQLite makes files that others may read.
     let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
     made.map_err(|error| {
         Failure::failed(format!("{}: {error}. Choose another place with -o", path.display()))
     })?;
-    Recorder::open(path, options.levels(), options.max_size)
-        .map_err(|error| unreadable(path, &error))
+    Recorder::open(path, flags.levels(), flags.max_size).map_err(|error| unreadable(path, &error))
 }
 
 fn make_directory_of(path: &Path) -> Result<(), Failure> {
@@ -171,7 +167,7 @@ enum Waited {
     End,
 }
 
-struct Recording {
+struct Session {
     writing: Writing,
     path: PathBuf,
     rules: Rules,
@@ -181,8 +177,8 @@ struct Recording {
     lateness: Lateness,
 }
 
-impl Recording {
-    fn follow(&mut self, source: &Source) {
+impl Session {
+    fn follow(&mut self, source: &Recording) {
         let Some(new) = Followed::new(source) else { return };
         if self.followed.iter().any(|old| old.is_same(&new)) {
             return;
@@ -191,7 +187,7 @@ impl Recording {
         for old in self.followed.iter_mut().filter(|old| old.is_image_before(&new)) {
             old.has_ended = true;
         }
-        text::hint(&format!("recording {} (pid {})", source.name(), source.pid()));
+        hint(&format!("recording {} (pid {})", source.name(), source.pid()));
         self.followed.push(new);
     }
 
@@ -272,13 +268,13 @@ impl Recording {
         match result {
             Ok(()) => {
                 if std::mem::take(&mut self.is_failing) {
-                    text::remark(format_args!("{}: writing goes on", self.path.display()));
+                    remark(format_args!("{}: writing goes on", self.path.display()));
                 }
                 Ok(true)
             }
             Err(error @ (HistoryError::Full | HistoryError::Database(_))) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    text::remark(format_args!(
+                    remark(format_args!(
                         "{}: {error}. What was kept stays; trying again until there is space",
                         self.path.display()
                     ));

@@ -1,11 +1,10 @@
 //! Which processes are recorded, and how new ones are found.
 
-use super::options::RecordOptions;
-use crate::failure::Failure;
-use crate::history;
-use crate::places;
-use crate::source::{self, Opened, Source, name_of};
+use crate::flags::RecordFlags;
 use ramson_reader::Header;
+use ramson_source::Failure;
+use ramson_source::places;
+use ramson_source::{Opened, Recording, all, name_of, now_ns, open_file, split};
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +16,7 @@ const EVERYWHERE_NS: u64 = 60_000_000_000;
 
 pub struct Selection {
     /// Named by ID or file, until they are found.
-    single: Vec<Source>,
+    single: Vec<Recording>,
     names: Vec<String>,
     is_all: bool,
     /// Device and inode of the files that were looked at.
@@ -29,11 +28,11 @@ pub struct Selection {
 
 impl Selection {
     /// What is named by ID or file must be there now.
-    pub fn new(options: &RecordOptions) -> Result<Self, Failure> {
+    pub fn new(flags: &RecordFlags) -> Result<Self, Failure> {
         let mut names = Vec::new();
         let mut single = Vec::new();
-        for wanted in &options.sources {
-            if let (_, Some(_)) = history::split(wanted) {
+        for wanted in &flags.sources {
+            if let (_, Some(_)) = split(wanted) {
                 return Err(Failure::usage(format!(
                     "{wanted}: the past cannot be recorded any more. Pass the process without a moment"
                 )));
@@ -46,9 +45,9 @@ impl Selection {
         Ok(Self {
             single,
             names,
-            is_all: options.all,
+            is_all: flags.all,
             known: HashSet::new(),
-            start_ns: history::now_ns(),
+            start_ns: now_ns(),
             files_ns: 0,
             everywhere_ns: 0,
         })
@@ -60,14 +59,14 @@ impl Selection {
     }
 
     /// Profiles to be recorded that may be new.
-    pub fn discover(&mut self, now_ns: u64) -> Result<Vec<Source>, Failure> {
+    pub fn discover(&mut self, now_ns: u64) -> Result<Vec<Recording>, Failure> {
         let mut found = std::mem::take(&mut self.single);
         if self.is_over() {
             return Ok(found);
         }
         if now_ns >= self.everywhere_ns + EVERYWHERE_NS {
             self.everywhere_ns = now_ns;
-            found.extend(source::all().into_iter().filter(|source| self.is_wanted(source)));
+            found.extend(all().into_iter().filter(|source| self.is_wanted(source)));
         }
         if now_ns >= self.files_ns + FILES_NS {
             self.files_ns = now_ns;
@@ -77,13 +76,13 @@ impl Selection {
     }
 
     /// What ended before we began is left as it is.
-    fn is_wanted(&self, source: &Source) -> bool {
+    fn is_wanted(&self, source: &Recording) -> bool {
         let header = &source.snapshot.header;
         let is_new = source.running.is_some() || header.start_realtime_ns >= self.start_ns;
         is_new && (self.is_all || self.names.iter().any(|name| is_named(header, name)))
     }
 
-    fn new_files(&mut self) -> Vec<Source> {
+    fn new_files(&mut self) -> Vec<Recording> {
         let mut new = Vec::new();
         let entries = places::profile_directories()
             .into_iter()
@@ -96,7 +95,7 @@ impl Selection {
                 continue;
             }
             // One that is not finished yet is looked at again.
-            if let Ok(source) = source::open_file(&path) {
+            if let Ok(source) = open_file(&path) {
                 self.known.insert(file);
                 new.push(source);
             }
@@ -105,9 +104,9 @@ impl Selection {
     }
 }
 
-fn open(wanted: &str) -> Result<Source, Failure> {
-    let source = match source::open(wanted)? {
-        Opened::Own(source) => source,
+fn open(wanted: &str) -> Result<Recording, Failure> {
+    let source = match ramson_source::open(wanted)? {
+        Opened::Recording(source) => source,
         Opened::Foreign(_) => {
             return Err(Failure::usage(format!(
                 "{wanted}: another tool's profile, which does not change. Pass processes that run under ramson"

@@ -1,8 +1,8 @@
 //! Under a seccomp filter libramson makes only the calls of the loader, unless somebody has tried that it may make all of its own.
 //! That is done here, with a program that nobody misses: ramson itself.
 
-use crate::places;
-use crate::text;
+use crate::output::remark;
+use ramson_source::places;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,7 +43,7 @@ impl Filters {
     pub fn warn(&self, program: &Path) -> bool {
         let is_harmful = matches!(self, Self::Harmful);
         if is_harmful {
-            text::remark(format_args!(
+            remark(format_args!(
                 "{}: a seccomp filter may kill for what it takes to make a profile file: the profile is in memory \
                  and ends with the program. Read it before: ramson report PID",
                 program.display()

@@ -2,23 +2,23 @@
 
 pub mod compact;
 mod confined;
+mod end_note;
+pub mod prune;
 mod signals;
+mod watch;
 
-use crate::cli::RunOptions;
-use crate::death::prune::{self, Bounds};
-use crate::death::sites::LastProfile;
-use crate::death::watch::{Ended, Watch};
-use crate::death::{self, note, state_of};
-use crate::failure::Failure;
-use crate::list::live_bytes;
-use crate::places;
-use crate::source::{self, Source};
-use crate::text;
-use crate::trim::schedule::Schedule;
+use crate::flags::RunFlags;
+use crate::output::remark;
+use crate::trim;
 use confined::Filters;
+use prune::Bounds;
+use ramson_analysis::end::sites::LastProfile;
+use ramson_analysis::{end, live_heap};
+use ramson_control::Schedule;
 use ramson_process::program;
 use ramson_profile::format::{format_bytes, format_relative_error};
 use ramson_reader::Way;
+use ramson_source::{Failure, Recording, matching, open_file, places};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -31,6 +31,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
+use watch::{Ended, Watch};
 
 /// Statuses of `run` itself, as env(1) and timeout(1) have them.
 const RAMSON_FAILED: u8 = 125;
@@ -46,23 +47,23 @@ const MAX_REPORTED: usize = 4;
 const CANNOT_STAY: &str =
     "systemd knows it by its process ID, or there may be no further process: ramson becomes it";
 
-pub fn run(options: &RunOptions) -> Result<u8, Failure> {
+pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     let fail = |message: String| Failure::Message(RAMSON_FAILED, message);
     let inherited = ramson_launch::inherited();
-    if options.command[0].as_encoded_bytes().starts_with(b"-") {
-        let option = options.command[0].to_string_lossy();
+    if flags.command[0].as_encoded_bytes().starts_with(b"-") {
+        let option = flags.command[0].to_string_lossy();
         return Err(Failure::usage(format!(
             "{option}: no such option. \"ramson run --help\" lists them"
         )));
     }
     let output =
-        options.output.as_deref().map(|path| prepare_output(path, options.force)).transpose()?;
-    let found = program::find(&options.command[0]).map_err(|problem| match problem {
+        flags.output.as_deref().map(|path| prepare_output(path, flags.force)).transpose()?;
+    let found = program::find(&flags.command[0]).map_err(|problem| match problem {
         program::Problem::NotFound(message) => Failure::Message(NOT_FOUND, message),
         program::Problem::NotExecutable(message) => Failure::Message(NOT_EXECUTABLE, message),
     })?;
     let mut command = Command::new(&found.path);
-    command.args(&options.command[1..]);
+    command.args(&flags.command[1..]);
     let (shown, run_id) = (found.path.display(), new_run_id());
     let mut is_kept = true;
     if found.obstacle.is_none() {
@@ -72,12 +73,12 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
         let filters = Filters::find(&library);
         filters.pass_on(&mut command);
         command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
-        configure(&mut command, options, output.as_deref());
+        configure(&mut command, flags, output.as_deref());
         is_kept = !make_place(output.as_deref());
         is_kept &= !filters.warn(&found.path);
     }
-    let trims = options.trims.schedule().map_err(fail)?;
-    ramson_launch::as_started(&mut command, &options.command[0])
+    let trims = trim::schedule(&flags.trims).map_err(fail)?;
+    ramson_launch::as_started(&mut command, &flags.command[0])
         .map_err(|error| cannot_execute(&found, &error))?;
     let watch = Watch::begin();
     let (child, its_end) = match start(&mut command) {
@@ -86,7 +87,7 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
         Err(_) => {
             say_obstacle(&found);
             if trims.is_some() {
-                text::remark(format!("{shown}: {CANNOT_STAY}, and cannot trim"));
+                remark(format!("{shown}: {CANNOT_STAY}, and cannot trim"));
             }
             return Err(cannot_execute(&found, &command.exec()));
         }
@@ -144,7 +145,7 @@ fn is_child_of_systemd() -> bool {
 fn say_obstacle(found: &program::Program) {
     if let Some(obstacle) = &found.obstacle {
         let shown = found.path.display();
-        text::remark(format_args!("{shown}: {obstacle}. It runs without a profile"));
+        remark(format_args!("{shown}: {obstacle}. It runs without a profile"));
     }
 }
 
@@ -161,15 +162,15 @@ fn cannot_execute(found: &program::Program, error: &std::io::Error) -> Failure {
 }
 
 /// The options as libramson.so reads them.
-fn configure(command: &mut Command, options: &RunOptions, output: Option<&Path>) {
-    command.env("RAMSON_INTERVAL", options.interval.to_string());
-    if let Some(bytes) = options.max_file {
+fn configure(command: &mut Command, flags: &RunFlags, output: Option<&Path>) {
+    command.env("RAMSON_INTERVAL", flags.interval.to_string());
+    if let Some(bytes) = flags.max_file {
         command.env("RAMSON_MAX_FILE", bytes.to_string());
     }
-    if let Some(frees) = options.recent_frees {
+    if let Some(frees) = flags.recent_frees {
         command.env("RAMSON_FREES", frees.to_string());
     }
-    if let Some(percent) = &options.max_overhead {
+    if let Some(percent) = &flags.max_overhead {
         command.env("RAMSON_MAX_OVERHEAD", percent);
     }
     if let Some(path) = output {
@@ -182,14 +183,12 @@ fn trim_until_end(trims: Schedule, child: &Child) {
     let end = match pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
         Ok(end) => end,
         Err(error) => {
-            return text::remark(format_args!(
-                "--trim-every and --trim-after need Linux 5.3: {error}"
-            ));
+            return remark(format_args!("--trim-every and --trim-after need Linux 5.3: {error}"));
         }
     };
     let root = child.id();
     if let Err(error) = std::thread::Builder::new().spawn(move || trims.run(root)) {
-        text::remark(format_args!("cannot trim: {error}"));
+        remark(format_args!("cannot trim: {error}"));
     }
     let mut ends = [PollFd::new(&end, PollFlags::IN)];
     while poll(&mut ends, None) == Err(Errno::INTR) {}
@@ -266,7 +265,7 @@ fn warn_of_full_places(output: Option<&Path>) -> bool {
     if let Some(problem) = &problem {
         let next =
             if output.is_some() { "Choose another FILE" } else { "Set RAMSON_DIR or use -o" };
-        text::remark(format_args!(
+        remark(format_args!(
             "{}: {problem}: the profile will be lost when the program ends. {next}",
             directory.display()
         ));
@@ -281,55 +280,56 @@ fn new_run_id() -> u64 {
 
 /// Says where the profiles are. Our own words go to standard error, so the program's output stays its own.
 fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &Ended) {
-    let mut profiles = source::matching(|header| header.run_id == run_id);
+    let mut profiles = matching(|header| header.run_id == run_id);
     let beside_output = output.into_iter().flat_map(files_beside);
-    profiles.extend(beside_output.filter_map(|path| source::open_file(&path).ok()));
+    profiles.extend(beside_output.filter_map(|path| open_file(&path).ok()));
     profiles
         .retain(|source| source.snapshot.header.run_id == run_id && source.origin.starts_with('/'));
     profiles.sort_by(|a, b| a.origin.cmp(&b.origin));
     profiles.dedup_by(|a, b| a.origin == b.origin);
-    profiles.sort_by(|a, b| live_bytes(b).value.total_cmp(&live_bytes(a).value));
-    note::note_ends(&mut profiles, ended);
+    let live = |of: &Recording| live_heap(&of.snapshot).value;
+    profiles.sort_by(|a, b| live(b).total_cmp(&live(a)));
+    end_note::note_ends(&mut profiles, ended);
     let dead = profiles.iter().filter(|source| source.running.is_none());
     let last_words: Vec<Vec<String>> = dead.map(keep).collect();
     if let Some(path) = emptied(output, ended) {
         let path = path.display();
-        text::remark(format_args!(
+        remark(format_args!(
             "{path}: somebody emptied it while the program ran. Recording ended there"
         ));
     } else if profiles.is_empty() && is_kept {
-        text::remark(format_args!(
+        remark(format_args!(
             "no profile: the program allocated too little to be sampled. Try a smaller --interval"
         ));
     } else if profiles.is_empty() {
-        text::remark(format_args!("no profile is left: it could not be kept in a file"));
+        remark(format_args!("no profile is left: it could not be kept in a file"));
     }
     for line in last_words.iter().find(|lines| !lines.is_empty()).into_iter().flatten() {
-        text::remark(line);
+        remark(line);
     }
     for source in profiles.iter().take(MAX_REPORTED) {
-        let live = live_bytes(source);
-        text::remark(format_args!(
+        let live = live_heap(&source.snapshot);
+        remark(format_args!(
             "{} (pid {}) {}, {} live ({}): ramson report {}",
             source.name(),
             source.pid(),
-            state_of(source),
+            end::state_of(source),
             format_bytes(live.value),
             format_relative_error(live),
             source.origin
         ));
     }
     if profiles.len() > MAX_REPORTED {
-        text::remark(format_args!("and {} more: ramson list", profiles.len() - MAX_REPORTED));
+        remark(format_args!("and {} more: ramson list", profiles.len() - MAX_REPORTED));
     }
 }
 
 /// Makes a dead process's file small, with the names in it where the death deserves a look: its binaries may be replaced before
 /// anybody does. Returns what to say of a death of memory.
-fn keep(source: &Source) -> Vec<String> {
+fn keep(source: &Recording) -> Vec<String> {
     let path = Path::new(&source.origin);
     // In either case the sparse original is as good; only its apparent size differs.
-    if !death::end_of(source).is_some_and(|end| death::is_violent(&end)) {
+    if !end::end_of(source).is_some_and(|noted| end::is_violent(&noted)) {
         let _ = compact::compact(path);
         return Vec::new();
     }

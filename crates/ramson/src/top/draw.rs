@@ -3,9 +3,9 @@
 use super::heading::{Heading, change_line, spark_line, wrapped};
 use super::keys::HELP;
 use super::model::Model;
-use super::row::View;
 use super::table::{self, Columns, Span, Tone};
-use crate::text;
+use crate::table::cut;
+use ramson_analysis::live::row::View;
 use ramson_profile::format::{format_bytes, format_percent};
 use ratatui::Frame;
 
@@ -84,20 +84,20 @@ fn above(model: &Model, heading: &Heading, width: usize, palette: Palette) -> Ve
     let title = wrapped(&heading.title, width);
     lines.extend(title.into_iter().map(|line| palette.text(line, Tone::Strong)));
     lines.extend(wrapped(&heading.rss, width).into_iter().map(Line::from));
-    lines.push(Line::from(text::cut(&spark_line(model, width), Some(width))));
+    lines.push(Line::from(cut(&spark_line(model, width), Some(width))));
     lines.extend(wrapped(&change_line(model), width).into_iter().map(Line::from));
     let reversed = Style::new().add_modifier(Modifier::REVERSED);
     for note in heading.notes.iter().take(MOST_NOTES) {
-        lines.push(Line::styled(text::cut(note, Some(width)), reversed));
+        lines.push(Line::styled(cut(note, Some(width)), reversed));
     }
-    lines.extend(filter_line(model).map(|line| Line::from(text::cut(&line, Some(width)))));
+    lines.extend(filter_line(model).map(|line| Line::from(cut(&line, Some(width)))));
     lines
 }
 
 /// What the filter leaves.
 pub fn filter_line(model: &Model) -> Option<String> {
     let filter = model.choice.filter.as_ref()?;
-    let (shown, total) = (model.shown.live.value, model.total.live.value);
+    let (shown, total) = (model.shown.live.value, model.picture.total.live.value);
     Some(format!(
         "filter {}: {} rows, {}, {} of live",
         filter.as_str(),
@@ -109,7 +109,7 @@ pub fn filter_line(model: &Model) -> Option<String> {
 
 fn rows(model: &Model, columns: Columns, page: usize, palette: Palette) -> Vec<Line<'static>> {
     if model.rows.is_empty() {
-        let why = match (&model.choice.filter, model.shape.names.is_empty()) {
+        let why = match (&model.choice.filter, model.picture.shape.names.is_empty()) {
             (_, true) => "looking up names …",
             (Some(_), _) => "nothing matches the filter; Esc takes it away",
             (None, _) => "nothing was sampled yet",
@@ -141,7 +141,7 @@ fn below(model: &Model, width: usize, height: usize, palette: Palette) -> Vec<Li
         (None, Some(remark)) => remark.to_owned(),
         (None, None) => key_line(model, width),
     };
-    lines.push(Line::from(text::cut(&last, Some(width))));
+    lines.push(Line::from(cut(&last, Some(width))));
     lines
 }
 
@@ -173,7 +173,7 @@ fn broken(stack: &str, width: usize, most: usize) -> Vec<String> {
         }
     }
     lines.resize(most, String::new());
-    lines.iter().map(|line| text::cut(line, Some(width))).collect()
+    lines.iter().map(|line| cut(line, Some(width))).collect()
 }
 
 /// The keys, the words, and why frames have no names.
@@ -194,7 +194,7 @@ fn help(model: &Model, palette: Palette) -> Vec<Line<'static>> {
         "alloc/s: of the last 10 s. age: mean age of the live bytes.",
     ];
     lines.extend(words.map(Line::from));
-    let missing = model.shape.missing_symbols.iter().map(ToString::to_string);
+    let missing = model.picture.shape.missing_symbols.iter().map(ToString::to_string);
     lines.extend(missing.map(|defect| Line::from(format!("Names: {defect}"))));
     lines
 }

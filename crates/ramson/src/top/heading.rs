@@ -1,12 +1,11 @@
 //! What is said above the rows: the process, where its RSS is, its live bytes over time, and what is not as it should be.
 
 use super::model::Model;
-use super::watch::Watched;
-use crate::health;
-use crate::mapped;
-use crate::own;
-use crate::rss::live_text;
-use crate::text;
+use crate::table::cut;
+use ramson_analysis::live::watch::Watched;
+use ramson_analysis::live_heap;
+use ramson_analysis::recording::{interval, what_is_missing};
+use ramson_analysis::rss::live_text;
 use ramson_profile::SampleUnit;
 use ramson_profile::format::{
     format_bytes, format_duration, format_half_width, format_objects, format_objects_short,
@@ -27,7 +26,7 @@ pub struct Heading {
 
 impl Heading {
     pub fn of(watched: &Watched) -> Self {
-        let source = &watched.source;
+        let recording = &watched.recording;
         let snapshot = watched.snapshot();
         let header = &snapshot.header;
         let profiled_ns = watched.now_ns().saturating_sub(header.start_monotonic_ns);
@@ -37,16 +36,16 @@ impl Heading {
         };
         let title = format!(
             "{} (pid {}), {fate}, {}; interval {}, {} samples live",
-            source.name(),
+            recording.name(),
             watched.pid,
             format_duration(profiled_ns),
-            health::interval(header),
+            interval(header),
             format_objects((snapshot.live.len() + snapshot.extents.len()) as f64),
         );
-        let live = mapped::live_heap(snapshot);
-        let rss = match (&watched.resident, &watched.end) {
-            (Some(resident), None) => resident.line(live),
-            (Some(resident), Some(_)) => format!("last {}", resident.line(live)),
+        let live = live_heap(snapshot);
+        let rss = match (&watched.rss, &watched.end) {
+            (Some(rss), None) => rss.line(),
+            (Some(rss), Some(_)) => format!("last {}", rss.line()),
             (None, None) => format!("RSS not readable; live {}", live_text(live)),
             (None, Some(_)) => {
                 format!("RSS unknown, the process is gone; live at its end {}", live_text(live))
@@ -57,7 +56,7 @@ impl Heading {
             .as_ref()
             .map(|end| format!("the process is gone: {end}. This is its last picture"));
         let missing =
-            own::what_is_missing(source).into_iter().map(|what| format!("not complete: {what}"));
+            what_is_missing(recording).into_iter().map(|what| format!("not complete: {what}"));
         let coverage = watched.coverage.clone().filter(|_| watched.end.is_none());
         let notes = ended.into_iter().chain(missing).chain(coverage).collect();
         Self { title, rss, notes }
@@ -66,11 +65,12 @@ impl Heading {
 
 /// `live 108 MiB (±13 %)  ▁▂▃▅█  102 MiB to 108 MiB in 60 s`, with as many bars as there is room for.
 pub fn spark_line(model: &Model, columns: usize) -> String {
-    let live = model.total.live;
+    let live = model.picture.total.live;
     let start = format!("live {} ({})  ", format_bytes(live.value), format_relative_error(live));
     let most = columns.saturating_sub(start.chars().count() + 36);
-    let skipped = model.history.len().saturating_sub(most);
-    let points: Vec<f64> = model.history.iter().skip(skipped).map(|&(_, live)| live).collect();
+    let skipped = model.picture.history.len().saturating_sub(most);
+    let points: Vec<f64> =
+        model.picture.history.iter().skip(skipped).map(|&(_, live)| live).collect();
     let (least, largest) =
         points.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), &point| (a.min(point), b.max(point)));
     if points.is_empty() {
@@ -81,16 +81,16 @@ pub fn spark_line(model: &Model, columns: usize) -> String {
         range => BARS[((point - least) / range * 7.0).round().clamp(0.0, 7.0) as usize],
     };
     let bars: String = points.iter().map(bar).collect();
-    let first_ns = model.history.get(skipped).map_or(0, |&(at_ns, _)| at_ns);
-    let span = format_duration(model.moments.now_ns.saturating_sub(first_ns));
+    let first_ns = model.picture.history.get(skipped).map_or(0, |&(at_ns, _)| at_ns);
+    let span = format_duration(model.picture.moments.now_ns.saturating_sub(first_ns));
     format!("{start}{bars}  {} to {} in {span}", format_bytes(least), format_bytes(largest))
 }
 
 /// What changed since the mark, and how fast memory is allocated and freed.
 pub fn change_line(model: &Model) -> String {
-    let (change, total) = (model.total.change(), &model.total);
-    let since = format_duration(model.moments.since_mark_ns());
-    let rates = match model.moments.rate_window_ns() {
+    let (change, total) = (model.picture.total.change(), &model.picture.total);
+    let since = format_duration(model.picture.moments.since_mark_ns());
+    let rates = match model.picture.moments.rate_window_ns() {
         0 => String::new(),
         _ => format!(
             "; alloc {}/s, {}/s; free {}/s",
@@ -121,5 +121,5 @@ pub fn wrapped(line: &str, columns: usize) -> Vec<String> {
             lines.push(format!("  {part}"));
         }
     }
-    lines.iter().map(|line| text::cut(line.trim_end(), Some(columns))).collect()
+    lines.iter().map(|line| cut(line.trim_end(), Some(columns))).collect()
 }

@@ -1,7 +1,7 @@
 //! What each key does.
 
 use super::model::Model;
-use super::row::{Sort, View, Way};
+use ramson_analysis::live::row::{Direction, Sort, View};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 /// Shown by `?`: keys, and what they do.
@@ -76,8 +76,8 @@ impl Model {
             KeyCode::Char('/') => self.choice.typed = Some(String::new()),
             KeyCode::Char('m') => self.set_mark(),
             KeyCode::Char(' ') => self.choice.is_paused = !self.choice.is_paused,
-            KeyCode::Enter | KeyCode::Right | KeyCode::Char('c') => self.toggle(Way::Callers),
-            KeyCode::Char('e') => self.toggle(Way::Callees),
+            KeyCode::Enter | KeyCode::Right | KeyCode::Char('c') => self.toggle(Direction::Callers),
+            KeyCode::Char('e') => self.toggle(Direction::Callees),
             KeyCode::Left => self.close(),
             code => {
                 if !self.choose_view(code) && !self.choose_sort(code) {

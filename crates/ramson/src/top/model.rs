@@ -1,30 +1,21 @@
 //! What the view shows of one process: the latest moment, and what the user has chosen. Snapshots and keys go in, rows come out;
 //! nothing here touches a process or a terminal.
 
-use super::row::{Key, Root, Row, Sort, View, Way};
-use super::rows::{Material, rows};
-use super::shape::Shape;
-use super::sums::{Moments, Sums};
+use ramson_analysis::live::picture::Picture;
+use ramson_analysis::live::row::{Direction, Key, Root, Row, Sort, View};
+use ramson_analysis::live::rows::{Material, rows};
+use ramson_analysis::live::sums::Sums;
 use ramson_format::Kind;
 use ramson_profile::Pattern;
-use ramson_reader::Snapshot;
-use std::collections::{HashMap, HashSet, VecDeque};
-
-/// One point of the sparkline per second, at most these.
-const MOST_POINTS: usize = 600;
-const POINT_STEP_NS: u64 = 1_000_000_000;
+use std::collections::HashSet;
 
 pub struct Model {
-    pub moments: Moments,
-    pub shape: Shape,
+    /// What is known of the process.
+    pub picture: Picture,
     pub choice: Choice,
-    /// Times and live bytes, one a second, the latest last.
-    pub history: VecDeque<(u64, f64)>,
     pub rows: Vec<Row>,
-    /// What the rows show, and all there is.
+    /// What the rows show.
     pub shown: Sums,
-    pub total: Sums,
-    pub thread_names: HashMap<u32, String>,
     /// Row of the cursor, and the first one on the screen.
     pub cursor: usize,
     pub first: usize,
@@ -65,14 +56,10 @@ impl Choice {
 impl Model {
     pub fn new(kind: Option<Kind>, choice: Choice) -> Self {
         Self {
-            moments: Moments::new(kind),
-            shape: Shape::default(),
+            picture: Picture::new(kind),
             choice,
-            history: VecDeque::new(),
             rows: Vec::new(),
             shown: Sums::default(),
-            total: Sums::default(),
-            thread_names: HashMap::new(),
             cursor: 0,
             first: 0,
             held: None,
@@ -81,45 +68,20 @@ impl Model {
     }
 
     /// The next snapshot, of `now_ns` on the clock of its times.
-    pub fn update(&mut self, snapshot: &Snapshot, now_ns: u64) {
-        self.moments.update(snapshot, now_ns);
-        self.total = Sums::default();
-        for sums in &self.moments.stacks {
-            self.total += *sums;
-        }
-        if self.history.back().is_none_or(|&(last_ns, _)| now_ns >= last_ns + POINT_STEP_NS) {
-            self.history.push_back((now_ns, self.total.live.value));
-            if self.history.len() > MOST_POINTS {
-                self.history.pop_front();
-            }
-        }
-        self.arrange();
-    }
-
-    /// Names for the stacks, also for some that had them.
-    pub fn set_shape(&mut self, shape: Shape) {
-        self.shape = shape;
+    #[cfg(test)]
+    pub fn update(&mut self, snapshot: &ramson_reader::Snapshot, now_ns: u64) {
+        self.picture.update(snapshot, now_ns);
         self.arrange();
     }
 
     pub fn set_mark(&mut self) {
-        self.moments.set_mark();
-        self.total = Sums::default();
-        for sums in &self.moments.stacks {
-            self.total += *sums;
-        }
+        self.picture.set_mark();
         self.arrange();
     }
 
     pub fn material(&self) -> Material<'_> {
-        Material {
-            shape: &self.shape,
-            moments: &self.moments,
-            view: self.choice.view,
-            filter: self.choice.filter.as_ref(),
-            opened: &self.choice.opened,
-            thread_names: &self.thread_names,
-        }
+        let choice = &self.choice;
+        self.picture.material(choice.view, choice.filter.as_ref(), &choice.opened)
     }
 
     /// Makes the rows anew, with the cursor on the row that it was on.
@@ -155,12 +117,12 @@ impl Model {
     }
 
     /// Opens or closes what is below the cursor.
-    pub fn toggle(&mut self, way: Way) {
+    pub fn toggle(&mut self, direction: Direction) {
         let Some(key) = self.rows.get(self.cursor).and_then(|row| row.key.clone()) else { return };
         // Below a row the way is chosen already.
-        let key = if key.path.is_empty() { Key { way, ..key } } else { key };
+        let key = if key.path.is_empty() { Key { direction, ..key } } else { key };
         let is_function = matches!(key.root, Root::Function(_));
-        if key.way == Way::Callees && !(is_function && self.choice.view == View::Cum) {
+        if key.direction == Direction::Callees && !(is_function && self.choice.view == View::Cum) {
             self.remark =
                 Some("callees are in view 2: here a row is what a function allocates itself");
             return;
@@ -176,9 +138,9 @@ impl Model {
         let Some(row) = self.rows.get(self.cursor) else { return };
         let (depth, opened) = (row.depth, &mut self.choice.opened);
         let is_closed = row.key.as_ref().is_some_and(|key| {
-            [Way::Callers, Way::Callees].iter().fold(false, |any, &way| {
+            [Direction::Callers, Direction::Callees].iter().fold(false, |any, &direction| {
                 let is_root = key.path.is_empty();
-                let key = if is_root { Key { way, ..key.clone() } } else { key.clone() };
+                let key = if is_root { Key { direction, ..key.clone() } } else { key.clone() };
                 opened.remove(&key) || any
             })
         });

@@ -1,7 +1,7 @@
 //! The terminal: taken over for the view, and given back as it was however the view ends.
 
-use crate::failure::Failure;
-use crate::text;
+use crate::output::keep_terminal_clean;
+use ramson_source::Failure;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::event::{self, Event, KeyEvent};
@@ -67,7 +67,7 @@ impl Screen {
             leave();
             Failure::failed(format!("cannot take over the terminal: {error}. Use --once or --json"))
         })?;
-        text::keep_terminal_clean();
+        keep_terminal_clean();
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             leave();

@@ -1,8 +1,8 @@
 //! The rows as text, in columns that fit the width.
 
 use super::model::Model;
-use super::row::{Row, Sort, Way};
-use crate::text;
+use crate::table::cut;
+use ramson_analysis::live::row::{Direction, Row, Sort};
 use ramson_profile::Estimate;
 use ramson_profile::format::{
     format_bytes, format_duration, format_objects_short, format_relative_error,
@@ -98,11 +98,11 @@ pub fn line(row: &Row, columns: Columns) -> Vec<Span> {
             }
         }
     }
-    let arrow = match (row.depth, row.way, &row.sums) {
+    let arrow = match (row.depth, row.direction, &row.sums) {
         (0, ..) => "",
         (_, _, None) => "← ",
-        (_, Way::Callers, _) => "↑ ",
-        (_, Way::Callees, _) => "↓ ",
+        (_, Direction::Callers, _) => "↑ ",
+        (_, Direction::Callees, _) => "↓ ",
     };
     let room = columns.name_width();
     let indent = " ".repeat(row.depth.saturating_mul(2).min(room / 2));
@@ -110,11 +110,11 @@ pub fn line(row: &Row, columns: Columns) -> Vec<Span> {
     let name = format!(" {indent}{arrow}{}", ramson_profile::short_name(&row.name));
     // The line is worth more than the end of a long name.
     let least = room.saturating_sub(place.chars().count());
-    let name = text::cut(&name, Some(if least * 2 > room { least + 1 } else { room + 1 }));
+    let name = cut(&name, Some(if least * 2 > room { least + 1 } else { room + 1 }));
     let left = (room + 1).saturating_sub(name.chars().count());
     push(name, Tone::Plain);
     if left > 4 {
-        push(text::cut(&place, Some(left)), Tone::Faint);
+        push(cut(&place, Some(left)), Tone::Faint);
     }
     spans
 }
@@ -126,7 +126,7 @@ fn place(row: &Row, room: usize) -> String {
         MUCH.. => &row.file,
         _ => row.file.rsplit('/').next().unwrap_or_default(),
     };
-    crate::report::place(file, row.line)
+    crate::table::place(file, row.line)
 }
 
 /// With its sign, and with ~ where it may be chance.

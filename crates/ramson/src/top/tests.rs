@@ -2,8 +2,8 @@
 
 use super::keys::Request;
 use super::model::{Choice, Model};
-use super::row::{Row, Sort, View};
-use super::shape::{Place, Shape};
+use ramson_analysis::live::row::{Row, Sort, View};
+use ramson_analysis::live::shape::{Place, Shape};
 use ramson_format::Kind;
 use ramson_profile::FrameName;
 use ramson_reader::{Header, LiveSample, Snapshot, Stack};
@@ -90,7 +90,8 @@ pub fn blocks() -> Vec<Block> {
 
 pub fn model() -> Model {
     let mut model = Model::new(Some(Kind::Heap), Choice::new(View::Own, Sort::Live));
-    model.set_shape(shape(&STACKS));
+    model.picture.shape = shape(&STACKS);
+    model.arrange();
     model.update(&snapshot(&blocks(), &[80.0, 20.0, 40.0, 10.0]), 100 * SECOND);
     model
 }
@@ -121,7 +122,7 @@ fn told(rows: &[Row]) -> Vec<String> {
 fn own_rows_are_of_leaves_with_the_line_that_holds_most() {
     let model = model();
     assert_eq!(told(&model.rows), ["zmalloc:10 14", "grow:50 1"]);
-    assert_eq!(model.shown.live.value, model.total.live.value);
+    assert_eq!(model.shown.live.value, model.picture.total.live.value);
 }
 
 #[test]
@@ -178,7 +179,7 @@ fn stacks_and_threads_open_to_frames_and_to_what_each_thread_allocates() {
     assert_eq!(&*model.rows[0].name, "zmalloc ← create ← serve ← main");
     press(&mut model, KeyCode::Enter);
     assert_eq!(told(&model.rows)[1..5], [" zmalloc:10", " create:20", " serve:30", " main:1"]);
-    model.thread_names.insert(7, "worker".into());
+    model.picture.thread_names.insert(7, "worker".into());
     press(&mut model, KeyCode::Char('4'));
     assert_eq!(told(&model.rows), ["worker/7:0 10", "8:0 5"]);
     press(&mut model, KeyCode::Down);
@@ -192,8 +193,8 @@ fn what_lives_since_the_mark_cancels_with_its_error() {
     let sampled = |size| Block(0, 7, size, 2.0, 10);
     model.update(&snapshot(&[sampled(MIB), sampled(3 * MIB)], &[4.0]), 101 * SECOND);
     press(&mut model, KeyCode::Char('m'));
-    assert_eq!(model.total.change().value, 0.0);
-    assert_eq!(model.total.change().variance, 0.0);
+    assert_eq!(model.picture.total.change().value, 0.0);
+    assert_eq!(model.picture.total.change().variance, 0.0);
     // One of them is freed, and another one comes.
     let new = Block(0, 7, 2 * MIB, 2.0, 150);
     model.update(&snapshot(&[sampled(MIB), new], &[5.0]), 200 * SECOND);
@@ -201,7 +202,7 @@ fn what_lives_since_the_mark_cancels_with_its_error() {
     assert_eq!(change.value, (2.0 * 2.0 - 2.0 * 3.0) * MIB as f64);
     let variance = |mib: f64| 2.0 * (mib * MIB as f64).powi(2);
     assert_eq!(change.variance, variance(3.0) + variance(2.0));
-    assert_eq!(model.moments.since_mark_ns(), 99 * SECOND);
+    assert_eq!(model.picture.moments.since_mark_ns(), 99 * SECOND);
 }
 
 #[test]
@@ -294,7 +295,7 @@ fn stacks_without_names_yet_are_counted_and_said() {
     let mut blocks = blocks();
     blocks.push(Block(4, 7, 3 * MIB, 1.0, 100));
     model.update(&snapshot(&blocks, &[80.0, 20.0, 40.0, 10.0, 1.0]), 101 * SECOND);
-    assert_eq!(model.total.live.value, 18.0 * MIB as f64);
+    assert_eq!(model.picture.total.live.value, 18.0 * MIB as f64);
     assert!(told(&model.rows).contains(&"(stacks without names yet):0 3".to_owned()));
 }
 

@@ -1,82 +1,58 @@
 //! One process under watch, and the loop that shows it until the user has seen enough.
 
-use super::TopOptions;
 use super::draw::{Palette, draw};
 use super::heading::Heading;
 use super::host::Host;
 use super::keys::Request;
 use super::model::{Choice, Model};
-use super::pace::Pace;
-use super::row::View;
+use super::pause;
 use super::screen::{Input, Screen};
-use super::shape::{Namer, Wanted};
-use super::watch::Watched;
-use crate::failure::Failure;
+use crate::flags::{KindChoice, TopFlags};
+use ramson_analysis::live;
+use ramson_analysis::live::pace::Pace;
+use ramson_analysis::live::shape::Wanted;
+use ramson_analysis::live::watch::Watched;
+use ramson_source::Failure;
 use ratatui::crossterm::event::KeyEvent;
-use std::fs;
 
 /// What looking and drawing may take of one core; the split of RSS and new names have shares of their own.
 pub const SHARE: f64 = 0.013;
 
 /// A process, and what is shown of it.
 pub struct Watch {
-    pub watched: Watched,
+    watch: live::picture::Watch,
     pub model: Model,
-    namer: Namer,
 }
 
 impl Watch {
-    pub fn open(source: &str, options: &TopOptions) -> Result<Self, Failure> {
-        Self::of(Watched::open(source)?, options)
+    pub fn open(source: &str, flags: &TopFlags) -> Result<Self, Failure> {
+        Self::of(Watched::open(source)?, flags)
     }
 
-    pub fn of(watched: Watched, options: &TopOptions) -> Result<Self, Failure> {
-        let wanted = Wanted {
-            names: options.names.clone(),
-            filters: options.filters.clone(),
-            kind: options.kind.only(),
-        };
-        let is_patient = options.once || options.json;
-        let namer = Namer::start(&watched.source, wanted, is_patient)?;
-        let model = Model::new(options.kind.only(), Choice::new(options.view, options.sort));
-        Ok(Self { watched, model, namer })
+    pub fn of(watched: Watched, flags: &TopFlags) -> Result<Self, Failure> {
+        let kind = KindChoice::kinds(Some(flags.kind)).of_recording();
+        let wanted =
+            Wanted { names: flags.names.names(), selection: flags.filters.selection(), kind };
+        let watch = live::picture::Watch::of(watched, wanted, flags.once || flags.json)?;
+        Ok(Self { watch, model: Model::new(kind, Choice::new(flags.view, flags.sort)) })
+    }
+
+    pub fn watched(&self) -> &Watched {
+        &self.watch.watched
     }
 
     /// Reads the process, and takes the names that have been found.
     pub fn read(&mut self) -> Result<(), Failure> {
-        self.watched.read();
-        let Self { watched, model, namer, .. } = self;
-        namer.ask(&watched.source, watched.snapshot());
-        if let Some(shape) = namer.answer() {
-            model.set_shape(shape?);
-        }
-        if model.choice.view == View::Threads {
-            name_threads(model, watched.pid);
-        }
-        model.update(watched.snapshot(), watched.now_ns());
+        self.watch.read(&mut self.model.picture, self.model.choice.view)?;
+        self.model.arrange();
         Ok(())
     }
 
     /// Until the stacks that are known have names.
     pub fn wait_for_names(&mut self) -> Result<(), Failure> {
-        if let Some(shape) = self.namer.wait() {
-            self.model.set_shape(shape?);
-        }
+        self.watch.wait_for_names(&mut self.model.picture)?;
+        self.model.arrange();
         Ok(())
-    }
-}
-
-/// Names of threads that run; those of others are kept.
-fn name_threads(model: &mut Model, pid: u32) {
-    let mut unknown: Vec<u32> = model.moments.pieces().map(|piece| piece.tid).collect();
-    unknown.sort_unstable();
-    unknown.dedup();
-    for tid in unknown {
-        if !model.thread_names.contains_key(&tid)
-            && let Ok(name) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"))
-        {
-            model.thread_names.insert(tid, name.trim_end().to_owned());
-        }
     }
 }
 
@@ -86,16 +62,16 @@ enum Shown {
     Process(Box<Watch>),
 }
 
-pub fn interactive(options: &TopOptions, source: Option<&str>) -> Result<(), Failure> {
+pub fn interactive(flags: &TopFlags, source: Option<&str>) -> Result<(), Failure> {
     let mut shown = match source {
-        Some(source) => Shown::Process(Box::new(Watch::open(source, options)?)),
+        Some(source) => Shown::Process(Box::new(Watch::open(source, flags)?)),
         None => Shown::Host(Host::find()),
     };
     let is_alone = source.is_some();
     let mut screen = Screen::open()?;
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let palette = Palette { has_colours: !no_colour };
-    let mut pace = Pace::new(options.pause(), SHARE);
+    let mut pace = Pace::new(pause(flags), SHARE);
     let mut page = 1;
     loop {
         let is_due = pace.is_due();
@@ -121,7 +97,7 @@ pub fn interactive(options: &TopOptions, source: Option<&str>) -> Result<(), Fai
                 if let Shown::Host(host) = &mut shown
                     && let Some(watched) = host.take_chosen()
                 {
-                    shown = Shown::Process(Box::new(Watch::of(watched, options)?));
+                    shown = Shown::Process(Box::new(Watch::of(watched, flags)?));
                     shown.read()?;
                 }
             }
@@ -155,7 +131,7 @@ impl Shown {
             page = match self {
                 Shown::Host(host) => host.draw(frame, palette),
                 Shown::Process(watch) => {
-                    let heading = Heading::of(&watch.watched);
+                    let heading = Heading::of(watch.watched());
                     draw(frame, &mut watch.model, &heading, palette)
                 }
             };

@@ -1,0 +1,175 @@
+//! What changed between two sources, and whether that is more than chance.
+
+use crate::named::{Detail, Kinds, assemble, sample_type, take_named};
+use crate::naming::Names;
+use crate::overlap;
+use crate::report::unit;
+use crate::selection::Selection;
+use ramson_format::Kind;
+use ramson_profile::view::Sort;
+use ramson_profile::{Diff, DiffTable, Estimate, Granularity, Profile, SampleType};
+use ramson_source::{Failure, Opened, Recording};
+use serde::Serialize;
+
+/// What is asked of two sources.
+pub struct Question<'a> {
+    /// Which names are shown.
+    pub names: &'a Names,
+    /// What to count; `None`: the earlier source's own first choice.
+    pub sample_type: Option<SampleType>,
+    /// Which part.
+    pub selection: &'a Selection,
+    /// Order of the rows.
+    pub sort: Sort,
+    /// 0: all.
+    pub rows: usize,
+    /// Leaves out what shrank.
+    pub drop_negative: bool,
+}
+
+/// The answer.
+#[derive(Serialize)]
+pub struct Comparison {
+    /// `total` is the change.
+    #[serde(flatten)]
+    pub table: DiffTable,
+    /// Of the values.
+    pub unit: &'static str,
+    /// The earlier source.
+    pub old: Side,
+    /// The later one.
+    pub new: Side,
+    /// Both are moments of one process: samples that are live in both cancel.
+    pub is_same_process: bool,
+    /// How many of these there are.
+    #[serde(skip)]
+    pub shared_live: usize,
+    /// Rows before some were left out.
+    #[serde(skip)]
+    pub all_rows: usize,
+}
+
+/// One of two sources.
+#[derive(Serialize)]
+pub struct Side {
+    /// Of the program, or of the file.
+    pub name: String,
+    /// `None`: another tool's file does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+}
+
+impl Side {
+    fn of(opened: &Opened) -> Self {
+        match opened {
+            Opened::Recording(recording) => {
+                Self { name: recording.name().to_owned(), pid: Some(recording.pid()) }
+            }
+            Opened::Foreign(foreign) => Self { name: foreign.origin.clone(), pid: None },
+        }
+    }
+}
+
+/// Compares two sources.
+pub fn compare(
+    old: &mut Opened,
+    new: &mut Opened,
+    question: &Question,
+) -> Result<Comparison, Failure> {
+    let counted = sample_type(old, question.sample_type)?;
+    sample_type(new, Some(counted))?;
+    let compared = Compared::read(old, new, question, counted)?;
+    let mut table = compared.diff.table(counted, question.sort);
+    if question.drop_negative {
+        table.rows.retain(|row| row.change.shown().value >= 0.0);
+    }
+    let all_rows = table.rows.len();
+    if question.rows > 0 {
+        table.rows.truncate(question.rows);
+    }
+    Ok(Comparison {
+        table,
+        unit: unit(counted),
+        old: Side::of(old),
+        new: Side::of(new),
+        is_same_process: compared.shared_live.is_some(),
+        shared_live: compared.shared_live.unwrap_or(0),
+        all_rows,
+    })
+}
+
+struct Compared {
+    diff: Diff,
+    /// Samples that are live in both; `None` for different processes.
+    shared_live: Option<usize>,
+}
+
+impl Compared {
+    fn read(
+        old: &mut Opened,
+        new: &mut Opened,
+        question: &Question,
+        sample_type: SampleType,
+    ) -> Result<Self, Failure> {
+        let part = |source: &Recording, snapshot| Recording {
+            snapshot,
+            running: source.running,
+            origin: source.origin.clone(),
+            names: source.names.clone(),
+            past: source.past.clone(),
+        };
+        let is_labelled = question.selection.uses_labels();
+        let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
+        let profile = |source: &Recording| {
+            assemble(source, question.names, detail, Some(Kind::Heap)).map(|named| named.profile)
+        };
+        let same_process = match (&*old, &*new) {
+            (Opened::Recording(old), Opened::Recording(new)) => {
+                overlap::split(&old.snapshot, &new.snapshot).map(|parts| (parts, old, new))
+            }
+            _ => None,
+        };
+        let (shared_live, mut diff) = match same_process {
+            None => {
+                let old = take_named(old, question.names, detail, Kinds::Usual)?.profile;
+                let new = take_named(new, question.names, detail, Kinds::Usual)?.profile;
+                (None, Diff { old, new, shared: Profile::default() })
+            }
+            Some((parts, old, new)) => {
+                let shared_live = parts.shared.live.len();
+                let [old, new, shared] =
+                    [part(old, parts.old), part(new, parts.new), part(new, parts.shared)];
+                let (old, new, shared) = (profile(&old)?, profile(&new)?, profile(&shared)?);
+                (Some(shared_live), Diff { old, new, shared })
+            }
+        };
+        select(&mut diff, question, sample_type)?;
+        Ok(Self { diff, shared_live })
+    }
+}
+
+/// Applies the filters to all parts. One that leaves nothing of all of them is a mistake, of one of them is not.
+fn select(diff: &mut Diff, question: &Question, sample_type: SampleType) -> Result<(), Failure> {
+    let mut left = false;
+    let mut failure = None;
+    for profile in [&mut diff.new, &mut diff.old, &mut diff.shared] {
+        let was_empty = profile.samples.is_empty();
+        profile.granularity = Granularity::Functions;
+        match question.selection.apply(profile, sample_type) {
+            Ok(_) => left |= !was_empty,
+            Err(nothing_left) => {
+                profile.samples.clear();
+                failure.get_or_insert(nothing_left);
+            }
+        }
+    }
+    match failure {
+        Some(failure) if !left => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+/// Inside its interval. Where nothing is known of the interval nothing is called noise.
+pub fn is_noise(change: Estimate) -> bool {
+    !change.variance.is_nan() && !change.is_significant()
+}

@@ -1,0 +1,75 @@
+//! What is not kept free: memory that lives, is mapped, shared or a file's, and the padding of huge pages.
+
+use super::{Advice, MAIN_SHARE, Saving, size};
+use crate::doctor::Finding;
+use ramson_process::Part;
+use ramson_profile::format::format_percent;
+
+pub fn padding(finding: &Finding) -> Option<Advice> {
+    let bytes = finding.part(Part::Padding);
+    (bytes > 0).then(|| Advice {
+        cause: "thp",
+        action:
+            "no huge pages there: MADV_NOHUGEPAGE, prctl(PR_SET_THP_DISABLE), or \"madvise\" in \
+                 /sys/kernel/mm/transparent_hugepage/enabled"
+                .into(),
+        evidence: format!(
+            "{} in transparent huge pages, of which {} are zeros: most likely never touched",
+            size(finding.rss.explained.anonymous_huge),
+            size(bytes)
+        ),
+        risk: "more page faults and more misses of the TLB",
+        saving: Saving::Expected(bytes, 0.0),
+    })
+}
+
+/// What most of RSS is, if it is one thing.
+pub fn main_part(finding: &Finding) -> Option<Advice> {
+    let rss_bytes = finding.rss.bytes;
+    let sum = |parts: &[Part]| -> u64 { parts.iter().map(|&part| finding.part(part)).sum() };
+    let after_start = |command: &str| {
+        let pid = finding.pid;
+        match finding.live {
+            Some(_) => format!("ramson {}", command.replace("PID", &pid.to_string())),
+            None => format!("start it with \"ramson run\", then \"ramson {command}\""),
+        }
+    };
+    let elsewhere = if finding.statistics.is_ok() { sum(&[Part::Anonymous]) } else { 0 };
+    let candidates = [
+        (
+            "leaks",
+            sum(&[Part::Live, Part::Metadata]),
+            "lives: the program has not freed it",
+            format!("ask whether it grows: {}", after_start("leaks PID")),
+        ),
+        (
+            "files",
+            sum(&[Part::Code, Part::Data, Part::Files]),
+            "is files that the program mapped",
+            "nothing to do: the kernel takes pages of files back when it needs memory".into(),
+        ),
+        (
+            "shared",
+            sum(&[Part::Shmem]),
+            "is shared memory",
+            "nothing to do: it is one memory, counted in the RSS of each process that has touched it (Pss in smaps divides it)"
+                .into(),
+        ),
+        (
+            "mmaps",
+            sum(&[Part::Extents]) + elsewhere,
+            "was mapped by the program itself, not by malloc",
+            format!("see who mapped it: {}", after_start("report PID --kind mmap")),
+        ),
+    ];
+    let is_main = |bytes: u64| bytes as f64 >= MAIN_SHARE * rss_bytes as f64;
+    let (cause, bytes, what, action) = candidates.into_iter().find(|found| is_main(found.1))?;
+    let share = format_percent(bytes as f64, rss_bytes as f64);
+    Some(Advice {
+        cause,
+        action,
+        evidence: format!("{} ({share}) {what}", size(bytes)),
+        risk: "none",
+        saving: Saving::Unknown,
+    })
+}

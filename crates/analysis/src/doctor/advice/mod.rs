@@ -1,0 +1,395 @@
+//! What to do about a process's memory: causes with their evidence, what following the advice saves, and what it risks.
+//!
+//! Every saving is a sum of bytes that were counted. Where it depends on what the program does next, it is an upper bound and said to be one.
+
+use super::Finding;
+use super::pins::Site;
+use ramson_process::Part;
+use ramson_process::allocators::Missing;
+use ramson_process::glibc::{Arena, Statistics};
+use ramson_process::identify::Kind;
+use ramson_profile::format::{format_bytes, format_percent, format_share};
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+mod elsewhere;
+
+/// Less than this, and less than this share of RSS, is not worth a change.
+const LEAST_BYTES: u64 = 1 << 20;
+const LEAST_SHARE: f64 = 0.05;
+/// A cause that explains so much of what trim would give back comes before trim: it lasts.
+const EXPLAINING_SHARE: f64 = 0.8;
+/// glibc's thresholds before they move.
+const DEFAULT_THRESHOLD_BYTES: u64 = 128 << 10;
+/// The largest block that a thread cache keeps by default; larger ones since glibc 2.42.
+const DEFAULT_TCACHE_MAX_BYTES: u64 = 1032;
+/// A site that holds back so much of what all hold back is worth a pool of its own.
+const POOL_SHARE: f64 = 0.5;
+/// So much of RSS is what the process is made of.
+const MAIN_SHARE: f64 = 0.5;
+
+/// What following an advice saves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Saving {
+    /// Bytes, and half the width of their 95 % interval.
+    Expected(u64, f64),
+    /// Not more than these bytes.
+    AtMost(u64),
+    /// It depends on what is found next.
+    Unknown,
+}
+
+/// `{"bytes", "half_width_95", "is_at_most"}`; null where it depends on what is found next.
+impl Serialize for Saving {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (half_width, is_at_most) = match *self {
+            Self::Unknown => return serializer.serialize_none(),
+            Self::Expected(_, half_width) => (Some(half_width.round() as u64), false),
+            Self::AtMost(_) => (None, true),
+        };
+        let mut object = serializer.serialize_struct("Saving", 3)?;
+        object.serialize_field("bytes", &self.bytes())?;
+        object.serialize_field("half_width_95", &half_width)?;
+        object.serialize_field("is_at_most", &is_at_most)?;
+        object.end()
+    }
+}
+
+/// One advice.
+#[derive(Debug, Serialize)]
+pub struct Advice {
+    /// The name in `--json`.
+    pub cause: &'static str,
+    /// What to do.
+    pub action: String,
+    /// The figures behind it.
+    pub evidence: String,
+    /// What it may cost; `none`.
+    pub risk: &'static str,
+    /// What it saves.
+    pub saving: Saving,
+}
+
+/// Best first; never empty.
+pub fn advice(finding: &Finding) -> Vec<Advice> {
+    let rss = finding.rss.bytes;
+    let least = LEAST_BYTES.max((rss as f64 * LEAST_SHARE) as u64);
+    let mut all: Vec<Advice> = match &finding.statistics {
+        Ok(statistics) => of_statistics(finding, statistics),
+        Err(missing) => of_other(finding, missing, least),
+    };
+    all.extend(elsewhere::padding(finding));
+    all.retain(|advice| advice.saving.bytes().is_none_or(|bytes| bytes >= least));
+    all.sort_by_key(|advice| std::cmp::Reverse(advice.rank()));
+    put_causes_before_trim(&mut all);
+    all.extend(elsewhere::main_part(finding));
+    if all.is_empty() {
+        all.push(Advice {
+            cause: "nothing",
+            action: "nothing to do".into(),
+            evidence: format!("no cause holds back {} or more", size(least)),
+            risk: "none",
+            saving: Saving::Unknown,
+        });
+    }
+    all
+}
+
+impl Saving {
+    /// The number, if there is one.
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Expected(bytes, _) | Self::AtMost(bytes) => Some(bytes),
+            Self::Unknown => None,
+        }
+    }
+}
+
+impl Advice {
+    /// What is expected comes before what is only possible; of that, what only a setting takes if it may save half as much.
+    fn rank(&self) -> (u8, u64) {
+        let is_setting = matches!(self.cause, "arena_max" | "tcache" | "other_lever");
+        match self.saving {
+            Saving::Expected(bytes, _) => (2, bytes),
+            Saving::AtMost(bytes) if is_setting => (1, bytes.saturating_mul(2)),
+            Saving::AtMost(bytes) => (1, bytes),
+            Saving::Unknown => (0, 0),
+        }
+    }
+}
+
+fn of_statistics(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
+    let found = [
+        trim(finding, statistics),
+        thresholds(statistics),
+        tcache(statistics),
+        arena_max(statistics),
+        scattered(finding, statistics),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// Trim gives back what other causes keep, but only once.
+fn put_causes_before_trim(all: &mut Vec<Advice>) {
+    let Some(trim) = all.iter().position(|advice| advice.cause == "trim") else { return };
+    let explained = all[trim].saving.bytes().unwrap_or(0) as f64 * EXPLAINING_SHARE;
+    let is_cause = |advice: &Advice| {
+        matches!(advice.cause, "mmap_threshold" | "trim_threshold")
+            && advice.saving.bytes().unwrap_or(0) as f64 >= explained
+    };
+    if let Some(cause) = all.iter().position(is_cause).filter(|&cause| cause > trim) {
+        let cause = all.remove(cause);
+        all.insert(trim, cause);
+    }
+}
+
+fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
+    let bytes = statistics.sum(Arena::releasable_bytes);
+    let fastbins = statistics.sum(|arena| arena.fastbin_page_bytes);
+    let chunks = statistics.sum(|arena| arena.free_page_bytes);
+    let mut evidence = format!(
+        "{} in whole pages of free chunks, {} in pages that only fastbins fill, the rest at the top of the main arena",
+        size(chunks),
+        size(fastbins)
+    );
+    let pins = finding.pins.as_ref().and_then(|pins| Some((pins, pins.sites.first()?)));
+    if let Some((pins, site)) = pins {
+        let share = format_share(site.held.value / pins.held.value.max(1.0));
+        evidence += &format!("; held back above all by blocks of {} ({share})", name(site));
+    }
+    Some(Advice {
+        cause: "trim",
+        action: format!(
+            "trim now: ramson trim {}; whenever this much is kept: ramson run --trim-every 30s, or malloc_trim(0) in the program",
+            finding.pid
+        ),
+        evidence,
+        risk: "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB given back",
+        saving: Saving::Expected(bytes, statistics.half_width_95_bytes()),
+    })
+}
+
+/// The top is cut beyond the trim threshold, in the main arena.
+fn thresholds(statistics: &Statistics) -> Option<Advice> {
+    let main = statistics.arenas.first()?;
+    let parameters = &statistics.parameters;
+    let kept = DEFAULT_THRESHOLD_BYTES + parameters.top_pad_bytes;
+    let saving = Saving::Expected(main.top.resident_bytes.saturating_sub(kept), 0.0);
+    let (trim, mmap) = (parameters.trim_threshold_bytes, parameters.mmap_threshold_bytes);
+    if trim <= DEFAULT_THRESHOLD_BYTES {
+        return None;
+    }
+    let evidence = format!(
+        "{} at the top of the main arena, which is cut only beyond {}",
+        size(main.top.resident_bytes),
+        size(trim)
+    );
+    Some(if parameters.has_dynamic_thresholds {
+        Advice {
+            cause: "mmap_threshold",
+            action: "fix the thresholds: start it with MALLOC_MMAP_THRESHOLD_=131072".into(),
+            evidence: format!(
+                "{evidence}; both thresholds moved when a block of {} was freed: blocks up to that size come from the heap since",
+                size(mmap)
+            ),
+            risk: "every block of 128 KiB or more is mapped and unmapped: slower where they come and go often",
+            saving,
+        }
+    } else {
+        Advice {
+            cause: "trim_threshold",
+            action: "lower the trim threshold: MALLOC_TRIM_THRESHOLD_=131072, or M_TRIM_THRESHOLD in the program".into(),
+            evidence,
+            risk: "the top is given back and taken anew more often",
+            saving,
+        }
+    })
+}
+
+fn tcache(statistics: &Statistics) -> Option<Advice> {
+    let bytes = statistics.sum(|arena| arena.tcaches.resident_bytes);
+    let chunks = statistics.sum(|arena| arena.tcaches.chunks);
+    let (count, most) =
+        (statistics.parameters.tcache_count, statistics.parameters.tcache_max_bytes);
+    let smaller = match count {
+        _ if most > DEFAULT_TCACHE_MAX_BYTES => format!("tcache_max={DEFAULT_TCACHE_MAX_BYTES}"),
+        0..=7 => "tcache_count=0".into(),
+        _ => "tcache_count=7".into(),
+    };
+    Some(Advice {
+        cause: "tcache",
+        action: format!("smaller thread caches: GLIBC_TUNABLES=glibc.malloc.{smaller}"),
+        evidence: format!(
+            "{chunks} free chunks, {}, in thread caches, which keep {count} of a size up to {}; no trim reaches them",
+            size(bytes),
+            size(most)
+        ),
+        risk: "malloc and free lock the arena more often: slower with many threads",
+        // Outside of the caches, they may be the holes of pages in use.
+        saving: Saving::AtMost(bytes),
+    })
+}
+
+/// In one arena, what one thread freed serves the others: of what is free, the largest arena's share would be enough.
+fn arena_max(statistics: &Statistics) -> Option<Advice> {
+    let free =
+        |arena: &Arena| arena.free.resident_bytes + arena.top.resident_bytes + arena.fastbins.bytes;
+    let used: Vec<u64> = statistics.arenas.iter().map(free).filter(|&bytes| bytes > 0).collect();
+    let most = *used.iter().max()?;
+    let bytes = used.iter().sum::<u64>() - most;
+    (used.len() > 1).then(|| Advice {
+        cause: "arena_max",
+        action: "fewer arenas: start it with MALLOC_ARENA_MAX=1, or 2 where threads allocate at the same time".into(),
+        evidence: format!(
+            "{} arenas keep {} free, the largest of them {}: what one thread freed no other can use. Less is saved where threads need their \
+             memory at the same time",
+            used.len(),
+            size(bytes + most),
+            size(most)
+        ),
+        risk: "threads wait for each other in malloc",
+        saving: Saving::AtMost(bytes),
+    })
+}
+
+/// Free memory on pages in use, which no trim gives back.
+fn scattered(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
+    let bytes = finding.part(Part::FreeChunks);
+    let resident = statistics.sum(|arena| arena.in_use.resident_bytes + arena.free.resident_bytes);
+    let mut evidence = format!(
+        "{} ({}) free on pages on which something lives",
+        size(bytes),
+        format_percent(bytes as f64, resident as f64)
+    );
+    let site = finding.pins.as_ref().and_then(|pins| {
+        let first = pins.sites.first()?;
+        (first.held.value >= POOL_SHARE * pins.held.value).then_some((pins, first))
+    });
+    let Some((pins, site)) = site else {
+        return Some(Advice {
+            cause: "other_allocator",
+            action: "try an allocator that keeps sizes apart: LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=background_thread:true,dirty_decay_ms:1000".into(),
+            evidence,
+            risk: "another allocator has its own caches and its own speed: measure both. It saves little where blocks of one size stayed \
+                 between others of that size",
+            saving: Saving::AtMost(bytes),
+        });
+    };
+    let name = name(site);
+    evidence += &format!(
+        "; blocks of {name} hold back {} of it",
+        format_share(site.held.value / pins.held.value.max(1.0))
+    );
+    Some(Advice {
+        cause: "pool",
+        action: format!(
+            "give the long-lived blocks of {name} a pool of their own, or allocate them before the others"
+        ),
+        evidence,
+        risk: "a change of the program",
+        saving: Saving::AtMost(bytes),
+    })
+}
+
+/// What is possible where no statistics were read: the lever of another allocator, with what it is worth if that was asked.
+fn of_other(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
+    let part = |part| finding.part(part);
+    let kind = match missing {
+        Missing::Unreadable(kind) => Some(*kind),
+        Missing::Denied { .. } | Missing::Refused(_) => None,
+    };
+    let (unused, scattered) = (part(Part::FreePages), part(Part::FreeChunks));
+    let (undivided, pid) = (part(Part::Anonymous), finding.pid);
+    let lever = kind.and_then(lever);
+    if !finding.is_divided() {
+        let Some(lever) = lever else {
+            let unknown = (undivided >= least).then(|| unknown(finding, missing, undivided));
+            return unknown.into_iter().collect();
+        };
+        let action = match kind {
+            Some(Kind::Jemalloc | Kind::Tcmalloc) if finding.asked.is_none() => {
+                format!("ask it what it keeps: ramson doctor --ask {pid}; {}", lever.action)
+            }
+            _ => lever.action,
+        };
+        // With the profile, all but what lives is left there.
+        let saving = finding.live.map_or(Saving::Unknown, |_| Saving::AtMost(undivided));
+        return vec![Advice { action, saving, ..lever }];
+    }
+    let scattered = Advice {
+        cause: "scattered",
+        action: "nothing gives it back but the program: move what lives there (redis: CONFIG SET activedefrag yes), or allocate \
+                 what lives long apart"
+            .into(),
+        evidence: format!("{} are free on pages that are in use, by its own figures", size(scattered)),
+        risk: "none",
+        saving: Saving::AtMost(scattered),
+    };
+    let lever = lever.map(|lever| Advice {
+        action: format!("give it back now: ramson trim {pid}; for good, {}", lever.action),
+        evidence: format!("{} in pages that hold nothing, by its own figures", size(unused)),
+        saving: Saving::AtMost(unused),
+        ..lever
+    });
+    lever.into_iter().chain([scattered]).collect()
+}
+
+/// Where nothing is known of memory, nothing is not what is to be done.
+fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
+    let (why, next) = match missing {
+        Missing::Denied { why, next } => (why.clone(), next.clone()),
+        _ if finding.live.is_some() => {
+            (missing.to_string(), format!("See what lives: ramson report {}", finding.pid))
+        }
+        _ if finding.allocators.glibc.is_none() || finding.allocators.is_32_bit => {
+            (missing.to_string(), "Ask the program itself".into())
+        }
+        _ => (
+            missing.to_string(),
+            "See what lives: start it with \"ramson run\", then \"ramson report PID\"".into(),
+        ),
+    };
+    Advice {
+        cause: "unknown",
+        action: format!("not known from here. {next}"),
+        evidence: format!("{} of anonymous memory is not divided: {why}", size(undivided)),
+        risk: "none",
+        saving: Saving::Unknown,
+    }
+}
+
+fn lever(kind: Kind) -> Option<Advice> {
+    let action = match kind {
+        Kind::Jemalloc => {
+            "jemalloc's own lever: MALLOC_CONF=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0, or mallctl arena.<i>.purge"
+        }
+        Kind::Tcmalloc => {
+            "tcmalloc's own lever: TCMALLOC_RELEASE_RATE=10, or MallocExtension::ReleaseFreeMemory in the program"
+        }
+        Kind::Mimalloc => {
+            "mimalloc's own lever: start the program with MIMALLOC_PURGE_DELAY=0 (before 2.1: MIMALLOC_RESET_DELAY=0)"
+        }
+        Kind::Musl | Kind::InProgram => return None,
+    };
+    Some(Advice {
+        cause: "other_lever",
+        action: action.into(),
+        evidence: "its statistics cannot be read from outside; malloc_trim does nothing here"
+            .into(),
+        risk: "given-back pages fault in again",
+        saving: Saving::Unknown,
+    })
+}
+
+/// Its frames next to malloc: the first one alone is often a wrapper.
+fn name(site: &Site) -> String {
+    const SHOWN: usize = 2;
+    match site.frames.get(..SHOWN.min(site.frames.len())) {
+        None | Some([]) => "(no frames)".into(),
+        Some(frames) => frames.join(" ← "),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    format_bytes(bytes as f64)
+}

@@ -1,0 +1,119 @@
+//! What pins free memory: the call sites of live blocks that free chunks touch.
+
+use crate::named::{Detail, assemble, stack_number};
+use crate::naming::Names;
+use ramson_format::Kind;
+use ramson_process::ProcessMemory;
+use ramson_process::glibc::{self, Statistics};
+use ramson_profile::is_library_function;
+use ramson_profile::{Estimate, FrameTable, SampleUnit};
+use ramson_source::Failure;
+use ramson_source::Recording;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Frames shown of a stack.
+const MOST_FRAMES: usize = 6;
+
+/// All that was found.
+#[derive(Serialize)]
+pub struct Pins {
+    /// Those that pin most first.
+    pub sites: Vec<Site>,
+    /// Live samples in arenas that were looked at.
+    pub samples: usize,
+    /// What all sites pin.
+    #[serde(rename = "pinned")]
+    pub held: Estimate,
+}
+
+/// A call site whose live blocks pin free memory.
+#[derive(Serialize)]
+pub struct Site {
+    /// Leaf first.
+    pub frames: Vec<String>,
+    /// Free bytes that touch its blocks, half of each side.
+    #[serde(rename = "pinned")]
+    pub held: Estimate,
+    /// Its live blocks.
+    pub live: Estimate,
+    /// Live samples, as counted.
+    pub samples: usize,
+    /// Of these.
+    pub median_age_ns: u64,
+    /// Of these.
+    pub oldest_age_ns: u64,
+    #[serde(skip)]
+    ages_ns: Vec<u64>,
+}
+
+/// Joins live samples with the chunks around them.
+pub fn pins(
+    recording: &Recording,
+    memory: &ProcessMemory,
+    statistics: &Statistics,
+    names: &Names,
+) -> Result<Pins, Failure> {
+    let snapshot = &recording.snapshot;
+    let named = assemble(recording, names, Detail::Numbered, Some(Kind::Heap))?;
+    let table = FrameTable::new(&named.profile);
+    let mut frames_of: HashMap<usize, Vec<String>> = HashMap::new();
+    for sample in &named.profile.samples {
+        let Some(number) = stack_number(sample) else { continue };
+        let frames = table.stack(sample).map(|at| (&*table.name(at.frame).name, at.line));
+        let shown = frames.filter(|(name, _)| !is_library_function(name)).take(MOST_FRAMES);
+        let shown = shown.map(|(name, line)| match line {
+            0 => ramson_profile::short_name(name),
+            line => format!("{}:{line}", ramson_profile::short_name(name)),
+        });
+        frames_of.insert(number, shown.collect());
+    }
+    let now = clock_gettime(ClockId::Monotonic);
+    let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    let mut sites: HashMap<&[String], Site> = HashMap::new();
+    let (mut samples, mut held) = (0, Estimate::default());
+    for live in &snapshot.live {
+        let Some(beside) = glibc::beside(memory, statistics, live.address) else { continue };
+        let Some(frames) = frames_of.get(&live.stack) else { continue };
+        samples += 1;
+        let weight = live.inverse_probability;
+        let value = beside.held_bytes();
+        // What one sample stands for: it and the blocks that were not sampled (crates/profile/src/estimate.rs).
+        let holds =
+            Estimate { value: weight * value, variance: weight * (weight - 1.0) * value * value };
+        held += holds;
+        let site = sites.entry(frames).or_insert_with(|| Site::new(frames));
+        site.held += holds;
+        site.live += Estimate::of_sample(live.size, weight, SampleUnit::Bytes);
+        site.samples += 1;
+        site.ages_ns.push(now_ns.saturating_sub(live.monotonic_ns));
+    }
+    let mut sites: Vec<Site> = sites.into_values().filter(|site| site.held.value > 0.0).collect();
+    sites.iter_mut().for_each(Site::settle);
+    let order = |a: &Site, b: &Site| {
+        b.held.value.total_cmp(&a.held.value).then_with(|| a.frames.cmp(&b.frames))
+    };
+    sites.sort_by(order);
+    Ok(Pins { sites, samples, held })
+}
+
+impl Site {
+    fn new(frames: &[String]) -> Self {
+        Self {
+            frames: frames.to_vec(),
+            held: Estimate::default(),
+            live: Estimate::default(),
+            samples: 0,
+            median_age_ns: 0,
+            oldest_age_ns: 0,
+            ages_ns: Vec::new(),
+        }
+    }
+
+    fn settle(&mut self) {
+        self.ages_ns.sort_unstable();
+        self.median_age_ns = self.ages_ns.get(self.ages_ns.len() / 2).copied().unwrap_or(0);
+        self.oldest_age_ns = self.ages_ns.last().copied().unwrap_or(0);
+    }
+}

@@ -1,0 +1,306 @@
+//! How a profiled process ended, as far as anybody told: the process itself, `ramson run`, the kernel's log.
+
+pub mod kernel_log;
+pub mod lack;
+pub mod sites;
+
+use kernel_log::KernelLog;
+use lack::Lack;
+use ramson_format::state;
+use ramson_profile::format::{format_bytes, format_duration, format_utc};
+use ramson_reader::{End as Noted, Way};
+use ramson_source::Recording;
+use serde::Serialize;
+use std::collections::HashSet;
+use std::sync::OnceLock;
+
+/// Signals by which a program ends itself, or the kernel does, when something is wrong with it.
+const OF_FAULTS: [u32; 8] = [4, 5, 6, 7, 8, 9, 11, 31];
+
+/// Why a process died, in the words of tables and of `--json`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It ended by itself, or exec replaced it.
+    None,
+    /// The kernel's log or a counter of its control group says so.
+    OomKiller,
+    /// It noted that it got no memory, shortly before.
+    LackOfMemory,
+    /// It sent itself the signal, or somebody did: nothing tells.
+    Unknown,
+}
+
+impl Cause {
+    /// For a column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::OomKiller => "OOM killer",
+            Self::LackOfMemory => "out of memory",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// It died of memory.
+    pub fn is_memory(self) -> bool {
+        matches!(self, Self::OomKiller | Self::LackOfMemory)
+    }
+}
+
+/// What is known of the end of a process. `None`: it runs, or nobody saw how it ended.
+pub fn end_of(source: &Recording) -> Option<Noted> {
+    static LOG: OnceLock<KernelLog> = OnceLock::new();
+    let header = &source.snapshot.header;
+    if source.running.is_some() {
+        return None;
+    }
+    header.end.as_deref().copied().or_else(|| {
+        match (header.state, u32::try_from(header.exit_status)) {
+            (state::EXITED, Ok(status)) => Some(Noted {
+                realtime_ns: last_realtime_ns(source),
+                ..Noted::of(Way::Exited(status & 255))
+            }),
+            (state::EXITED, Err(_)) => None,
+            _ => in_log(source, LOG.get_or_init(KernelLog::read)),
+        }
+    })
+}
+
+/// How the kernel's log says that it ended.
+pub fn in_log(source: &Recording, log: &KernelLog) -> Option<Noted> {
+    let threads: HashSet<u32> = source.snapshot.live.iter().map(|live| live.tid).collect();
+    log.end_of(&source.snapshot.header, |id| threads.contains(&id))
+}
+
+/// The time of the last sample, or of the exit.
+fn last_realtime_ns(source: &Recording) -> u64 {
+    let header = &source.snapshot.header;
+    let recorded_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
+    header.start_realtime_ns.saturating_add(recorded_ns)
+}
+
+/// One word for how the process is or how it ended.
+pub fn state_of(source: &Recording) -> String {
+    if source.running.is_some() {
+        return "running".into();
+    }
+    match end_of(source).map(|end| end.way) {
+        Some(Way::Exited(status)) => format!("exited {status}"),
+        Some(Way::Signalled(signal)) => signal_name(signal),
+        Some(Way::Replaced) => "replaced".into(),
+        None if source.snapshot.header.state == state::EXITED => "exited".into(),
+        None => "died".into(),
+    }
+}
+
+/// `SIGKILL`, or the number where there is no name.
+pub fn signal_name(signal: u32) -> String {
+    let name = i32::try_from(signal).ok().and_then(signal_hook::low_level::signal_name);
+    name.map_or_else(|| format!("signal {signal}"), str::to_owned)
+}
+
+/// Why it died.
+pub fn cause_of(source: &Recording) -> Cause {
+    let has_exited = source.snapshot.header.state == state::EXITED;
+    match end_of(source) {
+        _ if source.running.is_some() => Cause::None,
+        Some(end) if end.is_out_of_memory() => Cause::OomKiller,
+        Some(Noted { way: Way::Exited(_) | Way::Replaced, .. }) => Cause::None,
+        None if has_exited => Cause::None,
+        _ if Lack::of(source).is_some() => Cause::LackOfMemory,
+        _ => Cause::Unknown,
+    }
+}
+
+/// Whether it ended in a way that deserves a look.
+pub fn is_violent(end: &Noted) -> bool {
+    matches!(end.way, Way::Signalled(signal) if OF_FAULTS.contains(&signal))
+}
+
+/// RSS as it was last seen, and where that is from.
+pub fn last_rss(end: &Noted) -> Option<(u64, &'static str)> {
+    let known = [
+        (end.killed_rss_bytes, "when the OOM killer came"),
+        (end.last_rss_bytes, "last seen"),
+        (end.peak_rss_bytes, "at its peak"),
+    ];
+    known.into_iter().find(|&(bytes, _)| bytes > 0)
+}
+
+/// `died by SIGKILL of the OOM killer`, of a process whose end is known.
+fn way_and_cause(source: &Recording, end: &Noted) -> String {
+    let way = match end.way {
+        Way::Exited(status) => format!("exited with {status}"),
+        Way::Signalled(signal) => format!("died by {}", signal_name(signal)),
+        Way::Replaced => "was replaced by exec".into(),
+    };
+    match cause_of(source) {
+        Cause::OomKiller => way + " of the OOM killer",
+        Cause::LackOfMemory => {
+            let lack = Lack::of(source).map_or_else(String::new, |(lack, _)| lack.clause());
+            format!("{way} {lack}")
+        }
+        Cause::None | Cause::Unknown => way,
+    }
+}
+
+/// The end of a dead process in short.
+pub fn fate(source: &Recording) -> String {
+    match end_of(source) {
+        Some(end) => way_and_cause(source, &end),
+        None => state_of(source),
+    }
+}
+
+/// The same for the heading of a report: with evidence and time.
+pub fn sentence(source: &Recording) -> String {
+    let header = &source.snapshot.header;
+    let Some(end) = end_of(source) else {
+        let recorded_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
+        let seconds = format_duration(recorded_ns);
+        return match header.state {
+            state::EXITED => format!("exited after {seconds}"),
+            _ => format!(
+                "died without a normal exit, of a cause that nobody told; last sample after {seconds}"
+            ),
+        };
+    };
+    let mut out = way_and_cause(source, &end);
+    if end.is_out_of_memory() {
+        out += &format!(" ({})", evidence(&end));
+    }
+    if end.has_dumped_core {
+        out += ", core dumped";
+    }
+    if end.realtime_ns > 0 {
+        let lived_ns = end.realtime_ns.saturating_sub(header.start_realtime_ns);
+        out += &format!(", {} after {}", format_utc(end.realtime_ns), format_duration(lived_ns));
+    }
+    out
+}
+
+/// What tells that it was the OOM killer.
+fn evidence(end: &Noted) -> String {
+    let counter = || {
+        let path = String::from_utf8_lossy(end.cgroup_path()).into_owned();
+        format!("oom_kill of cgroup {path} +{}", end.oom_kills)
+    };
+    match (end.is_named_in_log, end.oom_kills) {
+        (true, 0) => "kernel log".into(),
+        (true, _) => format!("kernel log, {}", counter()),
+        (false, _) => counter(),
+    }
+}
+
+/// `RSS 62.9 MiB when the OOM killer came, limit 64.0 MiB`, as far as it is known.
+pub fn rss_text(end: Option<&Noted>) -> String {
+    let Some((end, (bytes, when))) = end.and_then(|end| Some((end, last_rss(end)?))) else {
+        return "RSS unknown, the process is gone".into();
+    };
+    let mut out = format!("RSS {} {when}", format_bytes(bytes as f64));
+    if when == "last seen" {
+        out += &format!(" {} s before its end", (end.last_rss_age_ns as f64 / 1e8).round() / 10.0);
+        if end.peak_rss_bytes > bytes {
+            out += &format!(", {} at its peak", format_bytes(end.peak_rss_bytes as f64));
+        }
+    }
+    if end.limit_bytes > 0 {
+        out += &format!(", limit {}", format_bytes(end.limit_bytes as f64));
+    }
+    out
+}
+
+/// How a process ended, as an answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct End {
+    /// `exited`, `signalled`, or `replaced` by exec.
+    pub way: &'static str,
+    /// Of a normal exit.
+    pub exit_status: Option<u32>,
+    /// That ended it.
+    pub signal: Option<u32>,
+    /// `OOM killer`, `out of memory`, `unknown`; empty where it ended by itself.
+    pub cause: &'static str,
+    /// Nanoseconds since 1970.
+    pub time_unix_ns: Option<u64>,
+    /// It left a core file.
+    pub core_dumped: bool,
+    /// Resident bytes as they were last seen …
+    pub last_rss: Option<u64>,
+    /// … and when that was.
+    pub last_rss_is: Option<&'static str>,
+    /// The most that was resident.
+    pub peak_rss: Option<u64>,
+    /// The kernel's log names it.
+    pub kernel_log: bool,
+    /// Its control group.
+    pub cgroup: String,
+    /// How often the OOM killer came to that group while the process ran.
+    pub cgroup_oom_kills: u64,
+    /// Of that group.
+    pub memory_limit: Option<u64>,
+    /// `allocation`, `operator new` or `abort`: what noted a lack of memory shortly before.
+    pub lack_of_memory: Option<&'static str>,
+    /// The size that failed.
+    pub failed_allocation_bytes: Option<u64>,
+}
+
+impl End {
+    /// `None` while the process runs, or where nothing is known.
+    pub fn of(recording: &Recording) -> Option<Self> {
+        let end = end_of(recording)?;
+        let known = |number: u64| (number > 0).then_some(number);
+        let lack = Lack::of(recording).map(|(lack, _)| lack);
+        let (way, exit_status, signal) = match end.way {
+            Way::Exited(status) => ("exited", Some(status), None),
+            Way::Signalled(signal) => ("signalled", None, Some(signal)),
+            Way::Replaced => ("replaced", None, None),
+        };
+        Some(Self {
+            way,
+            exit_status,
+            signal,
+            cause: cause_of(recording).name(),
+            time_unix_ns: known(end.realtime_ns),
+            core_dumped: end.has_dumped_core,
+            last_rss: last_rss(&end).map(|(bytes, _)| bytes),
+            last_rss_is: last_rss(&end).map(|(_, when)| when),
+            peak_rss: known(end.peak_rss_bytes),
+            kernel_log: end.is_named_in_log,
+            cgroup: String::from_utf8_lossy(end.cgroup_path()).into_owned(),
+            cgroup_oom_kills: end.oom_kills,
+            memory_limit: known(end.limit_bytes),
+            lack_of_memory: lack.map(Lack::name),
+            failed_allocation_bytes: match lack {
+                Some(Lack::OfBytes(size)) => Some(size),
+                _ => None,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_have_their_names() {
+        assert_eq!(signal_name(1), "SIGHUP");
+        assert_eq!(signal_name(9), "SIGKILL");
+        assert_eq!(signal_name(11), "SIGSEGV");
+        assert_eq!(signal_name(31), "SIGSYS");
+        assert_eq!(signal_name(0), "signal 0");
+        assert_eq!(signal_name(40), "signal 40");
+    }
+
+    #[test]
+    fn the_nearest_look_at_rss_counts() {
+        let end = Noted { peak_rss_bytes: 5, ..Noted::of(Way::Signalled(9)) };
+        assert_eq!(last_rss(&end), Some((5, "at its peak")));
+        let end = Noted { last_rss_bytes: 4 << 20, last_rss_age_ns: 250_000_000, ..end };
+        assert_eq!(rss_text(Some(&end)), "RSS 4.00 MiB last seen 0.3 s before its end");
+        let end = Noted { killed_rss_bytes: 6 << 20, limit_bytes: 8 << 20, ..end };
+        assert_eq!(rss_text(Some(&end)), "RSS 6.00 MiB when the OOM killer came, limit 8.00 MiB");
+        assert!(rss_text(None).contains("unknown"));
+    }
+}

@@ -1,0 +1,86 @@
+//! What the program mapped itself, beside the heap.
+
+use ramson_format::Kind;
+use ramson_profile::{Estimate, SampleUnit};
+use ramson_reader::{Extent, LiveSample, Snapshot};
+use serde::Serialize;
+use std::ops::Range;
+
+/// A live sample, or an extent: reservations, which are no memory in use, are none.
+pub struct Live {
+    /// Index into `Snapshot::stacks`.
+    pub stack: usize,
+    /// Bytes.
+    pub size: u64,
+    /// Thread.
+    pub tid: u32,
+    /// 1/p of its sample.
+    pub inverse_probability: f64,
+}
+
+/// All of one kind, or of both.
+pub fn live(snapshot: &Snapshot, kind: Option<Kind>) -> impl Iterator<Item = Live> {
+    let heap = snapshot.live.iter().map(
+        |&LiveSample { stack, size, tid, inverse_probability, .. }| Live {
+            stack,
+            size,
+            tid,
+            inverse_probability,
+        },
+    );
+    let extents = snapshot.extents.iter().filter(|extent| !extent.is_reserved);
+    let all =
+        heap.chain(extents.map(|&Extent { stack, bytes, tid, inverse_probability, .. }| Live {
+            stack,
+            size: bytes,
+            tid,
+            inverse_probability,
+        }));
+    all.filter(move |live| kind.is_none_or(|kind| snapshot.stacks[live.stack].kind() == kind))
+}
+
+/// Live bytes of the heap, without what the program mapped itself.
+pub fn live_heap(snapshot: &Snapshot) -> Estimate {
+    let bytes = SampleUnit::Bytes;
+    live(snapshot, Some(Kind::Heap))
+        .map(|live| Estimate::of_sample(live.size, live.inverse_probability, bytes))
+        .sum()
+}
+
+/// Bytes mapped and not unmapped: reservations, or everything else.
+fn mapped(snapshot: &Snapshot, is_reserved: bool) -> Estimate {
+    let extents = snapshot.extents.iter().filter(|extent| extent.is_reserved == is_reserved);
+    let bytes = SampleUnit::Bytes;
+    extents.map(|extent| Estimate::of_sample(extent.bytes, extent.inverse_probability, bytes)).sum()
+}
+
+/// What a program mapped itself, in sums.
+#[derive(Serialize)]
+pub struct MmapSums {
+    /// Mapped and not unmapped.
+    pub mapped: Estimate,
+    /// How many extents these are.
+    pub extents: usize,
+    /// Address space that the process cannot touch (PROT_NONE).
+    pub reserved: Estimate,
+}
+
+impl MmapSums {
+    /// Of a snapshot.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        Self {
+            mapped: mapped(snapshot, false),
+            extents: snapshot.extents.iter().filter(|extent| !extent.is_reserved).count(),
+            reserved: mapped(snapshot, true),
+        }
+    }
+}
+
+/// Addresses of what the program mapped itself, in their order.
+pub fn ranges(snapshot: &Snapshot) -> Vec<Range<u64>> {
+    let used = snapshot.extents.iter().filter(|extent| !extent.is_reserved);
+    let mut ranges: Vec<Range<u64>> =
+        used.map(|extent| extent.start..extent.start + extent.bytes).collect();
+    ranges.sort_by_key(|range| range.start);
+    ranges
+}

@@ -1,0 +1,37 @@
+//! From a source to an answer. Every answer is a value that carries its defects and serializes: `--json` prints it, a table
+//! renders it, a server sends it.
+//!
+//! `named` joins snapshot and symbols to a profile, `naming` looks names up, `selection` takes the part that is asked for,
+//! `overlap` tells what two moments of a process share, `extents` what the program mapped itself. `rss` explains resident
+//! memory, `coverage` what of it the profile does not see, `recording` what recording cost, `end` how a process ended,
+//! `summary` is all of these. `report`, `comparison`, `suspects`, `doctor`, `frees`, `timeline` and `listing` are the
+//! answers; `live` is one that goes on.
+#![forbid(unsafe_code)]
+
+mod biases;
+pub mod comparison;
+mod coverage;
+pub mod doctor;
+pub mod end;
+mod extents;
+mod frame;
+pub mod frees;
+mod labels;
+pub mod listing;
+pub mod live;
+pub mod named;
+pub mod naming;
+mod overlap;
+pub mod recording;
+pub mod report;
+pub mod rss;
+pub mod selection;
+pub mod summary;
+pub mod suspects;
+pub mod timeline;
+
+pub use coverage::Coverage;
+pub use extents::{MmapSums, live_heap};
+pub use frame::Frame;
+pub use overlap::is_same_process;
+pub use selection::Selection;

@@ -1,0 +1,74 @@
+//! How often something is done, so that it takes no more than its share of one core.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::{Duration, Instant};
+
+/// A thing that is done again and again.
+pub struct Pace {
+    /// At least this apart.
+    least: Duration,
+    /// Of one core's time.
+    share: f64,
+    next: Instant,
+}
+
+impl Pace {
+    /// Due at once.
+    pub fn new(least: Duration, share: f64) -> Self {
+        Self { least, share, next: Instant::now() }
+    }
+
+    /// When it is due.
+    pub fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// Whether it is time.
+    pub fn is_due(&self) -> bool {
+        self.next <= Instant::now()
+    }
+
+    /// Does it, and puts the next time off by what it cost.
+    pub fn run<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let (start, before) = (Instant::now(), thread_cpu_time());
+        let done = work();
+        self.next = start + self.pause(thread_cpu_time().saturating_sub(before));
+        done
+    }
+
+    /// Not again too soon after it was done for so much.
+    pub fn put_off(&mut self, cost: Duration) {
+        self.next = Instant::now() + self.pause(cost);
+    }
+
+    /// Until the next time, after one that cost so much.
+    pub fn pause(&self, cost: Duration) -> Duration {
+        const MOST: Duration = Duration::from_secs(60);
+        self.least.max(cost.div_f64(self.share).min(MOST))
+    }
+}
+
+/// What this thread has spent.
+pub fn thread_cpu_time() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
+}
+
+/// CLOCK_MONOTONIC, which the times of samples are of.
+pub fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cheap_is_done_as_often_as_asked_and_what_is_not_takes_its_share() {
+        let pace = Pace::new(Duration::from_millis(250), 0.01);
+        assert_eq!(pace.pause(Duration::from_millis(2)), Duration::from_millis(250));
+        assert_eq!(pace.pause(Duration::from_millis(20)), Duration::from_secs(2));
+        assert_eq!(pace.pause(Duration::from_secs(20)), Duration::from_secs(60));
+    }
+}

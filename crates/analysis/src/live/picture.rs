@@ -1,0 +1,213 @@
+//! One process under watch: its latest moment, what its stacks are called, and what was live before.
+
+use super::row::{Key, Row, Sort, View};
+use super::rows::{Material, rows};
+use super::shape::{Namer, Shape, Wanted};
+use super::sums::{Moments, Sums};
+use super::watch::Watched;
+use crate::extents;
+use crate::recording::what_is_missing;
+use crate::rss::Rss;
+use ramson_format::{Health, Kind};
+use ramson_profile::Pattern;
+use ramson_reader::Snapshot;
+use ramson_source::Failure;
+use serde::Serialize;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// One point of live bytes per second, at most these.
+const MOST_POINTS: usize = 600;
+const POINT_STEP_NS: u64 = 1_000_000_000;
+
+/// What is known of a process. Nothing here touches it.
+pub struct Picture {
+    /// What each stack holds.
+    pub moments: Moments,
+    /// What it is called.
+    pub shape: Shape,
+    /// Times and live bytes, one a second, the latest last.
+    pub history: VecDeque<(u64, f64)>,
+    /// All there is.
+    pub total: Sums,
+    /// As far as they are known.
+    pub thread_names: HashMap<u32, String>,
+}
+
+impl Picture {
+    /// Of one kind of memory, or of both, before its first moment.
+    pub fn new(kind: Option<Kind>) -> Self {
+        Self {
+            moments: Moments::new(kind),
+            shape: Shape::default(),
+            history: VecDeque::new(),
+            total: Sums::default(),
+            thread_names: HashMap::new(),
+        }
+    }
+
+    /// The next snapshot, of `now_ns` on the clock of its times.
+    pub fn update(&mut self, snapshot: &Snapshot, now_ns: u64) {
+        self.moments.update(snapshot, now_ns);
+        self.add_up();
+        if self.history.back().is_none_or(|&(last_ns, _)| now_ns >= last_ns + POINT_STEP_NS) {
+            self.history.push_back((now_ns, self.total.live.value));
+            if self.history.len() > MOST_POINTS {
+                self.history.pop_front();
+            }
+        }
+    }
+
+    /// From here on, changes are since now.
+    pub fn set_mark(&mut self) {
+        self.moments.set_mark();
+        self.add_up();
+    }
+
+    fn add_up(&mut self) {
+        self.total = Sums::default();
+        for sums in &self.moments.stacks {
+            self.total += *sums;
+        }
+    }
+
+    /// What rows are made from.
+    pub fn material<'a>(
+        &'a self,
+        view: View,
+        filter: Option<&'a Pattern>,
+        opened: &'a HashSet<Key>,
+    ) -> Material<'a> {
+        let Self { shape, moments, thread_names, .. } = self;
+        Material { shape, moments, view, filter, opened, thread_names }
+    }
+
+    /// Names the threads that run; those of others are kept.
+    fn name_threads(&mut self, pid: u32) {
+        let mut unknown: Vec<u32> = self.moments.pieces().map(|piece| piece.tid).collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        for tid in unknown {
+            if !self.thread_names.contains_key(&tid)
+                && let Ok(name) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"))
+            {
+                self.thread_names.insert(tid, name.trim_end().to_owned());
+            }
+        }
+    }
+}
+
+/// A process that is watched, and its names.
+pub struct Watch {
+    /// The process.
+    pub watched: Watched,
+    namer: Namer,
+}
+
+impl Watch {
+    /// `is_patient`: the names are waited for.
+    pub fn of(watched: Watched, wanted: Wanted, is_patient: bool) -> Result<Self, Failure> {
+        let namer = Namer::start(&watched.recording, wanted, is_patient)?;
+        Ok(Self { watched, namer })
+    }
+
+    /// Reads the process, and takes the names that have been found.
+    pub fn read(&mut self, picture: &mut Picture, view: View) -> Result<(), Failure> {
+        self.watched.read();
+        let Self { watched, namer } = self;
+        namer.ask(&watched.recording, watched.snapshot());
+        if let Some(shape) = namer.answer() {
+            picture.shape = shape?;
+        }
+        if view == View::Threads {
+            picture.name_threads(watched.pid);
+        }
+        picture.update(watched.snapshot(), watched.now_ns());
+        Ok(())
+    }
+
+    /// Until the stacks that are known have names.
+    pub fn wait_for_names(&mut self, picture: &mut Picture) -> Result<(), Failure> {
+        if let Some(shape) = self.namer.wait() {
+            picture.shape = shape?;
+        }
+        Ok(())
+    }
+}
+
+/// The picture at one moment.
+#[derive(Serialize)]
+pub struct Live {
+    /// Nanoseconds since 1970.
+    pub time_unix_ns: u64,
+    /// The process.
+    pub pid: u32,
+    /// The program's name.
+    pub name: String,
+    /// It runs.
+    pub is_running: bool,
+    /// What became of it, if it does not.
+    pub end: Option<String>,
+    /// In force.
+    pub interval_bytes: u64,
+    /// Taken since the start.
+    pub samples: u64,
+    /// Its resident memory.
+    pub rss: Option<Rss>,
+    /// Live bytes of the heap.
+    pub live: ramson_profile::Estimate,
+    /// Changes are since then.
+    pub since_mark_ns: u64,
+    /// Rates are of this time; 0: not yet known.
+    pub rate_window_ns: u64,
+    /// All stacks.
+    pub total: Sums,
+    /// What a row is of.
+    pub view: &'static str,
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// What the profile lacks.
+    pub defects: Vec<String>,
+    /// What kept frames from having names.
+    pub missing_symbols: Vec<String>,
+}
+
+impl Live {
+    /// Of a process that is watched; at most `most_rows`.
+    pub fn of(
+        watched: &Watched,
+        picture: &Picture,
+        view: View,
+        sort: Sort,
+        most_rows: usize,
+    ) -> Self {
+        let (none, snapshot) = (HashSet::new(), watched.snapshot());
+        let (mut rows, _) = rows(&picture.material(view, None, &none), sort, false);
+        rows.truncate(most_rows);
+        let missing = picture.shape.missing_symbols.iter();
+        Self {
+            time_unix_ns: now_unix_ns(),
+            pid: watched.pid,
+            name: watched.recording.name().to_owned(),
+            is_running: watched.end.is_none(),
+            end: watched.end.clone(),
+            interval_bytes: snapshot.header.interval_bytes,
+            samples: snapshot.header.health[Health::Samples as usize],
+            rss: watched.rss.clone(),
+            live: extents::live_heap(snapshot),
+            since_mark_ns: picture.moments.since_mark_ns(),
+            rate_window_ns: picture.moments.rate_window_ns(),
+            total: picture.total,
+            view: view.name(),
+            rows,
+            defects: what_is_missing(&watched.recording),
+            missing_symbols: missing.map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// Nanoseconds since 1970.
+pub fn now_unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64)
+}

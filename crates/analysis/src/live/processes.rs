@@ -1,0 +1,188 @@
+//! All profiled processes of the machine: which of them holds the memory, and which grows.
+
+use super::pace::Pace;
+use super::picture::now_unix_ns;
+use super::sums::{Moments, Sums};
+use super::watch::Watched;
+use ramson_format::Kind;
+use ramson_process::stat::Stat;
+use ramson_source::{Recording, all};
+use serde::Serialize;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+/// New processes are looked for this far apart: every mapping of every process is read for it.
+const SEARCH_EVERY: Duration = Duration::from_secs(5);
+/// Each process is read this far apart, and for no more than its part of a share of a core.
+const READ_EVERY: Duration = Duration::from_secs(1);
+const READ_SHARE: f64 = 0.012;
+
+/// The processes that run.
+pub struct Processes {
+    /// In the order of the last `sort`.
+    pub list: Vec<Process>,
+    search: Option<Receiver<Vec<Recording>>>,
+    search_pace: Pace,
+    read_pace: Pace,
+}
+
+/// What they are sorted by, the largest first.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Column {
+    /// Live bytes.
+    Live,
+    /// Growth since the mark.
+    Change,
+    /// Resident bytes.
+    Rss,
+}
+
+/// One of them.
+pub struct Process {
+    /// The process.
+    pub watched: Watched,
+    /// What its heap holds.
+    pub moments: Moments,
+    /// Resident bytes.
+    pub rss: Option<u64>,
+    /// Its heap.
+    pub total: Sums,
+}
+
+impl Processes {
+    /// All that run now.
+    pub fn find() -> Self {
+        let mut processes = Self {
+            list: Vec::new(),
+            search: None,
+            search_pace: Pace::new(SEARCH_EVERY, 1.0),
+            read_pace: Pace::new(READ_EVERY, READ_SHARE),
+        };
+        processes
+            .search_pace
+            .run(|| processes.list = all().into_iter().filter_map(Process::of).collect());
+        processes
+    }
+
+    /// Reads them if it is time; whether it was.
+    pub fn read(&mut self) -> bool {
+        self.look_for_others();
+        let is_due = self.read_pace.is_due();
+        if is_due {
+            let list = &mut self.list;
+            self.read_pace.run(|| list.iter_mut().for_each(Process::read));
+            list.retain(|process| process.watched.end.is_none());
+        }
+        is_due
+    }
+
+    /// Reads them, due or not.
+    pub fn read_now(&mut self) {
+        self.look_for_others();
+        self.list.iter_mut().for_each(Process::read);
+        self.list.retain(|process| process.watched.end.is_none());
+    }
+
+    /// Sorts them, those with equal values by their IDs.
+    pub fn sort(&mut self, by: Column) {
+        let of = |process: &Process| match by {
+            Column::Live => process.total.live.value,
+            Column::Change => process.total.change().value,
+            Column::Rss => process.rss.unwrap_or(0) as f64,
+        };
+        self.list.sort_by(|a, b| of(b).total_cmp(&of(a)).then(a.watched.pid.cmp(&b.watched.pid)));
+    }
+
+    /// From here on, changes are since now.
+    pub fn set_mark(&mut self) {
+        for process in &mut self.list {
+            process.moments.set_mark();
+            process.add_up();
+        }
+    }
+
+    /// In a thread of its own, as it may take long where there are many.
+    fn look_for_others(&mut self) {
+        if let Some(found) = self.search.as_ref().and_then(|search| search.try_recv().ok()) {
+            self.search = None;
+            let known: Vec<u32> = self.list.iter().map(|process| process.watched.pid).collect();
+            let new = found.into_iter().filter(|recording| !known.contains(&recording.pid()));
+            self.list.extend(new.filter_map(Process::of));
+        }
+        if self.search.is_none() && self.search_pace.is_due() {
+            let (sender, receiver) = channel();
+            thread::spawn(move || sender.send(all()));
+            self.search = Some(receiver);
+            self.search_pace.put_off(Duration::ZERO);
+        }
+    }
+
+    /// Resident bytes and the heaps of all of them.
+    pub fn sums(&self) -> (u64, Sums) {
+        let mut total = Sums::default();
+        self.list.iter().for_each(|process| total += process.total);
+        (self.list.iter().filter_map(|process| process.rss).sum(), total)
+    }
+
+    /// At most so many, as an answer.
+    pub fn answer(&self, most_rows: usize) -> LiveProcesses {
+        let row = |process: &Process| LiveProcess {
+            pid: process.watched.pid,
+            name: process.watched.recording.name().to_owned(),
+            rss: process.rss,
+            since_mark_ns: process.moments.since_mark_ns(),
+            rate_window_ns: process.moments.rate_window_ns(),
+            total: process.total,
+        };
+        let processes = self.list.iter().take(most_rows).map(row).collect();
+        LiveProcesses { time_unix_ns: now_unix_ns(), processes }
+    }
+}
+
+/// The processes at one moment.
+#[derive(Serialize)]
+pub struct LiveProcesses {
+    /// Nanoseconds since 1970.
+    pub time_unix_ns: u64,
+    /// As they are sorted.
+    pub processes: Vec<LiveProcess>,
+}
+
+/// One process at one moment.
+#[derive(Serialize)]
+pub struct LiveProcess {
+    /// The process.
+    pub pid: u32,
+    /// The program's name.
+    pub name: String,
+    /// Resident bytes.
+    pub rss: Option<u64>,
+    /// Changes are since then.
+    pub since_mark_ns: u64,
+    /// Rates are of this time; 0: not yet known.
+    pub rate_window_ns: u64,
+    /// Its heap.
+    #[serde(flatten)]
+    pub total: Sums,
+}
+
+impl Process {
+    fn of(recording: Recording) -> Option<Self> {
+        recording.running?;
+        let (watched, moments) = (Watched::of(recording), Moments::new(Some(Kind::Heap)));
+        Some(Self { watched, moments, rss: None, total: Sums::default() })
+    }
+
+    fn read(&mut self) {
+        self.watched.read_without_split();
+        self.moments.update(self.watched.snapshot(), self.watched.now_ns());
+        self.rss = Stat::of(self.watched.pid).and_then(|stat| stat.rss).or(self.rss);
+        self.add_up();
+    }
+
+    fn add_up(&mut self) {
+        self.total = Sums::default();
+        self.moments.stacks.iter().for_each(|stack| self.total += *stack);
+    }
+}

@@ -1,0 +1,126 @@
+//! A line of the table: what it is of, what it is called from one moment to the next, and what it says.
+
+use super::sums::Sums;
+use ramson_profile::FrameName;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What a row of the table is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// Functions, by their own allocations
+    Own,
+    /// Functions, with what they call
+    Cum,
+    /// Whole stacks
+    Stacks,
+    /// Allocating threads
+    Threads,
+}
+
+impl View {
+    /// All of them, in the order of their keys.
+    pub const ALL: [View; 4] = [View::Own, View::Cum, View::Stacks, View::Threads];
+
+    /// Its name on the command line and in `--json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            View::Own => "own",
+            View::Cum => "cum",
+            View::Stacks => "stacks",
+            View::Threads => "threads",
+        }
+    }
+}
+
+/// Order of the rows; the largest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Live bytes
+    Live,
+    /// Growth since the mark
+    Change,
+    /// Allocations per second
+    Rate,
+    /// Mean age of the live bytes
+    Age,
+    /// Name
+    Name,
+}
+
+impl Sort {
+    /// All of them, in the order of their key.
+    pub const ALL: [Sort; 5] = [Sort::Live, Sort::Change, Sort::Rate, Sort::Age, Sort::Name];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sort::Live => "live",
+            Sort::Change => "change",
+            Sort::Rate => "rate",
+            Sort::Age => "age",
+            Sort::Name => "name",
+        }
+    }
+}
+
+/// What a row at the left edge is of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Root {
+    /// Of all its activations.
+    Function(FrameName),
+    /// Lowest number of the stacks with the same frames.
+    Stack(usize),
+    /// By its number.
+    Thread(u32),
+}
+
+/// What an opened row shows below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Towards main.
+    Callers,
+    /// Away from it.
+    Callees,
+}
+
+/// Names a row from one moment to the next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// At the left edge.
+    pub root: Root,
+    /// Of what is below.
+    pub direction: Direction,
+    /// From the root on, which is not in it.
+    pub path: Vec<FrameName>,
+}
+
+impl Key {
+    /// Of a row at the left edge.
+    pub fn root(root: Root) -> Self {
+        Self { root, direction: Direction::Callers, path: Vec::new() }
+    }
+}
+
+/// One line of the table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// `None`: cannot be opened.
+    #[serde(skip)]
+    pub key: Option<Key>,
+    /// 0 at the left edge.
+    #[serde(skip)]
+    pub depth: usize,
+    /// Of what is below.
+    #[serde(skip)]
+    pub direction: Direction,
+    /// Of the function, stack or thread.
+    pub name: Arc<str>,
+    /// Empty: unknown.
+    pub file: Arc<str>,
+    /// Where most of its live bytes come from; 0: unknown.
+    pub line: u32,
+    /// `None`: a frame of the stack above it.
+    #[serde(flatten)]
+    pub sums: Option<Sums>,
+}

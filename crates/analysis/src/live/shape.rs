@@ -1,0 +1,179 @@
+//! What the stacks of a process are called. Names are looked up in a thread of their own, so that nothing waits for them.
+
+use super::pace::{Pace, thread_cpu_time};
+use crate::named::{Detail, assemble_with, stack_number};
+use crate::naming::Names;
+use crate::selection::Selection;
+use ramson_format::Kind;
+use ramson_profile::{FrameName, FrameTable, SampleType};
+use ramson_reader::Snapshot;
+use ramson_source::Failure;
+use ramson_source::Recording;
+use ramson_symbols::{Defect, Symbolizer};
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// New names are asked for this far apart, and for this share of a core.
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
+const SHARE: f64 = 0.003;
+
+/// A frame and a line in it.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// Index into `Shape::names`.
+    pub frame: usize,
+    /// 0: unknown.
+    pub line: u32,
+}
+
+/// The frames of every stack that is shown.
+#[derive(Default)]
+pub struct Shape {
+    /// Of the functions.
+    pub names: Vec<FrameName>,
+    /// Where in them stacks pass.
+    pub places: Vec<Place>,
+    /// By number of the stack: indices into `places`, leaf first. Empty: filtered out, or of another kind.
+    pub stacks: Vec<Vec<usize>>,
+    /// What kept frames from having names.
+    pub missing_symbols: Vec<Defect>,
+}
+
+/// What is shown of a profile, and under which names.
+#[derive(Clone)]
+pub struct Wanted {
+    /// Which names are shown.
+    pub names: Names,
+    /// Which part.
+    pub selection: Selection,
+    /// Which memory; `None`: all.
+    pub kind: Option<Kind>,
+}
+
+impl Shape {
+    /// Fails if the filters leave nothing.
+    pub fn of(
+        source: &Recording,
+        wanted: &Wanted,
+        symbolizer: &mut Symbolizer,
+    ) -> Result<Self, Failure> {
+        let mut named =
+            assemble_with(source, &wanted.names, symbolizer, Detail::Numbered, wanted.kind)?;
+        wanted.selection.apply(&mut named.profile, SampleType::AllocSpace)?;
+        let table = FrameTable::new(&named.profile);
+        let mut shape = Self {
+            names: table.ids().map(|id| table.name(id).clone()).collect(),
+            stacks: vec![Vec::new(); source.snapshot.stacks.len()],
+            missing_symbols: named.missing_symbols,
+            ..Self::default()
+        };
+        let mut known = HashMap::new();
+        for sample in &named.profile.samples {
+            let Some(number) = stack_number(sample) else { continue };
+            let places = table.stack(sample).map(|at| {
+                *known.entry(at).or_insert_with(|| {
+                    shape.places.push(Place { frame: at.frame.index(), line: at.line });
+                    shape.places.len() - 1
+                })
+            });
+            shape.stacks[number] = places.collect();
+        }
+        Ok(shape)
+    }
+
+    /// The function of a place.
+    pub fn frame(&self, place: usize) -> usize {
+        self.places[place].frame
+    }
+
+    /// The frames of a stack, leaf first; none of one that is not shown or has no names yet.
+    pub fn stack(&self, number: usize) -> &[usize] {
+        self.stacks.get(number).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The thread that looks up names.
+pub struct Namer {
+    questions: Sender<Recording>,
+    answers: Receiver<Answer>,
+    pace: Pace,
+    /// Stacks that were asked about.
+    asked: usize,
+    is_waiting: bool,
+}
+
+struct Answer {
+    shape: Result<Shape, Failure>,
+    cost: Duration,
+}
+
+impl Namer {
+    /// One that is waited for answers every question.
+    pub fn start(source: &Recording, wanted: Wanted, is_waited_for: bool) -> Result<Self, Failure> {
+        let mut symbolizer = wanted.names.search.symbolizer(Some(source))?;
+        let (questions, asked) = channel::<Recording>();
+        let (answer, answers) = channel();
+        thread::spawn(move || {
+            let mut is_first = true;
+            for source in asked {
+                let before = thread_cpu_time();
+                let shape = Shape::of(&source, &wanted, &mut symbolizer);
+                // What the first one costs is looked up only once.
+                let spent = thread_cpu_time().saturating_sub(before);
+                let cost = if is_first { Duration::ZERO } else { spent };
+                is_first = false;
+                // Nobody waits for it where the view has moved on.
+                let _ = answer.send(Answer { shape, cost });
+            }
+        });
+        let pace = match is_waited_for {
+            true => Pace::new(Duration::ZERO, 1.0),
+            false => Pace::new(LEAST_PAUSE, SHARE),
+        };
+        Ok(Self { questions, answers, pace, asked: 0, is_waiting: false })
+    }
+
+    /// Asks if there are stacks without names. It costs a copy of the stacks.
+    pub fn ask(&mut self, source: &Recording, snapshot: &Snapshot) {
+        if self.is_waiting || snapshot.stacks.len() == self.asked || !self.pace.is_due() {
+            return;
+        }
+        self.asked = snapshot.stacks.len();
+        let copy = Snapshot {
+            header: snapshot.header.clone(),
+            mappings: snapshot.mappings.clone(),
+            stacks: snapshot.stacks.clone(),
+            live: Vec::new(),
+            extents: Vec::new(),
+            freed: Vec::new(),
+            max_freed: snapshot.max_freed,
+            defects: Vec::new(),
+        };
+        let (running, origin, names) =
+            (source.running, source.origin.clone(), source.names.clone());
+        // The thread ends only with us.
+        let _ =
+            self.questions.send(Recording { snapshot: copy, running, origin, names, past: None });
+        self.is_waiting = true;
+    }
+
+    /// The answer, if there is one by now.
+    pub fn answer(&mut self) -> Option<Result<Shape, Failure>> {
+        let answer = self.answers.try_recv().ok()?;
+        Some(self.take(answer))
+    }
+
+    /// Waits for it.
+    pub fn wait(&mut self) -> Option<Result<Shape, Failure>> {
+        let answer = self.is_waiting.then(|| self.answers.recv().ok())??;
+        Some(self.take(answer))
+    }
+
+    fn take(&mut self, answer: Answer) -> Result<Shape, Failure> {
+        self.is_waiting = false;
+        self.pace.put_off(answer.cost);
+        answer.shape
+    }
+}

@@ -1,0 +1,277 @@
+//! What is known of each stack at one moment, in sums that rows add up: live bytes, how they changed since the mark, how fast
+//! the stack allocates, how old its live bytes are.
+
+use ramson_format::Kind;
+use ramson_profile::{Estimate, SampleUnit};
+use ramson_reader::{Snapshot, Stack};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+use std::collections::{HashMap, VecDeque};
+use std::ops::AddAssign;
+
+/// Rates are of the last seconds, at most these.
+const RATE_WINDOW_NS: u64 = 10_000_000_000;
+/// Counters are kept this far apart.
+const RATE_STEP_NS: u64 = 1_000_000_000;
+
+/// Of one stack, or of all stacks of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sums {
+    /// Bytes.
+    pub live: Estimate,
+    /// Blocks.
+    pub live_objects: Estimate,
+    /// Live bytes at the mark.
+    marked: Estimate,
+    /// Variance of what was live then and is still.
+    kept_variance: f64,
+    /// NaN: not known.
+    pub alloc_objects_per_s: f64,
+    /// NaN: not known.
+    pub alloc_bytes_per_s: f64,
+    /// NaN: not known.
+    pub freed_bytes_per_s: f64,
+    /// Live bytes times their age in ns.
+    aged: f64,
+    /// Of the oldest live sample; 0: there is none.
+    pub oldest_ns: u64,
+}
+
+/// Null for what is not known.
+impl Serialize for Sums {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rate = |per_s: f64| (!per_s.is_nan()).then_some(per_s);
+        let mut object = serializer.serialize_struct("Sums", 8)?;
+        object.serialize_field("live", &self.live)?;
+        object.serialize_field("live_objects", &self.live_objects)?;
+        object.serialize_field("change", &self.change())?;
+        object.serialize_field("alloc_objects_per_s", &rate(self.alloc_objects_per_s))?;
+        object.serialize_field("alloc_bytes_per_s", &rate(self.alloc_bytes_per_s))?;
+        object.serialize_field("freed_bytes_per_s", &rate(self.freed_bytes_per_s))?;
+        object.serialize_field("mean_age_ns", &self.mean_age_ns())?;
+        let oldest_ns = (self.oldest_ns > 0).then_some(self.oldest_ns);
+        object.serialize_field("oldest_ns", &oldest_ns)?;
+        object.end()
+    }
+}
+
+impl AddAssign for Sums {
+    fn add_assign(&mut self, other: Self) {
+        self.live += other.live;
+        self.live_objects += other.live_objects;
+        self.marked += other.marked;
+        self.kept_variance += other.kept_variance;
+        self.alloc_objects_per_s += other.alloc_objects_per_s;
+        self.alloc_bytes_per_s += other.alloc_bytes_per_s;
+        self.freed_bytes_per_s += other.freed_bytes_per_s;
+        self.aged += other.aged;
+        self.oldest_ns = self.oldest_ns.max(other.oldest_ns);
+    }
+}
+
+impl Sums {
+    /// Live bytes now − at the mark. What is live at both cancels, value and error (docs/sampling.md).
+    pub fn change(&self) -> Estimate {
+        let variance = self.live.variance + self.marked.variance - 2.0 * self.kept_variance;
+        Estimate { value: self.live.value - self.marked.value, variance: variance.max(0.0) }
+    }
+
+    /// Mean age of the live bytes; `None` where nothing is live.
+    pub fn mean_age_ns(&self) -> Option<u64> {
+        (self.live.value > 0.0).then(|| (self.aged / self.live.value) as u64)
+    }
+
+    /// Nothing live now or at the mark, nothing allocated lately.
+    pub fn is_nothing(&self) -> bool {
+        let is_idle = self.alloc_objects_per_s.is_nan() || self.alloc_objects_per_s == 0.0;
+        self.live.is_nothing() && self.marked.is_nothing() && is_idle
+    }
+
+    /// Rates are not known.
+    fn without_rates(self) -> Self {
+        let unknown = f64::NAN;
+        Self {
+            alloc_objects_per_s: unknown,
+            alloc_bytes_per_s: unknown,
+            freed_bytes_per_s: unknown,
+            ..self
+        }
+    }
+}
+
+/// Of one thread at one stack.
+pub struct Piece {
+    /// Number of the stack.
+    pub stack: usize,
+    /// The thread.
+    pub tid: u32,
+    /// What it has there.
+    pub sums: Sums,
+}
+
+/// A live sample, weighted.
+struct Sample {
+    stack: usize,
+    tid: u32,
+    /// It was live at the mark, too.
+    is_kept: bool,
+    live: Estimate,
+    live_objects: Estimate,
+    age_ns: u64,
+}
+
+impl Sample {
+    fn add_to(&self, sums: &mut Sums) {
+        sums.live += self.live;
+        sums.live_objects += self.live_objects;
+        sums.kept_variance += if self.is_kept { self.live.variance } else { 0.0 };
+        sums.aged += self.live.value * self.age_ns as f64;
+        sums.oldest_ns = sums.oldest_ns.max(self.age_ns.max(1));
+    }
+}
+
+/// The stacks of one process at the latest moment, and what is remembered of earlier ones.
+pub struct Moments {
+    kind: Option<Kind>,
+    /// By number of the stack.
+    pub stacks: Vec<Sums>,
+    samples: Vec<Sample>,
+    mark: Mark,
+    past: VecDeque<Counters>,
+    /// Of the latest snapshot, on the clock of its times.
+    pub now_ns: u64,
+}
+
+#[derive(Default)]
+struct Mark {
+    at_ns: u64,
+    stacks: Vec<Estimate>,
+    /// By thread and stack.
+    pieces: Vec<((u32, usize), Estimate)>,
+}
+
+/// Of each stack since the start: objects and bytes allocated, bytes freed.
+struct Counters {
+    at_ns: u64,
+    stacks: Vec<[f64; 3]>,
+}
+
+impl Moments {
+    /// Of one kind of memory, or of both.
+    pub fn new(kind: Option<Kind>) -> Self {
+        let (stacks, samples, past) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { kind, stacks, samples, mark: Mark::default(), past, now_ns: 0 }
+    }
+
+    /// Takes the next snapshot, of `now_ns` on the clock of its times. The first one is the mark.
+    pub fn update(&mut self, snapshot: &Snapshot, now_ns: u64) {
+        let is_first = self.past.is_empty();
+        self.now_ns = now_ns;
+        self.samples = self.weighted(snapshot);
+        let mut stacks = vec![Sums::default(); snapshot.stacks.len()];
+        for sample in &self.samples {
+            sample.add_to(&mut stacks[sample.stack]);
+        }
+        self.stacks = stacks;
+        if is_first {
+            self.set_mark();
+        }
+        for (stack, &marked) in self.stacks.iter_mut().zip(&self.mark.stacks) {
+            stack.marked = marked;
+        }
+        self.rate(snapshot);
+    }
+
+    /// From here on, changes are since now.
+    pub fn set_mark(&mut self) {
+        let mut pieces: HashMap<(u32, usize), Estimate> = HashMap::new();
+        for sample in &mut self.samples {
+            sample.is_kept = true;
+            *pieces.entry((sample.tid, sample.stack)).or_default() += sample.live;
+        }
+        for stack in &mut self.stacks {
+            (stack.marked, stack.kept_variance) = (stack.live, stack.live.variance);
+        }
+        let stacks = self.stacks.iter().map(|stack| stack.live).collect();
+        let pieces = pieces.into_iter().collect();
+        self.mark = Mark { at_ns: self.now_ns, stacks, pieces };
+    }
+
+    /// Time since the mark.
+    pub fn since_mark_ns(&self) -> u64 {
+        self.now_ns.saturating_sub(self.mark.at_ns)
+    }
+
+    /// How long rates have been measured; 0: not yet.
+    pub fn rate_window_ns(&self) -> u64 {
+        self.past.front().map_or(0, |first| self.now_ns.saturating_sub(first.at_ns))
+    }
+
+    /// What each thread has, and had at the mark, by stack. Rates are counted per stack only: here they are not known.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece> {
+        let samples = self.samples.iter().map(|sample| {
+            let mut sums = Sums::default();
+            sample.add_to(&mut sums);
+            Piece { stack: sample.stack, tid: sample.tid, sums: sums.without_rates() }
+        });
+        let marked = self.mark.pieces.iter().map(|&((tid, stack), marked)| {
+            let sums = Sums { marked, ..Sums::default() }.without_rates();
+            Piece { stack, tid, sums }
+        });
+        samples.chain(marked)
+    }
+
+    fn weighted(&self, snapshot: &Snapshot) -> Vec<Sample> {
+        let heap = snapshot.live.iter().map(|live| {
+            (live.stack, live.size, live.inverse_probability, live.monotonic_ns, live.tid)
+        });
+        let extents = snapshot.extents.iter().filter(|extent| !extent.is_reserved).map(|extent| {
+            let probability = extent.inverse_probability;
+            (extent.stack, extent.bytes, probability, extent.monotonic_ns, extent.tid)
+        });
+        let is_of =
+            |stack: usize| self.kind.is_none_or(|kind| snapshot.stacks[stack].kind() == kind);
+        let wanted = heap.chain(extents).filter(|&(stack, ..)| is_of(stack));
+        wanted
+            .map(|(stack, size, inverse_probability, at_ns, tid)| {
+                let of = |unit| Estimate::of_sample(size, inverse_probability, unit);
+                Sample {
+                    stack,
+                    tid,
+                    // Whatever is live now and was allocated before the mark was live then.
+                    is_kept: at_ns <= self.mark.at_ns,
+                    live: of(SampleUnit::Bytes),
+                    live_objects: of(SampleUnit::Objects),
+                    age_ns: self.now_ns.saturating_sub(at_ns),
+                }
+            })
+            .collect()
+    }
+
+    fn rate(&mut self, snapshot: &Snapshot) {
+        let kind = self.kind;
+        let counters = |stack: &Stack| match kind.is_none_or(|kind| stack.kind() == kind) {
+            true => [stack.alloc_objects, stack.alloc_space, stack.freed_space],
+            false => [0.0; 3],
+        };
+        while self.past.len() > 1 && self.past[1].at_ns + RATE_WINDOW_NS <= self.now_ns {
+            self.past.pop_front();
+        }
+        let seconds = self.rate_window_ns() as f64 / 1e9;
+        let before = self.past.front().map_or(&[][..], |past| &past.stacks);
+        for (number, stack) in self.stacks.iter_mut().enumerate() {
+            let now = counters(&snapshot.stacks[number]);
+            let before = before.get(number).copied().unwrap_or_default();
+            let rate = |counter: usize| match seconds {
+                0.0 => f64::NAN,
+                _ => (now[counter] - before[counter]).max(0.0) / seconds,
+            };
+            stack.alloc_objects_per_s = rate(0);
+            stack.alloc_bytes_per_s = rate(1);
+            stack.freed_bytes_per_s = rate(2);
+        }
+        if self.past.back().is_none_or(|last| last.at_ns + RATE_STEP_NS <= self.now_ns) {
+            let stacks = snapshot.stacks.iter().map(counters).collect();
+            self.past.push_back(Counters { at_ns: self.now_ns, stacks });
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! A profiled process that is looked at again and again: its profile, its RSS, and whether it still runs.
+
+use super::pace::{Pace, monotonic_ns};
+use crate::coverage::Coverage;
+use crate::end;
+use crate::extents;
+use crate::rss::Rss;
+use ramson_process::allocators::Allocators;
+use ramson_reader::{Follower, ReadAt, Snapshot};
+use ramson_source::Failure;
+use ramson_source::Recording;
+use std::fs::{self, File};
+use std::time::Duration;
+
+/// The split of RSS is read this far apart, and for this share of a core: the kernel walks the whole page table for it.
+const RSS_PAUSE: Duration = Duration::from_secs(1);
+const RSS_SHARE: f64 = 0.006;
+/// Why the profile does not explain most of the memory: that takes a look at the executable.
+const COVERAGE_PAUSE: Duration = Duration::from_secs(30);
+const COVERAGE_SHARE: f64 = 0.001;
+
+/// A process and its latest profile.
+pub struct Watched {
+    /// Its snapshot has the latest header and defects; stacks and samples are in `snapshot`.
+    pub recording: Recording,
+    /// Its ID here.
+    pub pid: u32,
+    /// As it was read last.
+    pub rss: Option<Rss>,
+    /// What holds the memory if live heap does not.
+    pub coverage: Option<String>,
+    /// What became of it, if it does not run any more.
+    pub end: Option<String>,
+    bytes: Option<Box<dyn ReadAt>>,
+    /// As the user called it: its name may go while it is looked at.
+    file: Option<File>,
+    follower: Follower,
+    /// Start of the process in ticks: an ID may be in use again.
+    birth: Option<String>,
+    rss_pace: Pace,
+    /// Found once: they do not change while a program runs.
+    allocators: Option<Allocators>,
+    coverage_pace: Pace,
+}
+
+impl Watched {
+    /// Opens what the user named.
+    pub fn open(wanted: &str) -> Result<Self, Failure> {
+        Ok(Self::of(ramson_source::open_recording(wanted)?))
+    }
+
+    /// Begins to watch the process of a recording.
+    pub fn of(recording: Recording) -> Self {
+        let (bytes, file) = (recording.bytes(), File::open(&recording.origin).ok());
+        let end = recording.running.is_none().then(|| end::state_of(&recording));
+        let birth = recording.running.and_then(birth);
+        let rss_pace = Pace::new(RSS_PAUSE, RSS_SHARE);
+        let coverage_pace = Pace::new(COVERAGE_PAUSE, COVERAGE_SHARE);
+        let (follower, pid) = (Follower::default(), recording.pid());
+        Self {
+            recording,
+            pid,
+            rss: None,
+            coverage: None,
+            end,
+            bytes,
+            file,
+            follower,
+            birth,
+            rss_pace,
+            allocators: None,
+            coverage_pace,
+        }
+    }
+
+    /// As it was read last.
+    pub fn snapshot(&self) -> &Snapshot {
+        self.follower.snapshot().unwrap_or(&self.recording.snapshot)
+    }
+
+    /// On the clock of the profile: now, or the last sample of a process that is dead.
+    pub fn now_ns(&self) -> u64 {
+        let last_ns = self.recording.snapshot.header.last_monotonic_ns;
+        if self.end.is_some() { last_ns } else { last_ns.max(monotonic_ns()) }
+    }
+
+    /// Reads what there is now. Of a process that has ended, what it left.
+    pub fn read(&mut self) {
+        self.read_without_split();
+        if self.end.is_none() && self.rss_pace.is_due() {
+            self.read_rss();
+        }
+    }
+
+    /// The same without where its RSS is.
+    pub fn read_without_split(&mut self) {
+        if self.end.is_some() && self.follower.snapshot().is_some() {
+            return;
+        }
+        if self.end.is_none() && !self.runs() {
+            self.finish();
+        }
+        self.read_profile();
+    }
+
+    fn read_profile(&mut self) {
+        let Some(bytes) = &self.bytes else { return };
+        match self.follower.read(&**bytes) {
+            Ok(snapshot) => {
+                self.recording.snapshot = Snapshot {
+                    header: snapshot.header.clone(),
+                    defects: snapshot.defects.clone(),
+                    mappings: Vec::new(),
+                    stacks: Vec::new(),
+                    live: Vec::new(),
+                    extents: Vec::new(),
+                    freed: Vec::new(),
+                    max_freed: snapshot.max_freed,
+                };
+            }
+            // What is only in the memory of the process has gone with it.
+            Err(error) => {
+                let error = error.to_string();
+                match self.runs() {
+                    false => self.finish(),
+                    true => self.end = Some(format!("cannot be read any more: {error}")),
+                }
+            }
+        }
+    }
+
+    fn read_rss(&mut self) {
+        let Some(pid) = self.recording.running else { return };
+        let (follower, recording, file) = (&self.follower, &self.recording, &self.file);
+        let snapshot = follower.snapshot().unwrap_or(&recording.snapshot);
+        let allocators = &mut self.allocators;
+        let (rss, is_mapped) = self.rss_pace.run(|| {
+            let rss = Rss::read(pid, &recording.origin, snapshot, allocators);
+            (rss, recording.is_still_mapped(file.as_ref()))
+        });
+        if self.runs() && !is_mapped {
+            self.end = Some("runs another program now (exec)".into());
+        } else if let Some(rss) = rss {
+            if self.coverage_pace.is_due() {
+                let snapshot = self.follower.snapshot().unwrap_or(&self.recording.snapshot);
+                let live = extents::live_heap(snapshot);
+                let anonymous = &rss.explained.anonymous;
+                let look = || Coverage::of(pid, anonymous, &snapshot.live, live).line();
+                self.coverage = self.coverage_pace.run(look);
+            }
+            self.rss = Some(rss);
+        }
+    }
+
+    fn runs(&self) -> bool {
+        self.birth.is_some() && self.recording.running.and_then(birth) == self.birth
+    }
+
+    /// The last picture stays, RSS in it included.
+    fn finish(&mut self) {
+        if self.end.is_some() {
+            return;
+        }
+        self.end = Some(String::new());
+        self.read_profile();
+        self.recording.running = None;
+        self.end = Some(end::state_of(&self.recording));
+    }
+}
+
+/// Field 22 of /proc/PID/stat; `None` for a process that is gone, or dead and not waited for.
+fn birth(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let is_dead = matches!(fields.next()?, "Z" | "X");
+    fields.nth(18).filter(|_| !is_dead).map(str::to_owned)
+}

@@ -1,0 +1,294 @@
+//! From what a SRC turned out to be to a named profile.
+
+use crate::naming::{self, Names};
+use crate::recording::what_is_missing;
+use crate::{biases, extents, labels};
+use hashbrown::HashMap;
+use ramson_format::Kind;
+use ramson_profile::{
+    Estimate, Label, LabelValue, Location, Mapping, Profile, SampleType, SampleUnit, StackSample,
+    drop_allocator_frames,
+};
+use ramson_reader::Snapshot;
+use ramson_source::{Failure, Opened, Recording, name_of};
+use ramson_symbols::{Defect, Symbolizer};
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A profile with names, and what kept it from having more of them.
+pub struct Named {
+    /// With names.
+    pub profile: Profile,
+    /// What kept it from having more of them.
+    pub missing_symbols: Vec<Defect>,
+}
+
+/// How far samples are told apart.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Detail {
+    /// One sample per stack.
+    Stacks,
+    /// Live samples of one stack also by block size and thread.
+    Labels,
+    /// One sample per stack of the snapshot, also where stacks have the same frames (`stack_number`).
+    Numbered,
+}
+
+/// Which kinds of memory a profile is of.
+#[derive(Clone, Copy, Default)]
+pub enum Kinds {
+    /// Heap of a recording; all that a foreign file has.
+    #[default]
+    Usual,
+    /// One.
+    Only(Kind),
+    /// Heap and extents, added up.
+    All,
+}
+
+impl Kinds {
+    /// Of a recording; `None`: all.
+    pub fn of_recording(self) -> Option<Kind> {
+        match self {
+            Self::Usual => Some(Kind::Heap),
+            Self::Only(kind) => Some(kind),
+            Self::All => None,
+        }
+    }
+}
+
+/// What a source lacks.
+pub fn defects(opened: &Opened) -> Vec<String> {
+    match opened {
+        Opened::Recording(recording) => what_is_missing(recording),
+        Opened::Foreign(foreign) => foreign.defects.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// The sample type that was asked for, if the source counts it, or the source's own first choice.
+pub fn sample_type(opened: &Opened, asked: Option<SampleType>) -> Result<SampleType, Failure> {
+    match opened {
+        Opened::Recording(_) => Ok(asked.unwrap_or(SampleType::InuseSpace)),
+        Opened::Foreign(foreign) => foreign.sample_type(asked),
+    }
+}
+
+/// The profile of a source with its names. A foreign one is moved out: it may be large.
+pub fn take_named(
+    opened: &mut Opened,
+    names: &Names,
+    detail: Detail,
+    kinds: Kinds,
+) -> Result<Named, Failure> {
+    match opened {
+        Opened::Recording(recording) => assemble(recording, names, detail, kinds.of_recording()),
+        Opened::Foreign(foreign) => {
+            let mut profile = std::mem::take(&mut foreign.profile);
+            if let Kinds::Only(kind) = kinds {
+                let is_of = |sample: &StackSample| sample.kind().unwrap_or("heap") == kind.name();
+                profile.samples.retain(is_of);
+            }
+            biases::find_biases(&mut profile, names.search.sysroot.as_deref());
+            let mut symbolizer = names.search.symbolizer(None)?;
+            let missing_symbols = naming::name(&mut profile, None, &mut symbolizer);
+            foreign.drop_frames(&mut profile);
+            names.show(&mut profile);
+            Ok(Named { profile, missing_symbols })
+        }
+    }
+}
+
+/// Builds the profile of one kind of memory, or of both (`None`), and looks up its names.
+pub fn assemble(
+    recording: &Recording,
+    names: &Names,
+    detail: Detail,
+    kind: Option<Kind>,
+) -> Result<Named, Failure> {
+    let mut symbolizer = names.search.symbolizer(Some(recording))?;
+    assemble_with(recording, names, &mut symbolizer, detail, kind)
+}
+
+/// The same with a symbolizer that is kept from one profile to the next.
+pub fn assemble_with(
+    recording: &Recording,
+    names: &Names,
+    symbolizer: &mut Symbolizer,
+    detail: Detail,
+    kind: Option<Kind>,
+) -> Result<Named, Failure> {
+    name(recording, names, symbolizer, unnamed(recording, detail, kind))
+}
+
+/// Only these stacks of the snapshot, each as one sample with its `stack_number` and no values, with their names.
+pub fn assemble_stacks(
+    recording: &Recording,
+    names: &Names,
+    stacks: &BTreeSet<usize>,
+) -> Result<Named, Failure> {
+    let mut locations = Locations::default();
+    let samples = stacks.iter().map(|&number| StackSample {
+        locations: locations.of(&recording.snapshot, number),
+        values: Default::default(),
+        labels: [numbered(number)].into(),
+    });
+    let samples = samples.collect();
+    let mut symbolizer = names.search.symbolizer(Some(recording))?;
+    name(recording, names, &mut symbolizer, profile_of(recording, samples, locations))
+}
+
+fn name(
+    recording: &Recording,
+    names: &Names,
+    symbolizer: &mut Symbolizer,
+    mut profile: Profile,
+) -> Result<Named, Failure> {
+    let missing_symbols = naming::name(&mut profile, Some(recording), symbolizer);
+    put_executable_first(&mut profile, &recording.snapshot.header.exe);
+    profile.check_indices().map_err(|broken| {
+        Failure::failed(format!(
+            "{}: the profile is damaged ({broken}). Take it again",
+            recording.origin
+        ))
+    })?;
+    drop_allocator_frames(&mut profile);
+    names.show(&mut profile);
+    Ok(Named { profile, missing_symbols })
+}
+
+/// The profile before its names are known.
+pub fn unnamed(recording: &Recording, detail: Detail, kind: Option<Kind>) -> Profile {
+    let snapshot = &recording.snapshot;
+    let mut locations = Locations::default();
+    let mut samples: Vec<StackSample> = snapshot
+        .stacks
+        .iter()
+        .enumerate()
+        .map(|(number, stack)| StackSample {
+            locations: locations.of(snapshot, number),
+            values: if kind.is_none_or(|kind| kind == stack.kind()) {
+                [
+                    Estimate { value: stack.alloc_objects, variance: stack.alloc_objects_variance },
+                    Estimate { value: stack.alloc_space, variance: stack.alloc_space_variance },
+                    Estimate::default(),
+                    Estimate::default(),
+                ]
+            } else {
+                Default::default()
+            },
+            labels: labels::of_kind(stack, kind).into_iter().collect(),
+        })
+        .collect();
+    match detail {
+        Detail::Stacks => add_live(&mut samples, snapshot, kind),
+        Detail::Labels => labels::add_live(&mut samples, recording, kind),
+        Detail::Numbered => {
+            add_live(&mut samples, snapshot, kind);
+            number(&mut samples);
+        }
+    }
+    samples.retain(|sample| sample.values.iter().any(|value| *value != Estimate::default()));
+    profile_of(recording, samples, locations)
+}
+
+fn profile_of(recording: &Recording, samples: Vec<StackSample>, locations: Locations) -> Profile {
+    let snapshot = &recording.snapshot;
+    let header = &snapshot.header;
+    let recorded_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
+    let ended = header.start_realtime_ns.saturating_add(recorded_ns);
+    Profile {
+        interval_bytes: header.interval_bytes,
+        start_unix_ns: header.start_realtime_ns,
+        time_unix_ns: if recording.running.is_some() { now } else { ended },
+        command: name_of(header).to_owned(),
+        mappings: snapshot.mappings.iter().map(mapping).collect(),
+        locations: locations.list,
+        functions: Vec::new(),
+        samples,
+        ..Profile::default()
+    }
+}
+
+fn add_live(samples: &mut [StackSample], snapshot: &Snapshot, kind: Option<Kind>) {
+    for live in extents::live(snapshot, kind) {
+        let values = &mut samples[live.stack].values;
+        values[SampleType::InuseObjects as usize] +=
+            Estimate::of_sample(live.size, live.inverse_probability, SampleUnit::Objects);
+        values[SampleType::InuseSpace as usize] +=
+            Estimate::of_sample(live.size, live.inverse_probability, SampleUnit::Bytes);
+    }
+}
+
+/// Key of the label with the stack's number.
+const STACK_NUMBER: &str = "ramson.stack";
+
+fn number(samples: &mut [StackSample]) {
+    for (number, sample) in samples.iter_mut().enumerate() {
+        sample.labels = [numbered(number)].into();
+    }
+}
+
+fn numbered(number: usize) -> Label {
+    let value = LabelValue::Number { value: number as i64, unit: "".into() };
+    Label { key: STACK_NUMBER.into(), value }
+}
+
+/// Index into `Snapshot::stacks` of a sample of a profile with this detail.
+pub fn stack_number(sample: &StackSample) -> Option<usize> {
+    sample.labels.iter().find(|label| &*label.key == STACK_NUMBER).and_then(|label| {
+        match label.value {
+            LabelValue::Number { value, .. } => usize::try_from(value).ok(),
+            LabelValue::Text(_) => None,
+        }
+    })
+}
+
+/// Readers of pprof files take the first mapping for the program itself.
+fn put_executable_first(profile: &mut Profile, executable: &str) {
+    let is_own = |mapping: &Mapping| mapping.path == executable;
+    let Some(own) = profile.mappings.iter().position(is_own) else { return };
+    profile.mappings.swap(0, own);
+    for mapping in profile.locations.iter_mut().filter_map(|location| location.mapping.as_mut()) {
+        *mapping = match *mapping {
+            0 => own,
+            index if index == own => 0,
+            index => index,
+        };
+    }
+}
+
+fn mapping(mapping: &ramson_reader::Mapping) -> Mapping {
+    Mapping {
+        start: mapping.start,
+        end: mapping.end,
+        file_offset: mapping.file_offset,
+        bias: mapping.bias,
+        path: mapping.path.clone(),
+        build_id: mapping.build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
+    }
+}
+
+/// Distinct code addresses. An address counts once per mapping that was there.
+#[derive(Default)]
+struct Locations {
+    list: Vec<Location>,
+    known: HashMap<(u64, Option<usize>), u32>,
+}
+
+impl Locations {
+    /// The locations of a stack, leaf first.
+    fn of(&mut self, snapshot: &Snapshot, stack: usize) -> Vec<u32> {
+        let stack = &snapshot.stacks[stack];
+        let frames = stack.frames.iter();
+        frames.map(|&address| self.index_of(snapshot, address, stack.epoch)).collect()
+    }
+
+    fn index_of(&mut self, snapshot: &Snapshot, address: u64, epoch: u32) -> u32 {
+        let mapping = snapshot.mapping_at(address, epoch);
+        *self.known.entry((address, mapping)).or_insert_with(|| {
+            self.list.push(Location { mapping, address, lines: Vec::new() });
+            self.list.len() as u32 - 1
+        })
+    }
+}

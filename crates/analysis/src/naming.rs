@@ -1,0 +1,258 @@
+//! Names: where they are looked for, binary by binary, and how they are shown.
+
+use hashbrown::HashMap;
+use ramson_profile::{Function, Line, Profile, short_name};
+use ramson_source::Failure;
+use ramson_source::Recording;
+use ramson_source::places;
+use ramson_symbols::{
+    Binary, CarriedNames, Defect, Frame, JitProcess, Options, PerfMap, ServerOptions, Symbolizer,
+};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Where names are looked for.
+#[derive(Clone, Default)]
+pub struct Search {
+    /// Directories with further debug files.
+    pub debug_paths: Vec<PathBuf>,
+    /// A copy of a machine's root directory, in which binaries and debug files are looked for first.
+    pub sysroot: Option<PathBuf>,
+    /// Called with the address of each file that a debuginfod server is asked for.
+    pub on_fetch: Option<fn(&str)>,
+}
+
+/// Which names are shown.
+#[derive(Clone, Default)]
+pub struct Names {
+    /// Where they come from.
+    pub search: Search,
+    /// How those of C++ and Rust functions are written.
+    pub demangle: Demangle,
+}
+
+/// How much of a C++ or Rust name is shown.
+#[derive(Clone, Copy, Default)]
+pub enum Demangle {
+    /// With parameters and template arguments.
+    #[default]
+    Full,
+    /// Without them.
+    Short,
+    /// As the linker has it.
+    None,
+}
+
+impl Search {
+    /// What finds names for a recording, or for a profile of another tool.
+    pub fn symbolizer(&self, recording: Option<&Recording>) -> Result<Symbolizer, Failure> {
+        if let Some(sysroot) = self.sysroot.as_ref().filter(|sysroot| !sysroot.is_dir()) {
+            return Err(Failure::usage(format!(
+                "--sysroot {}: not a directory. Pass the copy of a root directory, with usr in it",
+                sysroot.display()
+            )));
+        }
+        let carried = recording.and_then(|recording| recording.names.clone());
+        Ok(Symbolizer::new(Options {
+            debug_paths: self.debug_paths.clone(),
+            sysroot: self.sysroot.clone(),
+            servers: servers(self.on_fetch),
+            carried,
+            cache_dir: places::symbol_cache(),
+        }))
+    }
+}
+
+impl Names {
+    /// Rewrites the names as they are to be shown; before that they are full.
+    pub fn show(&self, profile: &mut Profile) {
+        for function in &mut profile.functions {
+            match self.demangle {
+                Demangle::Full => return,
+                Demangle::Short => function.name = short_name(&function.name).into(),
+                // A foreign profile may have the one without the other.
+                Demangle::None if function.system_name.is_empty() => {}
+                Demangle::None => function.name = function.system_name.clone(),
+            }
+        }
+    }
+}
+
+/// The debuginfod servers that the user has named; without DEBUGINFOD_URLS none is asked.
+fn servers(on_fetch: Option<fn(&str)>) -> Option<ServerOptions> {
+    let urls = std::env::var("DEBUGINFOD_URLS").ok()?;
+    let urls: Vec<String> = urls.split_whitespace().map(str::to_owned).collect();
+    let number =
+        |name: &str| std::env::var(name).ok()?.trim().parse().ok().filter(|&n: &u64| n > 0);
+    let seconds = |name, default| Duration::from_secs(number(name).unwrap_or(default));
+    Some(ServerOptions {
+        folder: places::fetched_debug_files().filter(|_| !urls.is_empty())?,
+        urls,
+        timeout: seconds("DEBUGINFOD_TIMEOUT", 30),
+        max_wait: seconds("DEBUGINFOD_MAXTIME", 120),
+        max_file_bytes: number("DEBUGINFOD_MAXSIZE").unwrap_or(2 << 30),
+        on_fetch,
+    })
+}
+
+/// Looks up names where there are none yet. Returns what kept it from finding more.
+pub fn name(
+    profile: &mut Profile,
+    source: Option<&Recording>,
+    symbolizer: &mut Symbolizer,
+) -> Vec<Defect> {
+    let mut of_mapping: Vec<Vec<usize>> = vec![Vec::new(); profile.mappings.len()];
+    let mut outside = Vec::new();
+    for (index, location) in profile.locations.iter().enumerate() {
+        match location.mapping {
+            _ if !location.lines.is_empty() => {}
+            Some(mapping) => of_mapping[mapping].push(index),
+            None => outside.push(index),
+        }
+    }
+    let pid = source.and_then(|source| source.running);
+    let mut functions = Functions::of(profile);
+    let mut defects = Vec::new();
+    for (mapping, locations) in profile.mappings.iter().zip(&of_mapping) {
+        if locations.is_empty() {
+            continue;
+        }
+        let binary = Binary { path: mapping.path.clone(), build_id: mapping.build_id.clone(), pid };
+        let address_of =
+            |&index: &usize| profile.locations[index].address.wrapping_sub(mapping.bias);
+        let addresses: Vec<u64> = locations.iter().map(address_of).collect();
+        let symbolized = symbolizer.symbolize(&binary, &addresses);
+        defects.extend(symbolized.defect);
+        for (&index, frames) in locations.iter().zip(symbolized.frames) {
+            profile.locations[index].lines = functions.lines(frames);
+        }
+    }
+    defects.extend(symbolizer.server_failures());
+    if let Some(source) = source {
+        defects.extend(name_compiled(profile, source, &outside, symbolizer, &mut functions));
+    }
+    profile.functions = functions.list;
+    defects
+}
+
+/// Names code outside every file, which a runtime compiled while the program ran.
+fn name_compiled(
+    profile: &mut Profile,
+    source: &Recording,
+    outside: &[usize],
+    symbolizer: &Symbolizer,
+    functions: &mut Functions,
+) -> Option<Defect> {
+    if outside.is_empty() {
+        return None;
+    }
+    let (map, refusal) = match jit_process(source).map_or(Ok(None), |process| PerfMap::of(&process))
+    {
+        Ok(map) => (map, None),
+        Err(refusal) => (None, Some(refusal)),
+    };
+    let mut unnamed = 0;
+    for &index in outside {
+        let location = &mut profile.locations[index];
+        let frames = symbolizer.carried_at(location.address).or_else(|| {
+            let name: Arc<str> = map.as_ref()?.find(location.address)?.into();
+            Some(vec![Frame { function: name.clone(), system_name: name, file: None, line: 0 }])
+        });
+        match frames {
+            Some(frames) => location.lines = functions.lines(frames),
+            None => unnamed += 1,
+        }
+    }
+    let (runtime, remedy) = (source.name(), remedy(source.name()));
+    refusal.or_else(|| {
+        let remedy = remedy.filter(|_| map.is_none() && unnamed > 0)?;
+        Some(Defect::NoPerfMap { addresses: unnamed, runtime: runtime.to_owned(), remedy })
+    })
+}
+
+/// What makes a runtime tell the names of the code that it compiles.
+fn remedy(runtime: &str) -> Option<&'static str> {
+    match runtime {
+        "node" | "nodejs" => Some("--perf-basic-prof"),
+        "java" => Some("an agent that writes /tmp/perf-PID.map, such as perf-map-agent"),
+        python if python.starts_with("python3") => Some("-X perf (Python 3.12 or newer)"),
+        _ => None,
+    }
+}
+
+fn jit_process(source: &Recording) -> Option<JitProcess> {
+    let header = &source.snapshot.header;
+    let uid = match source.running {
+        Some(pid) => std::fs::metadata(format!("/proc/{pid}")).ok()?.uid(),
+        None => std::fs::metadata(&source.origin).ok()?.uid(),
+    };
+    let recorded_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
+    let at = |unix_ns: u64| UNIX_EPOCH + Duration::from_nanos(unix_ns);
+    let last = at(header.start_realtime_ns.saturating_add(recorded_ns));
+    let (running, own_pid) = (source.running, header.pid);
+    Some(JitProcess { running, own_pid, uid, start: at(header.start_realtime_ns), last })
+}
+
+/// Functions of the profile, each once.
+struct Functions {
+    list: Vec<Function>,
+    known: HashMap<Function, usize>,
+    /// The same by where the texts are, which is found without reading them: symbols share theirs.
+    shared: HashMap<[usize; 3], (Function, usize)>,
+    no_file: Arc<str>,
+}
+
+impl Functions {
+    fn of(profile: &mut Profile) -> Self {
+        let list = std::mem::take(&mut profile.functions);
+        let known = list.iter().cloned().zip(0..).collect();
+        Self { list, known, shared: HashMap::new(), no_file: Arc::from("") }
+    }
+
+    fn lines(&mut self, frames: Vec<Frame>) -> Vec<Line> {
+        let line = |frame: Frame| Line { line: frame.line, function: self.index_of(frame) };
+        frames.into_iter().map(line).collect()
+    }
+
+    fn index_of(&mut self, frame: Frame) -> usize {
+        let file = frame.file.unwrap_or_else(|| self.no_file.clone());
+        let function = Function { name: frame.function, system_name: frame.system_name, file };
+        let texts = [&function.name, &function.system_name, &function.file];
+        let places = texts.map(|text| text.as_ptr().addr());
+        // The texts stay where they are, as the entry holds them.
+        let (_, index) = self.shared.entry(places).or_insert_with(|| {
+            let index = *self.known.entry(function.clone()).or_insert_with_key(|function| {
+                self.list.push(function.clone());
+                self.list.len() - 1
+            });
+            (function, index)
+        });
+        *index
+    }
+}
+
+/// The names that a profile has.
+pub fn carried(profile: &Profile) -> CarriedNames {
+    let mut names = CarriedNames::default();
+    for location in &profile.locations {
+        let frames: Vec<Frame> = location.lines.iter().map(|line| frame(profile, line)).collect();
+        let mapping = location.mapping.map(|mapping| &profile.mappings[mapping]);
+        let binary = mapping.map(|mapping| Binary {
+            path: mapping.path.clone(),
+            build_id: mapping.build_id.clone(),
+            pid: None,
+        });
+        let bias = mapping.map_or(0, |mapping| mapping.bias);
+        names.add(binary.as_ref(), location.address.wrapping_sub(bias), &frames);
+    }
+    names
+}
+
+fn frame(profile: &Profile, line: &Line) -> Frame {
+    let function = &profile.functions[line.function];
+    let file = Some(&function.file).filter(|file| !file.is_empty()).map(Arc::clone);
+    let (name, system_name) = (function.name.clone(), function.system_name.clone());
+    Frame { function: name, system_name, file, line: line.line }
+}

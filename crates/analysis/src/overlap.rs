@@ -1,0 +1,84 @@
+//! What two snapshots of one process both hold. A sample that is live in both was taken once and cancels in the difference, value
+//! and error; what was allocated before the earlier one is part of what is counted in the later one (docs/sampling.md).
+
+use ramson_format::Kind;
+use ramson_reader::{Header, LiveSample, Snapshot, Stack};
+use std::collections::{HashMap, HashSet};
+
+/// Two snapshots in three parts, which are independent of each other.
+pub struct Parts {
+    pub old: Snapshot,
+    pub new: Snapshot,
+    pub shared: Snapshot,
+}
+
+/// Splits two snapshots of the same process; `None` if they are of different ones.
+pub fn split(old: &Snapshot, new: &Snapshot) -> Option<Parts> {
+    if !is_same_process(old, new) {
+        return None;
+    }
+    let mut parts = Parts { old: old.clone(), new: new.clone(), shared: new.clone() };
+    let in_old: HashSet<_> = old.live.iter().map(of_live).collect();
+    let in_new: HashSet<_> = new.live.iter().map(of_live).collect();
+    parts.old.live.retain(|live| !in_new.contains(&of_live(live)));
+    parts.new.live.retain(|live| !in_old.contains(&of_live(live)));
+    parts.shared.live.retain(|live| in_old.contains(&of_live(live)));
+    let mut old_stacks: HashMap<(Kind, u32, &[u64]), usize> =
+        old.stacks.iter().enumerate().map(|(index, stack)| (of_stack(stack), index)).collect();
+    // Ranges of a history count from different moments on: neither is part of the other.
+    let is_nested = old.header.start_monotonic_ns == new.header.start_monotonic_ns;
+    for (index, stack) in new.stacks.iter().enumerate() {
+        let new_part = &mut parts.new.stacks[index];
+        let shared = &mut parts.shared.stacks[index];
+        match old_stacks.remove(&of_stack(stack)) {
+            Some(at) if is_nested => share(&mut parts.old.stacks[at], new_part, shared),
+            _ => clear(shared),
+        }
+    }
+    Some(parts)
+}
+
+/// Whether both are of one process.
+pub fn is_same_process(one: &Snapshot, other: &Snapshot) -> bool {
+    identity(&one.header) == identity(&other.header)
+}
+
+/// What no two processes have in common.
+fn identity(header: &Header) -> (u32, u64, u64, u64) {
+    (header.pid, header.process_start_ticks, header.start_realtime_ns, header.run_id)
+}
+
+/// An address is used again only after its block was freed, so at another time.
+fn of_live(live: &LiveSample) -> (u64, u64, u64, u32) {
+    (live.address, live.monotonic_ns, live.size, live.tid)
+}
+
+fn of_stack(stack: &Stack) -> (Kind, u32, &[u64]) {
+    (stack.kind(), stack.epoch, &stack.frames)
+}
+
+/// Counters only grow, so the smaller ones are in both, and their variance is part of the larger ones'.
+fn share(old: &mut Stack, new: &mut Stack, shared: &mut Stack) {
+    let (less, more) = if old.alloc_objects <= new.alloc_objects { (old, new) } else { (new, old) };
+    shared.alloc_objects = less.alloc_objects;
+    shared.alloc_space = less.alloc_space;
+    shared.alloc_objects_variance = less.alloc_objects_variance;
+    shared.alloc_space_variance = less.alloc_space_variance;
+    more.alloc_objects -= less.alloc_objects;
+    more.alloc_space -= less.alloc_space;
+    more.alloc_objects_variance =
+        (more.alloc_objects_variance - less.alloc_objects_variance).max(0.0);
+    more.alloc_space_variance = (more.alloc_space_variance - less.alloc_space_variance).max(0.0);
+    clear(less);
+}
+
+fn clear(stack: &mut Stack) {
+    stack.alloc_objects = 0.0;
+    stack.alloc_space = 0.0;
+    stack.alloc_objects_variance = 0.0;
+    stack.alloc_space_variance = 0.0;
+}
+
+#[cfg(test)]
+#[path = "overlap_tests.rs"]
+mod tests;

@@ -1,0 +1,205 @@
+//! What recording cost the program, what it lost, and at which interval it samples.
+
+use ramson_format::{HEALTH, Health, flags, state};
+use ramson_profile::format::{format_bytes, format_objects};
+use ramson_reader::Header;
+use ramson_source::Recording;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs;
+
+/// What ramson may take of the program's memory: this much, and this part of its heap.
+const BOUND_BYTES: f64 = (4 << 20) as f64;
+const BOUND_SHARE: f64 = 0.0005;
+
+/// What is lost, by cause, and what to do about it.
+pub const DROPS: [(Health, &str); 6] = [
+    (
+        Health::DroppedLive,
+        "samples are not among the live ones: the live table was full. Use a larger --interval or --max-file",
+    ),
+    (
+        Health::DroppedStacks,
+        "samples have no stack: the stack table was full. Use a larger --max-file",
+    ),
+    (
+        Health::DroppedWalks,
+        "samples have no stack: too many threads sampled at once, a signal stack had no room for it, or the profile was just being made",
+    ),
+    (
+        Health::DroppedExtents,
+        "mappings by the program are not among the live ones: a table was full",
+    ),
+    (Health::DroppedMappings, "mappings were not recorded: a table was full"),
+    (Health::GrowFailures, "times the file system refused more space for the profile"),
+];
+
+/// The interval in force, and the one that was asked for where it is another.
+pub fn interval(header: &Header) -> String {
+    let present = format_bytes(header.interval_bytes as f64);
+    if !is_raised(header) {
+        return present;
+    }
+    let configured = format_bytes(header.configured_interval_bytes as f64);
+    format!("{configured} (raised to {present} by the overhead bound)")
+}
+
+fn is_raised(header: &Header) -> bool {
+    header.configured_interval_bytes != 0
+        && header.interval_bytes > header.configured_interval_bytes
+}
+
+/// Why the time in slow paths is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoTime {
+    /// The processor's counter of cycles cannot be used for it.
+    UnsteadyCycles,
+    /// No sample came after the first 0.1 s.
+    TooEarly,
+}
+
+/// What recording cost.
+#[derive(Serialize)]
+pub struct Cost {
+    /// In force.
+    pub interval_bytes: u64,
+    /// As asked for; 0: not known.
+    pub configured_interval_bytes: u64,
+    /// How often the overhead bound moved it.
+    pub interval_changes: u64,
+    /// Bound of the CPU time in slow paths; 0: none.
+    pub max_overhead_ppm: u64,
+    /// Time in slow paths; `None`: not known.
+    pub slow_path_ns: Option<u64>,
+    /// Why that is not known.
+    #[serde(skip)]
+    pub no_time: NoTime,
+    /// CPU time of the process; `None`: not known.
+    pub cpu_ns: Option<u64>,
+    /// `slow_path_ns` of `cpu_ns`.
+    pub overhead_ppm: Option<f64>,
+    /// ramson's own memory; `None`: the process does not run.
+    pub own_resident_bytes: Option<u64>,
+    /// The most that can have been resident.
+    pub own_most_bytes: u64,
+    /// What it may take.
+    pub own_bound_bytes: u64,
+    /// Frees that are remembered, and how many can be.
+    #[serde(skip)]
+    pub frees: usize,
+    /// See `frees`.
+    #[serde(skip)]
+    pub max_frees: u64,
+    /// The file, and its bytes on disk.
+    #[serde(skip)]
+    pub profile: String,
+    /// See `profile`.
+    #[serde(skip)]
+    pub profile_bytes: u64,
+}
+
+impl Cost {
+    /// Of a recording with so many live bytes; `resident_bytes` are ramson's.
+    pub fn of(recording: &Recording, live_bytes: f64, resident_bytes: Option<u64>) -> Self {
+        let (header, cpu_ns) = (&recording.snapshot.header, cpu_ns(recording));
+        let is_unsteady = header.flags & flags::UNSTEADY_CYCLES != 0;
+        Self {
+            interval_bytes: header.interval_bytes,
+            configured_interval_bytes: header.configured_interval_bytes,
+            interval_changes: header.interval_changes.into(),
+            max_overhead_ppm: header.max_overhead_ppm.into(),
+            slow_path_ns: header.slow_path_ns().map(|ns| ns.round() as u64),
+            no_time: if is_unsteady { NoTime::UnsteadyCycles } else { NoTime::TooEarly },
+            cpu_ns,
+            overhead_ppm: cpu_ns.and_then(|ns| header.overhead(ns)).map(|share| share * 1e6),
+            own_resident_bytes: resident_bytes,
+            own_most_bytes: most_bytes(header),
+            own_bound_bytes: bound_bytes(live_bytes) as u64,
+            frees: recording.snapshot.freed.len(),
+            max_frees: recording.snapshot.max_freed,
+            profile: recording.origin.clone(),
+            profile_bytes: header.committed_bytes,
+        }
+    }
+}
+
+/// FORMAT.md's health counters by their names.
+pub fn health(header: &Header) -> BTreeMap<&'static str, u64> {
+    HEALTH.iter().map(|&(kind, name)| (name, header.health[kind as usize])).collect()
+}
+
+/// What was dropped, cut or damaged: never left out of a report.
+pub fn what_is_missing(recording: &Recording) -> Vec<String> {
+    let health = &recording.snapshot.header.health;
+    let drops = DROPS.iter().filter_map(|&(kind, what)| {
+        let count = health[kind as usize];
+        (count > 0).then(|| format!("{} {what}", format_objects(count as f64)))
+    });
+    drops.chain(recording.snapshot.defects.iter().map(ToString::to_string)).collect()
+}
+
+/// The process's CPU time: until now, or at its exit. Of one that was killed nobody knows.
+fn cpu_ns(recording: &Recording) -> Option<u64> {
+    let header = &recording.snapshot.header;
+    match recording.running {
+        Some(pid) => cpu_ns_of(pid),
+        None if header.state == state::EXITED => Some(header.cpu_ns).filter(|&ns| ns > 0),
+        None => None,
+    }
+}
+
+/// From user and system time in /proc/PID/stat, in clock ticks. The second field is a name that may contain anything.
+fn cpu_ns_of(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // ")" ends field 2; these are 14 and 15.
+    let mut times = stat.rsplit_once(") ")?.1.split(' ').skip(11).map(str::parse::<u64>);
+    let ticks = times.next()?.ok()? + times.next()?.ok()?;
+    Some(ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
+}
+
+fn bound_bytes(live: f64) -> f64 {
+    BOUND_BYTES + BOUND_SHARE * live
+}
+
+/// The profile file, tables and scratches, and the pages of the filter; only touched parts of them are resident.
+fn most_bytes(header: &Header) -> u64 {
+    let beside = [Health::OwnBytes, Health::FilterBytes];
+    beside
+        .iter()
+        .fold(header.committed_bytes, |sum, &kind| sum.saturating_add(header.health[kind as usize]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            health: vec![0; ramson_format::HEALTH.len()],
+            interval_bytes: 512 << 10,
+            configured_interval_bytes: 512 << 10,
+            ..Header::default()
+        }
+    }
+
+    #[test]
+    fn an_interval_that_was_raised_says_so() {
+        assert_eq!(interval(&header()), "512 KiB");
+        let raised = Header { interval_bytes: 4 << 20, ..header() };
+        assert_eq!(interval(&raised), "512 KiB (raised to 4.00 MiB by the overhead bound)");
+        // Written by a library that knew no configured interval.
+        let old = Header { configured_interval_bytes: 0, ..header() };
+        assert_eq!(interval(&old), "512 KiB");
+    }
+
+    #[test]
+    fn the_cpu_time_of_this_process_is_that_of_its_clock() {
+        let start = std::time::Instant::now();
+        while start.elapsed().as_millis() < 60 {}
+        let clock = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let clock_ns = clock.tv_sec as f64 * 1e9 + clock.tv_nsec as f64;
+        let ns = cpu_ns_of(std::process::id()).unwrap() as f64;
+        // Ticks are 10 ms; other tests use the CPU between the two readings.
+        assert!((ns - clock_ns).abs() < 1e8, "{ns} {clock_ns}");
+    }
+}

@@ -1,0 +1,225 @@
+//! What is using the memory: a profile as tables and trees.
+
+use crate::frame::Frame;
+use crate::frees::{self, Frees};
+use crate::named::{self, Detail, Kinds, Named, defects, sample_type, take_named};
+use crate::naming::Names;
+use crate::selection::Selection;
+use crate::summary::Subject;
+use ramson_profile::view::{self, PeekTable, SizeTable, Sort, ThreadTable, TopTable, Tree};
+use ramson_profile::{
+    Estimate, FrameName, FrameTable, Granularity, Pattern, Profile, SampleType, SampleUnit, Step,
+    is_library_function,
+};
+use ramson_source::{Failure, Opened};
+use ramson_symbols::Defect;
+use serde::{Serialize, Serializer};
+
+/// Tree frames below this share of the total are merged.
+const MIN_TREE_SHARE: f64 = 0.005;
+/// Whole stacks beside a table of functions.
+const MAX_STACKS: usize = 5;
+
+/// What is asked of a source.
+pub struct Question<'a> {
+    /// Which names are shown.
+    pub names: &'a Names,
+    /// Which memory.
+    pub kinds: Kinds,
+    /// What to count; `None`: the source's own first choice.
+    pub sample_type: Option<SampleType>,
+    /// How it is shown.
+    pub view: Shown,
+    /// Which part.
+    pub selection: &'a Selection,
+    /// Order of a table's rows.
+    pub sort: Sort,
+    /// Rows of a table; 0: all.
+    pub rows: usize,
+    /// Only blocks in which this address lies.
+    pub address: Option<u64>,
+}
+
+/// How a profile is shown.
+#[derive(Clone)]
+pub enum Shown {
+    /// Functions.
+    Top,
+    /// Lines of functions.
+    Lines,
+    /// Callers to callees.
+    Tree,
+    /// Callees to callers.
+    Callers,
+    /// Functions that match, with their callers and callees.
+    Peek(Pattern),
+    /// Live blocks by size.
+    Sizes,
+    /// Live blocks by thread.
+    Threads,
+    /// Blocks that were freed of late.
+    Frees,
+    /// What recording cost.
+    Health,
+}
+
+/// The answer.
+#[derive(Serialize)]
+pub struct Report {
+    /// The rows.
+    #[serde(flatten)]
+    pub view: View,
+    /// Of the values.
+    pub unit: &'static str,
+    /// 0: not known.
+    pub interval_bytes: u64,
+    /// All stacks, before any filter: what percentages are percentages of.
+    pub whole: Estimate,
+    /// Sum of |value| over all stacks before any filter.
+    #[serde(skip)]
+    pub magnitude: f64,
+    /// What was counted.
+    #[serde(skip)]
+    pub sample_type: SampleType,
+    /// What the source lacks.
+    pub defects: Vec<String>,
+    /// What kept frames from having names.
+    #[serde(serialize_with = "as_texts")]
+    pub missing_symbols: Vec<Defect>,
+    /// What it is of.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// Filters that matched nothing.
+    #[serde(skip)]
+    pub unmatched: Vec<Step>,
+    /// What the view was made of.
+    #[serde(skip)]
+    pub profile: Profile,
+}
+
+/// The rows.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum View {
+    /// Functions or lines.
+    Report(Functions),
+    /// Callers to callees.
+    Tree(Tree),
+    /// Callees to callers.
+    Callers(Tree),
+    /// Callers and callees.
+    Peek(PeekTable),
+    /// A histogram.
+    Sizes(SizeTable),
+    /// Threads.
+    Threads(ThreadTable),
+    /// Freed blocks.
+    Frees(Frees),
+    /// Nothing but what is said of the source.
+    Health {},
+}
+
+/// Functions, and the few stacks that hold most, which a table of functions pulls apart.
+#[derive(Serialize)]
+pub struct Functions {
+    /// Functions or lines.
+    #[serde(flatten)]
+    pub table: TopTable,
+    /// The largest first.
+    pub stacks: Vec<WholeStack>,
+}
+
+/// One stack without the C++ library's own frames.
+#[derive(Serialize)]
+pub struct WholeStack {
+    /// What it holds.
+    pub value: Estimate,
+    /// Leaf first.
+    pub frames: Vec<Frame>,
+}
+
+fn as_texts<S: Serializer>(defects: &[Defect], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(defects.iter().map(ToString::to_string))
+}
+
+/// Answers a question about a source.
+pub fn report(opened: &mut Opened, question: &Question) -> Result<Report, Failure> {
+    let sample_type = sample_type(opened, question.sample_type)?;
+    let Named { mut profile, missing_symbols } = named(opened, question)?;
+    let subject = Subject::of(opened, &profile);
+    let (whole, magnitude) = (profile.total(sample_type), view::magnitude(&profile, sample_type));
+    let unmatched = question.selection.apply(&mut profile, sample_type)?;
+    if let Shown::Lines = question.view {
+        profile.granularity = Granularity::Lines;
+    }
+    Ok(Report {
+        view: rows(opened, &profile, question, sample_type),
+        unit: unit(sample_type),
+        interval_bytes: profile.interval_bytes,
+        whole,
+        magnitude,
+        sample_type,
+        defects: defects(opened),
+        missing_symbols,
+        subject,
+        unmatched,
+        profile,
+    })
+}
+
+/// `bytes` or `objects`.
+pub fn unit(sample_type: SampleType) -> &'static str {
+    match sample_type.unit() {
+        SampleUnit::Bytes => "bytes",
+        SampleUnit::Objects => "objects",
+    }
+}
+
+/// The profile in the detail that the view needs. What recording cost needs no names.
+fn named(opened: &mut Opened, question: &Question) -> Result<Named, Failure> {
+    let is_labelled =
+        matches!(question.view, Shown::Sizes | Shown::Threads) || question.selection.uses_labels();
+    let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
+    match (&*opened, &question.view) {
+        (Opened::Recording(recording), Shown::Health) => Ok(Named {
+            profile: named::unnamed(recording, detail, question.kinds.of_recording()),
+            missing_symbols: Vec::new(),
+        }),
+        (Opened::Recording(recording), Shown::Frees) => {
+            frees::named(recording, question.names, question.address)
+        }
+        (Opened::Foreign(foreign), Shown::Frees) => Err(foreign.no_frees()),
+        (Opened::Foreign(foreign), Shown::Health) => Err(foreign.no_health()),
+        _ => take_named(opened, question.names, detail, question.kinds),
+    }
+}
+
+fn rows(opened: &Opened, profile: &Profile, question: &Question, of: SampleType) -> View {
+    match (&question.view, opened) {
+        (Shown::Top | Shown::Lines, _) => View::Report(functions(profile, question, of)),
+        (Shown::Tree, _) => View::Tree(view::tree(profile, of, MIN_TREE_SHARE)),
+        (Shown::Callers, _) => View::Callers(view::callers(profile, of, MIN_TREE_SHARE)),
+        (Shown::Peek(pattern), _) => View::Peek(view::peek(profile, of, pattern)),
+        (Shown::Sizes, _) => View::Sizes(view::sizes(profile, of)),
+        (Shown::Threads, _) => View::Threads(view::threads(profile, of)),
+        (Shown::Frees, Opened::Recording(recording)) => {
+            View::Frees(frees::frees(recording, profile, question.address))
+        }
+        (Shown::Frees | Shown::Health, _) => View::Health {},
+    }
+}
+
+fn functions(profile: &Profile, question: &Question, of: SampleType) -> Functions {
+    let frames = FrameTable::new(profile);
+    let mut table = view::top_of(profile, &frames, of, question.sort);
+    if question.rows > 0 {
+        table.rows.truncate(question.rows);
+    }
+    let is_shown = |frame: &FrameName| !is_library_function(&frame.name);
+    let stacks = view::largest_stacks(profile, &frames, of, is_shown, MAX_STACKS);
+    let stacks = stacks.into_iter().map(|stack| WholeStack {
+        value: stack.value,
+        frames: stack.frames.iter().map(|&at| Frame::of(&frames, at)).collect(),
+    });
+    Functions { table, stacks: stacks.collect() }
+}

@@ -1,0 +1,228 @@
+//! The first line of every summary: what the kernel counts as resident, in terms that add up to it.
+
+use crate::extents;
+use ramson_process::allocators::Allocators;
+use ramson_process::glibc::{Effort, MOST_WALKED_BYTES, Statistics};
+use ramson_process::rss::{self, Explained, Reading, Request};
+use ramson_process::{Part, Term, identify};
+use ramson_profile::Estimate;
+use ramson_profile::format::{format_bytes, format_relative_error};
+use ramson_reader::Snapshot;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+/// The statistics of an allocator with more anonymous memory than this are left to `ramson doctor`: reading them takes some
+/// 30 ms of CPU time for a GiB.
+const MOST_ANONYMOUS_BYTES: u64 = 4 << 30;
+/// Quantile of the normal distribution for 95 %.
+const Z_95: f64 = 1.959_964;
+
+/// A process's resident memory.
+#[derive(Clone, Debug)]
+pub struct Rss {
+    /// What the kernel counts: the sum of the terms.
+    pub bytes: u64,
+    /// Every term of `Term::ALL`, in its order.
+    terms: Vec<Estimate>,
+    /// The live bytes are the allocator's own figure, and not the profile's estimate.
+    pub is_live_counted: bool,
+    /// Whose memory the free bytes are: `malloc` (the C library's), or the name of another allocator.
+    pub allocator: String,
+    /// The parts, for those who look further.
+    pub explained: Explained,
+}
+
+impl Rss {
+    /// Of a running process; `None` where the kernel does not let us look. `profile` is the profile's file, `allocators` are
+    /// found if they are `None`.
+    pub fn read(
+        pid: u32,
+        profile: &str,
+        snapshot: &Snapshot,
+        allocators: &mut Option<Allocators>,
+    ) -> Option<Self> {
+        let extents = extents::ranges(snapshot);
+        let request = Request {
+            effort: Effort::Survey(MOST_WALKED_BYTES),
+            most_anonymous_bytes: MOST_ANONYMOUS_BYTES,
+            profile: Some(profile),
+            extents: &extents,
+        };
+        let reading = rss::read(pid, allocators, &request).ok()?;
+        let live = extents::live_heap(snapshot);
+        let Reading { explained, statistics, .. } = reading;
+        Some(Self::of(explained, statistics.as_ref().ok(), Some(live), allocators.as_ref()))
+    }
+
+    /// From the classification of a process's memory. Where the allocator's statistics do not tell what is live, the
+    /// profile's estimate does: it is taken out of the anonymous memory of which no more is known.
+    pub fn of(
+        mut explained: Explained,
+        statistics: Option<&Statistics>,
+        live: Option<Estimate>,
+        allocators: Option<&Allocators>,
+    ) -> Self {
+        let is_live_counted = explained.part(Part::Live) != 0;
+        let mut variance =
+            statistics.map_or(0.0, |statistics| (statistics.half_width_95_bytes() / Z_95).powi(2));
+        if let (Some(live), false) = (live, is_live_counted) {
+            explained.move_from_anonymous(Part::Live, live.value.round() as i64);
+            variance = live.variance;
+        }
+        let of_term = |&(term, _): &(Term, &str)| {
+            let is_estimated = match term {
+                Term::Live => true,
+                Term::Free => is_live_counted,
+                Term::Other => !is_live_counted && live.is_some(),
+                _ => false,
+            };
+            let variance = if is_estimated { variance } else { 0.0 };
+            Estimate { value: explained.term(term) as f64, variance }
+        };
+        Self {
+            bytes: explained.rss,
+            terms: Term::ALL.iter().map(of_term).collect(),
+            is_live_counted,
+            allocator: allocators.map_or("malloc".into(), name_of_allocator),
+            explained,
+        }
+    }
+
+    /// A term's bytes, with their interval where they are an estimate.
+    pub fn term(&self, term: Term) -> Estimate {
+        self.terms[term as usize]
+    }
+
+    /// `RSS 132 MiB = live 108 MiB (±13 %) + files 10.9 MiB + …`: the terms in their order, zeros left out.
+    pub fn line(&self) -> String {
+        let mut line = format!("RSS {} =", format_bytes(self.bytes as f64));
+        let shown = Term::ALL.iter().map(|&(term, _)| (term, self.term(term)));
+        for (index, (term, estimate)) in shown.filter(|(_, of)| of.value != 0.0).enumerate() {
+            let sign = match (index, estimate.value < 0.0) {
+                (0, false) => "",
+                (0, true) => " −",
+                (_, false) => " +",
+                (_, true) => " −",
+            };
+            let bytes = format_bytes(estimate.value.abs());
+            line += &format!("{sign} {} {bytes}", self.word(term));
+            if estimate.variance > 0.0 {
+                line += &format!(" ({})", format_relative_error(estimate));
+            }
+        }
+        line
+    }
+
+    /// What a term is called.
+    pub fn word(&self, term: Term) -> String {
+        match term {
+            Term::Live => "live".into(),
+            Term::Free => format!("free in {}", self.allocator),
+            Term::Metadata => "allocator metadata".into(),
+            Term::Mmap => "mmap".into(),
+            Term::Stacks => "stacks".into(),
+            Term::CodeAndData => "code and data".into(),
+            Term::Files => "files".into(),
+            Term::SharedMemory => "shared memory".into(),
+            Term::Kernel => "kernel".into(),
+            Term::Ramson => "ramson".into(),
+            Term::Other => "other anonymous".into(),
+        }
+    }
+}
+
+fn name_of_allocator(allocators: &Allocators) -> String {
+    match &allocators.other {
+        None | Some((identify::Kind::InProgram, _)) => "malloc".into(),
+        Some((kind, _)) => format!("{kind:?}").to_lowercase(),
+    }
+}
+
+/// `{"bytes", "live_is_counted", "allocator", "terms": {NAME: estimate}}`, every term in its order.
+impl Serialize for Rss {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(Some(4))?;
+        object.serialize_entry("bytes", &self.bytes)?;
+        object.serialize_entry("live_is_counted", &self.is_live_counted)?;
+        object.serialize_entry("allocator", &self.allocator)?;
+        object.serialize_entry("terms", &Terms(&self.terms))?;
+        object.end()
+    }
+}
+
+struct Terms<'a>(&'a [Estimate]);
+
+impl Serialize for Terms<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(Term::ALL.iter().map(|(_, name)| name).zip(self.0))
+    }
+}
+
+/// Live bytes with their interval. Without a live sample there is no estimate.
+pub fn live_text(live: Estimate) -> String {
+    match live.value {
+        0.0 => "0 B (no live samples)".into(),
+        value => format!("{} ({})", format_bytes(value), format_relative_error(live)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramson_process::parse_smaps;
+    use ramson_process::rss::{Known, explain};
+
+    const MIB: f64 = 1048576.0;
+
+    fn explained() -> Explained {
+        const SMAPS: &str = "\
+404000-804000 rw-p 00000000 00:00 0                                      [heap]
+Rss:                3072 kB
+7f0000000000-7f0000002000 r--p 00000000 08:01 4                          /srv/data.db
+Rss:                1024 kB
+";
+        let known = Known {
+            statistics: None,
+            extents: &[],
+            profile: None,
+            is_stack: &|_| false,
+            is_shmem: &|_| false,
+            padding: &|_| 0,
+            resident: &|_| None,
+        };
+        explain(&parse_smaps(SMAPS.as_bytes()), &known)
+    }
+
+    fn estimate(mib: f64, half_width_mib: f64) -> Estimate {
+        Estimate { value: mib * MIB, variance: (half_width_mib * MIB / Z_95).powi(2) }
+    }
+
+    #[test]
+    fn the_terms_add_up_to_rss_whatever_the_profile_estimates() {
+        for live in [0.0, 2.0, 3.0, 5.0] {
+            let rss = Rss::of(explained(), None, Some(estimate(live, 0.3)), None);
+            let sum: f64 = Term::ALL.iter().map(|&(term, _)| rss.term(term).value).sum();
+            assert_eq!(sum, 4.0 * MIB, "{live}");
+        }
+    }
+
+    #[test]
+    fn the_line_has_the_terms_in_their_order_and_leaves_zeros_out() {
+        let rss = Rss::of(explained(), None, Some(estimate(2.0, 0.3)), None);
+        assert_eq!(
+            rss.line(),
+            "RSS 4.00 MiB = live 2.00 MiB (±15 %) + files 1.00 MiB + other anonymous 1.00 MiB (±30 %)"
+        );
+        let rss = Rss::of(explained(), None, None, None);
+        assert_eq!(rss.line(), "RSS 4.00 MiB = files 1.00 MiB + other anonymous 3.00 MiB");
+    }
+
+    #[test]
+    fn an_object_has_every_term() {
+        let rss = Rss::of(explained(), None, Some(estimate(2.0, 0.3)), None);
+        let object = serde_json::to_value(&rss).unwrap();
+        assert_eq!(object["bytes"], 4 << 20);
+        assert_eq!(object["terms"]["live"]["value"], 2 << 20);
+        assert_eq!(object["terms"]["kernel"]["value"], 0);
+        assert_eq!(object["terms"].as_object().unwrap().len(), Term::ALL.len());
+    }
+}

@@ -1,0 +1,87 @@
+//! The part of a profile that is asked for.
+
+use ramson_profile::format::{format_objects, format_value};
+use ramson_profile::view::{Sort, top};
+use ramson_profile::{Filters, Granularity, LabelValue, Profile, SampleType, Step};
+use ramson_source::Failure;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Names listed in a message.
+const MAX_NAMES: usize = 5;
+
+/// Filters, and what one row stands for.
+#[derive(Clone, Default)]
+pub struct Selection {
+    /// Applied in pprof's order.
+    pub filters: Filters,
+    /// `None`: the command's own default.
+    pub granularity: Option<Granularity>,
+}
+
+impl Selection {
+    /// Whether samples have to be told apart by their labels.
+    pub fn uses_labels(&self) -> bool {
+        self.filters.tag_focus.is_some() || self.filters.tag_ignore.is_some()
+    }
+
+    /// Makes `profile` the part that is asked for, and returns the filters that matched nothing. Fails if nothing is left.
+    pub fn apply(
+        &self,
+        profile: &mut Profile,
+        sample_type: SampleType,
+    ) -> Result<Vec<Step>, Failure> {
+        profile.granularity = self.granularity.unwrap_or(profile.granularity);
+        if profile.samples.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.filters
+            .apply(profile)
+            .map_err(|step| Failure::failed(nothing_left(&step, profile, sample_type)))
+    }
+}
+
+/// What the filter found, so that the next attempt may hit.
+fn nothing_left(step: &Step, profile: &Profile, sample_type: SampleType) -> String {
+    let (kind, mut names) = match step.flag.starts_with("--tag") {
+        true => ("labels there", labels(profile)),
+        false => {
+            let rows = top(profile, sample_type, Sort::Flat).rows.into_iter();
+            ("largest frames there", rows.map(|row| row.name.to_string()).collect())
+        }
+    };
+    if names.len() > MAX_NAMES {
+        names.truncate(MAX_NAMES);
+        names.push("…".into());
+    }
+    if names.is_empty() {
+        names.push("none".into());
+    }
+    format!(
+        "{step} leaves nothing of {} {sample_type} in {} stacks. The {kind}: {}",
+        format_value(profile.total(sample_type).value, sample_type.unit()),
+        format_objects(profile.samples.len() as f64),
+        names.join(", "),
+    )
+}
+
+/// Numbers as the range from the least to the most of a key, then all texts.
+fn labels(profile: &Profile) -> Vec<String> {
+    let mut numbers: BTreeMap<(&str, &str), (i64, i64)> = BTreeMap::new();
+    let mut texts: BTreeSet<String> = BTreeSet::new();
+    for label in profile.samples.iter().flat_map(|sample| sample.labels.iter()) {
+        match &label.value {
+            LabelValue::Text(_) => {
+                texts.insert(label.to_string());
+            }
+            LabelValue::Number { value, unit } => {
+                let (least, most) = numbers.entry((&label.key, unit)).or_insert((*value, *value));
+                *least = *value.min(least);
+                *most = *value.max(most);
+            }
+        }
+    }
+    let ranges = numbers
+        .into_iter()
+        .map(|((key, unit), (least, most))| format!("{key}={least}{unit}:{most}{unit}"));
+    ranges.chain(texts).collect()
+}

@@ -1,0 +1,158 @@
+//! What every answer says of its source: the process, where its RSS is, what recording cost, and what the profile lacks.
+
+use crate::coverage::Coverage;
+use crate::end::{self, End};
+use crate::extents::{self, MmapSums};
+use crate::recording::{self, Cost};
+use crate::rss::Rss;
+use ramson_format::Health;
+use ramson_profile::{Estimate, Profile, SampleType};
+use ramson_source::{Foreign, Opened, Past, Recording};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Of one source.
+#[derive(Serialize)]
+#[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them")]
+pub enum Subject {
+    /// A profile that libramson wrote.
+    Recording(Summary),
+    /// Another tool's.
+    Foreign(ForeignSummary),
+}
+
+impl Subject {
+    /// Of a source whose profile, with names, is `profile`.
+    pub fn of(opened: &Opened, profile: &Profile) -> Self {
+        match opened {
+            Opened::Recording(recording) => {
+                Self::Recording(Summary::of(recording, profile.time_unix_ns))
+            }
+            Opened::Foreign(foreign) => Self::Foreign(ForeignSummary::of(foreign, profile)),
+        }
+    }
+}
+
+/// Of a profile that libramson wrote.
+#[derive(Serialize)]
+pub struct Summary {
+    /// As the process is called here while it runs, as it called itself afterwards.
+    pub pid: u32,
+    /// The program's.
+    pub name: String,
+    /// The moment of a history that the profile shows.
+    pub history: Option<Past>,
+    /// The process runs and writes this profile.
+    pub is_running: bool,
+    /// How it ended; `None` while it runs, and where nothing is known.
+    pub end: Option<End>,
+    /// The same as a sentence.
+    #[serde(skip)]
+    pub fate: String,
+    /// RSS as it was last seen, as a phrase.
+    #[serde(skip)]
+    pub last_rss: String,
+    /// `None` where there is no process to ask.
+    pub rss: Option<Rss>,
+    /// Live bytes of the heap, by the profile.
+    pub live: Estimate,
+    /// What the program mapped itself.
+    pub mmap: MmapSums,
+    /// How much of the anonymous memory the profile explains; `None` where there is no process to ask.
+    pub coverage: Option<Coverage>,
+    /// What recording cost.
+    pub recording: Cost,
+    /// FORMAT.md's health counters.
+    pub health: BTreeMap<&'static str, u64>,
+    /// Samples in all and live, as counted.
+    #[serde(skip)]
+    pub samples: (u64, usize),
+    /// From the first record to the moment that is shown.
+    #[serde(skip)]
+    pub profiled_ns: u64,
+    /// The interval, and the one that was asked for where it is another.
+    #[serde(skip)]
+    pub interval: String,
+    /// What was dropped, cut or damaged.
+    #[serde(skip)]
+    pub missing: Vec<String>,
+}
+
+impl Summary {
+    /// Of a recording as it was at `time_unix_ns`.
+    pub fn of(recording: &Recording, time_unix_ns: u64) -> Self {
+        let snapshot = &recording.snapshot;
+        let header = &snapshot.header;
+        let live = extents::live_heap(snapshot);
+        let rss = recording
+            .running
+            .and_then(|pid| Rss::read(pid, &recording.origin, snapshot, &mut None));
+        let coverage = rss
+            .as_ref()
+            .zip(recording.running)
+            .map(|(rss, pid)| Coverage::of(pid, &rss.explained.anonymous, &snapshot.live, live));
+        let own_bytes = rss.as_ref().map(|rss| rss.explained.part(ramson_process::Part::Ramson));
+        Self {
+            pid: recording.pid(),
+            name: recording.name().to_owned(),
+            history: recording.past.clone(),
+            is_running: recording.running.is_some(),
+            end: End::of(recording),
+            fate: end::sentence(recording),
+            last_rss: end::rss_text(end::end_of(recording).as_ref()),
+            live,
+            mmap: MmapSums::of(snapshot),
+            coverage,
+            recording: Cost::of(recording, live.value, own_bytes.map(|bytes| bytes.max(0) as u64)),
+            health: recording::health(header),
+            samples: (header.health[Health::Samples as usize], snapshot.live.len()),
+            profiled_ns: time_unix_ns.saturating_sub(header.start_realtime_ns),
+            interval: recording::interval(header),
+            missing: recording::what_is_missing(recording),
+            rss,
+        }
+    }
+}
+
+/// Of another tool's profile.
+#[derive(Serialize)]
+pub struct ForeignSummary {
+    /// File, address or `standard input`.
+    pub origin: String,
+    /// What wrote it.
+    pub format: String,
+    /// What it counts.
+    pub sample_types: Vec<SampleType>,
+    /// The program's name; empty: not known.
+    pub command: String,
+    /// Live bytes; `None`: the file does not count them.
+    #[serde(skip)]
+    pub live: Option<Estimate>,
+    /// 0: not known; 1: every allocation.
+    #[serde(skip)]
+    pub interval_bytes: u64,
+    /// Samples, and whether labels tell those of one stack apart.
+    #[serde(skip)]
+    pub stacks: (usize, bool),
+    /// What is not in it.
+    #[serde(skip)]
+    pub missing: Vec<String>,
+}
+
+impl ForeignSummary {
+    fn of(foreign: &Foreign, profile: &Profile) -> Self {
+        let counts_live = foreign.sample_types.contains(&SampleType::InuseSpace);
+        let is_labelled = profile.samples.iter().any(|sample| !sample.labels.is_empty());
+        Self {
+            origin: foreign.origin.clone(),
+            format: foreign.format.to_string(),
+            sample_types: foreign.sample_types.clone(),
+            command: profile.command.clone(),
+            live: counts_live.then(|| profile.total(SampleType::InuseSpace)),
+            interval_bytes: profile.interval_bytes,
+            stacks: (profile.samples.len(), is_labelled),
+            missing: foreign.defects.iter().map(ToString::to_string).collect(),
+        }
+    }
+}

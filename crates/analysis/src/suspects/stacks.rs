@@ -1,0 +1,119 @@
+//! From snapshots to one history per stack as its frames are named: stacks that differ only in what a reader does not see (code
+//! addresses, the allocator's own frames, what a filter hides) are one.
+
+use super::Moment;
+use crate::named::stack_number;
+use crate::overlap;
+use ramson_leaks::{LiveBlock, MeasuredChange, StackHistory};
+use ramson_profile::{Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit};
+use ramson_reader::{LiveSample, Snapshot, Stack};
+use std::collections::HashMap;
+
+/// A stack with live samples.
+pub struct NamedStack {
+    /// Leaf first, with lines (0: unknown).
+    pub frames: Vec<(FrameName, u32)>,
+    /// Paths of the binaries of its frames.
+    binaries: Vec<String>,
+    /// What is judged.
+    pub history: StackHistory,
+}
+
+impl NamedStack {
+    /// What a suppression may match: names of functions, source files and binaries.
+    pub fn searched(&self) -> impl Iterator<Item = &str> + Clone {
+        let frames = self.frames.iter().flat_map(|(frame, _)| [&*frame.name, &*frame.file]);
+        let binaries = self.binaries.iter().map(String::as_str);
+        frames.chain(binaries).filter(|name| !name.is_empty())
+    }
+}
+
+/// Every stack of `profile` that has live samples; `profile` is of the moment's snapshot, with numbered stacks.
+pub fn stacks(moment: &Moment, earlier: Option<&Moment>, profile: &Profile) -> Vec<NamedStack> {
+    let snapshot = &moment.recording.snapshot;
+    let table = FrameTable::new(profile);
+    let mut live: Vec<Vec<LiveBlock>> = vec![Vec::new(); snapshot.stacks.len()];
+    for sample in &snapshot.live {
+        live[sample.stack].push(block(sample));
+    }
+    let changes = earlier.map(|earlier| changes(&earlier.recording.snapshot, snapshot));
+    let window_ns = earlier.map_or(0, |earlier| moment.now_ns.saturating_sub(earlier.now_ns));
+    let mut found: HashMap<Vec<FrameAt>, NamedStack> = HashMap::new();
+    for sample in &profile.samples {
+        let Some(number) = stack_number(sample) else { continue };
+        let frames: Vec<FrameAt> = table.stack(sample).collect();
+        let stack = found.entry(frames).or_insert_with_key(|frames| NamedStack {
+            frames: frames.iter().map(|at| (table.name(at.frame).clone(), at.line)).collect(),
+            binaries: binaries(profile, &sample.locations),
+            history: empty_history(moment),
+        });
+        let change = changes.as_ref().map(|changes| MeasuredChange {
+            change: changes.get(&number).copied().unwrap_or_default(),
+            window_ns,
+        });
+        add(&mut stack.history, &snapshot.stacks[number], &live[number], change);
+    }
+    let mut stacks: Vec<NamedStack> =
+        found.into_values().filter(|stack| !stack.history.live.is_empty()).collect();
+    // Equal verdicts and bytes appear in the same order each time.
+    stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
+    stacks
+}
+
+fn empty_history(moment: &Moment) -> StackHistory {
+    let start_ns = moment.recording.snapshot.header.start_monotonic_ns;
+    StackHistory { start_ns, first_ns: u64::MAX, now_ns: moment.now_ns, ..StackHistory::default() }
+}
+
+fn block(sample: &LiveSample) -> LiveBlock {
+    let LiveSample { monotonic_ns, size, inverse_probability, .. } = *sample;
+    LiveBlock { time_ns: monotonic_ns, size_bytes: size, inverse_probability }
+}
+
+fn add(
+    history: &mut StackHistory,
+    stack: &Stack,
+    live: &[LiveBlock],
+    change: Option<MeasuredChange>,
+) {
+    history.first_ns = history.first_ns.min(stack.first_monotonic_ns);
+    history.alloc_space += stack.alloc_space;
+    for (sum, count) in history.lifetimes.iter_mut().zip(stack.lifetimes) {
+        *sum = sum.saturating_add(count);
+    }
+    history.live.extend_from_slice(live);
+    if let Some(more) = change {
+        let sum =
+            history.measured.get_or_insert(MeasuredChange { change: Estimate::default(), ..more });
+        sum.change += more.change;
+    }
+}
+
+fn binaries(profile: &Profile, locations: &[u32]) -> Vec<String> {
+    let locations = locations.iter().map(|&location| &profile.locations[location as usize]);
+    let mappings = locations.filter_map(|location| location.mapping);
+    let mut paths: Vec<String> =
+        mappings.map(|mapping| profile.mappings[mapping].path.clone()).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths
+}
+
+/// Later − earlier live bytes by number of the stack in the later snapshot, without the error of what lives in both.
+fn changes(old: &Snapshot, new: &Snapshot) -> HashMap<usize, Estimate> {
+    let Some(parts) = overlap::split(old, new) else { return HashMap::new() };
+    let key = |stack: &Stack| (stack.epoch, stack.frames.clone());
+    let numbers: HashMap<(u32, Vec<u64>), usize> =
+        new.stacks.iter().enumerate().map(|(number, stack)| (key(stack), number)).collect();
+    let bytes = |sample: &LiveSample| block(sample).estimate(SampleUnit::Bytes);
+    let mut changes: HashMap<usize, Estimate> = HashMap::new();
+    for sample in &parts.new.live {
+        *changes.entry(sample.stack).or_default() += bytes(sample);
+    }
+    for sample in &parts.old.live {
+        if let Some(&number) = numbers.get(&key(&old.stacks[sample.stack])) {
+            *changes.entry(number).or_default() += -bytes(sample);
+        }
+    }
+    changes
+}

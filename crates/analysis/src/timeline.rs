@@ -1,0 +1,147 @@
+//! What the history of a process has, moment by moment.
+
+use ramson_history::{Moment, Span, Triggers, When};
+use ramson_profile::Estimate;
+use ramson_source::{Failure, find, split, time_of, unreadable};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// The answer.
+#[derive(Serialize)]
+pub struct Timeline {
+    /// The program's name.
+    pub name: String,
+    /// The process.
+    pub pid: u32,
+    /// Where the history is.
+    pub history: PathBuf,
+    /// How many moments there are.
+    pub moments: usize,
+    /// Those that are shown, in their order.
+    pub rows: Vec<Row>,
+}
+
+/// One moment.
+#[derive(Serialize)]
+pub struct Row {
+    /// Nanoseconds since 1970.
+    pub time_unix_ns: u64,
+    /// Resident bytes.
+    pub rss: Option<u64>,
+    /// Live bytes.
+    pub live: Estimate,
+    /// Live samples, as counted.
+    pub live_samples: u64,
+    /// Bytes allocated since the start.
+    pub allocated: u64,
+    /// Bytes allocated per second since the row before.
+    pub allocated_per_s: Option<f64>,
+    /// Why the moment was kept, comma-separated.
+    pub triggers: String,
+    /// Where no snapshot was taken between the row before and this one.
+    pub gaps: Option<Gaps>,
+}
+
+/// Times without a snapshot though one was due.
+#[derive(Serialize)]
+pub struct Gaps {
+    /// How many.
+    pub count: u64,
+    /// The longest of them.
+    pub longest_ns: u64,
+}
+
+/// The series of `SRC` or `SRC@FROM..TO`, at most so many rows of it; 0: all.
+pub fn timeline(source: &str, rows: usize) -> Result<Timeline, Failure> {
+    let (base, span) = split(source);
+    let (from, to) = match span {
+        None => (When::At(0), When::Last),
+        Some(Span::Range(from, to)) => (from, to),
+        Some(Span::Moment(_)) => {
+            return Err(Failure::usage(format!(
+                "{source}: one moment is no series. Pass a range as in {base}@-2h..-1h"
+            )));
+        }
+    };
+    let found = find(base, &to)?;
+    let from_ns = match &from {
+        When::Ago(_) | When::At(_) => time_of(&from),
+        _ => found.start_of(source, &from)?,
+    };
+    let series = found.history.series(found.process.id, from_ns, found.moment.time_ns);
+    let series = series.map_err(|error| unreadable(&found.path, &error))?;
+    if series.is_empty() {
+        return Err(Failure::usage(format!(
+            "{source}: the range ends before it begins. Exchange its ends"
+        )));
+    }
+    let mut before: Option<&Moment> = None;
+    let mut shown = Vec::new();
+    for moment in chosen(&series, rows) {
+        shown.push(Row {
+            time_unix_ns: moment.time_ns,
+            rss: moment.rss,
+            live: moment.live,
+            live_samples: moment.live_samples,
+            allocated: moment.allocated,
+            allocated_per_s: before.map(|before| {
+                let seconds = (moment.time_ns - before.time_ns) as f64 / 1e9;
+                moment.allocated.saturating_sub(before.allocated) as f64 / seconds
+            }),
+            triggers: moment.triggers.to_string(),
+            gaps: before.and_then(|before| gaps(&series, before, moment)),
+        });
+        before = Some(moment);
+    }
+    Ok(Timeline {
+        name: found.process.name.clone(),
+        pid: found.process.pid,
+        history: found.path.clone(),
+        moments: series.len(),
+        rows: shown,
+    })
+}
+
+/// Where the recorder took nothing between two moments, though it should have more than one interval before the next: it was kept from it, or did not run.
+fn gaps(series: &[Moment], from: &Moment, to: &Moment) -> Option<Gaps> {
+    let part = series.iter().skip_while(|moment| moment.time_ns < from.time_ns);
+    let part: Vec<&Moment> = part.take_while(|moment| moment.time_ns <= to.time_ns).collect();
+    let (mut count, mut longest_ns) = (0, 0);
+    let mut every_ns = from.every_ns;
+    for pair in part.windows(2) {
+        let away_ns = pair[1].time_ns - pair[0].time_ns;
+        // A mark has no interval of its own, and where one level begins after another, the coarser one counts.
+        every_ns = [pair[0], pair[1]]
+            .map(|moment| moment.every_ns)
+            .into_iter()
+            .max()
+            .filter(|&ns| ns > 0)
+            .unwrap_or(every_ns);
+        let slack_ns = (every_ns / 10).max(1_500_000_000);
+        if every_ns > 0 && away_ns > every_ns.saturating_mul(2).saturating_add(slack_ns) {
+            count += 1;
+            longest_ns = longest_ns.max(away_ns);
+        }
+    }
+    (count > 0).then_some(Gaps { count, longest_ns })
+}
+
+/// At most so many: marks and ends, and the others evenly over the series.
+fn chosen(series: &[Moment], rows: usize) -> Vec<&Moment> {
+    if rows == 0 || series.len() <= rows {
+        return series.iter().collect();
+    }
+    let always = Triggers::MARK.and(Triggers::EXIT).and(Triggers::DEATH).and(Triggers::PRESSURE);
+    let special = series.iter().filter(|moment| moment.triggers.has(always)).count().min(rows);
+    let (mut special_left, even) = (special, rows - special);
+    let mut is_shown = vec![false; series.len()];
+    for row in 0..even {
+        is_shown[row * (series.len() - 1) / (even - 1).max(1)] = true;
+    }
+    let shown = series.iter().zip(is_shown).filter(|(moment, is_shown)| {
+        let is_special = special_left > 0 && !is_shown && moment.triggers.has(always);
+        special_left -= usize::from(is_special);
+        *is_shown || is_special
+    });
+    shown.map(|(moment, _)| moment).collect()
+}

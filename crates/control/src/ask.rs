@@ -1,0 +1,162 @@
+//! What an allocator says of itself, by its own function, on a thread of the process that is stopped for that.
+
+use crate::outside;
+use crate::refusal::{NOTHING, refused};
+use ramson_inject::{Argument, Step};
+use ramson_process::allocators::{Allocators, Figures};
+use ramson_process::identify::Kind;
+use ramson_process::{Part, read_smaps};
+use ramson_source::{Failure, Target, gone};
+
+/// What jemalloc 5 counts, as mallctl(3) names it.
+const JEMALLOC: [&str; 6] = [
+    "stats.allocated",
+    "stats.active",
+    "stats.metadata",
+    "stats.resident",
+    "stats.mapped",
+    "stats.retained",
+];
+/// What gperftools' tcmalloc counts (gperftools/malloc_extension.h).
+const TCMALLOC: [&str; 7] = [
+    "generic.current_allocated_bytes",
+    "generic.heap_size",
+    "tcmalloc.pageheap_free_bytes",
+    "tcmalloc.pageheap_unmapped_bytes",
+    "tcmalloc.central_cache_free_bytes",
+    "tcmalloc.transfer_cache_free_bytes",
+    "tcmalloc.current_total_thread_cache_bytes",
+];
+/// Stands where a figure goes, and stays where the allocator does not know it.
+const UNKNOWN: u64 = u64::MAX;
+const WORD_BYTES: usize = 8;
+
+/// Asks the allocator that is not the C library's.
+pub fn ask(target: &Target) -> Result<Figures, Failure> {
+    let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
+    let allocators = Allocators::of(target.pid, &areas);
+    let Some((kind, found)) = &allocators.other else {
+        return Err(refused(target, "its allocator is not known", NOTHING));
+    };
+    let (function, names): (_, &[&'static str]) = match kind {
+        Kind::Jemalloc | Kind::InProgram => ("mallctl", &JEMALLOC),
+        Kind::Tcmalloc => ("MallocExtension_GetNumericProperty", &TCMALLOC),
+        Kind::Mimalloc | Kind::Musl => {
+            let why = format!("{} has no function that tells its figures", found.name);
+            return Err(refused(target, &why, NOTHING));
+        }
+    };
+    let is_mallctl = function == "mallctl";
+    let questions: Vec<Vec<u8>> = names.iter().map(|name| question(name)).collect();
+    let refresh = refresh();
+    let value = Argument::Data(0);
+    let arguments: &[Argument] = if is_mallctl {
+        &[Argument::Data(2 * WORD_BYTES), value, Argument::Data(WORD_BYTES)]
+    } else {
+        &[Argument::Data(2 * WORD_BYTES), value]
+    };
+    let first = is_mallctl.then_some(refresh.as_step());
+    let steps: Vec<Step> =
+        first.into_iter().chain(questions.iter().map(|data| Step { arguments, data })).collect();
+    let called = outside::call_unseen(target, &areas, &found.path, function, &steps)?;
+    let answers = called.data.iter().skip(usize::from(is_mallctl)).map(|data| word(data));
+    let figures = names.iter().copied().zip(answers).filter(|&(_, answer)| answer != UNKNOWN);
+    let figures: Vec<(&'static str, u64)> = figures.collect();
+    match parts(*kind, &figures) {
+        Some(parts) => Ok(Figures {
+            function,
+            figures,
+            parts,
+            tid: called.tid,
+            thread: called.name,
+            stopped: called.stopped,
+        }),
+        None => {
+            let why = format!("{} was built without statistics", found.name);
+            Err(refused(target, &why, NOTHING))
+        }
+    }
+}
+
+/// Room for a figure, its size in bytes, and its name.
+fn question(name: &str) -> Vec<u8> {
+    let words = [UNKNOWN, WORD_BYTES as u64].map(u64::to_le_bytes);
+    [words.as_flattened(), name.as_bytes(), b"\0"].concat()
+}
+
+/// `mallctl("epoch")` with any number: what is told afterwards is counted anew.
+struct Refresh {
+    data: Vec<u8>,
+    arguments: [Argument; 5],
+}
+
+fn refresh() -> Refresh {
+    let data = [&1u64.to_le_bytes()[..], b"epoch\0"].concat();
+    let (none, size) = (Argument::Word(0), Argument::Word(WORD_BYTES as u64));
+    Refresh { data, arguments: [Argument::Data(WORD_BYTES), none, none, Argument::Data(0), size] }
+}
+
+impl Refresh {
+    fn as_step(&self) -> Step<'_> {
+        Step { arguments: &self.arguments, data: &self.data }
+    }
+}
+
+fn word(data: &[u8]) -> u64 {
+    let word = data.get(..WORD_BYTES).and_then(|word| word.try_into().ok());
+    word.map_or(UNKNOWN, u64::from_le_bytes)
+}
+
+/// The parts of RSS by the allocator's figures; `None` if it did not tell the first of them.
+fn parts(kind: Kind, figures: &[(&str, u64)]) -> Option<Vec<(Part, u64)>> {
+    let known = |name: &str| figures.iter().find(|(known, _)| *known == name).map(|found| found.1);
+    let figure = |name: &str| known(name).unwrap_or(0);
+    if kind == Kind::Tcmalloc {
+        return Some(vec![
+            (Part::FreePages, figure("tcmalloc.pageheap_free_bytes")),
+            (Part::Live, known("generic.current_allocated_bytes")?),
+            (Part::Tcaches, figure("tcmalloc.current_total_thread_cache_bytes")),
+            (
+                Part::FreeChunks,
+                figure("tcmalloc.central_cache_free_bytes")
+                    + figure("tcmalloc.transfer_cache_free_bytes"),
+            ),
+        ]);
+    }
+    let allocated = known("stats.allocated")?;
+    let (active, metadata) = (figure("stats.active"), figure("stats.metadata"));
+    let unused = figure("stats.resident").saturating_sub(active + metadata);
+    Some(vec![
+        (Part::FreePages, unused),
+        (Part::Live, allocated),
+        (Part::FreeChunks, active.saturating_sub(allocated)),
+        (Part::Metadata, metadata),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_jemalloc_add_up_to_what_is_resident_by_its_figures() {
+        let figures = [
+            ("stats.allocated", 60),
+            ("stats.active", 100),
+            ("stats.metadata", 7),
+            ("stats.resident", 150),
+            ("stats.retained", 1000),
+        ];
+        let parts = parts(Kind::Jemalloc, &figures).unwrap();
+        assert_eq!(parts.iter().map(|(_, bytes)| bytes).sum::<u64>(), 150);
+        assert_eq!(parts[0], (Part::FreePages, 43));
+        assert_eq!(super::parts(Kind::Jemalloc, &figures[1..]), None);
+    }
+
+    #[test]
+    fn a_question_has_room_for_the_answer_in_front_of_the_name() {
+        let data = question("stats.active");
+        assert_eq!((word(&data), word(&data[8..])), (UNKNOWN, 8));
+        assert_eq!(&data[16..], b"stats.active\0");
+    }
+}

@@ -1,0 +1,98 @@
+//! Which function of which library gives memory back: that of the allocator whose memory it is.
+
+use super::outside::patiently;
+use super::refusal::{NOTHING, refused};
+use ramson_inject::{Argument, Library, Step};
+use ramson_process::allocators::{Allocators, read_file};
+use ramson_process::glibc::{Effort, MOST_WALKED_BYTES, Statistics};
+use ramson_process::identify::{self, Kind};
+use ramson_process::{Area, ProcessMemory};
+use ramson_source::Failure;
+use ramson_source::Target;
+
+/// A function that can be called.
+pub struct Lever {
+    pub name: &'static str,
+    pub address: u64,
+    pub step: Step<'static>,
+    /// Bytes that it would give back, where that can be told.
+    pub gain: Option<u64>,
+    /// glibc's, whose locks can be seen.
+    pub is_glibc: bool,
+}
+
+/// Of all arenas: MALLCTL_ARENAS_ALL of jemalloc 5.
+const PURGE: Step = Step { arguments: &[Argument::Data(0)], data: b"arena.4096.purge\0" };
+/// All of them are 0.
+const NO_ARGUMENTS: Step = Step { arguments: &[], data: &[] };
+
+/// The lever of the allocator that has the memory; why there is none, if so.
+pub fn find(
+    target: &Target,
+    areas: &[Area],
+    allocators: &Allocators,
+    memory: &ProcessMemory,
+) -> Result<Lever, Failure> {
+    let statistics = || allocators.statistics(memory, areas, Effort::Survey(MOST_WALKED_BYTES));
+    let statistics = if allocators.other.is_none() { patiently(statistics) } else { statistics() };
+    let (kind, found) = match (&allocators.other, statistics) {
+        (_, Ok(statistics)) => return malloc_trim(target, areas, &statistics),
+        (Some(other), Err(_)) => other,
+        (None, Err(why)) => return Err(refused(target, &why.to_string(), NOTHING)),
+    };
+    other(target, areas, *kind, &found.path).ok_or_else(|| {
+        refused(target, &format!("its allocator is {}", found.name), own_lever(*kind))
+    })
+}
+
+fn malloc_trim(target: &Target, areas: &[Area], statistics: &Statistics) -> Result<Lever, Failure> {
+    if statistics.sum(|arena| arena.system_bytes) == 0 {
+        return Err(refused(target, "malloc's arenas are empty", "There is nothing to give back"));
+    }
+    let name = "malloc_trim";
+    let address = library(target, areas, identify::is_libc)
+        .and_then(|library| library.function(name))
+        .ok_or_else(|| refused(target, "its C library has no malloc_trim", NOTHING))?;
+    // What lies in fastbins is joined to larger chunks first.
+    let gain = statistics.sum(|arena| arena.releasable_bytes() + arena.fastbins.bytes);
+    Ok(Lever { name, address, step: NO_ARGUMENTS, gain: Some(gain), is_glibc: true })
+}
+
+fn other(target: &Target, areas: &[Area], kind: Kind, path: &str) -> Option<Lever> {
+    let (name, step) = match kind {
+        Kind::Jemalloc | Kind::InProgram => ("mallctl", PURGE),
+        Kind::Tcmalloc => ("MallocExtension_ReleaseFreeMemory", NO_ARGUMENTS),
+        // mi_collect works on the calling thread's memory, and runs a function that the program may have registered for it.
+        Kind::Mimalloc | Kind::Musl => return None,
+    };
+    let address = function(target, areas, path, name)?;
+    Some(Lever { name, address, step, gain: None, is_glibc: false })
+}
+
+/// Where the allocator's file has a function of this name, if it exports one.
+pub fn function(target: &Target, areas: &[Area], path: &str, name: &str) -> Option<u64> {
+    library(target, areas, |area| area.path == path)?.function(name)
+}
+
+/// What can be done instead.
+fn own_lever(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Jemalloc | Kind::InProgram => {
+            "It exports no mallctl: start the program with MALLOC_CONF=dirty_decay_ms:0,muzzy_decay_ms:0 (of jemalloc), or use the \
+             program's own command, such as redis-cli MEMORY PURGE"
+        }
+        Kind::Tcmalloc => {
+            "It exports no MallocExtension_ReleaseFreeMemory: start the program with TCMALLOC_RELEASE_RATE=10"
+        }
+        Kind::Mimalloc => {
+            "Start the program with MIMALLOC_PURGE_DELAY=0 (before 2.1: MIMALLOC_RESET_DELAY=0)"
+        }
+        Kind::Musl => "Its malloc has nothing that gives memory back",
+    }
+}
+
+/// The library of the first area that is it.
+pub fn library(target: &Target, areas: &[Area], is_it: impl Fn(&Area) -> bool) -> Option<Library> {
+    let area = areas.iter().find(|area| is_it(area))?;
+    Library::new(read_file(target.pid, area)?, area.start, area.offset)
+}

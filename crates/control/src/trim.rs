@@ -1,0 +1,92 @@
+//! One trim, and what came of it.
+
+use crate::outside;
+use ramson_inject::Called;
+use ramson_source::{Failure, Target};
+use serde::Serialize;
+use std::fs;
+use std::time::Duration;
+
+/// What came of a trim.
+pub struct Trimmed {
+    /// Resident bytes before it.
+    pub rss_before: u64,
+    /// Resident bytes after it.
+    pub rss_after: u64,
+    /// The search for a thread included.
+    pub elapsed: Duration,
+    /// The allocator's function.
+    pub function: &'static str,
+    /// On which thread, and for how long.
+    pub called: Called,
+}
+
+/// Makes a process's allocator return its free memory to the kernel.
+pub fn trim(target: &Target) -> Result<Trimmed, Failure> {
+    outside::prepare(target)?.trim()
+}
+
+impl Trimmed {
+    /// `malloc_trim on thread 4711 (server)`.
+    pub fn message(&self) -> String {
+        let called = &self.called;
+        format!("{} on thread {} ({})", self.function, called.tid, called.name)
+    }
+}
+
+/// A trim, or why there was none, for `--json` and logs. Absent: not known.
+#[derive(Serialize)]
+pub struct TrimAnswer {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Time since the last trim.
+    pub period_ms: Option<f64>,
+    /// The search for a thread included.
+    pub elapsed_ms: Option<f64>,
+    /// How long the thread was stopped.
+    pub stopped_ms: Option<f64>,
+    /// The thread.
+    pub tid: Option<i32>,
+    /// Resident bytes before.
+    pub rss_before: Option<u64>,
+    /// Resident bytes after.
+    pub rss_after: Option<u64>,
+    /// Before − after.
+    pub rss_diff: Option<i64>,
+    /// What was done, or why nothing was.
+    pub message: String,
+}
+
+impl TrimAnswer {
+    /// `period` is the time since the last trim.
+    pub fn of(
+        target: &Target,
+        trimmed: Result<&Trimmed, &Failure>,
+        period: Option<Duration>,
+    ) -> Self {
+        let milliseconds = |time: Duration| time.as_micros() as f64 / 1e3;
+        let found = trimmed.ok();
+        let difference = |of: &Trimmed| of.rss_before as i64 - of.rss_after as i64;
+        Self {
+            pid: target.pid,
+            name: target.name.clone(),
+            period_ms: period.map(milliseconds),
+            elapsed_ms: found.map(|trimmed| milliseconds(trimmed.elapsed)),
+            stopped_ms: found.map(|trimmed| milliseconds(trimmed.called.stopped)),
+            tid: found.map(|trimmed| trimmed.called.tid),
+            rss_before: found.map(|trimmed| trimmed.rss_before),
+            rss_after: found.map(|trimmed| trimmed.rss_after),
+            rss_diff: found.map(difference),
+            message: trimmed.map_or_else(ToString::to_string, Trimmed::message),
+        }
+    }
+}
+
+/// RSS in bytes, as smaps adds it up; `None` if the process is gone.
+pub fn rss_of(pid: u32) -> Option<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let kib = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;
+    Some(kib.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}

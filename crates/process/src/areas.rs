@@ -1,0 +1,135 @@
+//! The areas of a process, as one reading of /proc/PID/smaps tells them.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Result as IoResult};
+
+/// Asked of smaps at once. The kernel writes whole entries until it has as much, and counts the pages of an area once more if its entry does
+/// not fit into the rest of a page. It fits where only this much is before it.
+const SMAPS_READ_BYTES: usize = 1024;
+
+/// What is behind an area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Nothing: the heap, mmap'd memory, stacks.
+    Anonymous,
+    /// A file.
+    File,
+    /// Memory that processes share: tmpfs, memfd, System V.
+    Shmem,
+    /// The kernel: vdso, vvar, vsyscall.
+    Kernel,
+}
+
+/// One area. Bytes throughout.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Area {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// `rw-p` and the like.
+    pub permissions: String,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Of the file; 0 if there is none.
+    pub inode: u64,
+    /// File, `[heap]`, a name that the program gave it, or empty.
+    pub path: String,
+    /// Resident.
+    pub rss: u64,
+    /// Resident, and not (or no longer) a file's page.
+    pub anonymous: u64,
+    /// Of that in transparent huge pages.
+    pub anonymous_huge: u64,
+    /// In hugetlbfs, which is not part of RSS.
+    pub hugetlb: u64,
+    /// Swapped out.
+    pub swap: u64,
+    /// Two-letter flags.
+    pub flags: String,
+}
+
+impl Area {
+    /// What is behind it, as far as its name tells.
+    pub fn backing(&self) -> Backing {
+        const SHARED: [&str; 4] = ["/dev/shm/", "/memfd:", "/SYSV", "/dev/zero"];
+        match self.path.as_str() {
+            "[vdso]" | "[vvar]" | "[vvar_vclock]" | "[vsyscall]" => Backing::Kernel,
+            path if SHARED.iter().any(|shared| path.starts_with(shared)) => Backing::Shmem,
+            path if path.starts_with('/') => Backing::File,
+            path if path.starts_with("[anon_shmem:") => Backing::Shmem,
+            _ => Backing::Anonymous,
+        }
+    }
+
+    /// Whether the process may read and write it.
+    pub fn is_writable(&self) -> bool {
+        self.permissions.starts_with("rw")
+    }
+
+    /// Whether other processes see what this one writes.
+    pub fn is_shared(&self) -> bool {
+        self.permissions.ends_with('s')
+    }
+
+    /// Whether `address` is in it.
+    pub fn contains(&self, address: u64) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+
+    /// Whether the kernel was told `flag`.
+    pub fn has_flag(&self, flag: &str) -> bool {
+        self.flags.split_whitespace().any(|known| known == flag)
+    }
+}
+
+/// The areas of process `pid`, in the order of their addresses.
+pub fn read_smaps(pid: u32) -> IoResult<Vec<Area>> {
+    let smaps = File::open(format!("/proc/{pid}/smaps"))?;
+    Ok(parse_smaps(BufReader::with_capacity(SMAPS_READ_BYTES, smaps)))
+}
+
+/// The areas that the text of smaps tells.
+pub fn parse_smaps(smaps: impl BufRead) -> Vec<Area> {
+    let mut all: Vec<Area> = Vec::new();
+    for line in smaps.lines().map_while(Result::ok) {
+        if let Some(area) = parse_head(&line) {
+            all.push(area);
+            continue;
+        }
+        let (Some(last), Some((key, value))) = (all.last_mut(), line.split_once(':')) else {
+            continue;
+        };
+        if key == "VmFlags" {
+            last.flags = value.trim().into();
+            continue;
+        }
+        let kib = value.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok());
+        let bytes = kib.unwrap_or(0).saturating_mul(1024);
+        match key {
+            "Rss" => last.rss = bytes,
+            "Anonymous" => last.anonymous = bytes,
+            "AnonHugePages" => last.anonymous_huge = bytes,
+            "Shared_Hugetlb" | "Private_Hugetlb" => {
+                last.hugetlb = last.hugetlb.saturating_add(bytes);
+            }
+            "Swap" => last.swap = bytes,
+            _ => {}
+        }
+    }
+    all
+}
+
+fn parse_head(line: &str) -> Option<Area> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    Some(Area {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        permissions: fields.next()?.into(),
+        offset: u64::from_str_radix(fields.next()?, 16).ok()?,
+        inode: fields.nth(1)?.parse().ok()?,
+        path: fields.next().unwrap_or_default().trim_start().into(),
+        ..Area::default()
+    })
+}

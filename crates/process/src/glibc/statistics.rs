@@ -1,0 +1,209 @@
+//! What the statistics of the C library's allocator say: sums per arena, and over all of them.
+
+use super::find::Parameters;
+use super::layout::chunk;
+use super::map::HeapMap;
+use super::survey::Survey;
+use crate::memory::{PAGE_BYTES, Presence};
+use serde::Serialize;
+
+/// One arena. Bytes; `resident` are those on pages that are present.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Arena {
+    /// Of its state.
+    pub address: u64,
+    /// Whether it is the one at the program break.
+    pub is_main: bool,
+    /// Threads that use it.
+    pub threads: u64,
+    /// Taken from the kernel.
+    pub system_bytes: u64,
+    /// Of that in ranges that were found but could not be walked, or not found at all.
+    pub not_walked_bytes: u64,
+    /// Of the former, resident.
+    pub not_walked_resident_bytes: u64,
+    /// Runs of chunks.
+    pub heaps: u64,
+    /// Chunks that are not in a bin, with those in fastbins and tcaches.
+    pub in_use: Space,
+    /// Chunks in bins.
+    pub free: Space,
+    /// Whole pages of these that are present: what `malloc_trim` gives back.
+    pub free_page_bytes: u64,
+    /// The largest of them.
+    pub largest_free_bytes: u64,
+    /// The top chunk, and what lies behind it.
+    pub top: Space,
+    /// In fastbins.
+    pub fastbins: Kept,
+    /// Whole pages of these.
+    pub fastbin_page_bytes: u64,
+    /// In tcaches that lie in this arena. The chunks in them may lie in others.
+    pub tcaches: Kept,
+    /// Headers of heaps and the arena's state, outside of chunks; resident.
+    pub metadata_bytes: u64,
+    /// Chunks that hold tcaches, without their sizes.
+    pub tcache_metadata_bytes: u64,
+    /// How sure the division between in use and free is, if not every chunk was walked.
+    pub survey: Option<Survey>,
+}
+
+/// Chunks of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Space {
+    /// How many.
+    pub chunks: u64,
+    /// From the start of each to the next one.
+    pub bytes: u64,
+    /// Of these, on pages that are present.
+    pub resident_bytes: u64,
+}
+
+/// Chunks on lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// How many.
+    pub chunks: u64,
+    /// Of these, mapped one by one.
+    pub mapped_chunks: u64,
+    /// From the start of each to the next one, or the whole area of one that was mapped.
+    pub bytes: u64,
+    /// Of these, on pages that are present. Where each is small, all of them.
+    pub resident_bytes: u64,
+    /// Whether there may be more.
+    pub is_cut: bool,
+}
+
+impl Kept {
+    pub(super) fn add_small(&mut self, chunks: u64, chunk_bytes: u64) {
+        self.chunks += chunks;
+        self.bytes += chunks * chunk_bytes;
+        self.resident_bytes += chunks * chunk_bytes;
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.chunks += other.chunks;
+        self.mapped_chunks += other.mapped_chunks;
+        self.bytes += other.bytes;
+        self.resident_bytes += other.resident_bytes;
+        self.is_cut |= other.is_cut;
+    }
+}
+
+impl Arena {
+    /// Adds a chunk that lies in a bin.
+    pub(super) fn add_free(&mut self, presence: &Presence, start: u64, end: u64) {
+        self.free.chunks += 1;
+        self.free.bytes += end - start;
+        self.free.resident_bytes += presence.resident_bytes(start, end);
+        let first = (start + chunk::TRIM_KEEPS_BYTES).next_multiple_of(PAGE_BYTES);
+        self.free_page_bytes += presence.resident_bytes(first, end / PAGE_BYTES * PAGE_BYTES);
+        self.largest_free_bytes = self.largest_free_bytes.max(end - start);
+    }
+
+    pub(super) fn leave_out(&mut self, presence: &Presence, start: u64, end: u64) {
+        self.not_walked_bytes += end - start;
+        self.not_walked_resident_bytes += presence.resident_bytes(start, end);
+    }
+
+    /// Freed and not given back: top, bins, fastbins, as `mallinfo2` counts `fordblks`.
+    pub fn free_bytes(&self) -> u64 {
+        self.top.bytes + self.free.bytes + self.fastbins.bytes
+    }
+
+    /// Of the resident memory of its chunks, the share that is free but not in whole pages.
+    pub fn fragmentation(&self) -> f64 {
+        let scattered = self.free.resident_bytes - self.free_page_bytes;
+        let all = self.in_use.resident_bytes + self.free.resident_bytes;
+        if all == 0 { 0.0 } else { scattered as f64 / all as f64 }
+    }
+
+    /// What `malloc_trim(0)` gives back. It joins the fastbins' chunks first, and cuts the top of the main arena only.
+    pub fn releasable_bytes(&self) -> u64 {
+        let top = if self.is_main { self.top.resident_bytes.saturating_sub(PAGE_BYTES) } else { 0 };
+        self.free_page_bytes + self.fastbin_page_bytes + top / PAGE_BYTES * PAGE_BYTES
+    }
+}
+
+/// Memory that the allocator took from the kernel.
+#[derive(Clone, Debug)]
+pub struct Range {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// Its pages.
+    pub presence: Presence,
+}
+
+/// Everything that was read.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    /// The main arena first.
+    pub arenas: Vec<Arena>,
+    /// The settings in force.
+    pub parameters: Parameters,
+    /// Chunks that were mapped one by one, as far as they were found.
+    pub mapped: Space,
+    /// Whether these are those that the allocator counts.
+    pub has_all_mapped: bool,
+    /// Where all this lies.
+    pub ranges: Vec<Range>,
+    /// Where in the arenas memory is in use.
+    pub map: HeapMap,
+}
+
+impl Statistics {
+    /// A sum over the arenas.
+    pub fn sum(&self, part: impl Fn(&Arena) -> u64) -> u64 {
+        self.arenas.iter().map(part).sum()
+    }
+
+    /// Taken from the kernel.
+    pub fn taken_bytes(&self) -> u64 {
+        self.sum(|arena| arena.system_bytes) + self.parameters.mapped_bytes
+    }
+
+    /// Of the resident memory of chunks in use, what the program has: without sizes, fastbins and tcaches.
+    pub fn live_resident_bytes(&self) -> u64 {
+        let kept = |arena: &Arena| {
+            arena.fastbins.bytes + arena.tcaches.resident_bytes + arena.tcache_metadata_bytes
+        };
+        let in_use = self.sum(|arena| arena.in_use.resident_bytes) + self.mapped.resident_bytes;
+        in_use.saturating_sub(self.sum(kept) + self.chunk_metadata_bytes())
+    }
+
+    /// The sizes in front of blocks that the program has.
+    pub fn chunk_metadata_bytes(&self) -> u64 {
+        let kept_mapped = self.sum(|arena| arena.tcaches.mapped_chunks);
+        let kept = self.sum(|arena| arena.fastbins.chunks + arena.tcaches.chunks) - kept_mapped;
+        let chunks = self.sum(|arena| arena.in_use.chunks).saturating_sub(kept);
+        let mapped = self.mapped.chunks.saturating_sub(kept_mapped);
+        chunks * chunk::OVERHEAD_BYTES + mapped * 2 * chunk::OVERHEAD_BYTES
+    }
+
+    /// In use by the program: without what lies in fastbins and tcaches.
+    pub fn live_bytes(&self) -> u64 {
+        let arenas = self.sum(|arena| arena.in_use.bytes.saturating_sub(arena.fastbins.bytes));
+        (arenas + self.mapped.bytes).saturating_sub(self.sum(|arena| arena.tcaches.bytes))
+    }
+
+    /// Half the width of the 95 % interval of free and in-use bytes; 0 where every chunk was walked.
+    pub fn half_width_95_bytes(&self) -> f64 {
+        let surveys = self.arenas.iter().filter_map(|arena| arena.survey.as_ref());
+        surveys.map(|survey| survey.free_half_width_95.powi(2)).sum::<f64>().sqrt()
+    }
+
+    /// Whether some arenas were surveyed and not walked.
+    pub fn is_surveyed(&self) -> bool {
+        self.arenas.iter().any(|arena| arena.survey.is_some())
+    }
+
+    /// Of what the arenas took from the kernel, the share that was not walked.
+    pub fn not_walked_share(&self) -> f64 {
+        match self.sum(|arena| arena.system_bytes) {
+            0 => 0.0,
+            all => self.sum(|arena| arena.not_walked_bytes) as f64 / all as f64,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The terms of RSS, and their parts.
+
+/// What RSS is made of, in the order in which it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Term {
+    /// Blocks that the program has.
+    Live,
+    /// What the program freed and the allocator has not returned.
+    Free,
+    /// The allocator's own bytes.
+    Metadata,
+    /// Anonymous memory that the program mapped itself, as far as it was recorded.
+    Mmap,
+    /// Of threads.
+    Stacks,
+    /// Mapped binaries, with their variables.
+    CodeAndData,
+    /// Other mapped files.
+    Files,
+    /// tmpfs, memfd, System V, shared anonymous memory.
+    SharedMemory,
+    /// vdso and the like.
+    Kernel,
+    /// The library, its tables and profile file.
+    Ramson,
+    /// Anonymous memory of which no more is known.
+    Other,
+}
+
+impl Term {
+    /// All of them, in their order, with the names of `--json`.
+    pub const ALL: [(Self, &str); 11] = [
+        (Self::Live, "live"),
+        (Self::Free, "free_in_allocator"),
+        (Self::Metadata, "allocator_metadata"),
+        (Self::Mmap, "mmap"),
+        (Self::Stacks, "stacks"),
+        (Self::CodeAndData, "code_and_data"),
+        (Self::Files, "files"),
+        (Self::SharedMemory, "shared_memory"),
+        (Self::Kernel, "kernel"),
+        (Self::Ramson, "ramson"),
+        (Self::Other, "other_anonymous"),
+    ];
+}
+
+/// A part of RSS: terms in the detail that `doctor` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// In blocks that the program has, by the allocator's statistics.
+    Live,
+    /// Free: at the top of arenas.
+    Top,
+    /// Free: whole pages inside free chunks.
+    FreePages,
+    /// Free: free chunks' parts of pages that are in use.
+    FreeChunks,
+    /// Free: in fastbins.
+    Fastbins,
+    /// Free: in tcaches.
+    Tcaches,
+    /// The allocator's own.
+    Metadata,
+    /// Extents: anonymous memory that the program mapped itself.
+    Extents,
+    /// Of threads.
+    Stacks,
+    /// Pages of binaries' files.
+    Code,
+    /// Variables of binaries.
+    Data,
+    /// Other files.
+    Files,
+    /// tmpfs, memfd, System V, shared anonymous memory.
+    Shmem,
+    /// vdso and the like.
+    Kernel,
+    /// ramson's library, tables and profile file.
+    Ramson,
+    /// Anonymous memory elsewhere: a runtime's heap, an allocator whose statistics cannot be read.
+    Anonymous,
+    /// Zeros in transparent huge pages there.
+    Padding,
+    /// In arenas, but not walked.
+    NotWalked,
+    /// What changed during the measurement; may be negative.
+    Moved,
+}
+
+impl Part {
+    /// All of them, in the order in which they are shown, with the names of `--json`.
+    pub const ALL: [(Self, &str); 19] = [
+        (Self::Live, "live"),
+        (Self::Top, "free_top"),
+        (Self::FreePages, "free_whole_pages"),
+        (Self::FreeChunks, "free_in_used_pages"),
+        (Self::Fastbins, "free_fastbins"),
+        (Self::Tcaches, "free_tcaches"),
+        (Self::Metadata, "allocator_metadata"),
+        (Self::Extents, "mmap"),
+        (Self::Stacks, "stacks"),
+        (Self::Code, "code"),
+        (Self::Data, "data"),
+        (Self::Files, "files"),
+        (Self::Shmem, "shared_memory"),
+        (Self::Kernel, "kernel"),
+        (Self::Ramson, "ramson"),
+        (Self::Anonymous, "other_anonymous"),
+        (Self::Padding, "huge_page_padding"),
+        (Self::NotWalked, "not_walked"),
+        (Self::Moved, "changed_during_measurement"),
+    ];
+
+    /// The term that it belongs to.
+    pub fn term(self) -> Term {
+        use Part::*;
+        match self {
+            Live => Term::Live,
+            Top | FreePages | FreeChunks | Fastbins | Tcaches => Term::Free,
+            Metadata => Term::Metadata,
+            Extents => Term::Mmap,
+            Stacks => Term::Stacks,
+            Code | Data => Term::CodeAndData,
+            Files => Term::Files,
+            Shmem => Term::SharedMemory,
+            Kernel => Term::Kernel,
+            Ramson => Term::Ramson,
+            Anonymous | Padding | NotWalked | Moved => Term::Other,
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! RSS explained: what the kernel counts as resident, in parts that add up to it. The one classification that every
+//! command shows.
+
+use crate::allocators::{Allocators, Missing};
+use crate::areas::{Area, Backing, read_smaps};
+use crate::glibc::{Arena, Effort, Statistics};
+use crate::identify::base_name;
+use crate::memory::Presence;
+use crate::part::{Part, Term};
+use crate::process_memory::ProcessMemory;
+use crate::{padding, rights, thread_stacks};
+use std::collections::{HashMap, HashSet};
+use std::io::{self, ErrorKind};
+use std::{fs, ops};
+
+/// Times that everything is read again because it changed meanwhile.
+const MOST_TRIES: u32 = 3;
+/// So much of RSS, or so many bytes, may change without another try.
+const STILL_SHARE: f64 = 0.01;
+const STILL_BYTES: i64 = 256 << 10;
+/// tmpfs, in what statfs(2) says.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// RSS in parts, and what stands beside it. Bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Explained {
+    /// The sum of the parts.
+    pub rss: u64,
+    parts: [i64; Part::ALL.len()],
+    /// Anonymous memory that is neither a stack, a binary's, shared nor ramson's: where the allocator and the program have
+    /// theirs.
+    pub anonymous: Vec<Anonymous>,
+    /// Not resident.
+    pub swap: u64,
+    /// Of the anonymous memory, in transparent huge pages.
+    pub anonymous_huge: u64,
+    /// Not part of RSS.
+    pub hugetlb: u64,
+}
+
+/// An area of anonymous memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anonymous {
+    /// Its addresses.
+    pub range: ops::Range<u64>,
+    /// `[heap]`, a name that the program gave it, or empty.
+    pub name: String,
+    /// Resident bytes.
+    pub rss: u64,
+}
+
+impl Explained {
+    /// The bytes of a part.
+    pub fn part(&self, part: Part) -> i64 {
+        self.parts[part as usize]
+    }
+
+    /// The bytes of a term: the sum of its parts.
+    pub fn term(&self, term: Term) -> i64 {
+        let of_term = Part::ALL.iter().filter(|(part, _)| part.term() == term);
+        of_term.map(|&(part, _)| self.part(part)).sum()
+    }
+
+    /// Resident bytes of `anonymous`.
+    pub fn anonymous_bytes(&self) -> u64 {
+        self.anonymous.iter().map(|area| area.rss).sum()
+    }
+
+    /// Moves what an allocator says of itself out of the anonymous memory, in this order, as far as there is any.
+    pub fn divide_anonymous(&mut self, parts: &[(Part, u64)]) {
+        for &(part, bytes) in parts {
+            let moved = self.part(Part::Anonymous).max(0).min(bytes.min(i64::MAX as u64) as i64);
+            self.add(Part::Anonymous, -moved);
+            self.add(part, moved);
+        }
+    }
+
+    /// Moves `bytes` of the anonymous memory of which no more is known to `part`, also where there are not so many: then
+    /// they stay as a negative rest.
+    pub fn move_from_anonymous(&mut self, part: Part, bytes: i64) {
+        self.add(Part::Anonymous, -bytes);
+        self.add(part, bytes);
+    }
+
+    fn add(&mut self, part: Part, bytes: i64) {
+        self.parts[part as usize] += bytes;
+    }
+}
+
+/// Whether an area is ramson's: the library and the anonymous memory right behind it, the profile file, and anonymous memory that is
+/// neither to be dumped nor to become huge pages, as the page filter and the tables are.
+pub fn is_ramsons(area: &Area, previous: Option<&Area>, profile: Option<&str>) -> bool {
+    let is_library = |area: &Area| base_name(&area.path) == "libramson.so";
+    let is_unnamed = area.path.is_empty();
+    let follows_library = previous.is_some_and(|last| last.end == area.start && is_library(last));
+    is_library(area)
+        || Some(area.path.as_str()) == profile
+        || area.path.starts_with("/memfd:ramson")
+        || is_unnamed && (follows_library || area.has_flag("dd") && area.has_flag("nh"))
+}
+
+/// What is known of a process beside its areas.
+pub struct Known<'a> {
+    /// The allocator's statistics, read at about the same time.
+    pub statistics: Option<&'a Statistics>,
+    /// What the program mapped itself, by address.
+    pub extents: &'a [ops::Range<u64>],
+    /// ramson's file in this process.
+    pub profile: Option<&'a str>,
+    /// Stacks that their names do not tell.
+    pub is_stack: &'a dyn Fn(&Area) -> bool,
+    /// Files of tmpfs.
+    pub is_shmem: &'a dyn Fn(&Area) -> bool,
+    /// Zeros in an area's huge pages, in bytes.
+    pub padding: &'a dyn Fn(&Area) -> u64,
+    /// Resident bytes of a part of an area; `None` where they cannot be known.
+    pub resident: &'a dyn Fn(ops::Range<u64>) -> Option<u64>,
+}
+
+/// Divides the areas of one reading of smaps.
+pub fn explain(areas: &[Area], known: &Known) -> Explained {
+    let is_code = |area: &&Area| area.inode != 0 && area.permissions.contains('x');
+    let binaries: HashSet<&str> =
+        areas.iter().filter(is_code).map(|area| area.path.as_str()).collect();
+    let mut explained = Explained::default();
+    let mut previous: Option<&Area> = None;
+    for area in areas {
+        explained.rss += area.rss;
+        explained.swap += area.swap;
+        explained.anonymous_huge += area.anonymous_huge;
+        explained.hugetlb += area.hugetlb;
+        let (rss, anonymous) = (area.rss as i64, area.anonymous as i64);
+        let follows_data = previous
+            .is_some_and(|last| last.end == area.start && last.inode != 0 && last.is_writable());
+        let is_ramsons = is_ramsons(area, previous, known.profile);
+        match area.backing() {
+            Backing::Anonymous => {
+                let rest = match () {
+                    () if is_ramsons => Part::Ramson,
+                    () if (known.is_stack)(area) => Part::Stacks,
+                    // The zeroed part of a library's variables has no file.
+                    () if area.path.is_empty() && follows_data => Part::Data,
+                    () => Part::Anonymous,
+                };
+                divide(&mut explained, area, rest, known);
+            }
+            _ if is_ramsons => explained.add(Part::Ramson, rss),
+            Backing::Kernel => explained.add(Part::Kernel, rss),
+            Backing::Shmem => explained.add(Part::Shmem, rss),
+            Backing::File if (known.is_shmem)(area) => explained.add(Part::Shmem, rss),
+            Backing::File if binaries.contains(area.path.as_str()) => {
+                explained.add(Part::Data, anonymous);
+                explained.add(Part::Code, rss - anonymous);
+            }
+            Backing::File => explained.add(Part::Files, rss),
+        }
+        previous = Some(area);
+    }
+    if let Some(statistics) = known.statistics {
+        add_statistics(&mut explained, statistics);
+    }
+    explained
+}
+
+/// Adds what of an anonymous area lies outside the allocator's ranges to `rest`; these follow from the statistics. The kernel
+/// joins areas that touch, so that blocks of the allocator may lie behind a library's variables, or beside a stack.
+fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
+    let (mut covered, mut resident) = (0, 0);
+    for range in known.statistics.map_or(&[][..], |statistics| &statistics.ranges) {
+        let (start, end) = (range.start.max(area.start), range.end.min(area.end));
+        if start < end {
+            covered += end - start;
+            resident += range.presence.resident_bytes(start, end);
+        }
+    }
+    let outside = area.rss as i64 - resident as i64;
+    let uncovered = (area.end - area.start - covered) as i64;
+    let mut elsewhere = outside.clamp(0, uncovered);
+    explained.add(Part::Moved, outside - elsewhere);
+    if rest == Part::Anonymous {
+        let (range, name) = (area.start..area.end, area.path.clone());
+        explained.anonymous.push(Anonymous { range, name, rss: area.rss });
+        if elsewhere > 0 {
+            let mapped = (extent_bytes(area, known) as i64).min(elsewhere);
+            explained.add(Part::Extents, mapped);
+            elsewhere -= mapped;
+            let padding = ((known.padding)(area) as i64).min(elsewhere);
+            explained.add(Part::Padding, padding);
+            elsewhere -= padding;
+        }
+    }
+    explained.add(rest, elsewhere);
+}
+
+/// Resident bytes of the extents in an area. `known.extents` do not overlap.
+fn extent_bytes(area: &Area, known: &Known) -> u64 {
+    let first = known.extents.partition_point(|extent| extent.end <= area.start);
+    let within = known.extents[first..].iter().take_while(|extent| extent.start < area.end);
+    let bytes = |extent: &ops::Range<u64>| {
+        let part = extent.start.max(area.start)..extent.end.min(area.end);
+        if part == (area.start..area.end) {
+            return area.rss;
+        }
+        let share = (part.end - part.start) as f64 / (area.end - area.start) as f64;
+        (known.resident)(part).unwrap_or((area.rss as f64 * share) as u64)
+    };
+    within.map(bytes).sum::<u64>().min(area.rss)
+}
+
+fn add_statistics(explained: &mut Explained, statistics: &Statistics) {
+    let mut add = |part, bytes: u64| explained.add(part, bytes as i64);
+    let sum = |part: fn(&Arena) -> u64| statistics.sum(part);
+    let free_pages = sum(|arena| arena.free_page_bytes);
+    add(Part::Top, sum(|arena| arena.top.resident_bytes));
+    add(Part::FreePages, free_pages);
+    add(Part::FreeChunks, sum(|arena| arena.free.resident_bytes) - free_pages);
+    add(Part::Fastbins, sum(|arena| arena.fastbins.bytes));
+    add(Part::Tcaches, sum(|arena| arena.tcaches.resident_bytes));
+    let metadata = sum(|arena| arena.metadata_bytes + arena.tcache_metadata_bytes);
+    add(Part::Metadata, metadata + statistics.chunk_metadata_bytes());
+    add(Part::NotWalked, sum(|arena| arena.not_walked_resident_bytes));
+    add(Part::Live, statistics.live_resident_bytes());
+    // What the two readings do not agree about.
+    let all: i64 = explained.parts.iter().sum();
+    explained.add(Part::Moved, explained.rss as i64 - all);
+}
+
+/// A process's memory as it was read at one moment.
+pub struct Reading {
+    /// The entries of smaps.
+    pub areas: Vec<Area>,
+    /// What they are.
+    pub explained: Explained,
+    /// The C library's statistics, or why they were not read.
+    pub statistics: Result<Statistics, Missing>,
+    /// Its memory, for looking further.
+    pub memory: Option<ProcessMemory>,
+}
+
+/// How a process is to be read.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// How the allocator's statistics are read.
+    pub effort: Effort,
+    /// Where there is more anonymous memory than this, they are not.
+    pub most_anonymous_bytes: u64,
+    /// ramson's file in this process.
+    pub profile: Option<&'a str>,
+    /// What the program mapped itself, by address.
+    pub extents: &'a [ops::Range<u64>],
+}
+
+/// Reads and explains a process's memory, again if too much changed meanwhile. `allocators` are found if they are `None`.
+pub fn read(
+    pid: u32,
+    allocators: &mut Option<Allocators>,
+    request: &Request,
+) -> io::Result<Reading> {
+    let memory = ProcessMemory::open(pid).map_err(|error| denied(pid, &error));
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let areas = read_smaps(pid)?;
+        if areas.iter().all(|area| area.rss == 0) {
+            return Err(ErrorKind::NotFound.into());
+        }
+        let allocators = allocators.get_or_insert_with(|| Allocators::of(pid, &areas));
+        let is_anonymous = |area: &&Area| area.backing() == Backing::Anonymous;
+        let anonymous: u64 = areas.iter().filter(is_anonymous).map(|area| area.rss).sum();
+        let statistics = match &memory {
+            Err(why) => Err(why.clone()),
+            Ok(_) if anonymous > request.most_anonymous_bytes => {
+                Err(Missing::Refused("too much memory to read each time".into()))
+            }
+            Ok(memory) => allocators.statistics(memory, &areas, request.effort),
+        };
+        let explained =
+            explain_process(pid, &areas, statistics.as_ref().ok(), memory.as_ref().ok(), request);
+        let moved = explained.part(Part::Moved).abs();
+        let is_still = moved <= STILL_BYTES.max((explained.rss as f64 * STILL_SHARE) as i64);
+        if is_still || tries == MOST_TRIES {
+            return Ok(Reading { areas, explained, statistics, memory: memory.ok() });
+        }
+    }
+}
+
+fn explain_process(
+    pid: u32,
+    areas: &[Area],
+    statistics: Option<&Statistics>,
+    memory: Option<&ProcessMemory>,
+    request: &Request,
+) -> Explained {
+    let stacks = memory.map_or(Vec::new(), |memory| thread_stacks(memory, areas));
+    let pointers = stack_pointers(pid);
+    let is_stack = |area: &Area| {
+        area.path == "[stack]"
+            || stacks.contains(&area.start)
+            || area.path != "[heap]" && pointers.iter().any(|&pointer| area.contains(pointer))
+    };
+    let is_tmpfs: HashMap<&str, bool> = areas
+        .iter()
+        .filter(|area| area.backing() == Backing::File)
+        .map(|area| area.path.as_str())
+        .collect::<HashSet<_>>()
+        .into_iter()
+        .map(|path| (path, is_on_tmpfs(pid, path)))
+        .collect();
+    explain(
+        areas,
+        &Known {
+            statistics,
+            extents: request.extents,
+            profile: request.profile,
+            is_stack: &is_stack,
+            is_shmem: &|area| is_tmpfs.get(area.path.as_str()) == Some(&true),
+            padding: &|area| memory.map_or(0, |memory| padding(memory, area)),
+            resident: &|range| {
+                let presence = Presence::of(memory?, range.start, range.end)?;
+                Some(presence.resident_bytes(range.start, range.end))
+            },
+        },
+    )
+}
+
+fn is_on_tmpfs(pid: u32, path: &str) -> bool {
+    let path = format!("/proc/{pid}/root{path}");
+    rustix::fs::statfs(path).is_ok_and(|system| system.f_type == TMPFS_MAGIC)
+}
+
+fn denied(pid: u32, error: &io::Error) -> Missing {
+    match error.kind() {
+        ErrorKind::PermissionDenied => Missing::Denied {
+            why: format!("its memory may not be read{}", rights::scope()),
+            next: rights::next_step(pid),
+        },
+        _ => Missing::Refused(format!("its memory cannot be read: {error}")),
+    }
+}
+
+/// Where the threads' stacks are, for those that the kernel tells (threads that are blocked; ptrace rights needed).
+fn stack_pointers(pid: u32) -> Vec<u64> {
+    const MOST_THREADS: usize = 4096;
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks
+        .take(MOST_THREADS)
+        .filter_map(|task| {
+            let call = fs::read_to_string(task.path().join("syscall")).ok()?;
+            let pointer = call.split_whitespace().rev().nth(1)?;
+            u64::from_str_radix(pointer.strip_prefix("0x")?, 16).ok()
+        })
+        .collect()
+}
+
+/// Page tables, which no process's RSS contains; bytes.
+pub fn page_tables(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmPTE:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}

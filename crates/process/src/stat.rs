@@ -1,0 +1,64 @@
+//! That a process is there, since when, and its resident bytes: what is cheap to ask.
+
+use rustix::param::page_size;
+use std::fs;
+
+/// A process that is there and not a zombie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Since boot, in ticks: a process ID may be in use again.
+    pub start_ticks: u64,
+    /// Resident bytes.
+    pub rss: Option<u64>,
+}
+
+impl Stat {
+    /// `None` if there is none, or a zombie.
+    pub fn of(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The second field is a name that may contain anything.
+    fn parse(stat: &str) -> Option<Self> {
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let is_alive = !fields.first()?.starts_with(['Z', 'X', 'x']);
+        let number = |field: usize| fields.get(field - 3)?.trim().parse::<u64>().ok();
+        let rss = number(24).map(|pages| pages * page_size() as u64);
+        is_alive.then_some(Self { start_ticks: number(22)?, rss })
+    }
+}
+
+/// RSS and its maximum so far, in bytes; 0 where there is none.
+pub fn rss_and_peak(pid: u32) -> (u64, u64) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let bytes = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = value.and_then(|value| value.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        kib.unwrap_or(0) << 10
+    };
+    (bytes("VmRSS:"), bytes("VmHWM:"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_told_by_its_start_also_with_a_strange_name() {
+        let own = Stat::of(std::process::id()).unwrap();
+        assert!(own.start_ticks > 0 && own.rss.is_some_and(|rss| rss > 1 << 16), "{own:?}");
+        let rest = "1 1 1 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 777 9000 25 184";
+        let parsed = Stat::parse(&format!("5 (a) Z b) S {rest}"));
+        let rss = Some(25 * page_size() as u64);
+        assert_eq!(parsed, Some(Stat { start_ticks: 777, rss }));
+        assert_eq!(Stat::parse(&format!("5 (a) Z {rest}")), None);
+        assert_eq!(Stat::parse(""), None);
+    }
+
+    #[test]
+    fn our_own_rss_is_known() {
+        let (rss, peak) = rss_and_peak(std::process::id());
+        assert!(rss > 0 && peak >= rss);
+        assert_eq!(rss_and_peak(u32::MAX), (0, 0));
+    }
+}

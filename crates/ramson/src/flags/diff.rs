@@ -1,0 +1,146 @@
+//! The flags of `ramson diff`, and the gate for CI.
+
+use super::values::{parse_sample_type, parse_size};
+use super::{FilterFlags, NameFlags, SortBy};
+use clap::Args;
+use ramson_analysis::comparison::is_noise;
+use ramson_profile::format::{format_half_width, format_value};
+use ramson_profile::{DiffTable, SampleType};
+
+#[derive(Args)]
+#[command(after_help = "\
+Columns: Δ is later − earlier of the function's own allocations, ± its 95 % interval (of Δ cum where Δ is 0). A row marked ~ may be chance. Functions are matched by name, so another process, machine or build of the program will do. Two snapshots of one process (copies of its file) are compared more sharply: samples that are live in both cancel.
+
+Exit status: 3 if --fail-above tripped.
+
+Examples:
+  ramson snap 4711 -o before.ramson; sleep 600; ramson diff before.ramson 4711
+  ramson diff main.ramson branch.ramson --fail-above 5%
+  ramson diff old.ramson new.ramson --focus '^db/' --fail-above 10MiB")]
+pub struct DiffFlags {
+    /// The earlier profile: a process ID, name:NAME of a process, a file or an http:// address
+    pub old: String,
+    /// The later profile
+    pub new: String,
+    #[command(flatten)]
+    pub names: NameFlags,
+    /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects; inuse_space unless a pprof file says otherwise
+    #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
+    pub sample_index: Option<SampleType>,
+    /// Exit with 3 if the total grew by more than this, in percent of OLD or absolutely (5%, 10MiB), and by more than chance
+    #[arg(long, value_name = "GROWTH", value_parser = parse_limit)]
+    pub fail_above: Option<Limit>,
+    #[command(flatten)]
+    pub filters: FilterFlags,
+    /// Rows of the table to show; 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub rows: usize,
+    /// Order of the rows
+    #[arg(long, value_enum, default_value_t = SortBy::Flat)]
+    pub sort: SortBy,
+    /// Leave out what shrank
+    #[arg(long)]
+    pub drop_negative: bool,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How much growth is allowed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// As it was given.
+    pub text: String,
+    amount: Amount,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Amount {
+    /// Of the earlier total.
+    Share(f64),
+    /// In the unit of the sample type.
+    Value(u64),
+}
+
+fn parse_limit(text: &str) -> Result<Limit, String> {
+    let amount = match text.strip_suffix('%') {
+        Some(percent) => {
+            let share = percent.trim().parse::<f64>().ok().filter(|share| *share >= 0.0);
+            share.filter(|share| share.is_finite()).map(|percent| Amount::Share(percent / 100.0))
+        }
+        None => parse_size(text).map(Amount::Value),
+    };
+    let wrong = || "neither a percentage nor a size; as 5% or 10MiB".to_owned();
+    Ok(Limit { text: text.to_owned(), amount: amount.ok_or_else(wrong)? })
+}
+
+impl Limit {
+    /// Whether it is a size.
+    pub fn is_of_bytes(&self) -> bool {
+        self.text.ends_with(['B', 'b'])
+    }
+
+    /// Whether the total grew by more, and by more than chance.
+    pub fn is_exceeded(&self, table: &DiffTable) -> bool {
+        let allowed = match self.amount {
+            Amount::Share(share) => share * table.old_total.value,
+            Amount::Value(value) => value as f64,
+        };
+        table.change.value > allowed && !is_noise(table.change)
+    }
+
+    /// What to say of it then.
+    pub fn finding(&self, table: &DiffTable) -> String {
+        let unit = table.sample_type.unit();
+        format!(
+            "{} grew by {} ({}), from {} to {}: more than {}",
+            table.sample_type,
+            format_value(table.change.value, unit),
+            format_half_width(table.change, unit),
+            format_value(table.old_total.value, unit),
+            format_value(table.new_total.value, unit),
+            self.text,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramson_profile::{Estimate, SampleType};
+
+    fn table(old: f64, change: f64, half_width: f64) -> DiffTable {
+        let variance = (half_width / 1.959964).powi(2);
+        DiffTable {
+            sample_type: SampleType::InuseSpace,
+            old_total: Estimate::exact(old),
+            new_total: Estimate::exact(old + change),
+            change: Estimate { value: change, variance },
+            is_significant: false,
+            rows: vec![],
+        }
+    }
+
+    #[test]
+    fn only_growth_beyond_the_limit_and_beyond_chance_trips() {
+        let trips = |limit: &str, table: &DiffTable| parse_limit(limit).unwrap().is_exceeded(table);
+        assert!(trips("5%", &table(1000.0, 51.0, 10.0)));
+        assert!(!trips("5%", &table(1000.0, 50.0, 10.0)));
+        assert!(!trips("5%", &table(1000.0, 500.0, 501.0)));
+        assert!(!trips("5%", &table(1000.0, -500.0, 1.0)));
+        assert!(trips("50B", &table(1000.0, 51.0, 10.0)));
+        assert!(!trips("1K", &table(1000.0, 51.0, 10.0)));
+        assert!(trips("5%", &table(0.0, 1.0, 0.0)));
+        assert!(!trips("0%", &table(1000.0, 0.0, 0.0)));
+        assert!(trips("5%", &table(1000.0, 51.0, f64::NAN)));
+    }
+
+    #[test]
+    fn a_limit_is_a_percentage_or_a_size() {
+        for wrong in ["", "%", "5 percent", "-5%", "nan%", "inf%", "1.5M", "x"] {
+            assert!(parse_limit(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_limit("2.5%").unwrap().amount, Amount::Share(0.025));
+        assert_eq!(parse_limit("10MiB").unwrap().amount, Amount::Value(10 << 20));
+    }
+}

@@ -1,0 +1,32 @@
+//! The flags of `ramson doctor`.
+
+use super::NameFlags;
+use clap::Args;
+
+#[derive(Args)]
+#[command(after_help = "\
+Works on any process that this user may trace, profiled or not, and does not stop it. glibc's arenas are read from outside; of other allocators only the name is known, and what jemalloc and tcmalloc say of themselves with --ask. Who holds kept memory back is known of processes under ramson. Each advice comes with its evidence, the bytes that it saves and its risk.
+
+Examples:
+  ramson doctor 4711
+  ramson doctor name:redis-server --json")]
+pub struct DoctorFlags {
+    /// A process ID, name:NAME of a process, or the profile file of one that runs
+    #[arg(value_name = "SRC")]
+    pub source: String,
+    /// Walk every chunk of glibc's arenas, also of large ones, which takes about half a second per GiB
+    #[arg(long)]
+    pub exact: bool,
+    /// Ask jemalloc or tcmalloc for its own figures: stops one thread that waits, for some milliseconds, as "ramson trim" does. glibc's
+    /// are read without
+    #[arg(long)]
+    pub ask: bool,
+    /// Call sites shown of those that hold memory back; 0: all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    pub rows: usize,
+    #[command(flatten)]
+    pub names: NameFlags,
+    /// One JSON object instead of tables
+    #[arg(long)]
+    pub json: bool,
+}

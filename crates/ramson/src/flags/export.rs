@@ -1,0 +1,110 @@
+//! The flags of commands that write a profile to a file: `export`, `merge`, `snap`, `symbolize`.
+
+use super::values::parse_sample_type;
+use super::{FilterFlags, KindChoice, NameFlags, SearchFlags, SourceFlags};
+use clap::{Args, ValueEnum};
+use ramson_profile::SampleType;
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ramson export 4711 -f pprof -o heap.pb.gz && go tool pprof -top heap.pb.gz
+  ramson export 4711 -f html -o heap.html
+  ramson export 4711 -f svg --focus createStringObject > heap.svg")]
+pub struct ExportFlags {
+    #[command(flatten)]
+    pub source: SourceFlags,
+    /// pprof: gzip'd profile.proto; collapsed, csv: one line per stack; svg: a flame graph; html: flame graph and table, offline; json:
+    /// all stacks as one object; speedscope, firefox: for these viewers; heap_v2: jemalloc's text, for jeprof
+    #[arg(short, long, value_enum)]
+    pub format: Format,
+    #[command(flatten)]
+    pub filters: FilterFlags,
+    /// Write here instead of to standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace FILE if it exists
+    #[arg(long, requires = "output")]
+    pub force: bool,
+    /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up. Default: heap; of another tool's
+    /// file, all
+    #[arg(long, value_enum)]
+    pub kind: Option<KindChoice>,
+    /// What collapsed, svg, html and firefox count, and what pprof and speedscope show first; inuse_space unless a pprof file says otherwise
+    #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
+    pub sample_index: Option<SampleType>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Format {
+    Pprof,
+    Collapsed,
+    Speedscope,
+    Firefox,
+    Svg,
+    Html,
+    Json,
+    Csv,
+    #[value(name = "heap_v2")]
+    HeapV2,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Equal stacks of the same binary (by build ID, else by path) become one and their values add up, as \"go tool pprof -proto A B\" does it. The result is pprof's format; it does not carry the intervals of the estimates.
+
+Examples:
+  ramson merge worker-*.ramson -o workers.pb.gz")]
+pub struct MergeFlags {
+    /// Profiles: process IDs, name:NAME of processes, files, http:// addresses
+    #[arg(value_name = "SRC", required = true)]
+    pub sources: Vec<String>,
+    #[command(flatten)]
+    pub names: NameFlags,
+    /// Write here
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Replace FILE if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Every command reads the file that it makes, on any machine with the same binaries. Prints its name.
+
+Examples:
+  ramson snap name:redis-server
+  ramson snap 4711@-1h -o before.ramson")]
+pub struct SnapFlags {
+    #[command(flatten)]
+    pub source: SourceFlags,
+    /// Write here instead of to NAME-PID-TIME.ramson in this directory
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+A profile of ours keeps all that it has; every command takes the names from it first, and looks up what has none where it is read. A profile of another tool becomes a pprof file with names (-o).
+
+Examples:
+  ramson symbolize /var/tmp/ramson-0/redis-server.4711.ramson
+  ramson symbolize --sysroot /srv/image core.ramson -o ticket-17.ramson")]
+pub struct SymbolizeFlags {
+    /// A profile of a process that has ended, or of another tool, such as pprof
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub search: SearchFlags,
+    /// Write here instead of into FILE
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace the output file if it exists
+    #[arg(long, requires = "output")]
+    pub force: bool,
+}

@@ -1,0 +1,73 @@
+//! The flags that say which part of a profile a command looks at: pprof's filters and granularities.
+
+use super::values::parse_pattern;
+use clap::Args;
+use ramson_analysis::Selection;
+use ramson_profile::{Filters, Granularity, Pattern, TagFilter};
+
+const GRANULARITIES: [(&str, Granularity); 6] = [
+    ("functions", Granularity::Functions),
+    ("filefunctions", Granularity::FileFunctions),
+    ("files", Granularity::Files),
+    ("lines", Granularity::Lines),
+    ("addresses", Granularity::Addresses),
+    ("mappings", Granularity::Mappings),
+];
+
+/// A filter's expression matches a function's name, its file or the path of its binary.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Filters (RE matches names of functions, files and binaries)")]
+pub struct FilterFlags {
+    /// Only stacks with a frame that matches
+    #[arg(long, value_name = "RE", value_parser = parse_pattern)]
+    pub focus: Option<Pattern>,
+    /// No stacks with a frame that matches
+    #[arg(long, value_name = "RE", value_parser = parse_pattern)]
+    pub ignore: Option<Pattern>,
+    /// Take matching frames out of all stacks; their callers get what they allocated
+    #[arg(long, value_name = "RE", value_parser = parse_pattern)]
+    pub hide: Option<Pattern>,
+    /// Take all other frames out
+    #[arg(long, value_name = "RE", value_parser = parse_pattern)]
+    pub show: Option<Pattern>,
+    /// Take the callers of the outermost matching frame out, and stacks without one
+    #[arg(long, value_name = "RE", value_parser = parse_pattern)]
+    pub show_from: Option<Pattern>,
+    /// Only samples with a matching label: thread=RE, or bytes=RANGE of block sizes, as 1kb:64kb or 4mb:
+    #[arg(long, value_name = "[KEY=]RE|RANGE", value_parser = parse_tag_filter, alias = "tag-focus")]
+    pub tagfocus: Option<TagFilter>,
+    /// No samples with a matching label
+    #[arg(long, value_name = "[KEY=]RE|RANGE", value_parser = parse_tag_filter, alias = "tag-ignore")]
+    pub tagignore: Option<TagFilter>,
+    /// What one row stands for: functions (by name; default of diff, as builds may be in different directories), filefunctions
+    /// (by name and file; default elsewhere), files, lines, addresses or mappings
+    #[arg(long, value_name = "WHAT", value_parser = parse_granularity)]
+    pub granularity: Option<Granularity>,
+}
+
+impl FilterFlags {
+    /// What they select.
+    pub fn selection(&self) -> Selection {
+        let filters = Filters {
+            ignore: self.ignore.clone(),
+            focus: self.focus.clone(),
+            hide: self.hide.clone(),
+            show: self.show.clone(),
+            show_from: self.show_from.clone(),
+            tag_focus: self.tagfocus.clone(),
+            tag_ignore: self.tagignore.clone(),
+        };
+        Selection { filters, granularity: self.granularity }
+    }
+}
+
+fn parse_tag_filter(text: &str) -> Result<TagFilter, String> {
+    TagFilter::new(text).map_err(|error| error.to_string())
+}
+
+fn parse_granularity(text: &str) -> Result<Granularity, String> {
+    let known = GRANULARITIES.iter().find(|(name, _)| *name == text);
+    known
+        .map(|&(_, granularity)| granularity)
+        .ok_or_else(|| format!("one of {}", GRANULARITIES.map(|(name, _)| name).join(", ")))
+}

@@ -1,0 +1,97 @@
+//! The flags of `ramson leaks`, and the gate for CI.
+
+use super::values::{parse_duration, parse_size};
+use super::{FilterFlags, SourceFlags};
+use clap::Args;
+use ramson_analysis::suspects::Suspects;
+use ramson_profile::format::format_bytes;
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[command(after_help = "\
+Verdicts: growing without bound (what grew old is kept, and becomes more), cache or pool (plateau), start-up, churn, not enough data yet. A suspect is evidence and no proof: a cache that still fills looks like a leak. docs/leaks.md has the maths.
+
+Exit status: 3 if --fail-on tripped.
+
+Examples:
+  ramson leaks name:redis-server
+  ramson leaks 4711 --window 10m
+  ramson mark 4711 deploy; sleep 3600; ramson leaks 4711 --since deploy --baseline deploy
+  ramson leaks test.ramson --min-age 5s --suppressions known.txt --fail-on growing
+  ramson leaks 4711 --show '^my::'        # judges what has the same frames of my:: together")]
+pub struct LeaksFlags {
+    #[command(flatten)]
+    pub source: SourceFlags,
+    /// What lives shorter on average is churn, and what was first seen later than this ago is not judged (ms, s, m, h or d)
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_duration)]
+    pub min_age: u64,
+    /// Measure growth: look, wait for this time, and look again
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub window: Option<u64>,
+    /// Measure growth since a mark, or since the moment of a copy of the profile
+    #[arg(long, value_name = "MARK|FILE", conflicts_with = "window")]
+    pub since: Option<String>,
+    /// Hide stacks that are growing in this profile already: a mark of the process, or another process's profile
+    #[arg(long, value_name = "MARK|FILE")]
+    pub baseline: Option<String>,
+    /// Hide stacks that match a line leak:PATTERN of this file (LeakSanitizer's syntax)
+    #[arg(long, value_name = "FILE")]
+    pub suppressions: Option<PathBuf>,
+    /// Stacks to show; 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    pub rows: usize,
+    /// Exit with 3 if a stack is growing, or all that do grow by more than a size per hour (growing, 10MiB/h)
+    #[arg(long, value_name = "GATE", value_parser = parse_gate)]
+    pub fail_on: Option<Gate>,
+    #[command(flatten)]
+    pub filters: FilterFlags,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What fails a run of CI.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gate {
+    /// Any stack that is growing.
+    Growing,
+    /// More than these bytes per hour, with the lower ends of the intervals.
+    BytesPerHour(u64),
+}
+
+impl Gate {
+    /// What tripped it.
+    pub fn finding(&self, found: &Suspects) -> Option<String> {
+        let count = found.growing().count();
+        let at_least = found.growth_at_least();
+        let stacks = if count == 1 { "1 stack is".into() } else { format!("{count} stacks are") };
+        let finding = format!("{stacks} growing, by {}/h or more", format_bytes(at_least));
+        match *self {
+            Gate::Growing => (count > 0).then_some(finding),
+            Gate::BytesPerHour(most) => (at_least > most as f64)
+                .then(|| format!("{finding}: more than {}/h", format_bytes(most as f64))),
+        }
+    }
+}
+
+fn parse_gate(text: &str) -> Result<Gate, String> {
+    if text == "growing" {
+        return Ok(Gate::Growing);
+    }
+    let size = text.strip_suffix("/h").and_then(parse_size);
+    size.map(Gate::BytesPerHour).ok_or_else(|| "growing, or a size per hour as in 10MiB/h".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_is_a_verdict_or_a_size_per_hour() {
+        assert_eq!(parse_gate("growing"), Ok(Gate::Growing));
+        assert_eq!(parse_gate("10MiB/h"), Ok(Gate::BytesPerHour(10 << 20)));
+        for wrong in ["", "churn", "10MiB", "/h", "5%/h"] {
+            assert!(parse_gate(wrong).is_err(), "{wrong}");
+        }
+    }
+}

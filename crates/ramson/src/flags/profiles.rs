@@ -1,0 +1,73 @@
+//! The flags of commands about which profiles and moments there are: `list`, `mark`, `timeline`.
+
+use super::SourceFlags;
+use crate::run::prune::{Bound, parse_age, parse_total};
+use clap::Args;
+use ramson_source::marks::parse_name;
+use std::time::Duration;
+
+#[derive(Args)]
+#[command(after_help = "\
+State: running, exited N, the signal that ended it, replaced (by exec), or died where nobody told. Cause of a death: OOM killer, out of memory (an allocation failed just before), unknown. RSS: now, or as it was last seen. `ramson run` tells these of its program; of others the kernel's log does, if this user may read it.
+
+Pruning removes profiles of ended processes of this user, never files that somebody has named. `ramson run` does it at its start.
+  RAMSON_PRUNE_AGE=30d  RAMSON_PRUNE_SIZE=1G
+
+Examples:
+  ramson list
+  ramson list --prune --max-age 7d")]
+pub struct ListFlags {
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// First remove profiles of processes that ended long ago, then the oldest until the rest takes little enough
+    #[arg(long)]
+    pub prune: bool,
+    /// Oldest that stays: a number with d, h, m or s, or off. Default: RAMSON_PRUNE_AGE, or 30d
+    #[arg(long, value_name = "AGE", requires = "prune", value_parser = parse_age)]
+    pub max_age: Option<Bound<Duration>>,
+    /// Most that the profiles of a directory take on disk, or off. Default: RAMSON_PRUNE_SIZE, or 1G
+    #[arg(long, value_name = "SIZE", requires = "prune", value_parser = parse_total)]
+    pub max_total: Option<Bound<u64>>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Prints the file that it made; it can be removed at any time, and ramson does not do that by itself. \"leaks --since\" and \"leaks --baseline\" find it by its name, the other commands by its path. If \"ramson record\" has kept a history of the process, the moment is in it, too: SRC@mark:NAME.
+
+Examples:
+  ramson mark name:redis-server deploy; sleep 3600; ramson leaks name:redis-server --since deploy
+  ramson diff $(ramson mark 4711 before) 4711")]
+pub struct MarkFlags {
+    #[command(flatten)]
+    pub source: SourceFlags,
+    /// What to call this moment: letters, digits, dots, dashes and underscores
+    #[arg(value_parser = parse_name)]
+    pub name: String,
+    /// Move a mark that exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Columns: RSS and live bytes of the moment, the 95 % interval of live in percent, what was allocated per second since the moment before, live samples, and why the moment was kept. A line in parentheses says where there was no snapshot for more than twice its interval: the recorder did not run, or was kept from taking one.
+
+Examples:
+  ramson timeline name:redis-server
+  ramson timeline 4711@-2h..-1h --csv > series.csv
+  ramson timeline history.db -n 0")]
+pub struct TimelineFlags {
+    /// A process ID, name:NAME, or a history; with a range as in SRC@-2h..-1h only that
+    #[arg(value_name = "SRC")]
+    pub source: String,
+    /// Comma-separated values: every moment, bytes as integers
+    #[arg(long)]
+    pub csv: bool,
+    /// One JSON object instead of a table
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Rows to show: those kept for a reason first, then evenly over time; 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 40)]
+    pub rows: usize,
+}

@@ -1,0 +1,76 @@
+//! The flags of `ramson record`.
+
+use super::values::parse_size;
+use crate::record::{DEFAULT_KEEP_NS, DEFAULT_MOST_BYTES};
+use clap::Args;
+use ramson_history::{Levels, Rules, duration};
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[command(after_help = "\
+Keeps one snapshot of each process every 10 s, and others when one has reached a new high-water mark of live bytes or RSS, was marked (ramson mark), has ended, or its cgroup is short of memory. They are thinned with age: every 10 s for an hour, every minute for a day, every 10 minutes for as long as --keep says. Runs until it is interrupted, or until every process that was named has ended; a name is waited for.
+
+Every reading command then takes moments and ranges: SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, SRC@-2h..-1h. They look into RAMSON_HISTORY, or where this command writes without -o: /var/lib/ramson/history.db for root, else history.db in $XDG_STATE_HOME/ramson (~/.local/state/ramson). docs/history.md has the tables.
+
+Examples:
+  ramson record --all
+  ramson record name:redis-server --every 1m -o redis.db
+  ramson diff name:redis-server@-1h name:redis-server
+  ramson report redis.db@peak")]
+pub struct RecordFlags {
+    /// Process IDs, name:NAME of processes, or profile files of running ones
+    #[arg(value_name = "SRC", required_unless_present = "all")]
+    pub sources: Vec<String>,
+    /// Every profiled process of this user (of all users, for root), also those that start later
+    #[arg(long, conflicts_with = "sources")]
+    pub all: bool,
+    /// Time between two snapshots of a process (ms, s, m, h or d)
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_every)]
+    pub every: u64,
+    /// Also a snapshot each time a process has allocated about this much
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub every_bytes: Option<u64>,
+    /// How long snapshots are kept
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_keep)]
+    pub keep: u64,
+    /// Largest size of the history; the oldest snapshots go first
+    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = parse_max_size)]
+    pub max_size: u64,
+    /// The history; it is made if it is not there, and continued if it is
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+impl RecordFlags {
+    pub fn levels(&self) -> Levels {
+        Levels::new(self.every, self.keep)
+    }
+
+    pub fn rules(&self) -> Rules {
+        Rules { every_ns: self.every, every_bytes: self.every_bytes }
+    }
+}
+
+fn parse_time(text: &str, least_ns: u64, most_ns: u64) -> Option<u64> {
+    duration(text).filter(|ns| (least_ns..=most_ns).contains(ns))
+}
+
+fn parse_every(text: &str) -> Result<u64, String> {
+    parse_time(text, 100_000_000, 86_400_000_000_000)
+        .ok_or_else(|| "not a time from 100ms to 1d, as in 10s".into())
+}
+
+fn parse_keep(text: &str) -> Result<u64, String> {
+    parse_time(text, 60_000_000_000, 3660 * (DEFAULT_KEEP_NS / 30))
+        .ok_or_else(|| "not a time from 1m to 3660d, as in 30d".into())
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    parse_size(text).filter(|&bytes| bytes > 0).ok_or_else(|| "not a size, as in 1G".into())
+}
+
+fn parse_max_size(text: &str) -> Result<u64, String> {
+    parse_size(text)
+        .filter(|bytes| (1 << 20..=DEFAULT_MOST_BYTES << 10).contains(bytes))
+        .ok_or_else(|| "not a size from 1M to 4096G, as in 4G".into())
+}

@@ -1,0 +1,94 @@
+//! The flags of `ramson report`.
+
+use super::values::{parse_pattern, parse_sample_type};
+use super::{FilterFlags, KindChoice, SortBy, SourceFlags};
+use clap::Args;
+use ramson_analysis::report::Shown;
+use ramson_profile::SampleType;
+use std::ffi::OsString;
+
+#[derive(Args)]
+#[command(after_help = "\
+Columns: flat is the function's own allocations, cum includes those of the functions it called; ± is the 95 % interval of the estimate, in percent of flat (of cum where flat is 0). A row whose ± is large rests on few samples.
+
+Examples:
+  ramson report name:redis-server
+  ramson report 4711 --view peek createStringObject
+  ramson report 4711 --view health
+  ramson report 4711 --view callers --focus networking.c
+  ramson report 4711 --view sizes --tagfocus thread=bio_
+  ramson report crashed.ramson --view frees --address 0x55d0c3a2f2a0
+  ramson report old.ramson --sample-index alloc_space --sort cum -n 40")]
+pub struct ReportFlags {
+    #[command(flatten)]
+    pub source: SourceFlags,
+    /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up. Default: heap; of another tool's
+    /// file, all
+    #[arg(long, value_enum)]
+    pub kind: Option<KindChoice>,
+    /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects; inuse_space unless a pprof file says otherwise
+    #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
+    pub sample_index: Option<SampleType>,
+    /// top: functions; lines: lines of functions; tree: callers to callees; callers: the same upside down; peek RE: callers and
+    /// callees of functions that match RE; sizes: live blocks by size; threads: live blocks by thread; frees: sampled blocks
+    /// freed of late, who allocated and who freed them; health: what recording cost, and what it lost
+    #[arg(long, value_name = "VIEW", default_value = "top", value_parser = parse_view)]
+    pub view: Shown,
+    /// With --view frees: only blocks in which this address lies, also live ones
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    pub address: Option<u64>,
+    #[command(flatten)]
+    pub filters: FilterFlags,
+    /// Rows of the table to show (a tree shows five times as many); 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub rows: usize,
+    /// Order of the rows
+    #[arg(long, value_enum, default_value_t = SortBy::Flat)]
+    pub sort: SortBy,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `--view peek RE` as one argument, so that `--view tree SRC` does not take SRC for an expression.
+pub fn join_peek(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    for argument in arguments {
+        let is_expression =
+            matches!(joined.as_slice(), [.., flag, view] if flag == "--view" && view == "peek");
+        match joined.last_mut() {
+            Some(view) if is_expression => {
+                view.push(" ");
+                view.push(argument);
+            }
+            _ => joined.push(argument),
+        }
+    }
+    joined
+}
+
+fn parse_view(text: &str) -> Result<Shown, String> {
+    match text.split_once(' ') {
+        Some(("peek", expression)) => return parse_pattern(expression).map(Shown::Peek),
+        Some(_) => {}
+        None => match text {
+            "top" => return Ok(Shown::Top),
+            "lines" => return Ok(Shown::Lines),
+            "tree" => return Ok(Shown::Tree),
+            "callers" => return Ok(Shown::Callers),
+            "sizes" => return Ok(Shown::Sizes),
+            "threads" => return Ok(Shown::Threads),
+            "frees" => return Ok(Shown::Frees),
+            "health" => return Ok(Shown::Health),
+            "peek" => return Err("which functions? Add a regular expression".into()),
+            _ => {}
+        },
+    }
+    Err("one of top, tree, peek RE, callers, lines, sizes, threads, frees, health".into())
+}
+
+fn parse_address(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(digits, 16)
+        .map_err(|_| "not a hexadecimal address, as in 0x55d0c3a2f2a0".into())
+}

@@ -1,0 +1,73 @@
+//! The flags of `ramson run`.
+
+use super::values::{
+    parse_duration, parse_freed, parse_interval, parse_max_file, parse_max_overhead,
+};
+use clap::Args;
+use ramson_format::MAX_RECENT_FREES;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[command(after_help = "\
+The program is any dynamically linked glibc program; its output, exit status and signals pass through. What it cannot do (a static or set-user-ID program, say) is said in one line, and the program runs without a profile.
+
+Without this command: LD_PRELOAD=/path/to/libramson.so CMD, with these variables:
+  RAMSON_INTERVAL=512K  RAMSON_DIR=DIR  RAMSON_OUTPUT=FILE  RAMSON_KEEP=1  RAMSON_MAX_FILE=64M
+  RAMSON_MAX_OVERHEAD=1  RAMSON_FREES=1024
+
+Before it starts, profiles of processes that ended long ago are removed (ramson list --help). If the program dies of memory, the sites that held most of it are printed.
+
+Where systemd knows the program by its process ID (Type=notify, WatchdogSec, socket activation), or there may be no further process, ramson becomes the program, and says nothing at its end.
+
+Exit status: the program's; if signal N ended it, ramson ends by that, too (128 + N in a shell). 125 ramson failed, 126 not executable, 127 not found.
+
+Examples:
+  ramson run -- redis-server --port 6379
+  ramson run --interval 64K -o /tmp/build.ramson -- g++ -O2 -c big.cc")]
+pub struct RunFlags {
+    /// Mean bytes between samples (with K, M or G; 1 records every allocation)
+    #[arg(long, value_name = "SIZE", default_value = "512K", value_parser = parse_interval, allow_hyphen_values = true)]
+    pub interval: u64,
+    /// Bound of the CPU time that samples take, in percent (0.001 to 90; 0 or off for none): the interval is raised to stay
+    /// under it. Default 1, or none with --interval 1
+    #[arg(long, value_name = "PCT", value_parser = parse_max_overhead, allow_hyphen_values = true)]
+    pub max_overhead: Option<String>,
+    /// Put the profile here; further processes of the program add .PID, further images of one .PID.2 …
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace FILE if it exists
+    #[arg(long, requires = "output")]
+    pub force: bool,
+    /// Largest size of a profile file (1M to 4G). Default: 64M; 8M on Linux before 5.14, where a file takes all of it at once
+    #[arg(long, value_name = "SIZE", value_parser = parse_max_file, allow_hyphen_values = true)]
+    pub max_file: Option<u64>,
+    /// Remember the N latest sampled blocks that were freed, with both stacks, for `report --view frees` (0 to 65536, at most 256 for
+    /// each M of --max-file). Default: 1024, of at most 1,000 frees a second and thread
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_RECENT_FREES))]
+    pub recent_frees: Option<u64>,
+    #[command(flatten)]
+    pub trims: ScheduleFlags,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub struct ScheduleFlags {
+    /// Have the program and its children give back what their allocator keeps free, this often (ms, s, m, h or d), where that is
+    /// worth it: see "ramson trim"
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub trim_every: Option<u64>,
+    /// The same when a process has freed so much since the last time, by its profile
+    #[arg(long, value_name = "SIZE", value_parser = parse_freed, allow_hyphen_values = true)]
+    pub trim_after: Option<u64>,
+    /// Append a JSON line about each trim to FILE, not to standard error
+    #[arg(long, value_name = "FILE")]
+    pub trim_log: Option<PathBuf>,
+}

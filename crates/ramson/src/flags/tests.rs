@@ -1,0 +1,59 @@
+use super::values::{parse_interval, parse_max_overhead, parse_size};
+use super::*;
+use clap::CommandFactory;
+use ramson_analysis::report::Shown;
+use std::ffi::OsString;
+
+#[test]
+fn the_flag_definition_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn peek_takes_an_expression_and_the_other_views_leave_the_source_alone() {
+    let report = |line: &str| {
+        let arguments = line.split(' ').map(OsString::from);
+        match Cli::try_parse_from(join_peek(arguments)).map(|cli| cli.command) {
+            Ok(Command::Report(options)) => Ok((options.source.source, options.view)),
+            Ok(_) => unreachable!("a report was asked for"),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    assert!(
+        matches!(report("ramson report --view tree 77"), Ok((source, Shown::Tree)) if source == "77")
+    );
+    let peek = report("ramson report --view peek ^main$ 77");
+    assert!(
+        matches!(peek, Ok((source, Shown::Peek(re))) if source == "77" && re.as_str() == "^main$")
+    );
+    assert!(report("ramson report 77 --view peek (").is_err());
+    assert!(report("ramson report 77 --view peek").is_err());
+    assert!(report("ramson report 77 --view flat").is_err());
+}
+
+#[test]
+fn sizes_are_read_as_the_library_reads_them() {
+    assert_eq!(parse_size("512K"), Some(512 << 10));
+    assert_eq!(parse_size("1MiB"), Some(1 << 20));
+    assert_eq!(parse_size("3b"), Some(3));
+    for wrong in ["", "K", "-1", "1.5M", "1X", "99999999999G", "iB"] {
+        assert_eq!(parse_size(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
+fn bounds_of_the_overhead_are_what_the_library_reads() {
+    for right in ["1", "0.5", "0", "off", "90", "0.001"] {
+        assert_eq!(parse_max_overhead(right).as_deref(), Ok(right));
+    }
+    for wrong in ["", "-1", "1%", "91", "0.0001", "1e1", ".5", "1.", "nan", "inf", "+1"] {
+        assert!(parse_max_overhead(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn intervals_that_make_no_sense_are_refused() {
+    for wrong in ["0", "-5", "9999T", "abc"] {
+        assert!(parse_interval(wrong).is_err(), "{wrong}");
+    }
+}

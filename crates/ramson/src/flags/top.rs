@@ -1,0 +1,66 @@
+//! The flags of `ramson top`.
+
+use super::values::parse_duration;
+use super::{FilterFlags, KindChoice, NameFlags};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use ramson_analysis::live::row::{Sort, View};
+
+#[derive(Args)]
+#[command(after_help = "\
+Without SRC: all profiled processes; Enter opens one. The program feels nothing of it: only its profile is read, and /proc.
+
+Columns: live bytes, ± their 95 % interval, Δ since the mark (~: may be chance), allocations per second of the last 10 s, mean age of the live bytes, function and line. Keys: 1-4 views, Enter callers, e callees, s sort, / filter, m mark, Space pause, ? help, q quit.
+
+--json writes one object a line, {\"ramson\": 1, \"kind\": \"top\" (without SRC: \"processes\"), …}, until it is ended; with --once one. docs/top.md has the fields.
+
+Examples:
+  ramson top
+  ramson top name:redis-server
+  ramson top 4711 --view cum --sort change
+  ramson top 4711 --once --focus networking.c
+  ramson top 4711 --json --every 10s > growth.ndjson")]
+pub struct TopFlags {
+    /// A process ID, name:NAME of a process, or a profile file; without it, all profiled processes
+    #[arg(value_name = "SRC")]
+    pub source: Option<String>,
+    #[command(flatten)]
+    pub names: NameFlags,
+    /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up
+    #[arg(long, value_enum, default_value = "heap", hide_possible_values = true)]
+    pub kind: KindChoice,
+    /// What a row is of, at first
+    #[arg(long, default_value = "own", value_parser = views())]
+    pub view: View,
+    /// Order of the rows, at first
+    #[arg(long, default_value = "live", value_parser = sorts())]
+    pub sort: Sort,
+    /// One table on standard output, after one interval (for rates), instead of the view
+    #[arg(long)]
+    pub once: bool,
+    /// One JSON object a line instead of the view
+    #[arg(long)]
+    pub json: bool,
+    /// How often to look, at most: 250ms, or 1s with --once or --json (ms, s, m, h or d)
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub every: Option<u64>,
+    /// Rows with --once or --json; 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub rows: usize,
+    #[command(flatten)]
+    pub filters: FilterFlags,
+}
+
+fn views() -> impl TypedValueParser<Value = View> {
+    PossibleValuesParser::new(View::ALL.map(View::name)).map(|name| {
+        let is_it = |view: &View| view.name() == name;
+        View::ALL.into_iter().find(is_it).unwrap_or(View::Own)
+    })
+}
+
+fn sorts() -> impl TypedValueParser<Value = Sort> {
+    PossibleValuesParser::new(Sort::ALL.map(Sort::name)).map(|name| {
+        let is_it = |sort: &Sort| sort.name() == name;
+        Sort::ALL.into_iter().find(is_it).unwrap_or(Sort::Live)
+    })
+}

@@ -1,0 +1,107 @@
+//! Results go to standard output, remarks to standard error, hints to a terminal only.
+
+use ramson_source::Failure;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Turns dim on …
+pub const DIM: &str = "\x1b[2m";
+/// … and off.
+pub const NOT_DIM: &str = "\x1b[0m";
+/// Whether the terminal shows a picture that a remark would spoil.
+static IS_DRAWN_UPON: AtomicBool = AtomicBool::new(false);
+
+/// Writes a result, which may have names of foreign files and processes in it.
+pub fn print(text: &str) -> Result<(), Failure> {
+    print_raw(visible(text).as_bytes())
+}
+
+/// Writes what is all our own.
+pub fn print_raw(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Prints an answer as one JSON object and a newline, with version and kind first. Fields may be added within a version.
+pub fn print_json(kind: &'static str, answer: &impl Serialize) -> Result<(), Failure> {
+    #[derive(Serialize)]
+    struct Document<'a, T> {
+        ramson: u32,
+        kind: &'static str,
+        #[serde(flatten)]
+        answer: &'a T,
+    }
+    print_object(&Document { ramson: 1, kind, answer })
+}
+
+/// The same for an answer that has its kind in itself.
+pub fn print_json_of_kind(answer: &impl Serialize) -> Result<(), Failure> {
+    #[derive(Serialize)]
+    struct Document<'a, T> {
+        ramson: u32,
+        #[serde(flatten)]
+        answer: &'a T,
+    }
+    print_object(&Document { ramson: 1, answer })
+}
+
+fn print_object(document: &impl Serialize) -> Result<(), Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    serde_json::to_writer(&mut out, document).map_err(io::Error::from)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}
+
+/// A remark for a person; a program that reads our output does not get it.
+pub fn hint(message: &str) {
+    if io::stderr().is_terminal() && !IS_DRAWN_UPON.load(Relaxed) {
+        remark(message);
+    }
+}
+
+/// A line for a person, also in a log. That it could not be written can be told to nobody: a full disk under standard error ends nothing.
+pub fn remark(message: impl fmt::Display) {
+    let line = format!("ramson: {message}\n");
+    let _ = io::stderr().write_all(visible(&line).as_bytes());
+}
+
+/// `text` without what would steer a terminal, but for `dim`.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let is_harmless = |character: char| !character.is_control() || character == '\n';
+    if text.chars().all(is_harmless) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let own = [DIM, NOT_DIM].into_iter().find(|code| rest.starts_with(code));
+        match own {
+            Some(code) => out.push_str(code),
+            None => out.push(if is_harmless(character) { character } else { '\u{fffd}' }),
+        }
+        rest = &rest[own.map_or(character.len_utf8(), str::len)..];
+    }
+    Cow::Owned(out)
+}
+
+/// No remarks from here on.
+pub fn keep_terminal_clean() {
+    IS_DRAWN_UPON.store(true, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_steers_no_terminal() {
+        let text = format!("{}\na\x1b[2Jb\rc\u{9b}2Kd", format_args!("{DIM}x{NOT_DIM}"));
+        assert_eq!(visible(&text), format!("{DIM}x{NOT_DIM}\na\u{fffd}[2Jb\u{fffd}c\u{fffd}2Kd"));
+        assert!(matches!(visible("größe ±3 %\n"), Cow::Borrowed(_)));
+    }
+}

@@ -1,0 +1,76 @@
+//! Writes into a profile how its process ended. Only `ramson run` does, and only once the process is gone.
+
+use super::watch::Ended;
+use ramson_analysis::end::in_log;
+use ramson_analysis::end::kernel_log::KernelLog;
+use ramson_format::{END_OFFSET, state};
+use ramson_reader::{End, Way};
+use ramson_source::{Recording, open_to_write};
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// The kernel counts a kill first, and sends the signal, then writes its log: it may be a moment behind.
+const LOG_ATTEMPTS: usize = 20;
+const LOG_PAUSE: Duration = Duration::from_millis(10);
+const O_NOFOLLOW: i32 = 0o400_000;
+
+/// Tells each of the run's dead profiles how its process ended, as far as that is known: the program itself from its status, its
+/// earlier images, and what the kernel's log has of its children.
+pub fn note_ends(profiles: &mut [Recording], ended: &Ended) {
+    let is_programs = |source: &Recording| {
+        let header = &source.snapshot.header;
+        let is_same_start = [0, ended.start_ticks].contains(&header.process_start_ticks);
+        header.pid == ended.pid && (is_same_start || ended.start_ticks == 0)
+    };
+    // The first is as of a timer tick, and images may follow each other within one.
+    let start = |source: &Recording| {
+        let header = &source.snapshot.header;
+        (header.start_monotonic_ns, header.start_cycles_ns)
+    };
+    let last_start = profiles.iter().filter(|source| is_programs(source)).map(start).max();
+    let mut log = KernelLog::read();
+    for source in profiles.iter_mut().filter(|source| source.running.is_none()) {
+        let header = &source.snapshot.header;
+        let end = if !is_programs(source) {
+            if header.state == state::EXITED {
+                continue;
+            }
+            in_log(source, &log)
+        } else if Some(start(source)) < last_start {
+            Some(End { realtime_ns: 0, ..End::of(Way::Replaced) })
+        } else {
+            Some(with_log(source, ended.end, &mut log))
+        };
+        if let Some(end) = end {
+            // A report without it is as good as before.
+            let _ = write(&source.origin, &end);
+            source.snapshot.header.end = Some(Box::new(end));
+        }
+    }
+}
+
+/// Adds what the kernel's log says, waiting for it if a counter tells that it must be there.
+fn with_log(source: &Recording, end: End, log: &mut KernelLog) -> End {
+    const SIGKILL: Way = Way::Signalled(9);
+    for _ in 0..LOG_ATTEMPTS {
+        let logged = in_log(source, log).filter(|logged| logged.way == end.way);
+        let is_whole = logged.is_some_and(|logged| logged.killed_rss_bytes > 0);
+        if is_whole || end.way != SIGKILL || end.oom_kills == 0 || !log.is_readable {
+            return End {
+                is_named_in_log: logged.is_some_and(|logged| logged.is_named_in_log),
+                killed_rss_bytes: logged.map_or(0, |logged| logged.killed_rss_bytes),
+                ..end
+            };
+        }
+        sleep(LOG_PAUSE);
+        *log = KernelLog::read();
+    }
+    end
+}
+
+fn write(path: &str, end: &End) -> std::io::Result<()> {
+    let file = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(path)?;
+    open_to_write(&file)?.write_all_at(&end.to_bytes(), END_OFFSET)
+}

@@ -1,0 +1,158 @@
+//! What `ramson run` sees of its program from outside, until the end: its RSS now and then, its control group, its status.
+
+use ramson_process::oom_kills::Cgroup;
+use ramson_process::{cgroup, stat};
+use ramson_reader::{End, Way};
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use wait4::Wait4;
+
+/// A look costs the program nothing and us some microseconds: soon at first, as short programs end soon, then rarely.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How the program ended.
+pub struct Ended {
+    pub pid: u32,
+    pub end: End,
+    /// Field 22 of /proc/PID/stat, as profiles have it; 0 if it could not be read.
+    pub start_ticks: u64,
+}
+
+/// The looks so far.
+#[derive(Default)]
+struct Looks {
+    last_rss: Option<(u64, Instant)>,
+    peak_rss: u64,
+    limit: u64,
+    group: Option<Cgroup>,
+    /// Counters at the first look at each group.
+    oom_kills: HashMap<String, u64>,
+}
+
+impl Looks {
+    fn look(&mut self, pid: u32) {
+        let group = Cgroup::of(pid).map(|group| (group.oom_kills(), group));
+        let limit = cgroup::of(pid).map_or(0, |limit| limit.limit_bytes);
+        // Last: a process that has died meanwhile has none, and is in no group of its own, by version 1.
+        let (rss, peak) = stat::rss_and_peak(pid);
+        if rss == 0 {
+            return;
+        }
+        self.last_rss = Some((rss, Instant::now()));
+        self.peak_rss = self.peak_rss.max(peak);
+        if let Some((count, group)) = group {
+            if let Some(count) = count {
+                self.oom_kills.entry(group.path.clone()).or_insert(count);
+            }
+            self.limit = limit;
+            self.group = Some(group);
+        }
+    }
+
+    fn go_on(mut self, pid: u32, stop: &Receiver<()>) -> Self {
+        let mut pause = FIRST_PAUSE;
+        while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+            self.look(pid);
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+        self
+    }
+
+    fn tell(&self, end: &mut End) {
+        if let Some((rss, at)) = self.last_rss {
+            end.last_rss_bytes = rss;
+            end.last_rss_age_ns = at.elapsed().as_nanos() as u64;
+        }
+        end.peak_rss_bytes = self.peak_rss;
+        end.limit_bytes = self.limit;
+        if let Some(group) = &self.group {
+            end.set_cgroup(group.path.as_bytes());
+            let before = self.oom_kills.get(&group.path);
+            let rise =
+                before.zip(group.oom_kills()).map(|(before, after)| after.saturating_sub(*before));
+            end.oom_kills = rise.unwrap_or(0);
+        }
+    }
+}
+
+/// Begins before the program does: what happens before the first look counts, too.
+pub struct Watch(Looks);
+
+impl Watch {
+    /// The program will begin in our control group.
+    pub fn begin() -> Self {
+        let mut looks = Looks::default();
+        if let Some(group) = Cgroup::of(std::process::id())
+            && let Some(count) = group.oom_kills()
+        {
+            looks.oom_kills.insert(group.path.clone(), count);
+            looks.limit = cgroup::of(std::process::id()).map_or(0, |limit| limit.limit_bytes);
+            looks.group = Some(group);
+        }
+        Self(looks)
+    }
+
+    /// Waits for the program, which was started just now, and watches it. First of all calls `meanwhile`, which may return when it
+    /// has ended.
+    pub fn wait(self, mut child: Child, meanwhile: impl FnOnce(&Child)) -> io::Result<Ended> {
+        let pid = child.id();
+        let (stop, stopped) = channel();
+        // Where there may be no further thread, nothing is seen but the end.
+        let looks = move || self.0.go_on(pid, &stopped);
+        let watcher = std::thread::Builder::new().spawn(looks).ok();
+        meanwhile(&child);
+        ramson_launch::wait_for_end(pid);
+        let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        drop(stop);
+        let looks = watcher.and_then(|watcher| watcher.join().ok()).unwrap_or_default();
+        // Not reaped yet, so the ID is still its own.
+        let start_ticks = start_ticks_of(pid);
+        let used = child.wait4()?;
+        let status = used.status;
+        let way = match (status.code(), status.signal()) {
+            (Some(code), _) => Way::Exited(code as u32 & 255),
+            (None, signal) => Way::Signalled(signal.unwrap_or(0) as u32),
+        };
+        let mut end = End::of(way);
+        end.has_dumped_core = status.core_dumped();
+        end.realtime_ns = ended.as_nanos() as u64;
+        looks.tell(&mut end);
+        // A process begins with the RSS of whoever started it: no larger, and it is ours.
+        let (_, own_peak) = stat::rss_and_peak(std::process::id());
+        if used.rusage.maxrss > own_peak {
+            end.peak_rss_bytes = end.peak_rss_bytes.max(used.rusage.maxrss);
+        }
+        Ok(Ended { pid, end, start_ticks })
+    }
+}
+
+fn start_ticks_of(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    after_name.split(' ').nth(20).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_program_s_end_is_told_with_its_status_and_signal() {
+        let shell = |script: &str| {
+            let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+            Watch::begin().wait(child, |_| ())
+        };
+        assert_eq!(shell("exit 7").unwrap().end.way, Way::Exited(7));
+        let ended = shell("kill -SEGV $$").unwrap();
+        assert_eq!(ended.end.way, Way::Signalled(11));
+        assert!(ended.start_ticks > 0 && ended.end.realtime_ns > 0);
+        assert!(!ended.end.is_out_of_memory());
+    }
+}

@@ -1,0 +1,278 @@
+//! The finding for people: one line, one bar, then the tables.
+
+use super::{columns, cut, heap_map, pins, push_prose};
+use ramson_analysis::doctor::Finding;
+use ramson_analysis::rss::live_text;
+use ramson_process::allocators::{Figures, Found, Missing};
+use ramson_process::glibc::{Arena, Statistics};
+use ramson_process::{Part, Term};
+use ramson_profile::format::{format_bytes, format_objects, format_percent, format_share};
+use std::fmt::Write;
+
+/// Width of the bar where there is no terminal to ask.
+const BAR_COLUMNS: usize = 80;
+/// Arenas with a line of their own.
+const MOST_ARENAS: usize = 12;
+
+/// What each part is called.
+const NAMES: [(Part, &str); 19] = [
+    (Part::Live, "live, by the allocator's statistics"),
+    (Part::Top, "free at the end of the heap"),
+    (Part::FreePages, "free whole pages (malloc_trim returns these)"),
+    (Part::FreeChunks, "free, but on pages that still hold live blocks"),
+    (Part::Fastbins, "free in fastbins"),
+    (Part::Tcaches, "free in thread caches"),
+    (Part::Metadata, "allocator metadata"),
+    (Part::Extents, "mmap: what the program mapped itself"),
+    (Part::Stacks, "stacks"),
+    (Part::Code, "code of binaries"),
+    (Part::Data, "variables of binaries (.data, .bss)"),
+    (Part::Files, "files"),
+    (Part::Shmem, "shared memory"),
+    (Part::Kernel, "kernel (vdso)"),
+    (Part::Ramson, "ramson"),
+    (Part::Anonymous, "other anonymous: not malloc's"),
+    (Part::Padding, "huge-page padding: zeros in transparent huge pages"),
+    (Part::NotWalked, "in arenas, not walked"),
+    (Part::Moved, "changed during measurement"),
+];
+
+/// The whole text.
+pub fn text(finding: &Finding, rows: usize) -> String {
+    let columns = columns();
+    let mut out = String::new();
+    push_prose(&mut out, "", &finding.rss.line(), columns);
+    let _ = writeln!(out, "{}", bar(finding));
+    let _ = writeln!(out, "{} (pid {})", finding.name, finding.pid);
+    push_allocator(&mut out, finding, columns);
+    push_limit(&mut out, finding);
+    push_parts(&mut out, finding);
+    if let Ok(statistics) = &finding.statistics {
+        push_arenas(&mut out, statistics, columns);
+        heap_map::push(&mut out, &statistics.map);
+        pins::push_pins(&mut out, finding, rows, columns);
+    }
+    pins::push_advice(&mut out, &finding.advice, columns);
+    out.lines().fold(String::new(), |all, line| all + &cut(line, columns) + "\n")
+}
+
+/// One character a share: live, free in the allocator, the program's mmaps, everything else.
+fn bar(finding: &Finding) -> String {
+    let columns = columns().unwrap_or(BAR_COLUMNS).min(BAR_COLUMNS);
+    let kinds = [('█', Term::Live), ('░', Term::Free), ('▒', Term::Mmap)];
+    let rss = finding.rss.bytes.max(1) as f64;
+    let cells =
+        |term| (finding.rss.term(term).value.max(0.0) / rss * columns as f64).round() as usize;
+    let mut bar: String = kinds.iter().flat_map(|&(c, term)| vec![c; cells(term)]).collect();
+    let missing = columns.saturating_sub(bar.chars().count());
+    bar.extend(vec!['·'; missing]);
+    let bar: String = bar.chars().take(columns).collect();
+    let legend = kinds.iter().map(|&(c, term)| format!("{c} {}", finding.rss.word(term)));
+    format!("{bar}\n{}  · everything else", legend.collect::<Vec<_>>().join("  "))
+}
+
+fn push_allocator(out: &mut String, finding: &Finding, columns: Option<usize>) {
+    let mut push = |label: &str, prose: &str| push_prose(out, label, prose, columns);
+    let allocators = &finding.allocators;
+    let (glibc, other) =
+        (allocators.glibc.as_ref(), allocators.other.as_ref().map(|(_, found)| found));
+    let named = |found: &Found| format!("{}  {}", found.name, found.origin);
+    let is_unknown = matches!(finding.statistics, Err(Missing::Denied { .. }));
+    let (first, second) = if finding.statistics.is_ok() || is_unknown {
+        (glibc, other)
+    } else {
+        (other.or(glibc), None)
+    };
+    if let Some(found) = first {
+        push("allocator  ", &named(found));
+    }
+    match second {
+        Some(found) if is_unknown => push("       or  ", &named(found)),
+        Some(found) => {
+            let what = "; what it may hold counts as other anonymous";
+            push("beside it  ", &(named(found) + what));
+        }
+        None => {}
+    }
+    for (name, value) in &allocators.settings {
+        push("started    ", &format!("with {name}={value}"));
+    }
+    match (&finding.statistics, &finding.asked) {
+        (Ok(statistics), _) => push("settings   ", &parameters(statistics)),
+        (Err(_), Some(Ok(asked))) => {
+            push("asked      ", &question(asked));
+            push("it reports ", &answer(asked));
+        }
+        (Err(why), asked) => {
+            if let Some(Err(refusal)) = asked {
+                push("not asked  ", refusal);
+            }
+            push("not known  ", &why.to_string());
+        }
+    }
+}
+
+fn question(asked: &Figures) -> String {
+    format!(
+        "{} on thread {} ({}), which was stopped for {:.1} ms",
+        asked.function,
+        asked.tid,
+        asked.thread,
+        asked.stopped.as_secs_f64() * 1e3,
+    )
+}
+
+fn answer(asked: &Figures) -> String {
+    let figure = |(name, bytes): &(&str, u64)| format!("{name} {}", format_bytes(*bytes as f64));
+    asked.figures.iter().map(figure).collect::<Vec<_>>().join(", ")
+}
+
+fn parameters(statistics: &Statistics) -> String {
+    let parameters = &statistics.parameters;
+    let size = |bytes: u64| format_bytes(bytes as f64);
+    let moves = if parameters.has_dynamic_thresholds { "dynamic" } else { "fixed" };
+    format!(
+        "mmap threshold {}, trim threshold {} ({moves}); up to {} arenas; tcache: {} of a size up to {}",
+        size(parameters.mmap_threshold_bytes),
+        size(parameters.trim_threshold_bytes),
+        match (parameters.arena_max, parameters.arenas_a_core) {
+            (0, 1) => "one per core or 8".into(),
+            (0, most) => format!("{most} per core"),
+            (most, _) => most.to_string(),
+        },
+        parameters.tcache_count,
+        size(parameters.tcache_max_bytes),
+    )
+}
+
+fn push_limit(out: &mut String, finding: &Finding) {
+    if let Some(limit) = &finding.limit {
+        let left = limit.limit_bytes.saturating_sub(limit.used_bytes);
+        let _ = writeln!(
+            out,
+            "limit      {} of cgroup {}, {} in use, {} ({}) left",
+            format_bytes(limit.limit_bytes as f64),
+            limit.group,
+            format_bytes(limit.used_bytes as f64),
+            format_bytes(left as f64),
+            format_percent(left as f64, limit.limit_bytes as f64),
+        );
+    }
+}
+
+fn push_parts(out: &mut String, finding: &Finding) {
+    let explained = &finding.rss.explained;
+    let rss = explained.rss as f64;
+    let _ = writeln!(out, "\n{:>10} {:>8}  part of RSS", "bytes", "share");
+    for (part, name) in NAMES {
+        let bytes = explained.part(part);
+        if bytes == 0 {
+            continue;
+        }
+        // Without statistics, an allocator's memory cannot be told from the program's.
+        let name = match (part, finding.live) {
+            (Part::Live, Some(live)) if finding.is_divided() => {
+                format!("{name}; by the profile {}", live_text(live))
+            }
+            (Part::Live, Some(live)) => format!("live, by the profile: {}", live_text(live)),
+            (Part::Anonymous, Some(_)) if !finding.is_divided() => {
+                "other anonymous, not divided: free in the allocator, its metadata, the program's own".into()
+            }
+            (Part::Anonymous, None) if !finding.is_divided() => "other anonymous, not divided".into(),
+            _ => name.to_owned(),
+        };
+        let _ = writeln!(
+            out,
+            "{:>10} {:>8}  {name}",
+            format_bytes(bytes as f64),
+            format_percent(bytes as f64, rss),
+        );
+    }
+    let _ = writeln!(out, "{:>10} {:>8}  RSS", format_bytes(rss), "");
+    let beside = [
+        ("page tables (not part of RSS)", finding.page_tables.unwrap_or(0)),
+        ("swapped out (not part of RSS)", explained.swap),
+        ("hugetlbfs (not part of RSS)", explained.hugetlb),
+        ("of the above in transparent huge pages", explained.anonymous_huge),
+    ];
+    for (name, bytes) in beside.into_iter().filter(|&(_, bytes)| bytes > 0) {
+        let _ = writeln!(out, "{:>10} {:>8}  {name}", format_bytes(bytes as f64), "");
+    }
+}
+
+fn push_arenas(out: &mut String, statistics: &Statistics, columns: Option<usize>) {
+    let mut arenas: Vec<(usize, &Arena)> = statistics.arenas.iter().enumerate().collect();
+    arenas.sort_by_key(|(_, arena)| std::cmp::Reverse(arena.free_bytes()));
+    let _ = writeln!(
+        out,
+        "\n{:>5} {:>7} {:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7}",
+        "arena",
+        "threads",
+        "heaps",
+        "taken",
+        "in use",
+        "free",
+        "releasable",
+        "fastbins",
+        "tcaches",
+        "largest",
+        "frag"
+    );
+    let size = |bytes: u64| format_bytes(bytes as f64);
+    for (index, arena) in arenas.iter().take(MOST_ARENAS) {
+        let name = if arena.is_main { "main".into() } else { index.to_string() };
+        let _ = writeln!(
+            out,
+            "{name:>5} {:>7} {:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7}",
+            arena.threads,
+            arena.heaps,
+            size(arena.system_bytes),
+            size(arena.in_use.bytes - arena.fastbins.bytes.min(arena.in_use.bytes)),
+            size(arena.free_bytes()),
+            size(arena.releasable_bytes()),
+            size(arena.fastbins.bytes),
+            size(arena.tcaches.bytes),
+            size(arena.largest_free_bytes),
+            format_share(arena.fragmentation()).replace(' ', ""),
+        );
+    }
+    if let Some(rest) = arenas.get(MOST_ARENAS..).filter(|rest| !rest.is_empty()) {
+        let free = rest.iter().map(|(_, arena)| arena.free_bytes()).sum();
+        let _ = writeln!(out, "{:>5} {} more arenas, {} free", "", rest.len(), size(free));
+    }
+    push_doubts(out, statistics, columns);
+}
+
+/// What of the statistics is not sure.
+fn push_doubts(out: &mut String, statistics: &Statistics, columns: Option<usize>) {
+    let mut push = |doubt: &str| push_prose(out, "", doubt, columns);
+    if statistics.is_surveyed() {
+        push(&format!(
+            "surveyed a sample of the pages (±{} at 95 %); --exact reads everything",
+            format_bytes(statistics.half_width_95_bytes()),
+        ));
+    }
+    let share = statistics.not_walked_share();
+    if share > 0.0 {
+        push(&format!(
+            "not walked: {} of the arenas, because the program changed them meanwhile, they are swapped out, or they lie outside the heap",
+            format_share(share)
+        ));
+    }
+    let (found, all) = (statistics.mapped.chunks, statistics.parameters.mapped_chunks);
+    if !statistics.has_all_mapped {
+        push(&format!(
+            "blocks that malloc mapped: {} were found where it counts {}; {}",
+            format_objects(found as f64),
+            format_objects(all as f64),
+            if found < all {
+                "the others count as other anonymous"
+            } else {
+                "it changed meanwhile, or some of them are memory of the program's"
+            }
+        ));
+    }
+    if statistics.arenas.iter().any(|arena| arena.fastbins.is_cut || arena.tcaches.is_cut) {
+        push("fastbins, tcaches: at least; a list could not be followed to its end");
+    }
+}

@@ -1,0 +1,135 @@
+//! `--view health`: what recording cost the program, what it lost, and at which interval it samples.
+
+use super::{columns, cut};
+use ramson_analysis::recording::{Cost, DROPS, NoTime};
+use ramson_analysis::summary::Summary;
+use ramson_format::{HEALTH, Health};
+use ramson_profile::format::{format_bytes, format_objects, format_share};
+use std::fmt::Write;
+
+/// The table, without a heading.
+pub fn table(out: &mut String, summary: &Summary) {
+    let cost = &summary.recording;
+    let count = |kind: Health| counted(summary, kind);
+    let objects = |kind: Health| format_objects(count(kind) as f64);
+    let mut row = |name: &str, value: String| {
+        let line = format!("{name:<13}{value}");
+        let _ = writeln!(out, "{}", cut(line.trim_end(), columns()));
+    };
+    row("samples", format!("{}, {} freed since", objects(Health::Samples), objects(Health::Frees)));
+    row("time", time(cost, count(Health::Samples)));
+    row("interval", format!("{}{}", summary.interval, changes(cost.interval_changes)));
+    row(
+        "walks",
+        format!(
+            "{} cut at {} frames, {} ended early, {} on other stacks than the thread's",
+            objects(Health::CutWalks),
+            ramson_format::MAX_DEPTH,
+            objects(Health::FailedWalks),
+            objects(Health::ForeignWalks),
+        ),
+    );
+    let lost: Vec<_> = DROPS.iter().filter(|(kind, _)| count(*kind) > 0).collect();
+    if lost.is_empty() {
+        row("lost", "nothing".into());
+    }
+    for (kind, what) in lost {
+        row("lost", format!("{} {what}", objects(*kind)));
+    }
+    if cost.max_frees > 0 {
+        row(
+            "frees",
+            format!(
+                "the latest {} are remembered, of at most {}; {} without the stack of the free, {} found no space, {} passed over in a storm",
+                format_objects(cost.frees as f64),
+                format_objects(cost.max_frees as f64),
+                objects(Health::UnknownFreeStacks),
+                objects(Health::DroppedFrees),
+                objects(Health::PassedFrees),
+            ),
+        );
+    }
+    row("own memory", memory(cost));
+    row(
+        "profile",
+        format!("{} on disk, {}", format_bytes(cost.profile_bytes as f64), cost.profile),
+    );
+}
+
+fn counted(summary: &Summary, kind: Health) -> u64 {
+    let name = HEALTH.iter().find(|(of, _)| *of as usize == kind as usize).map(|(_, name)| *name);
+    name.and_then(|name| summary.health.get(name)).copied().unwrap_or(0)
+}
+
+/// As much as is known about the time in slow paths.
+fn time(cost: &Cost, samples: u64) -> String {
+    let Some(slow_ns) = cost.slow_path_ns else {
+        let why = match cost.no_time {
+            NoTime::UnsteadyCycles => {
+                "the CPU's cycle counter is not steady (changing frequency, or a virtual machine that was moved), or the program forbids it"
+            }
+            NoTime::TooEarly => "no sample came after the first 0.1 s",
+        };
+        return format!("unknown: {why}");
+    };
+    let slow_ns = slow_ns as f64;
+    let each = slow_ns / samples.max(1) as f64;
+    let mut text = format!("{}, {} a sample with its free", span(slow_ns), span(each));
+    if let Some(ppm) = cost.overhead_ppm {
+        let _ = write!(text, "; {} of the CPU time", percent(ppm / 1e6));
+    }
+    match cost.max_overhead_ppm {
+        0 => text + ", no bound",
+        ppm => format!("{text}, bound {}", percent(ppm as f64 / 1e6)),
+    }
+}
+
+fn percent(share: f64) -> String {
+    match share {
+        0.0 => "0 %".into(),
+        share if share < 1e-5 => "< 0.001 %".into(),
+        share if share < 1e-3 => format!("{:.3} %", share * 100.0),
+        share => format_share(share),
+    }
+}
+
+/// Nanoseconds with three digits at least.
+fn span(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e4 => format!("{ns:.0} ns"),
+        ns if ns < 1e7 => format!("{:.0} µs", ns / 1e3),
+        ns if ns < 1e10 => format!("{:.0} ms", ns / 1e6),
+        ns => format!("{:.0} s", ns / 1e9),
+    }
+}
+
+fn changes(count: u64) -> String {
+    match count {
+        0 => ", never changed".into(),
+        1 => ", changed once".into(),
+        times => format!(", changed {times} times"),
+    }
+}
+
+/// Resident bytes where there is a process to ask, else what can have been resident at most.
+fn memory(cost: &Cost) -> String {
+    let bound = format_bytes(cost.own_bound_bytes as f64);
+    let most = format_bytes(cost.own_most_bytes as f64);
+    match cost.own_resident_bytes {
+        Some(bytes) => {
+            format!("{} resident of {most} taken; bound {bound}", format_bytes(bytes as f64))
+        }
+        None => format!("{most} taken at most; bound of what is resident {bound}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_shares_are_not_rounded_to_nothing() {
+        let shares = [0.0, 1e-7, 0.00012, 0.0071, 0.25];
+        assert_eq!(shares.map(percent), ["0 %", "< 0.001 %", "0.012 %", "0.71 %", "25.0 %"]);
+    }
+}

@@ -1,0 +1,122 @@
+//! A report as text.
+
+use super::{columns, cut, frees, health, percent, place, sizes, stack, subject, trees};
+use ramson_analysis::report::{Functions, Report, View};
+use ramson_analysis::summary::Subject;
+use ramson_profile::Estimate;
+use ramson_profile::format::{format_objects, format_relative_error, format_value};
+use ramson_symbols::Defect;
+use std::fmt::Write;
+
+/// Frames of a whole stack.
+const MAX_STACK_FRAMES: usize = 8;
+/// Binaries whose names are lost, one by one.
+const MAX_LOST: usize = 3;
+
+/// The whole text; at most so many rows of a table, 0: all.
+pub fn text(report: &mut Report, rows: usize) -> String {
+    let mut out = subject::heading(&report.subject);
+    push_lost_names(&mut out, report);
+    match &report.view {
+        View::Report(functions) => {
+            functions_table(&mut out, report, functions);
+            stacks(&mut out, report, functions);
+        }
+        View::Tree(tree) => {
+            trees::tree(&mut out, report, tree, rows, "callers above their callees")
+        }
+        View::Callers(tree) => {
+            trees::tree(&mut out, report, tree, rows, "callees above their callers");
+        }
+        View::Peek(table) => trees::peek(&mut out, report, table),
+        View::Sizes(table) => sizes::sizes(&mut out, table),
+        View::Threads(table) => sizes::threads(&mut out, table, rows),
+        View::Frees(frees) => frees::table(&mut out, frees, rows),
+        View::Health {} => {
+            if let Subject::Recording(summary) = &report.subject {
+                health::table(&mut out, summary);
+            }
+        }
+    }
+    out
+}
+
+/// `inuse_space, total 4.05 GiB`, or how much of it passed the filters.
+pub fn title(report: &Report, shown: Estimate) -> String {
+    let (sample_type, unit) = (report.sample_type, report.sample_type.unit());
+    let total = format_value(report.whole.value, unit);
+    match shown.value == report.whole.value {
+        true => format!("{sample_type}, total {total}"),
+        false => format!(
+            "{sample_type}, {} ({}) of total {total}",
+            format_value(shown.value, unit),
+            percent(shown.value, report.magnitude),
+        ),
+    }
+}
+
+fn functions_table(out: &mut String, report: &Report, functions: &Functions) {
+    let table = &functions.table;
+    let (sample_type, unit) = (table.sample_type, table.sample_type.unit());
+    if table.rows.is_empty() {
+        let _ = writeln!(out, "no {sample_type} sampled yet");
+        return;
+    }
+    let _ = writeln!(out, "{}", title(report, table.total));
+    let _ = writeln!(
+        out,
+        "{:>10} {:>7} {:>7} {:>10} {:>7} {:>8} {:>13}  function  file:line",
+        "flat", "flat%", "sum%", "cum", "cum%", "±", "objects"
+    );
+    let mut sum = 0.0;
+    for row in &table.rows {
+        sum += row.flat.value;
+        let line = format!(
+            "{:>10} {:>7} {:>7} {:>10} {:>7} {:>8} {:>13}  {}{}",
+            format_value(row.flat.value, unit),
+            percent(row.flat.value, report.magnitude),
+            percent(sum, report.magnitude),
+            format_value(row.cum.value, unit),
+            percent(row.cum.value, report.magnitude),
+            format_relative_error(row.shown()),
+            format_objects(row.objects.value),
+            row.name,
+            place(&row.file, row.line),
+        );
+        let _ = writeln!(out, "{}", cut(&line, columns()));
+    }
+}
+
+fn stacks(out: &mut String, report: &Report, functions: &Functions) {
+    if !functions.stacks.is_empty() {
+        let _ = writeln!(out, "\nlargest stacks, leaf first, without the C++ library's own frames");
+    }
+    for of in &functions.stacks {
+        let line = format!(
+            "{:>10} {:>8}  {}",
+            format_value(of.value.value, report.sample_type.unit()),
+            format_relative_error(of.value),
+            stack(&of.frames, MAX_STACK_FRAMES)
+        );
+        let _ = writeln!(out, "{}", cut(&line, columns()));
+    }
+}
+
+/// Part of the heading: binaries of a dead process that no longer exist, so that another look will not find their names
+/// either.
+fn push_lost_names(out: &mut String, report: &mut Report) {
+    let is_dead = matches!(&report.subject, Subject::Recording(summary) if !summary.is_running);
+    let is_lost = |defect: &Defect| {
+        matches!(defect, Defect::BuildIdDiffers { used: None, .. } | Defect::BinaryMissing { .. })
+    };
+    if !is_dead || !report.missing_symbols.iter().any(is_lost) {
+        return;
+    }
+    let end = out.trim_end_matches('\n').len();
+    out.truncate(end);
+    for defect in report.missing_symbols.iter().filter(|defect| is_lost(defect)).take(MAX_LOST) {
+        let _ = write!(out, "\nnames are missing: {defect}");
+    }
+    out.push_str("\n\n");
+    report.missing_symbols.retain(|defect| !is_lost(defect));
+}

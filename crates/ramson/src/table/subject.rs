@@ -1,0 +1,125 @@
+//! The first lines of a report: the RSS line, what the profile is of, and what it does not hold.
+
+use ramson_analysis::live::picture::now_unix_ns;
+use ramson_analysis::rss::live_text;
+use ramson_analysis::summary::{ForeignSummary, Subject, Summary};
+use ramson_profile::format::{
+    format_bytes, format_duration, format_local_time, format_objects, format_relative_error,
+};
+use ramson_source::Past;
+use std::fmt::Write;
+
+/// With an empty line at the end.
+pub fn heading(subject: &Subject) -> String {
+    match subject {
+        Subject::Recording(summary) => of_recording(summary),
+        Subject::Foreign(summary) => of_foreign(summary),
+    }
+}
+
+/// Of a profile that libramson wrote.
+pub fn of_recording(summary: &Summary) -> String {
+    let live = live_text(summary.live);
+    let mut out = match (&summary.history, &summary.rss, summary.is_running) {
+        (Some(past), ..) => past_line(past, &live),
+        (None, Some(rss), _) => rss.line(),
+        (None, None, true) => format!("RSS not readable; live {live}"),
+        (None, None, false) => format!("{}; live at its end {live}", summary.last_rss),
+    };
+    let profiled = format_duration(summary.profiled_ns);
+    let fate = match (&summary.history, summary.is_running) {
+        (Some(past), _) => past_fate(past, &profiled),
+        (None, true) => format!("running, profiled for {profiled}"),
+        (None, false) => summary.fate.clone(),
+    };
+    let (samples, live_samples) = summary.samples;
+    let _ = write!(
+        out,
+        "\n{} (pid {}), {fate}; interval {}, {} samples, {} live\n",
+        summary.name,
+        summary.pid,
+        summary.interval,
+        format_objects(samples as f64),
+        format_objects(live_samples as f64),
+    );
+    if let Some(line) = summary.coverage.as_ref().and_then(|coverage| coverage.line()) {
+        let _ = writeln!(out, "{line}");
+    }
+    out.extend(mmap_line(summary));
+    for missing in &summary.missing {
+        let _ = writeln!(out, "not complete: {missing}");
+    }
+    out.push('\n');
+    out
+}
+
+/// `None` if the program maps nothing itself.
+fn mmap_line(summary: &Summary) -> Option<String> {
+    let mmap = &summary.mmap;
+    if mmap.extents == 0 && mmap.reserved.value == 0.0 {
+        return None;
+    }
+    let mut line = format!(
+        "mmap {} ({}) in {} extents, not part of live: --kind mmap",
+        format_bytes(mmap.mapped.value),
+        format_relative_error(mmap.mapped),
+        format_objects(mmap.extents as f64),
+    );
+    if mmap.reserved.value > 0.0 {
+        let reserved = format_bytes(mmap.reserved.value);
+        line += &format!("; plus {reserved} reserved but unused (PROT_NONE)");
+    }
+    Some(line + "\n")
+}
+
+/// The first line of a moment of a history: RSS of then.
+fn past_line(past: &Past, live: &str) -> String {
+    let ago = format_duration(now_unix_ns().saturating_sub(past.time_ns));
+    let rss = match past.rss {
+        Some(rss) => format!("RSS {}", format_bytes(rss as f64)),
+        None => "RSS unknown".into(),
+    };
+    format!("{rss} at {} ({ago} ago); live {live}", format_local_time(past.time_ns))
+}
+
+/// What the numbers are about, in place of how the process is now.
+fn past_fate(past: &Past, profiled: &str) -> String {
+    match past.from_ns {
+        None => format!("as it was after {profiled}"),
+        Some(from_ns) => format!(
+            "allocated since {}; live as of {}",
+            format_local_time(from_ns),
+            format_local_time(past.time_ns)
+        ),
+    }
+}
+
+fn of_foreign(summary: &ForeignSummary) -> String {
+    let mut out = format!("RSS not recorded in {} files", summary.format);
+    if let Some(live) = summary.live {
+        let _ = match live.variance.is_nan() {
+            true => write!(out, "; live {}", format_bytes(live.value)),
+            false => {
+                write!(out, "; live {} ({})", format_bytes(live.value), format_relative_error(live))
+            }
+        };
+    }
+    let _ = write!(out, "\n{}", summary.origin);
+    if !summary.command.is_empty() {
+        let _ = write!(out, " ({})", summary.command);
+    }
+    let _ = match summary.interval_bytes {
+        0 => write!(out, ": sampling unknown"),
+        1 => write!(out, ": every allocation recorded"),
+        interval => write!(out, ": interval {}", format_bytes(interval as f64)),
+    };
+    let (count, is_labelled) = summary.stacks;
+    let stacks = if count == 1 { "stack" } else { "stacks" };
+    let split = if is_labelled { " (split by label)" } else { "" };
+    let _ = writeln!(out, ", {} {stacks}{split}", format_objects(count as f64));
+    for missing in &summary.missing {
+        let _ = writeln!(out, "not complete: {missing}");
+    }
+    out.push('\n');
+    out
+}

@@ -1,0 +1,121 @@
+//! The suspects as text: verdict and reason, evidence, stack.
+
+use super::{columns, cut, stack, subject};
+use ramson_analysis::suspects::{Suspect, Suspects};
+use ramson_leaks::{Finding, Growth, Verdict};
+use ramson_profile::format::{
+    format_bytes, format_duration, format_objects, format_relative_error, format_share,
+};
+use std::fmt::Write;
+
+/// Frames shown of a stack.
+const MAX_FRAMES: usize = 12;
+
+/// The whole text; at most so many stacks, 0: all.
+pub fn text(found: &Suspects, rows: usize) -> String {
+    let mut out = subject::of_recording(&found.summary) + &summary(found);
+    let most = if rows == 0 { usize::MAX } else { rows };
+    for (index, suspect) in found.suspects.iter().take(most).enumerate() {
+        push_suspect(&mut out, index + 1, suspect);
+    }
+    if found.suspects.len() > most {
+        let _ = writeln!(out, "\n({} more stacks; -n 0 shows all)", found.suspects.len() - most);
+    }
+    out
+}
+
+fn summary(found: &Suspects) -> String {
+    let mut out = match found.suspects.len() {
+        0 => "no stack holds live memory that was sampled".to_owned(),
+        1 => "1 stack holds live memory".to_owned(),
+        count => format!("{} stacks hold live memory", format_objects(count as f64)),
+    };
+    let mut separator = ": ";
+    for verdict in Verdict::ALL {
+        let of = |suspect: &&Suspect| suspect.finding.verdict == verdict;
+        let count = found.suspects.iter().filter(of).count();
+        if count > 0 {
+            let _ = write!(out, "{separator}{count} {verdict}");
+            separator = ", ";
+        }
+    }
+    out.push('\n');
+    if found.suppressed + found.known > 0 {
+        let _ = writeln!(
+            out,
+            "hidden: {} by suppressions, {} growing in the baseline already",
+            found.suppressed, found.known
+        );
+    }
+    out
+}
+
+fn push_suspect(out: &mut String, rank: usize, suspect: &Suspect) {
+    let finding = &suspect.finding;
+    let stack = stack(&suspect.frames, MAX_FRAMES);
+    let lines = [
+        format!("{rank}. {}: {}", finding.verdict, finding.reason),
+        format!("   {}", live(finding)),
+        format!("   {}", ages(suspect)),
+        format!("   {stack}"),
+    ];
+    out.push('\n');
+    for line in lines {
+        let _ = writeln!(out, "{}", cut(&line, columns()));
+    }
+}
+
+fn live(finding: &Finding) -> String {
+    let mut out = format!(
+        "live {} ({}), objects {}, samples {}",
+        format_bytes(finding.inuse_space.value),
+        format_relative_error(finding.inuse_space),
+        format_objects(finding.inuse_objects.value),
+        format_objects(finding.samples as f64),
+    );
+    if let Some(growth) = &finding.growth {
+        let _ = write!(out, "; {}", growth_text(growth, finding.verdict));
+    }
+    out
+}
+
+fn growth_text(growth: &Growth, verdict: Verdict) -> String {
+    let rate = format!(
+        "{}/h (±{})",
+        format_bytes(growth.per_hour.value),
+        format_bytes(growth.per_hour.half_width_95())
+    );
+    let window = format_duration(growth.window_ns);
+    let significance = if growth.is_significant { "significant" } else { "may be chance" };
+    match (growth.is_measured, verdict) {
+        (true, _) => format!("growth {rate} over {window}, {significance}"),
+        (false, Verdict::Growing) => {
+            format!("growth {rate} from the ages of what is kept, {significance}")
+        }
+        (false, _) => "growth not measured (--window, --since)".into(),
+    }
+}
+
+fn ages(suspect: &Suspect) -> String {
+    let finding = &suspect.finding;
+    let mut out = format!("first seen {} ago", format_duration(suspect.first_seen_ns));
+    if let Some(ages) = finding.ages {
+        let _ = write!(
+            out,
+            "; age p50 {}, oldest {}",
+            format_duration(ages.p50_ns),
+            format_duration(ages.oldest_ns)
+        );
+    }
+    if let Some(survival) = &finding.survival {
+        let (least, most) = survival.interval;
+        let _ = write!(
+            out,
+            "; never freed {} ({} to {})",
+            format_share(survival.never_freed),
+            format_share(least),
+            format_share(most)
+        );
+    }
+    out
+}

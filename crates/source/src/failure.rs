@@ -1,0 +1,59 @@
+//! How commands fail: one line that names the object, the finding and the next step, and an exit status.
+
+use std::fmt;
+use std::io;
+
+/// Exit statuses: 1 failed, 2 usage, 5 not found or not profiled; `run` has 125, 126 and 127 besides.
+#[derive(Debug)]
+pub enum Failure {
+    /// The reader of our output went away: a success.
+    ClosedPipe,
+    /// With an exit status.
+    Message(u8, String),
+}
+
+impl Failure {
+    /// Status 1. The message has object, finding and next step.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::Message(1, message.into())
+    }
+
+    /// Status 2: the words of the command are wrong.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::Message(2, message.into())
+    }
+
+    /// Status 5: not found, or not profiled.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::Message(5, message.into())
+    }
+
+    /// What the command ends with.
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::ClosedPipe => 0,
+            Self::Message(status, _) => *status,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::ClosedPipe => write!(f, "the output was closed"),
+            Self::Message(_, message) => f.write_str(message),
+        }
+    }
+}
+
+/// For writing results; reading errors get a message of their own where they happen.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::ClosedPipe,
+            _ => Self::failed(format!(
+                "cannot write the output: {error}. Check the disk and the destination"
+            )),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! SRC: from the words that a user typed to a profile that was read, whether its process still runs, and which moment it shows.
+//!
+//! `file` reads one file, mapping or pipe; `discovery` finds all profiles of this machine; `open` resolves SRC with them.
+//! `moment` and `lookup` turn `SRC@…` into a moment of a history, `marks` into one that the user kept. `target` is a running
+//! process, profiled or not. `failure` is how every command fails.
+#![forbid(unsafe_code)]
+
+mod discovery;
+mod failure;
+mod file;
+mod foreign;
+mod http;
+mod lookup;
+pub mod marks;
+mod moment;
+mod namespaces;
+mod open;
+pub mod places;
+mod recording;
+mod rereading;
+mod target;
+
+pub use discovery::{all, matching};
+pub use failure::Failure;
+pub use file::{Opened, open_any_file, open_file};
+pub use foreign::Foreign;
+pub use lookup::{Found, find, is_history, now_ns, place, time_of, unreadable};
+pub use moment::{Past, split};
+pub use open::{open, open_recording, several};
+pub use recording::{Recording, base_name, name_of};
+pub use rereading::{is_own, open_to_write, reader_of, writable_file};
+pub use target::{Target, find as find_target, gone};

@@ -1,0 +1,53 @@
+//! A profile that libramson wrote, read at one moment.
+
+use crate::moment::Past;
+use ramson_reader::{Header, Snapshot};
+use ramson_symbols::CarriedNames;
+use std::sync::Arc;
+
+/// A profile that was read.
+pub struct Recording {
+    /// What was read.
+    pub snapshot: Snapshot,
+    /// The process, if it still runs and still writes this profile.
+    pub running: Option<u32>,
+    /// File, or `memory of process PID`.
+    pub origin: String,
+    /// Names that `ramson symbolize` has put into the file.
+    pub names: Option<Arc<CarriedNames>>,
+    /// Which moment it shows, where it comes from a history; its process is not looked at then.
+    pub past: Option<Past>,
+}
+
+impl Recording {
+    /// The program's name as it was called (a link may have other names), else of the executable or the first thread.
+    pub fn name(&self) -> &str {
+        name_of(&self.snapshot.header)
+    }
+
+    /// Its process: as it is called here while it runs, as it called itself afterwards.
+    pub fn pid(&self) -> u32 {
+        self.running.unwrap_or(self.snapshot.header.pid)
+    }
+
+    /// The bytes of a profile file with this moment, and the names that it carries.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.snapshot.to_bytes();
+        bytes.extend(self.names.iter().flat_map(|names| names.to_block()));
+        bytes
+    }
+}
+
+/// The program's name as it was called, else of the executable or the first thread.
+pub fn name_of(header: &Header) -> &str {
+    let called = header.command.first().map_or("", |path| base_name(path));
+    [called, base_name(&header.exe)]
+        .into_iter()
+        .find(|name| !name.is_empty())
+        .unwrap_or(&header.comm)
+}
+
+/// A path's last part, also of a file that was removed since.
+pub fn base_name(path: &str) -> &str {
+    path.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or_default()
+}
