@@ -20,7 +20,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use every::{all, matching};
+pub use every::{all, files_since};
 pub use follow::{is_own, open_to_write, reader_of, writable_file};
 
 /// A profile that was read.

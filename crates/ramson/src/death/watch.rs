@@ -71,6 +71,10 @@ impl Looks {
         }
         end.peak_rss_bytes = self.peak_rss;
         end.limit_bytes = self.limit;
+        // It died before the first look, in our control group.
+        if self.last_rss.is_none() && end.way != Way::Exited(0) {
+            end.limit_bytes = limits::of(std::process::id()).map_or(0, |limit| limit.limit_bytes);
+        }
         if let Some(group) = &self.group {
             end.set_cgroup(group.path.as_bytes());
             let before = self.oom_kills.get(&group.path);
@@ -92,7 +96,6 @@ impl Watch {
             && let Some(count) = group.oom_kills()
         {
             looks.oom_kills.insert(group.path.clone(), count);
-            looks.limit = limits::of(std::process::id()).map_or(0, |limit| limit.limit_bytes);
             looks.group = Some(group);
         }
         Self(looks)
@@ -143,7 +146,8 @@ pub fn rss_of(pid: u32) -> (u64, u64) {
     (bytes("VmRSS:"), bytes("VmHWM:"))
 }
 
-fn start_ticks_of(pid: u32) -> u64 {
+/// When a process began: field 22 of /proc/PID/stat; 0 if it cannot be read.
+pub fn start_ticks_of(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     after_name.split(' ').nth(20).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)

@@ -8,7 +8,7 @@ mod signals;
 use crate::cli::RunOptions;
 use crate::death::prune::{self, Bounds};
 use crate::death::sites::LastProfile;
-use crate::death::watch::{Ended, Watch};
+use crate::death::watch::{Ended, Watch, start_ticks_of};
 use crate::death::{self, note, state_of};
 use crate::failure::Failure;
 use crate::list::live_bytes;
@@ -17,6 +17,7 @@ use crate::source::{self, Source};
 use crate::text;
 use crate::trim::schedule::Schedule;
 use confined::Filters;
+use ramson_format::state;
 use ramson_profile::format::{format_bytes, format_relative_error};
 use ramson_reader::Way;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -281,7 +282,13 @@ fn new_run_id() -> u64 {
 
 /// Says where the profiles are. Our own words go to standard error, so the program's output stays its own.
 fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &Ended) {
-    let mut profiles = source::matching(|header| header.run_id == run_id);
+    let began_ticks = start_ticks_of(std::process::id());
+    let mut profiles = source::files_since(began_ticks, |header| header.run_id == run_id);
+    for source in profiles.iter_mut().filter(|source| may_run_elsewhere(source, ended)) {
+        if let Ok(found) = source::open_file(Path::new(&source.origin)) {
+            *source = found;
+        }
+    }
     let beside_output = output.into_iter().flat_map(files_beside);
     profiles.extend(beside_output.filter_map(|path| source::open_file(&path).ok()));
     profiles
@@ -322,6 +329,13 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
     if profiles.len() > MAX_REPORTED {
         text::remark(format_args!("and {} more: ramson list", profiles.len() - MAX_REPORTED));
     }
+}
+
+/// A descendant that did not exit may run on in a PID namespace of its own. To find it takes a look at
+/// every process.
+fn may_run_elsewhere(source: &Source, ended: &Ended) -> bool {
+    let header = &source.snapshot.header;
+    source.running.is_none() && header.pid != ended.pid && header.state != state::EXITED
 }
 
 /// Makes a dead process's file small, with the names in it where the death deserves a look: its binaries may be replaced before
