@@ -12,6 +12,8 @@ mod mappings;
 mod memory;
 mod padding;
 mod process;
+#[allow(unsafe_code)]
+mod remote;
 mod resident;
 #[allow(unsafe_code)]
 mod scan;

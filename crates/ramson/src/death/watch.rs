@@ -10,7 +10,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use wait4::Wait4;
 
 /// A look costs the program nothing and us some microseconds: soon at first, as short programs end soon, then rarely.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -103,7 +102,7 @@ impl Watch {
 
     /// Waits for the program, which was started just now, and watches it. First of all calls `meanwhile`, which may return when it
     /// has ended.
-    pub fn wait(self, mut child: Child, meanwhile: impl FnOnce(&Child)) -> io::Result<Ended> {
+    pub fn wait(self, child: Child, meanwhile: impl FnOnce(&Child)) -> io::Result<Ended> {
         let pid = child.id();
         let (stop, stopped) = channel();
         // Where there may be no further thread, nothing is seen but the end.
@@ -116,8 +115,7 @@ impl Watch {
         let looks = watcher.and_then(|watcher| watcher.join().ok()).unwrap_or_default();
         // Not reaped yet, so the ID is still its own.
         let start_ticks = start_ticks_of(pid);
-        let used = child.wait4()?;
-        let status = used.status;
+        let (status, peak) = ramson_launch::reap(pid)?;
         let way = match (status.code(), status.signal()) {
             (Some(code), _) => Way::Exited(code as u32 & 255),
             (None, signal) => Way::Signalled(signal.unwrap_or(0) as u32),
@@ -128,8 +126,8 @@ impl Watch {
         looks.tell(&mut end);
         // A process begins with the RSS of whoever started it: no larger, and it is ours.
         let (_, own_peak) = rss_of(std::process::id());
-        if used.rusage.maxrss > own_peak {
-            end.peak_rss_bytes = end.peak_rss_bytes.max(used.rusage.maxrss);
+        if peak > own_peak {
+            end.peak_rss_bytes = end.peak_rss_bytes.max(peak);
         }
         Ok(Ended { pid, end, start_ticks })
     }
