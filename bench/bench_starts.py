@@ -56,5 +56,11 @@ def first_table(plan):
     walls = interleave(variants, plan.rounds(101, 21), lambda environment: wall_seconds([TRUE], environment)[0])
     rows.append(Row("/bin/true, with fork and exec", walls["plain"].text(1e6, 0), walls["ramson"].text(1e6, 0), "—",
                     f"{(walls['ramson'] - walls['plain']).median * 1e6:+.0f} µs"))
+    commands = {"plain": [TRUE], "ramson": [machine.RAMSON, "run", "--", TRUE]}
+    environment = machine.environment(RAMSON_LIBRARY=machine.LIBRARY)
+    around = interleave(commands, plan.rounds(101, 21), lambda command: wall_seconds(command, environment)[0])
+    added = (around["ramson"] - around["plain"]).median
+    rows.append(Row("ramson run -- /bin/true", around["plain"].text(1e6, 0), around["ramson"].text(1e6, 0), "—",
+                    f"{added * 1e6:+.0f} µs", "≤ 6,000 µs added", added <= 6e-3))
     note = "µs, wall time of one malloc of 64 MiB (a sample for sure), timed in the program."
     return Table("First samples", rows, note)

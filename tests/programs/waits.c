@@ -4,16 +4,24 @@
 #include "trimmed.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/io_uring.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
 #include <sys/select.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -45,6 +53,11 @@ static char line(void) {
     return last;
 }
 
+static void on_signal(int signal) {
+    (void)signal;
+    ended = 1;
+}
+
 static void *read_lines(void *unused) {
     for (;;) {
         line();
@@ -57,9 +70,30 @@ static void *read_lines(void *unused) {
     return unused;
 }
 
-static void on_signal(int signal) {
-    (void)signal;
-    ended = 1;
+// What a child of ours ends our waits with: a thread that reads lines would be a better one to borrow.
+static int queue, semaphores, locks[2], pair[2];
+static struct { long type; char text[4]; } message = {7, "abc"};
+
+static void begin_child(const char *how) {
+    // Queues and semaphores go away with their namespace.
+    unshare(CLONE_NEWIPC);
+    queue = msgget(IPC_PRIVATE, 0600);
+    semaphores = semget(IPC_PRIVATE, 1, 0600);
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+    locks[0] = memfd_create("lock", 0);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", locks[0]);
+    locks[1] = open(path, O_RDWR);
+    if (fork() != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) {
+        line();
+        if (strcmp(how, "pause") == 0) kill(getppid(), SIGUSR1);
+        if (strcmp(how, "msgrcv") == 0) msgsnd(queue, &message, sizeof message.text, 0);
+        if (strncmp(how, "sem", 3) == 0) semop(semaphores, &(struct sembuf){0, 1, 0}, 1);
+        if (strcmp(how, "flock") == 0) flock(locks[0], LOCK_UN);
+        if (strcmp(how, "recvmmsg") == 0 || strcmp(how, "io_uring") == 0) send(pair[1], "abc", 4, 0);
+    }
 }
 
 struct state {
@@ -105,6 +139,60 @@ static long registers(void) {
     return errno == 1234 ? result : -2000;
 }
 
+static long error_or(long result, long good) {
+    return result < 0 ? -errno : good;
+}
+
+// Gets an exclusive lock that another open file holds, and gives it back.
+static long wait_for_lock(void) {
+    flock(locks[0], LOCK_EX);
+    long result = error_or(flock(locks[1], LOCK_EX), 0);
+    flock(locks[1], LOCK_UN);
+    return result;
+}
+
+// How many of four messages came: those that are there with the first one.
+static long wait_for_messages(void) {
+    char texts[4][4];
+    struct iovec vectors[4];
+    struct mmsghdr headers[4];
+    memset(headers, 0, sizeof headers);
+    for (int i = 0; i < 4; i++) {
+        vectors[i] = (struct iovec){texts[i], sizeof texts[i]};
+        headers[i].msg_hdr.msg_iov = &vectors[i];
+        headers[i].msg_hdr.msg_iovlen = 1;
+    }
+    long result = recvmmsg(pair[0], headers, 4, MSG_WAITFORONE, NULL);
+    return error_or(result, memcmp(texts[0], "abc", 4) == 0 ? result : -1000);
+}
+
+// The completions of one read that was submitted before: io_uring_enter submits nothing.
+static long wait_for_completion(void) {
+    static struct io_uring_params params;
+    static char *queues, text[4];
+    static struct io_uring_sqe *entries;
+    static int ring = -1;
+    if (ring < 0) {
+        ring = (int)syscall(SYS_io_uring_setup, 1, &params);
+        size_t bytes = params.cq_off.cqes + params.cq_entries * sizeof(struct io_uring_cqe);
+        queues = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQ_RING);
+        entries = mmap(NULL, sizeof *entries, PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQES);
+    }
+    unsigned *tail = (unsigned *)(queues + params.sq_off.tail);
+    unsigned *head = (unsigned *)(queues + params.cq_off.head), *end = (unsigned *)(queues + params.cq_off.tail);
+    memset(entries, 0, sizeof *entries);
+    entries->opcode = IORING_OP_RECV;
+    entries->fd = pair[0];
+    entries->addr = (unsigned long)text;
+    entries->len = sizeof text;
+    __atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
+    if (syscall(SYS_io_uring_enter, ring, 1, 0, 0, NULL, 0) != 1) return -3000;
+    long result = syscall(SYS_io_uring_enter, ring, 0, 1, IORING_ENTER_GETEVENTS, NULL, 0);
+    unsigned count = __atomic_load_n(end, __ATOMIC_ACQUIRE) - *head;
+    __atomic_store_n(head, *head + count, __ATOMIC_RELEASE);
+    return error_or(result, result == 0 && memcmp(text, "abc", 4) == 0 ? count : -1000);
+}
+
 static long wait_for(const char *how) {
     struct timespec long_time = {1000, 0};
     struct epoll_event event = {.events = EPOLLIN};
@@ -133,6 +221,16 @@ static long wait_for(const char *how) {
         until.tv_sec += 1000;
         return sem_timedwait(&released, &until);
     }
+    if (strcmp(how, "pause") == 0) return error_or(pause(), 0);
+    if (strcmp(how, "msgrcv") == 0) return error_or(msgrcv(queue, &message, sizeof message.text, 7, 0), message.text[0]);
+    // The rest of its value: a call that was begun twice would have taken from it twice.
+    if (strcmp(how, "semop") == 0)
+        return error_or(syscall(SYS_semop, semaphores, &(struct sembuf){0, -1, 0}, 1), semctl(semaphores, 0, GETVAL));
+    if (strcmp(how, "semtimedop") == 0)
+        return error_or(semtimedop(semaphores, &(struct sembuf){0, -1, 0}, 1, &long_time), semctl(semaphores, 0, GETVAL));
+    if (strcmp(how, "flock") == 0) return wait_for_lock();
+    if (strcmp(how, "recvmmsg") == 0) return wait_for_messages();
+    if (strcmp(how, "io_uring") == 0) return wait_for_completion();
     pthread_mutex_lock(&mutex);
     while (!ended) pthread_cond_wait(&changed, &mutex);
     pthread_mutex_unlock(&mutex);
@@ -247,6 +345,9 @@ int main(int count, char **arguments) {
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     sem_init(&released, 0, 0);
     pthread_t reader;
+    const char *with_child[] = {"pause", "msgrcv", "semop", "semtimedop", "flock", "recvmmsg", "io_uring"};
+    for (size_t i = 0; i < sizeof with_child / sizeof *with_child; i++)
+        if (strcmp(how, with_child[i]) == 0) begin_child(how);
     int has_reader = strcmp(how, "semaphore") == 0 || strcmp(how, "condition") == 0;
     if (has_reader) pthread_create(&reader, NULL, read_lines, NULL);
     for (;;) {

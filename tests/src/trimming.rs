@@ -10,10 +10,12 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-/// System calls in which `waits` waits: read, poll, select, nanosleep, rt_sigtimedwait, futex, restart_syscall, clock_nanosleep, epoll_wait,
-/// pselect6, ppoll.
-const WAITING_CALLS: [&str; 11] =
-    ["0", "7", "23", "35", "128", "202", "219", "230", "232", "270", "271"];
+/// System calls in which `waits` waits: read, poll, select, pause, nanosleep, semop, msgrcv, flock, rt_sigtimedwait,
+/// futex, restart_syscall, semtimedop, clock_nanosleep, epoll_wait, pselect6, ppoll, recvmmsg, io_uring_enter.
+const WAITING_CALLS: [&str; 18] = [
+    "0", "7", "23", "34", "35", "65", "70", "73", "128", "202", "219", "220", "230", "232", "270",
+    "271", "299", "426",
+];
 
 /// A program that is told things line by line, and answers so.
 pub struct Talking {

@@ -1,10 +1,7 @@
 //! The USDT probes: what their notes say, and what is true at them in a program.
 
-use nix::sys::ptrace;
-use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::Pid;
 use ramson_tests::servers::{Scratch, installed, wait_until};
+use ramson_tests::tracing::{Stop, Traced};
 use ramson_tests::{Run, library, preload, program, tool};
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -64,7 +61,7 @@ fn perf_and_the_kernel_find_the_probes_and_their_semaphores_in_the_file() {
 }
 
 /// Where the library begins in process `pid`.
-fn base_of_library(pid: Pid) -> u64 {
+fn base_of_library(pid: u32) -> u64 {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs");
     let name = library().to_str().expect("a path in UTF-8");
     let line = maps.lines().find(|line| line.ends_with(name)).expect("loaded");
@@ -72,15 +69,13 @@ fn base_of_library(pid: Pid) -> u64 {
 }
 
 /// Runs on to the next SIGUSR1; hands on the registers at each breakpoint on the way.
-fn run_on(pid: Pid, mut hit: impl FnMut(&nix::libc::user_regs_struct)) {
+fn run_on(traced: &Traced, mut hit: impl FnMut(&libc::user_regs_struct)) {
     loop {
-        ptrace::cont(pid, None).expect("it is stopped");
-        match waitpid(pid, None).expect("our own child can be waited for") {
-            WaitStatus::Stopped(_, Signal::SIGUSR1) => return,
-            WaitStatus::Stopped(_, Signal::SIGTRAP) => {
-                hit(&ptrace::getregs(pid).expect("it is stopped"));
-            }
-            WaitStatus::Stopped(_, Signal::SIGSTOP) => {}
+        traced.go_on();
+        match traced.wait() {
+            Stop::Signal(libc::SIGUSR1) => return,
+            Stop::Signal(libc::SIGTRAP) => hit(&traced.registers()),
+            Stop::Signal(libc::SIGSTOP) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -103,11 +98,11 @@ fn a_listener_sees_each_allocation_and_free_and_nothing_happens_without_one() {
     let mut run = Run::new(program("frees.c")).arg("probes");
     run.command.stdin(Stdio::piped());
     let mut child = run.spawn();
-    let pid = Pid::from_raw(child.id() as i32);
-    ptrace::attach(pid).expect("our own child can be traced");
-    waitpid(pid, None).expect("our own child can be waited for");
+    let pid = child.id();
+    let traced = Traced::attach(pid);
+    traced.wait();
     child.stdin.take().expect("piped").write_all(b"!").expect("it waits for that");
-    run_on(pid, |_| {});
+    run_on(&traced, |_| {});
     let (base, probes) = (base_of_library(pid), probes());
     let memory = File::options().write(true).open(format!("/proc/{pid}/mem")).expect("ours");
     let write = |address: u64, bytes: &[u8]| {
@@ -115,10 +110,10 @@ fn a_listener_sees_each_allocation_and_free_and_nothing_happens_without_one() {
     };
     // A breakpoint in the place of the nop.
     probes.iter().for_each(|probe| write(probe.location, &[0xcc]));
-    run_on(pid, |_| panic!("a probe was reached that nobody listens to"));
+    run_on(&traced, |_| panic!("a probe was reached that nobody listens to"));
     probes.iter().for_each(|probe| write(probe.semaphore, &1u16.to_le_bytes()));
     let mut seen = Vec::new();
-    run_on(pid, |registers| {
+    run_on(&traced, |registers| {
         let at = registers.rip - 1 - base;
         let probe = probes.iter().find(|probe| probe.location == at).expect("a probe");
         seen.push(match probe.name.as_str() {
@@ -127,7 +122,7 @@ fn a_listener_sees_each_allocation_and_free_and_nothing_happens_without_one() {
         });
     });
     probes.iter().for_each(|probe| write(probe.semaphore, &0u16.to_le_bytes()));
-    ptrace::detach(pid, None).expect("it is stopped");
+    traced.detach();
     let made = made(&mut child);
     assert!(child.wait().expect("it ends").success());
     let [blocks @ .., (old, 300), (new, 0x10_0000)] = &made[..] else { panic!("{made:?}") };
@@ -166,7 +161,7 @@ fn bpftrace_sees_each_allocation_and_free_where_the_kernel_lets_it_run() {
     preload(&mut command, "1").env("RAMSON_DIR", scratch.open_directory("profiles"));
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("sh can be started");
-    let pid = Pid::from_raw(child.id() as i32);
+    let pid = child.id();
     let wanted = fs::canonicalize(program("frees.c")).expect("it was built");
     let is_program = || fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == wanted);
     wait_until("the program has taken the shell's place", is_program);

@@ -1,12 +1,9 @@
 //! A program that may be killed at any instruction: it is run step by step, and whenever its profile file has changed, the file is
 //! read as if the program had died there.
 
-use nix::sys::ptrace;
-use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::Pid;
 use ramson_format::{PAGE_BYTES, REGION_KINDS, plan};
 use ramson_reader::{Defect, Freed, ReadAt, ReadError, Snapshot};
+use ramson_tests::tracing::{Stop, Traced};
 use ramson_tests::{Run, library, program, read_bytes};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -151,7 +148,7 @@ impl Watch {
 }
 
 /// The library's code in process `pid`.
-fn code_of_library(pid: Pid) -> Range<u64> {
+fn code_of_library(pid: u32) -> Range<u64> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs");
     let name = library().to_str().expect("a path in UTF-8");
     let line = maps.lines().find(|line| line.contains("r-xp") && line.ends_with(name));
@@ -184,40 +181,38 @@ fn a_program_killed_at_any_store_leaves_every_record_committed_before() {
     let path = run.directory.path().join("steps.ramson");
     run.command.env("RAMSON_OUTPUT", &path).stdin(Stdio::piped());
     let mut child = run.spawn();
-    let pid = Pid::from_raw(child.id() as i32);
-    ptrace::attach(pid).expect("our own child can be traced");
+    let traced = Traced::attach(child.id());
     child.stdin.take().expect("piped").write_all(b"!").expect("it waits for that");
     let mut watch = Watch::new(path);
     let (mut is_watched, mut steps) = (false, 0u64);
     let (mut code, mut was_in_library) = (0..0, false);
     loop {
-        match waitpid(pid, None).expect("our own child can be waited for") {
-            WaitStatus::Stopped(_, Signal::SIGUSR1) => {
+        match traced.wait() {
+            Stop::Signal(libc::SIGUSR1) => {
                 is_watched = !is_watched;
                 // What happened unwatched.
                 watch.latest = None;
                 if code.is_empty() {
-                    code = code_of_library(pid);
+                    code = code_of_library(child.id());
                 }
             }
             // Of attaching, which may come before or after exec.
-            WaitStatus::Stopped(_, Signal::SIGSTOP | Signal::SIGTRAP) if !is_watched => {}
-            WaitStatus::Stopped(_, Signal::SIGTRAP) => {
+            Stop::Signal(libc::SIGSTOP | libc::SIGTRAP) if !is_watched => {}
+            Stop::Signal(libc::SIGTRAP) => {
                 steps += 1;
                 if was_in_library {
                     watch.look();
                 }
-                let registers = ptrace::getregs(pid).expect("it is stopped");
-                was_in_library = code.contains(&registers.rip);
+                was_in_library = code.contains(&traced.registers().rip);
             }
-            WaitStatus::Exited(_, status) => {
+            Stop::Exited(status) => {
                 assert_eq!(status, 0);
                 break;
             }
             other => panic!("{other:?}"),
         }
-        let resume = if is_watched { ptrace::step } else { ptrace::cont };
-        resume(pid, None).expect("it is stopped");
+        let resume = if is_watched { Traced::step } else { Traced::go_on };
+        resume(&traced);
     }
     let output = output_of(&mut child);
     let blocks = told(&output, "block ");

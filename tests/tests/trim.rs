@@ -77,6 +77,44 @@ fn a_thread_that_waits_for_a_line_waits_on_and_gets_it() {
 }
 
 #[test]
+fn waits_for_messages_locks_semaphores_signals_and_completions_go_on_and_end_as_they_would_have() {
+    let scratch = Scratch::new();
+    let first_byte_of_message = i64::from(b'a');
+    let cases = [
+        ("pause", -EINTR),
+        ("msgrcv", first_byte_of_message),
+        ("flock", 0),
+        ("recvmmsg", 1),
+        ("semop", 0),
+        ("semtimedop", 0),
+    ];
+    let with_rings = has_rings().then_some(("io_uring", 1));
+    for (how, result) in cases.into_iter().chain(with_rings) {
+        let mut waiting = Waiting::plain(how);
+        for _ in 0..2 {
+            waiting.until_it_waits();
+            let said = trim(&scratch, waiting.pid());
+            assert!(said.number("rss_diff") > KEPT, "{how}: {said:?}");
+            assert!(
+                said.text("message").contains(&format!("thread {} ", waiting.pid())),
+                "{said:?}"
+            );
+            assert_eq!(waiting.release(""), result, "{how}");
+            waiting.talking.expect("ready");
+        }
+    }
+}
+
+/// Whether the kernel has io_uring for us; says so if not.
+fn has_rings() -> bool {
+    let has = finish(clean(program("rings.c")).stdin(Stdio::null())).status == 0;
+    if !has {
+        println!("io_uring is not available here: waits in it were not tried");
+    }
+    has
+}
+
+#[test]
 fn registers_vectors_and_errno_are_what_they_were() {
     let scratch = Scratch::new();
     let mut waiting = Waiting::plain("read");
@@ -97,6 +135,10 @@ fn a_signal_ends_a_wait_after_a_trim_as_it_did_before() {
     let cases = [
         ("epoll-none", "USR1", -EINTR),
         ("nanosleep", "USR1", -EINTR),
+        ("msgrcv", "USR1", -EINTR),
+        ("flock", "USR1", -EINTR),
+        ("recvmmsg", "USR1", -EINTR),
+        ("semop", "USR1", -EINTR),
         ("sigtimedwait", "USR2", SIGUSR2),
     ];
     for (how, signal, result) in cases {

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
 mod foreign;
+mod golden;
 mod thinning;
 
 const SECOND: u64 = 1_000_000_000;

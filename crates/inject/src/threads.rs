@@ -17,13 +17,15 @@ pub struct Candidate {
 const MOST_THREADS: usize = 65_536;
 /// More of recv's flags: the call would return what it has got so far.
 const MSG_WAITALL: u64 = 0x100;
+/// Of recvmmsg's: it waits for the first message alone.
+const MSG_WAITFORONE: u64 = 0x1_0000;
 
 /// Signals that harm nobody who has no handler for them.
 const HARMLESS: [i32; 3] = [libc::SIGURG, libc::SIGWINCH, libc::SIGCHLD];
 
 /// System calls that wait, have no effect before they return, and are begun again after a stop as if there had been none. With their
-/// rank: first those on which nothing hangs, last one whose time-out begins anew.
-const WAITING: [(i64, u32); 21] = [
+/// rank: first those on which nothing hangs, then those whose time-out begins anew, last the one that could miss a signal.
+const WAITING: [(i64, u32); 28] = [
     (libc::SYS_rt_sigsuspend, 0),
     (libc::SYS_rt_sigtimedwait, 3),
     (libc::SYS_nanosleep, 1),
@@ -38,13 +40,21 @@ const WAITING: [(i64, u32); 21] = [
     (libc::SYS_readv, 1),
     (libc::SYS_recvfrom, 1),
     (libc::SYS_recvmsg, 1),
+    (libc::SYS_recvmmsg, 1),
+    (libc::SYS_msgrcv, 1),
     (libc::SYS_wait4, 1),
     (libc::SYS_waitid, 1),
+    (libc::SYS_flock, 2),
+    (libc::SYS_semop, 2),
     (libc::SYS_futex, 2),
     (libc::SYS_restart_syscall, 2),
     (libc::SYS_epoll_wait, 3),
     (libc::SYS_epoll_pwait, 3),
     (libc::SYS_epoll_pwait2, 3),
+    (libc::SYS_semtimedop, 3),
+    (libc::SYS_io_uring_enter, 3),
+    // A signal in the microsecond before it begins again is handled, and the wait goes on.
+    (libc::SYS_pause, 4),
 ];
 
 /// The threads of `pid` that wait, the best first. Those on which locks hang may be left out.
@@ -88,24 +98,27 @@ fn parse(line: &str) -> Option<(i64, u32)> {
 
 /// `None` if a thread must not be stopped in this system call.
 pub fn rank(number: i64, arguments: &[u64]) -> Option<u32> {
-    let flags = match number {
-        libc::SYS_recvfrom => *arguments.get(3)?,
-        libc::SYS_recvmsg => *arguments.get(2)?,
-        _ => 0,
+    let argument = |index: usize| arguments.get(index).copied();
+    let has_begun = match number {
+        libc::SYS_recvfrom => argument(3)? & MSG_WAITALL != 0,
+        libc::SYS_recvmsg => argument(2)? & MSG_WAITALL != 0,
+        // It would return the messages that it has got so far.
+        libc::SYS_recvmmsg => {
+            let (count, flags) = (argument(2)? as u32, argument(3)?);
+            flags & MSG_WAITALL != 0 || count > 1 && flags & MSG_WAITFORONE == 0
+        }
+        // It would return though fewer completions are there than it waits for; and what it has submitted, it would
+        // submit again.
+        libc::SYS_io_uring_enter => argument(1)? as u32 != 0 || argument(2)? as u32 > 1,
+        _ => false,
     };
     let (_, rank) = WAITING.iter().find(|(known, _)| *known == number)?;
-    (flags & MSG_WAITALL == 0).then_some(*rank)
+    (!has_begun).then_some(*rank)
 }
 
 /// System calls that say EINTR after any stop, and have no effect then, but are none in which a thread is borrowed: one that runs may be stopped
 /// when it has just begun one.
-const REFUSING: [i64; 5] = [
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_io_getevents,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-];
+const REFUSING: [i64; 3] = [libc::SYS_io_getevents, libc::SYS_sendto, libc::SYS_sendmsg];
 
 /// Whether a system call that says EINTR because of a stop can be begun again as if there had been none.
 pub fn can_begin_again(number: i64) -> bool {
@@ -127,11 +140,18 @@ mod tests {
     fn threads_that_write_run_or_wait_for_all_of_a_message_are_left_alone() {
         assert_eq!(parse("0 0x3 0x7ffc 0x10 0x0 0x0 0x0 0x7ffc 0x7f00"), Some((0, 1)));
         assert_eq!(parse("232 0x5 0x7f 0x2790 0x64 0x0 0x0 0x7ffc 0x7f00"), Some((232, 3)));
+        assert_eq!(parse("299 0x5 0x7f 0x8 0x10000 0x0 0x0 0x7ffc 0x7f00"), Some((299, 1)));
+        assert_eq!(parse("299 0x5 0x7f 0x1 0x0 0x0 0x0 0x7ffc 0x7f00"), Some((299, 1)));
+        assert_eq!(parse("426 0x5 0x0 0x1 0x1 0x0 0x8 0x7ffc 0x7f00"), Some((426, 3)));
         for line in [
             "running",
             "1 0x1 0x7ffc 0x10 0x0 0x0 0x0 0x7ffc 0x7f00",
             "45 0x1 0x7ffc 0x10 0x100 0x0 0x0 0x7ffc 0x7f00",
             "47 0x1 0x7ffc 0x140 0x0 0x0 0x0 0x7ffc 0x7f00",
+            // More than one message, or completion; a submission.
+            "299 0x5 0x7f 0x8 0x0 0x0 0x0 0x7ffc 0x7f00",
+            "426 0x5 0x0 0x2 0x1 0x0 0x8 0x7ffc 0x7f00",
+            "426 0x5 0x1 0x1 0x1 0x0 0x8 0x7ffc 0x7f00",
             "-1 0x7ffc 0x7f00",
             "",
         ] {

@@ -9,9 +9,9 @@ use std::iter;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
@@ -251,4 +251,20 @@ fn ended(kind: libc::idtype_t, id: u32, options: i32) -> io::Result<u32> {
         (result, facts.assume_init().si_pid())
     };
     if result == 0 { Ok(pid as u32) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Takes the status of a child that has ended, and the most bytes that it had resident at once.
+pub fn reap(child: u32) -> io::Result<(ExitStatus, u64)> {
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both have room for what the kernel writes; all zeroes are a valid value of integers.
+    let (found, usage) = unsafe {
+        let found = libc::wait4(child as i32, &raw mut status, 0, usage.as_mut_ptr());
+        (found, usage.assume_init())
+    };
+    if found == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // Linux counts in KiB.
+    Ok((ExitStatus::from_raw(status), (usage.ru_maxrss as u64) << 10))
 }

@@ -19,6 +19,8 @@ mod part;
 pub mod pressure;
 mod process_memory;
 pub mod program;
+#[allow(unsafe_code)]
+mod remote;
 pub mod rights;
 pub mod rss;
 #[allow(unsafe_code)]

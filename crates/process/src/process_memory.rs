@@ -1,11 +1,9 @@
 //! The memory of a running process, through /proc.
 
 use crate::memory::{Memory, PAGE_BYTES, word_at};
-use crate::scan;
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
-use nix::unistd::Pid;
+use crate::{remote, scan};
 use std::fs::File;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::unix::fs::FileExt;
 
 /// pagemap's bit (Linux, Documentation/admin-guide/mm/pagemap.rst).
@@ -16,7 +14,7 @@ const BATCH: usize = 1 << 14;
 /// A process whose memory may be read.
 #[derive(Debug)]
 pub struct ProcessMemory {
-    pid: Pid,
+    pid: u32,
     memory: File,
     pagemap: File,
 }
@@ -25,7 +23,7 @@ impl ProcessMemory {
     /// Of process `pid`. The kernel asks for the right to trace it.
     pub fn open(pid: u32) -> io::Result<Self> {
         Ok(Self {
-            pid: Pid::from_raw(pid.cast_signed()),
+            pid,
             memory: File::open(format!("/proc/{pid}/mem"))?,
             pagemap: File::open(format!("/proc/{pid}/pagemap"))?,
         })
@@ -34,10 +32,8 @@ impl ProcessMemory {
 
 impl Memory for ProcessMemory {
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
-        let remote = RemoteIoVec { base: address as usize, len: buffer.len() };
-        let wanted = buffer.len();
         // Half the price of the file; but sandboxes may forbid the call.
-        process_vm_readv(self.pid, &mut [IoSliceMut::new(buffer)], &[remote]) == Ok(wanted)
+        remote::read(self.pid, address, buffer)
             || self.memory.read_exact_at(buffer, address).is_ok()
     }
 

@@ -9,22 +9,7 @@ use std::path::PathBuf;
 
 /// Every profile that can be found: files in the usual directories, and what this user's processes have mapped elsewhere.
 pub fn all() -> Vec<Recording> {
-    matching(|_| true)
-}
-
-/// Those of `all` whose header is wanted. Of files, only these are read whole: a build may leave thousands.
-pub fn matching(is_wanted: impl Fn(&Header) -> bool) -> Vec<Recording> {
-    let paths = places::profile_directories()
-        .into_iter()
-        .flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten())
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "ramson"));
-    let read = |path: PathBuf| {
-        let file = open_found(&path)?;
-        Header::read(&file).ok().filter(&is_wanted)?;
-        read_file(&path, &file).ok()
-    };
-    let mut found: Vec<Recording> = paths.filter_map(read).collect();
+    let mut found = files_since(0, |_| true);
     let known: Vec<u32> = found.iter().filter_map(|source| source.running).collect();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
@@ -36,10 +21,7 @@ pub fn matching(is_wanted: impl Fn(&Header) -> bool) -> Vec<Recording> {
             // A forked child still has its parent's profile mapped; that one names the parent.
             let own_pid = namespaces::own_pid(pid);
             let own = profile_maps(&maps).find_map(|map| {
-                open_map(pid, &map).filter(|source| {
-                    let header = &source.snapshot.header;
-                    Some(header.pid) == own_pid && is_wanted(header)
-                })
+                open_map(pid, &map).filter(|source| Some(source.snapshot.header.pid) == own_pid)
             });
             let Some(own) = own else { continue };
             // In another PID namespace, its file did not tell where it runs.
@@ -51,4 +33,45 @@ pub fn matching(is_wanted: impl Fn(&Header) -> bool) -> Vec<Recording> {
     }
     found.sort_by_key(|source| source.snapshot.header.start_realtime_ns);
     found
+}
+
+/// Those in files of the usual directories whose header is wanted, of processes that began at `began_ticks` or
+/// later. A build may leave thousands of others: their names tell. Other PID namespaces are not searched.
+pub fn files_since(began_ticks: u64, is_wanted: impl Fn(&Header) -> bool) -> Vec<Recording> {
+    let paths = places::profile_directories()
+        .into_iter()
+        .flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten())
+        .filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.strip_suffix(".ramson").is_some_and(|name| may_have_begun(name, began_ticks))
+        })
+        .map(|entry| entry.path());
+    let read = |path: PathBuf| {
+        let file = open_found(&path)?;
+        Header::read(&file).ok().filter(&is_wanted)?;
+        read_file(&path, &file).ok()
+    };
+    paths.filter_map(read).collect()
+}
+
+/// Whether a profile of this name may be of a process that began at `began_ticks` or later. The library names
+/// profiles PID-TICKS.
+fn may_have_begun(name: &str, began_ticks: u64) -> bool {
+    let ticks = name.split_once('-').and_then(|(_, ticks)| ticks.parse::<u64>().ok());
+    ticks.is_none_or(|ticks| ticks >= began_ticks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_s_name_tells_that_its_process_began_before() {
+        assert!(!may_have_begun("4711-99", 100));
+        assert!(may_have_begun("4711-100", 100));
+        // In a PID namespace of its own, or called so by a user: its header has to tell.
+        assert!(may_have_begun("7-99-4026532000", 100));
+        assert!(may_have_begun("before", 100));
+    }
 }

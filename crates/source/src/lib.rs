@@ -20,7 +20,7 @@ mod recording;
 mod rereading;
 mod target;
 
-pub use discovery::{all, matching};
+pub use discovery::{all, files_since};
 pub use failure::Failure;
 pub use file::{Opened, open_any_file, open_file};
 pub use foreign::Foreign;

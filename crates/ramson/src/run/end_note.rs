@@ -6,6 +6,7 @@ use ramson_analysis::end::kernel_log::KernelLog;
 use ramson_format::{END_OFFSET, state};
 use ramson_reader::{End, Way};
 use ramson_source::{Recording, open_to_write};
+use std::cell::LazyCell;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::thread::sleep;
@@ -30,7 +31,8 @@ pub fn note_ends(profiles: &mut [Recording], ended: &Ended) {
         (header.start_monotonic_ns, header.start_cycles_ns)
     };
     let last_start = profiles.iter().filter(|source| is_programs(source)).map(start).max();
-    let mut log = KernelLog::read();
+    // Thousands of records: read where a death needs it.
+    let log: LazyCell<KernelLog> = LazyCell::new(KernelLog::read);
     for source in profiles.iter_mut().filter(|source| source.running.is_none()) {
         let header = &source.snapshot.header;
         let end = if !is_programs(source) {
@@ -41,7 +43,7 @@ pub fn note_ends(profiles: &mut [Recording], ended: &Ended) {
         } else if Some(start(source)) < last_start {
             Some(End { realtime_ns: 0, ..End::of(Way::Replaced) })
         } else {
-            Some(with_log(source, ended.end, &mut log))
+            Some(with_log(source, ended.end, &log))
         };
         if let Some(end) = end {
             // A report without it is as good as before.
@@ -52,9 +54,15 @@ pub fn note_ends(profiles: &mut [Recording], ended: &Ended) {
 }
 
 /// Adds what the kernel's log says, waiting for it if a counter tells that it must be there.
-fn with_log(source: &Recording, end: End, log: &mut KernelLog) -> End {
+fn with_log(source: &Recording, end: End, first: &LazyCell<KernelLog>) -> End {
     const SIGKILL: Way = Way::Signalled(9);
+    // The log has only deaths by signals.
+    if !matches!(end.way, Way::Signalled(_)) {
+        return end;
+    }
+    let mut later: Option<KernelLog> = None;
     for _ in 0..LOG_ATTEMPTS {
+        let log = later.as_ref().unwrap_or_else(|| LazyCell::force(first));
         let logged = in_log(source, log).filter(|logged| logged.way == end.way);
         let is_whole = logged.is_some_and(|logged| logged.killed_rss_bytes > 0);
         if is_whole || end.way != SIGKILL || end.oom_kills == 0 || !log.is_readable {
@@ -65,7 +73,7 @@ fn with_log(source: &Recording, end: End, log: &mut KernelLog) -> End {
             };
         }
         sleep(LOG_PAUSE);
-        *log = KernelLog::read();
+        later = Some(KernelLog::read());
     }
     end
 }

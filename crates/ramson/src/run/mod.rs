@@ -15,10 +15,11 @@ use prune::Bounds;
 use ramson_analysis::end::sites::LastProfile;
 use ramson_analysis::{end, live_heap};
 use ramson_control::Schedule;
+use ramson_format::state;
 use ramson_process::program;
 use ramson_profile::format::{format_bytes, format_relative_error};
 use ramson_reader::Way;
-use ramson_source::{Failure, Recording, matching, open_file, places};
+use ramson_source::{Failure, Recording, files_since, open_file, places};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -31,7 +32,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
-use watch::{Ended, Watch};
+use watch::{Ended, Watch, start_ticks_of};
 
 /// Statuses of `run` itself, as env(1) and timeout(1) have them.
 const RAMSON_FAILED: u8 = 125;
@@ -280,7 +281,13 @@ fn new_run_id() -> u64 {
 
 /// Says where the profiles are. Our own words go to standard error, so the program's output stays its own.
 fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &Ended) {
-    let mut profiles = matching(|header| header.run_id == run_id);
+    let began_ticks = start_ticks_of(std::process::id());
+    let mut profiles = files_since(began_ticks, |header| header.run_id == run_id);
+    for recording in profiles.iter_mut().filter(|recording| may_run_elsewhere(recording, ended)) {
+        if let Ok(found) = open_file(Path::new(&recording.origin)) {
+            *recording = found;
+        }
+    }
     let beside_output = output.into_iter().flat_map(files_beside);
     profiles.extend(beside_output.filter_map(|path| open_file(&path).ok()));
     profiles
@@ -322,6 +329,13 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
     if profiles.len() > MAX_REPORTED {
         remark(format_args!("and {} more: ramson list", profiles.len() - MAX_REPORTED));
     }
+}
+
+/// A descendant that did not exit may run on in a PID namespace of its own. To find it takes a look at
+/// every process.
+fn may_run_elsewhere(recording: &Recording, ended: &Ended) -> bool {
+    let header = &recording.snapshot.header;
+    recording.running.is_none() && header.pid != ended.pid && header.state != state::EXITED
 }
 
 /// Makes a dead process's file small, with the names in it where the death deserves a look: its binaries may be replaced before

@@ -10,7 +10,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use wait4::Wait4;
 
 /// A look costs the program nothing and us some microseconds: soon at first, as short programs end soon, then rarely.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -71,6 +70,10 @@ impl Looks {
         }
         end.peak_rss_bytes = self.peak_rss;
         end.limit_bytes = self.limit;
+        // It died before the first look, in our control group.
+        if self.last_rss.is_none() && end.way != Way::Exited(0) {
+            end.limit_bytes = cgroup::of(std::process::id()).map_or(0, |limit| limit.limit_bytes);
+        }
         if let Some(group) = &self.group {
             end.set_cgroup(group.path.as_bytes());
             let before = self.oom_kills.get(&group.path);
@@ -92,7 +95,6 @@ impl Watch {
             && let Some(count) = group.oom_kills()
         {
             looks.oom_kills.insert(group.path.clone(), count);
-            looks.limit = cgroup::of(std::process::id()).map_or(0, |limit| limit.limit_bytes);
             looks.group = Some(group);
         }
         Self(looks)
@@ -100,7 +102,7 @@ impl Watch {
 
     /// Waits for the program, which was started just now, and watches it. First of all calls `meanwhile`, which may return when it
     /// has ended.
-    pub fn wait(self, mut child: Child, meanwhile: impl FnOnce(&Child)) -> io::Result<Ended> {
+    pub fn wait(self, child: Child, meanwhile: impl FnOnce(&Child)) -> io::Result<Ended> {
         let pid = child.id();
         let (stop, stopped) = channel();
         // Where there may be no further thread, nothing is seen but the end.
@@ -113,8 +115,7 @@ impl Watch {
         let looks = watcher.and_then(|watcher| watcher.join().ok()).unwrap_or_default();
         // Not reaped yet, so the ID is still its own.
         let start_ticks = start_ticks_of(pid);
-        let used = child.wait4()?;
-        let status = used.status;
+        let (status, peak) = ramson_launch::reap(pid)?;
         let way = match (status.code(), status.signal()) {
             (Some(code), _) => Way::Exited(code as u32 & 255),
             (None, signal) => Way::Signalled(signal.unwrap_or(0) as u32),
@@ -125,14 +126,15 @@ impl Watch {
         looks.tell(&mut end);
         // A process begins with the RSS of whoever started it: no larger, and it is ours.
         let (_, own_peak) = stat::rss_and_peak(std::process::id());
-        if used.rusage.maxrss > own_peak {
-            end.peak_rss_bytes = end.peak_rss_bytes.max(used.rusage.maxrss);
+        if peak > own_peak {
+            end.peak_rss_bytes = end.peak_rss_bytes.max(peak);
         }
         Ok(Ended { pid, end, start_ticks })
     }
 }
 
-fn start_ticks_of(pid: u32) -> u64 {
+/// When a process began: field 22 of /proc/PID/stat; 0 if it cannot be read.
+pub fn start_ticks_of(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     after_name.split(' ').nth(20).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
