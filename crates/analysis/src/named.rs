@@ -5,6 +5,7 @@ use crate::recording::what_is_missing;
 use crate::{biases, extents, labels};
 use hashbrown::HashMap;
 use ramson_format::Kind;
+use ramson_process::clock::unix_ns;
 use ramson_profile::{
     Estimate, Label, LabelValue, Location, Mapping, Profile, SampleType, SampleUnit, StackSample,
     drop_allocator_frames,
@@ -13,7 +14,6 @@ use ramson_reader::Snapshot;
 use ramson_source::{Failure, Opened, Recording, name_of};
 use ramson_symbols::{Defect, Symbolizer};
 use std::collections::BTreeSet;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A profile with names, and what kept it from having more of them.
 pub struct Named {
@@ -195,7 +195,7 @@ fn profile_of(recording: &Recording, samples: Vec<StackSample>, locations: Locat
     let snapshot = &recording.snapshot;
     let header = &snapshot.header;
     let recorded_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
+    let now = unix_ns();
     let ended = header.start_realtime_ns.saturating_add(recorded_ns);
     Profile {
         interval_bytes: header.interval_bytes,

@@ -9,6 +9,7 @@
 pub mod allocators;
 mod areas;
 pub mod cgroup;
+pub mod clock;
 pub mod executable;
 pub mod glibc;
 pub mod identify;

@@ -3,8 +3,9 @@
 use crate::flags::SnapFlags;
 use crate::output::print;
 use crate::output_file::write_file;
+use ramson_process::clock::unix_ns;
 use ramson_profile::format::format_local_time;
-use ramson_source::{Failure, Recording, now_ns, open_recording};
+use ramson_source::{Failure, Recording, open_recording};
 
 pub fn snap(flags: &SnapFlags) -> Result<(), Failure> {
     let recording = open_recording(&flags.source.source)?;
@@ -20,7 +21,7 @@ pub fn snap(flags: &SnapFlags) -> Result<(), Failure> {
 }
 
 fn file_name(recording: &Recording) -> String {
-    let time_ns = recording.past.as_ref().map_or_else(now_ns, |past| past.time_ns);
+    let time_ns = recording.past.as_ref().map_or_else(unix_ns, |past| past.time_ns);
     let time = format_local_time(time_ns).replace([':', '-'], "");
     format!("{}-{}-{time}.ramson", recording.name().replace('/', "_"), recording.pid())
 }

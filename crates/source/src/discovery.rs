@@ -1,6 +1,7 @@
 //! All profiles of this machine that this user may read.
 
-use crate::file::{open_found, open_map, profile_maps, read_file};
+use crate::file::{open_map, read_file};
+use crate::maps::{open_found, profile_maps};
 use crate::recording::Recording;
 use crate::{namespaces, places};
 use ramson_reader::Header;

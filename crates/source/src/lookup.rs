@@ -4,12 +4,12 @@ use crate::failure::Failure;
 use crate::file::{Opened, open_any_file};
 use crate::places;
 use ramson_history::{History, HistoryError, MAGIC, Moment, Process, Triggers, When};
+use ramson_process::clock::unix_ns;
 use ramson_profile::format::format_local_time;
 use ramson_reader::Header;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A moment of a process.
 pub struct Found {
@@ -188,15 +188,10 @@ fn nothing_then(base: &str, when: &When, history: &History, processes: &[Process
 /// The time that is meant; the last there is, where it is named otherwise.
 pub fn time_of(when: &When) -> u64 {
     match when {
-        When::Ago(ago_ns) => now_ns().saturating_sub(*ago_ns),
+        When::Ago(ago_ns) => unix_ns().saturating_sub(*ago_ns),
         When::At(time_ns) => *time_ns,
         When::Peak | When::Mark(_) | When::Last => u64::MAX,
     }
-}
-
-/// Nanoseconds since 1970.
-pub fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64)
 }
 
 /// The history that readers look at when they are not told which, and where `record` keeps it.

@@ -3,26 +3,11 @@
 use crate::failure::Failure;
 use crate::file::open_file;
 use crate::lookup::{Found, find, is_history, time_of, unreadable};
-use crate::recording::Recording;
+use crate::recording::{Past, Recording};
 use jiff::tz::TimeZone;
 use ramson_history::{Moment, Span, When, between};
 use ramson_reader::Snapshot;
-use serde::Serialize;
 use std::path::Path;
-
-/// The moment, or the range, of a source that comes from a history.
-#[derive(Clone, Debug, Serialize)]
-pub struct Past {
-    /// Nanoseconds since 1970.
-    #[serde(rename = "time_unix_ns")]
-    pub time_ns: u64,
-    /// Of a range: since when allocations are counted.
-    #[serde(rename = "from_unix_ns")]
-    pub from_ns: Option<u64>,
-    /// Resident bytes then.
-    #[serde(rename = "rss_bytes")]
-    pub rss: Option<u64>,
-}
 
 /// Takes the moment off a source, if it has one and is not a file of that name.
 pub fn split(source: &str) -> (&str, Option<Span>) {

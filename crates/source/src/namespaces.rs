@@ -1,6 +1,6 @@
 //! Processes in other PID namespaces (containers): a profile names its process as that process sees itself.
 
-use crate::file::has_mapped;
+use crate::maps::has_mapped;
 use crate::recording::Recording;
 use ramson_reader::Header;
 use std::fs::{self, File};

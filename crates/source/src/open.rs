@@ -2,7 +2,8 @@
 
 use crate::discovery::all;
 use crate::failure::Failure;
-use crate::file::{Opened, open_any_file, open_map, open_stream, profile_maps};
+use crate::file::{Opened, open_any_file, open_map, open_stream};
+use crate::maps::profile_maps;
 use crate::recording::{Recording, base_name, name_of};
 use crate::{http, moment, namespaces};
 use ramson_import::Moment;

@@ -1,9 +1,23 @@
 //! A profile that libramson wrote, read at one moment.
 
-use crate::moment::Past;
 use ramson_reader::{Header, Snapshot};
 use ramson_symbols::CarriedNames;
+use serde::Serialize;
 use std::sync::Arc;
+
+/// The moment, or the range, of a source that comes from a history.
+#[derive(Clone, Debug, Serialize)]
+pub struct Past {
+    /// Nanoseconds since 1970.
+    #[serde(rename = "time_unix_ns")]
+    pub time_ns: u64,
+    /// Of a range: since when allocations are counted.
+    #[serde(rename = "from_unix_ns")]
+    pub from_ns: Option<u64>,
+    /// Resident bytes then.
+    #[serde(rename = "rss_bytes")]
+    pub rss: Option<u64>,
+}
 
 /// A profile that was read.
 pub struct Recording {

@@ -1,6 +1,6 @@
 //! What the bytes of a profile can be read from again and again while its process runs, and after it is gone.
 
-use crate::file::{ProfileMap, bytes_of_map, has_mapped, open_found, profile_maps};
+use crate::maps::{ProfileMap, bytes_of_map, has_mapped, open_found, profile_maps};
 use crate::namespaces;
 use crate::recording::Recording;
 use ramson_reader::{Header, ProcessMemory, ReadAt, Snapshot};

@@ -4,12 +4,12 @@ use crate::named::{Detail, assemble, stack_number};
 use crate::naming::Names;
 use ramson_format::Kind;
 use ramson_process::ProcessMemory;
+use ramson_process::clock::monotonic_ns;
 use ramson_process::glibc::{self, Statistics};
 use ramson_profile::is_library_function;
 use ramson_profile::{Estimate, FrameTable, SampleUnit};
 use ramson_source::Failure;
 use ramson_source::Recording;
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -69,8 +69,7 @@ pub fn pins(
         });
         frames_of.insert(number, shown.collect());
     }
-    let now = clock_gettime(ClockId::Monotonic);
-    let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    let now_ns = monotonic_ns();
     let mut sites: HashMap<&[String], Site> = HashMap::new();
     let (mut samples, mut held) = (0, Estimate::default());
     for live in &snapshot.live {

@@ -54,12 +54,6 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
 }
 
-/// CLOCK_MONOTONIC, which the times of samples are of.
-pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

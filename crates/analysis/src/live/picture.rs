@@ -9,13 +9,13 @@ use crate::extents;
 use crate::recording::what_is_missing;
 use crate::rss::Rss;
 use ramson_format::{Health, Kind};
+use ramson_process::clock::unix_ns;
 use ramson_profile::Pattern;
 use ramson_reader::Snapshot;
 use ramson_source::Failure;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// One point of live bytes per second, at most these.
 const MOST_POINTS: usize = 600;
@@ -187,7 +187,7 @@ impl Live {
         rows.truncate(most_rows);
         let missing = picture.shape.missing_symbols.iter();
         Self {
-            time_unix_ns: now_unix_ns(),
+            time_unix_ns: unix_ns(),
             pid: watched.pid,
             name: watched.recording.name().to_owned(),
             is_running: watched.end.is_none(),
@@ -205,9 +205,4 @@ impl Live {
             missing_symbols: missing.map(ToString::to_string).collect(),
         }
     }
-}
-
-/// Nanoseconds since 1970.
-pub fn now_unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64)
 }

@@ -1,10 +1,10 @@
 //! All profiled processes of the machine: which of them holds the memory, and which grows.
 
 use super::pace::Pace;
-use super::picture::now_unix_ns;
 use super::sums::{Moments, Sums};
 use super::watch::Watched;
 use ramson_format::Kind;
+use ramson_process::clock::unix_ns;
 use ramson_process::stat::Stat;
 use ramson_source::{Recording, all};
 use serde::Serialize;
@@ -136,7 +136,7 @@ impl Processes {
             total: process.total,
         };
         let processes = self.list.iter().take(most_rows).map(row).collect();
-        LiveProcesses { time_unix_ns: now_unix_ns(), processes }
+        LiveProcesses { time_unix_ns: unix_ns(), processes }
     }
 }
 

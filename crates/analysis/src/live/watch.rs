@@ -1,11 +1,12 @@
 //! A profiled process that is looked at again and again: its profile, its RSS, and whether it still runs.
 
-use super::pace::{Pace, monotonic_ns};
+use super::pace::Pace;
 use crate::coverage::Coverage;
 use crate::end;
 use crate::extents;
 use crate::rss::Rss;
 use ramson_process::allocators::Allocators;
+use ramson_process::clock::monotonic_ns;
 use ramson_reader::{Follower, ReadAt, Snapshot};
 use ramson_source::Failure;
 use ramson_source::Recording;

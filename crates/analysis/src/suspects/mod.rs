@@ -10,9 +10,9 @@ use crate::selection::Selection;
 use crate::summary::Summary;
 use ramson_format::Kind;
 use ramson_leaks::{Finding, Settings, Suppressions, Verdict, judge};
+use ramson_process::clock::monotonic_ns;
 use ramson_profile::{FrameName, SampleType};
 use ramson_source::{Failure, Recording};
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use stacks::NamedStack;
 use std::collections::HashSet;
@@ -143,7 +143,7 @@ impl Moment {
     pub fn of(recording: Recording) -> Self {
         let last_ns = recording.snapshot.header.last_monotonic_ns;
         let now_ns = match recording.running {
-            Some(_) => last_ns.max(clock_ns()),
+            Some(_) => last_ns.max(monotonic_ns()),
             None => last_ns,
         };
         Self { recording, now_ns }
@@ -154,11 +154,6 @@ impl Moment {
         let recorded_ns = self.now_ns.saturating_sub(header.start_monotonic_ns);
         header.start_realtime_ns.saturating_add(recorded_ns)
     }
-}
-
-fn clock_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Every stack with live samples and what a suppression may match in it, worst first.

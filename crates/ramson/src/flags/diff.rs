@@ -1,7 +1,9 @@
 //! The flags of `ramson diff`, and the gate for CI.
 
+use super::choices::SortBy;
+use super::filters::FilterFlags;
+use super::names::NameFlags;
 use super::values::{parse_sample_type, parse_size};
-use super::{FilterFlags, NameFlags, SortBy};
 use clap::Args;
 use ramson_analysis::comparison::is_noise;
 use ramson_profile::format::{format_half_width, format_value};

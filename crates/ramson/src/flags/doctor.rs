@@ -1,6 +1,6 @@
 //! The flags of `ramson doctor`.
 
-use super::NameFlags;
+use super::names::NameFlags;
 use clap::Args;
 
 #[derive(Args)]

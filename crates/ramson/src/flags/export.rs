@@ -1,7 +1,11 @@
 //! The flags of commands that write a profile to a file: `export`, `merge`, `snap`, `symbolize`.
 
+use super::choices::KindChoice;
+use super::filters::FilterFlags;
+use super::names::NameFlags;
+use super::names::SearchFlags;
+use super::source::SourceFlags;
 use super::values::parse_sample_type;
-use super::{FilterFlags, KindChoice, NameFlags, SearchFlags, SourceFlags};
 use clap::{Args, ValueEnum};
 use ramson_profile::SampleType;
 use std::path::PathBuf;

@@ -1,7 +1,8 @@
 //! The flags of `ramson leaks`, and the gate for CI.
 
+use super::filters::FilterFlags;
+use super::source::SourceFlags;
 use super::values::{parse_duration, parse_size};
-use super::{FilterFlags, SourceFlags};
 use clap::Args;
 use ramson_analysis::suspects::Suspects;
 use ramson_profile::format::format_bytes;

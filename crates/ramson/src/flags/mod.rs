@@ -1,5 +1,6 @@
 //! The one definition of commands and flags; help, man page and completions come from it.
 
+mod choices;
 mod diff;
 mod doctor;
 mod export;
@@ -10,28 +11,25 @@ mod profiles;
 mod record;
 mod report;
 mod run;
+mod source;
 mod top;
 mod trim;
 pub mod values;
 
+pub use choices::KindChoice;
 pub use diff::DiffFlags;
 pub use doctor::DoctorFlags;
 pub use export::{ExportFlags, Format, MergeFlags, SnapFlags, SymbolizeFlags};
-pub use filters::FilterFlags;
 pub use leaks::LeaksFlags;
-pub use names::{NameFlags, SearchFlags};
 pub use profiles::{ListFlags, MarkFlags, TimelineFlags};
-pub use record::RecordFlags;
+pub use record::{DEFAULT_KEEP_NS, RecordFlags};
 pub use report::{ReportFlags, join_peek};
 pub use run::{RunFlags, ScheduleFlags};
 pub use top::TopFlags;
 pub use trim::TrimFlags;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use clap_complete::Shell;
-use ramson_analysis::named::Kinds;
-use ramson_format::Kind;
-use ramson_profile::view::Sort;
 
 /// The always-on heap profiler for native Linux programs: who holds the memory, while they run and after they died.
 #[derive(Parser)]
@@ -86,56 +84,6 @@ pub enum Command {
     },
     /// Print the man page, in roff
     Man,
-}
-
-/// Where a profile comes from.
-#[derive(Args)]
-pub struct SourceFlags {
-    /// A process ID, name:NAME of a process, a file (ramson's, pprof, jemalloc, gperftools, heaptrack, collapsed), an
-    /// http:// address of a pprof endpoint, or - for standard input. With a history (ramson record): SRC@-1h,
-    /// SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, and ranges as SRC@-2h..-1h
-    #[arg(value_name = "SRC")]
-    pub source: String,
-    #[command(flatten)]
-    pub names: NameFlags,
-}
-
-/// Which kind of memory a profile is of.
-#[derive(Clone, Copy, Default, ValueEnum)]
-pub enum KindChoice {
-    #[default]
-    Heap,
-    Mmap,
-    All,
-}
-
-impl KindChoice {
-    /// `None`: the flag was not used.
-    pub fn kinds(choice: Option<Self>) -> Kinds {
-        match choice {
-            None => Kinds::Usual,
-            Some(Self::Heap) => Kinds::Only(Kind::Heap),
-            Some(Self::Mmap) => Kinds::Only(Kind::Mmap),
-            Some(Self::All) => Kinds::All,
-        }
-    }
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum SortBy {
-    Flat,
-    Cum,
-    Name,
-}
-
-impl From<SortBy> for Sort {
-    fn from(sort: SortBy) -> Self {
-        match sort {
-            SortBy::Flat => Self::Flat,
-            SortBy::Cum => Self::Cum,
-            SortBy::Name => Self::Name,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The flags of commands about which profiles and moments there are: `list`, `mark`, `timeline`.
 
-use super::SourceFlags;
-use crate::run::prune::{Bound, parse_age, parse_total};
+use super::source::SourceFlags;
+use super::values::{Bound, parse_age, parse_total};
 use clap::Args;
 use ramson_source::marks::parse_name;
 use std::time::Duration;

@@ -1,10 +1,13 @@
 //! The flags of `ramson record`.
 
 use super::values::parse_size;
-use crate::record::{DEFAULT_KEEP_NS, DEFAULT_MOST_BYTES};
 use clap::Args;
 use ramson_history::{Levels, Rules, duration};
 use std::path::PathBuf;
+
+/// How long a mark is kept where no recorder has said it.
+pub const DEFAULT_KEEP_NS: u64 = 30 * 86_400 * 1_000_000_000;
+const DEFAULT_MOST_BYTES: u64 = 4 << 30;
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -1,7 +1,10 @@
 //! The flags of `ramson report`.
 
+use super::choices::KindChoice;
+use super::choices::SortBy;
+use super::filters::FilterFlags;
+use super::source::SourceFlags;
 use super::values::{parse_pattern, parse_sample_type};
-use super::{FilterFlags, KindChoice, SortBy, SourceFlags};
 use clap::Args;
 use ramson_analysis::report::Shown;
 use ramson_profile::SampleType;

@@ -1,10 +1,13 @@
 //! The flags of `ramson top`.
 
+use super::choices::KindChoice;
+use super::filters::FilterFlags;
+use super::names::NameFlags;
 use super::values::parse_duration;
-use super::{FilterFlags, KindChoice, NameFlags};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ramson_analysis::live::row::{Sort, View};
+use std::time::Duration;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -49,6 +52,22 @@ pub struct TopFlags {
     pub rows: usize,
     #[command(flatten)]
     pub filters: FilterFlags,
+}
+
+const VIEW_EVERY: Duration = Duration::from_millis(250);
+const STREAM_EVERY: Duration = Duration::from_secs(1);
+
+impl TopFlags {
+    /// Between two looks.
+    pub fn pause(&self) -> Duration {
+        let usual = if self.once || self.json { STREAM_EVERY } else { VIEW_EVERY };
+        self.every.map_or(usual, Duration::from_nanos)
+    }
+
+    /// With --once or --json.
+    pub fn most_rows(&self) -> usize {
+        if self.rows == 0 { usize::MAX } else { self.rows }
+    }
 }
 
 fn views() -> impl TypedValueParser<Value = View> {

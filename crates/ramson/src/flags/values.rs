@@ -1,6 +1,9 @@
 //! What flags take as values.
 
 use ramson_profile::{Pattern, SampleType};
+use std::time::Duration;
+
+const DAY: u64 = 86_400;
 
 pub fn parse_interval(text: &str) -> Result<u64, String> {
     const MOST: u64 = 1 << 50;
@@ -86,6 +89,34 @@ pub fn parse_freed(text: &str) -> Result<u64, String> {
 /// For flags that are regular expressions.
 pub fn parse_pattern(text: &str) -> Result<Pattern, String> {
     Pattern::new(text).map_err(|error| error.to_string())
+}
+
+/// A flag's value. `None`: off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound<T>(pub Option<T>);
+
+/// `30d`, `12h`, `45m`, `90s`; `off` for no bound.
+pub fn parse_age(text: &str) -> Result<Bound<Duration>, String> {
+    if text == "off" {
+        return Ok(Bound(None));
+    }
+    let units = [('d', DAY), ('h', 3600), ('m', 60), ('s', 1)];
+    let age = units.iter().find_map(|&(unit, seconds)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(seconds).map(Duration::from_secs)
+    });
+    age.map(|age| Bound(Some(age)))
+        .ok_or_else(|| "not an age: a number with d, h, m or s, as in 30d, or off".into())
+}
+
+/// A size as everywhere; `off` for no bound.
+pub fn parse_total(text: &str) -> Result<Bound<u64>, String> {
+    if text == "off" {
+        return Ok(Bound(None));
+    }
+    let size = parse_size(text);
+    size.map(|size| Bound(Some(size)))
+        .ok_or_else(|| "not a size: bytes, or with K, M or G, as in 1G, or off".into())
 }
 
 #[cfg(test)]

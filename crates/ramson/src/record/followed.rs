@@ -1,8 +1,8 @@
 //! One process that is recorded: looked at often and cheaply, read as a whole when there is a reason.
 
-use super::monotonic_ns;
 use ramson_format::{Health, state};
 use ramson_history::{Observation, Rules, Taken, Triggers, Watch};
+use ramson_process::clock::monotonic_ns;
 use ramson_process::pressure::{Group, Pressure};
 use ramson_process::stat::Stat;
 use ramson_reader::{Follower, Header, ReadAt};

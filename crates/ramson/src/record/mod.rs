@@ -5,15 +5,14 @@ mod lateness;
 mod selection;
 mod writing;
 
-use crate::flags::RecordFlags;
+use crate::flags::{DEFAULT_KEEP_NS, RecordFlags};
 use crate::output::{hint, remark};
 use followed::{Followed, Shot};
 use lateness::Lateness;
 use ramson_history::{HistoryError, Levels, Recorder, Rules, Taken, Triggers};
+use ramson_process::clock::{monotonic_ns, unix_ns};
 use ramson_process::stat;
-use ramson_source::Recording;
-use ramson_source::{Failure, now_ns, place, unreadable};
-use rustix::time::{ClockId, clock_gettime};
+use ramson_source::{Failure, Recording, place, unreadable};
 use selection::Selection;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -22,7 +21,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
-use writing::{Done, Writing};
+use writing::{Done, Event, Writing};
 
 const SECOND: u64 = 1_000_000_000;
 /// How often a process is looked at for anything but the clock.
@@ -31,9 +30,6 @@ const MOST_POLL_NS: u64 = SECOND;
 const MOST_HELD_BYTES: usize = 128 << 20;
 /// How often old snapshots are looked for.
 const TIDY_NS: u64 = 60 * SECOND;
-/// How long a mark is kept where no recorder has said it.
-pub const DEFAULT_KEEP_NS: u64 = 30 * 86_400 * SECOND;
-pub const DEFAULT_MOST_BYTES: u64 = 4 << 30;
 
 pub fn record(flags: &RecordFlags) -> Result<(), Failure> {
     let path = match &flags.output {
@@ -56,7 +52,7 @@ pub fn record(flags: &RecordFlags) -> Result<(), Failure> {
     };
     loop {
         recording.lateness.begin_round(&recording.rules, &recording.path);
-        for source in selection.discover(now_ns())? {
+        for source in selection.discover(unix_ns())? {
             recording.follow(&source);
         }
         recording.round();
@@ -87,17 +83,12 @@ pub fn mark(source: &Recording, name: &str) -> Result<(), Failure> {
     let taken = Taken {
         snapshot: &source.snapshot,
         name: source.name(),
-        time_ns: now_ns(),
+        time_ns: unix_ns(),
         monotonic_ns: monotonic_ns(),
         rss: source.running.and_then(|pid| stat::Stat::of(pid)?.rss),
         triggers: Triggers::MARK,
     };
     recorder.mark(&taken, name).map_err(broken)
-}
-
-pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * SECOND + now.tv_nsec as u64
 }
 
 fn open(path: &Path, flags: &RecordFlags) -> Result<Recorder, Failure> {
@@ -154,13 +145,6 @@ fn send_ends(sender: Sender<Event>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the recorder waits for.
-enum Event {
-    Done(Done),
-    /// Somebody wants us to end.
-    End,
-}
-
 #[derive(PartialEq)]
 enum Waited {
     NextRound,
@@ -193,7 +177,7 @@ impl Session {
 
     /// Looks at every process once, and hands over what there is a reason to keep.
     fn round(&mut self) {
-        let time_ns = now_ns();
+        let time_ns = unix_ns();
         self.lateness.say_if_behind(self.writing.behind(), &self.rules, &self.path);
         if !self.writing.has_room() {
             self.lateness.miss(time_ns / self.rules.every_ns);
@@ -215,7 +199,7 @@ impl Session {
     /// Until the next round, or until the last one that there will be is kept.
     fn wait(&mut self, events: &Receiver<Event>) -> Result<Waited, Failure> {
         let least_ns = self.rules.every_ns.min(MOST_POLL_NS);
-        let until = Instant::now() + Duration::from_nanos(least_ns - now_ns() % least_ns);
+        let until = Instant::now() + Duration::from_nanos(least_ns - unix_ns() % least_ns);
         loop {
             match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Event::Done(done)) => self.settle(done)?,
@@ -235,7 +219,7 @@ impl Session {
                 self.writing.settle();
                 self.settle_shots(shots, is_kept);
                 if !is_kept {
-                    self.lateness.miss(now_ns() / self.rules.every_ns);
+                    self.lateness.miss(unix_ns() / self.rules.every_ns);
                 } else if self.writing.behind().is_none() {
                     self.lateness.say_if_over(&self.path);
                 }
@@ -245,7 +229,7 @@ impl Session {
                 // Where there is more, the next round goes on with it.
                 let has_more = tidied.as_ref().is_ok_and(|&has_more| has_more);
                 if self.is_kept(tidied.map(|_| ()))? && !has_more {
-                    self.tidied_ns = now_ns();
+                    self.tidied_ns = unix_ns();
                 }
             }
         }

@@ -1,10 +1,11 @@
 //! Which processes are recorded, and how new ones are found.
 
 use crate::flags::RecordFlags;
+use ramson_process::clock::unix_ns;
 use ramson_reader::Header;
 use ramson_source::Failure;
 use ramson_source::places;
-use ramson_source::{Opened, Recording, all, name_of, now_ns, open_file, split};
+use ramson_source::{Opened, Recording, all, name_of, open_file, split};
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -47,7 +48,7 @@ impl Selection {
             names,
             is_all: flags.all,
             known: HashSet::new(),
-            start_ns: now_ns(),
+            start_ns: unix_ns(),
             files_ns: 0,
             everywhere_ns: 0,
         })

@@ -1,7 +1,6 @@
 //! Writing to the history, in a thread of its own: a disk that takes long keeps nobody from taking the next snapshot. What is not written yet waits in
 //! memory, up to a bound.
 
-use super::Event;
 use super::followed::Shot;
 use ramson_history::{HistoryError, Recorder, Taken};
 use ramson_reader::Header;
@@ -9,6 +8,13 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+/// What the recorder waits for.
+pub enum Event {
+    Done(Done),
+    /// Somebody wants us to end.
+    End,
+}
 
 /// No snapshot is taken while this much waits.
 const MOST_WAITING_BYTES: usize = 96 << 20;

@@ -1,5 +1,6 @@
 //! Old profiles are removed, by age and by size; never that of a process that runs, never a file that is no profile or not ours.
 
+use crate::flags::values::{Bound, parse_age, parse_total};
 use ramson_format::MAGIC;
 use ramson_profile::format::format_bytes;
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -22,10 +23,6 @@ pub struct Bounds {
     /// Of all profiles of one directory together, as they take space on disk.
     pub total_bytes: Option<u64>,
 }
-
-/// A flag's value. `None`: off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bound<T>(pub Option<T>);
 
 impl Bounds {
     pub const DEFAULT: Self =
@@ -50,30 +47,6 @@ fn setting<T>(
         Ok(text) => parse(&text).ok().and_then(|bound| bound.0),
         Err(_) => default,
     }
-}
-
-/// `30d`, `12h`, `45m`, `90s`; `off` for no bound.
-pub fn parse_age(text: &str) -> Result<Bound<Duration>, String> {
-    if text == "off" {
-        return Ok(Bound(None));
-    }
-    let units = [('d', DAY), ('h', 3600), ('m', 60), ('s', 1)];
-    let age = units.iter().find_map(|&(unit, seconds)| {
-        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
-        number.checked_mul(seconds).map(Duration::from_secs)
-    });
-    age.map(|age| Bound(Some(age)))
-        .ok_or_else(|| "not an age: a number with d, h, m or s, as in 30d, or off".into())
-}
-
-/// A size as everywhere; `off` for no bound.
-pub fn parse_total(text: &str) -> Result<Bound<u64>, String> {
-    if text == "off" {
-        return Ok(Bound(None));
-    }
-    let size = crate::flags::values::parse_size(text);
-    size.map(|size| Bound(Some(size)))
-        .ok_or_else(|| "not a size: bytes, or with K, M or G, as in 1G, or off".into())
 }
 
 /// What was removed.

@@ -3,7 +3,7 @@
 use super::{columns, cut};
 use ramson_analysis::end::Cause;
 use ramson_analysis::listing::{Entry, Listing};
-use ramson_analysis::live::picture::now_unix_ns;
+use ramson_process::clock::unix_ns;
 use ramson_profile::format::{format_bytes, format_duration, format_relative_error};
 use std::fmt::Write;
 
@@ -23,8 +23,8 @@ pub fn text(listing: &Listing) -> String {
 
 fn line(entry: &Entry) -> String {
     let none = || "–".to_owned();
-    let ago = |unix_ns| {
-        let duration = format_duration(now_unix_ns().saturating_sub(unix_ns));
+    let ago = |time_ns| {
+        let duration = format_duration(unix_ns().saturating_sub(time_ns));
         format!("-{duration}").replace(' ', "")
     };
     let ended = entry.end.as_ref().and_then(|end| end.time_unix_ns);

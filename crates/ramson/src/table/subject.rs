@@ -1,8 +1,8 @@
 //! The first lines of a report: the RSS line, what the profile is of, and what it does not hold.
 
-use ramson_analysis::live::picture::now_unix_ns;
 use ramson_analysis::rss::live_text;
 use ramson_analysis::summary::{ForeignSummary, Subject, Summary};
+use ramson_process::clock::unix_ns;
 use ramson_profile::format::{
     format_bytes, format_duration, format_local_time, format_objects, format_relative_error,
 };
@@ -74,7 +74,7 @@ fn mmap_line(summary: &Summary) -> Option<String> {
 
 /// The first line of a moment of a history: RSS of then.
 fn past_line(past: &Past, live: &str) -> String {
-    let ago = format_duration(now_unix_ns().saturating_sub(past.time_ns));
+    let ago = format_duration(unix_ns().saturating_sub(past.time_ns));
     let rss = match past.rss {
         Some(rss) => format!("RSS {}", format_bytes(rss as f64)),
         None => "RSS unknown".into(),

@@ -3,7 +3,6 @@
 use super::draw::Palette;
 use super::keys::{Request, of_every_view};
 use super::table::{self, Span, Tone};
-use super::{most_rows, pause};
 use crate::flags::TopFlags;
 use crate::output::{print, print_json};
 use crate::table::{columns, cut};
@@ -164,11 +163,11 @@ fn line(process: &Process) -> Vec<Span> {
 pub fn stream(flags: &TopFlags) -> Result<(), Failure> {
     let mut host = Host::find();
     loop {
-        thread::sleep(pause(flags));
+        thread::sleep(flags.pause());
         host.processes.read_now();
         host.arrange(None);
         match flags.json {
-            true => print_json("processes", &host.processes.answer(most_rows(flags)))?,
+            true => print_json("processes", &host.processes.answer(flags.most_rows()))?,
             false => print(&host.text(flags))?,
         }
         if flags.once {
@@ -180,7 +179,7 @@ pub fn stream(flags: &TopFlags) -> Result<(), Failure> {
 impl Host {
     fn text(&self, flags: &TopFlags) -> String {
         let mut lines = vec![self.summary(), String::new(), self.head()];
-        let rows = self.processes.list.iter().take(most_rows(flags));
+        let rows = self.processes.list.iter().take(flags.most_rows());
         let text = |process| line(process).into_iter().map(|span| span.text).collect::<String>();
         lines.extend(rows.map(text));
         let columns = columns();

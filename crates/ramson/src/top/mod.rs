@@ -19,12 +19,8 @@ use heading::Heading;
 use ramson_analysis::live::picture::Live;
 use ramson_source::Failure;
 use std::thread;
-use std::time::Duration;
 use table::Columns;
 use view::Watch;
-
-const VIEW_EVERY: Duration = Duration::from_millis(250);
-const STREAM_EVERY: Duration = Duration::from_secs(1);
 
 pub fn top(flags: &TopFlags) -> Result<(), Failure> {
     if flags.filters.selection().uses_labels() {
@@ -39,16 +35,6 @@ pub fn top(flags: &TopFlags) -> Result<(), Failure> {
     }
 }
 
-/// Between two looks.
-fn pause(flags: &TopFlags) -> Duration {
-    let usual = if flags.once || flags.json { STREAM_EVERY } else { VIEW_EVERY };
-    flags.every.map_or(usual, Duration::from_nanos)
-}
-
-fn most_rows(flags: &TopFlags) -> usize {
-    if flags.rows == 0 { usize::MAX } else { flags.rows }
-}
-
 /// `--once` and `--json`: to standard output.
 fn stream(flags: &TopFlags, source: &str) -> Result<(), Failure> {
     let mut watch = Watch::open(source, flags)?;
@@ -57,7 +43,7 @@ fn stream(flags: &TopFlags, source: &str) -> Result<(), Failure> {
     loop {
         // Rates need two moments; a process that is dead has but one.
         if watch.watched().end.is_none() {
-            thread::sleep(pause(flags));
+            thread::sleep(flags.pause());
             watch.read()?;
             watch.wait_for_names()?;
         }
@@ -65,7 +51,7 @@ fn stream(flags: &TopFlags, source: &str) -> Result<(), Failure> {
         match flags.json {
             true => print_json(
                 "top",
-                &Live::of(watch.watched(), picture, flags.view, flags.sort, most_rows(flags)),
+                &Live::of(watch.watched(), picture, flags.view, flags.sort, flags.most_rows()),
             )?,
             false => print(&text(&watch, flags))?,
         }
@@ -89,7 +75,7 @@ fn text(watch: &Watch, flags: &TopFlags) -> String {
     let table = Columns::of(columns.unwrap_or(WIDTH_OF_A_FILE));
     lines.push(String::new());
     lines.push(table::head(model, table));
-    let rows = model.rows.iter().take(most_rows(flags));
+    let rows = model.rows.iter().take(flags.most_rows());
     lines.extend(
         rows.map(|row| {
             table::line(row, table).into_iter().map(|span| span.text).collect::<String>()

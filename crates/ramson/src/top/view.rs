@@ -5,7 +5,6 @@ use super::heading::Heading;
 use super::host::Host;
 use super::keys::Request;
 use super::model::{Choice, Model};
-use super::pause;
 use super::screen::{Input, Screen};
 use crate::flags::{KindChoice, TopFlags};
 use ramson_analysis::live;
@@ -71,7 +70,7 @@ pub fn interactive(flags: &TopFlags, source: Option<&str>) -> Result<(), Failure
     let mut screen = Screen::open()?;
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let palette = Palette { has_colours: !no_colour };
-    let mut pace = Pace::new(pause(flags), SHARE);
+    let mut pace = Pace::new(flags.pause(), SHARE);
     let mut page = 1;
     loop {
         let is_due = pace.is_due();
