@@ -13,7 +13,6 @@ mod freed;
 mod health;
 mod kind;
 mod plan;
-mod request;
 
 pub use end::{CGROUP_BYTES, END_BYTES, END_OFFSET, End, Way};
 pub use extent::{
@@ -27,10 +26,6 @@ pub use freed::{
 pub use health::{HEALTH, Health};
 pub use kind::{KINDS, Kind};
 pub use plan::{RegionPlan, plan};
-pub use request::{
-    Answer, Function, Looks, MOST_PATIENCE_NS, Outcome, REQUEST_OFFSET, Reason, Request, Requests,
-    request_check,
-};
 
 use atomic::{AtomicI32, AtomicU32, AtomicU64};
 
@@ -89,8 +84,6 @@ pub mod flags {
     pub const PRIVATE: u32 = 8;
     /// The program installed a seccomp filter: no space is added any more.
     pub const CONFINED: u32 = 16;
-    /// The process serves requests.
-    pub const SERVES_REQUESTS: u32 = 32;
 }
 
 /// Bits of `Stack::flags`.

@@ -9,7 +9,7 @@ use crate::parking::{is_busy, parked};
 use crate::process::{self, Interval};
 use crate::record::{Claim, Recorder};
 use crate::sampler::{self, BUSY, PARKED};
-use crate::{counter, permission, requests, resolve, walk};
+use crate::{counter, permission, resolve, walk};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use ramson_format::{Kind, UNKNOWN_SIZE};
@@ -142,9 +142,6 @@ pub extern "C" fn record(
             {
                 let caller = walk::Caller::at_hook(entry, frame_pointer);
                 recorder.record(thread, address, size, inverse_probability, caller);
-                if recorder.is_asked() {
-                    requests::serve(recorder, thread, caller);
-                }
             }
         });
         probes::alloc(address, size, f64::from_bits(inverse_probability_bits) * size as f64);

@@ -22,7 +22,6 @@ mod parking;
 mod permission;
 mod process;
 mod record;
-mod requests;
 mod resolve;
 mod room;
 mod sampler;

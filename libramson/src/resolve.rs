@@ -102,15 +102,6 @@ pub fn defines(object: &LinkMap, name: &CStr) -> bool {
     find_in(object, name).is_some()
 }
 
-/// Where the function `name` of an object begins and ends, if it is exported with its size.
-pub fn extent_in(object: &LinkMap, name: &CStr) -> Option<(u64, u64)> {
-    let tables = Tables::of(object)?;
-    // SAFETY: the hash table gave the index, so the symbol table has it.
-    let symbol = unsafe { &*tables.symbols.add(tables.lookup(name)?) };
-    let start = object.bias.wrapping_add(symbol.value) as u64;
-    Some((start, start.checked_add(symbol.size as u64)?))
-}
-
 /// Address of `name` in one object, if it defines it.
 pub fn find_in(object: &LinkMap, name: &CStr) -> Option<usize> {
     let tables = Tables::of(object)?;

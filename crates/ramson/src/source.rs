@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use every::{all, matching};
-pub use follow::{is_own, open_to_write, reader_of, writable_file};
+pub use follow::{open_to_write, reader_of};
 
 /// A profile that was read.
 pub struct Source {

@@ -12,7 +12,6 @@ mod frees;
 mod live;
 mod mappings;
 mod objects;
-mod requests;
 mod scratch;
 mod stacks;
 

@@ -10,11 +10,9 @@ mod own_stack;
 mod rules;
 mod stack;
 mod unwind_tables;
-mod whole;
 
-pub use elf::Elf;
 pub use modules::{MappingFacts, Modules, NewMapping};
-pub use stack::{StackView, known_view, readable_until};
+pub use stack::StackView;
 #[cfg(fuzzing)]
 pub use {elf::build_id_in, modules::Place, unwind_tables::compile};
 

@@ -1,10 +1,8 @@
 //! `ramson trim`: has a process's allocator give back what it keeps free, once, and says what came of it.
 
-mod inside;
 mod lever;
 pub mod outside;
 pub mod refusal;
-mod request;
 pub mod schedule;
 
 use crate::doctor::target::{self, Target};
@@ -13,7 +11,6 @@ use crate::text;
 use clap::Args;
 use ramson_inject::Called;
 use ramson_profile::format::format_bytes;
-use refusal::Refusal;
 use serde_json::{Value, json};
 use std::fs;
 use std::time::Duration;
@@ -21,8 +18,7 @@ use std::time::Duration;
 #[derive(Args)]
 #[command(after_help = "\
 Nothing is trimmed unless this command, or \"ramson run --trim-every\" or \"--trim-after\", is used. One thread works for the time of the
-trim; the others run on. A profiled program that cannot be traced, or has no thread that can be borrowed, is asked inside: the next thread
-that takes a sample where that is harmless does it.
+trim; the others run on.
 
 Examples:
   ramson trim 4711
@@ -36,18 +32,8 @@ pub struct TrimOptions {
     pub json: bool,
 }
 
-/// How the allocator came to be called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// By a thread that was borrowed.
-    Outside,
-    /// By a thread that had just taken a sample, for the asking.
-    Inside,
-}
-
 /// What came of a trim.
 pub struct Trimmed {
-    pub way: Way,
     pub rss_before: u64,
     pub rss_after: u64,
     /// The search for a thread included.
@@ -59,22 +45,11 @@ pub struct Trimmed {
 
 pub fn trim(options: &TrimOptions) -> Result<(), Failure> {
     let target = target::find(&options.source)?;
-    let can_ask = target.profile.as_ref().is_some_and(inside::can_be_asked);
-    let trimmed = outside::prepare(&target).and_then(|prepared| prepared.trim(can_ask));
-    let trimmed = or_inside(&target, trimmed)?;
+    let trimmed = outside::prepare(&target)?.trim()?;
     if options.json {
         return text::print(&format!("{}\n", object(&target, Ok(&trimmed), None)));
     }
     text::print(&lines(&target, &trimmed))
-}
-
-/// What came of a trim from outside, or of asking inside where that was refused for a reason that does not matter there.
-fn or_inside(target: &Target, trimmed: Result<Trimmed, Refusal>) -> Result<Trimmed, Failure> {
-    match trimmed {
-        Ok(trimmed) => Ok(trimmed),
-        Err(Refusal::Final(failure)) => Err(failure),
-        Err(Refusal::Elsewhere(why, next)) => inside::ask(target, &why, &next),
-    }
 }
 
 fn lines(target: &Target, trimmed: &Trimmed) -> String {
@@ -84,25 +59,20 @@ fn lines(target: &Target, trimmed: &Trimmed) -> String {
         None => format!("nothing given back, {} more", format_bytes((after - before) as f64)),
     };
     format!(
-        "{} (pid {}): RSS {} → {}: {came} in {}\n{}, which {} for {}\n",
+        "{} (pid {}): RSS {} → {}: {came} in {}\n{}, which was stopped for {}\n",
         target.name,
         target.pid,
         format_bytes(before as f64),
         format_bytes(after as f64),
         milliseconds(trimmed.elapsed),
         message(trimmed),
-        match trimmed.way {
-            Way::Outside => "was stopped",
-            Way::Inside => "did nothing else",
-        },
         milliseconds(trimmed.called.stopped),
     )
 }
 
 fn message(trimmed: &Trimmed) -> String {
     let called = &trimmed.called;
-    let asked = if trimmed.way == Way::Inside { ", asked inside" } else { "" };
-    format!("{} on thread {} ({}){asked}", trimmed.function, called.tid, called.name)
+    format!("{} on thread {} ({})", trimmed.function, called.tid, called.name)
 }
 
 fn milliseconds(time: Duration) -> String {
@@ -121,10 +91,6 @@ fn object(target: &Target, trimmed: Result<&Trimmed, &Failure>, period: Option<D
         "period_ms": period.map(milliseconds),
         "elapsed_ms": found.map(|trimmed| milliseconds(trimmed.elapsed)),
         "stopped_ms": found.map(|trimmed| milliseconds(trimmed.called.stopped)),
-        "way": found.map(|trimmed| match trimmed.way {
-            Way::Outside => "outside",
-            Way::Inside => "inside",
-        }),
         "tid": found.map(|trimmed| trimmed.called.tid),
         "rss_before": found.map(|trimmed| trimmed.rss_before),
         "rss_after": found.map(|trimmed| trimmed.rss_after),

@@ -1,8 +1,8 @@
 //! The way from outside: a thread is borrowed for calls of the allocator's function (crate `ramson-inject`).
 
 use super::lever::{self, Lever};
-use super::refusal::{NOTHING, Refusal, denied, elsewhere, refused};
-use super::{Trimmed, Way, rss_of};
+use super::refusal::{NOTHING, denied, refused};
+use super::{Trimmed, rss_of};
 use crate::doctor::allocators::Allocators;
 use crate::doctor::target::{Target, gone};
 use crate::failure::Failure;
@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 
 /// For a thread that will do, and for the function to return.
 const LIMITS: Limits = Limits { patience: Duration::from_secs(5), call: Duration::from_secs(60) };
-/// The same for a thread where the process can also be asked inside.
-const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 /// How long to look for each lock of an arena to be free once, before any thread is stopped …
 const FIRST_LOCK_LIMIT: Duration = Duration::from_millis(500);
 /// … and while the borrowed one is.
 const LOCK_LIMIT: Duration = Duration::from_millis(20);
+
+const UNKNOWN_LIBC: &str = "its C library is not one that is known";
 
 /// A process that can be trimmed, and how.
 pub struct Prepared<'a> {
@@ -37,7 +37,7 @@ pub struct Prepared<'a> {
 }
 
 /// Finds out whether and how a process can be trimmed.
-pub fn prepare(target: &Target) -> Result<Prepared<'_>, Refusal> {
+pub fn prepare(target: &Target) -> Result<Prepared<'_>, Failure> {
     check(target)?;
     let mappings = read_smaps(target.pid).map_err(|_| gone(target))?;
     // Its files cannot be read either, if this may not.
@@ -46,8 +46,7 @@ pub fn prepare(target: &Target) -> Result<Prepared<'_>, Refusal> {
         .ok_or_else(|| refused(target, &without_libc(target, &mappings), NOTHING))?;
     let allocators = Allocators::of(target.pid, &mappings);
     let lever = lever::find(target, &mappings, &allocators, &memory)?;
-    let code =
-        libc.code().ok_or_else(|| elsewhere("its C library is not one that is known", NOTHING))?;
+    let code = libc.code().ok_or_else(|| refused(target, UNKNOWN_LIBC, NOTHING))?;
     let find_locks = || {
         let is_data = |mapping: &&Mapping| identify::is_libc(mapping) && mapping.is_writable();
         let data: Vec<&Mapping> = mappings.iter().filter(is_data).collect();
@@ -67,8 +66,8 @@ impl Prepared<'_> {
         self.lever.gain
     }
 
-    /// Has it done. `can_ask_inside`: whether there is another way, if no thread will do.
-    pub fn trim(&self, can_ask_inside: bool) -> Result<Trimmed, Refusal> {
+    /// Has it done.
+    pub fn trim(&self) -> Result<Trimmed, Failure> {
         let target = self.target;
         let are_free = |limit| match &self.locks {
             Some(locks) => locks.are_seen_free(&self.memory, limit),
@@ -76,9 +75,8 @@ impl Prepared<'_> {
         };
         if !are_free(FIRST_LOCK_LIMIT) {
             let why = "an arena of malloc stays locked (by a thread that died in malloc?)";
-            return Err(refused(target, why, "A trim would wait for it for ever").into());
+            return Err(refused(target, why, "A trim would wait for it for ever"));
         }
-        let patience = if can_ask_inside { SHORT_PATIENCE } else { LIMITS.patience };
         let mut is_safe =
             || are_free(LOCK_LIMIT).then_some(()).ok_or_else(|| "malloc is locked".to_owned());
         let call = Call {
@@ -91,11 +89,9 @@ impl Prepared<'_> {
         };
         let rss_before = rss_of(target.pid).ok_or_else(|| gone(target))?;
         let begin = Instant::now();
-        let limits = Limits { patience, ..LIMITS };
-        let called = ramson_inject::call(target.pid, &call, limits, &mut is_safe)
+        let called = ramson_inject::call(target.pid, &call, LIMITS, &mut is_safe)
             .map_err(|problem| failure(target, problem))?;
         Ok(Trimmed {
-            way: Way::Outside,
             elapsed: begin.elapsed(),
             rss_before,
             rss_after: rss_of(target.pid).ok_or_else(|| gone(target))?,
@@ -113,16 +109,13 @@ pub fn call_unseen(
     function: &str,
     steps: &[Step],
 ) -> Result<Called, Failure> {
-    check(target).map_err(|refusal| refusal.into_failure(target))?;
-    let readable = ProcessMemory::open(target.pid).map_err(|error| denied(target, &error));
-    readable.map_err(|refusal| refusal.into_failure(target))?;
+    check(target)?;
+    ProcessMemory::open(target.pid).map_err(|error| denied(target, &error))?;
     let address = lever::function(target, mappings, path, function)
         .ok_or_else(|| refused(target, &format!("it exports no {function}"), NOTHING))?;
     let libc = lever::library(target, mappings, identify::is_libc)
         .ok_or_else(|| refused(target, &without_libc(target, mappings), NOTHING))?;
-    let code = libc
-        .code()
-        .ok_or_else(|| refused(target, "its C library is not one that is known", NOTHING))?;
+    let code = libc.code().ok_or_else(|| refused(target, UNKNOWN_LIBC, NOTHING))?;
     let call = Call {
         function: address,
         steps,
@@ -132,7 +125,7 @@ pub fn call_unseen(
         malloc_code: None,
     };
     ramson_inject::call(target.pid, &call, LIMITS, &mut || Ok(()))
-        .map_err(|problem| failure(target, problem).into_failure(target))
+        .map_err(|problem| failure(target, problem))
 }
 
 /// What a busy heap spoils is read again.
@@ -148,7 +141,7 @@ pub fn patiently<T, E>(mut read: impl FnMut() -> Result<T, E>) -> Result<T, E> {
 }
 
 /// What makes it impossible or unsafe, as /proc tells.
-fn check(target: &Target) -> Result<(), Refusal> {
+fn check(target: &Target) -> Result<(), Failure> {
     let status =
         fs::read_to_string(format!("/proc/{}/status", target.pid)).map_err(|_| gone(target))?;
     let field = |name: &str| {
@@ -159,23 +152,23 @@ fn check(target: &Target) -> Result<(), Refusal> {
         0 => {}
         tracer => {
             let why = format!("process {tracer} traces it already (a debugger, strace?)");
-            return Err(elsewhere(&why, "Detach that one, or wait for it"));
+            return Err(refused(target, &why, "Detach that one, or wait for it"));
         }
     }
     if field("State").is_some_and(|state| state.starts_with(['T', 't'])) {
-        return Err(refused(target, "it is stopped", "Let it continue first").into());
+        return Err(refused(target, "it is stopped", "Let it continue first"));
     }
     if field("x86_Thread_features").is_some_and(|features| features.contains("shstk")) {
         let why = "it has a shadow stack, which refuses calls from outside";
-        return Err(elsewhere(why, NOTHING));
+        return Err(refused(target, why, NOTHING));
     }
     if program::is_32_bit(format!("/proc/{}/exe", target.pid).as_ref()) {
         let next = "Only 64-bit ones can be called from outside";
-        return Err(refused(target, "a 32-bit program", next).into());
+        return Err(refused(target, "a 32-bit program", next));
     }
     if ramson_inject::share_memory(number("Pid"), number("PPid")) {
         let why = "it shares its memory with its parent (vfork)";
-        return Err(refused(target, why, "Wait until it has started its program").into());
+        return Err(refused(target, why, "Wait until it has started its program"));
     }
     Ok(())
 }
@@ -190,15 +183,15 @@ fn without_libc(target: &Target, mappings: &[Mapping]) -> String {
     }
 }
 
-fn failure(target: &Target, problem: Problem) -> Refusal {
-    let refused = |why: &str, next: &str| refused(target, why, next).into();
+fn failure(target: &Target, problem: Problem) -> Failure {
+    let refused = |why: &str, next: &str| refused(target, why, next);
     match problem {
         Problem::Denied(error) => denied(target, &error),
         Problem::Seccomp => refused(
             "a seccomp filter might kill it for what the allocator does, and only root can suspend that",
-            "Run ramson as root",
+            "Run it with sudo",
         ),
-        Problem::NoThread(why) => elsewhere(
+        Problem::NoThread(why) => refused(
             &format!(
                 "no thread waits where it can be borrowed{}",
                 why.map_or(String::new(), |why| format!(" ({why})"))
@@ -212,7 +205,7 @@ fn failure(target: &Target, problem: Problem) -> Refusal {
             ),
             "Look again later with \"ramson doctor\"",
         ),
-        Problem::Gone => gone(target).into(),
+        Problem::Gone => gone(target),
         Problem::Failed(error) => refused(&error.to_string(), NOTHING),
     }
 }

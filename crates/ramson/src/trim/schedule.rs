@@ -1,7 +1,7 @@
 //! `ramson run --trim-every` and `--trim-after`: the same again and again, where it is worth it.
 
 use super::outside::{self, Prepared};
-use super::{object, or_inside, rss_of};
+use super::{object, rss_of};
 use crate::cli::parse_size;
 use crate::doctor::target::Target;
 use crate::failure::Failure;
@@ -158,10 +158,10 @@ impl Process {
         let is_worth_it = |prepared: &Prepared| prepared.gain().is_none_or(|gain| gain >= least);
         let trimmed = match outside::prepare(target) {
             Ok(prepared) if !is_worth_it(&prepared) => return None,
-            Ok(prepared) => prepared.trim(false),
-            Err(refusal) => Err(refusal),
+            Ok(prepared) => prepared.trim(),
+            Err(failure) => Err(failure),
         };
-        let trimmed = match or_inside(target, trimmed) {
+        let trimmed = match trimmed {
             Ok(trimmed) => trimmed,
             Err(failure) => return self.refuse(target, &failure),
         };
