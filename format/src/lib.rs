@@ -20,9 +20,7 @@ pub use extent::{
     extent_range,
 };
 pub use failure::{ABORT_OFFSET, FAILURE_OFFSET, Failure, UNKNOWN_SIZE, failure_check};
-pub use freed::{
-    DEFAULT_RECENT_FREES, Freed, MAX_RECENT_FREES, NO_STACK, freed_check, max_recent_frees,
-};
+pub use freed::{Freed, MAX_RECENT_FREES, NO_STACK, freed_check, max_recent_frees};
 pub use health::{HEALTH, Health};
 pub use kind::{KINDS, Kind};
 pub use plan::{RegionPlan, plan};

@@ -9,7 +9,7 @@
 //! | `RAMSON_MAX_FILE` | bound of a profile file; default 64M, 8M on Linux before 5.14 |
 //! | `RAMSON_SECCOMP` | number of seccomp filters under which ramson is known to work; set by `ramson run` |
 //! | `RAMSON_MAX_OVERHEAD` | bound in percent of the CPU time that samples take, 0.001 to 90; `0` or `off`: none; default 1, none if the interval is 1 |
-//! | `RAMSON_FREES` | how many recent frees are remembered, 0 to 65536; default 1024, of at most 1000 a second and thread |
+//! | `RAMSON_FREES` | how many recent frees are remembered, 0 to 65536; default 0 |
 //! | `RAMSON_RUN_ID` | set by `ramson run` |
 //!
 //! A value that does not parse turns ramson off: recording something else than was asked for would be worse.
@@ -18,8 +18,8 @@ use crate::sampler::{DEFAULT_INTERVAL_BYTES, MAX_INTERVAL_BYTES};
 use crate::text::{Text, parse_number, parse_percent, parse_size};
 use core::ffi::{CStr, c_char};
 use ramson_format::{
-    DEFAULT_FILE_BYTES, DEFAULT_MAX_OVERHEAD_PPM, DEFAULT_RECENT_FREES, FILE_BYTES_RANGE,
-    MAX_OVERHEAD_PPM_RANGE, MAX_RECENT_FREES,
+    DEFAULT_FILE_BYTES, DEFAULT_MAX_OVERHEAD_PPM, FILE_BYTES_RANGE, MAX_OVERHEAD_PPM_RANGE,
+    MAX_RECENT_FREES,
 };
 
 /// The settings of one process; its forked children inherit them.
@@ -34,8 +34,6 @@ pub struct Config {
     pub names_file_bytes: bool,
     /// Length of the ring of recent frees; 0 is none.
     pub recent_frees: u64,
-    /// Somebody asked for recent frees: no thread leaves any out.
-    pub remembers_all_frees: bool,
     pub run_id: u64,
     /// `ramson run` has tried ramson under a chain of so many seccomp filters.
     pub tried_filters: Option<u64>,
@@ -139,7 +137,6 @@ impl Config {
             b"FREES" => match parse_number(value) {
                 Some((frees, rest)) if rest == value.len() && frees <= MAX_RECENT_FREES => {
                     self.recent_frees = frees;
-                    self.remembers_all_frees = true;
                 }
                 _ => self.interval_bytes = None,
             },
@@ -158,8 +155,7 @@ impl Default for Config {
             keep: false,
             file_bytes: DEFAULT_FILE_BYTES,
             names_file_bytes: false,
-            recent_frees: DEFAULT_RECENT_FREES,
-            remembers_all_frees: false,
+            recent_frees: 0,
             run_id: 0,
             tried_filters: None,
             max_overhead_ppm: None,

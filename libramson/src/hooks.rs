@@ -189,9 +189,12 @@ pub extern "C" fn forget(address: u64, entry: u64, frame_pointer: u64) {
 
 fn complete_free(recorder: &Recorder, claim: Claim, address: u64, entry: u64, frame_pointer: u64) {
     let thread = arch::thread();
+    probes::free(address);
+    if !recorder.remembers_frees() {
+        return parked(thread, || recorder.complete(claim, address));
+    }
     // A handler that interrupted a walk must not begin another: a thread has room for one.
     let caller = (!is_busy(thread, entry)).then(|| walk::Caller::at_hook(entry, frame_pointer));
-    probes::free(address);
     parked(thread, || recorder.complete_free(thread, claim, address, caller));
 }
 

@@ -153,7 +153,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "SIZE", value_parser = parse_max_file, allow_hyphen_values = true)]
     pub max_file: Option<u64>,
     /// Remember the N latest sampled blocks that were freed, with both stacks, for `report --view frees` (0 to 65536, at most 256 for
-    /// each M of --max-file). Default: 1024, of at most 1,000 frees a second and thread
+    /// each M of --max-file). Default: none
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_RECENT_FREES))]
     pub recent_frees: Option<u64>,
     #[command(flatten)]

@@ -84,12 +84,11 @@ pub fn table(out: &mut String, source: &Source, live: f64, resident: Option<&Res
         row(
             "frees",
             format!(
-                "the latest {} are remembered, of at most {}; {} without the stack of the free, {} found no space, {} passed over in a storm",
+                "the latest {} are remembered, of at most {}; {} without the stack of the free, {} found no space",
                 format_objects(source.snapshot.freed.len() as f64),
                 format_objects(source.snapshot.max_freed as f64),
                 objects(Health::UnknownFreeStacks),
                 objects(Health::DroppedFrees),
-                objects(Health::PassedFrees),
             ),
         );
     }

@@ -112,7 +112,7 @@ impl Recorder {
         }
         recorder.pid = recorder.file.header().pid.load(Relaxed);
         recorder.stacks.create(&recorder.file)?;
-        recorder.frees.create(&recorder.file, config.remembers_all_frees);
+        recorder.frees.create(&recorder.file);
         let own_bytes = size_of::<Self>() + recorder.stacks.index_bytes();
         recorder.file.count(Health::OwnBytes, own_bytes as u64);
         let (now_ns, stamp) = (recorder.now_ns(), recorder.stamp());
@@ -285,7 +285,7 @@ impl Recorder {
         self.live.claim(&self.file, address)
     }
 
-    /// The claimed sample is freed, nobody knows by whom.
+    /// The claimed sample is freed.
     pub fn complete(&self, claim: Claim, address: u64) {
         let measurement = Measurement::begin(self.file.count_one(Health::Frees));
         self.take_out(claim, address);
