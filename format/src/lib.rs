@@ -19,7 +19,7 @@ pub use extent::{
     EXTENT_MAX_PAGES, EXTENT_PENDING, Extent, MAX_EXTENTS, extent_check, extent_flags, extent_key,
     extent_range,
 };
-pub use failure::{ABORT_OFFSET, FAILURE_OFFSET, Failure, UNKNOWN_SIZE, failure_check};
+pub use failure::{ABORT_OFFSET, FAILURE_OFFSET, Failure, failure_check};
 pub use freed::{Freed, MAX_RECENT_FREES, NO_STACK, freed_check, max_recent_frees};
 pub use health::{HEALTH, Health};
 pub use kind::{KINDS, Kind};

@@ -38,7 +38,7 @@ pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
     let mut left = MAX_STEPS;
     core::iter::from_fn(move || {
         // SAFETY: list nodes stay while their object is loaded. Walked whole only at the first allocation, before the program could
-        // unload anything, and where an operator or a new_handler is meant that no object of the start has; a dlclose at that moment would break it.
+        // unload anything; a dlclose at that moment would break it.
         let object = unsafe { next.as_ref() }?;
         next = object.next;
         left = left.checked_sub(1)?;
@@ -196,13 +196,6 @@ pub fn may_be_allocator(address: u64) -> bool {
         let is_executable = unsafe { object.name.is_null() || *object.name == 0 };
         !is_executable && defines(object, c"malloc")
     })
-}
-
-/// What the code at `address` may mean by `name`: the definition in its own object.
-pub fn find_beside(address: u64, name: &CStr) -> Option<usize> {
-    // SAFETY: the object's code called us, so it is loaded, and so is its record.
-    let object = unsafe { object_at(address)?.link_map.as_ref() }?;
-    find_in(object, name)
 }
 
 /// Where the kernel put argc: arguments, environment and auxiliary vector follow. `None` on C libraries without
