@@ -13,6 +13,7 @@ mod freed;
 mod health;
 mod kind;
 mod plan;
+pub mod settings;
 
 pub use end::{CGROUP_BYTES, END_BYTES, END_OFFSET, End, Way};
 pub use extent::{

@@ -10,6 +10,7 @@
 
 use crate::sys::{self, File};
 use core::sync::atomic::{AtomicU32, Ordering::*};
+use ramson_format::settings::parse_number;
 
 const LIKE_THE_LOADER: u32 = 0;
 const EVERYTHING: u32 = 1;
@@ -104,7 +105,7 @@ fn filters() -> Option<Status> {
 
 /// The number that follows `name` at the start of a line.
 pub fn number_after(line: &[u8], name: &[u8]) -> Option<u64> {
-    crate::text::parse_number(line.strip_prefix(name)?).map(|(number, _)| number)
+    parse_number(line.strip_prefix(name)?).map(|(number, _)| number)
 }
 
 /// The lines of a file of /proc, cut at `LINE_BYTES`.

@@ -13,8 +13,6 @@ pub const PARKED: u64 = u64::MAX >> 1;
 pub const BUSY: u64 = 64 << 10;
 /// Steps in which a mean draw is used up, where steps are made: what is lost in recovery against the cost of a visit.
 const STEPS_PER_INTERVAL: u64 = 8;
-/// Largest interval; beyond it draws could reach `PARKED`.
-pub const MAX_INTERVAL_BYTES: u64 = 1 << 50;
 
 /// A random state that follows `state` (xorshift64; never 0 if `state` is not).
 #[inline]

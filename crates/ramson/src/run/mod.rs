@@ -3,6 +3,7 @@
 pub mod compact;
 mod confined;
 pub mod program;
+mod settings;
 mod signals;
 
 use crate::cli::RunOptions;
@@ -57,10 +58,11 @@ pub fn run(options: &RunOptions) -> Result<u8, Failure> {
     }
     let output =
         options.output.as_deref().map(|path| prepare_output(path, options.force)).transpose()?;
-    let found = program::find(&options.command[0]).map_err(|problem| match problem {
+    let mut found = program::find(&options.command[0]).map_err(|problem| match problem {
         program::Problem::NotFound(message) => Failure::Message(NOT_FOUND, message),
         program::Problem::NotExecutable(message) => Failure::Message(NOT_EXECUTABLE, message),
     })?;
+    found.obstacle = found.obstacle.or_else(|| settings::obstacle(std::env::vars_os()));
     let mut command = Command::new(&found.path);
     command.args(&options.command[1..]);
     let (shown, run_id) = (found.path.display(), new_run_id());
