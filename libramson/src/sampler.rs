@@ -31,7 +31,8 @@ pub const fn seed(entropy: u64) -> u64 {
 }
 
 /// The next countdown: ⌊X⌋ with X exponential of mean `interval_bytes`. An allocation is sampled if its size exceeds the
-/// countdown, and s > ⌊X⌋ holds for a whole s exactly if s > X does. An interval of 1 or less samples everything.
+/// countdown, and s > ⌊X⌋ holds for a whole s exactly if s > X does. An interval of 1 or less samples
+/// whatever takes something off the countdown: all but malloc(0).
 #[inline]
 pub fn draw_countdown(random: u64, interval_bytes: u64) -> u64 {
     if interval_bytes <= 1 {

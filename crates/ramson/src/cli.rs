@@ -136,7 +136,7 @@ Examples:
   ramson run -- redis-server --port 6379
   ramson run --interval 64K -o /tmp/build.ramson -- g++ -O2 -c big.cc")]
 pub struct RunOptions {
-    /// Mean bytes between samples (with K, M or G; 1 records every allocation)
+    /// Mean bytes between samples (with K, M or G; 1 records every allocation but malloc(0))
     #[arg(long, value_name = "SIZE", default_value = "512K", value_parser = parse_interval, allow_hyphen_values = true)]
     pub interval: u64,
     /// Bound of the CPU time that samples take, in percent (0.001 to 90; 0 or off for none): the interval is raised to stay

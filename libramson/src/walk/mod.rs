@@ -1,4 +1,4 @@
-//! The walker: return addresses of the current stack, leaf first, without a lock, a library call or a fault.
+//! The walker: lookup addresses of the current stack, leaf first, without a lock, a library call or a fault.
 //!
 //! Each frame is undone by a rule of 64 bits, compiled once per code address from the unwind tables (`rules`), kept in a
 //! lock-free cache. Stack memory is read only inside a view that is known to be readable (`stack`). Code without unwind tables
