@@ -13,24 +13,18 @@ mod freed;
 mod health;
 mod kind;
 mod plan;
-mod request;
+pub mod settings;
 
 pub use end::{CGROUP_BYTES, END_BYTES, END_OFFSET, End, Way};
 pub use extent::{
     EXTENT_MAX_PAGES, EXTENT_PENDING, Extent, MAX_EXTENTS, extent_check, extent_flags, extent_key,
     extent_range,
 };
-pub use failure::{ABORT_OFFSET, FAILURE_OFFSET, Failure, UNKNOWN_SIZE, failure_check};
-pub use freed::{
-    DEFAULT_RECENT_FREES, Freed, MAX_RECENT_FREES, NO_STACK, freed_check, max_recent_frees,
-};
+pub use failure::{ABORT_OFFSET, FAILURE_OFFSET, Failure, failure_check};
+pub use freed::{Freed, MAX_RECENT_FREES, NO_STACK, freed_check, max_recent_frees};
 pub use health::{HEALTH, Health};
 pub use kind::{KINDS, Kind};
 pub use plan::{RegionPlan, plan};
-pub use request::{
-    Answer, Function, Looks, MOST_PATIENCE_NS, Outcome, REQUEST_OFFSET, Reason, Request, Requests,
-    request_check,
-};
 
 use atomic::{AtomicI32, AtomicU32, AtomicU64};
 
@@ -89,8 +83,6 @@ pub mod flags {
     pub const PRIVATE: u32 = 8;
     /// The program installed a seccomp filter: no space is added any more.
     pub const CONFINED: u32 = 16;
-    /// The process serves requests.
-    pub const SERVES_REQUESTS: u32 = 32;
 }
 
 /// Bits of `Stack::flags`.

@@ -23,13 +23,6 @@ fn the_layout_is_the_one_that_format_md_writes_down() {
     assert_eq!(offset_of!(Header, exe), 512);
     assert_eq!(offset_of!(Header, command), 1024);
     assert_eq!(offset_of!(Header, health), 2048);
-    assert_eq!(size_of::<Header>() as u64, REQUEST_OFFSET);
-    assert_eq!((offset_of!(Requests, answer), size_of::<Requests>()), (64, 128));
-    assert_eq!((offset_of!(Request, deadline_ns), offset_of!(Request, check)), (8, 16));
-    assert_eq!((offset_of!(Answer, taken), offset_of!(Answer, looks)), (0, 8));
-    assert_eq!((offset_of!(Answer, outcome), offset_of!(Answer, tid)), (16, 20));
-    assert_eq!((offset_of!(Answer, held_ns), offset_of!(Answer, done)), (24, 32));
-    assert!(REQUEST_OFFSET + size_of::<Requests>() as u64 <= FAILURE_OFFSET);
     assert_eq!((FAILURE_OFFSET, ABORT_OFFSET), (3456, 3496));
     assert!(ABORT_OFFSET + size_of::<Failure>() as u64 <= END_OFFSET);
     assert_eq!((offset_of!(Failure, stack), offset_of!(Failure, check)), (24, 32));
@@ -98,19 +91,4 @@ fn the_key_of_an_extent_is_its_range() {
     {
         assert_eq!(extent_key(start, bytes), None);
     }
-}
-
-#[test]
-fn the_outcome_of_a_request_and_the_looks_at_it_are_what_was_written() {
-    let called = Outcome::Called(Function::Mallctl);
-    for outcome in [called, Outcome::Expired, Outcome::Refused(Reason::Confined)] {
-        assert_eq!(Outcome::of(outcome.code()), Some(outcome));
-    }
-    assert_eq!((Outcome::of(0), Outcome::of(32), Outcome::of(41)), (None, None, None));
-    let none = Looks::of(0, 7);
-    assert_eq!(none, Looks { count: 0, reason: None });
-    let word = Looks::of(none.one_more(7, Reason::Locked), 7).one_more(7, Reason::Room);
-    assert_eq!(Looks::of(word, 7), Looks { count: 2, reason: Some(Reason::Room) });
-    // Those at another request do not count.
-    assert_eq!(Looks::of(word, 8), none);
 }

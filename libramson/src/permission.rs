@@ -9,7 +9,8 @@
 //! Every call goes through `enter`; none is left to remember. See docs/decisions/0003.
 
 use crate::sys::{self, File};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use ramson_format::settings::parse_number;
 
 const LIKE_THE_LOADER: u32 = 0;
 const EVERYTHING: u32 = 1;
@@ -20,12 +21,6 @@ static GRANTED: AtomicU32 = AtomicU32::new(if cfg!(test) { EVERYTHING } else { L
 static CALLS: AtomicU32 = AtomicU32::new(0);
 /// Times that `give_up` looks for them: milliseconds. A forked child inherits the count of threads that it does not have.
 const LOOKS: u32 = 1 << 20;
-/// The same while a thread of this process is in a function of the allocator's (`hold`): seconds.
-const LOOKS_AT_HOLDER: u32 = 1 << 27;
-/// Whether no filter was inherited.
-static IS_UNFILTERED: AtomicBool = AtomicBool::new(false);
-/// Process of the thread that holds its leave; 0 if none does.
-static HOLDER: AtomicU32 = AtomicU32::new(0);
 
 /// A system call that may be made.
 pub struct Call;
@@ -62,39 +57,10 @@ pub fn is_nothing() -> bool {
     GRANTED.load(Relaxed) == NOTHING
 }
 
-/// Whether nothing confines the process, as far as is known: no filter, not even one that ramson was tried under.
-#[inline]
-pub fn is_unfiltered() -> bool {
-    is_full() && IS_UNFILTERED.load(Relaxed)
-}
-
-/// Leave to make system calls, and for a function of the allocator's to make some, until it is dropped: a filter that the program
-/// has installed meanwhile waits for it. One thread at a time.
-pub struct Leave(Call);
-
-impl Drop for Leave {
-    fn drop(&mut self) {
-        HOLDER.store(0, SeqCst);
-    }
-}
-
-/// See `Leave`. `pid` is this process's.
-pub fn hold(pid: u32) -> Option<Leave> {
-    // A forked child inherits that of a thread that it does not have.
-    let holder = HOLDER.load(Relaxed);
-    if holder == pid || HOLDER.compare_exchange(holder, pid, SeqCst, Relaxed).is_err() {
-        return None;
-    }
-    CALLS.fetch_add(1, SeqCst);
-    let leave = Leave(Call);
-    (GRANTED.load(SeqCst) == EVERYTHING).then_some(leave)
-}
-
 /// Looks for an inherited filter. `tried_filters` is the number of filters that ramson has been tried under.
 #[cold]
 pub fn look(tried_filters: Option<u64>) {
     let status = filters();
-    IS_UNFILTERED.store(status.is_some_and(|status| status.mode == 0), Relaxed);
     let is_free = status.is_some_and(|status| {
         status.mode == 0 || status.filters.is_some() && status.filters == tried_filters
     });
@@ -105,11 +71,9 @@ pub fn look(tried_filters: Option<u64>) {
 /// From now on no system call is made, and none is under way.
 #[cold]
 pub fn give_up() {
-    let pid = sys::process_id();
     GRANTED.store(NOTHING, SeqCst);
-    for look in 0..LOOKS_AT_HOLDER {
-        let is_ours = HOLDER.load(SeqCst) == pid;
-        if CALLS.load(SeqCst) == 0 || look >= LOOKS && !is_ours {
+    for _ in 0..LOOKS {
+        if CALLS.load(SeqCst) == 0 {
             return;
         }
         core::hint::spin_loop();
@@ -141,7 +105,7 @@ fn filters() -> Option<Status> {
 
 /// The number that follows `name` at the start of a line.
 pub fn number_after(line: &[u8], name: &[u8]) -> Option<u64> {
-    crate::text::parse_number(line.strip_prefix(name)?).map(|(number, _)| number)
+    parse_number(line.strip_prefix(name)?).map(|(number, _)| number)
 }
 
 /// The lines of a file of /proc, cut at `LINE_BYTES`.

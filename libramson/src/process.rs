@@ -39,8 +39,6 @@ const OFF: u32 = 3;
 #[repr(C, align(4096))]
 struct PerProcess {
     state: AtomicU32,
-    /// 0 if the kernel zeroes this page in a forked child; else this process's id, to be compared at every sample.
-    pid_to_compare: AtomicU32,
     recorder: AtomicPtr<Recorder>,
     /// Not 0: somebody waited in vain for the first sample to end.
     start_is_stuck: AtomicU32,
@@ -52,7 +50,6 @@ struct PerProcess {
 
 static PER_PROCESS: PerProcess = PerProcess {
     state: AtomicU32::new(NEW),
-    pid_to_compare: AtomicU32::new(0),
     recorder: AtomicPtr::new(core::ptr::null_mut()),
     start_is_stuck: AtomicU32::new(0),
     interval_bytes: AtomicU64::new(0),
@@ -152,13 +149,6 @@ pub fn initialise_thread(thread: &Thread) {
 
 /// The recorder of this process, if it has been sampled already.
 pub fn recorder() -> Option<&'static Recorder> {
-    let pid = PER_PROCESS.pid_to_compare.load(Relaxed);
-    if pid != 0 && ![0, pid].contains(&sys::process_id()) {
-        if is_another_thread_s_state() {
-            return None;
-        }
-        become_new();
-    }
     if PER_PROCESS.state.load(Acquire) != RECORDING {
         return None;
     }
@@ -222,7 +212,11 @@ fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
         return None;
     }
     INHERITED.started_pid.store(sys::process_id(), Relaxed);
-    protect_from_fork();
+    // Where no advice may be given, nothing is shared: the profile is in private memory, of which a child has a copy.
+    if !protect_from_fork() && permission::is_full() {
+        PER_PROCESS.state.store(OFF, Release);
+        return None;
+    }
     // In a forked child these are still the parent's. A thread that only maps memory may have no random state yet.
     thread.tid.set(0);
     if thread.random.get() != 0 {
@@ -278,28 +272,15 @@ pub fn clock_address() -> usize {
     INHERITED.clock_address.load(Relaxed)
 }
 
-/// Has the kernel zero what belongs to this process alone in forked children.
-fn protect_from_fork() {
+/// Has the kernel zero what belongs to this process alone in forked children. False: it refuses, as before Linux 4.14.
+fn protect_from_fork() -> bool {
     let filter = (&raw const PAGE_FILTER).cast::<u8>();
     // Advice only: without it a core dump is larger, and a huge page of filter may be resident.
     let _ = sys::advise(filter, FILTER_PAGES, sys::MADV_NOHUGEPAGE);
     let _ = sys::advise(filter, FILTER_PAGES, sys::MADV_DONTDUMP);
     let own = (&raw const PER_PROCESS).cast::<u8>();
-    let is_protected = sys::advise(own, size_of::<PerProcess>(), sys::MADV_WIPEONFORK).is_ok()
-        && sys::advise(filter, FILTER_PAGES, sys::MADV_WIPEONFORK).is_ok();
-    if !is_protected {
-        PER_PROCESS.pid_to_compare.store(sys::process_id(), Relaxed);
-    }
-}
-
-/// In a forked child whose kernel did not zero the pages (before Linux 4.14). The filter's stale bytes cost time only.
-#[cold]
-fn become_new() {
-    PER_PROCESS.pid_to_compare.store(0, Relaxed);
-    PER_PROCESS.recorder.store(core::ptr::null_mut(), Relaxed);
-    PER_PROCESS.start_is_stuck.store(0, Relaxed);
-    PER_PROCESS.interval_bytes.store(0, Relaxed);
-    PER_PROCESS.state.store(NEW, Release);
+    sys::advise(own, size_of::<PerProcess>(), sys::MADV_WIPEONFORK).is_ok()
+        && sys::advise(filter, FILTER_PAGES, sys::MADV_WIPEONFORK).is_ok()
 }
 
 /// The program is about to have a seccomp filter installed: makes and reserves what needs system calls, and makes no more.

@@ -1,7 +1,7 @@
 //! The system calls that ramson makes, without the C library: nothing here allocates, locks or touches errno.
 
 use crate::arch::syscall;
-use crate::permission::{self, Leave};
+use crate::permission;
 use core::ffi::CStr;
 
 mod memory;
@@ -65,7 +65,6 @@ mod nr {
     pub const MMAP: usize = 9;
     pub const MUNMAP: usize = 11;
     pub const MPROTECT: usize = 10;
-    pub const RT_SIGPROCMASK: usize = 14;
     pub const MREMAP: usize = 25;
     pub const MADVISE: usize = 28;
     pub const NANOSLEEP: usize = 35;
@@ -293,33 +292,6 @@ pub fn signal_stack() -> Result<SignalStack, Errno> {
     call(nr::SIGALTSTACK, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0])?;
     let [low, stack_flags, bytes] = stack;
     Ok(SignalStack { low, high: low + bytes, is_in_use: stack_flags & SS_ONSTACK != 0 })
-}
-
-/// Signals, a bit for each: number 1 is bit 0.
-pub type Signals = u64;
-
-/// Blocks `signals` on the calling thread too; those that were blocked before.
-pub fn block_signals(leave: &Leave, signals: Signals) -> Result<Signals, Errno> {
-    const SIG_BLOCK: usize = 0;
-    change_blocked_signals(leave, SIG_BLOCK, signals)
-}
-
-/// Blocks exactly `signals` on the calling thread.
-pub fn set_blocked_signals(leave: &Leave, signals: Signals) -> Result<Signals, Errno> {
-    const SIG_SETMASK: usize = 2;
-    change_blocked_signals(leave, SIG_SETMASK, signals)
-}
-
-/// Not through `call`: what was blocked is to be undone also if the program is about to confine itself, which waits for the leave.
-fn change_blocked_signals(_leave: &Leave, how: usize, signals: Signals) -> Result<Signals, Errno> {
-    let mut before: Signals = 0;
-    let (new, old) = ((&raw const signals) as usize, (&raw mut before) as usize);
-    let arguments = [how, new, old, size_of::<Signals>(), 0, 0];
-    // SAFETY: reads one word of ours and writes another.
-    match unsafe { syscall(nr::RT_SIGPROCMASK, arguments) } {
-        0 => Ok(before),
-        error => Err(Errno(-error as i32)),
-    }
 }
 
 /// unlink(2) relative to an open directory.

@@ -105,7 +105,7 @@ fn without_the_right_to_trace_what_everybody_may_know_is_said_with_what_would_he
         let outcome = finish(&mut as_user("nobody", &scratch, &look));
         assert_eq!((outcome.status, outcome.remarks.len()), (1, 1), "{outcome:?}");
         assert!(outcome.remarks[0].contains(": RSS ") && outcome.remarks[0].contains("anonymous"));
-        assert!(outcome.remarks[0].trim_end().ends_with("Run ramson as root"), "{outcome:?}");
+        assert!(outcome.remarks[0].trim_end().ends_with("Run it with sudo"), "{outcome:?}");
     }
     // As in a container, root may not trace.
     if fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0") {
@@ -170,7 +170,7 @@ fn any_user_may_look_at_a_process_of_its_own_only() {
     let outcome = finish(&mut as_user("nobody", &scratch, &look));
     if fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0") {
         assert_eq!((outcome.status, outcome.remarks.len()), (1, 1), "{outcome:?}");
-        assert!(outcome.remarks[0].contains("Run ramson as user 0 or as root"), "{outcome:?}");
+        assert!(outcome.remarks[0].contains("Run it as user 0 or with sudo"), "{outcome:?}");
     }
     let program = program_with("keeps.c", "keeps", &["-Wno-deprecated-declarations"]);
     let copied = scratch.open_directory("bin").join("keeps");

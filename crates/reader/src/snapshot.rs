@@ -28,7 +28,7 @@ pub struct Header {
     pub cpu_ns: u64,
     /// What was told from outside when the process was gone.
     pub end: Option<Box<End>>,
-    /// Allocations that are known to have failed: those that were to be samples, and those of operator new.
+    /// Allocations that are known to have failed: those that were to be samples.
     pub failures: u64,
     pub last_failure: Option<Box<FailedAllocation>>,
     /// Calls of abort while the kernel refused memory, and what it refused.

@@ -29,5 +29,5 @@ pub use lookup::{Found, find, is_history, place, time_of, unreadable};
 pub use moment::split;
 pub use open::{open, open_recording, several};
 pub use recording::{Past, Recording, base_name, name_of};
-pub use rereading::{is_own, open_to_write, reader_of, writable_file};
+pub use rereading::{open_to_write, reader_of};
 pub use target::{Target, find as find_target, gone};

@@ -65,8 +65,7 @@ impl ProfileFile {
         header.run_id.store(config.run_id, Relaxed);
         header.exit_status.store(-1, Relaxed);
         let keep = if config.keep { flags::KEEP } else { 0 };
-        let serves = if permission::is_unfiltered() { flags::SERVES_REQUESTS } else { 0 };
-        header.flags.store(keep | backing_flag | serves, Relaxed);
+        header.flags.store(keep | backing_flag, Relaxed);
         header.comm.iter().zip(sys::thread_name()).for_each(|(to, word)| to.store(word, Relaxed));
         fill_exe(header);
         fill_command(header);

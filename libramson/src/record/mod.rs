@@ -1,6 +1,7 @@
 //! The recorder: puts samples into the profile file, so that a reader finds every record whole or not at all.
 //!
-//! Nothing here waits: where two threads meet, one of them takes another slot. What does not fit is counted, never lost in silence.
+//! No sample waits for another thread: where two threads meet, one of them takes another slot. What does not fit is counted, never lost in
+//! silence. (The end of a recording, and a filter that the program installs, wait for slow paths to end: `process`, `permission`.)
 
 mod confine;
 mod cost;
@@ -12,7 +13,6 @@ mod frees;
 mod live;
 mod mappings;
 mod objects;
-mod requests;
 mod scratch;
 mod stacks;
 
@@ -100,7 +100,7 @@ impl Recorder {
         filter::unlock();
         let memory = sys::map_own(size_of::<Self>()).ok()?;
         // SAFETY: fresh zeroed memory of the right size and alignment (a page); all zero is valid for every field that is
-        // not assigned here (`Option` of a function is None, `File` has only integers and a zeroed path).
+        // not assigned here: integers, flags that are false, an empty path, no function. A field for which 0 is not valid would break it.
         let recorder = unsafe { &mut *memory.cast::<Self>() };
         recorder.main_stack_high = config.main_stack_high;
         recorder.keep = config.keep;
@@ -113,7 +113,7 @@ impl Recorder {
         }
         recorder.pid = recorder.file.header().pid.load(Relaxed);
         recorder.stacks.create(&recorder.file)?;
-        recorder.frees.create(&recorder.file, config.remembers_all_frees);
+        recorder.frees.create(&recorder.file);
         let own_bytes = size_of::<Self>() + recorder.stacks.index_bytes();
         recorder.file.count(Health::OwnBytes, own_bytes as u64);
         let (now_ns, stamp) = (recorder.now_ns(), recorder.stamp());
@@ -286,7 +286,7 @@ impl Recorder {
         self.live.claim(&self.file, address)
     }
 
-    /// The claimed sample is freed, nobody knows by whom.
+    /// The claimed sample is freed.
     pub fn complete(&self, claim: Claim, address: u64) {
         let measurement = Measurement::begin(self.file.count_one(Health::Frees));
         self.take_out(claim, address);

@@ -34,7 +34,8 @@ impl Recording {
         let directory = tempfile::tempdir().unwrap();
         let mut text = Text::new();
         text.push(directory.path().to_str().unwrap().as_bytes());
-        let config = Config { directory: Some(text), file_bytes, ..Config::default() };
+        let config =
+            Config { directory: Some(text), file_bytes, recent_frees: 256, ..Config::default() };
         let recorder =
             Recorder::create(&config, Backing::File).expect("a profile in the temporary directory");
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);

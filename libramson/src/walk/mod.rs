@@ -1,4 +1,4 @@
-//! The walker: return addresses of the current stack, leaf first, without a lock, a library call or a fault.
+//! The walker: lookup addresses of the current stack, leaf first, without a lock, a library call or a fault.
 //!
 //! Each frame is undone by a rule of 64 bits, compiled once per code address from the unwind tables (`rules`), kept in a
 //! lock-free cache. Stack memory is read only inside a view that is known to be readable (`stack`). Code without unwind tables
@@ -10,11 +10,9 @@ mod own_stack;
 mod rules;
 mod stack;
 mod unwind_tables;
-mod whole;
 
-pub use elf::Elf;
 pub use modules::{MappingFacts, Modules, NewMapping};
-pub use stack::{StackView, known_view, readable_until};
+pub use stack::StackView;
 #[cfg(fuzzing)]
 pub use {elf::build_id_in, modules::Place, unwind_tables::compile};
 

@@ -36,11 +36,6 @@ impl StackView {
         // SAFETY: [low, high) was checked to be readable, or is a copy; both ends are multiples of 8.
         is_inside.then(|| unsafe { *(address.wrapping_add(self.shift) as *const u64) })
     }
-
-    /// All of its words, from the lowest.
-    pub fn words(&self) -> impl Iterator<Item = u64> {
-        (self.low..self.high).step_by(8).filter_map(|address| self.read(address))
-    }
 }
 
 /// A walk to a new place takes 1.9 KB of stack (tests/programs/paint.c).
@@ -86,12 +81,6 @@ pub fn view_of(
         return own_view(thread, stack_pointer);
     }
     view
-}
-
-/// From `stack_pointer` to the end of the thread's own stack, if it is on the part of it that is known.
-pub fn known_view(thread: &Thread, stack_pointer: u64) -> Option<StackView> {
-    let known = thread.stack_low.get()..thread.stack_high.get();
-    known.contains(&stack_pointer).then(|| own_view(thread, stack_pointer))
 }
 
 fn own_view(thread: &Thread, stack_pointer: u64) -> StackView {

@@ -5,7 +5,8 @@ use crate::arch;
 use crate::config::Config;
 use crate::permission;
 use crate::sys::{self, AT_FDCWD, EEXIST, Errno, File};
-use crate::text::{PATH_BYTES, Text, parse_number};
+use crate::text::Text;
+use ramson_format::settings::{PATH_BYTES, parse_number};
 
 /// Images of one process, one exec after the other, that have a file of their own beside the one that the user named.
 const MAX_IMAGES: u64 = 1000;

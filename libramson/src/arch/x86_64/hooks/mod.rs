@@ -255,21 +255,6 @@ unsafe extern "C" fn abort() {
     )
 }
 
-/// std::get_new_handler().
-#[unsafe(naked)]
-#[unsafe(export_name = "_ZSt15get_new_handlerv")]
-unsafe extern "C" fn get_new_handler() {
-    naked_asm!(
-        ".cfi_startproc",
-        "mov rdi, rsp",
-        "mov rsi, rbp",
-        call!("{before}"),
-        "jmp rax",
-        ".cfi_endproc",
-        before = sym hooks::before_new_handler,
-    )
-}
-
 static NEXT_PRCTL: Target = Target::new(prctl_stub);
 static NEXT_SYSCALL: Target = Target::new(syscall_stub);
 unresolved!(prctl_stub, NEXT_PRCTL);
@@ -351,7 +336,7 @@ pub struct Found {
     pub is_of_jemalloc: bool,
 }
 
-/// Points every hook at the real function that `find` gives for its name. Operators that are not there keep their stub.
+/// Points every hook at the real function that `find` gives for its name.
 pub fn bind(find: impl Fn(&CStr) -> Option<Found>) {
     for hook in &PLAIN {
         let real = find(hook.name).or_else(|| find(hook.otherwise));
