@@ -94,7 +94,6 @@ fn snapshot(pid: u32, stacks: usize, seconds: u64) -> Snapshot {
     let extent = Extent {
         start: 0x7000_0000_0000,
         bytes: 1 << 20,
-        inverse_probability: 1.0,
         monotonic_ns: 3,
         stack: 1,
         tid: pid,

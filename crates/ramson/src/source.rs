@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::foreign::{self, Foreign};
 use crate::history::{self, Past};
 use crate::http;
+use crate::mapped;
 use crate::run::program;
 use ramson_format::{FILE_BYTES_RANGE, MAGIC};
 use ramson_import::Moment;
@@ -40,6 +41,13 @@ impl Source {
     /// The program's name as it was called (a link may have other names), else of the executable or the first thread.
     pub fn name(&self) -> &str {
         name_of(&self.snapshot.header)
+    }
+
+    /// Leaves of the extents what the process has still mapped, if it runs.
+    fn clip_extents(&mut self) {
+        if let Some(pid) = self.running {
+            mapped::clip(&mut self.snapshot, pid);
+        }
     }
 
     /// Its process: as it is called here while it runs, as it called itself afterwards.
@@ -137,10 +145,12 @@ pub fn open_stream(origin: &str, mut stream: impl Read, moment: Moment) -> Resul
 /// Opens a profile file of ours.
 pub fn open_file(path: &Path) -> Result<Source, Failure> {
     let file = open_to_read(path)?;
-    let source = read_file(path, &file)?;
-    let running =
-        source.running.or_else(|| namespaces::running_with(&source.snapshot.header, &file));
-    Ok(Source { running, ..source })
+    let mut source = read_file(path, &file)?;
+    if source.running.is_none() {
+        source.running = namespaces::running_with(&source.snapshot.header, &file);
+        source.clip_extents();
+    }
+    Ok(source)
 }
 
 fn open_to_read(path: &Path) -> Result<File, Failure> {
@@ -173,7 +183,9 @@ fn read_file(path: &Path, file: &File) -> Result<Source, Failure> {
     let snapshot = Snapshot::read(file).map_err(|error| unreadable(&shown, &error))?;
     let running = Some(snapshot.header.pid).filter(|&pid| has_mapped(pid, file));
     let names = CarriedNames::in_file(file).map(Arc::new);
-    Ok(Source { snapshot, running, origin: shown, names, past: None })
+    let mut source = Source { snapshot, running, origin: shown, names, past: None };
+    source.clip_extents();
+    Ok(source)
 }
 
 fn unreadable(object: &str, error: &ReadError) -> Failure {
@@ -286,7 +298,9 @@ fn owner_of(process: &Path) -> String {
 fn open_map(pid: u32, map: &ProfileMap) -> Option<Source> {
     bytes_of_map(pid, map).find_map(|(bytes, origin)| {
         let snapshot = Snapshot::read(&*bytes).ok()?;
-        Some(Source { snapshot, running: Some(pid), origin, names: None, past: None })
+        let mut source = Source { snapshot, running: Some(pid), origin, names: None, past: None };
+        source.clip_extents();
+        Some(source)
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::kernel::{Group, Pressure, Process};
 use super::monotonic_ns;
+use crate::mapped;
 use crate::source::{Source, reader_of};
 use ramson_format::{Health, state};
 use ramson_history::{Observation, Rules, Taken, Triggers, Watch};
@@ -138,7 +139,11 @@ impl Followed {
         if self.pending.is_empty() {
             return None;
         }
-        let snapshot = self.follower.read(&*self.reader).ok()?;
+        self.follower.read(&*self.reader).ok()?;
+        if let (Some((pid, _)), true) = (self.process, now.is_some()) {
+            mapped::clip_latest(&mut self.follower, pid);
+        }
+        let snapshot = self.follower.snapshot()?;
         let monotonic_ns = match end.is_empty() {
             true => monotonic_ns(),
             false => snapshot.header.last_monotonic_ns,

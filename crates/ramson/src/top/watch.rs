@@ -99,8 +99,12 @@ impl Watched {
 
     fn read_profile(&mut self) {
         let Some(bytes) = &self.bytes else { return };
-        match self.follower.read(&**bytes) {
-            Ok(snapshot) => {
+        match self.follower.read(&**bytes).map(|_| ()) {
+            Ok(()) => {
+                if let Some(pid) = self.source.running.filter(|_| self.end.is_none()) {
+                    mapped::clip_latest(&mut self.follower, pid);
+                }
+                let Some(snapshot) = self.follower.snapshot() else { return };
                 self.source.snapshot = Snapshot {
                     header: snapshot.header.clone(),
                     defects: snapshot.defects.clone(),
