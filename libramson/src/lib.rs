@@ -13,13 +13,13 @@
 mod arch;
 mod config;
 mod counter;
+#[cfg(not(any(test, fuzzing)))]
+mod extents;
 #[cfg(fuzzing)]
 pub mod fuzzed;
 mod governor;
 #[cfg(not(any(test, fuzzing)))]
 mod hooks;
-#[cfg(not(any(test, fuzzing)))]
-mod mappings;
 mod parking;
 mod permission;
 mod process;

@@ -22,12 +22,12 @@ pub struct PageFilter(pub [AtomicU8; FILTER_PAGES]);
 /// See `PageFilter`.
 pub static PAGE_FILTER: PageFilter = PageFilter([const { AtomicU8::new(0) }; FILTER_PAGES]);
 
+/// Where the profile is mapped, once it is: start and end. munmap looks here. A forked child begins
+/// with its parent's.
+pub static PROFILE_RANGE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
 /// For slow paths to end, those of threads that wait for a processor included.
 const GRACE_NS: u64 = 20_000_000;
-
-/// A first sample takes less than a millisecond. It is waited for as long as `GRACE_NS`, and once: its thread may be the one that waits, or gone.
-const START_PAUSE_NS: u64 = 100_000;
-const START_PAUSES: u32 = 200;
 
 const NEW: u32 = 0;
 const STARTING: u32 = 1;
@@ -40,8 +40,6 @@ const OFF: u32 = 3;
 struct PerProcess {
     state: AtomicU32,
     recorder: AtomicPtr<Recorder>,
-    /// Not 0: somebody waited in vain for the first sample to end.
-    start_is_stuck: AtomicU32,
     /// As the governor set it; 0 until it did.
     interval_bytes: AtomicU64,
     /// Sums over the samples of each kind that came while another thread was still making the file.
@@ -51,7 +49,6 @@ struct PerProcess {
 static PER_PROCESS: PerProcess = PerProcess {
     state: AtomicU32::new(NEW),
     recorder: AtomicPtr::new(core::ptr::null_mut()),
-    start_is_stuck: AtomicU32::new(0),
     interval_bytes: AtomicU64::new(0),
     early: [record::EMPTY_STACK; KINDS.len()],
 };
@@ -228,6 +225,9 @@ fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
     match Recorder::create(config, backing) {
         Some(recorder) => {
             let pointer = core::ptr::from_ref(recorder).cast_mut();
+            let range = recorder.file_range();
+            PROFILE_RANGE[0].store(range.start, Relaxed);
+            PROFILE_RANGE[1].store(range.end, Relaxed);
             PER_PROCESS.recorder.store(pointer, Relaxed);
             PER_PROCESS.state.store(RECORDING, Release);
             KINDS.iter().zip(&PER_PROCESS.early).for_each(|(&kind, early)| {
@@ -295,22 +295,6 @@ pub fn confine(thread: &Thread) {
         }
     }
     permission::give_up();
-}
-
-/// The recorder of this process, after another thread that is just making it: it has mapped its file already.
-pub fn recorder_or_started() -> Option<&'static Recorder> {
-    let is_over = || {
-        PER_PROCESS.state.load(Relaxed) != STARTING || PER_PROCESS.start_is_stuck.load(Relaxed) != 0
-    };
-    let is_stuck = !is_over()
-        && !(0..START_PAUSES).any(|_| {
-            sys::pause(START_PAUSE_NS);
-            is_over()
-        });
-    if is_stuck {
-        PER_PROCESS.start_is_stuck.store(1, Relaxed);
-    }
-    recorder()
 }
 
 /// The program is about to take the file's mapping away. Threads that are in a slow path are given time to leave it; nobody else enters.

@@ -5,6 +5,7 @@
 //! process, profiled or not. `failure` is how every command fails.
 #![forbid(unsafe_code)]
 
+mod clipping;
 mod discovery;
 mod failure;
 mod file;
@@ -21,6 +22,7 @@ mod recording;
 mod rereading;
 mod target;
 
+pub use clipping::clip_latest;
 pub use discovery::{all, files_since};
 pub use failure::Failure;
 pub use file::{Opened, open_any_file, open_file};

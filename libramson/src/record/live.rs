@@ -1,4 +1,4 @@
-//! The live table: from an address to its sample, in the profile file itself.
+//! The live table: from an address to its sample or extent, in the profile file itself.
 //!
 //! Segments of doubling size; in each, an address has a window of 16 slots. A record is inserted into the first free slot of
 //! its windows, so removal needs no tombstones, and growth moves nothing. A slot's key makes the record: 0 free, 1 reserved by
@@ -39,13 +39,16 @@ impl Claim {
 }
 
 /// A sample as the table keeps it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     pub size: u64,
     pub inverse_probability: f64,
     pub monotonic_ns: u64,
     pub stack: u32,
     pub tid: u32,
+    /// 0 for a block of the heap; of an extent as in `LiveSample::flags`, and its number.
+    pub flags: u32,
+    pub number: u32,
 }
 
 /// First slots of the lines where `address` may be, in segments `0..segments`.
@@ -115,13 +118,22 @@ impl LiveTable {
     fn store(&self, file: &ProfileFile, slot: u64, address: u64, sample: &Sample) {
         let Some(entry) = file.entry::<LiveSample>(RegionKind::LiveSamples, slot) else { return };
         let inverse_probability = sample.inverse_probability.to_bits();
-        let Sample { size, monotonic_ns, stack, tid, .. } = *sample;
+        let Sample { size, monotonic_ns, stack, tid, flags, number, .. } = *sample;
         entry.size.store(size, Relaxed);
         entry.inverse_probability.store(inverse_probability, Relaxed);
         entry.monotonic_ns.store(monotonic_ns, Relaxed);
         entry.stack.store(stack, Relaxed);
         entry.tid.store(tid, Relaxed);
-        let check = live_check(address, size, inverse_probability, monotonic_ns, stack, tid);
+        entry.flags.store(flags, Relaxed);
+        entry.number.store(number, Relaxed);
+        let check = live_check(&[
+            address,
+            size,
+            inverse_probability,
+            monotonic_ns,
+            stack as u64 | (tid as u64) << 32,
+            flags as u64 | (number as u64) << 32,
+        ]);
         entry.check.store(check, Relaxed);
     }
 
@@ -142,7 +154,7 @@ impl LiveTable {
     /// The fields of a claimed record.
     pub fn sample(&self, file: &ProfileFile, claim: Claim) -> Sample {
         let Some(entry) = file.entry::<LiveSample>(RegionKind::LiveSamples, claim.0) else {
-            return Sample { size: 0, inverse_probability: 0.0, monotonic_ns: 0, stack: 0, tid: 0 };
+            return Sample::default();
         };
         Sample {
             size: entry.size.load(Relaxed),
@@ -150,6 +162,8 @@ impl LiveTable {
             monotonic_ns: entry.monotonic_ns.load(Relaxed),
             stack: entry.stack.load(Relaxed),
             tid: entry.tid.load(Relaxed),
+            flags: entry.flags.load(Relaxed),
+            number: entry.number.load(Relaxed),
         }
     }
 

@@ -11,18 +11,15 @@ mod file;
 mod filter;
 mod frees;
 mod live;
-mod mappings;
 mod objects;
 mod scratch;
 mod stacks;
 
 #[cfg(not(any(test, fuzzing)))]
-pub use extents::Cut;
+pub use extents::Taken;
 #[cfg(fuzzing)]
 pub use file::start_ticks_in;
 pub use live::Claim;
-#[cfg(not(any(test, fuzzing)))]
-pub use mappings::Taken;
 pub use stacks::EMPTY_STACK;
 
 use crate::arch::Thread;
@@ -32,7 +29,7 @@ use crate::{counter, permission, process, room, sys};
 use core::ops::Range;
 use core::sync::atomic::Ordering::*;
 use cost::{Cost, Measurement};
-use extents::ExtentTable;
+use extents::Extents;
 pub use file::Backing;
 use file::ProfileFile;
 use frees::FreeRing;
@@ -55,7 +52,7 @@ type ClockGetTime = unsafe extern "C" fn(i32, *mut [u64; 2]) -> i32;
 pub struct Recorder {
     file: ProfileFile,
     live: LiveTable,
-    extents: ExtentTable,
+    extents: Extents,
     stacks: StackTable,
     frees: FreeRing,
     walker: Walker,
@@ -133,9 +130,14 @@ impl Recorder {
         self.file.is_whole()
     }
 
+    /// Where the file is mapped.
+    pub fn file_range(&self) -> Range<u64> {
+        self.file.mapped()
+    }
+
     /// Whether a part of the file is mapped in `range`.
     pub fn has_file_in(&self, range: &Range<u64>) -> bool {
-        let file = self.file.mapped();
+        let file = self.file_range();
         file.start < range.end && range.start < file.end
     }
 
@@ -214,6 +216,8 @@ impl Recorder {
             monotonic_ns: now_ns,
             stack,
             tid: thread.tid.get(),
+            flags: 0,
+            number: 0,
         };
         let filter = filter::of(address);
         if filter::raise(filter) == Ok(0) {
@@ -300,6 +304,10 @@ impl Recorder {
         count_free(self.stacks.entry(&self.file, sample.stack), &sample, lifetime_ns);
         self.live.release(&self.file, claim);
         filter::lower(filter::of(address));
+        if sample.flags != 0 {
+            // An extent that was unmapped unseen, whose start an allocator has now.
+            self.forget_end(address + sample.size);
+        }
         (sample, now_ns)
     }
 

@@ -70,14 +70,14 @@ impl Recording {
             assert_ne!(key, KEY_RESERVED, "slot {slot} was never given back");
             let entry: &ramson_format::LiveSample =
                 self.file().entry(RegionKind::LiveSamples, slot).unwrap();
-            let check = live_check(
+            let check = live_check(&[
                 key,
                 entry.size.load(Relaxed),
                 entry.inverse_probability.load(Relaxed),
                 entry.monotonic_ns.load(Relaxed),
-                entry.stack.load(Relaxed),
-                entry.tid.load(Relaxed),
-            );
+                entry.stack.load(Relaxed) as u64 | (entry.tid.load(Relaxed) as u64) << 32,
+                entry.flags.load(Relaxed) as u64 | (entry.number.load(Relaxed) as u64) << 32,
+            ]);
             assert_eq!(check, entry.check.load(Relaxed));
         });
         live.map(|(_, key)| key).collect()
@@ -105,6 +105,8 @@ fn sample_of(number: u64) -> Sample {
         monotonic_ns: number * 3,
         stack: number as u32 ^ 5,
         tid: number as u32 ^ 9,
+        flags: 0,
+        number: number as u32,
     }
 }
 

@@ -109,26 +109,6 @@ pub fn thread() -> &'static Thread {
     THREAD.with(|thread| *thread)
 }
 
-/// Takes `bytes` off the thread's countdown; whether it borrowed. One instruction, as in the fast paths, so that nothing that a
-/// signal handler took off is lost.
-#[cfg(not(any(test, fuzzing)))]
-pub fn take_off_countdown(bytes: u64) -> bool {
-    let has_borrowed: u8;
-    // SAFETY: the countdown is the first word of the thread's own state; see `thread`.
-    unsafe {
-        asm!(
-            "mov {offset}, qword ptr [rip + ramson_thread@GOTTPOFF]",
-            "sub qword ptr fs:[{offset}], {bytes}",
-            "setb {has_borrowed}",
-            offset = out(reg) _,
-            bytes = in(reg) bytes,
-            has_borrowed = out(reg_byte) has_borrowed,
-            options(nostack),
-        );
-    }
-    has_borrowed != 0
-}
-
 /// One past the calling thread's stack, if the C library put the thread control block on top of it, as it does for
 /// every thread but the first.
 #[inline]
