@@ -13,7 +13,6 @@ mod frees;
 mod reading;
 mod settle;
 mod snapshot;
-mod write;
 
 pub use defect::{Defect, ReadError};
 pub use follow::Follower;
