@@ -14,7 +14,6 @@ mod frees;
 mod reading;
 mod settle;
 mod snapshot;
-mod write;
 
 pub use defect::{Defect, ReadError};
 pub use follow::Follower;

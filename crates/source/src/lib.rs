@@ -2,7 +2,7 @@
 //!
 //! `file` reads one file, mapping or pipe; `discovery` finds all profiles of this machine; `open` resolves SRC with them.
 //! `moment` and `lookup` turn `SRC@…` into a moment of a history, `marks` into one that the user kept. `target` is a running
-//! process, profiled or not. `failure` is how every command fails.
+//! process, profiled or not. `snapshot_bytes` makes a profile file of what was read. `failure` is how every command fails.
 #![forbid(unsafe_code)]
 
 mod clipping;
@@ -20,6 +20,7 @@ mod open;
 pub mod places;
 mod recording;
 mod rereading;
+mod snapshot_bytes;
 mod target;
 
 pub use clipping::clip_latest;

@@ -1,13 +1,13 @@
-//! A snapshot as the bytes of a profile file: what `Snapshot::read` reads as the same snapshot.
+//! A snapshot as the bytes of a profile file: what the reader reads as the same snapshot.
 
-use crate::snapshot::{
-    Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack,
-};
 use ramson_format as format;
 use ramson_format::{
     ABORT_OFFSET, COMMITTED, END_OFFSET, EPOCH_OPEN, FAILURE_OFFSET, HEALTH, MAGIC, NO_STACK,
     PAGE_BYTES, REGION_KINDS, Region, RegionKind, VERSION, failure_check, freed_check, live_check,
     live_flags, mapping_check, stack_hash,
+};
+use ramson_reader::{
+    Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack,
 };
 use std::mem::offset_of;
 
@@ -50,31 +50,29 @@ impl Regions {
     }
 }
 
-impl Snapshot {
-    /// The file. What was not whole when the snapshot was read is left out of it.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut regions = Regions::default();
-        self.stacks.iter().for_each(|stack| push_stack(&mut regions, stack));
-        self.live.iter().for_each(|live| push_live(&mut regions, live, 0));
-        self.mappings.iter().for_each(|mapping| push_mapping(&mut regions, mapping));
-        self.extents.iter().for_each(|extent| push_extent(&mut regions, extent));
-        self.freed.iter().for_each(|freed| push_freed(&mut regions, freed));
-        let mut file = vec![0; PAGE_BYTES as usize];
-        let mut page = header(&self.header, &regions);
-        for kind in REGION_KINDS {
-            let (row, entries) = (kind.row(), regions.entries(kind));
-            let capacity = if kind == RegionKind::RecentFrees { self.max_freed } else { entries };
-            page.u64(row + offset_of!(Region, offset), file.len() as u64);
-            page.u64(row + offset_of!(Region, capacity), capacity);
-            page.u64(row + offset_of!(Region, committed), entries);
-            page.u32(row + offset_of!(Region, entry_bytes), kind.entry_bytes() as u32);
-            page.u32(row + offset_of!(Region, kind), kind.code());
-            file.extend_from_slice(&regions.0[kind as usize]);
-            file.resize(file.len().next_multiple_of(PAGE_BYTES as usize), 0);
-        }
-        file[..PAGE_BYTES as usize].copy_from_slice(&page.0);
-        file
+/// The file. What was not whole when the snapshot was read is left out of it.
+pub fn snapshot_bytes(snapshot: &Snapshot) -> Vec<u8> {
+    let mut regions = Regions::default();
+    snapshot.stacks.iter().for_each(|stack| push_stack(&mut regions, stack));
+    snapshot.live.iter().for_each(|live| push_live(&mut regions, live, 0));
+    snapshot.mappings.iter().for_each(|mapping| push_mapping(&mut regions, mapping));
+    snapshot.extents.iter().for_each(|extent| push_extent(&mut regions, extent));
+    snapshot.freed.iter().for_each(|freed| push_freed(&mut regions, freed));
+    let mut file = vec![0; PAGE_BYTES as usize];
+    let mut page = header(&snapshot.header, &regions);
+    for kind in REGION_KINDS {
+        let (row, entries) = (kind.row(), regions.entries(kind));
+        let capacity = if kind == RegionKind::RecentFrees { snapshot.max_freed } else { entries };
+        page.u64(row + offset_of!(Region, offset), file.len() as u64);
+        page.u64(row + offset_of!(Region, capacity), capacity);
+        page.u64(row + offset_of!(Region, committed), entries);
+        page.u32(row + offset_of!(Region, entry_bytes), kind.entry_bytes() as u32);
+        page.u32(row + offset_of!(Region, kind), kind.code());
+        file.extend_from_slice(&regions.0[kind as usize]);
+        file.resize(file.len().next_multiple_of(PAGE_BYTES as usize), 0);
     }
+    file[..PAGE_BYTES as usize].copy_from_slice(&page.0);
+    file
 }
 
 fn header(from: &Header, regions: &Regions) -> Entry<{ PAGE_BYTES as usize }> {
