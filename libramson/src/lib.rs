@@ -21,7 +21,6 @@ mod hooks;
 #[cfg(not(any(test, fuzzing)))]
 mod mappings;
 mod parking;
-mod permission;
 mod process;
 mod record;
 mod resolve;

@@ -5,7 +5,8 @@ use crate::arch::{self, Thread};
 use crate::config::Config;
 use crate::record::{self, Backing, Recorder};
 use crate::resolve::LinkMap;
-use crate::{permission, resolve, sampler, sys};
+use crate::sys::{self, permit};
+use crate::{resolve, sampler};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -203,7 +204,7 @@ fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
     let config = config()?;
     // Once more after the look: before the first one nothing may be asked.
     let is_child = shares_memory() || {
-        permission::look(config.tried_filters);
+        sys::look_for_filters(config.tried_filters);
         shares_memory()
     };
     if is_child {
@@ -213,7 +214,7 @@ fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
     }
     INHERITED.started_pid.store(sys::process_id(), Relaxed);
     // Where no advice may be given, nothing is shared: the profile is in private memory, of which a child has a copy.
-    if !protect_from_fork() && permission::is_full() {
+    if !protect_from_fork() && permit::is_full() {
         PER_PROCESS.state.store(OFF, Release);
         return None;
     }
@@ -223,7 +224,7 @@ fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
         thread.random.set(sampler::seed(thread.random.get() ^ arch::cycles()));
     }
     // A file that could not be removed at exit any more is made only if it is to stay.
-    let is_file = permission::is_full() && (config.keep || !is_last_chance);
+    let is_file = permit::is_full() && (config.keep || !is_last_chance);
     let backing = if is_file { Backing::File } else { Backing::PrivateMemory };
     match Recorder::create(config, backing) {
         Some(recorder) => {
@@ -294,7 +295,7 @@ pub fn confine(thread: &Thread) {
             recorder.prepare_for_confinement(thread, arch::stack_pointer());
         }
     }
-    permission::give_up();
+    permit::give_up();
 }
 
 /// The recorder of this process, after another thread that is just making it: it has mapped its file already.

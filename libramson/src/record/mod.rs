@@ -1,7 +1,7 @@
 //! The recorder: puts samples into the profile file, so that a reader finds every record whole or not at all.
 //!
 //! No sample waits for another thread: where two threads meet, one of them takes another slot. What does not fit is counted, never lost in
-//! silence. (The end of a recording, and a filter that the program installs, wait for slow paths to end: `process`, `permission`.)
+//! silence. (The end of a recording, and a filter that the program installs, wait for slow paths to end: `process`, `sys`.)
 
 mod confine;
 mod cost;
@@ -27,8 +27,9 @@ pub use stacks::EMPTY_STACK;
 
 use crate::arch::Thread;
 use crate::config::Config;
+use crate::sys::{self, permit};
 use crate::walk::{self, Caller, End, Walker};
-use crate::{counter, permission, process, room, sys};
+use crate::{counter, process, room};
 use core::ops::Range;
 use core::sync::atomic::Ordering::*;
 use cost::{Cost, Measurement};
@@ -150,7 +151,7 @@ impl Recorder {
 
     fn clock_ns(&self, number: usize) -> u64 {
         // The others may become a system call inside the vDSO, and read the cycle counter.
-        let is_precise_harmless = permission::is_full() && counter::is_readable();
+        let is_precise_harmless = permit::is_full() && counter::is_readable();
         let number = match number {
             _ if is_precise_harmless => number,
             REALTIME => REALTIME_COARSE,

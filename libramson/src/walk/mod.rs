@@ -17,7 +17,7 @@ pub use stack::StackView;
 pub use {elf::build_id_in, modules::Place, unwind_tables::compile};
 
 use crate::arch::{FRAME_END_BYTES, Thread, frame_ended_by, signal_frame};
-use crate::{permission, sys};
+use crate::sys::{self, permit};
 use modules::{Cursor, PERMANENT};
 use ramson_format::{MAX_DEPTH, stack_flags};
 use rules::{FramePointerRule, Rule, RuleCache, Step};
@@ -142,7 +142,7 @@ fn rule_of_unclaimed(address: u64) -> Rule {
     let mut code = [0; FRAME_END_BYTES];
     let range = [address.wrapping_add(1) as usize, code.len()];
     // The address came from a stack: nothing says that there is code, or memory.
-    let is_read = permission::is_full()
+    let is_read = permit::is_full()
         && sys::read_own_memory(sys::process_id(), &[range], &mut code) == code.len();
     match is_read.then(|| frame_ended_by(code)).flatten() {
         Some(frame_bytes) => {

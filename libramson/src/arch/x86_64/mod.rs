@@ -5,6 +5,9 @@ pub mod hooks;
 #[cfg(not(any(test, fuzzing)))]
 pub mod probes;
 
+mod kernel;
+pub use kernel::{O_DIRECTORY, O_NOFOLLOW, Stat, nr};
+
 use super::Thread;
 use core::arch::asm;
 #[cfg(not(any(test, fuzzing)))]
