@@ -4,7 +4,7 @@
 //! The kernel keeps this per thread, and new threads and processes inherit it, so one thread that forbids it forbids it here for
 //! the process. It is allowed again when no thread can be left for which it is not.
 
-use crate::arch::nr;
+use crate::arch::{self, nr};
 use crate::sys::{self, Lines, number_after, permit};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
@@ -27,6 +27,16 @@ pub enum Change {
 #[inline]
 pub fn is_readable() -> bool {
     !IS_FORBIDDEN.load(Relaxed) && !permit::is_nothing()
+}
+
+/// The cycle counter: what slow paths are measured by, and entropy. 0 where it may not be read.
+#[inline]
+pub fn cycles() -> u64 {
+    if !is_readable() {
+        return 0;
+    }
+    // SAFETY: looked at above; a raw system call that forbade it is not seen, and then every vDSO clock read of that program faults alike.
+    unsafe { arch::cycles() }
 }
 
 /// prctl(2) is about to be called.

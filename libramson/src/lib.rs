@@ -20,12 +20,14 @@ mod governor;
 mod hooks;
 #[cfg(not(any(test, fuzzing)))]
 mod mappings;
+mod page_filter;
 mod parking;
 mod process;
 mod record;
 mod resolve;
 mod room;
 mod sampler;
+mod startup;
 mod sys;
 mod text;
 mod walk;

@@ -5,6 +5,7 @@
 
 use super::elf::Elf;
 use crate::resolve::{self, FoundObject, LinkMap};
+use crate::startup;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 use ramson_format::mix;
@@ -211,7 +212,7 @@ impl Modules {
     /// Meets every object that is never unloaded.
     #[cold]
     pub fn meet_permanent(&self, sink: &impl NewMapping) {
-        for object in resolve::objects_until(crate::process::last_object_at_start()) {
+        for object in startup::objects() {
             self.covering(object.inside(), &mut Cursor::new(), sink);
         }
     }
@@ -219,8 +220,7 @@ impl Modules {
 
 /// Whether the loader knew this object when the first memory was allocated; such objects are never unloaded.
 fn is_from_start(link_map: *const LinkMap) -> bool {
-    resolve::objects_until(crate::process::last_object_at_start())
-        .any(|object| core::ptr::eq(object, link_map))
+    startup::objects().any(|object| core::ptr::eq(object, link_map))
 }
 
 /// A word that tells an object from another at its place: the first bytes of its build ID, which lie at `build_id`, or what

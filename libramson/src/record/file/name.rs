@@ -3,6 +3,7 @@
 use super::{ProfileFile, read_file};
 use crate::arch;
 use crate::config::Config;
+use crate::counter;
 use crate::sys::{self, AT_FDCWD, EEXIST, Errno, File, permit};
 use crate::text::Text;
 use ramson_format::settings::{PATH_BYTES, parse_number};
@@ -72,7 +73,7 @@ impl ProfileFile {
         let mut name = Text::new();
         name.push_number(stat.pid as u64).push(b"-").push_number(stat.start_ticks);
         if !stat.is_known() {
-            name.push(b"-").push_number(arch::cycles());
+            name.push(b"-").push_number(counter::cycles());
         } else if stat.namespace != INITIAL_NAMESPACE {
             name.push(b"-").push_number(stat.namespace);
         }
