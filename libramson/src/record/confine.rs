@@ -25,7 +25,7 @@ impl Recorder {
         let ring = RegionKind::RecentFrees;
         self.file.grow_to(ring, self.file.capacity(ring));
         thread.tid.set(self.thread_id());
-        self.walker.modules.meet_permanent(self);
+        self.walker.objects.meet_permanent(self);
         walk::know_stack(thread, stack_pointer, self.pid, self.main_stack_high);
         header.flags.fetch_or(flags::CONFINED, Relaxed);
     }

@@ -7,7 +7,7 @@ mod create;
 mod end;
 mod first_page;
 mod name;
-mod private;
+mod private_memory;
 
 use crate::config::Config;
 use crate::sys::{self, Identity, permit};
