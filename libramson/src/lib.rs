@@ -20,13 +20,14 @@ pub mod fuzzed;
 mod governor;
 #[cfg(not(any(test, fuzzing)))]
 mod hooks;
+mod page_filter;
 mod parking;
-mod permission;
 mod process;
 mod record;
 mod resolve;
 mod room;
 mod sampler;
+mod startup;
 mod sys;
 mod text;
 mod walk;

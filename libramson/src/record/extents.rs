@@ -7,8 +7,9 @@
 
 use super::cost::Measurement;
 use super::live::Sample;
-use super::{Claim, Recorder, count_allocation, count_free, filter};
+use super::{Claim, Recorder, count_allocation, count_free, live};
 use crate::arch::Thread;
+use crate::page_filter;
 use crate::walk::Caller;
 use core::ops::Range;
 use core::sync::atomic::Ordering::*;
@@ -92,7 +93,7 @@ impl Recorder {
 
     /// The flags of one that was taken; 0: there is none.
     pub fn flags_of(&self, taken: &Taken) -> u32 {
-        taken.all().next().map_or(0, |held| self.live.sample(&self.file, held.claim).flags)
+        taken.all().next().map_or(0, |held| live::sample(&self.file, held.claim).flags)
     }
 
     /// All is still there.
@@ -105,7 +106,7 @@ impl Recorder {
     /// `range` is unmapped.
     pub fn complete_unmapping(&self, taken: &Taken, range: &Range<u64>) {
         for held in taken.all() {
-            let mut sample = self.live.sample(&self.file, held.claim);
+            let mut sample = live::sample(&self.file, held.claim);
             let extent = held.start..held.start + sample.size;
             let rest = if extent.start < range.start {
                 extent.start..range.start
@@ -120,8 +121,8 @@ impl Recorder {
             if !rest.is_empty() {
                 self.add_extent(rest.start, &sample);
             }
-            self.live.release(&self.file, held.claim);
-            filter::lower(filter::of(extent.start));
+            live::release(&self.file, held.claim);
+            page_filter::lower(page_filter::of(extent.start));
             self.forget_end(extent.end);
         }
     }
@@ -138,23 +139,23 @@ impl Recorder {
 
     /// What `add_extent` did beside the record, for one that is gone.
     pub(super) fn forget_end(&self, end: u64) {
-        filter::lower(filter::of(end - 1));
+        page_filter::lower(page_filter::of(end - 1));
         self.extents.count.fetch_sub(1, Relaxed);
     }
 
     fn add_extent(&self, start: u64, sample: &Sample) {
         let end = start + sample.size;
         for address in [start, end - 1] {
-            if filter::raise(filter::of(address)) == Ok(0) {
+            if page_filter::raise(page_filter::of(address)) == Ok(0) {
                 self.cost.count_filter_page(&self.file, address);
             }
         }
         let most = self.file.capacity(RegionKind::LiveKeys) / SHARE_OF_TABLE;
         let has_room = self.extents.count.fetch_add(1, Relaxed) < most;
-        if has_room && self.live.insert(&self.file, start, sample) {
+        if has_room && live::insert(&self.file, start, sample) {
             self.extents.start_of_the_one_before(end).store(start, Relaxed);
         } else {
-            filter::lower(filter::of(start));
+            page_filter::lower(page_filter::of(start));
             self.forget_end(end);
             self.file.count(Health::DroppedExtents, 1);
         }
@@ -162,7 +163,7 @@ impl Recorder {
 
     fn hold(&self, start: u64) -> Option<Held> {
         let claim = self.claim(start)?;
-        if self.live.sample(&self.file, claim).flags & live_flags::EXTENT == 0 {
+        if live::sample(&self.file, claim).flags & live_flags::EXTENT == 0 {
             self.restore(claim, start);
             return None;
         }
@@ -179,7 +180,7 @@ impl Recorder {
     }
 
     fn end_of(&self, held: Held) -> u64 {
-        held.start + self.live.sample(&self.file, held.claim).size
+        held.start + live::sample(&self.file, held.claim).size
     }
 
     fn count_unmapped(&self, sample: &Sample, is_whole: bool) {

@@ -5,6 +5,9 @@ pub mod hooks;
 #[cfg(not(any(test, fuzzing)))]
 pub mod probes;
 
+mod kernel;
+pub use kernel::{O_DIRECTORY, O_NOFOLLOW, Stat, nr};
+
 use super::Thread;
 use core::arch::asm;
 #[cfg(not(any(test, fuzzing)))]
@@ -128,14 +131,13 @@ pub fn stack_pointer() -> u64 {
     pointer
 }
 
-/// The cycle counter: what slow paths are measured by, and entropy. 0 where it may not be read.
+/// The cycle counter.
+///
+/// # Safety
+/// The program must not have forbidden to read it.
 #[inline]
-pub fn cycles() -> u64 {
-    if !crate::counter::is_readable() {
-        return 0;
-    }
-    // SAFETY: rdtsc has no precondition in user mode but that nobody forbade it; a raw system call that did is not seen, and
-    // then every vDSO clock read of that program faults alike.
+pub unsafe fn cycles() -> u64 {
+    // SAFETY: rdtsc has no precondition in user mode beyond ours.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 

@@ -120,15 +120,15 @@ fn two_threads_insert_into_one_window() {
     let addresses = of_one_window(2);
     model(AsOrdered, move || {
         let insert = |recording: &Recording, address: u64| {
-            assert!(LiveTable.insert(recording.file(), address, &sample_of(address)));
+            assert!(live::insert(recording.file(), address, &sample_of(address)));
         };
         let address = addresses[1];
         let thread = thread::spawn(move || insert(recording, address));
         insert(recording, addresses[0]);
         thread.join().unwrap();
         for &address in &addresses {
-            let claim = LiveTable.claim(recording.file(), address).expect("overwritten");
-            assert_eq!(LiveTable.sample(recording.file(), claim), sample_of(address));
+            let claim = live::claim(recording.file(), address).expect("overwritten");
+            assert_eq!(live::sample(recording.file(), claim), sample_of(address));
         }
     });
 }
@@ -140,11 +140,11 @@ fn of_two_threads_that_claim_one_record_one_gets_it_whole() {
     let recording = subject.recording();
     model(AsOrdered, move || {
         let claim = |recording: &Recording| {
-            let claim = LiveTable.claim(recording.file(), A)?;
-            Some(LiveTable.sample(recording.file(), claim))
+            let claim = live::claim(recording.file(), A)?;
+            Some(live::sample(recording.file(), claim))
         };
         let threads = [(); 2].map(|()| thread::spawn(move || claim(recording)));
-        assert!(LiveTable.insert(recording.file(), A, &sample_of(A)));
+        assert!(live::insert(recording.file(), A, &sample_of(A)));
         let claims = threads.map(|thread| thread.join().unwrap());
         let claims = claims.into_iter().chain([claim(recording)]).flatten().collect::<Vec<_>>();
         assert_eq!(claims, [sample_of(A)]);
@@ -161,22 +161,22 @@ fn no_thread_is_told_that_the_table_is_full_while_it_can_grow() {
     let (first, of_two) = (LIVE_FIRST_SEGMENT, live_segment(2).0);
     // The window is full in the first segment, and in the next one but for a slot; that one is yet to be made.
     addresses[2..].iter().for_each(|&address| {
-        assert!(LiveTable.insert(file, address, &sample_of(address)));
+        assert!(live::insert(file, address, &sample_of(address)));
     });
     assert_eq!(file.committed(RegionKind::LiveKeys), of_two);
     file.set_committed(RegionKind::LiveKeys, first);
     file.set_committed(RegionKind::LiveSamples, first);
     model(AsOrdered, move || {
         let insert = |recording: &Recording, address: u64| {
-            assert!(LiveTable.insert(recording.file(), address, &sample_of(address)), "dropped");
+            assert!(live::insert(recording.file(), address, &sample_of(address)), "dropped");
         };
         let address = addresses[1];
         let thread = thread::spawn(move || insert(recording, address));
         insert(recording, addresses[0]);
         thread.join().unwrap();
         for &address in &addresses[..2] {
-            let claim = LiveTable.claim(recording.file(), address).expect("lost");
-            assert_eq!(LiveTable.sample(recording.file(), claim), sample_of(address));
+            let claim = live::claim(recording.file(), address).expect("lost");
+            assert_eq!(live::sample(recording.file(), claim), sample_of(address));
         }
     });
 }
@@ -201,7 +201,7 @@ fn the_page_filter_says_maybe_of_every_block_that_is_recorded() {
         frees.join().unwrap();
         let was_freed = is_handed.join().unwrap();
         assert!(was_freed != recording.free(A), "a wrong no");
-        assert_eq!(filter::of(A).load(Relaxed), 0);
+        assert_eq!(page_filter::of(A).load(Relaxed), 0);
     });
 }
 

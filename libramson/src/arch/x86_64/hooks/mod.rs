@@ -5,7 +5,7 @@
 //! Every slow path carries unwind tables: an exception that the real `operator new` throws passes through it.
 
 use crate::hooks;
-use crate::process::PAGE_FILTER;
+use crate::page_filter::PAGE_FILTER;
 use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
