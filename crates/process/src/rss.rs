@@ -146,7 +146,12 @@ pub fn explain(areas: &[Area], known: &Known) -> Explained {
             }
             _ if is_ramsons => explained.add(Part::Ramson, rss),
             Backing::Kernel => explained.add(Part::Kernel, rss),
-            Backing::Shmem => explained.add(Part::Shmem, rss),
+            Backing::Shmem => {
+                // Of shared anonymous memory, what this program mapped itself.
+                let mapped = extent_bytes(area, known) as i64;
+                explained.add(Part::Extents, mapped);
+                explained.add(Part::Shmem, rss - mapped);
+            }
             Backing::File if (known.is_shmem)(area) => explained.add(Part::Shmem, rss),
             Backing::File if binaries.contains(area.path.as_str()) => {
                 explained.add(Part::Data, anonymous);
@@ -180,14 +185,17 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
     if rest == Part::Anonymous {
         let (range, name) = (area.start..area.end, area.path.clone());
         explained.anonymous.push(Anonymous { range, name, rss: area.rss });
-        if elsewhere > 0 {
-            let mapped = (extent_bytes(area, known) as i64).min(elsewhere);
-            explained.add(Part::Extents, mapped);
-            elsewhere -= mapped;
-            let padding = ((known.padding)(area) as i64).min(elsewhere);
-            explained.add(Part::Padding, padding);
-            elsewhere -= padding;
-        }
+    }
+    // The kernel joins what the program maps with a library's variables, too.
+    if matches!(rest, Part::Anonymous | Part::Data) && elsewhere > 0 {
+        let mapped = (extent_bytes(area, known) as i64).min(elsewhere);
+        explained.add(Part::Extents, mapped);
+        elsewhere -= mapped;
+    }
+    if rest == Part::Anonymous && elsewhere > 0 {
+        let padding = ((known.padding)(area) as i64).min(elsewhere);
+        explained.add(Part::Padding, padding);
+        elsewhere -= padding;
     }
     explained.add(rest, elsewhere);
 }
