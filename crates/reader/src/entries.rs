@@ -4,8 +4,8 @@ use crate::bytes::Entry;
 use crate::snapshot::{Extent, FailedAllocation, Freed, LiveSample, Mapping, Stack};
 use ramson_format as format;
 use ramson_format::{
-    COMMITTED, EPOCH_OPEN, LIFETIME_BUCKETS, MAX_DEPTH, NO_STACK, failure_check, freed_check,
-    live_check, live_flags, mapping_check, stack_hash,
+    COMMITTED, EPOCH_OPEN, LIFETIME_BUCKETS, LookupAddress, MAX_DEPTH, NO_STACK, failure_check,
+    freed_check, live_check, live_flags, mapping_check, stack_hash,
 };
 use std::mem::offset_of;
 
@@ -96,7 +96,9 @@ pub fn stack(entry: Entry, frames: &[u8]) -> Option<Stack> {
     let addresses: Vec<u64> =
         frames.get(start..end)?.chunks_exact(8).map(|word| Entry(word).u64(0)).collect();
     let mut stack = counters(entry);
-    if stack_hash(stack.kind(), stack.epoch, &addresses) != entry.u64(offset_of!(S, hash)) {
+    if stack_hash(stack.kind(), stack.epoch, addresses.iter().copied().map(LookupAddress))
+        != entry.u64(offset_of!(S, hash))
+    {
         return None;
     }
     stack.frames = addresses;
