@@ -23,7 +23,7 @@ pub enum Setting<'a> {
     Directory(&'a [u8]),
     /// RAMSON_OUTPUT; empty as if it were not set.
     Output(&'a [u8]),
-    /// RAMSON_KEEP.
+    /// RAMSON_KEEP; empty as 0.
     Keep(bool),
     /// RAMSON_MAX_FILE.
     FileBytes(u64),
@@ -80,7 +80,7 @@ fn is_in<T: PartialOrd>((least, most): (T, T), value: &T) -> bool {
 
 fn parse_switch(value: &[u8]) -> Option<bool> {
     match value {
-        b"0" => Some(false),
+        b"0" | b"" => Some(false),
         b"1" => Some(true),
         _ => None,
     }
@@ -150,6 +150,7 @@ mod tests {
             ("OUTPUT", "", Setting::Output(b"")),
             ("KEEP", "1", Setting::Keep(true)),
             ("KEEP", "0", Setting::Keep(false)),
+            ("KEEP", "", Setting::Keep(false)),
             ("MAX_FILE", "8M", Setting::FileBytes(8 << 20)),
             ("SECCOMP", "12", Setting::TriedFilters(12)),
             ("MAX_OVERHEAD", "0.25", Setting::MaxOverheadPpm(2_500)),
@@ -167,7 +168,7 @@ mod tests {
     fn what_does_not_parse_to_its_last_byte_is_told_with_what_must_stand_there() {
         for (name, wrong) in [
             ("INTERVAL", &["0", "-5", "", "9999T", "512 K", "Off"][..]),
-            ("KEEP", &["yes", "", "2", "01", "true"]),
+            ("KEEP", &["yes", "2", "01", "true"]),
             ("MAX_FILE", &["12", "", "5G", "1X"]),
             ("SECCOMP", &["12abc", "", "-1", "18446744073709551616"]),
             ("MAX_OVERHEAD", &["", "91", "1%", "0.0001", "on"]),

@@ -12,9 +12,7 @@ fn the_layout_is_the_one_that_format_md_writes_down() {
     assert_eq!(offset_of!(Header, exe_bytes), 104);
     assert_eq!(offset_of!(Header, comm), 112);
     assert_eq!(offset_of!(Header, regions), 128);
-    assert_eq!(offset_of!(Header, extent_holes), 384);
-    assert_eq!(RegionKind::Extents.row(), 352);
-    assert_eq!(RegionKind::RecentFrees.row(), 424);
+    assert_eq!(RegionKind::RecentFrees.row(), 320);
     assert_eq!(offset_of!(Header, configured_interval_bytes), 456);
     assert_eq!(offset_of!(Header, interval_changes), 468);
     assert_eq!(offset_of!(Header, start_cycles), 472);
@@ -34,11 +32,9 @@ fn the_layout_is_the_one_that_format_md_writes_down() {
     assert_eq!(offset_of!(Stack, alloc_objects_variance), 96);
     assert_eq!(offset_of!(Stack, lifetimes), 128);
     assert_eq!(size_of::<LiveSample>(), 48);
+    assert_eq!((offset_of!(LiveSample, check), offset_of!(LiveSample, flags)), (32, 40));
+    assert_eq!(offset_of!(LiveSample, number), 44);
     assert_eq!(size_of::<Mapping>(), 128);
-    assert_eq!(size_of::<Extent>(), 64);
-    assert_eq!(offset_of!(Extent, stack), 32);
-    assert_eq!(offset_of!(Extent, flags), 40);
-    assert_eq!(offset_of!(Extent, check), 48);
     assert_eq!(size_of::<Freed>(), 64);
     assert_eq!(offset_of!(Freed, alloc_stack), 40);
     assert_eq!(offset_of!(Freed, check), 56);
@@ -72,23 +68,4 @@ fn lifetimes_fall_into_the_bucket_of_their_logarithm() {
     assert_eq!(lifetime_bucket((1 << 17) - 1), 0);
     assert_eq!(lifetime_bucket(1 << 17), 1);
     assert_eq!(lifetime_bucket(u64::MAX), LIFETIME_BUCKETS - 1);
-}
-
-#[test]
-fn the_key_of_an_extent_is_its_range() {
-    for (start, bytes) in [
-        (0x1000, 0x1000),
-        (0x7fff_ffff_e000, 0x1000),
-        (0x7f00_0000_0000, EXTENT_MAX_PAGES * PAGE_BYTES),
-    ] {
-        let key = extent_key(start, bytes).unwrap();
-        assert!(key > KEY_RESERVED && key & EXTENT_PENDING == 0);
-        assert_eq!(extent_range(key), (start, start + bytes));
-        assert_eq!(extent_range(key | EXTENT_PENDING), (start, start + bytes));
-    }
-    for (start, bytes) in
-        [(0, 0x1000), (0x1000, 0), (1 << 47, 0x1000), (0x1000, (EXTENT_MAX_PAGES + 1) * PAGE_BYTES)]
-    {
-        assert_eq!(extent_key(start, bytes), None);
-    }
 }

@@ -9,7 +9,7 @@ use crate::parking::{is_busy, parked};
 use crate::process::{self, Interval};
 use crate::record::{Claim, Recorder};
 use crate::sampler::{self, BUSY, PARKED};
-use crate::{counter, permission, resolve, walk};
+use crate::{counter, resolve, sys, walk};
 use core::ffi::CStr;
 use ramson_format::Kind;
 
@@ -243,7 +243,7 @@ pub extern "C" fn finish_with_status(status: i32) {
 
 /// prctl(2) is about to be called.
 pub extern "C" fn before_prctl(option: u64, mode: u64, filter: u64) {
-    if permission::prctl_confines(option, mode, filter) {
+    if sys::prctl_confines(option, mode, filter) {
         confine();
     } else if let Some(change) = counter::prctl_changes(option, mode) {
         change_counter(change);
@@ -252,7 +252,7 @@ pub extern "C" fn before_prctl(option: u64, mode: u64, filter: u64) {
 
 /// syscall(2) is about to be called.
 pub extern "C" fn before_syscall(number: u64, first: u64, second: u64, third: u64) {
-    if permission::syscall_confines(number, first, second, third) {
+    if sys::syscall_confines(number, first, second, third) {
         confine();
     } else if let Some(change) = counter::syscall_changes(number, first, second) {
         change_counter(change);

@@ -13,20 +13,21 @@
 mod arch;
 mod config;
 mod counter;
+#[cfg(not(any(test, fuzzing)))]
+mod extents;
 #[cfg(fuzzing)]
 pub mod fuzzed;
 mod governor;
 #[cfg(not(any(test, fuzzing)))]
 mod hooks;
-#[cfg(not(any(test, fuzzing)))]
-mod mappings;
+mod page_filter;
 mod parking;
-mod permission;
 mod process;
 mod record;
 mod resolve;
 mod room;
 mod sampler;
+mod startup;
 mod sys;
 mod text;
 mod walk;

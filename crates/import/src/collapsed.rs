@@ -3,9 +3,9 @@
 
 use crate::build::{Builder, UNKNOWN};
 use crate::defect::{Defect, ImportError};
+use crate::format::Format;
+use crate::import::{DropFrames, Imported};
 use crate::input::Input;
-use crate::recognize::Format;
-use crate::{DropFrames, Imported};
 use memchr::memchr_iter;
 use ramson_profile::{Estimate, SampleType};
 

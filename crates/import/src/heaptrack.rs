@@ -7,9 +7,9 @@
 
 use crate::build::{Builder, OVERHEAD_BYTES, TABLE_BYTES};
 use crate::defect::{Defect, ImportError};
+use crate::format::Format;
+use crate::import::{DropFrames, Imported, Moment};
 use crate::input::Input;
-use crate::recognize::Format;
-use crate::{DropFrames, Imported, Moment};
 use ramson_profile::{Estimate, Function, Line, Location, SampleType};
 use std::collections::HashMap;
 use std::sync::Arc;

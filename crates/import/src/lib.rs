@@ -1,76 +1,37 @@
 //! Foreign heap profiles in: what other tools write becomes ramson's one `Profile`.
 //!
-//! `recognize` tells formats apart by their content, `input` unpacks (a large file `ahead` of its reader) and bounds what a
-//! file may cost, `weight` says
-//! what sampled numbers stand for, `build` joins names and stacks; `pprof`, `heap_text`, `heaptrack` and `collapsed`
-//! are one format each. What each keeps and loses is in docs/formats.md.
+//! `recognize` tells formats apart by their content, `input` bounds what a file may cost, `packing` and
+//! (on a thread of its own, for a large file) `read_ahead` unpack it. `weight` says what sampled numbers
+//! stand for, `build` joins names and stacks; `pprof`, `heap_text`, `heaptrack` and `collapsed` read one
+//! format each and return an `import`. What each keeps and loses is in docs/formats.md.
 //!
 //! A reader returns what it could read and the list of defects. Values that a format does not have are NaN in the
 //! profile, never 0; so is the variance where a format does not say how it sampled.
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod build;
 mod collapsed;
 mod defect;
+mod format;
 mod heap_text;
 mod heaptrack;
+mod import;
 mod input;
+mod packing;
 mod pprof;
+mod read_ahead;
 mod recognize;
 mod weight;
 
 pub use defect::{Defect, ImportError};
+pub use format::{ACCEPTED, Format};
+pub use import::{DropFrames, Imported, Moment};
 pub use input::{BYTES_PER_BYTE, BYTES_PER_PACKED_BYTE, FREE_BYTES, MOST_EXPANSION};
-pub use recognize::{ACCEPTED, Format, looks_like};
+pub use recognize::looks_like;
 
 use input::Input;
-use ramson_profile::{Pattern, Profile, SampleType};
 use std::fs::File;
 use std::io::Read;
-
-/// Which moment of a recording `inuse` is about. Only heaptrack's files know more than one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Moment {
-    /// When the recording ended.
-    #[default]
-    End,
-    /// When most bytes were live.
-    Peak,
-}
-
-/// Frames that a reader of the profile is meant to cut off at the leaf.
-#[derive(Clone, Debug)]
-pub enum DropFrames {
-    /// The allocator's, by ramson's own list: the format does not say.
-    Allocators,
-    /// Those that the file names.
-    Named {
-        /// Full-match expression of functions to drop with all they called.
-        drop: Pattern,
-        /// Full-match expression of exceptions.
-        keep: Option<Pattern>,
-    },
-    /// None.
-    Nothing,
-}
-
-/// A foreign profile.
-#[derive(Debug)]
-pub struct Imported {
-    /// What it became. Its indices are valid.
-    pub profile: Profile,
-    /// What it was.
-    pub format: Format,
-    /// What it counts, in pprof's order; the other sample types are NaN.
-    pub sample_types: Vec<SampleType>,
-    /// What to show first.
-    pub default_sample_type: SampleType,
-    /// Frames to cut off, once all have names.
-    pub drop_frames: DropFrames,
-    /// What is missing.
-    pub defects: Vec<Defect>,
-}
 
 /// Reads a foreign profile of any known format, packed with gzip, zstd or not at all.
 pub fn import(source: impl Read, moment: Moment) -> Result<Imported, ImportError> {

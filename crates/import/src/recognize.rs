@@ -1,42 +1,14 @@
 //! Which format the bytes have, by their content; and what they look like if none.
 
+use crate::collapsed;
 use crate::defect::ImportError;
-use crate::input::{Input, Packing};
+use crate::format::Format;
+use crate::input::Input;
+use crate::packing::Packing;
 use crate::pprof::wire::{Fields, varint};
-use std::fmt;
-
-/// What can be read besides ramson's own profile files.
-pub const ACCEPTED: &str = "pprof, jemalloc heap_v2, gperftools heap, heaptrack, collapsed stacks";
 
 /// Bytes looked at.
 const HEAD_BYTES: usize = 64 << 10;
-
-/// A format of foreign profiles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// google/pprof's profile.proto.
-    Pprof,
-    /// jemalloc's text.
-    Jemalloc,
-    /// gperftools' text, also Go's with `debug=1`.
-    Gperftools,
-    /// heaptrack's interpreted text.
-    Heaptrack,
-    /// One stack and its value a line.
-    Collapsed,
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Format::Pprof => "pprof",
-            Format::Jemalloc => "jemalloc heap_v2",
-            Format::Gperftools => "gperftools heap",
-            Format::Heaptrack => "heaptrack",
-            Format::Collapsed => "collapsed stacks",
-        })
-    }
-}
 
 /// The format of what `input` holds.
 pub fn recognize(input: &mut Input) -> Result<Format, ImportError> {
@@ -141,7 +113,7 @@ fn is_collapsed(head: &[u8]) -> bool {
         return false;
     }
     lines.retain(|line| !line.trim_ascii().is_empty() && !line.starts_with(b"#"));
-    let is_stack = |line: &&&[u8]| crate::collapsed::split(line).is_some();
+    let is_stack = |line: &&&[u8]| collapsed::split(line).is_some();
     let stacks = lines.iter().filter(is_stack).count();
     let has_frames = lines.iter().any(|line| line.contains(&b';'));
     stacks > 0 && stacks * 10 >= lines.len() * 9 && (has_frames || stacks == lines.len())

@@ -1,7 +1,8 @@
 use super::top::MANY_STACKS;
 use super::*;
+use crate::estimate::Estimate;
 use crate::frames::{FrameAt, FrameId, FrameTable, STACKS_NOT_RECORDED};
-use crate::model::{Function, Line, Location, Mapping};
+use crate::model::{Function, Line, Location, Mapping, Profile, SampleType, StackSample};
 use crate::pattern::Pattern;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -8,12 +8,12 @@ mod bytes;
 mod cost;
 mod defect;
 mod entries;
+mod extents;
 mod follow;
 mod frees;
 mod reading;
 mod settle;
 mod snapshot;
-mod write;
 
 pub use defect::{Defect, ReadError};
 pub use follow::Follower;

@@ -102,13 +102,13 @@ pub struct LiveSample {
     pub tid: u32,
 }
 
-/// Anonymous memory that the program mapped itself, as far as it is still there.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Anonymous memory that the program mapped itself, as far as it is still there: one mapping, or a
+/// part of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct Extent {
     pub start: u64,
     pub bytes: u64,
-    pub inverse_probability: f64,
     pub monotonic_ns: u64,
     /// Index into `Snapshot::stacks`.
     pub stack: usize,
@@ -135,7 +135,7 @@ pub struct Freed {
 }
 
 /// An immutable copy of a profile file at one moment.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// What the process said of itself.
     pub header: Header,
@@ -145,7 +145,8 @@ pub struct Snapshot {
     pub stacks: Vec<Stack>,
     /// Samples not freed.
     pub live: Vec<LiveSample>,
-    /// By address; none overlaps another.
+    /// By address; none overlaps another. As the program left them, holes included, unless
+    /// `clip_extents` was called.
     pub extents: Vec<Extent>,
     /// The latest sampled blocks that were freed, the latest first.
     pub freed: Vec<Freed>,

@@ -2,9 +2,10 @@
 //!
 //! `file` reads one file, mapping or pipe; `discovery` finds all profiles of this machine; `open` resolves SRC with them.
 //! `moment` and `lookup` turn `SRC@…` into a moment of a history, `marks` into one that the user kept. `target` is a running
-//! process, profiled or not. `failure` is how every command fails.
+//! process, profiled or not. `snapshot_bytes` makes a profile file of what was read. `failure` is how every command fails.
 #![forbid(unsafe_code)]
 
+mod clipping;
 mod discovery;
 mod failure;
 mod file;
@@ -19,8 +20,10 @@ mod open;
 pub mod places;
 mod recording;
 mod rereading;
+mod snapshot_bytes;
 mod target;
 
+pub use clipping::clip_latest;
 pub use discovery::{all, files_since};
 pub use failure::Failure;
 pub use file::{Opened, open_any_file, open_file};

@@ -1,5 +1,7 @@
 //! A profile that libramson wrote, read at one moment.
 
+use crate::clipping::clip;
+use crate::snapshot_bytes::snapshot_bytes;
 use ramson_reader::{Header, Snapshot};
 use ramson_symbols::CarriedNames;
 use serde::Serialize;
@@ -44,9 +46,16 @@ impl Recording {
         self.running.unwrap_or(self.snapshot.header.pid)
     }
 
+    /// Leaves of the extents what the process has still mapped, if it runs.
+    pub(crate) fn clip_extents(&mut self) {
+        if let Some(pid) = self.running {
+            clip(&mut self.snapshot, pid);
+        }
+    }
+
     /// The bytes of a profile file with this moment, and the names that it carries.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = self.snapshot.to_bytes();
+        let mut bytes = snapshot_bytes(&self.snapshot);
         bytes.extend(self.names.iter().flat_map(|names| names.to_block()));
         bytes
     }

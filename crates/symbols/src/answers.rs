@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use std::sync::Arc;
 
 use crate::elf::{DebugLink, Identity};
-use crate::{Frame, SymbolSource};
+use crate::frame::{Frame, SymbolSource};
 
 /// A binary with more asked addresses than this gets no further answers; no profile comes near.
 const MAX_ADDRESSES: usize = 1 << 23;

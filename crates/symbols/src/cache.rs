@@ -13,12 +13,12 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::SymbolSource;
 use crate::answers::Answers;
+use crate::binary::is_build_id;
+use crate::codec::{Input, put, put_answers, put_bytes};
 use crate::elf::{DebugLink, Identity};
 use crate::evict::{TEMPORARY, evict, touch};
-use crate::find::is_build_id;
-use crate::stored::{Input, put, put_answers, put_bytes};
+use crate::frame::SymbolSource;
 
 const MAGIC: &[u8; 8] = b"rmsymbol";
 const VERSION: u32 = 1;

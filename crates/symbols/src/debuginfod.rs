@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::Defect;
+use crate::binary::is_build_id;
+use crate::defect::Defect;
 use crate::elf::ElfFile;
 use crate::evict::{TEMPORARY, evict, touch};
-use crate::find::is_build_id;
 
 /// Debug files kept on disk, all together.
 const MAX_TOTAL_BYTES: u64 = 4 << 30;

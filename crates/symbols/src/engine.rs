@@ -3,14 +3,15 @@
 use object::elf;
 
 use crate::answers::Answers;
+use crate::defect::Defect;
 use crate::elf::{ElfFile, Identity, Sections};
 use crate::find::{Place, Search, Supplement, open_debug_file, supplement};
+use crate::frame::{Frame, SymbolSource};
 use crate::lines::Lines;
-use crate::mini::mini_debug_file;
+use crate::mini_debug_file::mini_debug_file;
 use crate::names::Names;
 use crate::processors::{MAX_THREADS, on_all};
-use crate::worker::{Found, Worker};
-use crate::{Defect, SymbolSource};
+use crate::worker::Worker;
 
 /// Addresses that one thread names at a time where there is only a symbol table.
 const NAMES_PER_GROUP: usize = 1 << 10;
@@ -189,7 +190,7 @@ impl Engine {
                 self.address_damaged(address, &reason);
             }
             let stored = found.frames.iter().map(|frame| {
-                let Found { function, system_name, file, line } = frame;
+                let Frame { function, system_name, file, line } = frame;
                 answers.frame(function, system_name, file.as_ref(), *line)
             });
             let stored: Vec<_> = stored.collect();

@@ -5,9 +5,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::binary::{Binary, is_build_id};
 use crate::debuginfod::Servers;
+use crate::defect::Defect;
 use crate::elf::{DebugLink, ElfFile, Identity, OpenError, Sections, debug_link, supplement_link};
-use crate::{Binary, Defect};
 
 /// Where distributions put separate debug files.
 const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";
@@ -208,12 +209,6 @@ fn debug_roots(binary: &Binary, folders: &Folders) -> Vec<PathBuf> {
 fn by_build_id(root: &Path, build_id: &str) -> Option<PathBuf> {
     let (directory, file) = build_id.split_at_checked(2)?;
     is_build_id(build_id).then(|| root.join(format!(".build-id/{directory}/{file}.debug")))
-}
-
-/// Lower-case hex of a length that notes have; so it is also safe in a file name.
-pub(crate) fn is_build_id(text: &str) -> bool {
-    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    (4..=128).contains(&text.len()) && text.bytes().all(is_hex)
 }
 
 /// Opens the file at `place` if it is the debug file of the binary with this build ID. A file that is not is as

@@ -5,17 +5,14 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use addr2line::{LookupContinuation, LookupResult};
-use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, SectionId};
-use object::Endianness;
+use gimli::{Dwarf, DwarfSections, RunTimeEndian, SectionId};
 
 use crate::declarations;
+use crate::dwarf_bytes::{Bytes, endian};
 use crate::elf::{ElfFile, Sections};
 use crate::processors::{MAX_THREADS, on_all};
 use crate::split::Split;
 use crate::units::by_unit;
-
-/// Content of a section.
-pub(crate) type Bytes<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// More inlined calls at one address than any compiler makes.
 const MAX_INLINED: usize = 1 << 10;
@@ -168,16 +165,4 @@ fn read(
         |(), (key, file, all, section)| Ok((*key, file.read(all, section)?)),
     );
     contents.into_iter().collect()
-}
-
-pub(crate) fn endian(sections: &Sections) -> RunTimeEndian {
-    match sections.endian {
-        Endianness::Little => RunTimeEndian::Little,
-        Endianness::Big => RunTimeEndian::Big,
-    }
-}
-
-/// The content of the section of this name; empty if there is none.
-pub(crate) fn bytes(file: &ElfFile, sections: &Sections, name: &str) -> Result<Vec<u8>, String> {
-    sections.named(name).map_or(Ok(Vec::new()), |section| file.read(sections, section))
 }

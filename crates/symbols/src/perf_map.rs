@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use rustix::fs::OFlags;
 
-use crate::Defect;
+use crate::defect::Defect;
 
 /// What lies beyond is not read; a line takes about 60 bytes.
 const MAX_BYTES: u64 = 256 << 20;

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 use addr2line::SplitDwarfLoad;
 use gimli::{Dwarf, DwarfPackageSections, DwarfSections, RunTimeEndian, SectionId};
 
+use crate::dwarf_bytes::{Bytes, bytes, endian};
 use crate::elf::ElfFile;
-use crate::lines::{Bytes, bytes, endian};
 
 /// Lists of units are short if there are this many.
 const UNIT_LISTS: usize = 1 << 10;

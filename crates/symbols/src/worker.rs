@@ -4,6 +4,7 @@ use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::demangle::demangle;
+use crate::frame::Frame;
 use crate::lines::{LineFinder, Lines};
 use crate::names::Names;
 
@@ -22,17 +23,9 @@ pub(crate) struct Worker<'a> {
 #[derive(Default)]
 pub(crate) struct FoundAt {
     /// Inlined ones first.
-    pub frames: Vec<Found>,
+    pub frames: Vec<Frame>,
     /// Why there may be less than there should be.
     pub damage: Option<String>,
-}
-
-/// One function activation.
-pub(crate) struct Found {
-    pub function: Arc<str>,
-    pub system_name: Arc<str>,
-    pub file: Option<Arc<str>>,
-    pub line: u32,
 }
 
 impl<'a> Worker<'a> {
@@ -64,7 +57,7 @@ impl<'a> Worker<'a> {
         for (index, (name, file, line)) in found.into_iter().enumerate() {
             let symbol_address = (index == outermost).then_some(address);
             let Some((function, system_name)) = self.named(name, symbol_address) else { continue };
-            frames.push(Found { function, system_name, file, line });
+            frames.push(Frame { function, system_name, file, line });
         }
         FoundAt { frames, damage }
     }

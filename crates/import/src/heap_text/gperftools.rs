@@ -5,10 +5,10 @@
 //! `ReadHeapProfile`; google/pprof, `parseHeapHeader`).
 
 use super::{HeapText, maps, parse_counts};
-use crate::Imported;
 use crate::defect::{Defect, ImportError};
+use crate::format::Format;
+use crate::import::Imported;
 use crate::input::Input;
-use crate::recognize::Format;
 use crate::weight::Sampling;
 
 pub fn read(input: &mut Input) -> Result<Imported, ImportError> {

@@ -2,10 +2,10 @@
 //! all threads (`t*`) and for each (`t0`, `t1` …). Files without thread sections have the counts of `t*` only.
 
 use super::{Counts, HeapText, maps, parse_counts};
-use crate::Imported;
 use crate::defect::{Defect, ImportError};
+use crate::format::Format;
+use crate::import::Imported;
 use crate::input::Input;
-use crate::recognize::Format;
 use crate::weight::Sampling;
 
 pub fn read(input: &mut Input) -> Result<Imported, ImportError> {

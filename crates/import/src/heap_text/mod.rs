@@ -9,10 +9,10 @@ pub use jemalloc::read as read_jemalloc;
 
 use crate::build::{Builder, UNKNOWN};
 use crate::defect::Defect;
+use crate::format::Format;
+use crate::import::{DropFrames, Imported};
 use crate::input::Input;
-use crate::recognize::Format;
 use crate::weight::{Pair, Sampling};
-use crate::{DropFrames, Imported};
 use ramson_profile::SampleType;
 
 /// Deeper stacks than allocators record are cut at the root.

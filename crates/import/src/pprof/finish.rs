@@ -1,13 +1,14 @@
 //! From what was read to a profile: identifiers become indices, value columns become sample types.
 
 use super::ids::Ids;
-use super::{MOST_TYPES, Raw, Strings};
+use super::strings::Strings;
+use super::{MOST_TYPES, Raw};
 use crate::build::{OVERHEAD_BYTES, UNKNOWN};
 use crate::defect::{Defect, ImportError};
+use crate::format::Format;
+use crate::import::{DropFrames, Imported};
 use crate::input::Input;
-use crate::recognize::Format;
 use crate::weight::{Pair, Sampling};
-use crate::{DropFrames, Imported};
 use hashbrown::HashMap;
 use ramson_profile::{
     Estimate, Function, Mapping, Pattern, Profile, SampleType, merge_equal_samples,

@@ -1,6 +1,6 @@
 //! Labels of samples: each distinct set once.
 
-use super::Strings;
+use super::strings::Strings;
 use super::wire::{Fields, Value};
 use hashbrown::HashMap;
 use ramson_profile::{Label, LabelValue};

@@ -6,15 +6,17 @@
 mod finish;
 mod ids;
 mod labels;
+mod strings;
 pub mod wire;
 
-use crate::Imported;
 use crate::build::{OVERHEAD_BYTES, TABLE_BYTES, sample_bytes};
 use crate::defect::{Defect, ImportError};
+use crate::import::Imported;
 use crate::input::Input;
 use ids::Numbers;
 use labels::LabelSets;
 use ramson_profile::{Estimate, Line, Location, StackSample};
+use strings::Strings;
 use wire::{Fields, Value};
 
 /// Sample types of one file that are kept; a heap profile has four.
@@ -66,24 +68,6 @@ struct Raw {
     /// Reused from sample to sample.
     ids: Vec<u64>,
     values: Vec<u64>,
-}
-
-/// All strings end to end.
-#[derive(Default)]
-struct Strings {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Strings {
-    fn get(&self, index: u64) -> std::borrow::Cow<'_, str> {
-        let found = usize::try_from(index).ok().and_then(|index| {
-            let start =
-                index.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied());
-            Some(&self.bytes[start?..*self.ends.get(index)?])
-        });
-        String::from_utf8_lossy(found.unwrap_or_default())
-    }
 }
 
 pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
@@ -165,7 +149,7 @@ impl Raw {
             3 => self.mapping(bytes),
             4 => self.location(bytes),
             5 => self.function(bytes),
-            6 => self.string(bytes),
+            6 => Some(self.strings.push(bytes)),
             _ => self.period_type(bytes),
         };
         match used {
@@ -287,12 +271,6 @@ impl Raw {
         self.function_ids.push(id);
         let name = size_of::<ramson_profile::Function>() + size_of::<Names>();
         Some(name + size_of::<u64>() + TABLE_BYTES)
-    }
-
-    fn string(&mut self, bytes: &[u8]) -> Option<usize> {
-        self.strings.bytes.extend_from_slice(bytes);
-        self.strings.ends.push(self.strings.bytes.len());
-        Some(size_of::<usize>() + bytes.len())
     }
 }
 

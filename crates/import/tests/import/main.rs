@@ -1,10 +1,10 @@
 //! Foreign files as their producers wrote them, and what becomes of them when they are cut, damaged or made up.
 
-mod ahead;
 mod hostile;
 mod message;
 mod pprof;
 mod producers;
+mod read_ahead;
 mod unrecognized;
 
 use ramson_import::{ImportError, Imported, Moment, import};

@@ -3,7 +3,7 @@
 use super::find::Parameters;
 use super::heaps::Segment;
 use super::layout::{Layout, SMALL_TCACHE_BINS, TcacheLayout, chunk};
-use super::mapped::range_of;
+use super::mapped_chunks::range_of;
 use super::statistics::Kept;
 use crate::memory::{Memory, PAGE_BYTES, Presence, page_of, read_present, word_at};
 use std::ops::Range;

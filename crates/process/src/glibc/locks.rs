@@ -1,8 +1,8 @@
 //! The locks of the arenas: all that `malloc_trim` takes, one after the other.
 
-use super::Refusal;
 use super::find;
 use super::layout::{ArenaLayout, Layout, arena};
+use super::refusal::Refusal;
 use crate::areas::Area;
 use crate::memory::Memory;
 use std::time::{Duration, Instant};

@@ -3,7 +3,6 @@
 use super::find::Parameters;
 use super::layout::chunk;
 use super::map::HeapMap;
-use super::survey::Survey;
 use crate::memory::{PAGE_BYTES, Presence};
 use serde::Serialize;
 
@@ -46,6 +45,15 @@ pub struct Arena {
     pub tcache_metadata_bytes: u64,
     /// How sure the division between in use and free is, if not every chunk was walked.
     pub survey: Option<Survey>,
+}
+
+/// How an arena was divided that was not walked whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Survey {
+    /// Bytes in pieces that were walked and in large free chunks.
+    pub known_bytes: u64,
+    /// Half the width of the 95 % interval of free bytes, and of bytes in use.
+    pub free_half_width_95: f64,
 }
 
 /// Chunks of one kind.

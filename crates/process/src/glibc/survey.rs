@@ -10,7 +10,7 @@ use super::bins::LargeFree;
 use super::heaps::Segment;
 use super::map::HeapMap;
 use super::piece::{Piece, Sums, is_proven, walk_piece};
-use super::statistics::{Arena, Space};
+use super::statistics::{Arena, Space, Survey};
 use crate::memory::Memory;
 use std::collections::BTreeMap;
 
@@ -25,15 +25,6 @@ const ENOUGH_SHARE: f64 = 0.005;
 const MOST_UNPROVEN_SHARE: f64 = 0.1;
 /// 97.5 % quantile of the standard normal distribution.
 const NORMAL_QUANTILE_975: f64 = 1.959964;
-
-/// How an arena was divided.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Survey {
-    /// Bytes in pieces that were walked and in large free chunks.
-    pub known_bytes: u64,
-    /// Half the width of the 95 % interval of free bytes, and of bytes in use.
-    pub free_half_width_95: f64,
-}
 
 /// Divides the chunks of `segments`, all of one arena, of which `large_free` are known to be free. `share` is that of the arena among all.
 /// False, and nothing is changed, if there is no telling chunks from what chunks left behind.

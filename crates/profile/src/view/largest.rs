@@ -1,6 +1,6 @@
 //! The few stacks that hold most.
 
-use super::by_magnitude;
+use super::magnitude::by_magnitude;
 use crate::estimate::Estimate;
 use crate::frames::{FrameAt, FrameName, FrameTable};
 use crate::model::{Profile, SampleType, StackSample};

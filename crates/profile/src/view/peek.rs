@@ -1,7 +1,7 @@
 //! The direct callers and callees of some functions.
 
+use super::magnitude::{by_magnitude, magnitude, recorded};
 use super::top::{Numbers, Once};
-use super::{by_magnitude, magnitude, recorded};
 use crate::estimate::Estimate;
 use crate::frames::{FrameName, FrameTable};
 use crate::model::{Profile, SampleType};

@@ -1,6 +1,6 @@
 //! How large the blocks are: bytes and objects by size class. Rests on the label of the block size.
 
-use super::recorded;
+use super::magnitude::recorded;
 use crate::estimate::Estimate;
 use crate::labels::{BLOCK_SIZE, LabelValue};
 use crate::model::{Profile, SampleType, StackSample};

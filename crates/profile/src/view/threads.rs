@@ -1,6 +1,6 @@
 //! Which threads allocated. Rests on the label of the thread.
 
-use super::{by_magnitude, magnitude, recorded};
+use super::magnitude::{by_magnitude, magnitude, recorded};
 use crate::estimate::Estimate;
 use crate::labels::{LabelValue, THREAD};
 use crate::model::{Profile, SampleType, StackSample};

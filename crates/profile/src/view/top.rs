@@ -1,6 +1,6 @@
 //! One row per function: flat, cum and objects.
 
-use super::{by_magnitude, recorded};
+use super::magnitude::{by_magnitude, recorded};
 use crate::estimate::Estimate;
 use crate::frames::{FrameAt, FrameName, FrameTable};
 use crate::model::{Profile, SampleType, StackSample};

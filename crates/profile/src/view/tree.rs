@@ -1,6 +1,6 @@
 //! Who called whom, from the root down or from the leaf up, and what was too small to show.
 
-use super::{by_magnitude, magnitude, recorded};
+use super::magnitude::{by_magnitude, magnitude, recorded};
 use crate::estimate::Estimate;
 use crate::format;
 use crate::frames::{FrameName, FrameTable};

@@ -5,14 +5,14 @@
 //! Every slow path carries unwind tables: an exception that the real `operator new` throws passes through it.
 
 use crate::hooks;
-use crate::process::PAGE_FILTER;
+use crate::page_filter::PAGE_FILTER;
 use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 
 #[macro_use]
 mod paths;
-mod mappings;
+mod extents;
 pub mod operators;
 
 /// A code address that a hook jumps to. Before the real function is known it is a stub that finds it.
@@ -321,10 +321,10 @@ static PLAIN: [Plain; 21] = [
     plain(c"abort", &NEXT_ABORT, c"abort"),
     plain(c"prctl", &NEXT_PRCTL, c"prctl"),
     plain(c"syscall", &NEXT_SYSCALL, c"syscall"),
-    plain(c"mmap", &mappings::mmap::NEXT, c"mmap64"),
-    plain(c"mmap64", &mappings::mmap64::NEXT, c"mmap"),
-    plain(c"munmap", &mappings::munmap::NEXT, c"munmap"),
-    plain(c"mremap", &mappings::mremap::NEXT, c"mremap"),
+    plain(c"mmap", &extents::mmap::NEXT, c"mmap64"),
+    plain(c"mmap64", &extents::mmap64::NEXT, c"mmap"),
+    plain(c"munmap", &extents::munmap::NEXT, c"munmap"),
+    plain(c"mremap", &extents::mremap::NEXT, c"mremap"),
 ];
 
 /// A function found by `bind`'s `find`.

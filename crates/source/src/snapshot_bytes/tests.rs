@@ -79,7 +79,6 @@ fn example() -> Snapshot {
     let extent = |number: u64| Extent {
         start: number << 20,
         bytes: 4096 * number,
-        inverse_probability: 1.0,
         monotonic_ns: number,
         stack: 1,
         tid: 9,
@@ -112,7 +111,7 @@ fn example() -> Snapshot {
 #[test]
 fn what_is_written_is_read_as_the_same_snapshot() {
     let written = example();
-    let bytes = written.to_bytes();
+    let bytes = snapshot_bytes(&written);
     let mut read = Snapshot::read(bytes.as_slice()).unwrap();
     assert!(read.header.committed_bytes > 0);
     read.header.committed_bytes = 0;
@@ -125,6 +124,6 @@ fn what_is_written_is_read_as_the_same_snapshot() {
         freed: vec![],
         ..written
     };
-    let read = Snapshot::read(nothing.to_bytes().as_slice()).unwrap();
+    let read = Snapshot::read(snapshot_bytes(&nothing).as_slice()).unwrap();
     assert_eq!((read.stacks, read.defects), (nothing.stacks, vec![]));
 }

@@ -43,7 +43,7 @@ impl Expected {
 
 /// What was found.
 #[derive(Debug, Default)]
-pub struct Mapped {
+pub struct MappedChunks {
     pub ranges: Vec<Range>,
     pub space: Space,
     /// Ranges that neither begin an area nor follow another one: memory of the program's may look like that.
@@ -57,11 +57,11 @@ pub fn find(
     areas: &[Area],
     segments: &[&Segment],
     expected: Expected,
-) -> Mapped {
-    let mut mapped = Mapped::default();
+) -> MappedChunks {
+    let mut mapped = MappedChunks::default();
     let mut searched = 0;
     for is_thorough in [false, true] {
-        mapped = Mapped::default();
+        mapped = MappedChunks::default();
         for area in areas {
             let is_anonymous = area.backing() == Backing::Anonymous && area.path != "[heap]";
             if !is_anonymous || !area.is_writable() || area.rss == 0 {
@@ -112,7 +112,7 @@ fn outside(area: &Area, segments: &[&Segment]) -> Vec<(u64, u64)> {
     parts
 }
 
-impl Mapped {
+impl MappedChunks {
     fn add(&mut self, presence: &Presence, start: u64, end: u64, is_chained: bool) {
         if !is_chained {
             self.doubtful.push(self.ranges.len());

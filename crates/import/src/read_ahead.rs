@@ -1,6 +1,6 @@
-//! A packed file, unpacked on a thread of its own a few chunks ahead of whoever reads it.
+//! A packed file, unpacked on a thread of its own a few chunks ahead of its reader.
 
-use crate::input::unpacked;
+use crate::packing::unpacked;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -20,7 +20,7 @@ struct Chunk {
 }
 
 /// Reads what the thread has unpacked. Once this is dropped, the thread ends with its next chunk.
-pub struct Ahead {
+pub struct ReadAhead {
     chunks: Receiver<io::Result<Chunk>>,
     /// Chunks that were read go back to be filled again.
     spare: Sender<Vec<u8>>,
@@ -29,19 +29,19 @@ pub struct Ahead {
     packed: Rc<Cell<u64>>,
 }
 
-impl Ahead {
+impl ReadAhead {
     /// `packed` follows what was read, not what the thread is at. `None` where no thread can be started; the file has not
     /// been read then. It must be a regular one: of another kind of file the thread might wait for ever.
-    pub fn start(file: &Arc<File>, packed: Rc<Cell<u64>>) -> Option<Ahead> {
+    pub fn start(file: &Arc<File>, packed: Rc<Cell<u64>>) -> Option<ReadAhead> {
         let (full, chunks) = sync_channel(MOST_CHUNKS);
         let (spare, empty) = channel();
         let file = file.clone();
         Builder::new().spawn(move || unpack(file, &full, &empty)).ok()?;
-        Some(Ahead { chunks, spare, current: Vec::new(), start: 0, packed })
+        Some(ReadAhead { chunks, spare, current: Vec::new(), start: 0, packed })
     }
 }
 
-impl Read for Ahead {
+impl Read for ReadAhead {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.start == self.current.len() {
             let Ok(next) = self.chunks.recv() else { return Ok(0) };

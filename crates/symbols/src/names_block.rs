@@ -6,8 +6,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::answers::Answers;
-use crate::stored::{Input, put, put_answers, put_bytes};
-use crate::{Binary, Frame};
+use crate::binary::Binary;
+use crate::codec::{Input, put, put_answers, put_bytes};
+use crate::frame::Frame;
 
 const MAGIC: &[u8; 16] = b"\x89ramson-names\r\n\x1a";
 const VERSION: u32 = 1;

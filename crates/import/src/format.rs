@@ -1,0 +1,33 @@
+//! The formats of foreign profiles.
+
+use std::fmt;
+
+/// What can be read besides ramson's own profile files.
+pub const ACCEPTED: &str = "pprof, jemalloc heap_v2, gperftools heap, heaptrack, collapsed stacks";
+
+/// A format of foreign profiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// google/pprof's profile.proto.
+    Pprof,
+    /// jemalloc's text.
+    Jemalloc,
+    /// gperftools' text, also Go's with `debug=1`.
+    Gperftools,
+    /// heaptrack's interpreted text.
+    Heaptrack,
+    /// One stack and its value a line.
+    Collapsed,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Format::Pprof => "pprof",
+            Format::Jemalloc => "jemalloc heap_v2",
+            Format::Gperftools => "gperftools heap",
+            Format::Heaptrack => "heaptrack",
+            Format::Collapsed => "collapsed stacks",
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! What a foreign profile becomes: one profile of ramson's, and what its format says about it.
+
+use crate::defect::Defect;
+use crate::format::Format;
+use ramson_profile::{Pattern, Profile, SampleType};
+
+/// Which moment of a recording `inuse` is about. Only heaptrack's files know more than one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Moment {
+    /// When the recording ended.
+    #[default]
+    End,
+    /// When most bytes were live.
+    Peak,
+}
+
+/// Frames that a reader of the profile is meant to cut off at the leaf.
+#[derive(Clone, Debug)]
+pub enum DropFrames {
+    /// The allocator's, by ramson's own list: the format does not say.
+    Allocators,
+    /// Those that the file names.
+    Named {
+        /// Full-match expression of functions to drop with all they called.
+        drop: Pattern,
+        /// Full-match expression of exceptions.
+        keep: Option<Pattern>,
+    },
+    /// None.
+    Nothing,
+}
+
+/// A foreign profile.
+#[derive(Debug)]
+pub struct Imported {
+    /// What it became. Its indices are valid.
+    pub profile: Profile,
+    /// What it was.
+    pub format: Format,
+    /// What it counts, in pprof's order; the other sample types are NaN.
+    pub sample_types: Vec<SampleType>,
+    /// What to show first.
+    pub default_sample_type: SampleType,
+    /// Frames to cut off, once all have names.
+    pub drop_frames: DropFrames,
+    /// What is missing.
+    pub defects: Vec<Defect>,
+}

@@ -1,0 +1,42 @@
+//! A frame: what an address is called.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// One function activation at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Demangled, in full with parameters.
+    pub function: Arc<str>,
+    /// As the linker knows it (mangled); the same as `function` in C.
+    pub system_name: Arc<str>,
+    /// Source file as the compiler recorded it.
+    pub file: Option<Arc<str>>,
+    /// 1-based; 0 if unknown.
+    pub line: u32,
+}
+
+/// Where names came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SymbolSource {
+    /// Debug information: inlined calls, files and lines.
+    Dwarf {
+        /// The binary or its debug file.
+        path: PathBuf,
+    },
+    /// The full symbol table: function names only.
+    Symtab {
+        /// The binary or its debug file.
+        path: PathBuf,
+    },
+    /// The dynamic symbol table: names of exported functions only.
+    Dynsym {
+        /// The binary.
+        path: PathBuf,
+    },
+    /// The profile itself.
+    Carried,
+    /// Nowhere.
+    #[default]
+    None,
+}

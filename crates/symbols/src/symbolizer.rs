@@ -1,0 +1,310 @@
+//! Names the addresses of many binaries: by what the profile carries, then by what is known from
+//! before, then by the files.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::answers::Answers;
+use crate::binary::Binary;
+use crate::cache::Cache;
+use crate::debuginfod::{ServerOptions, Servers};
+use crate::defect::Defect;
+use crate::elf::{DebugLink, ElfFile, Identity};
+use crate::engine::Engine;
+use crate::find::{Folders, Located, Place, Search, debug_places, link_of, locate, present};
+use crate::frame::{Frame, SymbolSource};
+use crate::names_block::CarriedNames;
+
+/// Sections of binaries that were not used lately are dropped beyond this.
+const MAX_OPEN_BYTES: u64 = 2 << 30;
+/// Answers for more binaries than this are kept on disk only.
+const MAX_KNOWN: usize = 1 << 12;
+
+/// What was found, and what is missing and how to get it.
+#[derive(Clone, Debug)]
+pub struct Symbolized {
+    /// One entry per address in the order asked; inlined frames innermost first; empty: unnamed.
+    pub frames: Vec<Vec<Frame>>,
+    /// Where the names came from.
+    pub source: SymbolSource,
+    /// Why there are not more of them.
+    pub defect: Option<Defect>,
+}
+
+/// Where to look besides the usual places.
+#[derive(Default)]
+pub struct Options {
+    /// Folders with debug files: `.build-id/ab/cdef.debug` as under `/usr/lib/debug`, or plainly by file name.
+    pub debug_paths: Vec<PathBuf>,
+    /// A copy of the root directory of the machine that the profile is from: binaries and debug files are looked for in
+    /// it first, and a binary without a build ID nowhere else.
+    pub sysroot: Option<PathBuf>,
+    /// Servers to ask for what is not here; `None`: ask nobody.
+    pub servers: Option<ServerOptions>,
+    /// What the profile brings along; these names are taken first.
+    pub carried: Option<Arc<CarriedNames>>,
+    /// Folder for answers that are kept from run to run; `None`: keep none.
+    pub cache_dir: Option<PathBuf>,
+}
+
+/// Finds names for addresses. Keeps binaries open, so use one for a whole report; it can be sent to other threads.
+pub struct Symbolizer {
+    folders: Folders,
+    servers: Option<Servers>,
+    carried: Option<Arc<CarriedNames>>,
+    cache: Option<Cache>,
+    known: HashMap<Binary, Known>,
+    calls: u64,
+}
+
+/// One binary between calls.
+#[derive(Default)]
+struct Known {
+    answers: Answers,
+    engine: Option<Engine>,
+    /// What the engine could not read, if one was opened.
+    damage: Option<Defect>,
+    unsaved: usize,
+    last_call: u64,
+}
+
+impl Symbolizer {
+    /// Nothing is opened until the first question.
+    pub fn new(options: Options) -> Self {
+        let Options { debug_paths, sysroot, servers, carried, cache_dir } = options;
+        let folders = Folders { debug_paths, sysroot };
+        let (servers, cache) = (servers.map(Servers::new), cache_dir.map(Cache::new));
+        Self { folders, servers, carried, cache, known: HashMap::new(), calls: 0 }
+    }
+
+    /// The servers that failed since the last call; they are not asked again.
+    pub fn server_failures(&mut self) -> Vec<Defect> {
+        self.servers
+            .as_mut()
+            .map(|servers| std::mem::take(&mut servers.failures))
+            .unwrap_or_default()
+    }
+
+    /// Names `file_addresses`: addresses as linked in the ELF file (not file offsets), of the instruction itself
+    /// (return address − 1).
+    pub fn symbolize(&mut self, binary: &Binary, file_addresses: &[u64]) -> Symbolized {
+        // The kernel's own mappings have no file; that they have no names surprises nobody.
+        if binary.path.starts_with('[') || binary.path.is_empty() {
+            let frames = vec![Vec::new(); file_addresses.len()];
+            return Symbolized { frames, source: SymbolSource::None, defect: None };
+        }
+        let known = self.carried.as_ref().and_then(|carried| carried.of(Some(binary)));
+        let Some(known) = known else { return self.look_up(binary, file_addresses) };
+        let carried: Vec<_> = file_addresses.iter().map(|&address| known.get(address)).collect();
+        let others = file_addresses.iter().zip(&carried).filter(|(_, frames)| frames.is_none());
+        let others: Vec<u64> = others.map(|(&address, _)| address).collect();
+        if others.is_empty() {
+            let frames = carried.into_iter().flatten().collect();
+            return Symbolized { frames, source: SymbolSource::Carried, defect: None };
+        }
+        let mut symbolized = self.look_up(binary, &others);
+        let mut found = std::mem::take(&mut symbolized.frames).into_iter();
+        let frames = carried.into_iter().map(|frames| frames.or_else(|| found.next()));
+        symbolized.frames = frames.map(Option::unwrap_or_default).collect();
+        symbolized
+    }
+
+    /// The name that the profile brings along for code that belongs to no binary.
+    pub fn carried_at(&self, runtime_address: u64) -> Option<Vec<Frame>> {
+        self.carried.as_ref()?.get(None, runtime_address)
+    }
+
+    fn look_up(&mut self, binary: &Binary, file_addresses: &[u64]) -> Symbolized {
+        self.calls += 1;
+        let Located { file, refusal } = locate(binary, &self.folders);
+        let mut known = self.known.remove(binary).unwrap_or_default();
+        if known.last_call == 0 {
+            let cached = self.cache.as_ref().and_then(|cache| cache.load(&binary.build_id));
+            known.answers = cached.unwrap_or_default();
+        }
+        known.last_call = self.calls;
+        let places = self.refresh(binary, &mut known, file.as_ref());
+        let mut unknown = file_addresses.to_vec();
+        unknown.retain(|address| !known.answers.by_address.contains_key(address));
+        unknown.sort_unstable();
+        unknown.dedup();
+        if !unknown.is_empty() {
+            self.answer(binary, &mut known, &places, file, &unknown);
+        }
+        let frames = file_addresses.iter();
+        let frames = frames.map(|&address| known.answers.get(address).unwrap_or_default());
+        let frames: Vec<Vec<Frame>> = frames.collect();
+        let source = known.answers.source.clone();
+        let defect = defect(binary, refusal, &source, known.damage.clone());
+        let defect = defect.or_else(|| few_lines(binary, &frames));
+        self.known.insert(binary.clone(), known);
+        self.close_unused();
+        Symbolized { frames, source, defect }
+    }
+
+    /// Forgets answers that better files have appeared for. Returns the places of debug files.
+    fn refresh(&self, binary: &Binary, known: &mut Known, file: Option<&ElfFile>) -> Vec<Place> {
+        if !known.answers.considered.is_empty() {
+            let places = self.places(binary, file, known.answers.link.as_ref());
+            let may_know = |servers: &Servers| servers.may_know(&binary.build_id);
+            let has_lines = matches!(known.answers.source, SymbolSource::Dwarf { .. });
+            if (has_lines || !self.servers.as_ref().is_some_and(may_know))
+                && is_current(binary, &known.answers, file, &present(file, &places))
+            {
+                return places;
+            }
+        }
+        let link = file.and_then(link_of);
+        let places = self.places(binary, file, link.as_ref());
+        let considered = present(file, &places);
+        *known = Known { last_call: known.last_call, ..Known::default() };
+        known.answers.link = link;
+        known.answers.considered = considered;
+        places
+    }
+
+    fn places(
+        &self,
+        binary: &Binary,
+        file: Option<&ElfFile>,
+        link: Option<&DebugLink>,
+    ) -> Vec<Place> {
+        let build_id = match file {
+            Some(file) if binary.build_id.is_empty() => &file.build_id,
+            _ => &binary.build_id,
+        };
+        let mut places = debug_places(binary, &self.folders, build_id, link);
+        let fetched = self.servers.as_ref().and_then(|servers| servers.place(build_id));
+        places.extend(fetched.map(|path| Place { path, crc32: None }));
+        places
+    }
+
+    fn answer(
+        &mut self,
+        binary: &Binary,
+        known: &mut Known,
+        places: &[Place],
+        file: Option<ElfFile>,
+        unknown: &[u64],
+    ) {
+        let engine = match &mut known.engine {
+            Some(engine) => engine,
+            none => {
+                // Old answers may be from a better file that has gone; should it come back, it counts as new.
+                known.answers.considered = present(file.as_ref(), places);
+                let servers = self.servers.as_mut();
+                let mut search = Search { binary, folders: &self.folders, servers };
+                none.insert(Engine::open(&mut search, places, file))
+            }
+        };
+        known.answers.source = engine.source.clone();
+        known.answers.source_identity = engine.source_identity;
+        engine.answer(unknown, &mut known.answers);
+        known.damage = engine.damage.clone();
+        known.unsaved += unknown.len();
+        // Rewriting a large file for a few more answers waits until the end.
+        if known.unsaved * 8 >= known.answers.by_address.len() {
+            save(self.cache.as_ref(), binary, known);
+        }
+    }
+
+    fn close_unused(&mut self) {
+        if self.known.len() > MAX_KNOWN {
+            let oldest = self.known.iter().min_by_key(|(_, known)| known.last_call);
+            if let Some(binary) = oldest.map(|(binary, _)| binary.clone()) {
+                let forgotten = self.known.remove(&binary);
+                forgotten
+                    .into_iter()
+                    .for_each(|mut old| save(self.cache.as_ref(), &binary, &mut old));
+            }
+        }
+        let sizes = self.known.values().filter_map(|known| known.engine.as_ref());
+        let mut open_bytes: u64 = sizes.map(Engine::size_bytes).sum();
+        while open_bytes > MAX_OPEN_BYTES {
+            let others = self.known.values_mut().filter(|known| known.last_call < self.calls);
+            let open = others.filter(|known| known.engine.is_some());
+            let Some(oldest) = open.min_by_key(|known| known.last_call) else { return };
+            open_bytes -= oldest.engine.take().map_or(0, |engine| engine.size_bytes());
+        }
+    }
+}
+
+impl Drop for Symbolizer {
+    fn drop(&mut self) {
+        for (binary, known) in &mut self.known {
+            save(self.cache.as_ref(), binary, known);
+        }
+    }
+}
+
+fn save(cache: Option<&Cache>, binary: &Binary, known: &mut Known) {
+    let is_whole = known.damage.is_none() && known.answers.source != SymbolSource::None;
+    if let Some(cache) = cache
+        && is_whole
+        && known.unsaved > 0
+    {
+        cache.store(&binary.build_id, &known.answers);
+        known.unsaved = 0;
+    }
+}
+
+/// Whether `answers` are the best that can be had from the files of `now`.
+fn is_current(
+    binary: &Binary,
+    answers: &Answers,
+    file: Option<&ElfFile>,
+    now: &[Identity],
+) -> bool {
+    let is_known = |identity: &Identity| answers.considered.contains(identity);
+    match (&answers.source, answers.source_identity) {
+        // Nothing knows more than DWARF, and the build ID says that it is the right one. A source that has gone
+        // does no harm; one that has changed does.
+        (SymbolSource::Dwarf { path }, Some(then)) => {
+            let is_same_binary =
+                !binary.build_id.is_empty() || file.is_none_or(|file| is_known(&file.identity));
+            is_same_binary && Identity::of(path).is_none_or(|now| now == then)
+        }
+        _ => !answers.considered.is_empty() && now.iter().all(is_known),
+    }
+}
+
+fn defect(
+    binary: &Binary,
+    refusal: Option<Defect>,
+    source: &SymbolSource,
+    damage: Option<Defect>,
+) -> Option<Defect> {
+    let (path, build_id) = (binary.path.clone(), binary.build_id.clone());
+    let refusal = match (refusal, source) {
+        (Some(Defect::BuildIdDiffers { path, wanted, found, .. }), source) => {
+            let used = match source {
+                SymbolSource::None | SymbolSource::Carried => None,
+                SymbolSource::Dwarf { path }
+                | SymbolSource::Symtab { path }
+                | SymbolSource::Dynsym { path } => Some(path.clone()),
+            };
+            Some(Defect::BuildIdDiffers { path, wanted, found, used })
+        }
+        // With DWARF at hand the binary itself is not needed.
+        (_, SymbolSource::Dwarf { .. }) => None,
+        (refusal, _) => refusal,
+    };
+    refusal.or(damage).or(match source {
+        SymbolSource::Dwarf { .. } | SymbolSource::Carried => None,
+        SymbolSource::Symtab { .. } => Some(Defect::NoLines { path, build_id }),
+        SymbolSource::Dynsym { .. } => {
+            Some(Defect::NoSymbols { path, build_id, are_exports_named: true })
+        }
+        SymbolSource::None => Some(Defect::NoSymbols { path, build_id, are_exports_named: false }),
+    })
+}
+
+/// Some binaries have DWARF only for the parts that came from elsewhere, such as assembly or a static library.
+fn few_lines(binary: &Binary, frames: &[Vec<Frame>]) -> Option<Defect> {
+    let has_line = |frames: &&Vec<Frame>| frames.iter().any(|frame| frame.line != 0);
+    let named = frames.iter().filter(|frames| !frames.is_empty()).count();
+    let with_lines = frames.iter().filter(has_line).count();
+    let (path, build_id) = (binary.path.clone(), binary.build_id.clone());
+    (with_lines * 2 < named).then_some(Defect::FewLines { path, build_id, with_lines, named })
+}
