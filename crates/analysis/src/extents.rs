@@ -4,6 +4,7 @@ use ramson_format::Kind;
 use ramson_profile::{Estimate, SampleUnit};
 use ramson_reader::{Extent, LiveSample, Snapshot};
 use serde::Serialize;
+use std::iter;
 use std::ops::Range;
 
 /// A live sample, or an extent: reservations, which are no memory in use, are none.
@@ -55,7 +56,7 @@ fn mapped(snapshot: &Snapshot, is_reserved: bool) -> Estimate {
 }
 
 /// What a program mapped itself, in sums.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub struct MmapSums {
     /// Mapped and not unmapped.
     pub mapped: Estimate,
@@ -73,6 +74,18 @@ impl MmapSums {
             extents: snapshot.extents.iter().filter(|extent| !extent.is_reserved).count(),
             reserved: mapped(snapshot, true),
         }
+    }
+}
+
+/// Of several processes.
+impl<'a> iter::Sum<&'a Self> for MmapSums {
+    fn sum<I: Iterator<Item = &'a Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum.mapped += one.mapped;
+            sum.extents += one.extents;
+            sum.reserved += one.reserved;
+            sum
+        })
     }
 }
 

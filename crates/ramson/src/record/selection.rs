@@ -106,7 +106,7 @@ impl Selection {
 }
 
 fn open(wanted: &str) -> Result<Recording, Failure> {
-    let source = match ramson_source::open(wanted)? {
+    let source = match ramson_source::open_one(wanted)? {
         Opened::Recording(source) => source,
         Opened::Foreign(_) => {
             return Err(Failure::usage(format!(
