@@ -35,6 +35,8 @@ pub struct Targets {
 pub struct Refused {
     /// Its ID here.
     pub pid: u32,
+    /// The name of its first thread.
+    pub name: String,
     /// Why.
     pub failure: Failure,
 }
@@ -52,7 +54,9 @@ pub fn find_targets(sources: &[impl AsRef<str>]) -> Result<Targets, Failure> {
             match target(pid) {
                 Ok(target) => targets.found.push(target),
                 Err(failure) if is_alone => return Err(failure),
-                Err(failure) => targets.refused.push(Refused { pid, failure }),
+                Err(failure) => {
+                    targets.refused.push(Refused { pid, name: comm(pid), failure });
+                }
             }
         }
     }
@@ -94,8 +98,11 @@ fn pids_of(selector: &Selector) -> Result<Vec<u32>, Failure> {
 
 fn target(pid: u32) -> Result<Target, Failure> {
     check(pid)?;
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    Ok(Target { pid, name: name.trim().into(), profile: open_member(pid) })
+    Ok(Target { pid, name: comm(pid), profile: open_member(pid) })
+}
+
+fn comm(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().into()
 }
 
 /// Says why there is nothing to look at.
