@@ -3,11 +3,11 @@
 use crate::extents::MmapSums;
 use crate::listing::last_rss;
 use crate::rss::Rss;
-use crate::summary::Subject;
+use crate::summary::{Subject, Summary};
 use ramson_process::processes;
 use ramson_process::stat::Stat;
 use ramson_profile::Estimate;
-use ramson_source::Opened;
+use ramson_source::{Opened, Recording};
 use serde::Serialize;
 use std::cmp::Ordering;
 
@@ -52,6 +52,8 @@ pub struct Sum {
     pub rss_bytes: Option<u64>,
     /// Live bytes of the heap, by the profiles.
     pub live: Estimate,
+    /// Of moments of a history, the latest; nanoseconds since 1970.
+    pub past_unix_ns: Option<u64>,
     /// What the programs mapped themselves.
     pub mmap: MmapSums,
     /// Processes that were named and have no profile.
@@ -65,22 +67,7 @@ pub struct Sum {
 pub fn row(opened: &Opened, subject: &Subject) -> Row {
     match (opened, subject) {
         (Opened::Recording(recording), Subject::Recording(summary)) => {
-            let of_now = summary.rss.as_ref().map(|rss| rss.bytes);
-            let rss = match &recording.past {
-                Some(past) => past.rss,
-                None => of_now.or_else(|| last_rss(recording)),
-            };
-            let began = &recording.snapshot.header.command;
-            let row = recording.running.map(|pid| of_process(pid, summary.name.clone()));
-            let command_line = row.as_ref().map(|row| row.command_line.clone());
-            Row {
-                pid: Some(summary.pid),
-                name: summary.name.clone(),
-                rss,
-                live: Some(summary.live),
-                age_ns: row.and_then(|row| row.age_ns),
-                command_line: command_line.filter(|line| !line.is_empty()).unwrap_or(began.clone()),
-            }
+            of_recording(recording, summary)
         }
         _ => Row {
             pid: None,
@@ -90,6 +77,26 @@ pub fn row(opened: &Opened, subject: &Subject) -> Row {
             age_ns: None,
             command_line: Vec::new(),
         },
+    }
+}
+
+/// Of a profile that libramson wrote.
+pub fn of_recording(recording: &Recording, summary: &Summary) -> Row {
+    let of_now = summary.rss.as_ref().map(|rss| rss.bytes);
+    let rss = match &recording.past {
+        Some(past) => past.rss,
+        None => of_now.or_else(|| last_rss(recording)),
+    };
+    let began = &recording.snapshot.header.command;
+    let row = recording.running.map(|pid| of_process(pid, summary.name.clone()));
+    let command_line = row.as_ref().map(|row| row.command_line.clone());
+    Row {
+        pid: Some(summary.pid),
+        name: summary.name.clone(),
+        rss,
+        live: Some(summary.live),
+        age_ns: row.and_then(|row| row.age_ns),
+        command_line: command_line.filter(|line| !line.is_empty()).unwrap_or(began.clone()),
     }
 }
 
@@ -103,6 +110,15 @@ pub fn of_process(pid: u32, name: String) -> Row {
         live: None,
         age_ns: stat.map(|stat| processes::age_ns(stat.start_ticks)),
         command_line: processes::command(pid),
+    }
+}
+
+/// Says how many processes that were named are not in the answer; `None`: all are.
+pub fn unprofiled_text(count: usize) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("1 other process that is named has no profile".into()),
+        count => Some(format!("{count} other processes that are named have no profile")),
     }
 }
 
@@ -136,6 +152,10 @@ impl Sum {
             rss: Rss::sum(&rss),
             rss_bytes: rows.iter().filter_map(|row| row.rss).reduce(|sum, bytes| sum + bytes),
             live: rows.iter().filter_map(|row| row.live).sum(),
+            past_unix_ns: summaries
+                .clone()
+                .filter_map(|summary| summary.history.as_ref().map(|past| past.time_ns))
+                .max(),
             mmap: summaries.map(|summary| &summary.mmap).sum(),
             unprofiled,
             rows,

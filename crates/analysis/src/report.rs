@@ -2,7 +2,7 @@
 
 use crate::frame::Frame;
 use crate::frees::{self, Frees};
-use crate::members::{Each, Sum, row};
+use crate::members::{Each, Sum, row, unprofiled_text};
 use crate::named::{self, Detail, Kinds, Named, common_sample_type, defects, take_named};
 use crate::naming::Names;
 use crate::selection::Selection;
@@ -206,14 +206,6 @@ fn report_on_several(
     whole.unmatched = select(&mut whole, question)?;
     whole.show(None, question);
     Ok(Reports { whole, processes })
-}
-
-fn unprofiled_text(count: usize) -> Option<String> {
-    match count {
-        0 => None,
-        1 => Some("1 other process that is named has no profile".into()),
-        count => Some(format!("{count} other processes that are named have no profile")),
-    }
 }
 
 fn of_one(opened: &Opened, named: Named, counted: SampleType) -> Report {

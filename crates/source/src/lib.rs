@@ -29,8 +29,10 @@ pub use failure::Failure;
 pub use file::{Opened, open_any_file, open_file};
 pub use foreign::Foreign;
 pub use lookup::{Found, find, is_history, place, time_of, unreadable};
-pub use members::{is_named, processes_of};
-pub use open::{Members, open_all, open_member, open_one, open_recording, open_recordings};
+pub use members::{is_named, none_of, processes_of};
+pub use open::{
+    Members, open_all, open_member, open_one, open_recording, open_recordings, running,
+};
 pub use recording::{Past, Recording, base_name, name_of};
 pub use rereading::{open_to_write, reader_of};
 pub use selector::{Base, Selector, split};

@@ -2,7 +2,7 @@
 
 use crate::discovery::{all, all_with};
 use crate::failure::Failure;
-use crate::file::{Opened, open_any_file, open_map, open_stream};
+use crate::file::{Opened, open_any_file, open_file, open_map, open_stream};
 use crate::maps::profile_maps;
 use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
@@ -168,6 +168,16 @@ fn past_of(
         Some(message) if past.is_empty() => Err(Failure::not_found(message)),
         _ => Ok(Members::of(past, missing)),
     }
+}
+
+/// The profiled processes that are named and run now. What cannot be found now may come later.
+pub fn running(selectors: &[Selector]) -> Vec<Recording> {
+    let mut known = HashSet::new();
+    let all = selectors.iter().flat_map(|selector| match processes_of(&selector.base) {
+        Some(pids) => pids.into_iter().filter_map(open_member).collect(),
+        None => Vec::from_iter(open_file(selector.text.as_ref()).ok()),
+    });
+    all.filter(|found| found.running.is_some_and(|pid| known.insert(pid))).collect()
 }
 
 /// The profile of a running process, if it has one of its own: a forked child still has its parent's mapped, too.

@@ -28,9 +28,13 @@ pub fn heading(subject: &Subject) -> String {
 fn of_sum(sum: &Sum) -> String {
     let live = live_text(sum.live);
     let running = sum.rows.iter().filter(|row| row.age_ns.is_some()).count();
+    let all = match sum.past_unix_ns {
+        Some(time_ns) => format!("at {}", format_local_time(time_ns)),
+        None => "in all".into(),
+    };
     let mut out = match (&sum.rss, sum.rss_bytes) {
         (Some(rss), _) => rss.line(),
-        (None, Some(bytes)) => format!("RSS {} in all; live {live}", format_bytes(bytes as f64)),
+        (None, Some(bytes)) => format!("RSS {} {all}; live {live}", format_bytes(bytes as f64)),
         (None, None) => format!("RSS not known; live {live}"),
     };
     let _ = write!(out, "\n{} profiles", sum.rows.len());
