@@ -11,7 +11,7 @@ use crate::process_memory::ProcessMemory;
 use crate::{padding, rights, thread_stacks};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind};
-use std::{fs, ops};
+use std::{fs, iter, ops};
 
 /// Times that everything is read again because it changed meanwhile.
 const MOST_TRIES: u32 = 3;
@@ -84,6 +84,20 @@ impl Explained {
 
     fn add(&mut self, part: Part, bytes: i64) {
         self.parts[part as usize] += bytes;
+    }
+}
+
+/// Of several processes: the sums. Areas are of one address space; a sum has none.
+impl<'a> iter::Sum<&'a Self> for Explained {
+    fn sum<I: Iterator<Item = &'a Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum.rss += one.rss;
+            sum.parts.iter_mut().zip(one.parts).for_each(|(sum, bytes)| *sum += bytes);
+            sum.swap += one.swap;
+            sum.anonymous_huge += one.anonymous_huge;
+            sum.hugetlb += one.hugetlb;
+            sum
+        })
     }
 }
 

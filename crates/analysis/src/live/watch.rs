@@ -45,11 +45,6 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Opens what the user named.
-    pub fn open(wanted: &str) -> Result<Self, Failure> {
-        Ok(Self::of(ramson_source::open_recording(wanted)?))
-    }
-
     /// Begins to watch the process of a recording.
     pub fn of(recording: Recording) -> Self {
         let (bytes, file) = (recording.bytes(), File::open(&recording.origin).ok());
