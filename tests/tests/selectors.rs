@@ -105,14 +105,16 @@ fn doctor_and_trim_look_at_all_of_a_name_profiled_or_not() {
 #[test]
 fn of_several_the_advice_that_saves_most_comes_first_and_names_its_process() {
     let scratch = Scratch::new();
-    let keep = |mib| Keeping::start(&scratch, &["survivors", mib], |_| {}).running;
-    let processes = [keep("16"), keep("48")];
-    let [small, large] = processes.each_ref().map(|process| process.0.id());
-    let doctor = json(&scratch, &["doctor", &small.to_string(), &large.to_string()]);
+    // The second has more resident, of which a trim returns less.
+    let processes =
+        ["survivors", "bins"].map(|cause| Keeping::start(&scratch, &[cause, "48"], |_| {}));
+    let [most, less] = processes.each_ref().map(Keeping::pid);
+    let doctor = json(&scratch, &["doctor", &most.to_string(), &less.to_string()]);
+    assert_eq!(doctor.list("processes")[0].number("pid"), f64::from(less), "{doctor:?}");
     let advice = doctor.list("advice");
     let trims = advice.iter().filter(|advice| advice.text("cause") == "trim");
     let trims: Vec<u32> = trims.map(|advice| advice.number("pid") as u32).collect();
-    assert_eq!(trims, [large, small], "{doctor:?}");
+    assert_eq!(trims, [most, less], "{doctor:?}");
     let savings = advice.iter().map(|advice| advice.number("saving.bytes"));
     assert!(savings.is_sorted_by(|a, b| a >= b), "{doctor:?}");
 }
