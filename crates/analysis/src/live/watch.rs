@@ -9,7 +9,7 @@ use ramson_process::allocators::Allocators;
 use ramson_process::clock::monotonic_ns;
 use ramson_reader::{Follower, ReadAt, Snapshot};
 use ramson_source::Recording;
-use ramson_source::{Failure, clip_latest};
+use ramson_source::clip_latest;
 use std::fs::{self, File};
 use std::time::Duration;
 
