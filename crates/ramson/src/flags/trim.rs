@@ -4,7 +4,7 @@ use clap::Args;
 
 #[derive(Args)]
 #[command(after_help = "\
-Nothing is trimmed unless this command, or \"ramson run --trim-every\" or \"--trim-after\", is used. One thread works for the time of the trim; the others run on.
+Nothing is trimmed unless this command, or \"ramson run --trim-every\" or \"--trim-after\", is used. One thread does the trim; the others run on.
 
 Examples:
   ramson trim 4711
