@@ -111,7 +111,7 @@ fn open_name(name: &str) -> Result<Recording, Failure> {
     }
 }
 
-/// A name that is no one's alone.
+/// A name that several processes have.
 pub fn several(name: &str, pids: &[u32]) -> Failure {
     let (count, pids) = (pids.len(), pids.iter().map(u32::to_string).collect::<Vec<_>>());
     Failure::usage(format!(
