@@ -1,4 +1,4 @@
-# Two commands do everything: make demo, make test. Both install what is missing (Debian packages) and may be run again.
+# make demo and make test install what is missing (Debian packages) and may be run again; make help lists the rest.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help

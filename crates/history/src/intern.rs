@@ -224,7 +224,7 @@ impl Known {
         Ok(Self { id, stacks: numbers, last: Vec::new(), mappings, binaries: HashMap::new() })
     }
 
-    /// Whether nobody else has added stacks or mappings of this process meanwhile.
+    /// Whether no other writer has added stacks or mappings of this process meanwhile.
     pub fn is_current(&self, connection: &Connection) -> rusqlite::Result<bool> {
         let mut query = connection.prepare_cached(
             "SELECT (SELECT coalesce(max(number) + 1, 0) FROM process_stacks WHERE process = ?1), \

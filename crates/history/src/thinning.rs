@@ -99,7 +99,7 @@ impl Recorder {
             let data: Vec<u8> = query.query_row([id], |row| row.get(0))?;
             drop(query);
             if trail.read(&data).is_err() {
-                // Nobody can read what follows.
+                // What follows cannot be read.
                 break;
             }
             let last_ns = self.chains.get(&(chain.process, level)).map(|chain| chain.last_ns);

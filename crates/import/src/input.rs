@@ -1,9 +1,11 @@
-//! The bytes of a file, unpacked: where they end, why they end, and how much memory may be made of them.
+//! The bytes of a file, unpacked: where they end, why they end, and how much memory may be made of
+//! them.
 //!
-//! Two promises bound what a hostile file can cost. Memory: what is built may take [`FREE_BYTES`] plus
-//! [`BYTES_PER_BYTE`] times the unpacked bytes read so far, and of a packed file no more than [`FREE_BYTES`] plus
-//! [`BYTES_PER_PACKED_BYTE`] times its own. Unpacking: no more than [`FREE_BYTES`] plus
-//! [`MOST_EXPANSION`] times the packed bytes read so far. Whoever meets a bound stops and keeps what it has.
+//! Two promises bound what a hostile file can cost. Memory: what is built may take [`FREE_BYTES`]
+//! plus [`BYTES_PER_BYTE`] times the unpacked bytes read so far, and of a packed file no more than
+//! [`FREE_BYTES`] plus [`BYTES_PER_PACKED_BYTE`] times its own. Unpacking: no more than
+//! [`FREE_BYTES`] plus [`MOST_EXPANSION`] times the packed bytes read so far. A reader that meets a
+//! bound stops and keeps what it has.
 
 use crate::defect::Defect;
 use crate::packing::{MAGIC_BYTES, Packing, unpacked};

@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// A file that nobody named: what lies there may be a FIFO, to open which waits for a writer.
+/// A file that the user did not name: it may be a FIFO, and opening one waits for a writer.
 pub fn open_found(path: impl AsRef<Path>) -> Option<File> {
     let flags = OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;

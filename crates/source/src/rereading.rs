@@ -28,8 +28,9 @@ pub fn reader_of(source: &Recording) -> Option<Box<dyn ReadAt>> {
     Some(Box::new(memory?))
 }
 
-/// Opens a profile that is open for reading once more. libramson makes it read-only, so that nobody cuts it by mistake; its owner
-/// must allow himself to write, for a moment. Another ramson may end that moment, so it is tried again.
+/// Opens a profile that is open for reading once more. libramson makes it read-only, so that it is
+/// not truncated by mistake; its owner must allow himself to write, for a moment. Another ramson
+/// may end that moment, so it is tried again.
 pub fn open_to_write(profile: &File) -> io::Result<File> {
     const OWNER_WRITES: u32 = 0o200;
     const ATTEMPTS: usize = 5;

@@ -154,7 +154,7 @@ impl Servers {
         self.keep(response.body_mut().as_reader(), build_id)
     }
 
-    /// Writes another file, checks it and renames it, so that nobody ever sees a part or a wrong one.
+    /// Writes another file, checks it and renames it, so that a part or a wrong one is never seen.
     fn keep(&self, body: impl Read, build_id: &str) -> Answer {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);

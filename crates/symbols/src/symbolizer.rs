@@ -40,7 +40,7 @@ pub struct Options {
     /// A copy of the root directory of the machine that the profile is from: binaries and debug files are looked for in
     /// it first, and a binary without a build ID nowhere else.
     pub sysroot: Option<PathBuf>,
-    /// Servers to ask for what is not here; `None`: ask nobody.
+    /// Servers to ask for what is not here; `None`: ask none.
     pub servers: Option<ServerOptions>,
     /// What the profile brings along; these names are taken first.
     pub carried: Option<Arc<CarriedNames>>,

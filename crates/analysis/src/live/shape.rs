@@ -124,7 +124,7 @@ impl Namer {
                 let spent = thread_cpu_time().saturating_sub(before);
                 let cost = if is_first { Duration::ZERO } else { spent };
                 is_first = false;
-                // Nobody waits for it where the view has moved on.
+                // The view has moved on and does not wait for it.
                 let _ = answer.send(Answer { shape, cost });
             }
         });

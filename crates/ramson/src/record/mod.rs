@@ -132,13 +132,13 @@ fn lock(path: &Path) -> Result<File, Failure> {
     }
 }
 
-/// Sends a message when somebody wants us to end.
+/// Sends a message when a signal asks us to end.
 fn send_ends(sender: Sender<Event>) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::failed(format!("signals: {error}. Try again")))?;
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
-            // Whoever received it has ended already.
+            // Its receiver has ended already.
             let _ = sender.send(Event::End);
         }
     });

@@ -1,5 +1,5 @@
-//! Writing to the history, in a thread of its own: a disk that takes long keeps nobody from taking the next snapshot. What is not written yet waits in
-//! memory, up to a bound.
+//! Writing to the history, in a thread of its own: a slow disk does not delay the next snapshot.
+//! What is not written yet waits in memory, up to a bound.
 
 use super::followed::Shot;
 use ramson_history::{HistoryError, Recorder, Taken};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// What the recorder waits for.
 pub enum Event {
     Done(Done),
-    /// Somebody wants us to end.
+    /// A signal asks us to end.
     End,
 }
 
@@ -64,7 +64,7 @@ impl Writing {
                         continue;
                     }
                 };
-                // Whoever asked may have left.
+                // The asking thread may have ended.
                 let _ = events.send(Event::Done(done));
             }
         });

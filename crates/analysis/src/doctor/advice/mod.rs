@@ -23,7 +23,7 @@ const EXPLAINING_SHARE: f64 = 0.8;
 const DEFAULT_THRESHOLD_BYTES: u64 = 128 << 10;
 /// The largest block that a thread cache keeps by default; larger ones since glibc 2.42.
 const DEFAULT_TCACHE_MAX_BYTES: u64 = 1032;
-/// A site that holds back so much of what all hold back is worth a pool of its own.
+/// A site that pins this share of all pinned memory is worth a pool of its own.
 const POOL_SHARE: f64 = 0.5;
 /// So much of RSS is what the process is made of.
 const MAIN_SHARE: f64 = 0.5;
@@ -312,7 +312,7 @@ fn of_other(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
             }
             _ => lever.action,
         };
-        // With the profile, all but what lives is left there.
+        // With the profile, all except live bytes is left there.
         let saving = finding.live.map_or(Saving::Unknown, |_| Saving::AtMost(undivided));
         return vec![Advice { action, saving, ..lever }];
     }
