@@ -82,7 +82,11 @@ impl Rss {
             bytes: explained.rss,
             terms: Term::ALL.iter().map(of_term).collect(),
             is_live_counted,
-            allocator: allocators.map_or("malloc".into(), name_of_allocator),
+            allocator: match allocators {
+                // What is free is glibc's then, whatever else is linked.
+                Some(allocators) if statistics.is_none() => name_of_allocator(allocators),
+                _ => "malloc".into(),
+            },
             explained,
         }
     }

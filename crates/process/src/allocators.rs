@@ -182,23 +182,23 @@ pub fn read_file(pid: u32, area: &Area) -> Option<Vec<u8>> {
 fn unreadable(kind: Kind) -> &'static str {
     match kind {
         Kind::Jemalloc => {
-            "jemalloc's arenas cannot be read from outside: what it keeps free (dirty and muzzy pages, tcaches) lies undivided in the \
+            "jemalloc's arenas cannot be read from outside: its free memory (dirty and muzzy pages, tcaches) is part of the \
              anonymous memory. --ask has it tell its figures, on a thread that is stopped for that; or MALLOC_CONF=stats_print:true at \
              its exit"
         }
         Kind::Tcmalloc => {
-            "tcmalloc's page heap cannot be read from outside: what it keeps free lies undivided in the anonymous memory. --ask has \
+            "tcmalloc's page heap cannot be read from outside: its free memory is part of the anonymous memory. --ask has \
              it tell its figures, on a thread that is stopped for that; or MALLOCSTATS=1 at its exit"
         }
         Kind::Mimalloc => {
-            "mimalloc's segments cannot be read from outside: what it keeps free lies undivided in the anonymous memory. The program can ask \
+            "mimalloc's segments cannot be read from outside: its free memory is part of the anonymous memory. The program can ask \
              it: mi_stats_print; or MIMALLOC_SHOW_STATS=1 at its exit"
         }
         Kind::Musl => {
-            "musl's malloc cannot be read from outside: what it keeps free lies undivided in the anonymous memory"
+            "musl's malloc cannot be read from outside: its free memory is part of the anonymous memory"
         }
         Kind::InProgram => {
-            "an allocator inside the executable cannot be read from outside: what it keeps free lies undivided in the anonymous memory"
+            "an allocator inside the executable cannot be read from outside: its free memory is part of the anonymous memory"
         }
     }
 }

@@ -222,7 +222,7 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
     if maps.contains("/libramson.so") {
         return Err(Failure::not_found(format!(
             "process {pid}: runs under ramson, but has no profile: it allocated less than the sampling interval, \
-             recording is off, or somebody emptied its file. Try again later, or start it with a smaller --interval"
+             recording is off, or its file was emptied. Try again later, or start it with a smaller --interval"
         )));
     }
     let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
@@ -235,7 +235,7 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
 
 fn owner_of(process: &Path) -> String {
     let uid = process.metadata().map(|metadata| metadata.uid());
-    uid.map_or_else(|_| "somebody else".into(), |uid| format!("user {uid}"))
+    uid.map_or_else(|_| "another user".into(), |uid| format!("user {uid}"))
 }
 
 fn newest(is_wanted: impl Fn(&Recording) -> bool) -> Option<Recording> {

@@ -162,7 +162,7 @@ pub fn sentence(source: &Recording) -> String {
         return match header.state {
             state::EXITED => format!("exited after {seconds}"),
             _ => format!(
-                "died without a normal exit, of a cause that nobody told; last sample after {seconds}"
+                "died without a normal exit, of an unknown cause; last sample after {seconds}"
             ),
         };
     };

@@ -304,7 +304,7 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
     if let Some(path) = emptied(output, ended) {
         let path = path.display();
         remark(format_args!(
-            "{path}: somebody emptied it while the program ran. Recording ended there"
+            "{path}: its content was deleted while the program ran. Recording ended there"
         ));
     } else if profiles.is_empty() && is_kept {
         remark(format_args!(

@@ -18,7 +18,7 @@ const MOST_ARENAS: usize = 12;
 const NAMES: [(Part, &str); 19] = [
     (Part::Live, "live, by the allocator's statistics"),
     (Part::Top, "free at the end of the heap"),
-    (Part::FreePages, "free whole pages (malloc_trim returns these)"),
+    (Part::FreePages, "free whole pages (ramson trim returns these)"),
     (Part::FreeChunks, "free, but on pages that still hold live blocks"),
     (Part::Fastbins, "free in fastbins"),
     (Part::Tcaches, "free in thread caches"),

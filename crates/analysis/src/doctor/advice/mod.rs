@@ -155,16 +155,16 @@ fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
     let pins = finding.pins.as_ref().and_then(|pins| Some((pins, pins.sites.first()?)));
     if let Some((pins, site)) = pins {
         let share = format_share(site.held.value / pins.held.value.max(1.0));
-        evidence += &format!("; held back above all by blocks of {} ({share})", name(site));
+        evidence += &format!("; most of it pinned by blocks of {} ({share})", name(site));
     }
     Some(Advice {
         cause: "trim",
         action: format!(
-            "trim now: ramson trim {}; whenever this much is kept: ramson run --trim-every 30s, or malloc_trim(0) in the program",
+            "trim now: ramson trim {}; every time this much is free: ramson run --trim-every 30s, or malloc_trim(0) in the program",
             finding.pid
         ),
         evidence,
-        risk: "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB given back",
+        risk: "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB returned",
         saving: Saving::Expected(bytes, statistics.half_width_95_bytes()),
     })
 }
@@ -200,7 +200,7 @@ fn thresholds(statistics: &Statistics) -> Option<Advice> {
             cause: "trim_threshold",
             action: "lower the trim threshold: MALLOC_TRIM_THRESHOLD_=131072, or M_TRIM_THRESHOLD in the program".into(),
             evidence,
-            risk: "the top is given back and taken anew more often",
+            risk: "the top is returned and grown again more often",
             saving,
         }
     })
