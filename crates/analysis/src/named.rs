@@ -12,7 +12,7 @@ use ramson_profile::{
 };
 use ramson_reader::Snapshot;
 use ramson_source::{Failure, Opened, Recording, name_of};
-use ramson_symbols::{Defect, Symbolizer};
+use ramson_symbols::{SymbolDefect, Symbolizer};
 use std::collections::BTreeSet;
 
 /// A profile with names, and what kept it from having more of them.
@@ -20,7 +20,7 @@ pub struct Named {
     /// With names.
     pub profile: Profile,
     /// What kept it from having more of them.
-    pub missing_symbols: Vec<Defect>,
+    pub missing_symbols: Vec<SymbolDefect>,
 }
 
 /// How far samples are told apart.

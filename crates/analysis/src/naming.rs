@@ -6,7 +6,8 @@ use ramson_source::Failure;
 use ramson_source::Recording;
 use ramson_source::places;
 use ramson_symbols::{
-    Binary, CarriedNames, Defect, Frame, JitProcess, Options, PerfMap, ServerOptions, Symbolizer,
+    Binary, CarriedNames, Frame, JitProcess, Options, PerfMap, ServerOptions, SymbolDefect,
+    Symbolizer,
 };
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -102,7 +103,7 @@ pub fn name(
     profile: &mut Profile,
     source: Option<&Recording>,
     symbolizer: &mut Symbolizer,
-) -> Vec<Defect> {
+) -> Vec<SymbolDefect> {
     let mut of_mapping: Vec<Vec<usize>> = vec![Vec::new(); profile.mappings.len()];
     let mut outside = Vec::new();
     for (index, location) in profile.locations.iter().enumerate() {
@@ -144,7 +145,7 @@ fn name_compiled(
     outside: &[usize],
     symbolizer: &Symbolizer,
     functions: &mut Functions,
-) -> Option<Defect> {
+) -> Option<SymbolDefect> {
     if outside.is_empty() {
         return None;
     }
@@ -168,7 +169,7 @@ fn name_compiled(
     let (runtime, remedy) = (source.name(), remedy(source.name()));
     refusal.or_else(|| {
         let remedy = remedy.filter(|_| map.is_none() && unnamed > 0)?;
-        Some(Defect::NoPerfMap { addresses: unnamed, runtime: runtime.to_owned(), remedy })
+        Some(SymbolDefect::NoPerfMap { addresses: unnamed, runtime: runtime.to_owned(), remedy })
     })
 }
 

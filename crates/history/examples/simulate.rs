@@ -1,11 +1,11 @@
-//! A simulated recorder, for `bench/run history` and for tests that kill it.
+//! A simulated writer, for `bench/run history` and for tests that kill it.
 //!
 //! `simulate FILE days PROCESSES STACKS DAYS RATE`: fills a history as DAYS of recording would, and prints what it cost. A snapshot older than an
 //! hour that the levels would thin away is not written in the first place, so that days pass in minutes; the last hour is written whole, and measured.
 //! `simulate FILE forever`: writes rounds as fast as it can, and prints the number of each when it is kept.
 
 use ramson_format::{HEALTH, Health, Kind, lifetime_bucket, mix};
-use ramson_history::{History, Levels, Recorder, Taken, Triggers};
+use ramson_history::{History, HistoryWriter, Levels, Taken, Triggers};
 use ramson_profile::sampling_probability;
 use ramson_reader::{Header, LiveSample, Mapping, Snapshot, Stack};
 use std::error::Error;
@@ -190,7 +190,8 @@ impl Program {
 }
 
 fn forever(file: &Path) -> Result<(), Box<dyn Error>> {
-    let mut recorder = Recorder::open(file, Levels::new(10 * SECOND, 30 * DAY * SECOND), 4 << 20)?;
+    let mut writer =
+        HistoryWriter::open(file, Levels::new(10 * SECOND, 30 * DAY * SECOND), 4 << 20)?;
     let mut programs = [1, 2].map(|pid| Program::new(pid, 300));
     let mut out = std::io::stdout().lock();
     for round in 1.. {
@@ -198,9 +199,9 @@ fn forever(file: &Path) -> Result<(), Box<dyn Error>> {
             program.run_until(round * 10 * SECOND, 20);
         }
         let taken = programs.each_ref().map(|program| program.taken(Triggers::CLOCK));
-        recorder.append(&taken)?;
+        writer.append(&taken)?;
         if round % 20 == 0 {
-            recorder.tidy(START_NS + round * 10 * SECOND)?;
+            writer.tidy(START_NS + round * 10 * SECOND)?;
         }
         writeln!(out, "{}", START_NS + round * 10 * SECOND)?;
         out.flush()?;
@@ -216,7 +217,7 @@ fn days_of(
     rate: u64,
 ) -> Result<(), Box<dyn Error>> {
     let levels = Levels::new(10 * SECOND, 30 * DAY * SECOND);
-    let mut recorder = Recorder::open(file, levels, u64::MAX)?;
+    let mut writer = HistoryWriter::open(file, levels, u64::MAX)?;
     let mut programs: Vec<Program> = (1..=processes).map(|pid| Program::new(pid, stacks)).collect();
     let end = days * DAY;
     let mut encoding = 0.0;
@@ -236,17 +237,17 @@ fn days_of(
         let before = cpu_seconds()?;
         let taken: Vec<Taken> =
             programs.iter().map(|program| program.taken(Triggers::CLOCK)).collect();
-        recorder.append(&taken)?;
+        writer.append(&taken)?;
         if now % 60 == 0 {
-            while recorder.tidy(START_NS + now * SECOND)?.has_more {}
+            while writer.tidy(START_NS + now * SECOND)?.has_more {}
         }
         if end - now < HOUR {
             encoding += cpu_seconds()? - before;
         }
     }
-    let used = recorder.used_bytes()?;
+    let used = writer.used_bytes()?;
     let live: usize = programs.iter().map(|program| program.snapshot.live.len()).sum();
-    drop(recorder);
+    drop(writer);
     println!("result {used} {} {encoding} {live}", fs::metadata(file)?.len());
     queries(file, end)
 }

@@ -3,7 +3,7 @@
 use crate::flags::LeaksFlags;
 use crate::output::{hint, print, print_json, remark};
 use crate::table;
-use ramson_analysis::suspects::{Moment, Question, paired, suspects};
+use ramson_analysis::suspects::{DatedRecording, Question, paired, suspects};
 use ramson_leaks::Suppressions;
 use ramson_profile::format::format_duration;
 use ramson_source::{Failure, marks, open_recording};
@@ -21,7 +21,7 @@ pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
     };
     let (earlier, moment) = moments(flags)?;
     let baseline = flags.baseline.as_ref().map(|name| marks::open(name, &moment.recording));
-    let baseline = baseline.transpose()?.map(Moment::of);
+    let baseline = baseline.transpose()?.map(DatedRecording::of);
     let mut found = suspects(&moment, earlier.as_ref(), baseline.as_ref(), &question)?;
     if flags.json {
         let most = if flags.rows == 0 { usize::MAX } else { flags.rows };
@@ -41,9 +41,9 @@ pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
 }
 
 /// The moment to judge, and an earlier one if growth is to be measured.
-fn moments(flags: &LeaksFlags) -> Result<(Option<Moment>, Moment), Failure> {
+fn moments(flags: &LeaksFlags) -> Result<(Option<DatedRecording>, DatedRecording), Failure> {
     let wanted = &flags.source.source;
-    let first = Moment::of(open_recording(wanted)?);
+    let first = DatedRecording::of(open_recording(wanted)?);
     if first.recording.past.as_ref().is_some_and(|past| past.from_ns.is_some()) {
         return Err(Failure::usage(format!(
             "{wanted}: leaks judges a moment, not a range. Pass its end, and its beginning with --since SRC@MOMENT"
@@ -58,9 +58,11 @@ fn moments(flags: &LeaksFlags) -> Result<(Option<Moment>, Moment), Failure> {
             };
             hint(&format!("watching process {pid} for {}", format_duration(window_ns)));
             thread::sleep(Duration::from_nanos(window_ns));
-            (first, Moment::of(open_recording(wanted)?), wanted)
+            (first, DatedRecording::of(open_recording(wanted)?), wanted)
         }
-        (None, Some(since)) => (Moment::of(marks::open(since, &first.recording)?), first, since),
+        (None, Some(since)) => {
+            (DatedRecording::of(marks::open(since, &first.recording)?), first, since)
+        }
         (None, None) => return Ok((None, first)),
     };
     paired(&earlier, &later, object)?;

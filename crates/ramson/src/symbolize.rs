@@ -8,12 +8,12 @@ use crate::table::say_what_is_missing;
 use ramson_analysis::named::{Detail, Kinds, take_named, unnamed};
 use ramson_analysis::naming::{Demangle, Names, carried, name};
 use ramson_encode::pprof;
-use ramson_import::Moment;
+use ramson_import::InuseAt;
 use ramson_source::{Failure, Opened, Recording, open_any_file};
 use std::fs::{self, File};
 
 pub fn symbolize(flags: &SymbolizeFlags) -> Result<(), Failure> {
-    let mut opened = open_any_file(&flags.file, Moment::End)?;
+    let mut opened = open_any_file(&flags.file, InuseAt::End)?;
     match &opened {
         Opened::Recording(recording) => symbolize_own(flags, recording),
         Opened::Foreign(_) => {

@@ -55,13 +55,13 @@ impl ReadAt for [u8] {
 }
 
 /// A profile without a file: a range of a running process's memory, read through /proc/PID/mem.
-pub struct ProcessMemory {
+pub struct ProcessRange {
     memory: File,
     start: u64,
     length: u64,
 }
 
-impl ProcessMemory {
+impl ProcessRange {
     /// The range `start..end` of process `pid`. Fails where ptrace access would.
     pub fn open(pid: u32, start: u64, end: u64) -> io::Result<Self> {
         let memory = File::open(format!("/proc/{pid}/mem"))?;
@@ -69,7 +69,7 @@ impl ProcessMemory {
     }
 }
 
-impl ReadAt for ProcessMemory {
+impl ReadAt for ProcessRange {
     fn length(&self) -> io::Result<u64> {
         Ok(self.length)
     }

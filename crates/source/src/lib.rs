@@ -26,7 +26,7 @@ pub use discovery::{all, files_since};
 pub use failure::Failure;
 pub use file::{Opened, open_any_file, open_file};
 pub use foreign::Foreign;
-pub use lookup::{Found, find, is_history, place, time_of, unreadable};
+pub use lookup::{PastMoment, find, is_history, place, time_of, unreadable};
 pub use moment::split;
 pub use open::{open, open_recording, several};
 pub use recording::{Past, Recording, base_name, name_of};

@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// A moment of a process.
-pub struct Found {
+pub struct PastMoment {
     /// The database.
     pub history: History,
     /// Its file.
@@ -55,7 +55,7 @@ impl Wanted {
 }
 
 /// The process that `base` names, at this moment: of those that were there then, the newest.
-pub fn find(base: &str, when: &When) -> Result<Found, Failure> {
+pub fn find(base: &str, when: &When) -> Result<PastMoment, Failure> {
     let (path, history, wanted) = open(base)?;
     let broken = |error| unreadable(&path, &error);
     let mut processes = history.processes().map_err(broken)?;
@@ -88,7 +88,7 @@ pub fn find(base: &str, when: &When) -> Result<Found, Failure> {
         return Err(nothing_then(base, when, &history, &processes));
     }
     let (process, moment, _) = there.swap_remove(0);
-    Ok(Found { history, path, process, moment })
+    Ok(PastMoment { history, path, process, moment })
 }
 
 /// The history that a source is in, and whom it names there.
@@ -127,7 +127,7 @@ fn wanted(base: &str, file: &Path) -> Result<Wanted, Failure> {
             "{base}: the file is empty, so neither a history nor a profile. \"ramson record --all -o {base}\" makes a history of it"
         )));
     }
-    match open_any_file(file, ramson_import::Moment::End)? {
+    match open_any_file(file, ramson_import::InuseAt::End)? {
         Opened::Recording(source) => Ok(Wanted::Profile(Box::new(source.snapshot.header))),
         Opened::Foreign(_) => Err(Failure::usage(format!(
             "{base}: another tool's file holds one moment only. Pass a process ID, name:NAME, a profile or a history that ramson made"

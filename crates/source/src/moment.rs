@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::file::open_file;
-use crate::lookup::{Found, find, is_history, time_of, unreadable};
+use crate::lookup::{PastMoment, find, is_history, time_of, unreadable};
 use crate::recording::{Past, Recording};
 use jiff::tz::TimeZone;
 use ramson_history::{Moment, Span, When, between};
@@ -71,7 +71,7 @@ enum Earlier {
     Moment(Moment),
 }
 
-impl Found {
+impl PastMoment {
     fn snapshot(&self, moment: &Moment) -> Result<Snapshot, Failure> {
         self.history
             .snapshot(self.process.id, moment)

@@ -6,7 +6,7 @@ use crate::file::{Opened, open_any_file, open_map, open_stream};
 use crate::maps::profile_maps;
 use crate::recording::{Recording, base_name, name_of};
 use crate::{http, moment, namespaces};
-use ramson_import::Moment;
+use ramson_import::InuseAt;
 use ramson_process::program;
 use ramson_reader::Header;
 use std::fs;
@@ -23,10 +23,10 @@ pub fn open(source: &str) -> Result<Opened, Failure> {
         return open_name(name).map(Opened::Recording);
     }
     if source == "-" {
-        return open_stream("standard input", io::stdin().lock(), Moment::End);
+        return open_stream("standard input", io::stdin().lock(), InuseAt::End);
     }
     if http::is_address(source) {
-        return open_stream(source, http::fetch(source)?, Moment::End);
+        return open_stream(source, http::fetch(source)?, InuseAt::End);
     }
     let is_number = !source.is_empty() && source.bytes().all(|byte| byte.is_ascii_digit());
     if is_number && !Path::new(source).exists() {
@@ -36,8 +36,8 @@ pub fn open(source: &str) -> Result<Opened, Failure> {
     }
     let path = Path::new(source);
     match source.strip_suffix("@peak") {
-        Some(recording) if !path.exists() => open_any_file(Path::new(recording), Moment::Peak),
-        _ => open_any_file(path, Moment::End),
+        Some(recording) if !path.exists() => open_any_file(Path::new(recording), InuseAt::Peak),
+        _ => open_any_file(path, InuseAt::End),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Names and source lines for file addresses, found outside the profiled program: from the binary, from separate
 //! debug files, or from a cache of earlier answers. A missing symbol never blocks a report: what is missing comes
-//! back as a [`Defect`] beside what was found.
+//! back as a [`SymbolDefect`] beside what was found.
 #![forbid(unsafe_code)]
 
 mod answers;
@@ -31,7 +31,7 @@ mod worker;
 
 pub use crate::binary::Binary;
 pub use crate::debuginfod::ServerOptions;
-pub use crate::defect::Defect;
+pub use crate::defect::SymbolDefect;
 pub use crate::demangle::demangle;
 pub use crate::frame::{Frame, SymbolSource};
 pub use crate::names_block::CarriedNames;

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use rustix::fs::OFlags;
 
-use crate::defect::Defect;
+use crate::defect::SymbolDefect;
 
 /// What lies beyond is not read; a line takes about 60 bytes.
 const MAX_BYTES: u64 = 256 << 20;
@@ -44,13 +44,13 @@ pub struct PerfMap {
 
 impl PerfMap {
     /// The map of this process. `Ok(None)`: it wrote none.
-    pub fn of(process: &JitProcess) -> Result<Option<Self>, Defect> {
+    pub fn of(process: &JitProcess) -> Result<Option<Self>, SymbolDefect> {
         let mut refusal = None;
         for path in places(process) {
             match open(&path, process) {
                 Ok(Some(file)) => return read(file, &path).map(Some),
                 Ok(None) => {}
-                Err(reason) => refusal = Some(Defect::PerfMapRefused { path, reason }),
+                Err(reason) => refusal = Some(SymbolDefect::PerfMapRefused { path, reason }),
             }
         }
         refusal.map_or(Ok(None), Err)
@@ -147,13 +147,13 @@ fn is_of_its_life(metadata: &Metadata, process: &JitProcess) -> bool {
     !is_old && !is_later
 }
 
-fn read(file: File, path: &Path) -> Result<PerfMap, Defect> {
+fn read(file: File, path: &Path) -> Result<PerfMap, SymbolDefect> {
     let mut bytes = Vec::new();
     match file.take(MAX_BYTES).read_to_end(&mut bytes) {
         Ok(_) => {}
         Err(error) => {
             let (path, reason) = (path.to_owned(), error.to_string());
-            return Err(Defect::PerfMapRefused { path, reason });
+            return Err(SymbolDefect::PerfMapRefused { path, reason });
         }
     }
     // The runtime may be in the middle of a line.

@@ -9,7 +9,7 @@ use crate::answers::Answers;
 use crate::binary::Binary;
 use crate::cache::Cache;
 use crate::debuginfod::{ServerOptions, Servers};
-use crate::defect::Defect;
+use crate::defect::SymbolDefect;
 use crate::elf::{DebugLink, ElfFile, Identity};
 use crate::engine::Engine;
 use crate::find::{Folders, Located, Place, Search, debug_places, link_of, locate, present};
@@ -29,7 +29,7 @@ pub struct Symbolized {
     /// Where the names came from.
     pub source: SymbolSource,
     /// Why there are not more of them.
-    pub defect: Option<Defect>,
+    pub defect: Option<SymbolDefect>,
 }
 
 /// Where to look besides the usual places.
@@ -64,7 +64,7 @@ struct Known {
     answers: Answers,
     engine: Option<Engine>,
     /// What the engine could not read, if one was opened.
-    damage: Option<Defect>,
+    damage: Option<SymbolDefect>,
     unsaved: usize,
     last_call: u64,
 }
@@ -79,7 +79,7 @@ impl Symbolizer {
     }
 
     /// The servers that failed since the last call; they are not asked again.
-    pub fn server_failures(&mut self) -> Vec<Defect> {
+    pub fn server_failures(&mut self) -> Vec<SymbolDefect> {
         self.servers
             .as_mut()
             .map(|servers| std::mem::take(&mut servers.failures))
@@ -271,20 +271,20 @@ fn is_current(
 
 fn defect(
     binary: &Binary,
-    refusal: Option<Defect>,
+    refusal: Option<SymbolDefect>,
     source: &SymbolSource,
-    damage: Option<Defect>,
-) -> Option<Defect> {
+    damage: Option<SymbolDefect>,
+) -> Option<SymbolDefect> {
     let (path, build_id) = (binary.path.clone(), binary.build_id.clone());
     let refusal = match (refusal, source) {
-        (Some(Defect::BuildIdDiffers { path, wanted, found, .. }), source) => {
+        (Some(SymbolDefect::BuildIdDiffers { path, wanted, found, .. }), source) => {
             let used = match source {
                 SymbolSource::None | SymbolSource::Carried => None,
                 SymbolSource::Dwarf { path }
                 | SymbolSource::Symtab { path }
                 | SymbolSource::Dynsym { path } => Some(path.clone()),
             };
-            Some(Defect::BuildIdDiffers { path, wanted, found, used })
+            Some(SymbolDefect::BuildIdDiffers { path, wanted, found, used })
         }
         // With DWARF at hand the binary itself is not needed.
         (_, SymbolSource::Dwarf { .. }) => None,
@@ -292,19 +292,21 @@ fn defect(
     };
     refusal.or(damage).or(match source {
         SymbolSource::Dwarf { .. } | SymbolSource::Carried => None,
-        SymbolSource::Symtab { .. } => Some(Defect::NoLines { path, build_id }),
+        SymbolSource::Symtab { .. } => Some(SymbolDefect::NoLines { path, build_id }),
         SymbolSource::Dynsym { .. } => {
-            Some(Defect::NoSymbols { path, build_id, are_exports_named: true })
+            Some(SymbolDefect::NoSymbols { path, build_id, are_exports_named: true })
         }
-        SymbolSource::None => Some(Defect::NoSymbols { path, build_id, are_exports_named: false }),
+        SymbolSource::None => {
+            Some(SymbolDefect::NoSymbols { path, build_id, are_exports_named: false })
+        }
     })
 }
 
 /// Some binaries have DWARF only for the parts that came from elsewhere, such as assembly or a static library.
-fn few_lines(binary: &Binary, frames: &[Vec<Frame>]) -> Option<Defect> {
+fn few_lines(binary: &Binary, frames: &[Vec<Frame>]) -> Option<SymbolDefect> {
     let has_line = |frames: &&Vec<Frame>| frames.iter().any(|frame| frame.line != 0);
     let named = frames.iter().filter(|frames| !frames.is_empty()).count();
     let with_lines = frames.iter().filter(has_line).count();
     let (path, build_id) = (binary.path.clone(), binary.build_id.clone());
-    (with_lines * 2 < named).then_some(Defect::FewLines { path, build_id, with_lines, named })
+    (with_lines * 2 < named).then_some(SymbolDefect::FewLines { path, build_id, with_lines, named })
 }

@@ -18,7 +18,7 @@ use stacks::NamedStack;
 use std::collections::HashSet;
 
 /// A profile and the moment that it shows.
-pub struct Moment {
+pub struct DatedRecording {
     /// The profile.
     pub recording: Recording,
     /// On the clock of the profile's times.
@@ -73,9 +73,9 @@ pub struct Suspect {
 
 /// Judges a moment; growth is measured where there is an earlier one, and what grows in the baseline is hidden.
 pub fn suspects(
-    moment: &Moment,
-    earlier: Option<&Moment>,
-    baseline: Option<&Moment>,
+    moment: &DatedRecording,
+    earlier: Option<&DatedRecording>,
+    baseline: Option<&DatedRecording>,
     question: &Question,
 ) -> Result<Suspects, Failure> {
     if question.selection.uses_labels() {
@@ -127,7 +127,11 @@ impl Suspects {
 }
 
 /// Pairs two moments of one process.
-pub fn paired(earlier: &Moment, later: &Moment, object: &str) -> Result<(), Failure> {
+pub fn paired(
+    earlier: &DatedRecording,
+    later: &DatedRecording,
+    object: &str,
+) -> Result<(), Failure> {
     let is_same = overlap::is_same_process(&earlier.recording.snapshot, &later.recording.snapshot);
     if !is_same || earlier.now_ns > later.now_ns {
         return Err(Failure::usage(format!(
@@ -138,7 +142,7 @@ pub fn paired(earlier: &Moment, later: &Moment, object: &str) -> Result<(), Fail
     Ok(())
 }
 
-impl Moment {
+impl DatedRecording {
     /// A running process is looked at now, what is left of a dead one shows its last sample.
     pub fn of(recording: Recording) -> Self {
         let last_ns = recording.snapshot.header.last_monotonic_ns;
@@ -158,8 +162,8 @@ impl Moment {
 
 /// Every stack with live samples and what a suppression may match in it, worst first.
 fn judged(
-    moment: &Moment,
-    earlier: Option<&Moment>,
+    moment: &DatedRecording,
+    earlier: Option<&DatedRecording>,
     question: &Question,
 ) -> Result<Vec<(Suspect, Vec<String>)>, Failure> {
     let Named { mut profile, .. } =

@@ -1,7 +1,7 @@
 //! From snapshots to one history per stack as its frames are named: stacks that differ only in what a reader does not see (code
 //! addresses, the allocator's own frames, what a filter hides) are one.
 
-use super::Moment;
+use super::DatedRecording;
 use crate::named::stack_number;
 use crate::overlap;
 use ramson_leaks::{LiveBlock, MeasuredChange, StackHistory};
@@ -29,7 +29,11 @@ impl NamedStack {
 }
 
 /// Every stack of `profile` that has live samples; `profile` is of the moment's snapshot, with numbered stacks.
-pub fn stacks(moment: &Moment, earlier: Option<&Moment>, profile: &Profile) -> Vec<NamedStack> {
+pub fn stacks(
+    moment: &DatedRecording,
+    earlier: Option<&DatedRecording>,
+    profile: &Profile,
+) -> Vec<NamedStack> {
     let snapshot = &moment.recording.snapshot;
     let table = FrameTable::new(profile);
     let mut live: Vec<Vec<LiveBlock>> = vec![Vec::new(); snapshot.stacks.len()];
@@ -60,7 +64,7 @@ pub fn stacks(moment: &Moment, earlier: Option<&Moment>, profile: &Profile) -> V
     stacks
 }
 
-fn empty_history(moment: &Moment) -> StackHistory {
+fn empty_history(moment: &DatedRecording) -> StackHistory {
     let start_ns = moment.recording.snapshot.header.start_monotonic_ns;
     StackHistory { start_ns, first_ns: u64::MAX, now_ns: moment.now_ns, ..StackHistory::default() }
 }

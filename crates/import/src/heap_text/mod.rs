@@ -8,7 +8,7 @@ pub use gperftools::read as read_gperftools;
 pub use jemalloc::read as read_jemalloc;
 
 use crate::build::{Builder, UNKNOWN};
-use crate::defect::Defect;
+use crate::defect::ImportDefect;
 use crate::format::Format;
 use crate::import::{DropFrames, Imported};
 use crate::input::Input;
@@ -83,10 +83,10 @@ impl HeapText {
         }
         let mut defects = Vec::new();
         if self.bad_lines > 0 {
-            defects.push(Defect::BadLines(self.bad_lines));
+            defects.push(ImportDefect::BadLines(self.bad_lines));
         }
         if !has_mappings {
-            defects.push(Defect::NoMappings);
+            defects.push(ImportDefect::NoMappings);
         }
         self.builder.profile.interval_bytes = interval;
         Imported {

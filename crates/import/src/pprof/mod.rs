@@ -10,7 +10,7 @@ mod strings;
 pub mod wire;
 
 use crate::build::{OVERHEAD_BYTES, TABLE_BYTES, sample_bytes};
-use crate::defect::{Defect, ImportError};
+use crate::defect::{ImportDefect, ImportError};
 use crate::import::Imported;
 use crate::input::Input;
 use ids::Numbers;
@@ -75,7 +75,7 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
     while let Some(field) = next_field(input) {
         let Some(taken) = field else {
             let offset = input.unpacked_bytes();
-            input.defects.push(Defect::Damaged { offset });
+            input.defects.push(ImportDefect::Damaged { offset });
             break;
         };
         match taken {
@@ -277,7 +277,7 @@ impl Raw {
 fn cut(input: &mut Input) -> Option<()> {
     // Packed bytes that end early have been told of already.
     if input.defects.is_empty() {
-        input.defects.push(Defect::Cut);
+        input.defects.push(ImportDefect::Cut);
     }
     None
 }
