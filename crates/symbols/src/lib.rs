@@ -3,6 +3,7 @@
 //! back as a [`SymbolDefect`] beside what was found.
 #![forbid(unsafe_code)]
 
+mod address;
 mod answers;
 mod binary;
 mod cache;
@@ -29,6 +30,7 @@ mod symbolizer;
 mod units;
 mod worker;
 
+pub use crate::address::{CodeAddress, FileAddress, RuntimeAddress};
 pub use crate::binary::Binary;
 pub use crate::debuginfod::ServerOptions;
 pub use crate::defect::SymbolDefect;

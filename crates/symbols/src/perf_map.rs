@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use rustix::fs::OFlags;
 
+use crate::address::RuntimeAddress;
 use crate::defect::SymbolDefect;
 
 /// What lies beyond is not read; a line takes about 60 bytes.
@@ -70,7 +71,7 @@ impl PerfMap {
     }
 
     /// The function at a runtime address.
-    pub fn find(&self, address: u64) -> Option<&str> {
+    pub fn find(&self, RuntimeAddress(address): RuntimeAddress) -> Option<&str> {
         let (_, &(end, name, name_end)) = self.functions.range(..=address).next_back()?;
         (address < end).then(|| &self.text[name..name_end])
     }
@@ -171,7 +172,10 @@ mod tests {
 
     fn names(text: &str, addresses: impl IntoIterator<Item = u64>) -> Vec<String> {
         let map = PerfMap::parse(text.to_owned());
-        addresses.into_iter().map(|at| map.find(at).unwrap_or("-").to_owned()).collect()
+        addresses
+            .into_iter()
+            .map(|at| map.find(RuntimeAddress(at)).unwrap_or("-").to_owned())
+            .collect()
     }
 
     #[test]

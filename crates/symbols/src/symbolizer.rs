@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::address::{CodeAddress, FileAddress, RuntimeAddress};
 use crate::answers::Answers;
 use crate::binary::Binary;
 use crate::cache::Cache;
@@ -86,19 +87,18 @@ impl Symbolizer {
             .unwrap_or_default()
     }
 
-    /// Names `file_addresses`: addresses as linked in the ELF file (not file offsets), of the instruction itself
-    /// (return address − 1).
-    pub fn symbolize(&mut self, binary: &Binary, file_addresses: &[u64]) -> Symbolized {
+    /// Names what is at these addresses of `binary`.
+    pub fn symbolize(&mut self, binary: &Binary, addresses: &[FileAddress]) -> Symbolized {
         // The kernel's own mappings have no file; that they have no names surprises nobody.
         if binary.path.starts_with('[') || binary.path.is_empty() {
-            let frames = vec![Vec::new(); file_addresses.len()];
+            let frames = vec![Vec::new(); addresses.len()];
             return Symbolized { frames, source: SymbolSource::None, defect: None };
         }
         let known = self.carried.as_ref().and_then(|carried| carried.of(Some(binary)));
-        let Some(known) = known else { return self.look_up(binary, file_addresses) };
-        let carried: Vec<_> = file_addresses.iter().map(|&address| known.get(address)).collect();
-        let others = file_addresses.iter().zip(&carried).filter(|(_, frames)| frames.is_none());
-        let others: Vec<u64> = others.map(|(&address, _)| address).collect();
+        let Some(known) = known else { return self.look_up(binary, addresses) };
+        let carried: Vec<_> = addresses.iter().map(|address| known.get(address.0)).collect();
+        let others = addresses.iter().zip(&carried).filter(|(_, frames)| frames.is_none());
+        let others: Vec<FileAddress> = others.map(|(&address, _)| address).collect();
         if others.is_empty() {
             let frames = carried.into_iter().flatten().collect();
             return Symbolized { frames, source: SymbolSource::Carried, defect: None };
@@ -111,11 +111,11 @@ impl Symbolizer {
     }
 
     /// The name that the profile brings along for code that belongs to no binary.
-    pub fn carried_at(&self, runtime_address: u64) -> Option<Vec<Frame>> {
-        self.carried.as_ref()?.get(None, runtime_address)
+    pub fn carried_at(&self, address: RuntimeAddress) -> Option<Vec<Frame>> {
+        self.carried.as_ref()?.get(CodeAddress::Outside(address))
     }
 
-    fn look_up(&mut self, binary: &Binary, file_addresses: &[u64]) -> Symbolized {
+    fn look_up(&mut self, binary: &Binary, addresses: &[FileAddress]) -> Symbolized {
         self.calls += 1;
         let Located { file, refusal } = locate(binary, &self.folders);
         let mut known = self.known.remove(binary).unwrap_or_default();
@@ -125,15 +125,15 @@ impl Symbolizer {
         }
         known.last_call = self.calls;
         let places = self.refresh(binary, &mut known, file.as_ref());
-        let mut unknown = file_addresses.to_vec();
+        let mut unknown: Vec<u64> = addresses.iter().map(|address| address.0).collect();
         unknown.retain(|address| !known.answers.by_address.contains_key(address));
         unknown.sort_unstable();
         unknown.dedup();
         if !unknown.is_empty() {
             self.answer(binary, &mut known, &places, file, &unknown);
         }
-        let frames = file_addresses.iter();
-        let frames = frames.map(|&address| known.answers.get(address).unwrap_or_default());
+        let frames = addresses.iter();
+        let frames = frames.map(|address| known.answers.get(address.0).unwrap_or_default());
         let frames: Vec<Vec<Frame>> = frames.collect();
         let source = known.answers.source.clone();
         let defect = defect(binary, refusal, &source, known.damage.clone());

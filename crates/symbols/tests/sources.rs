@@ -2,7 +2,7 @@
 
 mod support;
 
-use ramson_symbols::{Binary, Options, SymbolDefect, SymbolSource, Symbolizer};
+use ramson_symbols::{Binary, FileAddress, Options, SymbolDefect, SymbolSource, Symbolizer};
 use support::*;
 
 /// An address inside `hidden`, after its inlined call has begun.
@@ -192,16 +192,16 @@ fn a_stripped_program_has_no_names_and_its_debug_file_has_all() {
     folder.run(&format!("mkdir -p debug/.build-id/{}", &id[..2]));
     folder.run(&format!("cp a.debug debug/.build-id/{}/{}.debug", &id[..2], &id[2..]));
     let options = || Options { debug_paths: vec![folder.path("debug")], ..Options::default() };
-    let symbolized = Symbolizer::new(options()).symbolize(&binary, &[address]);
+    let symbolized = Symbolizer::new(options()).symbolize(&binary, &[FileAddress(address)]);
     assert_eq!(symbolized.frames, whole.frames);
     assert_eq!(symbolized.defect, None);
 
     // By build ID without the binary, or with another in its place.
     folder.run("mv a gone");
-    let symbolized = Symbolizer::new(options()).symbolize(&binary, &[address]);
+    let symbolized = Symbolizer::new(options()).symbolize(&binary, &[FileAddress(address)]);
     assert_eq!((symbolized.frames, symbolized.defect), (whole.frames.clone(), None));
     folder.run("gcc -O1 -Wl,--build-id a.c -o a");
-    let symbolized = Symbolizer::new(options()).symbolize(&binary, &[address]);
+    let symbolized = Symbolizer::new(options()).symbolize(&binary, &[FileAddress(address)]);
     assert_eq!(symbolized.frames, whole.frames);
     let Some(SymbolDefect::BuildIdDiffers { found, used, .. }) = symbolized.defect else {
         panic!()
@@ -214,7 +214,7 @@ fn a_stripped_program_has_no_names_and_its_debug_file_has_all() {
     folder.run("mkdir copies");
     folder.run("mv whole copies/a");
     let options = Options { debug_paths: vec![folder.path("copies")], ..Options::default() };
-    let symbolized = Symbolizer::new(options).symbolize(&binary, &[address]);
+    let symbolized = Symbolizer::new(options).symbolize(&binary, &[FileAddress(address)]);
     assert_eq!((symbolized.frames, symbolized.defect), (whole.frames, None));
 }
 
