@@ -1,7 +1,7 @@
 //! The promises of FORMAT.md for extents: cut, damaged, and read while their program maps and unmaps.
 
 use ramson_format::{Header, RegionKind};
-use ramson_reader::{Defect, Extent, ReadAt, Snapshot};
+use ramson_reader::{Defect, Extent, LookupAddress, ReadAt, Snapshot};
 use ramson_tests::{Random, Run, profiles_in, program, read, read_bytes};
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -27,7 +27,10 @@ fn region(bytes: &[u8], kind: RegionKind) -> Range<usize> {
 }
 
 /// What an extent says beside its range, with the frames of its stack instead of a number.
-fn told<'a>(snapshot: &'a Snapshot, extent: &Extent) -> (u64, u64, u32, bool, bool, &'a [u64]) {
+fn told<'a>(
+    snapshot: &'a Snapshot,
+    extent: &Extent,
+) -> (u64, u64, u32, bool, bool, &'a [LookupAddress]) {
     let Extent { inverse_probability, monotonic_ns, tid, is_reserved, is_shared, .. } = *extent;
     let frames = snapshot.stacks[extent.stack].frames.as_slice();
     (inverse_probability.to_bits(), monotonic_ns, tid, is_reserved, is_shared, frames)

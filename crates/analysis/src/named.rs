@@ -7,8 +7,8 @@ use hashbrown::HashMap;
 use ramson_format::Kind;
 use ramson_process::clock::unix_ns;
 use ramson_profile::{
-    Estimate, Label, LabelValue, Location, Mapping, Profile, SampleType, SampleUnit, StackSample,
-    drop_allocator_frames,
+    Estimate, Label, LabelValue, Location, LookupAddress, Mapping, Profile, SampleType, SampleUnit,
+    StackSample, drop_allocator_frames,
 };
 use ramson_reader::Snapshot;
 use ramson_source::{Failure, Opened, Recording, name_of};
@@ -273,7 +273,7 @@ fn mapping(mapping: &ramson_reader::Mapping) -> Mapping {
 #[derive(Default)]
 struct Locations {
     list: Vec<Location>,
-    known: HashMap<(u64, Option<usize>), u32>,
+    known: HashMap<(LookupAddress, Option<usize>), u32>,
 }
 
 impl Locations {
@@ -284,8 +284,13 @@ impl Locations {
         frames.map(|&address| self.index_of(snapshot, address, stack.epoch)).collect()
     }
 
-    fn index_of(&mut self, snapshot: &Snapshot, address: u64, epoch: u32) -> u32 {
-        let mapping = snapshot.mapping_at(address, epoch);
+    fn index_of(
+        &mut self,
+        snapshot: &Snapshot,
+        at: ramson_reader::LookupAddress,
+        epoch: u32,
+    ) -> u32 {
+        let (mapping, address) = (snapshot.mapping_at(at, epoch), LookupAddress(at.0));
         *self.known.entry((address, mapping)).or_insert_with(|| {
             self.list.push(Location { mapping, address, lines: Vec::new() });
             self.list.len() as u32 - 1

@@ -1,7 +1,7 @@
 //! Names: where they are looked for, binary by binary, and how they are shown.
 
 use hashbrown::HashMap;
-use ramson_profile::{Function, Line, Mapping, Profile, short_name};
+use ramson_profile::{Function, Line, LookupAddress, Mapping, Profile, short_name};
 use ramson_source::Failure;
 use ramson_source::Recording;
 use ramson_source::places;
@@ -156,7 +156,7 @@ fn name_compiled(
     let mut unnamed = 0;
     for &index in outside {
         let location = &mut profile.locations[index];
-        let address = RuntimeAddress(location.address);
+        let address = RuntimeAddress(location.address.0);
         let frames = symbolizer.carried_at(address).or_else(|| {
             let name: Arc<str> = map.as_ref()?.find(address)?.into();
             Some(vec![Frame { function: name.clone(), system_name: name, file: None, line: 0 }])
@@ -249,15 +249,15 @@ pub fn carried(profile: &Profile) -> CarriedNames {
             Some((mapping, binary)) => {
                 CodeAddress::InBinary(binary, file_address(mapping, location.address))
             }
-            None => CodeAddress::Outside(RuntimeAddress(location.address)),
+            None => CodeAddress::Outside(RuntimeAddress(location.address.0)),
         };
         names.add(at, &frames);
     }
     names
 }
 
-fn file_address(mapping: &Mapping, address: u64) -> FileAddress {
-    FileAddress(address.wrapping_sub(mapping.bias))
+fn file_address(mapping: &Mapping, address: LookupAddress) -> FileAddress {
+    FileAddress(address.0.wrapping_sub(mapping.bias))
 }
 
 fn frame(profile: &Profile, line: &Line) -> Frame {

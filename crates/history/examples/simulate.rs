@@ -7,7 +7,7 @@
 use ramson_format::{HEALTH, Health, Kind, lifetime_bucket, mix};
 use ramson_history::{History, HistoryWriter, Levels, Taken, Triggers};
 use ramson_profile::sampling_probability;
-use ramson_reader::{Header, LiveSample, Mapping, Snapshot, Stack};
+use ramson_reader::{Header, LiveSample, LookupAddress, Mapping, Snapshot, Stack};
 use std::error::Error;
 use std::fs;
 use std::io::Write;
@@ -72,12 +72,15 @@ impl Program {
     fn new(pid: u32, stacks: u64) -> Self {
         let mut list = [Kind::Heap, Kind::Mmap].map(Stack::overflow).to_vec();
         let mut sequence = Sequence(u64::from(pid));
-        list.extend((0..stacks).map(|number| Stack {
-            frames:
-                (0..20).map(|frame| 0x40_0000 + mix(number >> frame, frame) % (4 << 20)).collect(),
-            epoch: 1,
-            first_monotonic_ns: number + 1,
-            ..Stack::default()
+        list.extend((0..stacks).map(|number| {
+            Stack {
+                frames: (0..20)
+                    .map(|frame| LookupAddress(0x40_0000 + mix(number >> frame, frame) % (4 << 20)))
+                    .collect(),
+                epoch: 1,
+                first_monotonic_ns: number + 1,
+                ..Stack::default()
+            }
         }));
         let header = Header {
             state: 1,

@@ -7,7 +7,7 @@ use crate::trigger::Triggers;
 use crate::writer::{HistoryWriter, Taken};
 use ramson_format::{HEALTH, Kind};
 use ramson_profile::sampling_probability;
-use ramson_reader::{Extent, Header, LiveSample, Mapping, Snapshot, Stack};
+use ramson_reader::{Extent, Header, LiveSample, LookupAddress, Mapping, Snapshot, Stack};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -55,7 +55,7 @@ fn stacks_and_live(pid: u32, stacks: usize, seconds: u64) -> (Vec<Stack>, Vec<Li
         let per_sample = weight * (weight - 1.0);
         list.push(Stack {
             // The last frame is of no binary.
-            frames: vec![0x40_0000 + number * 16, plugin + 64, 0xdead_0000],
+            frames: [0x40_0000 + number * 16, plugin + 64, 0xdead_0000].map(LookupAddress).to_vec(),
             epoch: 1,
             sampled_alloc_objects: seconds,
             sampled_alloc_bytes: seconds * SIZE,
@@ -180,7 +180,7 @@ fn a_stack_keeps_its_number_wherever_a_snapshot_has_it() {
     assert_eq!(frames_by_address(&kept), frames_by_address(&in_order));
 }
 
-fn frames_by_address(snapshot: &Snapshot) -> BTreeMap<u64, &[u64]> {
+fn frames_by_address(snapshot: &Snapshot) -> BTreeMap<u64, &[LookupAddress]> {
     let frames = |live: &LiveSample| &*snapshot.stacks[live.stack].frames;
     snapshot.live.iter().map(|live| (live.address, frames(live))).collect()
 }

@@ -10,7 +10,7 @@ use crate::defect::{ImportDefect, ImportError};
 use crate::format::Format;
 use crate::import::{DropFrames, Imported, InuseAt};
 use crate::input::Input;
-use ramson_profile::{Estimate, Function, Line, Location, SampleType};
+use ramson_profile::{Estimate, Function, Line, Location, LookupAddress, SampleType};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -200,6 +200,7 @@ impl Reading {
             lines.push(Line { function: self.function(name.into(), "".into(), input)?, line: 0 });
         }
         // heaptrack has subtracted 1 from return addresses already.
+        let address = LookupAddress(address);
         self.builder.profile.locations.push(Location { mapping: None, address, lines });
         Ok(())
     }

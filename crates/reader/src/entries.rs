@@ -1,7 +1,7 @@
 //! Single records: each is taken whole and checked, or not at all.
 
 use crate::bytes::Entry;
-use crate::snapshot::{Extent, FailedAllocation, Freed, LiveSample, Mapping, Stack};
+use crate::snapshot::{Extent, FailedAllocation, Freed, LiveSample, LookupAddress, Mapping, Stack};
 use ramson_format as format;
 use ramson_format::{
     COMMITTED, EPOCH_OPEN, LIFETIME_BUCKETS, MAX_DEPTH, NO_STACK, extent_check, extent_flags,
@@ -99,7 +99,7 @@ pub fn stack(entry: Entry, frames: &[u8]) -> Option<Stack> {
     if stack_hash(stack.kind(), stack.epoch, &addresses) != entry.u64(offset_of!(S, hash)) {
         return None;
     }
-    stack.frames = addresses;
+    stack.frames = addresses.into_iter().map(LookupAddress).collect();
     Some(stack)
 }
 

@@ -7,7 +7,7 @@ use crate::defect::{Defect, ReadError};
 use crate::entries;
 use crate::frees;
 use crate::reading::Reading;
-use crate::snapshot::{FailedAllocation, Header, Snapshot, Stack};
+use crate::snapshot::{FailedAllocation, Header, LookupAddress, Snapshot, Stack};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use ramson_format as format;
 use ramson_format::{ABORT_OFFSET, FAILURE_OFFSET, KINDS, Kind, REGIONS, RegionKind};
@@ -197,6 +197,6 @@ impl Numbers {
 }
 
 /// Entries with the same are one stack.
-fn identity(stack: &Stack) -> (Kind, u32, &[u64]) {
+fn identity(stack: &Stack) -> (Kind, u32, &[LookupAddress]) {
     (stack.kind(), stack.epoch, &stack.frames)
 }

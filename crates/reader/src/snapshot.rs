@@ -67,12 +67,16 @@ pub struct Mapping {
     pub build_id: Vec<u8>,
 }
 
+/// Where a frame is looked up: what executes in the leaf, in a caller the return address − 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LookupAddress(pub u64);
+
 /// One distinct stack. `sampled_*` are raw, the others weighted.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct Stack {
-    /// Lookup addresses, leaf first; empty for the overflow stack.
-    pub frames: Vec<u64>,
+    /// Leaf first; empty for the overflow stack.
+    pub frames: Vec<LookupAddress>,
     pub epoch: u32,
     pub flags: u32,
     pub sampled_alloc_objects: u64,
@@ -169,9 +173,9 @@ impl Stack {
 
 impl Snapshot {
     /// The mapping that was at `address` for stacks of `epoch`.
-    pub fn mapping_at(&self, address: u64, epoch: u32) -> Option<usize> {
+    pub fn mapping_at(&self, address: LookupAddress, epoch: u32) -> Option<usize> {
         self.mappings.iter().position(|mapping| {
-            (mapping.start..mapping.end).contains(&address) && mapping.epochs.contains(&epoch)
+            (mapping.start..mapping.end).contains(&address.0) && mapping.epochs.contains(&epoch)
         })
     }
 }

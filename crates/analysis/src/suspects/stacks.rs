@@ -6,7 +6,7 @@ use crate::named::stack_number;
 use crate::overlap;
 use ramson_leaks::{LiveBlock, MeasuredChange, StackHistory};
 use ramson_profile::{Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit};
-use ramson_reader::{LiveSample, Snapshot, Stack};
+use ramson_reader::{LiveSample, LookupAddress, Snapshot, Stack};
 use std::collections::HashMap;
 
 /// A stack with live samples.
@@ -107,7 +107,7 @@ fn binaries(profile: &Profile, locations: &[u32]) -> Vec<String> {
 fn changes(old: &Snapshot, new: &Snapshot) -> HashMap<usize, Estimate> {
     let Some(parts) = overlap::split(old, new) else { return HashMap::new() };
     let key = |stack: &Stack| (stack.epoch, stack.frames.clone());
-    let numbers: HashMap<(u32, Vec<u64>), usize> =
+    let numbers: HashMap<(u32, Vec<LookupAddress>), usize> =
         new.stacks.iter().enumerate().map(|(number, stack)| (key(stack), number)).collect();
     let bytes = |sample: &LiveSample| block(sample).estimate(SampleUnit::Bytes);
     let mut changes: HashMap<usize, Estimate> = HashMap::new();

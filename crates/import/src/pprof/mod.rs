@@ -15,7 +15,7 @@ use crate::import::Imported;
 use crate::input::Input;
 use ids::Numbers;
 use labels::LabelSets;
-use ramson_profile::{Estimate, Line, Location, StackSample};
+use ramson_profile::{Estimate, Line, Location, LookupAddress, StackSample};
 use strings::Strings;
 use wire::{Fields, Value};
 
@@ -225,7 +225,7 @@ impl Raw {
     }
 
     fn location(&mut self, bytes: &[u8]) -> Option<usize> {
-        let mut location = Location { mapping: None, address: 0, lines: Vec::new() };
+        let mut location = Location { mapping: None, address: LookupAddress(0), lines: Vec::new() };
         let mut id = 0;
         let mut fields = Fields::of(bytes);
         for (field, value) in &mut fields {
@@ -234,7 +234,7 @@ impl Raw {
                 (2, Value::Number(number)) => {
                     location.mapping = usize::try_from(number).ok().filter(|&id| id > 0);
                 }
-                (3, Value::Number(number)) => location.address = number,
+                (3, Value::Number(number)) => location.address = LookupAddress(number),
                 (4, Value::Bytes(line)) => location.lines.push(parse_line(line)?),
                 _ => {}
             }
