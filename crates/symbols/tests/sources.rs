@@ -2,6 +2,7 @@
 
 mod support;
 
+use ramson_symbols::SymbolDefect::BuildIdDiffers;
 use ramson_symbols::{Binary, FileAddress, Options, SymbolDefect, SymbolSource, Symbolizer};
 use support::*;
 
@@ -203,9 +204,7 @@ fn a_stripped_program_has_no_names_and_its_debug_file_has_all() {
     folder.run("gcc -O1 -Wl,--build-id a.c -o a");
     let symbolized = Symbolizer::new(options()).symbolize(&binary, &[FileAddress(address)]);
     assert_eq!(symbolized.frames, whole.frames);
-    let Some(SymbolDefect::BuildIdDiffers { found, used, .. }) = symbolized.defect else {
-        panic!()
-    };
+    let Some(BuildIdDiffers { found, used, .. }) = symbolized.defect else { panic!() };
     assert_eq!(found, build_id(&folder, "a"));
     assert!(used.unwrap().ends_with(format!("{}.debug", &id[2..])));
     folder.run("mv gone a");
@@ -255,7 +254,7 @@ fn a_replaced_binary_is_noticed_and_not_used() {
     let symbolized = symbolize(&old, &[address]);
     assert_eq!(symbolized.frames, [vec![]]);
     assert_eq!(symbolized.source, SymbolSource::None);
-    let Some(SymbolDefect::BuildIdDiffers { wanted, found, used, .. }) = &symbolized.defect else {
+    let Some(BuildIdDiffers { wanted, found, used, .. }) = &symbolized.defect else {
         panic!("{:?}", symbolized.defect)
     };
     assert_eq!((wanted, found), (&old.build_id, &build_id(&folder, "a")));
@@ -264,10 +263,7 @@ fn a_replaced_binary_is_noticed_and_not_used() {
     assert!(text.contains("replaced") && text.lines().count() == 1, "{text}");
     // The same with a build that has none.
     folder.run("gcc -O1 -g -Wl,--build-id=none a.c -o a");
-    assert!(matches!(
-        symbolize(&old, &[address]).defect,
-        Some(SymbolDefect::BuildIdDiffers { .. })
-    ));
+    assert!(matches!(symbolize(&old, &[address]).defect, Some(BuildIdDiffers { .. })));
 }
 
 #[test]
