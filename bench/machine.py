@@ -44,6 +44,7 @@ PEERS = {
     "eu-addr2line": "elfutils",
     "jeprof": "libjemalloc-dev",
     "go": "golang-go",
+    "stress-ng": "stress-ng",
 }
 
 
@@ -101,7 +102,7 @@ def build():
         subprocess.run(["cargo", "build", "--quiet", "--locked", *arguments], cwd=ROOT, check=True, stdout=sys.stderr)
         copy.unlink(missing_ok=True)
         shutil.copy(ROOT / "target" / made, copy)
-    for name in ("loop", "first", "objects", "mappings"):
+    for name in ("loop", "first", "objects", "extents"):
         compile_c(PROGRAMS / f"{name}.c", name, "-fomit-frame-pointer", "-ldl")
     for name in ("library", "passthrough", "fixed_random"):
         compile_c(PROGRAMS / f"{name}.c", f"{name}.so", "-shared", "-fPIC", "-fno-builtin", "-ldl")

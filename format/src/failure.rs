@@ -8,8 +8,6 @@ use crate::mix;
 pub const FAILURE_OFFSET: u64 = 3456;
 /// The same of the latest abort.
 pub const ABORT_OFFSET: u64 = 3496;
-/// Size of a request that operator new was refused and nobody has told.
-pub const UNKNOWN_SIZE: u64 = 0;
 
 /// See the module.
 #[repr(C)]

@@ -3,8 +3,6 @@
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::mix;
 
-/// Length of the ring unless another one is asked for.
-pub const DEFAULT_RECENT_FREES: u64 = 1 << 10;
 /// Entries that the longest ring has.
 pub const MAX_RECENT_FREES: u64 = 1 << 16;
 /// Part of the file that the ring may take.

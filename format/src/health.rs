@@ -24,11 +24,10 @@ pub enum Health {
     DroppedExtents,
     UnknownFreeStacks,
     DroppedFrees,
-    PassedFrees,
 }
 
 /// All health counters in order, with their names in FORMAT.md.
-pub const HEALTH: [(Health, &str); 20] = [
+pub const HEALTH: [(Health, &str); 19] = [
     (Health::Samples, "samples"),
     (Health::Frees, "frees"),
     (Health::DroppedLive, "dropped_live"),
@@ -48,5 +47,4 @@ pub const HEALTH: [(Health, &str); 20] = [
     (Health::DroppedExtents, "dropped_extents"),
     (Health::UnknownFreeStacks, "unknown_free_stacks"),
     (Health::DroppedFrees, "dropped_frees"),
-    (Health::PassedFrees, "passed_frees"),
 ];

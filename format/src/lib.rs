@@ -7,37 +7,26 @@
 
 pub mod atomic;
 mod end;
-mod extent;
 mod failure;
 mod freed;
 mod health;
 mod kind;
 mod plan;
-mod request;
+pub mod settings;
 
 pub use end::{CGROUP_BYTES, END_BYTES, END_OFFSET, End, Way};
-pub use extent::{
-    EXTENT_MAX_PAGES, EXTENT_PENDING, Extent, MAX_EXTENTS, extent_check, extent_flags, extent_key,
-    extent_range,
-};
-pub use failure::{ABORT_OFFSET, FAILURE_OFFSET, Failure, UNKNOWN_SIZE, failure_check};
-pub use freed::{
-    DEFAULT_RECENT_FREES, Freed, MAX_RECENT_FREES, NO_STACK, freed_check, max_recent_frees,
-};
+pub use failure::{ABORT_OFFSET, FAILURE_OFFSET, Failure, failure_check};
+pub use freed::{Freed, MAX_RECENT_FREES, NO_STACK, freed_check, max_recent_frees};
 pub use health::{HEALTH, Health};
 pub use kind::{KINDS, Kind};
 pub use plan::{RegionPlan, plan};
-pub use request::{
-    Answer, Function, Looks, MOST_PATIENCE_NS, Outcome, REQUEST_OFFSET, Reason, Request, Requests,
-    request_check,
-};
 
 use atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// The first eight bytes of every profile file.
 pub const MAGIC: [u8; 8] = *b"\x89RMSN\r\n\x1a";
 /// The only version that this crate describes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The header's length, and the alignment of every region.
 pub const PAGE_BYTES: u64 = 4096;
 /// Default length of a file; bounds everything in it.
@@ -62,6 +51,9 @@ pub const EPOCH_OPEN: u32 = u32::MAX;
 pub const LIFETIME_BUCKETS: usize = 32;
 /// Bucket 0 ends at 2^(this + 1) ns.
 pub const LIFETIME_SHIFT: u32 = 16;
+/// The program's own anonymous mappings of at least so many bytes are extents; others are not
+/// recorded.
+pub const EXTENT_LEAST_BYTES: u64 = 1 << 20;
 /// Slots of the first live segment; each further segment has twice as many as the one before.
 pub const LIVE_FIRST_SEGMENT: u64 = 512;
 
@@ -89,8 +81,8 @@ pub mod flags {
     pub const PRIVATE: u32 = 8;
     /// The program installed a seccomp filter: no space is added any more.
     pub const CONFINED: u32 = 16;
-    /// The process serves requests.
-    pub const SERVES_REQUESTS: u32 = 32;
+    /// Set by a reader: its extents are without the holes that the process had unmapped.
+    pub const CLIPPED: u32 = 64;
 }
 
 /// Bits of `Stack::flags`.
@@ -101,6 +93,16 @@ pub mod stack_flags {
     pub const INCOMPLETE: u32 = 2;
     /// `Kind::Mmap`.
     pub const MMAP: u32 = 4;
+}
+
+/// Bits of `LiveSample::flags`; a block of the heap has none.
+pub mod live_flags {
+    /// An extent: anonymous memory that the program mapped itself. Its address is its start.
+    pub const EXTENT: u32 = 1;
+    /// Mapped without any access (PROT_NONE): address space, not memory.
+    pub const RESERVED: u32 = 2;
+    /// MAP_SHARED.
+    pub const SHARED: u32 = 4;
 }
 
 /// Indices of the region directory.
@@ -119,18 +121,12 @@ pub enum RegionKind {
     Mappings = 4,
     /// Bytes.
     Strings = 5,
-    /// u64 address ranges of extents.
-    ExtentKeys = 6,
-    /// `Extent` entries, parallel to the keys.
-    Extents = 7,
     /// `Freed` entries, a ring.
-    RecentFrees = 8,
+    RecentFrees = 6,
 }
 
 /// Rows of the region directory.
-pub const REGIONS: usize = 9;
-/// Rows that lie in `Header::regions`.
-const FIRST_REGIONS: usize = 8;
+pub const REGIONS: usize = 7;
 
 /// All kinds, in directory order.
 pub const REGION_KINDS: [RegionKind; REGIONS] = [
@@ -140,8 +136,6 @@ pub const REGION_KINDS: [RegionKind; REGIONS] = [
     RegionKind::LiveSamples,
     RegionKind::Mappings,
     RegionKind::Strings,
-    RegionKind::ExtentKeys,
-    RegionKind::Extents,
     RegionKind::RecentFrees,
 ];
 
@@ -150,8 +144,7 @@ impl RegionKind {
     pub const fn entry_bytes(self) -> u64 {
         match self {
             RegionKind::Stacks => size_of::<Stack>() as u64,
-            RegionKind::Frames | RegionKind::LiveKeys | RegionKind::ExtentKeys => 8,
-            RegionKind::Extents => size_of::<Extent>() as u64,
+            RegionKind::Frames | RegionKind::LiveKeys => 8,
             RegionKind::RecentFrees => size_of::<Freed>() as u64,
             RegionKind::LiveSamples => size_of::<LiveSample>() as u64,
             RegionKind::Mappings => size_of::<Mapping>() as u64,
@@ -166,12 +159,7 @@ impl RegionKind {
 
     /// Where its row of the directory lies in the header.
     pub const fn row(self) -> usize {
-        match self as usize {
-            index @ 0..FIRST_REGIONS => {
-                core::mem::offset_of!(Header, regions) + index * size_of::<Region>()
-            }
-            _ => core::mem::offset_of!(Header, recent_frees),
-        }
+        core::mem::offset_of!(Header, regions) + self as usize * size_of::<Region>()
     }
 }
 
@@ -217,10 +205,8 @@ pub struct Header {
     pub exe_bytes: AtomicU32,
     pub command_bytes: AtomicU32,
     pub comm: [AtomicU64; 2],
-    pub regions: [Region; FIRST_REGIONS],
-    pub extent_holes: AtomicU64,
-    pub reserved: [AtomicU64; 4],
-    pub recent_frees: Region,
+    pub regions: [Region; REGIONS],
+    pub reserved: [AtomicU64; 13],
     pub configured_interval_bytes: AtomicU64,
     pub max_overhead_ppm: AtomicU32,
     pub interval_changes: AtomicU32,
@@ -238,10 +224,7 @@ impl Header {
     /// A row of the region directory.
     #[inline]
     pub const fn region(&self, kind: RegionKind) -> &Region {
-        match kind as usize {
-            index @ 0..FIRST_REGIONS => &self.regions[index],
-            _ => &self.recent_frees,
-        }
+        &self.regions[kind as usize]
     }
 }
 
@@ -276,7 +259,7 @@ pub struct Stack {
     pub lifetimes: [AtomicU32; LIFETIME_BUCKETS],
 }
 
-/// One sampled allocation that is live; its address is the key at the same index.
+/// One sampled allocation that is live, or one extent; its address is the key at the same index.
 #[repr(C)]
 #[derive(Debug, Default)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
@@ -287,7 +270,8 @@ pub struct LiveSample {
     pub stack: AtomicU32,
     pub tid: AtomicU32,
     pub check: AtomicU64,
-    pub reserved: AtomicU64,
+    pub flags: AtomicU32,
+    pub number: AtomicU32,
 }
 
 /// One file-backed executable range.
@@ -335,21 +319,11 @@ pub fn stack_hash(kind: Kind, epoch: u32, frames: &[u64]) -> u64 {
     hash | 1
 }
 
-/// Check of a live sample over its key and fields.
+/// Check of a live sample; `words` are its key, size, inverse_probability, monotonic_ns,
+/// stack | tid << 32 and flags | number << 32.
 #[inline]
-pub fn live_check(
-    key: u64,
-    size: u64,
-    inverse_probability_bits: u64,
-    monotonic_ns: u64,
-    stack: u32,
-    tid: u32,
-) -> u64 {
-    let mut hash = mix(0x6c69_7665, key);
-    hash = mix(hash, size);
-    hash = mix(hash, inverse_probability_bits);
-    hash = mix(hash, monotonic_ns);
-    mix(hash, stack as u64 | (tid as u64) << 32)
+pub fn live_check(words: &[u64; 6]) -> u64 {
+    words.iter().fold(0x6c69_7665, |hash, &word| mix(hash, word))
 }
 
 /// Check of a mapping; `words` are start, end, file_offset, bias, epoch_from, path_offset | path_bytes << 32,

@@ -1,8 +1,7 @@
 //! How a new file is divided among its regions.
 
 use crate::{
-    Extent, LIVE_FIRST_SEGMENT, LiveSample, MAX_EXTENTS, PAGE_BYTES, REGION_KINDS, REGIONS,
-    RegionKind, max_recent_frees,
+    LIVE_FIRST_SEGMENT, LiveSample, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind, max_recent_frees,
 };
 
 /// Where each region of a new file lies.
@@ -14,21 +13,16 @@ pub struct RegionPlan {
     pub capacity: u64,
 }
 
-/// Divides a file of `file_bytes` among the regions, in the order of `REGION_KINDS`: 23/64 for live samples with their keys,
-/// 1/4 for stacks, 1/4 for frames, up to 1/32 each for mappings and strings, up to 1/16 for extents with their keys, and up to
-/// 1/64 for recent frees.
+/// Divides a file of `file_bytes` among the regions, in the order of `REGION_KINDS`: 23/64 for live
+/// samples with their keys, 1/4 for stacks, 1/4 for frames, up to 1/32 each for mappings and
+/// strings, and up to 1/64 for recent frees.
 pub fn plan(file_bytes: u64) -> [RegionPlan; REGIONS] {
     let live_slots = live_slots_within(file_bytes / 64 * 23);
-    // The header, and what rounding to pages may cost every region.
-    let rounding = PAGE_BYTES * (1 + REGIONS as u64);
-    let extents =
-        ((file_bytes / 16 - rounding) / (8 + size_of::<Extent>() as u64)).min(MAX_EXTENTS);
     let bytes_of = |kind: RegionKind| match kind {
         RegionKind::Stacks | RegionKind::Frames => file_bytes / 4,
         RegionKind::LiveKeys => live_slots * 8,
         RegionKind::LiveSamples => live_slots * size_of::<LiveSample>() as u64,
         RegionKind::Mappings | RegionKind::Strings => (file_bytes / 32).min(1 << 20),
-        RegionKind::ExtentKeys | RegionKind::Extents => extents * kind.entry_bytes(),
         RegionKind::RecentFrees => max_recent_frees(file_bytes) * kind.entry_bytes(),
     };
     let mut offset = PAGE_BYTES;
@@ -36,7 +30,6 @@ pub fn plan(file_bytes: u64) -> [RegionPlan; REGIONS] {
         let bytes = bytes_of(kind).next_multiple_of(PAGE_BYTES);
         let capacity = match kind {
             RegionKind::LiveKeys | RegionKind::LiveSamples => live_slots,
-            RegionKind::ExtentKeys | RegionKind::Extents => extents,
             RegionKind::RecentFrees => max_recent_frees(file_bytes),
             RegionKind::Stacks => (bytes / kind.entry_bytes()).min(1 << 20),
             _ => (bytes / kind.entry_bytes()).min(u32::MAX as u64),

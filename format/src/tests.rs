@@ -12,9 +12,7 @@ fn the_layout_is_the_one_that_format_md_writes_down() {
     assert_eq!(offset_of!(Header, exe_bytes), 104);
     assert_eq!(offset_of!(Header, comm), 112);
     assert_eq!(offset_of!(Header, regions), 128);
-    assert_eq!(offset_of!(Header, extent_holes), 384);
-    assert_eq!(RegionKind::Extents.row(), 352);
-    assert_eq!(RegionKind::RecentFrees.row(), 424);
+    assert_eq!(RegionKind::RecentFrees.row(), 320);
     assert_eq!(offset_of!(Header, configured_interval_bytes), 456);
     assert_eq!(offset_of!(Header, interval_changes), 468);
     assert_eq!(offset_of!(Header, start_cycles), 472);
@@ -23,13 +21,6 @@ fn the_layout_is_the_one_that_format_md_writes_down() {
     assert_eq!(offset_of!(Header, exe), 512);
     assert_eq!(offset_of!(Header, command), 1024);
     assert_eq!(offset_of!(Header, health), 2048);
-    assert_eq!(size_of::<Header>() as u64, REQUEST_OFFSET);
-    assert_eq!((offset_of!(Requests, answer), size_of::<Requests>()), (64, 128));
-    assert_eq!((offset_of!(Request, deadline_ns), offset_of!(Request, check)), (8, 16));
-    assert_eq!((offset_of!(Answer, taken), offset_of!(Answer, looks)), (0, 8));
-    assert_eq!((offset_of!(Answer, outcome), offset_of!(Answer, tid)), (16, 20));
-    assert_eq!((offset_of!(Answer, held_ns), offset_of!(Answer, done)), (24, 32));
-    assert!(REQUEST_OFFSET + size_of::<Requests>() as u64 <= FAILURE_OFFSET);
     assert_eq!((FAILURE_OFFSET, ABORT_OFFSET), (3456, 3496));
     assert!(ABORT_OFFSET + size_of::<Failure>() as u64 <= END_OFFSET);
     assert_eq!((offset_of!(Failure, stack), offset_of!(Failure, check)), (24, 32));
@@ -41,11 +32,9 @@ fn the_layout_is_the_one_that_format_md_writes_down() {
     assert_eq!(offset_of!(Stack, alloc_objects_variance), 96);
     assert_eq!(offset_of!(Stack, lifetimes), 128);
     assert_eq!(size_of::<LiveSample>(), 48);
+    assert_eq!((offset_of!(LiveSample, check), offset_of!(LiveSample, flags)), (32, 40));
+    assert_eq!(offset_of!(LiveSample, number), 44);
     assert_eq!(size_of::<Mapping>(), 128);
-    assert_eq!(size_of::<Extent>(), 64);
-    assert_eq!(offset_of!(Extent, stack), 32);
-    assert_eq!(offset_of!(Extent, flags), 40);
-    assert_eq!(offset_of!(Extent, check), 48);
     assert_eq!(size_of::<Freed>(), 64);
     assert_eq!(offset_of!(Freed, alloc_stack), 40);
     assert_eq!(offset_of!(Freed, check), 56);
@@ -79,38 +68,4 @@ fn lifetimes_fall_into_the_bucket_of_their_logarithm() {
     assert_eq!(lifetime_bucket((1 << 17) - 1), 0);
     assert_eq!(lifetime_bucket(1 << 17), 1);
     assert_eq!(lifetime_bucket(u64::MAX), LIFETIME_BUCKETS - 1);
-}
-
-#[test]
-fn the_key_of_an_extent_is_its_range() {
-    for (start, bytes) in [
-        (0x1000, 0x1000),
-        (0x7fff_ffff_e000, 0x1000),
-        (0x7f00_0000_0000, EXTENT_MAX_PAGES * PAGE_BYTES),
-    ] {
-        let key = extent_key(start, bytes).unwrap();
-        assert!(key > KEY_RESERVED && key & EXTENT_PENDING == 0);
-        assert_eq!(extent_range(key), (start, start + bytes));
-        assert_eq!(extent_range(key | EXTENT_PENDING), (start, start + bytes));
-    }
-    for (start, bytes) in
-        [(0, 0x1000), (0x1000, 0), (1 << 47, 0x1000), (0x1000, (EXTENT_MAX_PAGES + 1) * PAGE_BYTES)]
-    {
-        assert_eq!(extent_key(start, bytes), None);
-    }
-}
-
-#[test]
-fn the_outcome_of_a_request_and_the_looks_at_it_are_what_was_written() {
-    let called = Outcome::Called(Function::Mallctl);
-    for outcome in [called, Outcome::Expired, Outcome::Refused(Reason::Confined)] {
-        assert_eq!(Outcome::of(outcome.code()), Some(outcome));
-    }
-    assert_eq!((Outcome::of(0), Outcome::of(32), Outcome::of(41)), (None, None, None));
-    let none = Looks::of(0, 7);
-    assert_eq!(none, Looks { count: 0, reason: None });
-    let word = Looks::of(none.one_more(7, Reason::Locked), 7).one_more(7, Reason::Room);
-    assert_eq!(Looks::of(word, 7), Looks { count: 2, reason: Some(Reason::Room) });
-    // Those at another request do not count.
-    assert_eq!(Looks::of(word, 8), none);
 }

@@ -5,27 +5,27 @@
 //! | `RAMSON_INTERVAL` | sampling interval in bytes, with K, M or G; `off` records nothing; default 512K |
 //! | `RAMSON_DIR` | directory of the profile files; default `/var/tmp/ramson-UID` |
 //! | `RAMSON_OUTPUT` | file of the first process that is sampled; later ones add `.PID` |
-//! | `RAMSON_KEEP` | `1`: keep the file after a normal exit |
+//! | `RAMSON_KEEP` | `1`: keep the file after a normal exit; `0`: do not |
 //! | `RAMSON_MAX_FILE` | bound of a profile file; default 64M, 8M on Linux before 5.14 |
 //! | `RAMSON_SECCOMP` | number of seccomp filters under which ramson is known to work; set by `ramson run` |
 //! | `RAMSON_MAX_OVERHEAD` | bound in percent of the CPU time that samples take, 0.001 to 90; `0` or `off`: none; default 1, none if the interval is 1 |
-//! | `RAMSON_FREES` | how many recent frees are remembered, 0 to 65536; default 1024, of at most 1000 a second and thread |
+//! | `RAMSON_FREES` | how many recent frees are remembered, 0 to 65536; default 0 |
 //! | `RAMSON_RUN_ID` | set by `ramson run` |
 //!
 //! A value that does not parse turns ramson off: recording something else than was asked for would be worse.
 
-use crate::sampler::{DEFAULT_INTERVAL_BYTES, MAX_INTERVAL_BYTES};
-use crate::text::{Text, parse_number, parse_percent, parse_size};
+use crate::sampler::DEFAULT_INTERVAL_BYTES;
+use crate::text::Text;
 use core::ffi::{CStr, c_char};
-use ramson_format::{
-    DEFAULT_FILE_BYTES, DEFAULT_MAX_OVERHEAD_PPM, DEFAULT_RECENT_FREES, FILE_BYTES_RANGE,
-    MAX_OVERHEAD_PPM_RANGE, MAX_RECENT_FREES,
-};
+use ramson_format::settings::{PREFIX, Setting, setting};
+use ramson_format::{DEFAULT_FILE_BYTES, DEFAULT_MAX_OVERHEAD_PPM, PAGE_BYTES};
 
 /// The settings of one process; its forked children inherit them.
 pub struct Config {
     /// `None`: record nothing.
     pub interval_bytes: Option<u64>,
+    /// A value did not parse.
+    pub is_unreadable: bool,
     pub directory: Option<Text>,
     pub output: Option<Text>,
     pub keep: bool,
@@ -34,8 +34,6 @@ pub struct Config {
     pub names_file_bytes: bool,
     /// Length of the ring of recent frees; 0 is none.
     pub recent_frees: u64,
-    /// Somebody asked for recent frees: no thread leaves any out.
-    pub remembers_all_frees: bool,
     pub run_id: u64,
     /// `ramson run` has tried ramson under a chain of so many seccomp filters.
     pub tried_filters: Option<u64>,
@@ -89,7 +87,7 @@ impl Config {
                 entry = entry.add(2);
             }
         }
-        if is_secure {
+        if is_secure || self.is_unreadable {
             self.interval_bytes = None;
         }
     }
@@ -102,49 +100,35 @@ impl Config {
 
     /// Applies one `NAME=value`; other variables are ignored.
     fn take(&mut self, variable: &[u8]) {
-        let Some(assignment) = variable.strip_prefix(b"RAMSON_") else { return };
+        let Some(assignment) = variable.strip_prefix(PREFIX.as_bytes()) else { return };
         let Some(equals) = assignment.iter().position(|&byte| byte == b'=') else { return };
         let (name, value) = (&assignment[..equals], &assignment[equals + 1..]);
-        let path = || {
+        match setting(name, value) {
+            Some(Ok(setting)) => self.apply(setting),
+            Some(Err(_)) => self.is_unreadable = true,
+            None => {}
+        }
+    }
+
+    fn apply(&mut self, setting: Setting) {
+        let path = |path: &[u8]| {
             let mut text = Text::new();
-            text.push(value);
-            (!value.is_empty()).then_some(text)
+            text.push(path);
+            (!path.is_empty()).then_some(text)
         };
-        match name {
-            b"INTERVAL" => {
-                self.interval_bytes =
-                    parse_size(value).filter(|bytes| (1..=MAX_INTERVAL_BYTES).contains(bytes));
+        match setting {
+            Setting::IntervalBytes(bytes) => self.interval_bytes = bytes,
+            Setting::Directory(bytes) => self.directory = path(bytes),
+            Setting::Output(bytes) => self.output = path(bytes),
+            Setting::Keep(keep) => self.keep = keep,
+            Setting::FileBytes(bytes) => {
+                self.file_bytes = bytes & !(PAGE_BYTES - 1);
+                self.names_file_bytes = true;
             }
-            b"DIR" => self.directory = path(),
-            b"OUTPUT" => self.output = path(),
-            b"KEEP" => self.keep = value == b"1",
-            b"MAX_FILE" => match parse_size(value) {
-                Some(bytes) if (FILE_BYTES_RANGE.0..=FILE_BYTES_RANGE.1).contains(&bytes) => {
-                    self.file_bytes = bytes & !4095;
-                    self.names_file_bytes = true;
-                }
-                _ => self.interval_bytes = None,
-            },
-            b"SECCOMP" => self.tried_filters = parse_number(value).map(|(filters, _)| filters),
-            b"MAX_OVERHEAD" => match parse_percent(value) {
-                _ if value == b"off" => self.max_overhead_ppm = Some(0),
-                Some(0) => self.max_overhead_ppm = Some(0),
-                Some(ppm)
-                    if (MAX_OVERHEAD_PPM_RANGE.0..=MAX_OVERHEAD_PPM_RANGE.1).contains(&ppm) =>
-                {
-                    self.max_overhead_ppm = Some(ppm);
-                }
-                _ => self.interval_bytes = None,
-            },
-            b"FREES" => match parse_number(value) {
-                Some((frees, rest)) if rest == value.len() && frees <= MAX_RECENT_FREES => {
-                    self.recent_frees = frees;
-                    self.remembers_all_frees = true;
-                }
-                _ => self.interval_bytes = None,
-            },
-            b"RUN_ID" => self.run_id = parse_number(value).map_or(0, |(id, _)| id),
-            _ => {}
+            Setting::TriedFilters(filters) => self.tried_filters = Some(filters),
+            Setting::MaxOverheadPpm(ppm) => self.max_overhead_ppm = Some(ppm),
+            Setting::RecentFrees(frees) => self.recent_frees = frees,
+            Setting::RunId(id) => self.run_id = id,
         }
     }
 }
@@ -153,13 +137,13 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             interval_bytes: Some(DEFAULT_INTERVAL_BYTES),
+            is_unreadable: false,
             directory: None,
             output: None,
             keep: false,
             file_bytes: DEFAULT_FILE_BYTES,
             names_file_bytes: false,
-            recent_frees: DEFAULT_RECENT_FREES,
-            remembers_all_frees: false,
+            recent_frees: 0,
             run_id: 0,
             tried_filters: None,
             max_overhead_ppm: None,
@@ -192,10 +176,11 @@ mod tests {
         assert_eq!((config.keep, config.file_bytes), (true, 8 << 20));
     }
 
-    /// The settings of a process that starts with one variable, after which `removed` others were, and this AT_SECURE.
-    fn started_with(variable: &CStr, removed: usize, secure: Option<usize>) -> Config {
-        let mut stack = vec![1, c"program".as_ptr() as usize, 0, variable.as_ptr() as usize, 0];
-        stack.extend(vec![0; removed]);
+    /// The settings of a process that starts with these variables, after which `removed` others were, and this AT_SECURE.
+    fn started_with(variables: &[&CStr], removed: usize, secure: Option<usize>) -> Config {
+        let mut stack = vec![1, c"program".as_ptr() as usize, 0];
+        stack.extend(variables.iter().map(|variable| variable.as_ptr() as usize));
+        stack.extend(vec![0; 1 + removed]);
         stack.extend(secure.map(|value| [AT_SECURE, value]).iter().flatten());
         stack.extend([AT_RANDOM, b"0123456789abcdef".as_ptr() as usize, 0, 0]);
         let mut config = Config::default();
@@ -207,10 +192,10 @@ mod tests {
     #[test]
     fn a_program_with_another_user_s_rights_is_off_though_the_loader_has_removed_variables() {
         for removed in [0, 1, 7] {
-            let config = started_with(c"RAMSON_INTERVAL=1", removed, Some(0));
+            let config = started_with(&[c"RAMSON_INTERVAL=1"], removed, Some(0));
             assert_eq!((config.interval_bytes, config.entropy & 0xff), (Some(1), b'0' as u64));
             for secure in [Some(1), None] {
-                let config = started_with(c"RAMSON_INTERVAL=1", removed, secure);
+                let config = started_with(&[c"RAMSON_INTERVAL=1"], removed, secure);
                 assert_eq!(config.interval_bytes, None, "{removed} {secure:?}");
             }
         }
@@ -227,22 +212,10 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_does_not_parse_turns_recording_off() {
-        for wrong in [
-            "INTERVAL=0",
-            "INTERVAL=-5",
-            "INTERVAL=off",
-            "INTERVAL=",
-            "INTERVAL=9999T",
-            "MAX_FILE=12",
-            "MAX_OVERHEAD=",
-            "MAX_OVERHEAD=91",
-            "MAX_OVERHEAD=1%",
-            "FREES=",
-            "FREES=65537",
-            "FREES=1K",
-        ] {
-            assert_eq!(with(&[&format!("RAMSON_{wrong}")]).interval_bytes, None, "{wrong}");
+    fn a_value_that_does_not_parse_turns_recording_off_whatever_comes_after_it() {
+        for wrong in [c"RAMSON_KEEP=yes", c"RAMSON_SECCOMP=12abc", c"RAMSON_INTERVAL=0"] {
+            let config = started_with(&[wrong, c"RAMSON_INTERVAL=1"], 0, Some(0));
+            assert_eq!(config.interval_bytes, None, "{wrong:?}");
         }
     }
 }

@@ -4,15 +4,14 @@
 //! The kernel keeps this per thread, and new threads and processes inherit it, so one thread that forbids it forbids it here for
 //! the process. It is allowed again when no thread can be left for which it is not.
 
-use crate::permission::{self, Lines, number_after};
-use crate::sys;
+use crate::arch::{self, nr};
+use crate::sys::{self, Lines, number_after, permit};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 static IS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
 /// Process that forbade it; 0 if not known. Others may share this memory (vfork) or have a copy of it.
 static FORBIDDEN_BY: AtomicU64 = AtomicU64::new(0);
 
-const SYS_PRCTL: u64 = 157;
 const PR_SET_TSC: u64 = 26;
 const ALLOWED: u64 = 1;
 const IS_SIGSEGV: u64 = 2;
@@ -27,7 +26,17 @@ pub enum Change {
 /// Whether reading it is harmless. Strict seccomp forbids it as well.
 #[inline]
 pub fn is_readable() -> bool {
-    !IS_FORBIDDEN.load(Relaxed) && !permission::is_nothing()
+    !IS_FORBIDDEN.load(Relaxed) && !permit::is_nothing()
+}
+
+/// The cycle counter: what slow paths are measured by, and entropy. 0 where it may not be read.
+#[inline]
+pub fn cycles() -> u64 {
+    if !is_readable() {
+        return 0;
+    }
+    // SAFETY: looked at above; a raw system call that forbade it is not seen, and then every vDSO clock read of that program faults alike.
+    unsafe { arch::cycles() }
 }
 
 /// prctl(2) is about to be called.
@@ -41,7 +50,7 @@ pub fn prctl_changes(option: u64, setting: u64) -> Option<Change> {
 
 /// syscall(2) is about to be called.
 pub fn syscall_changes(number: u64, first: u64, second: u64) -> Option<Change> {
-    if number == SYS_PRCTL { prctl_changes(first, second) } else { None }
+    if number == nr::PRCTL as u64 { prctl_changes(first, second) } else { None }
 }
 
 /// Notes a change before it is made; returns whether reads stop here.

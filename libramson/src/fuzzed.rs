@@ -1,8 +1,8 @@
 //! What the fuzz targets call: the parsers of bytes that libramson did not make.
 
 use crate::config::Config;
+use crate::record;
 use crate::walk::{self, Place};
-use crate::{record, text};
 
 /// Compiles the rule for the code `distance` bytes after the unwind tables' index, which lies `index_at` bytes into `segment`.
 pub fn compile_rule(segment: &[u8], index_at: u16, distance: i32) {
@@ -45,7 +45,6 @@ pub fn read_environment(variables: &[std::ffi::CString], auxiliary: &[(usize, us
 /// Reads what the kernel or a linker wrote.
 pub fn read_text(bytes: &[u8]) {
     record::start_ticks_in(bytes);
-    text::parse_size(bytes);
     if let Some(build_id) = walk::build_id_in(bytes) {
         assert!(build_id.len() <= 32);
     }

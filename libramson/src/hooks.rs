@@ -9,37 +9,18 @@ use crate::parking::{is_busy, parked};
 use crate::process::{self, Interval};
 use crate::record::{Claim, Recorder};
 use crate::sampler::{self, BUSY, PARKED};
-use crate::{counter, permission, requests, resolve, walk};
+use crate::{counter, resolve, sys, walk};
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use ramson_format::{Kind, UNKNOWN_SIZE};
-
-/// std::get_new_handler().
-const GET_NEW_HANDLER: &CStr = c"_ZSt15get_new_handlerv";
-
-/// The real one of the objects that the program started with; 0 if none has it.
-static NEW_HANDLER_AT_START: AtomicUsize = AtomicUsize::new(0);
+use ramson_format::Kind;
 
 /// Called by the hooks' stubs: finds the real functions.
 pub extern "C" fn bind_all() {
     let is_first = process::read_config();
     arch::hooks::bind(find_real);
     if is_first {
-        if let Some((address, _)) = resolve::find_next(GET_NEW_HANDLER, resolve::own_dynamic()) {
-            NEW_HANDLER_AT_START.store(address, Relaxed);
-        }
         // A library that comes later and brings operators means its own, whichever others there are, and may be unloaded again.
-        resolve::hide(operators::unbound());
+        resolve::hide(operators::missing_names());
     }
-}
-
-/// Called where a C++ operator is used that no object defines, by who found ours before it was hidden.
-pub extern "C" fn bind_operators() {
-    if process::config().is_none() {
-        bind_all();
-    }
-    operators::bind(find_real);
-    operators::bind_missing(find_real);
 }
 
 fn find_real(name: &CStr) -> Option<Found> {
@@ -133,7 +114,6 @@ pub extern "C" fn record(
     if address == 0 {
         let caller = walk::Caller::at_hook(entry, frame_pointer);
         parked(thread, || record_failure(thread, size, caller));
-        thread.failed_at.set(entry);
     } else if size <= isize::MAX as u64 {
         parked(thread, || {
             let inverse_probability = f64::from_bits(inverse_probability_bits);
@@ -142,9 +122,6 @@ pub extern "C" fn record(
             {
                 let caller = walk::Caller::at_hook(entry, frame_pointer);
                 recorder.record(thread, address, size, inverse_probability, caller);
-                if recorder.is_asked() {
-                    requests::serve(recorder, thread, caller);
-                }
             }
         });
         probes::alloc(address, size, f64::from_bits(inverse_probability_bits) * size as f64);
@@ -192,9 +169,12 @@ pub extern "C" fn forget(address: u64, entry: u64, frame_pointer: u64) {
 
 fn complete_free(recorder: &Recorder, claim: Claim, address: u64, entry: u64, frame_pointer: u64) {
     let thread = arch::thread();
+    probes::free(address);
+    if !recorder.remembers_frees() {
+        return parked(thread, || recorder.complete(claim, address));
+    }
     // A handler that interrupted a walk must not begin another: a thread has room for one.
     let caller = (!is_busy(thread, entry)).then(|| walk::Caller::at_hook(entry, frame_pointer));
-    probes::free(address);
     parked(thread, || recorder.complete_free(thread, claim, address, caller));
 }
 
@@ -244,43 +224,6 @@ pub extern "C" fn realloc_end(
     record(result, call.size, call.inverse_probability_bits, entry, frame_pointer)
 }
 
-/// std::get_new_handler is called. operator new does so when it was refused memory: of libstdc++, of an allocator or of the program.
-/// Returns the address of the real function.
-pub extern "C" fn before_new_handler(entry: u64, frame_pointer: u64) -> usize {
-    if process::config().is_none() {
-        bind_all();
-    }
-    // SAFETY: at a hook's entry the stack pointer points at the return address.
-    let caller = unsafe { *(entry as *const u64) };
-    if resolve::find_beside(caller, c"_Znwm").is_some() {
-        record_refused_new(entry, frame_pointer);
-    }
-    // Of the objects that came later each means its own: it may have a handler that the others do not know.
-    match NEW_HANDLER_AT_START.load(Relaxed) {
-        0 => resolve::find_beside(caller, GET_NEW_HANDLER)
-            .or_else(|| Some(resolve::find_next(GET_NEW_HANDLER, resolve::own_dynamic())?.0))
-            .unwrap_or(no_new_handler as *const () as usize),
-        address => address,
-    }
-}
-
-extern "C" fn no_new_handler() -> usize {
-    0
-}
-
-#[cold]
-fn record_refused_new(entry: u64, frame_pointer: u64) {
-    let thread = arch::thread();
-    // If malloc's failure was recorded with its size, both were called by the same frame.
-    if is_busy(thread, entry) || thread.failed_at.replace(0) == entry {
-        return;
-    }
-    if let Some(recorder) = process::recorder() {
-        let caller = walk::Caller::at_hook(entry, frame_pointer);
-        parked(thread, || recorder.record_failure(thread, UNKNOWN_SIZE, caller));
-    }
-}
-
 /// abort(3) is called.
 pub extern "C" fn before_abort(entry: u64, frame_pointer: u64) {
     let thread = arch::thread();
@@ -300,7 +243,7 @@ pub extern "C" fn finish_with_status(status: i32) {
 
 /// prctl(2) is about to be called.
 pub extern "C" fn before_prctl(option: u64, mode: u64, filter: u64) {
-    if permission::prctl_confines(option, mode, filter) {
+    if sys::prctl_confines(option, mode, filter) {
         confine();
     } else if let Some(change) = counter::prctl_changes(option, mode) {
         change_counter(change);
@@ -309,7 +252,7 @@ pub extern "C" fn before_prctl(option: u64, mode: u64, filter: u64) {
 
 /// syscall(2) is about to be called.
 pub extern "C" fn before_syscall(number: u64, first: u64, second: u64, third: u64) {
-    if permission::syscall_confines(number, first, second, third) {
+    if sys::syscall_confines(number, first, second, third) {
         confine();
     } else if let Some(change) = counter::syscall_changes(number, first, second) {
         change_counter(change);

@@ -1,31 +1,33 @@
 //! libramson.so: the part of ramson that lives in the profiled program.
 //!
 //! The way of one allocation: `arch` has the hooks, whose fast path is eleven instructions; a due sample goes through `hooks`
-//! (the slow path) to `walk` (the stack) and `record` (the profile file). `process` starts and ends it all, lazily: a
+//! (the slow path) to `record` (the profile file), which has `walk` follow the stack. `process` starts and ends it all, lazily: a
 //! program that is never sampled does no more than find the real allocator.
 //!
-//! Here we are a guest: no heap, no lock, no library call, no panic; every loop and table has a bound.
+//! Here we are a guest: no heap, no panic, no lock that a thread waits for (the profile file has a shared flock, for those who remove old
+//! ones); every loop and table has a bound. Of other code it calls only the real functions behind its hooks, `_dl_find_object` and the
+//! vDSO's clock.
 #![cfg_attr(not(any(test, fuzzing)), no_std)]
 #![cfg_attr(any(test, fuzzing), allow(dead_code))]
 
 mod arch;
 mod config;
 mod counter;
+#[cfg(not(any(test, fuzzing)))]
+mod extents;
 #[cfg(fuzzing)]
 pub mod fuzzed;
 mod governor;
 #[cfg(not(any(test, fuzzing)))]
 mod hooks;
-#[cfg(not(any(test, fuzzing)))]
-mod mappings;
+mod page_filter;
 mod parking;
-mod permission;
 mod process;
 mod record;
-mod requests;
 mod resolve;
 mod room;
 mod sampler;
+mod startup;
 mod sys;
 mod text;
 mod walk;

@@ -3,31 +3,21 @@
 
 use crate::arch::{self, Thread};
 use crate::config::Config;
+use crate::page_filter::{FILTER_PAGES, PAGE_FILTER};
 use crate::record::{self, Backing, Recorder};
-use crate::resolve::LinkMap;
-use crate::{permission, resolve, sampler, sys};
+use crate::sys::{self, permit};
+use crate::{counter, resolve, sampler, startup};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
-use ramson_format::atomic::AtomicU8;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use ramson_format::{KINDS, Kind, Stack};
 
-/// Pages that the page filter tells apart: address bits 12–35.
-pub const FILTER_PAGES: usize = 1 << 24;
-
-/// One byte per page of address space: how many live samples lie there (255: that many or more, for good). `free` looks here.
-#[repr(C, align(4096))]
-pub struct PageFilter(pub [AtomicU8; FILTER_PAGES]);
-
-/// See `PageFilter`.
-pub static PAGE_FILTER: PageFilter = PageFilter([const { AtomicU8::new(0) }; FILTER_PAGES]);
+/// Where the profile is mapped, once it is: start and end. munmap looks here. A forked child begins
+/// with its parent's.
+pub static PROFILE_RANGE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// For slow paths to end, those of threads that wait for a processor included.
 const GRACE_NS: u64 = 20_000_000;
-
-/// A first sample takes less than a millisecond. It is waited for as long as `GRACE_NS`, and once: its thread may be the one that waits, or gone.
-const START_PAUSE_NS: u64 = 100_000;
-const START_PAUSES: u32 = 200;
 
 const NEW: u32 = 0;
 const STARTING: u32 = 1;
@@ -39,23 +29,14 @@ const OFF: u32 = 3;
 #[repr(C, align(4096))]
 struct PerProcess {
     state: AtomicU32,
-    /// 0 if the kernel zeroes this page in a forked child; else this process's id, to be compared at every sample.
-    pid_to_compare: AtomicU32,
     recorder: AtomicPtr<Recorder>,
-    /// Not 0: somebody waited in vain for the first sample to end.
-    start_is_stuck: AtomicU32,
-    /// As the governor set it; 0 until it did.
-    interval_bytes: AtomicU64,
     /// Sums over the samples of each kind that came while another thread was still making the file.
     early: [Stack; KINDS.len()],
 }
 
 static PER_PROCESS: PerProcess = PerProcess {
     state: AtomicU32::new(NEW),
-    pid_to_compare: AtomicU32::new(0),
     recorder: AtomicPtr::new(core::ptr::null_mut()),
-    start_is_stuck: AtomicU32::new(0),
-    interval_bytes: AtomicU64::new(0),
     early: [record::EMPTY_STACK; KINDS.len()],
 };
 
@@ -67,10 +48,6 @@ struct Inherited {
     threads: AtomicU64,
     /// The process that began to record last, this one or an ancestor.
     started_pid: AtomicU32,
-    /// See `recorded_thread_id`; 0 if there is none.
-    thread_id_offset: AtomicU64,
-    /// See `clock_address`.
-    clock_address: AtomicUsize,
 }
 
 // SAFETY: `config` is written once, by whoever moves `config_state` from 0 to 1, and read only after it is 2.
@@ -81,8 +58,6 @@ static INHERITED: Inherited = Inherited {
     config: UnsafeCell::new(MaybeUninit::uninit()),
     threads: AtomicU64::new(0),
     started_pid: AtomicU32::new(0),
-    thread_id_offset: AtomicU64::new(0),
-    clock_address: AtomicUsize::new(0),
 };
 
 /// The settings, once `read_config` has run.
@@ -109,13 +84,7 @@ pub fn read_config() -> bool {
             None => config.interval_bytes = None,
         }
     }
-    if let Some(last) = resolve::objects().last() {
-        LAST_OBJECT_AT_START.store(core::ptr::from_ref(last).cast_mut(), Relaxed);
-    }
-    // Later another thread may unload what the search meets.
-    INHERITED.thread_id_offset.store(resolve::thread_id_offset(), Relaxed);
-    let clock = resolve::find_next(c"__vdso_clock_gettime", 0);
-    INHERITED.clock_address.store(clock.map_or(0, |(address, _)| address), Relaxed);
+    startup::learn();
     INHERITED.config_state.store(2, Release);
     true
 }
@@ -129,17 +98,14 @@ pub struct Interval {
 
 /// The interval that this thread should draw with, or `None` for off.
 pub fn interval() -> Option<Interval> {
-    if PER_PROCESS.state.load(Relaxed) == OFF {
-        return None;
-    }
     let configured_bytes = config()?.interval_bytes?;
-    let bytes = PER_PROCESS.interval_bytes.load(Relaxed).max(configured_bytes);
-    Some(Interval { configured_bytes, bytes })
-}
-
-/// From now on threads draw with this interval, if it is not below the configured one.
-pub fn set_interval_bytes(bytes: u64) {
-    PER_PROCESS.interval_bytes.store(bytes, Relaxed);
+    let governed_bytes = match PER_PROCESS.state.load(Acquire) {
+        OFF => return None,
+        // SAFETY: as in `recorder`.
+        RECORDING => unsafe { PER_PROCESS.recorder.load(Relaxed).as_ref() }?.interval_bytes(),
+        _ => 0,
+    };
+    Some(Interval { configured_bytes, bytes: governed_bytes.max(configured_bytes) })
 }
 
 /// Gives a thread its random state.
@@ -147,18 +113,11 @@ pub fn initialise_thread(thread: &Thread) {
     let number = INHERITED.threads.fetch_add(1, Relaxed);
     let entropy = config().map_or(0, |config| config.entropy);
     let mixed = sampler::seed(entropy ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    thread.random.set(sampler::seed(mixed ^ arch::cycles()));
+    thread.random.set(sampler::seed(mixed ^ counter::cycles()));
 }
 
 /// The recorder of this process, if it has been sampled already.
 pub fn recorder() -> Option<&'static Recorder> {
-    let pid = PER_PROCESS.pid_to_compare.load(Relaxed);
-    if pid != 0 && ![0, pid].contains(&sys::process_id()) {
-        if is_another_thread_s_state() {
-            return None;
-        }
-        become_new();
-    }
     if PER_PROCESS.state.load(Acquire) != RECORDING {
         return None;
     }
@@ -209,11 +168,11 @@ pub fn recorder_for_failure(thread: &Thread) -> Option<&'static Recorder> {
 
 #[cold]
 fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
-    let begin_cycles = arch::cycles();
+    let begin_cycles = counter::cycles();
     let config = config()?;
     // Once more after the look: before the first one nothing may be asked.
     let is_child = shares_memory() || {
-        permission::look(config.tried_filters);
+        sys::look_for_filters(config.tried_filters);
         shares_memory()
     };
     if is_child {
@@ -222,18 +181,25 @@ fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
         return None;
     }
     INHERITED.started_pid.store(sys::process_id(), Relaxed);
-    protect_from_fork();
+    // Where no advice may be given, nothing is shared: the profile is in private memory, of which a child has a copy.
+    if !protect_from_fork() && permit::is_full() {
+        PER_PROCESS.state.store(OFF, Release);
+        return None;
+    }
     // In a forked child these are still the parent's. A thread that only maps memory may have no random state yet.
     thread.tid.set(0);
     if thread.random.get() != 0 {
-        thread.random.set(sampler::seed(thread.random.get() ^ arch::cycles()));
+        thread.random.set(sampler::seed(thread.random.get() ^ counter::cycles()));
     }
     // A file that could not be removed at exit any more is made only if it is to stay.
-    let is_file = permission::is_full() && (config.keep || !is_last_chance);
+    let is_file = permit::is_full() && (config.keep || !is_last_chance);
     let backing = if is_file { Backing::File } else { Backing::PrivateMemory };
     match Recorder::create(config, backing) {
         Some(recorder) => {
             let pointer = core::ptr::from_ref(recorder).cast_mut();
+            let range = recorder.file_range();
+            PROFILE_RANGE[0].store(range.start, Relaxed);
+            PROFILE_RANGE[1].store(range.end, Relaxed);
             PER_PROCESS.recorder.store(pointer, Relaxed);
             PER_PROCESS.state.store(RECORDING, Release);
             KINDS.iter().zip(&PER_PROCESS.early).for_each(|(&kind, early)| {
@@ -253,53 +219,26 @@ fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
 /// alike, though it has memory of its own: that is known where its parent was recorded and the thread that called was its first.
 #[cold]
 fn shares_memory() -> bool {
-    is_another_thread_s_state() && recorded_thread_id() != INHERITED.started_pid.load(Relaxed)
+    is_another_thread_s_state()
+        && startup::recorded_thread_id() != INHERITED.started_pid.load(Relaxed)
 }
 
 /// Whether by the C library's record another thread owns this one's state: in children by vfork, clone with CLONE_VM or a bare system call.
 #[cold]
 fn is_another_thread_s_state() -> bool {
-    let (id, recorded) = (sys::thread_id(), recorded_thread_id());
+    let (id, recorded) = (sys::thread_id(), startup::recorded_thread_id());
     id != 0 && recorded != 0 && id != recorded
 }
 
-/// The C library's record of this thread's id; 0 if it does not tell debuggers where that is.
-pub fn recorded_thread_id() -> u32 {
-    let offset = INHERITED.thread_id_offset.load(Relaxed);
-    if offset == 0 {
-        return 0;
-    }
-    // SAFETY: `struct pthread` begins at the thread pointer and is longer than that: the C library has named the place of this field.
-    unsafe { *((arch::thread_pointer() + offset) as *const u32) }
-}
-
-/// Where the vDSO's clock_gettime is; 0 if there is none.
-pub fn clock_address() -> usize {
-    INHERITED.clock_address.load(Relaxed)
-}
-
-/// Has the kernel zero what belongs to this process alone in forked children.
-fn protect_from_fork() {
+/// Has the kernel zero what belongs to this process alone in forked children. False: it refuses, as before Linux 4.14.
+fn protect_from_fork() -> bool {
     let filter = (&raw const PAGE_FILTER).cast::<u8>();
     // Advice only: without it a core dump is larger, and a huge page of filter may be resident.
     let _ = sys::advise(filter, FILTER_PAGES, sys::MADV_NOHUGEPAGE);
     let _ = sys::advise(filter, FILTER_PAGES, sys::MADV_DONTDUMP);
     let own = (&raw const PER_PROCESS).cast::<u8>();
-    let is_protected = sys::advise(own, size_of::<PerProcess>(), sys::MADV_WIPEONFORK).is_ok()
-        && sys::advise(filter, FILTER_PAGES, sys::MADV_WIPEONFORK).is_ok();
-    if !is_protected {
-        PER_PROCESS.pid_to_compare.store(sys::process_id(), Relaxed);
-    }
-}
-
-/// In a forked child whose kernel did not zero the pages (before Linux 4.14). The filter's stale bytes cost time only.
-#[cold]
-fn become_new() {
-    PER_PROCESS.pid_to_compare.store(0, Relaxed);
-    PER_PROCESS.recorder.store(core::ptr::null_mut(), Relaxed);
-    PER_PROCESS.start_is_stuck.store(0, Relaxed);
-    PER_PROCESS.interval_bytes.store(0, Relaxed);
-    PER_PROCESS.state.store(NEW, Release);
+    sys::advise(own, size_of::<PerProcess>(), sys::MADV_WIPEONFORK).is_ok()
+        && sys::advise(filter, FILTER_PAGES, sys::MADV_WIPEONFORK).is_ok()
 }
 
 /// The program is about to have a seccomp filter installed: makes and reserves what needs system calls, and makes no more.
@@ -313,23 +252,7 @@ pub fn confine(thread: &Thread) {
             recorder.prepare_for_confinement(thread, arch::stack_pointer());
         }
     }
-    permission::give_up();
-}
-
-/// The recorder of this process, after another thread that is just making it: it has mapped its file already.
-pub fn recorder_or_started() -> Option<&'static Recorder> {
-    let is_over = || {
-        PER_PROCESS.state.load(Relaxed) != STARTING || PER_PROCESS.start_is_stuck.load(Relaxed) != 0
-    };
-    let is_stuck = !is_over()
-        && !(0..START_PAUSES).any(|_| {
-            sys::pause(START_PAUSE_NS);
-            is_over()
-        });
-    if is_stuck {
-        PER_PROCESS.start_is_stuck.store(1, Relaxed);
-    }
-    recorder()
+    permit::give_up();
 }
 
 /// The program is about to take the file's mapping away. Threads that are in a slow path are given time to leave it; nobody else enters.
@@ -357,11 +280,3 @@ extern "C" fn finish_at_exit() {
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static FINISH_AT_EXIT: extern "C" fn() = finish_at_exit;
-
-/// The last object in the loader's list at the first allocation.
-static LAST_OBJECT_AT_START: AtomicPtr<LinkMap> = AtomicPtr::new(core::ptr::null_mut());
-
-/// See `Modules`.
-pub fn last_object_at_start() -> *const LinkMap {
-    LAST_OBJECT_AT_START.load(Relaxed)
-}

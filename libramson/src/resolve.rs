@@ -38,7 +38,7 @@ pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
     let mut left = MAX_STEPS;
     core::iter::from_fn(move || {
         // SAFETY: list nodes stay while their object is loaded. Walked whole only at the first allocation, before the program could
-        // unload anything, and where an operator or a new_handler is meant that no object of the start has; a dlclose at that moment would break it.
+        // unload anything; a dlclose at that moment would break it.
         let object = unsafe { next.as_ref() }?;
         next = object.next;
         left = left.checked_sub(1)?;
@@ -100,15 +100,6 @@ impl LinkMap {
 /// Whether an object defines `name`.
 pub fn defines(object: &LinkMap, name: &CStr) -> bool {
     find_in(object, name).is_some()
-}
-
-/// Where the function `name` of an object begins and ends, if it is exported with its size.
-pub fn extent_in(object: &LinkMap, name: &CStr) -> Option<(u64, u64)> {
-    let tables = Tables::of(object)?;
-    // SAFETY: the hash table gave the index, so the symbol table has it.
-    let symbol = unsafe { &*tables.symbols.add(tables.lookup(name)?) };
-    let start = object.bias.wrapping_add(symbol.value) as u64;
-    Some((start, start.checked_add(symbol.size as u64)?))
 }
 
 /// Address of `name` in one object, if it defines it.
@@ -205,13 +196,6 @@ pub fn may_be_allocator(address: u64) -> bool {
         let is_executable = unsafe { object.name.is_null() || *object.name == 0 };
         !is_executable && defines(object, c"malloc")
     })
-}
-
-/// What the code at `address` may mean by `name`: the definition in its own object.
-pub fn find_beside(address: u64, name: &CStr) -> Option<usize> {
-    // SAFETY: the object's code called us, so it is loaded, and so is its record.
-    let object = unsafe { object_at(address)?.link_map.as_ref() }?;
-    find_in(object, name)
 }
 
 /// Where the kernel put argc: arguments, environment and auxiliary vector follow. `None` on C libraries without

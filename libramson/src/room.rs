@@ -2,8 +2,7 @@
 //!
 //! Read from files, which may be read where the questions themselves may not be asked.
 
-use crate::permission::{Lines, number_after};
-use crate::sys;
+use crate::sys::{self, Lines, number_after};
 
 /// Part of what is left that the profile takes at most.
 const SHARE: u64 = 8;

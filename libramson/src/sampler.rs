@@ -13,8 +13,6 @@ pub const PARKED: u64 = u64::MAX >> 1;
 pub const BUSY: u64 = 64 << 10;
 /// Steps in which a mean draw is used up, where steps are made: what is lost in recovery against the cost of a visit.
 const STEPS_PER_INTERVAL: u64 = 8;
-/// Largest interval; beyond it draws could reach `PARKED`.
-pub const MAX_INTERVAL_BYTES: u64 = 1 << 50;
 
 /// A random state that follows `state` (xorshift64; never 0 if `state` is not).
 #[inline]
@@ -33,7 +31,8 @@ pub const fn seed(entropy: u64) -> u64 {
 }
 
 /// The next countdown: ⌊X⌋ with X exponential of mean `interval_bytes`. An allocation is sampled if its size exceeds the
-/// countdown, and s > ⌊X⌋ holds for a whole s exactly if s > X does. An interval of 1 or less samples everything.
+/// countdown, and s > ⌊X⌋ holds for a whole s exactly if s > X does. An interval of 1 or less samples
+/// whatever takes something off the countdown: all but malloc(0).
 #[inline]
 pub fn draw_countdown(random: u64, interval_bytes: u64) -> u64 {
     if interval_bytes <= 1 {

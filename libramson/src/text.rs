@@ -1,11 +1,9 @@
 //! Small text without a heap: paths are built in, and numbers read from, fixed buffers.
 
 use core::ffi::CStr;
+use ramson_format::settings::PATH_BYTES;
 
-/// Longest path that ramson makes.
-pub const PATH_BYTES: usize = 512;
-
-/// A NUL-terminated text of bounded length. Once it overflows it stays empty and `as_c_str` is `None`.
+/// A NUL-terminated text of bounded length. What does not fit is left out, and from then on `as_c_str` is `None`.
 #[derive(Clone, Copy)]
 pub struct Text {
     bytes: [u8; PATH_BYTES],
@@ -60,21 +58,7 @@ impl Text {
     }
 }
 
-/// Reads a decimal number from the front; the number and how many bytes it took.
-pub fn parse_number(bytes: &[u8]) -> Option<(u64, usize)> {
-    let mut value = 0u64;
-    let mut taken = 0;
-    for &byte in bytes {
-        if !byte.is_ascii_digit() {
-            break;
-        }
-        value = value.checked_mul(10)?.checked_add((byte - b'0') as u64)?;
-        taken += 1;
-    }
-    (taken > 0).then_some((value, taken))
-}
-
-/// Reads a hexadecimal number in lower case from the front; the number and how many bytes it took.
+/// Reads a hexadecimal number from the front; the number and how many bytes it took.
 pub fn parse_hexadecimal(bytes: &[u8]) -> Option<(u64, usize)> {
     let digits = bytes.iter().map_while(|&byte| (byte as char).to_digit(16));
     let (value, taken) =
@@ -82,61 +66,9 @@ pub fn parse_hexadecimal(bytes: &[u8]) -> Option<(u64, usize)> {
     (1..=16).contains(&taken).then_some((value, taken))
 }
 
-/// Reads a size: a number with an optional K, M, G or T (powers of 1,024) and an optional "iB" or "B".
-pub fn parse_size(bytes: &[u8]) -> Option<u64> {
-    let (value, taken) = parse_number(bytes)?;
-    let (shift, rest) = match bytes.get(taken..)? {
-        [b'k' | b'K', rest @ ..] => (10, rest),
-        [b'm' | b'M', rest @ ..] => (20, rest),
-        [b'g' | b'G', rest @ ..] => (30, rest),
-        [b't' | b'T', rest @ ..] => (40, rest),
-        rest => (0, rest),
-    };
-    let known_suffix = matches!(rest, b"" | b"B" | b"b" | b"iB" | b"ib");
-    (known_suffix && value <= u64::MAX >> shift).then(|| value << shift)
-}
-
-/// Reads a percentage with at most four decimals, as millionths of the whole.
-pub fn parse_percent(bytes: &[u8]) -> Option<u32> {
-    const DECIMALS: usize = 4;
-    let (whole, taken) = parse_number(bytes)?;
-    let (fraction, digits) = match bytes.get(taken..)? {
-        [] => (0, 0),
-        [b'.', rest @ ..] => parse_number(rest).filter(|&(_, digits)| digits == rest.len())?,
-        _ => return None,
-    };
-    let scale = 10u64.pow(DECIMALS.checked_sub(digits)? as u32);
-    let millionths = whole.checked_mul(10_000)?.checked_add(fraction * scale)?;
-    u32::try_from(millionths).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_read_with_their_unit_and_nothing_else_is() {
-        assert_eq!(parse_size(b"512K"), Some(512 << 10));
-        assert_eq!(parse_size(b"1MiB"), Some(1 << 20));
-        assert_eq!(parse_size(b"77"), Some(77));
-        for wrong in
-            [&b""[..], b"K", b"-1", b"1.5M", b"1X", b"99999999999G", b"99999999999999999999"]
-        {
-            assert_eq!(parse_size(wrong), None);
-        }
-    }
-
-    #[test]
-    fn percentages_are_read_with_up_to_four_decimals() {
-        assert_eq!(parse_percent(b"1"), Some(10_000));
-        assert_eq!(parse_percent(b"0.5"), Some(5_000));
-        assert_eq!(parse_percent(b"12.0625"), Some(120_625));
-        for wrong in
-            [&b""[..], b".5", b"1.", b"1%", b"-1", b"0.00001", b"1.5.", b"99999999999999999999"]
-        {
-            assert_eq!(parse_percent(wrong), None);
-        }
-    }
 
     #[test]
     fn a_text_that_overflows_is_no_path() {

@@ -1,23 +1,18 @@
 /* Takes out of its address space every mapping of a file that it does not know, as checkpoints, sandboxes and loaders of their own do: by
-   munmap, by mmap over it, by mremap over it; before the first sample, after it, while other threads allocate, while
-   another thread takes it, and where ramson's profile
-   is in private memory (known by its first bytes), as under an inherited filter.
+   munmap, by mmap over it, by mremap over it; before the first sample, after it, and where ramson's profile is in private
+   memory (known by its first bytes), as under an inherited filter. With one thread: docs/internals/hazards.md says what others
+   may meet.
    ramson: any
-   build: -pthread
    representative */
 #include "hostile.h"
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
 enum { UNMAP, MAP_OVER, MOVE_OVER, WAYS };
-enum { BEFORE_SAMPLES, AFTER_SAMPLES, BESIDE_THREADS, AT_FIRST_SAMPLE, PRIVATE, TIMES };
-enum { THREADS = 3 };
-
-static volatile int is_over;
+enum { BEFORE_SAMPLES, AFTER_SAMPLES, PRIVATE, TIMES };
 
 static void take_out(char *start, size_t bytes, int way) {
     if (way == UNMAP) {
@@ -73,24 +68,6 @@ static void go_on(int way) {
     }
 }
 
-static void *churn_in_thread(void *unused) {
-    while (!is_over) churn(100);
-    return unused;
-}
-
-static void *take_first_sample(void *unused) {
-    take_a_certain_sample();
-    is_over = 1;
-    return unused;
-}
-
-static void at_first_sample(int way) {
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, take_first_sample, NULL) == 0);
-    while (!is_over && count == 0) take_out_unknown(way, AT_FIRST_SAMPLE);
-    CHECK(pthread_join(thread, NULL) == 0);
-}
-
 static void allow_everything(void) {
     struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     struct sock_fprog program = {1, &allow};
@@ -98,17 +75,9 @@ static void allow_everything(void) {
 }
 
 static void go(int way, int time) {
-    pthread_t threads[THREADS];
-    if (time == AT_FIRST_SAMPLE) at_first_sample(way);
     if (time != BEFORE_SAMPLES) take_a_certain_sample();
-    for (int i = 0; time == BESIDE_THREADS && i < THREADS; i++) {
-        CHECK(pthread_create(&threads[i], NULL, churn_in_thread, NULL) == 0);
-    }
-    if (time == BESIDE_THREADS) usleep(20000);
     take_out_unknown(way, time);
     go_on(way);
-    is_over = 1;
-    for (int i = 0; time == BESIDE_THREADS && i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
 int main(int count, char **arguments) {

@@ -52,15 +52,14 @@ int main(void) {
     raise(SIGUSR1);
     char *area = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *other = mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    munmap(area + MIB, MIB);
+    munmap(area, MIB);
+    munmap(area + 3 * MIB, MIB);
     munmap(other, 2 * MIB);
     raise(SIGUSR1);
     for (int block = 0; block < count; block++)
         printf("block %p %d %d\n", blocks[block].address, blocks[block].size, blocks[block].stays);
-    /* It is cut where the hole ends before it is cut where that begins. */
-    printf("extent %p %d 0\n", (void *)area, 2 * MIB);
-    printf("extent %p %d 0\nextent %p %d 1\n", (void *)area, 4 * MIB, (void *)area, MIB);
-    printf("extent %p %d 1\nextent %p %d 0\n", (void *)(area + 2 * MIB), 2 * MIB, (void *)other, 2 * MIB);
+    printf("extent %p %d 0\nextent %p %d 0\n", (void *)area, 4 * MIB, (void *)(area + MIB), 3 * MIB);
+    printf("extent %p %d 1\nextent %p %d 0\n", (void *)(area + MIB), 2 * MIB, (void *)other, 2 * MIB);
     fflush(stdout);
     _exit(0);
 }

@@ -9,25 +9,40 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Every part of RSS.
-const PARTS: [&str; 18] = [
+const PARTS: [&str; 19] = [
     "live",
-    "kept_top",
-    "kept_whole_pages",
-    "kept_in_used_pages",
-    "kept_fastbins",
-    "kept_tcaches",
+    "free_top",
+    "free_whole_pages",
+    "free_in_used_pages",
+    "free_fastbins",
+    "free_tcaches",
     "allocator_metadata",
-    "not_walked",
-    "own_mmaps",
-    "huge_page_padding",
-    "data",
+    "mmap",
     "stacks",
-    "files_private",
-    "files_shared",
-    "shmem",
-    "ramson",
+    "code",
+    "data",
+    "files",
+    "shared_memory",
     "kernel",
-    "moved",
+    "ramson",
+    "other_anonymous",
+    "huge_page_padding",
+    "not_walked",
+    "changed_during_measurement",
+];
+/// Every term of RSS, in its order.
+pub const TERMS: [&str; 11] = [
+    "live",
+    "free_in_allocator",
+    "allocator_metadata",
+    "mmap",
+    "stacks",
+    "code_and_data",
+    "files",
+    "shared_memory",
+    "kernel",
+    "ramson",
+    "other_anonymous",
 ];
 /// Bytes.
 pub const MIB: f64 = 1048576.0;
@@ -172,28 +187,42 @@ pub fn part(json: &Json, name: &str) -> f64 {
 #[track_caller]
 pub fn assert_adds_up(json: &Json) {
     let sum: f64 = PARTS.iter().map(|name| part(json, name)).sum();
-    assert_eq!(sum, json.number("rss"), "{json:?}");
-    let negative = PARTS.iter().find(|&&name| name != "moved" && part(json, name) < 0.0);
+    assert_eq!(sum, json.number("rss.bytes"), "{json:?}");
+    assert_terms_add_up(json);
+    let changed = "changed_during_measurement";
+    let negative = PARTS.iter().find(|&&name| name != changed && part(json, name) < 0.0);
     assert_eq!(negative, None, "{json:?}");
+}
+
+/// A term of RSS; bytes.
+pub fn term(json: &Json, name: &str) -> f64 {
+    json.number(&format!("rss.terms.{name}.value"))
+}
+
+/// Fails unless RSS is the sum of its terms.
+#[track_caller]
+pub fn assert_terms_add_up(json: &Json) {
+    let sum: f64 = TERMS.iter().map(|name| term(json, name)).sum();
+    assert_eq!(sum, json.number("rss.bytes"), "{json:?}");
 }
 
 /// The sum over the arenas.
 pub fn arenas(json: &Json, key: &str) -> f64 {
-    json.list("books.arenas").iter().map(|arena| arena.number(key)).sum()
+    json.list("statistics.arenas").iter().map(|arena| arena.number(key)).sum()
 }
 
 /// Of a process that does nothing: every number is the one that the allocator itself has.
 #[track_caller]
 pub fn assert_agrees(keeping: &Keeping, json: &Json) {
-    assert_eq!(json.number("rss"), keeping.rss());
-    assert_eq!(part(json, "moved"), 0.0, "{json:?}");
+    assert_eq!(json.number("rss.bytes"), keeping.rss());
+    assert_eq!(part(json, "changed_during_measurement"), 0.0, "{json:?}");
     assert_eq!(part(json, "not_walked"), 0.0);
-    assert_eq!(json.number("books.not_walked_share"), 0.0);
+    assert_eq!(json.number("statistics.not_walked_share"), 0.0);
     assert_eq!(arenas(json, "system_bytes"), keeping.said("arena "));
     assert_eq!(arenas(json, "free_bytes"), keeping.said("fordblks "));
     assert_eq!(arenas(json, "fastbins.bytes"), keeping.said("fsmblks "));
-    assert_eq!(json.number("books.mapped_chunks.bytes"), keeping.said("hblkhd "));
-    assert_eq!(json.number("books.mapped_chunks.chunks"), keeping.said("hblks "));
+    assert_eq!(json.number("statistics.mapped_chunks.bytes"), keeping.said("hblkhd "));
+    assert_eq!(json.number("statistics.mapped_chunks.chunks"), keeping.said("hblks "));
     // Beside the chunks in use there are only the headers of heaps.
     let in_use = arenas(json, "in_use.bytes") - arenas(json, "fastbins.bytes");
     let headers = keeping.said("uordblks ") - in_use;

@@ -5,7 +5,6 @@
 //! skips a test: a tool that is missing fails it with the name of its package.
 #![deny(unsafe_code)]
 
-pub mod asking;
 mod build;
 pub mod cgroups;
 pub mod deaths;

@@ -136,16 +136,3 @@ pub fn refusal(scratch: &Scratch, pid: u32) -> String {
     assert_eq!(outcome.remarks.len(), 1, "{outcome:?}");
     outcome.remarks[0].clone()
 }
-
-/// What `ramson trim --json` says. Asks again where no thread came by in time: on a busy machine, one may hold a lock and not run for long.
-#[track_caller]
-pub fn until_trimmed(command: &mut Command) -> Json {
-    for _ in 0..20 {
-        let outcome = finish(command);
-        if outcome.status == 0 {
-            return Json::parse(&outcome.text());
-        }
-        assert!(outcome.remarks[0].contains("; asked inside, "), "{outcome:?}");
-    }
-    panic!("{command:?}: no thread came by, again and again");
-}

@@ -315,7 +315,7 @@ fn a_running_a_killed_and_an_ended_process_report_the_same_names() {
     let pid = running.0.id().to_string();
     let alive = report(&scratch, &pid, &[]);
     assert_eq!(alive.at("is_running"), &Json::Word("true".into()));
-    assert!(alive.number("resident.rss") > 0.0);
+    assert!(alive.number("rss.bytes") > 0.0);
     running.signal("KILL");
     running.wait();
     let killed = report(&scratch, &pid, &[]);

@@ -136,7 +136,7 @@ fn no_huge_pages_are_the_advice_where_they_are_mostly_zeros() {
         let json = doctor(&scratch, keeping.pid());
         let plain = Keeping::plain(&scratch, &["huge", "64", "off"]);
         // The kernel may have found no room for some of them.
-        if part(&json, "huge_page_padding") + part(&json, "own_mmaps") > 63.0 * MIB {
+        if part(&json, "huge_page_padding") + part(&json, "other_anonymous") > 63.0 * MIB {
             assert_saves(&json, "thp", keeping.rss(), plain.rss());
         }
         assert_eq!(part(&doctor(&scratch, plain.pid()), "huge_page_padding"), 0.0);
@@ -175,7 +175,7 @@ fn the_site_whose_blocks_hold_memory_back_is_named_with_what_it_holds() {
         assert!(frames.iter().any(is_session), "{json:?}");
         // Beside the survivors there are a few blocks of the C library.
         let holds = sites[0].number("holds_back.value");
-        let kept = part(&json, "kept_whole_pages") + part(&json, "kept_in_used_pages");
+        let kept = part(&json, "free_whole_pages") + part(&json, "free_in_used_pages");
         let error = sites[0].number("holds_back.half_width_95") / 1.96;
         assert!((holds - kept).abs() < 0.05 * kept + 4.0 * error, "{json:?}");
         let evidence = json.list("advice")[0].text("evidence").to_owned();
@@ -197,7 +197,7 @@ fn the_cells_of_the_map_add_up_to_the_arenas() {
     for options in [&[][..], &["--exact"]] {
         let keeping = Keeping::plain(&scratch, &["turns", "96", "3"]);
         let json = doctor_with(&scratch, keeping.pid(), options);
-        let cells = json.list("books.map");
+        let cells = json.list("statistics.map");
         let sum = |key: &str| cells.iter().map(|cell| cell.number(key)).sum::<f64>();
         assert!(sum("bytes") >= arenas(&json, "system_bytes"), "{json:?}");
         let free = arenas(&json, "free.resident_bytes") + arenas(&json, "top.resident_bytes");

@@ -55,7 +55,7 @@ fn the_figures_are_the_ones_that_the_program_gets_itself() {
         }
         assert!((part(&json, "live") - before[0].1).abs() < 0.1 * MIB, "{json:?}");
         assert!(
-            part(&json, "live") > 6.0 * MIB && part(&json, "own_mmaps") < 4.0 * MIB,
+            part(&json, "live") > 6.0 * MIB && part(&json, "other_anonymous") < 4.0 * MIB,
             "{json:?}"
         );
         // And it goes on as it did.
@@ -74,7 +74,7 @@ fn an_allocator_inside_of_the_executable_is_asked_where_it_exports_how() {
     figures(&talking);
     let json = asked(&scratch, talking.pid());
     assert_eq!(json.text("allocators.other.origin"), "in the executable", "{json:?}");
-    assert!(part(&json, "live") > 6.0 * MIB && part(&json, "kept_in_used_pages") > 6.0 * MIB);
+    assert!(part(&json, "live") > 6.0 * MIB && part(&json, "free_in_used_pages") > 6.0 * MIB);
     assert_eq!(json.list("advice")[0].text("cause"), "scattered", "{json:?}");
     // Unasked, nobody knows.
     let json = doctor_with(&scratch, talking.pid(), &[]);
@@ -112,7 +112,7 @@ fn redis_says_the_same_of_its_jemalloc() {
         // It serves and purges meanwhile.
         assert!((told - said).abs() < 2.0 * MIB, "{own}: {told} {said}");
     }
-    assert!(part(&json, "kept_in_used_pages") > 5.0 * MIB, "{json:?}");
+    assert!(part(&json, "free_in_used_pages") > 5.0 * MIB, "{json:?}");
     assert_eq!(ask(&["DBSIZE"]), "5000\n");
     server.signal("TERM");
     assert!(server.wait().success());
@@ -127,7 +127,7 @@ fn who_cannot_be_asked_is_explained_all_the_same_with_the_reason() {
     let json = asked(&scratch, waiting.pid());
     let why = json.text("asked_missing");
     assert!(why.contains("mimalloc has no function that tells its figures"), "{why}");
-    assert!(json.text("books_missing").starts_with("mimalloc"), "{json:?}");
+    assert!(json.text("statistics_missing").starts_with("mimalloc"), "{json:?}");
     // Nobody of it waits, and its locks cannot be seen.
     let mut computing = clean(program("waits.c"));
     computing.arg("compute").env("LD_PRELOAD", shared_library("libjemalloc.so.2"));
@@ -139,7 +139,7 @@ fn who_cannot_be_asked_is_explained_all_the_same_with_the_reason() {
     let waiting = Waiting::plain("read");
     let json = asked(&scratch, waiting.pid());
     assert_eq!(*json.at("asked"), Json::Word("null".into()));
-    assert!(!json.list("books.arenas").is_empty());
+    assert!(!json.list("statistics.arenas").is_empty());
 }
 
 #[test]

@@ -1,11 +1,16 @@
 //! Recent frees: what `--view frees` says of a program that used a block after its free, and of others.
 
-use ramson_format::Health;
-use ramson_reader::{Freed, Snapshot};
+use ramson_format::{Health, KINDS};
+use ramson_reader::{Freed, Snapshot, Stack};
 use ramson_tests::servers::*;
 use ramson_tests::{Finished, Run, Symbols, health, program};
 
+/// Of a program that remembers its frees.
 fn run(arguments: &[&str]) -> Run {
+    plain(arguments).env("RAMSON_FREES", "1024")
+}
+
+fn plain(arguments: &[&str]) -> Run {
     arguments.iter().fold(Run::new(program("frees.c")), |run, argument| run.arg(argument))
 }
 
@@ -35,7 +40,10 @@ fn a_crash_after_a_free_names_who_allocated_and_who_freed_the_block() {
     let path = scratch.path("crash.ramson");
     let (path, program) = (path.to_str().unwrap(), program("frees.c"));
     let mut crash = ramson(&scratch);
-    crash.args(["run", "--interval", "1", "-o", path, "--"]).arg(program).arg("crash");
+    crash
+        .args(["run", "--interval", "1", "--recent-frees", "1024", "-o", path, "--"])
+        .arg(program)
+        .arg("crash");
     let outcome = finish(&mut crash);
     assert_eq!(outcome.status, 128 + 11);
     let output = outcome.text();
@@ -116,28 +124,32 @@ fn the_ring_keeps_the_latest_frees_and_no_more_than_was_asked_for() {
         assert!(sizes.is_sorted_by(|later, earlier| later > earlier), "{sizes:?}");
         assert_eq!(sizes.first().copied().unwrap_or(3099), 3099);
         assert_eq!(snapshot.defects, []);
-        let counters = [Health::DroppedFrees, Health::UnknownFreeStacks, Health::PassedFrees];
-        assert_eq!(counters.map(|counter| health(&snapshot, counter)), [0; 3]);
+        let counters = [Health::DroppedFrees, Health::UnknownFreeStacks];
+        assert_eq!(counters.map(|counter| health(&snapshot, counter)), [0; 2]);
     }
 }
 
 #[test]
-fn a_storm_of_frees_that_nobody_asked_for_is_remembered_in_part_and_counted_whole() {
-    let snapshot = run(&["many", "3000"]).succeed().snapshot();
-    assert_eq!(snapshot.max_freed, ramson_format::DEFAULT_RECENT_FREES);
-    let remembered = snapshot.freed.len() as u64;
-    let passed = health(&snapshot, Health::PassedFrees);
-    assert_eq!(remembered + passed, health(&snapshot, Health::Frees));
-    assert!(passed > 0 && remembered >= 128, "{remembered} remembered, {passed} passed over");
+fn frees_that_are_not_asked_for_are_counted_and_take_no_room() {
+    let snapshot = plain(&["many", "3000"]).succeed().snapshot();
+    assert_eq!((snapshot.max_freed, snapshot.freed.len()), (0, 0));
+    assert!(health(&snapshot, Health::Frees) >= 3000);
+    // No stack is there that only freed.
+    let has_allocated = |stack: &Stack| stack.sampled_alloc_objects > 0;
+    assert!(snapshot.stacks.iter().skip(KINDS.len()).all(has_allocated));
 }
 
 #[test]
 fn a_profile_without_frees_and_a_foreign_one_say_so() {
     let scratch = Scratch::new();
-    let finished = run(&["many", "10"]).env("RAMSON_FREES", "0").succeed();
+    let finished = plain(&["many", "10"]).succeed();
     let path = finished.profiles[0].to_str().unwrap();
     let report = finish(ramson(&scratch).args(["report", path, "--view", "frees"])).good().text();
-    assert!(report.contains("no frees are remembered"), "{report}");
+    assert_eq!(
+        report.lines().filter(|line| line.contains("ramson run --recent-frees 1024")).count(),
+        1,
+        "{report}"
+    );
     let stacks = scratch.file("stacks.txt", "main;f 100\n");
     let stacks = stacks.to_str().unwrap();
     let outcome = finish(ramson(&scratch).args(["report", stacks, "--view", "frees"]));

@@ -28,7 +28,7 @@ fn a_program_that_confines_itself_goes_on_and_its_profile_with_it() {
         assert_done(&finished);
         let snapshot = finished.snapshot();
         assert_eq!(snapshot.defects, [], "{way}");
-        let expected = flags::KEEP | flags::SERVES_REQUESTS | flags::CONFINED;
+        let expected = flags::KEEP | flags::CONFINED;
         assert_eq!(snapshot.header.flags, expected, "{way}");
         let found = sites(&snapshot, &program("seccomp.c"));
         assert_eq!(found.get("site_before"), Some(&Site::exactly(10, 10, 7001)), "{way}");
@@ -60,7 +60,7 @@ fn a_question_about_filters_confines_nothing() {
     let finished = seccomp("ask").finish();
     assert_done(&finished);
     let snapshot = finished.snapshot();
-    assert_eq!(snapshot.header.flags, flags::KEEP | flags::SERVES_REQUESTS);
+    assert_eq!(snapshot.header.flags, flags::KEEP);
     assert_eq!(snapshot.header.state, state::EXITED);
 }
 

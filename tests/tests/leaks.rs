@@ -36,7 +36,7 @@ fn start(scratch: &Scratch) -> Running {
 }
 
 fn suspects(scratch: &Scratch, arguments: &[&str]) -> Json {
-    let arguments = [&["leaks"], arguments, &SOON, &["--json", "--top", "0"]].concat();
+    let arguments = [&["leaks"], arguments, &SOON, &["--json", "--rows", "0"]].concat();
     Json::parse(&say(scratch, &arguments).good().text())
 }
 
@@ -76,12 +76,12 @@ fn a_dead_program_s_stacks_are_told_apart_by_their_truth() {
     assert_eq!(first.list("frames")[0].text("function"), "site_reachable");
     assert_eq!(first.number("inuse_space.half_width_95"), 0.0);
     assert_eq!(first.number("survival.never_freed"), 1.0);
-    let shown = say(&scratch, &["leaks", &path, "--min-age", "500ms", "--top", "1"]).good().text();
+    let shown = say(&scratch, &["leaks", &path, "--min-age", "500ms", "-n", "1"]).good().text();
     assert!(
         shown.contains("1. growing without bound: none of its samples was ever freed"),
         "{shown}"
     );
-    assert!(shown.contains("more stacks; --top 0 shows all"), "{shown}");
+    assert!(shown.contains("more stacks; -n 0 shows all"), "{shown}");
     // A cache that outlives the least age is none of churn.
     let arguments = ["leaks", &path, "--min-age", "100ms", "--focus", "^site_cache$", "--json"];
     let object = Json::parse(&say(&scratch, &arguments).good().text());

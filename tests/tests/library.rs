@@ -103,7 +103,7 @@ fn every_instruction_has_unwind_tables() {
 #[test]
 fn the_fast_paths_are_the_reviewed_instructions() {
     let mut found = String::new();
-    for symbol in ["malloc", "free", "calloc", "realloc", "_Znwm", "_ZdlPv"] {
+    for symbol in ["malloc", "free", "calloc", "realloc", "_Znwm", "_ZdlPv", "mmap", "munmap"] {
         writeln!(found, "{symbol}:").expect("a String takes everything");
         for instruction in disassembly(symbol) {
             writeln!(found, "    {instruction}").expect("a String takes everything");
@@ -123,6 +123,11 @@ fn a_pair_of_malloc_and_free_costs_at_most_eleven_instructions() {
             "{instruction}"
         );
     }
+}
+
+#[test]
+fn an_munmap_of_what_is_no_extent_costs_at_most_twenty_instructions_more() {
+    assert!(disassembly("munmap").len() <= 20);
 }
 
 #[test]

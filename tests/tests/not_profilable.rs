@@ -34,6 +34,30 @@ fn assert_profiled(outcome: &Outcome) {
     assert!(outcome.remarks[0].contains("ramson report"), "{outcome:?}");
 }
 
+#[test]
+fn a_setting_that_does_not_parse_is_named_and_nothing_is_recorded() {
+    let scratch = Scratch::new();
+    let program = small_program(&scratch, "seven", &["gcc"]);
+    for (variable, value, expected) in [
+        ("RAMSON_KEEP", "yes", "must be 0 or 1"),
+        ("RAMSON_SECCOMP", "12abc", "must be a number"),
+        ("RAMSON_RUN_ID", "x", "must be a number"),
+        ("RAMSON_FREES", "1K", "must be a number from 0 to 65536"),
+    ] {
+        let mut command = ramson(&scratch);
+        command.args(["run", "--interval", "1", "--"]).arg(&program).env(variable, value);
+        assert_unprofiled(&finish(&mut command), 7, &format!("{variable}={value} {expected}"));
+        // Preloaded by hand, the library says nothing.
+        let mut preloaded = clean(&program);
+        preloaded.env("LD_PRELOAD", ramson_tests::library()).env("RAMSON_KEEP", "1");
+        preloaded.env("RAMSON_INTERVAL", "1").env("RAMSON_DIR", scratch.path("profiles"));
+        preloaded.env(variable, value);
+        let outcome = finish(&mut preloaded);
+        assert!(outcome.stderr.is_empty() && outcome.remarks.is_empty(), "{outcome:?}");
+    }
+    assert_eq!(fs::read_dir(scratch.path("profiles")).unwrap().count(), 0);
+}
+
 /// Compiles a program that exits with 7.
 fn small_program(scratch: &Scratch, name: &str, compiler: &[&str]) -> PathBuf {
     let source =

@@ -73,7 +73,7 @@ fn a_profile_that_is_to_be_kept_says_how_the_process_ended() {
         finished.assert_status(status);
         let header = finished.snapshot().header;
         assert_eq!((header.state, header.exit_status), (state::EXITED, known), "{way}");
-        assert_eq!(header.flags, flags::KEEP | flags::SERVES_REQUESTS);
+        assert_eq!(header.flags, flags::KEEP);
         assert_eq!(header.pid, finished.pid);
         assert_eq!(header.interval_bytes, 1);
         assert_eq!(Path::new(&header.exe), program("exits.c").canonicalize().unwrap());

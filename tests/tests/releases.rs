@@ -44,7 +44,7 @@ fn other_versions_of_glibc_keep_the_same_books() {
             let version = format!("glibc 2.{} ", release.minor());
             assert!(json.text("allocators.glibc.name").starts_with(&version), "{json:?}");
             assert_agrees(&keeping, &json);
-            let kept = part(&json, "kept_fastbins");
+            let kept = part(&json, "free_fastbins");
             let has_fastbins =
                 arguments[0] == "fastbins" && release.minor() < FIRST_WITHOUT_FASTBINS;
             assert!(!has_fastbins || kept > 15.0 * MIB, "{json:?}");
@@ -73,7 +73,7 @@ fn a_version_that_nobody_knows_yet_is_refused_by_name() {
         "the arenas of glibc 2.99 are not known; known are 2.27 to 2.{NEWEST_KNOWN} on x86-64"
     );
     let json = doctor(&scratch, keeping.pid());
-    assert_eq!(json.text("books_missing"), refused);
+    assert_eq!(json.text("statistics_missing"), refused);
     assert!(refusal(&scratch, keeping.pid()).contains(&refused));
 }
 
@@ -84,7 +84,7 @@ fn thread_caches_are_found_in_a_survey_wherever_they_lie() {
         for arguments in [&["survivors", "72"][..], &["arenas", "72", "2"]] {
             let keeping = keeping(&scratch, &release, arguments);
             let surveyed = doctor_with(&scratch, keeping.pid(), &[]);
-            assert_eq!(*surveyed.at("books.is_surveyed"), Json::Word("true".into()));
+            assert_eq!(*surveyed.at("statistics.is_surveyed"), Json::Word("true".into()));
             let exact = doctor(&scratch, keeping.pid());
             let cached = arenas(&exact, "tcaches.bytes");
             assert!(cached > 1000.0, "{exact:?}");
@@ -105,7 +105,7 @@ fn large_blocks_in_a_thread_cache_are_kept_memory_as_far_as_they_are_resident() 
         assert_agrees(&keeping, &json);
         let cached = arenas(&json, "tcaches.bytes");
         assert_eq!(cached, keeping.said("cached "), "{json:?}");
-        let resident = part(&json, "kept_tcaches");
+        let resident = part(&json, "free_tcaches");
         assert_eq!(resident, arenas(&json, "tcaches.resident_bytes"));
         assert!(resident > 2.0 * MIB && resident < cached / 4.0, "{json:?}");
         assert!(part(&json, "live") < 0.1 * MIB, "{json:?}");
@@ -122,10 +122,10 @@ fn blocks_that_were_mapped_and_grew_are_found_whatever_glibc_has_counted() {
         for (how, blocks) in [("on", 1.0), ("off", 0.0)] {
             let keeping = keeping(&scratch, &release, &["resized", "16", how]);
             let json = doctor(&scratch, keeping.pid());
-            assert_eq!(part(&json, "moved"), 0.0, "{json:?}");
-            assert_eq!(json.number("books.mapped_chunks.chunks"), blocks, "{json:?}");
+            assert_eq!(part(&json, "changed_during_measurement"), 0.0, "{json:?}");
+            assert_eq!(json.number("statistics.mapped_chunks.chunks"), blocks, "{json:?}");
             // Since 2.43, 16 bytes for each of the eight times, unless that is mended.
-            let too_many = keeping.said("hblkhd ") - json.number("books.mapped_chunks.bytes");
+            let too_many = keeping.said("hblkhd ") - json.number("statistics.mapped_chunks.bytes");
             let may_be = release.minor() >= FIRST_WITHOUT_FASTBINS && too_many == 128.0;
             assert!(too_many == 0.0 || may_be, "{too_many} {json:?}");
             assert!((part(&json, "live") / MIB - 8.0 * blocks).abs() < 0.1, "{json:?}");

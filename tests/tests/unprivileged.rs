@@ -1,31 +1,37 @@
-//! ramson for a user who is not root: the profile of a running process is read-only even to its owner, and still `ramson` writes in it.
+//! ramson for a user who is not root: the profile of a running process is read-only even to its owner, `ramson run` still notes the
+//! end there, and it may trace what it has started.
 
 use ramson_tests::deaths::entry;
 use ramson_tests::keeping::MIB;
 use ramson_tests::program;
 use ramson_tests::servers::*;
-use ramson_tests::trimming::{Talking, until_trimmed};
+use ramson_tests::trimming::Talking;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `ramson run` of `works`, which can only be asked inside, as nobody; and its entry in the list.
-fn works(scratch: &Scratch) -> (Talking, Json) {
-    let copied = scratch.open_directory("bin").join("works");
-    copy(&program("works.c"), &copied);
-    let mut command = ramson(scratch);
-    command.args(["run", "--interval", "4K", "--max-overhead", "off", "--"]).arg(copied).arg("one");
-    let talking = Talking::start(&mut as_user("nobody", scratch, &command));
-    assert_eq!(talking.expect("ready"), 0);
-    (talking, entry(scratch, "works"))
+/// `waits`, where nobody may execute it.
+fn waits(scratch: &Scratch) -> PathBuf {
+    let copied = scratch.open_directory("bin").join("waits");
+    copy(&program("waits.c"), &copied);
+    copied
 }
 
-/// Ends the program, and fails if any of its memory was not what it had written.
+/// `ramson run` of `waits` as nobody, and its entry in the list.
+fn start(scratch: &Scratch) -> (Talking, Json) {
+    let mut command = ramson(scratch);
+    command.args(["run", "--interval", "4K", "--"]).arg(waits(scratch)).arg("poll");
+    let talking = Talking::start(&mut as_user("nobody", scratch, &command));
+    assert_eq!(talking.expect("ready"), 0);
+    (talking, entry(scratch, "waits"))
+}
+
+/// Ends the program as it ends by itself.
 #[track_caller]
-fn end(mut talking: Talking, found: &Json) {
-    signal(found.number("pid") as u32, "USR1");
-    assert_eq!(talking.expect("wrong"), 0);
+fn end(mut talking: Talking) {
+    talking.tell("q");
+    assert_eq!(talking.expect("poll"), 1);
     assert_eq!(code(talking.running.wait()), 0);
 }
 
@@ -41,7 +47,7 @@ fn mode(path: &str) -> u32 {
 #[test]
 fn a_profile_in_use_is_not_cut_by_a_slip_of_its_owner() {
     let scratch = Scratch::new();
-    let (talking, found) = works(&scratch);
+    let (talking, found) = start(&scratch);
     let path = found.text("profile");
     let bytes = fs::metadata(path).unwrap().len();
     let mut cut = clean("sh");
@@ -49,30 +55,40 @@ fn a_profile_in_use_is_not_cut_by_a_slip_of_its_owner() {
     let outcome = as_nobody(&scratch, &cut);
     assert!(outcome.status != 0 && outcome.stderr.contains("ermission denied"), "{outcome:?}");
     assert_eq!((fs::metadata(path).unwrap().len(), mode(path)), (bytes, 0o400));
-    end(talking, &found);
+    end(talking);
 }
 
 #[test]
-fn its_owner_asks_inside_and_the_profile_is_read_only_again() {
+fn run_trims_a_child_of_the_program_that_it_started() {
     let scratch = Scratch::new();
-    let (talking, found) = works(&scratch);
-    let pid = found.number("pid") as u32;
+    let log = scratch.open_directory("logs").join("trims");
     let mut command = ramson(&scratch);
-    command.args(["trim", "--json", &pid.to_string()]);
-    let said = until_trimmed(&mut as_user("nobody", &scratch, &command));
-    assert_eq!(said.text("way"), "inside");
+    command.args(["run", "--trim-every", "50ms", "--trim-log"]).arg(&log);
+    // The shell stays, so that `waits` is no child of ramson's but a descendant.
+    command.args(["--", "/bin/sh", "-c", r#""$0" poll; exit $?"#]).arg(waits(&scratch));
+    let talking = Talking::start(&mut as_user("nobody", &scratch, &command));
+    assert_eq!(talking.expect("ready"), 0);
+    let trims = || {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        text.lines().map(Json::parse).collect::<Vec<Json>>()
+    };
+    let is_trim = |said: &Json| {
+        said.text("name") == "waits" && said.text("message").starts_with("malloc_trim")
+    };
+    wait_until("it trims", || trims().iter().any(is_trim));
+    let trims = trims();
+    let said = trims.iter().find(|said| is_trim(said)).unwrap();
     assert!(said.number("rss_diff") > 30.0 * MIB, "{said:?}");
-    assert_eq!(mode(found.text("profile")), 0o400);
-    end(talking, &found);
+    end(talking);
 }
 
 #[test]
 fn run_notes_how_its_owner_s_program_died() {
     let scratch = Scratch::new();
-    let (mut talking, found) = works(&scratch);
+    let (mut talking, found) = start(&scratch);
     signal(found.number("pid") as u32, "KILL");
     talking.running.wait();
-    let dead = entry(&scratch, "works");
+    let dead = entry(&scratch, "waits");
     assert_eq!((dead.text("state"), dead.number("end.signal")), ("SIGKILL", 9.0));
     assert!(Path::new(dead.text("profile")).exists());
 }

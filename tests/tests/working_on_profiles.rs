@@ -165,7 +165,7 @@ fn a_difference_shows_what_grew_and_trips_only_on_growth() {
     assert_eq!((row.text("function"), row.number("flat.value")), ("keep", 50_000.0));
     assert_eq!((row.number("old_flat.value"), row.number("new_flat.value")), (1e5, 1.5e5));
     let text = say(&scratch, &["diff", &old, &new]).good().text();
-    assert!(text.contains("+48.8 KiB") && text.contains("more than chance"), "{text}");
+    assert!(text.contains("+48.8 KiB") && text.contains(", significant"), "{text}");
     assert!(!text.contains('\u{1b}'), "{text}");
     for (arguments, status) in [
         (vec![&*old, &*new, "--fail-above", "5%"], 3),

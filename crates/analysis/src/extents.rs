@@ -1,6 +1,6 @@
 //! What the program mapped itself, beside the heap.
 
-use ramson_format::Kind;
+use ramson_format::{Kind, flags};
 use ramson_profile::{Estimate, SampleUnit};
 use ramson_reader::{Extent, LiveSample, Snapshot};
 use serde::Serialize;
@@ -29,13 +29,12 @@ pub fn live(snapshot: &Snapshot, kind: Option<Kind>) -> impl Iterator<Item = Liv
         },
     );
     let extents = snapshot.extents.iter().filter(|extent| !extent.is_reserved);
-    let all =
-        heap.chain(extents.map(|&Extent { stack, bytes, tid, inverse_probability, .. }| Live {
-            stack,
-            size: bytes,
-            tid,
-            inverse_probability,
-        }));
+    let all = heap.chain(extents.map(|&Extent { stack, bytes, tid, .. }| Live {
+        stack,
+        size: bytes,
+        tid,
+        inverse_probability: 1.0,
+    }));
     all.filter(move |live| kind.is_none_or(|kind| snapshot.stacks[live.stack].kind() == kind))
 }
 
@@ -47,13 +46,6 @@ pub fn live_heap(snapshot: &Snapshot) -> Estimate {
         .sum()
 }
 
-/// Bytes mapped and not unmapped: reservations, or everything else.
-fn mapped(snapshot: &Snapshot, is_reserved: bool) -> Estimate {
-    let extents = snapshot.extents.iter().filter(|extent| extent.is_reserved == is_reserved);
-    let bytes = SampleUnit::Bytes;
-    extents.map(|extent| Estimate::of_sample(extent.bytes, extent.inverse_probability, bytes)).sum()
-}
-
 /// What a program mapped itself, in sums.
 #[derive(Serialize)]
 pub struct MmapSums {
@@ -63,15 +55,26 @@ pub struct MmapSums {
     pub extents: usize,
     /// Address space that the process cannot touch (PROT_NONE).
     pub reserved: Estimate,
+    /// The kernel was asked, while the process ran, what of them is still mapped; else holes that the program unmapped inside
+    /// an extent still count.
+    pub without_holes: bool,
 }
 
 impl MmapSums {
     /// Of a snapshot.
     pub fn of(snapshot: &Snapshot) -> Self {
+        let of = |is_reserved: bool| {
+            snapshot.extents.iter().filter(move |extent| extent.is_reserved == is_reserved)
+        };
+        let bytes = |is_reserved| {
+            Estimate::exact(of(is_reserved).map(|extent| extent.bytes).sum::<u64>() as f64)
+        };
+        let is_clipped = snapshot.header.flags & flags::CLIPPED != 0;
         Self {
-            mapped: mapped(snapshot, false),
-            extents: snapshot.extents.iter().filter(|extent| !extent.is_reserved).count(),
-            reserved: mapped(snapshot, true),
+            mapped: bytes(false),
+            extents: of(false).count(),
+            reserved: bytes(true),
+            without_holes: snapshot.extents.is_empty() || is_clipped,
         }
     }
 }

@@ -4,7 +4,6 @@
 use crate::frame::Frame;
 use crate::named::{Named, assemble_stacks, stack_number};
 use crate::naming::Names;
-use ramson_format::Health;
 use ramson_profile::format::format_objects;
 use ramson_profile::{FrameTable, Profile, StackSample};
 use ramson_reader::{Freed, LiveSample};
@@ -194,7 +193,7 @@ fn nothing(recording: &Recording, address: Option<u64>) -> String {
     let snapshot = &recording.snapshot;
     let remembered = snapshot.freed.len();
     if snapshot.max_freed == 0 {
-        return "no frees are remembered in this profile. Record with --recent-frees 1024".into();
+        return "this profile remembers no frees: start the program with \"ramson run --recent-frees 1024\" or RAMSON_FREES=1024".into();
     }
     let Some(address) = address else { return "no sampled block was freed yet".into() };
     let mut text = format!(
@@ -203,8 +202,6 @@ fn nothing(recording: &Recording, address: Option<u64>) -> String {
     );
     if snapshot.header.interval_bytes > 1 {
         text += " Most blocks are not sampled: --interval 1 --recent-frees 65536 records every one";
-    } else if snapshot.header.health[Health::PassedFrees as usize] > 0 {
-        text += " Many frees at once were passed over: --recent-frees 65536 remembers every one";
     } else if remembered as u64 >= snapshot.max_freed {
         text += " Older frees are forgotten: a larger --recent-frees remembers more";
     }

@@ -190,7 +190,7 @@ fn failure(target: &Target, problem: Problem) -> Failure {
         Problem::Denied(error) => denied(target, &error),
         Problem::Seccomp => refused(
             "a seccomp filter might kill it for what the allocator does, and only root can suspend that",
-            "Run ramson as root",
+            "Run it with sudo",
         ),
         Problem::NoThread(why) => refused(
             &format!(

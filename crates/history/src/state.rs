@@ -110,7 +110,7 @@ impl State {
             size: extent.bytes,
             stack: numbers[extent.stack],
             tid: extent.tid,
-            inverse_probability: extent.inverse_probability as f32,
+            inverse_probability: 1.0,
             flags: EXTENT
                 | if extent.is_reserved { RESERVED } else { 0 }
                 | if extent.is_shared { SHARED } else { 0 },
@@ -151,11 +151,12 @@ impl State {
                     stack,
                     tid: block.tid,
                 });
-            } else {
+            } else if weight == 1.0 {
+                // Others are mappings below 1 MiB, which ramson recorded as samples up to version 2
+                // of the profile.
                 extents.push(Extent {
                     start: block.address,
                     bytes: block.size,
-                    inverse_probability: weight,
                     monotonic_ns: block.monotonic_ns,
                     stack,
                     tid: block.tid,

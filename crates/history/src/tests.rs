@@ -3,6 +3,7 @@
 use crate::levels::Levels;
 use crate::query::{History, between};
 use crate::schema::HistoryError;
+use crate::state::{Block, EXTENT, State};
 use crate::trigger::Triggers;
 use crate::writer::{HistoryWriter, Taken};
 use ramson_format::{HEALTH, Kind};
@@ -95,7 +96,6 @@ fn snapshot(pid: u32, stacks: usize, seconds: u64) -> Snapshot {
     let extent = Extent {
         start: 0x7000_0000_0000,
         bytes: 1 << 20,
-        inverse_probability: 1.0,
         monotonic_ns: 3,
         stack: 1,
         tid: pid,
@@ -343,4 +343,23 @@ fn several_readers_see_whole_moments_while_a_writer_appends_and_removes() {
             assert!(reader.join().unwrap() > 0);
         }
     });
+}
+
+/// As ramson kept them up to version 2 of the profile.
+#[test]
+fn of_old_histories_come_back_extents_and_no_sampled_mappings() {
+    let block = |address, inverse_probability, flags| Block {
+        address,
+        size: 1 << 20,
+        stack: 1,
+        inverse_probability,
+        flags,
+        ..Block::default()
+    };
+    let blocks = vec![block(1 << 20, 1.0, EXTENT), block(2 << 20, 8.0, EXTENT), block(64, 8.0, 0)];
+    let counters = vec![Default::default(); 2];
+    let state = State { blocks, counters, ..State::default() };
+    let (_, live, extents) = state.restore(vec![Stack::default(); 2]);
+    assert_eq!(extents.iter().map(|extent| extent.start).collect::<Vec<_>>(), [1 << 20]);
+    assert_eq!(live.iter().map(|live| live.address).collect::<Vec<_>>(), [64]);
 }

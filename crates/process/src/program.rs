@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 const SHELL: &str = "/bin/sh";
 /// Most interpreters of interpreters that the kernel follows.
 const MAX_SCRIPTS: usize = 5;
+const KERNEL_RELEASE: &str = "/proc/sys/kernel/osrelease";
+/// The first that knows MADV_WIPEONFORK.
+const OLDEST_KERNEL: (u32, u32) = (4, 14);
 /// As much of a binary as has its headers and interpreter.
 const HEAD_BYTES: u64 = 64 << 10;
 
@@ -56,7 +59,22 @@ pub fn find(command: &OsStr) -> Result<Program, Problem> {
         let what = if path.is_dir() { "a directory" } else { "not executable" };
         return Err(Problem::NotExecutable(format!("{shown}: {what}. Pass a program")));
     }
-    Ok(Program { obstacle: obstacle(&path), path })
+    let obstacle =
+        obstacle(&path).or_else(|| obstacle_of_kernel(&fs::read_to_string(KERNEL_RELEASE).ok()?));
+    Ok(Program { obstacle, path })
+}
+
+/// Why this kernel, of which this is the release, can run no program under ramson, if so.
+fn obstacle_of_kernel(release: &str) -> Option<String> {
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
+    let mut number = || numbers.next()?.parse::<u32>().ok();
+    let version = (number()?, number()?);
+    (version < OLDEST_KERNEL).then(|| {
+        format!(
+            "Linux {} cannot keep forked children out of their parent's profile: ramson needs 4.14",
+            release.trim()
+        )
+    })
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -184,6 +202,16 @@ mod tests {
         assert_eq!(interpreter_of_script(b" /bin/sh -e\nx"), Some("/bin/sh".into()));
         let through_env = interpreter_of_script(b"/usr/bin/env sh\n").unwrap();
         assert!(through_env.ends_with("sh"), "{through_env:?}");
+    }
+
+    #[test]
+    fn a_kernel_before_4_14_is_an_obstacle_and_one_that_names_itself_otherwise_is_none() {
+        for old in ["3.10.0-1160.el7.x86_64\n", "4.13.99", "2.6.32"] {
+            assert!(obstacle_of_kernel(old).is_some_and(|why| why.contains("needs 4.14")), "{old}");
+        }
+        for new in ["4.14.0-1-amd64\n", "4.19", "5.4.0", "6.18.44-fc", "10.0", "", "linux", "4"] {
+            assert_eq!(obstacle_of_kernel(new), None, "{new}");
+        }
     }
 
     #[test]

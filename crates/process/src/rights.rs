@@ -9,8 +9,8 @@ pub fn next_step(pid: u32) -> String {
     let owner = fs::metadata(format!("/proc/{pid}")).map_or(0, |facts| facts.uid());
     match getuid() {
         own if own.is_root() => "Run ramson with CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE), or outside of the container".into(),
-        own if own.as_raw() == owner => "Run ramson as root".into(),
-        _ => format!("Run ramson as user {owner} or as root"),
+        own if own.as_raw() == owner => "Run it with sudo".into(),
+        _ => format!("Run it as user {owner} or with sudo"),
     }
 }
 

@@ -47,8 +47,7 @@ impl Serialize for Estimate {
 }
 
 /// Probability that an allocation of `size_bytes` is recorded at a sampling interval of `interval_bytes`:
-/// 1 − e^(−s/T). An interval of 0 or 1 records every allocation (1, also for size 0); otherwise size 0 gives 0: it is
-/// never recorded.
+/// 1 − e^(−s/T). 1 at an interval of 0 or 1, whatever the size. libramson records no allocation of 0 bytes, at any interval.
 pub fn sampling_probability(size_bytes: u64, interval_bytes: u64) -> f64 {
     if interval_bytes <= 1 {
         return 1.0;

@@ -78,14 +78,6 @@ pub enum Defect {
     BadSamples(u64),
     /// Live samples of a stack that is not there; they count for stack 0.
     StacklessSamples(u64),
-    /// Extents reserved and never published, or being removed at this moment.
-    TornExtents(u64),
-    /// Extents whose check fails.
-    BadExtents(u64),
-    /// Extents were cut in two all the time while they were copied: upper rests may be missing.
-    UnsettledExtents,
-    /// Extents of a stack that is not there; they count for the overflow stack.
-    StacklessExtents(u64),
     /// Recent frees that were being written, or whose check fails.
     TornFrees(u64),
     /// Stacks begun and never committed, or whose hash fails.
@@ -104,12 +96,6 @@ impl fmt::Display for Defect {
             Self::TornSamples(count) => write!(f, "{count} samples were being written"),
             Self::BadSamples(count) => write!(f, "{count} samples are damaged and left out"),
             Self::StacklessSamples(count) => write!(f, "{count} samples have lost their stack"),
-            Self::TornExtents(count) => write!(f, "{count} extents were being written"),
-            Self::BadExtents(count) => write!(f, "{count} extents are damaged and left out"),
-            Self::UnsettledExtents => {
-                write!(f, "extents changed faster than they could be read; some may be missing")
-            }
-            Self::StacklessExtents(count) => write!(f, "{count} extents have lost their stack"),
             Self::TornFrees(count) => write!(f, "{count} recent frees were being written"),
             Self::BadStacks(count) => {
                 write!(f, "{count} stacks are incomplete or damaged and left out")

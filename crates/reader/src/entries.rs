@@ -4,8 +4,8 @@ use crate::bytes::Entry;
 use crate::snapshot::{Extent, FailedAllocation, Freed, LiveSample, LookupAddress, Mapping, Stack};
 use ramson_format as format;
 use ramson_format::{
-    COMMITTED, EPOCH_OPEN, LIFETIME_BUCKETS, MAX_DEPTH, NO_STACK, extent_check, extent_flags,
-    extent_range, failure_check, freed_check, live_check, mapping_check, stack_hash,
+    COMMITTED, EPOCH_OPEN, LIFETIME_BUCKETS, MAX_DEPTH, NO_STACK, failure_check, freed_check,
+    live_check, live_flags, mapping_check, stack_hash,
 };
 use std::mem::offset_of;
 
@@ -119,25 +119,59 @@ pub fn add_counters(to: &mut Stack, from: &Stack) {
     to.lifetimes.iter_mut().zip(from.lifetimes).for_each(|(to, from)| *to += from);
 }
 
-pub fn live_sample(address: u64, entry: Entry) -> Option<LiveSample> {
+/// A record of the live table.
+pub enum Live {
+    Sample(LiveSample),
+    /// With what orders extents in time: of two that overlap, the later one was mapped over the
+    /// other.
+    Extent(Extent, (u64, u32)),
+}
+
+impl Live {
+    pub fn stack(&mut self) -> &mut usize {
+        match self {
+            Self::Sample(sample) => &mut sample.stack,
+            Self::Extent(extent, _) => &mut extent.stack,
+        }
+    }
+}
+
+pub fn live(address: u64, entry: Entry) -> Option<Live> {
     use format::LiveSample as L;
     let size = entry.u64(offset_of!(L, size));
     let probability_bits = entry.u64(offset_of!(L, inverse_probability));
     let monotonic_ns = entry.u64(offset_of!(L, monotonic_ns));
-    let stack = entry.u32(offset_of!(L, stack));
-    let tid = entry.u32(offset_of!(L, tid));
-    let check = live_check(address, size, probability_bits, monotonic_ns, stack, tid);
+    let flags = entry.u32(offset_of!(L, flags));
+    let check = live_check(&[
+        address,
+        size,
+        probability_bits,
+        monotonic_ns,
+        entry.u64(offset_of!(L, stack)),
+        entry.u64(offset_of!(L, flags)),
+    ]);
     let inverse_probability = f64::from_bits(probability_bits);
     let is_valid = check == entry.u64(offset_of!(L, check))
         && inverse_probability.is_finite()
-        && inverse_probability >= 1.0;
-    is_valid.then_some(LiveSample {
-        address,
-        size,
-        inverse_probability,
-        monotonic_ns,
-        stack: stack as usize,
-        tid,
+        && inverse_probability >= 1.0
+        && address.checked_add(size).is_some();
+    let stack = entry.u32(offset_of!(L, stack)) as usize;
+    let tid = entry.u32(offset_of!(L, tid));
+    let sample = LiveSample { address, size, inverse_probability, monotonic_ns, stack, tid };
+    is_valid.then_some(match flags & live_flags::EXTENT {
+        0 => Live::Sample(sample),
+        _ => Live::Extent(
+            Extent {
+                start: address,
+                bytes: size,
+                monotonic_ns,
+                stack,
+                tid,
+                is_reserved: flags & live_flags::RESERVED != 0,
+                is_shared: flags & live_flags::SHARED != 0,
+            },
+            (monotonic_ns, entry.u32(offset_of!(L, number))),
+        ),
     })
 }
 
@@ -169,42 +203,6 @@ pub fn freed(entry: Entry) -> Option<Freed> {
         free_stack: (free_stack != NO_STACK).then_some(free_stack as usize),
         alloc_tid: entry.u32(offset_of!(F, alloc_tid)),
         free_tid: entry.u32(offset_of!(F, free_tid)),
-    })
-}
-
-pub fn extent(key: u64, entry: Entry) -> Option<Extent> {
-    use format::Extent as E;
-    let first = [entry.u64(offset_of!(E, first_start)), entry.u64(offset_of!(E, first_end))];
-    let probability_bits = entry.u64(offset_of!(E, inverse_probability));
-    let monotonic_ns = entry.u64(offset_of!(E, monotonic_ns));
-    let stack = entry.u32(offset_of!(E, stack));
-    let tid = entry.u32(offset_of!(E, tid));
-    let flags = entry.u32(offset_of!(E, flags));
-    let check = extent_check(&[
-        first[0],
-        first[1],
-        probability_bits,
-        monotonic_ns,
-        stack as u64 | (tid as u64) << 32,
-        flags as u64,
-    ]);
-    let inverse_probability = f64::from_bits(probability_bits);
-    let (start, end) = extent_range(key);
-    let is_valid = check == entry.u64(offset_of!(E, check))
-        && inverse_probability.is_finite()
-        && inverse_probability >= 1.0
-        && first[0] <= start
-        && start < end
-        && end <= first[1];
-    is_valid.then_some(Extent {
-        start,
-        bytes: end - start,
-        inverse_probability,
-        monotonic_ns,
-        stack: stack as usize,
-        tid,
-        is_reserved: flags & extent_flags::RESERVED != 0,
-        is_shared: flags & extent_flags::SHARED != 0,
     })
 }
 

@@ -12,6 +12,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use ramson_format as format;
 use ramson_format::{ABORT_OFFSET, FAILURE_OFFSET, KINDS, Kind, REGIONS, RegionKind};
 use std::hash::BuildHasher;
+use std::ops::Range;
 
 const ENTRY_BYTES: usize = size_of::<format::Stack>();
 
@@ -53,8 +54,8 @@ impl Follower {
         reading.buffers = std::mem::take(&mut self.buffers);
         let (keys, samples) = reading.live_table();
         let (mut freed, max_freed) = reading.freed();
-        let (extent_keys, extent_entries) = reading.extent_table()?;
-        // The header too is newer now than the samples: none of those may name a stack that we do not know yet.
+        // Newer than the samples: none of those may name a stack that we do not know yet.
+        reading.read_header()?;
         let mut header = reading.facts();
         let image = |header: &Header| (header.pid, header.start_monotonic_ns, header.run_id);
         let before = self.snapshot.take().filter(|before| image(&before.header) == image(&header));
@@ -76,15 +77,12 @@ impl Follower {
         let mapping_entries = reading.region(RegionKind::Mappings);
         let strings = reading.region(RegionKind::Strings);
         let mappings = reading.mappings(&mapping_entries, &strings);
-        let live = reading.live(&keys, &samples, &self.numbers.renumbered);
-        let extents = reading.extents(&extent_keys, &extent_entries, &self.numbers.renumbered);
+        let (live, extents) = reading.live(&keys, &samples, &self.numbers.renumbered);
         freed.retain_mut(|freed| frees::renumber(freed, &self.numbers.renumbered));
         let Reading { defects, mut buffers, .. } = reading;
         for (kind, used) in [
             (RegionKind::LiveKeys, keys),
             (RegionKind::LiveSamples, samples),
-            (RegionKind::ExtentKeys, extent_keys),
-            (RegionKind::Extents, extent_entries),
             (RegionKind::Mappings, mapping_entries),
             (RegionKind::Strings, strings),
         ] {
@@ -112,6 +110,13 @@ impl Follower {
         let frames = snapshot.stacks.iter().map(|stack| size_of_val(&*stack.frames));
         let stacks = size_of_val(&*snapshot.stacks) + frames.sum::<usize>();
         self.numbers.entries.len() + stacks + size_of_val(&*snapshot.live)
+    }
+
+    /// Leaves of the latest one's extents what is in `mapped`: see `Snapshot::clip_extents`.
+    pub fn clip_extents(&mut self, mapped: &[Range<u64>]) {
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.clip_extents(mapped);
+        }
     }
 
     /// The latest one, for good.

@@ -8,6 +8,7 @@ mod bytes;
 mod cost;
 mod defect;
 mod entries;
+mod extents;
 mod follow;
 mod frees;
 mod reading;

@@ -3,10 +3,11 @@
 use crate::ReadAt;
 use crate::bytes::Entry;
 use crate::defect::{Defect, ReadError};
-use crate::entries;
+use crate::entries::{self, Live};
+use crate::extents::without_overlap;
 use crate::follow::Follower;
 use crate::frees;
-use crate::settle::{Copied, newest_of_each_address, settle, without_overlap};
+use crate::settle::{Copied, newest_of_each_address, settle};
 use crate::snapshot::{Extent, Freed, Header, LiveSample, Mapping, Snapshot};
 use ramson_format as format;
 use ramson_format::{
@@ -40,17 +41,8 @@ pub struct Reading<'a, S: ReadAt + ?Sized> {
     pub buffers: [Vec<u8>; REGIONS],
 }
 
-const REGION_NAMES: [&str; REGIONS] = [
-    "stacks",
-    "frames",
-    "live keys",
-    "live samples",
-    "mappings",
-    "strings",
-    "extent keys",
-    "extents",
-    "recent frees",
-];
+const REGION_NAMES: [&str; REGIONS] =
+    ["stacks", "frames", "live keys", "live samples", "mappings", "strings", "recent frees"];
 
 impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
     pub fn begin(source: &'a S) -> Result<Self, ReadError> {
@@ -66,7 +58,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         Ok(reading)
     }
 
-    fn read_header(&mut self) -> Result<(), ReadError> {
+    pub fn read_header(&mut self) -> Result<(), ReadError> {
         let mut bytes = vec![0; PAGE_BYTES as usize];
         let count = self.source.read_at(0, &mut bytes).map_err(ReadError::Io)?;
         bytes.truncate(count);
@@ -146,18 +138,14 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
             self.source,
             Copied { offset: self.region_offset(RegionKind::LiveKeys), bytes: &mut keys },
             Copied { offset: self.region_offset(RegionKind::LiveSamples), bytes: &mut entries },
-            |key, entry| entries::live_sample(key, entry).is_some(),
+            |key, entry| entries::live(key, entry).is_some(),
         );
         (keys, entries)
     }
 
-    /// Recent frees, by the file's numbers of stacks, and how many there can be. A file may be older than they are.
+    /// Recent frees, by the file's numbers of stacks, and how many there can be.
     pub fn freed(&mut self) -> (Vec<Freed>, u64) {
         let row = RegionKind::RecentFrees.row();
-        let is_known = self.header().u32(row + offset_of!(format::Region, kind)) != 0;
-        if !is_known {
-            return (Vec::new(), 0);
-        }
         let mut ring = self.region(RegionKind::RecentFrees);
         let offset = self.region_offset(RegionKind::RecentFrees);
         let (freed, torn) = frees::freed(self.source, offset, &mut ring);
@@ -168,51 +156,6 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         (freed, self.header().u64(row + offset_of!(format::Region, capacity)))
     }
 
-    /// Keys and entries of the extents, the keys copied until no hole was cut meanwhile: the upper rest might not be among
-    /// them, and the extent below already shortened. Afterwards the header is newer than both.
-    pub fn extent_table(&mut self) -> Result<(Vec<u8>, Vec<u8>), ReadError> {
-        const ATTEMPTS: usize = 256;
-        let mut attempts_left = ATTEMPTS;
-        loop {
-            let defects = self.defects.len();
-            let holes = self.extent_holes()?;
-            // After the count: a table that grew for a rest which is counted is seen as it is now.
-            self.read_header()?;
-            let mut keys = self.region(RegionKind::ExtentKeys);
-            let is_settled = self.extent_holes()? == holes;
-            attempts_left -= 1;
-            if is_settled || attempts_left == 0 {
-                let mut entries = self.region(RegionKind::Extents);
-                let is_same = settle::<S, { size_of::<format::Extent>() }>(
-                    self.source,
-                    Copied { offset: self.region_offset(RegionKind::ExtentKeys), bytes: &mut keys },
-                    Copied { offset: self.region_offset(RegionKind::Extents), bytes: &mut entries },
-                    |key, entry| entries::extent(key, entry).is_some(),
-                );
-                // An extent that is gone may have left a rest, in a slot that was copied before.
-                let is_whole = is_settled && (is_same || self.extent_holes()? == holes);
-                if is_whole || attempts_left == 0 {
-                    if !is_whole {
-                        self.defects.push(Defect::UnsettledExtents);
-                    }
-                    self.read_header()?;
-                    return Ok((keys, entries));
-                }
-                self.buffers[RegionKind::Extents as usize] = entries;
-            }
-            self.buffers[RegionKind::ExtentKeys as usize] = keys;
-            self.defects.truncate(defects);
-        }
-    }
-
-    /// How many holes have been cut, as of now.
-    fn extent_holes(&self) -> Result<u64, ReadError> {
-        let mut bytes = [0; 8];
-        let offset = offset_of!(format::Header, extent_holes) as u64;
-        self.source.read_at(offset, &mut bytes).map_err(ReadError::Io)?;
-        Ok(u64::from_le_bytes(bytes))
-    }
-
     /// Entries of a region that can hold something.
     fn used(&self, kind: RegionKind, committed: u64) -> u64 {
         let header = self.header();
@@ -221,11 +164,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
             RegionKind::Frames => header.u64(offset_of!(format::Header, frame_count)),
             RegionKind::Mappings => header.u32(offset_of!(format::Header, mapping_count)) as u64,
             RegionKind::Strings => header.u32(offset_of!(format::Header, string_bytes)) as u64,
-            RegionKind::LiveKeys
-            | RegionKind::LiveSamples
-            | RegionKind::ExtentKeys
-            | RegionKind::Extents
-            | RegionKind::RecentFrees => committed,
+            RegionKind::LiveKeys | RegionKind::LiveSamples | RegionKind::RecentFrees => committed,
         };
         begun.min(committed)
     }
@@ -309,79 +248,46 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         mappings
     }
 
+    /// Samples and extents.
     pub fn live(
-        &mut self,
-        keys: &[u8],
-        samples: &[u8],
-        renumbered: &[Option<usize>],
-    ) -> Vec<LiveSample> {
-        let (mut torn, mut bad, mut stackless) = (0, 0, 0);
-        let mut live = Vec::new();
-        let entries = samples.chunks_exact(size_of::<format::LiveSample>());
-        for (key, bytes) in keys.chunks_exact(8).zip(entries) {
-            let key = Entry(key).u64(0);
-            match key {
-                0 => continue,
-                KEY_RESERVED => torn += 1,
-                _ => match entries::live_sample(key, Entry(bytes)) {
-                    Some(mut sample) => {
-                        sample.stack =
-                            renumbered.get(sample.stack).copied().flatten().unwrap_or_else(|| {
-                                stackless += 1;
-                                0
-                            });
-                        live.push(sample);
-                    }
-                    None => bad += 1,
-                },
-            }
-        }
-        let counts = [
-            Defect::TornSamples(torn),
-            Defect::BadSamples(bad),
-            Defect::StacklessSamples(stackless),
-        ];
-        let is_there = |defect: &Defect| {
-            !matches!(
-                defect,
-                Defect::TornSamples(0) | Defect::BadSamples(0) | Defect::StacklessSamples(0)
-            )
-        };
-        self.defects.extend(counts.into_iter().filter(is_there));
-        newest_of_each_address(live)
-    }
-
-    pub fn extents(
         &mut self,
         keys: &[u8],
         entries: &[u8],
         renumbered: &[Option<usize>],
-    ) -> Vec<Extent> {
+    ) -> (Vec<LiveSample>, Vec<Extent>) {
         let (mut torn, mut bad, mut stackless) = (0, 0, 0);
-        let mut extents = Vec::new();
-        let entries = entries.chunks_exact(size_of::<format::Extent>());
+        let (mut samples, mut extents) = (Vec::new(), Vec::new());
+        let entries = entries.chunks_exact(size_of::<format::LiveSample>());
         for (key, bytes) in keys.chunks_exact(8).zip(entries) {
-            match Entry(key).u64(0) {
-                0 => {}
-                KEY_RESERVED => torn += 1,
-                key => match entries::extent(key, Entry(bytes)) {
-                    Some(mut extent) => {
-                        let known = renumbered.get(extent.stack).copied().flatten();
-                        stackless += known.is_none() as u64;
-                        extent.stack = known.unwrap_or(Kind::Mmap.overflow_stack() as usize);
-                        extents.push(extent);
-                    }
-                    None => bad += 1,
-                },
+            let key = Entry(key).u64(0);
+            if key <= KEY_RESERVED {
+                torn += key;
+                continue;
+            }
+            let Some(mut live) = entries::live(key, Entry(bytes)) else {
+                bad += 1;
+                continue;
+            };
+            let known = renumbered.get(*live.stack()).copied().flatten();
+            stackless += known.is_none() as u64;
+            match live {
+                Live::Sample(sample) => {
+                    let stack = known.unwrap_or(Kind::Heap.overflow_stack() as usize);
+                    samples.push(LiveSample { stack, ..sample });
+                }
+                Live::Extent(extent, moment) => {
+                    let stack = known.unwrap_or(Kind::Mmap.overflow_stack() as usize);
+                    extents.push((Extent { stack, ..extent }, moment));
+                }
             }
         }
         let counts = [
-            (torn, Defect::TornExtents(torn)),
-            (bad, Defect::BadExtents(bad)),
-            (stackless, Defect::StacklessExtents(stackless)),
+            (torn, Defect::TornSamples(torn)),
+            (bad, Defect::BadSamples(bad)),
+            (stackless, Defect::StacklessSamples(stackless)),
         ];
         let defects = counts.into_iter().filter(|(count, _)| *count > 0);
         self.defects.extend(defects.map(|(_, defect)| defect));
-        without_overlap(extents)
+        (newest_of_each_address(samples), without_overlap(extents))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::ReadAt;
 use crate::bytes::Entry;
-use crate::snapshot::{Extent, LiveSample};
+use crate::snapshot::LiveSample;
 use ramson_format::KEY_RESERVED;
 
 /// Copies of one slot; a slot that changes still is being used all the time.
@@ -15,14 +15,13 @@ pub struct Copied<'a> {
 }
 
 /// Copies once more, key first, each slot whose copies do not belong together or that was being written. What stays as it
-/// is, is damaged, and left for the caller to find. Whether each slot that had a key still has it.
+/// is, is damaged, and left for the caller to find.
 pub fn settle<S: ReadAt + ?Sized, const ENTRY_BYTES: usize>(
     source: &S,
     keys: Copied,
     entries: Copied,
     is_whole: impl Fn(u64, Entry) -> bool,
-) -> bool {
-    let mut is_same = true;
+) {
     let slots = keys.bytes.chunks_exact_mut(8).zip(entries.bytes.chunks_exact_mut(ENTRY_BYTES));
     for (slot, (key, entry)) in slots.enumerate() {
         for _ in 0..ATTEMPTS {
@@ -39,12 +38,10 @@ pub fn settle<S: ReadAt + ?Sized, const ENTRY_BYTES: usize>(
             if !is_complete || (new_key[..] == *key && new_entry[..] == *entry) {
                 break;
             }
-            is_same &= value <= KEY_RESERVED || new_key[..] == *key;
             key.copy_from_slice(&new_key);
             entry.copy_from_slice(&new_entry);
         }
     }
-    is_same
 }
 
 /// One sample for each address. Memory that was freed and allocated again while the keys were copied may have been found in
@@ -60,16 +57,4 @@ pub fn newest_of_each_address(mut samples: Vec<LiveSample>) -> Vec<LiveSample> {
         samples.dedup_by_key(|sample| sample.address);
     }
     samples
-}
-
-/// By address. While a hole is cut, the rest above it is there already: the extent below ends where it begins.
-pub fn without_overlap(mut extents: Vec<Extent>) -> Vec<Extent> {
-    extents.sort_by_key(|extent| (extent.start, extent.monotonic_ns));
-    for index in 1..extents.len() {
-        let next = extents[index].start;
-        let lower = &mut extents[index - 1];
-        lower.bytes = lower.bytes.min(next - lower.start);
-    }
-    extents.retain(|extent| extent.bytes > 0);
-    extents
 }

@@ -28,7 +28,7 @@ pub struct Header {
     pub cpu_ns: u64,
     /// What was told from outside when the process was gone.
     pub end: Option<Box<End>>,
-    /// Allocations that are known to have failed: those that were to be samples, and those of operator new.
+    /// Allocations that are known to have failed: those that were to be samples.
     pub failures: u64,
     pub last_failure: Option<Box<FailedAllocation>>,
     /// Calls of abort while the kernel refused memory, and what it refused.
@@ -106,13 +106,13 @@ pub struct LiveSample {
     pub tid: u32,
 }
 
-/// Anonymous memory that the program mapped itself, as far as it is still there.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Anonymous memory that the program mapped itself, as far as it is still there: one mapping, or a
+/// part of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct Extent {
     pub start: u64,
     pub bytes: u64,
-    pub inverse_probability: f64,
     pub monotonic_ns: u64,
     /// Index into `Snapshot::stacks`.
     pub stack: usize,
@@ -139,7 +139,7 @@ pub struct Freed {
 }
 
 /// An immutable copy of a profile file at one moment.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// What the process said of itself.
     pub header: Header,
@@ -149,7 +149,8 @@ pub struct Snapshot {
     pub stacks: Vec<Stack>,
     /// Samples not freed.
     pub live: Vec<LiveSample>,
-    /// By address; none overlaps another.
+    /// By address; none overlaps another. As the program left them, holes included, unless
+    /// `clip_extents` was called.
     pub extents: Vec<Extent>,
     /// The latest sampled blocks that were freed, the latest first.
     pub freed: Vec<Freed>,

@@ -80,10 +80,12 @@ pub fn open_stream(
 /// Opens a profile file of ours.
 pub fn open_file(path: &Path) -> Result<Recording, Failure> {
     let file = open_to_read(path)?;
-    let source = read_file(path, &file)?;
-    let running =
-        source.running.or_else(|| namespaces::running_with(&source.snapshot.header, &file));
-    Ok(Recording { running, ..source })
+    let mut recording = read_file(path, &file)?;
+    if recording.running.is_none() {
+        recording.running = namespaces::running_with(&recording.snapshot.header, &file);
+        recording.clip_extents();
+    }
+    Ok(recording)
 }
 
 fn open_to_read(path: &Path) -> Result<File, Failure> {
@@ -109,7 +111,9 @@ pub fn read_file(path: &Path, file: &File) -> Result<Recording, Failure> {
     let snapshot = Snapshot::read(file).map_err(|error| unreadable(&shown, &error))?;
     let running = Some(snapshot.header.pid).filter(|&pid| has_mapped(pid, file));
     let names = CarriedNames::in_file(file).map(Arc::new);
-    Ok(Recording { snapshot, running, origin: shown, names, past: None })
+    let mut recording = Recording { snapshot, running, origin: shown, names, past: None };
+    recording.clip_extents();
+    Ok(recording)
 }
 
 fn unreadable(object: &str, error: &ReadError) -> Failure {
@@ -128,6 +132,9 @@ fn unreadable(object: &str, error: &ReadError) -> Failure {
 pub fn open_map(pid: u32, map: &ProfileMap) -> Option<Recording> {
     bytes_of_map(pid, map).find_map(|(bytes, origin)| {
         let snapshot = Snapshot::read(&*bytes).ok()?;
-        Some(Recording { snapshot, running: Some(pid), origin, names: None, past: None })
+        let running = Some(pid);
+        let mut recording = Recording { snapshot, running, origin, names: None, past: None };
+        recording.clip_extents();
+        Some(recording)
     })
 }

@@ -5,6 +5,7 @@
 //! process, profiled or not. `snapshot_bytes` makes a profile file of what was read. `failure` is how every command fails.
 #![forbid(unsafe_code)]
 
+mod clipping;
 mod discovery;
 mod failure;
 mod file;
@@ -22,6 +23,7 @@ mod rereading;
 mod snapshot_bytes;
 mod target;
 
+pub use clipping::clip_latest;
 pub use discovery::{all, files_since};
 pub use failure::Failure;
 pub use file::{Opened, open_any_file, open_file};
@@ -30,5 +32,5 @@ pub use lookup::{PastMoment, find, is_history, place, time_of, unreadable};
 pub use moment::split;
 pub use open::{open, open_recording, several};
 pub use recording::{Past, Recording, base_name, name_of};
-pub use rereading::{is_own, open_to_write, reader_of, writable_file};
+pub use rereading::{open_to_write, reader_of};
 pub use target::{Target, find as find_target, gone};

@@ -1,5 +1,6 @@
 //! A profile that libramson wrote, read at one moment.
 
+use crate::clipping::clip;
 use crate::snapshot_bytes::snapshot_bytes;
 use ramson_reader::{Header, Snapshot};
 use ramson_symbols::CarriedNames;
@@ -43,6 +44,13 @@ impl Recording {
     /// Its process: as it is called here while it runs, as it called itself afterwards.
     pub fn pid(&self) -> u32 {
         self.running.unwrap_or(self.snapshot.header.pid)
+    }
+
+    /// Leaves of the extents what the process has still mapped, if it runs.
+    pub(crate) fn clip_extents(&mut self) {
+        if let Some(pid) = self.running {
+            clip(&mut self.snapshot, pid);
+        }
     }
 
     /// The bytes of a profile file with this moment, and the names that it carries.

@@ -1,7 +1,6 @@
 //! What the bytes of a profile can be read from again and again while its process runs, and after it is gone.
 
 use crate::maps::{ProfileMap, bytes_of_map, has_mapped, open_found, profile_maps};
-use crate::namespaces;
 use crate::recording::Recording;
 use ramson_reader::{Header, ProcessRange, ReadAt, Snapshot};
 use std::fs::{self, File, Permissions};
@@ -27,29 +26,6 @@ pub fn reader_of(source: &Recording) -> Option<Box<dyn ReadAt>> {
         .filter_map(|map| ProcessRange::open(pid, map.start, map.end).ok())
         .find(|memory| is_it(memory));
     Some(Box::new(memory?))
-}
-
-/// Whether a running process is the one that its profile names, and not a child that still has that of its parent mapped.
-pub fn is_own(source: &Recording) -> bool {
-    source.running.and_then(namespaces::own_pid) == Some(source.snapshot.header.pid)
-}
-
-/// The file behind the profile of a running process, to ask that process through; `None` if there is none, or this user may not
-/// write it.
-pub fn writable_file(source: &Recording) -> Option<File> {
-    let wanted = &source.snapshot.header;
-    let pid = source.running?;
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    let named = [source.origin.clone(), format!("/proc/{pid}/root{}", source.origin)];
-    // Of a file without a name: only root may.
-    let mapped = profile_maps(&maps)
-        .map(|map| format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end));
-    named
-        .into_iter()
-        .chain(mapped)
-        .filter_map(open_found)
-        .filter(|file| Header::read(file).is_ok_and(|header| identity(&header) == identity(wanted)))
-        .find_map(|file| open_to_write(&file).ok())
 }
 
 /// Opens a profile that is open for reading once more. libramson makes it read-only, so that nobody cuts it by mistake; its owner

@@ -3,8 +3,8 @@
 use ramson_format as format;
 use ramson_format::{
     ABORT_OFFSET, COMMITTED, END_OFFSET, EPOCH_OPEN, FAILURE_OFFSET, HEALTH, MAGIC, NO_STACK,
-    PAGE_BYTES, REGION_KINDS, Region, RegionKind, VERSION, extent_check, extent_flags, extent_key,
-    failure_check, freed_check, live_check, mapping_check, stack_hash,
+    PAGE_BYTES, REGION_KINDS, Region, RegionKind, VERSION, failure_check, freed_check, live_check,
+    live_flags, mapping_check, stack_hash,
 };
 use ramson_reader::{
     Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack,
@@ -54,7 +54,7 @@ impl Regions {
 pub fn snapshot_bytes(snapshot: &Snapshot) -> Vec<u8> {
     let mut regions = Regions::default();
     snapshot.stacks.iter().for_each(|stack| push_stack(&mut regions, stack));
-    snapshot.live.iter().for_each(|live| push_live(&mut regions, live));
+    snapshot.live.iter().for_each(|live| push_live(&mut regions, live, 0));
     snapshot.mappings.iter().for_each(|mapping| push_mapping(&mut regions, mapping));
     snapshot.extents.iter().for_each(|extent| push_extent(&mut regions, extent));
     snapshot.freed.iter().for_each(|freed| push_freed(&mut regions, freed));
@@ -189,7 +189,7 @@ fn push_stack(regions: &mut Regions, stack: &Stack) {
     }
 }
 
-fn push_live(regions: &mut Regions, live: &LiveSample) {
+fn push_live(regions: &mut Regions, live: &LiveSample, flags: u32) {
     use format::LiveSample as L;
     let mut entry = Entry::<{ size_of::<L>() }>::new();
     let weight = live.inverse_probability.to_bits();
@@ -199,10 +199,33 @@ fn push_live(regions: &mut Regions, live: &LiveSample) {
     entry.u64(offset_of!(L, monotonic_ns), live.monotonic_ns);
     entry.u32(offset_of!(L, stack), stack);
     entry.u32(offset_of!(L, tid), live.tid);
-    let check = live_check(live.address, live.size, weight, live.monotonic_ns, stack, live.tid);
+    entry.u32(offset_of!(L, flags), flags);
+    let check = live_check(&[
+        live.address,
+        live.size,
+        weight,
+        live.monotonic_ns,
+        u64::from(stack) | u64::from(live.tid) << 32,
+        u64::from(flags),
+    ]);
     entry.u64(offset_of!(L, check), check);
     regions.push(RegionKind::LiveKeys, &live.address.to_le_bytes());
     regions.push(RegionKind::LiveSamples, &entry.0);
+}
+
+fn push_extent(regions: &mut Regions, extent: &Extent) {
+    let flags = live_flags::EXTENT
+        | if extent.is_reserved { live_flags::RESERVED } else { 0 }
+        | if extent.is_shared { live_flags::SHARED } else { 0 };
+    let live = LiveSample {
+        address: extent.start,
+        size: extent.bytes,
+        inverse_probability: 1.0,
+        monotonic_ns: extent.monotonic_ns,
+        stack: extent.stack,
+        tid: extent.tid,
+    };
+    push_live(regions, &live, flags);
 }
 
 fn push_mapping(regions: &mut Regions, mapping: &Mapping) {
@@ -245,34 +268,6 @@ fn push_mapping(regions: &mut Regions, mapping: &Mapping) {
     entry.u64(offset_of!(M, check), check);
     regions.push(RegionKind::Mappings, &entry.0);
     regions.push(RegionKind::Strings, mapping.path.as_bytes());
-}
-
-fn push_extent(regions: &mut Regions, extent: &Extent) {
-    use format::Extent as E;
-    let Some(key) = extent_key(extent.start, extent.bytes) else { return };
-    let mut entry = Entry::<{ size_of::<E>() }>::new();
-    let weight = extent.inverse_probability.to_bits();
-    let end = extent.start + extent.bytes;
-    let flags = if extent.is_reserved { extent_flags::RESERVED } else { 0 }
-        | if extent.is_shared { extent_flags::SHARED } else { 0 };
-    let check = extent_check(&[
-        extent.start,
-        end,
-        weight,
-        extent.monotonic_ns,
-        extent.stack as u64 | u64::from(extent.tid) << 32,
-        u64::from(flags),
-    ]);
-    entry.u64(offset_of!(E, first_start), extent.start);
-    entry.u64(offset_of!(E, first_end), end);
-    entry.u64(offset_of!(E, inverse_probability), weight);
-    entry.u64(offset_of!(E, monotonic_ns), extent.monotonic_ns);
-    entry.u32(offset_of!(E, stack), extent.stack as u32);
-    entry.u32(offset_of!(E, tid), extent.tid);
-    entry.u32(offset_of!(E, flags), flags);
-    entry.u64(offset_of!(E, check), check);
-    regions.push(RegionKind::ExtentKeys, &key.to_le_bytes());
-    regions.push(RegionKind::Extents, &entry.0);
 }
 
 fn push_freed(regions: &mut Regions, freed: &Freed) {

@@ -31,8 +31,4 @@ pub struct Thread {
     pub parked_at: Cell<u64>,
     /// Bytes of the draw that come after `countdown`.
     pub beyond: Cell<u64>,
-    /// Remembered frees are paid for up to this time, at their pace.
-    pub frees_paid_ns: Cell<u64>,
-    /// Stack pointer at the hook's entry of the latest failure that was recorded with its size; 0 if none was.
-    pub failed_at: Cell<u64>,
 }

@@ -1,8 +1,8 @@
 //! What is done before the program installs a seccomp filter: afterwards no system call can be made.
 
-use super::Recorder;
+use super::{Recorder, live};
 use crate::arch::Thread;
-use crate::{process, sys, walk};
+use crate::{startup, sys, walk};
 use core::sync::atomic::Ordering::*;
 use ramson_format::{RegionKind, flags};
 
@@ -21,11 +21,11 @@ impl Recorder {
         for (kind, entries) in AHEAD {
             self.file.grow(kind, self.file.committed(kind) + entries);
         }
-        self.live.grow_ahead(&self.file);
+        live::grow_ahead(&self.file);
         let ring = RegionKind::RecentFrees;
         self.file.grow_to(ring, self.file.capacity(ring));
         thread.tid.set(self.thread_id());
-        self.walker.modules.meet_permanent(self);
+        self.walker.objects.meet_permanent(self);
         walk::know_stack(thread, stack_pointer, self.pid, self.main_stack_high);
         header.flags.fetch_or(flags::CONFINED, Relaxed);
     }
@@ -33,7 +33,7 @@ impl Recorder {
     /// The kernel's id of this thread; where it must not be asked, from the C library's own record.
     pub(super) fn thread_id(&self) -> u32 {
         match sys::thread_id() {
-            0 => process::recorded_thread_id(),
+            0 => startup::recorded_thread_id(),
             id => id,
         }
     }

@@ -4,8 +4,8 @@ use super::Recorder;
 use super::file::ProfileFile;
 use crate::config::Config;
 use crate::governor::{self, Usage, WINDOW_NS};
-use crate::process::FILTER_PAGES;
-use crate::{arch, counter, process, sampler, sys};
+use crate::page_filter::FILTER_PAGES;
+use crate::{counter, sampler, sys};
 use core::hint::black_box;
 use core::sync::atomic::Ordering::*;
 use ramson_format::atomic::AtomicU64;
@@ -46,7 +46,7 @@ impl Measurement {
             _ if number.is_multiple_of(MEASURED_SHARE) => MEASURED_SHARE,
             _ => return Self { begin_cycles: 0, stands_for: 0 },
         };
-        Self { begin_cycles: arch::cycles(), stands_for }
+        Self { begin_cycles: counter::cycles(), stands_for }
     }
 
     /// Adds what it took, and for each slow path that it stands for `besides_cycles` that lie outside.
@@ -63,7 +63,7 @@ impl Measurement {
 #[inline]
 pub fn cycles_since(begin_cycles: u64) -> u64 {
     // A counter that went backwards gives a huge difference, and so the maximum.
-    arch::cycles().wrapping_sub(begin_cycles).min(MAX_CYCLES)
+    counter::cycles().wrapping_sub(begin_cycles).min(MAX_CYCLES)
 }
 
 /// What recording has cost up to the latest decision. All zero is "no window yet".
@@ -79,6 +79,8 @@ pub struct Cost {
     /// CPU time when the present window began; 0 if it was not asked for.
     cpu_ns: AtomicU64,
     slow_cycles: AtomicU64,
+    /// What threads draw with, if it is above the configured one; 0 until a window has changed it.
+    interval_bytes: AtomicU64,
     /// One bit per page of the page filter: samples made it resident.
     filter_pages: [AtomicU64; FILTER_PAGES / PAGE_BYTES as usize / 64],
 }
@@ -138,9 +140,9 @@ impl Stamp {
 impl Recorder {
     /// The clocks, unless the thread was interrupted between them.
     pub(super) fn stamp(&self) -> Option<Stamp> {
-        let cycles = arch::cycles();
+        let cycles = counter::cycles();
         let ns = self.clock_ns(MONOTONIC);
-        let is_one_moment = arch::cycles().wrapping_sub(cycles) <= MAX_STAMP_CYCLES;
+        let is_one_moment = counter::cycles().wrapping_sub(cycles) <= MAX_STAMP_CYCLES;
         (is_one_moment && cycles != 0).then_some(Stamp { cycles, ns })
     }
 
@@ -159,7 +161,13 @@ impl Recorder {
 
     /// Adds a slow path that happens once.
     pub fn charge(&self, begin_cycles: u64) {
-        self.file.count(Health::SlowCycles, arch::cycles().wrapping_sub(begin_cycles));
+        self.file.count(Health::SlowCycles, counter::cycles().wrapping_sub(begin_cycles));
+    }
+
+    /// The interval that the governor has chosen, 0 if it has not.
+    #[inline]
+    pub fn interval_bytes(&self) -> u64 {
+        self.cost.interval_bytes.load(Relaxed)
     }
 
     /// A thread has come to the end of a step of its draw.
@@ -183,7 +191,7 @@ impl Recorder {
         if cost.window_start_ns.compare_exchange(start_ns, now_ns, Relaxed, Relaxed).is_err() {
             return;
         }
-        let begin_cycles = arch::cycles();
+        let begin_cycles = counter::cycles();
         let Some(stamp) = self.stamp() else { return };
         let header = self.file.header();
         stamp.publish(header);
@@ -231,7 +239,7 @@ impl Recorder {
             &usage,
         );
         if next != present {
-            process::set_interval_bytes(next);
+            cost.interval_bytes.store(next, Relaxed);
             header.interval_bytes.store(next, Relaxed);
             header.interval_changes.fetch_add(1, Relaxed);
         }
@@ -241,11 +249,11 @@ impl Recorder {
 /// Cycles of drawing a countdown and computing a weight, with those of reading the counter.
 fn cost_of_a_draw() -> u64 {
     let trial = |number| {
-        let begin = arch::cycles();
+        let begin = counter::cycles();
         let random = sampler::next_random(sampler::seed(number as u64));
         black_box(sampler::draw_countdown(black_box(random), black_box(1 << 19)));
         black_box(sampler::inverse_probability(black_box(100), black_box(1 << 19)));
-        arch::cycles().wrapping_sub(begin)
+        counter::cycles().wrapping_sub(begin)
     };
     (0..TRIAL_DRAWS).map(trial).min().unwrap_or(0).min(MAX_CYCLES)
 }

@@ -7,11 +7,10 @@ mod create;
 mod end;
 mod first_page;
 mod name;
-mod private;
+mod private_memory;
 
 use crate::config::Config;
-use crate::permission;
-use crate::sys::{self, Identity};
+use crate::sys::{self, Identity, permit};
 use crate::text::Text;
 use core::ffi::CStr;
 use core::ops::Range;
@@ -65,8 +64,7 @@ impl ProfileFile {
         header.run_id.store(config.run_id, Relaxed);
         header.exit_status.store(-1, Relaxed);
         let keep = if config.keep { flags::KEEP } else { 0 };
-        let serves = if permission::is_unfiltered() { flags::SERVES_REQUESTS } else { 0 };
-        header.flags.store(keep | backing_flag | serves, Relaxed);
+        header.flags.store(keep | backing_flag, Relaxed);
         header.comm.iter().zip(sys::thread_name()).for_each(|(to, word)| to.store(word, Relaxed));
         fill_exe(header);
         fill_command(header);
@@ -249,7 +247,7 @@ fn read_file(path: &CStr, buffer: &mut [u8]) -> usize {
 
 /// Path of the executable; the number of bytes put in `target`.
 pub fn executable(target: &mut [u8]) -> usize {
-    if permission::is_full() {
+    if permit::is_full() {
         return sys::read_link(c"/proc/self/exe", target).unwrap_or(0);
     }
     // The loader does not read links; but the first mapping of a process is its executable's.

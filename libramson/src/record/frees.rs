@@ -1,10 +1,7 @@
-//! Recent frees: who freed the latest sampled blocks, and from where, in a ring in the profile file.
+//! Recent frees, where the user asked for them: who freed the latest sampled blocks, and from where, in a ring in the profile file.
 //!
 //! A free takes the next number and overwrites the entry of that number modulo the ring's length. The entry's check covers its
 //! number and all its fields, so an entry is whole or not there, also where two threads are a whole ring apart and meet in one.
-//!
-//! The stack of a free costs as much as that of a sample. So unless somebody asked for frees, each thread has a pace: what a storm of
-//! samples frees beyond it is counted, and the ring reaches further back for it.
 
 use super::file::ProfileFile;
 use super::live::{Claim, Sample};
@@ -16,16 +13,9 @@ use core::sync::atomic::Ordering::*;
 use ramson_format::atomic::AtomicU64;
 use ramson_format::{Freed, Health, Kind, NO_STACK, RegionKind, freed_check};
 
-/// Of one thread's remembered frees, where nobody asked for all: 1,000 a second, at most 0.1 % of a CPU at 1 µs each …
-pub const PACE_NS: u64 = 1_000_000;
-/// … and this many at once, after a while without any.
-pub const MOST_AT_ONCE: u64 = 128;
-
 /// All zero is "off".
 pub struct FreeRing {
     length: u64,
-    /// Time between two frees of a thread; 0: all are remembered.
-    pace_ns: u64,
     begun: AtomicU64,
 }
 
@@ -43,28 +33,13 @@ pub struct Entry {
 }
 
 impl FreeRing {
-    pub fn create(&mut self, file: &ProfileFile, remembers_all: bool) {
+    pub fn create(&mut self, file: &ProfileFile) {
         self.length = file.capacity(RegionKind::RecentFrees);
-        self.pace_ns = if remembers_all { 0 } else { PACE_NS };
     }
 
     #[cfg(test)]
     pub fn with_length(length: u64) -> Self {
-        Self { length, pace_ns: 0, begun: AtomicU64::new(0) }
-    }
-
-    /// Whether the thread may remember a free now; if so, it has.
-    pub fn is_due(&self, thread: &Thread, now_ns: u64) -> bool {
-        if self.pace_ns == 0 {
-            return true;
-        }
-        let earliest_ns = now_ns.saturating_sub(self.pace_ns * MOST_AT_ONCE);
-        let paid_ns = thread.frees_paid_ns.get().max(earliest_ns) + self.pace_ns;
-        let is_due = paid_ns <= now_ns;
-        if is_due {
-            thread.frees_paid_ns.set(paid_ns);
-        }
-        is_due
+        Self { length, begun: AtomicU64::new(0) }
     }
 
     /// Puts an entry in the place of the oldest. False: the file system refused the space for it.
@@ -105,7 +80,13 @@ impl FreeRing {
 }
 
 impl Recorder {
-    /// The claimed sample is freed by `caller`; `None` if that cannot be walked from here.
+    /// Whether frees are to be remembered.
+    #[inline]
+    pub fn remembers_frees(&self) -> bool {
+        self.frees.length != 0
+    }
+
+    /// The claimed sample is freed by `caller`, to be remembered; `None` if that cannot be walked from here.
     pub fn complete_free(
         &self,
         thread: &Thread,
@@ -115,13 +96,7 @@ impl Recorder {
     ) {
         let measurement = Measurement::begin(self.file.count_one(Health::Frees));
         let (sample, now_ns) = self.take_out(claim, address);
-        if self.frees.length != 0 {
-            if self.frees.is_due(thread, now_ns) {
-                self.remember(thread, address, &sample, now_ns, caller);
-            } else {
-                self.file.count(Health::PassedFrees, 1);
-            }
-        }
+        self.remember(thread, address, &sample, now_ns, caller);
         measurement.end(&self.file, 0);
     }
 

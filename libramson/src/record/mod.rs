@@ -1,42 +1,38 @@
 //! The recorder: puts samples into the profile file, so that a reader finds every record whole or not at all.
 //!
-//! Nothing here waits: where two threads meet, one of them takes another slot. What does not fit is counted, never lost in silence.
+//! No sample waits for another thread: where two threads meet, one of them takes another slot. What does not fit is counted, never lost in
+//! silence. (The end of a recording, and a filter that the program installs, wait for slow paths to end: `process`, `sys`.)
 
 mod confine;
 mod cost;
 mod extents;
 mod failures;
 mod file;
-mod filter;
 mod frees;
 mod live;
-mod mappings;
 mod objects;
-mod requests;
 mod scratch;
 mod stacks;
 
 #[cfg(not(any(test, fuzzing)))]
-pub use extents::Cut;
+pub use extents::Taken;
 #[cfg(fuzzing)]
 pub use file::start_ticks_in;
 pub use live::Claim;
-#[cfg(not(any(test, fuzzing)))]
-pub use mappings::Taken;
 pub use stacks::EMPTY_STACK;
 
 use crate::arch::Thread;
 use crate::config::Config;
+use crate::sys::{self, permit};
 use crate::walk::{self, Caller, End, Walker};
-use crate::{counter, permission, process, room, sys};
+use crate::{counter, page_filter, room, startup};
 use core::ops::Range;
 use core::sync::atomic::Ordering::*;
 use cost::{Cost, Measurement};
-use extents::ExtentTable;
+use extents::Extents;
 pub use file::Backing;
 use file::ProfileFile;
 use frees::FreeRing;
-use live::LiveTable;
 use ramson_format::atomic::AtomicU64;
 use ramson_format::{FILE_BYTES_RANGE, Health, Kind, PAGE_BYTES, Stack, lifetime_bucket, state};
 use scratch::{SCRATCHES, Scratch};
@@ -54,8 +50,7 @@ type ClockGetTime = unsafe extern "C" fn(i32, *mut [u64; 2]) -> i32;
 /// One process's recorder. Lives in memory of its own and is never freed; a forked child makes another.
 pub struct Recorder {
     file: ProfileFile,
-    live: LiveTable,
-    extents: ExtentTable,
+    extents: Extents,
     stacks: StackTable,
     frees: FreeRing,
     walker: Walker,
@@ -97,23 +92,23 @@ impl Recorder {
         if room_bytes < FILE_BYTES_RANGE.0 {
             return None;
         }
-        filter::unlock();
+        page_filter::unlock();
         let memory = sys::map_own(size_of::<Self>()).ok()?;
         // SAFETY: fresh zeroed memory of the right size and alignment (a page); all zero is valid for every field that is
-        // not assigned here (`Option` of a function is None, `File` has only integers and a zeroed path).
+        // not assigned here: integers, flags that are false, an empty path, no function. A field for which 0 is not valid would break it.
         let recorder = unsafe { &mut *memory.cast::<Self>() };
         recorder.main_stack_high = config.main_stack_high;
         recorder.keep = config.keep;
         // SAFETY: the vDSO's symbol of this name has this type, and 0 is `None`. An object with another function of this name would break it.
         recorder.clock = unsafe {
-            core::mem::transmute::<usize, Option<ClockGetTime>>(process::clock_address())
+            core::mem::transmute::<usize, Option<ClockGetTime>>(startup::clock_address())
         };
         if !recorder.file.create(config, backing, room_bytes) {
             return None;
         }
         recorder.pid = recorder.file.header().pid.load(Relaxed);
         recorder.stacks.create(&recorder.file)?;
-        recorder.frees.create(&recorder.file, config.remembers_all_frees);
+        recorder.frees.create(&recorder.file);
         let own_bytes = size_of::<Self>() + recorder.stacks.index_bytes();
         recorder.file.count(Health::OwnBytes, own_bytes as u64);
         let (now_ns, stamp) = (recorder.now_ns(), recorder.stamp());
@@ -133,9 +128,14 @@ impl Recorder {
         self.file.is_whole()
     }
 
+    /// Where the file is mapped.
+    pub fn file_range(&self) -> Range<u64> {
+        self.file.mapped()
+    }
+
     /// Whether a part of the file is mapped in `range`.
     pub fn has_file_in(&self, range: &Range<u64>) -> bool {
-        let file = self.file.mapped();
+        let file = self.file_range();
         file.start < range.end && range.start < file.end
     }
 
@@ -150,7 +150,7 @@ impl Recorder {
 
     fn clock_ns(&self, number: usize) -> u64 {
         // The others may become a system call inside the vDSO, and read the cycle counter.
-        let is_precise_harmless = permission::is_full() && counter::is_readable();
+        let is_precise_harmless = permit::is_full() && counter::is_readable();
         let number = match number {
             _ if is_precise_harmless => number,
             REALTIME => REALTIME_COARSE,
@@ -214,13 +214,15 @@ impl Recorder {
             monotonic_ns: now_ns,
             stack,
             tid: thread.tid.get(),
+            flags: 0,
+            number: 0,
         };
-        let filter = filter::of(address);
-        if filter::raise(filter) == Ok(0) {
+        let filter = page_filter::of(address);
+        if page_filter::raise(filter) == Ok(0) {
             self.cost.count_filter_page(&self.file, address);
         }
-        if !self.live.insert(&self.file, address, &sample) {
-            filter::lower(filter);
+        if !live::insert(&self.file, address, &sample) {
+            page_filter::lower(filter);
             self.file.count(Health::DroppedLive, 1);
         }
         measurement.end(&self.file, self.cost.draw_cycles());
@@ -280,13 +282,13 @@ impl Recorder {
 
     /// Takes hold of the record of `address`, if there is one. Must be completed or restored.
     pub fn claim(&self, address: u64) -> Option<Claim> {
-        if filter::of(address).load(Relaxed) == 0 {
+        if page_filter::of(address).load(Relaxed) == 0 {
             return None;
         }
-        self.live.claim(&self.file, address)
+        live::claim(&self.file, address)
     }
 
-    /// The claimed sample is freed, nobody knows by whom.
+    /// The claimed sample is freed.
     pub fn complete(&self, claim: Claim, address: u64) {
         let measurement = Measurement::begin(self.file.count_one(Health::Frees));
         self.take_out(claim, address);
@@ -295,17 +297,21 @@ impl Recorder {
 
     /// Takes the claimed sample out of the live table, now.
     fn take_out(&self, claim: Claim, address: u64) -> (live::Sample, u64) {
-        let (sample, now_ns) = (self.live.sample(&self.file, claim), self.now_ns());
+        let (sample, now_ns) = (live::sample(&self.file, claim), self.now_ns());
         let lifetime_ns = now_ns.saturating_sub(sample.monotonic_ns);
         count_free(self.stacks.entry(&self.file, sample.stack), &sample, lifetime_ns);
-        self.live.release(&self.file, claim);
-        filter::lower(filter::of(address));
+        live::release(&self.file, claim);
+        page_filter::lower(page_filter::of(address));
+        if sample.flags != 0 {
+            // An extent that was unmapped unseen, whose start an allocator has now.
+            self.forget_end(address + sample.size);
+        }
         (sample, now_ns)
     }
 
     /// The claimed sample lives on.
     pub fn restore(&self, claim: Claim, address: u64) {
-        self.live.restore(&self.file, claim, address);
+        live::restore(&self.file, claim, address);
     }
 
     /// A normal exit of this process; `status` is known if it is that of `_exit`, which a child may call that shares our memory.

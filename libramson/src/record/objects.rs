@@ -24,7 +24,7 @@ impl NewMapping for Recorder {
 
 impl Recorder {
     fn add_mapping(&self, facts: &walk::MappingFacts) -> Option<u32> {
-        let mut own_path = [0u8; crate::text::PATH_BYTES];
+        let mut own_path = [0u8; ramson_format::settings::PATH_BYTES];
         let path = if facts.path.is_empty() {
             let length = file::executable(&mut own_path);
             own_path.get(..length).unwrap_or_default()

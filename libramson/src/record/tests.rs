@@ -8,9 +8,9 @@ mod property;
 mod sanitized;
 mod stacks;
 
-use super::live::{LiveTable, Sample};
+use super::live::{self, Sample};
 use super::*;
-use crate::process::{FILTER_PAGES, PAGE_FILTER};
+use crate::page_filter::{FILTER_PAGES, PAGE_FILTER};
 use crate::{arch, sampler, text::Text};
 use ramson_format::{COMMITTED, KEY_RESERVED, RegionKind, live_check, live_segment};
 use std::collections::{HashMap, HashSet};
@@ -34,7 +34,8 @@ impl Recording {
         let directory = tempfile::tempdir().unwrap();
         let mut text = Text::new();
         text.push(directory.path().to_str().unwrap().as_bytes());
-        let config = Config { directory: Some(text), file_bytes, ..Config::default() };
+        let config =
+            Config { directory: Some(text), file_bytes, recent_frees: 256, ..Config::default() };
         let recorder =
             Recorder::create(&config, Backing::File).expect("a profile in the temporary directory");
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
@@ -69,14 +70,14 @@ impl Recording {
             assert_ne!(key, KEY_RESERVED, "slot {slot} was never given back");
             let entry: &ramson_format::LiveSample =
                 self.file().entry(RegionKind::LiveSamples, slot).unwrap();
-            let check = live_check(
+            let check = live_check(&[
                 key,
                 entry.size.load(Relaxed),
                 entry.inverse_probability.load(Relaxed),
                 entry.monotonic_ns.load(Relaxed),
-                entry.stack.load(Relaxed),
-                entry.tid.load(Relaxed),
-            );
+                entry.stack.load(Relaxed) as u64 | (entry.tid.load(Relaxed) as u64) << 32,
+                entry.flags.load(Relaxed) as u64 | (entry.number.load(Relaxed) as u64) << 32,
+            ]);
             assert_eq!(check, entry.check.load(Relaxed));
         });
         live.map(|(_, key)| key).collect()
@@ -104,6 +105,8 @@ fn sample_of(number: u64) -> Sample {
         monotonic_ns: number * 3,
         stack: number as u32 ^ 5,
         tid: number as u32 ^ 9,
+        flags: 0,
+        number: number as u32,
     }
 }
 
@@ -117,7 +120,7 @@ fn forget(recorder: &Recorder, address: u64) {
 #[test]
 fn the_live_table_does_what_a_map_does_until_it_is_full() {
     let recording = Recording::new(1 << 20);
-    let (file, table) = (recording.file(), LiveTable);
+    let file = recording.file();
     let mut draw = random_numbers(1);
     let mut model: HashMap<u64, Sample> = HashMap::new();
     let slots = file.header().region(RegionKind::LiveKeys).capacity.load(Relaxed);
@@ -127,12 +130,12 @@ fn the_live_table_does_what_a_map_does_until_it_is_full() {
         // Grows to more than there is room for, then shrinks, then grows again.
         let wants_more = draw(100) < if step / 20_000 % 2 == 0 { 70 } else { 40 };
         let address = 0x5500_0000_0000 + draw(2 * slots) * 16;
-        match table.claim(file, address) {
+        match live::claim(file, address) {
             None => {
                 assert!(!model.contains_key(&address), "{address:x} was lost");
                 if wants_more {
                     let sample = sample_of(step);
-                    let is_in = table.insert(file, address, &sample);
+                    let is_in = live::insert(file, address, &sample);
                     refused += !is_in as u32;
                     if is_in {
                         model.insert(address, sample);
@@ -140,13 +143,13 @@ fn the_live_table_does_what_a_map_does_until_it_is_full() {
                 }
             }
             Some(claim) => {
-                assert_eq!(table.sample(file, claim), model[&address]);
+                assert_eq!(live::sample(file, claim), model[&address]);
                 assert_eq!(Claim::from_word(claim.into_word()), Some(claim));
-                assert_eq!(table.claim(file, address), None, "claimed twice");
+                assert_eq!(live::claim(file, address), None, "claimed twice");
                 if wants_more {
-                    table.restore(file, claim, address);
+                    live::restore(file, claim, address);
                 } else {
-                    table.release(file, claim);
+                    live::release(file, claim);
                     model.remove(&address);
                 }
             }
@@ -164,7 +167,7 @@ fn the_live_table_does_what_a_map_does_until_it_is_full() {
 fn addresses_that_no_block_can_have_are_not_found() {
     let recording = Recording::new(1 << 20);
     for address in [0, KEY_RESERVED] {
-        assert_eq!(LiveTable.claim(recording.file(), address), None);
+        assert_eq!(live::claim(recording.file(), address), None);
     }
 }
 
@@ -278,26 +281,26 @@ fn of_two_threads_that_free_one_address_one_gets_it() {
 #[test]
 fn two_threads_that_fill_one_window_take_different_slots() {
     let recording = Recording::new(1 << 20);
-    let (file, table, gate) = (recording.file(), LiveTable, Gate(AtomicU64::new(0)));
+    let (file, gate) = (recording.file(), Gate(AtomicU64::new(0)));
     // Addresses of one window of the first segment, more than it has slots.
     let window = |address: &u64| ramson_format::mix(0, address >> 3) & 511 & !7 == 64;
     let all: Vec<u64> = (0x6100_0000_0000..).step_by(16).filter(window).take(24).collect();
     for round in 0..4000 {
         std::thread::scope(|scope| {
             for half in all.chunks(12) {
-                let (table, gate) = (&table, &gate);
+                let gate = &gate;
                 scope.spawn(move || {
                     gate.pass(round + 1);
                     for &address in half {
-                        assert!(table.insert(file, address, &sample_of(address)));
+                        assert!(live::insert(file, address, &sample_of(address)));
                     }
                 });
             }
         });
         for &address in &all {
-            let claim = table.claim(file, address).expect("overwritten");
-            assert_eq!(table.sample(file, claim), sample_of(address));
-            table.release(file, claim);
+            let claim = live::claim(file, address).expect("overwritten");
+            assert_eq!(live::sample(file, claim), sample_of(address));
+            live::release(file, claim);
         }
     }
 }
@@ -308,20 +311,20 @@ fn a_failed_realloc_leaves_the_record_as_it_was() {
     let (recorder, address) = (recording.recorder, 0x7777_0000_1230);
     recording.record(address, 4321, 0x1000);
     let claim = recorder.claim(address).unwrap();
-    let before = recorder.live.sample(recording.file(), claim);
+    let before = live::sample(recording.file(), claim);
     // While the real realloc runs, nobody else has the block.
     assert_eq!(recorder.claim(address), None);
     forget(recorder, address);
     recorder.restore(claim, address);
     assert_eq!(recording.live(), [address]);
     let again = recorder.claim(address).unwrap();
-    assert_eq!(recorder.live.sample(recording.file(), again), before);
+    assert_eq!(live::sample(recording.file(), again), before);
     assert_eq!(before.size, 4321);
     recorder.complete(again, address);
     assert_eq!(recording.live(), []);
     assert_eq!(recorder.claim(address), None);
     assert_eq!(recording.health(Health::Frees), 1);
-    assert_eq!(filter::of(address).load(Relaxed), 0);
+    assert_eq!(page_filter::of(address).load(Relaxed), 0);
 }
 
 #[test]
@@ -347,9 +350,9 @@ fn the_page_filter_never_says_no_wrongly_not_even_when_it_is_full() {
                 true
             }));
         }
-        largest = largest.max(filter::of(pages[0] << 12).load(Relaxed));
+        largest = largest.max(page_filter::of(pages[0] << 12).load(Relaxed));
         if step % 500 == 0 {
-            assert!(live.iter().all(|&address| filter::of(address).load(Relaxed) != 0));
+            assert!(live.iter().all(|&address| page_filter::of(address).load(Relaxed) != 0));
         }
     }
     assert_eq!(largest, u8::MAX);
@@ -358,11 +361,11 @@ fn the_page_filter_never_says_no_wrongly_not_even_when_it_is_full() {
     live.iter().for_each(|&address| forget(recording.recorder, address));
     assert!(recording.live().is_empty());
     // A page that was full is not known any more and stays a "maybe"; one that never was is a "no" again.
-    assert_eq!(filter::of(pages[0] << 12).load(Relaxed), u8::MAX);
+    assert_eq!(page_filter::of(pages[0] << 12).load(Relaxed), u8::MAX);
     recording.record(0x99_9000, 1, 0x1000);
-    assert_eq!(filter::of(0x99_9000).load(Relaxed), 1);
+    assert_eq!(page_filter::of(0x99_9000).load(Relaxed), 1);
     forget(recording.recorder, 0x99_9000);
-    assert_eq!(filter::of(0x99_9000).load(Relaxed), 0);
+    assert_eq!(page_filter::of(0x99_9000).load(Relaxed), 0);
 }
 
 #[test]
@@ -375,7 +378,7 @@ fn a_sample_that_does_not_fit_is_counted_and_leaves_no_trace_in_the_filter() {
         blocks += 1;
         assert!(blocks < 1 << 16);
     }
-    assert_eq!(filter::of(address(blocks - 1)).load(Relaxed), 0);
+    assert_eq!(page_filter::of(address(blocks - 1)).load(Relaxed), 0);
     assert_eq!(recording.live().len() as u64, blocks - 1);
     assert_eq!(recording.health(Health::Samples), blocks);
     forget(recording.recorder, address(blocks - 1));

@@ -1,10 +1,12 @@
 //! Memory of ours: mapped, given back, asked about.
 
-use super::{
-    EFAULT, ENOMEM, Errno, MADV_DONTDUMP, MADV_NOHUGEPAGE, MAP_NORESERVE, MAP_PRIVATE_ANONYMOUS,
-    PROT_NONE, PROT_READ, PROT_READ_WRITE, call, nr,
-};
-use crate::permission;
+use super::flags::*;
+use super::permit::{self, Errno, call};
+use crate::arch::nr;
+
+/// See errno(3).
+const EFAULT: Errno = Errno(14);
+const ENOMEM: Errno = Errno(12);
 
 /// Private zeroed memory for our tables, taken from the kernel as it is touched, left out of core dumps.
 pub fn map_own(bytes: usize) -> Result<*mut u8, Errno> {
@@ -17,7 +19,7 @@ pub fn map_own(bytes: usize) -> Result<*mut u8, Errno> {
 
 /// mmap(2), readable and writable. Not locked where the program has whatever is mapped locked, and thus taken at once (mlockall with MCL_FUTURE).
 pub fn map(bytes: usize, flags: usize, file: usize) -> Result<*mut u8, Errno> {
-    if !permission::is_full() {
+    if !permit::is_full() {
         let address = call(nr::MMAP, [0, bytes, PROT_READ_WRITE, flags, file, 0])?;
         return Ok(address as *mut u8);
     }
@@ -36,14 +38,13 @@ pub fn unmap(address: *mut u8, bytes: usize) {
 
 /// Gives back what the kernel has taken of memory of ours that is all zero, if the program had it locked.
 pub fn unlock_zeroes(address: *const u8, bytes: usize) {
-    const MADV_DONTNEED: i32 = 4;
     let _ = call(nr::MUNLOCK, [address as usize, bytes, 0, 0, 0, 0]);
     let _ = advise(address, bytes, MADV_DONTNEED);
 }
 
 /// Whether the kernel refuses a private mapping of so many bytes. The address space is as before when it returns.
 pub fn is_refused_memory(bytes: usize) -> bool {
-    if !permission::is_full() {
+    if !permit::is_full() {
         return false;
     }
     match call(nr::MMAP, [0, bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, usize::MAX, 0]) {
@@ -91,4 +92,16 @@ pub fn while_writable(address: *const u8, bytes: usize, work: impl FnOnce()) -> 
 /// madvise(2). Only with advice that leaves the contents alone in this process.
 pub fn advise(address: *const u8, bytes: usize, advice: i32) -> Result<(), Errno> {
     call(nr::MADVISE, [address as usize, bytes, advice as usize, 0, 0, 0]).map(drop)
+}
+
+/// One range of memory for `read_own_memory`: address and length, as struct iovec has them.
+pub type Range = [usize; 2];
+
+/// Copies `ranges` of this process into `buffer`, in order; stops at the first unreadable page instead of faulting.
+/// Returns the bytes copied.
+pub fn read_own_memory(pid: u32, ranges: &[Range], buffer: &mut [u8]) -> usize {
+    let local: Range = [buffer.as_mut_ptr() as usize, buffer.len()];
+    let local_pointer = (&raw const local) as usize;
+    let arguments = [pid as usize, local_pointer, 1, ranges.as_ptr() as usize, ranges.len(), 0];
+    call(nr::PROCESS_VM_READV, arguments).unwrap_or(0)
 }

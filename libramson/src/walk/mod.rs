@@ -1,26 +1,24 @@
-//! The walker: return addresses of the current stack, leaf first, without a lock, a library call or a fault.
+//! The walker: lookup addresses of the current stack, leaf first, without a lock, a library call or a fault.
 //!
 //! Each frame is undone by a rule of 64 bits, compiled once per code address from the unwind tables (`rules`), kept in a
 //! lock-free cache. Stack memory is read only inside a view that is known to be readable (`stack`). Code without unwind tables
 //! (JIT) is looked at once, and falls back to frame pointers.
 
 mod elf;
-mod modules;
-mod own_stack;
+mod objects;
 mod rules;
 mod stack;
+mod stack_reach;
 mod unwind_tables;
-mod whole;
 
-pub use elf::Elf;
-pub use modules::{MappingFacts, Modules, NewMapping};
-pub use stack::{StackView, known_view, readable_until};
+pub use objects::{MappingFacts, NewMapping, Objects};
+pub use stack::StackView;
 #[cfg(fuzzing)]
-pub use {elf::build_id_in, modules::Place, unwind_tables::compile};
+pub use {elf::build_id_in, objects::Place, unwind_tables::compile};
 
 use crate::arch::{FRAME_END_BYTES, Thread, frame_ended_by, signal_frame};
-use crate::{permission, sys};
-use modules::{Cursor, PERMANENT};
+use crate::sys::{self, permit};
+use objects::{Cursor, PERMANENT};
 use ramson_format::{MAX_DEPTH, stack_flags};
 use rules::{FramePointerRule, Rule, RuleCache, Step};
 
@@ -80,7 +78,7 @@ pub struct Walked {
 /// What walks share within one process. All zero is the initial state.
 pub struct Walker {
     rules: RuleCache,
-    pub modules: Modules,
+    pub objects: Objects,
 }
 
 impl Walker {
@@ -94,7 +92,7 @@ impl Walker {
     ) -> Walked {
         let mut search = Search {
             cursor: Cursor::new(),
-            unclaimed_scope: self.modules.unclaimed_scope(),
+            unclaimed_scope: self.objects.unclaimed_scope(),
             rules_compiled: 0,
         };
         // Kept in registers: as a struct they would go through memory, and loads would wait for narrower stores.
@@ -123,7 +121,7 @@ impl Walker {
     /// The rule for code whose object has to be asked for first.
     #[inline(never)]
     fn rule_in_object(&self, address: u64, search: &mut Search, sink: &impl NewMapping) -> Rule {
-        let Some(place) = self.modules.covering(address, &mut search.cursor, sink) else {
+        let Some(place) = self.objects.covering(address, &mut search.cursor, sink) else {
             let rule = rule_of_unclaimed(address);
             self.rules.put(address, search.unclaimed_scope, rule);
             return rule;
@@ -144,7 +142,7 @@ fn rule_of_unclaimed(address: u64) -> Rule {
     let mut code = [0; FRAME_END_BYTES];
     let range = [address.wrapping_add(1) as usize, code.len()];
     // The address came from a stack: nothing says that there is code, or memory.
-    let is_read = permission::is_full()
+    let is_read = permit::is_full()
         && sys::read_own_memory(sys::process_id(), &[range], &mut code) == code.len();
     match is_read.then(|| frame_ended_by(code)).flatten() {
         Some(frame_bytes) => {

@@ -5,8 +5,7 @@
 //! stack (coroutine, alternate signal stack) is copied by the kernel, which stops at an unreadable page instead of faulting.
 
 use crate::arch::{self, Thread};
-use crate::permission::{self, Lines};
-use crate::sys::{self, Range};
+use crate::sys::{self, Lines, Range, permit};
 use crate::text::parse_hexadecimal;
 
 const PAGE_BYTES: u64 = 4096;
@@ -36,11 +35,6 @@ impl StackView {
         // SAFETY: [low, high) was checked to be readable, or is a copy; both ends are multiples of 8.
         is_inside.then(|| unsafe { *(address.wrapping_add(self.shift) as *const u64) })
     }
-
-    /// All of its words, from the lowest.
-    pub fn words(&self) -> impl Iterator<Item = u64> {
-        (self.low..self.high).step_by(8).filter_map(|address| self.read(address))
-    }
 }
 
 /// A walk to a new place takes 1.9 KB of stack (tests/programs/paint.c).
@@ -69,7 +63,7 @@ pub fn view_of(
     if (thread.stack_low.get()..thread.stack_high.get()).contains(&stack_pointer) {
         return own_view(thread, stack_pointer);
     }
-    if !permission::is_full() {
+    if !permit::is_full() {
         if extend(thread, stack_pointer, u64::MAX, pid, main_high) {
             return own_view(thread, stack_pointer);
         }
@@ -86,12 +80,6 @@ pub fn view_of(
         return own_view(thread, stack_pointer);
     }
     view
-}
-
-/// From `stack_pointer` to the end of the thread's own stack, if it is on the part of it that is known.
-pub fn known_view(thread: &Thread, stack_pointer: u64) -> Option<StackView> {
-    let known = thread.stack_low.get()..thread.stack_high.get();
-    known.contains(&stack_pointer).then(|| own_view(thread, stack_pointer))
 }
 
 fn own_view(thread: &Thread, stack_pointer: u64) -> StackView {
@@ -115,7 +103,7 @@ fn extend(thread: &Thread, stack_pointer: u64, hole: u64, pid: u32, main_high: u
     let mut lowest = stack_pointer & !(PAGE_BYTES - 1);
     let is_below = stack_pointer < low && low <= hole && is_near(high);
     let mut is_readable = || {
-        if permission::is_full() {
+        if permit::is_full() {
             return readable_until(pid, lowest, low) >= low;
         }
         // Where memory must not be probed: the first thread's stack has no holes; another's is asked about as a whole, once.
@@ -207,7 +195,7 @@ fn readable_around(address: u64) -> Option<(u64, u64)> {
 
 /// The first page at or after `page` that cannot be read, if there is one before `end`; else `end` or more.
 pub fn readable_until(pid: u32, mut page: u64, end: u64) -> u64 {
-    if !permission::is_full() {
+    if !permit::is_full() {
         return readable_around(page).map_or(page, |(_, high)| high.max(page));
     }
     while page < end {

@@ -1,7 +1,7 @@
 //! Reads an object's unwind tables (.eh_frame) and compiles the rule for one code address. gimli parses; what the
 //! instructions mean for the three columns that a rule keeps is decided here.
 
-use super::modules::Place;
+use super::objects::Place;
 use super::rules::{
     AT_CFA, AT_FRAME_POINTER, FRAME_POINTER, FROM_FRAME_POINTER, FROM_SAVED_WORD,
     FROM_STACK_POINTER, OUTERMOST, Rule, SIGNAL, UNCHANGED, UNKNOWN,
@@ -16,13 +16,13 @@ use gimli::{
 
 type Bytes = EndianSlice<'static, LittleEndian>;
 
-/// Evaluates the unwind tables of `module` for `lookup_address`.
+/// Evaluates the unwind tables of `place` for `lookup_address`.
 #[cold]
-pub fn compile(module: &Place, lookup_address: u64) -> Rule {
-    let entry = entry_for(module, lookup_address);
+pub fn compile(place: &Place, lookup_address: u64) -> Rule {
+    let entry = entry_for(place, lookup_address);
     let may_be_trampoline =
         entry.as_ref().is_none_or(|(_, _, entry)| entry.cie().is_signal_trampoline());
-    if may_be_trampoline && is_trampoline(module, lookup_address) {
+    if may_be_trampoline && is_trampoline(place, lookup_address) {
         return Rule::of_kind(SIGNAL);
     }
     let Some((tables, bases, entry)) = entry else {
@@ -43,31 +43,31 @@ pub fn compile(module: &Place, lookup_address: u64) -> Rule {
 }
 
 /// Whether `lookup_address` + 1 is the kernel's signal trampoline.
-fn is_trampoline(module: &Place, lookup_address: u64) -> bool {
+fn is_trampoline(place: &Place, lookup_address: u64) -> bool {
     let first = lookup_address.wrapping_add(1);
     let last = first.wrapping_add(SIGNAL_TRAMPOLINE.len() as u64 - 1);
-    let code = module.code_start..module.code_end;
-    // SAFETY: the bytes lie in a loaded, readable segment of a module that was verified in this walk.
+    let code = place.code_start..place.code_end;
+    // SAFETY: the bytes lie in a loaded, readable segment of a place that was verified in this walk.
     code.contains(&first)
         && code.contains(&last)
         && unsafe { *(first as *const [u8; SIGNAL_TRAMPOLINE.len()]) } == SIGNAL_TRAMPOLINE
 }
 
 fn entry_for(
-    module: &Place,
+    place: &Place,
     lookup_address: u64,
 ) -> Option<(EhFrame<Bytes>, BaseAddresses, FrameDescriptionEntry<Bytes>)> {
     let section = |start: u64| -> Option<Bytes> {
-        if !(module.unwind_start..module.unwind_end).contains(&start) {
+        if !(place.unwind_start..place.unwind_end).contains(&start) {
             return None;
         }
-        let length = (module.unwind_end - start) as usize;
-        // SAFETY: [unwind_header, unwind_end) is one loaded, readable segment of a module that was verified in this walk.
+        let length = (place.unwind_end - start) as usize;
+        // SAFETY: [unwind_header, unwind_end) is one loaded, readable segment of a place that was verified in this walk.
         let bytes = unsafe { core::slice::from_raw_parts(start as *const u8, length) };
         Some(EndianSlice::new(bytes, LittleEndian))
     };
-    let index = Index::parse(section(module.unwind_header)?.slice(), module.unwind_header)?;
-    let bases = BaseAddresses::default().set_eh_frame(index.tables).set_text(module.start);
+    let index = Index::parse(section(place.unwind_header)?.slice(), place.unwind_header)?;
+    let bases = BaseAddresses::default().set_eh_frame(index.tables).set_text(place.start);
     let tables = EhFrame::from(section(index.tables)?);
     let offset = EhFrameOffset(index.entry(lookup_address)?.checked_sub(index.tables)? as usize);
     let entry = tables.fde_from_offset(&bases, offset, EhFrame::cie_from_offset).ok()?;

@@ -110,6 +110,7 @@ pub fn run(
         .env("RAMSON_DIR", &profiles)
         .env("RAMSON_KEEP", "1")
         .env("RAMSON_INTERVAL", interval.unwrap_or(Interval::Off).name())
+        .env("RAMSON_FREES", if interval == Some(Interval::Everything) { "1024" } else { "0" })
         .envs(program.environment.iter().map(|(name, value)| (name, built.expand(value, &tmp))))
         .current_dir(&tmp)
         .stdin(Stdio::null())

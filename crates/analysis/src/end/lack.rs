@@ -1,7 +1,7 @@
 //! What a program itself noted of a lack of memory, shortly before it died.
 
 use super::{OF_FAULTS, end_of};
-use ramson_format::{UNKNOWN_SIZE, state};
+use ramson_format::state;
 use ramson_profile::format::format_bytes;
 use ramson_reader::{FailedAllocation, Way};
 use ramson_source::Recording;
@@ -16,8 +16,6 @@ const SIGABRT: u32 = 6;
 pub enum Lack {
     /// A request of this size failed.
     OfBytes(u64),
-    /// operator new failed, with a size that it did not tell.
-    InNew,
     /// The kernel refused this much when abort was called; whether anybody had asked for memory is not known.
     AtAbort(u64),
 }
@@ -55,12 +53,8 @@ impl Lack {
         };
         // A failure tells more: it is a request, and the place that made it.
         failure
-            .map(|noted| (Self::of_failure(noted.size), noted))
+            .map(|noted| (Self::OfBytes(noted.size), noted))
             .or_else(|| abort().map(|noted| (Self::AtAbort(noted.size), noted)))
-    }
-
-    fn of_failure(size: u64) -> Self {
-        if size == UNKNOWN_SIZE { Self::InNew } else { Self::OfBytes(size) }
     }
 
     /// Goes on after `died by SIGABRT`.
@@ -68,7 +62,6 @@ impl Lack {
         let text = |bytes: u64| format_bytes(bytes as f64);
         match self {
             Self::OfBytes(size) => format!("after an allocation of {} had failed", text(size)),
-            Self::InNew => "after operator new had failed".into(),
             Self::AtAbort(bytes) => format!("when {} more could not be had", text(bytes)),
         }
     }
@@ -78,7 +71,6 @@ impl Lack {
         let text = |bytes: u64| format_bytes(bytes as f64);
         match self {
             Self::OfBytes(size) => (text(size), "failed"),
-            Self::InNew => ("new".into(), "failed"),
             Self::AtAbort(bytes) => (text(bytes), "refused"),
         }
     }
@@ -87,7 +79,6 @@ impl Lack {
     pub fn name(self) -> &'static str {
         match self {
             Self::OfBytes(_) => "allocation",
-            Self::InNew => "operator new",
             Self::AtAbort(_) => "abort",
         }
     }

@@ -224,10 +224,11 @@ impl Moments {
         let heap = snapshot.live.iter().map(|live| {
             (live.stack, live.size, live.inverse_probability, live.monotonic_ns, live.tid)
         });
-        let extents = snapshot.extents.iter().filter(|extent| !extent.is_reserved).map(|extent| {
-            let probability = extent.inverse_probability;
-            (extent.stack, extent.bytes, probability, extent.monotonic_ns, extent.tid)
-        });
+        let extents = snapshot
+            .extents
+            .iter()
+            .filter(|extent| !extent.is_reserved)
+            .map(|extent| (extent.stack, extent.bytes, 1.0, extent.monotonic_ns, extent.tid));
         let is_of =
             |stack: usize| self.kind.is_none_or(|kind| snapshot.stacks[stack].kind() == kind);
         let wanted = heap.chain(extents).filter(|&(stack, ..)| is_of(stack));

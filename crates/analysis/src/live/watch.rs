@@ -8,8 +8,8 @@ use crate::rss::Rss;
 use ramson_process::allocators::Allocators;
 use ramson_process::clock::monotonic_ns;
 use ramson_reader::{Follower, ReadAt, Snapshot};
-use ramson_source::Failure;
 use ramson_source::Recording;
+use ramson_source::{Failure, clip_latest};
 use std::fs::{self, File};
 use std::time::Duration;
 
@@ -106,8 +106,12 @@ impl Watched {
 
     fn read_profile(&mut self) {
         let Some(bytes) = &self.bytes else { return };
-        match self.follower.read(&**bytes) {
-            Ok(snapshot) => {
+        match self.follower.read(&**bytes).map(|_| ()) {
+            Ok(()) => {
+                if let Some(pid) = self.recording.running.filter(|_| self.end.is_none()) {
+                    clip_latest(&mut self.follower, pid);
+                }
+                let Some(snapshot) = self.follower.snapshot() else { return };
                 self.recording.snapshot = Snapshot {
                     header: snapshot.header.clone(),
                     defects: snapshot.defects.clone(),

@@ -14,7 +14,7 @@ The program is any dynamically linked glibc program; its output, exit status and
 
 Without this command: LD_PRELOAD=/path/to/libramson.so CMD, with these variables:
   RAMSON_INTERVAL=512K  RAMSON_DIR=DIR  RAMSON_OUTPUT=FILE  RAMSON_KEEP=1  RAMSON_MAX_FILE=64M
-  RAMSON_MAX_OVERHEAD=1  RAMSON_FREES=1024
+  RAMSON_MAX_OVERHEAD=1  RAMSON_FREES=N
 
 Before it starts, profiles of processes that ended long ago are removed (ramson list --help). If the program dies of memory, the sites that held most of it are printed.
 
@@ -26,7 +26,7 @@ Examples:
   ramson run -- redis-server --port 6379
   ramson run --interval 64K -o /tmp/build.ramson -- g++ -O2 -c big.cc")]
 pub struct RunFlags {
-    /// Mean bytes between samples (with K, M or G; 1 records every allocation)
+    /// Mean bytes between samples (with K, M or G; 1 records every allocation except malloc(0))
     #[arg(long, value_name = "SIZE", default_value = "512K", value_parser = parse_interval, allow_hyphen_values = true)]
     pub interval: u64,
     /// Bound of the CPU time that samples take, in percent (0.001 to 90; 0 or off for none): the interval is raised to stay
@@ -43,7 +43,7 @@ pub struct RunFlags {
     #[arg(long, value_name = "SIZE", value_parser = parse_max_file, allow_hyphen_values = true)]
     pub max_file: Option<u64>,
     /// Remember the N latest sampled blocks that were freed, with both stacks, for `report --view frees` (0 to 65536, at most 256 for
-    /// each M of --max-file). Default: 1024, of at most 1,000 frees a second and thread
+    /// each M of --max-file). Default: none
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_RECENT_FREES))]
     pub recent_frees: Option<u64>,
     #[command(flatten)]

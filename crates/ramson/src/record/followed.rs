@@ -6,7 +6,7 @@ use ramson_process::clock::monotonic_ns;
 use ramson_process::pressure::{Group, Pressure};
 use ramson_process::stat::Stat;
 use ramson_reader::{Follower, Header, ReadAt};
-use ramson_source::{Recording, reader_of};
+use ramson_source::{Recording, clip_latest, reader_of};
 
 /// What tells a profile from all others: process, its start, the start of the profile, and its number.
 pub type Identity = (u32, u64, u64, u64);
@@ -139,7 +139,11 @@ impl Followed {
         if self.pending.is_empty() {
             return None;
         }
-        let snapshot = self.follower.read(&*self.reader).ok()?;
+        self.follower.read(&*self.reader).ok()?;
+        if let (Some((pid, _)), true) = (self.process, now.is_some()) {
+            clip_latest(&mut self.follower, pid);
+        }
+        let snapshot = self.follower.snapshot()?;
         let monotonic_ns = match end.is_empty() {
             true => monotonic_ns(),
             false => snapshot.header.last_monotonic_ns,

@@ -4,6 +4,7 @@ pub mod compact;
 mod confined;
 mod end_note;
 pub mod prune;
+mod settings;
 mod signals;
 mod watch;
 
@@ -59,10 +60,11 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     }
     let output =
         flags.output.as_deref().map(|path| prepare_output(path, flags.force)).transpose()?;
-    let found = program::find(&flags.command[0]).map_err(|problem| match problem {
+    let mut found = program::find(&flags.command[0]).map_err(|problem| match problem {
         program::Problem::NotFound(message) => Failure::Message(NOT_FOUND, message),
         program::Problem::NotExecutable(message) => Failure::Message(NOT_EXECUTABLE, message),
     })?;
+    found.obstacle = found.obstacle.or_else(|| settings::obstacle(std::env::vars_os()));
     let mut command = Command::new(&found.path);
     command.args(&flags.command[1..]);
     let (shown, run_id) = (found.path.display(), new_run_id());

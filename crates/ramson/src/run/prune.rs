@@ -1,6 +1,7 @@
 //! Old profiles are removed, by age and by size; never that of a process that runs, never a file that is no profile or not ours.
 
 use crate::flags::values::{Bound, parse_age, parse_total};
+use crate::output::remark;
 use ramson_format::MAGIC;
 use ramson_profile::format::format_bytes;
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -43,9 +44,13 @@ fn setting<T>(
     default: Option<T>,
     parse: impl Fn(&str) -> Result<Bound<T>, String>,
 ) -> Option<T> {
-    match env::var(name) {
-        Ok(text) => parse(&text).ok().and_then(|bound| bound.0),
-        Err(_) => default,
+    let Ok(text) = env::var(name) else { return default };
+    match parse(&text) {
+        Ok(bound) => bound.0,
+        Err(expected) => {
+            remark(format_args!("{name}={text}: {expected}. No profile is removed by it"));
+            None
+        }
     }
 }
 

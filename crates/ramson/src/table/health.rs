@@ -40,12 +40,11 @@ pub fn table(out: &mut String, summary: &Summary) {
         row(
             "frees",
             format!(
-                "the latest {} are remembered, of at most {}; {} without the stack of the free, {} found no space, {} passed over in a storm",
+                "the latest {} are remembered, of at most {}; {} without the stack of the free, {} found no space",
                 format_objects(cost.frees as f64),
                 format_objects(cost.max_frees as f64),
                 objects(Health::UnknownFreeStacks),
                 objects(Health::DroppedFrees),
-                objects(Health::PassedFrees),
             ),
         );
     }

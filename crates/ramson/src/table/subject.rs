@@ -60,14 +60,16 @@ fn mmap_line(summary: &Summary) -> Option<String> {
         return None;
     }
     let mut line = format!(
-        "mmap {} ({}) in {} extents, not part of live: --kind mmap",
+        "mmap {} in {} extents, not part of live: --kind mmap",
         format_bytes(mmap.mapped.value),
-        format_relative_error(mmap.mapped),
         format_objects(mmap.extents as f64),
     );
     if mmap.reserved.value > 0.0 {
         let reserved = format_bytes(mmap.reserved.value);
         line += &format!("; plus {reserved} reserved but unused (PROT_NONE)");
+    }
+    if !mmap.without_holes {
+        line += "; holes that the program unmapped inside an extent still count";
     }
     Some(line + "\n")
 }

@@ -82,7 +82,6 @@ fn example() -> Snapshot {
     let extent = |number: u64| Extent {
         start: number << 20,
         bytes: 4096 * number,
-        inverse_probability: 1.0,
         monotonic_ns: number,
         stack: 1,
         tid: 9,

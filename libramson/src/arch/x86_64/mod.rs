@@ -5,6 +5,9 @@ pub mod hooks;
 #[cfg(not(any(test, fuzzing)))]
 pub mod probes;
 
+mod kernel;
+pub use kernel::{O_DIRECTORY, O_NOFOLLOW, Stat, nr};
+
 use super::Thread;
 use core::arch::asm;
 #[cfg(not(any(test, fuzzing)))]
@@ -109,26 +112,6 @@ pub fn thread() -> &'static Thread {
     THREAD.with(|thread| *thread)
 }
 
-/// Takes `bytes` off the thread's countdown; whether it borrowed. One instruction, as in the fast paths, so that nothing that a
-/// signal handler took off is lost.
-#[cfg(not(any(test, fuzzing)))]
-pub fn take_off_countdown(bytes: u64) -> bool {
-    let has_borrowed: u8;
-    // SAFETY: the countdown is the first word of the thread's own state; see `thread`.
-    unsafe {
-        asm!(
-            "mov {offset}, qword ptr [rip + ramson_thread@GOTTPOFF]",
-            "sub qword ptr fs:[{offset}], {bytes}",
-            "setb {has_borrowed}",
-            offset = out(reg) _,
-            bytes = in(reg) bytes,
-            has_borrowed = out(reg_byte) has_borrowed,
-            options(nostack),
-        );
-    }
-    has_borrowed != 0
-}
-
 /// One past the calling thread's stack, if the C library put the thread control block on top of it, as it does for
 /// every thread but the first.
 #[inline]
@@ -148,14 +131,13 @@ pub fn stack_pointer() -> u64 {
     pointer
 }
 
-/// The cycle counter: what slow paths are measured by, and entropy. 0 where it may not be read.
+/// The cycle counter.
+///
+/// # Safety
+/// The program must not have forbidden to read it.
 #[inline]
-pub fn cycles() -> u64 {
-    if !crate::counter::is_readable() {
-        return 0;
-    }
-    // SAFETY: rdtsc has no precondition in user mode but that nobody forbade it; a raw system call that did is not seen, and
-    // then every vDSO clock read of that program faults alike.
+pub unsafe fn cycles() -> u64 {
+    // SAFETY: rdtsc has no precondition in user mode beyond ours.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 

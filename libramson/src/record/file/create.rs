@@ -11,7 +11,7 @@ use ramson_format::{
 
 /// Entries that every region has from the start, in the order of `REGION_KINDS`. Most programs map nothing themselves.
 const FIRST_ENTRIES: [u64; REGIONS] =
-    [128, 4096, LIVE_FIRST_SEGMENT, LIVE_FIRST_SEGMENT, 64, 8192, 0, 0, 64];
+    [128, 4096, LIVE_FIRST_SEGMENT, LIVE_FIRST_SEGMENT, 64, 8192, 64];
 /// Length of a file that gets all its space at once, where nobody asked for another.
 const UNGROWING_BYTES: u64 = 8 << 20;
 

@@ -4,7 +4,7 @@
 
 use super::ProfileFile;
 use crate::record::cost;
-use crate::{arch, sys};
+use crate::{counter, sys};
 use core::sync::atomic::Ordering::*;
 use ramson_format::{Health, MAGIC, PAGE_BYTES, REGION_KINDS, RegionPlan};
 
@@ -16,7 +16,7 @@ impl ProfileFile {
     /// Whether nobody cut the file, as of the latest look. Where the cycle counter may not be read there is none.
     #[inline]
     pub fn is_whole(&self) -> bool {
-        let now = arch::cycles();
+        let now = counter::cycles();
         let age = now.wrapping_sub(self.looked_at_cycles.load(Relaxed));
         age < LOOK_CYCLES || now == 0 || self.look(now)
     }

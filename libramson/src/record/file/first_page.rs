@@ -2,7 +2,7 @@
 
 use super::ProfileFile;
 use core::sync::atomic::Ordering::*;
-use ramson_format::{ABORT_OFFSET, FAILURE_OFFSET, Failure, REQUEST_OFFSET, Requests};
+use ramson_format::{ABORT_OFFSET, FAILURE_OFFSET, Failure};
 
 /// Where a failure is noted: its offset.
 #[derive(Clone, Copy)]
@@ -18,12 +18,5 @@ impl ProfileFile {
         // SAFETY: `base` is the mapping that `create` made, which stays (see `header`), and this place is on its first page, aligned; integers,
         // valid as whatever bytes. Only a file that is cut short under us faults, as every access to it would (docs/limits.md).
         unsafe { &*((self.base.load(Relaxed) + place as u64) as *const Failure) }
-    }
-
-    /// What is asked of this process, and what it answers. Only after `create` has mapped the file.
-    #[inline]
-    pub fn requests(&self) -> &Requests {
-        // SAFETY: as above; others write these words too, and each is atomic.
-        unsafe { &*((self.base.load(Relaxed) + REQUEST_OFFSET) as *const Requests) }
     }
 }

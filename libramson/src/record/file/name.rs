@@ -3,9 +3,10 @@
 use super::{ProfileFile, read_file};
 use crate::arch;
 use crate::config::Config;
-use crate::permission;
-use crate::sys::{self, AT_FDCWD, EEXIST, Errno, File};
-use crate::text::{PATH_BYTES, Text, parse_number};
+use crate::counter;
+use crate::sys::{self, AT_FDCWD, EEXIST, Errno, File, permit};
+use crate::text::Text;
+use ramson_format::settings::{PATH_BYTES, parse_number};
 
 /// Images of one process, one exec after the other, that have a file of their own beside the one that the user named.
 const MAX_IMAGES: u64 = 1000;
@@ -30,7 +31,7 @@ impl ProcessStat {
         let text = buffer.get(..length).unwrap_or_default();
         let pid_in_proc = parse_number(text).map_or(0, |(pid, _)| pid as u32);
         // /proc may be that of another namespace.
-        let pid = if permission::is_full() { sys::process_id() } else { pid_in_proc };
+        let pid = if permit::is_full() { sys::process_id() } else { pid_in_proc };
         let start_ticks = start_ticks_in(text);
         let namespace = sys::identity_of_target(c"/proc/self/ns/pid").map_or(0, |[_, inode]| inode);
         Self { pid, start_ticks, namespace }
@@ -62,8 +63,8 @@ impl ProfileFile {
         // It may exist; what counts is whether it is ours.
         let _ = sys::make_directory(path, 0o700);
         let is_default = config.directory.is_none();
-        let no_follow = if is_default { sys::O_NOFOLLOW } else { 0 };
-        let open_flags = sys::O_RDONLY | sys::O_DIRECTORY | sys::O_CLOEXEC | no_follow;
+        let no_follow = if is_default { arch::O_NOFOLLOW } else { 0 };
+        let open_flags = sys::O_RDONLY | arch::O_DIRECTORY | sys::O_CLOEXEC | no_follow;
         let opened = sys::open_at(AT_FDCWD, path, open_flags, 0).ok()?;
         let owner = opened.owner().ok()?;
         if is_default && (owner.uid != sys::user_id() || owner.mode & 0o077 != 0) {
@@ -72,7 +73,7 @@ impl ProfileFile {
         let mut name = Text::new();
         name.push_number(stat.pid as u64).push(b"-").push_number(stat.start_ticks);
         if !stat.is_known() {
-            name.push(b"-").push_number(arch::cycles());
+            name.push(b"-").push_number(counter::cycles());
         } else if stat.namespace != INITIAL_NAMESPACE {
             name.push(b"-").push_number(stat.namespace);
         }
@@ -127,7 +128,7 @@ impl ProfileFile {
         const NAME_TOO_LONG: Errno = Errno(36);
         const MODE: u32 = 0o400;
         let open_flags =
-            sys::O_RDWR | sys::O_CREAT | sys::O_EXCL | sys::O_CLOEXEC | sys::O_NOFOLLOW;
+            sys::O_RDWR | sys::O_CREAT | sys::O_EXCL | sys::O_CLOEXEC | arch::O_NOFOLLOW;
         sys::open_at(AT_FDCWD, self.path.as_c_str().ok_or(NAME_TOO_LONG)?, open_flags, MODE)
     }
 }

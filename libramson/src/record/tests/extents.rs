@@ -1,158 +1,194 @@
-//! The extent table against a plain model, with several threads, and how far it has to look.
+//! Extents against a plain model: what unmappings leave of them, alone and with several threads.
 
-use super::super::extents::{Cut, Facts};
 use super::*;
 use core::ops::Range;
-use std::collections::BTreeSet;
+use ramson_format::EXTENT_LEAST_BYTES;
+use ramson_reader::Snapshot;
+use std::fs::File;
 
-const MIB: u64 = 1 << 20;
+const MIB: u64 = EXTENT_LEAST_BYTES;
 /// Where Linux maps first, and then downwards.
 const TOP: u64 = 0x7fff_0000_0000;
 
+fn mib(range: Range<u64>) -> Range<u64> {
+    TOP + range.start * MIB..TOP + range.end * MIB
+}
+
 impl Recording {
     pub fn map(&self, range: &Range<u64>) {
-        let facts = Facts { inverse_probability: 1.0, ..Facts::default() };
-        let bytes = range.end - range.start;
-        assert!(self.recorder.extents.insert(self.file(), range.start, bytes, &facts));
+        let on_this_stack = 0u64;
+        let stack_pointer = (&raw const on_this_stack) as u64;
+        let caller = Caller { lookup_address: 0x1000, stack_pointer, frame_pointer: 0 };
+        self.recorder.record_extent(arch::thread(), range.clone(), 0, caller);
     }
 
-    /// What was there.
-    pub fn unmap(&self, range: &Range<u64>) -> Vec<Cut> {
-        let mut cuts = Vec::new();
-        assert_eq!(self.recorder.extents.cut(self.file(), range.clone(), |cut| cuts.push(cut)), 0);
-        cuts
+    pub fn unmap(&self, range: &Range<u64>) {
+        let taken = self.recorder.take(range);
+        self.recorder.complete_unmapping(&taken, range);
     }
 
-    /// Blocks in which a place is taken.
-    #[cfg(loom)]
-    pub fn blocks_in_use(&self) -> u64 {
-        let slots = self.file().committed(RegionKind::ExtentKeys);
-        self.recorder.extents.blocks.around(slots, &(0..u64::MAX)).count() as u64
+    fn snapshot_of_extents(&self) -> Snapshot {
+        let path = std::fs::read_dir(&self.directory).unwrap().next().unwrap().unwrap().path();
+        let snapshot = Snapshot::read(&File::open(path).unwrap()).unwrap();
+        assert_eq!(snapshot.defects, []);
+        snapshot
     }
 
-    /// Slots that a search looks at, on average over some of `ranges`.
-    fn slots_looked_at(&self, ranges: &[Range<u64>]) -> f64 {
-        let slots = self.file().committed(RegionKind::ExtentKeys);
-        let some = ranges.iter().step_by(ranges.len() / 500);
-        let count = some.clone().count();
-        let blocks = some.flat_map(|range| self.recorder.extents.blocks.around(slots, range));
-        blocks.map(|block| block.end - block.start).sum::<u64>() as f64 / count as f64
+    fn extents(&self) -> Vec<Range<u64>> {
+        let extents = self.snapshot_of_extents().extents;
+        extents.iter().map(|extent| extent.start..extent.start + extent.bytes).collect()
     }
-}
 
-pub fn mib_at(start: u64) -> Range<u64> {
-    start..start + MIB
-}
-
-#[test]
-fn a_search_of_fifty_thousand_extents_looks_at_a_few_blocks() {
-    const COUNT: u64 = 50_000;
-    let mut draw = random_numbers(4);
-    let patterns: [(&mut dyn FnMut(u64) -> u64, f64); 4] = [
-        (&mut |index| TOP - index * MIB, 400.0),
-        (&mut |index| TOP - index * 100 * MIB, 400.0),
-        (&mut |index| if index % 2 == 0 { TOP - index * MIB } else { index * MIB }, 400.0),
-        (&mut |_| draw(TOP / MIB) * MIB, 10_000.0),
-    ];
-    for (number, (address, most)) in patterns.into_iter().enumerate() {
-        let recording = Recording::new(64 * MIB);
-        // Address space that is only reserved lies around all of it.
-        recording.map(&(MIB..1 << 39));
-        let ranges: Vec<_> = (0..COUNT).map(|index| mib_at(address(index))).collect();
-        ranges.iter().for_each(|range| recording.map(range));
-        let looked_at = recording.slots_looked_at(&ranges);
-        assert!(looked_at < most, "pattern {number}: {looked_at}");
+    /// Neither the filter nor the count of extents knows of any.
+    fn assert_all_is_forgotten(&self) {
+        assert_eq!(self.extents(), []);
+        assert!(PAGE_FILTER.0.iter().all(|count| count.load(Relaxed) == 0));
+        assert_eq!(self.recorder.extents.count.load(Relaxed), 0);
     }
 }
 
 #[test]
-fn a_search_looks_at_a_few_blocks_when_extents_have_come_and_gone_many_times() {
-    let mut draw = random_numbers(5);
-    let recording = Recording::new(64 * MIB);
-    // As the kernel does it: the highest address that is free.
-    let mut free: BTreeSet<u64> = (0..20_000).collect();
-    let mut live = Vec::new();
-    for _ in 0..10 {
-        while let Some(index) = free.pop_first() {
-            live.push(index);
-            recording.map(&mib_at(TOP - index * MIB));
-        }
-        let ranges: Vec<_> = live.iter().map(|index| mib_at(TOP - index * MIB)).collect();
-        let looked_at = recording.slots_looked_at(&ranges);
-        assert!(looked_at < 1000.0, "{looked_at}");
-        while live.len() > 2_000 {
-            let index = live.swap_remove(draw(live.len() as u64) as usize);
-            assert_eq!(recording.unmap(&mib_at(TOP - index * MIB)).len(), 1);
-            free.insert(index);
-        }
+fn an_unmapping_moves_the_start_of_an_extent_or_its_end_or_removes_it() {
+    for (unmapped, left, objects) in [
+        (0..1, Some(1..8), 0),
+        (7..8, Some(0..7), 0),
+        (0..8, None, 1),
+        // What lies around it is none of the recorder's business.
+        (0..9, None, 1),
+        (7..9, Some(0..8), 0),
+        (4..5, Some(0..8), 0),
+        (8..9, Some(0..8), 0),
+    ] {
+        let recording = Recording::new(1 << 20);
+        recording.map(&mib(0..8));
+        recording.unmap(&mib(unmapped.clone()));
+        let left = Vec::from_iter(left.map(mib));
+        assert_eq!(recording.extents(), left, "{unmapped:?}");
+        let live: u64 = left.iter().map(|range| range.end - range.start).sum();
+        assert_eq!(recording.sum(|stack| stack.sampled_freed_bytes.load(Relaxed)), 8 * MIB - live);
+        assert_eq!(recording.sum(|stack| stack.sampled_freed_objects.load(Relaxed)), objects);
+        left.iter().for_each(|range| recording.unmap(range));
+        recording.assert_all_is_forgotten();
     }
 }
 
-/// Pages of a thread's part of the address space.
-const PAGES: u64 = 2000;
+#[test]
+fn an_unmapping_over_two_extents_takes_part_of_each_where_its_ends_are_theirs() {
+    let recording = Recording::new(1 << 20);
+    recording.map(&mib(0..4));
+    recording.map(&mib(4..8));
+    recording.unmap(&mib(0..8));
+    recording.assert_all_is_forgotten();
+    recording.map(&mib(0..4));
+    recording.map(&mib(4..8));
+    recording.unmap(&mib(0..6));
+    // The first page of the second one may be mapped by now: the reader asks the kernel.
+    assert_eq!(recording.extents(), [mib(4..8)]);
+}
+
+/// As if it were a hole: only one of them is remembered by its end.
+#[test]
+fn of_two_extents_whose_ends_share_a_place_one_is_shortened_and_the_other_is_not_mistaken_for_it() {
+    let recording = Recording::new(1 << 20);
+    let (first, second) = (mib(0..8), mib(4096..4104));
+    recording.map(&first);
+    recording.map(&second);
+    recording.unmap(&mib(7..8));
+    assert_eq!(recording.extents(), [first.clone(), second]);
+    recording.unmap(&mib(4103..4104));
+    assert_eq!(recording.extents(), [first, mib(4096..4103)]);
+}
+
+#[test]
+fn an_unmapping_that_fails_changes_nothing() {
+    let recording = Recording::new(1 << 20);
+    recording.map(&mib(0..8));
+    let before = recording.snapshot_of_extents();
+    for range in [mib(0..1), mib(7..8), mib(0..8), mib(2..3)] {
+        let taken = recording.recorder.take(&range);
+        recording.recorder.restore_extents(&taken);
+        let after = recording.snapshot_of_extents();
+        assert_eq!((after.extents, after.stacks), (before.extents.clone(), before.stacks.clone()));
+    }
+    recording.unmap(&mib(0..8));
+    recording.assert_all_is_forgotten();
+}
+
+#[test]
+fn a_block_of_the_heap_where_an_extent_was_takes_its_place() {
+    let recording = Recording::new(1 << 20);
+    recording.map(&mib(0..8));
+    recording.record(TOP, 100, 0x2000);
+    assert_eq!(recording.health(Health::Healed), 1);
+    assert_eq!(recording.extents(), []);
+    // Nor is a block an extent.
+    recording.unmap(&mib(0..8));
+    forget(recording.recorder, TOP);
+    recording.assert_all_is_forgotten();
+}
+
+#[test]
+fn extents_leave_most_of_the_table_to_the_heap() {
+    let recording = Recording::new(1 << 20);
+    let slots = recording.file().capacity(RegionKind::LiveKeys);
+    for number in 0..slots {
+        recording.map(&mib(number * 2..number * 2 + 1));
+    }
+    let recorded = recording.extents().len() as u64;
+    assert!((slots / 8..=slots / 4).contains(&recorded), "{recorded} of {slots}");
+    assert_eq!(recording.health(Health::DroppedExtents), slots - recorded);
+    for number in 0..slots {
+        recording.unmap(&mib(number * 2..number * 2 + 1));
+    }
+    recording.assert_all_is_forgotten();
+}
+
 const THREADS: u64 = 4;
+const STEPS: u64 = 4_000;
 
-fn pages_at(thread: u64, pages: Range<u64>) -> Range<u64> {
-    // The threads' parts lie so close that they share blocks.
-    let address = |page| TOP + (thread * PAGES + page) * PAGE_BYTES;
-    address(pages.start)..address(pages.end)
-}
-
-/// Maps over and unmaps parts of what is a thread's own. Returns what is mapped at the end: the first page's number for each page.
-fn map_and_unmap(recording: &Recording, thread: u64) -> Vec<Option<u64>> {
+/// Maps and unmaps in an address space of its own, as the kernel would let it. Returns what is
+/// left.
+fn map_and_unmap(recording: &Recording, thread: u64) -> Option<Range<u64>> {
     let mut draw = random_numbers(thread + 60);
-    let mut mapped: Vec<Option<u64>> = vec![None; PAGES as usize];
-    for step in 0..4_000 {
-        let (start, longest) = (draw(PAGES), 1 << draw(8));
-        let pages = start..(start + 1 + draw(longest)).min(PAGES);
-        let range = pages_at(thread, pages.clone());
-        let known = &mut mapped[pages.start as usize..pages.end as usize];
-        let cuts = recording.unmap(&range);
-        let bytes: u64 = cuts.iter().map(|cut| cut.bytes).sum();
-        assert_eq!(bytes, known.iter().flatten().count() as u64 * PAGE_BYTES);
-        assert!(cuts.iter().all(|cut| range.contains(&cut.start)));
-        let is_mapped = draw(2) == 0;
-        known.fill(is_mapped.then_some(step));
-        if is_mapped {
-            let facts = Facts { monotonic_ns: step, tid: thread as u32, ..Facts::default() };
-            let bytes = range.end - range.start;
-            assert!(recording.recorder.extents.insert(
-                recording.file(),
-                range.start,
-                bytes,
-                &facts
-            ));
+    let mut mapped: Option<Range<u64>> = None;
+    for _ in 0..STEPS {
+        let Some(range) = mapped.take() else {
+            let start = thread * 1000 + draw(8);
+            mapped = Some(start..start + 1 + draw(8));
+            mapped.iter().for_each(|range| recording.map(&mib(range.clone())));
+            continue;
+        };
+        let at = range.start + draw(range.end - range.start + 1);
+        let (gone, rest) = match draw(2) {
+            0 => (range.start..at, at..range.end),
+            _ => (at..range.end, range.start..at),
+        };
+        if !gone.is_empty() {
+            recording.unmap(&mib(gone));
         }
+        mapped = Some(rest).filter(|rest| !rest.is_empty());
     }
     mapped
 }
 
 #[test]
-fn threads_that_cut_what_is_their_own_find_all_of_it_and_nothing_else() {
+fn threads_that_unmap_what_is_their_own_leave_just_that() {
     let recording = Recording::new(16 * MIB);
-    let (table, file) = (&recording.recorder.extents, recording.file());
-    let known: Vec<_> = std::thread::scope(|scope| {
+    let mut known: Vec<_> = std::thread::scope(|scope| {
         let work = |thread| {
             let recording = &recording;
             scope.spawn(move || map_and_unmap(recording, thread))
         };
         let threads: Vec<_> = (0..THREADS).map(work).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
     });
-    for (thread, pages) in known.iter().enumerate() {
-        for (page, step) in pages.iter().enumerate() {
-            let mut found = Vec::new();
-            let range = pages_at(thread as u64, page as u64..page as u64 + 1);
-            assert_eq!(table.cut(file, range, |cut| found.push(cut.facts)), 0);
-            let of = found.first().map(|facts| (facts.monotonic_ns, facts.tid));
-            assert_eq!(
-                (of, found.len()),
-                (step.map(|step| (step, thread as u32)), step.iter().count())
-            );
-        }
-    }
-    assert!(table.is_empty());
-    let slots = file.committed(RegionKind::ExtentKeys) as usize;
-    let keys = file.slice::<AtomicU64>(RegionKind::ExtentKeys, 0, slots).unwrap();
-    assert!(keys.iter().all(|key| key.load(Relaxed) == 0));
+    known.sort_by_key(|range| range.start);
+    let known: Vec<_> = known.into_iter().map(mib).collect();
+    assert_eq!(recording.extents(), known);
+    let freed = recording.sum(|stack| stack.sampled_freed_bytes.load(Relaxed));
+    let live: u64 = known.iter().map(|range| range.end - range.start).sum();
+    assert_eq!(recording.sum(|stack| stack.sampled_alloc_bytes.load(Relaxed)) - freed, live);
+    known.iter().for_each(|range| recording.unmap(range));
+    recording.assert_all_is_forgotten();
+    assert_eq!(recording.health(Health::DroppedExtents), 0);
 }

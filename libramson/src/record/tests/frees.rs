@@ -1,6 +1,6 @@
 //! The ring of recent frees.
 
-use super::super::frees::{Entry, FreeRing, MOST_AT_ONCE, PACE_NS};
+use super::super::frees::{Entry, FreeRing};
 use super::super::stacks::Holder;
 use super::*;
 use ramson_format::NO_STACK;
@@ -101,26 +101,4 @@ fn stacks_of_frees_take_half_of_the_table_and_leave_the_rest_to_allocations() {
     assert!(intern(added + 1, Holder::Allocation).is_some());
     assert!(intern(added + 1, Holder::Free).is_some());
     assert!(intern(added + 2, Holder::Free).is_none());
-}
-
-#[test]
-fn a_thread_remembers_frees_at_its_pace_unless_all_were_asked_for() {
-    let recording = Recording::new(1 << 20);
-    let thread = arch::thread();
-    let mut ring = FreeRing::with_length(64);
-    let due = |ring: &FreeRing, now_ns: u64, count: u64| {
-        (0..count).filter(|_| ring.is_due(thread, now_ns)).count() as u64
-    };
-    ring.create(recording.file(), false);
-    thread.frees_paid_ns.set(0);
-    let start_ns = 3600 * 1_000_000_000;
-    assert_eq!(due(&ring, start_ns, 1000), MOST_AT_ONCE);
-    assert_eq!(due(&ring, start_ns + PACE_NS / 2, 1000), 0);
-    assert_eq!(due(&ring, start_ns + 4 * PACE_NS, 1000), 4);
-    assert_eq!(due(&ring, 2 * start_ns, 1000), MOST_AT_ONCE);
-    // A clock that stands still or goes back harms nothing.
-    assert_eq!(due(&ring, start_ns, 1000), 0);
-    ring.create(recording.file(), true);
-    assert_eq!(due(&ring, start_ns, 1000), 1000);
-    thread.frees_paid_ns.set(0);
 }

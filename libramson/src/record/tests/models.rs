@@ -4,7 +4,6 @@
 //! loom runs the real code on a real profile file. Each model names a fault that it finds: put into the code, it fails.
 
 use super::super::frees::FreeRing;
-use super::extents::mib_at;
 use super::frees::{entry_of, is_whole};
 use super::stacks::{frames_in, intern};
 use super::*;
@@ -14,7 +13,6 @@ use ramson_format::atomic::Seen::{AsOrdered, AtOnce};
 use ramson_format::atomic::{copy, model};
 use ramson_reader::{Defect, LookupAddress, ReadAt, Snapshot};
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A recording that all executions of a model begin with.
@@ -122,15 +120,15 @@ fn two_threads_insert_into_one_window() {
     let addresses = of_one_window(2);
     model(AsOrdered, move || {
         let insert = |recording: &Recording, address: u64| {
-            assert!(LiveTable.insert(recording.file(), address, &sample_of(address)));
+            assert!(live::insert(recording.file(), address, &sample_of(address)));
         };
         let address = addresses[1];
         let thread = thread::spawn(move || insert(recording, address));
         insert(recording, addresses[0]);
         thread.join().unwrap();
         for &address in &addresses {
-            let claim = LiveTable.claim(recording.file(), address).expect("overwritten");
-            assert_eq!(LiveTable.sample(recording.file(), claim), sample_of(address));
+            let claim = live::claim(recording.file(), address).expect("overwritten");
+            assert_eq!(live::sample(recording.file(), claim), sample_of(address));
         }
     });
 }
@@ -142,11 +140,11 @@ fn of_two_threads_that_claim_one_record_one_gets_it_whole() {
     let recording = subject.recording();
     model(AsOrdered, move || {
         let claim = |recording: &Recording| {
-            let claim = LiveTable.claim(recording.file(), A)?;
-            Some(LiveTable.sample(recording.file(), claim))
+            let claim = live::claim(recording.file(), A)?;
+            Some(live::sample(recording.file(), claim))
         };
         let threads = [(); 2].map(|()| thread::spawn(move || claim(recording)));
-        assert!(LiveTable.insert(recording.file(), A, &sample_of(A)));
+        assert!(live::insert(recording.file(), A, &sample_of(A)));
         let claims = threads.map(|thread| thread.join().unwrap());
         let claims = claims.into_iter().chain([claim(recording)]).flatten().collect::<Vec<_>>();
         assert_eq!(claims, [sample_of(A)]);
@@ -163,22 +161,22 @@ fn no_thread_is_told_that_the_table_is_full_while_it_can_grow() {
     let (first, of_two) = (LIVE_FIRST_SEGMENT, live_segment(2).0);
     // The window is full in the first segment, and in the next one but for a slot; that one is yet to be made.
     addresses[2..].iter().for_each(|&address| {
-        assert!(LiveTable.insert(file, address, &sample_of(address)));
+        assert!(live::insert(file, address, &sample_of(address)));
     });
     assert_eq!(file.committed(RegionKind::LiveKeys), of_two);
     file.set_committed(RegionKind::LiveKeys, first);
     file.set_committed(RegionKind::LiveSamples, first);
     model(AsOrdered, move || {
         let insert = |recording: &Recording, address: u64| {
-            assert!(LiveTable.insert(recording.file(), address, &sample_of(address)), "dropped");
+            assert!(live::insert(recording.file(), address, &sample_of(address)), "dropped");
         };
         let address = addresses[1];
         let thread = thread::spawn(move || insert(recording, address));
         insert(recording, addresses[0]);
         thread.join().unwrap();
         for &address in &addresses[..2] {
-            let claim = LiveTable.claim(recording.file(), address).expect("lost");
-            assert_eq!(LiveTable.sample(recording.file(), claim), sample_of(address));
+            let claim = live::claim(recording.file(), address).expect("lost");
+            assert_eq!(live::sample(recording.file(), claim), sample_of(address));
         }
     });
 }
@@ -203,7 +201,7 @@ fn the_page_filter_says_maybe_of_every_block_that_is_recorded() {
         frees.join().unwrap();
         let was_freed = is_handed.join().unwrap();
         assert!(was_freed != recording.free(A), "a wrong no");
-        assert_eq!(filter::of(A).load(Relaxed), 0);
+        assert_eq!(page_filter::of(A).load(Relaxed), 0);
     });
 }
 
@@ -309,90 +307,5 @@ fn a_scratch_belongs_to_one_walk() {
         work(recording, &contents);
         thread.join().unwrap();
         assert!(scratch::take(&recording.recorder.scratches, arch::thread()).is_some());
-    });
-}
-
-fn pages(range: Range<u64>) -> Range<u64> {
-    (1 << 30) + range.start * PAGE_BYTES..(1 << 30) + range.end * PAGE_BYTES
-}
-
-/// Finds: a block's word that is stored instead of compared and exchanged, so that a hull or a place is lost.
-#[test]
-fn an_extent_is_found_in_a_block_that_another_one_left_meanwhile() {
-    let subject = Subject::new();
-    let recording = subject.recording();
-    recording.map(&mib_at(1 << 40));
-    model(AsOrdered, move || {
-        let leaves = thread::spawn(|| assert_eq!(recording.unmap(&mib_at(1 << 40)).len(), 1));
-        recording.map(&mib_at(1 << 30));
-        leaves.join().unwrap();
-        assert_eq!(recording.unmap(&mib_at(1 << 30)).len(), 1, "not found");
-        assert_eq!(recording.blocks_in_use(), 0);
-    });
-}
-
-/// Finds: a hull that is made anew without an extent whose place is taken and that is not there yet.
-#[test]
-fn an_extent_is_found_in_a_block_whose_hull_was_made_anew_meanwhile() {
-    let subject = Subject::new();
-    let recording = subject.recording();
-    let [lowest, highest, new] = [1 << 30, 1 << 40, 1 << 39].map(mib_at);
-    recording.map(&lowest);
-    recording.map(&highest);
-    model(AsOrdered, move || {
-        let leaves = thread::spawn(|| assert_eq!(recording.unmap(&mib_at(1 << 40)).len(), 1));
-        recording.map(&new);
-        leaves.join().unwrap();
-        assert_eq!(recording.unmap(&new).len(), 1, "not found");
-        assert_eq!(recording.unmap(&lowest).len(), 1);
-        assert_eq!(recording.blocks_in_use(), 0);
-    });
-}
-
-/// A subject with one extent, of ten pages, and a free slot before it, where the rest above a hole will be.
-fn subject_with_an_extent() -> Subject {
-    let subject = Subject::new();
-    let recording = subject.recording();
-    recording.map(&pages(20..21));
-    recording.map(&pages(0..10));
-    assert_eq!(recording.unmap(&pages(20..21)).len(), 1);
-    subject
-}
-
-/// Finds: a hole that is not counted before the extent is shortened, so that a search passes the place where the rest will be;
-/// a rest that covers itself, as it is an extent like any other when it is looked at again; one that was covered when a search
-/// passed it, whose extent was shortened before the search came there.
-#[test]
-fn the_end_of_an_extent_is_found_while_a_hole_is_cut() {
-    let subject = subject_with_an_extent();
-    let recording = subject.recording();
-    model(AsOrdered, move || {
-        let end = thread::spawn(|| recording.unmap(&pages(6..10)));
-        assert_eq!(recording.unmap(&pages(2..3)).len(), 1);
-        let cuts = end.join().unwrap();
-        assert_eq!(cuts.iter().map(|cut| cut.bytes).sum::<u64>(), 4 * PAGE_BYTES, "{cuts:?}");
-        let rests: Vec<_> = recording.unmap(&pages(0..10)).iter().map(|cut| cut.bytes).collect();
-        assert_eq!(rests.iter().sum::<u64>(), 5 * PAGE_BYTES);
-        assert_eq!(recording.blocks_in_use(), 0);
-    });
-}
-
-/// Finds: a rest that is put in after the extent is shortened; a count of holes that moves on after that.
-#[test]
-fn a_reader_sees_all_that_is_never_unmapped_while_a_hole_is_cut() {
-    let subject = subject_with_an_extent();
-    let recording = subject.recording();
-    model(AtOnce, move || {
-        let hole = thread::spawn(|| assert_eq!(recording.unmap(&pages(4..5)).len(), 1));
-        let snapshot = recording.snapshot();
-        hole.join().unwrap();
-        let ranges =
-            snapshot.extents.iter().map(|extent| extent.start..extent.start + extent.bytes);
-        let ranges: Vec<_> = ranges.collect();
-        let after = [pages(0..4), pages(5..10)];
-        // Between the steps the lower part ends where the rest begins.
-        let between = [pages(0..5), pages(5..10)];
-        let is_true = ranges == [pages(0..10)] || ranges == after || ranges == between;
-        assert!(is_true, "{ranges:x?}");
     });
 }

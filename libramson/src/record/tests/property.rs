@@ -7,20 +7,20 @@ const STEPS: u64 = 15_000;
 
 /// One operation on an address that nobody else uses meanwhile; `known` is what the table should hold for it. False: refused.
 fn step(file: &ProfileFile, address: u64, known: &mut Option<Sample>, draw: u64) -> bool {
-    match (LiveTable.claim(file, address), *known) {
+    match (live::claim(file, address), *known) {
         (None, None) => {
             let sample = sample_of(draw);
-            let is_in = LiveTable.insert(file, address, &sample);
+            let is_in = live::insert(file, address, &sample);
             *known = is_in.then_some(sample);
             is_in
         }
         (Some(claim), Some(sample)) => {
-            assert_eq!(LiveTable.sample(file, claim), sample);
-            assert_eq!(LiveTable.claim(file, address), None, "claimed twice");
+            assert_eq!(live::sample(file, claim), sample);
+            assert_eq!(live::claim(file, address), None, "claimed twice");
             if draw.is_multiple_of(4) {
-                LiveTable.restore(file, claim, address);
+                live::restore(file, claim, address);
             } else {
-                LiveTable.release(file, claim);
+                live::release(file, claim);
                 *known = None;
             }
             true

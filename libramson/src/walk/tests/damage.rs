@@ -4,7 +4,7 @@ use super::live::GuardedStack;
 use super::programs::build;
 use super::tables::Image;
 use crate::sampler;
-use crate::walk::modules::Place;
+use crate::walk::objects::Place;
 use crate::walk::{rules, unwind_tables};
 
 const MUTATIONS: u64 = 200_000;

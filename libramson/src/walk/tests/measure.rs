@@ -86,7 +86,7 @@ fn measure_here(effort: &Effort, is_permanent: bool) -> Cost {
         }));
     }
     if is_permanent {
-        walker.modules.make_permanent();
+        walker.objects.make_permanent();
     }
     let mut costs = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..effort.turns {

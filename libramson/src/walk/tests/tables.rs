@@ -1,7 +1,7 @@
 //! Our reading of the unwind tables against gimli's, for the functions of the C and C++ libraries and of a big program.
 
 use crate::arch::SIGNAL_TRAMPOLINE;
-use crate::walk::modules::Place;
+use crate::walk::objects::Place;
 use crate::walk::rules::{self, Rule};
 use crate::walk::unwind_tables;
 use gimli::{

@@ -26,9 +26,9 @@ fn what_was_known_of_code_in_no_object_ends_when_an_object_is_met() {
     let walk = |told: &Told| jit.run(0, || drop(observe(&walker, told, false)));
     let (first, second) = (Told::default(), Told::default());
     walk(&first);
-    let scope = walker.modules.unclaimed_scope();
+    let scope = walker.objects.unclaimed_scope();
     walk(&second);
-    assert_eq!(walker.modules.unclaimed_scope(), scope);
+    assert_eq!(walker.objects.unclaimed_scope(), scope);
     assert!(!first.added.lock().unwrap().is_empty() && second.added.lock().unwrap().is_empty());
     let library = Library::open(&build("frames.c", &["-O2"]));
     let mut visit = || drop(observe(&walker, &second, false));
@@ -36,7 +36,7 @@ fn what_was_known_of_code_in_no_object_ends_when_an_object_is_met() {
     // SAFETY: `way` is what it says.
     unsafe { (ways[0])(&tour_of(&mut visit, &ways), 1, 1) };
     assert_eq!(second.added.lock().unwrap().len(), 1);
-    assert_ne!(walker.modules.unclaimed_scope(), scope);
+    assert_ne!(walker.objects.unclaimed_scope(), scope);
 }
 
 #[test]

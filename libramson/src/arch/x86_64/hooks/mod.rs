@@ -5,14 +5,14 @@
 //! Every slow path carries unwind tables: an exception that the real `operator new` throws passes through it.
 
 use crate::hooks;
-use crate::process::PAGE_FILTER;
+use crate::page_filter::PAGE_FILTER;
 use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 
 #[macro_use]
 mod paths;
-mod mappings;
+mod extents;
 pub mod operators;
 
 /// A code address that a hook jumps to. Before the real function is known it is a stub that finds it.
@@ -255,21 +255,6 @@ unsafe extern "C" fn abort() {
     )
 }
 
-/// std::get_new_handler().
-#[unsafe(naked)]
-#[unsafe(export_name = "_ZSt15get_new_handlerv")]
-unsafe extern "C" fn get_new_handler() {
-    naked_asm!(
-        ".cfi_startproc",
-        "mov rdi, rsp",
-        "mov rsi, rbp",
-        call!("{before}"),
-        "jmp rax",
-        ".cfi_endproc",
-        before = sym hooks::before_new_handler,
-    )
-}
-
 static NEXT_PRCTL: Target = Target::new(prctl_stub);
 static NEXT_SYSCALL: Target = Target::new(syscall_stub);
 unresolved!(prctl_stub, NEXT_PRCTL);
@@ -336,10 +321,10 @@ static PLAIN: [Plain; 21] = [
     plain(c"abort", &NEXT_ABORT, c"abort"),
     plain(c"prctl", &NEXT_PRCTL, c"prctl"),
     plain(c"syscall", &NEXT_SYSCALL, c"syscall"),
-    plain(c"mmap", &mappings::mmap::NEXT, c"mmap64"),
-    plain(c"mmap64", &mappings::mmap64::NEXT, c"mmap"),
-    plain(c"munmap", &mappings::munmap::NEXT, c"munmap"),
-    plain(c"mremap", &mappings::mremap::NEXT, c"mremap"),
+    plain(c"mmap", &extents::mmap::NEXT, c"mmap64"),
+    plain(c"mmap64", &extents::mmap64::NEXT, c"mmap"),
+    plain(c"munmap", &extents::munmap::NEXT, c"munmap"),
+    plain(c"mremap", &extents::mremap::NEXT, c"mremap"),
 ];
 
 /// A function found by `bind`'s `find`.
@@ -351,7 +336,7 @@ pub struct Found {
     pub is_of_jemalloc: bool,
 }
 
-/// Points every hook at the real function that `find` gives for its name. Operators that are not there keep their stub.
+/// Points every hook at the real function that `find` gives for its name.
 pub fn bind(find: impl Fn(&CStr) -> Option<Found>) {
     for hook in &PLAIN {
         let real = find(hook.name).or_else(|| find(hook.otherwise));

@@ -11,19 +11,17 @@ struct Operator {
     next: &'static Target,
     stub: unsafe extern "C" fn(),
     counted: unsafe extern "C" fn(),
-    /// What does as well where no object defines the operator; empty if nothing does.
-    otherwise: &'static CStr,
 }
 
 macro_rules! operator {
-    ($module:ident, $name:literal, $c_name:literal, $otherwise:literal, { $($counted:tt)* }) => {
+    ($module:ident, $name:literal, $c_name:literal, { $($counted:tt)* }) => {
         mod $module {
             use super::*;
             static ENTRY: Target = Target::new(stub);
             static NEXT: Target = Target::new(stub);
             pub static OPERATOR: Operator =
-                Operator { name: $c_name, entry: &ENTRY, next: &NEXT, stub, counted, otherwise: $otherwise };
-            unresolved!(stub, ENTRY, hooks::bind_operators);
+                Operator { name: $c_name, entry: &ENTRY, next: &NEXT, stub, counted };
+            unresolved!(stub, ENTRY);
             $($counted)*
 
             #[unsafe(naked)]
@@ -36,8 +34,8 @@ macro_rules! operator {
 }
 
 macro_rules! operator_new {
-    ($module:ident, $name:literal, $c_name:literal, $otherwise:literal) => {
-        operator!($module, $name, $c_name, $otherwise, {
+    ($module:ident, $name:literal, $c_name:literal) => {
+        operator!($module, $name, $c_name, {
             allocation_slow!(slow, NEXT, "rdi", hooks::record);
             allocation_fast!(counted, slow, NEXT, "rdi");
         });
@@ -46,30 +44,28 @@ macro_rules! operator_new {
 
 macro_rules! operator_delete {
     ($module:ident, $name:literal, $c_name:literal) => {
-        operator!($module, $name, $c_name, c"free", {
+        operator!($module, $name, $c_name, {
             deallocation_slow!(slow, NEXT);
             deallocation_fast!(counted, slow, NEXT);
         });
     };
 }
 
-operator_new!(new, "_Znwm", c"_Znwm", c"malloc");
-operator_new!(new_array, "_Znam", c"_Znam", c"malloc");
-operator_new!(new_nothrow, "_ZnwmRKSt9nothrow_t", c"_ZnwmRKSt9nothrow_t", c"malloc");
-operator_new!(new_array_nothrow, "_ZnamRKSt9nothrow_t", c"_ZnamRKSt9nothrow_t", c"malloc");
-operator_new!(new_aligned, "_ZnwmSt11align_val_t", c"_ZnwmSt11align_val_t", c"");
-operator_new!(new_array_aligned, "_ZnamSt11align_val_t", c"_ZnamSt11align_val_t", c"");
+operator_new!(new, "_Znwm", c"_Znwm");
+operator_new!(new_array, "_Znam", c"_Znam");
+operator_new!(new_nothrow, "_ZnwmRKSt9nothrow_t", c"_ZnwmRKSt9nothrow_t");
+operator_new!(new_array_nothrow, "_ZnamRKSt9nothrow_t", c"_ZnamRKSt9nothrow_t");
+operator_new!(new_aligned, "_ZnwmSt11align_val_t", c"_ZnwmSt11align_val_t");
+operator_new!(new_array_aligned, "_ZnamSt11align_val_t", c"_ZnamSt11align_val_t");
 operator_new!(
     new_aligned_nothrow,
     "_ZnwmSt11align_val_tRKSt9nothrow_t",
-    c"_ZnwmSt11align_val_tRKSt9nothrow_t",
-    c""
+    c"_ZnwmSt11align_val_tRKSt9nothrow_t"
 );
 operator_new!(
     new_array_aligned_nothrow,
     "_ZnamSt11align_val_tRKSt9nothrow_t",
-    c"_ZnamSt11align_val_tRKSt9nothrow_t",
-    c""
+    c"_ZnamSt11align_val_tRKSt9nothrow_t"
 );
 operator_delete!(delete, "_ZdlPv", c"_ZdlPv");
 operator_delete!(delete_array, "_ZdaPv", c"_ZdaPv");
@@ -115,38 +111,31 @@ static OPERATORS: [&Operator; 20] = [
     &delete_array_aligned_nothrow::OPERATOR,
 ];
 
-/// Points operators at the real ones, as far as any loaded object has them.
+/// Points operators at the real ones. One that no loaded object has fails as if there were no memory: without us its caller would not
+/// have been started.
 pub fn bind(find: impl Fn(&CStr) -> Option<Found>) {
     for operator in OPERATORS {
         if operator.entry.is_bound_beyond(operator.stub) {
             continue;
         }
-        if let Some(real) = find(operator.name) {
-            operator.next.set(real.address);
-            let name = operator.name.to_bytes();
-            let is_aligned_new =
-                name.starts_with(b"_Zn") && name.windows(5).any(|part| part == b"align");
-            let counts_here = real.is_of_an_allocator && !(is_aligned_new && real.is_of_jemalloc);
-            let counted = operator.counted as *const () as usize;
-            operator.entry.set(if counts_here { counted } else { real.address });
-        }
+        let Some(real) = find(operator.name) else {
+            operator.entry.set(missing as *const () as usize);
+            continue;
+        };
+        operator.next.set(real.address);
+        let name = operator.name.to_bytes();
+        let is_aligned_new =
+            name.starts_with(b"_Zn") && name.windows(5).any(|part| part == b"align");
+        let counts_here = real.is_of_an_allocator && !(is_aligned_new && real.is_of_jemalloc);
+        let counted = operator.counted as *const () as usize;
+        operator.entry.set(if counts_here { counted } else { real.address });
     }
 }
 
-/// The names of those that are not bound.
-pub fn unbound() -> impl Iterator<Item = &'static CStr> + Clone {
+/// The names of those that no loaded object had.
+pub fn missing_names() -> impl Iterator<Item = &'static CStr> + Clone {
     let operators = OPERATORS.iter();
     operators
-        .filter(|operator| !operator.entry.is_bound_beyond(operator.stub))
+        .filter(|operator| !operator.entry.is_bound_beyond(missing))
         .map(|operator| operator.name)
-}
-
-/// For a call of an operator that no loaded object defines: as good as the C functions can do it.
-pub fn bind_missing(find: impl Fn(&CStr) -> Option<Found>) {
-    for operator in OPERATORS {
-        if !operator.entry.is_bound_beyond(operator.stub) {
-            let real = find(operator.otherwise);
-            operator.entry.set(real.map_or(missing as *const () as usize, |found| found.address));
-        }
-    }
 }

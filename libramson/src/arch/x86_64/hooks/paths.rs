@@ -74,9 +74,6 @@ macro_rules! call {
 /// `$stub`: the first call finds all real functions, then goes on where `$target` then leads.
 macro_rules! unresolved {
     ($stub:ident, $target:ident) => {
-        unresolved!($stub, $target, hooks::bind_all);
-    };
-    ($stub:ident, $target:ident, $bind:path) => {
         #[unsafe(naked)]
         unsafe extern "C" fn $stub() {
             naked_asm!(
@@ -86,7 +83,7 @@ macro_rules! unresolved {
                 pop_arguments!(),
                 "jmp qword ptr [rip + {target}]",
                 ".cfi_endproc",
-                bind = sym $bind,
+                bind = sym hooks::bind_all,
                 target = sym $target,
             )
         }

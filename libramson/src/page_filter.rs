@@ -1,9 +1,18 @@
-//! The recorder's side of the page filter: every record is counted on its address's page as long as it is there.
+//! The page filter: every record is counted on its address's page as long as it is there, and `free` looks here first.
 
-use crate::process::{FILTER_PAGES, PAGE_FILTER};
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use ramson_format::atomic::AtomicU8;
+
+/// Pages that the page filter tells apart: address bits 12–35.
+pub const FILTER_PAGES: usize = 1 << 24;
+
+/// One byte per page of address space: how many live samples lie there (255: that many or more, for good).
+#[repr(C, align(4096))]
+pub struct PageFilter(pub [AtomicU8; FILTER_PAGES]);
+
+/// See `PageFilter`.
+pub static PAGE_FILTER: PageFilter = PageFilter([const { AtomicU8::new(0) }; FILTER_PAGES]);
 
 /// Before the first record: a program that locks its memory has all of the filter in memory, of which little is used.
 #[cold]

@@ -1,5 +1,6 @@
 //! What a user sees of memory that a program maps itself: apart from the heap, everywhere.
 
+use ramson_tests::keeping::{assert_terms_add_up, term};
 use ramson_tests::program;
 use ramson_tests::servers::*;
 use std::fs;
@@ -8,9 +9,13 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// `pool.c` at its `pause`, and its process ID.
 fn pool(scratch: &Scratch) -> (Running, String) {
+    paused(scratch, &[program("pool.c").to_str().unwrap()])
+}
+
+fn paused(scratch: &Scratch, program: &[&str]) -> (Running, String) {
     let log = scratch.path("log");
     let mut command = ramson(scratch);
-    command.args(["run", "--interval", "1", "--"]).arg(program("pool.c"));
+    command.args(["run", "--interval", "1", "--"]).args(program);
     let is_ready = || fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"));
     let running = Running::start(&mut command, &log, is_ready);
     let pid = profiles(scratch)[0].header.pid.to_string();
@@ -57,23 +62,48 @@ fn every_output_keeps_mmap_apart_from_the_heap_unless_both_are_asked_for() {
 }
 
 #[test]
-fn the_rss_line_counts_what_is_resident_of_mappings_and_still_adds_up() {
+fn the_rss_line_counts_what_is_resident_of_extents_and_still_adds_up() {
     let scratch = Scratch::new();
     let (_running, pid) = pool(&scratch);
     let report = Json::parse(&say(&scratch, &["report", &pid, "--json"]));
-    let part = |name: &str| report.number(&format!("resident.{name}"));
-    assert!((part("mmap") - 48.0 * MIB).abs() <= 2.0 * MIB, "{}", part("mmap"));
-    let parts =
-        ["live.value", "kept_free.value", "mmap", "files", "stacks", "ramson", "other_anonymous"];
-    assert_eq!(parts.into_iter().map(part).sum::<f64>(), part("rss"));
-    assert!(part("other_anonymous").abs() < 2.0 * MIB, "{}", part("other_anonymous"));
+    assert!((term(&report, "mmap") - 48.0 * MIB).abs() <= 2.0 * MIB, "{}", term(&report, "mmap"));
+    assert_terms_add_up(&report);
+    assert!(
+        term(&report, "other_anonymous").abs() < 2.0 * MIB,
+        "{}",
+        term(&report, "other_anonymous")
+    );
     assert_eq!(report.number("mmap.mapped.value"), 72.0 * MIB);
     assert_eq!(report.number("mmap.reserved.value"), (1u64 << 34) as f64);
     let shown = say(&scratch, &["report", &pid]);
     assert!(shown.lines().next().unwrap().contains(" + mmap 48."), "{shown}");
-    assert!(
-        shown.contains("mmap 72.0 MiB (±0 %) in 2 extents, not part of live: --kind mmap"),
-        "{shown}"
-    );
-    assert!(shown.contains("16.0 GiB more are only reserved"), "{shown}");
+    assert!(shown.contains("mmap 72.0 MiB in 2 extents, not part of live: --kind mmap"), "{shown}");
+    assert!(shown.contains("plus 16.0 GiB reserved but unused (PROT_NONE)"), "{shown}");
+}
+
+/// `extents.c` maps 7 and 16 MiB; of these it unmaps 2, and maps a file over 1.
+#[test]
+fn holes_do_not_count_while_the_program_runs_and_do_in_what_a_killed_one_left() {
+    const NOTE: &str = "holes that the program unmapped inside an extent still count";
+    let scratch = Scratch::new();
+    let (mut running, pid) = paused(&scratch, &[program("extents.c").to_str().unwrap(), "holes"]);
+    let snapshot = scratch.path("moment.ramson");
+    let snapshot = snapshot.to_str().unwrap();
+    say(&scratch, &["snap", &pid, "-o", snapshot]);
+    for source in [&pid, snapshot] {
+        let report = Json::parse(&say(&scratch, &["report", source, "--json", "--kind", "mmap"]));
+        assert_eq!(report.number("total.value"), 20.0 * MIB, "{source}");
+        assert_eq!(report.number("mmap.mapped.value"), 20.0 * MIB, "{source}");
+        let shown = say(&scratch, &["report", source]);
+        assert!(shown.contains("mmap 20.0 MiB in 5 extents"), "{shown}");
+        assert!(!shown.contains(NOTE), "{shown}");
+    }
+    let report = Json::parse(&say(&scratch, &["report", &pid, "--json"]));
+    let mmap = term(&report, "mmap");
+    assert!((7.0 * MIB..7.1 * MIB).contains(&mmap), "{mmap}");
+    signal(pid.parse().unwrap(), "KILL");
+    running.wait();
+    let shown = say(&scratch, &["report", &pid]);
+    assert!(shown.contains("mmap 23.0 MiB in 2 extents"), "{shown}");
+    assert!(shown.contains(NOTE), "{shown}");
 }

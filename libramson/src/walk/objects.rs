@@ -5,12 +5,13 @@
 
 use super::elf::Elf;
 use crate::resolve::{self, FoundObject, LinkMap};
+use crate::startup;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 use ramson_format::mix;
 
 /// More objects than that at once are walked by frame pointers only.
-pub const MAX_MODULES: usize = 1024;
+pub const MAX_OBJECTS: usize = 1024;
 const HINTS: usize = 1024;
 /// Objects that one walk remembers to have verified; more are verified again.
 const VERIFIED: usize = 8;
@@ -65,7 +66,7 @@ impl Place {
     }
 }
 
-/// `Module::state` is one of these, and above them the generation.
+/// `Object::state` is one of these, and above them the generation.
 const TAKEN: u32 = 1;
 const READY: u32 = 2;
 const GONE: u32 = 3;
@@ -73,7 +74,7 @@ const PHASE: u32 = 3;
 const GENERATION_SHIFT: u32 = 2;
 
 /// Slots are used again, so readers compare `state` before and after they take the other fields.
-struct Module {
+struct Object {
     state: AtomicU32,
     is_permanent: AtomicU32,
     mapping: AtomicU32,
@@ -91,13 +92,13 @@ struct Module {
 }
 
 /// All objects. All zero is the initial state.
-pub struct Modules {
+pub struct Objects {
     count: AtomicU32,
     /// Objects ever met.
     registered: AtomicU32,
     swept: AtomicU32,
     hints: [AtomicU32; HINTS],
-    modules: [Module; MAX_MODULES],
+    objects: [Object; MAX_OBJECTS],
 }
 
 /// What one walk knows already.
@@ -121,7 +122,7 @@ impl Cursor {
     }
 }
 
-impl Modules {
+impl Objects {
     /// Scope of the rules of code that belongs to no object now. It ends when an object is met for the first time, as that may
     /// be where such code was.
     #[inline]
@@ -146,7 +147,7 @@ impl Modules {
 
     fn find(&self, address: u64, cursor: &mut Cursor, sink: &impl NewMapping) -> Option<Place> {
         let hint = self.hints.get((address >> 14) as usize % HINTS)?;
-        let hinted = self.modules.get(hint.load(Relaxed) as usize)?;
+        let hinted = self.objects.get(hint.load(Relaxed) as usize)?;
         let known = hinted.place().filter(|place| (place.start..place.end).contains(&address));
         if let Some(place) = known
             && (place.is_permanent || cursor.verified.contains(&place.generation))
@@ -166,7 +167,7 @@ impl Modules {
         } else {
             let index = self.register(&found, sink)?;
             hint.store(index, Relaxed);
-            self.modules.get(index as usize)?.place()?
+            self.objects.get(index as usize)?.place()?
         };
         cursor.remember(place.generation);
         (place.start..place.end).contains(&address).then_some(place)
@@ -175,19 +176,19 @@ impl Modules {
     /// The slot of `found`, a new one if it has none. Objects that were in its place are retired.
     fn register(&self, found: &FoundObject, sink: &impl NewMapping) -> Option<u32> {
         let count = self.count.load(Acquire) as usize;
-        for (index, module) in self.modules.iter().take(count).enumerate() {
-            if module.is(found) {
+        for (index, object) in self.objects.iter().take(count).enumerate() {
+            if object.is(found) {
                 return Some(index as u32);
             }
-            let place = module.place();
+            let place = object.place();
             let overlaps = |place: &Place| place.start < found.end && place.end > found.start;
             if let Some(place) = place.filter(overlaps) {
-                module.retire(place.generation, sink);
+                object.retire(place.generation, sink);
             }
         }
         let index = self.take_slot(sink)?;
         let number = self.registered.fetch_add(1, Relaxed);
-        self.modules.get(index as usize)?.fill(found, number % (UNCLAIMED - 1) + 1, sink);
+        self.objects.get(index as usize)?.fill(found, number % (UNCLAIMED - 1) + 1, sink);
         Some(index)
     }
 
@@ -195,23 +196,23 @@ impl Modules {
     #[cold]
     fn take_slot(&self, sink: &impl NewMapping) -> Option<u32> {
         let new = self.count.fetch_update(AcqRel, Relaxed, |count| {
-            ((count as usize) < MAX_MODULES).then_some(count + 1)
+            ((count as usize) < MAX_OBJECTS).then_some(count + 1)
         });
         if let Ok(index) = new {
             return Some(index);
         }
         let first = self.swept.fetch_add(SWEPT, Relaxed);
-        (0..SWEPT).map(|step| first.wrapping_add(step) % MAX_MODULES as u32).find(|&index| {
-            self.modules.get(index as usize).is_some_and(|module| module.is_to_be_used_again(sink))
+        (0..SWEPT).map(|step| first.wrapping_add(step) % MAX_OBJECTS as u32).find(|&index| {
+            self.objects.get(index as usize).is_some_and(|object| object.is_to_be_used_again(sink))
         })
     }
 }
 
-impl Modules {
+impl Objects {
     /// Meets every object that is never unloaded.
     #[cold]
     pub fn meet_permanent(&self, sink: &impl NewMapping) {
-        for object in resolve::objects_until(crate::process::last_object_at_start()) {
+        for object in startup::objects() {
             self.covering(object.inside(), &mut Cursor::new(), sink);
         }
     }
@@ -219,8 +220,7 @@ impl Modules {
 
 /// Whether the loader knew this object when the first memory was allocated; such objects are never unloaded.
 fn is_from_start(link_map: *const LinkMap) -> bool {
-    resolve::objects_until(crate::process::last_object_at_start())
-        .any(|object| core::ptr::eq(object, link_map))
+    startup::objects().any(|object| core::ptr::eq(object, link_map))
 }
 
 /// A word that tells an object from another at its place: the first bytes of its build ID, which lie at `build_id`, or what
@@ -236,14 +236,14 @@ fn identity(build_id: u64, found: &FoundObject) -> u64 {
 }
 
 #[cfg(test)]
-impl Modules {
+impl Objects {
     /// As if all that were met had been there from the start.
     pub fn make_permanent(&self) {
-        self.modules.iter().for_each(|module| module.is_permanent.store(1, Relaxed));
+        self.objects.iter().for_each(|object| object.is_permanent.store(1, Relaxed));
     }
 }
 
-impl Module {
+impl Object {
     fn is_ready(&self) -> bool {
         // Pairs with the release store in `fill`.
         self.state.load(Acquire) & PHASE == READY

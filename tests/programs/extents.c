@@ -41,12 +41,6 @@ __attribute__((constructor)) static void site_constructor(void) {
     first[0] = 1;
 }
 
-SITE(site_private) {
-    char *first = MAP(3 * 4096), *second = MAP(3 * 4096);
-    first[0] = second[0] = 1;
-    CHECK(munmap(first, 3 * 4096) == 0);
-}
-
 SITE(site_shared) {
     char *first = mmap64(NULL, 2 * MiB, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(first != MAP_FAILED);
@@ -54,9 +48,9 @@ SITE(site_shared) {
 }
 
 SITE(site_odd_length) {
-    char *first = MAP(5000), *second = MAP(5000);
-    CHECK(munmap(first, 4097) == 0);
-    second[4096] = 1;
+    char *first = MAP(1 * MiB + 5000), *second = MAP(1 * MiB + 5000);
+    CHECK(munmap(first, 1 * MiB + 4097) == 0);
+    second[1 * MiB + 4096] = 1;
 }
 
 SITE(site_file) {
@@ -83,19 +77,11 @@ SITE(site_tail) {
     CHECK(munmap(first + 1 * MiB, 3 * MiB) == 0);
 }
 
-SITE(site_hole) {
-    char *first = MAP(8 * MiB);
-    CHECK(munmap(first + 2 * MiB, 1 * MiB) == 0);
-    CHECK(munmap(first + 5 * MiB, 1 * MiB) == 0);
-    /* Nothing is there. */
-    CHECK(munmap(first + 5 * MiB, 4096) == 0);
-}
-
 SITE(site_several) {
     char *place = mmap(NULL, 16 * MiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (int i = 0; i < 3; i++)
         CHECK(mmap(place + i * 4 * MiB, 4 * MiB, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == place + i * 4 * MiB);
-    CHECK(munmap(place + 3 * MiB, 6 * MiB) == 0);
+    CHECK(munmap(place + 4 * MiB, 8 * MiB) == 0);
     CHECK(munmap(place + 12 * MiB, 4 * MiB) == 0);
 }
 
@@ -106,10 +92,10 @@ SITE(site_under) {
 }
 
 void over(char *first) {
-    CHECK(mmap(first + 1 * MiB, 1 * MiB, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0) == first + 1 * MiB);
+    CHECK(mmap(first, 1 * MiB, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0) == first);
     errno = 0;
-    CHECK(mmap(first, 4096, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED && errno == EEXIST);
-    CHECK(mmap(first, 1 * MiB, RW, MAP_PRIVATE | MAP_FIXED, 12345, 0) == MAP_FAILED && errno == EBADF);
+    CHECK(mmap(first + 1 * MiB, 4096, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED && errno == EEXIST);
+    CHECK(mmap(first + 1 * MiB, 1 * MiB, RW, MAP_PRIVATE | MAP_FIXED, 12345, 0) == MAP_FAILED && errno == EBADF);
 }
 
 SITE(site_fails) {
@@ -203,26 +189,41 @@ SITE(site_dontunmap) {
 SITE(site_errno) {
     for (int i = 1; i < 500; i++) {
         errno = i;
-        char *first = mmap(NULL, 8192, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *first = mmap(NULL, 1 * MiB, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CHECK(errno == i);
-        first = mremap(first, 8192, 16384, MREMAP_MAYMOVE);
+        first = mremap(first, 1 * MiB, 2 * MiB, MREMAP_MAYMOVE);
         CHECK(errno == i);
-        CHECK(munmap(first, 16384) == 0 && errno == i);
+        CHECK(munmap(first, 2 * MiB) == 0 && errno == i);
     }
 }
 
-/* As many mappings as the kernel allows; then the hole that it refuses must be no hole for the profile. */
-SITE(site_refused) {
+/* Unmapped, and mapped over, in the middle. Last, as the kernel puts later mappings into holes. */
+SITE(site_hole) {
     char *first = MAP(16 * MiB);
-    long count = 0;
-    for (; count < 1 << 20; count++) {
+    CHECK(munmap(first + 2 * MiB, 1 * MiB) == 0);
+    CHECK(munmap(first + 5 * MiB, 1 * MiB) == 0);
+    /* Nothing is there. */
+    CHECK(munmap(first + 5 * MiB, 4096) == 0);
+    CHECK(mmap(first + 8 * MiB, 1 * MiB, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0) == first + 8 * MiB);
+    memset(first + 9 * MiB, 1, 7 * MiB);
+}
+
+/* As many mappings as the kernel allows; then what it refuses to unmap, as that would make one more, is still there. */
+SITE(site_refused) {
+    char *first = MAP(16 * MiB), *below = MAP(16 * MiB);
+    if (below + 16 * MiB != first) _exit(8);
+    for (long count = 0; count < 1 << 20; count++) {
         int protection = count % 2 ? RW : PROT_READ;
         if (mmap(NULL, 4096, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) break;
     }
     errno = 0;
-    int result = munmap(first + 4 * MiB, 1 * MiB);
-    if (result != -1 || errno != ENOMEM) _exit(9);
+    if (munmap(first, 1 * MiB) != -1 || errno != ENOMEM) _exit(9);
     _exit(0);
+}
+
+SITE(site_many) {
+    for (int i = 0; i < 4000; i++)
+        CHECK(mmap(NULL, 1 * MiB, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED);
 }
 
 static volatile sig_atomic_t signals;
@@ -241,9 +242,10 @@ SITE(site_interrupted) {
     setitimer(ITIMER_REAL, &timer, NULL);
     for (int i = 0; i < 20000 || (signals < 100 && i < 10000000); i++) {
         char *first = MAP(2 * MiB);
-        CHECK(munmap(first + 4096, 4096) == 0);
+        CHECK(munmap(first, 4096) == 0);
+        CHECK(munmap(first + 2 * MiB - 4096, 4096) == 0);
         free(malloc(100));
-        CHECK(munmap(first, 2 * MiB) == 0);
+        CHECK(munmap(first + 4096, 2 * MiB - 8192) == 0);
     }
     timer.it_value.tv_usec = 0;
     setitimer(ITIMER_REAL, &timer, NULL);
@@ -276,18 +278,7 @@ SITE(site_fork) {
     printf("child %d\n", child);
 }
 
-enum { THREADS = 8, PARTS = 512 };
-static char *common;
-
-/* Each thread unmaps every eighth megabyte of what all have in common. */
-static void *unmap_parts(void *argument) {
-    for (size_t part = (size_t)argument; part < PARTS; part += THREADS) {
-        char *start = common + part * MiB;
-        CHECK(munmap(start + 16 * 4096, 4096) == 0);
-        CHECK(munmap(start + 64 * 4096, 128 * 4096) == 0);
-    }
-    return NULL;
-}
+enum { THREADS = 8 };
 
 __attribute__((noinline, noclone)) static void *site_threads(void *unused) {
     for (int i = 0; i < 3000; i++) {
@@ -305,35 +296,7 @@ static void run_threads(void *(*body)(void *)) {
     for (size_t i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 }
 
-SITE(site_common) {
-    common = mmap(NULL, PARTS * MiB, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    run_threads(unmap_parts);
-}
-
-/* Many mappings of 1 to 256 pages; half of them are unmapped, each in two steps. */
-SITE(site_small) {
-    unsigned random = 1;
-    unsigned long mapped = 0, live = 0;
-    for (int i = 0; i < 20000; i++) {
-        random = random * 1664525 + 1013904223;
-        size_t bytes = 4096 * (1 + (random >> 16) % 255);
-        char *first = MAP(bytes);
-        mapped += bytes;
-        if (i % 2) {
-            CHECK(munmap(first, 4096) == 0);
-            if (bytes > 4096) CHECK(munmap(first + 4096, bytes - 4096) == 0);
-        } else if (i % 4) {
-            CHECK(munmap(first, 4096) == 0);
-            live += bytes - 4096;
-        } else {
-            live += bytes;
-        }
-    }
-    printf("mapped %lu\nlive %lu\n", mapped, live);
-}
-
 static void corners(void) {
-    site_private();
     site_shared();
     site_odd_length();
     site_file();
@@ -341,7 +304,6 @@ static void corners(void) {
     site_commit();
     site_head();
     site_tail();
-    site_hole();
     site_several();
     site_under();
     site_fails();
@@ -355,6 +317,7 @@ static void corners(void) {
     site_blocked();
     site_dontunmap();
     site_errno();
+    site_hole();
 }
 
 int main(int count, char **arguments) {
@@ -366,8 +329,13 @@ int main(int count, char **arguments) {
     if (!strcmp(part, "vfork")) site_vfork();
     if (!strcmp(part, "fork")) site_fork();
     if (!strcmp(part, "threads")) run_threads(site_threads);
-    if (!strcmp(part, "common")) site_common();
-    if (!strcmp(part, "small")) site_small();
+    if (!strcmp(part, "many")) site_many();
+    if (!strcmp(part, "holes")) {
+        site_hole();
+        puts("ready");
+        fflush(stdout);
+        pause();
+    }
     if (!strcmp(part, "killed")) {
         corners();
         kill(getpid(), SIGKILL);

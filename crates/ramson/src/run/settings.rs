@@ -1,0 +1,35 @@
+//! Settings in our environment that libramson would not take: a program that gets them runs without a profile.
+
+use ramson_format::settings::{Expected, PREFIX, setting};
+use std::ffi::OsString;
+
+/// Why no program can be recorded with these variables, if so: the first whose value does not parse.
+pub fn obstacle(mut variables: impl Iterator<Item = (OsString, OsString)>) -> Option<String> {
+    variables.find_map(|(name, value)| {
+        let suffix = name.as_encoded_bytes().strip_prefix(PREFIX.as_bytes())?;
+        let Expected(expected) = setting(suffix, value.as_encoded_bytes())?.err()?;
+        let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+        Some(format!("{name}={value} must be {expected}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_does_not_parse_is_named_with_what_is_accepted() {
+        let said = |variables: &[(&str, &str)]| {
+            obstacle(variables.iter().map(|&(name, value)| (name.into(), value.into())))
+        };
+        assert_eq!(
+            said(&[("PATH", "yes"), ("RAMSON_KEEP", "yes")]).as_deref(),
+            Some("RAMSON_KEEP=yes must be 0 or 1")
+        );
+        assert_eq!(
+            said(&[("RAMSON_SECCOMP", "12abc")]).as_deref(),
+            Some("RAMSON_SECCOMP=12abc must be a number")
+        );
+        assert_eq!(said(&[("RAMSON_KEEP", "1"), ("RAMSON_LIBRARY", "x")]), None);
+    }
+}

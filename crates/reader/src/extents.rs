@@ -1,0 +1,95 @@
+//! Extents as they are, from extents as they were recorded: the recorder knows nothing of what was
+//! mapped over the middle of one, or unmapped there.
+
+use crate::snapshot::{Extent, Snapshot};
+use ramson_format::flags;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+impl Extent {
+    fn part(&self, range: Range<u64>) -> Self {
+        Self { start: range.start, bytes: range.end - range.start, ..*self }
+    }
+}
+
+/// By address. Each comes with its moment: of two that overlap, the later was mapped over the
+/// earlier, whose other parts stay.
+pub fn without_overlap<M: Ord>(mut extents: Vec<(Extent, M)>) -> Vec<Extent> {
+    extents.sort_by(|(_, one), (_, other)| other.cmp(one));
+    let mut parts = BTreeMap::<u64, Extent>::new();
+    let mut free = Vec::new();
+    for (extent, _) in &extents {
+        let end = extent.start + extent.bytes;
+        let mut at = extent.start;
+        let before = parts.range(..at).next_back().map(|(_, part)| part.start + part.bytes);
+        at = at.max(before.unwrap_or(0)).min(end);
+        for (&start, part) in parts.range(at..end) {
+            free.push(at..start);
+            at = start + part.bytes;
+        }
+        free.push(at..end);
+        let whole = free.drain(..).filter(|range| range.start < range.end);
+        parts.extend(whole.map(|range| (range.start, extent.part(range))));
+    }
+    parts.into_values().collect()
+}
+
+impl Snapshot {
+    /// Leaves of the extents what is in `mapped`: the ranges of anonymous memory that the process
+    /// has, by address.
+    pub fn clip_extents(&mut self, mapped: &[Range<u64>]) {
+        self.header.flags |= flags::CLIPPED;
+        let mut parts: Vec<Extent> = Vec::new();
+        for extent in &self.extents {
+            let end = extent.start + extent.bytes;
+            let first = mapped.partition_point(|range| range.end <= extent.start);
+            let mut at = 0;
+            for range in mapped[first..].iter().take_while(|range| range.start < end) {
+                let part = extent.part(range.start.max(extent.start)..range.end.min(end));
+                match parts.last_mut() {
+                    // The kernel keeps neighbours with other access rights apart.
+                    Some(last) if at == part.start => last.bytes += part.bytes,
+                    _ => parts.push(part),
+                }
+                at = part.start + part.bytes;
+            }
+        }
+        self.extents = parts;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(range: Range<u64>, stack: usize) -> Extent {
+        Extent { start: range.start, bytes: range.end - range.start, stack, ..Extent::default() }
+    }
+
+    fn ranges(extents: &[Extent]) -> Vec<(u64, u64, usize)> {
+        extents.iter().map(|each| (each.start, each.start + each.bytes, each.stack)).collect()
+    }
+
+    #[test]
+    fn of_two_extents_that_overlap_the_later_one_counts_and_the_other_keeps_its_rests() {
+        let reserved = (extent(0..100, 1), 1);
+        let (inside, at_start, over_end) =
+            ((extent(20..30, 2), 2), (extent(0..5, 3), 4), (extent(90..110, 4), 3));
+        let over_all = (extent(0..200, 5), 9);
+        let parts = without_overlap(vec![inside, over_end, reserved, at_start]);
+        let expected = [(0, 5, 3), (5, 20, 1), (20, 30, 2), (30, 90, 1), (90, 110, 4)];
+        assert_eq!(ranges(&parts), expected);
+        let parts = without_overlap(vec![inside, over_all, reserved, at_start, over_end]);
+        assert_eq!(ranges(&parts), [(0, 200, 5)]);
+    }
+
+    #[test]
+    fn of_an_extent_stays_what_the_process_has_mapped() {
+        let extents = vec![extent(10..50, 1), extent(50..60, 2), extent(70..80, 3)];
+        let mut snapshot = Snapshot { extents, ..Snapshot::default() };
+        snapshot.clip_extents(&[0..15, 20..25, 25..30, 45..55, 90..100]);
+        let expected = [(10, 15, 1), (20, 30, 1), (45, 50, 1), (50, 55, 2)];
+        assert_eq!(ranges(&snapshot.extents), expected);
+        assert_eq!(snapshot.header.flags, flags::CLIPPED);
+    }
+}

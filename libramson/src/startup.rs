@@ -1,0 +1,43 @@
+//! What the loader and the C library tell at the first allocation, before the program could unload anything. Inherited by forked children.
+
+use crate::arch;
+use crate::resolve::{self, LinkMap};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+
+/// See `recorded_thread_id`; 0 if there is none.
+static THREAD_ID_OFFSET: AtomicU64 = AtomicU64::new(0);
+/// See `clock_address`.
+static CLOCK_ADDRESS: AtomicUsize = AtomicUsize::new(0);
+/// The last object in the loader's list.
+static LAST_OBJECT: AtomicPtr<LinkMap> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Looks around, at the first allocation.
+pub fn learn() {
+    if let Some(last) = resolve::objects().last() {
+        LAST_OBJECT.store(core::ptr::from_ref(last).cast_mut(), Relaxed);
+    }
+    // Later another thread may unload what the search meets.
+    THREAD_ID_OFFSET.store(resolve::thread_id_offset(), Relaxed);
+    let clock = resolve::find_next(c"__vdso_clock_gettime", 0);
+    CLOCK_ADDRESS.store(clock.map_or(0, |(address, _)| address), Relaxed);
+}
+
+/// The objects that were there at the start, which are never unloaded.
+pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
+    resolve::objects_until(LAST_OBJECT.load(Relaxed))
+}
+
+/// The C library's record of this thread's id; 0 if it does not tell debuggers where that is.
+pub fn recorded_thread_id() -> u32 {
+    let offset = THREAD_ID_OFFSET.load(Relaxed);
+    if offset == 0 {
+        return 0;
+    }
+    // SAFETY: `struct pthread` begins at the thread pointer and is longer than that: the C library has named the place of this field.
+    unsafe { *((arch::thread_pointer() + offset) as *const u32) }
+}
+
+/// Where the vDSO's clock_gettime is; 0 if there is none.
+pub fn clock_address() -> usize {
+    CLOCK_ADDRESS.load(Relaxed)
+}

@@ -1,0 +1,143 @@
+//! Files and their names.
+
+use super::flags::{AT_FDCWD, MAP_SHARED, O_CLOEXEC, O_RDONLY};
+use super::memory::map;
+use super::permit::{Errno, call};
+use crate::arch::{Stat, nr};
+use core::ffi::CStr;
+
+/// An open file that closes itself.
+pub struct File(i32);
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = call(nr::CLOSE, [self.0 as usize, 0, 0, 0, 0, 0]);
+    }
+}
+
+/// Opens a file for reading, as the loader opens libraries.
+pub fn open_to_read(path: &CStr) -> Result<File, Errno> {
+    open_at(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0)
+}
+
+/// openat(2).
+pub fn open_at(directory: i32, path: &CStr, open_flags: i32, mode: u32) -> Result<File, Errno> {
+    let arguments =
+        [directory as usize, path.as_ptr() as usize, open_flags as usize, mode as usize, 0, 0];
+    call(nr::OPENAT, arguments).map(|fd| File(fd as i32))
+}
+
+/// mkdir(2).
+pub fn make_directory(path: &CStr, mode: u32) -> Result<(), Errno> {
+    call(nr::MKDIRAT, [AT_FDCWD as usize, path.as_ptr() as usize, mode as usize, 0, 0, 0]).map(drop)
+}
+
+/// unlink(2).
+pub fn unlink(path: &CStr) -> Result<(), Errno> {
+    call(nr::UNLINK, [path.as_ptr() as usize, 0, 0, 0, 0, 0]).map(drop)
+}
+
+/// readlink(2); the number of bytes put in `target`, which is not terminated.
+pub fn read_link(path: &CStr, target: &mut [u8]) -> Result<usize, Errno> {
+    let arguments = [path.as_ptr() as usize, target.as_mut_ptr() as usize, target.len(), 0, 0, 0];
+    call(nr::READLINK, arguments)
+}
+
+/// An anonymous file that lives as long as somebody maps it.
+pub fn memfd(name: &CStr) -> Result<File, Errno> {
+    const MFD_CLOEXEC: usize = 1;
+    call(nr::MEMFD_CREATE, [name.as_ptr() as usize, MFD_CLOEXEC, 0, 0, 0, 0])
+        .map(|fd| File(fd as i32))
+}
+
+/// Device and inode: what tells one file from another, whatever their names.
+pub type Identity = [u64; 2];
+
+/// The file that now has the name `path`.
+pub fn identity_of(path: &CStr) -> Result<Identity, Errno> {
+    const AT_SYMLINK_NOFOLLOW: usize = 0x100;
+    stat_at(path, AT_SYMLINK_NOFOLLOW)
+}
+
+/// The file that `path` leads to.
+pub fn identity_of_target(path: &CStr) -> Result<Identity, Errno> {
+    stat_at(path, 0)
+}
+
+fn stat_at(path: &CStr, flags: usize) -> Result<Identity, Errno> {
+    let mut stat = Stat::default();
+    let (name, to) = (path.as_ptr() as usize, (&raw mut stat) as usize);
+    call(nr::NEWFSTATAT, [AT_FDCWD as usize, name, to, flags, 0, 0])?;
+    Ok([stat.device, stat.inode])
+}
+
+/// Owner and permission bits.
+pub struct Owner {
+    pub uid: u32,
+    pub mode: u32,
+}
+
+impl File {
+    /// Fills `buffer` from the file's position as far as the file goes.
+    pub fn read(&self, buffer: &mut [u8]) -> usize {
+        let mut filled = 0;
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            let arguments = [self.0 as usize, rest.as_mut_ptr() as usize, rest.len(), 0, 0, 0];
+            match call(nr::READ, arguments) {
+                Ok(count) if count > 0 => filled += count,
+                _ => break,
+            }
+        }
+        filled
+    }
+
+    /// Who owns it, and who may do what with it.
+    pub fn owner(&self) -> Result<Owner, Errno> {
+        let stat = self.stat()?;
+        Ok(Owner { mode: stat.mode, uid: stat.uid })
+    }
+
+    /// See `Identity`.
+    pub fn identity(&self) -> Result<Identity, Errno> {
+        let stat = self.stat()?;
+        Ok([stat.device, stat.inode])
+    }
+
+    /// fstat(2).
+    fn stat(&self) -> Result<Stat, Errno> {
+        let mut stat = Stat::default();
+        call(nr::FSTAT, [self.0 as usize, (&raw mut stat) as usize, 0, 0, 0, 0])?;
+        Ok(stat)
+    }
+
+    /// The link under which /proc shows this file.
+    pub fn number(&self) -> u64 {
+        self.0 as u64
+    }
+
+    /// ftruncate(2).
+    pub fn set_length(&self, bytes: u64) -> Result<(), Errno> {
+        call(nr::FTRUNCATE, [self.0 as usize, bytes as usize, 0, 0, 0, 0]).map(drop)
+    }
+
+    /// fallocate(2): the space is there afterwards, or an error says that it is not.
+    pub fn allocate(&self, offset: u64, bytes: u64) -> Result<(), Errno> {
+        call(nr::FALLOCATE, [self.0 as usize, 0, offset as usize, bytes as usize, 0, 0]).map(drop)
+    }
+
+    /// flock(2), shared: it lasts as long as the file is mapped, here or in a forked child, also after its descriptor is closed.
+    pub fn lock_shared(&self) -> Result<(), Errno> {
+        const LOCK_SH_NB: usize = 1 | 4;
+        call(nr::FLOCK, [self.0 as usize, LOCK_SH_NB, 0, 0, 0, 0]).map(drop)
+    }
+
+    /// Maps the first `bytes` shared, readable and writable.
+    pub fn map_shared(&self, bytes: u64) -> Result<*mut u8, Errno> {
+        map(bytes as usize, MAP_SHARED, self.0 as usize)
+    }
+}
+
+/// unlink(2) relative to an open directory.
+pub fn unlink_at(directory: &File, name: &CStr) -> Result<(), Errno> {
+    call(nr::UNLINKAT, [directory.0 as usize, name.as_ptr() as usize, 0, 0, 0, 0]).map(drop)
+}

@@ -1,0 +1,103 @@
+//! Seccomp filters: whether one was inherited, and which calls of the program's install one.
+
+use super::file::open_to_read;
+use super::permit;
+use super::proc_lines::{Lines, number_after};
+use crate::arch::nr;
+
+/// Looks for an inherited filter. `tried_filters` is the number of filters that ramson has been tried under.
+#[cold]
+pub fn look_for_filters(tried_filters: Option<u64>) {
+    let status = filters();
+    let is_free = status.is_some_and(|status| {
+        status.mode == 0 || status.filters.is_some() && status.filters == tried_filters
+    });
+    permit::grant(is_free);
+}
+
+/// What /proc/self/status says about seccomp.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Status {
+    mode: u64,
+    /// Since Linux 5.9.
+    filters: Option<u64>,
+}
+
+/// `None`: the file is not there or says nothing; then there may be one.
+fn filters() -> Option<Status> {
+    let file = open_to_read(c"/proc/self/status").ok()?;
+    let mut lines = Lines::new(&file);
+    let mut status = None;
+    while let Some(line) = lines.next() {
+        if let Some(mode) = number_after(line, b"Seccomp:\t") {
+            status = Some(Status { mode, filters: None });
+        } else if let Some(filters) = number_after(line, b"Seccomp_filters:\t") {
+            status = status.map(|status| Status { filters: Some(filters), ..status });
+        }
+    }
+    status
+}
+
+const PR_SET_SECCOMP: u64 = 22;
+const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
+const DISPATCH_OFF: u64 = 0;
+const MODE_STRICT: u64 = 1;
+const MODE_FILTER: u64 = 2;
+const SET_MODE_STRICT: u64 = 0;
+const SET_MODE_FILTER: u64 = 1;
+
+/// prctl(2) is about to be called.
+pub fn prctl_confines(option: u64, mode: u64, filter: u64) -> bool {
+    match option as u32 as u64 {
+        // Without a filter it is the usual question whether the kernel knows filters at all.
+        PR_SET_SECCOMP => mode == MODE_STRICT || mode == MODE_FILTER && filter != 0,
+        PR_SET_SYSCALL_USER_DISPATCH => mode != DISPATCH_OFF,
+        _ => false,
+    }
+}
+
+/// syscall(2) is about to be called.
+pub fn syscall_confines(called: u64, first: u64, second: u64, third: u64) -> bool {
+    match called as usize {
+        nr::PRCTL => prctl_confines(first, second, third),
+        nr::SECCOMP => {
+            let operation = first as u32 as u64;
+            operation == SET_MODE_STRICT || operation == SET_MODE_FILTER && third != 0
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_installs_a_filter_is_told_from_what_asks_about_them() {
+        assert!(prctl_confines(22, 1, 0) && prctl_confines(22, 2, 0x1000));
+        assert!(
+            !prctl_confines(22, 2, 0) && !prctl_confines(21, 0, 0) && !prctl_confines(38, 1, 1)
+        );
+        assert!(syscall_confines(317, 0, 0, 0) && syscall_confines(317, 1, 8, 0x1000));
+        assert!(syscall_confines(157, 22, 1, 0));
+        assert!(prctl_confines(59, 1, 0) && syscall_confines(157, 59, 2, 0x1000));
+        assert!(!prctl_confines(59, 0, 0));
+        for (operation, filter) in [(1, 0), (2, 0x1000), (3, 0x1000)] {
+            assert!(!syscall_confines(317, operation, 0, filter), "{operation}");
+        }
+        assert!(!syscall_confines(0, 1, 0, 0x1000));
+    }
+
+    #[test]
+    fn the_status_of_this_process_is_read_to_its_end() {
+        let text = std::fs::read_to_string("/proc/self/status").unwrap();
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|value| value.trim().parse().ok())
+        };
+        let expected =
+            field("Seccomp:").map(|mode| Status { mode, filters: field("Seccomp_filters:") });
+        assert!(expected.is_some());
+        assert_eq!(filters(), expected);
+    }
+}

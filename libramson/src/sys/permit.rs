@@ -1,0 +1,103 @@
+//! Which system calls ramson may make here: a seccomp filter may kill for one that the program itself never uses.
+//!
+//! - Everything: there is no filter, or `ramson run` has tried ramson under this very chain of filters (`RAMSON_SECCOMP`).
+//! - What the loader does: a filter was inherited whose rules nobody can read. The loader has just opened, read and mapped files
+//!   under it, so that is safe; the profile then lives in private memory.
+//! - Nothing: the program has a filter installed, or system calls of some code turned into signals (`filters`). Space is reserved before.
+//!
+//! Every call goes through `call`; none is left to remember. See docs/decisions/0003.
+
+use super::flags::*;
+use crate::arch::{nr, syscall};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+const LIKE_THE_LOADER: u32 = 0;
+const EVERYTHING: u32 = 1;
+const NOTHING: u32 = 2;
+
+static GRANTED: AtomicU32 = AtomicU32::new(if cfg!(test) { EVERYTHING } else { LIKE_THE_LOADER });
+/// Threads between the look at `GRANTED` and the end of their call.
+static CALLS: AtomicU32 = AtomicU32::new(0);
+/// Times that `give_up` looks for them: milliseconds. A forked child inherits the count of threads that it does not have.
+const LOOKS: u32 = 1 << 20;
+
+/// Leave to make one system call, until it is dropped.
+struct Permit;
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        CALLS.fetch_sub(1, Release);
+    }
+}
+
+/// A permit for this call, to be held until it has returned.
+#[inline]
+fn permit_for(number: usize, arguments: &[usize; 6]) -> Option<Permit> {
+    // Both sequentially consistent, as the store and the load in `give_up`: one of the two sees the other.
+    CALLS.fetch_add(1, SeqCst);
+    let permit = Permit;
+    let is_granted = match GRANTED.load(SeqCst) {
+        EVERYTHING => true,
+        LIKE_THE_LOADER => is_of_the_loader(number, arguments),
+        _ => false,
+    };
+    is_granted.then_some(permit)
+}
+
+/// A failed call's errno.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+/// See errno(3).
+pub const EEXIST: Errno = Errno(17);
+/// A call that was not made.
+const EPERM: Errno = Errno(1);
+
+/// Makes a system call, if it may be made.
+pub(super) fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
+    let _permit = permit_for(number, &arguments).ok_or(EPERM)?;
+    // SAFETY: each caller in this folder passes pointers that are valid for what the call reads or writes.
+    let result = unsafe { syscall(number, arguments) };
+    if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(result as usize) }
+}
+
+/// Whether the loader itself makes such a call when it starts a program.
+fn is_of_the_loader(number: usize, arguments: &[usize; 6]) -> bool {
+    match number {
+        nr::READ | nr::CLOSE => true,
+        nr::OPENAT => arguments[2] == (O_RDONLY | O_CLOEXEC) as usize,
+        nr::MMAP => arguments[3] & MAP_SHARED == 0,
+        nr::MPROTECT => matches!(arguments[2], PROT_READ | PROT_READ_WRITE),
+        _ => false,
+    }
+}
+
+/// Whether files may be made and memory be looked at.
+#[inline]
+pub fn is_full() -> bool {
+    GRANTED.load(Relaxed) == EVERYTHING
+}
+
+/// Whether the program confined itself.
+#[inline]
+pub fn is_nothing() -> bool {
+    GRANTED.load(Relaxed) == NOTHING
+}
+
+/// From now on everything may be done, or what the loader does, unless nothing may be any more.
+pub(super) fn grant(everything: bool) {
+    let granted = if everything { EVERYTHING } else { LIKE_THE_LOADER };
+    let _ = GRANTED.fetch_update(SeqCst, SeqCst, |now| (now != NOTHING).then_some(granted));
+}
+
+/// From now on no system call is made, and none is under way.
+#[cold]
+pub fn give_up() {
+    GRANTED.store(NOTHING, SeqCst);
+    for _ in 0..LOOKS {
+        if CALLS.load(SeqCst) == 0 {
+            return;
+        }
+        core::hint::spin_loop();
+    }
+}

@@ -1,0 +1,73 @@
+//! What the kernel says of this process and this thread.
+
+use super::permit::{Errno, call};
+use crate::arch::nr;
+
+/// See errno(3).
+const EINTR: Errno = Errno(4);
+
+/// Does nothing for so long, less than a second.
+pub fn pause(ns: u64) {
+    let mut left = [0, ns];
+    let address = left.as_mut_ptr() as usize;
+    // After a signal the kernel has written what is left.
+    while call(nr::NANOSLEEP, [address, address, 0, 0, 0, 0]) == Err(EINTR) {}
+}
+
+/// getpid(2), never cached.
+pub fn process_id() -> u32 {
+    call(nr::GETPID, [0; 6]).unwrap_or(0) as u32
+}
+
+/// gettid(2).
+pub fn thread_id() -> u32 {
+    call(nr::GETTID, [0; 6]).unwrap_or(0) as u32
+}
+
+/// getuid(2).
+pub fn user_id() -> u32 {
+    call(nr::GETUID, [0; 6]).unwrap_or(0) as u32
+}
+
+/// The calling thread's name.
+pub fn thread_name() -> [u64; 2] {
+    const PR_GET_NAME: usize = 16;
+    let mut name = [0u64; 2];
+    let _ = call(nr::PRCTL, [PR_GET_NAME, name.as_mut_ptr() as usize, 0, 0, 0, 0]);
+    name
+}
+
+/// Soft limit on the length of files that this process writes; beyond it SIGXFSZ would kill the program.
+pub fn file_size_limit() -> u64 {
+    const RLIMIT_FSIZE: usize = 1;
+    let mut limit = [0u64; 2];
+    match call(nr::PRLIMIT64, [0, RLIMIT_FSIZE, 0, limit.as_mut_ptr() as usize, 0, 0]) {
+        Ok(_) => limit[0],
+        Err(_) => 0,
+    }
+}
+
+/// Nanoseconds of a clock (see clock_gettime(2)), by system call.
+pub fn clock_ns(clock: usize) -> u64 {
+    let mut time = [0u64; 2];
+    let _ = call(nr::CLOCK_GETTIME, [clock, time.as_mut_ptr() as usize, 0, 0, 0, 0]);
+    time[0] * 1_000_000_000 + time[1]
+}
+
+/// The calling thread's alternate signal stack, if it has one.
+pub struct SignalStack {
+    pub low: u64,
+    pub high: u64,
+    /// The thread is on it now.
+    pub is_in_use: bool,
+}
+
+/// sigaltstack(2).
+pub fn signal_stack() -> Result<SignalStack, Errno> {
+    const SS_ONSTACK: u64 = 1;
+    // struct stack_t: ss_sp, ss_flags (an int), ss_size. The same on every 64-bit little-endian architecture but MIPS.
+    let mut stack = [0u64; 3];
+    call(nr::SIGALTSTACK, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0])?;
+    let [low, stack_flags, bytes] = stack;
+    Ok(SignalStack { low, high: low + bytes, is_in_use: stack_flags & SS_ONSTACK != 0 })
+}
