@@ -5,6 +5,7 @@
 #![cfg_attr(not(loom), no_std)]
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod atomic;
 mod end;
 mod failure;
@@ -14,6 +15,7 @@ mod kind;
 mod plan;
 pub mod settings;
 
+pub use address::{LookupAddress, ReturnAddress};
 pub use end::{CGROUP_BYTES, END_BYTES, END_OFFSET, End, Way};
 pub use failure::{ABORT_OFFSET, FAILURE_OFFSET, Failure, failure_check};
 pub use freed::{Freed, MAX_RECENT_FREES, NO_STACK, freed_check, max_recent_frees};
@@ -310,10 +312,14 @@ pub const fn mix(hash: u64, word: u64) -> u64 {
 
 /// Hash of a stack; never 0.
 #[inline]
-pub fn stack_hash(kind: Kind, epoch: u32, frames: &[u64]) -> u64 {
+pub fn stack_hash(
+    kind: Kind,
+    epoch: u32,
+    frames: impl ExactSizeIterator<Item = LookupAddress>,
+) -> u64 {
     let seed = 0x7261_6d73_6f6e + kind as u64;
     let mut hash = mix(seed, epoch as u64 | (frames.len() as u64) << 32);
-    for &frame in frames {
+    for LookupAddress(frame) in frames {
         hash = mix(hash, frame);
     }
     hash | 1

@@ -174,9 +174,9 @@ fn the_site_whose_blocks_hold_memory_back_is_named_with_what_it_holds() {
         let is_session = |frame: &Json| format!("{frame:?}").contains("session");
         assert!(frames.iter().any(is_session), "{json:?}");
         // Beside the survivors there are a few blocks of the C library.
-        let holds = sites[0].number("holds_back.value");
+        let holds = sites[0].number("pinned.value");
         let kept = part(&json, "free_whole_pages") + part(&json, "free_in_used_pages");
-        let error = sites[0].number("holds_back.half_width_95") / 1.96;
+        let error = sites[0].number("pinned.half_width_95") / 1.96;
         assert!((holds - kept).abs() < 0.05 * kept + 4.0 * error, "{json:?}");
         let evidence = json.list("advice")[0].text("evidence").to_owned();
         assert_eq!(first_advice(&json).0, "trim");

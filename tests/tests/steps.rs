@@ -1,13 +1,14 @@
 //! A program that may be killed at any instruction: it is run step by step, and whenever its profile file has changed, the file is
 //! read as if the program had died there.
 
-use ramson_format::{PAGE_BYTES, REGION_KINDS, plan};
+use ramson_format::{PAGE_BYTES, REGION_KINDS, Region, plan};
 use ramson_reader::{Defect, Freed, ReadAt, ReadError, Snapshot};
 use ramson_tests::tracing::{Stop, Traced};
 use ramson_tests::{Run, library, program, read_bytes};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{Read, Write};
+use std::mem::offset_of;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -65,20 +66,13 @@ impl Watch {
     /// Copies what is committed; whether anything has changed.
     fn copy(&mut self) -> bool {
         let Some(file) = &self.file else { return false };
-        let mut has_changed = false;
-        let mut part = |offset: u64, length: u64| {
-            let mut now = vec![0; length as usize];
-            ReadAt::read_at(file, offset, &mut now).expect("the file can be read");
-            let before = &mut self.bytes[offset as usize..][..length as usize];
-            has_changed |= *before != now;
-            before.copy_from_slice(&now);
-        };
-        part(0, PAGE_BYTES);
-        let mut committed = [0; 8];
+        let mut has_changed = copy_part(file, &mut self.bytes, 0, PAGE_BYTES);
         for (region, kind) in plan(FILE_BYTES).iter().zip(REGION_KINDS) {
-            let row = kind.row() as u64;
-            ReadAt::read_at(file, row + 16, &mut committed).expect("the file can be read");
-            part(region.offset, u64::from_le_bytes(committed) * kind.entry_bytes());
+            // The program stands still: the page is of the same moment.
+            let word = self.bytes[kind.row() + offset_of!(Region, committed)..].first_chunk();
+            let committed = u64::from_le_bytes(*word.expect("it is in the first page"));
+            let bytes = committed * kind.entry_bytes();
+            has_changed |= copy_part(file, &mut self.bytes, region.offset, bytes);
         }
         has_changed
     }
@@ -137,6 +131,16 @@ impl Watch {
         self.most_live = self.most_live.max(now.live.len());
         self.latest = Some(now);
     }
+}
+
+/// Copies a part of the file; whether it has changed.
+fn copy_part(file: &File, bytes: &mut [u8], offset: u64, length: u64) -> bool {
+    let mut now = vec![0; length as usize];
+    ReadAt::read_at(file, offset, &mut now).expect("the file can be read");
+    let before = &mut bytes[offset as usize..][..length as usize];
+    let has_changed = *before != now;
+    before.copy_from_slice(&now);
+    has_changed
 }
 
 impl Watch {

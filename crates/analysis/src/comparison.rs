@@ -1,6 +1,6 @@
 //! What changed between two sources, and whether that is more than chance.
 
-use crate::named::{Detail, Kinds, assemble, sample_type, take_named};
+use crate::named::{Detail, Kinds, assemble, common_sample_type, take_sum};
 use crate::naming::Names;
 use crate::overlap;
 use crate::report::unit;
@@ -8,7 +8,7 @@ use crate::selection::Selection;
 use ramson_format::Kind;
 use ramson_profile::view::Sort;
 use ramson_profile::{Diff, DiffTable, Estimate, Granularity, Profile, SampleType};
-use ramson_source::{Failure, Opened, Recording};
+use ramson_source::{Failure, Members, Opened, Recording};
 use serde::Serialize;
 
 /// What is asked of two sources.
@@ -57,28 +57,46 @@ pub struct Side {
     /// `None`: another tool's file does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// Those that it sums.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<Side>,
+    /// Processes that were named and have no profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unprofiled: Option<usize>,
 }
 
 impl Side {
-    fn of(opened: &Opened) -> Self {
-        match opened {
-            Opened::Recording(recording) => {
-                Self { name: recording.name().to_owned(), pid: Some(recording.pid()) }
-            }
-            Opened::Foreign(foreign) => Self { name: foreign.origin.clone(), pid: None },
+    fn of(members: &Members) -> Self {
+        let mut processes: Vec<Self> = members.opened.iter().map(Self::of_one).collect();
+        let unprofiled = Some(members.unprofiled).filter(|&count| count > 0);
+        if processes.len() == 1 {
+            return Self { unprofiled, ..processes.remove(0) };
         }
+        let mut names: Vec<&str> = processes.iter().map(|side| side.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let name = names.join(", ");
+        Self { name, pid: None, processes, unprofiled }
+    }
+
+    fn of_one(opened: &Opened) -> Self {
+        let (name, pid) = match opened {
+            Opened::Recording(recording) => (recording.name(), Some(recording.pid())),
+            Opened::Foreign(foreign) => (foreign.origin.as_str(), None),
+        };
+        Self { name: name.to_owned(), pid, processes: Vec::new(), unprofiled: None }
     }
 }
 
-/// Compares two sources.
+/// Compares what is named by two sources.
 pub fn compare(
-    old: &mut Opened,
-    new: &mut Opened,
+    old: &mut Members,
+    new: &mut Members,
     question: &Question,
 ) -> Result<Comparison, Failure> {
-    let counted = sample_type(old, question.sample_type)?;
-    sample_type(new, Some(counted))?;
-    let compared = Compared::read(old, new, question, counted)?;
+    let counted = common_sample_type(&old.opened, question.sample_type)?;
+    common_sample_type(&new.opened, Some(counted))?;
+    let compared = Compared::read(&mut old.opened, &mut new.opened, question, counted)?;
     let mut table = compared.diff.table(counted, question.sort);
     if question.drop_negative {
         table.rows.retain(|row| row.change.shown().value >= 0.0);
@@ -106,8 +124,8 @@ struct Compared {
 
 impl Compared {
     fn read(
-        old: &mut Opened,
-        new: &mut Opened,
+        old: &mut [Opened],
+        new: &mut [Opened],
         question: &Question,
         sample_type: SampleType,
     ) -> Result<Self, Failure> {
@@ -124,15 +142,15 @@ impl Compared {
             assemble(source, question.names, detail, Some(Kind::Heap)).map(|named| named.profile)
         };
         let same_process = match (&*old, &*new) {
-            (Opened::Recording(old), Opened::Recording(new)) => {
+            ([Opened::Recording(old)], [Opened::Recording(new)]) => {
                 overlap::split(&old.snapshot, &new.snapshot).map(|parts| (parts, old, new))
             }
             _ => None,
         };
         let (shared_live, mut diff) = match same_process {
             None => {
-                let old = take_named(old, question.names, detail, Kinds::Usual)?.profile;
-                let new = take_named(new, question.names, detail, Kinds::Usual)?.profile;
+                let old = take_sum(old, question.names, detail, Kinds::Usual)?.profile;
+                let new = take_sum(new, question.names, detail, Kinds::Usual)?.profile;
                 (None, Diff { old, new, shared: Profile::default() })
             }
             Some((parts, old, new)) => {

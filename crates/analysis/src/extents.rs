@@ -4,6 +4,7 @@ use ramson_format::{Kind, flags};
 use ramson_profile::{Estimate, SampleUnit};
 use ramson_reader::{Extent, LiveSample, Snapshot};
 use serde::Serialize;
+use std::iter;
 use std::ops::Range;
 
 /// A live sample, or an extent: reservations, which are no memory in use, are none.
@@ -47,7 +48,7 @@ pub fn live_heap(snapshot: &Snapshot) -> Estimate {
 }
 
 /// What a program mapped itself, in sums.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub struct MmapSums {
     /// Mapped and not unmapped.
     pub mapped: Estimate,
@@ -76,6 +77,18 @@ impl MmapSums {
             reserved: bytes(true),
             without_holes: snapshot.extents.is_empty() || is_clipped,
         }
+    }
+}
+
+/// Of several processes.
+impl<'a> iter::Sum<&'a Self> for MmapSums {
+    fn sum<I: Iterator<Item = &'a Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum.mapped += one.mapped;
+            sum.extents += one.extents;
+            sum.reserved += one.reserved;
+            sum
+        })
     }
 }
 

@@ -4,7 +4,7 @@
 //! `named` joins snapshot and symbols to a profile, `naming` looks names up, `selection` takes the part that is asked for,
 //! `overlap` tells what two moments of a process share, `extents` what the program mapped itself. `rss` explains resident
 //! memory, `coverage` what of it the profile does not see, `recording` what recording cost, `end` how a process ended,
-//! `summary` is all of these. `report`, `comparison`, `suspects`, `doctor`, `frees`, `timeline` and `listing` are the
+//! `summary` is all of these, `members` are several processes as one. `report`, `comparison`, `suspects`, `doctor`, `frees`, `timeline` and `listing` are the
 //! answers; `live` is one that goes on.
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ pub mod frees;
 mod labels;
 pub mod listing;
 pub mod live;
+pub mod members;
 pub mod named;
 pub mod naming;
 mod overlap;

@@ -70,7 +70,8 @@ impl Entry {
     }
 }
 
-fn last_rss(recording: &Recording) -> Option<u64> {
+/// Resident bytes now, or as they were last seen.
+pub fn last_rss(recording: &Recording) -> Option<u64> {
     match recording.running {
         Some(pid) => Some(stat::rss_and_peak(pid).0).filter(|&bytes| bytes > 0),
         None => end::last_rss(&end::end_of(recording)?).map(|(bytes, _)| bytes),

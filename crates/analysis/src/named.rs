@@ -16,6 +16,7 @@ use ramson_symbols::{SymbolDefect, Symbolizer};
 use std::collections::BTreeSet;
 
 /// A profile with names, and what kept it from having more of them.
+#[derive(Clone, Default)]
 pub struct Named {
     /// With names.
     pub profile: Profile,
@@ -96,6 +97,49 @@ pub fn take_named(
             Ok(Named { profile, missing_symbols })
         }
     }
+}
+
+/// What all of them count: what was asked for, or the first one's own first choice.
+pub fn common_sample_type(
+    opened: &[Opened],
+    asked: Option<SampleType>,
+) -> Result<SampleType, Failure> {
+    let [first, rest @ ..] = opened else { return Ok(asked.unwrap_or(SampleType::InuseSpace)) };
+    let counted = sample_type(first, asked)?;
+    rest.iter().try_for_each(|other| sample_type(other, Some(counted)).map(drop))?;
+    Ok(counted)
+}
+
+/// The sum of several sources, as `take_named` has them. One stays as it is.
+pub fn take_sum(
+    opened: &mut [Opened],
+    names: &Names,
+    detail: Detail,
+    kinds: Kinds,
+) -> Result<Named, Failure> {
+    let named = opened.iter_mut().map(|opened| take_named(opened, names, detail, kinds));
+    let mut all = named.collect::<Result<Vec<Named>, Failure>>()?;
+    match all.len() {
+        1 => Ok(all.remove(0)),
+        _ => sum(all, opened),
+    }
+}
+
+/// The sum of named profiles, which are of `opened`.
+pub fn sum(all: Vec<Named>, opened: &[Opened]) -> Result<Named, Failure> {
+    let (mut profiles, mut missing_symbols) = (Vec::new(), Vec::new());
+    for named in all {
+        profiles.push(named.profile);
+        let new = named.missing_symbols.into_iter();
+        let new: Vec<SymbolDefect> =
+            new.filter(|defect| !missing_symbols.contains(defect)).collect();
+        missing_symbols.extend(new);
+    }
+    let profile = ramson_profile::merge(profiles).map_err(|different| {
+        let origin = opened[different.index].origin();
+        Failure::usage(format!("{origin}: {different}. Pass profiles of one kind"))
+    })?;
+    Ok(Named { profile, missing_symbols })
 }
 
 /// Builds the profile of one kind of memory, or of both (`None`), and looks up its names.

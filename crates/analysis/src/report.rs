@@ -2,7 +2,8 @@
 
 use crate::frame::Frame;
 use crate::frees::{self, Frees};
-use crate::named::{self, Detail, Kinds, Named, defects, sample_type, take_named};
+use crate::members::{Each, Sum, row, unprofiled_text};
+use crate::named::{self, Detail, Kinds, Named, common_sample_type, defects, take_named};
 use crate::naming::Names;
 use crate::selection::Selection;
 use crate::summary::Subject;
@@ -11,7 +12,7 @@ use ramson_profile::{
     Estimate, FrameName, FrameTable, Granularity, Pattern, Profile, SampleType, SampleUnit, Step,
     is_library_function,
 };
-use ramson_source::{Failure, Opened};
+use ramson_source::{Failure, Members, Opened};
 use ramson_symbols::SymbolDefect;
 use serde::{Serialize, Serializer};
 
@@ -97,6 +98,17 @@ pub struct Report {
     pub profile: Profile,
 }
 
+/// The answer about what may be several sources.
+#[derive(Serialize)]
+pub struct Reports {
+    /// Of the one source, or of the sum of all.
+    #[serde(flatten)]
+    pub whole: Report,
+    /// Of each of several, those with the largest RSS first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<Each<Report>>,
+}
+
 /// The rows.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
@@ -142,29 +154,95 @@ fn as_texts<S: Serializer>(defects: &[SymbolDefect], serializer: S) -> Result<S:
     serializer.collect_seq(defects.iter().map(ToString::to_string))
 }
 
-/// Answers a question about a source.
-pub fn report(opened: &mut Opened, question: &Question) -> Result<Report, Failure> {
-    let sample_type = sample_type(opened, question.sample_type)?;
-    let Named { mut profile, missing_symbols } = named(opened, question)?;
-    let subject = Subject::of(opened, &profile);
-    let (whole, magnitude) = (profile.total(sample_type), view::magnitude(&profile, sample_type));
-    let unmatched = question.selection.apply(&mut profile, sample_type)?;
-    if let Shown::Lines = question.view {
-        profile.granularity = Granularity::Lines;
+/// Answers a question about what is named.
+pub fn report(members: &mut Members, question: &Question) -> Result<Reports, Failure> {
+    let counted = common_sample_type(&members.opened, question.sample_type)?;
+    let unprofiled = members.unprofiled;
+    if let [opened] = members.opened.as_mut_slice() {
+        let named = named(opened, question)?;
+        let mut whole = of_one(opened, named, counted);
+        whole.unmatched = select(&mut whole, question)?;
+        whole.show(Some(opened), question);
+        if let Some(missing) = unprofiled_text(unprofiled) {
+            whole.subject.add_missing(&missing);
+            whole.defects.push(missing);
+        }
+        return Ok(Reports { whole, processes: Vec::new() });
     }
-    Ok(Report {
-        view: rows(opened, &profile, question, sample_type),
-        unit: unit(sample_type),
+    report_on_several(members, question, counted)
+}
+
+/// A sum, and what each adds to it. A filter that leaves nothing of one process leaves something of another.
+fn report_on_several(
+    members: &mut Members,
+    question: &Question,
+    counted: SampleType,
+) -> Result<Reports, Failure> {
+    let (mut all, mut processes) = (Vec::new(), Vec::new());
+    for opened in &mut members.opened {
+        let named = named(opened, question)?;
+        all.push(named.clone());
+        let mut of_it = of_one(opened, named, counted);
+        if select(&mut of_it, question).is_err() {
+            of_it.profile.samples.clear();
+        }
+        of_it.show(Some(opened), question);
+        processes.push(Each { row: row(opened, &of_it.subject), answer: of_it });
+    }
+    processes.sort_by(|a, b| a.row.order(&b.row));
+    let summed = match question.view {
+        // These are of one process.
+        Shown::Frees | Shown::Health => Named::default(),
+        _ => named::sum(all, &members.opened)?,
+    };
+    let rows = processes.iter().map(|each| (each.row.clone(), &each.answer.subject));
+    let subject = Subject::Sum(Sum::of(rows, members.unprofiled));
+    let defects = processes.iter().flat_map(|each| {
+        let place = each.row.name_and_pid();
+        each.answer.defects.iter().map(move |defect| format!("{place}: {defect}"))
+    });
+    let defects = defects.chain(unprofiled_text(members.unprofiled)).collect();
+    let mut whole = of_subject(subject, defects, summed, counted);
+    whole.unmatched = select(&mut whole, question)?;
+    whole.show(None, question);
+    Ok(Reports { whole, processes })
+}
+
+fn of_one(opened: &Opened, named: Named, counted: SampleType) -> Report {
+    let subject = Subject::of(opened, &named.profile);
+    of_subject(subject, defects(opened), named, counted)
+}
+
+/// Before anything is selected or shown.
+fn of_subject(subject: Subject, defects: Vec<String>, named: Named, counted: SampleType) -> Report {
+    let Named { profile, missing_symbols } = named;
+    Report {
+        view: View::Health {},
+        unit: unit(counted),
         interval_bytes: profile.interval_bytes,
-        whole,
-        magnitude,
-        sample_type,
-        defects: defects(opened),
+        whole: profile.total(counted),
+        magnitude: view::magnitude(&profile, counted),
+        sample_type: counted,
+        defects,
         missing_symbols,
         subject,
-        unmatched,
+        unmatched: Vec::new(),
         profile,
-    })
+    }
+}
+
+fn select(report: &mut Report, question: &Question) -> Result<Vec<Step>, Failure> {
+    question.selection.apply(&mut report.profile, report.sample_type)
+}
+
+impl Report {
+    /// Makes the rows. `opened` is what it is of, if that is one.
+    fn show(&mut self, opened: Option<&Opened>, question: &Question) {
+        if let Shown::Lines = question.view {
+            self.profile.granularity = Granularity::Lines;
+        }
+        self.view = rows(opened, &self.profile, question, self.sample_type);
+    }
 }
 
 /// `bytes` or `objects`.
@@ -194,7 +272,7 @@ fn named(opened: &mut Opened, question: &Question) -> Result<Named, Failure> {
     }
 }
 
-fn rows(opened: &Opened, profile: &Profile, question: &Question, of: SampleType) -> View {
+fn rows(opened: Option<&Opened>, profile: &Profile, question: &Question, of: SampleType) -> View {
     match (&question.view, opened) {
         (Shown::Top | Shown::Lines, _) => View::Report(functions(profile, question, of)),
         (Shown::Tree, _) => View::Tree(view::tree(profile, of, MIN_TREE_SHARE)),
@@ -202,7 +280,7 @@ fn rows(opened: &Opened, profile: &Profile, question: &Question, of: SampleType)
         (Shown::Peek(pattern), _) => View::Peek(view::peek(profile, of, pattern)),
         (Shown::Sizes, _) => View::Sizes(view::sizes(profile, of)),
         (Shown::Threads, _) => View::Threads(view::threads(profile, of)),
-        (Shown::Frees, Opened::Recording(recording)) => {
+        (Shown::Frees, Some(Opened::Recording(recording))) => {
             View::Frees(frees::frees(recording, profile, question.address))
         }
         (Shown::Frees | Shown::Health, _) => View::Health {},

@@ -87,6 +87,20 @@ impl Rss {
         }
     }
 
+    /// Of several processes: the sum of each term. Pages that they share count in each. `None`: of no process.
+    pub fn sum(all: &[&Self]) -> Option<Self> {
+        let first = all.first()?;
+        let is_one_allocator = all.iter().all(|rss| rss.allocator == first.allocator);
+        let of_term = |&(term, _): &(Term, &str)| all.iter().map(|rss| rss.term(term)).sum();
+        Some(Self {
+            bytes: all.iter().map(|rss| rss.bytes).sum(),
+            terms: Term::ALL.iter().map(of_term).collect(),
+            is_live_counted: all.iter().all(|rss| rss.is_live_counted),
+            allocator: if is_one_allocator { first.allocator.clone() } else { "allocators".into() },
+            explained: all.iter().map(|rss| &rss.explained).sum(),
+        })
+    }
+
     /// A term's bytes, with their interval where they are an estimate.
     pub fn term(&self, term: Term) -> Estimate {
         self.terms[term as usize]
@@ -214,6 +228,19 @@ Rss:                1024 kB
         );
         let rss = Rss::of(explained(), None, None, None);
         assert_eq!(rss.line(), "RSS 4.00 MiB = files 1.00 MiB + other anonymous 3.00 MiB");
+    }
+
+    #[test]
+    fn the_terms_of_several_processes_add_up_with_their_variances() {
+        let one = Rss::of(explained(), None, Some(estimate(2.0, 0.3)), None);
+        let other = Rss::of(explained(), None, Some(estimate(1.0, 0.4)), None);
+        let sum = Rss::sum(&[&one, &other]).unwrap();
+        assert_eq!(sum.bytes, 8 << 20);
+        let live = sum.term(Term::Live);
+        assert_eq!(live.value, 3.0 * MIB);
+        assert!((live.half_width_95() / (0.5 * MIB) - 1.0).abs() < 1e-6, "{live:?}");
+        assert_eq!(sum.explained.rss, 8 << 20);
+        assert!(Rss::sum(&[]).is_none());
     }
 
     #[test]

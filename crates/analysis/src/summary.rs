@@ -3,6 +3,7 @@
 use crate::coverage::Coverage;
 use crate::end::{self, End};
 use crate::extents::{self, MmapSums};
+use crate::members::Sum;
 use crate::recording::{self, Cost};
 use crate::rss::Rss;
 use ramson_format::Health;
@@ -20,6 +21,8 @@ pub enum Subject {
     Recording(Summary),
     /// Another tool's.
     Foreign(ForeignSummary),
+    /// Several.
+    Sum(Sum),
 }
 
 impl Subject {
@@ -30,6 +33,24 @@ impl Subject {
                 Self::Recording(Summary::of(recording, profile.time_unix_ns))
             }
             Opened::Foreign(foreign) => Self::Foreign(ForeignSummary::of(foreign, profile)),
+        }
+    }
+
+    /// Live bytes of the heap; `None` where they are not counted.
+    pub fn live(&self) -> Option<Estimate> {
+        match self {
+            Self::Recording(summary) => Some(summary.live),
+            Self::Foreign(summary) => summary.live,
+            Self::Sum(sum) => Some(sum.live),
+        }
+    }
+
+    /// Adds what is not in it.
+    pub fn add_missing(&mut self, missing: &str) {
+        match self {
+            Self::Recording(summary) => summary.missing.push(missing.to_owned()),
+            Self::Foreign(summary) => summary.missing.push(missing.to_owned()),
+            Self::Sum(_) => {}
         }
     }
 }

@@ -11,4 +11,4 @@ mod trim;
 
 pub use ask::ask;
 pub use schedule::Schedule;
-pub use trim::{TrimAnswer, Trimmed, trim};
+pub use trim::{TrimAnswer, Trimmed, Trims, trim, trim_all};

@@ -3,7 +3,7 @@
 use crate::outside::{self, Prepared};
 use crate::trim::{TrimAnswer, Trimmed, rss_of};
 use ramson_format::Kind;
-use ramson_source::{Failure, Opened, Target};
+use ramson_source::{Failure, Target, open_member};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -194,9 +194,7 @@ fn name_of(pid: u32) -> String {
 
 /// Weighted bytes that the process has freed since its start; `None` if it is not profiled.
 fn freed_bytes(pid: u32) -> Option<f64> {
-    let Ok(Opened::Recording(recording)) = ramson_source::open(&pid.to_string()) else {
-        return None;
-    };
+    let recording = open_member(pid)?;
     let is_heap = |stack: &&ramson_reader::Stack| stack.kind() == Kind::Heap;
     Some(recording.snapshot.stacks.iter().filter(is_heap).map(|stack| stack.freed_space).sum())
 }

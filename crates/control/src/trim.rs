@@ -2,7 +2,7 @@
 
 use crate::outside;
 use ramson_inject::Called;
-use ramson_source::{Failure, Target};
+use ramson_source::{Failure, Target, Targets};
 use serde::Serialize;
 use std::fs;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Trimmed {
 }
 
 /// A trim, or why there was none, for `--json` and logs. Absent: not known.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub struct TrimAnswer {
     /// The process.
     pub pid: u32,
@@ -82,6 +82,36 @@ impl TrimAnswer {
             message: trimmed.map_or_else(ToString::to_string, Trimmed::message),
         }
     }
+}
+
+/// What came of trimming several processes, one after the other.
+#[derive(Serialize)]
+pub struct Trims {
+    /// In the order of their process IDs.
+    pub processes: Vec<TrimAnswer>,
+}
+
+/// Trims each of them. Fails if none could be trimmed.
+pub fn trim_all(targets: &Targets) -> Result<Trims, Failure> {
+    let mut first_failure = None;
+    let mut processes = Vec::new();
+    for target in &targets.found {
+        let trimmed = trim(target);
+        processes.push(TrimAnswer::of(target, trimmed.as_ref(), None));
+        first_failure = first_failure.or(trimmed.err());
+    }
+    let is_trimmed = |answer: &TrimAnswer| answer.rss_after.is_some();
+    if let (Some(failure), false) = (first_failure, processes.iter().any(is_trimmed)) {
+        return Err(failure);
+    }
+    processes.extend(targets.refused.iter().map(|refused| TrimAnswer {
+        pid: refused.pid,
+        name: refused.name.clone(),
+        message: refused.failure.to_string(),
+        ..TrimAnswer::default()
+    }));
+    processes.sort_by_key(|answer| answer.pid);
+    Ok(Trims { processes })
 }
 
 /// RSS in bytes, as smaps adds it up; `None` if the process is gone.

@@ -4,7 +4,7 @@
 //! intervals that changed: no integers give them back for one T (5.7 T bytes in small blocks are 5 or 6 raw ones). So T is 0, at which
 //! `jeprof` leaves counts as they are, and the counts are the estimates. What is lost is the interval, and with it ±.
 
-use ramson_profile::{Estimate, LookupAddress, Profile, ReturnAddress, SampleType};
+use ramson_profile::{Estimate, LookupAddress, Profile, SampleType};
 use std::io::{self, Write};
 
 /// What a stack that was not recorded is written as: a stack without an address would be added to the one before it.
@@ -23,7 +23,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         write!(out, "@")?;
         for &location in &sample.locations {
             let call = profile.locations[location as usize].address;
-            write!(out, " {:#x}", ReturnAddress::of(call).0)?;
+            write!(out, " {:#x}", call.return_address().0)?;
         }
         if sample.locations.is_empty() {
             write!(out, " {NO_ADDRESS:#x}")?;

@@ -19,6 +19,7 @@ mod padding;
 mod part;
 pub mod pressure;
 mod process_memory;
+pub mod processes;
 pub mod program;
 #[allow(unsafe_code)]
 mod remote;

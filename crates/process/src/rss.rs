@@ -11,7 +11,7 @@ use crate::process_memory::ProcessMemory;
 use crate::{padding, rights, thread_stacks};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind};
-use std::{fs, ops};
+use std::{fs, iter, ops};
 
 /// Times that everything is read again because it changed meanwhile.
 const MOST_TRIES: u32 = 3;
@@ -87,6 +87,20 @@ impl Explained {
     }
 }
 
+/// Of several processes: the sums. Areas are of one address space; a sum has none.
+impl<'a> iter::Sum<&'a Self> for Explained {
+    fn sum<I: Iterator<Item = &'a Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum.rss += one.rss;
+            sum.parts.iter_mut().zip(one.parts).for_each(|(sum, bytes)| *sum += bytes);
+            sum.swap += one.swap;
+            sum.anonymous_huge += one.anonymous_huge;
+            sum.hugetlb += one.hugetlb;
+            sum
+        })
+    }
+}
+
 /// Whether an area is ramson's: the library and the anonymous memory right behind it, the profile file, and anonymous memory that is
 /// neither to be dumped nor to become huge pages, as the page filter and the tables are.
 pub fn is_ramsons(area: &Area, previous: Option<&Area>, profile: Option<&str>) -> bool {
@@ -146,7 +160,12 @@ pub fn explain(areas: &[Area], known: &Known) -> Explained {
             }
             _ if is_ramsons => explained.add(Part::Ramson, rss),
             Backing::Kernel => explained.add(Part::Kernel, rss),
-            Backing::Shmem => explained.add(Part::Shmem, rss),
+            Backing::Shmem => {
+                // Of shared anonymous memory, what this program mapped itself.
+                let mapped = extent_bytes(area, known) as i64;
+                explained.add(Part::Extents, mapped);
+                explained.add(Part::Shmem, rss - mapped);
+            }
             Backing::File if (known.is_shmem)(area) => explained.add(Part::Shmem, rss),
             Backing::File if binaries.contains(area.path.as_str()) => {
                 explained.add(Part::Data, anonymous);
@@ -180,14 +199,17 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
     if rest == Part::Anonymous {
         let (range, name) = (area.start..area.end, area.path.clone());
         explained.anonymous.push(Anonymous { range, name, rss: area.rss });
-        if elsewhere > 0 {
-            let mapped = (extent_bytes(area, known) as i64).min(elsewhere);
-            explained.add(Part::Extents, mapped);
-            elsewhere -= mapped;
-            let padding = ((known.padding)(area) as i64).min(elsewhere);
-            explained.add(Part::Padding, padding);
-            elsewhere -= padding;
-        }
+    }
+    // The kernel joins what the program maps with a library's variables, too.
+    if matches!(rest, Part::Anonymous | Part::Data) && elsewhere > 0 {
+        let mapped = (extent_bytes(area, known) as i64).min(elsewhere);
+        explained.add(Part::Extents, mapped);
+        elsewhere -= mapped;
+    }
+    if rest == Part::Anonymous && elsewhere > 0 {
+        let padding = ((known.padding)(area) as i64).min(elsewhere);
+        explained.add(Part::Padding, padding);
+        elsewhere -= padding;
     }
     explained.add(rest, elsewhere);
 }

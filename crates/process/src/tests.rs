@@ -4,15 +4,16 @@ use crate::glibc::{self, Effort, Locks, Refusal, Statistics};
 use crate::identify;
 use crate::identify::AllocatorKind::{Jemalloc, Musl, Tcmalloc};
 use crate::memory::{Memory, PAGE_BYTES, page_of};
-use crate::rss::{Known, explain};
-use crate::{Area, Explained, Part, Term, is_ramsons, parse_smaps};
+use crate::{Area, Part, parse_smaps};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 mod newer;
+mod rss;
 mod spoilt;
-mod terms;
+
+use rss::explained;
 
 const DATA: u64 = 0x7f00_0000_0000;
 const HEAP: u64 = 0x5555_0000_0000;
@@ -239,26 +240,6 @@ fn swapped_pages_are_not_brought_back() {
     let statistics = read(&memory, &areas).unwrap();
     assert!(statistics.arenas[0].not_walked_bytes > 0);
     assert!(statistics.not_walked_share() < 1.0);
-}
-
-fn explained(
-    areas: &[Area],
-    statistics: &Statistics,
-    is_stack: &dyn Fn(&Area) -> bool,
-) -> Explained {
-    explain(areas, &Known { statistics: Some(statistics), is_stack, ..nothing() })
-}
-
-fn nothing<'a>() -> Known<'a> {
-    Known {
-        statistics: None,
-        extents: &[],
-        profile: None,
-        is_stack: &|_| false,
-        is_shmem: &|_| false,
-        padding: &|_| 0,
-        resident: &|_| None,
-    }
 }
 
 /// The same process with one chunk of two pages that was mapped, in an area of `pages` behind the variables of a library.

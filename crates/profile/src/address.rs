@@ -9,12 +9,14 @@ pub struct LookupAddress(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReturnAddress(pub u64);
 
-impl ReturnAddress {
-    /// Of the call that is looked up at this address.
-    pub fn of(call: LookupAddress) -> Self {
-        Self(call.0.saturating_add(1))
+impl LookupAddress {
+    /// Where the call returns to, if it is one.
+    pub fn return_address(self) -> ReturnAddress {
+        ReturnAddress(self.0.saturating_add(1))
     }
+}
 
+impl ReturnAddress {
     /// Where the call is looked up.
     pub fn lookup(self) -> LookupAddress {
         LookupAddress(self.0.saturating_sub(1))

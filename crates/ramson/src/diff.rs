@@ -5,10 +5,10 @@ use crate::output::{print, print_json, remark};
 use crate::table;
 use ramson_analysis::comparison::{Question, compare};
 use ramson_profile::SampleUnit;
-use ramson_source::{Failure, open};
+use ramson_source::{Failure, open_all};
 
 pub fn diff(flags: &DiffFlags) -> Result<u8, Failure> {
-    let (mut old, mut new) = (open(&flags.old)?, open(&flags.new)?);
+    let (mut old, mut new) = (open_all(&[&flags.old])?, open_all(&[&flags.new])?);
     let question = Question {
         names: &flags.names.names(),
         sample_type: flags.sample_index,

@@ -3,21 +3,44 @@
 use crate::flags::DoctorFlags;
 use crate::output::{print, print_json};
 use crate::table;
-use ramson_analysis::doctor::examine;
+use ramson_analysis::doctor::{Finding, examine, examine_all};
+use ramson_analysis::naming::Names;
 use ramson_process::glibc::{Effort, MOST_WALKED_BYTES};
-use ramson_source::{Failure, find_target};
+use ramson_source::{Failure, Target, Targets, find_target, find_targets};
 
 /// Stops no thread unless `--ask` is given.
 pub fn doctor(flags: &DoctorFlags) -> Result<(), Failure> {
-    let target = find_target(&flags.source)?;
     let effort = if flags.exact { Effort::Exact } else { Effort::Survey(MOST_WALKED_BYTES) };
     let names = flags.names.names();
-    let mut finding = examine(&target, effort, &names, None)?;
-    if flags.ask && finding.statistics.is_err() {
-        finding = examine(&target, effort, &names, Some(ramson_control::ask(&target)))?;
+    let targets = match (flags.ask, flags.sources.as_slice()) {
+        (true, [source]) => Targets { found: vec![find_target(source)?], refused: Vec::new() },
+        (true, _) => return Err(Failure::usage("--ask: takes one process. Pass one SRC")),
+        (false, sources) => find_targets(sources)?,
+    };
+    if let ([target], []) = (targets.found.as_slice(), targets.refused.as_slice()) {
+        let finding = of_one(target, flags, effort, &names)?;
+        return match flags.json {
+            true => print_json("doctor", &finding),
+            false => print(&table::doctor::text(&finding, flags.rows)),
+        };
     }
-    match flags.json {
-        true => print_json("doctor", &finding),
-        false => print(&table::doctor::text(&finding, flags.rows)),
+    let findings = examine_all(&targets, effort, &names)?;
+    match (flags.json, flags.each) {
+        (true, _) => print_json("doctor", &findings),
+        (false, true) => print(&table::doctor_sum::blocks(&findings, flags.rows)),
+        (false, false) => print(&table::doctor_sum::text(&findings)),
+    }
+}
+
+fn of_one(
+    target: &Target,
+    flags: &DoctorFlags,
+    effort: Effort,
+    names: &Names,
+) -> Result<Finding, Failure> {
+    let finding = examine(target, effort, names, None)?;
+    match flags.ask && finding.statistics.is_err() {
+        true => examine(target, effort, names, Some(ramson_control::ask(target))),
+        false => Ok(finding),
     }
 }

@@ -3,19 +3,19 @@
 use crate::flags::{ExportFlags, Format, KindChoice};
 use crate::output::{hint, remark};
 use crate::output_file::write_file;
-use ramson_analysis::named::{Detail, defects, sample_type, take_named};
+use ramson_analysis::named::{Detail, common_sample_type, defects, take_sum};
 use ramson_encode::{collapsed, csv, firefox, heap_v2, html, json, pprof, speedscope, svg};
-use ramson_source::{Failure, open};
+use ramson_source::{Failure, open_all};
 use std::io::{self, BufWriter, Write};
 
 pub fn export(flags: &ExportFlags) -> Result<(), Failure> {
-    let mut opened = open(&flags.source.source)?;
-    let sample_type = sample_type(&opened, flags.sample_index)?;
+    let mut members = open_all(&flags.source.sources)?;
+    let sample_type = common_sample_type(&members.opened, flags.sample_index)?;
     let selection = flags.filters.selection();
     let is_labelled = matches!(flags.format, Format::Pprof) || selection.uses_labels();
     let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
-    let mut named = take_named(
-        &mut opened,
+    let mut named = take_sum(
+        &mut members.opened,
         &flags.source.names.names(),
         detail,
         KindChoice::kinds(flags.kind),
@@ -23,13 +23,22 @@ pub fn export(flags: &ExportFlags) -> Result<(), Failure> {
     for step in selection.apply(&mut named.profile, sample_type)? {
         hint(&format!("{step} matches nothing"));
     }
-    for defect in defects(&opened) {
-        remark(format_args!("{}: not whole: {defect}", opened.origin()));
+    for opened in &members.opened {
+        for defect in defects(opened) {
+            remark(format_args!("{}: not whole: {defect}", opened.origin()));
+        }
+    }
+    if members.unprofiled > 0 {
+        remark(format_args!(
+            "{}: not whole: {} processes without a profile",
+            flags.source.sources.join(" "),
+            members.unprofiled
+        ));
     }
     if matches!(flags.format, Format::HeapV2) && !heap_v2::has_addresses(&named.profile) {
         return Err(Failure::usage(format!(
             "{}: it has names without addresses, and heap_v2 has addresses only. Pass another --format",
-            opened.origin()
+            flags.source.sources.join(" ")
         )));
     }
     let write = |out: &mut dyn Write| match flags.format {

@@ -3,10 +3,10 @@
 use crate::flags::LeaksFlags;
 use crate::output::{hint, print, print_json, remark};
 use crate::table;
-use ramson_analysis::suspects::{DatedRecording, Question, paired, suspects};
+use ramson_analysis::suspects::{Course, DatedRecording, Question, paired, suspects};
 use ramson_leaks::Suppressions;
 use ramson_profile::format::format_duration;
-use ramson_source::{Failure, marks, open_recording};
+use ramson_source::{Failure, Recording, marks, open_recordings};
 use std::time::Duration;
 use std::{fs, thread};
 
@@ -19,19 +19,23 @@ pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
         min_age_ns: flags.min_age,
         suppressions: &suppressions,
     };
-    let (earlier, moment) = moments(flags)?;
-    let baseline = flags.baseline.as_ref().map(|name| marks::open(name, &moment.recording));
-    let baseline = baseline.transpose()?.map(DatedRecording::of);
-    let mut found = suspects(&moment, earlier.as_ref(), baseline.as_ref(), &question)?;
+    let (courses, unprofiled) = courses(flags)?;
+    let baseline = match &flags.baseline {
+        Some(name) => {
+            let later: Vec<&Recording> = courses.iter().map(|one| &one.moment.recording).collect();
+            marks::open_all(name, &later)?.into_iter().map(DatedRecording::of).collect()
+        }
+        None => Vec::new(),
+    };
+    let mut found = suspects(&courses, &baseline, unprofiled, &question)?;
+    let tripped = flags.fail_on.as_ref().and_then(|gate| gate.finding(&found));
     if flags.json {
-        let most = if flags.rows == 0 { usize::MAX } else { flags.rows };
-        let rest = found.suspects.split_off(most.min(found.suspects.len()));
+        found.truncate(flags.rows);
         print_json("leaks", &found)?;
-        found.suspects.extend(rest);
     } else {
-        print(&table::suspects::text(&found, flags.rows))?;
+        print(&table::suspects::text(&found, flags.rows, flags.each))?;
     }
-    match flags.fail_on.as_ref().and_then(|gate| gate.finding(&found)) {
+    match tripped {
         Some(finding) => {
             remark(finding);
             Ok(3)
@@ -40,33 +44,49 @@ pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
     }
 }
 
-/// The moment to judge, and an earlier one if growth is to be measured.
-fn moments(flags: &LeaksFlags) -> Result<(Option<DatedRecording>, DatedRecording), Failure> {
-    let wanted = &flags.source.source;
-    let first = DatedRecording::of(open_recording(wanted)?);
-    if first.recording.past.as_ref().is_some_and(|past| past.from_ns.is_some()) {
+/// The moments to judge, each with an earlier one if growth is to be measured; and how many processes have no profile.
+fn courses(flags: &LeaksFlags) -> Result<(Vec<Course>, usize), Failure> {
+    let sources = &flags.source.sources;
+    let wanted = sources.join(" ");
+    let (first, unprofiled) = open_recordings(sources)?;
+    let is_range =
+        |recording: &Recording| recording.past.as_ref().is_some_and(|past| past.from_ns.is_some());
+    if first.iter().any(is_range) {
         return Err(Failure::usage(format!(
             "{wanted}: leaks judges a moment, not a range. Pass its end, and its beginning with --since SRC@MOMENT"
         )));
     }
-    let (earlier, later, object) = match (flags.window, &flags.since) {
+    let moments = |all: Vec<Recording>| -> Vec<DatedRecording> {
+        all.into_iter().map(DatedRecording::of).collect()
+    };
+    let courses = match (flags.window, &flags.since) {
         (Some(window_ns), _) => {
-            let Some(pid) = first.recording.running else {
+            let running: Vec<String> =
+                first.iter().filter_map(|one| one.running).map(|pid| pid.to_string()).collect();
+            if running.is_empty() {
                 return Err(Failure::usage(format!(
                     "{wanted}: its process does not run, so --window cannot watch it. Compare with a mark: --since MARK"
                 )));
-            };
-            hint(&format!("watching process {pid} for {}", format_duration(window_ns)));
+            }
+            let what = if running.len() == 1 { "process" } else { "processes" };
+            let time = format_duration(window_ns);
+            hint(&format!("watching {what} {} for {time}", running.join(", ")));
+            let first = moments(first);
             thread::sleep(Duration::from_nanos(window_ns));
-            (first, DatedRecording::of(open_recording(wanted)?), wanted)
+            let (later, unprofiled) = open_recordings(sources)?;
+            return Ok((paired(first, moments(later), &wanted)?, unprofiled));
         }
         (None, Some(since)) => {
-            (DatedRecording::of(marks::open(since, &first.recording)?), first, since)
+            let of: Vec<&Recording> = first.iter().collect();
+            let earlier = marks::open_all(since, &of)?;
+            paired(moments(earlier), moments(first), since)?
         }
-        (None, None) => return Ok((None, first)),
+        (None, None) => {
+            let course = |moment| Course { moment, earlier: None };
+            moments(first).into_iter().map(course).collect()
+        }
     };
-    paired(&earlier, &later, object)?;
-    Ok((Some(earlier), later))
+    Ok((courses, unprofiled))
 }
 
 fn read_suppressions(flags: &LeaksFlags) -> Result<Suppressions, Failure> {

@@ -4,13 +4,12 @@ use crate::flags::MergeFlags;
 use crate::output::hint;
 use crate::output_file::write_file;
 use ramson_analysis::is_same_process;
-use ramson_analysis::named::{Detail, Kinds, take_named};
+use ramson_analysis::named::{Detail, Kinds, take_sum};
 use ramson_encode::pprof;
-use ramson_source::{Failure, Opened, open};
+use ramson_source::{Failure, Members, Opened, open_all};
 
 pub fn merge(flags: &MergeFlags) -> Result<(), Failure> {
-    let mut sources: Vec<Opened> =
-        flags.sources.iter().map(|source| open(source)).collect::<Result<_, _>>()?;
+    let Members { opened: mut sources, .. } = open_all(&flags.source.sources)?;
     for (index, source) in sources.iter().enumerate() {
         let is_again = |other: &&Opened| match (other, source) {
             (Opened::Recording(other), Opened::Recording(source)) => {
@@ -26,20 +25,8 @@ pub fn merge(flags: &MergeFlags) -> Result<(), Failure> {
             ));
         }
     }
-    let names = flags.names.names();
-    let profiles = sources
-        .iter_mut()
-        .map(|source| {
-            let named = take_named(source, &names, Detail::Labels, Kinds::Usual)?;
-            Ok(named.profile)
-        })
-        .collect::<Result<Vec<_>, Failure>>()?;
-    let merged = ramson_profile::merge(profiles).map_err(|different| {
-        Failure::usage(format!(
-            "{}: {different}. Merge profiles of one kind",
-            flags.sources[different.index]
-        ))
-    })?;
+    let names = flags.source.names.names();
+    let merged = take_sum(&mut sources, &names, Detail::Labels, Kinds::Usual)?.profile;
     write_file(&flags.output, flags.force, |out| {
         pprof::write(&merged, out, &pprof::Options::default())
     })

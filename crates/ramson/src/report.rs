@@ -4,10 +4,10 @@ use crate::flags::{KindChoice, ReportFlags};
 use crate::output::{hint, print, print_json_of_kind};
 use crate::table::{self, say_what_is_missing};
 use ramson_analysis::report::{Question, report as answer};
-use ramson_source::{Failure, open};
+use ramson_source::{Failure, open_all};
 
 pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
-    let mut opened = open(&flags.source.source)?;
+    let mut members = open_all(&flags.source.sources)?;
     let question = Question {
         names: &flags.source.names.names(),
         kinds: KindChoice::kinds(flags.kind),
@@ -18,17 +18,17 @@ pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
         rows: flags.rows,
         address: flags.address,
     };
-    let mut report = answer(&mut opened, &question)?;
-    for step in &report.unmatched {
+    let mut reports = answer(&mut members, &question)?;
+    for step in &reports.whole.unmatched {
         hint(&format!("{step} matches nothing"));
     }
     if flags.json {
-        print_json_of_kind(&report)?;
+        print_json_of_kind(&reports)?;
     } else {
-        print(&table::report::text(&mut report, flags.rows))?;
-        say_what_is_missing(&report.missing_symbols);
+        print(&table::report::text(&mut reports, flags.rows, flags.each))?;
+        say_what_is_missing(&reports.whole.missing_symbols);
     }
     // The end of the process frees a million stacks sooner than they free themselves.
-    std::mem::forget(report);
+    std::mem::forget(reports);
     Ok(())
 }

@@ -8,19 +8,19 @@ use crate::table::say_what_is_missing;
 use ramson_analysis::named::{Detail, Kinds, take_named, unnamed};
 use ramson_analysis::naming::{Demangle, Names, carried, name};
 use ramson_encode::pprof;
-use ramson_import::InuseAt;
-use ramson_source::{Failure, Opened, Recording, open_any_file};
+use ramson_source::{Failure, Opened, Recording, open_one};
 use std::fs::{self, File};
+use std::path::Path;
 
 pub fn symbolize(flags: &SymbolizeFlags) -> Result<(), Failure> {
-    let mut opened = open_any_file(&flags.file, InuseAt::End)?;
+    let mut opened = open_one(&flags.source)?;
     match &opened {
         Opened::Recording(recording) => symbolize_own(flags, recording),
         Opened::Foreign(_) => {
             let Some(output) = &flags.output else {
                 return Err(Failure::usage(format!(
                     "{}: another tool's profile, which stays as it is. Add -o FILE for a pprof file with names",
-                    flags.file.display()
+                    flags.source
                 )));
             };
             let names = Names { search: flags.search.search(), demangle: Demangle::Full };
@@ -36,14 +36,21 @@ pub fn symbolize(flags: &SymbolizeFlags) -> Result<(), Failure> {
 
 /// Keeps all records and puts the names behind them.
 fn symbolize_own(flags: &SymbolizeFlags, recording: &Recording) -> Result<(), Failure> {
-    let shown = flags.file.display();
+    if recording.past.is_some() {
+        return Err(Failure::usage(format!(
+            "{}: a history has no file to put names into. \"ramson snap {}\" makes one",
+            flags.source, flags.source
+        )));
+    }
+    let file = Path::new(&recording.origin);
+    let shown = file.display();
     if recording.running.is_some() {
         return Err(Failure::usage(format!(
             "{shown}: its process still runs and writes to it. Wait for its end, or export what there is: \
              ramson export {shown} -f pprof -o FILE"
         )));
     }
-    let target = flags.output.as_ref().unwrap_or(&flags.file);
+    let target = flags.output.as_deref().unwrap_or(file);
     let is_in_the_way = flags.output.is_some() && target.symlink_metadata().is_ok();
     if is_in_the_way && !flags.force {
         return Err(Failure::failed(format!(
@@ -55,13 +62,13 @@ fn symbolize_own(flags: &SymbolizeFlags, recording: &Recording) -> Result<(), Fa
     let mut symbolizer = flags.search.search().symbolizer(Some(recording))?;
     let missing = name(&mut profile, Some(recording), &mut symbolizer);
     let names = carried(&profile);
-    let compacted = File::open(&flags.file).and_then(|file| compact::compacted(&file));
+    let compacted = File::open(file).and_then(|file| compact::compacted(&file));
     // A file that was cut is kept as it is.
-    let content = compacted.or_else(|_| fs::read(&flags.file));
+    let content = compacted.or_else(|_| fs::read(file));
     let mut content = content
         .map_err(|error| Failure::failed(format!("{shown}: {error}. Check that it can be read")))?;
     content.extend(names.to_block());
-    compact::replace(target, &flags.file, &content).map_err(|error| {
+    compact::replace(target, file, &content).map_err(|error| {
         let target = target.display();
         Failure::failed(format!("{target}: cannot be written: {error}. Choose another place"))
     })?;

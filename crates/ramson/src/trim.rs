@@ -2,19 +2,48 @@
 
 use crate::flags::{ScheduleFlags, TrimFlags};
 use crate::output::{print, print_json};
-use ramson_control::{Schedule, TrimAnswer, Trimmed};
+use ramson_control::{Schedule, TrimAnswer, Trimmed, Trims};
 use ramson_profile::format::format_bytes;
-use ramson_source::{Failure, Target, find_target};
+use ramson_source::{Failure, Target, find_targets};
 use std::fs::File;
 use std::time::Duration;
 
 pub fn trim(flags: &TrimFlags) -> Result<(), Failure> {
-    let target = find_target(&flags.source)?;
-    let trimmed = ramson_control::trim(&target)?;
-    match flags.json {
-        true => print_json("trim", &TrimAnswer::of(&target, Ok(&trimmed), None)),
-        false => print(&text(&target, &trimmed)),
+    let targets = find_targets(&flags.sources)?;
+    if let ([target], []) = (targets.found.as_slice(), targets.refused.as_slice()) {
+        let trimmed = ramson_control::trim(target)?;
+        return match flags.json {
+            true => print_json("trim", &TrimAnswer::of(target, Ok(&trimmed), None)),
+            false => print(&text(target, &trimmed)),
+        };
     }
+    let trims = ramson_control::trim_all(&targets)?;
+    match flags.json {
+        true => print_json("trim", &trims),
+        false => print(&table_of(&trims)),
+    }
+}
+
+/// A line for each.
+fn table_of(trims: &Trims) -> String {
+    let mut out = format!(
+        "{:>10} {:>10} {:>10} {:>10} {:>9}  process\n",
+        "pid", "RSS", "after", "back", "stopped"
+    );
+    let size = |bytes: Option<u64>| bytes.map_or("–".into(), |bytes| format_bytes(bytes as f64));
+    for one in &trims.processes {
+        let back = one.rss_diff.map_or("–".into(), |bytes| format_bytes(bytes as f64));
+        let stopped = one.stopped_ms.map_or("–".into(), |time| format!("{time:.1} ms"));
+        out += &format!(
+            "{:>10} {:>10} {:>10} {back:>10} {stopped:>9}  {}: {}\n",
+            one.pid,
+            size(one.rss_before),
+            size(one.rss_after),
+            one.name,
+            one.message
+        );
+    }
+    out
 }
 
 fn text(target: &Target, trimmed: &Trimmed) -> String {

@@ -1,11 +1,11 @@
 //! Single records: each is taken whole and checked, or not at all.
 
 use crate::bytes::Entry;
-use crate::snapshot::{Extent, FailedAllocation, Freed, LiveSample, LookupAddress, Mapping, Stack};
+use crate::snapshot::{Extent, FailedAllocation, Freed, LiveSample, Mapping, Stack};
 use ramson_format as format;
 use ramson_format::{
-    COMMITTED, EPOCH_OPEN, LIFETIME_BUCKETS, MAX_DEPTH, NO_STACK, failure_check, freed_check,
-    live_check, live_flags, mapping_check, stack_hash,
+    COMMITTED, EPOCH_OPEN, LIFETIME_BUCKETS, LookupAddress, MAX_DEPTH, NO_STACK, failure_check,
+    freed_check, live_check, live_flags, mapping_check, stack_hash,
 };
 use std::mem::offset_of;
 
@@ -93,13 +93,16 @@ pub fn stack(entry: Entry, frames: &[u8]) -> Option<Stack> {
     }
     let start = usize::try_from(first_frame.checked_mul(8)?).ok()?;
     let end = start.checked_add(depth * 8)?;
-    let addresses: Vec<u64> =
-        frames.get(start..end)?.chunks_exact(8).map(|word| Entry(word).u64(0)).collect();
+    let words = frames.get(start..end)?.chunks_exact(8);
+    let addresses: Vec<LookupAddress> =
+        words.map(|word| LookupAddress(Entry(word).u64(0))).collect();
     let mut stack = counters(entry);
-    if stack_hash(stack.kind(), stack.epoch, &addresses) != entry.u64(offset_of!(S, hash)) {
+    if stack_hash(stack.kind(), stack.epoch, addresses.iter().copied())
+        != entry.u64(offset_of!(S, hash))
+    {
         return None;
     }
-    stack.frames = addresses.into_iter().map(LookupAddress).collect();
+    stack.frames = addresses;
     Some(stack)
 }
 

@@ -7,10 +7,12 @@ use crate::defect::{Defect, ReadError};
 use crate::entries;
 use crate::frees;
 use crate::reading::Reading;
-use crate::snapshot::{FailedAllocation, Header, LookupAddress, Snapshot, Stack};
+use crate::snapshot::{FailedAllocation, Header, Snapshot, Stack};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use ramson_format as format;
-use ramson_format::{ABORT_OFFSET, FAILURE_OFFSET, KINDS, Kind, REGIONS, RegionKind};
+use ramson_format::{
+    ABORT_OFFSET, FAILURE_OFFSET, KINDS, Kind, LookupAddress, REGIONS, RegionKind,
+};
 use std::hash::BuildHasher;
 use std::ops::Range;
 

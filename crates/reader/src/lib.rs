@@ -17,10 +17,8 @@ mod snapshot;
 
 pub use defect::{Defect, ReadError};
 pub use follow::Follower;
-pub use ramson_format::{End, Way};
-pub use snapshot::{
-    Extent, FailedAllocation, Freed, Header, LiveSample, LookupAddress, Mapping, Snapshot, Stack,
-};
+pub use ramson_format::{End, LookupAddress, Way};
+pub use snapshot::{Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack};
 
 use std::fs::File;
 use std::io;

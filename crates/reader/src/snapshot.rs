@@ -1,7 +1,7 @@
 //! What a profile file held at one moment.
 
 use crate::defect::Defect;
-use ramson_format::{End, Kind, LIFETIME_BUCKETS};
+use ramson_format::{End, Kind, LIFETIME_BUCKETS, LookupAddress};
 
 /// The header's facts. Times in ns; see FORMAT.md for each.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -66,10 +66,6 @@ pub struct Mapping {
     pub path: String,
     pub build_id: Vec<u8>,
 }
-
-/// Where a frame is looked up: what executes in the leaf, in a caller the return address − 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LookupAddress(pub u64);
 
 /// One distinct stack. `sampled_*` are raw, the others weighted.
 #[derive(Clone, Debug, Default, PartialEq)]

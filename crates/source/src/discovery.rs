@@ -10,7 +10,12 @@ use std::path::PathBuf;
 
 /// Every profile that can be found: files in the usual directories, and what this user's processes have mapped elsewhere.
 pub fn all() -> Vec<Recording> {
-    let mut found = files_since(0, |_| true);
+    all_with(|_| true)
+}
+
+/// Those of them whose header is wanted.
+pub fn all_with(is_wanted: impl Fn(&Header) -> bool) -> Vec<Recording> {
+    let mut found = files_since(0, &is_wanted);
     let known: Vec<u32> = found.iter().filter_map(|source| source.running).collect();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
@@ -24,7 +29,7 @@ pub fn all() -> Vec<Recording> {
             let own = profile_maps(&maps).find_map(|map| {
                 open_map(pid, &map).filter(|source| Some(source.snapshot.header.pid) == own_pid)
             });
-            let Some(own) = own else { continue };
+            let Some(own) = own.filter(|own| is_wanted(&own.snapshot.header)) else { continue };
             // In another PID namespace, its file did not tell where it runs.
             match found.iter_mut().find(|known| namespaces::is_same(known, &own)) {
                 Some(known) => known.running = Some(pid),

@@ -1,6 +1,7 @@
 //! SRC: from the words that a user typed to a profile that was read, whether its process still runs, and which moment it shows.
 //!
-//! `file` reads one file, mapping or pipe; `discovery` finds all profiles of this machine; `open` resolves SRC with them.
+//! `selector` understands SRC, `members` are the processes that it names; `open` opens their profiles. `file` reads one file, mapping
+//! or pipe; `discovery` finds all profiles of this machine.
 //! `moment` and `lookup` turn `SRC@…` into a moment of a history, `marks` into one that the user kept. `target` is a running
 //! process, profiled or not. `snapshot_bytes` makes a profile file of what was read. `failure` is how every command fails.
 #![forbid(unsafe_code)]
@@ -14,23 +15,28 @@ mod http;
 mod lookup;
 mod maps;
 pub mod marks;
+mod members;
 mod moment;
 mod namespaces;
 mod open;
 pub mod places;
 mod recording;
 mod rereading;
+mod selector;
 mod snapshot_bytes;
 mod target;
 
 pub use clipping::clip_latest;
-pub use discovery::{all, files_since};
+pub use discovery::{all, all_with, files_since};
 pub use failure::Failure;
 pub use file::{Opened, open_any_file, open_file};
 pub use foreign::Foreign;
 pub use lookup::{PastMoment, find, is_history, place, time_of, unreadable};
-pub use moment::split;
-pub use open::{open, open_recording, several};
+pub use members::{is_named, none_of, processes_of};
+pub use open::{
+    Members, open_all, open_member, open_one, open_recording, open_recordings, running,
+};
 pub use recording::{Past, Recording, base_name, name_of};
 pub use rereading::{open_to_write, reader_of};
-pub use target::{Target, find as find_target, gone};
+pub use selector::{Base, Selector, split};
+pub use target::{Refused, Target, Targets, find_target, find_targets, gone};

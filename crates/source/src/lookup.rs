@@ -10,11 +10,12 @@ use ramson_reader::Header;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// A moment of a process.
 pub struct PastMoment {
     /// The database.
-    pub history: History,
+    pub history: Rc<History>,
     /// Its file.
     pub path: PathBuf,
     /// The process.
@@ -54,9 +55,41 @@ impl Wanted {
     }
 }
 
-/// The process that `base` names, at this moment: of those that were there then, the newest.
+/// The one process that `base` names, at this moment: of those that were there then, the newest.
 pub fn find(base: &str, when: &When) -> Result<PastMoment, Failure> {
+    let mut found = find_all(base, when)?;
+    if let [first, _, ..] = found.as_slice() {
+        let pids: Vec<String> = found.iter().map(|found| found.process.pid.to_string()).collect();
+        return Err(Failure::usage(format!(
+            "{base}: {} processes of that time ({}). Pass one of these process IDs with its moment; RAMSON_HISTORY={} names the history",
+            pids.len(),
+            pids.join(", "),
+            first.path.display()
+        )));
+    }
+    Ok(found.swap_remove(0))
+}
+
+/// Every process that `base` names, at this moment, the newest first; never none. Of those that ended before, the newest.
+pub fn find_all(base: &str, when: &When) -> Result<Vec<PastMoment>, Failure> {
     let (path, history, wanted) = open(base)?;
+    find_in(base, path, history, &wanted, when)
+}
+
+/// The process whose profile has this header; `base` is what it is called in messages.
+pub fn find_profile(header: &Header, base: &str, when: &When) -> Result<PastMoment, Failure> {
+    let (path, history) = open_place(base)?;
+    let wanted = Wanted::Profile(Box::new(header.clone()));
+    Ok(find_in(base, path, history, &wanted, when)?.swap_remove(0))
+}
+
+fn find_in(
+    base: &str,
+    path: PathBuf,
+    history: History,
+    wanted: &Wanted,
+    when: &When,
+) -> Result<Vec<PastMoment>, Failure> {
     let broken = |error| unreadable(&path, &error);
     let mut processes = history.processes().map_err(broken)?;
     processes.retain(|process| wanted.is(process));
@@ -72,23 +105,23 @@ pub fn find(base: &str, when: &When) -> Result<PastMoment, Failure> {
             there.push((process.clone(), moment, is_ended));
         }
     }
-    if there.iter().any(|(_, _, is_ended)| !is_ended) {
-        there.retain(|(_, _, is_ended)| !is_ended);
-    }
-    if there.len() > 1 && matches!(wanted, Wanted::Name(_) | Wanted::Any) && !there[0].2 {
-        let pids: Vec<String> = there.iter().map(|(process, ..)| process.pid.to_string()).collect();
-        return Err(Failure::usage(format!(
-            "{base}: {} processes of that time ({}). Pass one of these process IDs with its moment; RAMSON_HISTORY={} names the history",
-            pids.len(),
-            pids.join(", "),
-            path.display()
-        )));
-    }
     if there.is_empty() {
         return Err(nothing_then(base, when, &history, &processes));
     }
-    let (process, moment, _) = there.swap_remove(0);
-    Ok(PastMoment { history, path, process, moment })
+    if there.iter().any(|(_, _, is_ended)| !is_ended) {
+        there.retain(|(_, _, is_ended)| !is_ended);
+    }
+    if there[0].2 || !matches!(wanted, Wanted::Name(_) | Wanted::Any) {
+        there.truncate(1);
+    }
+    let history = Rc::new(history);
+    let found = |(process, moment, _)| PastMoment {
+        history: history.clone(),
+        path: path.clone(),
+        process,
+        moment,
+    };
+    Ok(there.into_iter().map(found).collect())
 }
 
 /// The history that a source is in, and whom it names there.
@@ -99,6 +132,11 @@ fn open(base: &str) -> Result<(PathBuf, History, Wanted), Failure> {
         return Ok((file.to_owned(), history, Wanted::Any));
     }
     let wanted = wanted(base, file)?;
+    let (path, history) = open_place(base)?;
+    Ok((path, history, wanted))
+}
+
+fn open_place(base: &str) -> Result<(PathBuf, History), Failure> {
     let path = place()?;
     if !path.exists() {
         return Err(Failure::not_found(format!(
@@ -107,7 +145,7 @@ fn open(base: &str) -> Result<(PathBuf, History, Wanted), Failure> {
         )));
     }
     let history = History::open(&path).map_err(|error| unreadable(&path, &error))?;
-    Ok((path, history, wanted))
+    Ok((path, history))
 }
 
 /// Whom a source names that is no history itself.

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::file::open_file;
-use crate::open::open_recording;
+use crate::open::{open_recording, open_recordings};
 use crate::recording::Recording;
 use ramson_reader::Header;
 use rustix::process::getuid;
@@ -56,6 +56,21 @@ pub fn open(wanted: &str, of: &Recording) -> Result<Recording, Failure> {
         )),
         other => other,
     })
+}
+
+/// Of each of these processes its mark of this name; if none has one, whatever profiles `wanted` names.
+pub fn open_all(wanted: &str, of: &[&Recording]) -> Result<Vec<Recording>, Failure> {
+    if let [one] = of {
+        return open(wanted, one).map(|mark| vec![mark]);
+    }
+    if parse_name(wanted).is_ok() {
+        let paths = of.iter().map(|of| directory().join(file_name(&of.snapshot.header, wanted)));
+        let there: Vec<PathBuf> = paths.filter(|path| path.exists()).collect();
+        if !there.is_empty() {
+            return there.iter().map(|path| open_file(path)).collect();
+        }
+    }
+    Ok(open_recordings(&[wanted])?.0)
 }
 
 /// The time tells processes with one ID apart.

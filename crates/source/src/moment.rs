@@ -1,67 +1,51 @@
-//! SRC@MOMENT: from a source and a moment to what the history has of it, as a snapshot.
+//! SRC@MOMENT: from what is named and a moment to what the history has of it, as snapshots.
 
 use crate::failure::Failure;
 use crate::file::open_file;
-use crate::lookup::{PastMoment, find, is_history, time_of, unreadable};
+use crate::lookup::{PastMoment, find_all, find_profile, is_history, time_of, unreadable};
 use crate::recording::{Past, Recording};
-use jiff::tz::TimeZone;
+use crate::selector::Selector;
 use ramson_history::{Moment, Span, When, between};
 use ramson_reader::Snapshot;
 use std::path::Path;
 
-/// Takes the moment off a source, if it has one and is not a file of that name.
-pub fn split(source: &str) -> (&str, Option<Span>) {
-    if Path::new(source).exists() {
-        return (source, None);
-    }
-    let zone = TimeZone::system();
-    let parts = source.match_indices('@').filter(|&(at, _)| at > 0);
-    let mut spans = parts.filter_map(|(at, _)| {
-        let span = Span::parse(&source[at + 1..], &zone)?;
-        Some((&source[..at], Some(span)))
-    });
-    spans.next().unwrap_or((source, None))
-}
-
-/// What the history has of this source; `None` if the source is not about the past.
-pub fn open(source: &str) -> Result<Option<Recording>, Failure> {
-    let (base, span) = split(source);
-    let path = Path::new(base);
+/// What the history has of what is named; `None` if that is not about the past.
+pub fn open(selector: &Selector) -> Result<Option<Vec<Recording>>, Failure> {
+    let path = Path::new(&selector.base_text);
     let is_history = path.is_file() && is_history(path);
-    let span = match span {
-        None if is_history => Span::Moment(When::Last),
-        None => return check_moment(source).map(|()| None),
+    let span = match &selector.span {
+        None if is_history => &Span::Moment(When::Last),
+        None => return Ok(None),
         Some(span) => span,
     };
     // A recording of heaptrack has a peak of its own.
     let is_foreign = path.is_file() && !is_history && open_file(path).is_err();
-    if is_foreign && span == Span::Moment(When::Peak) {
+    if is_foreign && *span == Span::Moment(When::Peak) {
         return Ok(None);
     }
-    let end = match &span {
-        Span::Moment(when) | Span::Range(_, when) => when,
+    let found = find_all(&selector.base_text, end_of(span))?;
+    let of_span = |one: &PastMoment| match found.len() {
+        1 => one.of_span(&selector.text, span),
+        _ => one.of_span(&format!("{}{}", one.process.pid, selector.moment_text()), span),
     };
-    let found = find(base, end)?;
-    match &span {
-        Span::Moment(_) => found.source(source, None).map(Some),
-        Span::Range(from, _) => {
-            let earlier = found.earlier(source, from)?;
-            found.source(source, Some(earlier)).map(Some)
-        }
-    }
+    found.iter().map(of_span).collect::<Result<_, _>>().map(Some)
 }
 
-/// Something behind the @ of a process that is no moment is a mistake, and no part of a file's name.
-fn check_moment(source: &str) -> Result<(), Failure> {
-    let Some((base, text)) = source.split_once('@') else { return Ok(()) };
-    let is_process = base.starts_with("name:")
-        || !base.is_empty() && base.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_process || Path::new(source).exists() {
-        return Ok(());
+/// The same of the process of a recording.
+pub fn of_recording(
+    recording: &Recording,
+    selector: &Selector,
+    span: &Span,
+) -> Result<Recording, Failure> {
+    let base = recording.pid().to_string();
+    let found = find_profile(&recording.snapshot.header, &base, end_of(span))?;
+    found.of_span(&format!("{base}{}", selector.moment_text()), span)
+}
+
+fn end_of(span: &Span) -> &When {
+    match span {
+        Span::Moment(when) | Span::Range(_, when) => when,
     }
-    Err(Failure::usage(format!(
-        "{source}: {text} is not a moment. Use @-1h, @2026-11-20T17:00, @peak or @mark:NAME, or two of them as in @-2h..-1h"
-    )))
 }
 
 /// Where the earlier end of a range is.
@@ -72,6 +56,13 @@ enum Earlier {
 }
 
 impl PastMoment {
+    fn of_span(&self, origin: &str, span: &Span) -> Result<Recording, Failure> {
+        match span {
+            Span::Moment(_) => self.source(origin, None),
+            Span::Range(from, _) => self.source(origin, Some(self.earlier(origin, from)?)),
+        }
+    }
+
     fn snapshot(&self, moment: &Moment) -> Result<Snapshot, Failure> {
         self.history
             .snapshot(self.process.id, moment)

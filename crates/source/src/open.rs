@@ -1,44 +1,192 @@
-//! SRC: from what the user typed to a snapshot, and whether its process still runs; or to a foreign profile.
+//! SRC: from what the user typed to profiles that were read, and whether their processes still run.
 
-use crate::discovery::all;
+use crate::discovery::{all, all_with};
 use crate::failure::Failure;
-use crate::file::{Opened, open_any_file, open_map, open_stream};
+use crate::file::{Opened, open_any_file, open_file, open_map, open_stream};
 use crate::maps::profile_maps;
-use crate::recording::{Recording, base_name, name_of};
+use crate::members::{is_named, none_of, processes_of, several};
+use crate::recording::Recording;
+use crate::selector::{Base, Selector};
 use crate::{http, moment, namespaces};
 use ramson_import::InuseAt;
 use ramson_process::program;
-use ramson_reader::Header;
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Opens what the user named.
-pub fn open(source: &str) -> Result<Opened, Failure> {
-    if let Some(past) = moment::open(source)? {
-        return Ok(Opened::Recording(past));
+/// What one SRC, or several in a row, name.
+pub struct Members {
+    /// Never empty.
+    pub opened: Vec<Opened>,
+    /// How many processes of groups have no profile of their own.
+    pub unprofiled: usize,
+}
+
+/// Opens everything that is named. A process that is named twice counts once.
+pub fn open_all(sources: &[impl AsRef<str>]) -> Result<Members, Failure> {
+    let mut members = Members { opened: Vec::new(), unprofiled: 0 };
+    let mut known = HashSet::new();
+    for source in sources {
+        let found = open_each(&Selector::parse(source.as_ref())?)?;
+        members.unprofiled += found.unprofiled;
+        members.opened.extend(found.opened.into_iter().filter(|opened| match opened {
+            Opened::Recording(Recording { running: Some(pid), past: None, .. }) => {
+                known.insert(*pid)
+            }
+            _ => true,
+        }));
     }
-    if let Some(name) = source.strip_prefix("name:") {
-        return open_name(name).map(Opened::Recording);
+    Ok(members)
+}
+
+/// Opens what is named, if that is one.
+pub fn open_one(source: &str) -> Result<Opened, Failure> {
+    let mut members = open_each(&Selector::parse(source)?)?;
+    match members.opened.len() {
+        1 => Ok(members.opened.remove(0)),
+        _ => Err(several(source, &members.pids())),
     }
-    if source == "-" {
-        return open_stream("standard input", io::stdin().lock(), InuseAt::End);
+}
+
+/// The same of a profile that libramson wrote: other formats do not say when each block was allocated.
+pub fn open_recording(source: &str) -> Result<Recording, Failure> {
+    recording(open_one(source)?)
+}
+
+/// All that are named, if libramson wrote them.
+pub fn open_recordings(sources: &[impl AsRef<str>]) -> Result<(Vec<Recording>, usize), Failure> {
+    let members = open_all(sources)?;
+    let recordings = members.opened.into_iter().map(recording).collect::<Result<_, _>>()?;
+    Ok((recordings, members.unprofiled))
+}
+
+fn recording(opened: Opened) -> Result<Recording, Failure> {
+    match opened {
+        Opened::Recording(recording) => Ok(recording),
+        Opened::Foreign(foreign) => Err(foreign.no_ages()),
     }
-    if http::is_address(source) {
-        return open_stream(source, http::fetch(source)?, InuseAt::End);
+}
+
+impl Members {
+    fn one(opened: Opened) -> Self {
+        Self { opened: vec![opened], unprofiled: 0 }
     }
-    let is_number = !source.is_empty() && source.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number && !Path::new(source).exists() {
-        let pid =
-            source.parse().map_err(|_| Failure::usage(format!("{source}: not a process ID")))?;
-        return open_pid(pid).map(Opened::Recording);
+
+    fn of(recordings: Vec<Recording>, unprofiled: usize) -> Self {
+        Self { opened: recordings.into_iter().map(Opened::Recording).collect(), unprofiled }
     }
-    let path = Path::new(source);
-    match source.strip_suffix("@peak") {
-        Some(recording) if !path.exists() => open_any_file(Path::new(recording), InuseAt::Peak),
-        _ => open_any_file(path, InuseAt::End),
+
+    fn pids(&self) -> Vec<u32> {
+        let pid = |opened: &Opened| match opened {
+            Opened::Recording(recording) => Some(recording.pid()),
+            Opened::Foreign(_) => None,
+        };
+        self.opened.iter().filter_map(pid).collect()
     }
+}
+
+fn open_each(selector: &Selector) -> Result<Members, Failure> {
+    // The history knows names of processes that are gone.
+    let is_of_the_present = matches!(selector.base, Base::Tree(_) | Base::Unit(_) | Base::Group(_));
+    if is_of_the_present {
+        let present = open_group(selector)?;
+        return match &selector.span {
+            None => Ok(present),
+            Some(span) => past_of(selector, span, present),
+        };
+    }
+    if let Some(past) = moment::open(selector)? {
+        return Ok(Members::of(past, 0));
+    }
+    match &selector.base {
+        Base::Process(pid) => open_pid(*pid).map(Opened::Recording).map(Members::one),
+        Base::Input => {
+            open_stream("standard input", io::stdin().lock(), InuseAt::End).map(Members::one)
+        }
+        Base::Address(address) => {
+            open_stream(address, http::fetch(address)?, InuseAt::End).map(Members::one)
+        }
+        // What is left of its moments is a heaptrack file's own.
+        Base::File(path) if selector.span.is_some() => {
+            open_any_file(path, InuseAt::Peak).map(Members::one)
+        }
+        Base::File(path) => open_any_file(path, InuseAt::End).map(Members::one),
+        Base::Name(_) | Base::Tree(_) | Base::Unit(_) | Base::Group(_) => open_group(selector),
+    }
+}
+
+/// The profiles of a group's processes.
+fn open_group(selector: &Selector) -> Result<Members, Failure> {
+    let pids = processes_of(&selector.base).unwrap_or_default();
+    let profiled: Vec<Recording> = pids.iter().filter_map(|&pid| open_member(pid)).collect();
+    if !profiled.is_empty() {
+        let unprofiled = pids.len() - profiled.len();
+        return Ok(Members::of(profiled, unprofiled));
+    }
+    if let Base::Name(name) = &selector.base {
+        let dead = all_with(|header| is_named(header, name)).into_iter();
+        let last = dead.max_by_key(|found| found.snapshot.header.start_realtime_ns);
+        return last.map(|last| Members::of(vec![last], 0)).ok_or_else(|| {
+            Failure::not_found(format!(
+                "name:{name}: no profiled process has that name. \"ramson list\" shows the profiles there are"
+            ))
+        });
+    }
+    match pids.as_slice() {
+        [] => Err(none_of(selector)),
+        [pid] => Ok(Members::of(vec![open_pid(*pid)?], 0)),
+        pids => Err(Failure::not_found(format!(
+            "{}: none of its {} processes has a profile. Start them with \"ramson run -- CMD\"",
+            selector.text,
+            pids.len()
+        ))),
+    }
+}
+
+/// What the history has of those that are there now.
+fn past_of(
+    selector: &Selector,
+    span: &ramson_history::Span,
+    present: Members,
+) -> Result<Members, Failure> {
+    let mut past = Vec::new();
+    let (mut missing, mut failure) = (present.unprofiled, None);
+    for opened in present.opened {
+        let Opened::Recording(recording) = opened else { continue };
+        match moment::of_recording(&recording, selector, span) {
+            Ok(moment) => past.push(moment),
+            Err(Failure::Message(5, message)) => {
+                missing += 1;
+                failure.get_or_insert(message);
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    match failure {
+        Some(message) if past.is_empty() => Err(Failure::not_found(message)),
+        _ => Ok(Members::of(past, missing)),
+    }
+}
+
+/// The profiled processes that are named and run now. What cannot be found now may come later.
+pub fn running(selectors: &[Selector]) -> Vec<Recording> {
+    let mut known = HashSet::new();
+    let all = selectors.iter().flat_map(|selector| match processes_of(&selector.base) {
+        Some(pids) => pids.into_iter().filter_map(open_member).collect(),
+        None => Vec::from_iter(open_file(selector.text.as_ref()).ok()),
+    });
+    all.filter(|found| found.running.is_some_and(|pid| known.insert(pid))).collect()
+}
+
+/// The profile of a running process, if it has one of its own: a forked child still has its parent's mapped, too.
+pub fn open_member(pid: u32) -> Option<Recording> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    maps.contains("/libramson.so").then_some(())?;
+    let own_pid = namespaces::own_pid(pid);
+    let mut found = profile_maps(&maps).filter_map(|map| open_map(pid, &map));
+    found.find(|recording| Some(recording.snapshot.header.pid) == own_pid)
 }
 
 /// Opens the profile of a process, running or dead.
@@ -90,44 +238,6 @@ fn owner_of(process: &Path) -> String {
     uid.map_or_else(|_| "somebody else".into(), |uid| format!("user {uid}"))
 }
 
-/// Opens the profile of the process with this name: the one that runs, else the one that died last.
-fn open_name(name: &str) -> Result<Recording, Failure> {
-    let is_named =
-        |header: &Header| [name_of(header), base_name(&header.exe), &header.comm].contains(&name);
-    let mut running: Vec<u32> = all()
-        .into_iter()
-        .filter(|found| is_named(&found.snapshot.header))
-        .filter_map(|found| found.running)
-        .collect();
-    running.sort_unstable();
-    match running.as_slice() {
-        [] => newest(|found| is_named(&found.snapshot.header)).ok_or_else(|| {
-            Failure::not_found(format!(
-                "name:{name}: no profiled process has that name. \"ramson list\" shows the profiles there are"
-            ))
-        }),
-        [pid] => open_pid(*pid),
-        pids => Err(several(name, pids)),
-    }
-}
-
-/// A name that is no one's alone.
-pub fn several(name: &str, pids: &[u32]) -> Failure {
-    let (count, pids) = (pids.len(), pids.iter().map(u32::to_string).collect::<Vec<_>>());
-    Failure::usage(format!(
-        "name:{name}: {count} processes have that name ({}). Pass one of these process IDs",
-        pids.join(", ")
-    ))
-}
-
 fn newest(is_wanted: impl Fn(&Recording) -> bool) -> Option<Recording> {
     all().into_iter().filter(is_wanted).max_by_key(|found| found.snapshot.header.start_realtime_ns)
-}
-
-/// Opens a profile that libramson wrote: other formats do not say when each block was allocated.
-pub fn open_recording(wanted: &str) -> Result<Recording, Failure> {
-    match open(wanted)? {
-        Opened::Recording(recording) => Ok(recording),
-        Opened::Foreign(foreign) => Err(foreign.no_ages()),
-    }
 }

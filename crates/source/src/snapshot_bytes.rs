@@ -162,8 +162,10 @@ fn push_stack(regions: &mut Regions, stack: &Stack) {
     entry.u32(offset_of!(S, depth), stack.frames.len() as u32);
     entry.u32(offset_of!(S, epoch), stack.epoch);
     entry.u32(offset_of!(S, flags), stack.flags);
-    let frames: Vec<u64> = stack.frames.iter().map(|address| address.0).collect();
-    entry.u64(offset_of!(S, hash), stack_hash(stack.kind(), stack.epoch, &frames));
+    entry.u64(
+        offset_of!(S, hash),
+        stack_hash(stack.kind(), stack.epoch, stack.frames.iter().copied()),
+    );
     entry.u64(offset_of!(S, first_frame), first_frame);
     entry.u64(offset_of!(S, sampled_alloc_objects), stack.sampled_alloc_objects);
     entry.u64(offset_of!(S, sampled_alloc_bytes), stack.sampled_alloc_bytes);
@@ -184,8 +186,8 @@ fn push_stack(regions: &mut Regions, stack: &Stack) {
         entry.u32(offset_of!(S, lifetimes) + bucket * 4, u32::try_from(count).unwrap_or(u32::MAX));
     }
     regions.push(RegionKind::Stacks, &entry.0);
-    for frame in &frames {
-        regions.push(RegionKind::Frames, &frame.to_le_bytes());
+    for frame in &stack.frames {
+        regions.push(RegionKind::Frames, &frame.0.to_le_bytes());
     }
 }
 

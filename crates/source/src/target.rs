@@ -1,13 +1,15 @@
-//! Whom to look at: a running process, profiled or not.
+//! Running processes to look at, profiled or not.
 
 use crate::failure::Failure;
-use crate::file::{Opened, open_file};
-use crate::moment;
-use crate::open::{open, several};
+use crate::file::open_file;
+use crate::members::{none_of, processes_of, several};
+use crate::open::open_member;
 use crate::recording::Recording;
+use crate::selector::Selector;
 use ramson_process::rights;
 use ramson_profile::format::format_bytes;
 use rustix::process::getuid;
+use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
 
@@ -21,56 +23,86 @@ pub struct Target {
     pub profile: Option<Recording>,
 }
 
-/// From a process ID, `name:NAME`, or the profile file of a process that runs.
-pub fn find(source: &str) -> Result<Target, Failure> {
-    if let (base, Some(_)) = moment::split(source) {
-        return Err(Failure::usage(format!(
-            "{source}: a history has no memory to look at. \"ramson doctor {base}\" looks now, \"ramson report {source}\" shows what was live"
-        )));
-    }
-    let is_number = !source.is_empty() && source.bytes().all(|byte| byte.is_ascii_digit());
-    let pid = if is_number {
-        source.parse().map_err(|_| Failure::usage(format!("{source}: not a process ID")))?
-    } else if let Some(name) = source.strip_prefix("name:") {
-        named(name)?
-    } else {
-        let profile = open_file(source.as_ref())?;
-        profile.running.ok_or_else(|| {
-            Failure::not_found(format!(
-                "{source}: its process is gone, and with it what its allocator kept. \"ramson report {source}\" shows what was live"
-            ))
-        })?
-    };
-    check(pid)?;
-    let profile = match open(&pid.to_string()) {
-        Ok(Opened::Recording(source)) if source.running == Some(pid) => Some(source),
-        _ => None,
-    };
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    Ok(Target { pid, name: name.trim().into(), profile })
+/// What one SRC, or several in a row, name.
+pub struct Targets {
+    /// Those that this user may look at.
+    pub found: Vec<Target>,
+    /// Members of groups that he may not, or that are not there any more.
+    pub refused: Vec<Refused>,
 }
 
-/// The one process that this user may look at and whose thread or executable has this name.
-fn named(name: &str) -> Result<u32, Failure> {
-    let own = std::process::id();
-    let is_named = |pid: &u32| {
-        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        *pid != own && (comm.trim_end() == name || exe.file_name().is_some_and(|file| file == name))
-    };
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut found: Vec<u32> = processes
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(is_named)
-        .collect();
-    found.sort_unstable();
-    match found.as_slice() {
-        [] => Err(Failure::not_found(format!(
-            "name:{name}: no process has that name. Pass a process ID; \"ps -e\" shows what there is"
-        ))),
-        [pid] => Ok(*pid),
-        pids => Err(several(name, pids)),
+/// A process that cannot be looked at.
+pub struct Refused {
+    /// Its ID here.
+    pub pid: u32,
+    /// The name of its first thread.
+    pub name: String,
+    /// Why.
+    pub failure: Failure,
+}
+
+/// The processes that are named, by their IDs, groups, or the profile files of processes that run; never none. One
+/// that is named by itself must be there.
+pub fn find_targets(sources: &[impl AsRef<str>]) -> Result<Targets, Failure> {
+    let mut targets = Targets { found: Vec::new(), refused: Vec::new() };
+    let mut known = HashSet::new();
+    for source in sources {
+        let selector = Selector::parse(source.as_ref())?;
+        let pids = pids_of(&selector)?;
+        let is_alone = pids.len() == 1;
+        for pid in pids.into_iter().filter(|&pid| known.insert(pid)) {
+            match target(pid) {
+                Ok(target) => targets.found.push(target),
+                Err(failure) if is_alone => return Err(failure),
+                Err(failure) => {
+                    targets.refused.push(Refused { pid, name: comm(pid), failure });
+                }
+            }
+        }
     }
+    if targets.found.is_empty() && !targets.refused.is_empty() {
+        return Err(targets.refused.swap_remove(0).failure);
+    }
+    Ok(targets)
+}
+
+/// The process that is named, if that is one.
+pub fn find_target(source: &str) -> Result<Target, Failure> {
+    match pids_of(&Selector::parse(source)?)?.as_slice() {
+        [pid] => target(*pid),
+        pids => Err(several(source, pids)),
+    }
+}
+
+/// Never none.
+fn pids_of(selector: &Selector) -> Result<Vec<u32>, Failure> {
+    let Selector { text, base_text, .. } = selector;
+    if selector.span.is_some() {
+        return Err(Failure::usage(format!(
+            "{text}: a history has no memory to look at. \"ramson doctor {base_text}\" looks now, \"ramson report {text}\" shows what was live"
+        )));
+    }
+    match processes_of(&selector.base) {
+        Some(pids) if pids.is_empty() => Err(none_of(selector)),
+        Some(pids) => Ok(pids),
+        None => {
+            let running = open_file(text.as_ref())?.running;
+            running.map(|pid| vec![pid]).ok_or_else(|| {
+                Failure::not_found(format!(
+                    "{text}: its process is gone, and with it what its allocator kept. \"ramson report {text}\" shows what was live"
+                ))
+            })
+        }
+    }
+}
+
+fn target(pid: u32) -> Result<Target, Failure> {
+    check(pid)?;
+    Ok(Target { pid, name: comm(pid), profile: open_member(pid) })
+}
+
+fn comm(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().into()
 }
 
 /// Says why there is nothing to look at.

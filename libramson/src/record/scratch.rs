@@ -2,8 +2,8 @@
 
 use crate::arch::Thread;
 use core::sync::atomic::Ordering::*;
-use ramson_format::MAX_DEPTH;
 use ramson_format::atomic::AtomicU64;
+use ramson_format::{LookupAddress, MAX_DEPTH};
 
 /// Walks that may be under way at once; each holds one scratch.
 pub const SCRATCHES: usize = 64;
@@ -14,7 +14,7 @@ const COPY_BYTES: usize = 32 << 10;
 pub struct Scratch {
     /// 0, or the thread that walks: the address of its state.
     owner: AtomicU64,
-    pub frames: [u64; MAX_DEPTH],
+    pub frames: [LookupAddress; MAX_DEPTH],
     pub copy: [u8; COPY_BYTES],
 }
 

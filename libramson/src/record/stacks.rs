@@ -7,7 +7,7 @@ use super::file::{ProfileFile, RESERVE_ATTEMPTS};
 use crate::sys;
 use core::sync::atomic::Ordering::*;
 use ramson_format::atomic::{AtomicU32, AtomicU64};
-use ramson_format::{BEGUN, COMMITTED, KINDS, Kind, RegionKind, Stack, stack_hash};
+use ramson_format::{BEGUN, COMMITTED, KINDS, Kind, LookupAddress, RegionKind, Stack, stack_hash};
 
 /// Entries of the index that one look-up tries; past them a stack counts as not to be recorded.
 const MAX_PROBES: u64 = 64;
@@ -60,13 +60,13 @@ impl StackTable {
         &self,
         file: &ProfileFile,
         epoch: u32,
-        frames: &[u64],
+        frames: &[LookupAddress],
         flags: u32,
         holder: Holder,
         now_ns: u64,
     ) -> Option<u32> {
         let kind = Kind::of_stack(flags);
-        let hash = stack_hash(kind, epoch, frames);
+        let hash = stack_hash(kind, epoch, frames.iter().copied());
         let mut added = None;
         for probe in 0..MAX_PROBES {
             let place = self.place(hash.wrapping_add(probe) & self.mask);
@@ -104,7 +104,7 @@ impl StackTable {
         file: &ProfileFile,
         epoch: u32,
         hash: u64,
-        frames: &[u64],
+        frames: &[LookupAddress],
         flags: u32,
         now_ns: u64,
     ) -> Option<u32> {
@@ -115,7 +115,7 @@ impl StackTable {
         entry.commit.store(BEGUN, Relaxed);
         for (index, &frame) in frames.iter().enumerate() {
             file.entry::<AtomicU64>(RegionKind::Frames, first_frame + index as u64)?
-                .store(frame, Relaxed);
+                .store(frame.0, Relaxed);
         }
         entry.depth.store(frames.len() as u32, Relaxed);
         entry.hash.store(hash, Relaxed);
@@ -189,7 +189,7 @@ fn is_stack(
     kind: Kind,
     hash: u64,
     epoch: u32,
-    frames: &[u64],
+    frames: &[LookupAddress],
 ) -> bool {
     let Some(entry) = file.entry::<Stack>(RegionKind::Stacks, number as u64) else { return false };
     if entry.hash.load(Relaxed) != hash
@@ -202,6 +202,6 @@ fn is_stack(
     let first = entry.first_frame.load(Relaxed);
     let known: Option<&[AtomicU64]> = file.slice(RegionKind::Frames, first, frames.len());
     known.is_some_and(|known| {
-        known.iter().zip(frames).all(|(known, &frame)| known.load(Relaxed) == frame)
+        known.iter().zip(frames).all(|(known, &frame)| known.load(Relaxed) == frame.0)
     })
 }

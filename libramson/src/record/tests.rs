@@ -12,7 +12,7 @@ use super::live::{self, Sample};
 use super::*;
 use crate::page_filter::{FILTER_PAGES, PAGE_FILTER};
 use crate::{arch, sampler, text::Text};
-use ramson_format::{COMMITTED, KEY_RESERVED, RegionKind, live_check, live_segment};
+use ramson_format::{COMMITTED, KEY_RESERVED, LookupAddress, RegionKind, live_check, live_segment};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 use tempfile::TempDir;
@@ -54,7 +54,7 @@ impl Recording {
     fn record(&self, address: u64, size: u64, frame: u64) {
         let on_this_stack = 0u64;
         let caller = Caller {
-            lookup_address: frame,
+            lookup_address: LookupAddress(frame),
             stack_pointer: (&raw const on_this_stack) as u64,
             frame_pointer: 0,
         };

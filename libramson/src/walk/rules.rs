@@ -1,10 +1,14 @@
 //! How to undo one frame, as 64 bits: compiled from the unwind tables once per code address, then cached.
 //!
-//! Three values matter on x86-64: the canonical frame address (CFA), where the return address lies just below it, and the
-//! caller's frame pointer. Tables that need more than a rule can say end the walk; tests compare with framehop.
+//! Three values matter: the canonical frame address (CFA), the return address, which lies just below it, and the caller's frame
+//! pointer. Tables that need more than a rule can say end the walk; tests compare with framehop.
 
-use super::{Caller, StackView};
+use super::frame::{Caller, StackMemory};
+use crate::arch::frame_layout::{
+    FRAME_RECORD_BYTES, HIGHEST_CODE, RETURN_ADDRESS_BEHIND_FRAME_POINTER, RETURN_ADDRESS_BELOW_CFA,
+};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ramson_format::ReturnAddress;
 
 /// Kinds of rules. The others need no operands.
 pub const FROM_STACK_POINTER: u64 = 1;
@@ -20,13 +24,6 @@ pub const UNKNOWN: u64 = 7;
 pub const UNCHANGED: u64 = 0;
 pub const AT_CFA: u64 = 1;
 pub const AT_FRAME_POINTER: u64 = 2;
-
-/// What undoing a frame gives.
-pub enum Step {
-    Caller(Caller),
-    Outermost,
-    Failed,
-}
 
 /// Bits 0–3 kind, 4–7 where the frame pointer is, 8–31 offset of the CFA, 32–63 offset of the saved frame pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,9 +52,9 @@ impl Rule {
         Self(kind | saved << 4 | (cfa_offset as u64 & 0xff_ffff) << 8 | (saved_offset as u64) << 32)
     }
 
-    /// The caller's registers; `None` if memory outside the view would be needed, or the rule is unknown.
+    /// The caller's registers; `None` if memory that may not be read would be needed, or the rule is unknown.
     #[inline(always)]
-    pub fn apply(self, registers: Caller, view: &StackView) -> Option<Caller> {
+    pub fn apply(self, registers: Caller, memory: &impl StackMemory) -> Option<Caller> {
         let cfa_offset = ((self.0 as i32) >> 8) as i64;
         let saved_offset = (self.0 as i64) >> 32;
         let kind = self.kind();
@@ -66,16 +63,16 @@ impl Rule {
             if is_from_stack_pointer { registers.stack_pointer } else { registers.frame_pointer };
         let mut cfa = base.wrapping_add_signed(cfa_offset);
         if kind > FROM_FRAME_POINTER {
-            cfa = if kind == FROM_SAVED_WORD { view.read(cfa)? } else { return None };
+            cfa = if kind == FROM_SAVED_WORD { memory.read(cfa)? } else { return None };
         }
-        let return_address = view.read(cfa.wrapping_sub(8))?;
+        let return_address = memory.read(cfa.wrapping_sub(RETURN_ADDRESS_BELOW_CFA))?;
         let frame_pointer = match self.0 >> 4 & 15 {
             UNCHANGED => registers.frame_pointer,
-            AT_CFA => view.read(cfa.wrapping_add_signed(saved_offset))?,
-            _ => view.read(registers.frame_pointer.wrapping_add_signed(saved_offset))?,
+            AT_CFA => memory.read(cfa.wrapping_add_signed(saved_offset))?,
+            _ => memory.read(registers.frame_pointer.wrapping_add_signed(saved_offset))?,
         };
         Some(Caller {
-            lookup_address: return_address.wrapping_sub(1),
+            lookup_address: ReturnAddress(return_address).lookup(),
             stack_pointer: cfa,
             frame_pointer,
         })
@@ -83,23 +80,23 @@ impl Rule {
 }
 
 const LOWEST_CODE: u64 = 4096;
-const HIGHEST_CODE: u64 = 1 << 47;
 
-/// `push rbp; mov rbp, rsp`: for code without unwind tables.
+/// The frame pointer points at the caller's, behind which the return address lies: for code without unwind tables.
 pub struct FramePointerRule;
 
 impl FramePointerRule {
     #[inline(always)]
-    pub fn apply(registers: Caller, view: &StackView) -> Option<Caller> {
+    pub fn apply(registers: Caller, memory: &impl StackMemory) -> Option<Caller> {
         let frame = registers.frame_pointer;
         let is_plausible = frame >= registers.stack_pointer;
-        let frame_pointer = is_plausible.then(|| view.read(frame)).flatten()?;
-        let return_address = view.read(frame.wrapping_add(8))?;
+        let frame_pointer = is_plausible.then(|| memory.read(frame)).flatten()?;
+        let return_address =
+            memory.read(frame.wrapping_add(RETURN_ADDRESS_BEHIND_FRAME_POINTER))?;
         // 0 ends the stack; nothing else below the first page that can be mapped, or above user space, is code.
         let is_code = return_address == 0 || (LOWEST_CODE..HIGHEST_CODE).contains(&return_address);
         is_code.then_some(Caller {
-            lookup_address: return_address.wrapping_sub(1),
-            stack_pointer: frame.wrapping_add(16),
+            lookup_address: ReturnAddress(return_address).lookup(),
+            stack_pointer: frame.wrapping_add(FRAME_RECORD_BYTES),
             frame_pointer,
         })
     }

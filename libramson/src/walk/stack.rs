@@ -4,6 +4,7 @@
 //! the first thread's). The part between a stack pointer and that end is checked once and then read directly. Any other
 //! stack (coroutine, alternate signal stack) is copied by the kernel, which stops at an unreadable page instead of faulting.
 
+use super::frame::StackMemory;
 use crate::arch::{self, Thread};
 use crate::sys::{self, Lines, Range, permit};
 use crate::text::parse_hexadecimal;
@@ -27,10 +28,9 @@ pub struct StackView {
     pub is_foreign: bool,
 }
 
-impl StackView {
-    /// The word at runtime address `address`, if it is aligned and inside the view.
+impl StackMemory for StackView {
     #[inline]
-    pub fn read(&self, address: u64) -> Option<u64> {
+    fn read(&self, address: u64) -> Option<u64> {
         let is_inside = address >= self.low && address < self.high && address.is_multiple_of(8);
         // SAFETY: [low, high) was checked to be readable, or is a copy; both ends are multiples of 8.
         is_inside.then(|| unsafe { *(address.wrapping_add(self.shift) as *const u64) })

@@ -4,7 +4,8 @@
 //! while the thread lives. So what a sample added to the known part stays known only if the frames found there lead up to that
 //! part, each close to the last.
 
-use super::{Caller, StackView, Step, Walker, step};
+use super::frames::{Step, step};
+use super::{Caller, StackView, Walker};
 use crate::arch::Thread;
 use ramson_format::MAX_DEPTH;
 
@@ -58,7 +59,7 @@ impl Walker {
                 return true;
             }
             // The walk has just put them there. One of an object that is gone could lead astray, but not out of the view.
-            let Some(rule) = self.rules.get(registers.lookup_address, |_| true) else {
+            let Some(rule) = self.rules.get(registers.lookup_address.0, |_| true) else {
                 return false;
             };
             let Step::Caller(next) = step(rule, registers, view) else { return false };

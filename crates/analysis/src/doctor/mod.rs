@@ -3,9 +3,11 @@
 mod advice;
 mod answer;
 mod pins;
+mod several;
 
 pub use advice::{Advice, Saving};
 pub use pins::{Pins, Site};
+pub use several::{Findings, Placed, Refusal, examine_all};
 
 use crate::extents;
 use crate::naming::Names;

@@ -1,4 +1,4 @@
-//! All profiled processes of the machine: which of them holds the memory, and which grows.
+//! Profiled processes, all of the machine or those that are named: which of them holds the memory, and which grows.
 
 use super::pace::Pace;
 use super::sums::{Moments, Sums};
@@ -6,8 +6,9 @@ use super::watch::Watched;
 use ramson_format::Kind;
 use ramson_process::clock::unix_ns;
 use ramson_process::stat::Stat;
-use ramson_source::{Recording, all};
+use ramson_source::{Recording, Selector, all, running};
 use serde::Serialize;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -22,6 +23,8 @@ const READ_SHARE: f64 = 0.012;
 pub struct Processes {
     /// In the order of the last `sort`.
     pub list: Vec<Process>,
+    /// Whom to look for; none: all.
+    wanted: Arc<[Selector]>,
     search: Option<Receiver<Vec<Recording>>>,
     search_pace: Pace,
     read_pace: Pace,
@@ -51,17 +54,18 @@ pub struct Process {
 }
 
 impl Processes {
-    /// All that run now.
-    pub fn find() -> Self {
+    /// Those that are named and run now, and from here on those that come; nothing named: all.
+    pub fn find(wanted: &[Selector]) -> Self {
         let mut processes = Self {
             list: Vec::new(),
+            wanted: wanted.into(),
             search: None,
             search_pace: Pace::new(SEARCH_EVERY, 1.0),
             read_pace: Pace::new(READ_EVERY, READ_SHARE),
         };
         processes
             .search_pace
-            .run(|| processes.list = all().into_iter().filter_map(Process::of).collect());
+            .run(|| processes.list = search(wanted).into_iter().filter_map(Process::of).collect());
         processes
     }
 
@@ -112,7 +116,8 @@ impl Processes {
         }
         if self.search.is_none() && self.search_pace.is_due() {
             let (sender, receiver) = channel();
-            thread::spawn(move || sender.send(all()));
+            let wanted = self.wanted.clone();
+            thread::spawn(move || sender.send(search(&wanted)));
             self.search = Some(receiver);
             self.search_pace.put_off(Duration::ZERO);
         }
@@ -138,6 +143,10 @@ impl Processes {
         let processes = self.list.iter().take(most_rows).map(row).collect();
         LiveProcesses { time_unix_ns: unix_ns(), processes }
     }
+}
+
+fn search(wanted: &[Selector]) -> Vec<Recording> {
+    if wanted.is_empty() { all() } else { running(wanted) }
 }
 
 /// The processes at one moment.

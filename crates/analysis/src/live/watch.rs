@@ -9,7 +9,7 @@ use ramson_process::allocators::Allocators;
 use ramson_process::clock::monotonic_ns;
 use ramson_reader::{Follower, ReadAt, Snapshot};
 use ramson_source::Recording;
-use ramson_source::{Failure, clip_latest};
+use ramson_source::clip_latest;
 use std::fs::{self, File};
 use std::time::Duration;
 
@@ -45,11 +45,6 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Opens what the user named.
-    pub fn open(wanted: &str) -> Result<Self, Failure> {
-        Ok(Self::of(ramson_source::open_recording(wanted)?))
-    }
-
     /// Begins to watch the process of a recording.
     pub fn of(recording: Recording) -> Self {
         let (bytes, file) = (recording.bytes(), File::open(&recording.origin).ok());

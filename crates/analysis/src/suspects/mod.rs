@@ -3,11 +3,12 @@
 pub mod stacks;
 
 use crate::frame::Frame;
+use crate::members::{self, Each, Sum, unprofiled_text};
 use crate::named::{Detail, Named, assemble};
 use crate::naming::Names;
 use crate::overlap;
 use crate::selection::Selection;
-use crate::summary::Summary;
+use crate::summary::{Subject, Summary};
 use ramson_format::Kind;
 use ramson_leaks::{Finding, Settings, Suppressions, Verdict, judge};
 use ramson_process::clock::monotonic_ns;
@@ -23,6 +24,20 @@ pub struct DatedRecording {
     pub recording: Recording,
     /// On the clock of the profile's times.
     pub now_ns: u64,
+}
+
+/// A process at the moment that is judged, and at an earlier one if growth is to be measured.
+pub struct Course {
+    /// To judge.
+    pub moment: DatedRecording,
+    /// Of the same process.
+    pub earlier: Option<DatedRecording>,
+}
+
+impl Course {
+    fn moments(&self) -> (&DatedRecording, Option<&DatedRecording>) {
+        (&self.moment, self.earlier.as_ref())
+    }
 }
 
 /// What is asked.
@@ -42,7 +57,7 @@ pub struct Question<'a> {
 pub struct Suspects {
     /// What it is of.
     #[serde(flatten)]
-    pub summary: Summary,
+    pub subject: Subject,
     /// In force.
     pub interval_bytes: u64,
     /// How many stacks were judged and not hidden.
@@ -55,6 +70,9 @@ pub struct Suspects {
     pub suspects: Vec<Suspect>,
     /// What the profile lacks.
     pub defects: Vec<String>,
+    /// Of each of several, those with the largest RSS first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<Each<Suspects>>,
 }
 
 /// One stack, judged.
@@ -71,11 +89,12 @@ pub struct Suspect {
     key: Vec<FrameName>,
 }
 
-/// Judges a moment; growth is measured where there is an earlier one, and what grows in the baseline is hidden.
+/// Judges moments of one process or of several; growth is measured where there is an earlier moment of the same process,
+/// and what grows in the baseline is hidden.
 pub fn suspects(
-    moment: &DatedRecording,
-    earlier: Option<&DatedRecording>,
-    baseline: Option<&DatedRecording>,
+    courses: &[Course],
+    baseline: &[DatedRecording],
+    unprofiled: usize,
     question: &Question,
 ) -> Result<Suspects, Failure> {
     if question.selection.uses_labels() {
@@ -83,37 +102,96 @@ pub fn suspects(
             "--tagfocus and --tagignore: leaks judges whole stacks. Choose by frames (--focus, --show …)",
         ));
     }
-    let recording = &moment.recording;
-    let mut found = judged(moment, earlier, question)?;
-    let all = found.len();
-    let is_suppressed = |searched: &[String]| {
-        question.suppressions.matching(searched.iter().map(String::as_str)).is_some()
+    let of_baseline: Vec<(&DatedRecording, Option<&DatedRecording>)> =
+        baseline.iter().map(|moment| (moment, None)).collect();
+    let known = match of_baseline.as_slice() {
+        [] => HashSet::new(),
+        moments => growing(judged(moments, question)?),
     };
-    found.retain(|(_, searched)| !is_suppressed(searched));
-    let suppressed = all - found.len();
-    let mut suspects: Vec<Suspect> = found.into_iter().map(|(suspect, _)| suspect).collect();
-    let before = suspects.len();
-    if let Some(baseline) = baseline {
-        let known = judged(baseline, None, question)?;
-        let is_growing = |(suspect, _): &(Suspect, _)| suspect.finding.verdict == Verdict::Growing;
-        let known: HashSet<Vec<FrameName>> =
-            known.into_iter().filter(is_growing).map(|(suspect, _)| suspect.key).collect();
-        suspects.retain(|suspect| !known.contains(&suspect.key));
+    let all: Vec<_> = courses.iter().map(Course::moments).collect();
+    let of_course = |course: &Course| {
+        let recording = &course.moment.recording;
+        let summary = Summary::of(recording, course.moment.time_unix_ns());
+        let found = judged(&[course.moments()], question);
+        let found = match found {
+            // What is left of the others is judged.
+            Err(_) if courses.len() > 1 => Ok(Vec::new()),
+            other => other,
+        };
+        let row = members::of_recording(recording, &summary);
+        let interval_bytes = recording.snapshot.header.interval_bytes;
+        let defects = summary.missing.clone();
+        let subject = Subject::Recording(summary);
+        let answer = Suspects::of(found?, &known, question, subject, interval_bytes, defects);
+        Ok(Each { row, answer })
+    };
+    let mut processes =
+        courses.iter().map(of_course).collect::<Result<Vec<Each<Suspects>>, Failure>>()?;
+    if processes.len() == 1 {
+        let mut only = processes.remove(0).answer;
+        if let Some(missing) = unprofiled_text(unprofiled) {
+            only.subject.add_missing(&missing);
+            only.defects.push(missing);
+        }
+        return Ok(only);
     }
-    let header = &recording.snapshot.header;
-    let summary = Summary::of(recording, moment.time_unix_ns());
-    Ok(Suspects {
-        interval_bytes: header.interval_bytes,
-        stacks: suspects.len(),
-        suppressed,
-        known: before - suspects.len(),
-        suspects,
-        defects: summary.missing.clone(),
-        summary,
-    })
+    processes.sort_by(|a, b| a.row.order(&b.row));
+    let rows = processes.iter().map(|each| (each.row.clone(), &each.answer.subject));
+    let subject = Subject::Sum(Sum::of(rows, unprofiled));
+    let interval_bytes = processes.iter().map(|each| each.answer.interval_bytes).max().unwrap_or(0);
+    let defects = processes.iter().flat_map(|each| {
+        let place = each.row.name_and_pid();
+        each.answer.defects.iter().map(move |defect| format!("{place}: {defect}"))
+    });
+    let defects = defects.chain(unprofiled_text(unprofiled)).collect();
+    let found = judged(&all, question)?;
+    let sum = Suspects::of(found, &known, question, subject, interval_bytes, defects);
+    Ok(Suspects { processes, ..sum })
+}
+
+fn growing(found: Vec<(Suspect, Vec<String>)>) -> HashSet<Vec<FrameName>> {
+    let is_growing = |(suspect, _): &(Suspect, _)| suspect.finding.verdict == Verdict::Growing;
+    found.into_iter().filter(is_growing).map(|(suspect, _)| suspect.key).collect()
 }
 
 impl Suspects {
+    fn of(
+        mut found: Vec<(Suspect, Vec<String>)>,
+        known: &HashSet<Vec<FrameName>>,
+        question: &Question,
+        subject: Subject,
+        interval_bytes: u64,
+        defects: Vec<String>,
+    ) -> Self {
+        let all = found.len();
+        let is_suppressed = |searched: &[String]| {
+            question.suppressions.matching(searched.iter().map(String::as_str)).is_some()
+        };
+        found.retain(|(_, searched)| !is_suppressed(searched));
+        let suppressed = all - found.len();
+        let mut suspects: Vec<Suspect> = found.into_iter().map(|(suspect, _)| suspect).collect();
+        let before = suspects.len();
+        suspects.retain(|suspect| !known.contains(&suspect.key));
+        Self {
+            subject,
+            interval_bytes,
+            stacks: suspects.len(),
+            suppressed,
+            known: before - suspects.len(),
+            suspects,
+            defects,
+            processes: Vec::new(),
+        }
+    }
+
+    /// Leaves at most so many suspects, also of each process; 0: all.
+    pub fn truncate(&mut self, most: usize) {
+        if most > 0 {
+            self.suspects.truncate(most);
+            self.processes.iter_mut().for_each(|each| each.answer.truncate(most));
+        }
+    }
+
     /// Those that are growing.
     pub fn growing(&self) -> impl Iterator<Item = &Suspect> {
         self.suspects.iter().filter(|suspect| suspect.finding.verdict == Verdict::Growing)
@@ -126,20 +204,31 @@ impl Suspects {
     }
 }
 
-/// Pairs two moments of one process.
+/// Pairs two moments of each process. One that began in between has no earlier one; fails if no process has both.
 pub fn paired(
-    earlier: &DatedRecording,
-    later: &DatedRecording,
+    earlier: Vec<DatedRecording>,
+    later: Vec<DatedRecording>,
     object: &str,
-) -> Result<(), Failure> {
-    let is_same = overlap::is_same_process(&earlier.recording.snapshot, &later.recording.snapshot);
-    if !is_same || earlier.now_ns > later.now_ns {
+) -> Result<Vec<Course>, Failure> {
+    let mut earlier: Vec<Option<DatedRecording>> = earlier.into_iter().map(Some).collect();
+    let course = |moment: DatedRecording| {
+        let is_its = |earlier: &Option<DatedRecording>| {
+            earlier.as_ref().is_some_and(|earlier| {
+                let (old, new) = (&earlier.recording.snapshot, &moment.recording.snapshot);
+                overlap::is_same_process(old, new) && earlier.now_ns <= moment.now_ns
+            })
+        };
+        let earlier = earlier.iter_mut().find(|earlier| is_its(earlier)).and_then(Option::take);
+        Course { moment, earlier }
+    };
+    let courses: Vec<Course> = later.into_iter().map(course).collect();
+    if courses.iter().all(|course| course.earlier.is_none()) {
         return Err(Failure::usage(format!(
             "{object}: not an earlier moment of the same process. Growth is measured between two moments of one; \
              --baseline compares with another process"
         )));
     }
-    Ok(())
+    Ok(courses)
 }
 
 impl DatedRecording {
@@ -160,16 +249,26 @@ impl DatedRecording {
     }
 }
 
-/// Every stack with live samples and what a suppression may match in it, worst first.
+/// Every stack with live samples and what a suppression may match in it, worst first. Each moment may have an earlier one
+/// of its process.
 fn judged(
-    moment: &DatedRecording,
-    earlier: Option<&DatedRecording>,
+    moments: &[(&DatedRecording, Option<&DatedRecording>)],
     question: &Question,
 ) -> Result<Vec<(Suspect, Vec<String>)>, Failure> {
-    let Named { mut profile, .. } =
-        assemble(&moment.recording, question.names, Detail::Numbered, Some(Kind::Heap))?;
-    question.selection.apply(&mut profile, SampleType::InuseSpace)?;
-    let stacks = stacks::stacks(moment, earlier, &profile);
+    let (mut all, mut nothing_left) = (Vec::new(), None);
+    for &(moment, earlier) in moments {
+        let Named { mut profile, .. } =
+            assemble(&moment.recording, question.names, Detail::Numbered, Some(Kind::Heap))?;
+        match question.selection.apply(&mut profile, SampleType::InuseSpace) {
+            Ok(_) => all.push((moment.now_ns, stacks::stacks(moment, earlier, &profile))),
+            Err(failure) => drop(nothing_left.get_or_insert(failure)),
+        }
+    }
+    let stacks = match (all.len(), nothing_left) {
+        (0, Some(failure)) => return Err(failure),
+        (1, _) => all.remove(0).1,
+        _ => stacks::together(all),
+    };
     let settings = Settings { min_age_ns: question.min_age_ns, stacks: stacks.len() };
     let mut suspects: Vec<(Suspect, Vec<String>)> = stacks
         .into_iter()

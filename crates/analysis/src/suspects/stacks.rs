@@ -8,6 +8,7 @@ use ramson_leaks::{LiveBlock, MeasuredChange, StackHistory};
 use ramson_profile::{Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit};
 use ramson_reader::{LiveSample, LookupAddress, Snapshot, Stack};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// A stack with live samples.
 pub struct NamedStack {
@@ -62,6 +63,57 @@ pub fn stacks(
     // Equal verdicts and bytes appear in the same order each time.
     stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
     stacks
+}
+
+/// The stacks of several processes, each with its moment, as if one process had them all: their moments fall together, so
+/// that ages stay.
+pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
+    let now_ns = all.iter().map(|(now_ns, _)| *now_ns).max().unwrap_or(0);
+    let mut found: HashMap<Vec<(FrameName, u32)>, NamedStack> = HashMap::new();
+    for (own_now_ns, stacks) in all {
+        for mut stack in stacks {
+            shift(&mut stack.history, now_ns - own_now_ns);
+            match found.entry(stack.frames.clone()) {
+                Entry::Vacant(place) => drop(place.insert(stack)),
+                Entry::Occupied(mut place) => place.get_mut().join(stack),
+            }
+        }
+    }
+    let mut stacks: Vec<NamedStack> = found.into_values().collect();
+    stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
+    stacks
+}
+
+/// Makes it later.
+fn shift(history: &mut StackHistory, by_ns: u64) {
+    history.start_ns += by_ns;
+    history.first_ns = history.first_ns.saturating_add(by_ns);
+    history.now_ns += by_ns;
+    history.live.iter_mut().for_each(|block| block.time_ns += by_ns);
+}
+
+impl NamedStack {
+    /// Adds the same stack of another process.
+    fn join(&mut self, other: Self) {
+        self.binaries.extend(other.binaries);
+        self.binaries.sort_unstable();
+        self.binaries.dedup();
+        let (history, other) = (&mut self.history, other.history);
+        history.start_ns = history.start_ns.min(other.start_ns);
+        history.first_ns = history.first_ns.min(other.first_ns);
+        history.alloc_space += other.alloc_space;
+        for (sum, count) in history.lifetimes.iter_mut().zip(other.lifetimes) {
+            *sum = sum.saturating_add(count);
+        }
+        history.live.extend(other.live);
+        history.measured = match (history.measured, other.measured) {
+            (Some(one), Some(other)) => Some(MeasuredChange {
+                change: one.change + other.change,
+                window_ns: one.window_ns.max(other.window_ns),
+            }),
+            (one, other) => one.or(other),
+        };
+    }
 }
 
 fn empty_history(moment: &DatedRecording) -> StackHistory {

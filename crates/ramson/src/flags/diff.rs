@@ -17,12 +17,13 @@ Exit status: 3 if --fail-above tripped.
 
 Examples:
   ramson snap 4711 -o before.ramson; sleep 600; ramson diff before.ramson 4711
+  ramson diff unit:redis.service@-1h unit:redis.service
   ramson diff main.ramson branch.ramson --fail-above 5%
   ramson diff old.ramson new.ramson --focus '^db/' --fail-above 10MiB")]
 pub struct DiffFlags {
-    /// The earlier profile: a process ID, name:NAME of a process, a file or an http:// address
+    /// The earlier profile: any SRC of "ramson report"; where it names several, their sum
     pub old: String,
-    /// The later profile
+    /// The later profile, or profiles
     pub new: String,
     #[command(flatten)]
     pub names: NameFlags,

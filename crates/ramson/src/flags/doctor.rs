@@ -1,6 +1,7 @@
 //! The flags of `ramson doctor`.
 
 use super::names::NameFlags;
+use super::source::PROCESSES;
 use clap::Args;
 
 #[derive(Args)]
@@ -9,23 +10,26 @@ Works on any process that this user may trace, profiled or not, and does not sto
 
 Examples:
   ramson doctor 4711
+  ramson doctor unit:postgresql.service
   ramson doctor name:redis-server --json")]
 pub struct DoctorFlags {
-    /// A process ID, name:NAME of a process, or the profile file of one that runs
-    #[arg(value_name = "SRC")]
-    pub source: String,
+    #[arg(value_name = "SRC", required = true, help = PROCESSES)]
+    pub sources: Vec<String>,
     /// Walk every chunk of glibc's arenas, also of large ones, which takes about half a second per GiB
     #[arg(long)]
     pub exact: bool,
     /// Ask jemalloc or tcmalloc for its own figures: stops one thread that waits, for some milliseconds, as "ramson trim" does. glibc's
-    /// are read without
-    #[arg(long)]
+    /// are read without. Takes one process
+    #[arg(long, conflicts_with = "each")]
     pub ask: bool,
     /// Call sites shown of those that hold memory back; 0: all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: usize,
     #[command(flatten)]
     pub names: NameFlags,
+    /// Of several processes, a block for each instead of a row
+    #[arg(long)]
+    pub each: bool,
     /// One JSON object instead of tables
     #[arg(long)]
     pub json: bool,

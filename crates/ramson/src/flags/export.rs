@@ -2,9 +2,8 @@
 
 use super::choices::KindChoice;
 use super::filters::FilterFlags;
-use super::names::NameFlags;
 use super::names::SearchFlags;
-use super::source::SourceFlags;
+use super::source::{SourceFlags, SourcesFlags};
 use super::values::parse_sample_type;
 use clap::{Args, ValueEnum};
 use ramson_profile::SampleType;
@@ -18,7 +17,7 @@ Examples:
   ramson export 4711 -f svg --focus createStringObject > heap.svg")]
 pub struct ExportFlags {
     #[command(flatten)]
-    pub source: SourceFlags,
+    pub source: SourcesFlags,
     /// pprof: gzip'd profile.proto; collapsed, csv: one line per stack; svg: a flame graph; html: flame graph and table, offline; json:
     /// all stacks as one object; speedscope, firefox: for these viewers; heap_v2: jemalloc's text, for jeprof
     #[arg(short, long, value_enum)]
@@ -61,11 +60,8 @@ Equal stacks of the same binary (by build ID, else by path) become one and their
 Examples:
   ramson merge worker-*.ramson -o workers.pb.gz")]
 pub struct MergeFlags {
-    /// Profiles: process IDs, name:NAME of processes, files, http:// addresses
-    #[arg(value_name = "SRC", required = true)]
-    pub sources: Vec<String>,
     #[command(flatten)]
-    pub names: NameFlags,
+    pub source: SourcesFlags,
     /// Write here
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
@@ -100,12 +96,12 @@ Examples:
   ramson symbolize /var/tmp/ramson-0/redis-server.4711.ramson
   ramson symbolize --sysroot /srv/image core.ramson -o ticket-17.ramson")]
 pub struct SymbolizeFlags {
-    /// A profile of a process that has ended, or of another tool, such as pprof
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    /// A profile of a process that has ended, or of another tool, such as pprof; name:NAME is the one that died last
+    #[arg(value_name = "SRC")]
+    pub source: String,
     #[command(flatten)]
     pub search: SearchFlags,
-    /// Write here instead of into FILE
+    /// Write here instead of into the profile
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace the output file if it exists

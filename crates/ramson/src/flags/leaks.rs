@@ -1,7 +1,7 @@
 //! The flags of `ramson leaks`, and the gate for CI.
 
 use super::filters::FilterFlags;
-use super::source::SourceFlags;
+use super::source::SourcesFlags;
 use super::values::{parse_duration, parse_size};
 use clap::Args;
 use ramson_analysis::suspects::Suspects;
@@ -22,7 +22,7 @@ Examples:
   ramson leaks 4711 --show '^my::'        # judges what has the same frames of my:: together")]
 pub struct LeaksFlags {
     #[command(flatten)]
-    pub source: SourceFlags,
+    pub source: SourcesFlags,
     /// What lives shorter on average is churn, and what was first seen later than this ago is not judged (ms, s, m, h or d)
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_duration)]
     pub min_age: u64,
@@ -46,6 +46,9 @@ pub struct LeaksFlags {
     pub fail_on: Option<Gate>,
     #[command(flatten)]
     pub filters: FilterFlags,
+    /// Of several processes, a block for each instead of judging equal stacks of all together
+    #[arg(long)]
+    pub each: bool,
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,

@@ -11,17 +11,19 @@ const DEFAULT_MOST_BYTES: u64 = 4 << 30;
 
 #[derive(Args)]
 #[command(after_help = "\
-Keeps one snapshot of each process every 10 s, and others when one has reached a new high-water mark of live bytes or RSS, was marked (ramson mark), has ended, or its cgroup is short of memory. They are thinned with age: every 10 s for an hour, every minute for a day, every 10 minutes for as long as --keep says. Runs until it is interrupted, or until every process that was named has ended; a name is waited for.
+Keeps one snapshot of each process every 10 s, and others when one has reached a new high-water mark of live bytes or RSS, was marked (ramson mark), has ended, or its cgroup is short of memory. They are thinned with age: every 10 s for an hour, every minute for a day, every 10 minutes for as long as --keep says. Runs until it is interrupted, or until every process that was named has ended; those of a name, unit or control group are waited for.
 
 Every reading command then takes moments and ranges: SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, SRC@-2h..-1h. They look into RAMSON_HISTORY, or where this command writes without -o: /var/lib/ramson/history.db for root, else history.db in $XDG_STATE_HOME/ramson (~/.local/state/ramson). docs/history.md has the tables.
 
 Examples:
   ramson record --all
   ramson record name:redis-server --every 1m -o redis.db
+  ramson record unit:postgresql.service
   ramson diff name:redis-server@-1h name:redis-server
   ramson report redis.db@peak")]
 pub struct RecordFlags {
-    /// Process IDs, name:NAME of processes, or profile files of running ones
+    /// Process IDs, profile files of running processes, or name:NAME, tree:PID, unit:NAME and cgroup:PATH, whose processes may
+    /// come and go
     #[arg(value_name = "SRC", required_unless_present = "all")]
     pub sources: Vec<String>,
     /// Every profiled process of this user (of all users, for root), also those that start later

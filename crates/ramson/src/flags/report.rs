@@ -3,7 +3,7 @@
 use super::choices::KindChoice;
 use super::choices::SortBy;
 use super::filters::FilterFlags;
-use super::source::SourceFlags;
+use super::source::SourcesFlags;
 use super::values::{parse_pattern, parse_sample_type};
 use clap::Args;
 use ramson_analysis::report::Shown;
@@ -16,6 +16,7 @@ Columns: flat is the function's own allocations, cum includes those of the funct
 
 Examples:
   ramson report name:redis-server
+  ramson report tree:4711 --each
   ramson report 4711 --view peek createStringObject
   ramson report 4711 --view health
   ramson report 4711 --view callers --focus networking.c
@@ -24,7 +25,7 @@ Examples:
   ramson report old.ramson --sample-index alloc_space --sort cum -n 40")]
 pub struct ReportFlags {
     #[command(flatten)]
-    pub source: SourceFlags,
+    pub source: SourcesFlags,
     /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up. Default: heap; of another tool's
     /// file, all
     #[arg(long, value_enum)]
@@ -48,6 +49,9 @@ pub struct ReportFlags {
     /// Order of the rows
     #[arg(long, value_enum, default_value_t = SortBy::Flat)]
     pub sort: SortBy,
+    /// Of several processes, a block for each instead of their sum
+    #[arg(long)]
+    pub each: bool,
     /// One JSON object instead of a table
     #[arg(long)]
     pub json: bool,

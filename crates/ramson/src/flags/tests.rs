@@ -14,17 +14,17 @@ fn peek_takes_an_expression_and_the_other_views_leave_the_source_alone() {
     let report = |line: &str| {
         let arguments = line.split(' ').map(OsString::from);
         match Cli::try_parse_from(join_peek(arguments)).map(|cli| cli.command) {
-            Ok(Command::Report(options)) => Ok((options.source.source, options.view)),
+            Ok(Command::Report(options)) => Ok((options.source.sources, options.view)),
             Ok(_) => unreachable!("a report was asked for"),
             Err(error) => Err(error.to_string()),
         }
     };
     assert!(
-        matches!(report("ramson report --view tree 77"), Ok((source, Shown::Tree)) if source == "77")
+        matches!(report("ramson report --view tree 77"), Ok((source, Shown::Tree)) if source == ["77"])
     );
     let peek = report("ramson report --view peek ^main$ 77");
     assert!(
-        matches!(peek, Ok((source, Shown::Peek(re))) if source == "77" && re.as_str() == "^main$")
+        matches!(peek, Ok((source, Shown::Peek(re))) if source == ["77"] && re.as_str() == "^main$")
     );
     assert!(report("ramson report 77 --view peek (").is_err());
     assert!(report("ramson report 77 --view peek").is_err());

@@ -20,13 +20,15 @@ Columns: live bytes, ± their 95 % interval, Δ since the mark (~: may be chance
 Examples:
   ramson top
   ramson top name:redis-server
+  ramson top unit:postgresql.service
   ramson top 4711 --view cum --sort change
   ramson top 4711 --once --focus networking.c
   ramson top 4711 --json --every 10s > growth.ndjson")]
 pub struct TopFlags {
-    /// A process ID, name:NAME of a process, or a profile file; without it, all profiled processes
+    /// A process ID, a profile file, or name:NAME, tree:PID, unit:NAME or cgroup:PATH. Where they name several processes: the
+    /// list of these, as they come and go; without SRC, of all profiled processes
     #[arg(value_name = "SRC")]
-    pub source: Option<String>,
+    pub sources: Vec<String>,
     #[command(flatten)]
     pub names: NameFlags,
     /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up

@@ -2,14 +2,14 @@
 
 use crate::flags::RecordFlags;
 use ramson_process::clock::unix_ns;
-use ramson_reader::Header;
 use ramson_source::Failure;
 use ramson_source::places;
-use ramson_source::{Opened, Recording, all, name_of, open_file, split};
+use ramson_source::{
+    Base, Opened, Recording, Selector, all, is_named, none_of, open_file, processes_of,
+};
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 /// How often new files are looked for, and profiles in other places, for which all of /proc is read.
 const FILES_NS: u64 = 1_000_000_000;
@@ -18,7 +18,8 @@ const EVERYWHERE_NS: u64 = 60_000_000_000;
 pub struct Selection {
     /// Named by ID or file, until they are found.
     single: Vec<Recording>,
-    names: Vec<String>,
+    /// Whose processes come and go.
+    groups: Vec<Selector>,
     is_all: bool,
     /// Device and inode of the files that were looked at.
     known: HashSet<(u64, u64)>,
@@ -30,22 +31,26 @@ pub struct Selection {
 impl Selection {
     /// What is named by ID or file must be there now.
     pub fn new(flags: &RecordFlags) -> Result<Self, Failure> {
-        let mut names = Vec::new();
+        let mut groups = Vec::new();
         let mut single = Vec::new();
         for wanted in &flags.sources {
-            if let (_, Some(_)) = split(wanted) {
+            let selector = Selector::parse(wanted)?;
+            if selector.span.is_some() {
                 return Err(Failure::usage(format!(
                     "{wanted}: the past cannot be recorded any more. Pass the process without a moment"
                 )));
             }
-            match wanted.strip_prefix("name:") {
-                Some(name) => names.push(name.to_owned()),
-                None => single.push(open(wanted)?),
+            match &selector.base {
+                Base::Tree(_) if members(&selector).is_empty() => {
+                    return Err(none_of(&selector));
+                }
+                _ if selector.is_group() => groups.push(selector),
+                _ => single.push(open(wanted)?),
             }
         }
         Ok(Self {
             single,
-            names,
+            groups,
             is_all: flags.all,
             known: HashSet::new(),
             start_ns: unix_ns(),
@@ -56,7 +61,9 @@ impl Selection {
 
     /// Whether nothing new is expected.
     pub fn is_over(&self) -> bool {
-        self.names.is_empty() && !self.is_all
+        let has_ended =
+            |group: &Selector| matches!(group.base, Base::Tree(_)) && members(group).is_empty();
+        !self.is_all && self.groups.iter().all(has_ended)
     }
 
     /// Profiles to be recorded that may be new.
@@ -67,20 +74,40 @@ impl Selection {
         }
         if now_ns >= self.everywhere_ns + EVERYWHERE_NS {
             self.everywhere_ns = now_ns;
-            found.extend(all().into_iter().filter(|source| self.is_wanted(source)));
+            found.extend(self.wanted(all()));
         }
         if now_ns >= self.files_ns + FILES_NS {
             self.files_ns = now_ns;
-            found.extend(self.new_files().into_iter().filter(|source| self.is_wanted(source)));
+            let new = self.new_files();
+            found.extend(self.wanted(new));
         }
         Ok(found)
     }
 
-    /// What ended before we began is left as it is.
-    fn is_wanted(&self, source: &Recording) -> bool {
-        let header = &source.snapshot.header;
-        let is_new = source.running.is_some() || header.start_realtime_ns >= self.start_ns;
-        is_new && (self.is_all || self.names.iter().any(|name| is_named(header, name)))
+    /// Those of them that are to be recorded. What ended before we began is left as it is.
+    fn wanted(&self, found: Vec<Recording>) -> Vec<Recording> {
+        if found.is_empty() {
+            return found;
+        }
+        let names: Vec<&str> = self
+            .groups
+            .iter()
+            .filter_map(|group| match &group.base {
+                Base::Name(name) => Some(name.as_str()),
+                _ => None,
+            })
+            .collect();
+        // A name is in the profile, also of a process that has ended since.
+        let others = self.groups.iter().filter(|group| !matches!(group.base, Base::Name(_)));
+        let members: HashSet<u32> = others.flat_map(members).collect();
+        let is_wanted = |source: &Recording| {
+            let header = &source.snapshot.header;
+            let is_new = source.running.is_some() || header.start_realtime_ns >= self.start_ns;
+            let is_member = || source.running.is_some_and(|pid| members.contains(&pid));
+            let has_name = || names.iter().any(|name| is_named(header, name));
+            is_new && (self.is_all || has_name() || is_member())
+        };
+        found.into_iter().filter(is_wanted).collect()
     }
 
     fn new_files(&mut self) -> Vec<Recording> {
@@ -106,7 +133,7 @@ impl Selection {
 }
 
 fn open(wanted: &str) -> Result<Recording, Failure> {
-    let source = match ramson_source::open(wanted)? {
+    let source = match ramson_source::open_one(wanted)? {
         Opened::Recording(source) => source,
         Opened::Foreign(_) => {
             return Err(Failure::usage(format!(
@@ -122,7 +149,6 @@ fn open(wanted: &str) -> Result<Recording, Failure> {
     }
 }
 
-fn is_named(header: &Header, name: &str) -> bool {
-    let exe = Path::new(header.exe.trim_end_matches(" (deleted)")).file_name().unwrap_or_default();
-    name_of(header) == name || exe == name || header.comm == name
+fn members(group: &Selector) -> Vec<u32> {
+    processes_of(&group.base).unwrap_or_default()
 }

@@ -22,10 +22,14 @@ fn heading(comparison: &Comparison) -> String {
     for (word, side, total) in sides {
         let value = format_value(total.value, unit);
         let error = format_relative_error(total);
-        let what = match side.pid {
-            Some(pid) => format!("{} (pid {pid})", side.name),
-            None => side.name.clone(),
+        let mut what = match (side.pid, side.processes.len()) {
+            (Some(pid), _) => format!("{} (pid {pid})", side.name),
+            (None, 0) => side.name.clone(),
+            (None, count) => format!("{} ({count} profiles)", side.name),
         };
+        if let Some(count) = side.unprofiled {
+            let _ = write!(what, "; {count} more without a profile");
+        }
         let _ = writeln!(out, "{word} {value:>10} {error:>8}  {what}");
     }
     let change = table.change;

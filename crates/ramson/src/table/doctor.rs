@@ -132,13 +132,13 @@ fn parameters(statistics: &Statistics) -> String {
     let size = |bytes: u64| format_bytes(bytes as f64);
     let moves = if parameters.has_dynamic_thresholds { "dynamic" } else { "fixed" };
     format!(
-        "mmap threshold {}, trim threshold {} ({moves}); up to {} arenas; tcache: {} of a size up to {}",
+        "mmap threshold {}, trim threshold {} ({moves}); {}; tcache: {} of a size up to {}",
         size(parameters.mmap_threshold_bytes),
         size(parameters.trim_threshold_bytes),
         match (parameters.arena_max, parameters.arenas_a_core) {
-            (0, 1) => "one per core or 8".into(),
-            (0, most) => format!("{most} per core"),
-            (most, _) => most.to_string(),
+            (0, 1) => "up to one arena per core, at least 8".into(),
+            (0, most) => format!("up to {most} arenas per core"),
+            (most, _) => format!("up to {most} arenas"),
         },
         parameters.tcache_count,
         size(parameters.tcache_max_bytes),

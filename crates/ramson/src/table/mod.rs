@@ -2,6 +2,7 @@
 
 pub mod comparison;
 pub mod doctor;
+pub mod doctor_sum;
 mod frees;
 mod health;
 mod heap_map;

@@ -53,8 +53,15 @@ pub fn push_pins(out: &mut String, finding: &Finding, rows: usize, columns: Opti
 
 /// Adds the advice.
 pub fn push_advice(out: &mut String, advice: &[Advice], columns: Option<usize>) {
+    let here: Vec<(String, &Advice)> =
+        advice.iter().map(|advice| (String::new(), advice)).collect();
+    push_advice_at(out, &here, columns);
+}
+
+/// Adds advice, each behind what says where to follow it.
+pub fn push_advice_at(out: &mut String, advice: &[(String, &Advice)], columns: Option<usize>) {
     out.push_str("\nwhat to do\n");
-    for (index, advice) in advice.iter().enumerate() {
+    for (index, (place, advice)) in advice.iter().enumerate() {
         let saving = match advice.saving {
             Saving::Expected(bytes, half_width) if half_width > 0.0 => {
                 format!(": saves {} (±{})", format_bytes(bytes as f64), format_bytes(half_width))
@@ -64,7 +71,7 @@ pub fn push_advice(out: &mut String, advice: &[Advice], columns: Option<usize>) 
             Saving::Unknown => String::new(),
         };
         let number = format!("{}. ", index + 1);
-        push_prose(out, &number, &format!("{}{saving}", advice.action), columns);
+        push_prose(out, &number, &format!("{place}{}{saving}", advice.action), columns);
         push_prose(out, "   why   ", &advice.evidence, columns);
         if advice.risk != "none" {
             push_prose(out, "   risk  ", advice.risk, columns);

@@ -1,5 +1,8 @@
 //! The first lines of a report: the RSS line, what the profile is of, and what it does not hold.
 
+use super::{columns, cut};
+use ramson_analysis::MmapSums;
+use ramson_analysis::members::{Row, Sum};
 use ramson_analysis::rss::live_text;
 use ramson_analysis::summary::{ForeignSummary, Subject, Summary};
 use ramson_process::clock::unix_ns;
@@ -9,11 +12,82 @@ use ramson_profile::format::{
 use ramson_source::Past;
 use std::fmt::Write;
 
+/// Processes that get a line.
+const MOST_ROWS: usize = 20;
+
 /// With an empty line at the end.
 pub fn heading(subject: &Subject) -> String {
     match subject {
         Subject::Recording(summary) => of_recording(summary),
         Subject::Foreign(summary) => of_foreign(summary),
+        Subject::Sum(sum) => of_sum(sum),
+    }
+}
+
+/// Of several: their sum, and a row for each.
+fn of_sum(sum: &Sum) -> String {
+    let live = live_text(sum.live);
+    let running = sum.rows.iter().filter(|row| row.age_ns.is_some()).count();
+    let all = match sum.past_unix_ns {
+        Some(time_ns) => format!("at {}", format_local_time(time_ns)),
+        None => "in all".into(),
+    };
+    let mut out = match (&sum.rss, sum.rss_bytes) {
+        (Some(rss), _) => rss.line(),
+        (None, Some(bytes)) => format!("RSS {} {all}; live {live}", format_bytes(bytes as f64)),
+        (None, None) => format!("RSS not known; live {live}"),
+    };
+    let _ = write!(out, "\n{} profiles", sum.rows.len());
+    let _ = match running {
+        0 => Ok(()),
+        _ if running == sum.rows.len() => {
+            write!(out, " of running processes; pages that they share count in each")
+        }
+        _ => write!(out, ", {running} of them of running processes, of which the RSS line is"),
+    };
+    out.push('\n');
+    out.extend(mmap_line(&sum.mmap));
+    match sum.unprofiled {
+        0 => {}
+        1 => out.push_str("not complete: 1 other process that is named has no profile\n"),
+        count => {
+            let _ = writeln!(
+                out,
+                "not complete: {count} other processes that are named have no profile"
+            );
+        }
+    }
+    out.push('\n');
+    push_rows(&mut out, &sum.rows);
+    out.push('\n');
+    out
+}
+
+/// A line for each process.
+pub fn push_rows(out: &mut String, rows: &[Row]) {
+    let _ = writeln!(
+        out,
+        "{:>10} {:>10} {:>10} {:>8} {:>10}  command",
+        "pid", "RSS", "live", "±", "age"
+    );
+    let or_dash = |known: Option<String>| known.unwrap_or_else(|| "–".into());
+    for row in rows.iter().take(MOST_ROWS) {
+        let command = match row.command_line.as_slice() {
+            [] => row.name.clone(),
+            words => words.join(" "),
+        };
+        let line = format!(
+            "{:>10} {:>10} {:>10} {:>8} {:>10}  {command}",
+            or_dash(row.pid.map(|pid| pid.to_string())),
+            or_dash(row.rss.map(|rss| format_bytes(rss as f64))),
+            or_dash(row.live.map(|live| format_bytes(live.value))),
+            or_dash(row.live.map(format_relative_error)),
+            or_dash(row.age_ns.map(format_duration)),
+        );
+        let _ = writeln!(out, "{}", cut(&line, columns()));
+    }
+    if rows.len() > MOST_ROWS {
+        let _ = writeln!(out, "{:>10} more; --json has all", rows.len() - MOST_ROWS);
     }
 }
 
@@ -45,7 +119,7 @@ pub fn of_recording(summary: &Summary) -> String {
     if let Some(line) = summary.coverage.as_ref().and_then(|coverage| coverage.line()) {
         let _ = writeln!(out, "{line}");
     }
-    out.extend(mmap_line(summary));
+    out.extend(mmap_line(&summary.mmap));
     for missing in &summary.missing {
         let _ = writeln!(out, "not complete: {missing}");
     }
@@ -54,8 +128,7 @@ pub fn of_recording(summary: &Summary) -> String {
 }
 
 /// `None` if the program maps nothing itself.
-fn mmap_line(summary: &Summary) -> Option<String> {
-    let mmap = &summary.mmap;
+fn mmap_line(mmap: &MmapSums) -> Option<String> {
     if mmap.extents == 0 && mmap.reserved.value == 0.0 {
         return None;
     }

@@ -11,9 +11,20 @@ use std::fmt::Write;
 /// Frames shown of a stack.
 const MAX_FRAMES: usize = 12;
 
-/// The whole text; at most so many stacks, 0: all.
-pub fn text(found: &Suspects, rows: usize) -> String {
-    let mut out = subject::of_recording(&found.summary) + &summary(found);
+/// The whole text; at most so many stacks, 0: all. Of several processes the stacks of all, or those of each.
+pub fn text(found: &Suspects, rows: usize, is_each: bool) -> String {
+    if found.processes.is_empty() || !is_each {
+        return block(found, rows);
+    }
+    let blocks = found
+        .processes
+        .iter()
+        .map(|each| format!("\n── {}\n{}", each.row.name_and_pid(), block(&each.answer, rows)));
+    subject::heading(&found.subject).trim_end().to_owned() + "\n" + &blocks.collect::<String>()
+}
+
+fn block(found: &Suspects, rows: usize) -> String {
+    let mut out = subject::heading(&found.subject) + &summary(found);
     let most = if rows == 0 { usize::MAX } else { rows };
     for (index, suspect) in found.suspects.iter().take(most).enumerate() {
         push_suspect(&mut out, index + 1, suspect);

@@ -9,7 +9,7 @@ use crate::table::{columns, cut};
 use ramson_analysis::live::processes::{Column, Process, Processes};
 use ramson_analysis::live::watch::Watched;
 use ramson_profile::format::{format_bytes, format_objects_short, format_relative_error};
-use ramson_source::Failure;
+use ramson_source::{Failure, Selector};
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 use ratatui::style::{Modifier, Style};
@@ -25,9 +25,9 @@ pub struct Host {
 }
 
 impl Host {
-    /// All that run now.
-    pub fn find() -> Self {
-        let processes = Processes::find();
+    /// Those that are named and run now; nothing named: all.
+    pub fn find(wanted: &[Selector]) -> Self {
+        let processes = Processes::find(wanted);
         let mut host = Self { processes, cursor: 0, first: 0, sort: Column::Live };
         host.read();
         host
@@ -159,9 +159,9 @@ fn line(process: &Process) -> Vec<Span> {
     ]
 }
 
-/// `--once` and `--json` without SRC.
-pub fn stream(flags: &TopFlags) -> Result<(), Failure> {
-    let mut host = Host::find();
+/// `--once` and `--json` of several processes.
+pub fn stream(flags: &TopFlags, wanted: &[Selector]) -> Result<(), Failure> {
+    let mut host = Host::find(wanted);
     loop {
         thread::sleep(flags.pause());
         host.processes.read_now();

@@ -17,7 +17,8 @@ use crate::output::{print, print_json};
 use crate::table::{columns, cut, say_what_is_missing};
 use heading::Heading;
 use ramson_analysis::live::picture::Live;
-use ramson_source::Failure;
+use ramson_analysis::live::watch::Watched;
+use ramson_source::{Failure, Recording, Selector, open_recordings};
 use std::thread;
 use table::Columns;
 use view::Watch;
@@ -28,16 +29,37 @@ pub fn top(flags: &TopFlags) -> Result<(), Failure> {
             "--tagfocus and --tagignore: top shows whole stacks. Choose by frames (--focus, --show …), or threads by --view threads",
         ));
     }
-    match (flags.once || flags.json, &flags.source) {
-        (false, source) => view::interactive(flags, source.as_deref()),
-        (true, Some(source)) => stream(flags, source),
-        (true, None) => host::stream(flags),
+    let selectors = flags.sources.iter().map(|source| Selector::parse(source));
+    let selectors = selectors.collect::<Result<Vec<_>, _>>()?;
+    let alone = alone(flags)?;
+    match (flags.once || flags.json, alone) {
+        (false, alone) => view::interactive(flags, alone, &selectors),
+        (true, Some(recording)) => stream(flags, recording),
+        (true, None) => host::stream(flags, &selectors),
     }
 }
 
+/// What is named, if that is one profile.
+fn alone(flags: &TopFlags) -> Result<Option<Recording>, Failure> {
+    if flags.sources.is_empty() {
+        return Ok(None);
+    }
+    let (mut found, _) = open_recordings(&flags.sources)?;
+    if found.len() == 1 {
+        return Ok(found.pop());
+    }
+    if found.iter().any(|recording| recording.running.is_none()) {
+        return Err(Failure::usage(format!(
+            "{}: top lists processes that run, and not all of these do. \"ramson report\" sums them",
+            flags.sources.join(" ")
+        )));
+    }
+    Ok(None)
+}
+
 /// `--once` and `--json`: to standard output.
-fn stream(flags: &TopFlags, source: &str) -> Result<(), Failure> {
-    let mut watch = Watch::open(source, flags)?;
+fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
+    let mut watch = Watch::of(Watched::of(recording), flags)?;
     watch.read()?;
     watch.wait_for_names()?;
     loop {

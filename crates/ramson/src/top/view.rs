@@ -11,7 +11,7 @@ use ramson_analysis::live;
 use ramson_analysis::live::pace::Pace;
 use ramson_analysis::live::shape::Wanted;
 use ramson_analysis::live::watch::Watched;
-use ramson_source::Failure;
+use ramson_source::{Failure, Recording, Selector};
 use ratatui::crossterm::event::KeyEvent;
 
 /// What looking and drawing may take of one core; the split of RSS and new names have shares of their own.
@@ -24,10 +24,6 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn open(source: &str, flags: &TopFlags) -> Result<Self, Failure> {
-        Self::of(Watched::open(source)?, flags)
-    }
-
     pub fn of(watched: Watched, flags: &TopFlags) -> Result<Self, Failure> {
         let kind = KindChoice::kinds(Some(flags.kind)).of_recording();
         let wanted =
@@ -61,12 +57,17 @@ enum Shown {
     Process(Box<Watch>),
 }
 
-pub fn interactive(flags: &TopFlags, source: Option<&str>) -> Result<(), Failure> {
-    let mut shown = match source {
-        Some(source) => Shown::Process(Box::new(Watch::open(source, flags)?)),
-        None => Shown::Host(Host::find()),
+/// Of one process, or of the list of those that are named.
+pub fn interactive(
+    flags: &TopFlags,
+    alone: Option<Recording>,
+    wanted: &[Selector],
+) -> Result<(), Failure> {
+    let is_alone = alone.is_some();
+    let mut shown = match alone {
+        Some(recording) => Shown::Process(Box::new(Watch::of(Watched::of(recording), flags)?)),
+        None => Shown::Host(Host::find(wanted)),
     };
-    let is_alone = source.is_some();
     let mut screen = Screen::open()?;
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let palette = Palette { has_colours: !no_colour };
@@ -89,7 +90,7 @@ pub fn interactive(flags: &TopFlags, source: Option<&str>) -> Result<(), Failure
             Request::Done => {}
             Request::Quit => return Ok(()),
             Request::Back if is_alone => {}
-            Request::Back => shown = Shown::Host(Host::find()),
+            Request::Back => shown = Shown::Host(Host::find(wanted)),
             Request::Suspend => screen.suspend()?,
             Request::Redraw => screen.clear()?,
             Request::Open => {

@@ -179,6 +179,28 @@ pub mod dwarf {
 /// The kernel's signal trampoline: `mov rax, 15; syscall`. glibc's and musl's `__restore_rt` are these bytes.
 pub const SIGNAL_TRAMPOLINE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 
+/// Where a call and a function's first instructions put things.
+pub mod frame_layout {
+    /// Pushed by the call instruction.
+    pub const RETURN_ADDRESS_BELOW_CFA: u64 = 8;
+    /// After `push rbp; mov rbp, rsp`.
+    pub const RETURN_ADDRESS_BEHIND_FRAME_POINTER: u64 = 8;
+    /// Both of them.
+    pub const FRAME_RECORD_BYTES: u64 = 16;
+    /// End of user space without five-level page tables, beyond which no loader puts code.
+    pub const HIGHEST_CODE: u64 = 1 << 47;
+}
+
+/// The return address of a call, and the caller's stack pointer after it.
+///
+/// # Safety
+/// `entry` is the stack pointer at the first instruction of the function that was called.
+#[inline(always)]
+pub unsafe fn return_of_call(entry: u64) -> (u64, u64) {
+    // SAFETY: the call instruction pushed it there.
+    (unsafe { *(entry as *const u64) }, entry + 8)
+}
+
 /// Where a signal frame keeps the interrupted registers, relative to the stack pointer at the trampoline: struct ucontext
 /// starts there, its general registers at byte 40 in the order r8…r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
 pub mod signal_frame {

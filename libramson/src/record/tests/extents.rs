@@ -2,7 +2,7 @@
 
 use super::*;
 use core::ops::Range;
-use ramson_format::EXTENT_LEAST_BYTES;
+use ramson_format::{EXTENT_LEAST_BYTES, LookupAddress};
 use ramson_reader::Snapshot;
 use std::fs::File;
 
@@ -18,7 +18,8 @@ impl Recording {
     pub fn map(&self, range: &Range<u64>) {
         let on_this_stack = 0u64;
         let stack_pointer = (&raw const on_this_stack) as u64;
-        let caller = Caller { lookup_address: 0x1000, stack_pointer, frame_pointer: 0 };
+        let caller =
+            Caller { lookup_address: LookupAddress(0x1000), stack_pointer, frame_pointer: 0 };
         self.recorder.record_extent(arch::thread(), range.clone(), 0, caller);
     }
 

@@ -1,6 +1,6 @@
 //! The ring of recent frees.
 
-use super::super::frees::{Entry, FreeRing};
+use super::super::free_ring::{Entry, FreeRing};
 use super::super::stacks::Holder;
 use super::*;
 use ramson_format::NO_STACK;
@@ -38,8 +38,11 @@ fn snapshot(recording: &Recording) -> Snapshot {
 fn free(recording: &Recording, address: u64, frame: Option<u64>) {
     let on_this_stack = 0u64;
     let stack_pointer = (&raw const on_this_stack) as u64;
-    let caller =
-        frame.map(|lookup_address| Caller { lookup_address, stack_pointer, frame_pointer: 0 });
+    let caller = frame.map(|frame| Caller {
+        lookup_address: LookupAddress(frame),
+        stack_pointer,
+        frame_pointer: 0,
+    });
     let claim = recording.recorder.claim(address).expect("a live sample");
     recording.recorder.complete_free(arch::thread(), claim, address, caller);
 }
@@ -92,7 +95,7 @@ fn a_free_is_remembered_with_both_stacks_and_one_that_cannot_be_walked_without()
 fn stacks_of_frees_take_half_of_the_table_and_leave_the_rest_to_allocations() {
     let recording = Recording::new(1 << 20);
     let (file, stacks) = (recording.file(), &recording.recorder.stacks);
-    let intern = |frame: u64, holder| stacks.intern(file, 0, &[frame], 0, holder, 1);
+    let intern = |frame: u64, holder| stacks.intern(file, 0, &[LookupAddress(frame)], 0, holder, 1);
     let capacity = file.capacity(RegionKind::Stacks);
     let added = (1..).take_while(|&frame| intern(frame, Holder::Free).is_some()).count() as u64;
     assert_eq!(added + ramson_format::KINDS.len() as u64, capacity / 2);

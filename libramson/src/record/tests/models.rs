@@ -3,7 +3,7 @@
 //!
 //! loom runs the real code on a real profile file. Each model names a fault that it finds: put into the code, it fails.
 
-use super::super::frees::FreeRing;
+use super::super::free_ring::FreeRing;
 use super::frees::{entry_of, is_whole};
 use super::stacks::{frames_in, intern};
 use super::*;
@@ -58,7 +58,8 @@ impl Recording {
         // Known, so that the walk need not ask the system.
         thread.stack_low.set(stack_pointer);
         thread.stack_high.set(stack_pointer + 8);
-        let caller = Caller { lookup_address: frame, stack_pointer, frame_pointer: 0 };
+        let caller =
+            Caller { lookup_address: LookupAddress(frame), stack_pointer, frame_pointer: 0 };
         self.recorder.record(&thread, address, SIZE, 2.0, caller);
     }
 

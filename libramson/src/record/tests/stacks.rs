@@ -10,7 +10,8 @@ fn frames_of(number: u64) -> Vec<u64> {
 }
 
 pub fn intern(recording: &Recording, epoch: u32, frames: &[u64]) -> Option<u32> {
-    recording.recorder.stacks.intern(recording.file(), epoch, frames, 0, Holder::Allocation, 1)
+    let frames: Vec<_> = frames.iter().copied().map(LookupAddress).collect();
+    recording.recorder.stacks.intern(recording.file(), epoch, &frames, 0, Holder::Allocation, 1)
 }
 
 pub fn frames_in(recording: &Recording, number: u32) -> Vec<u64> {

@@ -3,10 +3,12 @@
 use super::live::GuardedStack;
 use super::oracle::{Told, caller_here, new_walker, observe, view};
 use super::programs::{Jit, Library, build, programs};
-use crate::walk::rules::{self, FramePointerRule, Rule, RuleCache, Step};
-use crate::walk::{Caller, End, step, view_of};
+use crate::walk::frame::StackMemory;
+use crate::walk::frames::{Step, step};
+use crate::walk::rules::{self, FramePointerRule, Rule, RuleCache};
+use crate::walk::{Caller, End, view_of};
 use crate::{arch, resolve, sampler, sys};
-use ramson_format::MAX_DEPTH;
+use ramson_format::{LookupAddress, MAX_DEPTH};
 use std::alloc::{Layout, alloc_zeroed};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -75,12 +77,12 @@ fn random_registers_and_stack_words_never_fault() {
         };
         words.iter_mut().for_each(|word| *word = any());
         let caller = Caller {
-            lookup_address: any(),
+            lookup_address: LookupAddress(any()),
             stack_pointer: low + (any() & 0x78),
             frame_pointer: any(),
         };
         let view = view(&caller, &mut []);
-        let mut frames = [0; MAX_DEPTH];
+        let mut frames = [LookupAddress(0); MAX_DEPTH];
         let walked = walker.walk(caller, &view, &mut frames, &Told::default());
         assert!((1..=MAX_DEPTH).contains(&walked.depth));
         ends[walked.end as usize] += 1;
@@ -107,7 +109,7 @@ fn stack_pointers_at_and_over_page_edges_give_a_view_that_can_be_read() {
         (u64::MAX, 0),
         (1 << 63, 0),
     ] {
-        let caller = Caller { lookup_address: 0, stack_pointer, frame_pointer: 0 };
+        let caller = Caller { lookup_address: LookupAddress(0), stack_pointer, frame_pointer: 0 };
         let view = view(&caller, &mut copy);
         assert!(view.is_foreign);
         let first = stack_pointer & !7;
@@ -134,7 +136,8 @@ fn a_far_part_of_the_memory_around_a_stack_is_not_taken_for_the_stack() {
     extern "C" fn run(coroutine: *mut c_void) -> *mut c_void {
         let mut copy = vec![0; 32 << 10];
         let mut is_foreign = |stack_pointer| {
-            let caller = Caller { lookup_address: 0, stack_pointer, frame_pointer: 0 };
+            let caller =
+                Caller { lookup_address: LookupAddress(0), stack_pointer, frame_pointer: 0 };
             view(&caller, &mut copy).is_foreign
         };
         let low = coroutine as u64;
@@ -160,14 +163,14 @@ fn a_frame_that_leads_down_or_to_no_code_is_not_undone() {
     let words = [0u64, 0, 0x40_0000, 0x40_0000, 0, 5, 0, 1 << 47, 0, 0, 0, 0x40_0000];
     let at = |index: usize| (&raw const words[index]) as u64;
     let registers = |stack_pointer, frame_pointer| Caller {
-        lookup_address: 0x40_0000,
+        lookup_address: LookupAddress(0x40_0000),
         stack_pointer,
         frame_pointer,
     };
     let view = view(&registers(at(0), 0), &mut []);
     let by_frame_pointer = |stack_pointer, frame_pointer| {
         FramePointerRule::apply(registers(stack_pointer, frame_pointer), &view)
-            .map(|caller| (caller.lookup_address, caller.stack_pointer))
+            .map(|caller| (caller.lookup_address.0, caller.stack_pointer))
     };
     assert_eq!(by_frame_pointer(at(2), at(2)), Some((0x3f_ffff, at(4))));
     assert_eq!(by_frame_pointer(at(3), at(2)), None);

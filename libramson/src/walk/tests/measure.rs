@@ -9,7 +9,7 @@ use super::oracle::{
 use super::programs::{Jit, Programs, without_frame_pointers};
 use crate::walk::{Caller, StackView, Walker};
 use framehop::x86_64::CacheX86_64;
-use ramson_format::MAX_DEPTH;
+use ramson_format::{LookupAddress, MAX_DEPTH};
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::time::Instant;
@@ -55,7 +55,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 fn walk_once(walker: &Walker, caller: Caller, told: &Told, copy: &mut [u8]) -> usize {
     let view = view_again(&caller, copy);
-    let mut frames = [0; MAX_DEPTH];
+    let mut frames = [LookupAddress(0); MAX_DEPTH];
     let walked = walker.walk(caller, &view, &mut frames, told);
     black_box(&frames);
     walked.depth

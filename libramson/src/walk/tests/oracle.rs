@@ -1,11 +1,12 @@
 //! What a stack is according to ramson, framehop and the C library.
 
 use crate::arch::{self, SIGNAL_TRAMPOLINE};
+use crate::walk::frame::StackMemory;
 use crate::walk::{Caller, End, MappingFacts, NewMapping, StackView, Walker, view_of};
 use crate::{process, resolve, sys};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder};
-use ramson_format::MAX_DEPTH;
+use ramson_format::{LookupAddress, MAX_DEPTH};
 use std::alloc::{Layout, alloc_zeroed};
 use std::ffi::c_void;
 use std::ops::Range;
@@ -92,9 +93,9 @@ pub fn is_trampoline(address: u64) -> bool {
 }
 
 /// Lookup addresses as return addresses.
-fn as_return_addresses(lookups: &[u64]) -> Vec<u64> {
+fn as_return_addresses(lookups: &[LookupAddress]) -> Vec<u64> {
     let mut after_trampoline = false;
-    let convert = |&lookup: &u64| {
+    let convert = |&LookupAddress(lookup): &LookupAddress| {
         let address = if after_trampoline { lookup } else { lookup + 1 };
         after_trampoline = is_trampoline(address);
         address
@@ -119,7 +120,7 @@ pub fn caller_here() -> Caller {
     let mut registers = [0u64; 3];
     capture(&mut registers);
     let [return_address, stack_pointer, frame_pointer] = registers;
-    Caller { lookup_address: return_address - 1, stack_pointer, frame_pointer }
+    Caller { lookup_address: LookupAddress(return_address - 1), stack_pointer, frame_pointer }
 }
 
 /// Walks the stack of the calling function. `glibc` says whether backtrace() is to be asked too.
@@ -128,7 +129,7 @@ pub fn observe(walker: &Walker, sink: &Told, glibc: bool) -> Stacks {
     let caller = caller_here();
     let mut copy = vec![0; 32 << 10];
     let view = view(&caller, &mut copy);
-    let mut frames = [0; MAX_DEPTH];
+    let mut frames = [LookupAddress(0); MAX_DEPTH];
     let walked = walker.walk(caller, &view, &mut frames, sink);
     let mut found = [std::ptr::null_mut(); MAX_DEPTH];
     // SAFETY: the buffer is as long as is said.
@@ -154,7 +155,7 @@ pub fn framehop_walk(
     frames: &mut [u64],
 ) -> usize {
     let mut read_stack = |address| view.read(address).ok_or(());
-    let mut address = caller.lookup_address + 1;
+    let mut address = caller.lookup_address.0 + 1;
     let mut registers = UnwindRegsX86_64::new(address, caller.stack_pointer, caller.frame_pointer);
     for (index, frame) in frames.iter_mut().enumerate() {
         *frame = address;

@@ -56,7 +56,7 @@ impl Serialize for Saving {
 }
 
 /// One advice.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Advice {
     /// The name in `--json`.
     pub cause: &'static str,

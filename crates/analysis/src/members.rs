@@ -1,0 +1,164 @@
+//! Several processes as one: a row for each, and their sums.
+
+use crate::extents::MmapSums;
+use crate::listing::last_rss;
+use crate::rss::Rss;
+use crate::summary::{Subject, Summary};
+use ramson_process::processes;
+use ramson_process::stat::Stat;
+use ramson_profile::Estimate;
+use ramson_source::{Opened, Recording};
+use serde::Serialize;
+use std::cmp::Ordering;
+
+/// One of several, in a line.
+#[derive(Clone, Serialize)]
+pub struct Row {
+    /// `None`: another tool's file does not say.
+    #[serde(skip)]
+    pub pid: Option<u32>,
+    /// Of the program, or of the file.
+    #[serde(skip)]
+    pub name: String,
+    /// Resident bytes at the moment that is shown, or as they were last seen.
+    #[serde(skip)]
+    pub rss: Option<u64>,
+    /// Live bytes of the heap.
+    #[serde(skip)]
+    pub live: Option<Estimate>,
+    /// Since the process began; `None` where it does not run any more, and for a moment of the past.
+    pub age_ns: Option<u64>,
+    /// As it is now, else as it began.
+    pub command_line: Vec<String>,
+}
+
+/// What is said of one of several.
+#[derive(Serialize)]
+pub struct Each<T> {
+    /// In a line.
+    #[serde(flatten)]
+    pub row: Row,
+    /// As it is said of one.
+    #[serde(flatten)]
+    pub answer: T,
+}
+
+/// What is said of several together.
+#[derive(Serialize)]
+pub struct Sum {
+    /// Of those that run, as far as it can be read: pages that they share count in each.
+    pub rss: Option<Rss>,
+    /// Resident bytes of all, as far as they are known.
+    pub rss_bytes: Option<u64>,
+    /// Live bytes of the heap, by the profiles.
+    pub live: Estimate,
+    /// Of moments of a history, the latest; nanoseconds since 1970.
+    pub past_unix_ns: Option<u64>,
+    /// What the programs mapped themselves.
+    pub mmap: MmapSums,
+    /// Processes that were named and have no profile.
+    pub unprofiled: usize,
+    /// Those with the largest RSS first.
+    #[serde(skip)]
+    pub rows: Vec<Row>,
+}
+
+/// Of what was opened.
+pub fn row(opened: &Opened, subject: &Subject) -> Row {
+    match (opened, subject) {
+        (Opened::Recording(recording), Subject::Recording(summary)) => {
+            of_recording(recording, summary)
+        }
+        _ => Row {
+            pid: None,
+            name: opened.origin().to_owned(),
+            rss: None,
+            live: subject.live(),
+            age_ns: None,
+            command_line: Vec::new(),
+        },
+    }
+}
+
+/// Of a profile that libramson wrote.
+pub fn of_recording(recording: &Recording, summary: &Summary) -> Row {
+    let of_now = summary.rss.as_ref().map(|rss| rss.bytes);
+    let rss = match &recording.past {
+        Some(past) => past.rss,
+        None => of_now.or_else(|| last_rss(recording)),
+    };
+    let began = &recording.snapshot.header.command;
+    let row = recording.running.map(|pid| of_process(pid, summary.name.clone()));
+    let command_line = row.as_ref().map(|row| row.command_line.clone());
+    Row {
+        pid: Some(summary.pid),
+        name: summary.name.clone(),
+        rss,
+        live: Some(summary.live),
+        age_ns: row.and_then(|row| row.age_ns),
+        command_line: command_line.filter(|line| !line.is_empty()).unwrap_or(began.clone()),
+    }
+}
+
+/// Of a running process of which no more is known.
+pub fn of_process(pid: u32, name: String) -> Row {
+    let stat = Stat::of(pid);
+    Row {
+        pid: Some(pid),
+        name,
+        rss: stat.and_then(|stat| stat.rss),
+        live: None,
+        age_ns: stat.map(|stat| processes::age_ns(stat.start_ticks)),
+        command_line: processes::command(pid),
+    }
+}
+
+/// Says how many processes that were named are not in the answer; `None`: all are.
+pub fn unprofiled_text(count: usize) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("1 other process that is named has no profile".into()),
+        count => Some(format!("{count} other processes that are named have no profile")),
+    }
+}
+
+impl Row {
+    /// The largest first.
+    pub fn order(&self, other: &Self) -> Ordering {
+        let live = |row: &Self| row.live.map_or(0.0, |live| live.value);
+        let by_rss = other.rss.cmp(&self.rss);
+        by_rss.then(live(other).total_cmp(&live(self))).then(self.pid.cmp(&other.pid))
+    }
+
+    /// `redis-server (pid 4711)`.
+    pub fn name_and_pid(&self) -> String {
+        match self.pid {
+            Some(pid) => format!("{} (pid {pid})", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+impl Sum {
+    /// Of these, in their order.
+    pub fn of<'a>(all: impl Iterator<Item = (Row, &'a Subject)>, unprofiled: usize) -> Self {
+        let (rows, subjects): (Vec<Row>, Vec<&Subject>) = all.unzip();
+        let summaries = subjects.iter().filter_map(|subject| match subject {
+            Subject::Recording(summary) => Some(summary),
+            _ => None,
+        });
+        let rss: Vec<&Rss> = summaries.clone().filter_map(|summary| summary.rss.as_ref()).collect();
+        Self {
+            rss: Rss::sum(&rss),
+            rss_bytes: rows.iter().filter_map(|row| row.rss).reduce(|sum, bytes| sum + bytes),
+            live: rows.iter().filter_map(|row| row.live).sum(),
+            past_unix_ns: summaries
+                .clone()
+                .filter_map(|summary| summary.history.as_ref().map(|past| past.time_ns))
+                .max(),
+            mmap: summaries.map(|summary| &summary.mmap).sum(),
+            unprofiled,
+            rows,
+        }
+    }
+}

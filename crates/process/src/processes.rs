@@ -1,0 +1,234 @@
+//! Which processes there are: by their name, their ancestors, and their control group of either version.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+/// Where systemd has units, and the links that are their other names.
+const UNIT_DIRECTORIES: [&str; 4] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
+/// Every process ID, ascending. A process may be gone by the time that it is looked at.
+pub fn all() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids: Vec<u32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    pids.sort_unstable();
+    pids
+}
+
+/// Those whose first thread, executable or program as it was called has this name.
+pub fn named(name: &str) -> Vec<u32> {
+    all().into_iter().filter(|&pid| is_named(pid, name)).collect()
+}
+
+fn is_named(pid: u32, name: &str) -> bool {
+    let text = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let comm = text("comm");
+    let exe = || fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let is_exe = |exe: &Path| {
+        let file = exe.file_name().unwrap_or_default().to_string_lossy();
+        file.trim_end_matches(" (deleted)") == name
+    };
+    let called = |line: &[u8]| {
+        let first = line.split(|&byte| byte == 0).next().unwrap_or_default();
+        first.rsplit(|&byte| byte == b'/').next() == Some(name.as_bytes())
+    };
+    !name.is_empty()
+        && (comm.trim_ascii_end() == name.as_bytes() || is_exe(&exe()) || called(&text("cmdline")))
+}
+
+/// A process and its descendants. What its parent left behind belongs to another ancestor.
+pub fn tree(root: u32) -> Vec<u32> {
+    let pids = all();
+    let parents = pids.iter().filter_map(|&pid| Some((pid, parent(pid)?)));
+    descendants(root, &parents.collect()).into_iter().filter(|pid| pids.contains(pid)).collect()
+}
+
+fn descendants(root: u32, parents: &HashMap<u32, u32>) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut at = 0;
+    while at < found.len() {
+        let children = parents.iter().filter(|&(pid, parent)| *parent == found[at] && *pid != root);
+        let mut children: Vec<u32> = children.map(|(&pid, _)| pid).collect();
+        children.sort_unstable();
+        found.extend(children);
+        at += 1;
+    }
+    found
+}
+
+/// The second field of /proc/PID/stat is a name that may contain anything.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// Those in a control group and in groups below it. `path` is as /proc/PID/cgroup has it, or a directory below a mount point.
+pub fn of_group(path: &str) -> Vec<u32> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let wanted = GroupPath::new(path, &mounts);
+    with_groups(|groups| wanted.has(groups))
+}
+
+/// Those of a systemd unit, of the system or of a user, by one of its names.
+pub fn of_unit(name: &str) -> Vec<u32> {
+    let name = if name.contains('.') { name.to_owned() } else { format!("{name}.service") };
+    let found = with_groups(|groups| is_of_unit(groups, &name));
+    let is_alias = |unit: &String| found.is_empty() && *unit != name;
+    match unit_behind(&name).filter(is_alias) {
+        Some(unit) => with_groups(|groups| is_of_unit(groups, &unit)),
+        None => found,
+    }
+}
+
+/// redis.service may be a link to redis-server.service.
+fn unit_behind(name: &str) -> Option<String> {
+    let targets = UNIT_DIRECTORIES
+        .iter()
+        .filter_map(|directory| fs::read_link(Path::new(directory).join(name)).ok());
+    targets.filter_map(|target| Some(target.file_name()?.to_str()?.to_owned())).next()
+}
+
+fn with_groups(is_wanted: impl Fn(&str) -> bool) -> Vec<u32> {
+    let groups = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cgroup"));
+    all().into_iter().filter(|&pid| groups(pid).is_ok_and(|groups| is_wanted(&groups))).collect()
+}
+
+/// The hierarchy's controllers (none: version 2) and the path of each line of a process's cgroup file.
+fn lines_of(groups: &str) -> impl Iterator<Item = (&str, &str)> {
+    groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'))
+}
+
+fn is_of_unit(groups: &str, unit: &str) -> bool {
+    lines_of(groups).any(|(_, path)| path.split('/').any(|part| part == unit))
+}
+
+struct GroupPath {
+    path: String,
+    /// Of a directory: the options of its file system, which name its controllers; of version 2, none.
+    options: Option<Vec<String>>,
+}
+
+impl GroupPath {
+    fn new(path: &str, mounts: &str) -> Self {
+        let path = format!("/{}", path.trim_matches('/'));
+        let below = mounts.lines().filter_map(|line| {
+            let (mount, system) = line.split_once(" - ")?;
+            let (kind, rest) = system.split_once(' ')?;
+            let mut fields = mount.split(' ').skip(3);
+            let (root, point) = (fields.next()?, fields.next()?);
+            let rest_of_path = path.strip_prefix(point)?;
+            let is_below = rest_of_path.is_empty() || rest_of_path.starts_with('/');
+            let options = match kind {
+                "cgroup2" => Vec::new(),
+                "cgroup" => rest.rsplit(' ').next()?.split(',').map(str::to_owned).collect(),
+                _ => return None,
+            };
+            let path = format!("{}{rest_of_path}", root.trim_end_matches('/'));
+            is_below.then_some((point.len(), Self { path, options: Some(options) }))
+        });
+        // A mount point may be below another.
+        let closest = below.max_by_key(|&(length, _)| length);
+        closest.map_or(Self { path, options: None }, |(_, found)| found)
+    }
+
+    fn has(&self, groups: &str) -> bool {
+        let is_hierarchy = |controllers: &str| {
+            self.options.as_ref().is_none_or(|options| {
+                controllers.is_empty() == options.is_empty()
+                    && controllers
+                        .split(',')
+                        .all(|name| name.is_empty() || options.iter().any(|option| option == name))
+            })
+        };
+        let above = self.path.trim_end_matches('/');
+        let is_in = |path: &str| {
+            path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        lines_of(groups).any(|(controllers, path)| is_hierarchy(controllers) && is_in(path))
+    }
+}
+
+/// The words of its command line as they are now: a server may tell there what it does. Empty where it has none.
+pub fn command(pid: u32) -> Vec<String> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words =
+        line.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+    let mut words: Vec<String> = words.collect();
+    while words.last().is_some_and(String::is_empty) {
+        words.pop();
+    }
+    words
+}
+
+/// How long ago a process that began `start_ticks` after boot did so.
+pub fn age_ns(start_ticks: u64) -> u64 {
+    let ns_per_tick = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+    let now = clock_gettime(ClockId::Boottime);
+    let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    now_ns.saturating_sub(start_ticks * ns_per_tick)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descendants_are_found_at_any_depth_and_once() {
+        let parents = [(2, 1), (3, 2), (4, 3), (5, 1), (6, 9), (1, 1)].into();
+        assert_eq!(descendants(1, &parents), [1, 2, 5, 3, 4]);
+        assert_eq!(descendants(3, &parents), [3, 4]);
+    }
+
+    #[test]
+    fn we_are_a_process_with_a_name_a_parent_and_an_age() {
+        let own = std::process::id();
+        let comm = fs::read_to_string("/proc/self/comm").unwrap();
+        assert!(named(comm.trim_end()).contains(&own));
+        assert!(tree(parent(own).unwrap()).contains(&own));
+        assert_eq!(command(own), std::env::args().collect::<Vec<_>>());
+        let age_ns = age_ns(crate::stat::Stat::of(own).unwrap().start_ticks);
+        assert!(age_ns < 3_600_000_000_000, "{age_ns}");
+    }
+
+    #[test]
+    fn a_unit_is_a_part_of_the_path_also_below_a_user_s_slices() {
+        let of_system = "0::/system.slice/redis.service\n";
+        let of_user = "0::/user.slice/user-7.slice/user@7.service/app.slice/redis.service/child\n";
+        assert!(is_of_unit(of_system, "redis.service"));
+        assert!(is_of_unit(of_user, "redis.service") && is_of_unit(of_user, "user@7.service"));
+        assert!(!is_of_unit("0::/system.slice/my-redis.service\n", "redis.service"));
+        assert!(is_of_unit(
+            "4:memory:/\n1:name=systemd:/system.slice/redis.service\n",
+            "redis.service"
+        ));
+    }
+
+    #[test]
+    fn a_group_has_those_below_it_and_not_those_beside_it() {
+        let wanted = GroupPath::new("/a/b/", "");
+        assert!(wanted.has("0::/a/b\n") && wanted.has("3:cpu:/x\n2:memory:/a/b/c\n"));
+        assert!(!wanted.has("0::/a/bc\n") && !wanted.has("0::/a\n"));
+        assert!(GroupPath::new("/", "").has("0::/anything\n"));
+    }
+
+    #[test]
+    fn a_directory_names_a_group_of_its_own_hierarchy() {
+        let mounts = "\
+33 30 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+34 30 0:31 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+35 30 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let wanted = GroupPath::new("/sys/fs/cgroup/memory/a", mounts);
+        assert!(wanted.has("4:memory:/docker/x/a/b\n"));
+        assert!(!wanted.has("3:cpu,cpuacct:/docker/x/a\n") && !wanted.has("0::/docker/x/a\n"));
+        let wanted = GroupPath::new("/sys/fs/cgroup/unified/a", mounts);
+        assert!(wanted.has("0::/a\n") && !wanted.has("4:memory:/a\n"));
+        assert!(GroupPath::new("/sys/fs/cgroup/cpu", mounts).has("3:cpu,cpuacct:/any\n"));
+    }
+}

@@ -1,0 +1,101 @@
+//! The processes that a SRC names now, whether profiled or not.
+
+use crate::discovery::all_with;
+use crate::failure::Failure;
+use crate::recording::{base_name, name_of};
+use crate::selector::{Base, Selector};
+use ramson_process::processes;
+use ramson_process::stat::Stat;
+use ramson_profile::format::{format_bytes, format_duration};
+use ramson_reader::Header;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// Processes that are listed of those that might be meant.
+const MOST_CANDIDATES: usize = 20;
+/// Characters of their command lines.
+const MOST_COMMAND: usize = 100;
+
+/// Process IDs, ascending and each once; `None`: it does not name processes. Of a group, kernel threads, zombies and
+/// ramson itself are left out.
+pub fn processes_of(base: &Base) -> Option<Vec<u32>> {
+    let mut pids = match base {
+        Base::Process(pid) => return Some(vec![*pid]),
+        Base::Name(name) => named(name),
+        Base::Tree(root) => processes::tree(*root),
+        Base::Unit(name) => processes::of_unit(name),
+        Base::Group(path) => processes::of_group(path),
+        Base::Address(_) | Base::Input | Base::File(_) => return None,
+    };
+    let own = std::process::id();
+    let is_by_name = matches!(base, Base::Name(_));
+    pids.retain(|&pid| pid != own && has_memory(pid) && (is_by_name || !is_ramson(pid)));
+    pids.sort_unstable();
+    pids.dedup();
+    Some(pids)
+}
+
+/// By what the kernel says of it now, or by what its profile says of its start.
+fn named(name: &str) -> Vec<u32> {
+    let mut found = processes::named(name);
+    let profiled = all_with(|header| is_named(header, name));
+    found.extend(profiled.into_iter().filter_map(|recording| recording.running));
+    found
+}
+
+/// Whether a process had this name when its profile began.
+pub fn is_named(header: &Header, name: &str) -> bool {
+    [name_of(header), base_name(&header.exe), &header.comm].contains(&name)
+}
+
+fn has_memory(pid: u32) -> bool {
+    Stat::of(pid).is_some_and(|stat| stat.rss.is_some_and(|rss| rss > 0))
+}
+
+/// `ramson run` is above the program that it started.
+fn is_ramson(pid: u32) -> bool {
+    let identity = |path: String| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    let own = identity("/proc/self/exe".into());
+    own.is_some() && identity(format!("/proc/{pid}/exe")) == own
+}
+
+/// Says that nothing is named.
+pub fn none_of(selector: &Selector) -> Failure {
+    let what = &selector.text;
+    Failure::not_found(match &selector.base {
+        Base::Name(_) => format!(
+            "{what}: no process has that name. Pass a process ID; \"ps -e\" shows what there is"
+        ),
+        Base::Unit(name) => format!(
+            "{what}: no process of that unit runs. \"systemctl status {name}\" tells about it"
+        ),
+        Base::Group(_) => format!(
+            "{what}: no process in that group, nor below it. /proc/PID/cgroup shows a process's group"
+        ),
+        _ => format!("{what}: there is no such process. \"ps -e\" shows what there is"),
+    })
+}
+
+/// Says that one is wanted where several are named, with what tells them apart.
+pub fn several(what: &str, pids: &[u32]) -> Failure {
+    let mut text = format!(
+        "{what}: {} processes, and this takes one. Pass one of these process IDs:\n{:>10} {:>10} {:>10}  command",
+        pids.len(),
+        "pid",
+        "age",
+        "RSS"
+    );
+    for &pid in pids.iter().take(MOST_CANDIDATES) {
+        let stat = Stat::of(pid);
+        let age = stat.map(|stat| format_duration(processes::age_ns(stat.start_ticks)));
+        let rss = stat.and_then(|stat| stat.rss).map(|rss| format_bytes(rss as f64));
+        let [age, rss] = [age, rss].map(|known| known.unwrap_or_else(|| "–".into()));
+        let command = processes::command(pid).join(" ");
+        let command: String = command.chars().take(MOST_COMMAND).collect();
+        text += &format!("\n{pid:>10} {age:>10} {rss:>10}  {command}");
+    }
+    if pids.len() > MOST_CANDIDATES {
+        text += &format!("\n{:>10} more", pids.len() - MOST_CANDIDATES);
+    }
+    Failure::usage(text)
+}

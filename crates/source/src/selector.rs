@@ -1,0 +1,188 @@
+//! One SRC as the user typed it: what it names, and which moment of that.
+
+use crate::failure::Failure;
+use crate::http;
+use jiff::tz::TimeZone;
+use ramson_history::Span;
+use std::path::{Path, PathBuf};
+
+/// What a SRC names.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Base {
+    /// One process, running or dead.
+    Process(u32),
+    /// Every process of this name, or the one that died last.
+    Name(String),
+    /// A process and its descendants.
+    Tree(u32),
+    /// The processes of a systemd unit.
+    Unit(String),
+    /// The processes of a control group and of those below it.
+    Group(String),
+    /// A pprof endpoint.
+    Address(String),
+    /// Standard input.
+    Input,
+    /// A profile of any format, or a history.
+    File(PathBuf),
+}
+
+/// A SRC, understood.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    /// As it was typed.
+    pub text: String,
+    /// The same without its moment.
+    pub base_text: String,
+    /// What it names.
+    pub base: Base,
+    /// Which moment of that, or which range.
+    pub span: Option<Span>,
+}
+
+impl Selector {
+    /// Understands a SRC. A file of that very name comes before a process ID and before a moment.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        let (base_text, span) = split(text);
+        let base = Base::parse(base_text)?;
+        let is_process = matches!(base, Base::Name(_) | Base::Tree(_));
+        if let (true, Some((_, moment))) = (is_process, base_text.split_once('@')) {
+            return Err(no_moment(text, moment));
+        }
+        let (text, base_text) = (text.to_owned(), base_text.to_owned());
+        Ok(Self { text, base_text, base, span })
+    }
+
+    /// What is behind the name, with its @.
+    pub fn moment_text(&self) -> &str {
+        &self.text[self.base_text.len()..]
+    }
+
+    /// Whether it names processes that may come and go.
+    pub fn is_group(&self) -> bool {
+        matches!(self.base, Base::Name(_) | Base::Tree(_) | Base::Unit(_) | Base::Group(_))
+    }
+}
+
+/// Takes the moment off a source, if it has one and is not a file of that name.
+pub fn split(source: &str) -> (&str, Option<Span>) {
+    if Path::new(source).exists() {
+        return (source, None);
+    }
+    let zone = TimeZone::system();
+    let parts = source.match_indices('@').filter(|&(at, _)| at > 0);
+    let mut spans = parts.filter_map(|(at, _)| {
+        let span = Span::parse(&source[at + 1..], &zone)?;
+        Some((&source[..at], Some(span)))
+    });
+    spans.next().unwrap_or((source, None))
+}
+
+impl Base {
+    fn parse(text: &str) -> Result<Self, Failure> {
+        if let Some(name) = text.strip_prefix("name:") {
+            return Ok(Self::Name(name.to_owned()));
+        }
+        if Path::new(text).exists() {
+            return Ok(Self::File(text.into()));
+        }
+        if let Some(root) = text.strip_prefix("tree:") {
+            let (root, moment) = root.split_once('@').unwrap_or((root, ""));
+            return match (root.parse(), moment) {
+                (Ok(root), "") => Ok(Self::Tree(root)),
+                (Ok(_), moment) => Err(no_moment(text, moment)),
+                (Err(_), _) => Err(Failure::usage(format!(
+                    "{text}: not a process ID. Pass tree:PID for a process and its descendants"
+                ))),
+            };
+        }
+        let named = |prefix: &str, what: &str| match text.strip_prefix(prefix) {
+            Some("") => Err(Failure::usage(format!("{text}: {what}"))),
+            name => Ok(name.map(str::to_owned)),
+        };
+        if let Some(unit) = named("unit:", "of which unit? Pass unit:redis.service")? {
+            return Ok(Self::Unit(unit));
+        }
+        if let Some(group) = named("cgroup:", "which group? Pass cgroup:/system.slice")? {
+            return Ok(Self::Group(group));
+        }
+        if text == "-" {
+            return Ok(Self::Input);
+        }
+        if http::is_address(text) {
+            return Ok(Self::Address(text.to_owned()));
+        }
+        let (number, moment) = text.split_once('@').map_or((text, None), |(a, b)| (a, Some(b)));
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        match moment {
+            Some(moment) if is_number => Err(no_moment(text, moment)),
+            None if is_number => number
+                .parse()
+                .map(Self::Process)
+                .map_err(|_| Failure::usage(format!("{text}: not a process ID"))),
+            _ => Ok(Self::File(text.into())),
+        }
+    }
+}
+
+/// Something behind the @ of a process that is no moment is a mistake, and no part of a file's name.
+fn no_moment(text: &str, moment: &str) -> Failure {
+    Failure::usage(format!(
+        "{text}: {moment} is not a moment. Use @-1h, @2026-11-20T17:00, @peak or @mark:NAME, or two of them as in @-2h..-1h"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramson_history::When;
+
+    fn parsed(text: &str) -> (Base, bool) {
+        let selector = Selector::parse(text).unwrap();
+        (selector.base, selector.span.is_some())
+    }
+
+    #[test]
+    fn every_form_names_what_it_says() {
+        assert_eq!(parsed("4711"), (Base::Process(4711), false));
+        assert_eq!(parsed("name:redis-server"), (Base::Name("redis-server".into()), false));
+        assert_eq!(parsed("tree:1"), (Base::Tree(1), false));
+        assert_eq!(parsed("unit:redis.service"), (Base::Unit("redis.service".into()), false));
+        assert_eq!(parsed("cgroup:/a/b"), (Base::Group("/a/b".into()), false));
+        assert_eq!(parsed("http://h/x"), (Base::Address("http://h/x".into()), false));
+        assert_eq!(parsed("-"), (Base::Input, false));
+        assert_eq!(parsed("no/such.ramson"), (Base::File("no/such.ramson".into()), false));
+        assert_eq!(parsed("/proc/self/status"), (Base::File("/proc/self/status".into()), false));
+    }
+
+    #[test]
+    fn each_form_takes_a_moment_and_a_unit_may_have_an_at_sign_of_its_own() {
+        assert_eq!(parsed("4711@-1h"), (Base::Process(4711), true));
+        assert_eq!(parsed("name:a@peak"), (Base::Name("a".into()), true));
+        assert_eq!(parsed("tree:7@-2h..-1h"), (Base::Tree(7), true));
+        assert_eq!(parsed("cgroup:/a@mark:deploy"), (Base::Group("/a".into()), true));
+        let unit = Base::Unit("postgresql@15-main.service".into());
+        assert_eq!(parsed("unit:postgresql@15-main.service"), (unit.clone(), false));
+        assert_eq!(parsed("unit:postgresql@15-main.service@peak"), (unit, true));
+        let selector = Selector::parse("unit:a.service@peak").unwrap();
+        assert_eq!(selector.span, Some(Span::Moment(When::Peak)));
+        assert_eq!(selector.base_text, "unit:a.service");
+    }
+
+    #[test]
+    fn what_is_no_selector_is_refused_with_the_form_that_is_one() {
+        for (text, part) in [
+            ("4711@noon", "noon is not a moment"),
+            ("name:a@noon", "noon is not a moment"),
+            ("tree:7@noon", "noon is not a moment"),
+            ("99999999999", "not a process ID"),
+            ("tree:redis", "Pass tree:PID"),
+            ("unit:", "Pass unit:redis.service"),
+            ("cgroup:", "Pass cgroup:/system.slice"),
+        ] {
+            let failure = Selector::parse(text).unwrap_err();
+            assert_eq!(failure.status(), 2, "{text}");
+            assert!(failure.to_string().contains(part), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Addresses of code in a stack, of which there are two that differ by one byte.
+
+/// Where a function returns to: behind the call instruction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct ReturnAddress(pub u64);
+
+/// A runtime address that every table is searched for: in the call instruction, or an instruction that a signal interrupted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct LookupAddress(pub u64);
+
+impl ReturnAddress {
+    /// Inside the call.
+    #[inline]
+    pub const fn lookup(self) -> LookupAddress {
+        LookupAddress(self.0.wrapping_sub(1))
+    }
+}
+
+impl LookupAddress {
+    /// Where the call returns to, if it is one.
+    #[inline]
+    pub const fn return_address(self) -> ReturnAddress {
+        ReturnAddress(self.0.wrapping_add(1))
+    }
+}

@@ -1,0 +1,197 @@
+//! The walker's core: from one frame's registers to the next, by rules. It knows neither the process nor where rules and memory come
+//! from, so that it walks recorded stacks as well.
+
+use super::frame::{Caller, StackMemory};
+use super::rules::{self, FramePointerRule, Rule};
+use crate::arch::signal_frame;
+use ramson_format::{LookupAddress, MAX_DEPTH, stack_flags};
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// At the outermost frame.
+    Outermost,
+    /// At `MAX_DEPTH`.
+    Cut,
+    /// At a frame that could not be undone.
+    Failed,
+}
+
+impl End {
+    /// The bits of `Stack::flags` that say it.
+    pub const fn stack_flags(self) -> u32 {
+        match self {
+            End::Outermost => 0,
+            End::Cut => stack_flags::CUT,
+            End::Failed => stack_flags::INCOMPLETE,
+        }
+    }
+}
+
+/// What undoing a frame gives.
+pub enum Step {
+    Caller(Caller),
+    Outermost,
+    Failed,
+}
+
+/// Walks from `caller` and fills `frames`; `rule_for` tells how to undo the frame of the code at an address. Returns how many frames
+/// there are, and how it ended.
+#[inline(always)]
+pub fn walk(
+    caller: Caller,
+    memory: &impl StackMemory,
+    frames: &mut [LookupAddress; MAX_DEPTH],
+    mut rule_for: impl FnMut(LookupAddress) -> Rule,
+) -> (usize, End) {
+    // Kept in registers: as a struct they would go through memory, and loads would wait for narrower stores.
+    let Caller { mut lookup_address, mut stack_pointer, mut frame_pointer } = caller;
+    for (index, frame) in frames.iter_mut().enumerate() {
+        *frame = lookup_address;
+        let rule = rule_for(lookup_address);
+        let registers = Caller { lookup_address, stack_pointer, frame_pointer };
+        let end = match step(rule, registers, memory) {
+            Step::Caller(next) => {
+                Caller { lookup_address, stack_pointer, frame_pointer } = next;
+                continue;
+            }
+            Step::Outermost => End::Outermost,
+            Step::Failed => End::Failed,
+        };
+        return (index + 1, end);
+    }
+    (MAX_DEPTH, End::Cut)
+}
+
+/// Undoes one frame.
+#[inline(always)]
+pub fn step(rule: Rule, registers: Caller, memory: &impl StackMemory) -> Step {
+    let next = match rule.kind() {
+        rules::OUTERMOST => return Step::Outermost,
+        rules::SIGNAL => return signal_step(registers, memory),
+        rules::FRAME_POINTER => match FramePointerRule::apply(registers, memory) {
+            Some(next) => next,
+            None if registers.frame_pointer == 0 => return Step::Outermost,
+            None => return Step::Failed,
+        },
+        _ => match rule.apply(registers, memory) {
+            Some(next) => next,
+            None => return Step::Failed,
+        },
+    };
+    // A return address of 0 ends the stack by convention; the stack grows down, so callers lie above.
+    if next.lookup_address.return_address().0 == 0 {
+        return Step::Outermost;
+    }
+    if next.stack_pointer <= registers.stack_pointer {
+        return Step::Failed;
+    }
+    Step::Caller(next)
+}
+
+/// From a signal handler's caller, the trampoline, to the interrupted function.
+#[cold]
+fn signal_step(registers: Caller, memory: &impl StackMemory) -> Step {
+    let at = |offset: u64| memory.read(registers.stack_pointer.wrapping_add(offset));
+    let interrupted = at(signal_frame::INSTRUCTION_POINTER)
+        .zip(at(signal_frame::STACK_POINTER))
+        .zip(at(signal_frame::FRAME_POINTER));
+    match interrupted {
+        Some(((instruction_pointer, stack_pointer), frame_pointer)) => Step::Caller(Caller {
+            lookup_address: LookupAddress(instruction_pointer),
+            stack_pointer,
+            frame_pointer,
+        }),
+        None => Step::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// A stack that was recorded: its words from `low` on.
+    struct Recorded {
+        low: u64,
+        words: &'static [u64],
+    }
+
+    impl StackMemory for Recorded {
+        fn read(&self, address: u64) -> Option<u64> {
+            let offset = address.checked_sub(self.low)?;
+            offset.is_multiple_of(8).then(|| self.words.get(offset as usize / 8).copied())?
+        }
+    }
+
+    const LOW: u64 = 0x7ffc_0000_1000;
+    const MAIN: u64 = 0x40_1136;
+    const LIBC: u64 = 0x7f00_0002_724a;
+    const START: u64 = 0x40_1061;
+
+    /// leaf, which has pushed nothing; middle, with a frame pointer; main, which has 16 bytes of locals; the C library's start.
+    static WORDS: [u64; 10] = [
+        0x40_1200,  // returns into middle
+        0,          // a local of middle
+        LOW + 0x38, // middle saved main's frame pointer
+        MAIN,       // returns into main
+        1,          // main's locals
+        2,
+        LIBC,   // returns into the C library
+        0x1111, // where main's frame pointer points
+        START,  // returns into _start
+        0,
+    ];
+
+    fn caller() -> Caller {
+        // leaf was called from the hook's caller: its return address is the first word.
+        Caller {
+            lookup_address: LookupAddress(0x40_1300),
+            stack_pointer: LOW,
+            frame_pointer: LOW + 0x10,
+        }
+    }
+
+    fn rules() -> HashMap<u64, Rule> {
+        HashMap::from([
+            (0x40_1300, Rule::new(rules::FROM_STACK_POINTER, 8, rules::UNCHANGED, 0)),
+            (0x40_11ff, Rule::new(rules::FROM_FRAME_POINTER, 16, rules::AT_CFA, -16)),
+            (MAIN - 1, Rule::new(rules::FROM_STACK_POINTER, 24, rules::UNCHANGED, 0)),
+            (LIBC - 1, Rule::of_kind(rules::FRAME_POINTER)),
+            (START - 1, Rule::of_kind(rules::OUTERMOST)),
+        ])
+    }
+
+    fn walk_words(words: &'static [u64], rules: &HashMap<u64, Rule>) -> (Vec<u64>, End) {
+        let memory = Recorded { low: LOW, words };
+        let mut frames = [LookupAddress(0); MAX_DEPTH];
+        let unknown = Rule::of_kind(rules::UNKNOWN);
+        let rule_for = |at: LookupAddress| rules.get(&at.0).copied().unwrap_or(unknown);
+        let (depth, end) = walk(caller(), &memory, &mut frames, rule_for);
+        (frames[..depth].iter().map(|frame| frame.0).collect(), end)
+    }
+
+    #[test]
+    fn a_recorded_stack_is_walked_to_its_outermost_frame() {
+        let expected = vec![0x40_1300, 0x40_11ff, MAIN - 1, LIBC - 1, START - 1];
+        assert_eq!(walk_words(&WORDS, &rules()), (expected, End::Outermost));
+    }
+
+    #[test]
+    fn a_recorded_stack_that_is_cut_or_has_code_without_a_rule_ends_there() {
+        let (frames, end) = walk_words(&WORDS[..6], &rules());
+        assert_eq!((frames.len(), end), (3, End::Failed));
+        let mut fewer = rules();
+        fewer.remove(&(MAIN - 1));
+        let (frames, end) = walk_words(&WORDS, &fewer);
+        assert_eq!((frames, end), (vec![0x40_1300, 0x40_11ff, MAIN - 1], End::Failed));
+    }
+
+    #[test]
+    fn a_rule_that_leads_down_again_and_again_ends() {
+        let mut looping = rules();
+        looping.insert(0x40_11ff, Rule::new(rules::FROM_STACK_POINTER, 0, rules::UNCHANGED, 0));
+        let (frames, end) = walk_words(&WORDS, &looping);
+        assert_eq!((frames.len(), end), (2, End::Failed));
+    }
+}
