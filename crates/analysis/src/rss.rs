@@ -150,7 +150,7 @@ impl Rss {
 
 fn name_of_allocator(allocators: &Allocators) -> String {
     match &allocators.other {
-        None | Some((identify::Kind::InProgram, _)) => "malloc".into(),
+        None | Some((identify::AllocatorKind::InProgram, _)) => "malloc".into(),
         Some((kind, _)) => format!("{kind:?}").to_lowercase(),
     }
 }

@@ -1,7 +1,8 @@
 //! Tests on made-up processes: whole, torn, swapped out and hostile ones.
 
 use crate::glibc::{self, Effort, Locks, Refusal, Statistics};
-use crate::identify::{self, Kind};
+use crate::identify;
+use crate::identify::AllocatorKind::{Jemalloc, Musl, Tcmalloc};
 use crate::memory::{Memory, PAGE_BYTES, page_of};
 use crate::{Area, Part, parse_smaps};
 use std::cell::Cell;
@@ -322,11 +323,11 @@ fn allocators_and_their_versions_are_told_by_their_files() {
         identify::replacing_allocator(&areas, "/a/libtcmalloc.so.4").map(|(kind, _)| kind)
     };
     let both = ["/usr/lib/libtcmalloc.so.4.5.10", "/usr/lib/libjemalloc.so.2"];
-    assert_eq!(mapped(&both), Some(Kind::Tcmalloc));
-    assert_eq!(mapped(&["/usr/lib/libmimalloc.so.2", "/b/libjemalloc.so.2"]), Some(Kind::Jemalloc));
-    assert_eq!(mapped(&["/lib/libc.so.6", "/usr/lib/libjemalloc.so.2"]), Some(Kind::Jemalloc));
-    assert_eq!(mapped(&["/lib/ld-musl-x86_64.so.1"]), Some(Kind::Musl));
-    assert_eq!(mapped(&["/usr/lib/x86_64-linux-musl/libc.so"]), Some(Kind::Musl));
+    assert_eq!(mapped(&both), Some(Tcmalloc));
+    assert_eq!(mapped(&["/usr/lib/libmimalloc.so.2", "/b/libjemalloc.so.2"]), Some(Jemalloc));
+    assert_eq!(mapped(&["/lib/libc.so.6", "/usr/lib/libjemalloc.so.2"]), Some(Jemalloc));
+    assert_eq!(mapped(&["/lib/ld-musl-x86_64.so.1"]), Some(Musl));
+    assert_eq!(mapped(&["/usr/lib/x86_64-linux-musl/libc.so"]), Some(Musl));
     assert_eq!(mapped(&["/bin/a", "/lib/libc.so.6", "/lib/libcap.so"]), None);
     let is_libc = |path| identify::is_libc(&area(0, 1, path));
     assert!(

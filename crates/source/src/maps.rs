@@ -1,7 +1,7 @@
 //! The mappings of a process that may be its profile, and what may be read through them.
 
 use ramson_format::FILE_BYTES_RANGE;
-use ramson_reader::{ProcessMemory, ReadAt};
+use ramson_reader::{ProcessRange, ReadAt};
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -74,7 +74,7 @@ pub fn bytes_of_map(
         is_it.then(|| (Box::new(file) as Box<dyn ReadAt>, path.clone()))
     });
     let memory = std::iter::once_with(move || {
-        let memory = ProcessMemory::open(pid, range.start, range.end).ok()?;
+        let memory = ProcessRange::open(pid, range.start, range.end).ok()?;
         Some((Box::new(memory) as Box<dyn ReadAt>, format!("memory of process {pid}")))
     });
     files.chain(memory.flatten())

@@ -8,7 +8,7 @@ use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
 use crate::{http, moment, namespaces};
-use ramson_import::Moment;
+use ramson_import::InuseAt;
 use ramson_process::program;
 use std::collections::HashSet;
 use std::fs;
@@ -103,16 +103,16 @@ fn open_each(selector: &Selector) -> Result<Members, Failure> {
     match &selector.base {
         Base::Process(pid) => open_pid(*pid).map(Opened::Recording).map(Members::one),
         Base::Input => {
-            open_stream("standard input", io::stdin().lock(), Moment::End).map(Members::one)
+            open_stream("standard input", io::stdin().lock(), InuseAt::End).map(Members::one)
         }
         Base::Address(address) => {
-            open_stream(address, http::fetch(address)?, Moment::End).map(Members::one)
+            open_stream(address, http::fetch(address)?, InuseAt::End).map(Members::one)
         }
         // What is left of its moments is a heaptrack file's own.
         Base::File(path) if selector.span.is_some() => {
-            open_any_file(path, Moment::Peak).map(Members::one)
+            open_any_file(path, InuseAt::Peak).map(Members::one)
         }
-        Base::File(path) => open_any_file(path, Moment::End).map(Members::one),
+        Base::File(path) => open_any_file(path, InuseAt::End).map(Members::one),
         Base::Name(_) | Base::Tree(_) | Base::Unit(_) | Base::Group(_) => open_group(selector),
     }
 }

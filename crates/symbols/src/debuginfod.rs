@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::binary::is_build_id;
-use crate::defect::Defect;
+use crate::defect::SymbolDefect;
 use crate::elf::ElfFile;
 use crate::evict::{TEMPORARY, evict, touch};
 
@@ -51,7 +51,7 @@ pub(crate) struct Servers {
     /// Misses of this run; those of earlier ones are in the folder.
     missed: HashMap<String, Instant>,
     /// One for each server that failed.
-    pub failures: Vec<Defect>,
+    pub failures: Vec<SymbolDefect>,
 }
 
 enum Answer {
@@ -121,7 +121,7 @@ impl Servers {
                 Answer::Failed(reason) => {
                     is_missing_everywhere = false;
                     self.is_down[index] = true;
-                    self.failures.push(Defect::ServerFailed { url, reason });
+                    self.failures.push(SymbolDefect::ServerFailed { url, reason });
                 }
             }
         }

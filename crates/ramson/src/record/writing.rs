@@ -2,14 +2,14 @@
 //! What is not written yet waits in memory, up to a bound.
 
 use super::followed::Shot;
-use ramson_history::{HistoryError, Recorder, Taken};
+use ramson_history::{HistoryError, HistoryWriter, Taken};
 use ramson_reader::Header;
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What the recorder waits for.
+/// What the writer waits for.
 pub enum Event {
     Done(Done),
     /// A signal asks us to end.
@@ -47,20 +47,20 @@ pub struct Writing {
 }
 
 impl Writing {
-    pub fn start(mut recorder: Recorder, events: Sender<Event>) -> Self {
+    pub fn start(mut writer: HistoryWriter, events: Sender<Event>) -> Self {
         let (jobs, queue) = mpsc::channel();
         let thread = thread::spawn(move || {
             for job in queue {
                 let done = match job {
                     Job::Keep(shots) => {
                         let taken: Vec<Taken> = shots.iter().filter_map(Shot::taken).collect();
-                        Done::Kept(recorder.append(&taken), shots)
+                        Done::Kept(writer.append(&taken), shots)
                     }
                     Job::Tidy(now_ns) => {
-                        Done::Tidied(recorder.tidy(now_ns).map(|removed| removed.has_more))
+                        Done::Tidied(writer.tidy(now_ns).map(|removed| removed.has_more))
                     }
                     Job::Forget(header) => {
-                        recorder.forget(&header);
+                        writer.forget(&header);
                         continue;
                     }
                 };

@@ -7,7 +7,7 @@ use super::pins::Site;
 use ramson_process::Part;
 use ramson_process::allocators::Missing;
 use ramson_process::glibc::{Arena, Statistics};
-use ramson_process::identify::Kind;
+use ramson_process::identify::AllocatorKind;
 use ramson_profile::format::{format_bytes, format_percent, format_share};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -307,7 +307,7 @@ fn of_other(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
             return unknown.into_iter().collect();
         };
         let action = match kind {
-            Some(Kind::Jemalloc | Kind::Tcmalloc) if finding.asked.is_none() => {
+            Some(AllocatorKind::Jemalloc | AllocatorKind::Tcmalloc) if finding.asked.is_none() => {
                 format!("ask it what it keeps: ramson doctor --ask {pid}; {}", lever.action)
             }
             _ => lever.action,
@@ -358,18 +358,18 @@ fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
     }
 }
 
-fn lever(kind: Kind) -> Option<Advice> {
+fn lever(kind: AllocatorKind) -> Option<Advice> {
     let action = match kind {
-        Kind::Jemalloc => {
+        AllocatorKind::Jemalloc => {
             "jemalloc's own lever: MALLOC_CONF=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0, or mallctl arena.<i>.purge"
         }
-        Kind::Tcmalloc => {
+        AllocatorKind::Tcmalloc => {
             "tcmalloc's own lever: TCMALLOC_RELEASE_RATE=10, or MallocExtension::ReleaseFreeMemory in the program"
         }
-        Kind::Mimalloc => {
+        AllocatorKind::Mimalloc => {
             "mimalloc's own lever: start the program with MIMALLOC_PURGE_DELAY=0 (before 2.1: MIMALLOC_RESET_DELAY=0)"
         }
-        Kind::Musl | Kind::InProgram => return None,
+        AllocatorKind::Musl | AllocatorKind::InProgram => return None,
     };
     Some(Advice {
         cause: "other_lever",
