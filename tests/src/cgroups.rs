@@ -5,6 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
+/// Where systemd has services of the system.
+const SLICE: &str = "system.slice";
+
 /// A memory control group of either version, removed when dropped.
 pub struct Group(pub PathBuf);
 
@@ -31,6 +34,21 @@ impl Group {
         })
     }
 
+    /// As systemd makes one for the service `name`, without a limit.
+    pub fn of_service(name: &str) -> Self {
+        let root = Path::new("/sys/fs/cgroup");
+        let first = root.join("memory");
+        let root = if first.join("memory.limit_in_bytes").exists() { first } else { root.into() };
+        let path = root.join(SLICE).join(format!("{name}.service"));
+        fs::create_dir_all(&path).unwrap_or_else(|error| {
+            panic!(
+                "no control group can be made ({}: {error}): these tests need root and a writable /sys/fs/cgroup",
+                path.display()
+            )
+        });
+        Self(path)
+    }
+
     /// A shell command that goes into the group and becomes `command`.
     pub fn script(&self, command: &str) -> String {
         format!("echo $$ > {}/cgroup.procs && exec {command}", self.0.display())
@@ -41,5 +59,9 @@ impl Drop for Group {
     fn drop(&mut self) {
         // Whoever was killed in it may still be going.
         wait_until("the group is empty", || fs::remove_dir(&self.0).is_ok());
+        if let Some(slice) = self.0.parent().filter(|slice| slice.ends_with(SLICE)) {
+            // Not ours alone, if it is not empty.
+            let _ = fs::remove_dir(slice);
+        }
     }
 }

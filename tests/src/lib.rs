@@ -14,6 +14,7 @@ mod random;
 pub mod releases;
 mod run;
 pub mod servers;
+pub mod several;
 mod signals;
 pub mod simulation;
 mod sites;

@@ -83,10 +83,12 @@ impl MmapSums {
 /// Of several processes.
 impl<'a> iter::Sum<&'a Self> for MmapSums {
     fn sum<I: Iterator<Item = &'a Self>>(all: I) -> Self {
-        all.fold(Self::default(), |mut sum, one| {
+        let none = Self { without_holes: true, ..Self::default() };
+        all.fold(none, |mut sum, one| {
             sum.mapped += one.mapped;
             sum.extents += one.extents;
             sum.reserved += one.reserved;
+            sum.without_holes &= one.without_holes;
             sum
         })
     }

@@ -29,11 +29,9 @@ pub fn export(flags: &ExportFlags) -> Result<(), Failure> {
         }
     }
     if members.unprofiled > 0 {
-        remark(format_args!(
-            "{}: not whole: {} processes without a profile",
-            flags.source.sources.join(" "),
-            members.unprofiled
-        ));
+        let (count, sources) = (members.unprofiled, flags.source.sources.join(" "));
+        let processes = if count == 1 { "process" } else { "processes" };
+        remark(format_args!("{sources}: not whole: {count} {processes} without a profile"));
     }
     if matches!(flags.format, Format::HeapV2) && !heap_v2::has_addresses(&named.profile) {
         return Err(Failure::usage(format!(

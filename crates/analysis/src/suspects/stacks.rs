@@ -173,3 +173,59 @@ fn changes(old: &Snapshot, new: &Snapshot) -> HashMap<usize, Estimate> {
     }
     changes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack(name: &str, history: StackHistory) -> NamedStack {
+        let frame = FrameName { name: name.into(), ..FrameName::default() };
+        NamedStack { frames: vec![(frame, 7)], binaries: vec!["/bin/server".into()], history }
+    }
+
+    fn block(time_ns: u64) -> LiveBlock {
+        LiveBlock { time_ns, size_bytes: 100, inverse_probability: 2.0 }
+    }
+
+    #[test]
+    fn stacks_with_the_same_frames_of_several_processes_are_one_history_that_keeps_their_ages() {
+        let change = |value, window_ns| {
+            let change = Estimate { value, variance: value };
+            Some(MeasuredChange { change, window_ns })
+        };
+        let one = StackHistory {
+            start_ns: 10,
+            first_ns: 20,
+            now_ns: 1000,
+            alloc_space: 300.0,
+            live: vec![block(900)],
+            measured: change(5.0, 60),
+            ..StackHistory::default()
+        };
+        // It ended 200 ns before.
+        let mut other = StackHistory {
+            start_ns: 100,
+            first_ns: 150,
+            now_ns: 800,
+            alloc_space: 200.0,
+            live: vec![block(400)],
+            measured: change(3.0, 50),
+            ..StackHistory::default()
+        };
+        other.lifetimes[3] = 4;
+        let alone = stack("only_here", other.clone());
+        let all =
+            vec![(1000, vec![stack("shared", one)]), (800, vec![stack("shared", other), alone])];
+        let together = together(all);
+        let names: Vec<&str> = together.iter().map(|stack| &*stack.frames[0].0.name).collect();
+        assert_eq!(names, ["only_here", "shared"]);
+        let history = &together[1].history;
+        assert_eq!((history.start_ns, history.first_ns, history.now_ns), (10, 20, 1000));
+        let ages: Vec<u64> = history.live.iter().map(|block| 1000 - block.time_ns).collect();
+        assert_eq!(ages, [100, 400]);
+        assert_eq!((history.alloc_space, history.lifetimes[3]), (500.0, 4));
+        assert_eq!(history.measured, change(8.0, 60));
+        assert_eq!(together[0].history.start_ns, 300);
+        assert_eq!(together[1].binaries, ["/bin/server"]);
+    }
+}
