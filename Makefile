@@ -1,4 +1,4 @@
-# Two commands do everything: make demo, make test. Both install what is missing (Debian packages) and may be run again.
+# make demo and make test install what is missing (Debian packages) and may be run again; make help lists the rest.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -19,7 +19,7 @@ help:
 	@echo 'make model  check the recorder in every order of its threads with two switches at most (part of make test)'
 	@echo 'make sanitize  the library under ThreadSanitizer and AddressSanitizer (needs a nightly toolchain)'
 	@echo 'make soak   redis, PostgreSQL and an allocator torture under load, SOAK_MINUTES=30 each, and whether anything grows or drifts'
-	@echo 'make lint   formatting, clippy, size ratchet, links in documents (part of make test)'
+	@echo 'make lint   formatting, clippy, sizes, layers, links in documents (part of make test)'
 	@echo 'make bench  measure what ramson costs, side by side with its peers'
 	@echo 'make fuzz   fuzz the readers of foreign bytes, FUZZ_SECONDS=600 each (needs cargo-fuzz and a nightly toolchain)'
 	@echo 'make install PREFIX=/usr/local'
@@ -62,6 +62,7 @@ lint: cargo
 	cargo clippy --locked --package libramson --tests -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --exclude libramson --no-deps --quiet
 	python3 tests/lint/sizes.py
+	python3 tests/lint/layers.py
 	python3 tests/lint/links.py
 
 bench: packages-bench build

@@ -6,7 +6,7 @@
 pub struct ReturnAddress(pub u64);
 
 /// A runtime address that every table is searched for: in the call instruction, or an instruction that a signal interrupted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct LookupAddress(pub u64);
 

@@ -3,8 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ramson_allocator::glibc::{self, Effort};
-use ramson_allocator::{Mapping, Memory, PAGE_BYTES, explain};
+use ramson_process::glibc::{self, Effort};
+use ramson_process::rss::{Known, explain};
+use ramson_process::{Area, Memory, PAGE_BYTES};
 
 const DATA: u64 = 0x7f00_0000_0000;
 const HEAP: u64 = 0x5555_0000_0000;
@@ -34,17 +35,17 @@ impl Memory for Pages<'_> {
     }
 }
 
-fn mapping(start: u64, bytes: &[u8], path: &str) -> Mapping {
+fn area(start: u64, bytes: &[u8], path: &str) -> Area {
     let (length, permissions) = (bytes.len() as u64, "rw-p".to_owned());
     let (rss, path) = (length, path.to_owned());
-    Mapping {
+    Area {
         start,
         end: start + length,
         permissions,
         path,
         rss,
         anonymous: rss,
-        ..Mapping::default()
+        ..Area::default()
     }
 }
 
@@ -56,15 +57,24 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let (data, heap) = whole.split_at(PAGE_BYTES as usize);
     let memory = Pages { data, heap };
-    let mappings = [mapping(HEAP, heap, "[heap]"), mapping(DATA, data, "/lib/libc.so.6")];
+    let areas = [area(HEAP, heap, "[heap]"), area(DATA, data, "/lib/libc.so.6")];
     for effort in [Effort::Exact, Effort::Survey(0)] {
         let version = (2, u32::from(minor));
-        let Ok(statistics) = glibc::read(&memory, &mappings, &[&mappings[1]], version, effort) else {
+        let Ok(statistics) = glibc::read(&memory, &areas, &[&areas[1]], version, effort) else {
             continue;
         };
         for block in (HEAP..HEAP + heap.len() as u64).step_by(256) {
             glibc::beside(&memory, &statistics, block);
         }
-        explain(&mappings, Some(&statistics), |_| false, |_| false, |_| 0, None);
+        let known = Known {
+            statistics: Some(&statistics),
+            extents: &[],
+            profile: None,
+            is_stack: &|_| false,
+            is_shmem: &|_| false,
+            padding: &|_| 0,
+            resident: &|_| None,
+        };
+        explain(&areas, &known);
     }
 });

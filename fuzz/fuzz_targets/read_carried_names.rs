@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ramson_symbols::{Binary, CarriedNames};
+use ramson_symbols::{Binary, CarriedNames, CodeAddress, FileAddress, RuntimeAddress};
 
 fuzz_target!(|body: &[u8]| {
     let mut content = body.to_vec();
@@ -12,9 +12,10 @@ fuzz_target!(|body: &[u8]| {
     content.extend(b"\x89ramson-names\r\n\x1a");
     let Some(names) = CarriedNames::in_bytes(&content) else { return };
     let binary = Binary { path: "/a".into(), build_id: "0f".into(), pid: None };
-    for binary in [None, Some(&binary)] {
-        for address in [0, 16, 4096, u64::MAX] {
-            let frames = names.get(binary, address).unwrap_or_default();
+    for address in [0, 16, 4096, u64::MAX] {
+        let outside = CodeAddress::Outside(RuntimeAddress(address));
+        for at in [outside, CodeAddress::InBinary(&binary, FileAddress(address))] {
+            let frames = names.get(at).unwrap_or_default();
             assert!(frames.len() <= body.len());
         }
     }

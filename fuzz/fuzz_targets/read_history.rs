@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use ramson_format::mix;
-use ramson_history::{History, Levels, Recorder};
+use ramson_history::{History, Levels, HistoryWriter};
 use rusqlite::{Connection, params};
 use std::cell::LazyCell;
 
@@ -34,7 +34,7 @@ INSERT INTO differences VALUES (1, x''), (2, x'');
 fn tables() -> Tables {
     let path = std::env::temp_dir().join(format!("ramson-fuzz-history-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
-    drop(Recorder::open(&path, Levels::new(1, 1), u64::MAX).expect("a new history"));
+    drop(HistoryWriter::open(&path, Levels::new(1, 1), u64::MAX).expect("a new history"));
     let connection = Connection::open(&path).expect("it was just made");
     connection.execute_batch(ROWS).expect("its tables");
     connection.pragma_update(None, "synchronous", "OFF").expect("a known pragma");

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ramson_symbols::PerfMap;
+use ramson_symbols::{PerfMap, RuntimeAddress};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((address, content)) = bytes.split_first_chunk() else { return };
@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     let map = PerfMap::parse(text.clone());
     let address = u64::from_le_bytes(*address);
     for address in [address, address.wrapping_sub(1), 0, u64::MAX] {
-        if let Some(name) = map.find(address) {
+        if let Some(name) = map.find(RuntimeAddress(address)) {
             assert!(!name.is_empty() && text.contains(name));
         }
     }

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ramson_symbols::{Binary, Options, Symbolizer};
+use ramson_symbols::{Binary, FileAddress, Options, Symbolizer};
 
 const BUILD_ID: &str = "0123456789abcdef";
 
@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     std::fs::write(folder.join(format!("{BUILD_ID}.symbols")), content).expect("it can be written");
     let options = Options { cache_dir: Some(folder.clone()), ..Options::default() };
     let binary = Binary { path: "/nowhere".into(), build_id: BUILD_ID.into(), pid: None };
-    let addresses = [0, 1, 16, 4096, u64::MAX];
+    let addresses = [0, 1, 16, 4096, u64::MAX].map(FileAddress);
     let answer = Symbolizer::new(options).symbolize(&binary, &addresses);
     assert_eq!(answer.frames.len(), addresses.len());
     std::fs::remove_dir_all(&folder).expect("it was just made");

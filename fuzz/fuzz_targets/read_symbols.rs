@@ -3,14 +3,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ramson_symbols::{Binary, Options, Symbolizer};
+use ramson_symbols::{Binary, FileAddress, Options, Symbolizer};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((step, content)) = bytes.split_first_chunk() else { return };
     let path = std::env::temp_dir().join(format!("ramson-fuzz-symbols-{}", std::process::id()));
     std::fs::write(&path, content).expect("the temporary directory can be written");
     let step = u64::from_le_bytes(*step);
-    let addresses: Vec<u64> = (0..16).map(|index: u64| index.wrapping_mul(step)).collect();
+    let address = |index: u64| FileAddress(index.wrapping_mul(step));
+    let addresses: Vec<FileAddress> = (0..16).map(address).collect();
     let binary = Binary { path: path.display().to_string(), build_id: String::new(), pid: None };
     let answer = Symbolizer::new(Options::default()).symbolize(&binary, &addresses);
     std::fs::remove_file(&path).expect("it was just written");

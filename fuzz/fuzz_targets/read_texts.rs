@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ramson_allocator::parse_smaps;
+use ramson_process::parse_smaps;
 use ramson_leaks::Suppressions;
 
 fuzz_target!(|bytes: &[u8]| {

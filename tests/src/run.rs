@@ -1,7 +1,7 @@
 //! Runs a program under the library in a directory of its own.
 
 use crate::build::{library, target_directory};
-use ramson_reader::{ProcessMemory, ReadError, Snapshot};
+use ramson_reader::{ProcessRange, ReadError, Snapshot};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::BufRead;
@@ -144,7 +144,7 @@ pub fn private_snapshot(pid: u32) -> Snapshot {
     let ranges = anonymous.filter_map(|line| line.split(' ').next()?.split_once('-'));
     let number = |text| u64::from_str_radix(text, 16).unwrap();
     let mut found = ranges.filter_map(|(start, end)| {
-        let memory = ProcessMemory::open(pid, number(start), number(end)).ok()?;
+        let memory = ProcessRange::open(pid, number(start), number(end)).ok()?;
         Snapshot::read(&memory).ok()
     });
     found.next_back().unwrap_or_else(|| panic!("no profile in\n{maps}"))

@@ -126,7 +126,7 @@ fn site_name(
         if Path::new(&mapping.path) != program {
             return None;
         }
-        let name = symbols.at(address - mapping.bias)?;
+        let name = symbols.at(address.0 - mapping.bias)?;
         name.starts_with("site_").then(|| name.to_owned())
     })
 }

@@ -116,7 +116,7 @@ fn every_other_end_is_told_by_its_signal_or_status() {
     let found = entry(&scratch, "deaths");
     assert_eq!((found.text("state"), found.at("end")), ("died", &Json::Word("null".into())));
     let report = say(&scratch, &["report", found.text("profile")]);
-    assert!(report.contains("died without a normal exit, of a cause that nobody told"), "{report}");
+    assert!(report.contains("died without a normal exit, of an unknown cause"), "{report}");
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_server_whose_profile_is_emptied_goes_on_without_and_ramson_run_says_so() {
     finish(clean(&client).arg("-s").arg(&socket).args(["SHUTDOWN", "NOSAVE"]));
     assert!(server.wait().success());
     let said = fs::read_to_string(&log).unwrap();
-    let remark = format!("ramson: {}: somebody emptied it", path.display());
+    let remark = format!("ramson: {}: its content was deleted", path.display());
     assert!(said.contains(&remark), "{said}");
 }
 

@@ -252,7 +252,7 @@ fn the_text_begins_with_the_sum_and_survives_a_closed_pipe() {
     let text = finish(ramson(&scratch).args(["doctor", &pid])).good().text();
     assert!(text.starts_with("RSS ") && text.contains(" + free in malloc "), "{text}");
     assert!(
-        text.contains("free whole pages (malloc_trim returns these)")
+        text.contains("free whole pages (ramson trim returns these)")
             && text.contains("\narena threads heaps"),
         "{text}"
     );

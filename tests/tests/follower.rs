@@ -1,6 +1,6 @@
 //! A profile that is read again and again says each time what a fresh reading of the same bytes says.
 
-use ramson_reader::{Follower, Snapshot, Stack};
+use ramson_reader::{Follower, LookupAddress, Snapshot, Stack};
 use ramson_tests::servers::*;
 use ramson_tests::{preload, profiles_in};
 use std::fs;
@@ -47,12 +47,12 @@ fn a_follower_says_what_a_fresh_reading_says_at_every_moment_and_keeps_its_numbe
         copies.push(fs::read(&profiles_in(&scratch.path("profiles"))[0]).unwrap());
     }
     let mut follower = Follower::default();
-    let mut before: Vec<Vec<u64>> = Vec::new();
+    let mut before: Vec<Vec<LookupAddress>> = Vec::new();
     for copy in &copies {
         let fresh = Snapshot::read(copy.as_slice()).unwrap();
         let followed = follower.read(copy.as_slice()).unwrap();
         assert!(essence(followed) == essence(&fresh));
-        let frames: Vec<Vec<u64>> =
+        let frames: Vec<Vec<LookupAddress>> =
             followed.stacks.iter().map(|stack| stack.frames.clone()).collect();
         assert_eq!(frames[..before.len()], before, "stacks keep their numbers");
         before = frames;

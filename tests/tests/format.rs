@@ -1,7 +1,7 @@
 //! The promises of FORMAT.md on profiles of real programs: cut, damaged, read in the middle of everything.
 
 use ramson_format::{self as format, COMMITTED, Health, PAGE_BYTES, RegionKind, plan, state};
-use ramson_reader::{Defect, LiveSample, ReadError, Snapshot};
+use ramson_reader::{Defect, LiveSample, LookupAddress, ReadError, Snapshot};
 use ramson_tests::{Random, Run, health, profiles_in, program, read, read_bytes};
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
@@ -109,7 +109,7 @@ impl Whole {
 }
 
 /// What a sample says, with the frames of its stack instead of a number.
-type Told<'a> = (u64, u64, u64, u64, u32, &'a [u64]);
+type Told<'a> = (u64, u64, u64, u64, u32, &'a [LookupAddress]);
 
 fn told<'a>(snapshot: &'a Snapshot, sample: &LiveSample) -> Told<'a> {
     let LiveSample { address, size, inverse_probability, monotonic_ns, stack, tid } = *sample;

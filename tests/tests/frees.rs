@@ -27,7 +27,7 @@ fn leaf(snapshot: &Snapshot, stack: usize) -> String {
     let frame = snapshot.stacks[stack].frames[0];
     let stack_epoch = snapshot.stacks[stack].epoch;
     let mapping = &snapshot.mappings[snapshot.mapping_at(frame, stack_epoch).expect("mapped")];
-    symbols.at(frame.wrapping_sub(mapping.bias)).expect("a function").to_owned()
+    symbols.at(frame.0.wrapping_sub(mapping.bias)).expect("a function").to_owned()
 }
 
 fn of_size(snapshot: &Snapshot, size: u64) -> Vec<&Freed> {

@@ -15,7 +15,7 @@ fn plugin_of(snapshot: &Snapshot, stack: &Stack, plugin: &Symbols) -> Option<u64
     let mapping = &snapshot.mappings[snapshot.mapping_at(leaf, stack.epoch)?];
     let name = Path::new(&mapping.path).file_stem()?.to_str()?;
     let number = name.strip_prefix("plugin_")?.parse().ok()?;
-    assert_eq!(plugin.at(leaf - mapping.bias), Some("site_plugin_allocates"), "{mapping:?}");
+    assert_eq!(plugin.at(leaf.0 - mapping.bias), Some("site_plugin_allocates"), "{mapping:?}");
     assert_eq!(mapping.build_id[..4], u32::to_le_bytes(number as u32), "{mapping:?}");
     Some(number)
 }

@@ -51,7 +51,7 @@ fn text_names_the_bytes_the_time_and_the_thread() {
     let waiting = Waiting::plain("read");
     let text = finish(ramson(&scratch).args(["trim", &waiting.pid().to_string()])).good().text();
     let [first, second] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
-    assert!(first.contains("MiB given back in "), "{text}");
+    assert!(first.contains("MiB returned in "), "{text}");
     assert!(second.starts_with("malloc_trim on thread "), "{text}");
     assert!(second.contains("which was stopped for "), "{text}");
 }

@@ -7,12 +7,12 @@ use hashbrown::HashMap;
 use ramson_format::Kind;
 use ramson_process::clock::unix_ns;
 use ramson_profile::{
-    Estimate, Label, LabelValue, Location, Mapping, Profile, SampleType, SampleUnit, StackSample,
-    drop_allocator_frames,
+    Estimate, Label, LabelValue, Location, LookupAddress, Mapping, Profile, SampleType, SampleUnit,
+    StackSample, drop_allocator_frames,
 };
 use ramson_reader::Snapshot;
 use ramson_source::{Failure, Opened, Recording, name_of};
-use ramson_symbols::{Defect, Symbolizer};
+use ramson_symbols::{SymbolDefect, Symbolizer};
 use std::collections::BTreeSet;
 
 /// A profile with names, and what kept it from having more of them.
@@ -21,7 +21,7 @@ pub struct Named {
     /// With names.
     pub profile: Profile,
     /// What kept it from having more of them.
-    pub missing_symbols: Vec<Defect>,
+    pub missing_symbols: Vec<SymbolDefect>,
 }
 
 /// How far samples are told apart.
@@ -131,7 +131,8 @@ pub fn sum(all: Vec<Named>, opened: &[Opened]) -> Result<Named, Failure> {
     for named in all {
         profiles.push(named.profile);
         let new = named.missing_symbols.into_iter();
-        let new: Vec<Defect> = new.filter(|defect| !missing_symbols.contains(defect)).collect();
+        let new: Vec<SymbolDefect> =
+            new.filter(|defect| !missing_symbols.contains(defect)).collect();
         missing_symbols.extend(new);
     }
     let profile = ramson_profile::merge(profiles).map_err(|different| {
@@ -316,7 +317,7 @@ fn mapping(mapping: &ramson_reader::Mapping) -> Mapping {
 #[derive(Default)]
 struct Locations {
     list: Vec<Location>,
-    known: HashMap<(u64, Option<usize>), u32>,
+    known: HashMap<(LookupAddress, Option<usize>), u32>,
 }
 
 impl Locations {
@@ -327,8 +328,13 @@ impl Locations {
         frames.map(|&address| self.index_of(snapshot, address, stack.epoch)).collect()
     }
 
-    fn index_of(&mut self, snapshot: &Snapshot, address: u64, epoch: u32) -> u32 {
-        let mapping = snapshot.mapping_at(address, epoch);
+    fn index_of(
+        &mut self,
+        snapshot: &Snapshot,
+        at: ramson_reader::LookupAddress,
+        epoch: u32,
+    ) -> u32 {
+        let (mapping, address) = (snapshot.mapping_at(at, epoch), LookupAddress(at.0));
         *self.known.entry((address, mapping)).or_insert_with(|| {
             self.list.push(Location { mapping, address, lines: Vec::new() });
             self.list.len() as u32 - 1

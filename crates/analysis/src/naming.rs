@@ -1,12 +1,13 @@
 //! Names: where they are looked for, binary by binary, and how they are shown.
 
 use hashbrown::HashMap;
-use ramson_profile::{Function, Line, Profile, short_name};
+use ramson_profile::{Function, Line, LookupAddress, Mapping, Profile, short_name};
 use ramson_source::Failure;
 use ramson_source::Recording;
 use ramson_source::places;
 use ramson_symbols::{
-    Binary, CarriedNames, Defect, Frame, JitProcess, Options, PerfMap, ServerOptions, Symbolizer,
+    Binary, CarriedNames, CodeAddress, FileAddress, Frame, JitProcess, Options, PerfMap,
+    RuntimeAddress, ServerOptions, SymbolDefect, Symbolizer,
 };
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -102,7 +103,7 @@ pub fn name(
     profile: &mut Profile,
     source: Option<&Recording>,
     symbolizer: &mut Symbolizer,
-) -> Vec<Defect> {
+) -> Vec<SymbolDefect> {
     let mut of_mapping: Vec<Vec<usize>> = vec![Vec::new(); profile.mappings.len()];
     let mut outside = Vec::new();
     for (index, location) in profile.locations.iter().enumerate() {
@@ -120,9 +121,8 @@ pub fn name(
             continue;
         }
         let binary = Binary { path: mapping.path.clone(), build_id: mapping.build_id.clone(), pid };
-        let address_of =
-            |&index: &usize| profile.locations[index].address.wrapping_sub(mapping.bias);
-        let addresses: Vec<u64> = locations.iter().map(address_of).collect();
+        let address_of = |&index: &usize| file_address(mapping, profile.locations[index].address);
+        let addresses: Vec<FileAddress> = locations.iter().map(address_of).collect();
         let symbolized = symbolizer.symbolize(&binary, &addresses);
         defects.extend(symbolized.defect);
         for (&index, frames) in locations.iter().zip(symbolized.frames) {
@@ -144,7 +144,7 @@ fn name_compiled(
     outside: &[usize],
     symbolizer: &Symbolizer,
     functions: &mut Functions,
-) -> Option<Defect> {
+) -> Option<SymbolDefect> {
     if outside.is_empty() {
         return None;
     }
@@ -156,8 +156,9 @@ fn name_compiled(
     let mut unnamed = 0;
     for &index in outside {
         let location = &mut profile.locations[index];
-        let frames = symbolizer.carried_at(location.address).or_else(|| {
-            let name: Arc<str> = map.as_ref()?.find(location.address)?.into();
+        let address = RuntimeAddress(location.address.0);
+        let frames = symbolizer.carried_at(address).or_else(|| {
+            let name: Arc<str> = map.as_ref()?.find(address)?.into();
             Some(vec![Frame { function: name.clone(), system_name: name, file: None, line: 0 }])
         });
         match frames {
@@ -168,7 +169,7 @@ fn name_compiled(
     let (runtime, remedy) = (source.name(), remedy(source.name()));
     refusal.or_else(|| {
         let remedy = remedy.filter(|_| map.is_none() && unnamed > 0)?;
-        Some(Defect::NoPerfMap { addresses: unnamed, runtime: runtime.to_owned(), remedy })
+        Some(SymbolDefect::NoPerfMap { addresses: unnamed, runtime: runtime.to_owned(), remedy })
     })
 }
 
@@ -244,10 +245,19 @@ pub fn carried(profile: &Profile) -> CarriedNames {
             build_id: mapping.build_id.clone(),
             pid: None,
         });
-        let bias = mapping.map_or(0, |mapping| mapping.bias);
-        names.add(binary.as_ref(), location.address.wrapping_sub(bias), &frames);
+        let at = match mapping.zip(binary.as_ref()) {
+            Some((mapping, binary)) => {
+                CodeAddress::InBinary(binary, file_address(mapping, location.address))
+            }
+            None => CodeAddress::Outside(RuntimeAddress(location.address.0)),
+        };
+        names.add(at, &frames);
     }
     names
+}
+
+fn file_address(mapping: &Mapping, address: LookupAddress) -> FileAddress {
+    FileAddress(address.0.wrapping_sub(mapping.bias))
 }
 
 fn frame(profile: &Profile, line: &Line) -> Frame {

@@ -2,7 +2,7 @@
 //! and error; what was allocated before the earlier one is part of what is counted in the later one (docs/sampling.md).
 
 use ramson_format::Kind;
-use ramson_reader::{Header, LiveSample, Snapshot, Stack};
+use ramson_reader::{Header, LiveSample, LookupAddress, Snapshot, Stack};
 use std::collections::{HashMap, HashSet};
 
 /// Two snapshots in three parts, which are independent of each other.
@@ -23,7 +23,7 @@ pub fn split(old: &Snapshot, new: &Snapshot) -> Option<Parts> {
     parts.old.live.retain(|live| !in_new.contains(&of_live(live)));
     parts.new.live.retain(|live| !in_old.contains(&of_live(live)));
     parts.shared.live.retain(|live| in_old.contains(&of_live(live)));
-    let mut old_stacks: HashMap<(Kind, u32, &[u64]), usize> =
+    let mut old_stacks: HashMap<(Kind, u32, &[LookupAddress]), usize> =
         old.stacks.iter().enumerate().map(|(index, stack)| (of_stack(stack), index)).collect();
     // Ranges of a history count from different moments on: neither is part of the other.
     let is_nested = old.header.start_monotonic_ns == new.header.start_monotonic_ns;
@@ -53,7 +53,7 @@ fn of_live(live: &LiveSample) -> (u64, u64, u64, u32) {
     (live.address, live.monotonic_ns, live.size, live.tid)
 }
 
-fn of_stack(stack: &Stack) -> (Kind, u32, &[u64]) {
+fn of_stack(stack: &Stack) -> (Kind, u32, &[LookupAddress]) {
     (stack.kind(), stack.epoch, &stack.frames)
 }
 

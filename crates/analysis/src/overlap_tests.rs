@@ -13,7 +13,7 @@ fn snapshot(run_id: u64, alloc: &[f64], live: &[(u64, u64, usize)]) -> Snapshot 
         ..Header::default()
     };
     let stack = |(index, &bytes): (usize, &f64)| Stack {
-        frames: vec![index as u64; index],
+        frames: vec![LookupAddress(index as u64); index],
         alloc_objects: bytes / 64.0,
         alloc_space: bytes,
         alloc_objects_variance: bytes / 64.0,

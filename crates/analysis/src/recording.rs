@@ -138,7 +138,7 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
     drops.chain(recording.snapshot.defects.iter().map(ToString::to_string)).collect()
 }
 
-/// The process's CPU time: until now, or at its exit. Of one that was killed nobody knows.
+/// The process's CPU time: until now, or at its exit. Unknown if it was killed.
 fn cpu_ns(recording: &Recording) -> Option<u64> {
     let header = &recording.snapshot.header;
     match recording.running {

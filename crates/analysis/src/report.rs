@@ -13,7 +13,7 @@ use ramson_profile::{
     is_library_function,
 };
 use ramson_source::{Failure, Members, Opened};
-use ramson_symbols::Defect;
+use ramson_symbols::SymbolDefect;
 use serde::{Serialize, Serializer};
 
 /// Tree frames below this share of the total are merged.
@@ -86,7 +86,7 @@ pub struct Report {
     pub defects: Vec<String>,
     /// What kept frames from having names.
     #[serde(serialize_with = "as_texts")]
-    pub missing_symbols: Vec<Defect>,
+    pub missing_symbols: Vec<SymbolDefect>,
     /// What it is of.
     #[serde(flatten)]
     pub subject: Subject,
@@ -150,7 +150,7 @@ pub struct WholeStack {
     pub frames: Vec<Frame>,
 }
 
-fn as_texts<S: Serializer>(defects: &[Defect], serializer: S) -> Result<S::Ok, S::Error> {
+fn as_texts<S: Serializer>(defects: &[SymbolDefect], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(defects.iter().map(ToString::to_string))
 }
 

@@ -82,7 +82,11 @@ impl Rss {
             bytes: explained.rss,
             terms: Term::ALL.iter().map(of_term).collect(),
             is_live_counted,
-            allocator: allocators.map_or("malloc".into(), name_of_allocator),
+            allocator: match allocators {
+                // What is free is glibc's then, whatever else is linked.
+                Some(allocators) if statistics.is_none() => name_of_allocator(allocators),
+                _ => "malloc".into(),
+            },
             explained,
         }
     }
@@ -146,7 +150,7 @@ impl Rss {
 
 fn name_of_allocator(allocators: &Allocators) -> String {
     match &allocators.other {
-        None | Some((identify::Kind::InProgram, _)) => "malloc".into(),
+        None | Some((identify::AllocatorKind::InProgram, _)) => "malloc".into(),
         Some((kind, _)) => format!("{kind:?}").to_lowercase(),
     }
 }

@@ -4,7 +4,7 @@ use crate::outside;
 use crate::refusal::{NOTHING, refused};
 use ramson_inject::{Argument, Step};
 use ramson_process::allocators::{Allocators, Figures};
-use ramson_process::identify::Kind;
+use ramson_process::identify::AllocatorKind;
 use ramson_process::{Part, read_smaps};
 use ramson_source::{Failure, Target, gone};
 
@@ -39,9 +39,9 @@ pub fn ask(target: &Target) -> Result<Figures, Failure> {
         return Err(refused(target, "its allocator is not known", NOTHING));
     };
     let (function, names): (_, &[&'static str]) = match kind {
-        Kind::Jemalloc | Kind::InProgram => ("mallctl", &JEMALLOC),
-        Kind::Tcmalloc => ("MallocExtension_GetNumericProperty", &TCMALLOC),
-        Kind::Mimalloc | Kind::Musl => {
+        AllocatorKind::Jemalloc | AllocatorKind::InProgram => ("mallctl", &JEMALLOC),
+        AllocatorKind::Tcmalloc => ("MallocExtension_GetNumericProperty", &TCMALLOC),
+        AllocatorKind::Mimalloc | AllocatorKind::Musl => {
             let why = format!("{} has no function that tells its figures", found.name);
             return Err(refused(target, &why, NOTHING));
         }
@@ -108,10 +108,10 @@ fn word(data: &[u8]) -> u64 {
 }
 
 /// The parts of RSS by the allocator's figures; `None` if it did not tell the first of them.
-fn parts(kind: Kind, figures: &[(&str, u64)]) -> Option<Vec<(Part, u64)>> {
+fn parts(kind: AllocatorKind, figures: &[(&str, u64)]) -> Option<Vec<(Part, u64)>> {
     let known = |name: &str| figures.iter().find(|(known, _)| *known == name).map(|found| found.1);
     let figure = |name: &str| known(name).unwrap_or(0);
-    if kind == Kind::Tcmalloc {
+    if kind == AllocatorKind::Tcmalloc {
         return Some(vec![
             (Part::FreePages, figure("tcmalloc.pageheap_free_bytes")),
             (Part::Live, known("generic.current_allocated_bytes")?),
@@ -147,10 +147,10 @@ mod tests {
             ("stats.resident", 150),
             ("stats.retained", 1000),
         ];
-        let parts = parts(Kind::Jemalloc, &figures).unwrap();
+        let parts = parts(AllocatorKind::Jemalloc, &figures).unwrap();
         assert_eq!(parts.iter().map(|(_, bytes)| bytes).sum::<u64>(), 150);
         assert_eq!(parts[0], (Part::FreePages, 43));
-        assert_eq!(super::parts(Kind::Jemalloc, &figures[1..]), None);
+        assert_eq!(super::parts(AllocatorKind::Jemalloc, &figures[1..]), None);
     }
 
     #[test]

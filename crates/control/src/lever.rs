@@ -5,7 +5,7 @@ use super::refusal::{NOTHING, refused};
 use ramson_inject::{Argument, Library, Step};
 use ramson_process::allocators::{Allocators, read_file};
 use ramson_process::glibc::{Effort, MOST_WALKED_BYTES, Statistics};
-use ramson_process::identify::{self, Kind};
+use ramson_process::identify::{self, AllocatorKind};
 use ramson_process::{Area, ProcessMemory};
 use ramson_source::Failure;
 use ramson_source::Target;
@@ -58,12 +58,12 @@ fn malloc_trim(target: &Target, areas: &[Area], statistics: &Statistics) -> Resu
     Ok(Lever { name, address, step: NO_ARGUMENTS, gain: Some(gain), is_glibc: true })
 }
 
-fn other(target: &Target, areas: &[Area], kind: Kind, path: &str) -> Option<Lever> {
+fn other(target: &Target, areas: &[Area], kind: AllocatorKind, path: &str) -> Option<Lever> {
     let (name, step) = match kind {
-        Kind::Jemalloc | Kind::InProgram => ("mallctl", PURGE),
-        Kind::Tcmalloc => ("MallocExtension_ReleaseFreeMemory", NO_ARGUMENTS),
+        AllocatorKind::Jemalloc | AllocatorKind::InProgram => ("mallctl", PURGE),
+        AllocatorKind::Tcmalloc => ("MallocExtension_ReleaseFreeMemory", NO_ARGUMENTS),
         // mi_collect works on the calling thread's memory, and runs a function that the program may have registered for it.
-        Kind::Mimalloc | Kind::Musl => return None,
+        AllocatorKind::Mimalloc | AllocatorKind::Musl => return None,
     };
     let address = function(target, areas, path, name)?;
     Some(Lever { name, address, step, gain: None, is_glibc: false })
@@ -75,19 +75,19 @@ pub fn function(target: &Target, areas: &[Area], path: &str, name: &str) -> Opti
 }
 
 /// What can be done instead.
-fn own_lever(kind: Kind) -> &'static str {
+fn own_lever(kind: AllocatorKind) -> &'static str {
     match kind {
-        Kind::Jemalloc | Kind::InProgram => {
+        AllocatorKind::Jemalloc | AllocatorKind::InProgram => {
             "It exports no mallctl: start the program with MALLOC_CONF=dirty_decay_ms:0,muzzy_decay_ms:0 (of jemalloc), or use the \
              program's own command, such as redis-cli MEMORY PURGE"
         }
-        Kind::Tcmalloc => {
+        AllocatorKind::Tcmalloc => {
             "It exports no MallocExtension_ReleaseFreeMemory: start the program with TCMALLOC_RELEASE_RATE=10"
         }
-        Kind::Mimalloc => {
+        AllocatorKind::Mimalloc => {
             "Start the program with MIMALLOC_PURGE_DELAY=0 (before 2.1: MIMALLOC_RESET_DELAY=0)"
         }
-        Kind::Musl => "Its malloc has nothing that gives memory back",
+        AllocatorKind::Musl => "Its malloc has nothing that gives memory back",
     }
 }
 

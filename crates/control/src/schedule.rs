@@ -101,7 +101,7 @@ impl Schedule {
     }
 
     fn say(&mut self, line: &str) {
-        // Nobody is told of a log that cannot be written: the program runs on.
+        // A log that cannot be written is not reported: the program runs on.
         let _ = match &mut self.log {
             Some(log) => writeln!(log, "{line}"),
             None => writeln!(std::io::stderr(), "{line}"),

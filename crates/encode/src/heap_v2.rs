@@ -4,7 +4,7 @@
 //! intervals that changed: no integers give them back for one T (5.7 T bytes in small blocks are 5 or 6 raw ones). So T is 0, at which
 //! `jeprof` leaves counts as they are, and the counts are the estimates. What is lost is the interval, and with it ±.
 
-use ramson_profile::{Estimate, Profile, SampleType};
+use ramson_profile::{Estimate, LookupAddress, Profile, SampleType};
 use std::io::{self, Write};
 
 /// What a stack that was not recorded is written as: a stack without an address would be added to the one before it.
@@ -12,7 +12,7 @@ const NO_ADDRESS: u64 = 1;
 
 /// Whether the profile has the addresses that the format consists of; profiles of names alone do not.
 pub fn has_addresses(profile: &Profile) -> bool {
-    profile.locations.iter().all(|location| location.address != 0)
+    profile.locations.iter().all(|location| location.address != LookupAddress(0))
 }
 
 /// Writes the document. Stacks are return addresses, leaf first. `jeprof` skips negative counts, which only a diff has.
@@ -22,7 +22,8 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     for sample in &profile.samples {
         write!(out, "@")?;
         for &location in &sample.locations {
-            write!(out, " {:#x}", profile.locations[location as usize].address.saturating_add(1))?;
+            let call = profile.locations[location as usize].address;
+            write!(out, " {:#x}", call.return_address().0)?;
         }
         if sample.locations.is_empty() {
             write!(out, " {NO_ADDRESS:#x}")?;

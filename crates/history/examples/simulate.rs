@@ -1,13 +1,13 @@
-//! A simulated recorder, for `bench/run history` and for tests that kill it.
+//! A simulated writer, for `bench/run history` and for tests that kill it.
 //!
 //! `simulate FILE days PROCESSES STACKS DAYS RATE`: fills a history as DAYS of recording would, and prints what it cost. A snapshot older than an
 //! hour that the levels would thin away is not written in the first place, so that days pass in minutes; the last hour is written whole, and measured.
 //! `simulate FILE forever`: writes rounds as fast as it can, and prints the number of each when it is kept.
 
 use ramson_format::{HEALTH, Health, Kind, lifetime_bucket, mix};
-use ramson_history::{History, Levels, Recorder, Taken, Triggers};
+use ramson_history::{History, HistoryWriter, Levels, Taken, Triggers};
 use ramson_profile::sampling_probability;
-use ramson_reader::{Header, LiveSample, Mapping, Snapshot, Stack};
+use ramson_reader::{Header, LiveSample, LookupAddress, Mapping, Snapshot, Stack};
 use std::error::Error;
 use std::fs;
 use std::io::Write;
@@ -72,12 +72,15 @@ impl Program {
     fn new(pid: u32, stacks: u64) -> Self {
         let mut list = [Kind::Heap, Kind::Mmap].map(Stack::overflow).to_vec();
         let mut sequence = Sequence(u64::from(pid));
-        list.extend((0..stacks).map(|number| Stack {
-            frames:
-                (0..20).map(|frame| 0x40_0000 + mix(number >> frame, frame) % (4 << 20)).collect(),
-            epoch: 1,
-            first_monotonic_ns: number + 1,
-            ..Stack::default()
+        list.extend((0..stacks).map(|number| {
+            Stack {
+                frames: (0..20)
+                    .map(|frame| LookupAddress(0x40_0000 + mix(number >> frame, frame) % (4 << 20)))
+                    .collect(),
+                epoch: 1,
+                first_monotonic_ns: number + 1,
+                ..Stack::default()
+            }
         }));
         let header = Header {
             state: 1,
@@ -190,7 +193,8 @@ impl Program {
 }
 
 fn forever(file: &Path) -> Result<(), Box<dyn Error>> {
-    let mut recorder = Recorder::open(file, Levels::new(10 * SECOND, 30 * DAY * SECOND), 4 << 20)?;
+    let mut writer =
+        HistoryWriter::open(file, Levels::new(10 * SECOND, 30 * DAY * SECOND), 4 << 20)?;
     let mut programs = [1, 2].map(|pid| Program::new(pid, 300));
     let mut out = std::io::stdout().lock();
     for round in 1.. {
@@ -198,9 +202,9 @@ fn forever(file: &Path) -> Result<(), Box<dyn Error>> {
             program.run_until(round * 10 * SECOND, 20);
         }
         let taken = programs.each_ref().map(|program| program.taken(Triggers::CLOCK));
-        recorder.append(&taken)?;
+        writer.append(&taken)?;
         if round % 20 == 0 {
-            recorder.tidy(START_NS + round * 10 * SECOND)?;
+            writer.tidy(START_NS + round * 10 * SECOND)?;
         }
         writeln!(out, "{}", START_NS + round * 10 * SECOND)?;
         out.flush()?;
@@ -216,7 +220,7 @@ fn days_of(
     rate: u64,
 ) -> Result<(), Box<dyn Error>> {
     let levels = Levels::new(10 * SECOND, 30 * DAY * SECOND);
-    let mut recorder = Recorder::open(file, levels, u64::MAX)?;
+    let mut writer = HistoryWriter::open(file, levels, u64::MAX)?;
     let mut programs: Vec<Program> = (1..=processes).map(|pid| Program::new(pid, stacks)).collect();
     let end = days * DAY;
     let mut encoding = 0.0;
@@ -236,17 +240,17 @@ fn days_of(
         let before = cpu_seconds()?;
         let taken: Vec<Taken> =
             programs.iter().map(|program| program.taken(Triggers::CLOCK)).collect();
-        recorder.append(&taken)?;
+        writer.append(&taken)?;
         if now % 60 == 0 {
-            while recorder.tidy(START_NS + now * SECOND)?.has_more {}
+            while writer.tidy(START_NS + now * SECOND)?.has_more {}
         }
         if end - now < HOUR {
             encoding += cpu_seconds()? - before;
         }
     }
-    let used = recorder.used_bytes()?;
+    let used = writer.used_bytes()?;
     let live: usize = programs.iter().map(|program| program.snapshot.live.len()).sum();
-    drop(recorder);
+    drop(writer);
     println!("result {used} {} {encoding} {live}", fs::metadata(file)?.len());
     queries(file, end)
 }

@@ -5,7 +5,7 @@ use crate::schema::HistoryError;
 use crate::stack_numbers::StackNumbers;
 use hashbrown::HashMap;
 use ramson_format::mix;
-use ramson_reader::{Header, Mapping, Snapshot, Stack};
+use ramson_reader::{Header, LookupAddress, Mapping, Snapshot, Stack};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// What the history knows already of one process.
@@ -163,13 +163,13 @@ impl<'a> Places<'a> {
         Ok(Self { by_binary })
     }
 
-    fn runtime_addresses(&self, mut frames: &[u8], epoch: u32) -> Option<Vec<u64>> {
+    fn runtime_addresses(&self, mut frames: &[u8], epoch: u32) -> Option<Vec<LookupAddress>> {
         let mut addresses = Vec::new();
         while !frames.is_empty() {
             let binary = take_number(&mut frames)?;
             let address = take_number(&mut frames)?;
             if binary == 0 {
-                addresses.push(address);
+                addresses.push(LookupAddress(address));
                 continue;
             }
             let places = self.by_binary.get(&(binary as i64))?;
@@ -178,7 +178,7 @@ impl<'a> Places<'a> {
                 mapping.epochs.contains(&epoch) && (mapping.start..mapping.end).contains(&runtime)
             };
             let mapping = places.iter().find(at).or(places.first())?;
-            addresses.push(address.wrapping_add(mapping.bias));
+            addresses.push(LookupAddress(address.wrapping_add(mapping.bias)));
         }
         Some(addresses)
     }
@@ -224,7 +224,7 @@ impl Known {
         Ok(Self { id, stacks: numbers, last: Vec::new(), mappings, binaries: HashMap::new() })
     }
 
-    /// Whether nobody else has added stacks or mappings of this process meanwhile.
+    /// Whether no other writer has added stacks or mappings of this process meanwhile.
     pub fn is_current(&self, connection: &Connection) -> rusqlite::Result<bool> {
         let mut query = connection.prepare_cached(
             "SELECT (SELECT coalesce(max(number) + 1, 0) FROM process_stacks WHERE process = ?1), \
@@ -332,11 +332,11 @@ impl Known {
             match snapshot.mapping_at(address, stack.epoch).map(|at| &snapshot.mappings[at]) {
                 Some(mapping) => {
                     push_number(&mut frames, self.binary(connection, mapping)? as u64);
-                    push_number(&mut frames, address.wrapping_sub(mapping.bias));
+                    push_number(&mut frames, address.0.wrapping_sub(mapping.bias));
                 }
                 None => {
                     push_number(&mut frames, 0);
-                    push_number(&mut frames, address);
+                    push_number(&mut frames, address.0);
                 }
             }
         }

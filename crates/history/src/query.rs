@@ -80,7 +80,7 @@ fn signed(time_ns: u64) -> i64 {
 }
 
 impl History {
-    /// Opens a history that somebody may be writing to.
+    /// Opens a history that may be written to meanwhile.
     pub fn open(path: &Path) -> Result<Self, HistoryError> {
         Ok(Self { connection: schema::open_to_read(path)? })
     }

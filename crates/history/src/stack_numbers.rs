@@ -2,7 +2,7 @@
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use ramson_format::Kind;
-use ramson_reader::Stack;
+use ramson_reader::{LookupAddress, Stack};
 use std::hash::BuildHasher;
 
 /// What tells a stack from another within a process, as its profile does.
@@ -10,7 +10,7 @@ use std::hash::BuildHasher;
 struct Identity {
     kind: Kind,
     epoch: u32,
-    frames: Vec<u64>,
+    frames: Vec<LookupAddress>,
 }
 
 impl Identity {
@@ -18,12 +18,12 @@ impl Identity {
         Self { kind: stack.kind(), epoch: stack.epoch, frames: stack.frames }
     }
 
-    fn parts(&self) -> (Kind, u32, &[u64]) {
+    fn parts(&self) -> (Kind, u32, &[LookupAddress]) {
         (self.kind, self.epoch, &self.frames)
     }
 }
 
-fn parts(stack: &Stack) -> (Kind, u32, &[u64]) {
+fn parts(stack: &Stack) -> (Kind, u32, &[LookupAddress]) {
     (stack.kind(), stack.epoch, &stack.frames)
 }
 

@@ -5,10 +5,10 @@ use crate::query::{History, between};
 use crate::schema::HistoryError;
 use crate::state::{Block, EXTENT, State};
 use crate::trigger::Triggers;
-use crate::writer::{Recorder, Taken};
+use crate::writer::{HistoryWriter, Taken};
 use ramson_format::{HEALTH, Kind};
 use ramson_profile::sampling_probability;
-use ramson_reader::{Extent, Header, LiveSample, Mapping, Snapshot, Stack};
+use ramson_reader::{Extent, Header, LiveSample, LookupAddress, Mapping, Snapshot, Stack};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -39,8 +39,8 @@ impl Place {
         self.0.path().join("history.db")
     }
 
-    fn recorder(&self) -> Recorder {
-        Recorder::open(&self.database(), Levels::new(10 * SECOND, 30 * DAY), 1 << 30).unwrap()
+    fn writer(&self) -> HistoryWriter {
+        HistoryWriter::open(&self.database(), Levels::new(10 * SECOND, 30 * DAY), 1 << 30).unwrap()
     }
 }
 
@@ -56,7 +56,7 @@ fn stacks_and_live(pid: u32, stacks: usize, seconds: u64) -> (Vec<Stack>, Vec<Li
         let per_sample = weight * (weight - 1.0);
         list.push(Stack {
             // The last frame is of no binary.
-            frames: vec![0x40_0000 + number * 16, plugin + 64, 0xdead_0000],
+            frames: [0x40_0000 + number * 16, plugin + 64, 0xdead_0000].map(LookupAddress).to_vec(),
             epoch: 1,
             sampled_alloc_objects: seconds,
             sampled_alloc_bytes: seconds * SIZE,
@@ -143,9 +143,9 @@ fn taken(snapshot: &Snapshot, seconds: u64, triggers: Triggers) -> Taken<'_> {
     }
 }
 
-fn record(recorder: &mut Recorder, pid: u32, seconds: u64, triggers: Triggers) {
+fn record(writer: &mut HistoryWriter, pid: u32, seconds: u64, triggers: Triggers) {
     let snapshot = snapshot(pid, 5, seconds / 100 + 1);
-    recorder.append(&[taken(&snapshot, seconds, triggers)]).unwrap();
+    writer.append(&[taken(&snapshot, seconds, triggers)]).unwrap();
 }
 
 /// Every number that a reader may look at, apart from those that are kept in steps or derived.
@@ -166,21 +166,21 @@ fn comparable(snapshot: &Snapshot) -> Snapshot {
 #[test]
 fn a_stack_keeps_its_number_wherever_a_snapshot_has_it() {
     let place = Place::new("order");
-    let mut recorder = place.recorder();
-    record(&mut recorder, 7, 10, Triggers::START);
+    let mut writer = place.writer();
+    record(&mut writer, 7, 10, Triggers::START);
     let in_order = snapshot(7, 8, 2);
     let mut mixed = in_order.clone();
     mixed.stacks[2..].reverse();
     let last = mixed.stacks.len() + 1;
     mixed.live.iter_mut().for_each(|live| live.stack = last - live.stack);
-    recorder.append(&[taken(&mixed, 20, Triggers::CLOCK)]).unwrap();
+    writer.append(&[taken(&mixed, 20, Triggers::CLOCK)]).unwrap();
     let history = History::open(&place.database()).unwrap();
     let moment = history.at(1, START + 20 * SECOND).unwrap().unwrap();
     let kept = history.snapshot(1, &moment).unwrap();
     assert_eq!(frames_by_address(&kept), frames_by_address(&in_order));
 }
 
-fn frames_by_address(snapshot: &Snapshot) -> BTreeMap<u64, &[u64]> {
+fn frames_by_address(snapshot: &Snapshot) -> BTreeMap<u64, &[LookupAddress]> {
     let frames = |live: &LiveSample| &*snapshot.stacks[live.stack].frames;
     snapshot.live.iter().map(|live| (live.address, frames(live))).collect()
 }
@@ -188,14 +188,14 @@ fn frames_by_address(snapshot: &Snapshot) -> BTreeMap<u64, &[u64]> {
 #[test]
 fn a_snapshot_of_any_moment_comes_back_with_addresses_mappings_and_blocks() {
     let place = Place::new("back");
-    let mut recorder = place.recorder();
+    let mut writer = place.writer();
     for round in 1..=200 {
         let snapshots = [1, 2].map(|pid| snapshot(pid, 3 + round as usize / 20, round));
         let both = snapshots.each_ref().map(|snapshot| taken(snapshot, round, Triggers::CLOCK));
-        recorder.append(&both).unwrap();
+        writer.append(&both).unwrap();
         if round == 120 {
             // As after a restart.
-            recorder = place.recorder();
+            writer = place.writer();
         }
     }
     let history = History::open(&place.database()).unwrap();
@@ -217,10 +217,10 @@ fn a_snapshot_of_any_moment_comes_back_with_addresses_mappings_and_blocks() {
 #[test]
 fn a_range_subtracts_what_was_allocated_and_leaves_the_later_state() {
     let place = Place::new("range");
-    let mut recorder = place.recorder();
+    let mut writer = place.writer();
     for second in 1..=60 {
         let snapshot = snapshot(1, 5, second);
-        recorder.append(&[taken(&snapshot, second, Triggers::CLOCK)]).unwrap();
+        writer.append(&[taken(&snapshot, second, Triggers::CLOCK)]).unwrap();
     }
     let history = History::open(&place.database()).unwrap();
     let of = |second: u64| {
@@ -246,25 +246,26 @@ fn what_is_not_a_history_is_refused_by_name() {
     other.execute_batch("CREATE TABLE a (b)").unwrap();
     assert!(matches!(History::open(&place.database()), Err(HistoryError::NotAHistory)));
     let levels = Levels::new(SECOND, DAY);
-    let refused = Recorder::open(&place.database(), levels.clone(), 1 << 20);
+    let refused = HistoryWriter::open(&place.database(), levels.clone(), 1 << 20);
     assert!(matches!(refused.err(), Some(HistoryError::NotAHistory)));
     fs::remove_file(place.database()).unwrap();
-    drop(place.recorder());
+    drop(place.writer());
     let newer = rusqlite::Connection::open(place.database()).unwrap();
     newer.pragma_update(None, "user_version", 3).unwrap();
     assert!(matches!(History::open(&place.database()), Err(HistoryError::Version(3))));
-    let refused = Recorder::open(&place.database(), levels, 1 << 20);
+    let refused = HistoryWriter::open(&place.database(), levels, 1 << 20);
     assert!(matches!(refused.err(), Some(HistoryError::Version(3))));
 }
 
 /// Writes rounds as fast as it can, and says the time of each when it is kept, until it is killed.
 fn write_until_killed(path: &Path) {
-    let mut recorder = Recorder::open(path, Levels::new(10 * SECOND, 30 * DAY), 1 << 30).unwrap();
+    let mut writer =
+        HistoryWriter::open(path, Levels::new(10 * SECOND, 30 * DAY), 1 << 30).unwrap();
     for round in 1.. {
         let snapshots = [1, 2].map(|pid| snapshot(pid, 3 + round as usize % 40, round % 50));
         let both =
             snapshots.each_ref().map(|snapshot| taken(snapshot, round * 10, Triggers::CLOCK));
-        recorder.append(&both).unwrap();
+        writer.append(&both).unwrap();
         println!("kept {}", round * 10);
     }
 }
@@ -310,8 +311,8 @@ fn a_writer_killed_at_any_time_loses_nothing_that_it_had_kept() {
 #[test]
 fn several_readers_see_whole_moments_while_a_writer_appends_and_removes() {
     let place = Place::new("readers");
-    let mut recorder = place.recorder();
-    record(&mut recorder, 1, 10, Triggers::START);
+    let mut writer = place.writer();
+    record(&mut writer, 1, 10, Triggers::START);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let readers = [0, 1, 2].map(|_| {
@@ -334,8 +335,8 @@ fn several_readers_see_whole_moments_while_a_writer_appends_and_removes() {
             })
         });
         for round in 2..300 {
-            record(&mut recorder, 1, round * 10, Triggers::CLOCK);
-            recorder.tidy(START + round * 10 * SECOND).unwrap();
+            record(&mut writer, 1, round * 10, Triggers::CLOCK);
+            writer.tidy(START + round * 10 * SECOND).unwrap();
         }
         is_over.store(true, Ordering::Relaxed);
         for reader in readers {

@@ -4,7 +4,7 @@
 use crate::difference::Trail;
 use crate::schema::HistoryError;
 use crate::trigger::Triggers;
-use crate::writer::Recorder;
+use crate::writer::HistoryWriter;
 use rusqlite::{Params, params};
 use std::collections::HashSet;
 
@@ -30,33 +30,33 @@ struct Expired {
     last_ns: u64,
 }
 
-impl Recorder {
+impl HistoryWriter {
     /// Thins some of the chains that are too old, then removes the oldest while the database is too large.
     pub fn tidy(&mut self, now_ns: u64) -> Result<Removed, HistoryError> {
         let mut removed = Removed::default();
-        self.transaction(|recorder| {
-            let expired = recorder.expired(now_ns)?;
+        self.transaction(|writer| {
+            let expired = writer.expired(now_ns)?;
             for chain in &expired {
-                recorder.take_over(chain, now_ns)?;
+                writer.take_over(chain, now_ns)?;
             }
             let ids: Vec<i64> = expired.iter().map(|chain| chain.id).collect();
-            recorder.remove(&ids)?;
-            recorder.forget_finished(&expired)?;
+            writer.remove(&ids)?;
+            writer.forget_finished(&expired)?;
             removed.expired = expired.len();
             removed.has_more = expired.len() == MOST_EXPIRED;
             Ok(())
         })?;
         while self.used_bytes()? > self.most_bytes {
             let mut oldest = Vec::new();
-            self.transaction(|recorder| {
+            self.transaction(|writer| {
                 let chains: i64 =
-                    recorder
+                    writer
                         .connection
                         .query_row("SELECT count(*) FROM chains", [], |row| row.get(0))?;
                 let some = chains / 64 + 1;
                 let query = "SELECT id FROM chains ORDER BY last_ns LIMIT ?1";
-                oldest = recorder.chains(query, params![some])?;
-                recorder.remove(&oldest)
+                oldest = writer.chains(query, params![some])?;
+                writer.remove(&oldest)
             })?;
             removed.excess += oldest.len();
             if oldest.is_empty() {
@@ -99,7 +99,7 @@ impl Recorder {
             let data: Vec<u8> = query.query_row([id], |row| row.get(0))?;
             drop(query);
             if trail.read(&data).is_err() {
-                // Nobody can read what follows.
+                // What follows cannot be read.
                 break;
             }
             let last_ns = self.chains.get(&(chain.process, level)).map(|chain| chain.last_ns);

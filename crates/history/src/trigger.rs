@@ -50,7 +50,8 @@ impl Triggers {
         self.0 & other.0 != 0
     }
 
-    /// Reasons that keep a snapshot as long as any is kept: all but the clock and the allocated bytes.
+    /// Reasons that keep a snapshot as long as any is kept: all except the clock and the allocated
+    /// bytes.
     pub fn is_kept(self) -> bool {
         self.0 & !(Self::CLOCK.0 | Self::BYTES.0) != 0
     }

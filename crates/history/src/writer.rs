@@ -32,7 +32,7 @@ pub struct Taken<'a> {
 }
 
 /// A history, opened for writing.
-pub struct Recorder {
+pub struct HistoryWriter {
     pub(crate) connection: Connection,
     pub(crate) levels: Levels,
     pub(crate) most_bytes: u64,
@@ -52,7 +52,7 @@ fn identity(header: &Header) -> (u32, u64, u64, u64) {
     (header.pid, header.process_start_ticks, header.start_realtime_ns, header.run_id)
 }
 
-impl Recorder {
+impl HistoryWriter {
     /// Opens a history, or makes one. `most_bytes` bounds the database; its write-ahead log comes on top (16 MiB).
     pub fn open(path: &Path, levels: Levels, most_bytes: u64) -> Result<Self, HistoryError> {
         let connection = schema::open_to_write(path)?;
@@ -67,20 +67,20 @@ impl Recorder {
 
     /// Keeps all of these snapshots, or none.
     pub fn append(&mut self, taken: &[Taken]) -> Result<(), HistoryError> {
-        self.transaction(|recorder| taken.iter().try_for_each(|taken| recorder.append_one(taken)))
+        self.transaction(|writer| taken.iter().try_for_each(|taken| writer.append_one(taken)))
     }
 
     /// Keeps a snapshot under a name, as long as any is kept. A mark that exists is moved.
     pub fn mark(&mut self, taken: &Taken, name: &str) -> Result<(), HistoryError> {
-        self.transaction(|recorder| {
-            let process = recorder.known(taken)?;
-            let keep_ns = recorder.levels.all().last().map_or(0, |level| level.keep_ns);
+        self.transaction(|writer| {
+            let process = writer.known(taken)?;
+            let keep_ns = writer.levels.all().last().map_or(0, |level| level.keep_ns);
             let level = Level { every_ns: 0, keep_ns };
-            let state = recorder.state(process, taken)?;
+            let state = writer.state(process, taken)?;
             let bytes = Trail::default().append(&state);
-            let chain = recorder.insert_chain(process, level, taken.time_ns)?;
-            recorder.insert_snapshot(chain, process, taken, &bytes)?;
-            recorder.connection.execute(
+            let chain = writer.insert_chain(process, level, taken.time_ns)?;
+            writer.insert_snapshot(chain, process, taken, &bytes)?;
+            writer.connection.execute(
                 "INSERT OR REPLACE INTO marks VALUES (?1, ?2, ?3)",
                 params![process, name, taken.time_ns as i64],
             )?;

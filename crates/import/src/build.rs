@@ -2,7 +2,9 @@
 
 use crate::input::Input;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
-use ramson_profile::{Estimate, Function, Line, Location, Profile, StackSample};
+use ramson_profile::{
+    Estimate, Function, Line, Location, LookupAddress, Profile, ReturnAddress, StackSample,
+};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ pub const TABLE_BYTES: usize = 128;
 pub struct Builder {
     pub profile: Profile,
     by_name: HashMap<Arc<str>, u32>,
-    by_address: HashMap<u64, u32>,
+    by_address: HashMap<ReturnAddress, u32>,
     stacks: HashTable<usize>,
     hashing: DefaultHashBuilder,
 }
@@ -35,22 +37,25 @@ impl Builder {
         let function = Function { name: name.clone(), system_name: name.clone(), file: "".into() };
         self.profile.functions.push(function);
         let lines = vec![Line { function: self.profile.functions.len() - 1, line: 0 }];
-        self.profile.locations.push(Location { mapping: None, address: 0, lines });
+        self.profile.locations.push(Location { mapping: None, address: LookupAddress(0), lines });
         let location = self.profile.locations.len() as u32 - 1;
         self.by_name.insert(name, location);
         Some(location)
     }
 
     /// The location of a return address, without a name yet.
-    pub fn location_of_return(&mut self, input: &mut Input, address: u64) -> Option<u32> {
+    pub fn location_of_return(&mut self, input: &mut Input, address: ReturnAddress) -> Option<u32> {
         if let Some(&location) = self.by_address.get(&address) {
             return Some(location);
         }
         if !input.may_use(size_of::<Location>() + 2 * OVERHEAD_BYTES + 2 * TABLE_BYTES) {
             return None;
         }
-        let lookup = address.saturating_sub(1);
-        self.profile.locations.push(Location { mapping: None, address: lookup, lines: vec![] });
+        self.profile.locations.push(Location {
+            mapping: None,
+            address: address.lookup(),
+            lines: vec![],
+        });
         let location = self.profile.locations.len() as u32 - 1;
         self.by_address.insert(address, location);
         Some(location)

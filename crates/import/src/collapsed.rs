@@ -2,7 +2,7 @@
 //! anywhere; they are taken for live bytes.
 
 use crate::build::{Builder, UNKNOWN};
-use crate::defect::{Defect, ImportError};
+use crate::defect::{ImportDefect, ImportError};
 use crate::format::Format;
 use crate::import::{DropFrames, Imported};
 use crate::input::Input;
@@ -53,7 +53,7 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
         sample_types: vec![SampleType::InuseSpace],
         default_sample_type: SampleType::InuseSpace,
         drop_frames: DropFrames::Nothing,
-        defects: (bad_lines > 0).then_some(Defect::BadLines(bad_lines)).into_iter().collect(),
+        defects: (bad_lines > 0).then_some(ImportDefect::BadLines(bad_lines)).into_iter().collect(),
     })
 }
 

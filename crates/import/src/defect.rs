@@ -5,7 +5,7 @@ use std::io;
 
 /// Something missing from a profile that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Defect {
+pub enum ImportDefect {
     /// The packed bytes end in the middle.
     PackedCut,
     /// The packed bytes are damaged; what came before was read.
@@ -41,40 +41,40 @@ pub enum Defect {
     NoMappings,
 }
 
-impl fmt::Display for Defect {
+impl fmt::Display for ImportDefect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Defect::PackedCut => f.write_str("the compressed data end in the middle: the file was cut"),
-            Defect::PackedDamaged => {
+            ImportDefect::PackedCut => f.write_str("the compressed data end in the middle: the file was cut"),
+            ImportDefect::PackedDamaged => {
                 f.write_str("the compressed data are damaged; only what came before was read")
             }
-            Defect::ExpandsTooMuch => {
+            ImportDefect::ExpandsTooMuch => {
                 f.write_str("it expands more than 300 times, as no profile does; the rest was not read")
             }
-            Defect::Unreadable(error) => write!(f, "reading stopped: {error}"),
-            Defect::MemoryBound => f.write_str(
+            ImportDefect::Unreadable(error) => write!(f, "reading stopped: {error}"),
+            ImportDefect::MemoryBound => f.write_str(
                 "it describes more than 4 bytes of profile for each of its own; the rest was not read",
             ),
-            Defect::PackedMemoryBound => f.write_str(
+            ImportDefect::PackedMemoryBound => f.write_str(
                 "it describes more than 32 bytes of profile for each packed one; the rest was not read, unpack it first",
             ),
-            Defect::Cut => f.write_str("it ends in the middle of a record: the file was cut"),
-            Defect::Damaged { offset } => {
+            ImportDefect::Cut => f.write_str("it ends in the middle of a record: the file was cut"),
+            ImportDefect::Damaged { offset } => {
                 write!(f, "damaged at byte {offset}; only what came before was read")
             }
-            Defect::BadRecords(count) => write!(f, "{count} records make no sense and were left out"),
-            Defect::BadLines(count) => write!(f, "{count} lines make no sense and were left out"),
-            Defect::LongLines(count) => write!(f, "{count} lines are too long and were left out"),
-            Defect::OtherSampleTypes(names) => {
+            ImportDefect::BadRecords(count) => write!(f, "{count} records make no sense and were left out"),
+            ImportDefect::BadLines(count) => write!(f, "{count} lines make no sense and were left out"),
+            ImportDefect::LongLines(count) => write!(f, "{count} lines are too long and were left out"),
+            ImportDefect::OtherSampleTypes(names) => {
                 write!(f, "sample types of no heap profile were left out: {}", names.join(", "))
             }
-            Defect::FrameExpression(expression) => {
+            ImportDefect::FrameExpression(expression) => {
                 write!(f, "its expression for frames to drop cannot be used: {expression}")
             }
-            Defect::NoInterval => {
+            ImportDefect::NoInterval => {
                 f.write_str("it does not say its sampling interval: the values are taken as they are")
             }
-            Defect::NoMappings => f.write_str("it has no MAPPED_LIBRARIES: addresses cannot be named"),
+            ImportDefect::NoMappings => f.write_str("it has no MAPPED_LIBRARIES: addresses cannot be named"),
         }
     }
 }
@@ -91,7 +91,7 @@ pub enum ImportError {
     /// pprof's format, but of something else than a heap.
     NotAHeapProfile(Vec<String>),
     /// The format was recognized, but nothing could be read.
-    Nothing(Option<Defect>),
+    Nothing(Option<ImportDefect>),
     /// What heaptrack writes before `heaptrack --interpret`.
     RawHeaptrack,
     /// A version of heaptrack's format that is not known.

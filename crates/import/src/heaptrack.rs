@@ -6,11 +6,11 @@
 //! `AccumulatedTraceData::read`.
 
 use crate::build::{Builder, OVERHEAD_BYTES, TABLE_BYTES};
-use crate::defect::{Defect, ImportError};
+use crate::defect::{ImportDefect, ImportError};
 use crate::format::Format;
-use crate::import::{DropFrames, Imported, Moment};
+use crate::import::{DropFrames, Imported, InuseAt};
 use crate::input::Input;
-use ramson_profile::{Estimate, Function, Line, Location, SampleType};
+use ramson_profile::{Estimate, Function, Line, Location, LookupAddress, SampleType};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ enum Stop {
     Error(ImportError),
 }
 
-pub fn read(input: &mut Input, moment: Moment) -> Result<Imported, ImportError> {
+pub fn read(input: &mut Input, inuse_at: InuseAt) -> Result<Imported, ImportError> {
     let mut reading = Reading::default();
     let mut line = Vec::new();
     while let Some(bytes) = input.line() {
@@ -79,7 +79,7 @@ pub fn read(input: &mut Input, moment: Moment) -> Result<Imported, ImportError> 
         }
     }
     // Past a memory bound the stacks that still fit are given.
-    let _ = reading.add_samples(input, moment);
+    let _ = reading.add_samples(input, inuse_at);
     let bad_lines = reading.bad_lines;
     reading.builder.profile.interval_bytes = 1;
     Ok(Imported {
@@ -88,7 +88,7 @@ pub fn read(input: &mut Input, moment: Moment) -> Result<Imported, ImportError> 
         sample_types: SampleType::ALL.to_vec(),
         default_sample_type: SampleType::InuseSpace,
         drop_frames: DropFrames::Allocators,
-        defects: (bad_lines > 0).then_some(Defect::BadLines(bad_lines)).into_iter().collect(),
+        defects: (bad_lines > 0).then_some(ImportDefect::BadLines(bad_lines)).into_iter().collect(),
     })
 }
 
@@ -200,6 +200,7 @@ impl Reading {
             lines.push(Line { function: self.function(name.into(), "".into(), input)?, line: 0 });
         }
         // heaptrack has subtracted 1 from return addresses already.
+        let address = LookupAddress(address);
         self.builder.profile.locations.push(Location { mapping: None, address, lines });
         Ok(())
     }
@@ -272,12 +273,12 @@ impl Reading {
         allocation.since_peak += change;
     }
 
-    fn add_samples(&mut self, input: &mut Input, moment: Moment) -> Option<()> {
+    fn add_samples(&mut self, input: &mut Input, inuse_at: InuseAt) -> Option<()> {
         let mut of_node: HashMap<usize, [f64; 4]> = HashMap::new();
         for allocation in &self.allocations {
-            let at_peak = match moment {
-                Moment::End => 0,
-                Moment::Peak => allocation.since_peak,
+            let at_peak = match inuse_at {
+                InuseAt::End => 0,
+                InuseAt::Peak => allocation.since_peak,
             };
             let live = (allocation.live - at_peak) as f64;
             let (all, size) = (allocation.allocated as f64, allocation.size as f64);

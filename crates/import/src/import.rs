@@ -1,12 +1,12 @@
 //! What a foreign profile becomes: one profile of ramson's, and what its format says about it.
 
-use crate::defect::Defect;
+use crate::defect::ImportDefect;
 use crate::format::Format;
 use ramson_profile::{Pattern, Profile, SampleType};
 
 /// Which moment of a recording `inuse` is about. Only heaptrack's files know more than one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Moment {
+pub enum InuseAt {
     /// When the recording ended.
     #[default]
     End,
@@ -44,5 +44,5 @@ pub struct Imported {
     /// Frames to cut off, once all have names.
     pub drop_frames: DropFrames,
     /// What is missing.
-    pub defects: Vec<Defect>,
+    pub defects: Vec<ImportDefect>,
 }

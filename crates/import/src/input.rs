@@ -1,11 +1,13 @@
-//! The bytes of a file, unpacked: where they end, why they end, and how much memory may be made of them.
+//! The bytes of a file, unpacked: where they end, why they end, and how much memory may be made of
+//! them.
 //!
-//! Two promises bound what a hostile file can cost. Memory: what is built may take [`FREE_BYTES`] plus
-//! [`BYTES_PER_BYTE`] times the unpacked bytes read so far, and of a packed file no more than [`FREE_BYTES`] plus
-//! [`BYTES_PER_PACKED_BYTE`] times its own. Unpacking: no more than [`FREE_BYTES`] plus
-//! [`MOST_EXPANSION`] times the packed bytes read so far. Whoever meets a bound stops and keeps what it has.
+//! Two promises bound what a hostile file can cost. Memory: what is built may take [`FREE_BYTES`]
+//! plus [`BYTES_PER_BYTE`] times the unpacked bytes read so far, and of a packed file no more than
+//! [`FREE_BYTES`] plus [`BYTES_PER_PACKED_BYTE`] times its own. Unpacking: no more than
+//! [`FREE_BYTES`] plus [`MOST_EXPANSION`] times the packed bytes read so far. A reader that meets a
+//! bound stops and keeps what it has.
 
-use crate::defect::Defect;
+use crate::defect::ImportDefect;
 use crate::packing::{MAGIC_BYTES, Packing, unpacked};
 use crate::read_ahead::ReadAhead;
 use memchr::memchr;
@@ -43,7 +45,7 @@ pub struct Input<'a> {
     charged: u64,
     is_at_end: bool,
     /// Why the bytes ended early, or what was left out.
-    pub defects: Vec<Defect>,
+    pub defects: Vec<ImportDefect>,
     long_lines: u64,
 }
 
@@ -156,9 +158,9 @@ impl<'a> Input<'a> {
         self.charged += bytes as u64;
         let is_packed = self.packing != Packing::None;
         let bound = match self.charged.saturating_sub(FREE_BYTES) {
-            more if more > BYTES_PER_BYTE * self.unpacked => Defect::MemoryBound,
+            more if more > BYTES_PER_BYTE * self.unpacked => ImportDefect::MemoryBound,
             more if is_packed && more > BYTES_PER_PACKED_BYTE * self.packed.get() => {
-                Defect::PackedMemoryBound
+                ImportDefect::PackedMemoryBound
             }
             _ => return true,
         };
@@ -174,9 +176,9 @@ impl<'a> Input<'a> {
     }
 
     /// What the bytes themselves lacked.
-    pub fn into_defects(mut self) -> Vec<Defect> {
+    pub fn into_defects(mut self) -> Vec<ImportDefect> {
         if self.long_lines > 0 {
-            self.defects.push(Defect::LongLines(self.long_lines));
+            self.defects.push(ImportDefect::LongLines(self.long_lines));
         }
         self.defects
     }
@@ -203,7 +205,7 @@ impl<'a> Input<'a> {
                     self.unpacked += bytes as u64;
                     if self.unpacked > FREE_BYTES + MOST_EXPANSION * self.packed.get() {
                         self.is_at_end = true;
-                        self.defects.push(Defect::ExpandsTooMuch);
+                        self.defects.push(ImportDefect::ExpandsTooMuch);
                     }
                     return true;
                 }
@@ -211,9 +213,9 @@ impl<'a> Input<'a> {
                 Err(error) => {
                     self.is_at_end = true;
                     self.defects.push(match (self.packing, error.kind()) {
-                        (Packing::None, _) => Defect::Unreadable(error.to_string()),
-                        (_, ErrorKind::UnexpectedEof) => Defect::PackedCut,
-                        _ => Defect::PackedDamaged,
+                        (Packing::None, _) => ImportDefect::Unreadable(error.to_string()),
+                        (_, ErrorKind::UnexpectedEof) => ImportDefect::PackedCut,
+                        _ => ImportDefect::PackedDamaged,
                     });
                 }
             }

@@ -1,12 +1,14 @@
 //! Foreign heap profiles in: what other tools write becomes ramson's one `Profile`.
 //!
-//! `recognize` tells formats apart by their content, `input` bounds what a file may cost, `packing` and
-//! (on a thread of its own, for a large file) `read_ahead` unpack it. `weight` says what sampled numbers
-//! stand for, `build` joins names and stacks; `pprof`, `heap_text`, `heaptrack` and `collapsed` read one
-//! format each and return an `import`. What each keeps and loses is in docs/formats.md.
+//! `recognize` tells formats apart by their content, `input` bounds what a file may cost, `packing`
+//! and (on a thread of its own, for a large file) `read_ahead` unpack it. `weight` says what
+//! sampled numbers stand for, `build` joins names and stacks; `pprof`, `heap_text`, `heaptrack` and
+//! `collapsed` read one format each and return an `import`. What each keeps and loses is in
+//! docs/formats.md.
 //!
-//! A reader returns what it could read and the list of defects. Values that a format does not have are NaN in the
-//! profile, never 0; so is the variance where a format does not say how it sampled.
+//! A reader returns what it could read and the list of defects. Sample values that a format does
+//! not have are NaN in the profile, never 0; so is the variance where a format does not say how it
+//! sampled. An interval, time or line of 0 is unknown.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -23,9 +25,9 @@ mod read_ahead;
 mod recognize;
 mod weight;
 
-pub use defect::{Defect, ImportError};
+pub use defect::{ImportDefect, ImportError};
 pub use format::{ACCEPTED, Format};
-pub use import::{DropFrames, Imported, Moment};
+pub use import::{DropFrames, Imported, InuseAt};
 pub use input::{BYTES_PER_BYTE, BYTES_PER_PACKED_BYTE, FREE_BYTES, MOST_EXPANSION};
 pub use recognize::looks_like;
 
@@ -34,22 +36,22 @@ use std::fs::File;
 use std::io::Read;
 
 /// Reads a foreign profile of any known format, packed with gzip, zstd or not at all.
-pub fn import(source: impl Read, moment: Moment) -> Result<Imported, ImportError> {
-    read(Input::new(source).map_err(ImportError::Io)?, moment)
+pub fn import(source: impl Read, inuse_at: InuseAt) -> Result<Imported, ImportError> {
+    read(Input::new(source).map_err(ImportError::Io)?, inuse_at)
 }
 
 /// The same from the start of a regular file, with two threads where it is large and packed.
-pub fn import_file(file: File, moment: Moment) -> Result<Imported, ImportError> {
-    read(Input::of_file(file).map_err(ImportError::Io)?, moment)
+pub fn import_file(file: File, inuse_at: InuseAt) -> Result<Imported, ImportError> {
+    read(Input::of_file(file).map_err(ImportError::Io)?, inuse_at)
 }
 
-fn read(mut input: Input, moment: Moment) -> Result<Imported, ImportError> {
+fn read(mut input: Input, inuse_at: InuseAt) -> Result<Imported, ImportError> {
     let format = recognize::recognize(&mut input)?;
     let mut imported = match format {
         Format::Pprof => pprof::read(&mut input)?,
         Format::Jemalloc => heap_text::read_jemalloc(&mut input)?,
         Format::Gperftools => heap_text::read_gperftools(&mut input)?,
-        Format::Heaptrack => heaptrack::read(&mut input, moment)?,
+        Format::Heaptrack => heaptrack::read(&mut input, inuse_at)?,
         Format::Collapsed => collapsed::read(&mut input)?,
     };
     let mut defects = input.into_defects();

@@ -327,7 +327,7 @@ fn wait_for_return(
                 if has_raised(&traced.registers()?, start) {
                     return Ok(Some(owed));
                 }
-                // Somebody else's: the thread gets it afterwards.
+                // Not ours: the thread gets it afterwards.
                 owed = signal;
                 0
             }
@@ -335,7 +335,7 @@ fn wait_for_return(
             Some(Stop::Event(_)) => 0,
             Some(Stop::Gone) => return Err(Problem::Gone),
             None => {
-                // It will find its way by itself, once nobody traces it any more.
+                // It will find its way by itself, once it is not traced any more.
                 return Ok(None);
             }
         };

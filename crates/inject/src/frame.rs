@@ -1,7 +1,9 @@
-//! What a thread finds on its stack: where the called function returns to, and how the thread becomes what it was.
+//! What a thread finds on its stack: where the called function returns to, and how the thread
+//! becomes what it was.
 //!
-//! The function returns to `raise` in the C library, which tells us, and that to the kernel's rt_sigreturn, which restores all registers and
-//! the blocked signals. So the thread finds its way back also if nobody is there any more to see the signal.
+//! The function returns to `raise` in the C library, which tells us, and that to the kernel's
+//! rt_sigreturn, which restores all registers and the blocked signals. So the thread finds its way
+//! back also if its tracer has gone and does not see the signal.
 
 use crate::library::Code;
 use crate::trace::Registers;

@@ -1,9 +1,10 @@
-//! Calls one function in another process: on a thread of it that waits in a system call, or runs the program's own code, and then goes on as if
-//! nothing had been.
+//! Calls one function in another process: on a thread of it that waits in a system call, or runs
+//! the program's own code, and then goes on as if nothing had been.
 //!
-//! **Promises.** Only that thread stops; all others run on. It has its registers, its processor state, its blocked signals and its errno again
-//! afterwards, and its system call is begun again by the kernel's own rules. If whoever traces dies in the middle, the thread finds its way
-//! back by itself (frame.rs); its system call is then begun anew, time-outs included. See docs/trim.md.
+//! **Promises.** Only that thread stops; all others run on. It has its registers, its processor
+//! state, its blocked signals and its errno again afterwards, and its system call is begun again by
+//! the kernel's own rules. If the tracer dies in the middle, the thread finds its way back by
+//! itself (frame.rs); its system call is then begun anew, time-outs included. See docs/trim.md.
 
 #![deny(unsafe_code)]
 

@@ -20,7 +20,7 @@ const MSG_WAITALL: u64 = 0x100;
 /// Of recvmmsg's: it waits for the first message alone.
 const MSG_WAITFORONE: u64 = 0x1_0000;
 
-/// Signals that harm nobody who has no handler for them.
+/// Signals that do nothing without a handler.
 const HARMLESS: [i32; 3] = [libc::SIGURG, libc::SIGWINCH, libc::SIGCHLD];
 
 /// System calls that wait, have no effect before they return, and are begun again after a stop as if there had been none. With their

@@ -13,7 +13,7 @@ use statrs::distribution::{Beta, ContinuousCDF, DiscreteCDF, Poisson};
 
 /// What must not pass for a leak: a cache that has been full for this part of the time that it took to fill …
 const FULL_PART: f64 = 0.1;
-/// … does with this probability at most, however often somebody looks.
+/// … does with this probability at most, however often it is judged.
 const FALSE_ALARMS: f64 = 0.001;
 /// Of what grew old a leak frees no more than this share.
 const FREED_BY_A_LEAK: f64 = 0.01;

@@ -1,7 +1,7 @@
 //! Which allocators a process has, and whose statistics can be read.
 
 use crate::glibc::{self, Effort, Statistics};
-use crate::identify::{self, Kind};
+use crate::identify::{self, AllocatorKind};
 use crate::part::Part;
 use crate::{Area, Backing, ProcessMemory, executable, program};
 use serde::Serialize;
@@ -15,9 +15,9 @@ const LEAST_SHARE: f64 = 0.1;
 /// All that are there.
 pub struct Allocators {
     /// The C library's own.
-    pub glibc: Option<Found>,
+    pub glibc: Option<Allocator>,
     /// One that is mapped or linked into the executable beside it.
-    pub other: Option<(Kind, Found)>,
+    pub other: Option<(AllocatorKind, Allocator)>,
     /// Variables that the process was started with.
     pub settings: Vec<(String, String)>,
     /// Of the C library.
@@ -28,7 +28,7 @@ pub struct Allocators {
 
 /// One of them.
 #[derive(Serialize)]
-pub struct Found {
+pub struct Allocator {
     /// Name and version.
     pub name: String,
     /// The file, and whether it was preloaded.
@@ -65,7 +65,7 @@ pub enum Missing {
         next: String,
     },
     /// They are another allocator's.
-    Unreadable(Kind),
+    Unreadable(AllocatorKind),
     /// The C library's cannot be read.
     Refused(String),
 }
@@ -94,7 +94,7 @@ impl Allocators {
             Some(((major, minor), package)) => format!("glibc {major}.{minor} ({package})"),
             None => "glibc of unknown version".into(),
         };
-        let glibc = library.map(|library| Found::new(name, preload, &library.path));
+        let glibc = library.map(|library| Allocator::new(name, preload, &library.path));
         Self {
             glibc,
             other: other(pid, areas, preload),
@@ -142,13 +142,14 @@ impl Allocators {
     }
 }
 
-fn other(pid: u32, areas: &[Area], preload: &str) -> Option<(Kind, Found)> {
+fn other(pid: u32, areas: &[Area], preload: &str) -> Option<(AllocatorKind, Allocator)> {
     if let Some((kind, area)) = identify::replacing_allocator(areas, preload) {
         let library = read_file(pid, area).unwrap_or_default();
-        let version = identify::jemalloc_version(&library).filter(|_| kind == Kind::Jemalloc);
+        let version =
+            identify::jemalloc_version(&library).filter(|_| kind == AllocatorKind::Jemalloc);
         let name = format!("{kind:?}").to_lowercase();
         let name = version.map_or(name.clone(), |version| format!("{name} {version}"));
-        return Some((kind, Found::new(name, preload, &area.path)));
+        return Some((kind, Allocator::new(name, preload, &area.path)));
     }
     // Which version it is cannot be told.
     let static_glibc = || {
@@ -157,10 +158,10 @@ fn other(pid: u32, areas: &[Area], preload: &str) -> Option<(Kind, Found)> {
     };
     let name = static_glibc().or_else(|| executable::allocator_in_executable(pid))?.into();
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?.display().to_string();
-    Some((Kind::InProgram, Found { name, origin: "in the executable".into(), path }))
+    Some((AllocatorKind::InProgram, Allocator { name, origin: "in the executable".into(), path }))
 }
 
-impl Found {
+impl Allocator {
     fn new(name: String, preload: &str, path: &str) -> Self {
         let is_preloaded = identify::is_preloaded(preload, path);
         let origin = if is_preloaded { format!("preloaded, {path}") } else { path.to_owned() };
@@ -179,26 +180,26 @@ pub fn read_file(pid: u32, area: &Area) -> Option<Vec<u8>> {
 }
 
 /// What cannot be known of other allocators from outside.
-fn unreadable(kind: Kind) -> &'static str {
+fn unreadable(kind: AllocatorKind) -> &'static str {
     match kind {
-        Kind::Jemalloc => {
-            "jemalloc's arenas cannot be read from outside: what it keeps free (dirty and muzzy pages, tcaches) lies undivided in the \
+        AllocatorKind::Jemalloc => {
+            "jemalloc's arenas cannot be read from outside: its free memory (dirty and muzzy pages, tcaches) is part of the \
              anonymous memory. --ask has it tell its figures, on a thread that is stopped for that; or MALLOC_CONF=stats_print:true at \
              its exit"
         }
-        Kind::Tcmalloc => {
-            "tcmalloc's page heap cannot be read from outside: what it keeps free lies undivided in the anonymous memory. --ask has \
+        AllocatorKind::Tcmalloc => {
+            "tcmalloc's page heap cannot be read from outside: its free memory is part of the anonymous memory. --ask has \
              it tell its figures, on a thread that is stopped for that; or MALLOCSTATS=1 at its exit"
         }
-        Kind::Mimalloc => {
-            "mimalloc's segments cannot be read from outside: what it keeps free lies undivided in the anonymous memory. The program can ask \
+        AllocatorKind::Mimalloc => {
+            "mimalloc's segments cannot be read from outside: its free memory is part of the anonymous memory. The program can ask \
              it: mi_stats_print; or MIMALLOC_SHOW_STATS=1 at its exit"
         }
-        Kind::Musl => {
-            "musl's malloc cannot be read from outside: what it keeps free lies undivided in the anonymous memory"
+        AllocatorKind::Musl => {
+            "musl's malloc cannot be read from outside: its free memory is part of the anonymous memory"
         }
-        Kind::InProgram => {
-            "an allocator inside the executable cannot be read from outside: what it keeps free lies undivided in the anonymous memory"
+        AllocatorKind::InProgram => {
+            "an allocator inside the executable cannot be read from outside: its free memory is part of the anonymous memory"
         }
     }
 }

@@ -5,7 +5,7 @@ use memchr::memmem;
 
 /// Allocators that are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum AllocatorKind {
     /// Of another C library.
     Musl,
     /// By its library's name.
@@ -19,11 +19,11 @@ pub enum Kind {
 }
 
 /// File names of allocators, without directory.
-const LIBRARIES: [(&str, Kind); 4] = [
-    ("libjemalloc", Kind::Jemalloc),
-    ("libtcmalloc", Kind::Tcmalloc),
-    ("libmimalloc", Kind::Mimalloc),
-    ("ld-musl-", Kind::Musl),
+const LIBRARIES: [(&str, AllocatorKind); 4] = [
+    ("libjemalloc", AllocatorKind::Jemalloc),
+    ("libtcmalloc", AllocatorKind::Tcmalloc),
+    ("libmimalloc", AllocatorKind::Mimalloc),
+    ("ld-musl-", AllocatorKind::Musl),
 ];
 
 /// Variables that tell an allocator how to behave.
@@ -40,14 +40,17 @@ const VARIABLES: [&str; 7] = [
 /// An allocator among the mapped files that takes the place of the C library's own, if it comes first in the search order. Of several, one
 /// that `preload` names (as LD_PRELOAD does), else the one at the highest address: the loader maps files in the search order, the kernel from
 /// the top down. Programs may overwrite their environment, as redis does.
-pub fn replacing_allocator<'a>(areas: &'a [Area], preload: &str) -> Option<(Kind, &'a Area)> {
+pub fn replacing_allocator<'a>(
+    areas: &'a [Area],
+    preload: &str,
+) -> Option<(AllocatorKind, &'a Area)> {
     let found = areas.iter().filter_map(|area| {
         let name = base_name(&area.path);
         let is_of = |&&(start, _): &&(&str, _)| name.starts_with(start);
         let kind = match LIBRARIES.iter().find(is_of) {
             Some(&(_, kind)) => kind,
             // Where the loader's name is a link; glibc's file of this name is a script for the linker.
-            None if name == "libc.so" => Kind::Musl,
+            None if name == "libc.so" => AllocatorKind::Musl,
             None => return None,
         };
         Some((kind, area))

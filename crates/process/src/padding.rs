@@ -1,4 +1,4 @@
-//! What transparent huge pages added: pages inside of them that hold nothing but zeros.
+//! What transparent huge pages added: pages inside them with only zeros.
 //!
 //! Most likely the program never touched these. What it wrote zeros to cannot be told from that.
 

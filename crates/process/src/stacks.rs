@@ -1,7 +1,9 @@
-//! Where threads' stacks are, also of threads that run: by the thread's descriptor at the end of each.
+//! Where threads' stacks are, also of threads that run: by the thread's descriptor at the end of
+//! each.
 //!
-//! A guard that nobody may touch lies below each stack. Since glibc 2.42 and Linux 6.13 it is no area of its own, and stacks that touch
-//! are one area: there the loader's lists of threads tell, which it has since 2.34.
+//! A guard without access lies below each stack. Since glibc 2.42 and Linux 6.13 it is no area of
+//! its own, and stacks that touch are one area: there the loader's lists of threads tell, which it
+//! has since 2.34.
 
 use crate::areas::{Area, Backing};
 use crate::memory::{Memory, PAGE_BYTES, page_of, read_present, word_at};
@@ -22,7 +24,8 @@ const DESCRIPTOR_BYTES: usize = 2304;
 /// The loader's lists have that many threads at most.
 const MOST_THREADS: usize = 1 << 17;
 
-/// Starts of the areas that are stacks of threads made by the C library: behind a guard that nobody may touch, or where its own lists say so.
+/// Starts of the areas that are stacks of threads made by the C library: behind a guard without
+/// access, or where its own lists say so.
 pub fn thread_stacks(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
     let mut stacks: BTreeSet<u64> = guarded(memory, areas).map(|(stack, _)| stack.start).collect();
     for descriptor in listed(memory, areas) {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::address::LookupAddress;
 use crate::frames::Granularity;
 use crate::model::{Function, Line, Location, Mapping, StackSample};
 
@@ -20,7 +21,7 @@ fn process(start: u64, build_id: &str, shift: u32, stacks: &[(&[u32], f64)]) -> 
         locations: (0..4)
             .map(|index| Location {
                 mapping: Some(0),
-                address: start + 16 * index as u64 + u64::from(shift),
+                address: LookupAddress(start + 16 * index as u64 + u64::from(shift)),
                 lines: match index {
                     // Without a name.
                     3 => vec![],

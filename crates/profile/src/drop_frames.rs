@@ -14,7 +14,8 @@ pub const DROP_FRAMES: &str = concat!(
     r"|free_sized|free_aligned_sized|[mrx]allocx",
     r"|(_rjem_)?je_.*|_rjem_.*|tcmalloc::.*|tc_new(array)?(_.*)?",
     r"|mi_new(_.*)?|mi_(heap_)?(m|z|c|re|rez|rec)alloc[nf]?(_.*)?",
-    // C++: operator new and new[] (`_Znwm`, `_Znam` where nobody demangled them), and what standard containers call.
+    // C++: operator new and new[] (`_Znwm`, `_Znam` where they were not demangled), and what
+    // standard containers call.
     r"|operator (new|delete)(\[\])?|_Z(nw|na|dl|da)[jmP].*",
     r"|std::(__1::)?(allocator|__new_allocator|allocator_traits)<.*>::allocate",
     r"|__gnu_cxx::(new_allocator|malloc_allocator|__alloc_traits)<.*>::(allocate|_S_allocate)",

@@ -1,4 +1,5 @@
 use super::*;
+use crate::address::LookupAddress;
 use crate::estimate::Estimate;
 use crate::model::StackSample;
 use crate::model::{Function, Line, Location};
@@ -19,7 +20,7 @@ fn profile(locations: &[&[&str]], stacks: &[&[u32]]) -> Profile {
             Line { function: profile.functions.len() - 1, line: 1 }
         });
         let lines = lines.collect();
-        profile.locations.push(Location { mapping: None, address: 1, lines });
+        profile.locations.push(Location { mapping: None, address: LookupAddress(1), lines });
     }
     for stack in stacks {
         let values = [Estimate { value: 8.0, variance: 2.0 }; 4];

@@ -62,6 +62,11 @@ impl Estimate {
         Estimate { value, variance: 0.0 }
     }
 
+    /// `factor` times as much, in the unit of the value.
+    pub fn scaled(self, factor: f64) -> Estimate {
+        Estimate { value: factor * self.value, variance: factor * factor * self.variance }
+    }
+
     /// What one recorded allocation of `size_bytes` contributes. `inverse_probability` is 1/p ≥ 1, the weight in
     /// objects. With w = 1/p: value w·x, variance (1 − p)/p²·x² = w·(w − 1)·x², where x is 1 object or s bytes.
     pub fn of_sample(size_bytes: u64, inverse_probability: f64, unit: SampleUnit) -> Estimate {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::address::LookupAddress;
 use crate::estimate::Estimate;
 use crate::labels::Label;
 use crate::model::{Function, Mapping};
@@ -24,7 +25,7 @@ fn profile(stacks: &[(&[u32], f64)]) -> Profile {
     let line = |function| Line { function, line: 1 };
     let location = |mapping, lines: &[usize]| Location {
         mapping,
-        address: 1,
+        address: LookupAddress(1),
         lines: lines.iter().map(|&function| line(function)).collect(),
     };
     Profile {

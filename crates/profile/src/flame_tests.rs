@@ -1,5 +1,6 @@
 use super::super::tree;
 use super::*;
+use crate::address::LookupAddress;
 use crate::model::{Function, Line, Location, Profile, StackSample};
 
 /// Stacks of function numbers, leaf first, with their bytes.
@@ -10,8 +11,11 @@ fn graph(stacks: &[(&[u32], f64)], min_share: f64, most_levels: usize) -> FlameG
         system_name: "".into(),
         file: "".into(),
     };
-    let location =
-        |function| Location { mapping: None, address: 1, lines: vec![Line { function, line: 1 }] };
+    let location = |function| Location {
+        mapping: None,
+        address: LookupAddress(1),
+        lines: vec![Line { function, line: 1 }],
+    };
     let samples = stacks.iter().map(|(stack, bytes)| StackSample {
         locations: stack.to_vec(),
         values: [Estimate::exact(*bytes); 4],

@@ -275,10 +275,10 @@ fn mapping_name(profile: &Profile, location: &Location) -> FrameName {
 fn address_name(profile: &Profile, location: &Location) -> String {
     match location.mapping.map(|mapping| &profile.mappings[mapping]) {
         Some(mapping) => {
-            let file_address = location.address.wrapping_sub(mapping.bias);
+            let file_address = location.address.0.wrapping_sub(mapping.bias);
             format!("{}+{file_address:#x}", mapping.basename())
         }
-        None => format!("{:#x}", location.address),
+        None => format!("{:#x}", location.address.0),
     }
 }
 

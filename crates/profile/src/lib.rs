@@ -1,13 +1,14 @@
 //! The one model that every input becomes and every output comes from: stacks × four sample types, with the
 //! uncertainty of each value, plus the mappings and functions that give the stacks their names.
 //!
-//! `model` says what a profile is, `labels` what else a sample may tell, `estimate` how certain its numbers are, `frames`
+//! `model` says what a profile is, `address` what an address of code is, `labels` what else a sample may tell, `estimate` how certain its numbers are, `frames`
 //! what a code address is called, `drop_frames` which frames are the allocator's. `filter` (with `pattern` and
 //! `tag_filter`) makes a profile smaller, `merge` makes one of several, `diff` compares two. `view` is what the tables of
 //! `report` contain, `stacks` how trees and sorted lists come about, `format` how numbers are written, and `processors` does
 //! two things at once.
 #![forbid(unsafe_code)]
 
+mod address;
 mod diff;
 mod drop_frames;
 mod estimate;
@@ -24,6 +25,7 @@ mod stacks;
 mod tag_filter;
 pub mod view;
 
+pub use address::{LookupAddress, ReturnAddress};
 pub use diff::{Diff, DiffRow, DiffTable};
 pub use drop_frames::{DROP_FRAMES, drop_allocator_frames, drop_frames, is_library_function};
 pub use estimate::{Estimate, SampleUnit, sampling_probability};

@@ -1,6 +1,7 @@
 //! Several profiles as one: equal mappings, functions, code addresses and stacks become one, and values add up. What is
 //! equal is google/pprof's rule, so that `merge` here and `pprof -proto A B` there give the same.
 
+use crate::address::LookupAddress;
 use crate::estimate::Estimate;
 use crate::labels::Label;
 use crate::model::{Function, Line, Location, Mapping, Profile, SampleType, StackSample};
@@ -228,7 +229,7 @@ impl Merger {
     ) -> usize {
         let mapping = location.mapping.map(|mapping| mappings[mapping]);
         let start = location.mapping.map_or(0, |mapping| from.mappings[mapping].start);
-        let relative = location.address.wrapping_sub(start);
+        let relative = location.address.0.wrapping_sub(start);
         let lines: Vec<Line> = location
             .lines
             .iter()
@@ -237,7 +238,7 @@ impl Merger {
         let merged = &mut self.merged;
         *self.locations.entry((mapping, relative, lines)).or_insert_with_key(|(_, _, lines)| {
             let start = mapping.map_or(0, |mapping| merged.mappings[mapping].start);
-            let address = relative.wrapping_add(start);
+            let address = LookupAddress(relative.wrapping_add(start));
             merged.locations.push(Location { mapping, address, lines: lines.clone() });
             merged.locations.len() - 1
         })

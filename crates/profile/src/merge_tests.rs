@@ -1,4 +1,5 @@
 use super::*;
+use crate::address::LookupAddress;
 
 /// One library of one function at `start`, with one stack of `bytes`.
 fn profile(start: u64, build_id: &str, bytes: f64) -> Profile {
@@ -17,7 +18,7 @@ fn profile(start: u64, build_id: &str, bytes: f64) -> Profile {
         functions: vec![Function { name: "f".into(), system_name: "f".into(), file: "x.c".into() }],
         locations: vec![Location {
             mapping: Some(0),
-            address: start + 16,
+            address: LookupAddress(start + 16),
             lines: vec![Line { function: 0, line: 3 }],
         }],
         samples: vec![StackSample {
@@ -34,7 +35,7 @@ fn one_binary_at_two_addresses_is_one() {
     let merged = merge(vec![profile(0x1000, "aa", 3.0), profile(0x7000, "aa", 4.0)]).unwrap();
     assert_eq!((merged.mappings.len(), merged.locations.len(), merged.samples.len()), (1, 1, 1));
     assert_eq!(merged.samples[0].values[0], Estimate { value: 7.0, variance: 2.0 });
-    assert_eq!(merged.locations[0].address, 0x1010);
+    assert_eq!(merged.locations[0].address, LookupAddress(0x1010));
     assert_eq!(merged.interval_bytes, 1024 + 0x7000);
     assert_eq!((merged.time_unix_ns, merged.start_unix_ns), (0x2000, 0));
     assert_eq!(merged.check_indices(), Ok(()));

@@ -1,6 +1,7 @@
 //! What a heap profile is made of: stacks with four values each, and the mappings, locations and functions that name
 //! the stacks.
 
+use crate::address::LookupAddress;
 use crate::estimate::{Estimate, SampleUnit};
 use crate::frames::Granularity;
 use crate::labels::{KIND, Label, LabelValue};
@@ -43,8 +44,8 @@ pub struct Mapping {
 pub struct Location {
     /// Index into `Profile::mappings`; `None` for code outside every mapping (JIT).
     pub mapping: Option<usize>,
-    /// Runtime lookup address: return address − 1 for a caller.
-    pub address: u64,
+    /// In the process; 0 where a format has names only.
+    pub address: LookupAddress,
     /// Inlined frames innermost first; empty until symbolized, and where there is no name.
     pub lines: Vec<Line>,
 }
@@ -270,7 +271,7 @@ mod tests {
     #[test]
     fn an_index_past_its_table_is_named() {
         let mut profile = Profile {
-            locations: vec![Location { mapping: None, address: 1, lines: vec![] }],
+            locations: vec![Location { mapping: None, address: LookupAddress(1), lines: vec![] }],
             samples: vec![StackSample { locations: vec![0], ..StackSample::default() }],
             ..Profile::default()
         };

@@ -3,7 +3,7 @@
 use crate::flags::LeaksFlags;
 use crate::output::{hint, print, print_json, remark};
 use crate::table;
-use ramson_analysis::suspects::{Course, Moment, Question, paired, suspects};
+use ramson_analysis::suspects::{Course, DatedRecording, Question, paired, suspects};
 use ramson_leaks::Suppressions;
 use ramson_profile::format::format_duration;
 use ramson_source::{Failure, Recording, marks, open_recordings};
@@ -23,7 +23,7 @@ pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
     let baseline = match &flags.baseline {
         Some(name) => {
             let later: Vec<&Recording> = courses.iter().map(|one| &one.moment.recording).collect();
-            marks::open_all(name, &later)?.into_iter().map(Moment::of).collect()
+            marks::open_all(name, &later)?.into_iter().map(DatedRecording::of).collect()
         }
         None => Vec::new(),
     };
@@ -56,8 +56,9 @@ fn courses(flags: &LeaksFlags) -> Result<(Vec<Course>, usize), Failure> {
             "{wanted}: leaks judges a moment, not a range. Pass its end, and its beginning with --since SRC@MOMENT"
         )));
     }
-    let moments =
-        |all: Vec<Recording>| -> Vec<Moment> { all.into_iter().map(Moment::of).collect() };
+    let moments = |all: Vec<Recording>| -> Vec<DatedRecording> {
+        all.into_iter().map(DatedRecording::of).collect()
+    };
     let courses = match (flags.window, &flags.since) {
         (Some(window_ns), _) => {
             let running: Vec<String> =

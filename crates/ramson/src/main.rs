@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     };
     match dispatch(cli) {
         Ok(status) => ExitCode::from(status),
-        // Whoever read our output has seen enough.
+        // The reader of our output has closed it.
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
         Err(failure) => {
             output::remark(&failure);
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 fn usage(error: &clap::Error) -> ExitCode {
     let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if is_help || !error.use_stderr() {
-        // Whoever read our output has seen enough.
+        // The reader of our output has closed it.
         let _ = error.print();
     } else {
         let text = error.render().to_string();

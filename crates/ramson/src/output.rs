@@ -64,7 +64,8 @@ pub fn hint(message: &str) {
     }
 }
 
-/// A line for a person, also in a log. That it could not be written can be told to nobody: a full disk under standard error ends nothing.
+/// A line for a person, also in a log. A failure to write it cannot be reported: a full disk under
+/// standard error ends nothing.
 pub fn remark(message: impl fmt::Display) {
     let line = format!("ramson: {message}\n");
     let _ = io::stderr().write_all(visible(&line).as_bytes());

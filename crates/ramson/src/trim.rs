@@ -49,8 +49,8 @@ fn table_of(trims: &Trims) -> String {
 fn text(target: &Target, trimmed: &Trimmed) -> String {
     let (before, after) = (trimmed.rss_before, trimmed.rss_after);
     let came = match before.checked_sub(after) {
-        Some(bytes) => format!("{} given back", format_bytes(bytes as f64)),
-        None => format!("nothing given back, {} more", format_bytes((after - before) as f64)),
+        Some(bytes) => format!("{} returned", format_bytes(bytes as f64)),
+        None => format!("nothing returned, {} more", format_bytes((after - before) as f64)),
     };
     let milliseconds = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
     format!(

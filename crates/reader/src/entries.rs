@@ -93,10 +93,11 @@ pub fn stack(entry: Entry, frames: &[u8]) -> Option<Stack> {
     }
     let start = usize::try_from(first_frame.checked_mul(8)?).ok()?;
     let end = start.checked_add(depth * 8)?;
-    let addresses: Vec<u64> =
-        frames.get(start..end)?.chunks_exact(8).map(|word| Entry(word).u64(0)).collect();
+    let words = frames.get(start..end)?.chunks_exact(8);
+    let addresses: Vec<LookupAddress> =
+        words.map(|word| LookupAddress(Entry(word).u64(0))).collect();
     let mut stack = counters(entry);
-    if stack_hash(stack.kind(), stack.epoch, addresses.iter().copied().map(LookupAddress))
+    if stack_hash(stack.kind(), stack.epoch, addresses.iter().copied())
         != entry.u64(offset_of!(S, hash))
     {
         return None;

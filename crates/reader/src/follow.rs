@@ -10,7 +10,9 @@ use crate::reading::Reading;
 use crate::snapshot::{FailedAllocation, Header, Snapshot, Stack};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use ramson_format as format;
-use ramson_format::{ABORT_OFFSET, FAILURE_OFFSET, KINDS, Kind, REGIONS, RegionKind};
+use ramson_format::{
+    ABORT_OFFSET, FAILURE_OFFSET, KINDS, Kind, LookupAddress, REGIONS, RegionKind,
+};
 use std::hash::BuildHasher;
 use std::ops::Range;
 
@@ -202,6 +204,6 @@ impl Numbers {
 }
 
 /// Entries with the same are one stack.
-fn identity(stack: &Stack) -> (Kind, u32, &[u64]) {
+fn identity(stack: &Stack) -> (Kind, u32, &[LookupAddress]) {
     (stack.kind(), stack.epoch, &stack.frames)
 }

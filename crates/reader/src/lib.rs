@@ -17,7 +17,7 @@ mod snapshot;
 
 pub use defect::{Defect, ReadError};
 pub use follow::Follower;
-pub use ramson_format::{End, Way};
+pub use ramson_format::{End, LookupAddress, Way};
 pub use snapshot::{Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack};
 
 use std::fs::File;
@@ -56,13 +56,13 @@ impl ReadAt for [u8] {
 }
 
 /// A profile without a file: a range of a running process's memory, read through /proc/PID/mem.
-pub struct ProcessMemory {
+pub struct ProcessRange {
     memory: File,
     start: u64,
     length: u64,
 }
 
-impl ProcessMemory {
+impl ProcessRange {
     /// The range `start..end` of process `pid`. Fails where ptrace access would.
     pub fn open(pid: u32, start: u64, end: u64) -> io::Result<Self> {
         let memory = File::open(format!("/proc/{pid}/mem"))?;
@@ -70,7 +70,7 @@ impl ProcessMemory {
     }
 }
 
-impl ReadAt for ProcessMemory {
+impl ReadAt for ProcessRange {
     fn length(&self) -> io::Result<u64> {
         Ok(self.length)
     }

@@ -1,7 +1,7 @@
 //! What a profile file held at one moment.
 
 use crate::defect::Defect;
-use ramson_format::{End, Kind, LIFETIME_BUCKETS};
+use ramson_format::{End, Kind, LIFETIME_BUCKETS, LookupAddress};
 
 /// The header's facts. Times in ns; see FORMAT.md for each.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,8 +71,8 @@ pub struct Mapping {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct Stack {
-    /// Lookup addresses, leaf first; empty for the overflow stack.
-    pub frames: Vec<u64>,
+    /// Leaf first; empty for the overflow stack.
+    pub frames: Vec<LookupAddress>,
     pub epoch: u32,
     pub flags: u32,
     pub sampled_alloc_objects: u64,
@@ -170,9 +170,9 @@ impl Stack {
 
 impl Snapshot {
     /// The mapping that was at `address` for stacks of `epoch`.
-    pub fn mapping_at(&self, address: u64, epoch: u32) -> Option<usize> {
+    pub fn mapping_at(&self, address: LookupAddress, epoch: u32) -> Option<usize> {
         self.mappings.iter().position(|mapping| {
-            (mapping.start..mapping.end).contains(&address) && mapping.epochs.contains(&epoch)
+            (mapping.start..mapping.end).contains(&address.0) && mapping.epochs.contains(&epoch)
         })
     }
 }

@@ -6,7 +6,7 @@ use crate::maps::{ProfileMap, bytes_of_map, has_mapped};
 use crate::namespaces;
 use crate::recording::Recording;
 use ramson_format::{FILE_BYTES_RANGE, MAGIC};
-use ramson_import::Moment;
+use ramson_import::InuseAt;
 use ramson_reader::{ReadError, Snapshot};
 use ramson_symbols::CarriedNames;
 use std::fs::File;
@@ -33,10 +33,10 @@ impl Opened {
 }
 
 /// Opens a file of any format.
-pub fn open_any_file(path: &Path, moment: Moment) -> Result<Opened, Failure> {
+pub fn open_any_file(path: &Path, inuse_at: InuseAt) -> Result<Opened, Failure> {
     let file = open_to_read(path)?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return open_stream(&path.display().to_string(), file, moment);
+        return open_stream(&path.display().to_string(), file, inuse_at);
     }
     let mut magic = [0; MAGIC.len()];
     // A profile of ours that was never begun is all zeroes.
@@ -46,17 +46,23 @@ pub fn open_any_file(path: &Path, moment: Moment) -> Result<Opened, Failure> {
     };
     match is_own {
         true => open_file(path).map(Opened::Recording),
-        false => foreign::open_file(&path.display().to_string(), file, moment).map(Opened::Foreign),
+        false => {
+            foreign::open_file(&path.display().to_string(), file, inuse_at).map(Opened::Foreign)
+        }
     }
 }
 
 /// Opens what comes through a pipe: a profile of another tool, or a whole one of ours.
-pub fn open_stream(origin: &str, mut stream: impl Read, moment: Moment) -> Result<Opened, Failure> {
+pub fn open_stream(
+    origin: &str,
+    mut stream: impl Read,
+    inuse_at: InuseAt,
+) -> Result<Opened, Failure> {
     let mut head = Vec::new();
     let unreadable_stream = |error| unreadable(origin, &ReadError::Io(error));
     (&mut stream).take(MAGIC.len() as u64).read_to_end(&mut head).map_err(unreadable_stream)?;
     if head != MAGIC {
-        return foreign::open(origin, head.chain(stream), moment).map(Opened::Foreign);
+        return foreign::open(origin, head.chain(stream), inuse_at).map(Opened::Foreign);
     }
     let (_, most_bytes) = FILE_BYTES_RANGE;
     stream.take(most_bytes).read_to_end(&mut head).map_err(unreadable_stream)?;

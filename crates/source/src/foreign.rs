@@ -1,7 +1,7 @@
 //! Profiles of other tools: what they are called, what is said of them, and what of theirs has to be worked out here.
 
 use crate::failure::Failure;
-use ramson_import::{ACCEPTED, DropFrames, Format, ImportError, Imported, Moment};
+use ramson_import::{ACCEPTED, DropFrames, Format, ImportError, Imported, InuseAt};
 use ramson_profile::{Profile, SampleType, drop_allocator_frames, drop_frames};
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,7 @@ pub struct Foreign {
     /// With its stacks until they are taken out.
     pub profile: Profile,
     /// What the reader could not read.
-    pub defects: Vec<ramson_import::Defect>,
+    pub defects: Vec<ramson_import::ImportDefect>,
     /// What wrote it.
     pub format: Format,
     /// What it counts.
@@ -23,22 +23,22 @@ pub struct Foreign {
 }
 
 /// Reads a foreign profile from a pipe or the like.
-pub fn open(origin: &str, stream: impl Read, moment: Moment) -> Result<Foreign, Failure> {
-    taken(origin, ramson_import::import(stream, moment), moment)
+pub fn open(origin: &str, stream: impl Read, inuse_at: InuseAt) -> Result<Foreign, Failure> {
+    taken(origin, ramson_import::import(stream, inuse_at), inuse_at)
 }
 
 /// Reads a regular file.
-pub fn open_file(origin: &str, file: File, moment: Moment) -> Result<Foreign, Failure> {
-    taken(origin, ramson_import::import_file(file, moment), moment)
+pub fn open_file(origin: &str, file: File, inuse_at: InuseAt) -> Result<Foreign, Failure> {
+    taken(origin, ramson_import::import_file(file, inuse_at), inuse_at)
 }
 
 fn taken(
     origin: &str,
     imported: Result<Imported, ImportError>,
-    moment: Moment,
+    inuse_at: InuseAt,
 ) -> Result<Foreign, Failure> {
     let imported = imported.map_err(|error| unreadable(origin, &error))?;
-    if moment == Moment::Peak && imported.format != Format::Heaptrack {
+    if inuse_at == InuseAt::Peak && imported.format != Format::Heaptrack {
         return Err(Failure::usage(format!(
             "{origin}@peak: a {} file holds one moment only. Pass {origin}",
             imported.format

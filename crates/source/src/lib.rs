@@ -31,7 +31,7 @@ pub use discovery::{all, all_with, files_since};
 pub use failure::Failure;
 pub use file::{Opened, open_any_file, open_file};
 pub use foreign::Foreign;
-pub use lookup::{Found, find, is_history, place, time_of, unreadable};
+pub use lookup::{PastMoment, find, is_history, place, time_of, unreadable};
 pub use members::{is_named, none_of, processes_of};
 pub use open::{
     Members, open_all, open_member, open_one, open_recording, open_recordings, running,

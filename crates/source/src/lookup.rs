@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// A moment of a process.
-pub struct Found {
+pub struct PastMoment {
     /// The database.
     pub history: Rc<History>,
     /// Its file.
@@ -56,7 +56,7 @@ impl Wanted {
 }
 
 /// The one process that `base` names, at this moment: of those that were there then, the newest.
-pub fn find(base: &str, when: &When) -> Result<Found, Failure> {
+pub fn find(base: &str, when: &When) -> Result<PastMoment, Failure> {
     let mut found = find_all(base, when)?;
     if let [first, _, ..] = found.as_slice() {
         let pids: Vec<String> = found.iter().map(|found| found.process.pid.to_string()).collect();
@@ -71,13 +71,13 @@ pub fn find(base: &str, when: &When) -> Result<Found, Failure> {
 }
 
 /// Every process that `base` names, at this moment, the newest first; never none. Of those that ended before, the newest.
-pub fn find_all(base: &str, when: &When) -> Result<Vec<Found>, Failure> {
+pub fn find_all(base: &str, when: &When) -> Result<Vec<PastMoment>, Failure> {
     let (path, history, wanted) = open(base)?;
     find_in(base, path, history, &wanted, when)
 }
 
 /// The process whose profile has this header; `base` is what it is called in messages.
-pub fn find_profile(header: &Header, base: &str, when: &When) -> Result<Found, Failure> {
+pub fn find_profile(header: &Header, base: &str, when: &When) -> Result<PastMoment, Failure> {
     let (path, history) = open_place(base)?;
     let wanted = Wanted::Profile(Box::new(header.clone()));
     Ok(find_in(base, path, history, &wanted, when)?.swap_remove(0))
@@ -89,7 +89,7 @@ fn find_in(
     history: History,
     wanted: &Wanted,
     when: &When,
-) -> Result<Vec<Found>, Failure> {
+) -> Result<Vec<PastMoment>, Failure> {
     let broken = |error| unreadable(&path, &error);
     let mut processes = history.processes().map_err(broken)?;
     processes.retain(|process| wanted.is(process));
@@ -115,7 +115,7 @@ fn find_in(
         there.truncate(1);
     }
     let history = Rc::new(history);
-    let found = |(process, moment, _)| Found {
+    let found = |(process, moment, _)| PastMoment {
         history: history.clone(),
         path: path.clone(),
         process,
@@ -165,7 +165,7 @@ fn wanted(base: &str, file: &Path) -> Result<Wanted, Failure> {
             "{base}: the file is empty, so neither a history nor a profile. \"ramson record --all -o {base}\" makes a history of it"
         )));
     }
-    match open_any_file(file, ramson_import::Moment::End)? {
+    match open_any_file(file, ramson_import::InuseAt::End)? {
         Opened::Recording(source) => Ok(Wanted::Profile(Box::new(source.snapshot.header))),
         Opened::Foreign(_) => Err(Failure::usage(format!(
             "{base}: another tool's file holds one moment only. Pass a process ID, name:NAME, a profile or a history that ramson made"

@@ -1,13 +1,13 @@
 //! The mappings of a process that may be its profile, and what may be read through them.
 
 use ramson_format::FILE_BYTES_RANGE;
-use ramson_reader::{ProcessMemory, ReadAt};
+use ramson_reader::{ProcessRange, ReadAt};
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// A file that nobody named: what lies there may be a FIFO, to open which waits for a writer.
+/// A file that the user did not name: it may be a FIFO, and opening one waits for a writer.
 pub fn open_found(path: impl AsRef<Path>) -> Option<File> {
     let flags = OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
@@ -74,7 +74,7 @@ pub fn bytes_of_map(
         is_it.then(|| (Box::new(file) as Box<dyn ReadAt>, path.clone()))
     });
     let memory = std::iter::once_with(move || {
-        let memory = ProcessMemory::open(pid, range.start, range.end).ok()?;
+        let memory = ProcessRange::open(pid, range.start, range.end).ok()?;
         Some((Box::new(memory) as Box<dyn ReadAt>, format!("memory of process {pid}")))
     });
     files.chain(memory.flatten())

@@ -102,7 +102,7 @@ fn make_directory() -> Result<PathBuf, Failure> {
         return Ok(directory);
     }
     Err(Failure::failed(format!(
-        "{shown}: belongs to somebody else. Set RAMSON_DIR to another directory"
+        "{shown}: belongs to another user. Set RAMSON_DIR to another directory"
     )))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::file::open_file;
-use crate::lookup::{Found, find_all, find_profile, is_history, time_of, unreadable};
+use crate::lookup::{PastMoment, find_all, find_profile, is_history, time_of, unreadable};
 use crate::recording::{Past, Recording};
 use crate::selector::Selector;
 use ramson_history::{Moment, Span, When, between};
@@ -24,7 +24,7 @@ pub fn open(selector: &Selector) -> Result<Option<Vec<Recording>>, Failure> {
         return Ok(None);
     }
     let found = find_all(&selector.base_text, end_of(span))?;
-    let of_span = |one: &Found| match found.len() {
+    let of_span = |one: &PastMoment| match found.len() {
         1 => one.of_span(&selector.text, span),
         _ => one.of_span(&format!("{}{}", one.process.pid, selector.moment_text()), span),
     };
@@ -55,7 +55,7 @@ enum Earlier {
     Moment(Moment),
 }
 
-impl Found {
+impl PastMoment {
     fn of_span(&self, origin: &str, span: &Span) -> Result<Recording, Failure> {
         match span {
             Span::Moment(_) => self.source(origin, None),

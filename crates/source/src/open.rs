@@ -8,7 +8,7 @@ use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
 use crate::{http, moment, namespaces};
-use ramson_import::Moment;
+use ramson_import::InuseAt;
 use ramson_process::program;
 use std::collections::HashSet;
 use std::fs;
@@ -103,16 +103,16 @@ fn open_each(selector: &Selector) -> Result<Members, Failure> {
     match &selector.base {
         Base::Process(pid) => open_pid(*pid).map(Opened::Recording).map(Members::one),
         Base::Input => {
-            open_stream("standard input", io::stdin().lock(), Moment::End).map(Members::one)
+            open_stream("standard input", io::stdin().lock(), InuseAt::End).map(Members::one)
         }
         Base::Address(address) => {
-            open_stream(address, http::fetch(address)?, Moment::End).map(Members::one)
+            open_stream(address, http::fetch(address)?, InuseAt::End).map(Members::one)
         }
         // What is left of its moments is a heaptrack file's own.
         Base::File(path) if selector.span.is_some() => {
-            open_any_file(path, Moment::Peak).map(Members::one)
+            open_any_file(path, InuseAt::Peak).map(Members::one)
         }
-        Base::File(path) => open_any_file(path, Moment::End).map(Members::one),
+        Base::File(path) => open_any_file(path, InuseAt::End).map(Members::one),
         Base::Name(_) | Base::Tree(_) | Base::Unit(_) | Base::Group(_) => open_group(selector),
     }
 }
@@ -222,7 +222,7 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
     if maps.contains("/libramson.so") {
         return Err(Failure::not_found(format!(
             "process {pid}: runs under ramson, but has no profile: it allocated less than the sampling interval, \
-             recording is off, or somebody emptied its file. Try again later, or start it with a smaller --interval"
+             recording is off, or its file was emptied. Try again later, or start it with a smaller --interval"
         )));
     }
     let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
@@ -235,7 +235,7 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
 
 fn owner_of(process: &Path) -> String {
     let uid = process.metadata().map(|metadata| metadata.uid());
-    uid.map_or_else(|_| "somebody else".into(), |uid| format!("user {uid}"))
+    uid.map_or_else(|_| "another user".into(), |uid| format!("user {uid}"))
 }
 
 fn newest(is_wanted: impl Fn(&Recording) -> bool) -> Option<Recording> {

@@ -2,7 +2,7 @@
 
 use crate::maps::{ProfileMap, bytes_of_map, has_mapped, open_found, profile_maps};
 use crate::recording::Recording;
-use ramson_reader::{Header, ProcessMemory, ReadAt, Snapshot};
+use ramson_reader::{Header, ProcessRange, ReadAt, Snapshot};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -23,13 +23,14 @@ pub fn reader_of(source: &Recording) -> Option<Box<dyn ReadAt>> {
     let pid = source.running?;
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let memory = profile_maps(&maps)
-        .filter_map(|map| ProcessMemory::open(pid, map.start, map.end).ok())
+        .filter_map(|map| ProcessRange::open(pid, map.start, map.end).ok())
         .find(|memory| is_it(memory));
     Some(Box::new(memory?))
 }
 
-/// Opens a profile that is open for reading once more. libramson makes it read-only, so that nobody cuts it by mistake; its owner
-/// must allow himself to write, for a moment. Another ramson may end that moment, so it is tried again.
+/// Opens a profile that is open for reading once more. libramson makes it read-only, so that it is
+/// not truncated by mistake; its owner must allow himself to write, for a moment. Another ramson
+/// may end that moment, so it is tried again.
 pub fn open_to_write(profile: &File) -> io::Result<File> {
     const OWNER_WRITES: u32 = 0o200;
     const ATTEMPTS: usize = 5;

@@ -2,9 +2,9 @@
 
 use ramson_format as format;
 use ramson_format::{
-    ABORT_OFFSET, COMMITTED, END_OFFSET, EPOCH_OPEN, FAILURE_OFFSET, HEALTH, LookupAddress, MAGIC,
-    NO_STACK, PAGE_BYTES, REGION_KINDS, Region, RegionKind, VERSION, failure_check, freed_check,
-    live_check, live_flags, mapping_check, stack_hash,
+    ABORT_OFFSET, COMMITTED, END_OFFSET, EPOCH_OPEN, FAILURE_OFFSET, HEALTH, MAGIC, NO_STACK,
+    PAGE_BYTES, REGION_KINDS, Region, RegionKind, VERSION, failure_check, freed_check, live_check,
+    live_flags, mapping_check, stack_hash,
 };
 use ramson_reader::{
     Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack,
@@ -164,7 +164,7 @@ fn push_stack(regions: &mut Regions, stack: &Stack) {
     entry.u32(offset_of!(S, flags), stack.flags);
     entry.u64(
         offset_of!(S, hash),
-        stack_hash(stack.kind(), stack.epoch, stack.frames.iter().copied().map(LookupAddress)),
+        stack_hash(stack.kind(), stack.epoch, stack.frames.iter().copied()),
     );
     entry.u64(offset_of!(S, first_frame), first_frame);
     entry.u64(offset_of!(S, sampled_alloc_objects), stack.sampled_alloc_objects);
@@ -187,7 +187,7 @@ fn push_stack(regions: &mut Regions, stack: &Stack) {
     }
     regions.push(RegionKind::Stacks, &entry.0);
     for frame in &stack.frames {
-        regions.push(RegionKind::Frames, &frame.to_le_bytes());
+        regions.push(RegionKind::Frames, &frame.0.to_le_bytes());
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use ramson_symbols::{Binary, Options, Symbolizer};
+use ramson_symbols::{Binary, FileAddress, Options, Symbolizer};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -12,7 +12,7 @@ fn main() {
     let cache_dir = arguments.next().map(Into::into);
     let parse = |line: String| u64::from_str_radix(line.trim().trim_start_matches("0x"), 16);
     let addresses = std::io::stdin().lines().map(|line| parse(line.unwrap()).unwrap());
-    let addresses: Vec<u64> = addresses.collect();
+    let addresses: Vec<FileAddress> = addresses.map(FileAddress).collect();
     let binary = Binary { path, build_id, pid: None };
     let start = Instant::now();
     let mut symbolizer = Symbolizer::new(Options { cache_dir, ..Options::default() });

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::binary::is_build_id;
-use crate::defect::Defect;
+use crate::defect::SymbolDefect;
 use crate::elf::ElfFile;
 use crate::evict::{TEMPORARY, evict, touch};
 
@@ -51,7 +51,7 @@ pub(crate) struct Servers {
     /// Misses of this run; those of earlier ones are in the folder.
     missed: HashMap<String, Instant>,
     /// One for each server that failed.
-    pub failures: Vec<Defect>,
+    pub failures: Vec<SymbolDefect>,
 }
 
 enum Answer {
@@ -121,7 +121,7 @@ impl Servers {
                 Answer::Failed(reason) => {
                     is_missing_everywhere = false;
                     self.is_down[index] = true;
-                    self.failures.push(Defect::ServerFailed { url, reason });
+                    self.failures.push(SymbolDefect::ServerFailed { url, reason });
                 }
             }
         }
@@ -154,7 +154,7 @@ impl Servers {
         self.keep(response.body_mut().as_reader(), build_id)
     }
 
-    /// Writes another file, checks it and renames it, so that nobody ever sees a part or a wrong one.
+    /// Writes another file, checks it and renames it, so that a part or a wrong one is never seen.
     fn keep(&self, body: impl Read, build_id: &str) -> Answer {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// Why frames of a binary have no name, or names without lines. Displays as one line: object, finding, next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Defect {
+pub enum SymbolDefect {
     /// There is no file at the binary's path, and no debug file by its build ID.
     BinaryMissing {
         /// As the profile names it.
@@ -93,7 +93,7 @@ pub enum Defect {
     },
 }
 
-impl fmt::Display for Defect {
+impl fmt::Display for SymbolDefect {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = String::new();
         self.write(&mut line)?;
@@ -102,7 +102,7 @@ impl fmt::Display for Defect {
     }
 }
 
-impl Defect {
+impl SymbolDefect {
     fn write(&self, out: &mut String) -> fmt::Result {
         match self {
             Self::BinaryMissing { path, build_id } => {

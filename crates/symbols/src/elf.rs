@@ -1,7 +1,8 @@
-//! What is in an ELF file: its build ID (read from a few hundred bytes), and on demand its sections.
+//! What is in an ELF file: its build ID (read from a few hundred bytes), and on demand its
+//! sections.
 //!
-//! Files are read, never mapped: a file that shrinks under a mapping would kill the reader, and with containers
-//! the owner of the file may be somebody else.
+//! Files are read, never mapped: a file that shrinks under a mapping would kill the reader, and
+//! with containers the owner of the file may be another user.
 
 use std::borrow::Cow;
 use std::fs::File;

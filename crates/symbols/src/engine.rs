@@ -3,7 +3,7 @@
 use object::elf;
 
 use crate::answers::Answers;
-use crate::defect::Defect;
+use crate::defect::SymbolDefect;
 use crate::elf::{ElfFile, Identity, Sections};
 use crate::find::{Place, Search, Supplement, open_debug_file, supplement};
 use crate::frame::{Frame, SymbolSource};
@@ -24,7 +24,7 @@ pub(crate) struct Engine {
     pub source: SymbolSource,
     pub source_identity: Option<Identity>,
     /// Something that should have been readable was not; such answers are not worth keeping.
-    pub damage: Option<Defect>,
+    pub damage: Option<SymbolDefect>,
 }
 
 type Opened = (ElfFile, Sections);
@@ -95,7 +95,7 @@ impl Engine {
     }
 
     fn damaged(&mut self, file: &ElfFile, reason: String) {
-        self.damage.get_or_insert(Defect::Unreadable { path: file.path.clone(), reason });
+        self.damage.get_or_insert(SymbolDefect::Unreadable { path: file.path.clone(), reason });
     }
 
     fn open_lines(&mut self, search: &mut Search, opened: &Opened) {
@@ -119,7 +119,11 @@ impl Engine {
         }
         if let Supplement::Missing { path: supplement, build_id } = supplement {
             let path = file.path.clone();
-            self.damage.get_or_insert(Defect::SupplementMissing { path, supplement, build_id });
+            self.damage.get_or_insert(SymbolDefect::SupplementMissing {
+                path,
+                supplement,
+                build_id,
+            });
         }
     }
 
@@ -202,7 +206,7 @@ impl Engine {
     fn address_damaged(&mut self, address: u64, reason: &str) {
         if let SymbolSource::Dwarf { path } = &self.source {
             let reason = format!("at address {address:#x}: {reason}");
-            self.damage.get_or_insert(Defect::Unreadable { path: path.clone(), reason });
+            self.damage.get_or_insert(SymbolDefect::Unreadable { path: path.clone(), reason });
         }
     }
 
@@ -212,7 +216,11 @@ impl Engine {
         {
             let (path, supplement) = (path.clone(), supplement.clone());
             let build_id = String::new();
-            self.damage.get_or_insert(Defect::SupplementMissing { path, supplement, build_id });
+            self.damage.get_or_insert(SymbolDefect::SupplementMissing {
+                path,
+                supplement,
+                build_id,
+            });
         }
     }
 }

@@ -12,7 +12,7 @@ const TEMPORARY_AGE: Duration = Duration::from_secs(3600);
 /// Marks the file as used now. By its access time: the time of change tells whether the content is still the same.
 pub(crate) fn touch(path: &Path) {
     let times = FileTimes::new().set_accessed(SystemTime::now());
-    // Somebody else's file cannot be marked, and is then removed a little early.
+    // Another user's file cannot be marked, and is then removed a little early.
     let _ = File::open(path).and_then(|file| file.set_times(times));
 }
 

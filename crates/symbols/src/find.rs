@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::binary::{Binary, is_build_id};
 use crate::debuginfod::Servers;
-use crate::defect::Defect;
+use crate::defect::SymbolDefect;
 use crate::elf::{DebugLink, ElfFile, Identity, OpenError, Sections, debug_link, supplement_link};
 
 /// Where distributions put separate debug files.
@@ -43,17 +43,17 @@ impl Search<'_> {
 /// The profiled binary on disk, or why it is not.
 pub(crate) struct Located {
     pub file: Option<ElfFile>,
-    pub refusal: Option<Defect>,
+    pub refusal: Option<SymbolDefect>,
 }
 
 /// Finds the file that `binary` was mapped from.
 pub(crate) fn locate(binary: &Binary, folders: &Folders) -> Located {
     let mut refusal = None;
-    let mut refuse = |defect: Defect| {
+    let mut refuse = |defect: SymbolDefect| {
         let is_graver = match (&refusal, &defect) {
             (None, _) => true,
-            (Some(Defect::BuildIdDiffers { .. }), _) => false,
-            (Some(_), Defect::BuildIdDiffers { .. }) => true,
+            (Some(SymbolDefect::BuildIdDiffers { .. }), _) => false,
+            (Some(_), SymbolDefect::BuildIdDiffers { .. }) => true,
             _ => false,
         };
         if is_graver {
@@ -66,21 +66,23 @@ pub(crate) fn locate(binary: &Binary, folders: &Folders) -> Located {
             Ok(file) if binary.build_id.is_empty() || file.build_id == binary.build_id => {
                 return Located { file: Some(file), refusal: None };
             }
-            Ok(file) => refuse(Defect::BuildIdDiffers {
+            Ok(file) => refuse(SymbolDefect::BuildIdDiffers {
                 path,
                 wanted: binary.build_id.clone(),
                 found: file.build_id,
                 used: None,
             }),
             Err(OpenError::Missing) => {}
-            Err(OpenError::Unreadable(reason)) => refuse(Defect::Unreadable { path, reason }),
+            Err(OpenError::Unreadable(reason)) => refuse(SymbolDefect::Unreadable { path, reason }),
         }
     }
     if let Some(file) = mapped_under_any_name(binary) {
         return Located { file: Some(file), refusal: None };
     }
-    let missing =
-        || Defect::BinaryMissing { path: binary.path.clone(), build_id: binary.build_id.clone() };
+    let missing = || SymbolDefect::BinaryMissing {
+        path: binary.path.clone(),
+        build_id: binary.build_id.clone(),
+    };
     let refusal = refusal.unwrap_or_else(missing);
     Located { file: None, refusal: Some(refusal) }
 }

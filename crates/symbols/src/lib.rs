@@ -1,8 +1,9 @@
 //! Names and source lines for file addresses, found outside the profiled program: from the binary, from separate
 //! debug files, or from a cache of earlier answers. A missing symbol never blocks a report: what is missing comes
-//! back as a [`Defect`] beside what was found.
+//! back as a [`SymbolDefect`] beside what was found.
 #![forbid(unsafe_code)]
 
+mod address;
 mod answers;
 mod binary;
 mod cache;
@@ -29,9 +30,10 @@ mod symbolizer;
 mod units;
 mod worker;
 
+pub use crate::address::{CodeAddress, FileAddress, RuntimeAddress};
 pub use crate::binary::Binary;
 pub use crate::debuginfod::ServerOptions;
-pub use crate::defect::Defect;
+pub use crate::defect::SymbolDefect;
 pub use crate::demangle::demangle;
 pub use crate::frame::{Frame, SymbolSource};
 pub use crate::names_block::CarriedNames;

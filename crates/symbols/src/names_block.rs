@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use crate::address::CodeAddress;
 use crate::answers::Answers;
 use crate::binary::Binary;
 use crate::codec::{Input, put, put_answers, put_bytes};
@@ -24,11 +25,12 @@ pub struct CarriedNames {
 }
 
 impl CarriedNames {
-    /// Adds the frames at an address of a binary, or at a runtime address (`None`). No frames: nothing to carry.
-    pub fn add(&mut self, binary: Option<&Binary>, address: u64, frames: &[Frame]) {
+    /// Adds the frames at `at`. No frames: nothing to carry.
+    pub fn add(&mut self, at: CodeAddress, frames: &[Frame]) {
         if frames.is_empty() {
             return;
         }
+        let (binary, address) = parts(at);
         let answers = self.by_binary.entry(key(binary)).or_default();
         if answers.by_address.contains_key(&address) {
             return;
@@ -41,8 +43,9 @@ impl CarriedNames {
         answers.add(address, stored);
     }
 
-    /// The frames at an address of a binary, or at a runtime address (`None`).
-    pub fn get(&self, binary: Option<&Binary>, address: u64) -> Option<Vec<Frame>> {
+    /// The frames at `at`.
+    pub fn get(&self, at: CodeAddress) -> Option<Vec<Frame>> {
+        let (binary, address) = parts(at);
         self.of(binary)?.get(address)
     }
 
@@ -117,6 +120,13 @@ impl CarriedNames {
     }
 }
 
+fn parts(at: CodeAddress<'_>) -> (Option<&Binary>, u64) {
+    match at {
+        CodeAddress::InBinary(binary, address) => (Some(binary), address.0),
+        CodeAddress::Outside(address) => (None, address.0),
+    }
+}
+
 fn key(binary: Option<&Binary>) -> (String, String) {
     binary.map(|binary| (binary.path.clone(), binary.build_id.clone())).unwrap_or_default()
 }
@@ -124,7 +134,14 @@ fn key(binary: Option<&Binary>) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::{FileAddress, RuntimeAddress};
     use std::sync::Arc;
+
+    const COMPILED: CodeAddress = CodeAddress::Outside(RuntimeAddress(0x7f00_0000));
+
+    fn at(binary: &Binary, address: u64) -> CodeAddress<'_> {
+        CodeAddress::InBinary(binary, FileAddress(address))
+    }
 
     fn frame(function: &str, line: u32) -> Frame {
         let function: Arc<str> = Arc::from(function);
@@ -141,9 +158,9 @@ mod tests {
     fn example() -> (CarriedNames, Binary) {
         let binary = Binary { path: "/bin/a".into(), build_id: "abcd".into(), pid: Some(7) };
         let mut names = CarriedNames::default();
-        names.add(Some(&binary), 16, &[frame("inlined", 3), frame("f", 9)]);
-        names.add(Some(&binary), 32, &[]);
-        names.add(None, 0x7f00_0000, &[frame("compiled", 0)]);
+        names.add(at(&binary, 16), &[frame("inlined", 3), frame("f", 9)]);
+        names.add(at(&binary, 32), &[]);
+        names.add(COMPILED, &[frame("compiled", 0)]);
         (names, binary)
     }
 
@@ -158,11 +175,11 @@ mod tests {
             let frames = found.unwrap_or_default();
             frames.iter().map(|frame| frame.function.to_string()).collect::<Vec<_>>()
         };
-        assert_eq!(functions(read.get(Some(&elsewhere), 16)), ["inlined", "f"]);
-        assert_eq!(functions(read.get(None, 0x7f00_0000)), ["compiled"]);
-        assert!(read.get(Some(&elsewhere), 32).is_none());
+        assert_eq!(functions(read.get(at(&elsewhere, 16))), ["inlined", "f"]);
+        assert_eq!(functions(read.get(COMPILED)), ["compiled"]);
+        assert!(read.get(at(&elsewhere, 32)).is_none());
         let other_build = Binary { build_id: "abce".into(), ..elsewhere };
-        assert!(read.get(Some(&other_build), 16).is_none());
+        assert!(read.get(at(&other_build, 16)).is_none());
     }
 
     #[test]

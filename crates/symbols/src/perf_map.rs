@@ -10,7 +10,8 @@ use std::time::SystemTime;
 
 use rustix::fs::OFlags;
 
-use crate::defect::Defect;
+use crate::address::RuntimeAddress;
+use crate::defect::SymbolDefect;
 
 /// What lies beyond is not read; a line takes about 60 bytes.
 const MAX_BYTES: u64 = 256 << 20;
@@ -44,13 +45,13 @@ pub struct PerfMap {
 
 impl PerfMap {
     /// The map of this process. `Ok(None)`: it wrote none.
-    pub fn of(process: &JitProcess) -> Result<Option<Self>, Defect> {
+    pub fn of(process: &JitProcess) -> Result<Option<Self>, SymbolDefect> {
         let mut refusal = None;
         for path in places(process) {
             match open(&path, process) {
                 Ok(Some(file)) => return read(file, &path).map(Some),
                 Ok(None) => {}
-                Err(reason) => refusal = Some(Defect::PerfMapRefused { path, reason }),
+                Err(reason) => refusal = Some(SymbolDefect::PerfMapRefused { path, reason }),
             }
         }
         refusal.map_or(Ok(None), Err)
@@ -70,7 +71,7 @@ impl PerfMap {
     }
 
     /// The function at a runtime address.
-    pub fn find(&self, address: u64) -> Option<&str> {
+    pub fn find(&self, RuntimeAddress(address): RuntimeAddress) -> Option<&str> {
         let (_, &(end, name, name_end)) = self.functions.range(..=address).next_back()?;
         (address < end).then(|| &self.text[name..name_end])
     }
@@ -147,13 +148,13 @@ fn is_of_its_life(metadata: &Metadata, process: &JitProcess) -> bool {
     !is_old && !is_later
 }
 
-fn read(file: File, path: &Path) -> Result<PerfMap, Defect> {
+fn read(file: File, path: &Path) -> Result<PerfMap, SymbolDefect> {
     let mut bytes = Vec::new();
     match file.take(MAX_BYTES).read_to_end(&mut bytes) {
         Ok(_) => {}
         Err(error) => {
             let (path, reason) = (path.to_owned(), error.to_string());
-            return Err(Defect::PerfMapRefused { path, reason });
+            return Err(SymbolDefect::PerfMapRefused { path, reason });
         }
     }
     // The runtime may be in the middle of a line.
@@ -171,7 +172,10 @@ mod tests {
 
     fn names(text: &str, addresses: impl IntoIterator<Item = u64>) -> Vec<String> {
         let map = PerfMap::parse(text.to_owned());
-        addresses.into_iter().map(|at| map.find(at).unwrap_or("-").to_owned()).collect()
+        addresses
+            .into_iter()
+            .map(|at| map.find(RuntimeAddress(at)).unwrap_or("-").to_owned())
+            .collect()
     }
 
     #[test]

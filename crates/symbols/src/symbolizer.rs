@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::address::{CodeAddress, FileAddress, RuntimeAddress};
 use crate::answers::Answers;
 use crate::binary::Binary;
 use crate::cache::Cache;
 use crate::debuginfod::{ServerOptions, Servers};
-use crate::defect::Defect;
+use crate::defect::SymbolDefect;
 use crate::elf::{DebugLink, ElfFile, Identity};
 use crate::engine::Engine;
 use crate::find::{Folders, Located, Place, Search, debug_places, link_of, locate, present};
@@ -29,7 +30,7 @@ pub struct Symbolized {
     /// Where the names came from.
     pub source: SymbolSource,
     /// Why there are not more of them.
-    pub defect: Option<Defect>,
+    pub defect: Option<SymbolDefect>,
 }
 
 /// Where to look besides the usual places.
@@ -40,7 +41,7 @@ pub struct Options {
     /// A copy of the root directory of the machine that the profile is from: binaries and debug files are looked for in
     /// it first, and a binary without a build ID nowhere else.
     pub sysroot: Option<PathBuf>,
-    /// Servers to ask for what is not here; `None`: ask nobody.
+    /// Servers to ask for what is not here; `None`: ask none.
     pub servers: Option<ServerOptions>,
     /// What the profile brings along; these names are taken first.
     pub carried: Option<Arc<CarriedNames>>,
@@ -64,7 +65,7 @@ struct Known {
     answers: Answers,
     engine: Option<Engine>,
     /// What the engine could not read, if one was opened.
-    damage: Option<Defect>,
+    damage: Option<SymbolDefect>,
     unsaved: usize,
     last_call: u64,
 }
@@ -79,26 +80,25 @@ impl Symbolizer {
     }
 
     /// The servers that failed since the last call; they are not asked again.
-    pub fn server_failures(&mut self) -> Vec<Defect> {
+    pub fn server_failures(&mut self) -> Vec<SymbolDefect> {
         self.servers
             .as_mut()
             .map(|servers| std::mem::take(&mut servers.failures))
             .unwrap_or_default()
     }
 
-    /// Names `file_addresses`: addresses as linked in the ELF file (not file offsets), of the instruction itself
-    /// (return address − 1).
-    pub fn symbolize(&mut self, binary: &Binary, file_addresses: &[u64]) -> Symbolized {
+    /// Names what is at these addresses of `binary`.
+    pub fn symbolize(&mut self, binary: &Binary, addresses: &[FileAddress]) -> Symbolized {
         // The kernel's own mappings have no file; that they have no names surprises nobody.
         if binary.path.starts_with('[') || binary.path.is_empty() {
-            let frames = vec![Vec::new(); file_addresses.len()];
+            let frames = vec![Vec::new(); addresses.len()];
             return Symbolized { frames, source: SymbolSource::None, defect: None };
         }
         let known = self.carried.as_ref().and_then(|carried| carried.of(Some(binary)));
-        let Some(known) = known else { return self.look_up(binary, file_addresses) };
-        let carried: Vec<_> = file_addresses.iter().map(|&address| known.get(address)).collect();
-        let others = file_addresses.iter().zip(&carried).filter(|(_, frames)| frames.is_none());
-        let others: Vec<u64> = others.map(|(&address, _)| address).collect();
+        let Some(known) = known else { return self.look_up(binary, addresses) };
+        let carried: Vec<_> = addresses.iter().map(|address| known.get(address.0)).collect();
+        let others = addresses.iter().zip(&carried).filter(|(_, frames)| frames.is_none());
+        let others: Vec<FileAddress> = others.map(|(&address, _)| address).collect();
         if others.is_empty() {
             let frames = carried.into_iter().flatten().collect();
             return Symbolized { frames, source: SymbolSource::Carried, defect: None };
@@ -111,11 +111,11 @@ impl Symbolizer {
     }
 
     /// The name that the profile brings along for code that belongs to no binary.
-    pub fn carried_at(&self, runtime_address: u64) -> Option<Vec<Frame>> {
-        self.carried.as_ref()?.get(None, runtime_address)
+    pub fn carried_at(&self, address: RuntimeAddress) -> Option<Vec<Frame>> {
+        self.carried.as_ref()?.get(CodeAddress::Outside(address))
     }
 
-    fn look_up(&mut self, binary: &Binary, file_addresses: &[u64]) -> Symbolized {
+    fn look_up(&mut self, binary: &Binary, addresses: &[FileAddress]) -> Symbolized {
         self.calls += 1;
         let Located { file, refusal } = locate(binary, &self.folders);
         let mut known = self.known.remove(binary).unwrap_or_default();
@@ -125,15 +125,15 @@ impl Symbolizer {
         }
         known.last_call = self.calls;
         let places = self.refresh(binary, &mut known, file.as_ref());
-        let mut unknown = file_addresses.to_vec();
+        let mut unknown: Vec<u64> = addresses.iter().map(|address| address.0).collect();
         unknown.retain(|address| !known.answers.by_address.contains_key(address));
         unknown.sort_unstable();
         unknown.dedup();
         if !unknown.is_empty() {
             self.answer(binary, &mut known, &places, file, &unknown);
         }
-        let frames = file_addresses.iter();
-        let frames = frames.map(|&address| known.answers.get(address).unwrap_or_default());
+        let frames = addresses.iter();
+        let frames = frames.map(|address| known.answers.get(address.0).unwrap_or_default());
         let frames: Vec<Vec<Frame>> = frames.collect();
         let source = known.answers.source.clone();
         let defect = defect(binary, refusal, &source, known.damage.clone());
@@ -271,20 +271,20 @@ fn is_current(
 
 fn defect(
     binary: &Binary,
-    refusal: Option<Defect>,
+    refusal: Option<SymbolDefect>,
     source: &SymbolSource,
-    damage: Option<Defect>,
-) -> Option<Defect> {
+    damage: Option<SymbolDefect>,
+) -> Option<SymbolDefect> {
     let (path, build_id) = (binary.path.clone(), binary.build_id.clone());
     let refusal = match (refusal, source) {
-        (Some(Defect::BuildIdDiffers { path, wanted, found, .. }), source) => {
+        (Some(SymbolDefect::BuildIdDiffers { path, wanted, found, .. }), source) => {
             let used = match source {
                 SymbolSource::None | SymbolSource::Carried => None,
                 SymbolSource::Dwarf { path }
                 | SymbolSource::Symtab { path }
                 | SymbolSource::Dynsym { path } => Some(path.clone()),
             };
-            Some(Defect::BuildIdDiffers { path, wanted, found, used })
+            Some(SymbolDefect::BuildIdDiffers { path, wanted, found, used })
         }
         // With DWARF at hand the binary itself is not needed.
         (_, SymbolSource::Dwarf { .. }) => None,
@@ -292,19 +292,21 @@ fn defect(
     };
     refusal.or(damage).or(match source {
         SymbolSource::Dwarf { .. } | SymbolSource::Carried => None,
-        SymbolSource::Symtab { .. } => Some(Defect::NoLines { path, build_id }),
+        SymbolSource::Symtab { .. } => Some(SymbolDefect::NoLines { path, build_id }),
         SymbolSource::Dynsym { .. } => {
-            Some(Defect::NoSymbols { path, build_id, are_exports_named: true })
+            Some(SymbolDefect::NoSymbols { path, build_id, are_exports_named: true })
         }
-        SymbolSource::None => Some(Defect::NoSymbols { path, build_id, are_exports_named: false }),
+        SymbolSource::None => {
+            Some(SymbolDefect::NoSymbols { path, build_id, are_exports_named: false })
+        }
     })
 }
 
 /// Some binaries have DWARF only for the parts that came from elsewhere, such as assembly or a static library.
-fn few_lines(binary: &Binary, frames: &[Vec<Frame>]) -> Option<Defect> {
+fn few_lines(binary: &Binary, frames: &[Vec<Frame>]) -> Option<SymbolDefect> {
     let has_line = |frames: &&Vec<Frame>| frames.iter().any(|frame| frame.line != 0);
     let named = frames.iter().filter(|frames| !frames.is_empty()).count();
     let with_lines = frames.iter().filter(has_line).count();
     let (path, build_id) = (binary.path.clone(), binary.build_id.clone());
-    (with_lines * 2 < named).then_some(Defect::FewLines { path, build_id, with_lines, named })
+    (with_lines * 2 < named).then_some(SymbolDefect::FewLines { path, build_id, with_lines, named })
 }

@@ -32,7 +32,7 @@ impl Setup {
             cache_dir: Some(self.folder.path("cache")),
             ..Options::default()
         };
-        Symbolizer::new(options).symbolize(&self.binary, &self.addresses)
+        Symbolizer::new(options).symbolize(&self.binary, &file_addresses(&self.addresses))
     }
 
     fn cache_file(&self) -> PathBuf {
@@ -107,11 +107,14 @@ fn one_symbolizer_sees_debug_symbols_installed_while_it_runs() {
     setup.folder.run("strip -g a");
     let debug_paths = vec![setup.folder.path("debug")];
     let mut symbolizer = Symbolizer::new(Options { debug_paths, ..Options::default() });
-    let by_symbol = symbolizer.symbolize(&setup.binary, &setup.addresses);
+    let by_symbol = symbolizer.symbolize(&setup.binary, &file_addresses(&setup.addresses));
     assert!(matches!(by_symbol.source, SymbolSource::Symtab { .. }));
     setup.folder.run("mkdir debug");
     setup.folder.run("mv whole debug/a");
-    assert_eq!(symbolizer.symbolize(&setup.binary, &setup.addresses).frames, whole);
+    assert_eq!(
+        symbolizer.symbolize(&setup.binary, &file_addresses(&setup.addresses)).frames,
+        whole
+    );
 }
 
 #[test]

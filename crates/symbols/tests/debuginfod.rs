@@ -9,7 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ramson_symbols::{Binary, Options, ServerOptions, SymbolSource, Symbolized, Symbolizer};
+use ramson_symbols::{
+    Binary, FileAddress, Options, ServerOptions, SymbolSource, Symbolized, Symbolizer,
+};
 use support::*;
 
 /// A stripped program, its debug file elsewhere, and what it says unstripped.
@@ -60,7 +62,7 @@ impl Setup {
     /// Asks with new state, and returns what was said of the servers too.
     fn ask(&self, servers: ServerOptions) -> (Symbolized, Vec<String>) {
         let mut symbolizer = self.symbolizer(Some(servers));
-        let symbolized = symbolizer.symbolize(&self.binary, &[self.address]);
+        let symbolized = symbolizer.symbolize(&self.binary, &[FileAddress(self.address)]);
         let failures = symbolizer.server_failures();
         (symbolized, failures.iter().map(ToString::to_string).collect())
     }
@@ -165,7 +167,10 @@ fn a_debug_file_comes_from_debuginfod_once_and_stays() {
 fn no_server_is_asked_unless_told_or_if_the_file_is_here() {
     let setup = Setup::new();
     let (url, requests) = serve(Responses::from([(setup.path(), ok(&setup.debug_file()))]));
-    assert!(setup.symbolizer(None).symbolize(&setup.binary, &[setup.address]).frames[0].is_empty());
+    assert!(
+        setup.symbolizer(None).symbolize(&setup.binary, &[FileAddress(setup.address)]).frames[0]
+            .is_empty()
+    );
     assert_eq!(requests.lock().unwrap().len(), 0);
     setup.folder.run("cp served/a.debug whole");
     let servers = Some(setup.servers(&[&url]));
@@ -174,7 +179,7 @@ fn no_server_is_asked_unless_told_or_if_the_file_is_here() {
     setup.folder.run(&format!("mkdir -p debug/.build-id/{}", &id[..2]));
     setup.folder.run(&format!("cp whole debug/.build-id/{}/{}.debug", &id[..2], &id[2..]));
     let mut symbolizer = Symbolizer::new(Options { debug_paths, servers, ..Options::default() });
-    let symbolized = symbolizer.symbolize(&setup.binary, &[setup.address]);
+    let symbolized = symbolizer.symbolize(&setup.binary, &[FileAddress(setup.address)]);
     assert_eq!(symbolized.frames, setup.whole.frames);
     assert_eq!(requests.lock().unwrap().len(), 0);
 }
@@ -184,7 +189,7 @@ fn answers_without_a_server_do_not_keep_later_ones_from_asking() {
     let setup = Setup::new();
     setup.folder.run("gcc -g -O2 -Wl,--build-id a.c -o a");
     setup.folder.run("strip -g a");
-    let before = setup.symbolizer(None).symbolize(&setup.binary, &[setup.address]);
+    let before = setup.symbolizer(None).symbolize(&setup.binary, &[FileAddress(setup.address)]);
     assert_eq!(before.frames[0].len(), 1);
     let (url, _) = serve(Responses::from([(setup.path(), ok(&setup.debug_file()))]));
     assert_eq!(setup.ask(setup.servers(&[&url])).0.frames, setup.whole.frames);

@@ -2,7 +2,7 @@
 
 mod support;
 
-use ramson_symbols::{Defect, demangle};
+use ramson_symbols::{SymbolDefect, demangle};
 use support::*;
 
 fn small_program() -> (Folder, Vec<u64>, String) {
@@ -28,7 +28,7 @@ fn a_file_cut_anywhere_never_panics_and_is_unreadable_if_its_headers_are_cut() {
             assert_eq!(symbolized.frames.len(), addresses.len());
             let defect = symbolized.defect.unwrap_or_else(|| panic!("no defect at {end}"));
             if end <= sections_at && build_id.is_empty() {
-                assert!(matches!(defect, Defect::Unreadable { .. }), "{end}: {defect}");
+                assert!(matches!(defect, SymbolDefect::Unreadable { .. }), "{end}: {defect}");
             }
             assert_eq!(defect.to_string().lines().count(), 1);
         }
@@ -88,9 +88,9 @@ fn what_is_no_file_is_unreadable_and_nobody_waits_for_it() {
     let folder = Folder::new();
     folder.run("mkfifo a");
     let defect = symbolize(&binary(&folder.path("a"), ""), &[1]).defect;
-    assert!(matches!(defect, Some(Defect::Unreadable { .. })));
+    assert!(matches!(defect, Some(SymbolDefect::Unreadable { .. })));
     let defect = symbolize(&binary(&folder.0, ""), &[1]).defect;
-    assert!(matches!(defect, Some(Defect::Unreadable { .. })));
+    assert!(matches!(defect, Some(SymbolDefect::Unreadable { .. })));
     folder.write(
         "text",
         "not a program, though longer than an ELF header would have to be, if it were one",
@@ -172,7 +172,7 @@ fn names_are_demangled_by_their_own_scheme() {
 
 #[test]
 fn a_defect_is_one_line_whatever_a_file_calls_its_parts() {
-    let defect = ramson_symbols::Defect::SupplementMissing {
+    let defect = ramson_symbols::SymbolDefect::SupplementMissing {
         path: "/x".into(),
         supplement: "a\nramson: all is well\u{1b}[2J.dwo".into(),
         build_id: String::new(),

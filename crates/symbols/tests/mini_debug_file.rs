@@ -2,7 +2,7 @@
 
 mod support;
 
-use ramson_symbols::{Defect, SymbolSource};
+use ramson_symbols::{SymbolDefect, SymbolSource};
 use support::*;
 
 /// A stripped library whose `.gnu_debugdata` has the symbols that `.dynsym` lacks. Returns addresses in `visible` (in
@@ -32,7 +32,7 @@ fn mini_debug_information_names_what_the_dynamic_symbols_do_not() {
         let symbolized = symbolize(&binary(&folder.path("a"), &build_id(&folder, "a")), &addresses);
         assert_eq!(functions(&symbolized), [["visible"], ["hidden"]], "{xz}");
         assert!(matches!(symbolized.source, SymbolSource::Symtab { .. }));
-        assert!(matches!(symbolized.defect, Some(Defect::NoLines { .. })));
+        assert!(matches!(symbolized.defect, Some(SymbolDefect::NoLines { .. })));
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod support;
 
-use ramson_symbols::{Binary, Defect};
+use ramson_symbols::{Binary, SymbolDefect};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use support::*;
@@ -64,7 +64,7 @@ fn a_deleted_executable_is_found_through_its_process() {
     drop(waiting.child.stdin.take());
     waiting.child.wait().unwrap();
     let gone = symbolize(&binary, &[waiting.address]);
-    assert!(matches!(gone.defect, Some(Defect::BinaryMissing { .. })));
+    assert!(matches!(gone.defect, Some(SymbolDefect::BinaryMissing { .. })));
 }
 
 #[test]
@@ -80,7 +80,11 @@ fn an_executable_that_was_renamed_and_replaced_is_found_by_its_build_id() {
     let unverifiable = Binary { build_id: String::new(), ..waiting.binary.clone() };
     waiting.folder.run("rm a");
     let missed = symbolize(&unverifiable, &[waiting.address]);
-    assert!(matches!(missed.defect, Some(Defect::BinaryMissing { .. })), "{:?}", missed.defect);
+    assert!(
+        matches!(missed.defect, Some(SymbolDefect::BinaryMissing { .. })),
+        "{:?}",
+        missed.defect
+    );
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 mod support;
 
-use ramson_symbols::{Binary, Defect, Options, SymbolSource, Symbolizer};
+use ramson_symbols::SymbolDefect::BuildIdDiffers;
+use ramson_symbols::{Binary, FileAddress, Options, SymbolDefect, SymbolSource, Symbolizer};
 use support::*;
 
 /// An address inside `hidden`, after its inlined call has begun.
@@ -154,7 +155,7 @@ fn without_dwarf_every_function_has_the_name_that_nm_gives() {
             assert_eq!((&frames[0].file, frames[0].line), (&None, 0));
         }
         assert!(matches!(symbolized.source, SymbolSource::Symtab { .. }));
-        assert!(matches!(symbolized.defect, Some(Defect::NoLines { .. })));
+        assert!(matches!(symbolized.defect, Some(SymbolDefect::NoLines { .. })));
     }
     assert!(symbols.iter().any(|symbol| symbol.name == "another_name"));
     assert!(symbolize(&binary, &[0, 1, u64::MAX]).frames.iter().all(Vec::is_empty));
@@ -185,25 +186,25 @@ fn a_stripped_program_has_no_names_and_its_debug_file_has_all() {
     let binary = identified(&folder, "a");
     let stripped = symbolize(&binary, &[address]);
     assert!(stripped.frames[0].is_empty());
-    assert!(matches!(stripped.defect, Some(Defect::NoSymbols { .. })));
+    assert!(matches!(stripped.defect, Some(SymbolDefect::NoSymbols { .. })));
 
     // By build ID under a debug path.
     let id = binary.build_id.clone();
     folder.run(&format!("mkdir -p debug/.build-id/{}", &id[..2]));
     folder.run(&format!("cp a.debug debug/.build-id/{}/{}.debug", &id[..2], &id[2..]));
     let options = || Options { debug_paths: vec![folder.path("debug")], ..Options::default() };
-    let symbolized = Symbolizer::new(options()).symbolize(&binary, &[address]);
+    let symbolized = Symbolizer::new(options()).symbolize(&binary, &[FileAddress(address)]);
     assert_eq!(symbolized.frames, whole.frames);
     assert_eq!(symbolized.defect, None);
 
     // By build ID without the binary, or with another in its place.
     folder.run("mv a gone");
-    let symbolized = Symbolizer::new(options()).symbolize(&binary, &[address]);
+    let symbolized = Symbolizer::new(options()).symbolize(&binary, &[FileAddress(address)]);
     assert_eq!((symbolized.frames, symbolized.defect), (whole.frames.clone(), None));
     folder.run("gcc -O1 -Wl,--build-id a.c -o a");
-    let symbolized = Symbolizer::new(options()).symbolize(&binary, &[address]);
+    let symbolized = Symbolizer::new(options()).symbolize(&binary, &[FileAddress(address)]);
     assert_eq!(symbolized.frames, whole.frames);
-    let Some(Defect::BuildIdDiffers { found, used, .. }) = symbolized.defect else { panic!() };
+    let Some(BuildIdDiffers { found, used, .. }) = symbolized.defect else { panic!() };
     assert_eq!(found, build_id(&folder, "a"));
     assert!(used.unwrap().ends_with(format!("{}.debug", &id[2..])));
     folder.run("mv gone a");
@@ -212,7 +213,7 @@ fn a_stripped_program_has_no_names_and_its_debug_file_has_all() {
     folder.run("mkdir copies");
     folder.run("mv whole copies/a");
     let options = Options { debug_paths: vec![folder.path("copies")], ..Options::default() };
-    let symbolized = Symbolizer::new(options).symbolize(&binary, &[address]);
+    let symbolized = Symbolizer::new(options).symbolize(&binary, &[FileAddress(address)]);
     assert_eq!((symbolized.frames, symbolized.defect), (whole.frames, None));
 }
 
@@ -253,7 +254,7 @@ fn a_replaced_binary_is_noticed_and_not_used() {
     let symbolized = symbolize(&old, &[address]);
     assert_eq!(symbolized.frames, [vec![]]);
     assert_eq!(symbolized.source, SymbolSource::None);
-    let Some(Defect::BuildIdDiffers { wanted, found, used, .. }) = &symbolized.defect else {
+    let Some(BuildIdDiffers { wanted, found, used, .. }) = &symbolized.defect else {
         panic!("{:?}", symbolized.defect)
     };
     assert_eq!((wanted, found), (&old.build_id, &build_id(&folder, "a")));
@@ -262,7 +263,7 @@ fn a_replaced_binary_is_noticed_and_not_used() {
     assert!(text.contains("replaced") && text.lines().count() == 1, "{text}");
     // The same with a build that has none.
     folder.run("gcc -O1 -g -Wl,--build-id=none a.c -o a");
-    assert!(matches!(symbolize(&old, &[address]).defect, Some(Defect::BuildIdDiffers { .. })));
+    assert!(matches!(symbolize(&old, &[address]).defect, Some(BuildIdDiffers { .. })));
 }
 
 #[test]
@@ -301,7 +302,7 @@ fn a_supplement_made_by_dwz_is_used_and_missed() {
     assert_eq!((&split.frames, split.defect), (&whole.frames, None));
     folder.run("rm common.dwz");
     let cut = symbolize(&identified(&folder, "a"), &addresses);
-    assert!(matches!(cut.defect, Some(Defect::SupplementMissing { .. })), "{:?}", cut.defect);
+    assert!(matches!(cut.defect, Some(SymbolDefect::SupplementMissing { .. })), "{:?}", cut.defect);
 }
 
 #[test]

@@ -37,9 +37,12 @@ fn many_addresses_at_once_have_the_frames_that_few_at_a_time_have() {
     for flags in ["", "-gz", "-gsplit-dwarf"] {
         let (folder, addresses) = program_of_many_units(flags);
         let binary = binary(&folder.path("a"), &build_id(&folder, "a"));
-        let at_once = Symbolizer::new(Options::default()).symbolize(&binary, &addresses);
+        let at_once =
+            Symbolizer::new(Options::default()).symbolize(&binary, &file_addresses(&addresses));
         let mut symbolizer = Symbolizer::new(Options::default());
-        let few = addresses.chunks(20).flat_map(|few| symbolizer.symbolize(&binary, few).frames);
+        let few = addresses
+            .chunks(20)
+            .flat_map(|few| symbolizer.symbolize(&binary, &file_addresses(few)).frames);
         assert_eq!((&at_once.frames, at_once.defect), (&few.collect::<Vec<_>>(), None), "{flags}");
         let inlined = at_once.frames.iter().filter(|frames| frames.len() == 2);
         assert!(inlined.count() >= 2 * UNITS, "{flags}");

@@ -1,7 +1,7 @@
 //! The finding as `--json` has it.
 
 use super::Finding;
-use ramson_process::allocators::{Figures, Found};
+use ramson_process::allocators::{Allocator, Figures};
 use ramson_process::glibc::{Arena, Cell, Kept, Parameters, Space, Statistics};
 use ramson_process::{Explained, Part};
 use serde::ser::{SerializeMap, SerializeStruct};
@@ -74,8 +74,8 @@ struct Beside {
 
 #[derive(Serialize)]
 struct AllocatorsAnswer<'a> {
-    glibc: Option<&'a Found>,
-    other: Option<&'a Found>,
+    glibc: Option<&'a Allocator>,
+    other: Option<&'a Allocator>,
     environment: Pairs<'a>,
 }
 

@@ -89,7 +89,11 @@ pub fn pins(
         site.ages_ns.push(now_ns.saturating_sub(live.monotonic_ns));
     }
     let mut sites: Vec<Site> = sites.into_values().filter(|site| site.held.value > 0.0).collect();
-    sites.iter_mut().for_each(Site::settle);
+    // Of few samples the estimate may be more than there is; that is counted.
+    let free_bytes = statistics.sum(|arena| arena.free.resident_bytes) as f64;
+    let scale = (free_bytes / held.value).min(1.0);
+    held = held.scaled(scale);
+    sites.iter_mut().for_each(|site| site.settle(scale));
     let order = |a: &Site, b: &Site| {
         b.held.value.total_cmp(&a.held.value).then_with(|| a.frames.cmp(&b.frames))
     };
@@ -110,7 +114,8 @@ impl Site {
         }
     }
 
-    fn settle(&mut self) {
+    fn settle(&mut self, scale: f64) {
+        self.held = self.held.scaled(scale);
         self.ages_ns.sort_unstable();
         self.median_age_ns = self.ages_ns.get(self.ages_ns.len() / 2).copied().unwrap_or(0);
         self.oldest_age_ns = self.ages_ns.last().copied().unwrap_or(0);

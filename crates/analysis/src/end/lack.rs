@@ -16,7 +16,8 @@ const SIGABRT: u32 = 6;
 pub enum Lack {
     /// A request of this size failed.
     OfBytes(u64),
-    /// The kernel refused this much when abort was called; whether anybody had asked for memory is not known.
+    /// The kernel refused this much when abort was called; whether the program had asked for memory
+    /// is not known.
     AtAbort(u64),
 }
 

@@ -1,4 +1,5 @@
-//! How a profiled process ended, as far as anybody told: the process itself, `ramson run`, the kernel's log.
+//! How a profiled process ended, as far as the process itself, `ramson run` or the kernel's log
+//! reported it.
 
 pub mod kernel_log;
 pub mod lack;
@@ -26,7 +27,7 @@ pub enum Cause {
     OomKiller,
     /// It noted that it got no memory, shortly before.
     LackOfMemory,
-    /// It sent itself the signal, or somebody did: nothing tells.
+    /// The signal came from itself or another process: which, is not known.
     Unknown,
 }
 
@@ -47,7 +48,7 @@ impl Cause {
     }
 }
 
-/// What is known of the end of a process. `None`: it runs, or nobody saw how it ended.
+/// What is known of the end of a process. `None`: it runs, or its end was not seen.
 pub fn end_of(source: &Recording) -> Option<Noted> {
     static LOG: OnceLock<KernelLog> = OnceLock::new();
     let header = &source.snapshot.header;
@@ -161,7 +162,7 @@ pub fn sentence(source: &Recording) -> String {
         return match header.state {
             state::EXITED => format!("exited after {seconds}"),
             _ => format!(
-                "died without a normal exit, of a cause that nobody told; last sample after {seconds}"
+                "died without a normal exit, of an unknown cause; last sample after {seconds}"
             ),
         };
     };

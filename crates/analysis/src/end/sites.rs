@@ -8,8 +8,8 @@ use ramson_profile::format::{format_percent, format_relative_error, format_value
 use ramson_profile::is_library_function;
 use ramson_profile::short_name;
 use ramson_profile::{
-    FrameTable, Label, LabelValue, Location, Profile, SampleType, SampleUnit, StackSample,
-    drop_allocator_frames,
+    FrameTable, Label, LabelValue, Location, LookupAddress, Profile, SampleType, SampleUnit,
+    StackSample, drop_allocator_frames,
 };
 use ramson_source::Recording;
 use ramson_source::places;
@@ -96,8 +96,9 @@ fn is_of_failure(sample: &StackSample) -> bool {
 fn sample_of_failure(profile: &Profile, source: &Recording, stack: usize) -> StackSample {
     let snapshot = &source.snapshot;
     let stack = &snapshot.stacks[stack];
-    let location = |&address: &u64| {
-        let mapping = snapshot.mapping_at(address, stack.epoch);
+    let location = |&at: &ramson_reader::LookupAddress| {
+        let mapping = snapshot.mapping_at(at, stack.epoch);
+        let address = LookupAddress(at.0);
         let is_it = |known: &Location| known.address == address && known.mapping == mapping;
         profile.locations.iter().position(is_it).map(|index| index as u32)
     };

@@ -123,7 +123,7 @@ impl Material<'_> {
         (0..self.moments.stacks.len()).map(is_shown).collect()
     }
 
-    /// What is live where nobody was asked for names yet.
+    /// What is live where names were not looked up yet.
     fn unnamed(&self) -> Option<Sums> {
         let new = self.moments.stacks.get(self.shape.stacks.len()..)?;
         let mut sums = Sums::default();

@@ -9,7 +9,7 @@ use ramson_profile::{FrameName, FrameTable, SampleType};
 use ramson_reader::Snapshot;
 use ramson_source::Failure;
 use ramson_source::Recording;
-use ramson_symbols::{Defect, Symbolizer};
+use ramson_symbols::{SymbolDefect, Symbolizer};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -38,7 +38,7 @@ pub struct Shape {
     /// By number of the stack: indices into `places`, leaf first. Empty: filtered out, or of another kind.
     pub stacks: Vec<Vec<usize>>,
     /// What kept frames from having names.
-    pub missing_symbols: Vec<Defect>,
+    pub missing_symbols: Vec<SymbolDefect>,
 }
 
 /// What is shown of a profile, and under which names.
@@ -124,7 +124,7 @@ impl Namer {
                 let spent = thread_cpu_time().saturating_sub(before);
                 let cost = if is_first { Duration::ZERO } else { spent };
                 is_first = false;
-                // Nobody waits for it where the view has moved on.
+                // The view has moved on and does not wait for it.
                 let _ = answer.send(Answer { shape, cost });
             }
         });

@@ -19,7 +19,7 @@ use stacks::NamedStack;
 use std::collections::HashSet;
 
 /// A profile and the moment that it shows.
-pub struct Moment {
+pub struct DatedRecording {
     /// The profile.
     pub recording: Recording,
     /// On the clock of the profile's times.
@@ -29,13 +29,13 @@ pub struct Moment {
 /// A process at the moment that is judged, and at an earlier one if growth is to be measured.
 pub struct Course {
     /// To judge.
-    pub moment: Moment,
+    pub moment: DatedRecording,
     /// Of the same process.
-    pub earlier: Option<Moment>,
+    pub earlier: Option<DatedRecording>,
 }
 
 impl Course {
-    fn moments(&self) -> (&Moment, Option<&Moment>) {
+    fn moments(&self) -> (&DatedRecording, Option<&DatedRecording>) {
         (&self.moment, self.earlier.as_ref())
     }
 }
@@ -93,7 +93,7 @@ pub struct Suspect {
 /// and what grows in the baseline is hidden.
 pub fn suspects(
     courses: &[Course],
-    baseline: &[Moment],
+    baseline: &[DatedRecording],
     unprofiled: usize,
     question: &Question,
 ) -> Result<Suspects, Failure> {
@@ -102,7 +102,7 @@ pub fn suspects(
             "--tagfocus and --tagignore: leaks judges whole stacks. Choose by frames (--focus, --show …)",
         ));
     }
-    let of_baseline: Vec<(&Moment, Option<&Moment>)> =
+    let of_baseline: Vec<(&DatedRecording, Option<&DatedRecording>)> =
         baseline.iter().map(|moment| (moment, None)).collect();
     let known = match of_baseline.as_slice() {
         [] => HashSet::new(),
@@ -206,13 +206,13 @@ impl Suspects {
 
 /// Pairs two moments of each process. One that began in between has no earlier one; fails if no process has both.
 pub fn paired(
-    earlier: Vec<Moment>,
-    later: Vec<Moment>,
+    earlier: Vec<DatedRecording>,
+    later: Vec<DatedRecording>,
     object: &str,
 ) -> Result<Vec<Course>, Failure> {
-    let mut earlier: Vec<Option<Moment>> = earlier.into_iter().map(Some).collect();
-    let course = |moment: Moment| {
-        let is_its = |earlier: &Option<Moment>| {
+    let mut earlier: Vec<Option<DatedRecording>> = earlier.into_iter().map(Some).collect();
+    let course = |moment: DatedRecording| {
+        let is_its = |earlier: &Option<DatedRecording>| {
             earlier.as_ref().is_some_and(|earlier| {
                 let (old, new) = (&earlier.recording.snapshot, &moment.recording.snapshot);
                 overlap::is_same_process(old, new) && earlier.now_ns <= moment.now_ns
@@ -231,7 +231,7 @@ pub fn paired(
     Ok(courses)
 }
 
-impl Moment {
+impl DatedRecording {
     /// A running process is looked at now, what is left of a dead one shows its last sample.
     pub fn of(recording: Recording) -> Self {
         let last_ns = recording.snapshot.header.last_monotonic_ns;
@@ -252,7 +252,7 @@ impl Moment {
 /// Every stack with live samples and what a suppression may match in it, worst first. Each moment may have an earlier one
 /// of its process.
 fn judged(
-    moments: &[(&Moment, Option<&Moment>)],
+    moments: &[(&DatedRecording, Option<&DatedRecording>)],
     question: &Question,
 ) -> Result<Vec<(Suspect, Vec<String>)>, Failure> {
     let (mut all, mut nothing_left) = (Vec::new(), None);

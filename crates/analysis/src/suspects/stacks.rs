@@ -1,12 +1,12 @@
 //! From snapshots to one history per stack as its frames are named: stacks that differ only in what a reader does not see (code
 //! addresses, the allocator's own frames, what a filter hides) are one.
 
-use super::Moment;
+use super::DatedRecording;
 use crate::named::stack_number;
 use crate::overlap;
 use ramson_leaks::{LiveBlock, MeasuredChange, StackHistory};
 use ramson_profile::{Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit};
-use ramson_reader::{LiveSample, Snapshot, Stack};
+use ramson_reader::{LiveSample, LookupAddress, Snapshot, Stack};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -30,7 +30,11 @@ impl NamedStack {
 }
 
 /// Every stack of `profile` that has live samples; `profile` is of the moment's snapshot, with numbered stacks.
-pub fn stacks(moment: &Moment, earlier: Option<&Moment>, profile: &Profile) -> Vec<NamedStack> {
+pub fn stacks(
+    moment: &DatedRecording,
+    earlier: Option<&DatedRecording>,
+    profile: &Profile,
+) -> Vec<NamedStack> {
     let snapshot = &moment.recording.snapshot;
     let table = FrameTable::new(profile);
     let mut live: Vec<Vec<LiveBlock>> = vec![Vec::new(); snapshot.stacks.len()];
@@ -112,7 +116,7 @@ impl NamedStack {
     }
 }
 
-fn empty_history(moment: &Moment) -> StackHistory {
+fn empty_history(moment: &DatedRecording) -> StackHistory {
     let start_ns = moment.recording.snapshot.header.start_monotonic_ns;
     StackHistory { start_ns, first_ns: u64::MAX, now_ns: moment.now_ns, ..StackHistory::default() }
 }
@@ -155,7 +159,7 @@ fn binaries(profile: &Profile, locations: &[u32]) -> Vec<String> {
 fn changes(old: &Snapshot, new: &Snapshot) -> HashMap<usize, Estimate> {
     let Some(parts) = overlap::split(old, new) else { return HashMap::new() };
     let key = |stack: &Stack| (stack.epoch, stack.frames.clone());
-    let numbers: HashMap<(u32, Vec<u64>), usize> =
+    let numbers: HashMap<(u32, Vec<LookupAddress>), usize> =
         new.stacks.iter().enumerate().map(|(number, stack)| (key(stack), number)).collect();
     let bytes = |sample: &LiveSample| block(sample).estimate(SampleUnit::Bytes);
     let mut changes: HashMap<usize, Estimate> = HashMap::new();

@@ -171,7 +171,7 @@ impl<'a> Encoder<'a> {
             message::Location {
                 id: id(index),
                 mapping_id: location.mapping.map_or(0, id),
-                address: location.address,
+                address: location.address.0,
                 line: lines.collect(),
             }
         });

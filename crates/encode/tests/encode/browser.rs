@@ -2,7 +2,9 @@
 
 use crate::go_tool::Workplace;
 use ramson_encode::html;
-use ramson_profile::{Estimate, Function, Line, Location, Profile, SampleType, StackSample};
+use ramson_profile::{
+    Estimate, Function, Line, Location, LookupAddress, Profile, SampleType, StackSample,
+};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
@@ -17,7 +19,7 @@ fn profile() -> Profile {
         |name: &str| Function { name: name.into(), system_name: name.into(), file: "".into() };
     let location = |function| {
         let lines = vec![Line { function, line: 1 }];
-        Location { mapping: None, address: 0x1000 + function as u64, lines }
+        Location { mapping: None, address: LookupAddress(0x1000 + function as u64), lines }
     };
     let stacks = [([2, 1, 0], 100.0), ([5, 1, 0], 50.0), ([4, 3, 0], 300.0), ([6, 3, 0], 10.0)];
     let samples = stacks.map(|(stack, bytes)| StackSample {

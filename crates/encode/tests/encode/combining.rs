@@ -17,7 +17,7 @@ fn later(earlier: &Profile, seed: u64) -> Profile {
         mapping.bias += MOVED;
     }
     for location in later.locations.iter_mut().filter(|location| location.mapping.is_some()) {
-        location.address += MOVED;
+        location.address.0 += MOVED;
     }
     later.samples.retain(|_| random.below(4) > 0);
     for value in later.samples.iter_mut().flat_map(|sample| &mut sample.values) {

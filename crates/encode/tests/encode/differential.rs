@@ -3,7 +3,9 @@
 use crate::go_tool::{Workplace, parse_top};
 use crate::profiles::random;
 use ramson_profile::view::{Sort, top};
-use ramson_profile::{Function, Line, Location, Profile, SampleType, drop_allocator_frames};
+use ramson_profile::{
+    Function, Line, Location, LookupAddress, Profile, SampleType, drop_allocator_frames,
+};
 use std::collections::BTreeMap;
 
 const PROFILES: u64 = 600;
@@ -55,7 +57,7 @@ fn begin_in_main(profile: &mut Profile) {
     let main = Function { name: "main".into(), system_name: "main".into(), file: "m.cc".into() };
     profile.functions.push(main);
     let lines = vec![Line { function: profile.functions.len() - 1, line: 1 }];
-    profile.locations.push(Location { mapping: None, address: 1, lines });
+    profile.locations.push(Location { mapping: None, address: LookupAddress(1), lines });
     for sample in profile.samples.iter_mut().filter(|sample| !sample.locations.is_empty()) {
         sample.locations.push(profile.locations.len() as u32 - 1);
     }

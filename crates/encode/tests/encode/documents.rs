@@ -2,7 +2,7 @@
 
 use crate::profiles::{at, by_hand, random, stack};
 use ramson_encode::{csv, firefox, heap_v2, html, speedscope, svg};
-use ramson_profile::{Estimate, FrameTable, Location, Profile, SampleType};
+use ramson_profile::{Estimate, FrameTable, Location, LookupAddress, Profile, SampleType};
 use serde_json::Value;
 use std::io::Write;
 
@@ -300,6 +300,6 @@ fn heap_v2_has_return_addresses_and_never_a_stack_without_any() {
         00400000-00500000 r-xp 00001000 00:00 0 /nowhere/parse\n";
     assert_eq!(document, expected);
     assert!(heap_v2::has_addresses(&profile));
-    profile.locations.push(Location { mapping: None, address: 0, lines: vec![] });
+    profile.locations.push(Location { mapping: None, address: LookupAddress(0), lines: vec![] });
     assert!(!heap_v2::has_addresses(&profile));
 }

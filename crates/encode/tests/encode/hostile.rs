@@ -4,8 +4,8 @@ use crate::go_tool::{Workplace, parse_rows};
 use crate::profiles::{Random, random};
 use ramson_profile::view::{Sort, top};
 use ramson_profile::{
-    FrameName, Function, Granularity, Label, LabelValue, Line, Location, NO_MAPPING, Profile,
-    STACKS_NOT_RECORDED, SampleType, drop_allocator_frames,
+    FrameName, Function, Granularity, Label, LabelValue, Line, Location, LookupAddress, NO_MAPPING,
+    Profile, STACKS_NOT_RECORDED, SampleType, drop_allocator_frames,
 };
 use std::collections::BTreeMap;
 
@@ -43,9 +43,13 @@ pub fn hostile(seed: u64) -> Profile {
         let own = line(profile.functions.len() - 1);
         let lines = vec![own, line(random.below(profile.functions.len()))];
         let mapping = Some(random.below(profile.mappings.len()));
-        profile.locations.push(Location { mapping, address: 3, lines });
+        profile.locations.push(Location { mapping, address: LookupAddress(3), lines });
     }
-    profile.locations.push(Location { mapping: None, address: 0xbeef, lines: vec![] });
+    profile.locations.push(Location {
+        mapping: None,
+        address: LookupAddress(0xbeef),
+        lines: vec![],
+    });
     for sample in &mut profile.samples {
         for location in &mut sample.locations {
             if random.below(4) == 0 {

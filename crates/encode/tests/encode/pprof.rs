@@ -5,7 +5,7 @@ use crate::profiles::{LAMBDA, NEW, PARSE, PUSH, Random, at, by_hand, stack};
 use ramson_encode::pprof;
 use ramson_profile::view::{Neighbour, Sort, peek, top};
 use ramson_profile::{
-    Estimate, Location, Mapping, Pattern, Profile, STACKS_NOT_RECORDED, SampleType,
+    Estimate, Location, LookupAddress, Mapping, Pattern, Profile, STACKS_NOT_RECORDED, SampleType,
     drop_allocator_frames,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -186,7 +186,11 @@ fn pprof_symbolizes_an_unsymbolized_profile_whose_binary_exists() {
     let profile = Profile {
         interval_bytes: 1,
         mappings: vec![mapping],
-        locations: vec![Location { mapping: Some(0), address: address + 1, lines: vec![] }],
+        locations: vec![Location {
+            mapping: Some(0),
+            address: LookupAddress(address + 1),
+            lines: vec![],
+        }],
         samples: vec![stack(&[0], 1, 64, 1)],
         ..Profile::default()
     };

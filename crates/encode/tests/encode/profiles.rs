@@ -1,6 +1,8 @@
 //! Profiles made for tests: one by hand with everything that is special, and random ones.
 
-use ramson_profile::{Estimate, Function, Line, Location, Mapping, Profile, StackSample};
+use ramson_profile::{
+    Estimate, Function, Line, Location, LookupAddress, Mapping, Profile, StackSample,
+};
 
 pub const PUSH: &str = "std::vector<Row, std::allocator<Row> >::push_back(Row const&)";
 pub const PARSE: &str = "Parser::parse(std::string const&, int)";
@@ -33,7 +35,7 @@ pub fn by_hand() -> Profile {
     };
     let location = |address, lines: &[(usize, u32)]| Location {
         mapping: Some(0),
-        address,
+        address: LookupAddress(address),
         lines: lines.iter().map(|&(function, line)| Line { function, line }).collect(),
     };
     let mut locations = vec![
@@ -43,7 +45,11 @@ pub fn by_hand() -> Profile {
         location(0x40_1300, &[(3, 7)]),
         location(0x40_1400, &[]),
     ];
-    locations.push(Location { mapping: None, address: 0x7fff_0000_1234, lines: vec![] });
+    locations.push(Location {
+        mapping: None,
+        address: LookupAddress(0x7fff_0000_1234),
+        lines: vec![],
+    });
     locations.push(location(0x40_1500, &[(4, 0)]));
     Profile {
         interval_bytes: 524_288,
@@ -171,5 +177,5 @@ fn random_mapping(index: usize) -> Mapping {
 
 fn random_location(mapping: usize, lines: Vec<Line>, random: &mut Random) -> Location {
     let address = 0x10_0000 * (mapping as u64 + 1) + random.below(0x10_0000) as u64;
-    Location { mapping: Some(mapping), address, lines }
+    Location { mapping: Some(mapping), address: LookupAddress(address), lines }
 }

@@ -3,7 +3,7 @@
 use super::{Place, SECOND, START, record, snapshot, taken};
 use crate::query::History;
 use crate::trigger::Triggers;
-use crate::writer::Recorder;
+use crate::writer::HistoryWriter;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 use std::fs;
@@ -45,15 +45,15 @@ fn columns(connection: &Connection) -> Vec<(String, String)> {
 }
 
 /// A history with marks, as the bytes of its file, and what a reader finds in it.
-fn written(path: &Path, mut recorder: Recorder) -> Vec<u8> {
+fn written(path: &Path, mut writer: HistoryWriter) -> Vec<u8> {
     for pid in PIDS {
         for seconds in [0, 100, 200] {
-            record(&mut recorder, pid, seconds, Triggers::CLOCK);
+            record(&mut writer, pid, seconds, Triggers::CLOCK);
         }
         let last = snapshot(pid, 5, 4);
-        recorder.mark(&taken(&last, 300, Triggers::MARK), "deploy").unwrap();
+        writer.mark(&taken(&last, 300, Triggers::MARK), "deploy").unwrap();
     }
-    drop(recorder);
+    drop(writer);
     // All in one file.
     let connection = Connection::open(path).unwrap();
     connection.pragma_update(None, "journal_mode", "DELETE").unwrap();
@@ -65,7 +65,7 @@ fn written(path: &Path, mut recorder: Recorder) -> Vec<u8> {
 fn any_value_in_any_cell_is_an_error_or_an_answer() {
     let place = Place::new("foreign");
     let path = place.database();
-    let bytes = written(&path, place.recorder());
+    let bytes = written(&path, place.writer());
     assert_eq!(read_all(&History::open(&path).unwrap()), PIDS.len() * (4 + 4));
     let numbers = [-1, 0, 1, 1 << 31, u32::MAX.into(), 1 << 32, i64::MIN, i64::MAX];
     let mut values: Vec<Value> = numbers.map(Value::Integer).to_vec();

@@ -75,15 +75,15 @@ fn write_rows(out: &mut String, database: &Connection, table: &str) {
 #[test]
 fn the_bytes_of_a_history_change_only_with_its_version() {
     let place = Place::new("golden");
-    let mut recorder = place.recorder();
+    let mut writer = place.writer();
     let snapshots: Vec<Snapshot> = (1..=6).map(busy).collect();
     for (round, snapshot) in snapshots.iter().enumerate() {
         let seconds = 10 * (round as u64 + 1);
         let triggers = if round == 0 { Triggers::START } else { Triggers::CLOCK };
-        recorder.append(&[taken(snapshot, seconds, triggers)]).unwrap();
+        writer.append(&[taken(snapshot, seconds, triggers)]).unwrap();
     }
-    recorder.mark(&taken(&snapshots[5], 61, Triggers::MARK), "deploy").unwrap();
-    let found = dump(&recorder.connection);
+    writer.mark(&taken(&snapshots[5], 61, Triggers::MARK), "deploy").unwrap();
+    let found = dump(&writer.connection);
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join(format!("../../tests/golden/history-{VERSION}.txt"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

@@ -2,29 +2,29 @@
 
 use super::*;
 
-fn tidy(recorder: &mut Recorder, now_ns: u64) {
-    while recorder.tidy(now_ns).unwrap().has_more {}
+fn tidy(writer: &mut HistoryWriter, now_ns: u64) {
+    while writer.tidy(now_ns).unwrap().has_more {}
 }
 
 #[test]
 fn old_snapshots_are_thinned_and_marks_and_peaks_stay_as_long_as_any() {
     let place = Place::new("thinned");
-    let mut recorder = place.recorder();
+    let mut writer = place.writer();
     let second = |hour: u64| hour * 3600;
-    record(&mut recorder, 1, 1, Triggers::START);
+    record(&mut writer, 1, 1, Triggers::START);
     for tick in 1..=6 * 60 {
-        record(&mut recorder, 1, tick * 10, Triggers::CLOCK);
+        record(&mut writer, 1, tick * 10, Triggers::CLOCK);
     }
     let marked = snapshot(1, 5, 41);
-    recorder.mark(&taken(&marked, 4000, Triggers::MARK), "deploy").unwrap();
-    // Somebody else has written, and the recorder notices.
-    let mut other = place.recorder();
+    writer.mark(&taken(&marked, 4000, Triggers::MARK), "deploy").unwrap();
+    // Somebody else has written, and the writer notices.
+    let mut other = place.writer();
     let more = snapshot(1, 9, 42);
     other.mark(&taken(&more, 4003, Triggers::MARK), "other").unwrap();
     let grown = snapshot(1, 12, 43);
-    recorder.append(&[taken(&grown, 4010, Triggers::LIVE_PEAK)]).unwrap();
-    record(&mut recorder, 1, second(20), Triggers::CLOCK);
-    tidy(&mut recorder, START + second(20) * SECOND);
+    writer.append(&[taken(&grown, 4010, Triggers::LIVE_PEAK)]).unwrap();
+    record(&mut writer, 1, second(20), Triggers::CLOCK);
+    tidy(&mut writer, START + second(20) * SECOND);
     let history = History::open(&place.database()).unwrap();
     let times = |from: u64, to: u64| -> Vec<u64> {
         let series = history.series(1, START + from * SECOND, START + to * SECOND).unwrap();
@@ -32,34 +32,34 @@ fn old_snapshots_are_thinned_and_marks_and_peaks_stay_as_long_as_any() {
     };
     assert!(times(0, 3600).len() >= 60 && times(0, 3600).len() < 150, "{:?}", times(0, 3600));
     assert_eq!(times(3601, second(19)), [4000, 4003, 4010]);
-    tidy(&mut recorder, START + second(48) * SECOND);
+    tidy(&mut writer, START + second(48) * SECOND);
     assert!(times(0, 3600).len() <= 8, "{:?}", times(0, 3600));
     let mark = history.mark(1, "deploy").unwrap().unwrap();
     assert_eq!(comparable(&history.snapshot(1, &mark).unwrap()), comparable(&marked));
     assert_eq!(history.peak(1).unwrap().unwrap().time_ns, START + second(20) * SECOND);
-    tidy(&mut recorder, START + 40 * DAY);
+    tidy(&mut writer, START + 40 * DAY);
     assert_eq!(history.processes().unwrap(), []);
-    record(&mut recorder, 1, 9, Triggers::CLOCK);
+    record(&mut writer, 1, 9, Triggers::CLOCK);
     assert_eq!(history.processes().unwrap().len(), 1);
 }
 
 #[test]
 fn what_a_coarser_level_takes_over_is_what_was_taken() {
     let place = Place::new("coarser");
-    let mut recorder = place.recorder();
+    let mut writer = place.writer();
     let seconds: Vec<u64> = (1..=600).map(|tick| tick * 10).collect();
     for &at in &seconds {
         let triggers = if at == 1230 { Triggers::PRESSURE } else { Triggers::CLOCK };
-        record(&mut recorder, 1, at, triggers);
+        record(&mut writer, 1, at, triggers);
         if at % 1000 == 0 {
             // As after a restart.
-            recorder = place.recorder();
+            writer = place.writer();
         }
     }
-    record(&mut recorder, 1, 2 * 86_400, Triggers::CLOCK);
+    record(&mut writer, 1, 2 * 86_400, Triggers::CLOCK);
     let history = History::open(&place.database()).unwrap();
     for (hour, least, most) in [(2, 300, 500), (20, 95, 125), (52, 10, 20)] {
-        tidy(&mut recorder, START + hour * 3600 * SECOND);
+        tidy(&mut writer, START + hour * 3600 * SECOND);
         let series = history.series(1, START, START + DAY).unwrap();
         assert!((least..=most).contains(&series.len()), "hour {hour}: {}", series.len());
         for moment in &series {
@@ -83,17 +83,17 @@ fn a_database_that_is_too_large_loses_its_oldest_snapshots_and_shrinks() {
     let place = Place::new("bounded");
     let most = 300 << 10;
     let levels = Levels::new(10 * SECOND, 30 * DAY);
-    let mut recorder = Recorder::open(&place.database(), levels, most).unwrap();
+    let mut writer = HistoryWriter::open(&place.database(), levels, most).unwrap();
     let mut excess = 0;
     for round in 1..=300 {
         let snapshot = snapshot(round, 30, 2);
         let at = u64::from(round) * 600;
-        recorder.append(&[taken(&snapshot, at, Triggers::CLOCK)]).unwrap();
-        excess += recorder.tidy(START + at * SECOND).unwrap().excess;
-        assert!(recorder.used_bytes().unwrap() <= most);
+        writer.append(&[taken(&snapshot, at, Triggers::CLOCK)]).unwrap();
+        excess += writer.tidy(START + at * SECOND).unwrap().excess;
+        assert!(writer.used_bytes().unwrap() <= most);
     }
     assert!(excess > 0);
-    drop(recorder);
+    drop(writer);
     assert!(fs::metadata(place.database()).unwrap().len() <= most + (64 << 10));
     let processes = History::open(&place.database()).unwrap().processes().unwrap();
     assert!(processes[0].pid > 1 && processes.len() > 1);

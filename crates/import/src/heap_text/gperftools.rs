@@ -5,7 +5,7 @@
 //! `ReadHeapProfile`; google/pprof, `parseHeapHeader`).
 
 use super::{HeapText, maps, parse_counts};
-use crate::defect::{Defect, ImportError};
+use crate::defect::{ImportDefect, ImportError};
 use crate::format::Format;
 use crate::import::Imported;
 use crate::input::Input;
@@ -43,7 +43,7 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
     }
     let mut imported = text.finish(Format::Gperftools, interval, has_mappings);
     if sampling == Sampling::Unknown {
-        imported.defects.push(Defect::NoInterval);
+        imported.defects.push(ImportDefect::NoInterval);
     }
     Ok(imported)
 }

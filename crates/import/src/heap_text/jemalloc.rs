@@ -2,7 +2,7 @@
 //! all threads (`t*`) and for each (`t0`, `t1` …). Files without thread sections have the counts of `t*` only.
 
 use super::{Counts, HeapText, maps, parse_counts};
-use crate::defect::{Defect, ImportError};
+use crate::defect::{ImportDefect, ImportError};
 use crate::format::Format;
 use crate::import::Imported;
 use crate::input::Input;
@@ -42,7 +42,7 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
     }
     let mut imported = text.finish(Format::Jemalloc, interval.unwrap_or(0), has_mappings);
     if interval.is_none() {
-        imported.defects.push(Defect::NoInterval);
+        imported.defects.push(ImportDefect::NoInterval);
     }
     Ok(imported)
 }

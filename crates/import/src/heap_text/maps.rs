@@ -18,9 +18,9 @@ pub fn read(input: &mut Input, profile: &mut Profile) {
     }
     profile.mappings.sort_by_key(|mapping| mapping.start);
     for location in &mut profile.locations {
-        let after = profile.mappings.partition_point(|mapping| mapping.start <= location.address);
+        let after = profile.mappings.partition_point(|mapping| mapping.start <= location.address.0);
         let found = after.checked_sub(1);
-        location.mapping = found.filter(|&index| location.address < profile.mappings[index].end);
+        location.mapping = found.filter(|&index| location.address.0 < profile.mappings[index].end);
     }
 }
 

@@ -8,12 +8,12 @@ pub use gperftools::read as read_gperftools;
 pub use jemalloc::read as read_jemalloc;
 
 use crate::build::{Builder, UNKNOWN};
-use crate::defect::Defect;
+use crate::defect::ImportDefect;
 use crate::format::Format;
 use crate::import::{DropFrames, Imported};
 use crate::input::Input;
 use crate::weight::{Pair, Sampling};
-use ramson_profile::SampleType;
+use ramson_profile::{ReturnAddress, SampleType};
 
 /// Deeper stacks than allocators record are cut at the root.
 const MOST_FRAMES: usize = 4096;
@@ -47,7 +47,10 @@ impl HeapText {
         for word in addresses.split_ascii_whitespace().take(MOST_FRAMES) {
             let digits = word.strip_prefix("0x").unwrap_or(word);
             match u64::from_str_radix(digits, 16) {
-                Ok(address) => self.stack.push(self.builder.location_of_return(input, address)?),
+                Ok(address) => {
+                    let address = ReturnAddress(address);
+                    self.stack.push(self.builder.location_of_return(input, address)?);
+                }
                 Err(_) => {
                     // A stack with a hole is another stack.
                     self.bad_lines += 1;
@@ -83,10 +86,10 @@ impl HeapText {
         }
         let mut defects = Vec::new();
         if self.bad_lines > 0 {
-            defects.push(Defect::BadLines(self.bad_lines));
+            defects.push(ImportDefect::BadLines(self.bad_lines));
         }
         if !has_mappings {
-            defects.push(Defect::NoMappings);
+            defects.push(ImportDefect::NoMappings);
         }
         self.builder.profile.interval_bytes = interval;
         Imported {

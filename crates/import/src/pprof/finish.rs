@@ -4,7 +4,7 @@ use super::ids::Ids;
 use super::strings::Strings;
 use super::{MOST_TYPES, Raw};
 use crate::build::{OVERHEAD_BYTES, UNKNOWN};
-use crate::defect::{Defect, ImportError};
+use crate::defect::{ImportDefect, ImportError};
 use crate::format::Format;
 use crate::import::{DropFrames, Imported};
 use crate::input::Input;
@@ -29,7 +29,7 @@ pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> 
     let default_sample_type = default.filter(|of| sample_types.contains(of)).unwrap_or(last);
     let mut defects = Vec::new();
     if !other_types.is_empty() {
-        defects.push(Defect::OtherSampleTypes(other_types));
+        defects.push(ImportDefect::OtherSampleTypes(other_types));
     }
     let drop_frames = drop_frames(&raw, &mut defects);
     let sampling = sampling(&raw);
@@ -64,7 +64,7 @@ pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> 
     profile.command = profile.mappings.first().map_or("", Mapping::basename).to_owned();
     merge_equal_samples(&mut profile.samples);
     if bad_records > 0 {
-        defects.push(Defect::BadRecords(bad_records));
+        defects.push(ImportDefect::BadRecords(bad_records));
     }
     let format = Format::Pprof;
     Ok(Imported { profile, format, sample_types, default_sample_type, drop_frames, defects })
@@ -194,7 +194,7 @@ fn functions(raw: &Raw, input: &mut Input) -> Vec<Function> {
     functions.collect()
 }
 
-fn drop_frames(raw: &Raw, defects: &mut Vec<Defect>) -> DropFrames {
+fn drop_frames(raw: &Raw, defects: &mut Vec<ImportDefect>) -> DropFrames {
     let mut compile = |index: u64| {
         let expression = raw.strings.get(index);
         if expression.is_empty() {
@@ -203,7 +203,7 @@ fn drop_frames(raw: &Raw, defects: &mut Vec<Defect>) -> DropFrames {
         match Pattern::new(&format!("^({expression})$")) {
             Ok(pattern) => Some(pattern),
             Err(_) => {
-                defects.push(Defect::FrameExpression(expression.chars().take(60).collect()));
+                defects.push(ImportDefect::FrameExpression(expression.chars().take(60).collect()));
                 None
             }
         }

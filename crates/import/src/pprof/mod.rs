@@ -10,12 +10,12 @@ mod strings;
 pub mod wire;
 
 use crate::build::{OVERHEAD_BYTES, TABLE_BYTES, sample_bytes};
-use crate::defect::{Defect, ImportError};
+use crate::defect::{ImportDefect, ImportError};
 use crate::import::Imported;
 use crate::input::Input;
 use ids::Numbers;
 use labels::LabelSets;
-use ramson_profile::{Estimate, Line, Location, StackSample};
+use ramson_profile::{Estimate, Line, Location, LookupAddress, StackSample};
 use strings::Strings;
 use wire::{Fields, Value};
 
@@ -75,7 +75,7 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
     while let Some(field) = next_field(input) {
         let Some(taken) = field else {
             let offset = input.unpacked_bytes();
-            input.defects.push(Defect::Damaged { offset });
+            input.defects.push(ImportDefect::Damaged { offset });
             break;
         };
         match taken {
@@ -225,7 +225,7 @@ impl Raw {
     }
 
     fn location(&mut self, bytes: &[u8]) -> Option<usize> {
-        let mut location = Location { mapping: None, address: 0, lines: Vec::new() };
+        let mut location = Location { mapping: None, address: LookupAddress(0), lines: Vec::new() };
         let mut id = 0;
         let mut fields = Fields::of(bytes);
         for (field, value) in &mut fields {
@@ -234,7 +234,7 @@ impl Raw {
                 (2, Value::Number(number)) => {
                     location.mapping = usize::try_from(number).ok().filter(|&id| id > 0);
                 }
-                (3, Value::Number(number)) => location.address = number,
+                (3, Value::Number(number)) => location.address = LookupAddress(number),
                 (4, Value::Bytes(line)) => location.lines.push(parse_line(line)?),
                 _ => {}
             }
@@ -277,7 +277,7 @@ impl Raw {
 fn cut(input: &mut Input) -> Option<()> {
     // Packed bytes that end early have been told of already.
     if input.defects.is_empty() {
-        input.defects.push(Defect::Cut);
+        input.defects.push(ImportDefect::Cut);
     }
     None
 }

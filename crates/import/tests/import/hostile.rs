@@ -4,12 +4,12 @@ use crate::message::{bytes, number, packed, varint};
 use crate::{GOLDEN, golden, read};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use ramson_import::{Defect, FREE_BYTES, ImportError, MOST_EXPANSION, Moment, import};
+use ramson_import::{FREE_BYTES, ImportDefect, ImportError, InuseAt, MOST_EXPANSION, import};
 use std::io::{Read, Write};
 
 /// Reads, and looks at everything.
 fn survive(bytes: &[u8]) {
-    match import(bytes, Moment::Peak) {
+    match import(bytes, InuseAt::Peak) {
         Ok(imported) => {
             assert_eq!(imported.profile.check_indices(), Ok(()));
             assert!(imported.sample_types.contains(&imported.default_sample_type));
@@ -61,10 +61,13 @@ fn a_file_with_a_changed_byte_is_read_or_refused() {
 #[test]
 fn a_cut_profile_says_so() {
     let cut = |name: &str, end: usize| read(&golden(name)[..golden(name).len() - end]).unwrap();
-    assert!(cut("heaptrack.gz", 40).defects.contains(&Defect::PackedCut));
+    assert!(cut("heaptrack.gz", 40).defects.contains(&ImportDefect::PackedCut));
     // Samples come first in a pprof file, names last: a cut one has stacks of nothing.
     let go = unpacked("go.pb.gz");
-    assert!(matches!(read(&go[..go.len() / 2]), Err(ImportError::Nothing(Some(Defect::Cut)))));
+    assert!(matches!(
+        read(&go[..go.len() / 2]),
+        Err(ImportError::Nothing(Some(ImportDefect::Cut)))
+    ));
     assert!(cut("gperftools.heap", 5000).defects.is_empty());
 }
 
@@ -81,7 +84,7 @@ fn a_bomb_is_read_up_to_its_bound() {
     }
     let bomb = gzip.finish().unwrap();
     assert!(FREE_BYTES + MOST_EXPANSION * (bomb.len() as u64) < FIELD_BYTES, "{}", bomb.len());
-    let bound = Defect::ExpandsTooMuch;
+    let bound = ImportDefect::ExpandsTooMuch;
     assert!(matches!(read(&bomb), Err(ImportError::Nothing(Some(defect))) if defect == bound));
 }
 
@@ -94,7 +97,7 @@ fn what_describes_more_than_it_may_is_read_up_to_its_bound() {
         file.extend(bytes(2, &[packed(1, &[id]), packed(2, &[1])].concat()));
     }
     match read(&file) {
-        Err(ImportError::Nothing(Some(Defect::MemoryBound))) => {}
+        Err(ImportError::Nothing(Some(ImportDefect::MemoryBound))) => {}
         other => panic!("{:?}", other.map(|imported| imported.defects)),
     }
 }
@@ -113,7 +116,7 @@ fn a_packed_file_describes_no_more_than_its_packed_size_allows() {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&file).unwrap();
     match read(&gzip.finish().unwrap()) {
-        Err(ImportError::Nothing(Some(Defect::PackedMemoryBound))) => {}
+        Err(ImportError::Nothing(Some(ImportDefect::PackedMemoryBound))) => {}
         other => panic!("{:?}", other.map(|imported| imported.defects)),
     }
 }
@@ -122,5 +125,5 @@ fn a_packed_file_describes_no_more_than_its_packed_size_allows() {
 fn a_length_that_only_claims_to_be_large_costs_nothing() {
     let mut file = bytes(1, &[number(1, 1), number(2, 2)].concat());
     file.extend([0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]);
-    assert!(matches!(read(&file), Err(ImportError::Nothing(Some(Defect::Cut)))));
+    assert!(matches!(read(&file), Err(ImportError::Nothing(Some(ImportDefect::Cut)))));
 }

@@ -7,7 +7,7 @@ mod producers;
 mod read_ahead;
 mod unrecognized;
 
-use ramson_import::{ImportError, Imported, Moment, import};
+use ramson_import::{ImportError, Imported, InuseAt, import};
 use ramson_profile::{FrameTable, SampleType};
 use std::path::Path;
 
@@ -27,7 +27,7 @@ const GOLDEN: [&str; 6] = [
 ];
 
 fn read(bytes: &[u8]) -> Result<Imported, ImportError> {
-    import(bytes, Moment::End)
+    import(bytes, InuseAt::End)
 }
 
 fn total(imported: &Imported, of: SampleType) -> f64 {

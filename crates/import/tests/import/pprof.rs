@@ -2,7 +2,7 @@
 
 use crate::message::{bytes, number, packed};
 use crate::{read, stacks, total};
-use ramson_import::{Defect, DropFrames, ImportError};
+use ramson_import::{DropFrames, ImportDefect, ImportError};
 use ramson_profile::SampleType::{self, AllocSpace, InuseObjects, InuseSpace};
 
 /// Positions are those of `TEXTS`.
@@ -126,7 +126,7 @@ fn a_cpu_profile_is_refused_by_name_and_a_foreign_column_named() {
     let both = [types(&[(7, 8), (3, 4)]), sample(&[9], &[1, 64]), code(), texts()].concat();
     let imported = read(&both).unwrap();
     assert_eq!(imported.sample_types, [SampleType::InuseSpace]);
-    assert_eq!(imported.defects, [Defect::OtherSampleTypes(vec!["cpu/nanoseconds".into()])]);
+    assert_eq!(imported.defects, [ImportDefect::OtherSampleTypes(vec!["cpu/nanoseconds".into()])]);
     assert_eq!(total(&imported, InuseSpace), 64.0);
 }
 
@@ -141,7 +141,7 @@ fn what_names_nothing_is_left_out_and_counted() {
     ];
     let imported = read(&file.concat()).unwrap();
     assert_eq!(total(&imported, InuseSpace), 16.0);
-    assert_eq!(imported.defects, [Defect::BadRecords(1)]);
+    assert_eq!(imported.defects, [ImportDefect::BadRecords(1)]);
 }
 
 #[test]

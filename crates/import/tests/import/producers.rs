@@ -2,7 +2,7 @@
 //! 64 MiB are held.
 
 use crate::{golden, read, stacks, total};
-use ramson_import::{Format, Moment, import};
+use ramson_import::{Format, InuseAt, import};
 use ramson_profile::SampleType::{AllocObjects, AllocSpace, InuseObjects, InuseSpace};
 
 #[test]
@@ -69,7 +69,7 @@ fn heaptrack_tells_end_and_peak() {
         assert_eq!(total(&end, InuseSpace), 100_000.0 + 25_000.0 + 4_096.0);
         let held = stacks(&end).into_iter().find(|(names, _)| names[0] == "hold").unwrap();
         assert_eq!(held.0[..2], ["hold", "main"]);
-        let peak = import(&golden(name)[..], Moment::Peak).unwrap();
+        let peak = import(&golden(name)[..], InuseAt::Peak).unwrap();
         assert_eq!(total(&peak, InuseSpace), 129_096.0 + 72_704.0);
         assert_eq!(total(&peak, AllocSpace), total(&end, AllocSpace));
     }

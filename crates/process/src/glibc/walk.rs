@@ -186,7 +186,7 @@ impl<M: Memory> Walker<'_, M> {
     fn marker(&mut self, at: u64, bytes: u64) -> Result<Chunk, Stop> {
         let end = self.segment.end;
         let is_end = match self.segment.top {
-            // Foreign memory at the program break: where it ends, nobody says.
+            // Foreign memory at the program break: its end is not known.
             Some(_) => false,
             None => at + bytes.max(16) <= end && at + 64 >= end,
         };

@@ -11,7 +11,7 @@ use ramson_profile::{DiffTable, SampleType};
 
 #[derive(Args)]
 #[command(after_help = "\
-Columns: Δ is later − earlier of the function's own allocations, ± its 95 % interval (of Δ cum where Δ is 0). A row marked ~ may be chance. Functions are matched by name, so another process, machine or build of the program will do. Two snapshots of one process (copies of its file) are compared more sharply: samples that are live in both cancel.
+Columns: Δ is later − earlier of the function's own allocations, ± its 95 % interval (of Δ cum where Δ is 0). A row marked ~ is not significant. Functions are matched by name, so the profiles may be of different processes, machines or builds of the program. Two snapshots of one process (copies of its file) are compared more precisely: samples that are live in both cancel.
 
 Exit status: 3 if --fail-above tripped.
 
@@ -27,10 +27,12 @@ pub struct DiffFlags {
     pub new: String,
     #[command(flatten)]
     pub names: NameFlags,
-    /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects; inuse_space unless a pprof file says otherwise
+    /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects; default
+    /// inuse_space, or a pprof file's own
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub sample_index: Option<SampleType>,
-    /// Exit with 3 if the total grew by more than this, in percent of OLD or absolutely (5%, 10MiB), and by more than chance
+    /// Exit with 3 if the total grew significantly and by more than this, in percent of OLD or
+    /// absolutely (5%, 10MiB)
     #[arg(long, value_name = "GROWTH", value_parser = parse_limit)]
     pub fail_above: Option<Limit>,
     #[command(flatten)]

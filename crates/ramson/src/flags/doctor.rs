@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Args)]
 #[command(after_help = "\
-Works on any process that this user may trace, profiled or not, and does not stop it. glibc's arenas are read from outside; of other allocators only the name is known, and what jemalloc and tcmalloc say of themselves with --ask. Who holds kept memory back is known of processes under ramson. Each advice comes with its evidence, the bytes that it saves and its risk.
+Works on any process that this user may trace, profiled or not, and does not stop it. glibc's arenas are read from outside. Of other allocators only the name is known, except that --ask gets the statistics of jemalloc and tcmalloc. For processes under ramson, the call sites that pin free memory are shown. Each advice comes with its evidence, the bytes that it saves and its risk.
 
 Examples:
   ramson doctor 4711
@@ -15,14 +15,14 @@ Examples:
 pub struct DoctorFlags {
     #[arg(value_name = "SRC", required = true, help = PROCESSES)]
     pub sources: Vec<String>,
-    /// Walk every chunk of glibc's arenas, also of large ones, which takes about half a second per GiB
+    /// Walk every chunk of glibc's arenas, also of large ones: about half a second per GiB
     #[arg(long)]
     pub exact: bool,
-    /// Ask jemalloc or tcmalloc for its own figures: stops one thread that waits, for some milliseconds, as "ramson trim" does. glibc's
-    /// are read without. Takes one process
+    /// Ask jemalloc or tcmalloc for its statistics: stops one waiting thread for some milliseconds,
+    /// as "ramson trim" does. glibc's are read without that. Takes one process
     #[arg(long, conflicts_with = "each")]
     pub ask: bool,
-    /// Call sites shown of those that hold memory back; 0: all
+    /// Call sites that pin free memory to show; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: usize,
     #[command(flatten)]

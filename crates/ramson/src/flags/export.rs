@@ -18,8 +18,9 @@ Examples:
 pub struct ExportFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
-    /// pprof: gzip'd profile.proto; collapsed, csv: one line per stack; svg: a flame graph; html: flame graph and table, offline; json:
-    /// all stacks as one object; speedscope, firefox: for these viewers; heap_v2: jemalloc's text, for jeprof
+    /// pprof: gzip'd profile.proto; collapsed, csv: one line per stack; svg: a flame graph; html:
+    /// flame graph and table, offline; json: all stacks as one object; speedscope, firefox: for
+    /// these viewers; heap_v2: jemalloc's text, for jeprof
     #[arg(short, long, value_enum)]
     pub format: Format,
     #[command(flatten)]
@@ -30,11 +31,12 @@ pub struct ExportFlags {
     /// Replace FILE if it exists
     #[arg(long, requires = "output")]
     pub force: bool,
-    /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up. Default: heap; of another tool's
-    /// file, all
+    /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up.
+    /// Default: heap; of another tool's file, all
     #[arg(long, value_enum)]
     pub kind: Option<KindChoice>,
-    /// What collapsed, svg, html and firefox count, and what pprof and speedscope show first; inuse_space unless a pprof file says otherwise
+    /// What collapsed, svg, html and firefox count, and what pprof and speedscope show first.
+    /// Default: inuse_space, or a pprof file's own
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub sample_index: Option<SampleType>,
 }
@@ -55,7 +57,7 @@ pub enum Format {
 
 #[derive(Args)]
 #[command(after_help = "\
-Equal stacks of the same binary (by build ID, else by path) become one and their values add up, as \"go tool pprof -proto A B\" does it. The result is pprof's format; it does not carry the intervals of the estimates.
+Equal stacks of the same binary (by build ID, else by path) become one and their values add up, as with \"go tool pprof -proto A B\". The result is in pprof's format, which does not have the intervals of the estimates.
 
 Examples:
   ramson merge worker-*.ramson -o workers.pb.gz")]
@@ -72,7 +74,7 @@ pub struct MergeFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-Every command reads the file that it makes, on any machine with the same binaries. Prints its name.
+Prints the file's name. Every command reads the file, on any machine with the same binaries.
 
 Examples:
   ramson snap name:redis-server
@@ -90,10 +92,10 @@ pub struct SnapFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-A profile of ours keeps all that it has; every command takes the names from it first, and looks up what has none where it is read. A profile of another tool becomes a pprof file with names (-o).
+A profile of ramson keeps its records; every command takes the names from it first, and looks up only those that it lacks. A profile of another tool becomes a pprof file with names (-o).
 
 Examples:
-  ramson symbolize /var/tmp/ramson-0/redis-server.4711.ramson
+  ramson symbolize /var/tmp/ramson-0/4711-453639.ramson
   ramson symbolize --sysroot /srv/image core.ramson -o ticket-17.ramson")]
 pub struct SymbolizeFlags {
     /// A profile of a process that has ended, or of another tool, such as pprof; name:NAME is the one that died last

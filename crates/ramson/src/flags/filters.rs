@@ -1,4 +1,5 @@
-//! The flags that say which part of a profile a command looks at: pprof's filters and granularities.
+//! The flags that say which part of a profile a command looks at: pprof's filters and
+//! granularities.
 
 use super::values::parse_pattern;
 use clap::Args;
@@ -24,23 +25,25 @@ pub struct FilterFlags {
     /// No stacks with a frame that matches
     #[arg(long, value_name = "RE", value_parser = parse_pattern)]
     pub ignore: Option<Pattern>,
-    /// Take matching frames out of all stacks; their callers get what they allocated
+    /// Remove matching frames from all stacks; their callers get their allocations
     #[arg(long, value_name = "RE", value_parser = parse_pattern)]
     pub hide: Option<Pattern>,
-    /// Take all other frames out
+    /// Remove all frames that do not match
     #[arg(long, value_name = "RE", value_parser = parse_pattern)]
     pub show: Option<Pattern>,
-    /// Take the callers of the outermost matching frame out, and stacks without one
+    /// Remove the callers of the outermost matching frame, and stacks without a match
     #[arg(long, value_name = "RE", value_parser = parse_pattern)]
     pub show_from: Option<Pattern>,
-    /// Only samples with a matching label: thread=RE, or bytes=RANGE of block sizes, as 1kb:64kb or 4mb:
+    /// Only samples with a matching label: thread=RE, or bytes=RANGE of block sizes, as 1kb:64kb or
+    /// 4mb:
     #[arg(long, value_name = "[KEY=]RE|RANGE", value_parser = parse_tag_filter, alias = "tag-focus")]
     pub tagfocus: Option<TagFilter>,
     /// No samples with a matching label
     #[arg(long, value_name = "[KEY=]RE|RANGE", value_parser = parse_tag_filter, alias = "tag-ignore")]
     pub tagignore: Option<TagFilter>,
-    /// What one row stands for: functions (by name; default of diff, as builds may be in different directories), filefunctions
-    /// (by name and file; default elsewhere), files, lines, addresses or mappings
+    /// What one row stands for: functions (by name; default of diff, as builds may be in different
+    /// directories), filefunctions (by name and file; default elsewhere), files, lines, addresses
+    /// or mappings
     #[arg(long, value_name = "WHAT", value_parser = parse_granularity)]
     pub granularity: Option<Granularity>,
 }

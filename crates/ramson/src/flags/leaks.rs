@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "\
-Verdicts: growing without bound (what grew old is kept, and becomes more), cache or pool (plateau), start-up, churn, not enough data yet. A suspect is evidence and no proof: a cache that still fills looks like a leak. docs/leaks.md has the maths.
+Verdicts: growing without bound (old blocks are kept, and become more), cache or pool (plateau), start-up, churn, not enough data yet. A suspect is evidence, not proof: a cache that is still filling looks like a leak. docs/leaks.md has the maths.
 
 Exit status: 3 if --fail-on tripped.
 
@@ -19,20 +19,22 @@ Examples:
   ramson leaks 4711 --window 10m
   ramson mark 4711 deploy; sleep 3600; ramson leaks 4711 --since deploy --baseline deploy
   ramson leaks test.ramson --min-age 5s --suppressions known.txt --fail-on growing
-  ramson leaks 4711 --show '^my::'        # judges what has the same frames of my:: together")]
+  ramson leaks 4711 --show '^my::'        # stacks with the same frames of my:: are judged as one")]
 pub struct LeaksFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
-    /// What lives shorter on average is churn, and what was first seen later than this ago is not judged (ms, s, m, h or d)
+    /// Stacks whose memory lives shorter than this are churn; stacks younger than this are not
+    /// judged (ms, s, m, h or d)
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_duration)]
     pub min_age: u64,
-    /// Measure growth: look, wait for this time, and look again
+    /// Measure growth: read the profile, wait for this time, and read it again
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub window: Option<u64>,
     /// Measure growth since a mark, or since the moment of a copy of the profile
     #[arg(long, value_name = "MARK|FILE", conflicts_with = "window")]
     pub since: Option<String>,
-    /// Hide stacks that are growing in this profile already: a mark of the process, or another process's profile
+    /// Hide stacks that are growing in this profile already: a mark of the process, or another
+    /// process's profile
     #[arg(long, value_name = "MARK|FILE")]
     pub baseline: Option<String>,
     /// Hide stacks that match a line leak:PATTERN of this file (LeakSanitizer's syntax)
@@ -41,7 +43,8 @@ pub struct LeaksFlags {
     /// Stacks to show; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: usize,
-    /// Exit with 3 if a stack is growing, or all that do grow by more than a size per hour (growing, 10MiB/h)
+    /// Exit with 3 if a stack is growing, or if the growing stacks together exceed a size per hour
+    /// (growing, 10MiB/h)
     #[arg(long, value_name = "GATE", value_parser = parse_gate)]
     pub fail_on: Option<Gate>,
     #[command(flatten)]

@@ -31,15 +31,16 @@ pub use trim::TrimFlags;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-/// The always-on heap profiler for native Linux programs: who holds the memory, while they run and after they died.
+/// The always-on heap profiler for native Linux programs: what is using the memory, while they run
+/// and after they died
 #[derive(Parser)]
 #[command(name = "ramson", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = "\
-Start a server under ramson, and look at it at any time, also after it was killed:
+Start a server under ramson, and read its profile at any time, also after it was killed:
   ramson run -- redis-server --port 6379
   ramson report name:redis-server
 
-Exit status: 0 done, 1 failed, 2 usage, 3 a gate tripped (diff --fail-above, leaks --fail-on), 5 not found or not profiled. `run`: that of the program.")]
+Exit status: 0 done, 1 failed, 2 usage, 3 a gate tripped (diff --fail-above, leaks --fail-on), 5 not found or not profiled. `run`: the program's.")]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -51,17 +52,17 @@ pub enum Command {
     Run(RunFlags),
     /// List profiled processes of this user, running and dead
     List(ListFlags),
-    /// Show who holds the memory
+    /// Show what is using the memory
     Report(ReportFlags),
-    /// Watch who holds the memory while a program runs
+    /// Watch what is using the memory while a program runs
     Top(TopFlags),
-    /// Show which stacks are suspects of a leak, with the evidence
+    /// Show suspected leaks, with evidence
     Leaks(LeaksFlags),
     /// Show what changed between two profiles
     Diff(DiffFlags),
     /// Keep snapshots of processes in a history, so that SRC@-1h shows the past
     Record(RecordFlags),
-    /// Show what the history of a process has, moment by moment
+    /// List the moments of a process that a history has
     Timeline(TimelineFlags),
     /// Write one moment of a process to a profile file
     Snap(SnapFlags),
@@ -69,9 +70,9 @@ pub enum Command {
     Mark(MarkFlags),
     /// Add up profiles
     Merge(MergeFlags),
-    /// Explain a process's RSS, and what its allocator keeps of it
+    /// Explain a process's RSS, and why freed memory is not returned
     Doctor(DoctorFlags),
-    /// Have a process give back the memory that its allocator keeps free
+    /// Make a process return its allocator's free memory to the kernel
     Trim(TrimFlags),
     /// Write a profile in another format
     Export(ExportFlags),

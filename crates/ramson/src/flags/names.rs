@@ -19,7 +19,8 @@ pub struct SearchFlags {
 pub struct NameFlags {
     #[command(flatten)]
     pub search: SearchFlags,
-    /// Names of C++ and Rust functions: full, short (without parameters and template arguments), or none (as the linker has them)
+    /// Names of C++ and Rust functions: full, short (without parameters and template arguments), or
+    /// none (as the linker has them)
     #[arg(long, value_enum, default_value_t = DemangleChoice::Full, hide_possible_values = true)]
     pub demangle: DemangleChoice,
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 #[derive(Args)]
 #[command(after_help = "\
-State: running, exited N, the signal that ended it, replaced (by exec), or died where nobody told. Cause of a death: OOM killer, out of memory (an allocation failed just before), unknown. RSS: now, or as it was last seen. `ramson run` tells these of its program; of others the kernel's log does, if this user may read it.
+State: running, exited N, the signal that ended it, replaced (by exec), or died if nothing more is known. Cause of a death: OOM killer, out of memory (an allocation failed just before), unknown. RSS: now, or as last seen. `ramson run` records these of its program; for others they come from the kernel's log, if this user may read it.
 
-Pruning removes profiles of ended processes of this user, never files that somebody has named. `ramson run` does it at its start.
+Pruning removes profiles of ended processes of this user, never files with a name of their own. `ramson run` prunes when it starts.
   RAMSON_PRUNE_AGE=30d  RAMSON_PRUNE_SIZE=1G
 
 Examples:
@@ -20,20 +20,21 @@ pub struct ListFlags {
     /// One JSON object instead of a table
     #[arg(long)]
     pub json: bool,
-    /// First remove profiles of processes that ended long ago, then the oldest until the rest takes little enough
+    /// First remove profiles of processes that ended before --max-age, then the oldest until the
+    /// rest is within --max-total
     #[arg(long)]
     pub prune: bool,
-    /// Oldest that stays: a number with d, h, m or s, or off. Default: RAMSON_PRUNE_AGE, or 30d
+    /// Largest age: a number with d, h, m or s, or off. Default: RAMSON_PRUNE_AGE, or 30d
     #[arg(long, value_name = "AGE", requires = "prune", value_parser = parse_age)]
     pub max_age: Option<Bound<Duration>>,
-    /// Most that the profiles of a directory take on disk, or off. Default: RAMSON_PRUNE_SIZE, or 1G
+    /// Largest size of a directory's profiles on disk, or off. Default: RAMSON_PRUNE_SIZE, or 1G
     #[arg(long, value_name = "SIZE", requires = "prune", value_parser = parse_total)]
     pub max_total: Option<Bound<u64>>,
 }
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints the file that it made; it can be removed at any time, and ramson does not do that by itself. \"leaks --since\" and \"leaks --baseline\" find it by its name, the other commands by its path. If \"ramson record\" has kept a history of the process, the moment is in it, too: SRC@mark:NAME.
+Prints the path of the mark's file. You may remove it at any time; ramson does not. \"leaks --since\" and \"leaks --baseline\" find a mark by its name, the other commands by its path. If \"ramson record\" keeps a history of the process, the moment is there, too: SRC@mark:NAME.
 
 Examples:
   ramson mark name:redis-server deploy; sleep 3600; ramson leaks name:redis-server --since deploy
@@ -51,14 +52,14 @@ pub struct MarkFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-Columns: RSS and live bytes of the moment, the 95 % interval of live in percent, what was allocated per second since the moment before, live samples, and why the moment was kept. A line in parentheses says where there was no snapshot for more than twice its interval: the recorder did not run, or was kept from taking one.
+Columns: RSS and live bytes of the moment, the 95 % interval of live in percent, bytes allocated per second since the moment before, live samples, and why the moment was kept. A line in parentheses marks a gap, where there was no snapshot for more than twice the interval: the recorder did not run, or was prevented from taking one.
 
 Examples:
   ramson timeline name:redis-server
   ramson timeline 4711@-2h..-1h --csv > series.csv
   ramson timeline history.db -n 0")]
 pub struct TimelineFlags {
-    /// A process ID, name:NAME, or a history; with a range as in SRC@-2h..-1h only that
+    /// A process ID, name:NAME, or a history; with a range, as in SRC@-2h..-1h, only that range
     #[arg(value_name = "SRC")]
     pub source: String,
     /// Comma-separated values: every moment, bytes as integers

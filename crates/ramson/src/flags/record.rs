@@ -11,9 +11,9 @@ const DEFAULT_MOST_BYTES: u64 = 4 << 30;
 
 #[derive(Args)]
 #[command(after_help = "\
-Keeps one snapshot of each process every 10 s, and others when one has reached a new high-water mark of live bytes or RSS, was marked (ramson mark), has ended, or its cgroup is short of memory. They are thinned with age: every 10 s for an hour, every minute for a day, every 10 minutes for as long as --keep says. Runs until it is interrupted, or until every process that was named has ended; those of a name, unit or control group are waited for.
+Keeps a snapshot of each process every 10 s, and one when the process reaches a new peak of live bytes or RSS, is marked (ramson mark), ends, or its cgroup is short of memory. Snapshots are thinned with age: every 10 s for an hour, every minute for a day, every 10 minutes until --keep. Runs until it is interrupted, or until every named process has ended; those of a name, unit or control group are waited for.
 
-Every reading command then takes moments and ranges: SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, SRC@-2h..-1h. They look into RAMSON_HISTORY, or where this command writes without -o: /var/lib/ramson/history.db for root, else history.db in $XDG_STATE_HOME/ramson (~/.local/state/ramson). docs/history.md has the tables.
+Every reading command then takes moments and ranges: SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, SRC@-2h..-1h. They read the history in RAMSON_HISTORY, or the one that this command writes without -o: /var/lib/ramson/history.db for root, else history.db in $XDG_STATE_HOME/ramson (~/.local/state/ramson). docs/history.md has the tables.
 
 Examples:
   ramson record --all
@@ -32,7 +32,7 @@ pub struct RecordFlags {
     /// Time between two snapshots of a process (ms, s, m, h or d)
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_every)]
     pub every: u64,
-    /// Also a snapshot each time a process has allocated about this much
+    /// Also take a snapshot each time a process has allocated about this much
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub every_bytes: Option<u64>,
     /// How long snapshots are kept
@@ -41,7 +41,7 @@ pub struct RecordFlags {
     /// Largest size of the history; the oldest snapshots go first
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = parse_max_size)]
     pub max_size: u64,
-    /// The history; it is made if it is not there, and continued if it is
+    /// The history file: created if it does not exist, continued if it does
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 
 #[derive(Args)]
 #[command(after_help = "\
-Columns: flat is the function's own allocations, cum includes those of the functions it called; ± is the 95 % interval of the estimate, in percent of flat (of cum where flat is 0). A row whose ± is large rests on few samples.
+Columns: flat is the function's own allocations, cum includes those of the functions it called; ± is the 95 % interval of the estimate, in percent of flat (of cum where flat is 0). A large ± means few samples.
 
 Examples:
   ramson report name:redis-server
@@ -26,19 +26,21 @@ Examples:
 pub struct ReportFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
-    /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up. Default: heap; of another tool's
-    /// file, all
+    /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up.
+    /// Default: heap; of another tool's file, all
     #[arg(long, value_enum)]
     pub kind: Option<KindChoice>,
-    /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects; inuse_space unless a pprof file says otherwise
+    /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects; default
+    /// inuse_space, or a pprof file's own
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub sample_index: Option<SampleType>,
-    /// top: functions; lines: lines of functions; tree: callers to callees; callers: the same upside down; peek RE: callers and
-    /// callees of functions that match RE; sizes: live blocks by size; threads: live blocks by thread; frees: sampled blocks
-    /// freed of late, who allocated and who freed them; health: what recording cost, and what it lost
+    /// top: functions; lines: lines of functions; tree: callers to callees; callers: the same
+    /// upside down; peek RE: callers and callees of functions that match RE; sizes: live blocks by
+    /// size; threads: live blocks by thread; frees: sampled blocks freed lately, with the stacks of
+    /// allocation and free; health: the cost of recording, and its losses
     #[arg(long, value_name = "VIEW", default_value = "top", value_parser = parse_view)]
     pub view: Shown,
-    /// With --view frees: only blocks in which this address lies, also live ones
+    /// With --view frees: only blocks that contain this address, also live ones
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub address: Option<u64>,
     #[command(flatten)]

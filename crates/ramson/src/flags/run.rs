@@ -10,17 +10,17 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "\
-The program is any dynamically linked glibc program; its output, exit status and signals pass through. What it cannot do (a static or set-user-ID program, say) is said in one line, and the program runs without a profile.
+The program is any dynamically linked glibc program; its output, exit status and signals pass through. If a program cannot be profiled (statically linked, set-user-ID …), ramson says why and runs it unprofiled.
 
 Without this command: LD_PRELOAD=/path/to/libramson.so CMD, with these variables:
   RAMSON_INTERVAL=512K  RAMSON_DIR=DIR  RAMSON_OUTPUT=FILE  RAMSON_KEEP=1  RAMSON_MAX_FILE=64M
   RAMSON_MAX_OVERHEAD=1  RAMSON_FREES=N
 
-Before it starts, profiles of processes that ended long ago are removed (ramson list --help). If the program dies of memory, the sites that held most of it are printed.
+Before it starts, profiles of processes that ended long ago are removed (ramson list --help). If the program dies of a lack of memory, the sites that used most of it are printed.
 
-Where systemd knows the program by its process ID (Type=notify, WatchdogSec, socket activation), or there may be no further process, ramson becomes the program, and says nothing at its end.
+When systemd tracks the service by PID (Type=notify, WatchdogSec, socket activation), or no second process is allowed, ramson execs the program and prints no summary.
 
-Exit status: the program's; if signal N ended it, ramson ends by that, too (128 + N in a shell). 125 ramson failed, 126 not executable, 127 not found.
+Exit status: the program's; if signal N ended it, ramson ends by the same signal (128 + N in a shell). 125 ramson failed, 126 not executable, 127 not found.
 
 Examples:
   ramson run -- redis-server --port 6379
@@ -29,21 +29,22 @@ pub struct RunFlags {
     /// Mean bytes between samples (with K, M or G; 1 records every allocation except malloc(0))
     #[arg(long, value_name = "SIZE", default_value = "512K", value_parser = parse_interval, allow_hyphen_values = true)]
     pub interval: u64,
-    /// Bound of the CPU time that samples take, in percent (0.001 to 90; 0 or off for none): the interval is raised to stay
-    /// under it. Default 1, or none with --interval 1
+    /// CPU limit for sampling, in percent (0.001 to 90; 0 or off for none): the interval is raised
+    /// to stay under it. Default 1, or none with --interval 1
     #[arg(long, value_name = "PCT", value_parser = parse_max_overhead, allow_hyphen_values = true)]
     pub max_overhead: Option<String>,
-    /// Put the profile here; further processes of the program add .PID, further images of one .PID.2 …
+    /// Put the profile here; further processes of the program add .PID, and after an exec .PID.2 …
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace FILE if it exists
     #[arg(long, requires = "output")]
     pub force: bool,
-    /// Largest size of a profile file (1M to 4G). Default: 64M; 8M on Linux before 5.14, where a file takes all of it at once
+    /// Largest size of a profile file (1M to 4G). Default: 64M; 8M on Linux before 5.14, where a
+    /// file takes all of it at once
     #[arg(long, value_name = "SIZE", value_parser = parse_max_file, allow_hyphen_values = true)]
     pub max_file: Option<u64>,
-    /// Remember the N latest sampled blocks that were freed, with both stacks, for `report --view frees` (0 to 65536, at most 256 for
-    /// each M of --max-file). Default: none
+    /// Remember the N latest sampled blocks that were freed, with both stacks, for `report --view
+    /// frees` (0 to 65536, at most 256 for each M of --max-file). Default: 0
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_RECENT_FREES))]
     pub recent_frees: Option<u64>,
     #[command(flatten)]
@@ -60,14 +61,14 @@ pub struct RunFlags {
 
 #[derive(Args)]
 pub struct ScheduleFlags {
-    /// Have the program and its children give back what their allocator keeps free, this often (ms, s, m, h or d), where that is
-    /// worth it: see "ramson trim"
+    /// Make the program and its children return free memory from their allocator to the kernel,
+    /// this often (ms, s, m, h or d), if there is enough of it: see "ramson trim"
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub trim_every: Option<u64>,
-    /// The same when a process has freed so much since the last time, by its profile
+    /// Also trim a process each time its profile shows that this much was freed
     #[arg(long, value_name = "SIZE", value_parser = parse_freed, allow_hyphen_values = true)]
     pub trim_after: Option<u64>,
-    /// Append a JSON line about each trim to FILE, not to standard error
+    /// Append a JSON line about each trim to FILE instead of writing it to standard error
     #[arg(long, value_name = "FILE")]
     pub trim_log: Option<PathBuf>,
 }

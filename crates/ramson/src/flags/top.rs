@@ -11,11 +11,11 @@ use std::time::Duration;
 
 #[derive(Args)]
 #[command(after_help = "\
-Without SRC: all profiled processes; Enter opens one. The program feels nothing of it: only its profile is read, and /proc.
+Without SRC: all profiled processes; Enter opens one. The program is not affected: only its profile and /proc are read.
 
-Columns: live bytes, ± their 95 % interval, Δ since the mark (~: may be chance), allocations per second of the last 10 s, mean age of the live bytes, function and line. Keys: 1-4 views, Enter callers, e callees, s sort, / filter, m mark, Space pause, ? help, q quit.
+Columns: live bytes, ± their 95 % interval, Δ since the mark (~: not significant), allocations per second of the last 10 s, mean age of the live bytes, function and line. Keys: 1-4 views, Enter callers, e callees, s sort, / filter, m mark, Space pause, ? help, q quit.
 
---json writes one object a line, {\"ramson\": 1, \"kind\": \"top\" (without SRC: \"processes\"), …}, until it is ended; with --once one. docs/top.md has the fields.
+--json writes one object a line, {\"ramson\": 1, \"kind\": \"top\" (without SRC: \"processes\"), …}, until it is interrupted; with --once, one. docs/top.md has the fields.
 
 Examples:
   ramson top
@@ -34,10 +34,10 @@ pub struct TopFlags {
     /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up
     #[arg(long, value_enum, default_value = "heap", hide_possible_values = true)]
     pub kind: KindChoice,
-    /// What a row is of, at first
+    /// The first view: what a row stands for
     #[arg(long, default_value = "own", value_parser = views())]
     pub view: View,
-    /// Order of the rows, at first
+    /// The first order of the rows
     #[arg(long, default_value = "live", value_parser = sorts())]
     pub sort: Sort,
     /// One table on standard output, after one interval (for rates), instead of the view
@@ -46,7 +46,8 @@ pub struct TopFlags {
     /// One JSON object a line instead of the view
     #[arg(long)]
     pub json: bool,
-    /// How often to look, at most: 250ms, or 1s with --once or --json (ms, s, m, h or d)
+    /// Shortest time between two readings (ms, s, m, h or d). Default: 250ms, or 1s with --once or
+    /// --json
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub every: Option<u64>,
     /// Rows with --once or --json; 0 for all

@@ -5,7 +5,7 @@ use clap::Args;
 
 #[derive(Args)]
 #[command(after_help = "\
-Nothing is trimmed unless this command, or \"ramson run --trim-every\" or \"--trim-after\", is used. One thread works for the time of the trim; the others run on. Of several processes one is trimmed after the other; the exit status is 1 if none could be.
+Nothing is trimmed unless this command, or \"ramson run --trim-every\" or \"--trim-after\", is used. One thread does the trim; the others run on. Of several processes one is trimmed after the other; the exit status is 1 if none could be.
 
 Examples:
   ramson trim 4711

@@ -29,7 +29,8 @@ pub fn parse_max_file(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "not a size between 1M and 4G".into())
 }
 
-/// The same sizes that libramson.so reads: a whole number with an optional K, M, G or T and an optional B or iB.
+/// The same sizes that libramson.so reads: a whole number with an optional K, M, G or T and an
+/// optional B or iB.
 pub fn parse_size(text: &str) -> Option<u64> {
     settings::parse_size(text.as_bytes())
 }
@@ -58,7 +59,7 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "not a time up to 1000d; as 500ms, 30s, 10m, 6h or 7d".into())
 }
 
-/// A trimmed amount of memory: not 0.
+/// An amount of memory to trim after: not 0.
 pub fn parse_freed(text: &str) -> Result<u64, String> {
     parse_size(text).filter(|&bytes| bytes > 0).ok_or_else(|| "not a size, as 512M or 1GiB".into())
 }

@@ -23,7 +23,8 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// A round begins. It should have more than one interval ago: that is not the disk, but nobody let us run.
+    /// A round begins. It should have begun more than one interval ago: not because of the disk,
+    /// but because we did not get to run.
     pub fn begin_round(&mut self, rules: &Rules, path: &Path) {
         let now = Instant::now();
         let since = self.last_round.replace(now).map_or(Duration::ZERO, |last| now - last);

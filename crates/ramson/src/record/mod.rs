@@ -9,7 +9,7 @@ use crate::flags::{DEFAULT_KEEP_NS, RecordFlags};
 use crate::output::{hint, remark};
 use followed::{Followed, Shot};
 use lateness::Lateness;
-use ramson_history::{HistoryError, Levels, Recorder, Rules, Taken, Triggers};
+use ramson_history::{HistoryError, HistoryWriter, Levels, Rules, Taken, Triggers};
 use ramson_process::clock::{monotonic_ns, unix_ns};
 use ramson_process::stat;
 use ramson_source::{Failure, Recording, place, unreadable};
@@ -76,8 +76,8 @@ pub fn mark(source: &Recording, name: &str) -> Result<(), Failure> {
     }
     let broken = |error| unreadable(&path, &error);
     let levels = Levels::new(10 * SECOND, DEFAULT_KEEP_NS);
-    let mut recorder = Recorder::open(&path, levels, u64::MAX).map_err(broken)?;
-    if !recorder.has(&source.snapshot.header).map_err(broken)? {
+    let mut writer = HistoryWriter::open(&path, levels, u64::MAX).map_err(broken)?;
+    if !writer.has(&source.snapshot.header).map_err(broken)? {
         return Ok(());
     }
     let taken = Taken {
@@ -88,16 +88,17 @@ pub fn mark(source: &Recording, name: &str) -> Result<(), Failure> {
         rss: source.running.and_then(|pid| stat::Stat::of(pid)?.rss),
         triggers: Triggers::MARK,
     };
-    recorder.mark(&taken, name).map_err(broken)
+    writer.mark(&taken, name).map_err(broken)
 }
 
-fn open(path: &Path, flags: &RecordFlags) -> Result<Recorder, Failure> {
+fn open(path: &Path, flags: &RecordFlags) -> Result<HistoryWriter, Failure> {
     // SQLite makes files that others may read.
     let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
     made.map_err(|error| {
         Failure::failed(format!("{}: {error}. Choose another place with -o", path.display()))
     })?;
-    Recorder::open(path, flags.levels(), flags.max_size).map_err(|error| unreadable(path, &error))
+    HistoryWriter::open(path, flags.levels(), flags.max_size)
+        .map_err(|error| unreadable(path, &error))
 }
 
 fn make_directory_of(path: &Path) -> Result<(), Failure> {
@@ -110,7 +111,7 @@ fn make_directory_of(path: &Path) -> Result<(), Failure> {
     })
 }
 
-/// One recorder for each history. The lock is on a file of its own: SQLite has its own locks on the database.
+/// One writer for each history. The lock is on a file of its own: SQLite has its own locks on the database.
 fn lock(path: &Path) -> Result<File, Failure> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push("-recorder");
@@ -132,13 +133,13 @@ fn lock(path: &Path) -> Result<File, Failure> {
     }
 }
 
-/// Sends a message when somebody wants us to end.
+/// Sends a message when a signal asks us to end.
 fn send_ends(sender: Sender<Event>) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::failed(format!("signals: {error}. Try again")))?;
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
-            // Whoever received it has ended already.
+            // Its receiver has ended already.
             let _ = sender.send(Event::End);
         }
     });

@@ -1,18 +1,18 @@
-//! Writing to the history, in a thread of its own: a disk that takes long keeps nobody from taking the next snapshot. What is not written yet waits in
-//! memory, up to a bound.
+//! Writing to the history, in a thread of its own: a slow disk does not delay the next snapshot.
+//! What is not written yet waits in memory, up to a bound.
 
 use super::followed::Shot;
-use ramson_history::{HistoryError, Recorder, Taken};
+use ramson_history::{HistoryError, HistoryWriter, Taken};
 use ramson_reader::Header;
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What the recorder waits for.
+/// What the writer waits for.
 pub enum Event {
     Done(Done),
-    /// Somebody wants us to end.
+    /// A signal asks us to end.
     End,
 }
 
@@ -47,24 +47,24 @@ pub struct Writing {
 }
 
 impl Writing {
-    pub fn start(mut recorder: Recorder, events: Sender<Event>) -> Self {
+    pub fn start(mut writer: HistoryWriter, events: Sender<Event>) -> Self {
         let (jobs, queue) = mpsc::channel();
         let thread = thread::spawn(move || {
             for job in queue {
                 let done = match job {
                     Job::Keep(shots) => {
                         let taken: Vec<Taken> = shots.iter().filter_map(Shot::taken).collect();
-                        Done::Kept(recorder.append(&taken), shots)
+                        Done::Kept(writer.append(&taken), shots)
                     }
                     Job::Tidy(now_ns) => {
-                        Done::Tidied(recorder.tidy(now_ns).map(|removed| removed.has_more))
+                        Done::Tidied(writer.tidy(now_ns).map(|removed| removed.has_more))
                     }
                     Job::Forget(header) => {
-                        recorder.forget(&header);
+                        writer.forget(&header);
                         continue;
                     }
                 };
-                // Whoever asked may have left.
+                // The asking thread may have ended.
                 let _ = events.send(Event::Done(done));
             }
         });

@@ -7,7 +7,8 @@ use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 
-/// Replaces `path` by a file with the same records whose regions follow each other. Only for files that nobody writes any more.
+/// Replaces `path` by a file with the same records whose regions follow each other. Only for files
+/// that are not written any more.
 pub fn compact(path: &Path) -> io::Result<()> {
     compact_with(path, &[])
 }

@@ -1,5 +1,5 @@
-//! Under a seccomp filter libramson makes only the calls of the loader, unless somebody has tried that it may make all of its own.
-//! That is done here, with a program that nobody misses: ramson itself.
+//! Under a seccomp filter libramson makes only the calls of the loader, unless it was tried that it
+//! may make all of its own. That is done here, with a program that can be spared: ramson itself.
 
 use crate::output::remark;
 use ramson_source::places;

@@ -127,8 +127,8 @@ fn is_refused(error: &std::io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|error| refusals.contains(&error))
 }
 
-/// Whoever started us has told the program its process ID, or listens to that process alone: systemd does both (sd_listen_fds(3),
-/// sd_watchdog_enabled(3), sd_notify(3)). Then we must become the program.
+/// Our starter has told the program its process ID, or listens to that process alone: systemd does
+/// both (sd_listen_fds(3), sd_watchdog_enabled(3), sd_notify(3)). Then we must become the program.
 fn is_addressed_by_id() -> bool {
     let own = std::process::id().to_string();
     let is_own = |name: &str| std::env::var(name).is_ok_and(|id| id == own);
@@ -304,7 +304,7 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
     if let Some(path) = emptied(output, ended) {
         let path = path.display();
         remark(format_args!(
-            "{path}: somebody emptied it while the program ran. Recording ended there"
+            "{path}: its content was deleted while the program ran. Recording ended there"
         ));
     } else if profiles.is_empty() && is_kept {
         remark(format_args!(
@@ -340,8 +340,8 @@ fn may_run_elsewhere(recording: &Recording, ended: &Ended) -> bool {
     recording.running.is_none() && header.pid != ended.pid && header.state != state::EXITED
 }
 
-/// Makes a dead process's file small, with the names in it where the death deserves a look: its binaries may be replaced before
-/// anybody does. Returns what to say of a death of memory.
+/// Makes a dead process's file small, with the names in it where the death deserves a look: its
+/// binaries may be replaced before it is read. Returns what to say of a death of memory.
 fn keep(source: &Recording) -> Vec<String> {
     let path = Path::new(&source.origin);
     // In either case the sparse original is as good; only its apparent size differs.

@@ -72,7 +72,7 @@ impl Pruned {
     }
 }
 
-/// A file that may be removed if it turns out to be a profile that nobody uses.
+/// A file that may be removed if it turns out to be a profile that is not in use.
 struct Candidate {
     path: PathBuf,
     age: Duration,
@@ -118,8 +118,9 @@ fn candidate(path: PathBuf) -> Option<Candidate> {
     })
 }
 
-/// Removes it, if it is a profile, or what is left of an emptied one, and nobody uses it. While we hold its lock no process has it mapped; and a process that was
-/// profiled by a library that took none is found by its mapping.
+/// Removes it, if it is a profile, or what is left of an emptied one, and is not in use. While we
+/// hold its lock no process has it mapped; and a process that was profiled by a library that took
+/// none is found by its mapping.
 fn remove(candidate: &Candidate) -> bool {
     let no_follow = OFlags::NOFOLLOW.bits() as i32;
     let opened = OpenOptions::new().read(true).custom_flags(no_follow).open(&candidate.path);
@@ -137,7 +138,7 @@ fn is_profile(mut file: &File) -> bool {
     file.read_exact(&mut magic).is_ok() && magic == MAGIC
 }
 
-/// As the library names files: two or three numbers. What somebody has given a name of their own is kept.
+/// As the library names files: two or three numbers. A file with another name is kept.
 fn is_called_as_the_library_does(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".ramson"));
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

@@ -25,8 +25,9 @@ const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 /// What a person or a supervisor sends to be rid of a process.
 const TO_END: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
 
-/// Those that programs count: redis takes a second SIGINT for impatience, and does not save. From the keyboard, and from whoever means our
-/// whole process group, they reach the program by themselves. Only a container's first process is meant alone.
+/// Those that programs count: redis takes a second SIGINT for impatience, and does not save. Sent
+/// from the keyboard or to our whole process group, they reach the program by themselves. Only to a
+/// container's first process are they sent alone.
 const FOR_GROUPS: [i32; 2] = [SIGINT, SIGQUIT];
 
 fn caught() -> impl Iterator<Item = i32> {
@@ -85,8 +86,8 @@ fn is_for_program(origin: &Origin, pid: u32) -> bool {
     !FOR_GROUPS.contains(&origin.signal) || is_meant_alone || !is_ours
 }
 
-/// Ends this process by the signal that ended the program, so that whoever waits for us sees the same; else returns the status, which is
-/// 128 + N for signal N.
+/// Ends this process by the signal that ended the program, so that the process that waits for us
+/// sees the same; else returns the status, which is 128 + N for signal N.
 pub fn end_alike(way: Way) -> u8 {
     let signal = match way {
         Way::Exited(status) => return status as u8,

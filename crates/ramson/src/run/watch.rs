@@ -124,7 +124,7 @@ impl Watch {
         end.has_dumped_core = status.core_dumped();
         end.realtime_ns = ended.as_nanos() as u64;
         looks.tell(&mut end);
-        // A process begins with the RSS of whoever started it: no larger, and it is ours.
+        // A process begins with the RSS of its starter: no larger, and it is ours.
         let (_, own_peak) = stat::rss_and_peak(std::process::id());
         if peak > own_peak {
             end.peak_rss_bytes = end.peak_rss_bytes.max(peak);

@@ -3,7 +3,7 @@
 use super::{columns, cut, heap_map, pins, push_prose};
 use ramson_analysis::doctor::Finding;
 use ramson_analysis::rss::live_text;
-use ramson_process::allocators::{Figures, Found, Missing};
+use ramson_process::allocators::{Allocator, Figures, Missing};
 use ramson_process::glibc::{Arena, Statistics};
 use ramson_process::{Part, Term};
 use ramson_profile::format::{format_bytes, format_objects, format_percent, format_share};
@@ -18,7 +18,7 @@ const MOST_ARENAS: usize = 12;
 const NAMES: [(Part, &str); 19] = [
     (Part::Live, "live, by the allocator's statistics"),
     (Part::Top, "free at the end of the heap"),
-    (Part::FreePages, "free whole pages (malloc_trim returns these)"),
+    (Part::FreePages, "free whole pages (ramson trim returns these)"),
     (Part::FreeChunks, "free, but on pages that still hold live blocks"),
     (Part::Fastbins, "free in fastbins"),
     (Part::Tcaches, "free in thread caches"),
@@ -76,7 +76,7 @@ fn push_allocator(out: &mut String, finding: &Finding, columns: Option<usize>) {
     let allocators = &finding.allocators;
     let (glibc, other) =
         (allocators.glibc.as_ref(), allocators.other.as_ref().map(|(_, found)| found));
-    let named = |found: &Found| format!("{}  {}", found.name, found.origin);
+    let named = |found: &Allocator| format!("{}  {}", found.name, found.origin);
     let is_unknown = matches!(finding.statistics, Err(Missing::Denied { .. }));
     let (first, second) = if finding.statistics.is_ok() || is_unknown {
         (glibc, other)

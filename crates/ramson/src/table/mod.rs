@@ -19,7 +19,7 @@ use crate::output::{DIM, NOT_DIM, hint};
 use ramson_analysis::Frame;
 use ramson_profile::format::format_percent;
 use ramson_profile::{is_library_function, short_name};
-use ramson_symbols::Defect;
+use ramson_symbols::SymbolDefect;
 use std::io::{self, IsTerminal};
 
 /// Prose is not broken to less.
@@ -111,7 +111,7 @@ pub fn stack(frames: &[Frame], most: usize) -> String {
 }
 
 /// Says what kept frames from having names, and what to do about it.
-pub fn say_what_is_missing(defects: &[Defect]) {
+pub fn say_what_is_missing(defects: &[SymbolDefect]) {
     for defect in defects.iter().take(MAX_HINTS) {
         hint(&defect.to_string());
     }

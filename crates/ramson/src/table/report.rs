@@ -5,7 +5,7 @@ use ramson_analysis::report::{Functions, Report, Reports, View};
 use ramson_analysis::summary::Subject;
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_objects, format_relative_error, format_value};
-use ramson_symbols::Defect;
+use ramson_symbols::SymbolDefect;
 use std::fmt::Write;
 
 /// Frames of a whole stack.
@@ -120,8 +120,11 @@ fn stacks(out: &mut String, report: &Report, functions: &Functions) {
 /// either.
 fn push_lost_names(out: &mut String, report: &mut Report) {
     let is_dead = matches!(&report.subject, Subject::Recording(summary) if !summary.is_running);
-    let is_lost = |defect: &Defect| {
-        matches!(defect, Defect::BuildIdDiffers { used: None, .. } | Defect::BinaryMissing { .. })
+    let is_lost = |defect: &SymbolDefect| {
+        matches!(
+            defect,
+            SymbolDefect::BuildIdDiffers { used: None, .. } | SymbolDefect::BinaryMissing { .. }
+        )
     };
     if !is_dead || !report.missing_symbols.iter().any(is_lost) {
         return;

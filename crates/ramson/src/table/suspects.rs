@@ -97,7 +97,7 @@ fn growth_text(growth: &Growth, verdict: Verdict) -> String {
         format_bytes(growth.per_hour.half_width_95())
     );
     let window = format_duration(growth.window_ns);
-    let significance = if growth.is_significant { "significant" } else { "may be chance" };
+    let significance = if growth.is_significant { "significant" } else { "not significant" };
     match (growth.is_measured, verdict) {
         (true, _) => format!("growth {rate} over {window}, {significance}"),
         (false, Verdict::Growing) => {

@@ -189,7 +189,7 @@ fn help(model: &Model, palette: Palette) -> Vec<Line<'static>> {
     lines.extend(keys);
     let words = [
         "",
-        "±: the truth lies within it in 95 of 100 cases. ~: may be chance.",
+        "±: the truth lies within it in 95 of 100 cases. ~: not significant.",
         "Δ: live bytes now − at the mark (first: the start of this view).",
         "alloc/s: of the last 10 s. age: mean age of the live bytes.",
     ];

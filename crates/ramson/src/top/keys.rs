@@ -22,7 +22,7 @@ pub const HELP: [(&str, &str); 14] = [
     ("q Ctrl-C", "quit"),
 ];
 
-/// What a key asks of whoever runs the view.
+/// What a key asks of the view's loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Nothing more: the model has done it.

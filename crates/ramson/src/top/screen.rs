@@ -39,7 +39,7 @@ type Canvas = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
 pub struct Screen {
     canvas: Canvas,
     keyboard: OwnedFd,
-    /// Somebody stopped us, and let us go on.
+    /// We were stopped and continued.
     continued: Arc<AtomicBool>,
 }
 
@@ -178,11 +178,12 @@ fn end_at(signal: i32) {
     });
     let _drawing = DRAWING.lock();
     leave();
-    // So that whoever waits for us sees what ended us.
+    // So that the process that waits for us sees what ended us.
     let _ = emulate_default_handler(signal);
 }
 
-/// Gives the terminal back and stops until somebody lets us go on. Where no shell could, nothing stops, as the kernel would have it.
+/// Gives the terminal back and stops until SIGCONT. Where no shell could, nothing stops, as the
+/// kernel would have it.
 fn stop(continued: &AtomicBool) {
     let start = Instant::now();
     let mut drawing = DRAWING.try_lock();

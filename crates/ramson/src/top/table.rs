@@ -8,7 +8,7 @@ use ramson_profile::format::{
     format_bytes, format_duration, format_objects_short, format_relative_error,
 };
 
-/// A cell and how it is meant; the colours are the business of whoever draws it.
+/// A cell and how it is meant; its colours are chosen where it is drawn.
 pub struct Span {
     pub text: String,
     pub tone: Tone,
@@ -129,7 +129,7 @@ fn place(row: &Row, room: usize) -> String {
     crate::table::place(file, row.line)
 }
 
-/// With its sign, and with ~ where it may be chance.
+/// With its sign, and with ~ where it is not significant.
 pub fn change_text(change: Estimate) -> (String, Tone) {
     let bytes = format_bytes(change.value);
     let sign = if change.value >= 0.5 { "+" } else { "" };

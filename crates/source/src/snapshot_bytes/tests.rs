@@ -2,13 +2,16 @@
 
 use super::*;
 use ramson_format::{Kind, LIFETIME_BUCKETS};
+use ramson_reader::LookupAddress;
 
 fn stacks() -> Vec<Stack> {
     let mut stacks = [Kind::Heap, Kind::Mmap].map(Stack::overflow).to_vec();
     for number in 0..300u64 {
         let flags = if number % 7 == 0 { Kind::Mmap.stack_flags() } else { 0 };
         stacks.push(Stack {
-            frames: (0..=number % 40).map(|frame| 0x40_0000 + number * 100 + frame).collect(),
+            frames: (0..=number % 40)
+                .map(|frame| LookupAddress(0x40_0000 + number * 100 + frame))
+                .collect(),
             epoch: number as u32 % 3,
             flags,
             sampled_alloc_objects: number,

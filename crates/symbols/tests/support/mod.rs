@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ramson_symbols::{Binary, Options, Symbolized, Symbolizer};
+use ramson_symbols::{Binary, FileAddress, Options, Symbolized, Symbolizer};
 use tempfile::TempDir;
 
 /// A folder that goes away with the test.
@@ -155,7 +155,11 @@ pub fn addr2line(folder: &Folder, name: &str, addresses: &[u64]) -> Vec<Vec<(Str
 
 /// One question without a cache and without debug folders.
 pub fn symbolize(binary: &Binary, addresses: &[u64]) -> Symbolized {
-    Symbolizer::new(Options::default()).symbolize(binary, addresses)
+    Symbolizer::new(Options::default()).symbolize(binary, &file_addresses(addresses))
+}
+
+pub fn file_addresses(addresses: &[u64]) -> Vec<FileAddress> {
+    addresses.iter().copied().map(FileAddress).collect()
 }
 
 /// The functions of each address, innermost first.

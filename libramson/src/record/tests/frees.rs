@@ -1,6 +1,6 @@
 //! The ring of recent frees.
 
-use super::super::frees::{Entry, FreeRing};
+use super::super::free_ring::{Entry, FreeRing};
 use super::super::stacks::Holder;
 use super::*;
 use ramson_format::NO_STACK;
@@ -76,7 +76,7 @@ fn a_free_is_remembered_with_both_stacks_and_one_that_cannot_be_walked_without()
     free(&recording, 0x5000_0000, Some(0x2000));
     free(&recording, 0x5000_1000, None);
     let snapshot = snapshot(&recording);
-    let frames = |stack: usize| snapshot.stacks[stack].frames[0];
+    let frames = |stack: usize| snapshot.stacks[stack].frames[0].0;
     let told: Vec<_> = snapshot
         .freed
         .iter()

@@ -3,7 +3,7 @@
 //!
 //! loom runs the real code on a real profile file. Each model names a fault that it finds: put into the code, it fails.
 
-use super::super::frees::FreeRing;
+use super::super::free_ring::FreeRing;
 use super::frees::{entry_of, is_whole};
 use super::stacks::{frames_in, intern};
 use super::*;
@@ -11,7 +11,7 @@ use loom::thread;
 use ramson_format::LIVE_FIRST_SEGMENT;
 use ramson_format::atomic::Seen::{AsOrdered, AtOnce};
 use ramson_format::atomic::{copy, model};
-use ramson_reader::{Defect, ReadAt, Snapshot};
+use ramson_reader::{Defect, LookupAddress, ReadAt, Snapshot};
 use std::io;
 use std::sync::Arc;
 
@@ -217,21 +217,22 @@ fn a_reader_finds_each_record_whole_or_not_at_all_and_its_stack_too() {
         recording.free(A);
         recording.record_as(1, A, 0x2000);
         let snapshot = reader.join().unwrap();
+        let one = |address| [LookupAddress(address)];
         for sample in &snapshot.live {
             let frames = &snapshot.stacks[sample.stack].frames;
             assert_eq!((sample.address, sample.size, sample.tid), (A, SIZE, 1));
-            assert!(frames[..] == [0x1000] || frames[..] == [0x2000], "{frames:x?}");
+            assert!(frames[..] == one(0x1000) || frames[..] == one(0x2000), "{frames:x?}");
         }
         assert!(snapshot.live.len() <= 1);
         for stack in &snapshot.stacks[ramson_format::KINDS.len()..] {
-            assert!(stack.frames[..] == [0x1000] || stack.frames[..] == [0x2000]);
+            assert!(stack.frames[..] == one(0x1000) || stack.frames[..] == one(0x2000));
         }
         let may_be =
             |defect: &Defect| matches!(defect, Defect::TornSamples(1) | Defect::BadStacks(1));
         assert!(snapshot.defects.iter().all(may_be), "{:?}", snapshot.defects);
         let at_the_end = recording.snapshot();
         assert_eq!((at_the_end.defects.len(), at_the_end.live.len()), (0, 1));
-        assert_eq!(at_the_end.stacks[at_the_end.live[0].stack].frames, [0x2000]);
+        assert_eq!(at_the_end.stacks[at_the_end.live[0].stack].frames, one(0x2000));
     });
 }
 

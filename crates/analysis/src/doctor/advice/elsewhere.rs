@@ -1,4 +1,5 @@
-//! What is not kept free: memory that lives, is mapped, shared or a file's, and the padding of huge pages.
+//! Memory that is not free in the allocator: live, mapped, shared, of files, and the padding of
+//! huge pages.
 
 use super::{Advice, MAIN_SHARE, Saving, size};
 use crate::doctor::Finding;

@@ -7,7 +7,7 @@ use super::pins::Site;
 use ramson_process::Part;
 use ramson_process::allocators::Missing;
 use ramson_process::glibc::{Arena, Statistics};
-use ramson_process::identify::Kind;
+use ramson_process::identify::AllocatorKind;
 use ramson_profile::format::{format_bytes, format_percent, format_share};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -23,7 +23,7 @@ const EXPLAINING_SHARE: f64 = 0.8;
 const DEFAULT_THRESHOLD_BYTES: u64 = 128 << 10;
 /// The largest block that a thread cache keeps by default; larger ones since glibc 2.42.
 const DEFAULT_TCACHE_MAX_BYTES: u64 = 1032;
-/// A site that holds back so much of what all hold back is worth a pool of its own.
+/// A site that pins this share of all pinned memory is worth a pool of its own.
 const POOL_SHARE: f64 = 0.5;
 /// So much of RSS is what the process is made of.
 const MAIN_SHARE: f64 = 0.5;
@@ -155,16 +155,16 @@ fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
     let pins = finding.pins.as_ref().and_then(|pins| Some((pins, pins.sites.first()?)));
     if let Some((pins, site)) = pins {
         let share = format_share(site.held.value / pins.held.value.max(1.0));
-        evidence += &format!("; held back above all by blocks of {} ({share})", name(site));
+        evidence += &format!("; most of it pinned by blocks of {} ({share})", name(site));
     }
     Some(Advice {
         cause: "trim",
         action: format!(
-            "trim now: ramson trim {}; whenever this much is kept: ramson run --trim-every 30s, or malloc_trim(0) in the program",
+            "trim now: ramson trim {}; every time this much is free: ramson run --trim-every 30s, or malloc_trim(0) in the program",
             finding.pid
         ),
         evidence,
-        risk: "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB given back",
+        risk: "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB returned",
         saving: Saving::Expected(bytes, statistics.half_width_95_bytes()),
     })
 }
@@ -200,7 +200,7 @@ fn thresholds(statistics: &Statistics) -> Option<Advice> {
             cause: "trim_threshold",
             action: "lower the trim threshold: MALLOC_TRIM_THRESHOLD_=131072, or M_TRIM_THRESHOLD in the program".into(),
             evidence,
-            risk: "the top is given back and taken anew more often",
+            risk: "the top is returned and grown again more often",
             saving,
         }
     })
@@ -307,12 +307,12 @@ fn of_other(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
             return unknown.into_iter().collect();
         };
         let action = match kind {
-            Some(Kind::Jemalloc | Kind::Tcmalloc) if finding.asked.is_none() => {
+            Some(AllocatorKind::Jemalloc | AllocatorKind::Tcmalloc) if finding.asked.is_none() => {
                 format!("ask it what it keeps: ramson doctor --ask {pid}; {}", lever.action)
             }
             _ => lever.action,
         };
-        // With the profile, all but what lives is left there.
+        // With the profile, all except live bytes is left there.
         let saving = finding.live.map_or(Saving::Unknown, |_| Saving::AtMost(undivided));
         return vec![Advice { action, saving, ..lever }];
     }
@@ -358,18 +358,18 @@ fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
     }
 }
 
-fn lever(kind: Kind) -> Option<Advice> {
+fn lever(kind: AllocatorKind) -> Option<Advice> {
     let action = match kind {
-        Kind::Jemalloc => {
+        AllocatorKind::Jemalloc => {
             "jemalloc's own lever: MALLOC_CONF=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0, or mallctl arena.<i>.purge"
         }
-        Kind::Tcmalloc => {
+        AllocatorKind::Tcmalloc => {
             "tcmalloc's own lever: TCMALLOC_RELEASE_RATE=10, or MallocExtension::ReleaseFreeMemory in the program"
         }
-        Kind::Mimalloc => {
+        AllocatorKind::Mimalloc => {
             "mimalloc's own lever: start the program with MIMALLOC_PURGE_DELAY=0 (before 2.1: MIMALLOC_RESET_DELAY=0)"
         }
-        Kind::Musl | Kind::InProgram => return None,
+        AllocatorKind::Musl | AllocatorKind::InProgram => return None,
     };
     Some(Advice {
         cause: "other_lever",

@@ -1,0 +1,132 @@
+//! What the memory of a process is used for, out of smaps and the allocator's books.
+
+use super::*;
+use crate::rss::{Known, explain};
+use crate::{Explained, Term, is_ramsons};
+
+pub(super) fn explained(
+    areas: &[Area],
+    statistics: &Statistics,
+    is_stack: &dyn Fn(&Area) -> bool,
+) -> Explained {
+    explain(areas, &Known { statistics: Some(statistics), is_stack, ..nothing() })
+}
+
+fn nothing<'a>() -> Known<'a> {
+    Known {
+        statistics: None,
+        extents: &[],
+        profile: None,
+        is_stack: &|_| false,
+        is_shmem: &|_| false,
+        padding: &|_| 0,
+        resident: &|_| None,
+    }
+}
+
+const SMAPS: &str = "\
+400000-401000 r-xp 00000000 08:01 3                                      /opt/server
+Rss:                   4 kB
+401000-402000 rw-p 00001000 08:01 3                                      /opt/server
+Rss:                   4 kB
+Anonymous:             4 kB
+402000-404000 rw-p 00000000 00:00 0
+Rss:                   8 kB
+Anonymous:             8 kB
+404000-504000 rw-p 00000000 00:00 0                                      [heap]
+Rss:                 800 kB
+Anonymous:           800 kB
+7f0000000000-7f0000002000 r--p 00000000 08:01 4                          /srv/data.db
+Rss:                   8 kB
+7f0000002000-7f0000004000 rw-s 00000000 00:01 9                          /dev/zero (deleted)
+Rss:                  24 kB
+7f0000005000-7f0000006000 r-xp 00000000 08:01 5                          /opt/ra mson/libramson.so
+Rss:                  12 kB
+7f0000006000-7f0001006000 rw-p 00000000 00:00 0
+Rss:                  20 kB
+7f0002000000-7f0002100000 rw-p 00000000 00:00 0
+Rss:                 100 kB
+VmFlags: rd wr mr mw me dd nh ac
+7f0003000000-7f0003100000 rw-s 00000000 08:01 7                          /var/tmp/ramson-0/1-2.ramson
+Rss:                 200 kB
+7f0004000000-7f0004800000 rw-p 00000000 00:00 0
+Rss:                4096 kB
+Anonymous:          4096 kB
+7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]
+Rss:                  16 kB
+7ffd00030000-7ffd00031000 r-xp 00000000 00:00 0                          [vdso]
+Rss:                   4 kB
+";
+
+#[test]
+fn each_area_of_a_process_belongs_to_one_term() {
+    let areas = parse_smaps(SMAPS.as_bytes());
+    // The first one is half of a shared area, the others lie in one that is larger.
+    let extents = [
+        0x7f00_0000_2000..0x7f00_0000_3000,
+        0x7f00_0400_0000..0x7f00_0410_0000,
+        0x7f00_0440_0000..0x7f00_0480_0000,
+    ];
+    let profile = Some("/var/tmp/ramson-0/1-2.ramson");
+    let is_stack = |area: &Area| area.path == "[stack]";
+    let known = Known { profile, extents: &extents, is_stack: &is_stack, ..nothing() };
+    let explained = explain(&areas, &known);
+    let kib = |term| explained.term(term) / 1024;
+    assert_eq!(kib(Term::CodeAndData), 4 + 4 + 8);
+    assert_eq!(kib(Term::Files), 8);
+    assert_eq!(kib(Term::SharedMemory), 12);
+    assert_eq!(kib(Term::Ramson), 12 + 20 + 100 + 200);
+    assert_eq!(kib(Term::Stacks), 16);
+    assert_eq!(kib(Term::Kernel), 4);
+    // By its share of the addresses, where the pages cannot be asked.
+    assert_eq!(kib(Term::Mmap), 12 + 512 + 2048);
+    assert_eq!(kib(Term::Other), 800 + 1536);
+    let sum: i64 = Term::ALL.iter().map(|&(term, _)| explained.term(term)).sum();
+    assert_eq!(sum as u64, explained.rss);
+    assert_eq!(explained.anonymous_bytes(), (800 + 4096) * 1024);
+    let resident = |range: std::ops::Range<u64>| Some((range.end - range.start) / 4);
+    let known = Known { resident: &resident, ..known };
+    assert_eq!(explain(&areas, &known).term(Term::Mmap) / 1024, 1 + 256 + 1024);
+}
+
+#[test]
+fn ramson_s_own_memory_is_told_apart() {
+    let areas = parse_smaps(SMAPS.as_bytes());
+    let is_own = |index: usize| is_ramsons(&areas[index], areas[..index].last(), None);
+    let own: Vec<bool> = (0..areas.len()).map(is_own).collect();
+    assert_eq!(own.iter().filter(|own| **own).count(), 3);
+    assert_eq!(areas[6].path, "/opt/ra mson/libramson.so");
+}
+
+#[test]
+fn the_terms_of_this_process_add_up_to_its_rss() {
+    let request = crate::rss::Request {
+        effort: Effort::Survey(glibc::MOST_WALKED_BYTES),
+        most_anonymous_bytes: u64::MAX,
+        profile: None,
+        extents: &[],
+    };
+    let reading = crate::rss::read(std::process::id(), &mut None, &request).unwrap();
+    let explained = reading.explained;
+    let sum: i64 = Term::ALL.iter().map(|&(term, _)| explained.term(term)).sum();
+    assert_eq!(sum as u64, explained.rss);
+    for term in [Term::Live, Term::Stacks, Term::CodeAndData] {
+        assert!(explained.term(term) > 0, "{term:?}: {explained:?}");
+    }
+}
+
+#[test]
+fn the_parts_add_up_to_rss_whatever_the_two_readings_say() {
+    let (memory, mut areas) = process();
+    let statistics = read(&memory, &areas).unwrap();
+    for rss in [0, 0x3000, HEAP_PAGES * PAGE_BYTES, 1 << 40] {
+        areas[0].rss = rss;
+        areas[1].rss = PAGE_BYTES;
+        let explained = explained(&areas, &statistics, &|_| false);
+        let sum: i64 = Part::ALL.iter().map(|&(part, _)| explained.part(part)).sum();
+        assert_eq!(sum as u64, explained.rss);
+        assert_eq!(explained.rss, rss + PAGE_BYTES);
+        let moved = explained.part(Part::Moved);
+        assert_eq!(moved, rss as i64 - (HEAP_PAGES * PAGE_BYTES) as i64);
+    }
+}
