@@ -185,7 +185,7 @@ fn the_site_whose_blocks_hold_memory_back_is_named_with_what_it_holds() {
         let mut command = ramson(&scratch);
         let text = finish(command.args(["doctor", &keeping.pid().to_string()])).good().text();
         assert!(text.contains("free memory pinned by") && text.contains("session"), "{text}");
-        assert!(text.contains("heap by address") && text.contains('░'), "{text}");
+        assert!(text.contains("heap map, ") && text.contains('░'), "{text}");
         let trim = format!("1. trim now: ramson trim {}", keeping.pid());
         assert!(text.contains(&trim), "{text}");
     }
