@@ -25,7 +25,6 @@ MAY_IMPORT = {
     "control": "format reader profile process source inject",
     "serve": LOWER, "agent": LOWER, "ramson": LOWER + " inject launch serve agent",
 }
-FORMER_NAME = {"allocator": "process"}
 # What besides may not be named in them.
 TERMINAL = r"ratatui|crossterm|clap|e?print!|e?println!|stdout|stderr"
 MAY_NOT_NAME = {"source": TERMINAL + "|serde_json", "analysis": TERMINAL, "control": "clap"}
@@ -91,7 +90,7 @@ def circles_of(crate):
 def imports_of(name, package, files):
     """The offences of one crate against the table."""
     allowed = MAY_IMPORT[name].split()
-    ours = {f"ramson_{crate}": FORMER_NAME.get(crate, crate) for crate in [*MAY_IMPORT, *FORMER_NAME]}
+    ours = {f"ramson_{crate}": crate for crate in MAY_IMPORT}
     dependencies = {dependency["name"].replace("-", "_") for dependency in package["dependencies"]
                     if dependency["kind"] != "dev"}
     banned = {crate for crate in dependencies if crate in ours and ours[crate] not in allowed}
@@ -110,7 +109,6 @@ def main():
     for package in metadata["packages"]:
         folder = posixpath.dirname(package["manifest_path"]).removeprefix(f"{ROOT}/")
         name = package["name"].removeprefix("ramson-")
-        name = FORMER_NAME.get(name, name)
         if name == "tests":
             continue
         if name not in MAY_IMPORT:
