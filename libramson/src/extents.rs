@@ -70,10 +70,9 @@ fn complete(taken: &Taken, range: Option<Range<u64>>) {
 /// Records a new mapping of anonymous memory if it is large.
 fn record(range: Range<u64>, flags: u32, site: Site) {
     let bytes = range.end - range.start;
-    // SAFETY: the call instruction that led to the hook pushed the return address there.
-    let return_address = unsafe { *(site.entry as *const u64) };
+    let caller = walk::Caller::at_hook(site.entry, site.frame_pointer);
     if bytes < EXTENT_LEAST_BYTES
-        || resolve::may_be_allocator(return_address)
+        || resolve::may_be_allocator(caller.lookup_address.0)
         || process::interval().is_none()
     {
         return;
@@ -83,7 +82,6 @@ fn record(range: Range<u64>, flags: u32, site: Site) {
         // Address space that the process cannot touch is no sample that could be lost.
         let counted = if flags & live_flags::RESERVED == 0 { bytes } else { 0 };
         if let Some(recorder) = process::recorder_for_sample(thread, Kind::Mmap, counted, 1.0) {
-            let caller = walk::Caller::at_hook(site.entry, site.frame_pointer);
             recorder.record_extent(thread, range, flags, caller);
         }
     });

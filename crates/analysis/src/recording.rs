@@ -1,12 +1,12 @@
 //! What recording cost the program, what it lost, and at which interval it samples.
 
 use ramson_format::{HEALTH, Health, flags, state};
+use ramson_process::stat;
 use ramson_profile::format::{format_bytes, format_objects};
 use ramson_reader::Header;
 use ramson_source::Recording;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fs;
 
 /// What ramson may take of the program's memory: this much, and this part of its heap.
 const BOUND_BYTES: f64 = (4 << 20) as f64;
@@ -148,12 +148,9 @@ fn cpu_ns(recording: &Recording) -> Option<u64> {
     }
 }
 
-/// From user and system time in /proc/PID/stat, in clock ticks. The second field is a name that may contain anything.
+/// User and system time, which the kernel counts in clock ticks.
 fn cpu_ns_of(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // ")" ends field 2; these are 14 and 15.
-    let mut times = stat.rsplit_once(") ")?.1.split(' ').skip(11).map(str::parse::<u64>);
-    let ticks = times.next()?.ok()? + times.next()?.ok()?;
+    let ticks = stat::number(pid, 14)? + stat::number(pid, 15)?;
     Some(ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
 }
 

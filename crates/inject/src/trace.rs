@@ -186,8 +186,10 @@ fn meaning(kind: i32, status: i32) -> (State, Stop) {
 
 /// Whether a thread is gone, or a zombie: waitid(2) tells nothing of the first thread that ended before the others.
 fn has_ended(tid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+    // Not as text: the thread's name may contain anything.
+    let stat = fs::read(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(|&byte| byte == b')').next().and_then(|rest| rest.get(1));
+    state.is_none_or(|state| b"ZX".contains(state))
 }
 
 /// What has become of a traced thread, by `kinds`, if anything: `si_code` and `si_status` of waitid(2). A traced thread's stop is told

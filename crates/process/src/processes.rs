@@ -1,5 +1,6 @@
 //! Which processes there are: by their name, their ancestors, and their control group of either version.
 
+use crate::stat;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::fs;
@@ -63,10 +64,8 @@ fn descendants(root: u32, parents: &HashMap<u32, u32>) -> Vec<u32> {
     found
 }
 
-/// The second field of /proc/PID/stat is a name that may contain anything.
 fn parent(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    stat::number(pid, 4)?.try_into().ok()
 }
 
 /// Those in a control group and in groups below it. `path` is as /proc/PID/cgroup has it, or a directory below a mount point.

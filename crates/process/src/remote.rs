@@ -8,7 +8,7 @@ pub fn read(pid: u32, address: u64, buffer: &mut [u8]) -> bool {
     let remote =
         libc::iovec { iov_base: without_provenance_mut(address as usize), iov_len: buffer.len() };
     // SAFETY: the kernel writes to `buffer` alone, as many bytes as it has; `address` is the other process's, and
-    // is not accessed by us.
+    // is not accessed by us. A length beyond `buffer` in `local` would break it.
     let copied = unsafe {
         libc::process_vm_readv(pid.cast_signed(), &raw const local, 1, &raw const remote, 1, 0)
     };

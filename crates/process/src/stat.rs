@@ -15,17 +15,31 @@ pub struct Stat {
 impl Stat {
     /// `None` if there is none, or a zombie.
     pub fn of(pid: u32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        Self::parse(&read(pid)?)
     }
 
-    /// The second field is a name that may contain anything.
     fn parse(stat: &str) -> Option<Self> {
-        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-        let is_alive = !fields.first()?.starts_with(['Z', 'X', 'x']);
-        let number = |field: usize| fields.get(field - 3)?.trim().parse::<u64>().ok();
+        let is_alive = !field(stat, 3)?.starts_with(['Z', 'X', 'x']);
+        let number = |number| field(stat, number)?.parse::<u64>().ok();
         let rss = number(24).map(|pages| pages * page_size() as u64);
         is_alive.then_some(Self { start_ticks: number(22)?, rss })
     }
+}
+
+/// A number in /proc/PID/stat, by its field in proc_pid_stat(5); also of a zombie.
+pub fn number(pid: u32, field_number: usize) -> Option<u64> {
+    field(&read(pid)?, field_number)?.parse().ok()
+}
+
+/// A name need not be text: the kernel cuts it after 15 bytes.
+fn read(pid: u32) -> Option<String> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    Some(String::from_utf8_lossy(&stat).into_owned())
+}
+
+/// Field 2 is a name that may contain anything; this is one behind it.
+fn field(stat: &str, number: usize) -> Option<&str> {
+    stat.rsplit_once(") ")?.1.split_ascii_whitespace().nth(number - 3)
 }
 
 /// RSS and its maximum so far, in bytes; 0 where there is none.
@@ -53,6 +67,19 @@ mod tests {
         assert_eq!(parsed, Some(Stat { start_ticks: 777, rss }));
         assert_eq!(Stat::parse(&format!("5 (a) Z {rest}")), None);
         assert_eq!(Stat::parse(""), None);
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_hides_no_process() {
+        let named = std::thread::spawn(|| {
+            fs::write("/proc/thread-self/comm", b"caf\xc3) \xff").unwrap();
+            let tid = fs::read_link("/proc/thread-self").unwrap();
+            let tid = tid.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            (Stat::of(tid), number(tid, 4))
+        });
+        let (stat, parent) = named.join().unwrap();
+        assert!(stat.is_some());
+        assert_eq!(parent, Some(std::os::unix::process::parent_id().into()));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::open::open_member;
 use crate::recording::Recording;
 use crate::selector::Selector;
 use ramson_process::rights;
+use ramson_process::stat;
 use ramson_profile::format::format_bytes;
 use rustix::process::getuid;
 use std::collections::HashSet;
@@ -153,12 +154,9 @@ fn check(pid: u32) -> Result<(), Failure> {
     })
 }
 
-/// By its flags, the 9th field of /proc/PID/stat; the second one is a name that may contain anything.
 fn is_kernel_thread(pid: u32) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let flags = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(6)?.parse().ok());
-    flags.is_some_and(|flags: u64| flags & PF_KTHREAD != 0)
+    stat::number(pid, 9).is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
 /// The process exited while it was looked at.

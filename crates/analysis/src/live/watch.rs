@@ -7,10 +7,11 @@ use crate::extents;
 use crate::rss::Rss;
 use ramson_process::allocators::Allocators;
 use ramson_process::clock::monotonic_ns;
+use ramson_process::stat::Stat;
 use ramson_reader::{Follower, ReadAt, Snapshot};
 use ramson_source::Recording;
 use ramson_source::clip_latest;
-use std::fs::{self, File};
+use std::fs::File;
 use std::time::Duration;
 
 /// The split of RSS is read this far apart, and for this share of a core: the kernel walks the whole page table for it.
@@ -37,7 +38,7 @@ pub struct Watched {
     file: Option<File>,
     follower: Follower,
     /// Start of the process in ticks: an ID may be in use again.
-    birth: Option<String>,
+    start_ticks: Option<u64>,
     rss_pace: Pace,
     /// Found once: they do not change while a program runs.
     allocators: Option<Allocators>,
@@ -49,7 +50,7 @@ impl Watched {
     pub fn of(recording: Recording) -> Self {
         let (bytes, file) = (recording.bytes(), File::open(&recording.origin).ok());
         let end = recording.running.is_none().then(|| end::state_of(&recording));
-        let birth = recording.running.and_then(birth);
+        let start_ticks = recording.running.and_then(start_ticks);
         let rss_pace = Pace::new(RSS_PAUSE, RSS_SHARE);
         let coverage_pace = Pace::new(COVERAGE_PAUSE, COVERAGE_SHARE);
         let (follower, pid) = (Follower::default(), recording.pid());
@@ -62,7 +63,7 @@ impl Watched {
             bytes,
             file,
             follower,
-            birth,
+            start_ticks,
             rss_pace,
             allocators: None,
             coverage_pace,
@@ -153,7 +154,8 @@ impl Watched {
     }
 
     fn runs(&self) -> bool {
-        self.birth.is_some() && self.recording.running.and_then(birth) == self.birth
+        self.start_ticks.is_some()
+            && self.recording.running.and_then(start_ticks) == self.start_ticks
     }
 
     /// The last picture stays, RSS in it included.
@@ -168,11 +170,7 @@ impl Watched {
     }
 }
 
-/// Field 22 of /proc/PID/stat; `None` for a process that is gone, or dead and not waited for.
-fn birth(pid: u32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything.
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    let is_dead = matches!(fields.next()?, "Z" | "X");
-    fields.nth(18).filter(|_| !is_dead).map(str::to_owned)
+/// `None` for a process that is gone, or dead and not waited for.
+fn start_ticks(pid: u32) -> Option<u64> {
+    Stat::of(pid).map(|stat| stat.start_ticks)
 }

@@ -4,7 +4,6 @@ use ramson_process::oom_kills::Cgroup;
 use ramson_process::{cgroup, stat};
 use ramson_reader::{End, Way};
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
@@ -133,11 +132,9 @@ impl Watch {
     }
 }
 
-/// When a process began: field 22 of /proc/PID/stat; 0 if it cannot be read.
+/// When a process began, in clock ticks, also of a zombie; 0 if it cannot be read.
 pub fn start_ticks_of(pid: u32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    after_name.split(' ').nth(20).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
+    stat::number(pid, 22).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The terminal: taken over for the view, and given back as it was however the view ends.
 
 use crate::output::keep_terminal_clean;
+use ramson_process::stat;
 use ramson_source::Failure;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
@@ -17,7 +18,7 @@ use signal_hook::consts::signal::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIG
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, stdin, stdout};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -222,10 +223,9 @@ fn has_shell() -> bool {
     false
 }
 
-/// Field 4 of /proc/PID/stat.
 fn parent_of(pid: Pid) -> Option<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    Pid::from_raw(stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?)
+    let pid = pid.as_raw_nonzero().get().cast_unsigned();
+    Pid::from_raw(stat::number(pid, 4)?.try_into().ok()?)
 }
 
 fn canvas() -> io::Result<Canvas> {

@@ -197,7 +197,7 @@ pub mod frame_layout {
 /// `entry` is the stack pointer at the first instruction of the function that was called.
 #[inline(always)]
 pub unsafe fn return_of_call(entry: u64) -> (u64, u64) {
-    // SAFETY: the call instruction pushed it there.
+    // SAFETY: the call instruction pushed it there. An `entry` that is read after the function returned would break it.
     (unsafe { *(entry as *const u64) }, entry + 8)
 }
 
