@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
         body.extend(text.as_bytes());
     }
     body.extend(bytes);
-    let mut content = b"rmsymbol\x01\0\0\0".to_vec();
+    let mut content = b"rmsymbol\x02\0\0\0".to_vec();
     content.extend(crc32fast::hash(&body).to_le_bytes());
     content.extend(body);
     std::fs::write(folder.join(format!("{BUILD_ID}.symbols")), content).expect("it can be written");

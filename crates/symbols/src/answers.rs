@@ -1,8 +1,13 @@
-//! What is known about addresses of one binary: each string once, each frame in 16 bytes. This is what the cache
-//! keeps.
+//! What is known about addresses of one binary: each string once, each frame in 16 bytes. This is what the cache and
+//! profiles keep, each as borsh writes it: integers little-endian, a list as a u32 count and its items.
 
-use hashbrown::HashMap;
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use borsh::{BorshDeserialize, BorshSerialize};
 
 use crate::elf::{DebugLink, Identity};
 use crate::frame::{Frame, SymbolSource};
@@ -12,41 +17,61 @@ const MAX_ADDRESSES: usize = 1 << 23;
 /// Index for "no string".
 const NO_STRING: u32 = u32::MAX;
 
-/// Frames by address, and the files that they came from.
-#[derive(Default)]
-pub(crate) struct Answers {
+/// Which files answers come from.
+#[derive(Clone, Default, BorshSerialize, BorshDeserialize)]
+pub(crate) struct Origin {
     pub source: SymbolSource,
-    /// The source's file, if the source is DWARF.
-    pub source_identity: Option<Identity>,
+    /// The source's file.
+    #[borsh(serialize_with = "write_path", deserialize_with = "read_path")]
+    pub path: PathBuf,
+    pub identity: Option<Identity>,
     /// All files that were looked at; a new one may know more.
     pub considered: Vec<Identity>,
     pub link: Option<DebugLink>,
-    pub strings: Vec<Arc<str>>,
-    pub frames: Vec<StoredFrame>,
+}
+
+fn write_path(path: &Path, out: &mut impl Write) -> io::Result<()> {
+    path.as_os_str().as_bytes().serialize(out)
+}
+
+fn read_path(input: &mut impl Read) -> io::Result<PathBuf> {
+    Vec::deserialize_reader(input).map(|bytes| std::ffi::OsString::from_vec(bytes).into())
+}
+
+/// Frames by address.
+#[derive(Default, BorshSerialize, BorshDeserialize)]
+pub(crate) struct Answers {
+    strings: Vec<Arc<str>>,
+    frames: Vec<StoredFrame>,
     /// Range of `frames` by file address.
     pub by_address: HashMap<u64, (u32, u32)>,
+    #[borsh(skip)]
     index_of_string: HashMap<Arc<str>, u32>,
 }
 
 /// Indices into `strings`; `file` may be `NO_STRING`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StoredFrame {
-    pub function: u32,
-    pub system_name: u32,
-    pub file: u32,
-    pub line: u32,
-}
-
-impl StoredFrame {
-    /// Whether all indices lie within `count` strings.
-    pub fn is_within(&self, count: u32) -> bool {
-        self.function < count
-            && self.system_name < count
-            && (self.file < count || self.file == NO_STRING)
-    }
+#[derive(BorshSerialize, BorshDeserialize)]
+struct StoredFrame {
+    function: u32,
+    system_name: u32,
+    file: u32,
+    line: u32,
 }
 
 impl Answers {
+    /// Whether every index is one of something: to be asked of answers that were read.
+    pub fn is_valid(&self) -> bool {
+        let is_string = |index: u32| (index as usize) < self.strings.len();
+        let is_frame = |frame: &StoredFrame| {
+            is_string(frame.function)
+                && is_string(frame.system_name)
+                && (is_string(frame.file) || frame.file == NO_STRING)
+        };
+        let is_range =
+            |&(start, end): &(u32, u32)| start <= end && end as usize <= self.frames.len();
+        self.frames.iter().all(is_frame) && self.by_address.values().all(is_range)
+    }
+
     /// The frames at `address`; `None` if it was never asked for.
     pub fn get(&self, address: u64) -> Option<Vec<Frame>> {
         let &(start, end) = self.by_address.get(&address)?;
@@ -61,36 +86,27 @@ impl Answers {
     }
 
     /// Records what is at `address`.
-    pub fn add(&mut self, address: u64, frames: impl IntoIterator<Item = StoredFrame>) {
+    pub fn add(&mut self, address: u64, frames: &[Frame]) {
         if self.by_address.len() >= MAX_ADDRESSES {
             return;
         }
         let start = self.frames.len() as u32;
-        self.frames.extend(frames);
-        self.by_address.insert(address, (start, self.frames.len() as u32));
-    }
-
-    /// A frame with its strings stored.
-    pub fn frame(
-        &mut self,
-        function: &Arc<str>,
-        system_name: &Arc<str>,
-        file: Option<&Arc<str>>,
-        line: u32,
-    ) -> StoredFrame {
-        StoredFrame {
-            function: self.intern(function),
-            system_name: self.intern(system_name),
-            file: file.map_or(NO_STRING, |file| self.intern(file)),
-            line,
+        for frame in frames {
+            let stored = StoredFrame {
+                function: self.intern(&frame.function),
+                system_name: self.intern(&frame.system_name),
+                file: frame.file.as_ref().map_or(NO_STRING, |file| self.intern(file)),
+                line: frame.line,
+            };
+            self.frames.push(stored);
         }
+        self.by_address.insert(address, (start, self.frames.len() as u32));
     }
 
     fn intern(&mut self, text: &Arc<str>) -> u32 {
         if self.index_of_string.len() != self.strings.len() {
-            // Strings that came from the cache are indexed only if something is added to them.
-            let indexed = self.strings.iter().zip(0..).map(|(text, index)| (text.clone(), index));
-            self.index_of_string = indexed.collect();
+            // Strings that were read are indexed only if something is added to them.
+            self.index_of_string = self.strings.iter().cloned().zip(0..).collect();
         }
         if let Some(&index) = self.index_of_string.get(text) {
             return index;

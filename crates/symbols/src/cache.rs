@@ -1,45 +1,31 @@
 //! Answers on disk, one file per build ID, so that a second look at a binary need not open its debug information.
 //!
-//! A file is: `MAGIC`; format version, u32; CRC-32 of the body, u32; the body. All integers little-endian. The body:
-//! crate version, build ID, source, files considered, debug link, strings, frames, addresses; each list is a u32 count
-//! and its items. A file that does not read to its last byte, or with another version or CRC, is as good as absent.
-//! Writers write another file and rename it, so readers and other writers see whole files only; of two writers the
-//! later wins, which loses answers but never mixes them.
+//! A file is: `MAGIC`, which ends in the format's version; CRC-32 of the body, u32; the body, as borsh writes crate
+//! version, build ID, origin and answers. A file that does not read to its last byte, or with another version or CRC,
+//! is as good as absent. Of two writers the later wins, which loses answers but never mixes them.
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::PathBuf;
 
-use crate::answers::Answers;
-use crate::binary::is_build_id;
-use crate::codec::{Input, put, put_answers, put_bytes};
-use crate::elf::{DebugLink, Identity};
-use crate::evict::{TEMPORARY, evict, touch};
-use crate::frame::SymbolSource;
+use crate::answers::{Answers, Origin};
+use crate::folder::{Folder, touch};
 
-const MAGIC: &[u8; 8] = b"rmsymbol";
-const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 16;
-const MAX_FILE_BYTES: u64 = 64 << 20;
-const MAX_TOTAL_BYTES: u64 = 256 << 20;
-const EXTENSION: &str = "symbols";
+const MAGIC: &[u8; 12] = b"rmsymbol\x02\0\0\0";
+const CRATE_VERSION: &str = env!("CARGO_PKG_VERSION");
+const MAX_FILE_BYTES: usize = 64 << 20;
 
 /// A folder of cache files. Every failure means only that the cache does not help.
-pub(crate) struct Cache {
-    folder: PathBuf,
-}
+pub(crate) struct Cache(Folder);
 
 impl Cache {
-    pub fn new(folder: PathBuf) -> Self {
-        Self { folder }
+    pub fn new(path: PathBuf) -> Self {
+        Self(Folder { path, extension: "symbols", max_total_bytes: 256 << 20 })
     }
 
-    pub fn load(&self, build_id: &str) -> Option<Answers> {
-        let path = self.path(build_id)?;
-        if Identity::of(&path)?.size_bytes > MAX_FILE_BYTES {
+    pub fn load(&self, build_id: &str) -> Option<(Origin, Answers)> {
+        let path = self.0.place(build_id)?;
+        if fs::metadata(&path).ok()?.len() > MAX_FILE_BYTES as u64 {
             return None;
         }
         let answers = decode(&fs::read(&path).ok()?, build_id)?;
@@ -47,112 +33,55 @@ impl Cache {
         Some(answers)
     }
 
-    pub fn store(&self, build_id: &str, answers: &Answers) -> Option<()> {
-        static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let path = self.path(build_id)?;
-        let content = encode(answers, build_id)?;
-        // Paths and names of other people's programs are nobody else's business.
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).ok()?;
-        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let temporary = format!(".{build_id}.{}.{count}.{TEMPORARY}", std::process::id());
-        let temporary = self.folder.join(temporary);
-        let mut options = fs::OpenOptions::new();
-        let file = options.write(true).create_new(true).mode(0o600).open(&temporary);
-        let written = file.and_then(|mut file| file.write_all(&content));
-        if written.and_then(|()| fs::rename(&temporary, path)).is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        evict(&self.folder, EXTENSION, MAX_TOTAL_BYTES);
+    pub fn store(&self, build_id: &str, origin: &Origin, answers: &Answers) -> Option<()> {
+        let path = self.0.place(build_id)?;
+        let content = encode(build_id, origin, answers)?;
+        let mut file = self.0.temporary().ok()?;
+        file.write_all(&content).ok()?;
+        file.persist(path).ok()?;
+        self.0.evict();
         Some(())
     }
-
-    fn path(&self, build_id: &str) -> Option<PathBuf> {
-        is_build_id(build_id).then(|| self.folder.join(format!("{build_id}.{EXTENSION}")))
-    }
 }
 
-fn encode(answers: &Answers, build_id: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(answers.frames.len() * 32 + 4096);
-    out.extend_from_slice(MAGIC);
-    out.extend_from_slice(&VERSION.to_le_bytes());
-    out.extend_from_slice(&[0; 4]);
-    put_bytes(&mut out, env!("CARGO_PKG_VERSION").as_bytes());
-    put_bytes(&mut out, build_id.as_bytes());
-    let (kind, path) = match &answers.source {
-        SymbolSource::None | SymbolSource::Carried => (0, Path::new("")),
-        SymbolSource::Dwarf { path } => (1, path.as_path()),
-        SymbolSource::Symtab { path } => (2, path.as_path()),
-        SymbolSource::Dynsym { path } => (3, path.as_path()),
-    };
-    put(&mut out, kind);
-    put_bytes(&mut out, path.as_os_str().as_bytes());
-    for identities in [answers.source_identity.as_slice(), &answers.considered] {
-        put(&mut out, identities.len() as u32);
-        for identity in identities {
-            out.extend_from_slice(&identity.size_bytes.to_le_bytes());
-            out.extend_from_slice(&identity.modified_ns.to_le_bytes());
-        }
-    }
-    let (name, crc32) = answers.link.as_ref().map_or((&[][..], 0), |link| (&link.name, link.crc32));
-    put_bytes(&mut out, name);
-    put(&mut out, crc32);
-    put_answers(&mut out, answers);
-    let crc = crc32fast::hash(&out[HEADER_BYTES..]);
-    out[12..16].copy_from_slice(&crc.to_le_bytes());
-    (out.len() as u64 <= MAX_FILE_BYTES).then_some(out)
+fn encode(build_id: &str, origin: &Origin, answers: &Answers) -> Option<Vec<u8>> {
+    let body = borsh::to_vec(&(CRATE_VERSION, build_id, origin, answers)).ok()?;
+    let content = [MAGIC, &crc32fast::hash(&body).to_le_bytes()[..], &body].concat();
+    (content.len() <= MAX_FILE_BYTES).then_some(content)
 }
 
-fn decode(content: &[u8], build_id: &str) -> Option<Answers> {
-    let body = content.get(HEADER_BYTES..)?;
-    if content[..8] != *MAGIC
-        || content[8..12] != VERSION.to_le_bytes()
-        || content[12..16] != crc32fast::hash(body).to_le_bytes()
-    {
+fn decode(content: &[u8], build_id: &str) -> Option<(Origin, Answers)> {
+    let (crc32, body) = content.strip_prefix(MAGIC)?.split_first_chunk()?;
+    if crc32fast::hash(body) != u32::from_le_bytes(*crc32) {
         return None;
     }
-    let mut input = Input::of(body);
-    if input.bytes()? != env!("CARGO_PKG_VERSION").as_bytes()
-        || input.bytes()? != build_id.as_bytes()
-    {
-        return None;
-    }
-    let mut answers = Answers::default();
-    let kind = input.u32()?;
-    let path = PathBuf::from(std::ffi::OsString::from_vec(input.bytes()?.to_owned()));
-    answers.source = match kind {
-        0 => SymbolSource::None,
-        1 => SymbolSource::Dwarf { path },
-        2 => SymbolSource::Symtab { path },
-        3 => SymbolSource::Dynsym { path },
-        _ => return None,
-    };
-    let source_identity = input.list(16, Input::identity)?;
-    answers.source_identity = source_identity.first().copied();
-    answers.considered = input.list(16, Input::identity)?;
-    let (name, crc32) = (input.bytes()?.to_owned(), input.u32()?);
-    answers.link = (!name.is_empty()).then_some(DebugLink { name, crc32 });
-    input.answers(&mut answers)?;
-    input.is_empty().then_some(answers)
+    let (version, of, origin, answers): (String, String, _, Answers) =
+        borsh::from_slice(body).ok()?;
+    let is_it = version == CRATE_VERSION && of == build_id && answers.is_valid();
+    is_it.then_some((origin, answers))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::Frame;
 
     #[test]
     fn a_correct_checksum_does_not_make_a_damaged_body_dangerous() {
+        const HEADER_BYTES: usize = 16;
         let mut answers = Answers::default();
-        let frame = answers.frame(&"f(int)".into(), &"_Z1fi".into(), Some(&"f.cc".into()), 7);
-        answers.add(16, [frame, frame]);
-        let mut content = encode(&answers, "abcd").unwrap();
-        assert_eq!(decode(&content, "abcd").unwrap().get(16).unwrap().len(), 2);
+        let (function, system_name) = ("f(int)".into(), "_Z1fi".into());
+        let frame = Frame { function, system_name, file: Some("f.cc".into()), line: 7 };
+        answers.add(16, &[frame.clone(), frame]);
+        let mut content = encode("abcd", &Origin::default(), &answers).unwrap();
+        assert_eq!(decode(&content, "abcd").unwrap().1.get(16).unwrap().len(), 2);
         assert!(decode(&content, "abce").is_none());
         for at in HEADER_BYTES..content.len() {
             for value in [0, 1, 0x7f, 0xff] {
                 let before = std::mem::replace(&mut content[at], value);
                 let crc = crc32fast::hash(&content[HEADER_BYTES..]);
                 content[12..16].copy_from_slice(&crc.to_le_bytes());
-                if let Some(read) = decode(&content, "abcd") {
+                if let Some((_, read)) = decode(&content, "abcd") {
                     read.by_address.keys().for_each(|&address| drop(read.get(address)));
                 }
                 content[at] = before;

@@ -1,22 +1,19 @@
-//! What is in an ELF file: its build ID (read from a few hundred bytes), and on demand its
-//! sections.
+//! What is in an ELF file: its build ID (read from a few hundred bytes), and on demand its sections.
 //!
-//! Files are read, never mapped: a file that shrinks under a mapping would kill the reader, and
-//! with containers the owner of the file may be another user.
+//! Files are read, never mapped: a file that shrinks under a mapping would kill the reader, and with containers the
+//! owner of the file may be another user.
 
-use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use libdeflater::DecompressionError;
-use object::Endianness;
-use object::elf;
-use object::read::ReadCache;
 use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
-
-use crate::content::Content;
+use object::read::{ReadCache, ReadRef};
+use object::{CompressedData, CompressedFileRange, CompressionFormat, Endianness, elf};
 
 /// Larger notes, sections and tables are refused as damage.
 const MAX_NOTES_BYTES: u64 = 1 << 20;
@@ -26,7 +23,7 @@ const MAX_SECTIONS: u32 = 1 << 16;
 const MAX_COMPRESSION_RATIO: u64 = 1100;
 
 /// What `stat` says of a file's content: if it is the same, so is the content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub(crate) struct Identity {
     pub size_bytes: u64,
     pub modified_ns: u64,
@@ -52,13 +49,14 @@ pub(crate) enum OpenError {
     Unreadable(String),
 }
 
-/// An open ELF file. Only its build ID has been read.
+/// An open ELF file. At first only its build ID has been read.
 pub(crate) struct ElfFile {
     pub path: PathBuf,
     pub identity: Identity,
     /// Lower-case hex; empty if there is none.
     pub build_id: String,
-    content: Content,
+    file: File,
+    sections: OnceLock<Result<Sections, String>>,
 }
 
 impl ElfFile {
@@ -73,94 +71,70 @@ impl ElfFile {
         }
         let file = File::open(path).map_err(unreadable)?;
         let identity = Identity::from_metadata(&file.metadata().map_err(unreadable)?);
-        let content = Content::Disk(file);
-        let build_id = match class_of(&content) {
-            Some(elf::ELFCLASS64) => build_id_of::<elf::FileHeader64<Endianness>>(&content),
-            Some(elf::ELFCLASS32) => build_id_of::<elf::FileHeader32<Endianness>>(&content),
+        let build_id = match class_of(&file) {
+            Some(elf::ELFCLASS64) => build_id_of::<elf::FileHeader64<Endianness>>(&file),
+            Some(elf::ELFCLASS32) => build_id_of::<elf::FileHeader32<Endianness>>(&file),
             _ => Err("not an ELF file".to_owned()),
         };
         let build_id = hex(&build_id.map_err(OpenError::Unreadable)?);
-        Ok(Self { path: path.to_owned(), identity, build_id, content })
+        Ok(Self { path: path.to_owned(), identity, build_id, file, sections: OnceLock::new() })
     }
 
-    /// The ELF file with these bytes, which were inside this one.
-    pub fn with_content(&self, bytes: Vec<u8>) -> Self {
-        let identity = Identity { size_bytes: bytes.len() as u64, ..self.identity };
+    /// The ELF file that was inside this one and is now in `file`.
+    pub fn unpacked(&self, file: File) -> io::Result<Self> {
+        let identity = Identity::from_metadata(&file.metadata()?);
         let (path, build_id) = (self.path.clone(), self.build_id.clone());
-        Self { path, identity, build_id, content: Content::Memory(bytes) }
+        Ok(Self { path, identity, build_id, file, sections: OnceLock::new() })
     }
 
-    /// Reads the section headers.
-    pub fn sections(&self) -> Result<Sections, String> {
-        match class_of(&self.content) {
-            Some(elf::ELFCLASS64) => sections_of::<elf::FileHeader64<Endianness>>(&self.content),
-            Some(elf::ELFCLASS32) => sections_of::<elf::FileHeader32<Endianness>>(&self.content),
+    /// The section headers, which are read once.
+    pub fn sections(&self) -> Result<&Sections, String> {
+        let read = || match class_of(&self.file) {
+            Some(elf::ELFCLASS64) => sections_of::<elf::FileHeader64<Endianness>>(&self.file),
+            Some(elf::ELFCLASS32) => sections_of::<elf::FileHeader32<Endianness>>(&self.file),
             _ => Err("not an ELF file".to_owned()),
-        }
+        };
+        self.sections.get_or_init(read).as_ref().map_err(String::clone)
+    }
+
+    /// The section with this name and some content; `.zdebug_x` counts as `.debug_x`.
+    pub fn section(&self, name: &str) -> Option<&Section> {
+        let is_it = |section: &&Section| {
+            let old = section.name.strip_prefix(".zdebug_");
+            section.size_bytes > 0
+                && (section.name == name || old.is_some() && old == name.strip_prefix(".debug_"))
+                && !matches!(section.kind, elf::SHT_NOBITS | elf::SHT_NULL)
+        };
+        self.sections().ok()?.all.iter().find(is_it)
     }
 
     /// Reads a section's content, decompressed.
-    pub fn read(&self, sections: &Sections, section: &Section) -> Result<Vec<u8>, String> {
-        let Some(Packing { format, size_bytes, header_bytes }) = self.packing(sections, section)?
-        else {
-            return self.read_raw(section);
-        };
-        let packed_bytes = section.size_bytes - header_bytes;
-        if size_bytes > MAX_SECTION_BYTES || size_bytes / MAX_COMPRESSION_RATIO > packed_bytes + 1 {
-            return Err(format!("{}: claims {size_bytes} bytes", section.name));
+    pub fn read(&self, section: &Section) -> Result<Vec<u8>, String> {
+        let CompressedFileRange { format, offset, compressed_size, uncompressed_size } =
+            section.content.clone()?;
+        let fail = |reason: &str| Err(format!("{}: {reason}", section.name));
+        let end = offset.checked_add(compressed_size);
+        if end.is_none_or(|end| end > self.identity.size_bytes)
+            || compressed_size > MAX_SECTION_BYTES
+        {
+            return fail("lies outside the file");
         }
-        let raw = self.read_raw(section)?;
-        let data = &raw[header_bytes as usize..];
+        if uncompressed_size > MAX_SECTION_BYTES
+            || uncompressed_size / MAX_COMPRESSION_RATIO > compressed_size + 1
+        {
+            return fail(&format!("claims {uncompressed_size} bytes"));
+        }
+        let mut data = vec![0; compressed_size as usize];
+        self.file.read_exact_at(&mut data, offset).map_err(|error| error.to_string())?;
         let unpacked = match format {
-            object::CompressionFormat::Zlib => inflated(data, size_bytes as usize),
+            CompressionFormat::None => return Ok(data),
+            CompressionFormat::Zlib => inflated(&data, uncompressed_size as usize),
             _ => {
-                let packed = object::CompressedData { format, data, uncompressed_size: size_bytes };
-                packed.decompress().map(Cow::into_owned).map_err(|error| error.to_string())
+                let packed = CompressedData { format, data: &data, uncompressed_size };
+                packed.decompress().map(Into::into).map_err(|error| error.to_string())
             }
         };
-        unpacked.map_err(|error| format!("{}: {error}", section.name))
-    }
-
-    /// How a section is packed, if it is.
-    fn packing(&self, sections: &Sections, section: &Section) -> Result<Option<Packing>, String> {
-        let is_old = section.name.starts_with(".zdebug_");
-        if !section.has_content || !(section.is_compressed || is_old) {
-            return Ok(None);
-        }
-        self.check_extent(section)?;
-        let mut head = [0; 24];
-        let count = self.content.read_at(&mut head, section.offset);
-        let count = count.map_err(|error| error.to_string())? as u64;
-        let head = &head[..count.min(section.size_bytes) as usize];
-        if section.is_compressed {
-            compression_header(sections, head).map(Some)
-        } else if head.starts_with(b"ZLIB") {
-            let size = head.get(4..12).and_then(|b| b.try_into().ok()).ok_or("section is cut")?;
-            let format = object::CompressionFormat::Zlib;
-            Ok(Some(Packing { format, size_bytes: u64::from_be_bytes(size), header_bytes: 12 }))
-        } else {
-            Ok(None)
-        }
-    }
-
-    fn check_extent(&self, section: &Section) -> Result<(), String> {
-        let end = section.offset.checked_add(section.size_bytes);
-        let is_inside = end.is_some_and(|end| end <= self.identity.size_bytes);
-        match is_inside && section.size_bytes <= MAX_SECTION_BYTES {
-            true => Ok(()),
-            false => Err(format!("{}: lies outside the file", section.name)),
-        }
-    }
-
-    fn read_raw(&self, section: &Section) -> Result<Vec<u8>, String> {
-        if !section.has_content {
-            return Ok(Vec::new());
-        }
-        self.check_extent(section)?;
-        let mut content = vec![0; section.size_bytes as usize];
-        let read = self.content.read_exact_at(&mut content, section.offset);
-        read.map_err(|error| error.to_string())?;
-        Ok(content)
+        unpacked.or_else(|error| fail(&error))
     }
 
     /// CRC-32 of the whole file, as `.gnu_debuglink` wants it.
@@ -169,7 +143,7 @@ impl ElfFile {
         let mut buffer = vec![0; 1 << 18];
         let mut offset = 0;
         loop {
-            match self.content.read_at(&mut buffer, offset).ok()? {
+            match self.file.read_at(&mut buffer, offset).ok()? {
                 0 => return Some(hasher.finalize()),
                 count => {
                     hasher.update(&buffer[..count]);
@@ -196,38 +170,11 @@ pub(crate) struct Section {
     /// Index of the section that this one refers to: the strings of a symbol table.
     pub link: usize,
     pub is_code: bool,
-    is_compressed: bool,
-    has_content: bool,
-    offset: u64,
-}
-
-impl Sections {
-    /// The section with this name and some content; `.zdebug_x` counts as `.debug_x`.
-    pub fn named(&self, name: &str) -> Option<&Section> {
-        let is_it = |section: &&Section| {
-            let other = section.name.strip_prefix(".zdebug_");
-            section.has_content
-                && section.size_bytes > 0
-                && (section.name == name
-                    || (other.is_some() && other == name.strip_prefix(".debug_")))
-        };
-        self.all.iter().find(is_it)
-    }
-
-    pub fn has_lines(&self) -> bool {
-        self.named(".debug_info").is_some()
-    }
-}
-
-/// What the header of a packed section says.
-struct Packing {
-    format: object::CompressionFormat,
-    /// Unpacked.
-    size_bytes: u64,
-    header_bytes: u64,
+    content: Result<CompressedFileRange, String>,
 }
 
 /// Where a file says that the rest of its debug information is.
+#[derive(Clone, BorshSerialize, BorshDeserialize)]
 pub(crate) struct DebugLink {
     /// A file name without a directory.
     pub name: Vec<u8>,
@@ -235,15 +182,15 @@ pub(crate) struct DebugLink {
 }
 
 /// `.gnu_debuglink`: a name, padding to four bytes, a CRC.
-pub(crate) fn debug_link(file: &ElfFile, sections: &Sections) -> Option<DebugLink> {
-    let content = file.read(sections, sections.named(".gnu_debuglink")?).ok()?;
+pub(crate) fn debug_link(file: &ElfFile) -> Option<DebugLink> {
+    let content = file.read(file.section(".gnu_debuglink")?).ok()?;
     let name = content.split(|&byte| byte == 0).next()?;
     if name.is_empty() || name.contains(&b'/') || name == b"." || name == b".." {
         return None;
     }
     let crc_offset = (name.len() + 1).next_multiple_of(4);
     let crc: [u8; 4] = content.get(crc_offset..crc_offset + 4)?.try_into().ok()?;
-    let crc32 = match sections.endian {
+    let crc32 = match file.sections().ok()?.endian {
         Endianness::Little => u32::from_le_bytes(crc),
         Endianness::Big => u32::from_be_bytes(crc),
     };
@@ -251,20 +198,20 @@ pub(crate) fn debug_link(file: &ElfFile, sections: &Sections) -> Option<DebugLin
 }
 
 /// `.gnu_debugaltlink`: the path and build ID (hex) of the file with the parts that `dwz` found to be common.
-pub(crate) fn supplement_link(file: &ElfFile, sections: &Sections) -> Option<(Vec<u8>, String)> {
-    let content = file.read(sections, sections.named(".gnu_debugaltlink")?).ok()?;
+pub(crate) fn supplement_link(file: &ElfFile) -> Option<(Vec<u8>, String)> {
+    let content = file.read(file.section(".gnu_debugaltlink")?).ok()?;
     let end = content.iter().position(|&byte| byte == 0)?;
     Some((content[..end].to_owned(), hex(&content[end + 1..])))
 }
 
-fn class_of(content: &Content) -> Option<elf::FileClass> {
+fn class_of(file: &File) -> Option<elf::FileClass> {
     let mut ident = [0; 5];
-    content.reader().read_exact(&mut ident).ok()?;
+    file.read_exact_at(&mut ident, 0).ok()?;
     ident.starts_with(&elf::ELFMAG).then_some(elf::FileClass(ident[4]))
 }
 
-fn build_id_of<E: FileHeader<Endian = Endianness>>(content: &Content) -> Result<Vec<u8>, String> {
-    let cache = ReadCache::new(content.reader());
+fn build_id_of<E: FileHeader<Endian = Endianness>>(file: &File) -> Result<Vec<u8>, String> {
+    let cache = ReadCache::new(file);
     let text = |error: object::read::Error| error.to_string();
     let header = E::parse(&cache).map_err(text)?;
     let endian = header.endian().map_err(text)?;
@@ -309,8 +256,8 @@ fn build_id_note<E: FileHeader<Endian = Endianness>>(
     None
 }
 
-fn sections_of<E: FileHeader<Endian = Endianness>>(content: &Content) -> Result<Sections, String> {
-    let cache = ReadCache::new(content.reader());
+fn sections_of<E: FileHeader<Endian = Endianness>>(file: &File) -> Result<Sections, String> {
+    let cache = ReadCache::new(file);
     let text = |error: object::read::Error| error.to_string();
     let header = E::parse(&cache).map_err(text)?;
     let endian = header.endian().map_err(text)?;
@@ -321,20 +268,49 @@ fn sections_of<E: FileHeader<Endian = Endianness>>(content: &Content) -> Result<
     let mut all = Vec::with_capacity(table.len());
     for header in table.iter() {
         let name = table.section_name(endian, header).unwrap_or_default();
-        let flags = header.sh_flags(endian);
+        let name = String::from_utf8_lossy(name).into_owned();
         all.push(Section {
-            name: String::from_utf8_lossy(name).into_owned(),
             kind: header.sh_type(endian),
             address: header.sh_addr(endian).into(),
             size_bytes: header.sh_size(endian).into(),
             link: header.sh_link(endian) as usize,
-            is_code: flags.contains(elf::SHF_EXECINSTR),
-            is_compressed: flags.contains(elf::SHF_COMPRESSED),
-            has_content: !matches!(header.sh_type(endian), elf::SHT_NOBITS | elf::SHT_NULL),
-            offset: header.sh_offset(endian).into(),
+            is_code: header.sh_flags(endian).contains(elf::SHF_EXECINSTR),
+            content: content_of(header, endian, &name, &cache),
+            name,
         });
     }
     Ok(Sections { endian, is_64: header.is_type_64(), all })
+}
+
+/// Where a section's content is, and how it is packed.
+fn content_of<S: SectionHeader<Endian = Endianness>>(
+    header: &S,
+    endian: Endianness,
+    name: &str,
+    cache: &ReadCache<&File>,
+) -> Result<CompressedFileRange, String> {
+    let plain = CompressedFileRange::none(header.file_range(endian));
+    let packed = header.compression(endian, cache).map_err(|_| "a compressed section is cut")?;
+    if let Some((packed, offset, compressed_size)) = packed {
+        let format = match packed.ch_type(endian) {
+            elf::ELFCOMPRESS_ZLIB => CompressionFormat::Zlib,
+            elf::ELFCOMPRESS_ZSTD => CompressionFormat::Zstandard,
+            other => return Err(format!("unknown compression {}", other.0)),
+        };
+        let uncompressed_size = packed.ch_size(endian).into();
+        return Ok(CompressedFileRange { format, offset, compressed_size, uncompressed_size });
+    }
+    let head = match name.strip_prefix(".zdebug_").and(plain.compressed_size.checked_sub(12)) {
+        Some(compressed_size) => (cache.read_bytes_at(plain.offset, 12), compressed_size),
+        None => return Ok(plain),
+    };
+    let (Ok([b'Z', b'L', b'I', b'B', size @ ..]), compressed_size) = head else { return Ok(plain) };
+    Ok(CompressedFileRange {
+        format: CompressionFormat::Zlib,
+        offset: plain.offset + 12,
+        compressed_size,
+        uncompressed_size: size.iter().fold(0, |size, &byte| size << 8 | u64::from(byte)),
+    })
 }
 
 /// Exactly `size_bytes` from a zlib stream.
@@ -350,32 +326,6 @@ fn inflated(packed: &[u8], size_bytes: usize) -> Result<Vec<u8>, String> {
         }
         Err(error) => Err(error.to_string()),
     }
-}
-
-fn compression_header(sections: &Sections, raw: &[u8]) -> Result<Packing, String> {
-    fn parse<C: CompressionHeader<Endian = Endianness>>(
-        endian: Endianness,
-        raw: &[u8],
-    ) -> Option<(elf::CompressionType, u64, u64)> {
-        let (header, rest) = object::pod::from_bytes::<C>(raw).ok()?;
-        Some((
-            header.ch_type(endian),
-            header.ch_size(endian).into(),
-            (raw.len() - rest.len()) as u64,
-        ))
-    }
-    let parsed = if sections.is_64 {
-        parse::<elf::CompressionHeader64<Endianness>>(sections.endian, raw)
-    } else {
-        parse::<elf::CompressionHeader32<Endianness>>(sections.endian, raw)
-    };
-    let (kind, size_bytes, header_bytes) = parsed.ok_or("a compressed section is cut")?;
-    let format = match kind {
-        elf::ELFCOMPRESS_ZLIB => object::CompressionFormat::Zlib,
-        elf::ELFCOMPRESS_ZSTD => object::CompressionFormat::Zstandard,
-        other => return Err(format!("unknown compression {}", other.0)),
-    };
-    Ok(Packing { format, size_bytes, header_bytes })
 }
 
 fn hex(bytes: &[u8]) -> String {

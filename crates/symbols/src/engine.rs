@@ -1,12 +1,14 @@
 //! The opened sources of one binary, and how an address gets its frames from them: DWARF, then the symbol table.
 
+use std::path::PathBuf;
+
 use object::elf;
 
 use crate::answers::Answers;
 use crate::defect::SymbolDefect;
-use crate::elf::{ElfFile, Identity, Sections};
-use crate::find::{Place, Search, Supplement, open_debug_file, supplement};
-use crate::frame::{Frame, SymbolSource};
+use crate::elf::{ElfFile, Identity};
+use crate::find::{Place, Search, open_debug_file, supplement};
+use crate::frame::SymbolSource;
 use crate::lines::Lines;
 use crate::mini_debug_file::mini_debug_file;
 use crate::names::Names;
@@ -17,29 +19,27 @@ use crate::worker::Worker;
 const NAMES_PER_GROUP: usize = 1 << 10;
 
 /// What can name addresses of one binary.
+#[derive(Default)]
 pub(crate) struct Engine {
     lines: Option<Lines>,
     /// In the order of trust. Mini debug information has only what the dynamic symbols lack, so both count.
     names: Vec<Names>,
     pub source: SymbolSource,
-    pub source_identity: Option<Identity>,
+    /// The source's file.
+    pub path: PathBuf,
+    pub identity: Option<Identity>,
     /// Something that should have been readable was not; such answers are not worth keeping.
     pub damage: Option<SymbolDefect>,
 }
 
-type Opened = (ElfFile, Sections);
-
 impl Engine {
     /// Opens the best sources: DWARF of the binary itself, else of a debug file, here or from a server; names from
     /// either.
-    pub fn open(search: &mut Search, places: &[Place], file: Option<ElfFile>) -> Self {
-        let build_id = match &file {
-            Some(file) if search.binary.build_id.is_empty() => file.build_id.clone(),
-            _ => search.binary.build_id.clone(),
-        };
-        let mut engine = Self::empty();
-        let file = file.and_then(|file| engine.with_sections(file));
-        if let Some(file) = &file {
+    pub fn open(search: &mut Search, places: &[Place], file: Option<&ElfFile>) -> Self {
+        let build_id = search.build_id(file).to_owned();
+        let mut engine = Self::default();
+        let file = file.filter(|file| engine.has_sections(file));
+        if let Some(file) = file {
             engine.open_lines(search, file);
         }
         let mut debug_file = None;
@@ -51,7 +51,7 @@ impl Engine {
         {
             engine.open_debug(search, &Place { path, crc32: None }, &build_id, &mut debug_file);
         }
-        engine.open_names(debug_file.as_ref(), file.as_ref());
+        engine.open_names(debug_file.as_ref(), file);
         engine
     }
 
@@ -61,105 +61,78 @@ impl Engine {
         search: &mut Search,
         place: &Place,
         build_id: &str,
-        debug_file: &mut Option<Opened>,
+        debug_file: &mut Option<ElfFile>,
     ) {
         if self.lines.is_some() {
             return;
         }
-        let Some(found) = open_debug_file(place, build_id) else { return };
-        let Some(found) = self.with_sections(found) else { return };
+        let found = open_debug_file(place, build_id);
+        let Some(found) = found.filter(|found| self.has_sections(found)) else { return };
         self.open_lines(search, &found);
         if debug_file.is_none() || self.lines.is_some() {
             *debug_file = Some(found);
         }
     }
 
-    fn empty() -> Self {
-        Self {
-            lines: None,
-            names: Vec::new(),
-            source: SymbolSource::None,
-            source_identity: None,
-            damage: None,
-        }
-    }
-
-    fn with_sections(&mut self, file: ElfFile) -> Option<Opened> {
-        match file.sections() {
-            Ok(sections) => Some((file, sections)),
-            Err(reason) => {
-                self.damaged(&file, reason);
-                None
-            }
-        }
+    fn has_sections(&mut self, file: &ElfFile) -> bool {
+        file.sections().map_err(|reason| self.damaged(file, reason)).is_ok()
     }
 
     fn damaged(&mut self, file: &ElfFile, reason: String) {
         self.damage.get_or_insert(SymbolDefect::Unreadable { path: file.path.clone(), reason });
     }
 
-    fn open_lines(&mut self, search: &mut Search, opened: &Opened) {
-        let (file, sections) = opened;
-        if !sections.has_lines() {
+    fn come_from(&mut self, source: SymbolSource, file: &ElfFile) {
+        self.source = source;
+        self.path = file.path.clone();
+        self.identity = Some(file.identity);
+    }
+
+    fn open_lines(&mut self, search: &mut Search, file: &ElfFile) {
+        if file.section(".debug_info").is_none() {
             return;
         }
-        let supplement = supplement(search, (file, sections));
-        let supplied = match &supplement {
-            Supplement::Found(file, sections) => Some((file, sections)),
-            _ => None,
-        };
-        match Lines::open((file, sections), supplied) {
+        let supplement = supplement(search, file);
+        let found = supplement.as_ref().ok().and_then(Option::as_ref);
+        match Lines::open(file, found) {
             Ok(lines) => {
                 self.lines = Some(lines);
-                self.source = SymbolSource::Dwarf { path: file.path.clone() };
-                self.source_identity = Some(file.identity);
+                self.come_from(SymbolSource::Dwarf, file);
                 self.damage = None;
             }
             Err(reason) => self.damaged(file, reason),
         }
-        if let Supplement::Missing { path: supplement, build_id } = supplement {
-            let path = file.path.clone();
-            self.damage.get_or_insert(SymbolDefect::SupplementMissing {
-                path,
-                supplement,
-                build_id,
-            });
+        if let Err(missing) = supplement {
+            self.damage.get_or_insert(missing);
         }
     }
 
-    fn open_names(&mut self, debug_file: Option<&Opened>, file: Option<&Opened>) {
-        let read_first = |engine: &mut Self, files: [Option<&Opened>; 2], kind| {
-            files.into_iter().flatten().any(|opened| engine.read_names(opened, kind))
-        };
-        if read_first(self, [debug_file, file], elf::SHT_SYMTAB) {
+    fn open_names(&mut self, debug_file: Option<&ElfFile>, file: Option<&ElfFile>) {
+        let files = [debug_file, file].into_iter().flatten();
+        if files.clone().any(|file| self.read_names(file, elf::SHT_SYMTAB)) {
             return;
         }
-        if let Some((file, sections)) = file {
-            match mini_debug_file(file, sections) {
+        if let Some(file) = file {
+            match mini_debug_file(file) {
                 Ok(Some(mini)) => drop(self.read_names(&mini, elf::SHT_SYMTAB)),
                 Ok(None) => {}
                 Err(reason) => self.damaged(file, reason),
             }
         }
-        read_first(self, [file, debug_file], elf::SHT_DYNSYM);
+        files.rev().any(|file| self.read_names(file, elf::SHT_DYNSYM));
     }
 
     /// Whether the symbol table of this kind has function names. The first one found is the source.
-    fn read_names(&mut self, (file, sections): &Opened, kind: elf::SectionType) -> bool {
-        let names = match Names::read(file, sections, kind) {
-            Ok(Some(names)) => names,
-            Ok(None) => return false,
-            Err(reason) => {
-                self.damaged(file, reason);
-                return false;
-            }
-        };
+    fn read_names(&mut self, file: &ElfFile, kind: elf::SectionType) -> bool {
+        let names = Names::read(file, kind).unwrap_or_else(|reason| {
+            self.damaged(file, reason);
+            None
+        });
+        let Some(names) = names else { return false };
         if self.lines.is_none() && self.names.is_empty() {
-            let path = file.path.clone();
-            self.source = match kind {
-                elf::SHT_SYMTAB => SymbolSource::Symtab { path },
-                _ => SymbolSource::Dynsym { path },
-            };
+            let is_whole = kind == elf::SHT_SYMTAB;
+            let source = if is_whole { SymbolSource::Symtab } else { SymbolSource::Dynsym };
+            self.come_from(source, file);
         }
         self.names.push(names);
         true
@@ -190,37 +163,18 @@ impl Engine {
         let mut found: Vec<_> = found.into_iter().flatten().collect();
         found.sort_unstable_by_key(|&(address, _)| address);
         for (address, found) in found {
-            if let Some(reason) = found.damage {
-                self.address_damaged(address, &reason);
+            answers.add(address, &found.frames);
+            if let (Some(reason), SymbolSource::Dwarf) = (found.damage, self.source) {
+                let (path, reason) =
+                    (self.path.clone(), format!("at address {address:#x}: {reason}"));
+                self.damage.get_or_insert(SymbolDefect::Unreadable { path, reason });
             }
-            let stored = found.frames.iter().map(|frame| {
-                let Frame { function, system_name, file, line } = frame;
-                answers.frame(function, system_name, file.as_ref(), *line)
-            });
-            let stored: Vec<_> = stored.collect();
-            answers.add(address, stored);
         }
-        self.part_missing();
-    }
-
-    fn address_damaged(&mut self, address: u64, reason: &str) {
-        if let SymbolSource::Dwarf { path } = &self.source {
-            let reason = format!("at address {address:#x}: {reason}");
-            self.damage.get_or_insert(SymbolDefect::Unreadable { path: path.clone(), reason });
-        }
-    }
-
-    fn part_missing(&mut self) {
-        if let SymbolSource::Dwarf { path } = &self.source
-            && let Some(supplement) = self.lines.as_ref().and_then(Lines::missing_part)
-        {
-            let (path, supplement) = (path.clone(), supplement.clone());
+        if let Some(part) = self.lines.as_ref().and_then(Lines::missing_part) {
+            let (path, supplement) = (self.path.clone(), part.clone());
             let build_id = String::new();
-            self.damage.get_or_insert(SymbolDefect::SupplementMissing {
-                path,
-                supplement,
-                build_id,
-            });
+            let missing = SymbolDefect::SupplementMissing { path, supplement, build_id };
+            self.damage.get_or_insert(missing);
         }
     }
 }

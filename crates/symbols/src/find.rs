@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::binary::{Binary, is_build_id};
 use crate::debuginfod::Servers;
 use crate::defect::SymbolDefect;
-use crate::elf::{DebugLink, ElfFile, Identity, OpenError, Sections, debug_link, supplement_link};
+use crate::elf::{DebugLink, ElfFile, Identity, OpenError, supplement_link};
 
 /// Where distributions put separate debug files.
 const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";
@@ -34,57 +34,41 @@ pub(crate) struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// The profile's build ID, or else the file's.
+    pub fn build_id<'a>(&'a self, file: Option<&'a ElfFile>) -> &'a str {
+        match file {
+            Some(file) if self.binary.build_id.is_empty() => &file.build_id,
+            _ => &self.binary.build_id,
+        }
+    }
+
     /// A debug file from a server, if there are servers to ask.
     pub fn fetch(&mut self, build_id: &str) -> Option<PathBuf> {
         self.servers.as_mut()?.fetch(build_id)
     }
 }
 
-/// The profiled binary on disk, or why it is not.
-pub(crate) struct Located {
-    pub file: Option<ElfFile>,
-    pub refusal: Option<SymbolDefect>,
-}
-
 /// Finds the file that `binary` was mapped from.
-pub(crate) fn locate(binary: &Binary, folders: &Folders) -> Located {
-    let mut refusal = None;
-    let mut refuse = |defect: SymbolDefect| {
-        let is_graver = match (&refusal, &defect) {
-            (None, _) => true,
-            (Some(SymbolDefect::BuildIdDiffers { .. }), _) => false,
-            (Some(_), SymbolDefect::BuildIdDiffers { .. }) => true,
-            _ => false,
-        };
-        if is_graver {
-            refusal = Some(defect);
-        }
-    };
+pub(crate) fn locate(binary: &Binary, folders: &Folders) -> Result<ElfFile, SymbolDefect> {
+    let (mut differs, mut unreadable) = (None, None);
+    let (wanted, binary_path) = (binary.build_id.clone(), binary.path.clone());
     let paths = binary_paths(binary, folders).into_iter();
     for path in paths.chain(std::iter::once_with(|| mapped_paths(binary)).flatten()) {
         match ElfFile::open(&path) {
-            Ok(file) if binary.build_id.is_empty() || file.build_id == binary.build_id => {
-                return Located { file: Some(file), refusal: None };
+            Ok(file) if wanted.is_empty() || file.build_id == wanted => return Ok(file),
+            Ok(file) => {
+                let (wanted, found) = (wanted.clone(), file.build_id);
+                let defect = SymbolDefect::BuildIdDiffers { path, wanted, found, used: None };
+                differs.get_or_insert(defect);
             }
-            Ok(file) => refuse(SymbolDefect::BuildIdDiffers {
-                path,
-                wanted: binary.build_id.clone(),
-                found: file.build_id,
-                used: None,
-            }),
             Err(OpenError::Missing) => {}
-            Err(OpenError::Unreadable(reason)) => refuse(SymbolDefect::Unreadable { path, reason }),
+            Err(OpenError::Unreadable(reason)) => {
+                unreadable.get_or_insert(SymbolDefect::Unreadable { path, reason });
+            }
         }
     }
-    if let Some(file) = mapped_under_any_name(binary) {
-        return Located { file: Some(file), refusal: None };
-    }
-    let missing = || SymbolDefect::BinaryMissing {
-        path: binary.path.clone(),
-        build_id: binary.build_id.clone(),
-    };
-    let refusal = refusal.unwrap_or_else(missing);
-    Located { file: None, refusal: Some(refusal) }
+    let missing = SymbolDefect::BinaryMissing { path: binary_path, build_id: wanted };
+    mapped_under_any_name(binary).ok_or(differs.or(unreadable).unwrap_or(missing))
 }
 
 /// By name: in the sysroot, then inside the process's root, so that containers work, then here.
@@ -167,11 +151,14 @@ pub(crate) struct Place {
 
 /// Every place to look for the debug file of `binary`, best first.
 pub(crate) fn debug_places(
-    binary: &Binary,
-    folders: &Folders,
-    build_id: &str,
+    search: &Search,
+    file: Option<&ElfFile>,
     link: Option<&DebugLink>,
 ) -> Vec<Place> {
+    let Search { binary, folders, servers } = search;
+    let build_id = search.build_id(file);
+    let fetched = servers.as_ref().and_then(|servers| servers.place(build_id));
+    let fetched = fetched.map(|path| Place { path, crc32: None });
     let mut places = Vec::new();
     let roots = debug_roots(binary, folders);
     for root in &roots {
@@ -185,18 +172,20 @@ pub(crate) fn debug_places(
             folders.debug_paths.iter().filter(|_| !name.is_empty()).map(|root| root.join(name));
         places.extend(copies.map(|path| Place { path, crc32: None }));
     }
-    let Some(link) = link else { return places };
-    let name = OsStr::from_bytes(&link.name);
-    let mut linked: Vec<PathBuf> = folders.debug_paths.clone();
-    let file_systems = folders.sysroot.clone().into_iter().chain(process_root(binary));
-    for root in file_systems.chain([PathBuf::new()]) {
-        let folder = concatenated(&root, folder);
-        linked.push(folder.join(".debug"));
-        linked.push(folder);
+    if let Some(link) = link {
+        let name = OsStr::from_bytes(&link.name);
+        let mut linked = folders.debug_paths.clone();
+        let file_systems = folders.sysroot.clone().into_iter().chain(process_root(binary));
+        for root in file_systems.chain([PathBuf::new()]) {
+            let folder = concatenated(&root, folder);
+            linked.push(folder.join(".debug"));
+            linked.push(folder);
+        }
+        linked.extend(roots.iter().map(|root| concatenated(root, folder)));
+        let crc32 = Some(link.crc32);
+        places.extend(linked.into_iter().map(|folder| Place { path: folder.join(name), crc32 }));
     }
-    linked.extend(roots.iter().map(|root| concatenated(root, folder)));
-    let crc32 = Some(link.crc32);
-    places.extend(linked.into_iter().map(|folder| Place { path: folder.join(name), crc32 }));
+    places.extend(fetched);
     places
 }
 
@@ -224,22 +213,13 @@ pub(crate) fn open_debug_file(place: &Place, build_id: &str) -> Option<ElfFile> 
     is_it.then_some(file)
 }
 
-/// The result of following a debug file's `.gnu_debugaltlink`.
-pub(crate) enum Supplement {
-    NotNeeded,
-    Found(ElfFile, Sections),
-    Missing { path: PathBuf, build_id: String },
-}
-
-/// Finds the supplement of `file`, the part that `dwz` moved to a common file.
+/// The supplement of `file`, the part that `dwz` moved to a common file, if there is one; a defect if it is missing.
 pub(crate) fn supplement(
     search: &mut Search,
-    (file, sections): (&ElfFile, &Sections),
-) -> Supplement {
+    file: &ElfFile,
+) -> Result<Option<ElfFile>, SymbolDefect> {
     let Search { binary, folders, .. } = *search;
-    let Some((link, build_id)) = supplement_link(file, sections) else {
-        return Supplement::NotNeeded;
-    };
+    let Some((link, build_id)) = supplement_link(file) else { return Ok(None) };
     let link = Path::new(OsStr::from_bytes(&link));
     let mut paths = Vec::new();
     // Relative names start at the debug file, wherever its own links lead.
@@ -258,21 +238,17 @@ pub(crate) fn supplement(
     for path in paths.into_iter().chain(fetched) {
         if let Ok(file) = ElfFile::open(&path)
             && file.build_id == build_id
-            && let Ok(sections) = file.sections()
+            && file.sections().is_ok()
         {
-            return Supplement::Found(file, sections);
+            return Ok(Some(file));
         }
     }
-    Supplement::Missing { path: link.to_owned(), build_id }
+    let (path, supplement) = (file.path.clone(), link.to_owned());
+    Err(SymbolDefect::SupplementMissing { path, supplement, build_id })
 }
 
-/// The link from a binary to its debug file, and what identifies every file that exists now and could be a source.
+/// What identifies every file that exists now and could be a source.
 pub(crate) fn present(file: Option<&ElfFile>, places: &[Place]) -> Vec<Identity> {
     let debug_files = places.iter().filter_map(|place| Identity::of(&place.path));
     file.map(|file| file.identity).into_iter().chain(debug_files).collect()
-}
-
-/// Reads `.gnu_debuglink` of the binary.
-pub(crate) fn link_of(file: &ElfFile) -> Option<DebugLink> {
-    debug_link(file, &file.sections().ok()?)
 }

@@ -1,7 +1,8 @@
 //! A frame: what an address is called.
 
-use std::path::PathBuf;
 use std::sync::Arc;
+
+use borsh::{BorshDeserialize, BorshSerialize};
 
 /// One function activation at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,26 +18,17 @@ pub struct Frame {
 }
 
 /// Where names came from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum SymbolSource {
-    /// Debug information: inlined calls, files and lines.
-    Dwarf {
-        /// The binary or its debug file.
-        path: PathBuf,
-    },
-    /// The full symbol table: function names only.
-    Symtab {
-        /// The binary or its debug file.
-        path: PathBuf,
-    },
-    /// The dynamic symbol table: names of exported functions only.
-    Dynsym {
-        /// The binary.
-        path: PathBuf,
-    },
-    /// The profile itself.
-    Carried,
     /// Nowhere.
     #[default]
     None,
+    /// Debug information: inlined calls, files and lines.
+    Dwarf,
+    /// The full symbol table: function names only.
+    Symtab,
+    /// The dynamic symbol table: names of exported functions only.
+    Dynsym,
+    /// The profile itself.
+    Carried,
 }

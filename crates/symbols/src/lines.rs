@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use addr2line::{LookupContinuation, LookupResult};
-use gimli::{Dwarf, DwarfSections, RunTimeEndian, SectionId};
+use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, SectionId};
+use object::Endianness;
 
 use crate::declarations;
-use crate::dwarf_bytes::{Bytes, endian};
-use crate::elf::{ElfFile, Sections};
+use crate::elf::ElfFile;
 use crate::processors::{MAX_THREADS, on_all};
 use crate::split::Split;
 use crate::units::by_unit;
@@ -38,6 +38,16 @@ const USED: [SectionId; 10] = [
     SectionId::DebugStrOffsets,
 ];
 
+/// Content of a section as DWARF readers take it: with the order of the bytes in a number.
+pub(crate) type Bytes<'a> = EndianSlice<'a, RunTimeEndian>;
+
+pub(crate) fn endian(file: &ElfFile) -> Result<RunTimeEndian, String> {
+    Ok(match file.sections()?.endian {
+        Endianness::Little => RunTimeEndian::Little,
+        Endianness::Big => RunTimeEndian::Big,
+    })
+}
+
 /// The debug information of one binary, unpacked.
 pub(crate) struct Lines {
     sections: DwarfSections<Vec<u8>>,
@@ -64,12 +74,9 @@ pub(crate) struct LineFrame<'a> {
 
 impl Lines {
     /// Loads the sections of `file` and, if it was split by `dwz`, those of its supplement.
-    pub fn open(
-        (file, sections): (&ElfFile, &Sections),
-        supplement: Option<(&ElfFile, &Sections)>,
-    ) -> Result<Self, String> {
-        let endian = endian(sections);
-        let mut contents = read((file, sections), supplement)?;
+    pub fn open(file: &ElfFile, supplement: Option<&ElfFile>) -> Result<Self, String> {
+        let endian = endian(file)?;
+        let mut contents = read(file, supplement)?;
         if let Some(abbreviations) = contents.get_mut(&(false, SectionId::DebugAbbrev)) {
             declarations::hide(abbreviations);
         }
@@ -143,14 +150,15 @@ impl LineFinder<'_> {
 
 /// Reads the sections that are used, by whether they are the supplement's.
 fn read(
-    file: (&ElfFile, &Sections),
-    supplement: Option<(&ElfFile, &Sections)>,
+    file: &ElfFile,
+    supplement: Option<&ElfFile>,
 ) -> Result<HashMap<(bool, SectionId), Vec<u8>>, String> {
     let files = [(false, Some(file)), (true, supplement)];
-    let files = files.into_iter().filter_map(|(is_supplement, file)| Some((is_supplement, file?)));
     let mut wanted: Vec<_> = files
+        .into_iter()
+        .filter_map(|(is_supplement, file)| Some((is_supplement, file?)))
         .flat_map(|(is_supplement, file)| USED.map(|id| ((is_supplement, id), file)))
-        .filter_map(|(key, (file, all))| Some((key, file, all, all.named(key.1.name())?)))
+        .filter_map(|(key, file)| Some((key, file, file.section(key.1.name())?)))
         .collect();
     // Unpacking takes as long as there is to unpack.
     wanted.sort_by_key(|(.., section)| std::cmp::Reverse(section.size_bytes));
@@ -158,11 +166,7 @@ fn read(
     let sizes = wanted.iter().map(|(.., section)| section.size_bytes);
     let total_bytes = sizes.fold(0, u64::saturating_add);
     let threads = if total_bytes < FEW_BYTES { 1 } else { MAX_THREADS };
-    let contents = on_all(
-        &wanted,
-        threads,
-        || (),
-        |(), (key, file, all, section)| Ok((*key, file.read(all, section)?)),
-    );
+    let contents =
+        on_all(&wanted, threads, || (), |(), (key, file, section)| Ok((*key, file.read(section)?)));
     contents.into_iter().collect()
 }

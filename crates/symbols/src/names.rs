@@ -37,17 +37,14 @@ struct Candidate {
 
 impl Names {
     /// Reads the table of type `kind`. `Ok(None)`: the file has none, or no function in it.
-    pub fn read(
-        file: &ElfFile,
-        sections: &Sections,
-        kind: elf::SectionType,
-    ) -> Result<Option<Self>, String> {
+    pub fn read(file: &ElfFile, kind: elf::SectionType) -> Result<Option<Self>, String> {
+        let sections = file.sections()?;
         let Some(table) = sections.all.iter().find(|section| section.kind == kind) else {
             return Ok(None);
         };
         let strings = sections.all.get(table.link).ok_or("symbol table without strings")?;
-        let strings = file.read(sections, strings)?;
-        let content = file.read(sections, table)?;
+        let strings = file.read(strings)?;
+        let content = file.read(table)?;
         let candidates = if sections.is_64 {
             candidates::<elf::FileHeader64<Endianness>>(sections, &content, &strings)
         } else {

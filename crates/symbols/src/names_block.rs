@@ -8,7 +8,6 @@ use std::os::unix::fs::FileExt;
 use crate::address::CodeAddress;
 use crate::answers::Answers;
 use crate::binary::Binary;
-use crate::codec::{Input, put, put_answers, put_bytes};
 use crate::frame::Frame;
 
 const MAGIC: &[u8; 16] = b"\x89ramson-names\r\n\x1a";
@@ -32,15 +31,9 @@ impl CarriedNames {
         }
         let (binary, address) = parts(at);
         let answers = self.by_binary.entry(key(binary)).or_default();
-        if answers.by_address.contains_key(&address) {
-            return;
+        if !answers.by_address.contains_key(&address) {
+            answers.add(address, frames);
         }
-        let mut stored = Vec::with_capacity(frames.len());
-        for frame in frames {
-            let (function, system_name) = (&frame.function, &frame.system_name);
-            stored.push(answers.frame(function, system_name, frame.file.as_ref(), frame.line));
-        }
-        answers.add(address, stored);
     }
 
     /// The frames at `at`.
@@ -61,20 +54,9 @@ impl CarriedNames {
 
     /// The block, footer included: what is put at the end of a file.
     pub fn to_block(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut binaries: Vec<_> = self.by_binary.iter().collect();
-        binaries.sort_unstable_by_key(|(key, _)| *key);
-        put(&mut out, binaries.len() as u32);
-        for ((path, build_id), answers) in binaries {
-            put_bytes(&mut out, path.as_bytes());
-            put_bytes(&mut out, build_id.as_bytes());
-            put_answers(&mut out, answers);
-        }
-        let (body_bytes, crc32) = (out.len() as u64, crc32fast::hash(&out));
-        out.extend_from_slice(&body_bytes.to_le_bytes());
-        put(&mut out, crc32);
-        put(&mut out, VERSION);
-        out.extend_from_slice(MAGIC);
+        let mut out = borsh::to_vec(&self.by_binary).expect("lists are shorter than 2³²");
+        let footer = (out.len() as u64, crc32fast::hash(&out), VERSION, MAGIC);
+        borsh::to_writer(&mut out, &footer).expect("memory can be written");
         out
     }
 
@@ -96,27 +78,19 @@ impl CarriedNames {
         let mut footer = [0; FOOTER_BYTES as usize];
         let body_end = length.checked_sub(FOOTER_BYTES)?;
         read_at(&mut footer, body_end)?;
-        let mut fields = Input::of(&footer);
-        let (body_bytes, crc32, version) = (fields.u64()?, fields.u32()?, fields.u32()?);
-        if footer[16..] != *MAGIC || version != VERSION || body_bytes > MAX_BLOCK_BYTES {
+        let (body_bytes, crc32, version, magic): (u64, u32, u32, [u8; 16]) =
+            borsh::from_slice(&footer).ok()?;
+        if magic != *MAGIC || version != VERSION || body_bytes > MAX_BLOCK_BYTES {
             return None;
         }
         let body_start = body_end.checked_sub(body_bytes)?;
         let mut body = vec![0; body_bytes as usize];
         read_at(&mut body, body_start)?;
-        (crc32fast::hash(&body) == crc32).then(|| Self::parse(&body)).flatten()
-    }
-
-    fn parse(body: &[u8]) -> Option<Self> {
-        let mut input = Input::of(body);
-        let by_binary = input.list(20, |input| {
-            let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).ok();
-            let key = (text(input.bytes()?)?, text(input.bytes()?)?);
-            let mut answers = Answers::default();
-            input.answers(&mut answers)?;
-            Some((key, answers))
-        })?;
-        input.is_empty().then(|| Self { by_binary: by_binary.into_iter().collect() })
+        if crc32fast::hash(&body) != crc32 {
+            return None;
+        }
+        let by_binary: HashMap<_, Answers> = borsh::from_slice(&body).ok()?;
+        by_binary.values().all(Answers::is_valid).then_some(Self { by_binary })
     }
 }
 
@@ -143,7 +117,7 @@ mod tests {
         CodeAddress::InBinary(binary, FileAddress(address))
     }
 
-    fn frame(function: &str, line: u32) -> Frame {
+    fn frame_named(function: &str, line: u32) -> Frame {
         let function: Arc<str> = Arc::from(function);
         Frame { system_name: function.clone(), function, file: Some(Arc::from("a.c")), line }
     }
@@ -158,9 +132,9 @@ mod tests {
     fn example() -> (CarriedNames, Binary) {
         let binary = Binary { path: "/bin/a".into(), build_id: "abcd".into(), pid: Some(7) };
         let mut names = CarriedNames::default();
-        names.add(at(&binary, 16), &[frame("inlined", 3), frame("f", 9)]);
+        names.add(at(&binary, 16), &[frame_named("inlined", 3), frame_named("f", 9)]);
         names.add(at(&binary, 32), &[]);
-        names.add(COMPILED, &[frame("compiled", 0)]);
+        names.add(COMPILED, &[frame_named("compiled", 0)]);
         (names, binary)
     }
 
@@ -180,6 +154,36 @@ mod tests {
         assert!(read.get(at(&elsewhere, 32)).is_none());
         let other_build = Binary { build_id: "abce".into(), ..elsewhere };
         assert!(read.get(at(&other_build, 16)).is_none());
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_format() {
+        let number = |number: u32| number.to_le_bytes().to_vec();
+        let text = |text: &str| [&number(text.len() as u32)[..], text.as_bytes()].concat();
+        let frame = |function: u32, file: u32, line: u32| {
+            [function, function, file, line].map(number).concat()
+        };
+        let address = |at: u64, frames: [u32; 2]| {
+            [at.to_le_bytes().to_vec(), frames.map(number).concat()].concat()
+        };
+        let outside =
+            [text(""), text(""), number(1), text("compiled"), number(1), frame(0, u32::MAX, 4)];
+        let outside = [&outside.concat()[..], &number(1), &address(0x7f00_0000, [0, 1])].concat();
+        let strings = ["inlined", "a.c", "f"].map(text).concat();
+        let frames = [frame(0, 1, 3), frame(2, 1, 9)].concat();
+        let inside =
+            [text("/bin/a"), text("abcd"), number(3), strings, number(2), frames, number(1)];
+        let inside = [&inside.concat()[..], &address(16, [0, 2])].concat();
+        let body = [number(2), outside, inside].concat();
+        let binary = Binary { path: "/bin/a".into(), build_id: "abcd".into(), pid: None };
+        let mut names = CarriedNames::default();
+        names.add(COMPILED, &[Frame { file: None, ..frame_named("compiled", 4) }]);
+        names.add(at(&binary, 16), &[frame_named("inlined", 3), frame_named("f", 9)]);
+        let block = names.to_block();
+        assert_eq!(block[..body.len()], body);
+        let footer = [(body.len() as u64).to_le_bytes().to_vec(), number(crc32fast::hash(&body))];
+        let footer = [footer.concat(), number(1), b"\x89ramson-names\r\n\x1a".to_vec()].concat();
+        assert_eq!(block[body.len()..], footer);
     }
 
     #[test]

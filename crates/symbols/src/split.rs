@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 use addr2line::SplitDwarfLoad;
 use gimli::{Dwarf, DwarfPackageSections, DwarfSections, RunTimeEndian, SectionId};
 
-use crate::dwarf_bytes::{Bytes, bytes, endian};
 use crate::elf::ElfFile;
+use crate::lines::{Bytes, endian};
 
 /// Lists of units are short if there are this many.
 const UNIT_LISTS: usize = 1 << 10;
@@ -113,12 +113,11 @@ impl Split {
         path: &Path,
     ) -> Option<(impl FnMut(SectionId) -> gimli::Result<Vec<u8>> + use<'_>, RunTimeEndian)> {
         let file = ElfFile::open(path).ok()?;
-        let sections = file.sections().ok()?;
-        let endian = endian(&sections);
+        let endian = endian(&file).ok()?;
         let load = move |id: SectionId| {
             // All of them: the index of a package names ranges in each, used or not.
-            let content = bytes(&file, &sections, id.dwo_name().unwrap_or_default());
-            let content = content.unwrap_or_default();
+            let section = id.dwo_name().and_then(|name| file.section(name));
+            let content = section.and_then(|section| file.read(section).ok()).unwrap_or_default();
             self.size_bytes.fetch_add(content.len() as u64, Ordering::Relaxed);
             Ok(content)
         };

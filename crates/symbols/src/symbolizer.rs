@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::address::{CodeAddress, FileAddress, RuntimeAddress};
-use crate::answers::Answers;
+use crate::answers::{Answers, Origin};
 use crate::binary::Binary;
 use crate::cache::Cache;
 use crate::debuginfod::{ServerOptions, Servers};
 use crate::defect::SymbolDefect;
-use crate::elf::{DebugLink, ElfFile, Identity};
+use crate::elf::{ElfFile, Identity, debug_link};
 use crate::engine::Engine;
-use crate::find::{Folders, Located, Place, Search, debug_places, link_of, locate, present};
+use crate::find::{Folders, Place, Search, debug_places, locate, present};
 use crate::frame::{Frame, SymbolSource};
 use crate::names_block::CarriedNames;
 
@@ -62,6 +62,7 @@ pub struct Symbolizer {
 /// One binary between calls.
 #[derive(Default)]
 struct Known {
+    origin: Origin,
     answers: Answers,
     engine: Option<Engine>,
     /// What the engine could not read, if one was opened.
@@ -117,96 +118,38 @@ impl Symbolizer {
 
     fn look_up(&mut self, binary: &Binary, addresses: &[FileAddress]) -> Symbolized {
         self.calls += 1;
-        let Located { file, refusal } = locate(binary, &self.folders);
+        let located = locate(binary, &self.folders);
+        let file = located.as_ref().ok();
         let mut known = self.known.remove(binary).unwrap_or_default();
-        if known.last_call == 0 {
-            let cached = self.cache.as_ref().and_then(|cache| cache.load(&binary.build_id));
-            known.answers = cached.unwrap_or_default();
+        if known.last_call == 0
+            && let Some(cached) = self.cache.as_ref().and_then(|cache| cache.load(&binary.build_id))
+        {
+            (known.origin, known.answers) = cached;
         }
         known.last_call = self.calls;
-        let places = self.refresh(binary, &mut known, file.as_ref());
+        let servers = self.servers.as_mut();
+        let mut search = Search { binary, folders: &self.folders, servers };
+        let places = refresh(&search, &mut known, file);
         let mut unknown: Vec<u64> = addresses.iter().map(|address| address.0).collect();
         unknown.retain(|address| !known.answers.by_address.contains_key(address));
         unknown.sort_unstable();
         unknown.dedup();
         if !unknown.is_empty() {
-            self.answer(binary, &mut known, &places, file, &unknown);
+            answer(&mut search, &mut known, &places, file, &unknown);
+            // Rewriting a large file for a few more answers waits until the end.
+            if known.unsaved * 8 >= known.answers.by_address.len() {
+                save(self.cache.as_ref(), binary, &mut known);
+            }
         }
         let frames = addresses.iter();
         let frames = frames.map(|address| known.answers.get(address.0).unwrap_or_default());
         let frames: Vec<Vec<Frame>> = frames.collect();
-        let source = known.answers.source.clone();
-        let defect = defect(binary, refusal, &source, known.damage.clone());
+        let defect = defect(binary, located.err(), &known.origin, known.damage.clone());
         let defect = defect.or_else(|| few_lines(binary, &frames));
+        let source = known.origin.source;
         self.known.insert(binary.clone(), known);
         self.close_unused();
         Symbolized { frames, source, defect }
-    }
-
-    /// Forgets answers that better files have appeared for. Returns the places of debug files.
-    fn refresh(&self, binary: &Binary, known: &mut Known, file: Option<&ElfFile>) -> Vec<Place> {
-        if !known.answers.considered.is_empty() {
-            let places = self.places(binary, file, known.answers.link.as_ref());
-            let may_know = |servers: &Servers| servers.may_know(&binary.build_id);
-            let has_lines = matches!(known.answers.source, SymbolSource::Dwarf { .. });
-            if (has_lines || !self.servers.as_ref().is_some_and(may_know))
-                && is_current(binary, &known.answers, file, &present(file, &places))
-            {
-                return places;
-            }
-        }
-        let link = file.and_then(link_of);
-        let places = self.places(binary, file, link.as_ref());
-        let considered = present(file, &places);
-        *known = Known { last_call: known.last_call, ..Known::default() };
-        known.answers.link = link;
-        known.answers.considered = considered;
-        places
-    }
-
-    fn places(
-        &self,
-        binary: &Binary,
-        file: Option<&ElfFile>,
-        link: Option<&DebugLink>,
-    ) -> Vec<Place> {
-        let build_id = match file {
-            Some(file) if binary.build_id.is_empty() => &file.build_id,
-            _ => &binary.build_id,
-        };
-        let mut places = debug_places(binary, &self.folders, build_id, link);
-        let fetched = self.servers.as_ref().and_then(|servers| servers.place(build_id));
-        places.extend(fetched.map(|path| Place { path, crc32: None }));
-        places
-    }
-
-    fn answer(
-        &mut self,
-        binary: &Binary,
-        known: &mut Known,
-        places: &[Place],
-        file: Option<ElfFile>,
-        unknown: &[u64],
-    ) {
-        let engine = match &mut known.engine {
-            Some(engine) => engine,
-            none => {
-                // Old answers may be from a better file that has gone; should it come back, it counts as new.
-                known.answers.considered = present(file.as_ref(), places);
-                let servers = self.servers.as_mut();
-                let mut search = Search { binary, folders: &self.folders, servers };
-                none.insert(Engine::open(&mut search, places, file))
-            }
-        };
-        known.answers.source = engine.source.clone();
-        known.answers.source_identity = engine.source_identity;
-        engine.answer(unknown, &mut known.answers);
-        known.damage = engine.damage.clone();
-        known.unsaved += unknown.len();
-        // Rewriting a large file for a few more answers waits until the end.
-        if known.unsaved * 8 >= known.answers.by_address.len() {
-            save(self.cache.as_ref(), binary, known);
-        }
     }
 
     fn close_unused(&mut self) {
@@ -238,66 +181,91 @@ impl Drop for Symbolizer {
     }
 }
 
+/// Forgets answers that better files have appeared for. Returns the places of debug files.
+fn refresh(search: &Search, known: &mut Known, file: Option<&ElfFile>) -> Vec<Place> {
+    if !known.origin.considered.is_empty() {
+        let places = debug_places(search, file, known.origin.link.as_ref());
+        let may_know = |servers: &&mut Servers| servers.may_know(&search.binary.build_id);
+        let has_lines = known.origin.source == SymbolSource::Dwarf;
+        if (has_lines || !search.servers.as_ref().is_some_and(may_know))
+            && is_current(search.binary, &known.origin, file, &present(file, &places))
+        {
+            return places;
+        }
+    }
+    let link = file.and_then(debug_link);
+    let places = debug_places(search, file, link.as_ref());
+    let origin = Origin { link, considered: present(file, &places), ..Origin::default() };
+    *known = Known { origin, last_call: known.last_call, ..Known::default() };
+    places
+}
+
+fn answer(
+    search: &mut Search,
+    known: &mut Known,
+    places: &[Place],
+    file: Option<&ElfFile>,
+    unknown: &[u64],
+) {
+    let engine = known.engine.get_or_insert_with(|| {
+        // Old answers may be from a better file that has gone; should it come back, it counts as new.
+        known.origin.considered = present(file, places);
+        Engine::open(search, places, file)
+    });
+    engine.answer(unknown, &mut known.answers);
+    known.origin.source = engine.source;
+    known.origin.path.clone_from(&engine.path);
+    known.origin.identity = engine.identity;
+    known.damage = engine.damage.clone();
+    known.unsaved += unknown.len();
+}
+
 fn save(cache: Option<&Cache>, binary: &Binary, known: &mut Known) {
-    let is_whole = known.damage.is_none() && known.answers.source != SymbolSource::None;
+    let is_whole = known.damage.is_none() && known.origin.source != SymbolSource::None;
     if let Some(cache) = cache
         && is_whole
         && known.unsaved > 0
     {
-        cache.store(&binary.build_id, &known.answers);
+        cache.store(&binary.build_id, &known.origin, &known.answers);
         known.unsaved = 0;
     }
 }
 
-/// Whether `answers` are the best that can be had from the files of `now`.
-fn is_current(
-    binary: &Binary,
-    answers: &Answers,
-    file: Option<&ElfFile>,
-    now: &[Identity],
-) -> bool {
-    let is_known = |identity: &Identity| answers.considered.contains(identity);
-    match (&answers.source, answers.source_identity) {
-        // Nothing knows more than DWARF, and the build ID says that it is the right one. A source that has gone
-        // does no harm; one that has changed does.
-        (SymbolSource::Dwarf { path }, Some(then)) => {
-            let is_same_binary =
-                !binary.build_id.is_empty() || file.is_none_or(|file| is_known(&file.identity));
-            is_same_binary && Identity::of(path).is_none_or(|now| now == then)
-        }
-        _ => !answers.considered.is_empty() && now.iter().all(is_known),
+/// Whether answers of this origin are the best that can be had from the files of `now`.
+fn is_current(binary: &Binary, then: &Origin, file: Option<&ElfFile>, now: &[Identity]) -> bool {
+    let is_known = |identity: &Identity| then.considered.contains(identity);
+    if then.source != SymbolSource::Dwarf {
+        return now.iter().all(is_known);
     }
+    // Nothing knows more than DWARF, and the build ID says that it is the right one. A source that has gone does no
+    // harm; one that has changed does.
+    let is_same_binary =
+        !binary.build_id.is_empty() || file.is_none_or(|file| is_known(&file.identity));
+    is_same_binary && Identity::of(&then.path).is_none_or(|now| Some(now) == then.identity)
 }
 
 fn defect(
     binary: &Binary,
     refusal: Option<SymbolDefect>,
-    source: &SymbolSource,
+    origin: &Origin,
     damage: Option<SymbolDefect>,
 ) -> Option<SymbolDefect> {
-    let (path, build_id) = (binary.path.clone(), binary.build_id.clone());
-    let refusal = match (refusal, source) {
-        (Some(SymbolDefect::BuildIdDiffers { path, wanted, found, .. }), source) => {
-            let used = match source {
-                SymbolSource::None | SymbolSource::Carried => None,
-                SymbolSource::Dwarf { path }
-                | SymbolSource::Symtab { path }
-                | SymbolSource::Dynsym { path } => Some(path.clone()),
-            };
+    let source = origin.source;
+    let refusal = match refusal {
+        Some(SymbolDefect::BuildIdDiffers { path, wanted, found, .. }) => {
+            let used = (source != SymbolSource::None).then(|| origin.path.clone());
             Some(SymbolDefect::BuildIdDiffers { path, wanted, found, used })
         }
         // With DWARF at hand the binary itself is not needed.
-        (_, SymbolSource::Dwarf { .. }) => None,
-        (refusal, _) => refusal,
+        refusal => refusal.filter(|_| source != SymbolSource::Dwarf),
     };
+    let (path, build_id) = (binary.path.clone(), binary.build_id.clone());
     refusal.or(damage).or(match source {
-        SymbolSource::Dwarf { .. } | SymbolSource::Carried => None,
-        SymbolSource::Symtab { .. } => Some(SymbolDefect::NoLines { path, build_id }),
-        SymbolSource::Dynsym { .. } => {
-            Some(SymbolDefect::NoSymbols { path, build_id, are_exports_named: true })
-        }
-        SymbolSource::None => {
-            Some(SymbolDefect::NoSymbols { path, build_id, are_exports_named: false })
+        SymbolSource::Dwarf | SymbolSource::Carried => None,
+        SymbolSource::Symtab => Some(SymbolDefect::NoLines { path, build_id }),
+        SymbolSource::Dynsym | SymbolSource::None => {
+            let are_exports_named = source == SymbolSource::Dynsym;
+            Some(SymbolDefect::NoSymbols { path, build_id, are_exports_named })
         }
     })
 }

@@ -160,7 +160,7 @@ fn a_debug_file_comes_from_debuginfod_once_and_stays() {
     // Neither the server nor the answers are there any more: the file is.
     let (kept, failures) = setup.ask(setup.servers(&["http://127.0.0.1:1"]));
     assert_eq!((kept.frames, failures), (setup.whole.frames.clone(), vec![]));
-    assert!(matches!(kept.source, SymbolSource::Dwarf { .. }));
+    assert!(matches!(kept.source, SymbolSource::Dwarf));
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn mini_debug_information_names_what_the_dynamic_symbols_do_not() {
         let addresses = library_with_mini_debug_information(&folder, xz);
         let symbolized = symbolize(&binary(&folder.path("a"), &build_id(&folder, "a")), &addresses);
         assert_eq!(functions(&symbolized), [["visible"], ["hidden"]], "{xz}");
-        assert!(matches!(symbolized.source, SymbolSource::Symtab { .. }));
+        assert!(matches!(symbolized.source, SymbolSource::Symtab));
         assert!(matches!(symbolized.defect, Some(SymbolDefect::NoLines { .. })));
     }
 }
