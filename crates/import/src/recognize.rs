@@ -5,7 +5,7 @@ use crate::defect::ImportError;
 use crate::format::Format;
 use crate::input::Input;
 use crate::packing::Packing;
-use crate::pprof::wire::{Fields, varint};
+use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
 
 /// Bytes looked at.
 const HEAD_BYTES: usize = 64 << 10;
@@ -69,7 +69,7 @@ fn is_pprof(head: &[u8]) -> bool {
             return number > 1;
         }
         rest = &rest[1..];
-        let Some(value) = varint(&mut rest) else { return number > 1 && rest.len() < 10 };
+        let Ok(value) = decode_varint(&mut rest) else { return number > 1 && rest.len() < 10 };
         if tag & 7 != 2 {
             continue;
         }
@@ -88,10 +88,17 @@ fn is_pprof(head: &[u8]) -> bool {
     true
 }
 
-fn is_message(bytes: &[u8], is_whole: bool) -> bool {
-    let mut fields = Fields::of(bytes);
-    let has_known_numbers = fields.by_ref().all(|(number, _)| (1..=10).contains(&number));
-    has_known_numbers && !(is_whole && fields.is_damaged)
+fn is_message(mut bytes: &[u8], is_whole: bool) -> bool {
+    while !bytes.is_empty() {
+        let Ok((number, wire_type)) = decode_key(&mut bytes) else { return !is_whole };
+        if number > 10 {
+            return false;
+        }
+        if skip_field(wire_type, number, &mut bytes, DecodeContext::default()).is_err() {
+            return !is_whole;
+        }
+    }
+    true
 }
 
 /// Fields 1 to 6 and 11 are length-delimited, 13 may be; 7 to 10, 12 to 15 are numbers.

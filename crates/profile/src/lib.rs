@@ -4,7 +4,7 @@
 //! `model` says what a profile is, `address` what an address of code is, `labels` what else a sample may tell, `estimate` how certain its numbers are, `frames`
 //! what a code address is called, `drop_frames` which frames are the allocator's. `filter` (with `pattern` and
 //! `tag_filter`) makes a profile smaller, `merge` makes one of several, `diff` compares two. `view` is what the tables of
-//! `report` contain, `stacks` how trees and sorted lists come about, `format` how numbers are written, and `processors` does
+//! `report` contain, `stacks` how trees and sorted lists come about, `pprof` the messages of that format, `format` how numbers are written, and `processors` does
 //! two things at once.
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ mod labels;
 mod merge;
 mod model;
 mod pattern;
+pub mod pprof;
 mod processors;
 mod short_name;
 mod stacks;

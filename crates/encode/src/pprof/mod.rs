@@ -3,12 +3,12 @@
 //! Four sample types in a fixed order (merging and diffing fail otherwise), values weighted and rounded to integers. The
 //! leaf is the first location; addresses of callers are return address − 1, as in the model.
 
-mod message;
 mod strings;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
+use ramson_profile::pprof as message;
 use ramson_profile::{
     BLOCK_SIZE, DROP_FRAMES, LabelValue, Mapping, Profile, STACKS_NOT_RECORDED, SampleType,
     SampleUnit, StackSample,

@@ -25,7 +25,7 @@ pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> 
             (_, defect) => ImportError::Nothing(defect.cloned()),
         });
     };
-    let default = heap_type(&raw.strings.get(raw.default_sample_type));
+    let default = heap_type(&raw.strings.get(raw.rest.default_sample_type));
     let default_sample_type = default.filter(|of| sample_types.contains(of)).unwrap_or(last);
     let mut defects = Vec::new();
     if !other_types.is_empty() {
@@ -44,17 +44,18 @@ pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> 
         bad_records += u64::from(!is_known);
         is_known
     });
+    let rest = &raw.rest;
     let mut profile = Profile {
         interval_bytes: match sampling {
             Sampling::Exact => 1,
             Sampling::Interval(bytes) => bytes,
             Sampling::Unknown => 0,
         },
-        start_unix_ns: match raw.duration_nanos {
+        start_unix_ns: match rest.duration_nanos as u64 {
             0 => 0,
-            duration => raw.time_nanos.saturating_sub(duration),
+            duration => (rest.time_nanos as u64).saturating_sub(duration),
         },
-        time_unix_ns: raw.time_nanos,
+        time_unix_ns: rest.time_nanos as u64,
         samples,
         ..Profile::default()
     };
@@ -74,8 +75,8 @@ pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> 
 fn columns(raw: &Raw) -> ([Option<usize>; 4], Vec<String>) {
     let mut columns = [None; 4];
     let mut others = Vec::new();
-    for (column, &(name, unit)) in raw.sample_types.iter().enumerate() {
-        let (name, unit) = (raw.strings.get(name), raw.strings.get(unit));
+    for (column, of) in raw.rest.sample_type.iter().enumerate() {
+        let (name, unit) = (raw.strings.get(of.r#type), raw.strings.get(of.unit));
         let is_unit = matches!(&*unit, "" | "count" | "bytes" | "objects");
         let found = heap_type(&name).filter(|_| is_unit && column < MOST_TYPES);
         match found {
@@ -110,10 +111,10 @@ fn heap_type(name: &str) -> Option<SampleType> {
 
 /// Only a period in bytes says how a heap was sampled.
 fn sampling(raw: &Raw) -> Sampling {
-    let (name, unit) = raw.period_type;
-    match (&*raw.strings.get(name), &*raw.strings.get(unit), raw.period) {
-        ("space", "bytes", period) if period > 0 && period < 1 << 62 => {
-            Sampling::of_interval(period)
+    let of = raw.rest.period_type.unwrap_or_default();
+    match (&*raw.strings.get(of.r#type), &*raw.strings.get(of.unit), raw.rest.period) {
+        ("space", "bytes", period @ 1..0x4000_0000_0000_0000) => {
+            Sampling::of_interval(period as u64)
         }
         _ => Sampling::Unknown,
     }
@@ -140,8 +141,8 @@ fn weighted(
 /// Replaces identifiers by indices in locations. A line of a function that does not exist is left out and counted.
 fn replace_ids(raw: &mut Raw) -> u64 {
     let mut bad = 0;
-    let function_of = Ids::new(raw.function_ids.iter().copied());
-    let mapping_of = Ids::new(raw.mappings.iter().map(|mapping| mapping.id));
+    let function_of = Ids::new(raw.rest.function.iter().map(|function| function.id));
+    let mapping_of = Ids::new(raw.rest.mapping.iter().map(|mapping| mapping.id));
     for location in &mut raw.locations {
         location.mapping = location.mapping.and_then(|id| mapping_of.index(id as u64));
         let known = location.lines.len();
@@ -158,13 +159,13 @@ fn replace_ids(raw: &mut Raw) -> u64 {
 }
 
 fn mappings(raw: &Raw) -> Vec<Mapping> {
-    let mappings = raw.mappings.iter().map(|mapping| Mapping {
-        start: mapping.start,
-        end: mapping.end,
+    let mappings = raw.rest.mapping.iter().map(|mapping| Mapping {
+        start: mapping.memory_start,
+        end: mapping.memory_limit,
         file_offset: mapping.file_offset,
         // So it is where segments lie in the file as in memory; the binary can tell better.
-        bias: mapping.start.wrapping_sub(mapping.file_offset),
-        path: raw.strings.get(mapping.path).into_owned(),
+        bias: mapping.memory_start.wrapping_sub(mapping.file_offset),
+        path: raw.strings.get(mapping.filename).into_owned(),
         build_id: raw.strings.get(mapping.build_id).to_lowercase(),
     });
     mappings.collect()
@@ -172,9 +173,9 @@ fn mappings(raw: &Raw) -> Vec<Mapping> {
 
 /// Names, each text once. Past the memory bound functions are nameless.
 fn functions(raw: &Raw, input: &mut Input) -> Vec<Function> {
-    let mut known: HashMap<u64, Arc<str>> = HashMap::new();
+    let mut known: HashMap<i64, Arc<str>> = HashMap::new();
     let empty: Arc<str> = "".into();
-    let mut text = |strings: &Strings, index: u64| {
+    let mut text = |strings: &Strings, index: i64| {
         if let Some(text) = known.get(&index) {
             return text.clone();
         }
@@ -186,16 +187,16 @@ fn functions(raw: &Raw, input: &mut Input) -> Vec<Function> {
         known.insert(index, text.clone());
         text
     };
-    let functions = raw.functions.iter().map(|names| Function {
-        name: text(&raw.strings, names.name),
-        system_name: text(&raw.strings, names.system_name),
-        file: text(&raw.strings, names.file),
+    let functions = raw.rest.function.iter().map(|function| Function {
+        name: text(&raw.strings, function.name),
+        system_name: text(&raw.strings, function.system_name),
+        file: text(&raw.strings, function.filename),
     });
     functions.collect()
 }
 
 fn drop_frames(raw: &Raw, defects: &mut Vec<ImportDefect>) -> DropFrames {
-    let mut compile = |index: u64| {
+    let mut compile = |index: i64| {
         let expression = raw.strings.get(index);
         if expression.is_empty() {
             return None;
@@ -208,8 +209,8 @@ fn drop_frames(raw: &Raw, defects: &mut Vec<ImportDefect>) -> DropFrames {
             }
         }
     };
-    match compile(raw.drop_frames) {
-        Some(drop) => DropFrames::Named { drop, keep: compile(raw.keep_frames) },
+    match compile(raw.rest.drop_frames) {
+        Some(drop) => DropFrames::Named { drop, keep: compile(raw.rest.keep_frames) },
         None => DropFrames::Nothing,
     }
 }

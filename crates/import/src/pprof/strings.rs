@@ -11,7 +11,7 @@ pub struct Strings {
 
 impl Strings {
     /// The text at `index`; empty where there is none.
-    pub fn get(&self, index: u64) -> Cow<'_, str> {
+    pub fn get(&self, index: i64) -> Cow<'_, str> {
         let found = usize::try_from(index).ok().and_then(|index| {
             let start =
                 index.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied());
