@@ -2,7 +2,6 @@
 //! anywhere; they are taken for live bytes.
 
 use crate::build::{Builder, UNKNOWN};
-use crate::defect::{ImportDefect, ImportError};
 use crate::format::Format;
 use crate::import::{DropFrames, Imported};
 use crate::input::Input;
@@ -28,9 +27,8 @@ fn number(digits: &[u8]) -> Option<f64> {
     text?.parse().ok().filter(|value: &f64| value.is_finite())
 }
 
-pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
+pub fn read(input: &mut Input) -> Imported {
     let mut builder = Builder::default();
-    let mut bad_lines = 0;
     let mut line = Vec::new();
     let mut stack = Vec::new();
     while let Some(bytes) = input.line() {
@@ -44,17 +42,17 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
                 }
             }
             None if line.trim_ascii().is_empty() || line.starts_with(b"#") => {}
-            None => bad_lines += 1,
+            None => input.bad_lines += 1,
         }
     }
-    Ok(Imported {
+    Imported {
         profile: builder.profile,
         format: Format::Collapsed,
         sample_types: vec![SampleType::InuseSpace],
         default_sample_type: SampleType::InuseSpace,
         drop_frames: DropFrames::Nothing,
-        defects: (bad_lines > 0).then_some(ImportDefect::BadLines(bad_lines)).into_iter().collect(),
-    })
+        defects: Vec::new(),
+    }
 }
 
 fn add(
@@ -66,8 +64,7 @@ fn add(
 ) -> Option<()> {
     stack.clear();
     let mut start = 0;
-    let ends = memchr_iter(b';', frames).chain([frames.len()]);
-    for end in ends {
+    for end in memchr_iter(b';', frames).chain([frames.len()]) {
         let name = frames[start..end].trim_ascii();
         start = end + 1;
         if !name.is_empty() {

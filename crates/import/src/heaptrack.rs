@@ -6,7 +6,7 @@
 //! `AccumulatedTraceData::read`.
 
 use crate::build::{Builder, OVERHEAD_BYTES, TABLE_BYTES};
-use crate::defect::{ImportDefect, ImportError};
+use crate::defect::ImportError;
 use crate::format::Format;
 use crate::import::{DropFrames, Imported, InuseAt};
 use crate::input::Input;
@@ -25,10 +25,9 @@ struct Allocation {
     node: usize,
     allocated: u64,
     live: i64,
-    /// Change of `live` since the peak.
+    /// Change of `live` since the peak with this number.
     since_peak: i64,
-    /// Whether `Reading::changed` has it.
-    is_changed: bool,
+    peak: u64,
 }
 
 /// A `t` line.
@@ -49,9 +48,8 @@ struct Reading {
     allocations: Vec<Allocation>,
     live_bytes: i128,
     peak_bytes: i128,
-    /// Allocations whose `since_peak` may not be 0, each once.
-    changed: Vec<usize>,
-    bad_lines: u64,
+    /// How many peaks there were; `since_peak` of an earlier one counts as 0.
+    peak: u64,
 }
 
 /// Why a line was not taken.
@@ -73,14 +71,13 @@ pub fn read(input: &mut Input, inuse_at: InuseAt) -> Result<Imported, ImportErro
         }
         match reading.take(&line, input) {
             Ok(()) => {}
-            Err(Stop::BadLine) => reading.bad_lines += 1,
+            Err(Stop::BadLine) => input.bad_lines += 1,
             Err(Stop::Memory) => break,
             Err(Stop::Error(error)) => return Err(error),
         }
     }
     // Past a memory bound the stacks that still fit are given.
     let _ = reading.add_samples(input, inuse_at);
-    let bad_lines = reading.bad_lines;
     reading.builder.profile.interval_bytes = 1;
     Ok(Imported {
         profile: reading.builder.profile,
@@ -88,7 +85,7 @@ pub fn read(input: &mut Input, inuse_at: InuseAt) -> Result<Imported, ImportErro
         sample_types: SampleType::ALL.to_vec(),
         default_sample_type: SampleType::InuseSpace,
         drop_frames: DropFrames::Allocators,
-        defects: (bad_lines > 0).then_some(ImportDefect::BadLines(bad_lines)).into_iter().collect(),
+        defects: Vec::new(),
     })
 }
 
@@ -119,8 +116,8 @@ impl Reading {
         let mut numbers = rest.split(|&byte| byte == b' ').map(hex);
         let mut next = || numbers.next().flatten().ok_or(Stop::BadLine);
         match kind {
-            b'+' => self.allocate(next()?),
-            b'-' => self.free(next()?),
+            b'+' => self.count(next()?, 1),
+            b'-' => self.count(next()?, -1),
             b't' => {
                 let (location, parent) = (next()? as usize, next()? as usize);
                 may_use(input, size_of::<Node>())?;
@@ -232,55 +229,31 @@ impl Reading {
         Ok(functions.len() - 1)
     }
 
-    fn allocate(&mut self, number: u64) -> Result<(), Stop> {
-        let (index, allocation) = self.allocation(number)?;
-        allocation.allocated += 1;
-        allocation.live += 1;
-        let size = allocation.size;
-        self.count_change(index, 1);
-        self.live_bytes += i128::from(size);
-        if self.live_bytes > self.peak_bytes {
-            self.peak_bytes = self.live_bytes;
-            for changed in self.changed.drain(..) {
-                self.allocations[changed].since_peak = 0;
-                self.allocations[changed].is_changed = false;
-            }
-        }
-        Ok(())
-    }
-
-    fn free(&mut self, number: u64) -> Result<(), Stop> {
-        let (index, allocation) = self.allocation(number)?;
-        allocation.live -= 1;
-        let size = allocation.size;
-        self.count_change(index, -1);
-        self.live_bytes -= i128::from(size);
-        Ok(())
-    }
-
-    fn allocation(&mut self, number: u64) -> Result<(usize, &mut Allocation), Stop> {
+    /// Counts an allocation or, with -1, a free of an `a` line.
+    fn count(&mut self, number: u64, change: i64) -> Result<(), Stop> {
         // Version 0 named pointers here; it is refused.
         let index = usize::try_from(number).map_err(|_| Stop::BadLine)?;
-        Ok((index, self.allocations.get_mut(index).ok_or(Stop::BadLine)?))
-    }
-
-    fn count_change(&mut self, index: usize, change: i64) {
-        let allocation = &mut self.allocations[index];
-        if !allocation.is_changed {
-            allocation.is_changed = true;
-            self.changed.push(index);
+        let allocation = self.allocations.get_mut(index).ok_or(Stop::BadLine)?;
+        allocation.allocated += u64::from(change > 0);
+        allocation.live += change;
+        if allocation.peak != self.peak {
+            (allocation.peak, allocation.since_peak) = (self.peak, 0);
         }
         allocation.since_peak += change;
+        self.live_bytes += i128::from(allocation.size) * i128::from(change);
+        if self.live_bytes > self.peak_bytes {
+            self.peak_bytes = self.live_bytes;
+            self.peak += 1;
+        }
+        Ok(())
     }
 
     fn add_samples(&mut self, input: &mut Input, inuse_at: InuseAt) -> Option<()> {
         let mut of_node: HashMap<usize, [f64; 4]> = HashMap::new();
         for allocation in &self.allocations {
-            let at_peak = match inuse_at {
-                InuseAt::End => 0,
-                InuseAt::Peak => allocation.since_peak,
-            };
-            let live = (allocation.live - at_peak) as f64;
+            let is_changed = inuse_at == InuseAt::Peak && allocation.peak == self.peak;
+            let since = if is_changed { allocation.since_peak } else { 0 };
+            let live = (allocation.live - since) as f64;
             let (all, size) = (allocation.allocated as f64, allocation.size as f64);
             let sums = of_node.entry(allocation.node).or_default();
             for (sum, value) in sums.iter_mut().zip([all, all * size, live, live * size]) {

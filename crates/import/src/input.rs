@@ -46,6 +46,8 @@ pub struct Input<'a> {
     is_at_end: bool,
     /// Why the bytes ended early, or what was left out.
     pub defects: Vec<ImportDefect>,
+    /// Lines that make no sense to the format's reader.
+    pub bad_lines: u64,
     long_lines: u64,
 }
 
@@ -84,6 +86,7 @@ impl<'a> Input<'a> {
             charged: 0,
             is_at_end: false,
             defects: Vec::new(),
+            bad_lines: 0,
             long_lines: 0,
         }
     }
@@ -118,37 +121,30 @@ impl<'a> Input<'a> {
 
     /// The next line without its end; `None` after the last one. Lines of more than 4 MiB are left out and counted.
     pub fn line(&mut self) -> Option<&[u8]> {
-        let mut searched = 0;
+        let without_return = |line| <[u8]>::strip_suffix(line, b"\r").unwrap_or(line);
+        let (mut searched, mut is_long) = (0, false);
         loop {
-            let found = memchr(b'\n', &self.buffer[self.start + searched..self.end]);
-            if let Some(at) = found {
-                let line = self.start..self.start + searched + at;
-                self.start = line.end + 1;
-                return Some(without_return(&self.buffer[line]));
-            }
-            searched = self.end - self.start;
-            if searched > MOST_LINE_BYTES {
-                self.long_lines += 1;
-                self.pass_line();
-                searched = 0;
-            } else if !self.fill() {
-                let line = self.start..self.end;
-                self.start = self.end;
-                return (!line.is_empty()).then(|| without_return(&self.buffer[line]));
-            }
-        }
-    }
-
-    /// Passes over the rest of a line.
-    fn pass_line(&mut self) {
-        loop {
-            if let Some(at) = memchr(b'\n', &self.buffer[self.start..self.end]) {
-                self.start += at + 1;
-                return;
-            }
-            self.start = self.end;
-            if !self.fill() {
-                return;
+            match memchr(b'\n', &self.buffer[self.start + searched..self.end]) {
+                Some(at) => {
+                    let line = self.start..self.start + searched + at;
+                    self.start = line.end + 1;
+                    if !is_long {
+                        return Some(without_return(&self.buffer[line]));
+                    }
+                    (searched, is_long) = (0, false);
+                }
+                None => {
+                    searched = self.end - self.start;
+                    if is_long || searched > MOST_LINE_BYTES {
+                        self.long_lines += u64::from(!is_long);
+                        (self.start, searched, is_long) = (self.end, 0, true);
+                    }
+                    if !self.fill() {
+                        let line = &self.buffer[self.start..self.end];
+                        self.start = self.end;
+                        return (!line.is_empty()).then(|| without_return(line));
+                    }
+                }
             }
         }
     }
@@ -222,8 +218,4 @@ impl<'a> Input<'a> {
             return false;
         }
     }
-}
-
-fn without_return(line: &[u8]) -> &[u8] {
-    line.strip_suffix(b"\r").unwrap_or(line)
 }

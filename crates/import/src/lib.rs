@@ -2,8 +2,8 @@
 //!
 //! `recognize` tells formats apart by their content, `input` bounds what a file may cost, `packing`
 //! and (on a thread of its own, for a large file) `read_ahead` unpack it. `weight` says what
-//! sampled numbers stand for, `build` joins names and stacks; `pprof`, `heap_text`, `heaptrack` and
-//! `collapsed` read one format each and return an `import`. What each keeps and loses is in
+//! sampled numbers stand for, `build` joins names and stacks; `pprof`, `heap_text` (with `maps`), `heaptrack`
+//! and `collapsed` read formats and return an `import`. What each keeps and loses is in
 //! docs/formats.md.
 //!
 //! A reader returns what it could read and the list of defects. Sample values that a format does
@@ -19,6 +19,7 @@ mod heap_text;
 mod heaptrack;
 mod import;
 mod input;
+mod maps;
 mod packing;
 mod pprof;
 mod read_ahead;
@@ -49,15 +50,17 @@ fn read(mut input: Input, inuse_at: InuseAt) -> Result<Imported, ImportError> {
     let format = recognize::recognize(&mut input)?;
     let mut imported = match format {
         Format::Pprof => pprof::read(&mut input)?,
-        Format::Jemalloc => heap_text::read_jemalloc(&mut input)?,
-        Format::Gperftools => heap_text::read_gperftools(&mut input)?,
+        Format::Jemalloc => heap_text::read_jemalloc(&mut input),
+        Format::Gperftools => heap_text::read_gperftools(&mut input),
         Format::Heaptrack => heaptrack::read(&mut input, inuse_at)?,
-        Format::Collapsed => collapsed::read(&mut input)?,
+        Format::Collapsed => collapsed::read(&mut input),
     };
+    let bad_lines = input.bad_lines;
     let mut defects = input.into_defects();
     if imported.profile.samples.is_empty() && !defects.is_empty() {
         return Err(ImportError::Nothing(defects.into_iter().next()));
     }
+    defects.extend((bad_lines > 0).then_some(ImportDefect::BadLines(bad_lines)));
     defects.append(&mut imported.defects);
     imported.defects = defects;
     Ok(imported)

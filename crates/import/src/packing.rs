@@ -3,7 +3,7 @@
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::StreamingDecoder;
 use std::cell::Cell;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::io::{self, BufReader, ErrorKind, Read};
 use std::rc::Rc;
 
 /// So many first bytes tell the packing.
@@ -40,43 +40,27 @@ pub fn unpacked<'a>(
 ) -> io::Result<(Packing, Box<dyn Read + 'a>)> {
     let counted = Counted { source, count: packed };
     let mut source = BufReader::with_capacity(CHUNK_BYTES, counted);
-    let mut magic = [0; MAGIC_BYTES];
-    let mut seen = 0;
-    while seen < magic.len() {
-        match source.get_mut().read(&mut magic[seen..]) {
-            Ok(0) => break,
-            Ok(bytes) => seen += bytes,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let packing = Packing::of(&magic[..seen]);
-    let source = io::Cursor::new(magic).take(seen as u64).chain(source);
+    let mut magic = Vec::new();
+    source.get_mut().take(MAGIC_BYTES as u64).read_to_end(&mut magic)?;
+    let packing = Packing::of(&magic);
+    let source = io::Cursor::new(magic).chain(source);
     let source: Box<dyn Read + 'a> = match packing {
         Packing::Gzip => Box::new(MultiGzDecoder::new(source)),
-        Packing::Zstd => Box::new(Zstd::Before(Some(source))),
+        Packing::Zstd => match StreamingDecoder::new(source) {
+            Ok(decoder) => Box::new(decoder),
+            Err(_) => Box::new(Damaged),
+        },
         Packing::None => Box::new(source),
     };
     Ok((packing, source))
 }
 
-/// A frame whose header is read with its first bytes, so that a damaged one is an error like any other.
-enum Zstd<R: BufRead> {
-    Before(Option<R>),
-    Inside(Box<StreamingDecoder<R, ruzstd::decoding::FrameDecoder>>),
-}
+/// A frame with a damaged header: an error of its bytes like any other.
+struct Damaged;
 
-impl<R: BufRead> Read for Zstd<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Zstd::Before(source) = self {
-            let source = source.take().ok_or(ErrorKind::InvalidData)?;
-            let decoder = StreamingDecoder::new(source).map_err(|_| ErrorKind::InvalidData)?;
-            *self = Zstd::Inside(Box::new(decoder));
-        }
-        match self {
-            Zstd::Inside(decoder) => decoder.read(buffer),
-            Zstd::Before(_) => Ok(0),
-        }
+impl Read for Damaged {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(ErrorKind::InvalidData.into())
     }
 }
 

@@ -44,7 +44,8 @@ fn parse(line: &str) -> Option<Mapping> {
     })
 }
 
-fn hex(text: &str) -> Option<u64> {
+/// A hexadecimal number, as text formats write addresses.
+pub fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
 }
 

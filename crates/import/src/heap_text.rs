@@ -1,0 +1,200 @@
+//! The text formats of jemalloc and gperftools: raw counts per stack of addresses, then the process's mappings.
+//!
+//! jemalloc's `heap_v2`: the interval, totals, then for each stack a line of return addresses and lines of counts for all
+//! threads (`t*`) and, unless they were left out, for each (`t0`, `t1` …).
+//!
+//! gperftools' text: `heap profile: n: s [an: as] @ KIND/N`, then a line `n: s [an: as] @ addresses` per stack. KIND says
+//! how the numbers came about. `heapprofile` (HEAPPROFILE) and `growthz` count every allocation. `heap_v2/N` is Poisson
+//! sampling with mean N; `heap/N`, which Go writes with `debug=1`, the same with mean N/2 (jeprof, `ReadHeapProfile`;
+//! google/pprof, `parseHeapHeader`).
+
+use crate::build::{Builder, UNKNOWN};
+use crate::defect::ImportDefect;
+use crate::format::Format;
+use crate::import::{DropFrames, Imported};
+use crate::input::Input;
+use crate::maps;
+use crate::weight::{Pair, Sampling};
+use ramson_profile::{ReturnAddress, SampleType};
+
+/// Deeper stacks than allocators record are cut at the root.
+const MOST_FRAMES: usize = 4096;
+
+/// Raw numbers of a record: live, and since the start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Counts {
+    inuse: Pair,
+    alloc: Pair,
+}
+
+/// Why a line was not taken.
+enum Stop {
+    /// It makes no sense.
+    BadLine,
+    Memory,
+}
+
+pub fn read_jemalloc(input: &mut Input) -> Imported {
+    let header = String::from_utf8_lossy(input.line().unwrap_or_default()).into_owned();
+    let interval = header.trim().strip_prefix("heap_v2/").and_then(|text| text.parse().ok());
+    // 0 is what `jeprof` takes for "weighted already", and what our own export writes.
+    let interval = interval.filter(|&interval| interval != 0);
+    let mut has_stack = false;
+    read(input, Format::Jemalloc, interval, |text, input, line| {
+        if let Some(addresses) = line.strip_prefix('@') {
+            has_stack = true;
+            return text.set_stack(input, addresses);
+        }
+        let counts = line.strip_prefix('t').and_then(|line| line.split_once(':'));
+        let (thread, counts) = counts.ok_or(Stop::BadLine)?;
+        let (counts, _) = parse_counts(counts).ok_or(Stop::BadLine)?;
+        // What stands before the first stack are the totals.
+        if thread == "*" && has_stack { text.add(input, &counts) } else { Ok(()) }
+    })
+}
+
+pub fn read_gperftools(input: &mut Input) -> Imported {
+    let header = String::from_utf8_lossy(input.line().unwrap_or_default()).into_owned();
+    read(input, Format::Gperftools, interval_of(&header), |text, input, line| {
+        let (counts, rest) = parse_counts(line).ok_or(Stop::BadLine)?;
+        let addresses = rest.trim_start().strip_prefix('@').ok_or(Stop::BadLine)?;
+        text.set_stack(input, addresses)?;
+        text.add(input, &counts)
+    })
+}
+
+/// Mean bytes between samples; 1 if there is every allocation.
+fn interval_of(header: &str) -> Option<u64> {
+    let kind = header.split_once('@').map_or("", |(_, kind)| kind).trim();
+    let (name, number) = kind.split_once('/').unwrap_or((kind, ""));
+    match (name, number.parse::<u64>()) {
+        ("heapprofile" | "growthz" | "growth" | "fragmentationz", _) => Some(1),
+        ("heap_v2" | "heapz_v2", Ok(interval)) => Some(interval),
+        ("heap", Ok(doubled)) => Some(doubled / 2),
+        _ => None,
+    }
+}
+
+/// Reads what follows the header: lines for `take`, up to the mappings.
+fn read(
+    input: &mut Input,
+    format: Format,
+    interval: Option<u64>,
+    mut take: impl FnMut(&mut HeapText, &mut Input, &str) -> Result<(), Stop>,
+) -> Imported {
+    let sampling = interval.map_or(Sampling::Unknown, Sampling::of_interval);
+    let mut text =
+        HeapText { builder: Builder::default(), sampling, has_alloc: false, stack: Vec::new() };
+    let mut defects = vec![ImportDefect::NoMappings];
+    while let Some(line) = input.line() {
+        let line = String::from_utf8_lossy(line).trim().to_owned();
+        if line.starts_with("MAPPED_LIBRARIES:") || line.starts_with("--- Memory map:") {
+            maps::read(input, &mut text.builder.profile);
+            defects.clear();
+            break;
+        }
+        // Go's comments hold names and statistics.
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match take(&mut text, input, &line) {
+            Ok(()) => {}
+            Err(Stop::BadLine) => input.bad_lines += 1,
+            Err(Stop::Memory) => break,
+        }
+    }
+    defects.extend(interval.is_none().then_some(ImportDefect::NoInterval));
+    let mut profile = text.builder.profile;
+    profile.interval_bytes = interval.unwrap_or(0);
+    let mut sample_types = SampleType::ALL.to_vec();
+    if !text.has_alloc {
+        sample_types = vec![SampleType::InuseObjects, SampleType::InuseSpace];
+        for sample in &mut profile.samples {
+            sample.values[SampleType::AllocObjects as usize] = UNKNOWN;
+            sample.values[SampleType::AllocSpace as usize] = UNKNOWN;
+        }
+    }
+    let default_sample_type = SampleType::InuseSpace;
+    let drop_frames = DropFrames::Allocators;
+    Imported { profile, format, sample_types, default_sample_type, drop_frames, defects }
+}
+
+/// What both formats become.
+struct HeapText {
+    builder: Builder,
+    sampling: Sampling,
+    /// Whether any record counts allocations that were freed.
+    has_alloc: bool,
+    stack: Vec<u32>,
+}
+
+impl HeapText {
+    /// Reads the return addresses of a stack, leaf first, and keeps them for `add`.
+    fn set_stack(&mut self, input: &mut Input, addresses: &str) -> Result<(), Stop> {
+        self.stack.clear();
+        for word in addresses.split_ascii_whitespace().take(MOST_FRAMES) {
+            let Some(address) = maps::hex(word) else {
+                // A stack with a hole is another stack.
+                input.bad_lines += 1;
+                self.stack.clear();
+                break;
+            };
+            let location = self.builder.location_of_return(input, ReturnAddress(address));
+            self.stack.push(location.ok_or(Stop::Memory)?);
+        }
+        Ok(())
+    }
+
+    /// Adds a record of the current stack.
+    fn add(&mut self, input: &mut Input, counts: &Counts) -> Result<(), Stop> {
+        let [inuse_objects, inuse_space] = self.sampling.weigh(counts.inuse);
+        let [alloc_objects, alloc_space] = self.sampling.weigh(counts.alloc);
+        let values = [alloc_objects, alloc_space, inuse_objects, inuse_space];
+        if values.iter().all(|value| value.is_nothing()) {
+            return Ok(());
+        }
+        self.has_alloc |= counts.alloc.objects > 0.0;
+        self.builder.add(input, &self.stack, values).ok_or(Stop::Memory)
+    }
+}
+
+/// `n: s [an: as]` as both formats write it, and what follows it.
+fn parse_counts(text: &str) -> Option<(Counts, &str)> {
+    let (inuse, rest) = text.split_once('[')?;
+    let (alloc, rest) = rest.split_once(']')?;
+    let pair = |text: &str| {
+        let (objects, bytes) = text.split_once(':')?;
+        // Signed: what is freed between two reads of a counter can make one negative.
+        let number = |text: &str| text.trim().parse::<i64>().ok();
+        Some(Pair { objects: number(objects)? as f64, bytes: number(bytes)? as f64 })
+    };
+    Some((Counts { inuse: pair(inuse)?, alloc: pair(alloc)? }, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_says_how_the_numbers_came_about() {
+        let of = |kind: &str| interval_of(&format!("heap profile: 1: 2 [ 3: 4] @ {kind}"));
+        assert_eq!(of("heapprofile"), Some(1));
+        assert_eq!(of("growthz"), Some(1));
+        assert_eq!(of("heap_v2/524288"), Some(524288));
+        assert_eq!(of("heap_v2/1"), Some(1));
+        assert_eq!(of("heap/1048576"), Some(524288));
+        assert_eq!(of("heap_v2"), None);
+        assert_eq!(interval_of("heap profile: 1: 2 [3: 4]"), None);
+    }
+
+    #[test]
+    fn counts_are_read_with_and_without_padding() {
+        let (counts, rest) = parse_counts("     5:  5242880 [    10: 10485760] @ 0x1 0x2").unwrap();
+        assert_eq!(counts.inuse, Pair { objects: 5.0, bytes: 5242880.0 });
+        assert_eq!(counts.alloc, Pair { objects: 10.0, bytes: 10485760.0 });
+        assert_eq!(rest, " @ 0x1 0x2");
+        for wrong in ["", "5", "5: 3", "5: 3 [", "5: x [0: 0]", ": [:]", "5: 3 [1 1]"] {
+            assert_eq!(parse_counts(wrong), None, "{wrong}");
+        }
+    }
+}
