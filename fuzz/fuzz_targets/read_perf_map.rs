@@ -7,8 +7,8 @@ use ramson_symbols::{PerfMap, RuntimeAddress};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((address, content)) = bytes.split_first_chunk() else { return };
-    let text = String::from_utf8_lossy(content).into_owned();
-    let map = PerfMap::parse(text.clone());
+    let text = String::from_utf8_lossy(content);
+    let map = PerfMap::parse(&text);
     let address = u64::from_le_bytes(*address);
     for address in [address, address.wrapping_sub(1), 0, u64::MAX] {
         if let Some(name) = map.find(RuntimeAddress(address)) {

@@ -1,6 +1,6 @@
 //! Puts a profile together from names or addresses, one sample per distinct stack.
 
-use crate::input::Input;
+use crate::input::{Input, Stop};
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use ramson_profile::{
     Estimate, Function, Line, Location, LookupAddress, Profile, ReturnAddress, StackSample,
@@ -13,7 +13,7 @@ pub const OVERHEAD_BYTES: usize = 24;
 /// What a report's tables take for a location or a function, about: it is charged with the profile.
 pub const TABLE_BYTES: usize = 128;
 
-/// A profile in the making. What returns `Option` returns `None` when the file may not use more memory.
+/// A profile in the making.
 #[derive(Default)]
 pub struct Builder {
     pub profile: Profile,
@@ -25,14 +25,12 @@ pub struct Builder {
 
 impl Builder {
     /// The location that stands for a function of which only the name is known.
-    pub fn location_named(&mut self, input: &mut Input, name: &str) -> Option<u32> {
+    pub fn location_named(&mut self, input: &mut Input, name: &str) -> Result<u32, Stop> {
         if let Some(&location) = self.by_name.get(name) {
-            return Some(location);
+            return Ok(location);
         }
         let fixed = size_of::<Function>() + size_of::<Location>() + size_of::<Line>();
-        if !input.may_use(fixed + name.len() + 3 * OVERHEAD_BYTES + 2 * TABLE_BYTES) {
-            return None;
-        }
+        input.charge(fixed + name.len() + 3 * OVERHEAD_BYTES + 2 * TABLE_BYTES)?;
         let name: Arc<str> = name.into();
         let function = Function { name: name.clone(), system_name: name.clone(), file: "".into() };
         self.profile.functions.push(function);
@@ -40,29 +38,33 @@ impl Builder {
         self.profile.locations.push(Location { mapping: None, address: LookupAddress(0), lines });
         let location = self.profile.locations.len() as u32 - 1;
         self.by_name.insert(name, location);
-        Some(location)
+        Ok(location)
     }
 
     /// The location of a return address, without a name yet.
-    pub fn location_of_return(&mut self, input: &mut Input, address: ReturnAddress) -> Option<u32> {
+    pub fn location_of_return(
+        &mut self,
+        input: &mut Input,
+        address: ReturnAddress,
+    ) -> Result<u32, Stop> {
         if let Some(&location) = self.by_address.get(&address) {
-            return Some(location);
+            return Ok(location);
         }
-        if !input.may_use(size_of::<Location>() + 2 * OVERHEAD_BYTES + 2 * TABLE_BYTES) {
-            return None;
-        }
-        self.profile.locations.push(Location {
-            mapping: None,
-            address: address.lookup(),
-            lines: vec![],
-        });
+        input.charge(size_of::<Location>() + 2 * OVERHEAD_BYTES + 2 * TABLE_BYTES)?;
+        let location = Location { mapping: None, address: address.lookup(), lines: vec![] };
+        self.profile.locations.push(location);
         let location = self.profile.locations.len() as u32 - 1;
         self.by_address.insert(address, location);
-        Some(location)
+        Ok(location)
     }
 
     /// Adds to the sample of this stack.
-    pub fn add(&mut self, input: &mut Input, stack: &[u32], values: [Estimate; 4]) -> Option<()> {
+    pub fn add(
+        &mut self,
+        input: &mut Input,
+        stack: &[u32],
+        values: [Estimate; 4],
+    ) -> Result<(), Stop> {
         let samples = &mut self.profile.samples;
         let hash = self.hashing.hash_one(stack);
         let is_it = |&index: &usize| samples[index].locations == stack;
@@ -70,15 +72,13 @@ impl Builder {
             for (sum, value) in samples[index].values.iter_mut().zip(values) {
                 *sum += value;
             }
-            return Some(());
+            return Ok(());
         }
-        if !input.may_use(sample_bytes(stack.len())) {
-            return None;
-        }
+        input.charge(sample_bytes(stack.len()))?;
         samples.push(StackSample { locations: stack.to_vec(), values, ..StackSample::default() });
         let hash_of = |&index: &usize| self.hashing.hash_one(samples[index].locations.as_slice());
         self.stacks.insert_unique(hash, samples.len() - 1, hash_of);
-        Some(())
+        Ok(())
     }
 }
 

@@ -2,9 +2,10 @@
 //! anywhere; they are taken for live bytes.
 
 use crate::build::{Builder, UNKNOWN};
+use crate::defect::ImportError;
 use crate::format::Format;
 use crate::import::{DropFrames, Imported};
-use crate::input::Input;
+use crate::input::{Input, Stop};
 use memchr::memchr_iter;
 use ramson_profile::{Estimate, SampleType};
 
@@ -27,32 +28,23 @@ fn number(digits: &[u8]) -> Option<f64> {
     text?.parse().ok().filter(|value: &f64| value.is_finite())
 }
 
-pub fn read(input: &mut Input) -> Imported {
+pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
     let mut builder = Builder::default();
-    let mut line = Vec::new();
     let mut stack = Vec::new();
-    while let Some(bytes) = input.line() {
-        line.clear();
-        line.extend_from_slice(bytes);
-        match split(&line) {
-            Some((_, 0.0)) => {}
-            Some((frames, value)) => {
-                if add(&mut builder, input, frames, value, &mut stack).is_none() {
-                    break;
-                }
-            }
-            None if line.trim_ascii().is_empty() || line.starts_with(b"#") => {}
-            None => input.bad_lines += 1,
-        }
-    }
-    Imported {
+    input.each_line(|input, line| match split(line) {
+        Some((_, 0.0)) => Ok(()),
+        Some((frames, value)) => add(&mut builder, input, frames, value, &mut stack),
+        None if line.trim_ascii().is_empty() || line.starts_with(b"#") => Ok(()),
+        None => Err(Stop::BadLine),
+    })?;
+    Ok(Imported {
         profile: builder.profile,
         format: Format::Collapsed,
         sample_types: vec![SampleType::InuseSpace],
         default_sample_type: SampleType::InuseSpace,
         drop_frames: DropFrames::Nothing,
         defects: Vec::new(),
-    }
+    })
 }
 
 fn add(
@@ -61,7 +53,7 @@ fn add(
     frames: &[u8],
     value: f64,
     stack: &mut Vec<u32>,
-) -> Option<()> {
+) -> Result<(), Stop> {
     stack.clear();
     let mut start = 0;
     for end in memchr_iter(b';', frames).chain([frames.len()]) {

@@ -9,12 +9,12 @@
 //! google/pprof, `parseHeapHeader`).
 
 use crate::build::{Builder, UNKNOWN};
-use crate::defect::ImportDefect;
+use crate::defect::{ImportDefect, ImportError};
 use crate::format::Format;
 use crate::import::{DropFrames, Imported};
-use crate::input::Input;
+use crate::input::{Input, Stop};
 use crate::maps;
-use crate::weight::{Pair, Sampling};
+use crate::weight::{Pair, weigh};
 use ramson_profile::{ReturnAddress, SampleType};
 
 /// Deeper stacks than allocators record are cut at the root.
@@ -27,20 +27,12 @@ struct Counts {
     alloc: Pair,
 }
 
-/// Why a line was not taken.
-enum Stop {
-    /// It makes no sense.
-    BadLine,
-    Memory,
-}
-
-pub fn read_jemalloc(input: &mut Input) -> Imported {
+pub fn read_jemalloc(input: &mut Input) -> Result<Imported, ImportError> {
     let header = String::from_utf8_lossy(input.line().unwrap_or_default()).into_owned();
     let interval = header.trim().strip_prefix("heap_v2/").and_then(|text| text.parse().ok());
-    // 0 is what `jeprof` takes for "weighted already", and what our own export writes.
-    let interval = interval.filter(|&interval| interval != 0);
     let mut has_stack = false;
-    read(input, Format::Jemalloc, interval, |text, input, line| {
+    // 0 is what `jeprof` takes for "weighted already", and what our own export writes.
+    read(input, Format::Jemalloc, interval.unwrap_or(0), |text, input, line| {
         if let Some(addresses) = line.strip_prefix('@') {
             has_stack = true;
             return text.set_stack(input, addresses);
@@ -53,7 +45,7 @@ pub fn read_jemalloc(input: &mut Input) -> Imported {
     })
 }
 
-pub fn read_gperftools(input: &mut Input) -> Imported {
+pub fn read_gperftools(input: &mut Input) -> Result<Imported, ImportError> {
     let header = String::from_utf8_lossy(input.line().unwrap_or_default()).into_owned();
     read(input, Format::Gperftools, interval_of(&header), |text, input, line| {
         let (counts, rest) = parse_counts(line).ok_or(Stop::BadLine)?;
@@ -63,15 +55,15 @@ pub fn read_gperftools(input: &mut Input) -> Imported {
     })
 }
 
-/// Mean bytes between samples; 1 if there is every allocation.
-fn interval_of(header: &str) -> Option<u64> {
+/// Mean bytes between samples; 1 if there is every allocation, 0 if the header does not say.
+fn interval_of(header: &str) -> u64 {
     let kind = header.split_once('@').map_or("", |(_, kind)| kind).trim();
     let (name, number) = kind.split_once('/').unwrap_or((kind, ""));
     match (name, number.parse::<u64>()) {
-        ("heapprofile" | "growthz" | "growth" | "fragmentationz", _) => Some(1),
-        ("heap_v2" | "heapz_v2", Ok(interval)) => Some(interval),
-        ("heap", Ok(doubled)) => Some(doubled / 2),
-        _ => None,
+        ("heapprofile" | "growthz" | "growth" | "fragmentationz", _) => 1,
+        ("heap_v2" | "heapz_v2", Ok(interval)) => interval.max(1),
+        ("heap", Ok(doubled)) => (doubled / 2).max(1),
+        _ => 0,
     }
 }
 
@@ -79,35 +71,31 @@ fn interval_of(header: &str) -> Option<u64> {
 fn read(
     input: &mut Input,
     format: Format,
-    interval: Option<u64>,
+    interval_bytes: u64,
     mut take: impl FnMut(&mut HeapText, &mut Input, &str) -> Result<(), Stop>,
-) -> Imported {
-    let sampling = interval.map_or(Sampling::Unknown, Sampling::of_interval);
-    let mut text =
-        HeapText { builder: Builder::default(), sampling, has_alloc: false, stack: Vec::new() };
+) -> Result<Imported, ImportError> {
+    let mut text = HeapText::default();
+    text.builder.profile.interval_bytes = interval_bytes;
     let mut defects = vec![ImportDefect::NoMappings];
-    while let Some(line) = input.line() {
-        let line = String::from_utf8_lossy(line).trim().to_owned();
-        if line.starts_with("MAPPED_LIBRARIES:") || line.starts_with("--- Memory map:") {
-            maps::read(input, &mut text.builder.profile);
-            defects.clear();
-            break;
+    input.each_line(|input, line| {
+        let line = String::from_utf8_lossy(line);
+        match line.trim() {
+            // Go's comments hold names and statistics.
+            line if line.is_empty() || line.starts_with('#') => Ok(()),
+            line if line.starts_with("MAPPED_LIBRARIES:")
+                || line.starts_with("--- Memory map:") =>
+            {
+                maps::read(input, &mut text.builder.profile);
+                defects.clear();
+                Err(Stop::End)
+            }
+            line => take(&mut text, input, line),
         }
-        // Go's comments hold names and statistics.
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        match take(&mut text, input, &line) {
-            Ok(()) => {}
-            Err(Stop::BadLine) => input.bad_lines += 1,
-            Err(Stop::Memory) => break,
-        }
-    }
-    defects.extend(interval.is_none().then_some(ImportDefect::NoInterval));
-    let mut profile = text.builder.profile;
-    profile.interval_bytes = interval.unwrap_or(0);
+    })?;
+    defects.extend((interval_bytes == 0).then_some(ImportDefect::NoInterval));
+    let HeapText { builder: Builder { mut profile, .. }, has_alloc, .. } = text;
     let mut sample_types = SampleType::ALL.to_vec();
-    if !text.has_alloc {
+    if !has_alloc {
         sample_types = vec![SampleType::InuseObjects, SampleType::InuseSpace];
         for sample in &mut profile.samples {
             sample.values[SampleType::AllocObjects as usize] = UNKNOWN;
@@ -116,13 +104,13 @@ fn read(
     }
     let default_sample_type = SampleType::InuseSpace;
     let drop_frames = DropFrames::Allocators;
-    Imported { profile, format, sample_types, default_sample_type, drop_frames, defects }
+    Ok(Imported { profile, format, sample_types, default_sample_type, drop_frames, defects })
 }
 
 /// What both formats become.
+#[derive(Default)]
 struct HeapText {
     builder: Builder,
-    sampling: Sampling,
     /// Whether any record counts allocations that were freed.
     has_alloc: bool,
     stack: Vec<u32>,
@@ -139,22 +127,22 @@ impl HeapText {
                 self.stack.clear();
                 break;
             };
-            let location = self.builder.location_of_return(input, ReturnAddress(address));
-            self.stack.push(location.ok_or(Stop::Memory)?);
+            self.stack.push(self.builder.location_of_return(input, ReturnAddress(address))?);
         }
         Ok(())
     }
 
     /// Adds a record of the current stack.
     fn add(&mut self, input: &mut Input, counts: &Counts) -> Result<(), Stop> {
-        let [inuse_objects, inuse_space] = self.sampling.weigh(counts.inuse);
-        let [alloc_objects, alloc_space] = self.sampling.weigh(counts.alloc);
+        let interval_bytes = self.builder.profile.interval_bytes;
+        let [inuse_objects, inuse_space] = weigh(interval_bytes, counts.inuse);
+        let [alloc_objects, alloc_space] = weigh(interval_bytes, counts.alloc);
         let values = [alloc_objects, alloc_space, inuse_objects, inuse_space];
         if values.iter().all(|value| value.is_nothing()) {
             return Ok(());
         }
         self.has_alloc |= counts.alloc.objects > 0.0;
-        self.builder.add(input, &self.stack, values).ok_or(Stop::Memory)
+        self.builder.add(input, &self.stack, values)
     }
 }
 
@@ -178,13 +166,13 @@ mod tests {
     #[test]
     fn the_header_says_how_the_numbers_came_about() {
         let of = |kind: &str| interval_of(&format!("heap profile: 1: 2 [ 3: 4] @ {kind}"));
-        assert_eq!(of("heapprofile"), Some(1));
-        assert_eq!(of("growthz"), Some(1));
-        assert_eq!(of("heap_v2/524288"), Some(524288));
-        assert_eq!(of("heap_v2/1"), Some(1));
-        assert_eq!(of("heap/1048576"), Some(524288));
-        assert_eq!(of("heap_v2"), None);
-        assert_eq!(interval_of("heap profile: 1: 2 [3: 4]"), None);
+        assert_eq!(of("heapprofile"), 1);
+        assert_eq!(of("growthz"), 1);
+        assert_eq!(of("heap_v2/524288"), 524288);
+        assert_eq!(of("heap_v2/1"), 1);
+        assert_eq!(of("heap/1048576"), 524288);
+        assert_eq!(of("heap_v2"), 0);
+        assert_eq!(interval_of("heap profile: 1: 2 [3: 4]"), 0);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::build::{Builder, OVERHEAD_BYTES, TABLE_BYTES};
 use crate::defect::ImportError;
 use crate::format::Format;
 use crate::import::{DropFrames, Imported, InuseAt};
-use crate::input::Input;
+use crate::input::{Input, Stop};
 use ramson_profile::{Estimate, Function, Line, Location, LookupAddress, SampleType};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,30 +52,14 @@ struct Reading {
     peak: u64,
 }
 
-/// Why a line was not taken.
-enum Stop {
-    /// It makes no sense.
-    BadLine,
-    Memory,
-    Error(ImportError),
-}
-
 pub fn read(input: &mut Input, inuse_at: InuseAt) -> Result<Imported, ImportError> {
     let mut reading = Reading::default();
-    let mut line = Vec::new();
-    while let Some(bytes) = input.line() {
-        line.clear();
-        line.extend_from_slice(bytes);
+    input.each_line(|input, line| {
         if reading.version >= 3 && line.starts_with(b"s ") {
-            read_whole_string(&mut line, input);
+            read_whole_string(line, input);
         }
-        match reading.take(&line, input) {
-            Ok(()) => {}
-            Err(Stop::BadLine) => input.bad_lines += 1,
-            Err(Stop::Memory) => break,
-            Err(Stop::Error(error)) => return Err(error),
-        }
-    }
+        reading.take(line, input)
+    })?;
     // Past a memory bound the stacks that still fit are given.
     let _ = reading.add_samples(input, inuse_at);
     reading.builder.profile.interval_bytes = 1;
@@ -120,7 +104,7 @@ impl Reading {
             b'-' => self.count(next()?, -1),
             b't' => {
                 let (location, parent) = (next()? as usize, next()? as usize);
-                may_use(input, size_of::<Node>())?;
+                input.charge(size_of::<Node>())?;
                 let locations = self.builder.profile.locations.len();
                 let location = location.checked_sub(1).filter(|&at| at < locations);
                 let location = location.map(|at| at as u32);
@@ -133,7 +117,7 @@ impl Reading {
             }
             b'a' => {
                 let (size, node) = (next()?, next()? as usize);
-                may_use(input, size_of::<Allocation>())?;
+                input.charge(size_of::<Allocation>())?;
                 self.allocations.push(Allocation { size, node, ..Allocation::default() });
                 Ok(())
             }
@@ -165,7 +149,7 @@ impl Reading {
     }
 
     fn string(&mut self, rest: &[u8], input: &mut Input) -> Result<(), Stop> {
-        may_use(input, size_of::<Arc<str>>() + rest.len() + OVERHEAD_BYTES)?;
+        input.charge(size_of::<Arc<str>>() + rest.len() + OVERHEAD_BYTES)?;
         let text = match self.version {
             3.. => rest.iter().position(|&byte| byte == b' ').map_or(&[][..], |at| &rest[at + 1..]),
             _ => rest,
@@ -178,7 +162,7 @@ impl Reading {
     fn location(&mut self, rest: &[u8], input: &mut Input) -> Result<(), Stop> {
         let numbers: Option<Vec<u64>> = rest.split(|&byte| byte == b' ').map(hex).collect();
         let numbers = numbers.unwrap_or_default();
-        may_use(input, size_of::<Location>() + OVERHEAD_BYTES + TABLE_BYTES)?;
+        input.charge(size_of::<Location>() + OVERHEAD_BYTES + TABLE_BYTES)?;
         let address = numbers.first().copied().unwrap_or(0);
         let module = self.text(numbers.get(1).copied().unwrap_or(0));
         let mut lines = Vec::new();
@@ -213,12 +197,12 @@ impl Reading {
         file: Arc<str>,
         input: &mut Input,
     ) -> Result<usize, Stop> {
-        may_use(input, size_of::<Line>())?;
+        input.charge(size_of::<Line>())?;
         if let Some(&known) = self.functions.get(&(name.clone(), file.clone())) {
             return Ok(known);
         }
         let known = 2 * size_of::<Function>() + 2 * OVERHEAD_BYTES;
-        may_use(input, known + name.len() + TABLE_BYTES)?;
+        input.charge(known + name.len() + TABLE_BYTES)?;
         let functions = &mut self.builder.profile.functions;
         functions.push(Function {
             name: name.clone(),
@@ -248,7 +232,7 @@ impl Reading {
         Ok(())
     }
 
-    fn add_samples(&mut self, input: &mut Input, inuse_at: InuseAt) -> Option<()> {
+    fn add_samples(&mut self, input: &mut Input, inuse_at: InuseAt) -> Result<(), Stop> {
         let mut of_node: HashMap<usize, [f64; 4]> = HashMap::new();
         for allocation in &self.allocations {
             let is_changed = inuse_at == InuseAt::Peak && allocation.peak == self.peak;
@@ -279,10 +263,6 @@ impl Reading {
             }
             self.builder.add(input, &stack, values.map(Estimate::exact))?;
         }
-        Some(())
+        Ok(())
     }
-}
-
-fn may_use(input: &mut Input, bytes: usize) -> Result<(), Stop> {
-    if input.may_use(bytes) { Ok(()) } else { Err(Stop::Memory) }
 }

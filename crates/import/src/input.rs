@@ -7,7 +7,7 @@
 //! [`FREE_BYTES`] plus [`MOST_EXPANSION`] times the packed bytes read so far. A reader that meets a
 //! bound stops and keeps what it has.
 
-use crate::defect::ImportDefect;
+use crate::defect::{ImportDefect, ImportError};
 use crate::packing::{MAGIC_BYTES, Packing, unpacked};
 use crate::read_ahead::ReadAhead;
 use memchr::memchr;
@@ -32,6 +32,16 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// From so many packed bytes on, a second thread is worth its start.
 const LARGE_BYTES: u64 = 1 << 20;
 
+/// Why a record was not taken.
+pub enum Stop {
+    /// It makes no sense.
+    BadLine,
+    /// Reading has to end, for a reason that is among the defects.
+    End,
+    /// The file cannot be read at all.
+    Error(ImportError),
+}
+
 /// A file while it is read.
 pub struct Input<'a> {
     source: Box<dyn Read + 'a>,
@@ -46,7 +56,6 @@ pub struct Input<'a> {
     is_at_end: bool,
     /// Why the bytes ended early, or what was left out.
     pub defects: Vec<ImportDefect>,
-    /// Lines that make no sense to the format's reader.
     pub bad_lines: u64,
     long_lines: u64,
 }
@@ -149,8 +158,27 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Whether `bytes` more bytes of memory may be used for what was read.
-    pub fn may_use(&mut self, bytes: usize) -> bool {
+    /// Gives every line to `take`, until that ends it. Bad lines are counted.
+    pub fn each_line(
+        &mut self,
+        mut take: impl FnMut(&mut Self, &mut Vec<u8>) -> Result<(), Stop>,
+    ) -> Result<(), ImportError> {
+        let mut line = Vec::new();
+        while let Some(bytes) = self.line() {
+            line.clear();
+            line.extend_from_slice(bytes);
+            match take(self, &mut line) {
+                Ok(()) => {}
+                Err(Stop::BadLine) => self.bad_lines += 1,
+                Err(Stop::End) => break,
+                Err(Stop::Error(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends reading if no `bytes` more bytes of memory may be used for what was read.
+    pub fn charge(&mut self, bytes: usize) -> Result<(), Stop> {
         self.charged += bytes as u64;
         let is_packed = self.packing != Packing::None;
         let bound = match self.charged.saturating_sub(FREE_BYTES) {
@@ -158,12 +186,12 @@ impl<'a> Input<'a> {
             more if is_packed && more > BYTES_PER_PACKED_BYTE * self.packed.get() => {
                 ImportDefect::PackedMemoryBound
             }
-            _ => return true,
+            _ => return Ok(()),
         };
         if !self.defects.contains(&bound) {
             self.defects.push(bound);
         }
-        false
+        Err(Stop::End)
     }
 
     /// Unpacked bytes read so far.

@@ -50,10 +50,10 @@ fn read(mut input: Input, inuse_at: InuseAt) -> Result<Imported, ImportError> {
     let format = recognize::recognize(&mut input)?;
     let mut imported = match format {
         Format::Pprof => pprof::read(&mut input)?,
-        Format::Jemalloc => heap_text::read_jemalloc(&mut input),
-        Format::Gperftools => heap_text::read_gperftools(&mut input),
+        Format::Jemalloc => heap_text::read_jemalloc(&mut input)?,
+        Format::Gperftools => heap_text::read_gperftools(&mut input)?,
         Format::Heaptrack => heaptrack::read(&mut input, inuse_at)?,
-        Format::Collapsed => collapsed::read(&mut input),
+        Format::Collapsed => collapsed::read(&mut input)?,
     };
     let bad_lines = input.bad_lines;
     let mut defects = input.into_defects();

@@ -11,7 +11,7 @@ pub fn read(input: &mut Input, profile: &mut Profile) {
     while let Some(line) = input.line() {
         let Some(mapping) = parse(&String::from_utf8_lossy(line)) else { continue };
         let bytes = size_of::<Mapping>() + mapping.path.len();
-        if profile.mappings.len() == MOST_MAPPINGS || !input.may_use(bytes) {
+        if profile.mappings.len() == MOST_MAPPINGS || input.charge(bytes).is_err() {
             break;
         }
         profile.mappings.push(mapping);

@@ -19,60 +19,43 @@ pub struct Pair {
     pub bytes: f64,
 }
 
-/// How the numbers of a file came about.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Sampling {
-    /// Every allocation is in it.
-    Exact,
-    /// Poisson by bytes, with this mean.
-    Interval(u64),
-    /// The file does not say.
-    Unknown,
+/// Objects and bytes of a record with raw values, one of `interval_bytes` on average: 1 if every allocation is recorded,
+/// 0 if the file does not say.
+pub fn weigh(interval_bytes: u64, raw: Pair) -> [Estimate; 2] {
+    let weight = inverse_probability(interval_bytes, raw).unwrap_or(1.0);
+    let weighted = Pair { objects: raw.objects * weight, bytes: raw.bytes * weight };
+    of_weighted(interval_bytes, weighted)
 }
 
-impl Sampling {
-    /// Of a mean interval in bytes; 1 and less mean that every allocation was recorded.
-    pub fn of_interval(bytes: u64) -> Sampling {
-        if bytes <= 1 { Sampling::Exact } else { Sampling::Interval(bytes) }
-    }
+/// Objects and bytes of a record whose values are weighted already.
+pub fn of_weighted(interval_bytes: u64, pair: Pair) -> [Estimate; 2] {
+    let mean = mean_size(pair);
+    // n recorded objects stand for N = n/p, so that n·(1 − p)/p² = N·(1/p − 1).
+    let variance = match interval_bytes {
+        1 => 0.0,
+        0 => f64::NAN,
+        _ if pair.objects == 0.0 && pair.bytes == 0.0 => 0.0,
+        _ => match inverse_probability(interval_bytes, pair) {
+            Some(weight) => pair.objects.abs() * (weight - 1.0),
+            None => f64::NAN,
+        },
+    };
+    [
+        Estimate { value: pair.objects, variance },
+        Estimate { value: pair.bytes, variance: variance * mean * mean },
+    ]
+    .map(|estimate| match estimate.value {
+        0.0 => Estimate::default(),
+        _ => estimate,
+    })
+}
 
-    /// Objects and bytes of a record with raw values.
-    pub fn weigh(self, raw: Pair) -> [Estimate; 2] {
-        let weight = self.inverse_probability(raw).unwrap_or(1.0);
-        self.of_weighted(Pair { objects: raw.objects * weight, bytes: raw.bytes * weight })
-    }
-
-    /// Objects and bytes of a record whose values are weighted already.
-    pub fn of_weighted(self, pair: Pair) -> [Estimate; 2] {
-        let mean = mean_size(pair);
-        // n recorded objects stand for N = n/p, so that n·(1 − p)/p² = N·(1/p − 1).
-        let variance = match self {
-            Sampling::Exact => 0.0,
-            Sampling::Unknown => f64::NAN,
-            Sampling::Interval(_) if pair.objects == 0.0 && pair.bytes == 0.0 => 0.0,
-            Sampling::Interval(_) => match self.inverse_probability(pair) {
-                Some(weight) => pair.objects.abs() * (weight - 1.0),
-                None => f64::NAN,
-            },
-        };
-        [
-            Estimate { value: pair.objects, variance },
-            Estimate { value: pair.bytes, variance: variance * mean * mean },
-        ]
-        .map(|estimate| match estimate.value {
-            0.0 => Estimate::default(),
-            _ => estimate,
-        })
-    }
-
-    /// 1/p of the mean size; `None` where there is no size to tell it from.
-    fn inverse_probability(self, pair: Pair) -> Option<f64> {
-        let Sampling::Interval(interval) = self else { return None };
-        let mean = mean_size(pair);
-        let is_size = mean.is_finite() && mean >= 1.0;
-        // 1 − e^(−x) loses all digits for a small x; expm1 keeps them.
-        is_size.then(|| -1.0 / (-mean / interval as f64).exp_m1())
-    }
+/// 1/p of the mean size; `None` where there is no size to tell it from, or no need.
+fn inverse_probability(interval_bytes: u64, pair: Pair) -> Option<f64> {
+    let mean = mean_size(pair);
+    let is_size = interval_bytes > 1 && mean.is_finite() && mean >= 1.0;
+    // 1 − e^(−x) loses all digits for a small x; expm1 keeps them.
+    is_size.then(|| -1.0 / (-mean / interval_bytes as f64).exp_m1())
 }
 
 fn mean_size(pair: Pair) -> f64 {

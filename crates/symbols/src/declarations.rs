@@ -1,9 +1,10 @@
-//! Declarations of functions are most of a C++ program's debug information, and none has an address; whoever looks for functions by address reads all
-//! of their attributes only to find that. Which entries are declarations stands in the abbreviations, so these say it here by another tag.
+//! Declarations of functions are most of a C++ program's debug information, and none has an address; a reader that looks
+//! for functions by address reads all of their attributes only to find that. Which entries are declarations stands in the
+//! abbreviations, so these say it here by another tag.
 
 use gimli::{
     DW_AT_high_pc, DW_AT_low_pc, DW_AT_ranges, DW_FORM_implicit_const, DW_TAG_dwarf_procedure,
-    DW_TAG_subprogram,
+    DW_TAG_subprogram, EndianSlice, LittleEndian, Reader, Result,
 };
 
 /// One byte, as the tag that it stands in for: nothing moves.
@@ -12,57 +13,39 @@ const OTHER_TAG: u8 = DW_TAG_dwarf_procedure.0 as u8;
 /// Changes the tag of every abbreviation of functions without addresses, as far as `abbreviations` (.debug_abbrev) can be read.
 pub(crate) fn hide(abbreviations: &mut [u8]) {
     let mut at = 0;
-    while at < abbreviations.len() {
-        // A 0 ends a table.
-        match next(abbreviations, at) {
-            Some((tag_at, end)) => {
-                if let Some(tag_at) = tag_at {
-                    abbreviations[tag_at] = OTHER_TAG;
-                }
-                at = end;
-            }
-            None => return,
+    while at < abbreviations.len()
+        && let Ok((tag_at, length)) = next(&abbreviations[at..])
+    {
+        if let Some(tag_at) = tag_at {
+            abbreviations[at + tag_at] = OTHER_TAG;
         }
+        at += length;
     }
 }
 
 /// Where the tag of a declaration stands, if this abbreviation is one, and where the next abbreviation begins.
-fn next(abbreviations: &[u8], start: usize) -> Option<(Option<usize>, usize)> {
-    let mut rest = &abbreviations[start..];
-    let at = |rest: &[u8]| abbreviations.len() - rest.len();
-    if number(&mut rest)? == 0 {
-        return Some((None, at(rest)));
+fn next(abbreviations: &[u8]) -> Result<(Option<usize>, usize)> {
+    let mut rest = EndianSlice::new(abbreviations, LittleEndian);
+    // A 0 ends a table.
+    if rest.read_uleb128()? == 0 {
+        return Ok((None, abbreviations.len() - rest.len()));
     }
-    let tag_at = at(rest);
-    let mut is_declaration = number(&mut rest)? == u64::from(DW_TAG_subprogram.0);
+    let tag_at = abbreviations.len() - rest.len();
+    let mut is_declaration = rest.read_uleb128()? == u64::from(DW_TAG_subprogram.0);
     // Whether there are children.
-    rest.split_off_first()?;
+    rest.read_u8()?;
     loop {
-        let (name, form) = (number(&mut rest)?, number(&mut rest)?);
+        let (name, form) = (rest.read_uleb128()?, rest.read_uleb128()?);
         if form == u64::from(DW_FORM_implicit_const.0) {
-            number(&mut rest)?;
+            rest.skip_leb128()?;
         }
-        if [DW_AT_low_pc, DW_AT_high_pc, DW_AT_ranges].iter().any(|with| u64::from(with.0) == name)
-        {
-            is_declaration = false;
-        }
+        let of_addresses = [DW_AT_low_pc, DW_AT_high_pc, DW_AT_ranges];
+        is_declaration &= of_addresses.iter().all(|with| u64::from(with.0) != name);
         if (name, form) == (0, 0) {
-            return Some((is_declaration.then_some(tag_at), at(rest)));
+            let length = abbreviations.len() - rest.len();
+            return Ok((is_declaration.then_some(tag_at), length));
         }
     }
-}
-
-/// A LEB128 number, signed or not; only small ones matter.
-fn number(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0u64;
-    for shift in (0..).step_by(7) {
-        let byte = bytes.split_off_first()?;
-        number |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //! numbers in hex. node writes one with `--perf-basic-prof`, Python 3.12 with `-X perf`, Java with an agent.
 
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata, OpenOptions};
-use std::io::Read;
+use std::fs::{Metadata, OpenOptions};
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustix::fs::OFlags;
@@ -38,9 +39,8 @@ pub struct JitProcess {
 /// Names by runtime address.
 #[derive(Default)]
 pub struct PerfMap {
-    text: String,
-    /// By start, without overlaps: end, and where in `text` the name is.
-    functions: BTreeMap<u64, (u64, usize, usize)>,
+    /// By start, without overlaps: end and name.
+    functions: BTreeMap<u64, (u64, Arc<str>)>,
 }
 
 impl PerfMap {
@@ -48,9 +48,9 @@ impl PerfMap {
     pub fn of(process: &JitProcess) -> Result<Option<Self>, SymbolDefect> {
         let mut refusal = None;
         for path in places(process) {
-            match open(&path, process) {
-                Ok(Some(file)) => return read(file, &path).map(Some),
+            match read(&path, process) {
                 Ok(None) => {}
+                Ok(map) => return Ok(map),
                 Err(reason) => refusal = Some(SymbolDefect::PerfMapRefused { path, reason }),
             }
         }
@@ -59,54 +59,47 @@ impl PerfMap {
 
     /// From the content of a map. Of two functions at one address the later stands: runtimes use addresses again. Lines of
     /// another form are left out.
-    pub fn parse(text: String) -> Self {
+    pub fn parse(text: &str) -> Self {
         let mut map = Self::default();
-        let base = text.as_ptr() as usize;
-        let functions = text.lines().filter_map(|line| function(line, base));
-        for (start, function) in functions.take(MAX_FUNCTIONS) {
-            map.insert(start, function);
+        for (start, end, name) in text.lines().filter_map(function).take(MAX_FUNCTIONS) {
+            map.insert(start, end, name);
         }
-        map.text = text;
         map
     }
 
     /// The function at a runtime address.
     pub fn find(&self, RuntimeAddress(address): RuntimeAddress) -> Option<&str> {
-        let (_, &(end, name, name_end)) = self.functions.range(..=address).next_back()?;
-        (address < end).then(|| &self.text[name..name_end])
+        let (_, (end, name)) = self.functions.range(..=address).next_back()?;
+        (address < *end).then_some(name)
     }
 
-    fn insert(&mut self, start: u64, function: (u64, usize, usize)) {
-        let end = function.0;
+    fn insert(&mut self, start: u64, end: u64, name: &str) {
         // Each function is removed at most once, so this takes no longer than all insertions together.
-        while let Some((&old_start, &old)) = self.functions.range(..end).next_back() {
-            if old.0 <= start {
-                break;
-            }
-            self.functions.remove(&old_start);
-            if old.0 > end {
-                self.functions.insert(end, old);
+        while let Some((&old_start, &(old_end, _))) = self.functions.range(..end).next_back()
+            && old_end > start
+            && let Some((_, old)) = self.functions.remove(&old_start)
+        {
+            if old_end > end {
+                self.functions.insert(end, (old_end, old.clone()));
             }
             if old_start < start {
-                self.functions.insert(old_start, (start, old.1, old.2));
-                break;
+                self.functions.insert(old_start, (start, old));
             }
         }
-        self.functions.insert(start, function);
+        self.functions.insert(start, (end, name.into()));
     }
 }
 
-/// Start, end, and where the name is in the text that begins at `base`.
-fn function(line: &str, base: usize) -> Option<(u64, (u64, usize, usize))> {
+/// Start, end and name.
+fn function(line: &str) -> Option<(u64, u64, &str)> {
     let (start, rest) = line.split_once(' ')?;
     let (size, name) = rest.split_once(' ')?;
     let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
     let (start, size) = (number(start)?, number(size)?);
     let end = start.checked_add(size).filter(|&end| end > start)?;
-    let at = name.as_ptr() as usize - base;
     let most = name.len().min(MAX_NAME_BYTES);
-    let length = (0..=most).rev().find(|&at| name.is_char_boundary(at))?;
-    (length > 0).then_some((start, (end, at, at + length)))
+    let name = &name[..(0..=most).rev().find(|&at| name.is_char_boundary(at))?];
+    (!name.is_empty()).then_some((start, end, name))
 }
 
 fn places(process: &JitProcess) -> Vec<PathBuf> {
@@ -121,13 +114,13 @@ fn places(process: &JitProcess) -> Vec<PathBuf> {
     }
 }
 
-/// The file, if there is one and it is this process's own; or why it is not used.
-fn open(path: &Path, process: &JitProcess) -> Result<Option<File>, String> {
+/// The map, if there is one and it is this process's own; or why it is not used.
+fn read(path: &Path, process: &JitProcess) -> Result<Option<PerfMap>, String> {
     // The directory is everybody's: somebody may have put a link or a FIFO there.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.to_string()),
     };
     let metadata = file.metadata().map_err(|error| error.to_string())?;
@@ -137,7 +130,14 @@ fn open(path: &Path, process: &JitProcess) -> Result<Option<File>, String> {
     if metadata.uid() != process.uid && metadata.uid() != 0 {
         return Err(format!("it belongs to user {}, not to the program's", metadata.uid()));
     }
-    Ok(is_of_its_life(&metadata, process).then_some(file))
+    if !is_of_its_life(&metadata, process) {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    // The runtime may be in the middle of a line.
+    let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    Ok(Some(PerfMap::parse(&String::from_utf8_lossy(&bytes[..whole]))))
 }
 
 /// Process numbers come again, and maps stay behind.
@@ -148,30 +148,12 @@ fn is_of_its_life(metadata: &Metadata, process: &JitProcess) -> bool {
     !is_old && !is_later
 }
 
-fn read(file: File, path: &Path) -> Result<PerfMap, SymbolDefect> {
-    let mut bytes = Vec::new();
-    match file.take(MAX_BYTES).read_to_end(&mut bytes) {
-        Ok(_) => {}
-        Err(error) => {
-            let (path, reason) = (path.to_owned(), error.to_string());
-            return Err(SymbolDefect::PerfMapRefused { path, reason });
-        }
-    }
-    // The runtime may be in the middle of a line.
-    let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-    bytes.truncate(whole);
-    Ok(PerfMap::parse(match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn names(text: &str, addresses: impl IntoIterator<Item = u64>) -> Vec<String> {
-        let map = PerfMap::parse(text.to_owned());
+        let map = PerfMap::parse(text);
         addresses
             .into_iter()
             .map(|at| map.find(RuntimeAddress(at)).unwrap_or("-").to_owned())

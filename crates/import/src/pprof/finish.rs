@@ -8,7 +8,7 @@ use crate::defect::{ImportDefect, ImportError};
 use crate::format::Format;
 use crate::import::{DropFrames, Imported};
 use crate::input::Input;
-use crate::weight::{Pair, Sampling};
+use crate::weight::{Pair, of_weighted};
 use hashbrown::HashMap;
 use ramson_profile::{
     Estimate, Function, Mapping, Pattern, Profile, SampleType, merge_equal_samples,
@@ -17,9 +17,10 @@ use std::sync::Arc;
 
 pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> {
     let (columns, other_types) = columns(&raw);
-    let sample_types: Vec<SampleType> =
-        SampleType::ALL.into_iter().filter(|of| columns[*of as usize].is_some()).collect();
-    let Some(&last) = columns_in_order(&columns).last() else {
+    let mut sample_types = SampleType::ALL.to_vec();
+    sample_types.retain(|&of| columns[of as usize].is_some());
+    // pprof shows the last one of the file unless that names another.
+    let Some(&last) = sample_types.iter().max_by_key(|&&of| columns[of as usize]) else {
         return Err(match (other_types.is_empty(), input.defects.first()) {
             (false, None) => ImportError::NotAHeapProfile(other_types),
             (_, defect) => ImportError::Nothing(defect.cloned()),
@@ -32,25 +33,21 @@ pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> 
         defects.push(ImportDefect::OtherSampleTypes(other_types));
     }
     let drop_frames = drop_frames(&raw, &mut defects);
-    let sampling = sampling(&raw);
+    let interval_bytes = interval_bytes(&raw);
     let mut samples = std::mem::take(&mut raw.samples);
     let mut bad_records = raw.bad_records + replace_ids(&mut raw);
     let location_of = Ids::new(raw.location_ids.iter().map(|&number| number.into()));
     let mut labels = std::mem::take(&mut raw.labels).resolve(&raw.strings);
     samples.retain_mut(|sample| {
         sample.labels = labels.next().unwrap_or_default();
-        sample.values = weighted(&sample.values, &columns, sampling);
+        sample.values = weighted(&sample.values, &columns, interval_bytes);
         let is_known = location_of.replace(&mut sample.locations);
         bad_records += u64::from(!is_known);
         is_known
     });
     let rest = &raw.rest;
     let mut profile = Profile {
-        interval_bytes: match sampling {
-            Sampling::Exact => 1,
-            Sampling::Interval(bytes) => bytes,
-            Sampling::Unknown => 0,
-        },
+        interval_bytes,
         start_unix_ns: match rest.duration_nanos as u64 {
             0 => 0,
             duration => (rest.time_nanos as u64).saturating_sub(duration),
@@ -90,14 +87,6 @@ fn columns(raw: &Raw) -> ([Option<usize>; 4], Vec<String>) {
     (columns, others)
 }
 
-/// The sample types that are there, in the file's order: pprof shows the last one unless the file names another.
-fn columns_in_order(columns: &[Option<usize>; 4]) -> Vec<SampleType> {
-    let mut order: Vec<SampleType> =
-        SampleType::ALL.into_iter().filter(|of| columns[*of as usize].is_some()).collect();
-    order.sort_by_key(|of| columns[*of as usize]);
-    order
-}
-
 /// Names of heap sample types: Go's and ours; google/pprof's for gperftools' text and Node's; Perfetto's.
 fn heap_type(name: &str) -> Option<SampleType> {
     match name {
@@ -110,25 +99,22 @@ fn heap_type(name: &str) -> Option<SampleType> {
 }
 
 /// Only a period in bytes says how a heap was sampled.
-fn sampling(raw: &Raw) -> Sampling {
+fn interval_bytes(raw: &Raw) -> u64 {
     let of = raw.rest.period_type.unwrap_or_default();
-    match (&*raw.strings.get(of.r#type), &*raw.strings.get(of.unit), raw.rest.period) {
-        ("space", "bytes", period @ 1..0x4000_0000_0000_0000) => {
-            Sampling::of_interval(period as u64)
-        }
-        _ => Sampling::Unknown,
-    }
+    let is_heap = *raw.strings.get(of.r#type) == *"space" && *raw.strings.get(of.unit) == *"bytes";
+    let is_possible = is_heap && (1..1 << 62).contains(&raw.rest.period);
+    if is_possible { raw.rest.period as u64 } else { 0 }
 }
 
 fn weighted(
     values: &[Estimate; MOST_TYPES],
     columns: &[Option<usize>; 4],
-    sampling: Sampling,
+    interval_bytes: u64,
 ) -> [Estimate; 4] {
     let value = |of: SampleType| columns[of as usize].map_or(f64::NAN, |at| values[at].value);
     let pair = |objects, bytes| {
         let pair = Pair { objects: value(objects), bytes: value(bytes) };
-        sampling.of_weighted(pair).map(|estimate| match estimate.value.is_nan() {
+        of_weighted(interval_bytes, pair).map(|estimate| match estimate.value.is_nan() {
             true => UNKNOWN,
             false => estimate,
         })
@@ -146,12 +132,10 @@ fn replace_ids(raw: &mut Raw) -> u64 {
     for location in &mut raw.locations {
         location.mapping = location.mapping.and_then(|id| mapping_of.index(id as u64));
         let known = location.lines.len();
-        location.lines.retain_mut(|line| match function_of.index(line.function as u64) {
-            Some(index) => {
-                line.function = index;
-                true
-            }
-            None => false,
+        location.lines.retain_mut(|line| {
+            let function = function_of.index(line.function as u64);
+            line.function = function.unwrap_or_default();
+            function.is_some()
         });
         bad += (known - location.lines.len()) as u64;
     }
@@ -180,7 +164,7 @@ fn functions(raw: &Raw, input: &mut Input) -> Vec<Function> {
             return text.clone();
         }
         let text = strings.get(index);
-        if !input.may_use(text.len() + 2 * OVERHEAD_BYTES) {
+        if input.charge(text.len() + 2 * OVERHEAD_BYTES).is_err() {
             return empty.clone();
         }
         let text: Arc<str> = text.into();

@@ -29,31 +29,20 @@ impl Numbers {
     }
 }
 
-/// From identifier to index. Most writers count from 1, so that there is nothing to look up, or a list does.
+/// From identifier to index. Most writers count from 1, so that there is nothing to look up.
 pub enum Ids {
     /// How many.
     FromOne(usize),
-    Dense(Vec<u32>),
-    Sparse(HashMap<u64, usize>),
+    Any(HashMap<u64, usize>),
 }
 
 impl Ids {
     /// Of several with the same identifier the last counts.
     pub fn new(ids: impl ExactSizeIterator<Item = u64> + Clone) -> Ids {
-        let count = ids.len();
-        if ids.clone().eq(1..=count as u64) {
-            return Ids::FromOne(count);
+        match ids.len() {
+            count if ids.clone().eq(1..=count as u64) => Ids::FromOne(count),
+            _ => Ids::Any(ids.zip(0..).collect()),
         }
-        let largest = ids.clone().max().unwrap_or(0);
-        let is_dense = largest <= 2 * count as u64 && count < u32::MAX as usize / 2;
-        if !is_dense {
-            return Ids::Sparse(ids.enumerate().map(|(index, id)| (id, index)).collect());
-        }
-        let mut dense = vec![u32::MAX; largest as usize + 1];
-        for (index, id) in ids.enumerate() {
-            dense[id as usize] = index as u32;
-        }
-        Ids::Dense(dense)
     }
 
     #[inline]
@@ -63,11 +52,7 @@ impl Ids {
                 let index = usize::try_from(id).ok()?.wrapping_sub(1);
                 (index < *count).then_some(index)
             }
-            Ids::Dense(list) => {
-                let index = list.get(usize::try_from(id).ok()?)?;
-                (*index != u32::MAX).then_some(*index as usize)
-            }
-            Ids::Sparse(map) => map.get(&id).copied(),
+            Ids::Any(map) => map.get(&id).copied(),
         }
     }
 

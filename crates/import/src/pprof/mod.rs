@@ -11,7 +11,7 @@ mod strings;
 use crate::build::{OVERHEAD_BYTES, TABLE_BYTES, sample_bytes};
 use crate::defect::{ImportDefect, ImportError};
 use crate::import::Imported;
-use crate::input::Input;
+use crate::input::{Input, Stop};
 use ids::Numbers;
 use labels::LabelSets;
 use prost::Message;
@@ -55,7 +55,7 @@ pub fn read(input: &mut Input) -> Result<Imported, ImportError> {
             input.defects.push(ImportDefect::Damaged { offset });
             break;
         };
-        if raw.take(head, input).is_none() {
+        if raw.take(head, input).is_err() {
             break;
         }
     }
@@ -85,13 +85,12 @@ fn next_head(input: &mut Input) -> Option<Head> {
 }
 
 impl Raw {
-    /// `None` where reading has to stop.
-    fn take(&mut self, head: Head, input: &mut Input) -> Option<()> {
+    fn take(&mut self, head: Head, input: &mut Input) -> Result<(), Stop> {
         let Head { number, size_bytes, head_bytes } = head;
         let is_too_long = size_bytes > MOST_MESSAGE_BYTES && matches!(number, 1..=5 | 11);
         if is_too_long || !matches!(number, 1..=12 | 14) {
             self.bad_records += u64::from(is_too_long);
-            return if input.skip(size_bytes as u64) { Some(()) } else { cut(input) };
+            return if input.skip(size_bytes as u64) { Ok(()) } else { cut(input) };
         }
         let Some(field) = input.take(size_bytes) else { return cut(input) };
         let message = &field[head_bytes..];
@@ -102,7 +101,7 @@ impl Raw {
             _ => self.rest.merge(field).ok().map(|()| RECORD_BYTES),
         };
         self.bad_records += u64::from(used.is_none());
-        input.may_use(used.unwrap_or(0)).then_some(())
+        input.charge(used.unwrap_or(0))
     }
 
     fn sample(&mut self, bytes: &[u8]) -> Option<usize> {
@@ -141,10 +140,10 @@ impl Raw {
     }
 }
 
-fn cut(input: &mut Input) -> Option<()> {
+fn cut(input: &mut Input) -> Result<(), Stop> {
     // Packed bytes that end early have been told of already.
     if input.defects.is_empty() {
         input.defects.push(ImportDefect::Cut);
     }
-    None
+    Err(Stop::End)
 }
