@@ -62,7 +62,9 @@ impl Kinds {
 pub fn defects(opened: &Opened) -> Vec<String> {
     match opened {
         Opened::Recording(recording) => what_is_missing(recording),
-        Opened::Foreign(foreign) => foreign.defects.iter().map(ToString::to_string).collect(),
+        Opened::Foreign(foreign) => {
+            foreign.imported.defects.iter().map(ToString::to_string).collect()
+        }
     }
 }
 
@@ -84,7 +86,7 @@ pub fn take_named(
     match opened {
         Opened::Recording(recording) => assemble(recording, names, detail, kinds.of_recording()),
         Opened::Foreign(foreign) => {
-            let mut profile = std::mem::take(&mut foreign.profile);
+            let mut profile = std::mem::take(&mut foreign.imported.profile);
             if let Kinds::Only(kind) = kinds {
                 let is_of = |sample: &StackSample| sample.kind().unwrap_or("heap") == kind.name();
                 profile.samples.retain(is_of);

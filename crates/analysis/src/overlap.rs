@@ -2,7 +2,7 @@
 //! and error; what was allocated before the earlier one is part of what is counted in the later one (docs/sampling.md).
 
 use ramson_format::Kind;
-use ramson_reader::{Header, LiveSample, LookupAddress, Snapshot, Stack};
+use ramson_reader::{LiveSample, LookupAddress, Snapshot, Stack};
 use std::collections::{HashMap, HashSet};
 
 /// Two snapshots in three parts, which are independent of each other.
@@ -40,12 +40,7 @@ pub fn split(old: &Snapshot, new: &Snapshot) -> Option<Parts> {
 
 /// Whether both are of one process.
 pub fn is_same_process(one: &Snapshot, other: &Snapshot) -> bool {
-    identity(&one.header) == identity(&other.header)
-}
-
-/// What no two processes have in common.
-fn identity(header: &Header) -> (u32, u64, u64, u64) {
-    (header.pid, header.process_start_ticks, header.start_realtime_ns, header.run_id)
+    one.header.identity() == other.header.identity()
 }
 
 /// An address is used again only after its block was freed, so at another time.

@@ -1,4 +1,5 @@
 use super::*;
+use ramson_reader::Header;
 
 /// Stacks 1… of `alloc` bytes each, with that variance; live samples of 64 bytes as (address, time, stack).
 fn snapshot(run_id: u64, alloc: &[f64], live: &[(u64, u64, usize)]) -> Snapshot {

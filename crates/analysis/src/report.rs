@@ -266,8 +266,12 @@ fn named(opened: &mut Opened, question: &Question) -> Result<Named, Failure> {
         (Opened::Recording(recording), Shown::Frees) => {
             frees::named(recording, question.names, question.address)
         }
-        (Opened::Foreign(foreign), Shown::Frees) => Err(foreign.no_frees()),
-        (Opened::Foreign(foreign), Shown::Health) => Err(foreign.no_health()),
+        (Opened::Foreign(foreign), Shown::Frees) => {
+            Err(foreign.lacks("does not say who freed a block. Pass a profile that ramson made"))
+        }
+        (Opened::Foreign(foreign), Shown::Health) => {
+            Err(foreign.lacks("says nothing of how it was recorded. Pass another --view"))
+        }
         _ => take_named(opened, question.names, detail, question.kinds),
     }
 }

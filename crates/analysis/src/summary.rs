@@ -163,17 +163,17 @@ pub struct ForeignSummary {
 
 impl ForeignSummary {
     fn of(foreign: &Foreign, profile: &Profile) -> Self {
-        let counts_live = foreign.sample_types.contains(&SampleType::InuseSpace);
+        let counts_live = foreign.imported.sample_types.contains(&SampleType::InuseSpace);
         let is_labelled = profile.samples.iter().any(|sample| !sample.labels.is_empty());
         Self {
             origin: foreign.origin.clone(),
-            format: foreign.format.to_string(),
-            sample_types: foreign.sample_types.clone(),
+            format: foreign.imported.format.to_string(),
+            sample_types: foreign.imported.sample_types.clone(),
             command: profile.command.clone(),
             live: counts_live.then(|| profile.total(SampleType::InuseSpace)),
             interval_bytes: profile.interval_bytes,
             stacks: (profile.samples.len(), is_labelled),
-            missing: foreign.defects.iter().map(ToString::to_string).collect(),
+            missing: foreign.imported.defects.iter().map(ToString::to_string).collect(),
         }
     }
 }

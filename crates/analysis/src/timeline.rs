@@ -2,7 +2,7 @@
 
 use ramson_history::{Moment, Span, Triggers, When};
 use ramson_profile::Estimate;
-use ramson_source::{Failure, find, split, time_of, unreadable};
+use ramson_source::{Failure, Selector, find, time_of, unreadable};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -53,20 +53,21 @@ pub struct Gaps {
 
 /// The series of `SRC` or `SRC@FROM..TO`, at most so many rows of it; 0: all.
 pub fn timeline(source: &str, rows: usize) -> Result<Timeline, Failure> {
-    let (base, span) = split(source);
-    let (from, to) = match span {
+    let selector = Selector::parse(source)?;
+    let (from, to) = match selector.span.clone() {
         None => (When::At(0), When::Last),
         Some(Span::Range(from, to)) => (from, to),
         Some(Span::Moment(_)) => {
             return Err(Failure::usage(format!(
-                "{source}: one moment is no series. Pass a range as in {base}@-2h..-1h"
+                "{source}: one moment is no series. Pass a range as in {}@-2h..-1h",
+                selector.base_text
             )));
         }
     };
-    let found = find(base, &to)?;
+    let found = find(&selector, &to)?;
     let from_ns = match &from {
         When::Ago(_) | When::At(_) => time_of(&from),
-        _ => found.start_of(source, &from)?,
+        _ => found.earlier(source, &from)?.map_or(0, |moment| moment.time_ns),
     };
     let series = found.history.series(found.process.id, from_ns, found.moment.time_ns);
     let series = series.map_err(|error| unreadable(&found.path, &error))?;

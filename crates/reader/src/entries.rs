@@ -1,227 +1,321 @@
-//! Single records: each is taken whole and checked, or not at all.
+//! Single records. One walk over the fields of each reads or writes them; a record is taken whole and checked, or not at all.
 
-use crate::bytes::Entry;
-use crate::snapshot::{Extent, FailedAllocation, Freed, LiveSample, Mapping, Stack};
+use crate::fields::{Entry, Fields};
+use crate::snapshot::{Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Stack};
 use ramson_format as format;
 use ramson_format::{
-    COMMITTED, EPOCH_OPEN, LIFETIME_BUCKETS, LookupAddress, MAX_DEPTH, NO_STACK, failure_check,
-    freed_check, live_check, live_flags, mapping_check, stack_hash,
+    ABORT_OFFSET, COMMITTED, FAILURE_OFFSET, HEALTH, LookupAddress, MAX_DEPTH, NO_STACK,
+    failure_check, live_flags, stack_hash,
 };
 use std::mem::offset_of;
 
-pub fn mapping(entry: Entry, strings: &[u8]) -> Option<Mapping> {
+/// Room for a build ID.
+const BUILD_ID_BYTES: usize = size_of::<[u64; 4]>();
+
+impl Header {
+    /// What stands in the header as it is: all except the end, the failures and the committed bytes.
+    pub fn walk(&mut self, page: &mut impl Fields) {
+        use format::Header as H;
+        let mut exit_status = self.exit_status as u32;
+        for (offset, field) in [
+            (offset_of!(H, state), &mut self.state),
+            (offset_of!(H, off_reason), &mut self.off_reason),
+            (offset_of!(H, pid), &mut self.pid),
+            (offset_of!(H, exit_status), &mut exit_status),
+            (offset_of!(H, flags), &mut self.flags),
+            (offset_of!(H, max_overhead_ppm), &mut self.max_overhead_ppm),
+            (offset_of!(H, interval_changes), &mut self.interval_changes),
+        ] {
+            page.u32(offset, field);
+        }
+        self.exit_status = exit_status as i32;
+        for (offset, field) in [
+            (offset_of!(H, interval_bytes), &mut self.interval_bytes),
+            (offset_of!(H, start_monotonic_ns), &mut self.start_monotonic_ns),
+            (offset_of!(H, start_realtime_ns), &mut self.start_realtime_ns),
+            (offset_of!(H, process_start_ticks), &mut self.process_start_ticks),
+            (offset_of!(H, last_monotonic_ns), &mut self.last_monotonic_ns),
+            (offset_of!(H, run_id), &mut self.run_id),
+            (offset_of!(H, configured_interval_bytes), &mut self.configured_interval_bytes),
+            (offset_of!(H, start_cycles), &mut self.start_cycles),
+            (offset_of!(H, start_cycles_ns), &mut self.start_cycles_ns),
+            (offset_of!(H, last_cycles), &mut self.last_cycles),
+            (offset_of!(H, last_cycles_ns), &mut self.last_cycles_ns),
+            (offset_of!(H, cpu_ns), &mut self.cpu_ns),
+            (FAILURE_OFFSET as usize, &mut self.failures),
+            (ABORT_OFFSET as usize, &mut self.aborts),
+        ] {
+            page.u64(offset, field);
+        }
+        self.health.resize(HEALTH.len(), 0);
+        for ((kind, _), count) in HEALTH.into_iter().zip(&mut self.health) {
+            page.u64(offset_of!(H, health) + kind as usize * 8, count);
+        }
+        let mut comm = [0; 16];
+        let used = self.comm.len().min(comm.len());
+        comm[..used].copy_from_slice(&self.comm.as_bytes()[..used]);
+        page.bytes(offset_of!(H, comm), &mut comm);
+        let comm = comm.split(|&byte| byte == 0).next().unwrap_or_default();
+        self.comm = String::from_utf8_lossy(comm).into_owned();
+        page.text(offset_of!(H, exe_bytes), offset_of!(H, exe), format::EXE_BYTES, &mut self.exe);
+        let mut command = self.command.join("\0");
+        let (length, at) = (offset_of!(H, command_bytes), offset_of!(H, command));
+        page.text(length, at, format::COMMAND_BYTES, &mut command);
+        let words = command.split('\0').filter(|word| !word.is_empty());
+        self.command = words.map(str::to_owned).collect();
+    }
+}
+
+impl Mapping {
+    /// All except the path, the commit and the check.
+    pub fn walk(&mut self, entry: &mut impl Fields) {
+        use format::Mapping as M;
+        entry.u64(offset_of!(M, start), &mut self.start);
+        entry.u64(offset_of!(M, end), &mut self.end);
+        entry.u64(offset_of!(M, file_offset), &mut self.file_offset);
+        entry.u64(offset_of!(M, bias), &mut self.bias);
+        entry.u32(offset_of!(M, epoch_from), &mut self.epochs.start);
+        entry.u32(offset_of!(M, epoch_to), &mut self.epochs.end);
+        let (length, at) = (offset_of!(M, build_id_bytes), offset_of!(M, build_id));
+        entry.counted(length, at, BUILD_ID_BYTES, &mut self.build_id);
+    }
+}
+
+/// What the check of this entry has to be.
+pub fn mapping_check(entry: Entry) -> u64 {
     use format::Mapping as M;
-    if entry.u32(offset_of!(M, commit)) != COMMITTED {
-        return None;
-    }
-    let build_id_bytes = entry.u32(offset_of!(M, build_id_bytes));
-    let epoch_from = entry.u32(offset_of!(M, epoch_from));
-    let path_offset = entry.u32(offset_of!(M, path_offset));
-    let path_bytes = entry.u32(offset_of!(M, path_bytes));
-    let start = entry.u64(offset_of!(M, start));
-    let end = entry.u64(offset_of!(M, end));
-    let file_offset = entry.u64(offset_of!(M, file_offset));
-    let bias = entry.u64(offset_of!(M, bias));
-    let id_at = offset_of!(M, build_id);
-    let check = mapping_check(&[
-        start,
-        end,
-        file_offset,
-        bias,
-        epoch_from as u64,
-        path_offset as u64 | (path_bytes as u64) << 32,
-        build_id_bytes as u64,
-        entry.u64(id_at),
-        entry.u64(id_at + 8),
-        entry.u64(id_at + 16),
-        entry.u64(id_at + 24),
-    ]);
-    if check != entry.u64(offset_of!(M, check)) || build_id_bytes > 32 {
-        return None;
-    }
-    let path = Entry(strings).slice(path_offset as usize, path_bytes as usize);
-    let epoch_to = entry.u32(offset_of!(M, epoch_to));
-    Some(Mapping {
-        start,
-        end,
-        file_offset,
-        bias,
-        epochs: epoch_from..if epoch_to == EPOCH_OPEN { u32::MAX } else { epoch_to },
-        path: String::from_utf8_lossy(path).into_owned(),
-        build_id: entry.slice(id_at, build_id_bytes as usize).to_vec(),
+    let id = offset_of!(M, build_id);
+    format::mapping_check(&[
+        entry.u64(offset_of!(M, start)),
+        entry.u64(offset_of!(M, end)),
+        entry.u64(offset_of!(M, file_offset)),
+        entry.u64(offset_of!(M, bias)),
+        entry.u32(offset_of!(M, epoch_from)).into(),
+        entry.u64(offset_of!(M, path_offset)),
+        entry.u32(offset_of!(M, build_id_bytes)).into(),
+        entry.u64(id),
+        entry.u64(id + 8),
+        entry.u64(id + 16),
+        entry.u64(id + 24),
+    ])
+}
+
+pub fn mapping(mut entry: Entry, strings: &[u8]) -> Option<Mapping> {
+    use format::Mapping as M;
+    let is_whole = entry.u32(offset_of!(M, commit)) == COMMITTED
+        && entry.u32(offset_of!(M, build_id_bytes)) as usize <= BUILD_ID_BYTES
+        && entry.u64(offset_of!(M, check)) == mapping_check(entry);
+    is_whole.then(|| {
+        let mut mapping = Mapping::default();
+        mapping.walk(&mut entry);
+        let path = [offset_of!(M, path_offset), offset_of!(M, path_bytes)];
+        let [offset, length] = path.map(|at| entry.u32(at) as usize);
+        mapping.path = String::from_utf8_lossy(Entry(strings).slice(offset, length)).into_owned();
+        mapping
     })
 }
 
-pub fn counters(entry: Entry) -> Stack {
-    use format::Stack as S;
-    let mut lifetimes = [0; LIFETIME_BUCKETS];
-    for (bucket, count) in lifetimes.iter_mut().enumerate() {
-        *count = entry.u32(offset_of!(S, lifetimes) + bucket * 4) as u64;
+impl Stack {
+    /// Its counters in the order of the file: those of samples, and the weighted ones.
+    pub fn counters_mut(&mut self) -> ([&mut u64; 4], [&mut f64; 6]) {
+        let sampled = [
+            &mut self.sampled_alloc_objects,
+            &mut self.sampled_alloc_bytes,
+            &mut self.sampled_freed_objects,
+            &mut self.sampled_freed_bytes,
+        ];
+        let weighted = [
+            &mut self.alloc_objects,
+            &mut self.alloc_space,
+            &mut self.freed_objects,
+            &mut self.freed_space,
+            &mut self.alloc_objects_variance,
+            &mut self.alloc_space_variance,
+        ];
+        (sampled, weighted)
     }
-    let sampled_alloc_objects = entry.u64(offset_of!(S, sampled_alloc_objects));
-    let sampled_alloc_bytes = entry.u64(offset_of!(S, sampled_alloc_bytes));
-    let sampled_freed_objects = entry.u64(offset_of!(S, sampled_freed_objects));
-    let sampled_freed_bytes = entry.u64(offset_of!(S, sampled_freed_bytes));
-    Stack {
-        frames: Vec::new(),
-        epoch: entry.u32(offset_of!(S, epoch)),
-        flags: entry.u32(offset_of!(S, flags)),
-        sampled_alloc_objects,
-        sampled_alloc_bytes,
-        sampled_freed_objects,
-        sampled_freed_bytes,
-        alloc_objects: sampled_alloc_objects as f64
-            + entry.float(offset_of!(S, unsampled_alloc_objects)),
-        alloc_space: sampled_alloc_bytes as f64 + entry.float(offset_of!(S, unsampled_alloc_space)),
-        freed_objects: sampled_freed_objects as f64
-            + entry.float(offset_of!(S, unsampled_freed_objects)),
-        freed_space: sampled_freed_bytes as f64 + entry.float(offset_of!(S, unsampled_freed_space)),
-        alloc_objects_variance: entry.float(offset_of!(S, alloc_objects_variance)),
-        alloc_space_variance: entry.float(offset_of!(S, alloc_space_variance)),
-        first_monotonic_ns: entry.u64(offset_of!(S, first_monotonic_ns)),
-        lifetimes,
+
+    /// All except the commit, the frames and the hash.
+    pub fn walk(&mut self, entry: &mut impl Fields) {
+        use format::Stack as S;
+        entry.u32(offset_of!(S, epoch), &mut self.epoch);
+        entry.u32(offset_of!(S, flags), &mut self.flags);
+        let (sampled, weighted) = self.counters_mut();
+        // A variance has no part that is not weighted.
+        let mut counted = [0.0; 6];
+        for (index, count) in sampled.into_iter().enumerate() {
+            entry.u64(offset_of!(S, sampled_alloc_objects) + index * 8, count);
+            counted[index] = *count as f64;
+        }
+        for (index, (value, counted)) in weighted.into_iter().zip(counted).enumerate() {
+            let mut rest = *value - counted;
+            entry.float(offset_of!(S, unsampled_alloc_objects) + index * 8, &mut rest);
+            *value = counted + rest;
+        }
+        entry.u64(offset_of!(S, first_monotonic_ns), &mut self.first_monotonic_ns);
+        for (bucket, count) in self.lifetimes.iter_mut().enumerate() {
+            let mut short = u32::try_from(*count).unwrap_or(u32::MAX);
+            entry.u32(offset_of!(S, lifetimes) + bucket * 4, &mut short);
+            *count = short.into();
+        }
     }
+
+    /// What the hash of its entry has to be.
+    pub fn hash(&self) -> u64 {
+        stack_hash(self.kind(), self.epoch, self.frames.iter().copied())
+    }
+}
+
+/// Without frames.
+pub fn counters(mut entry: Entry) -> Stack {
+    let mut stack = Stack::default();
+    stack.walk(&mut entry);
+    stack
 }
 
 pub fn stack(entry: Entry, frames: &[u8]) -> Option<Stack> {
     use format::Stack as S;
-    let commit = entry.u32(offset_of!(S, commit));
     let depth = entry.u32(offset_of!(S, depth)) as usize;
-    let first_frame = entry.u64(offset_of!(S, first_frame));
-    if commit != COMMITTED || depth == 0 || depth > MAX_DEPTH {
+    if entry.u32(offset_of!(S, commit)) != COMMITTED || depth == 0 || depth > MAX_DEPTH {
         return None;
     }
-    let start = usize::try_from(first_frame.checked_mul(8)?).ok()?;
-    let end = start.checked_add(depth * 8)?;
-    let words = frames.get(start..end)?.chunks_exact(8);
-    let addresses: Vec<LookupAddress> =
-        words.map(|word| LookupAddress(Entry(word).u64(0))).collect();
-    let mut stack = counters(entry);
-    if stack_hash(stack.kind(), stack.epoch, addresses.iter().copied())
-        != entry.u64(offset_of!(S, hash))
-    {
-        return None;
-    }
-    stack.frames = addresses;
-    Some(stack)
+    let start = usize::try_from(entry.u64(offset_of!(S, first_frame)).checked_mul(8)?).ok()?;
+    let words = frames.get(start..start.checked_add(depth * 8)?)?.chunks_exact(8);
+    let frames = words.map(|word| LookupAddress(Entry(word).u64(0))).collect();
+    let stack = Stack { frames, ..counters(entry) };
+    (stack.hash() == entry.u64(offset_of!(S, hash))).then_some(stack)
 }
 
-pub fn add_counters(to: &mut Stack, from: &Stack) {
+pub fn add_counters(to: &mut Stack, mut from: Stack) {
     to.flags |= from.flags;
-    to.sampled_alloc_objects = to.sampled_alloc_objects.saturating_add(from.sampled_alloc_objects);
-    to.sampled_alloc_bytes = to.sampled_alloc_bytes.saturating_add(from.sampled_alloc_bytes);
-    to.sampled_freed_objects = to.sampled_freed_objects.saturating_add(from.sampled_freed_objects);
-    to.sampled_freed_bytes = to.sampled_freed_bytes.saturating_add(from.sampled_freed_bytes);
-    to.alloc_objects += from.alloc_objects;
-    to.alloc_space += from.alloc_space;
-    to.freed_objects += from.freed_objects;
-    to.freed_space += from.freed_space;
-    to.alloc_objects_variance += from.alloc_objects_variance;
-    to.alloc_space_variance += from.alloc_space_variance;
     to.first_monotonic_ns = to.first_monotonic_ns.min(from.first_monotonic_ns);
     to.lifetimes.iter_mut().zip(from.lifetimes).for_each(|(to, from)| *to += from);
+    let ((sampled, weighted), (more_sampled, more_weighted)) =
+        (to.counters_mut(), from.counters_mut());
+    for (to, from) in sampled.into_iter().zip(more_sampled) {
+        *to = to.saturating_add(*from);
+    }
+    weighted.into_iter().zip(more_weighted).for_each(|(to, from)| *to += *from);
 }
 
-/// A record of the live table.
-pub enum Live {
-    Sample(LiveSample),
-    /// With what orders extents in time: of two that overlap, the later one was mapped over the
-    /// other.
-    Extent(Extent, (u64, u32)),
-}
-
-impl Live {
-    pub fn stack(&mut self) -> &mut usize {
-        match self {
-            Self::Sample(sample) => &mut sample.stack,
-            Self::Extent(extent, _) => &mut extent.stack,
-        }
+impl LiveSample {
+    /// All except the address, which is the key, the flags and the check.
+    pub fn walk(&mut self, entry: &mut impl Fields) {
+        use format::LiveSample as L;
+        entry.u64(offset_of!(L, size), &mut self.size);
+        entry.float(offset_of!(L, inverse_probability), &mut self.inverse_probability);
+        entry.u64(offset_of!(L, monotonic_ns), &mut self.monotonic_ns);
+        entry.index(offset_of!(L, stack), &mut self.stack);
+        entry.u32(offset_of!(L, tid), &mut self.tid);
     }
 }
 
-pub fn live(address: u64, entry: Entry) -> Option<Live> {
+/// What the check of the entry with this key has to be.
+pub fn live_check(key: u64, entry: Entry) -> u64 {
     use format::LiveSample as L;
-    let size = entry.u64(offset_of!(L, size));
-    let probability_bits = entry.u64(offset_of!(L, inverse_probability));
-    let monotonic_ns = entry.u64(offset_of!(L, monotonic_ns));
-    let flags = entry.u32(offset_of!(L, flags));
-    let check = live_check(&[
-        address,
-        size,
-        probability_bits,
-        monotonic_ns,
+    format::live_check(&[
+        key,
+        entry.u64(offset_of!(L, size)),
+        entry.u64(offset_of!(L, inverse_probability)),
+        entry.u64(offset_of!(L, monotonic_ns)),
         entry.u64(offset_of!(L, stack)),
         entry.u64(offset_of!(L, flags)),
-    ]);
-    let inverse_probability = f64::from_bits(probability_bits);
-    let is_valid = check == entry.u64(offset_of!(L, check))
-        && inverse_probability.is_finite()
-        && inverse_probability >= 1.0
-        && address.checked_add(size).is_some();
-    let stack = entry.u32(offset_of!(L, stack)) as usize;
-    let tid = entry.u32(offset_of!(L, tid));
-    let sample = LiveSample { address, size, inverse_probability, monotonic_ns, stack, tid };
-    is_valid.then_some(match flags & live_flags::EXTENT {
-        0 => Live::Sample(sample),
-        _ => Live::Extent(
-            Extent {
-                start: address,
-                bytes: size,
-                monotonic_ns,
-                stack,
-                tid,
-                is_reserved: flags & live_flags::RESERVED != 0,
-                is_shared: flags & live_flags::SHARED != 0,
-            },
-            (monotonic_ns, entry.u32(offset_of!(L, number))),
-        ),
-    })
+    ])
 }
 
-pub fn freed(entry: Entry) -> Option<Freed> {
-    use format::Freed as F;
-    let number = entry.u64(offset_of!(F, number));
-    let address = entry.u64(offset_of!(F, address));
-    let size = entry.u64(offset_of!(F, size));
-    let alloc_monotonic_ns = entry.u64(offset_of!(F, alloc_monotonic_ns));
-    let free_monotonic_ns = entry.u64(offset_of!(F, free_monotonic_ns));
-    let check = freed_check(&[
-        number,
-        address,
-        size,
-        alloc_monotonic_ns,
-        free_monotonic_ns,
-        entry.u64(offset_of!(F, alloc_stack)),
-        entry.u64(offset_of!(F, alloc_tid)),
-    ]);
-    let free_stack = entry.u32(offset_of!(F, free_stack));
-    let is_valid = number != 0 && check == entry.u64(offset_of!(F, check));
-    is_valid.then_some(Freed {
-        number,
-        address,
-        size,
-        alloc_monotonic_ns,
-        free_monotonic_ns,
-        alloc_stack: entry.u32(offset_of!(F, alloc_stack)) as usize,
-        free_stack: (free_stack != NO_STACK).then_some(free_stack as usize),
-        alloc_tid: entry.u32(offset_of!(F, alloc_tid)),
-        free_tid: entry.u32(offset_of!(F, free_tid)),
-    })
+/// A record of the live table: the sample, or the extent as if it were one, its flags, and its number.
+pub fn live(key: u64, mut entry: Entry) -> Option<(LiveSample, u32, u32)> {
+    use format::LiveSample as L;
+    let mut sample = LiveSample { address: key, ..LiveSample::default() };
+    sample.walk(&mut entry);
+    let is_whole = entry.u64(offset_of!(L, check)) == live_check(key, entry)
+        && sample.inverse_probability >= 1.0
+        && key.checked_add(sample.size).is_some();
+    let [flags, number] = [offset_of!(L, flags), offset_of!(L, number)].map(|at| entry.u32(at));
+    is_whole.then_some((sample, flags, number))
+}
+
+impl Extent {
+    /// What is recorded as a sample with these flags of the live table.
+    pub fn of(sample: &LiveSample, flags: u32) -> Self {
+        Self {
+            start: sample.address,
+            bytes: sample.size,
+            monotonic_ns: sample.monotonic_ns,
+            stack: sample.stack,
+            tid: sample.tid,
+            is_reserved: flags & live_flags::RESERVED != 0,
+            is_shared: flags & live_flags::SHARED != 0,
+        }
+    }
+
+    /// The opposite.
+    pub fn to_sample(&self) -> (LiveSample, u32) {
+        let sample = LiveSample {
+            address: self.start,
+            size: self.bytes,
+            inverse_probability: 1.0,
+            monotonic_ns: self.monotonic_ns,
+            stack: self.stack,
+            tid: self.tid,
+        };
+        let flags = live_flags::EXTENT
+            | if self.is_reserved { live_flags::RESERVED } else { 0 }
+            | if self.is_shared { live_flags::SHARED } else { 0 };
+        (sample, flags)
+    }
+}
+
+impl Freed {
+    /// All except the check.
+    pub fn walk(&mut self, entry: &mut impl Fields) {
+        use format::Freed as F;
+        entry.u64(offset_of!(F, number), &mut self.number);
+        entry.u64(offset_of!(F, address), &mut self.address);
+        entry.u64(offset_of!(F, size), &mut self.size);
+        entry.u64(offset_of!(F, alloc_monotonic_ns), &mut self.alloc_monotonic_ns);
+        entry.u64(offset_of!(F, free_monotonic_ns), &mut self.free_monotonic_ns);
+        entry.index(offset_of!(F, alloc_stack), &mut self.alloc_stack);
+        let mut free_stack = self.free_stack.map_or(NO_STACK, |stack| stack as u32);
+        entry.u32(offset_of!(F, free_stack), &mut free_stack);
+        self.free_stack = (free_stack != NO_STACK).then_some(free_stack as usize);
+        entry.u32(offset_of!(F, alloc_tid), &mut self.alloc_tid);
+        entry.u32(offset_of!(F, free_tid), &mut self.free_tid);
+    }
+}
+
+/// What the check of this entry has to be.
+pub fn freed_check(entry: Entry) -> u64 {
+    format::freed_check(&std::array::from_fn(|word| entry.u64(word * 8)))
+}
+
+pub fn freed(mut entry: Entry) -> Option<Freed> {
+    let mut freed = Freed::default();
+    freed.walk(&mut entry);
+    let check = entry.u64(offset_of!(format::Freed, check));
+    (freed.number != 0 && check == freed_check(entry)).then_some(freed)
+}
+
+impl FailedAllocation {
+    /// All except the check; the record begins at this offset.
+    pub fn walk(&mut self, at: usize, page: &mut impl Fields) {
+        use format::Failure as F;
+        page.u64(at + offset_of!(F, size), &mut self.size);
+        page.u64(at + offset_of!(F, monotonic_ns), &mut self.monotonic_ns);
+        page.index(at + offset_of!(F, stack), &mut self.stack);
+        page.u32(at + offset_of!(F, tid), &mut self.tid);
+    }
+
+    /// What its check has to be.
+    pub fn check(&self) -> u64 {
+        failure_check(self.size, self.monotonic_ns, self.stack as u32, self.tid)
+    }
 }
 
 /// The one at this offset of a header; `stack` is still the number in the file.
-pub fn failure(header: Entry, offset: u64) -> Option<FailedAllocation> {
-    use format::Failure as F;
-    let at = offset as usize;
-    let size = header.u64(at + offset_of!(F, size));
-    let monotonic_ns = header.u64(at + offset_of!(F, monotonic_ns));
-    let stack = header.u32(at + offset_of!(F, stack));
-    let tid = header.u32(at + offset_of!(F, tid));
-    let check = header.u64(at + offset_of!(F, check));
-    (check == failure_check(size, monotonic_ns, stack, tid)).then_some(FailedAllocation {
-        size,
-        monotonic_ns,
-        stack: stack as usize,
-        tid,
-    })
+pub fn failure(mut header: Entry, at: usize) -> Option<FailedAllocation> {
+    let mut failure = FailedAllocation::default();
+    failure.walk(at, &mut header);
+    let check = header.u64(at + offset_of!(format::Failure, check));
+    (check == failure.check()).then_some(failure)
 }

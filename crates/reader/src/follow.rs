@@ -2,19 +2,15 @@
 //! before is not looked at again.
 
 use crate::ReadAt;
-use crate::bytes::Entry;
 use crate::defect::{Defect, ReadError};
 use crate::entries;
-use crate::frees;
+use crate::fields::Entry;
 use crate::reading::Reading;
 use crate::snapshot::{FailedAllocation, Header, Snapshot, Stack};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use ramson_format as format;
-use ramson_format::{
-    ABORT_OFFSET, FAILURE_OFFSET, KINDS, Kind, LookupAddress, REGIONS, RegionKind,
-};
+use ramson_format::{ABORT_OFFSET, FAILURE_OFFSET, KINDS, Kind, LookupAddress, RegionKind};
 use std::hash::BuildHasher;
-use std::ops::Range;
 
 const ENTRY_BYTES: usize = size_of::<format::Stack>();
 
@@ -23,11 +19,7 @@ const ENTRY_BYTES: usize = size_of::<format::Stack>();
 pub struct Follower {
     snapshot: Option<Snapshot>,
     numbers: Numbers,
-    /// Of the latest copy, by region.
-    buffers: Buffers,
 }
-
-type Buffers = [Vec<u8>; REGIONS];
 
 /// Which entries of the file the stacks of the snapshot are.
 #[derive(Default)]
@@ -51,9 +43,8 @@ struct Entries {
 impl Follower {
     /// Reads what there is now; of another process image than before, all anew. Never panics, whatever the bytes; takes memory
     /// in proportion to the committed bytes. After an error the snapshot is the one before.
-    pub fn read<S: ReadAt + ?Sized>(&mut self, source: &S) -> Result<&Snapshot, ReadError> {
+    pub fn read<S: ReadAt + ?Sized>(&mut self, source: &S) -> Result<&mut Snapshot, ReadError> {
         let mut reading = Reading::begin(source)?;
-        reading.buffers = std::mem::take(&mut self.buffers);
         let (keys, samples) = reading.live_table();
         let (mut freed, max_freed) = reading.freed();
         // Newer than the samples: none of those may name a stack that we do not know yet.
@@ -69,28 +60,24 @@ impl Follower {
             }
         };
         self.numbers.update(&mut stacks, &mut reading);
-        let failure_at = |offset| {
-            let failure = entries::failure(reading.header(), offset)?;
-            let stack = self.numbers.renumbered.get(failure.stack).copied().flatten().unwrap_or(0);
+        let number = |stack: usize| self.numbers.renumbered.get(stack).copied().flatten();
+        let failure_at = |offset: u64| {
+            let failure = entries::failure(reading.header(), offset as usize)?;
+            let stack = number(failure.stack).unwrap_or(0);
             Some(Box::new(FailedAllocation { stack, ..failure }))
         };
         header.last_failure = failure_at(FAILURE_OFFSET);
         header.last_abort = failure_at(ABORT_OFFSET);
-        let mapping_entries = reading.region(RegionKind::Mappings);
-        let strings = reading.region(RegionKind::Strings);
-        let mappings = reading.mappings(&mapping_entries, &strings);
+        let (entries, strings) =
+            (reading.region(RegionKind::Mappings), reading.region(RegionKind::Strings));
+        let mappings = reading.mappings(&entries, &strings);
         let (live, extents) = reading.live(&keys, &samples, &self.numbers.renumbered);
-        freed.retain_mut(|freed| frees::renumber(freed, &self.numbers.renumbered));
-        let Reading { defects, mut buffers, .. } = reading;
-        for (kind, used) in [
-            (RegionKind::LiveKeys, keys),
-            (RegionKind::LiveSamples, samples),
-            (RegionKind::Mappings, mapping_entries),
-            (RegionKind::Strings, strings),
-        ] {
-            buffers[kind as usize] = used;
-        }
-        self.buffers = buffers;
+        freed.retain_mut(|freed| {
+            // A free whose stack was damaged has none; one whose allocation's stack was is of no use.
+            freed.free_stack = freed.free_stack.and_then(number);
+            number(freed.alloc_stack).map(|stack| freed.alloc_stack = stack).is_some()
+        });
+        let defects = reading.defects;
         let snapshot =
             Snapshot { header, mappings, stacks, live, extents, freed, max_freed, defects };
         Ok(self.snapshot.insert(snapshot))
@@ -101,24 +88,12 @@ impl Follower {
         self.snapshot.as_ref()
     }
 
-    /// Gives memory back that would only spare the next reading an allocation.
-    pub fn shrink(&mut self) {
-        self.buffers = Buffers::default();
-    }
-
-    /// Memory that it holds, nearly, after `shrink`.
+    /// Memory that it holds, nearly.
     pub fn bytes(&self) -> usize {
         let Some(snapshot) = &self.snapshot else { return 0 };
         let frames = snapshot.stacks.iter().map(|stack| size_of_val(&*stack.frames));
         let stacks = size_of_val(&*snapshot.stacks) + frames.sum::<usize>();
         self.numbers.entries.len() + stacks + size_of_val(&*snapshot.live)
-    }
-
-    /// Leaves of the latest one's extents what is in `mapped`: see `Snapshot::clip_extents`.
-    pub fn clip_extents(&mut self, mapped: &[Range<u64>]) {
-        if let Some(snapshot) = &mut self.snapshot {
-            snapshot.clip_extents(mapped);
-        }
     }
 
     /// The latest one, for good.
@@ -156,18 +131,15 @@ impl Numbers {
                 }
             }
         }
-        reading.buffers[RegionKind::Stacks as usize] =
-            std::mem::replace(&mut self.entries, entries);
-        if bad > 0 {
-            reading.defects.push(Defect::BadStacks(bad));
-        }
+        self.entries = entries;
+        reading.count(bad, Defect::BadStacks);
     }
 
     /// The counters of a known stack: those of its first entry, and those of the others on top.
     fn recount(&self, stack: &mut Stack, index: usize, number: usize, entry: Entry) {
         let counted = entries::counters(entry);
         if self.of_stack[index].first != number {
-            return entries::add_counters(stack, &counted);
+            return entries::add_counters(stack, counted);
         }
         let flags = KINDS.get(number).map_or(counted.flags, |kind| kind.stack_flags());
         *stack = Stack { frames: std::mem::take(&mut stack.frames), flags, ..counted };
@@ -190,7 +162,7 @@ impl Numbers {
         let hash = self.hasher.hash_one(identity(&stack));
         let known = self.known.find(hash, |&index| identity(&stacks[index]) == identity(&stack));
         if let Some(&index) = known {
-            entries::add_counters(&mut stacks[index], &stack);
+            entries::add_counters(&mut stacks[index], stack);
             self.of_stack[index].are_many = true;
             return Some(index);
         }

@@ -4,18 +4,19 @@
 //! and returns what it could read together with the list of what it could not.
 #![forbid(unsafe_code)]
 
-mod bytes;
 mod cost;
 mod defect;
 mod entries;
 mod extents;
+mod fields;
 mod follow;
-mod frees;
 mod reading;
 mod settle;
 mod snapshot;
 
 pub use defect::{Defect, ReadError};
+pub use entries::{freed_check, live_check, mapping_check};
+pub use fields::{Entry, Fields};
 pub use follow::Follower;
 pub use ramson_format::{End, LookupAddress, Way};
 pub use snapshot::{Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack};

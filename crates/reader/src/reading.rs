@@ -1,19 +1,19 @@
 //! From bytes to the parts of a `Snapshot`, by the algorithm of FORMAT.md.
 
 use crate::ReadAt;
-use crate::bytes::Entry;
 use crate::defect::{Defect, ReadError};
-use crate::entries::{self, Live};
+use crate::entries;
 use crate::extents::without_overlap;
+use crate::fields::Entry;
 use crate::follow::Follower;
-use crate::frees;
 use crate::settle::{Copied, newest_of_each_address, settle};
 use crate::snapshot::{Extent, Freed, Header, LiveSample, Mapping, Snapshot};
 use ramson_format as format;
 use ramson_format::{
-    FILE_BYTES_RANGE, HEALTH, KEY_RESERVED, Kind, MAGIC, PAGE_BYTES, REGION_KINDS, REGIONS,
-    RegionKind, VERSION, state,
+    FILE_BYTES_RANGE, KEY_RESERVED, Kind, MAGIC, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind,
+    VERSION, live_flags, state,
 };
+use std::cmp::Reverse;
 use std::mem::offset_of;
 
 impl Snapshot {
@@ -37,8 +37,6 @@ pub struct Reading<'a, S: ReadAt + ?Sized> {
     length: u64,
     header: Vec<u8>,
     pub defects: Vec<Defect>,
-    /// Memory of an earlier copy of each region, which is overwritten.
-    pub buffers: [Vec<u8>; REGIONS],
 }
 
 const REGION_NAMES: [&str; REGIONS] =
@@ -47,13 +45,7 @@ const REGION_NAMES: [&str; REGIONS] =
 impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
     pub fn begin(source: &'a S) -> Result<Self, ReadError> {
         let length = source.length().map_err(ReadError::Io)?.min(FILE_BYTES_RANGE.1);
-        let mut reading = Self {
-            source,
-            length,
-            header: Vec::new(),
-            defects: Vec::new(),
-            buffers: Default::default(),
-        };
+        let mut reading = Self { source, length, header: Vec::new(), defects: Vec::new() };
         reading.read_header()?;
         Ok(reading)
     }
@@ -70,10 +62,9 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
             let is_blank =
                 count as u64 == PAGE_BYTES && bytes[..MAGIC.len()].iter().all(|&byte| byte == 0);
             bytes.truncate(16);
-            return Err(if is_blank {
-                ReadError::Unfinished
-            } else {
-                ReadError::NotAProfile(bytes)
+            return Err(match is_blank {
+                true => ReadError::Unfinished,
+                false => ReadError::NotAProfile(bytes),
             });
         }
         let header = Entry(&bytes);
@@ -88,13 +79,13 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         Ok(())
     }
 
-    pub fn header(&self) -> Entry<'_> {
-        Entry(&self.header)
+    /// Notes a defect of so many, if any.
+    pub fn count(&mut self, number: u64, defect: fn(u64) -> Defect) {
+        self.defects.extend((number > 0).then(|| defect(number)));
     }
 
-    /// Where a region's entry in the directory says that it begins.
-    fn region_offset(&self, kind: RegionKind) -> u64 {
-        self.header().u64(kind.row())
+    pub fn header(&self) -> Entry<'_> {
+        Entry(&self.header)
     }
 
     /// The committed bytes of a region, as far as they are there.
@@ -102,9 +93,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         let name = REGION_NAMES[kind as usize];
         let row = kind.row();
         let header = self.header();
-        let offset = header.u64(row);
-        let capacity = header.u64(row + 8);
-        let committed = header.u64(row + 16);
+        let [offset, capacity, committed] = [0, 8, 16].map(|field| header.u64(row + field));
         let is_sane = header.u32(row + 24) as u64 == kind.entry_bytes()
             && header.u32(row + 28) == kind.code()
             && offset >= PAGE_BYTES
@@ -119,41 +108,56 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         }
         let wanted = self.used(kind, committed) * kind.entry_bytes();
         let present = wanted.min(self.length.saturating_sub(offset));
-        let mut bytes = std::mem::take(&mut self.buffers[kind as usize]);
-        bytes.resize(present as usize, 0);
+        let mut bytes = vec![0; present as usize];
         let count = self.source.read_at(offset, &mut bytes).unwrap_or(0);
         bytes.truncate(count);
         if (count as u64) < wanted {
-            self.defects
-                .push(Defect::CutRegion { region: name, missing_bytes: wanted - count as u64 });
+            let missing_bytes = wanted - count as u64;
+            self.defects.push(Defect::CutRegion { region: name, missing_bytes });
         }
         bytes
+    }
+
+    /// Where a region is in the source, and its copy.
+    fn copied<'b>(&self, kind: RegionKind, bytes: &'b mut [u8]) -> Copied<'b> {
+        let offset = self.header().u64(kind.row());
+        Copied { offset, entry_bytes: kind.entry_bytes() as usize, bytes }
     }
 
     /// Keys and entries of the live table.
     pub fn live_table(&mut self) -> (Vec<u8>, Vec<u8>) {
         let mut keys = self.region(RegionKind::LiveKeys);
         let mut entries = self.region(RegionKind::LiveSamples);
-        settle::<S, { size_of::<format::LiveSample>() }>(
-            self.source,
-            Copied { offset: self.region_offset(RegionKind::LiveKeys), bytes: &mut keys },
-            Copied { offset: self.region_offset(RegionKind::LiveSamples), bytes: &mut entries },
-            |key, entry| entries::live(key, entry).is_some(),
-        );
+        let arrays = [
+            self.copied(RegionKind::LiveKeys, &mut keys),
+            self.copied(RegionKind::LiveSamples, &mut entries),
+        ];
+        settle(self.source, arrays, |[key, entry]| {
+            let key = Entry(key).u64(0);
+            key == 0 || (key > KEY_RESERVED && entries::live(key, Entry(entry)).is_some())
+        });
         (keys, entries)
     }
 
-    /// Recent frees, by the file's numbers of stacks, and how many there can be.
+    /// Recent frees, the latest first, by the file's numbers of stacks, and how many there can be.
     pub fn freed(&mut self) -> (Vec<Freed>, u64) {
-        let row = RegionKind::RecentFrees.row();
-        let mut ring = self.region(RegionKind::RecentFrees);
-        let offset = self.region_offset(RegionKind::RecentFrees);
-        let (freed, torn) = frees::freed(self.source, offset, &mut ring);
-        if torn > 0 {
-            self.defects.push(Defect::TornFrees(torn));
+        let kind = RegionKind::RecentFrees;
+        let is_empty = |entry: &[u8]| entry.iter().all(|&byte| byte == 0);
+        let mut ring = self.region(kind);
+        // Each entry is its own commit.
+        settle(self.source, [self.copied(kind, &mut ring)], |[entry]| {
+            is_empty(entry) || entries::freed(Entry(entry)).is_some()
+        });
+        let (mut freed, mut torn) = (Vec::new(), 0);
+        for entry in ring.chunks_exact(kind.entry_bytes() as usize) {
+            match entries::freed(Entry(entry)) {
+                Some(whole) => freed.push(whole),
+                None => torn += !is_empty(entry) as u64,
+            }
         }
-        self.buffers[RegionKind::RecentFrees as usize] = ring;
-        (freed, self.header().u64(row + offset_of!(format::Region, capacity)))
+        freed.sort_unstable_by_key(|freed| Reverse(freed.number));
+        self.count(torn, Defect::TornFrees);
+        (freed, self.header().u64(kind.row() + offset_of!(format::Region, capacity)))
     }
 
     /// Entries of a region that can hold something.
@@ -171,64 +175,19 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
 
     /// Header and committed parts of the regions, as the directory says.
     fn committed_bytes(&self) -> u64 {
-        let committed = REGION_KINDS.map(|kind| {
+        let committed = REGION_KINDS.iter().fold(PAGE_BYTES, |sum, kind| {
             let entries = self.header().u64(kind.row() + 16);
-            entries.saturating_mul(kind.entry_bytes())
+            sum.saturating_add(entries.saturating_mul(kind.entry_bytes()))
         });
-        committed.iter().fold(PAGE_BYTES, |sum, &bytes| sum.saturating_add(bytes)).min(self.length)
+        committed.min(self.length)
     }
 
     pub fn facts(&self) -> Header {
-        use format::Header as H;
-        let header = self.header();
-        let text = |offset, length: u32, most: usize| {
-            String::from_utf8_lossy(header.slice(offset, (length as usize).min(most))).into_owned()
-        };
-        let comm = header.slice(offset_of!(H, comm), 16);
-        let comm = comm.split(|&byte| byte == 0).next().unwrap_or_default();
-        let command_bytes = header.u32(offset_of!(H, command_bytes));
-        let command = text(offset_of!(H, command), command_bytes, format::COMMAND_BYTES);
-        Header {
-            state: header.u32(offset_of!(H, state)),
-            off_reason: header.u32(offset_of!(H, off_reason)),
-            pid: header.u32(offset_of!(H, pid)),
-            interval_bytes: header.u64(offset_of!(H, interval_bytes)),
-            start_monotonic_ns: header.u64(offset_of!(H, start_monotonic_ns)),
-            start_realtime_ns: header.u64(offset_of!(H, start_realtime_ns)),
-            process_start_ticks: header.u64(offset_of!(H, process_start_ticks)),
-            last_monotonic_ns: header.u64(offset_of!(H, last_monotonic_ns)),
-            run_id: header.u64(offset_of!(H, run_id)),
-            exit_status: header.u32(offset_of!(H, exit_status)) as i32,
-            flags: header.u32(offset_of!(H, flags)),
-            configured_interval_bytes: header.u64(offset_of!(H, configured_interval_bytes)),
-            max_overhead_ppm: header.u32(offset_of!(H, max_overhead_ppm)),
-            interval_changes: header.u32(offset_of!(H, interval_changes)),
-            start_cycles: header.u64(offset_of!(H, start_cycles)),
-            start_cycles_ns: header.u64(offset_of!(H, start_cycles_ns)),
-            last_cycles: header.u64(offset_of!(H, last_cycles)),
-            last_cycles_ns: header.u64(offset_of!(H, last_cycles_ns)),
-            cpu_ns: header.u64(offset_of!(H, cpu_ns)),
-            end: format::End::from_bytes(
-                header.slice(format::END_OFFSET as usize, format::END_BYTES),
-            )
-            .map(Box::new),
-            failures: header.u64(format::FAILURE_OFFSET as usize),
-            last_failure: None,
-            aborts: header.u64(format::ABORT_OFFSET as usize),
-            last_abort: None,
-            committed_bytes: self.committed_bytes(),
-            comm: String::from_utf8_lossy(comm).into_owned(),
-            exe: text(offset_of!(H, exe), header.u32(offset_of!(H, exe_bytes)), format::EXE_BYTES),
-            command: command
-                .split('\0')
-                .filter(|word| !word.is_empty())
-                .map(str::to_owned)
-                .collect(),
-            health: HEALTH
-                .iter()
-                .map(|&(kind, _)| header.u64(offset_of!(H, health) + kind as usize * 8))
-                .collect(),
-        }
+        let mut header = Header { committed_bytes: self.committed_bytes(), ..Header::default() };
+        header.walk(&mut self.header());
+        let end = self.header().slice(format::END_OFFSET as usize, format::END_BYTES);
+        header.end = format::End::from_bytes(end).map(Box::new);
+        header
     }
 
     pub fn mappings(&mut self, entries: &[u8], strings: &[u8]) -> Vec<Mapping> {
@@ -242,9 +201,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
                 None => bad += 1,
             }
         }
-        if bad > 0 {
-            self.defects.push(Defect::BadMappings(bad));
-        }
+        self.count(bad, Defect::BadMappings);
         mappings
     }
 
@@ -264,30 +221,24 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
                 torn += key;
                 continue;
             }
-            let Some(mut live) = entries::live(key, Entry(bytes)) else {
+            let Some((mut sample, flags, number)) = entries::live(key, Entry(bytes)) else {
                 bad += 1;
                 continue;
             };
-            let known = renumbered.get(*live.stack()).copied().flatten();
+            let is_extent = flags & live_flags::EXTENT != 0;
+            let kind = if is_extent { Kind::Mmap } else { Kind::Heap };
+            let known = renumbered.get(sample.stack).copied().flatten();
             stackless += known.is_none() as u64;
-            match live {
-                Live::Sample(sample) => {
-                    let stack = known.unwrap_or(Kind::Heap.overflow_stack() as usize);
-                    samples.push(LiveSample { stack, ..sample });
-                }
-                Live::Extent(extent, moment) => {
-                    let stack = known.unwrap_or(Kind::Mmap.overflow_stack() as usize);
-                    extents.push((Extent { stack, ..extent }, moment));
-                }
+            sample.stack = known.unwrap_or(kind.overflow_stack() as usize);
+            if is_extent {
+                extents.push((Extent::of(&sample, flags), (sample.monotonic_ns, number)));
+            } else {
+                samples.push(sample);
             }
         }
-        let counts = [
-            (torn, Defect::TornSamples(torn)),
-            (bad, Defect::BadSamples(bad)),
-            (stackless, Defect::StacklessSamples(stackless)),
-        ];
-        let defects = counts.into_iter().filter(|(count, _)| *count > 0);
-        self.defects.extend(defects.map(|(_, defect)| defect));
+        self.count(torn, Defect::TornSamples);
+        self.count(bad, Defect::BadSamples);
+        self.count(stackless, Defect::StacklessSamples);
         (newest_of_each_address(samples), without_overlap(extents))
     }
 }

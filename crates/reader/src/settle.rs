@@ -1,45 +1,51 @@
-//! Tables of a running process change between the copy of the keys and the copy of the entries: copies those again.
+//! Tables of a running process change between the copy of their keys and the copy of their entries: copies those again.
 
 use crate::ReadAt;
-use crate::bytes::Entry;
 use crate::snapshot::LiveSample;
-use ramson_format::KEY_RESERVED;
 
 /// Copies of one slot; a slot that changes still is being used all the time.
 const ATTEMPTS: usize = 16;
 
-/// Where the keys, or the entries, of a table are in the source, and their copies.
+/// Where an array of a table is in the source, and its copy.
 pub struct Copied<'a> {
     pub offset: u64,
+    pub entry_bytes: usize,
     pub bytes: &'a mut [u8],
 }
 
-/// Copies once more, key first, each slot whose copies do not belong together or that was being written. What stays as it
-/// is, is damaged, and left for the caller to find.
-pub fn settle<S: ReadAt + ?Sized, const ENTRY_BYTES: usize>(
-    source: &S,
-    keys: Copied,
-    entries: Copied,
-    is_whole: impl Fn(u64, Entry) -> bool,
+impl Copied<'_> {
+    fn again(&self, source: &(impl ReadAt + ?Sized), slot: usize) -> Option<Vec<u8>> {
+        let mut entry = vec![0; self.entry_bytes];
+        let count = source.read_at(self.offset + (slot * self.entry_bytes) as u64, &mut entry);
+        (count.ok()? == self.entry_bytes).then_some(entry)
+    }
+}
+
+/// Copies each slot once more, in the order of the arrays, until its copies belong together. What stays as it is, is damaged,
+/// and left for the caller to find.
+pub fn settle<const N: usize>(
+    source: &(impl ReadAt + ?Sized),
+    mut arrays: [Copied; N],
+    is_settled: impl Fn([&[u8]; N]) -> bool,
 ) {
-    let slots = keys.bytes.chunks_exact_mut(8).zip(entries.bytes.chunks_exact_mut(ENTRY_BYTES));
-    for (slot, (key, entry)) in slots.enumerate() {
+    let slots = arrays.iter().map(|array| array.bytes.len() / array.entry_bytes).min();
+    for slot in 0..slots.unwrap_or(0) {
         for _ in 0..ATTEMPTS {
-            let value = Entry(key).u64(0);
-            if value == 0 || (value > KEY_RESERVED && is_whole(value, Entry(entry))) {
+            let entries = arrays.each_ref().map(|array| {
+                &array.bytes[slot * array.entry_bytes..(slot + 1) * array.entry_bytes]
+            });
+            if is_settled(entries) {
                 break;
             }
-            let (mut new_key, mut new_entry) = ([0; 8], [0; ENTRY_BYTES]);
-            let copied = [
-                source.read_at(keys.offset + slot as u64 * 8, &mut new_key),
-                source.read_at(entries.offset + (slot * ENTRY_BYTES) as u64, &mut new_entry),
-            ];
-            let is_complete = matches!(copied, [Ok(8), Ok(count)] if count == ENTRY_BYTES);
-            if !is_complete || (new_key[..] == *key && new_entry[..] == *entry) {
+            let again = arrays.each_ref().map(|array| array.again(source, slot));
+            let is_as_before = again.iter().zip(entries).all(|(a, b)| a.as_deref() == Some(b));
+            if is_as_before || again.contains(&None) {
                 break;
             }
-            key.copy_from_slice(&new_key);
-            entry.copy_from_slice(&new_entry);
+            for (array, entry) in arrays.iter_mut().zip(again.into_iter().flatten()) {
+                array.bytes[slot * array.entry_bytes..][..array.entry_bytes]
+                    .copy_from_slice(&entry);
+            }
         }
     }
 }

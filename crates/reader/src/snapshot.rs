@@ -44,7 +44,7 @@ pub struct Header {
 }
 
 /// The latest allocation that is known to have failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct FailedAllocation {
     pub size: u64,
@@ -55,7 +55,7 @@ pub struct FailedAllocation {
 }
 
 /// One executable range.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct Mapping {
     pub start: u64,
@@ -90,7 +90,7 @@ pub struct Stack {
 }
 
 /// One sampled allocation that was live.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct LiveSample {
     pub address: u64,
@@ -118,7 +118,7 @@ pub struct Extent {
 }
 
 /// One sampled block that was freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct Freed {
     pub number: u64,
@@ -154,6 +154,13 @@ pub struct Snapshot {
     pub max_freed: u64,
     /// What was not whole.
     pub defects: Vec<Defect>,
+}
+
+impl Header {
+    /// What tells a profile from all others: process, its start, the start of the recording, and its number.
+    pub fn identity(&self) -> (u32, u64, u64, u64) {
+        (self.pid, self.process_start_ticks, self.start_realtime_ns, self.run_id)
+    }
 }
 
 impl Stack {

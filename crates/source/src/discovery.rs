@@ -1,9 +1,10 @@
 //! All profiles of this machine that this user may read.
 
-use crate::file::{open_map, read_file};
-use crate::maps::{open_found, profile_maps};
+use crate::file::{open_member, read_file};
+use crate::maps::open_found;
+use crate::places;
 use crate::recording::Recording;
-use crate::{namespaces, places};
+use ramson_process::processes;
 use ramson_reader::Header;
 use std::fs;
 use std::path::PathBuf;
@@ -13,28 +14,21 @@ pub fn all() -> Vec<Recording> {
     all_with(|_| true)
 }
 
-/// Those of them whose header is wanted.
+/// Those of them whose header is wanted, by the start of their recording.
 pub fn all_with(is_wanted: impl Fn(&Header) -> bool) -> Vec<Recording> {
     let mut found = files_since(0, &is_wanted);
     let known: Vec<u32> = found.iter().filter_map(|source| source.running).collect();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
-        if known.contains(&pid) {
-            continue;
-        }
-        let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else { continue };
-        if maps.contains("/libramson.so") {
-            // A forked child still has its parent's profile mapped; that one names the parent.
-            let own_pid = namespaces::own_pid(pid);
-            let own = profile_maps(&maps).find_map(|map| {
-                open_map(pid, &map).filter(|source| Some(source.snapshot.header.pid) == own_pid)
-            });
-            let Some(own) = own.filter(|own| is_wanted(&own.snapshot.header)) else { continue };
-            // In another PID namespace, its file did not tell where it runs.
-            match found.iter_mut().find(|known| namespaces::is_same(known, &own)) {
-                Some(known) => known.running = Some(pid),
-                None => found.push(own),
-            }
+    for pid in processes::all().into_iter().filter(|pid| !known.contains(pid)) {
+        let own = open_member(pid).filter(|own| is_wanted(&own.snapshot.header));
+        let Some(own) = own else { continue };
+        // In another PID namespace, its file did not tell where it runs.
+        let identity = own.snapshot.header.identity();
+        let is_it = |known: &&mut Recording| {
+            known.running.is_none() && known.snapshot.header.identity() == identity
+        };
+        match found.iter_mut().find(is_it) {
+            Some(known) => known.running = Some(pid),
+            None => found.push(own),
         }
     }
     found.sort_by_key(|source| source.snapshot.header.start_realtime_ns);

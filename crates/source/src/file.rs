@@ -1,8 +1,8 @@
 //! Files and mappings that hold a profile, and what is read from them.
 
 use crate::failure::Failure;
-use crate::foreign::{self, Foreign};
-use crate::maps::{ProfileMap, bytes_of_map, has_mapped};
+use crate::foreign::Foreign;
+use crate::maps::{Map, bytes_of_map, clip_extents, has_mapped, maps};
 use crate::namespaces;
 use crate::recording::Recording;
 use ramson_format::{FILE_BYTES_RANGE, MAGIC};
@@ -44,12 +44,11 @@ pub fn open_any_file(path: &Path, inuse_at: InuseAt) -> Result<Opened, Failure> 
         Ok(0) | Err(_) => true,
         Ok(bytes) => magic == [0; MAGIC.len()] || MAGIC.starts_with(&magic[..bytes]),
     };
-    match is_own {
-        true => open_file(path).map(Opened::Recording),
-        false => {
-            foreign::open_file(&path.display().to_string(), file, inuse_at).map(Opened::Foreign)
-        }
+    if is_own {
+        return open_file(path).map(Opened::Recording);
     }
+    let imported = ramson_import::import_file(file, inuse_at);
+    Foreign::of(&path.display().to_string(), imported, inuse_at).map(Opened::Foreign)
 }
 
 /// Opens what comes through a pipe: a profile of another tool, or a whole one of ours.
@@ -62,19 +61,15 @@ pub fn open_stream(
     let unreadable_stream = |error| unreadable(origin, &ReadError::Io(error));
     (&mut stream).take(MAGIC.len() as u64).read_to_end(&mut head).map_err(unreadable_stream)?;
     if head != MAGIC {
-        return foreign::open(origin, head.chain(stream), inuse_at).map(Opened::Foreign);
+        let imported = ramson_import::import(head.chain(stream), inuse_at);
+        return Foreign::of(origin, imported, inuse_at).map(Opened::Foreign);
     }
     let (_, most_bytes) = FILE_BYTES_RANGE;
     stream.take(most_bytes).read_to_end(&mut head).map_err(unreadable_stream)?;
     let snapshot = Snapshot::read(head.as_slice()).map_err(|error| unreadable(origin, &error))?;
     let names = CarriedNames::in_bytes(&head).map(Arc::new);
-    Ok(Opened::Recording(Recording {
-        snapshot,
-        running: None,
-        origin: origin.to_owned(),
-        names,
-        past: None,
-    }))
+    let recording = Recording::of(snapshot, None, origin.to_owned());
+    Ok(Opened::Recording(Recording { names, ..recording }))
 }
 
 /// Opens a profile file of ours.
@@ -83,7 +78,7 @@ pub fn open_file(path: &Path) -> Result<Recording, Failure> {
     let mut recording = read_file(path, &file)?;
     if recording.running.is_none() {
         recording.running = namespaces::running_with(&recording.snapshot.header, &file);
-        recording.clip_extents();
+        recording.running.iter().for_each(|&pid| clip_extents(&mut recording.snapshot, pid));
     }
     Ok(recording)
 }
@@ -111,9 +106,7 @@ pub fn read_file(path: &Path, file: &File) -> Result<Recording, Failure> {
     let snapshot = Snapshot::read(file).map_err(|error| unreadable(&shown, &error))?;
     let running = Some(snapshot.header.pid).filter(|&pid| has_mapped(pid, file));
     let names = CarriedNames::in_file(file).map(Arc::new);
-    let mut recording = Recording { snapshot, running, origin: shown, names, past: None };
-    recording.clip_extents();
-    Ok(recording)
+    Ok(Recording { names, ..Recording::of(snapshot, running, shown) })
 }
 
 fn unreadable(object: &str, error: &ReadError) -> Failure {
@@ -128,13 +121,19 @@ fn unreadable(object: &str, error: &ReadError) -> Failure {
     Failure::failed(format!("{object}: {error}. {next}"))
 }
 
-/// The profile that a running process has mapped here, if this mapping is one.
-pub fn open_map(pid: u32, map: &ProfileMap) -> Option<Recording> {
-    bytes_of_map(pid, map).find_map(|(bytes, origin)| {
-        let snapshot = Snapshot::read(&*bytes).ok()?;
-        let running = Some(pid);
-        let mut recording = Recording { snapshot, running, origin, names: None, past: None };
-        recording.clip_extents();
-        Some(recording)
+/// The profile of a running process, if it has one of its own: a forked child still has its parent's mapped, too.
+pub fn open_member(pid: u32) -> Option<Recording> {
+    let own_pid = namespaces::own_pid(pid);
+    open_mapped(pid).find(|recording| Some(recording.snapshot.header.pid) == own_pid)
+}
+
+/// The profiles that a running process has mapped.
+pub fn open_mapped(pid: u32) -> impl Iterator<Item = Recording> {
+    let maps = maps(pid).ok().filter(|maps| maps.iter().any(Map::is_library)).unwrap_or_default();
+    maps.into_iter().filter(Map::may_be_profile).filter_map(move |map| {
+        bytes_of_map(pid, map).find_map(|(bytes, origin)| {
+            let snapshot = Snapshot::read(&*bytes).ok()?;
+            Some(Recording::of(snapshot, Some(pid), origin))
+        })
     })
 }

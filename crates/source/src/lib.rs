@@ -6,7 +6,6 @@
 //! process, profiled or not. `snapshot_bytes` makes a profile file of what was read. `failure` is how every command fails.
 #![forbid(unsafe_code)]
 
-mod clipping;
 mod discovery;
 mod failure;
 mod file;
@@ -26,17 +25,15 @@ mod selector;
 mod snapshot_bytes;
 mod target;
 
-pub use clipping::clip_latest;
 pub use discovery::{all, all_with, files_since};
 pub use failure::Failure;
-pub use file::{Opened, open_any_file, open_file};
+pub use file::{Opened, open_file, open_member};
 pub use foreign::Foreign;
-pub use lookup::{PastMoment, find, is_history, place, time_of, unreadable};
+pub use lookup::{PastMoment, find, place, time_of, unreadable};
+pub use maps::clip_extents;
 pub use members::{is_named, none_of, processes_of};
-pub use open::{
-    Members, open_all, open_member, open_one, open_recording, open_recordings, running,
-};
-pub use recording::{Past, Recording, base_name, name_of};
-pub use rereading::{open_to_write, reader_of};
-pub use selector::{Base, Selector, split};
+pub use open::{Members, open_all, open_one, open_recording, open_recordings, running};
+pub use recording::{Past, Recording, name_of};
+pub use rereading::open_to_write;
+pub use selector::{Base, Selector};
 pub use target::{Refused, Target, Targets, find_target, find_targets, gone};

@@ -3,8 +3,10 @@
 use crate::failure::Failure;
 use crate::file::{Opened, open_any_file};
 use crate::places;
+use crate::selector::{Base, Selector};
 use ramson_history::{History, HistoryError, MAGIC, Moment, Process, Triggers, When};
 use ramson_process::clock::unix_ns;
+use ramson_process::identify::base_name;
 use ramson_profile::format::format_local_time;
 use ramson_reader::Header;
 use std::fs::File;
@@ -27,41 +29,19 @@ pub struct PastMoment {
 /// Whether a file is an SQLite database, by its first bytes.
 pub fn is_history(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
-    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == MAGIC
+    path.is_file()
+        && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && magic == MAGIC
 }
 
-/// Whom a source names.
-enum Wanted {
-    Pid(u32),
-    Name(String),
-    /// Whose profile has this header.
-    Profile(Box<Header>),
-    Any,
-}
-
-impl Wanted {
-    fn is(&self, process: &Process) -> bool {
-        match self {
-            Self::Pid(pid) => process.pid == *pid,
-            Self::Name(name) => {
-                let exe = process.exe.rsplit('/').next().unwrap_or_default();
-                [process.name.as_str(), exe, process.comm.as_str()].contains(&name.as_str())
-            }
-            Self::Profile(header) => {
-                (process.pid, process.start_unix_ns) == (header.pid, header.start_realtime_ns)
-            }
-            Self::Any => true,
-        }
-    }
-}
-
-/// The one process that `base` names, at this moment: of those that were there then, the newest.
-pub fn find(base: &str, when: &When) -> Result<PastMoment, Failure> {
-    let mut found = find_all(base, when)?;
+/// The one process that is named, at this moment: of those that were there then, the newest.
+pub fn find(selector: &Selector, when: &When) -> Result<PastMoment, Failure> {
+    let mut found = find_all(selector, when)?;
     if let [first, _, ..] = found.as_slice() {
         let pids: Vec<String> = found.iter().map(|found| found.process.pid.to_string()).collect();
         return Err(Failure::usage(format!(
-            "{base}: {} processes of that time ({}). Pass one of these process IDs with its moment; RAMSON_HISTORY={} names the history",
+            "{}: {} processes of that time ({}). Pass one of these process IDs with its moment; RAMSON_HISTORY={} names the history",
+            selector.base_text,
             pids.len(),
             pids.join(", "),
             first.path.display()
@@ -70,73 +50,69 @@ pub fn find(base: &str, when: &When) -> Result<PastMoment, Failure> {
     Ok(found.swap_remove(0))
 }
 
-/// Every process that `base` names, at this moment, the newest first; never none. Of those that ended before, the newest.
-pub fn find_all(base: &str, when: &When) -> Result<Vec<PastMoment>, Failure> {
-    let (path, history, wanted) = open(base)?;
-    find_in(base, path, history, &wanted, when)
+/// Every process that is named, at this moment, the newest first; never none. Of those that ended before, the newest.
+pub fn find_all(selector: &Selector, when: &When) -> Result<Vec<PastMoment>, Failure> {
+    let base = selector.base_text.as_str();
+    match &selector.base {
+        Base::File(path) if is_history(path) => find_in(base, path.clone(), |_| true, when),
+        Base::File(path) => Ok(vec![find_profile(&header_of(base, path)?, base, when)?]),
+        Base::Process(pid) => {
+            let mut found = find_in(base, there(base)?, |process| process.pid == *pid, when)?;
+            found.truncate(1);
+            Ok(found)
+        }
+        Base::Name(name) => {
+            let has_name = |process: &Process| {
+                [process.name.as_str(), base_name(&process.exe), &process.comm].contains(&&**name)
+            };
+            find_in(base, there(base)?, has_name, when)
+        }
+        _ => Err(no_file(base)),
+    }
 }
 
 /// The process whose profile has this header; `base` is what it is called in messages.
 pub fn find_profile(header: &Header, base: &str, when: &When) -> Result<PastMoment, Failure> {
-    let (path, history) = open_place(base)?;
-    let wanted = Wanted::Profile(Box::new(header.clone()));
-    Ok(find_in(base, path, history, &wanted, when)?.swap_remove(0))
+    let image = (header.pid, header.start_realtime_ns);
+    let is_its = |process: &Process| (process.pid, process.start_unix_ns) == image;
+    Ok(find_in(base, there(base)?, is_its, when)?.swap_remove(0))
 }
 
 fn find_in(
     base: &str,
     path: PathBuf,
-    history: History,
-    wanted: &Wanted,
+    is_wanted: impl Fn(&Process) -> bool,
     when: &When,
 ) -> Result<Vec<PastMoment>, Failure> {
+    let history = Rc::new(History::open(&path).map_err(|error| unreadable(&path, &error))?);
     let broken = |error| unreadable(&path, &error);
     let mut processes = history.processes().map_err(broken)?;
-    processes.retain(|process| wanted.is(process));
+    processes.retain(is_wanted);
     if processes.is_empty() {
         return Err(Failure::not_found(format!(
             "{base}: not in the history {}. \"ramson record {base}\" keeps one",
             path.display()
         )));
     }
-    let mut there = Vec::new();
+    let (mut running, mut ended) = (Vec::new(), None);
     for process in processes.iter().rev() {
         if let Some((moment, is_ended)) = moment_of(&history, process, when).map_err(broken)? {
-            there.push((process.clone(), moment, is_ended));
+            let (history, path, process) = (history.clone(), path.clone(), process.clone());
+            let found = PastMoment { history, path, process, moment };
+            match is_ended {
+                true => ended = ended.or(Some(found)),
+                false => running.push(found),
+            }
         }
     }
-    if there.is_empty() {
-        return Err(nothing_then(base, when, &history, &processes));
+    if running.is_empty() {
+        running.push(ended.ok_or_else(|| nothing_then(base, when, &history, &processes))?);
     }
-    if there.iter().any(|(_, _, is_ended)| !is_ended) {
-        there.retain(|(_, _, is_ended)| !is_ended);
-    }
-    if there[0].2 || !matches!(wanted, Wanted::Name(_) | Wanted::Any) {
-        there.truncate(1);
-    }
-    let history = Rc::new(history);
-    let found = |(process, moment, _)| PastMoment {
-        history: history.clone(),
-        path: path.clone(),
-        process,
-        moment,
-    };
-    Ok(there.into_iter().map(found).collect())
+    Ok(running)
 }
 
-/// The history that a source is in, and whom it names there.
-fn open(base: &str) -> Result<(PathBuf, History, Wanted), Failure> {
-    let file = Path::new(base);
-    if file.is_file() && is_history(file) {
-        let history = History::open(file).map_err(|error| unreadable(file, &error))?;
-        return Ok((file.to_owned(), history, Wanted::Any));
-    }
-    let wanted = wanted(base, file)?;
-    let (path, history) = open_place(base)?;
-    Ok((path, history, wanted))
-}
-
-fn open_place(base: &str) -> Result<(PathBuf, History), Failure> {
+/// The history that readers look at, if it is there.
+fn there(base: &str) -> Result<PathBuf, Failure> {
     let path = place()?;
     if !path.exists() {
         return Err(Failure::not_found(format!(
@@ -144,58 +120,58 @@ fn open_place(base: &str) -> Result<(PathBuf, History), Failure> {
             path.display()
         )));
     }
-    let history = History::open(&path).map_err(|error| unreadable(&path, &error))?;
-    Ok((path, history))
+    Ok(path)
 }
 
-/// Whom a source names that is no history itself.
-fn wanted(base: &str, file: &Path) -> Result<Wanted, Failure> {
-    if let Some(name) = base.strip_prefix("name:") {
-        return Ok(Wanted::Name(name.to_owned()));
-    }
-    let Ok(facts) = file.metadata() else {
-        return base.parse().map(Wanted::Pid).map_err(|_| {
-            Failure::not_found(format!(
-                "{base}: no such file. Pass a process ID, name:NAME, a profile or a history; \"ramson record --all -o {base}\" makes a history there"
-            ))
-        });
-    };
+fn no_file(base: &str) -> Failure {
+    Failure::not_found(format!(
+        "{base}: no such file. Pass a process ID, name:NAME, a profile or a history; \"ramson record --all -o {base}\" makes a history there"
+    ))
+}
+
+/// Of a profile.
+fn header_of(base: &str, file: &Path) -> Result<Header, Failure> {
+    let facts = file.metadata().map_err(|_| no_file(base))?;
     if facts.is_file() && facts.len() == 0 {
         return Err(Failure::failed(format!(
             "{base}: the file is empty, so neither a history nor a profile. \"ramson record --all -o {base}\" makes a history of it"
         )));
     }
     match open_any_file(file, ramson_import::InuseAt::End)? {
-        Opened::Recording(source) => Ok(Wanted::Profile(Box::new(source.snapshot.header))),
+        Opened::Recording(recording) => Ok(recording.snapshot.header),
         Opened::Foreign(_) => Err(Failure::usage(format!(
             "{base}: another tool's file holds one moment only. Pass a process ID, name:NAME, a profile or a history that ramson made"
         ))),
     }
 }
 
-/// The moment of a process that is meant, if the process was there then, and whether its end is known.
+/// The moment of a process that is meant.
+pub fn moment_at(
+    history: &History,
+    process: i64,
+    when: &When,
+) -> Result<Option<Moment>, HistoryError> {
+    match when {
+        When::Peak => history.peak(process),
+        When::Mark(name) => history.mark(process, name),
+        When::Ago(_) | When::At(_) | When::Last => history.at(process, time_of(when)),
+    }
+}
+
+/// The same if the process was there then, and whether its end is known.
 fn moment_of(
     history: &History,
     process: &Process,
     when: &When,
-) -> Result<Option<(Moment, bool)>, ramson_history::HistoryError> {
+) -> Result<Option<(Moment, bool)>, HistoryError> {
     let ends = |moment: &Moment| moment.triggers.has(Triggers::EXIT.and(Triggers::DEATH));
-    let moment = match when {
-        When::Ago(_) | When::At(_) => {
-            let time_ns = time_of(when);
-            let found = history.at(process.id, time_ns)?;
-            found.filter(|moment| !ends(moment) || moment.time_ns == time_ns)
-        }
-        When::Peak => history.peak(process.id)?,
-        When::Mark(name) => history.mark(process.id, name)?,
-        When::Last => history.at(process.id, u64::MAX)?,
-    };
-    let is_ended = match when {
-        // It was there then.
-        When::Ago(_) | When::At(_) => false,
-        _ => history.at(process.id, u64::MAX)?.is_some_and(|last| ends(&last)),
-    };
-    Ok(moment.map(|moment| (moment, is_ended)))
+    let moment = moment_at(history, process.id, when)?;
+    if matches!(when, When::Ago(_) | When::At(_)) {
+        let was_there = |moment: &Moment| !ends(moment) || moment.time_ns == time_of(when);
+        return Ok(moment.filter(was_there).map(|moment| (moment, false)));
+    }
+    let last = history.at(process.id, u64::MAX)?;
+    Ok(moment.map(|moment| (moment, last.is_some_and(|last| ends(&last)))))
 }
 
 fn nothing_then(base: &str, when: &When, history: &History, processes: &[Process]) -> Failure {

@@ -1,9 +1,11 @@
-//! The mappings of a process that may be its profile, and what may be read through them.
+//! The mappings of a process: those that may be its profile, what may be read through them, and which of its memory is no file's.
 
 use ramson_format::FILE_BYTES_RANGE;
-use ramson_reader::{ProcessRange, ReadAt};
-use rustix::fs::OFlags;
+use ramson_reader::{ProcessRange, ReadAt, Snapshot};
+use rustix::fs::{OFlags, major, minor};
 use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -16,57 +18,75 @@ pub fn open_found(path: impl AsRef<Path>) -> Option<File> {
 
 /// Whether a process runs and still has `file` mapped: a process ID may be in use again, and exec keeps it.
 pub fn has_mapped(pid: u32, file: &File) -> bool {
-    let Ok(metadata) = file.metadata() else { return false };
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    profile_maps(&maps).any(|map| map.inode == metadata.ino() && map.is_on(metadata.dev()))
+    let Ok(facts) = file.metadata() else { return false };
+    maps(pid).unwrap_or_default().iter().any(|map| map.may_be_profile() && map.is_of(&facts))
 }
 
-/// A mapping that may be a profile, as a line of /proc/PID/maps tells: a file that is shared, or private memory.
-pub struct ProfileMap<'a> {
-    pub start: u64,
-    pub end: u64,
-    pub device: (u32, u32),
-    pub inode: u64,
-    pub path: &'a str,
+/// A line of /proc/PID/maps.
+pub struct Map {
+    range: Range<u64>,
+    access: [u8; 4],
+    offset: u64,
+    device: (u32, u32),
+    inode: u64,
+    pub path: String,
 }
 
-impl ProfileMap<'_> {
-    fn is_on(&self, device: u64) -> bool {
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+impl Map {
+    fn parse(line: &str) -> Option<Self> {
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let mut fields = line.splitn(6, ' ');
+        let (start, end) = fields.next()?.split_once('-')?;
+        let access = fields.next()?.as_bytes().try_into().ok()?;
+        let offset = number(fields.next()?)?;
+        let (major, minor) = fields.next()?.split_once(':')?;
+        Some(Self {
+            range: number(start)?..number(end)?,
+            access,
+            offset,
+            device: (number(major)? as u32, number(minor)? as u32),
+            inode: fields.next()?.parse().ok()?,
+            path: fields.next().unwrap_or_default().trim_start().to_owned(),
+        })
+    }
+
+    /// Whether it may be a profile: a file that is shared, or private memory.
+    pub fn may_be_profile(&self) -> bool {
+        let is_large = self.range.end.saturating_sub(self.range.start) >= FILE_BYTES_RANGE.0;
+        let is_memory = self.inode == 0 && self.path.is_empty() && is_large;
+        self.offset == 0 && (self.access == *b"rw-s" || self.access == *b"rw-p" && is_memory)
+    }
+
+    /// Whether it is of the library in the program.
+    pub fn is_library(&self) -> bool {
+        self.path.contains("/libramson.so")
+    }
+
+    /// Whether it is memory that is no file's.
+    fn is_anonymous(&self) -> bool {
+        // The kernel's names for shared anonymous memory, and for that in huge pages.
+        let is_named = ["/dev/zero (deleted)", "/anon_hugepage (deleted)"].contains(&&*self.path);
+        self.inode == 0 || is_named
+    }
+
+    fn is_of(&self, file: &fs::Metadata) -> bool {
+        let device = (major(file.dev()), minor(file.dev()));
         // Some file systems (overlayfs, btrfs) give maps another device than stat; the inode then has to do.
-        self.device == (major, minor) || self.device.0 == 0 || major == 0
+        let is_there = self.device == device || self.device.0 == 0 || device.0 == 0;
+        self.inode == file.ino() && is_there
     }
 }
 
-pub fn profile_maps(maps: &str) -> impl Iterator<Item = ProfileMap<'_>> {
-    maps.lines().filter_map(|line| {
-        let mut fields = line.splitn(6, ' ');
-        let (start, end) = fields.next()?.split_once('-')?;
-        let access = fields.next()?;
-        if fields.next()? != "00000000" {
-            return None;
-        }
-        let (major, minor) = fields.next()?.split_once(':')?;
-        let map = ProfileMap {
-            start: u64::from_str_radix(start, 16).ok()?,
-            end: u64::from_str_radix(end, 16).ok()?,
-            device: (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?),
-            inode: fields.next()?.parse().ok()?,
-            path: fields.next().unwrap_or_default().trim_start(),
-        };
-        let is_large = map.end.saturating_sub(map.start) >= FILE_BYTES_RANGE.0;
-        let is_private = access == "rw-p" && map.inode == 0 && map.path.is_empty() && is_large;
-        (access == "rw-s" || is_private).then_some(map)
-    })
+/// None of a process that is just gone.
+pub fn maps(pid: u32) -> io::Result<Vec<Map>> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    Ok(maps.lines().filter_map(Map::parse).collect())
 }
 
-/// What may be read as that profile, and where it is.
-pub fn bytes_of_map(
-    pid: u32,
-    map: &ProfileMap,
-) -> impl Iterator<Item = (Box<dyn ReadAt>, String)> + use<> {
-    let is_file = map.path.starts_with('/') && !map.path.starts_with("/memfd:");
-    let (path, inode, range) = (map.path.to_owned(), map.inode, map.start..map.end);
+/// What may be read as a profile that is mapped there, and where it is.
+pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>, String)> {
+    let Map { range, inode, path, .. } = map;
+    let is_file = path.starts_with('/') && !path.starts_with("/memfd:");
     let candidates = [format!("/proc/{pid}/root{path}"), path.clone()];
     let files = candidates.into_iter().filter(move |_| is_file).filter_map(move |candidate| {
         let file = open_found(candidate)?;
@@ -78,4 +98,36 @@ pub fn bytes_of_map(
         Some((Box::new(memory) as Box<dyn ReadAt>, format!("memory of process {pid}")))
     });
     files.chain(memory.flatten())
+}
+
+/// Leaves of the extents what process `pid`, whose snapshot it is, has mapped now: a hole that the program unmapped inside one
+/// is not in its record.
+pub fn clip_extents(snapshot: &mut Snapshot, pid: u32) {
+    if snapshot.extents.is_empty() {
+        return;
+    }
+    if let Some(maps) = maps(pid).ok().filter(|maps| !maps.is_empty()) {
+        let anonymous = maps.into_iter().filter(Map::is_anonymous);
+        snapshot.clip_extents(&anonymous.map(|map| map.range).collect::<Vec<_>>());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anonymous_memory_is_known_by_its_line() {
+        for (line, is_anonymous) in [
+            ("7f0000000000-7f0000002000 rw-p 00000000 00:00 0 ", true),
+            ("7f0000000000-7f0000002000 ---p 00000000 00:00 0 [anon: a name]", true),
+            ("7f0000000000-7f0000002000 rw-s 00000000 00:01 2055      /dev/zero (deleted)", true),
+            ("7f0000000000-7f0000002000 rw-p 00000000 08:01 7         /var/lib/data", false),
+            ("7f0000000000-7f0000002000 rw-s 00000000 00:01 9         /memfd:x (deleted)", false),
+        ] {
+            let map = Map::parse(line).unwrap();
+            assert_eq!(map.range, 0x7f00_0000_0000..0x7f00_0000_2000);
+            assert_eq!(map.is_anonymous(), is_anonymous, "{line}");
+        }
+    }
 }

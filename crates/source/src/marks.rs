@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::file::open_file;
 use crate::open::{open_recording, open_recordings};
+use crate::places::own_profile_directory;
 use crate::recording::Recording;
 use ramson_reader::Header;
 use rustix::process::getuid;
@@ -79,8 +80,7 @@ fn file_name(header: &Header, name: &str) -> String {
 }
 
 fn directory() -> PathBuf {
-    let own = || PathBuf::from(format!("/var/tmp/ramson-{}", getuid().as_raw()));
-    env::var_os("RAMSON_DIR").map_or_else(own, PathBuf::from).join("marks")
+    own_profile_directory().join("marks")
 }
 
 /// Anybody may make directories in /var/tmp: one that is not ours is not used.

@@ -2,8 +2,9 @@
 
 use crate::discovery::all_with;
 use crate::failure::Failure;
-use crate::recording::{base_name, name_of};
+use crate::recording::name_of;
 use crate::selector::{Base, Selector};
+use ramson_process::identify::base_name;
 use ramson_process::processes;
 use ramson_process::stat::Stat;
 use ramson_profile::format::{format_bytes, format_duration};

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::file::open_file;
-use crate::lookup::{PastMoment, find_all, find_profile, is_history, time_of, unreadable};
+use crate::lookup::{PastMoment, find_all, find_profile, is_history, moment_at, unreadable};
 use crate::recording::{Past, Recording};
 use crate::selector::Selector;
 use ramson_history::{Moment, Span, When, between};
@@ -12,7 +12,7 @@ use std::path::Path;
 /// What the history has of what is named; `None` if that is not about the past.
 pub fn open(selector: &Selector) -> Result<Option<Vec<Recording>>, Failure> {
     let path = Path::new(&selector.base_text);
-    let is_history = path.is_file() && is_history(path);
+    let is_history = is_history(path);
     let span = match &selector.span {
         None if is_history => &Span::Moment(When::Last),
         None => return Ok(None),
@@ -23,7 +23,7 @@ pub fn open(selector: &Selector) -> Result<Option<Vec<Recording>>, Failure> {
     if is_foreign && *span == Span::Moment(When::Peak) {
         return Ok(None);
     }
-    let found = find_all(&selector.base_text, end_of(span))?;
+    let found = find_all(selector, end_of(span))?;
     let of_span = |one: &PastMoment| match found.len() {
         1 => one.of_span(&selector.text, span),
         _ => one.of_span(&format!("{}{}", one.process.pid, selector.moment_text()), span),
@@ -48,19 +48,21 @@ fn end_of(span: &Span) -> &When {
     }
 }
 
-/// Where the earlier end of a range is.
-enum Earlier {
-    /// Before the process was recorded: nothing is subtracted.
-    Start,
-    Moment(Moment),
-}
-
 impl PastMoment {
     fn of_span(&self, origin: &str, span: &Span) -> Result<Recording, Failure> {
-        match span {
-            Span::Moment(_) => self.source(origin, None),
-            Span::Range(from, _) => self.source(origin, Some(self.earlier(origin, from)?)),
-        }
+        let later = self.snapshot(&self.moment)?;
+        let (snapshot, from_ns) = match span {
+            Span::Moment(_) => (later, None),
+            Span::Range(from, _) => match self.earlier(origin, from)? {
+                Some(from) => (between(&self.snapshot(&from)?, later), Some(from.time_ns)),
+                None => {
+                    let start_ns = later.header.start_realtime_ns;
+                    (later, Some(start_ns))
+                }
+            },
+        };
+        let past = Past { time_ns: self.moment.time_ns, from_ns, rss: self.moment.rss };
+        Ok(Recording { past: Some(past), ..Recording::of(snapshot, None, origin.to_owned()) })
     }
 
     fn snapshot(&self, moment: &Moment) -> Result<Snapshot, Failure> {
@@ -69,49 +71,19 @@ impl PastMoment {
             .map_err(|error| unreadable(&self.path, &error))
     }
 
-    fn source(&self, origin: &str, earlier: Option<Earlier>) -> Result<Recording, Failure> {
-        let later = self.snapshot(&self.moment)?;
-        let (snapshot, from_ns) = match earlier {
-            None => (later, None),
-            Some(Earlier::Start) => {
-                let start_ns = later.header.start_realtime_ns;
-                (later, Some(start_ns))
-            }
-            Some(Earlier::Moment(moment)) => {
-                (between(&self.snapshot(&moment)?, later), Some(moment.time_ns))
-            }
-        };
-        let past = Past { time_ns: self.moment.time_ns, from_ns, rss: self.moment.rss };
-        let origin = origin.to_owned();
-        Ok(Recording { snapshot, running: None, origin, names: None, past: Some(past) })
-    }
-
-    /// Where a range begins that ends at this moment; nanoseconds since 1970.
-    pub fn start_of(&self, source: &str, from: &When) -> Result<u64, Failure> {
-        match self.earlier(source, from)? {
-            Earlier::Start => Ok(0),
-            Earlier::Moment(moment) => Ok(moment.time_ns),
-        }
-    }
-
-    fn earlier(&self, source: &str, from: &When) -> Result<Earlier, Failure> {
-        let id = self.process.id;
-        let found = match from {
-            When::Ago(_) | When::At(_) => self.history.at(id, time_of(from)),
-            When::Peak => self.history.peak(id),
-            When::Mark(name) => self.history.mark(id, name),
-            When::Last => Ok(Some(self.moment.clone())),
-        };
-        match found.map_err(|error| unreadable(&self.path, &error))? {
-            Some(moment) if moment.time_ns <= self.moment.time_ns => Ok(Earlier::Moment(moment)),
-            Some(_) => Err(Failure::usage(format!(
+    /// Where a range begins that ends at this moment; `None`: before the process was recorded.
+    pub fn earlier(&self, source: &str, from: &When) -> Result<Option<Moment>, Failure> {
+        let found = moment_at(&self.history, self.process.id, from);
+        let found = found.map_err(|error| unreadable(&self.path, &error))?;
+        match &found {
+            Some(moment) if moment.time_ns > self.moment.time_ns => Err(Failure::usage(format!(
                 "{source}: the range ends before it begins. Exchange its ends"
             ))),
             None if matches!(from, When::Mark(_)) => Err(Failure::not_found(format!(
                 "{source}: process {} has no such mark. \"ramson timeline {}\" shows what there is",
                 self.process.pid, self.process.pid
             ))),
-            None => Ok(Earlier::Start),
+            _ => Ok(found),
         }
     }
 }

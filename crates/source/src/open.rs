@@ -1,13 +1,14 @@
 //! SRC: from what the user typed to profiles that were read, and whether their processes still run.
 
-use crate::discovery::{all, all_with};
+use crate::discovery::all_with;
 use crate::failure::Failure;
-use crate::file::{Opened, open_any_file, open_file, open_map, open_stream};
-use crate::maps::profile_maps;
+use crate::file::{Opened, open_any_file, open_file, open_mapped, open_member, open_stream};
+use crate::maps::{Map, maps};
 use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
-use crate::{http, moment, namespaces};
+use crate::{http, moment};
+use ramson_history::Span;
 use ramson_import::InuseAt;
 use ramson_process::program;
 use std::collections::HashSet;
@@ -65,15 +66,13 @@ pub fn open_recordings(sources: &[impl AsRef<str>]) -> Result<(Vec<Recording>, u
 fn recording(opened: Opened) -> Result<Recording, Failure> {
     match opened {
         Opened::Recording(recording) => Ok(recording),
-        Opened::Foreign(foreign) => Err(foreign.no_ages()),
+        Opened::Foreign(foreign) => Err(foreign.lacks(
+            "does not say how old its blocks are. Pass a profile that ramson made; \"ramson diff\" compares others",
+        )),
     }
 }
 
 impl Members {
-    fn one(opened: Opened) -> Self {
-        Self { opened: vec![opened], unprofiled: 0 }
-    }
-
     fn of(recordings: Vec<Recording>, unprofiled: usize) -> Self {
         Self { opened: recordings.into_iter().map(Opened::Recording).collect(), unprofiled }
     }
@@ -89,8 +88,7 @@ impl Members {
 
 fn open_each(selector: &Selector) -> Result<Members, Failure> {
     // The history knows names of processes that are gone.
-    let is_of_the_present = matches!(selector.base, Base::Tree(_) | Base::Unit(_) | Base::Group(_));
-    if is_of_the_present {
+    if matches!(selector.base, Base::Tree(_) | Base::Unit(_) | Base::Group(_)) {
         let present = open_group(selector)?;
         return match &selector.span {
             None => Ok(present),
@@ -100,21 +98,18 @@ fn open_each(selector: &Selector) -> Result<Members, Failure> {
     if let Some(past) = moment::open(selector)? {
         return Ok(Members::of(past, 0));
     }
-    match &selector.base {
-        Base::Process(pid) => open_pid(*pid).map(Opened::Recording).map(Members::one),
-        Base::Input => {
-            open_stream("standard input", io::stdin().lock(), InuseAt::End).map(Members::one)
-        }
-        Base::Address(address) => {
-            open_stream(address, http::fetch(address)?, InuseAt::End).map(Members::one)
-        }
+    let opened = match &selector.base {
+        Base::Process(pid) => Opened::Recording(open_pid(*pid)?),
+        Base::Input => open_stream("standard input", io::stdin().lock(), InuseAt::End)?,
+        Base::Address(address) => open_stream(address, http::fetch(address)?, InuseAt::End)?,
         // What is left of its moments is a heaptrack file's own.
-        Base::File(path) if selector.span.is_some() => {
-            open_any_file(path, InuseAt::Peak).map(Members::one)
+        Base::File(path) if selector.span.is_some() => open_any_file(path, InuseAt::Peak)?,
+        Base::File(path) => open_any_file(path, InuseAt::End)?,
+        Base::Name(_) | Base::Tree(_) | Base::Unit(_) | Base::Group(_) => {
+            return open_group(selector);
         }
-        Base::File(path) => open_any_file(path, InuseAt::End).map(Members::one),
-        Base::Name(_) | Base::Tree(_) | Base::Unit(_) | Base::Group(_) => open_group(selector),
-    }
+    };
+    Ok(Members { opened: vec![opened], unprofiled: 0 })
 }
 
 /// The profiles of a group's processes.
@@ -126,8 +121,7 @@ fn open_group(selector: &Selector) -> Result<Members, Failure> {
         return Ok(Members::of(profiled, unprofiled));
     }
     if let Base::Name(name) = &selector.base {
-        let dead = all_with(|header| is_named(header, name)).into_iter();
-        let last = dead.max_by_key(|found| found.snapshot.header.start_realtime_ns);
+        let last = all_with(|header| is_named(header, name)).pop();
         return last.map(|last| Members::of(vec![last], 0)).ok_or_else(|| {
             Failure::not_found(format!(
                 "name:{name}: no profiled process has that name. \"ramson list\" shows the profiles there are"
@@ -146,11 +140,7 @@ fn open_group(selector: &Selector) -> Result<Members, Failure> {
 }
 
 /// What the history has of those that are there now.
-fn past_of(
-    selector: &Selector,
-    span: &ramson_history::Span,
-    present: Members,
-) -> Result<Members, Failure> {
+fn past_of(selector: &Selector, span: &Span, present: Members) -> Result<Members, Failure> {
     let mut past = Vec::new();
     let (mut missing, mut failure) = (present.unprofiled, None);
     for opened in present.opened {
@@ -180,28 +170,19 @@ pub fn running(selectors: &[Selector]) -> Vec<Recording> {
     all.filter(|found| found.running.is_some_and(|pid| known.insert(pid))).collect()
 }
 
-/// The profile of a running process, if it has one of its own: a forked child still has its parent's mapped, too.
-pub fn open_member(pid: u32) -> Option<Recording> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    maps.contains("/libramson.so").then_some(())?;
-    let own_pid = namespaces::own_pid(pid);
-    let mut found = profile_maps(&maps).filter_map(|map| open_map(pid, &map));
-    found.find(|recording| Some(recording.snapshot.header.pid) == own_pid)
-}
-
 /// Opens the profile of a process, running or dead.
 fn open_pid(pid: u32) -> Result<Recording, Failure> {
     let process = PathBuf::from(format!("/proc/{pid}"));
     if !process.exists() {
-        let is_its =
-            |found: &Recording| found.running.is_none() && found.snapshot.header.pid == pid;
-        return newest(is_its).ok_or_else(|| {
+        let mut left = all_with(|header| header.pid == pid);
+        left.retain(|found| found.running.is_none());
+        return left.pop().ok_or_else(|| {
             Failure::not_found(format!(
                 "process {pid}: there is none, and it left no profile. \"ramson list\" shows the profiles there are"
             ))
         });
     }
-    let maps = fs::read_to_string(process.join("maps")).map_err(|error| match error.kind() {
+    let maps = maps(pid).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied if rustix::process::getuid().is_root() => Failure::failed(format!(
             "process {pid}: the kernel does not let even root look at it. Run ramson in its namespace or without confinement"
         )),
@@ -211,15 +192,11 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
         )),
         _ => Failure::not_found(format!("process {pid}: {error}")),
     })?;
-    // A forked child still has its parent's profile mapped, too.
-    let own_pid = namespaces::own_pid(pid);
-    let mut sources: Vec<Recording> =
-        profile_maps(&maps).filter_map(|map| open_map(pid, &map)).collect();
-    let own = sources.iter().position(|source| Some(source.snapshot.header.pid) == own_pid);
-    if !sources.is_empty() {
-        return Ok(sources.swap_remove(own.unwrap_or(0)));
+    // A forked child has its parent's, too, until it has its own.
+    if let Some(found) = open_member(pid).or_else(|| open_mapped(pid).next()) {
+        return Ok(found);
     }
-    if maps.contains("/libramson.so") {
+    if maps.iter().any(Map::is_library) {
         return Err(Failure::not_found(format!(
             "process {pid}: runs under ramson, but has no profile: it allocated less than the sampling interval, \
              recording is off, or its file was emptied. Try again later, or start it with a smaller --interval"
@@ -236,8 +213,4 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
 fn owner_of(process: &Path) -> String {
     let uid = process.metadata().map(|metadata| metadata.uid());
     uid.map_or_else(|_| "another user".into(), |uid| format!("user {uid}"))
-}
-
-fn newest(is_wanted: impl Fn(&Recording) -> bool) -> Option<Recording> {
-    all().into_iter().filter(is_wanted).max_by_key(|found| found.snapshot.header.start_realtime_ns)
 }

@@ -5,36 +5,33 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+const SHARED: &str = "/var/tmp";
+
 /// Directories in which this user's profiles lie; root looks at everybody's.
 pub fn profile_directories() -> Vec<PathBuf> {
-    let mut directories: Vec<PathBuf> =
-        env::var_os("RAMSON_DIR").map(PathBuf::from).into_iter().collect();
-    let shared = Path::new("/var/tmp");
-    let uid = getuid().as_raw();
-    if uid != 0 {
-        directories.push(shared.join(format!("ramson-{uid}")));
-        return directories;
+    let own = env::var_os("RAMSON_DIR").map(PathBuf::from);
+    if !getuid().is_root() {
+        return own.into_iter().chain([usual_directory()]).collect();
     }
-    let entries = fs::read_dir(shared).into_iter().flatten().flatten();
-    let mut all: Vec<PathBuf> = entries
-        .filter(|entry| {
-            let name = entry.file_name();
-            let digits = name.to_str().and_then(|name| name.strip_prefix("ramson-"));
-            digits.is_some_and(|digits| {
-                !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-            }) && entry.file_type().is_ok_and(|kind| kind.is_dir())
-        })
-        .map(|entry| entry.path())
-        .collect();
+    let is_usual = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let user = name.to_str().and_then(|name| name.strip_prefix("ramson-"));
+        user.is_some_and(|user| !user.is_empty() && user.bytes().all(|byte| byte.is_ascii_digit()))
+            && entry.file_type().is_ok_and(|kind| kind.is_dir())
+    };
+    let entries = fs::read_dir(SHARED).into_iter().flatten().flatten().filter(is_usual);
+    let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     all.sort();
-    directories.extend(all);
-    directories
+    own.into_iter().chain(all).collect()
 }
 
 /// The one of them in which this user's programs put their profiles.
 pub fn own_profile_directory() -> PathBuf {
-    let default = || PathBuf::from(format!("/var/tmp/ramson-{}", getuid().as_raw()));
-    env::var_os("RAMSON_DIR").map_or_else(default, PathBuf::from)
+    env::var_os("RAMSON_DIR").map_or_else(usual_directory, PathBuf::from)
+}
+
+fn usual_directory() -> PathBuf {
+    Path::new(SHARED).join(format!("ramson-{}", getuid().as_raw()))
 }
 
 /// Where answers about binaries are kept from one report to the next.
@@ -47,26 +44,30 @@ pub fn fetched_debug_files() -> Option<PathBuf> {
     Some(cache()?.join("debuginfod"))
 }
 
+fn cache() -> Option<PathBuf> {
+    Some(base_directory("XDG_CACHE_HOME", ".cache")?.join("ramson"))
+}
+
 /// The history: what `RAMSON_HISTORY` names, else a place that stays when the machine starts anew.
 pub fn history() -> Option<PathBuf> {
-    let is_set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(path) = is_set("RAMSON_HISTORY") {
-        return Some(path.into());
+    if let Some(path) = set("RAMSON_HISTORY") {
+        return Some(path);
     }
-    let state = match is_set("XDG_STATE_HOME").map(PathBuf::from) {
-        _ if getuid().is_root() => PathBuf::from("/var/lib"),
-        Some(state) if state.is_absolute() => state,
-        _ => PathBuf::from(is_set("HOME")?).join(".local/state"),
+    let state = match getuid().is_root() {
+        true => PathBuf::from("/var/lib"),
+        false => base_directory("XDG_STATE_HOME", ".local/state")?,
     };
     Some(state.join("ramson/history.db"))
 }
 
-fn cache() -> Option<PathBuf> {
-    let cache = match env::var_os("XDG_CACHE_HOME") {
-        Some(cache) if Path::new(&cache).is_absolute() => PathBuf::from(cache),
-        _ => PathBuf::from(env::var_os("HOME").filter(|home| !home.is_empty())?).join(".cache"),
-    };
-    Some(cache.join("ramson"))
+fn set(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// As the XDG base directory specification has them.
+fn base_directory(variable: &str, in_home: &str) -> Option<PathBuf> {
+    let named = set(variable).filter(|path| path.is_absolute());
+    named.or_else(|| Some(set("HOME")?.join(in_home)))
 }
 
 /// libramson.so: where `RAMSON_LIBRARY` says, beside this program, or in the usual place relative to it.

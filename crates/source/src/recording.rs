@@ -1,7 +1,8 @@
 //! A profile that libramson wrote, read at one moment.
 
-use crate::clipping::clip;
+use crate::maps::clip_extents;
 use crate::snapshot_bytes::snapshot_bytes;
+use ramson_process::identify::base_name;
 use ramson_reader::{Header, Snapshot};
 use ramson_symbols::CarriedNames;
 use serde::Serialize;
@@ -36,6 +37,14 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// As it is now.
+    pub(crate) fn of(mut snapshot: Snapshot, running: Option<u32>, origin: String) -> Self {
+        if let Some(pid) = running {
+            clip_extents(&mut snapshot, pid);
+        }
+        Self { snapshot, running, origin, names: None, past: None }
+    }
+
     /// The program's name as it was called (a link may have other names), else of the executable or the first thread.
     pub fn name(&self) -> &str {
         name_of(&self.snapshot.header)
@@ -44,13 +53,6 @@ impl Recording {
     /// Its process: as it is called here while it runs, as it called itself afterwards.
     pub fn pid(&self) -> u32 {
         self.running.unwrap_or(self.snapshot.header.pid)
-    }
-
-    /// Leaves of the extents what the process has still mapped, if it runs.
-    pub(crate) fn clip_extents(&mut self) {
-        if let Some(pid) = self.running {
-            clip(&mut self.snapshot, pid);
-        }
     }
 
     /// The bytes of a profile file with this moment, and the names that it carries.
@@ -68,9 +70,4 @@ pub fn name_of(header: &Header) -> &str {
         .into_iter()
         .find(|name| !name.is_empty())
         .unwrap_or(&header.comm)
-}
-
-/// A path's last part, also of a file that was removed since.
-pub fn base_name(path: &str) -> &str {
-    path.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or_default()
 }

@@ -1,9 +1,8 @@
 //! Running processes to look at, profiled or not.
 
 use crate::failure::Failure;
-use crate::file::open_file;
+use crate::file::{open_file, open_member};
 use crate::members::{none_of, processes_of, several};
-use crate::open::open_member;
 use crate::recording::Recording;
 use crate::selector::Selector;
 use ramson_process::rights;

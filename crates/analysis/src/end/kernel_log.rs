@@ -1,7 +1,7 @@
 //! What the kernel's log says of processes that it killed, where this user may read it.
 
+use ramson_process::identify::base_name;
 use ramson_reader::{End, Header, Way};
-use ramson_source::base_name;
 use rustix::fs::{Mode, OFlags};
 use rustix::time::{ClockId, clock_gettime};
 

@@ -9,8 +9,7 @@ use ramson_process::allocators::Allocators;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::stat::Stat;
 use ramson_reader::{Follower, ReadAt, Snapshot};
-use ramson_source::Recording;
-use ramson_source::clip_latest;
+use ramson_source::{Recording, clip_extents};
 use std::fs::File;
 use std::time::Duration;
 
@@ -102,12 +101,11 @@ impl Watched {
 
     fn read_profile(&mut self) {
         let Some(bytes) = &self.bytes else { return };
-        match self.follower.read(&**bytes).map(|_| ()) {
-            Ok(()) => {
+        match self.follower.read(&**bytes) {
+            Ok(snapshot) => {
                 if let Some(pid) = self.recording.running.filter(|_| self.end.is_none()) {
-                    clip_latest(&mut self.follower, pid);
+                    clip_extents(snapshot, pid);
                 }
-                let Some(snapshot) = self.follower.snapshot() else { return };
                 self.recording.snapshot = Snapshot {
                     header: snapshot.header.clone(),
                     defects: snapshot.defects.clone(),

@@ -6,7 +6,7 @@ use ramson_process::clock::monotonic_ns;
 use ramson_process::pressure::{Group, Pressure};
 use ramson_process::stat::Stat;
 use ramson_reader::{Follower, Header, ReadAt};
-use ramson_source::{Recording, clip_latest, reader_of};
+use ramson_source::{Recording, clip_extents};
 
 /// What tells a profile from all others: process, its start, the start of the profile, and its number.
 pub type Identity = (u32, u64, u64, u64);
@@ -70,7 +70,7 @@ impl Followed {
             name: source.name().to_owned(),
             has_ended: false,
             header: source.snapshot.header.clone(),
-            reader: reader_of(source)?,
+            reader: source.bytes()?,
             follower: Follower::default(),
             process,
             group: process.map_or_else(Group::default, |(pid, _)| Group::of(pid)),
@@ -90,8 +90,7 @@ impl Followed {
     }
 
     pub fn identity(&self) -> Identity {
-        let header = &self.header;
-        (header.pid, header.process_start_ticks, header.start_realtime_ns, header.run_id)
+        self.header.identity()
     }
 
     /// Whether both are of one profile.
@@ -139,17 +138,14 @@ impl Followed {
         if self.pending.is_empty() {
             return None;
         }
-        self.follower.read(&*self.reader).ok()?;
+        let snapshot = self.follower.read(&*self.reader).ok()?;
         if let (Some((pid, _)), true) = (self.process, now.is_some()) {
-            clip_latest(&mut self.follower, pid);
+            clip_extents(snapshot, pid);
         }
-        let snapshot = self.follower.snapshot()?;
         let monotonic_ns = match end.is_empty() {
             true => monotonic_ns(),
             false => snapshot.header.last_monotonic_ns,
         };
-        // The processes are read one after another: each can have the same memory for it.
-        self.follower.shrink();
         let triggers = std::mem::take(&mut self.pending);
         self.is_ending = is_end(triggers);
         Some(Shot {

@@ -1,8 +1,8 @@
 //! What is written comes back.
 
 use super::*;
-use ramson_format::{Kind, LIFETIME_BUCKETS};
-use ramson_reader::LookupAddress;
+use ramson_format::{HEALTH, Kind, LIFETIME_BUCKETS};
+use ramson_reader::{Extent, FailedAllocation, LookupAddress};
 
 fn stacks() -> Vec<Stack> {
     let mut stacks = [Kind::Heap, Kind::Mmap].map(Stack::overflow).to_vec();
