@@ -1,6 +1,6 @@
 //! Live samples and extents of one moment: which of those before are gone, and the new ones.
 
-use crate::coder::{Bit, Coder};
+use crate::coder::{Bit, Coder, model};
 use crate::difference::{Damaged, change, sound};
 use crate::numbers::{Choice, Number, Signed};
 use crate::state::{Block, State};
@@ -21,14 +21,14 @@ pub struct Flow {
 }
 
 /// What was learnt of blocks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Models {
     /// By how many of its stack's are still there, and by age.
-    gone: [[Bit; 64]; 4],
+    gone: [Vec<Bit>; 4],
     count: Number,
     time: Signed,
     address: Signed,
-    low_address: [Bit; 16],
+    low_address: Vec<Bit>,
     stack: Choice,
     /// Of a stack whose blocks have all had one size; of another; of a new one.
     size: [Signed; 3],
@@ -37,112 +37,89 @@ pub struct Models {
     thread: Number,
     other_thread: Number,
     weight: Signed,
-    flags: [Bit; 8],
-}
-
-impl Default for Models {
-    fn default() -> Self {
-        Self {
-            gone: [[Bit::default(); 64]; 4],
-            count: Number::default(),
-            time: Signed::default(),
-            address: Signed::default(),
-            low_address: [Bit::default(); 16],
-            stack: Choice::default(),
-            size: Default::default(),
-            threads: Vec::new(),
-            thread: Number::default(),
-            other_thread: Number::default(),
-            weight: Signed::default(),
-            flags: [Bit::default(); 8],
-        }
-    }
+    flags: Vec<Bit>,
 }
 
 impl Models {
-    pub fn walk<C: Coder>(
+    pub fn walk(
         &mut self,
-        coder: &mut C,
+        coder: &mut impl Coder,
         state: &mut State,
-        now: Option<&State>,
+        now: &State,
     ) -> Result<Flow, Damaged> {
         let mut flow = Flow::default();
-        let (gone, new) = now.map_or_else(Default::default, |now| compare(&state.blocks, now));
-        self.walk_gone(coder, state, now.map(|_| gone.as_slice()), &mut flow)?;
+        let (gone, new) = compare(&state.blocks, now);
+        self.walk_gone(coder, state, &gone, &mut flow)?;
         let count = self.count.code(coder, new.len() as u64);
         if count > MOST_BLOCKS {
             return Err(Damaged);
         }
         let mut last = Block { monotonic_ns: state.last_ns(), ..Block::default() };
         for index in 0..count {
-            let block = self.walk_new(coder, state, &last, new.get(index as usize).copied())?;
-            count_one(&mut flow.new, block.stack);
-            state.blocks.push(block);
-            last = block;
+            let block = new.get(index as usize).copied().copied().unwrap_or_default();
+            last = self.walk_new(coder, state, &last, &block)?;
+            *model(&mut flow.new, last.stack as usize) += 1;
+            state.blocks.push(last);
         }
         state.blocks.sort_by_key(Block::key);
         Ok(flow)
     }
 
-    fn walk_gone<C: Coder>(
+    fn walk_gone(
         &mut self,
-        coder: &mut C,
+        coder: &mut impl Coder,
         state: &mut State,
-        gone: Option<&[bool]>,
+        gone: &[bool],
         flow: &mut Flow,
     ) -> Result<(), Damaged> {
-        let mut live = Vec::new();
-        state.blocks.iter().for_each(|block| count_one(&mut live, block.stack));
-        let (now_ns, mut index) = (state.last_ns(), 0);
+        let mut live: Vec<u32> = Vec::new();
+        state.blocks.iter().for_each(|block| *model(&mut live, block.stack as usize) += 1);
+        let (now_ns, mut gone) = (state.last_ns(), gone.iter());
         let counters = &state.counters;
         state.blocks.retain(|block| {
             let stack = block.stack as usize;
             let allocated = counters.get(stack).map_or(0, |counters| counters.sampled_objects);
             let freed_part = (allocated / u64::from(live[stack])).max(1).ilog2().min(6) / 2;
             let age = now_ns.saturating_sub(block.monotonic_ns).max(1).ilog2();
-            let model = &mut self.gone[freed_part as usize][age as usize];
-            let is_gone = coder.bit(model, gone.is_some_and(|gone| gone[index]));
+            let models = &mut self.gone[freed_part as usize];
+            let is_gone = gone.next() == Some(&true);
+            let is_gone = coder.bit(model(models, age as usize), is_gone);
             if is_gone {
-                count_one(&mut flow.gone, block.stack);
+                *model(&mut flow.gone, stack) += 1;
             }
-            index += 1;
             !is_gone
         });
         sound(coder)
     }
 
     /// `last`: the one before it in this difference.
-    fn walk_new<C: Coder>(
+    fn walk_new(
         &mut self,
-        coder: &mut C,
+        coder: &mut impl Coder,
         state: &State,
         last: &Block,
-        block: Option<&Block>,
+        block: &Block,
     ) -> Result<Block, Damaged> {
-        let is = |number: &dyn Fn(&Block) -> u64| block.map_or(0, number);
-        let of = |number: &dyn Fn(&Block) -> i64| block.map_or(0, number);
-        let time = of(&|block| change(block.monotonic_ns, last.monotonic_ns));
-        let time = self.time.code(coder, time);
-        let low = coder.bits(&mut self.low_address, 4, is(&|block| block.address));
-        let high = of(&|block| change(block.address >> 4, last.address >> 4));
-        let high = (last.address >> 4).wrapping_add_signed(self.address.code(coder, high));
-        let stack = self.stack.code(coder, block.map_or(0, |block| block.stack));
+        let time = self.time.code(coder, change(block.monotonic_ns, last.monotonic_ns));
+        let low = coder.bits(&mut self.low_address, 4, block.address);
+        let high = self.address.code(coder, change(block.address >> 4, last.address >> 4));
+        let high = (last.address >> 4).wrapping_add_signed(high);
+        let stack = self.stack.code(coder, block.stack);
         if u64::from(stack) >= MOST_STACKS {
             return Err(Damaged);
         }
         let (model, expected) = self.expected_size(state, stack);
-        let size = of(&|block| change(block.size, expected));
-        let size = expected.wrapping_add_signed(self.size[model].code(coder, size));
-        let tid = self.walk_thread(coder, block.map_or(0, |block| block.tid))?;
+        let size = self.size[model].code(coder, change(block.size, expected));
+        let size = expected.wrapping_add_signed(size);
+        let tid = self.walk_thread(coder, block.tid)?;
         let expected = expected_weight(size, state.interval_bytes());
-        let weight =
-            of(&|block| i64::from(block.inverse_probability.to_bits()).wrapping_sub(expected));
+        let weight = i64::from(block.inverse_probability.to_bits()).wrapping_sub(expected);
         let weight = expected.wrapping_add(self.weight.code(coder, weight));
         let weight = u32::try_from(weight).map(f32::from_bits).map_err(|_| Damaged)?;
         if !weight.is_finite() || weight < 1.0 {
             return Err(Damaged);
         }
-        let flags = coder.bits(&mut self.flags, 3, is(&|block| u64::from(block.flags)));
+        let flags = coder.bits(&mut self.flags, 3, u64::from(block.flags));
         sound(coder)?;
         Ok(Block {
             monotonic_ns: last.monotonic_ns.wrapping_add_signed(time),
@@ -151,7 +128,7 @@ impl Models {
             stack,
             tid,
             inverse_probability: weight,
-            flags: flags as u8,
+            flags: flags as u32,
         })
     }
 
@@ -167,7 +144,7 @@ impl Models {
         }
     }
 
-    fn walk_thread<C: Coder>(&mut self, coder: &mut C, tid: u32) -> Result<u32, Damaged> {
+    fn walk_thread(&mut self, coder: &mut impl Coder, tid: u32) -> Result<u32, Damaged> {
         let place = self.threads.iter().position(|&recent| recent == tid);
         let place = place.unwrap_or(self.threads.len()) as u64;
         let place = usize::try_from(self.thread.code(coder, place)).map_err(|_| Damaged)?;
@@ -203,14 +180,6 @@ fn compare<'a>(before: &[Block], now: &'a State) -> (Vec<bool>, Vec<&'a Block>) 
     }
     old.for_each(|(_, is_gone)| *is_gone = true);
     (gone, new)
-}
-
-fn count_one(counts: &mut Vec<u32>, stack: u32) {
-    let stack = stack as usize;
-    if counts.len() <= stack {
-        counts.resize(stack + 1, 0);
-    }
-    counts[stack] += 1;
 }
 
 fn expected_weight(size: u64, interval: u64) -> i64 {

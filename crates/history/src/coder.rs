@@ -57,8 +57,9 @@ pub trait Coder {
         is_one
     }
 
-    /// So many bits, the highest first. `models` has two for each value that they can have.
-    fn bits(&mut self, models: &mut [Bit], count: u32, value: u64) -> u64 {
+    /// So many bits, the highest first. `models` grows to one for each value that they can have.
+    fn bits(&mut self, models: &mut Vec<Bit>, count: u32, value: u64) -> u64 {
+        model(models, (1 << count) - 1);
         let mut node = 1;
         for shift in (0..count).rev() {
             let is_one = self.bit(&mut models[node], value >> shift & 1 == 1);
@@ -66,6 +67,14 @@ pub trait Coder {
         }
         node as u64 & !(1 << count)
     }
+}
+
+/// The model with this index; one that was not asked for before has learnt nothing.
+pub fn model<T: Clone + Default>(models: &mut Vec<T>, index: usize) -> &mut T {
+    if models.len() <= index {
+        models.resize(index + 1, T::default());
+    }
+    &mut models[index]
 }
 
 fn divide(low: u64, high: u64, one: u16) -> u64 {

@@ -5,7 +5,7 @@
 //! before it have told.
 
 use crate::blocks;
-use crate::coder::{Coder, Decoder, Encoder};
+use crate::coder::{Coder, Decoder, Encoder, model};
 use crate::counters;
 use crate::numbers::{Number, Signed};
 use crate::state::State;
@@ -33,7 +33,7 @@ impl Trail {
     pub fn append(&mut self, now: &State) -> Vec<u8> {
         let mut encoder = Encoder::new();
         // An encoder refuses nothing.
-        let _ = self.walk(&mut encoder, Some(now));
+        let _ = self.walk(&mut encoder, now);
         let mut bytes = encoder.finish();
         let check = check(&bytes);
         bytes.extend(check);
@@ -46,34 +46,24 @@ impl Trail {
         if check(bytes) != *read {
             return Err(Damaged);
         }
-        self.walk(&mut Decoder::new(bytes), None)
+        self.walk(&mut Decoder::new(bytes), &State::default())
     }
 
-    fn walk<C: Coder>(&mut self, coder: &mut C, now: Option<&State>) -> Result<(), Damaged> {
-        self.walk_numbers(coder, now)?;
-        let flow = self.blocks.walk(coder, &mut self.state, now)?;
-        self.counters.walk(coder, &mut self.state, now, &flow)?;
-        sound(coder)
-    }
-
-    fn walk_numbers<C: Coder>(
-        &mut self,
-        coder: &mut C,
-        now: Option<&State>,
-    ) -> Result<(), Damaged> {
-        let count = self.count.code(coder, now.map_or(0, |now| now.numbers.len() as u64));
+    /// A decoder does not look at `now`.
+    fn walk(&mut self, coder: &mut impl Coder, now: &State) -> Result<(), Damaged> {
+        let count = self.count.code(coder, now.numbers.len() as u64);
         if count > MOST_NUMBERS {
             return Err(Damaged);
         }
         self.state.numbers.resize(count as usize, 0);
-        self.numbers.resize(count as usize, Signed::default());
-        for (index, (number, model)) in
-            self.state.numbers.iter_mut().zip(&mut self.numbers).enumerate()
-        {
-            let change = now.map_or(0, |now| change(now.numbers[index], *number));
+        for (index, number) in self.state.numbers.iter_mut().enumerate() {
+            let change = change(now.numbers.get(index).copied().unwrap_or(0), *number);
+            let model = model(&mut self.numbers, index);
             *number = number.wrapping_add_signed(model.code(coder, change));
         }
-        Ok(())
+        let flow = self.blocks.walk(coder, &mut self.state, now)?;
+        self.counters.walk(coder, &mut self.state, now, &flow)?;
+        sound(coder)
     }
 }
 

@@ -123,7 +123,7 @@ fn what_no_program_does_comes_back_too() {
                     0 => block.monotonic_ns = any,
                     1 => block.address = any,
                     2 => block.size = any,
-                    _ => (block.tid, block.flags) = (any as u32, any as u8 & 7),
+                    _ => (block.tid, block.flags) = (any as u32, any as u32 & 7),
                 }
             }
         }

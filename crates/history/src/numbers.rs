@@ -1,34 +1,23 @@
 //! Models of numbers: small ones and those that come often take few bits, and none takes much more than its own length.
 
-use crate::coder::{Bit, Coder};
+use crate::coder::{Bit, Coder, model};
 
 /// Bits below the leading one that are learnt; the others are as likely one as zero.
 const LEARNT_BITS: u32 = 3;
-
+/// The same of a choice.
+const LEARNT_BITS_OF_CHOICE: u32 = 20;
 /// Numbers below two to the power of two to the power of this are short.
 const SHORT: u32 = 2;
 
 /// A number: whether it is 0, then its length, then its bits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Number {
     is_zero: Bit,
     is_short: Bit,
-    short_lengths: [Bit; 1 << SHORT],
-    lengths: [Bit; 64],
+    short_lengths: Vec<Bit>,
+    lengths: Vec<Bit>,
     /// By length.
-    leading: Vec<[Bit; 1 << LEARNT_BITS]>,
-}
-
-impl Default for Number {
-    fn default() -> Self {
-        Self {
-            is_zero: Bit::default(),
-            is_short: Bit::default(),
-            short_lengths: Default::default(),
-            lengths: [Bit::default(); 64],
-            leading: Vec::new(),
-        }
-    }
+    leading: Vec<Vec<Bit>>,
 }
 
 impl Number {
@@ -38,23 +27,30 @@ impl Number {
         }
         let length = u64::from(number.max(1).ilog2());
         let length = if coder.bit(&mut self.is_short, length < 1 << SHORT) {
-            coder.bits(&mut self.short_lengths, SHORT, length) as u32
+            coder.bits(&mut self.short_lengths, SHORT, length)
         } else {
-            coder.bits(&mut self.lengths, 6, length) as u32
+            coder.bits(&mut self.lengths, 6, length)
         };
-        if self.leading.len() <= length as usize {
-            self.leading.resize(length as usize + 1, Default::default());
-        }
-        let learnt = length.min(LEARNT_BITS);
-        let rest = length - learnt;
-        let leading = &mut self.leading[length as usize];
-        let mut out = 1 << learnt | coder.bits(leading, learnt, number >> rest);
-        for shift in (0..rest).rev() {
-            let is_one = coder.code(1 << 15, number >> shift & 1 == 1);
-            out = out << 1 | u64::from(is_one);
-        }
-        out
+        let leading = model(&mut self.leading, length as usize);
+        below_leading(coder, leading, length as u32, LEARNT_BITS, number)
     }
+}
+
+/// The number that has these bits below its leading one, of which so many are learnt at most.
+fn below_leading(
+    coder: &mut impl Coder,
+    models: &mut Vec<Bit>,
+    length: u32,
+    most_learnt: u32,
+    number: u64,
+) -> u64 {
+    let learnt = length.min(most_learnt);
+    let rest = length - learnt;
+    let mut out = 1 << learnt | coder.bits(models, learnt, number >> rest);
+    for shift in (0..rest).rev() {
+        out = out << 1 | u64::from(coder.code(1 << 15, number >> shift & 1 == 1));
+    }
+    out
 }
 
 /// A number of any sign.
@@ -78,9 +74,9 @@ impl Signed {
 /// One of at most 2^20 things, of which each is learnt.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    lengths: [Bit; 32],
-    /// Those of each length begin at two to the power of it.
-    bits: Vec<Bit>,
+    lengths: Vec<Bit>,
+    /// By length.
+    bits: Vec<Vec<Bit>>,
 }
 
 impl Choice {
@@ -88,17 +84,8 @@ impl Choice {
     pub fn code(&mut self, coder: &mut impl Coder, choice: u32) -> u32 {
         let number = u64::from(choice) + 1;
         let length = coder.bits(&mut self.lengths, 5, u64::from(number.ilog2())) as u32;
-        let learnt = length.min(20);
-        let start = 1usize << learnt;
-        if self.bits.len() < 2 * start {
-            self.bits.resize(2 * start, Bit::default());
-        }
-        let rest = length - learnt;
-        let mut out = 1 << learnt | coder.bits(&mut self.bits[start..], learnt, number >> rest);
-        for shift in (0..rest).rev() {
-            out = out << 1 | u64::from(coder.code(1 << 15, number >> shift & 1 == 1));
-        }
-        (out - 1) as u32
+        let bits = model(&mut self.bits, length.min(LEARNT_BITS_OF_CHOICE) as usize);
+        (below_leading(coder, bits, length, LEARNT_BITS_OF_CHOICE, number) - 1) as u32
     }
 }
 

@@ -4,13 +4,9 @@
 //! What was freed is not kept: it is what was allocated and is not live.
 
 use ramson_format::LIFETIME_BUCKETS;
+use ramson_format::live_flags::EXTENT;
 use ramson_profile::{Estimate, SampleUnit};
 use ramson_reader::{Extent, Header, LiveSample, Snapshot, Stack};
-
-/// Bits of `Block::flags`; a live sample has none.
-pub const EXTENT: u8 = 1;
-pub const RESERVED: u8 = 2;
-pub const SHARED: u8 = 4;
 
 /// Counters of one stack, since the start of the process.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,13 +27,14 @@ pub struct Block {
     pub stack: u32,
     pub tid: u32,
     pub inverse_probability: f32,
-    pub flags: u8,
+    /// `live_flags` of the profile.
+    pub flags: u32,
 }
 
 /// One moment of one process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
-    /// In the order of `numbers_of`.
+    /// In the order of `walk_numbers`.
     pub numbers: Vec<u64>,
     /// By number of the stack.
     pub counters: Vec<Counters>,
@@ -50,41 +47,27 @@ const INTERVAL: usize = 2;
 /// Index of the last time that the process wrote there.
 const LAST: usize = 3;
 
-/// The header's numbers that change while a process runs.
-fn numbers_of(header: &Header) -> Vec<u64> {
-    let mut numbers = vec![
-        u64::from(header.state),
-        u64::from(header.off_reason),
-        header.interval_bytes,
-        header.last_monotonic_ns,
-        header.exit_status as u32 as u64,
-        u64::from(header.flags),
-        u64::from(header.interval_changes),
-        header.last_cycles,
-        header.last_cycles_ns,
-        header.cpu_ns,
-        header.committed_bytes,
-    ];
-    numbers.extend(&header.health);
-    numbers
+/// The header's numbers that change while a process runs, in the order in which they are kept: becomes what `each` makes of them.
+fn walk_numbers(header: &mut Header, mut each: impl FnMut(u64) -> u64) {
+    header.state = each(header.state.into()) as u32;
+    header.off_reason = each(header.off_reason.into()) as u32;
+    header.interval_bytes = each(header.interval_bytes);
+    header.last_monotonic_ns = each(header.last_monotonic_ns);
+    header.exit_status = each(header.exit_status as u32 as u64) as u32 as i32;
+    header.flags = each(header.flags.into()) as u32;
+    header.interval_changes = each(header.interval_changes.into()) as u32;
+    header.last_cycles = each(header.last_cycles);
+    header.last_cycles_ns = each(header.last_cycles_ns);
+    header.cpu_ns = each(header.cpu_ns);
+    header.committed_bytes = each(header.committed_bytes);
+    header.health.iter_mut().for_each(|count| *count = each(*count));
 }
 
 /// Puts them back.
 pub fn set_numbers(header: &mut Header, numbers: &[u64]) {
+    header.health = vec![0; ramson_format::HEALTH.len()];
     let mut rest = numbers.iter().copied();
-    let mut next = || rest.next().unwrap_or(0);
-    header.state = next() as u32;
-    header.off_reason = next() as u32;
-    header.interval_bytes = next();
-    header.last_monotonic_ns = next();
-    header.exit_status = next() as u32 as i32;
-    header.flags = next() as u32;
-    header.interval_changes = next() as u32;
-    header.last_cycles = next();
-    header.last_cycles_ns = next();
-    header.cpu_ns = next();
-    header.committed_bytes = next();
-    header.health = (0..ramson_format::HEALTH.len()).map(|_| next()).collect();
+    walk_numbers(header, |_| rest.next().unwrap_or(0));
 }
 
 impl State {
@@ -95,29 +78,25 @@ impl State {
         for (stack, &number) in snapshot.stacks.iter().zip(numbers) {
             counters[number as usize] = Counters::of(stack);
         }
-        let live = snapshot.live.iter().map(|live| Block {
-            monotonic_ns: live.monotonic_ns,
-            address: live.address,
-            size: live.size,
-            stack: numbers[live.stack],
-            tid: live.tid,
-            inverse_probability: live.inverse_probability as f32,
-            flags: 0,
-        });
-        let extents = snapshot.extents.iter().map(|extent| Block {
-            monotonic_ns: extent.monotonic_ns,
-            address: extent.start,
-            size: extent.bytes,
-            stack: numbers[extent.stack],
-            tid: extent.tid,
-            inverse_probability: 1.0,
-            flags: EXTENT
-                | if extent.is_reserved { RESERVED } else { 0 }
-                | if extent.is_shared { SHARED } else { 0 },
-        });
-        let mut blocks: Vec<Block> = live.chain(extents).collect();
+        let live = snapshot.live.iter().map(|live| (*live, 0));
+        let extents = snapshot.extents.iter().map(|extent| extent.to_sample());
+        let block = |(sample, flags): (LiveSample, u32)| Block {
+            monotonic_ns: sample.monotonic_ns,
+            address: sample.address,
+            size: sample.size,
+            stack: numbers[sample.stack],
+            tid: sample.tid,
+            inverse_probability: sample.inverse_probability as f32,
+            flags,
+        };
+        let mut blocks: Vec<Block> = live.chain(extents).map(block).collect();
         blocks.sort_unstable_by_key(Block::key);
-        Self { numbers: numbers_of(&snapshot.header), counters, blocks }
+        let mut numbers = Vec::new();
+        walk_numbers(&mut snapshot.header.clone(), |number| {
+            numbers.push(number);
+            number
+        });
+        Self { numbers, counters, blocks }
     }
 
     /// Mean bytes between samples.
@@ -139,30 +118,21 @@ impl State {
         let (mut live, mut extents) = (Vec::new(), Vec::new());
         let known = stacks.len();
         for block in self.blocks.iter().filter(|block| (block.stack as usize) < known) {
-            let weight = f64::from(block.inverse_probability);
-            let stack = block.stack as usize;
-            take_from_freed(&mut stacks[stack], block.size, weight);
+            let sample = LiveSample {
+                address: block.address,
+                size: block.size,
+                inverse_probability: block.inverse_probability.into(),
+                monotonic_ns: block.monotonic_ns,
+                stack: block.stack as usize,
+                tid: block.tid,
+            };
+            take_from_freed(&mut stacks[sample.stack], &sample);
             if block.flags & EXTENT == 0 {
-                live.push(LiveSample {
-                    address: block.address,
-                    size: block.size,
-                    inverse_probability: weight,
-                    monotonic_ns: block.monotonic_ns,
-                    stack,
-                    tid: block.tid,
-                });
-            } else if weight == 1.0 {
+                live.push(sample);
+            } else if block.inverse_probability == 1.0 {
                 // Others are mappings below 1 MiB, which ramson recorded as samples up to version 2
                 // of the profile.
-                extents.push(Extent {
-                    start: block.address,
-                    bytes: block.size,
-                    monotonic_ns: block.monotonic_ns,
-                    stack,
-                    tid: block.tid,
-                    is_reserved: block.flags & RESERVED != 0,
-                    is_shared: block.flags & SHARED != 0,
-                });
+                extents.push(Extent::of(&sample, block.flags));
             }
         }
         extents.sort_by_key(|extent| extent.start);
@@ -172,7 +142,7 @@ impl State {
 
 impl Block {
     /// What orders blocks and tells them apart.
-    pub fn key(&self) -> (u64, u64, u8, u64) {
+    pub fn key(&self) -> (u64, u64, u32, u64) {
         (self.monotonic_ns, self.address, self.flags, self.size)
     }
 }
@@ -210,11 +180,12 @@ impl Counters {
     }
 }
 
-fn take_from_freed(stack: &mut Stack, size: u64, weight: f64) {
+fn take_from_freed(stack: &mut Stack, live: &LiveSample) {
+    let weight = live.inverse_probability;
     stack.sampled_freed_objects = stack.sampled_freed_objects.saturating_sub(1);
-    stack.sampled_freed_bytes = stack.sampled_freed_bytes.saturating_sub(size);
+    stack.sampled_freed_bytes = stack.sampled_freed_bytes.saturating_sub(live.size);
     stack.freed_objects = (stack.freed_objects - weight).max(0.0);
-    stack.freed_space = (stack.freed_space - weight * size as f64).max(0.0);
+    stack.freed_space = (stack.freed_space - weight * live.size as f64).max(0.0);
 }
 
 /// Weighted bytes of the live samples of the heap.

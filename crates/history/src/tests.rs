@@ -3,9 +3,10 @@
 use crate::levels::Levels;
 use crate::query::{History, between};
 use crate::schema::HistoryError;
-use crate::state::{Block, EXTENT, State};
+use crate::state::{Block, State};
 use crate::trigger::Triggers;
 use crate::writer::{HistoryWriter, Taken};
+use ramson_format::live_flags::EXTENT;
 use ramson_format::{HEALTH, Kind};
 use ramson_profile::sampling_probability;
 use ramson_reader::{Extent, Header, LiveSample, LookupAddress, Mapping, Snapshot, Stack};
