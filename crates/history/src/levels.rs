@@ -82,11 +82,6 @@ impl Levels {
             || is_kept
             || last_ns.is_none_or(|last_ns| last_ns / every_ns != time_ns / every_ns)
     }
-
-    /// Chains of this level that end before this time go.
-    pub fn expired_before(&self, level: usize, now_ns: u64) -> u64 {
-        now_ns.saturating_sub(self.0[level].keep_ns)
-    }
 }
 
 #[cfg(test)]
@@ -113,7 +108,7 @@ mod tests {
         fn take(&mut self, levels: &Levels, time_ns: u64, kept_ns: u64) {
             self.push(levels, 0, time_ns, time_ns == kept_ns);
             for level in 0..levels.all().len() {
-                let before = levels.expired_before(level, time_ns);
+                let before = time_ns.saturating_sub(levels.all()[level].keep_ns);
                 let is_expired =
                     |chain: &mut Vec<u64>| chain.last().is_none_or(|&last| last < before);
                 let expired: Vec<u64> =
@@ -194,6 +189,5 @@ mod tests {
     fn a_clock_that_is_set_back_loses_nothing() {
         let levels = Levels::new(10 * SECOND, 30 * DAY);
         assert!(levels.is_due(2, Some(50 * MINUTE), 35 * MINUTE, false));
-        assert_eq!(levels.expired_before(2, DAY), 0);
     }
 }

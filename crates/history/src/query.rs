@@ -2,12 +2,12 @@
 
 use crate::difference::Trail;
 use crate::intern;
-use crate::schema::{self, HistoryError};
+use crate::schema::{self, HistoryError, rows, unsigned};
 use crate::state::{State, set_numbers};
 use crate::trigger::Triggers;
 use ramson_profile::Estimate;
 use ramson_reader::Snapshot;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use std::path::Path;
 
 /// A history, opened for reading.
@@ -56,21 +56,20 @@ pub struct Moment {
 }
 
 const MOMENT: &str = "snapshots.id, chain, time_ns, monotonic_ns, triggers, rss, live, live_variance, live_samples, allocated, every_ns";
-const MOMENTS: &str = "snapshots JOIN chains ON chains.id = chain";
+const MOMENTS: &str = "snapshots JOIN chains ON chains.id = chain WHERE snapshots.process = ?1";
 
 fn moment(row: &Row) -> rusqlite::Result<Moment> {
-    let unsigned = |index| row.get::<_, i64>(index).map(|value| value as u64);
     Ok(Moment {
         id: row.get(0)?,
         chain: row.get(1)?,
-        time_ns: unsigned(2)?,
-        every_ns: unsigned(10)?,
-        monotonic_ns: unsigned(3)?,
-        triggers: Triggers::from_bits(row.get::<_, i64>(4)? as u32),
+        time_ns: unsigned(row, 2)?,
+        every_ns: unsigned(row, 10)?,
+        monotonic_ns: unsigned(row, 3)?,
+        triggers: Triggers::from_bits(unsigned(row, 4)? as u32),
         rss: row.get::<_, Option<i64>>(5)?.map(|rss| rss as u64),
         live: Estimate { value: row.get::<_, i64>(6)? as f64, variance: row.get(7)? },
-        live_samples: unsigned(8)?,
-        allocated: unsigned(9)?,
+        live_samples: unsigned(row, 8)?,
+        allocated: unsigned(row, 9)?,
     })
 }
 
@@ -87,20 +86,17 @@ impl History {
 
     /// Every process, by the start of its recording.
     pub fn processes(&self) -> Result<Vec<Process>, HistoryError> {
-        let mut query = self.connection.prepare(
-            "SELECT id, pid, name, exe, comm, start_unix_ns FROM processes ORDER BY start_unix_ns, id",
-        )?;
-        let rows = query.query_map([], |row| {
+        let query = "SELECT id, pid, name, exe, comm, start_unix_ns FROM processes ORDER BY start_unix_ns, id";
+        Ok(rows(&self.connection, query, [], |row| {
             Ok(Process {
                 id: row.get(0)?,
                 pid: row.get(1)?,
                 name: row.get(2)?,
                 exe: row.get(3)?,
                 comm: row.get(4)?,
-                start_unix_ns: row.get::<_, i64>(5)? as u64,
+                start_unix_ns: unsigned(row, 5)?,
             })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        })?)
     }
 
     /// The series between two times (both included), each moment once.
@@ -110,74 +106,51 @@ impl History {
         from_ns: u64,
         to_ns: u64,
     ) -> Result<Vec<Moment>, HistoryError> {
-        let mut query = self.connection.prepare(&format!(
-            "SELECT {MOMENT} FROM {MOMENTS} WHERE snapshots.process = ?1 AND time_ns BETWEEN ?2 AND ?3 ORDER BY time_ns, snapshots.id"
-        ))?;
-        let rows = query.query_map(params![process, signed(from_ns), signed(to_ns)], moment)?;
-        let mut series = rows.collect::<Result<Vec<_>, _>>()?;
+        let query = format!(
+            "SELECT {MOMENT} FROM {MOMENTS} AND time_ns BETWEEN ?2 AND ?3 ORDER BY time_ns, snapshots.id"
+        );
+        let values = params![process, signed(from_ns), signed(to_ns)];
+        let mut series = rows(&self.connection, &query, values, moment)?;
         series.dedup_by_key(|moment| moment.time_ns);
         Ok(series)
     }
 
     /// The last moment at or before a time.
     pub fn at(&self, process: i64, time_ns: u64) -> Result<Option<Moment>, HistoryError> {
-        self.one(
-            "WHERE snapshots.process = ?1 AND time_ns <= ?2 ORDER BY time_ns DESC, snapshots.id LIMIT 1",
-            process,
-            signed(time_ns),
-        )
+        self.one("time_ns <= ?2 ORDER BY time_ns DESC", process, signed(time_ns))
     }
 
     /// The first moment.
     pub fn first(&self, process: i64) -> Result<Option<Moment>, HistoryError> {
-        self.one(
-            "WHERE snapshots.process = ?1 AND time_ns >= ?2 ORDER BY time_ns, snapshots.id LIMIT 1",
-            process,
-            0,
-        )
+        self.one("time_ns >= ?2 ORDER BY time_ns", process, 0)
     }
 
     /// The moment with the most live bytes.
     pub fn peak(&self, process: i64) -> Result<Option<Moment>, HistoryError> {
-        self.one(
-            "WHERE snapshots.process = ?1 AND time_ns >= ?2 ORDER BY live DESC, time_ns, snapshots.id LIMIT 1",
-            process,
-            0,
-        )
+        self.one("time_ns >= ?2 ORDER BY live DESC, time_ns", process, 0)
     }
 
     /// The moment of a mark.
     pub fn mark(&self, process: i64, name: &str) -> Result<Option<Moment>, HistoryError> {
-        let query = "SELECT time_ns FROM marks WHERE process = ?1 AND name = ?2";
-        let found = self.connection.query_row(query, params![process, name], |row| row.get(0));
-        match found.optional()? {
-            Some(time_ns) => self.one(
-                "WHERE snapshots.process = ?1 AND time_ns = ?2 ORDER BY snapshots.id LIMIT 1",
-                process,
-                time_ns,
-            ),
-            None => Ok(None),
-        }
+        let time = "(SELECT time_ns FROM marks WHERE marks.process = ?1 AND name = ?2)";
+        self.one(&format!("time_ns = {time} ORDER BY time_ns"), process, name)
     }
 
     /// Names and times of the marks of a process.
     pub fn marks(&self, process: i64) -> Result<Vec<(String, u64)>, HistoryError> {
-        let mut query = self
-            .connection
-            .prepare("SELECT name, time_ns FROM marks WHERE process = ?1 ORDER BY time_ns")?;
-        let rows =
-            query.query_map([process], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let query = "SELECT name, time_ns FROM marks WHERE process = ?1 ORDER BY time_ns";
+        Ok(rows(&self.connection, query, [process], |row| Ok((row.get(0)?, unsigned(row, 1)?)))?)
     }
 
+    /// The first moment of a process for which this holds, in this order.
     fn one(
         &self,
         condition: &str,
         process: i64,
-        number: i64,
+        value: impl ToSql,
     ) -> Result<Option<Moment>, HistoryError> {
-        let query = format!("SELECT {MOMENT} FROM {MOMENTS} {condition}");
-        Ok(self.connection.query_row(&query, params![process, number], moment).optional()?)
+        let query = format!("SELECT {MOMENT} FROM {MOMENTS} AND {condition}, snapshots.id LIMIT 1");
+        Ok(self.connection.query_row(&query, params![process, value], moment).optional()?)
     }
 
     /// The whole snapshot of a moment, on the clock of which its header says that it was taken.
@@ -191,8 +164,8 @@ impl History {
         let mappings = intern::mappings(&transaction, process)?;
         let stacks = intern::stacks(&transaction, process, &mappings)?;
         let (stacks, live, extents) = state.restore(stacks);
-        let (freed, defects) = (Vec::new(), Vec::new());
-        Ok(Snapshot { header, mappings, stacks, live, extents, freed, max_freed: 0, defects })
+        let mappings = mappings.into_iter().map(|(_, mapping)| mapping).collect();
+        Ok(Snapshot { header, mappings, stacks, live, extents, ..Snapshot::default() })
     }
 
     fn state(&self, moment: &Moment) -> Result<State, HistoryError> {
@@ -214,24 +187,17 @@ impl History {
 pub fn between(earlier: &Snapshot, later: Snapshot) -> Snapshot {
     let mut range = later;
     for (stack, before) in range.stacks.iter_mut().zip(&earlier.stacks) {
-        let rest = |now: f64, before: f64| (now - before).max(0.0);
-        stack.sampled_alloc_objects =
-            stack.sampled_alloc_objects.saturating_sub(before.sampled_alloc_objects);
-        stack.sampled_alloc_bytes =
-            stack.sampled_alloc_bytes.saturating_sub(before.sampled_alloc_bytes);
-        stack.sampled_freed_objects =
-            stack.sampled_freed_objects.saturating_sub(before.sampled_freed_objects);
-        stack.sampled_freed_bytes =
-            stack.sampled_freed_bytes.saturating_sub(before.sampled_freed_bytes);
-        stack.alloc_objects = rest(stack.alloc_objects, before.alloc_objects);
-        stack.alloc_space = rest(stack.alloc_space, before.alloc_space);
-        stack.freed_objects = rest(stack.freed_objects, before.freed_objects);
-        stack.freed_space = rest(stack.freed_space, before.freed_space);
-        stack.alloc_objects_variance =
-            rest(stack.alloc_objects_variance, before.alloc_objects_variance);
-        stack.alloc_space_variance = rest(stack.alloc_space_variance, before.alloc_space_variance);
         for (count, before) in stack.lifetimes.iter_mut().zip(before.lifetimes) {
             *count = count.saturating_sub(before);
+        }
+        let mut before = before.clone();
+        let (sampled_before, weighted_before) = before.counters_mut();
+        let (sampled, weighted) = stack.counters_mut();
+        for (count, before) in sampled.into_iter().zip(sampled_before) {
+            *count = count.saturating_sub(*before);
+        }
+        for (value, before) in weighted.into_iter().zip(weighted_before) {
+            *value = (*value - *before).max(0.0);
         }
         if stack.sampled_alloc_objects == 0 {
             // What is left are the steps in which counters are kept.

@@ -1,6 +1,6 @@
 //! The tables (docs/history.md explains them), and how a database is opened.
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Params, Row};
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -92,6 +92,21 @@ impl From<rusqlite::Error> for HistoryError {
     }
 }
 
+/// The answers to a query.
+pub fn rows<T>(
+    connection: &Connection,
+    query: &str,
+    values: impl Params,
+    row: impl FnMut(&Row) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    connection.prepare_cached(query)?.query_map(values, row)?.collect()
+}
+
+/// A number that is kept as one with a sign: SQLite has no others.
+pub fn unsigned(row: &Row, index: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(index).map(|value| value as u64)
+}
+
 /// Opens a history to write to it; makes it where there is none.
 pub fn open_to_write(path: &Path) -> Result<Connection, HistoryError> {
     let connection = Connection::open(path)?;
@@ -143,15 +158,12 @@ pub fn open_to_read(path: &Path) -> Result<Connection, HistoryError> {
 
 /// A copy in a place where nothing can be written, and so nobody does.
 fn open_immutable(path: &Path) -> Result<Connection, HistoryError> {
-    let mut address = String::from("file:");
-    for byte in path.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'/' | b'.' | b'-' | b'_' => address.push(*byte as char),
-            byte if byte.is_ascii_alphanumeric() => address.push(*byte as char),
-            byte => address += &format!("%{byte:02x}"),
-        }
-    }
-    address += "?immutable=1";
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
+    let encoded = path.as_os_str().as_encoded_bytes().iter().map(|&byte| match is_plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02x}"),
+    });
+    let address = format!("file:{}?immutable=1", encoded.collect::<String>());
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(address, flags)?;
     check_version(&connection)?;

@@ -2,11 +2,10 @@
 //! the database is too large; and what only removed chains named goes with them.
 
 use crate::difference::Trail;
-use crate::schema::HistoryError;
+use crate::schema::{HistoryError, rows, unsigned};
 use crate::trigger::Triggers;
 use crate::writer::HistoryWriter;
-use rusqlite::{Params, params};
-use std::collections::HashSet;
+use rusqlite::params;
 
 /// Chains that are taken over in one call: some tens of milliseconds each.
 const MOST_EXPIRED: usize = 4;
@@ -49,13 +48,9 @@ impl HistoryWriter {
         while self.used_bytes()? > self.most_bytes {
             let mut oldest = Vec::new();
             self.transaction(|writer| {
-                let chains: i64 =
-                    writer
-                        .connection
-                        .query_row("SELECT count(*) FROM chains", [], |row| row.get(0))?;
-                let some = chains / 64 + 1;
-                let query = "SELECT id FROM chains ORDER BY last_ns LIMIT ?1";
-                oldest = writer.chains(query, params![some])?;
+                let query = "SELECT id FROM chains ORDER BY last_ns \
+                             LIMIT (SELECT count(*) / 64 + 1 FROM chains)";
+                oldest = rows(&writer.connection, query, [], |row| row.get(0))?;
                 writer.remove(&oldest)
             })?;
             removed.excess += oldest.len();
@@ -73,17 +68,13 @@ impl HistoryWriter {
     fn expired(&self, now_ns: u64) -> Result<Vec<Expired>, HistoryError> {
         let keep_ns = self.levels.all().last().map_or(u64::MAX, |level| level.keep_ns);
         let keep_ns = i64::try_from(keep_ns).unwrap_or(i64::MAX);
-        let mut query = self.connection.prepare_cached(
-            "SELECT id, process, keep_ns, last_ns FROM chains WHERE last_ns < ?1 - min(keep_ns, ?2) \
-             ORDER BY last_ns, id LIMIT ?3",
-        )?;
-        let rows =
-            query.query_map(params![now_ns as i64, keep_ns, MOST_EXPIRED as i64], |row| {
-                let unsigned = |index| row.get::<_, i64>(index).map(|value| value as u64);
-                let (id, process) = (row.get(0)?, row.get(1)?);
-                Ok(Expired { id, process, keep_ns: unsigned(2)?, last_ns: unsigned(3)? })
-            })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let query = "SELECT id, process, keep_ns, last_ns FROM chains WHERE last_ns < ?1 - min(keep_ns, ?2) \
+                     ORDER BY last_ns, id LIMIT ?3";
+        let values = params![now_ns as i64, keep_ns, MOST_EXPIRED as i64];
+        Ok(rows(&self.connection, query, values, |row| {
+            let (id, process) = (row.get(0)?, row.get(1)?);
+            Ok(Expired { id, process, keep_ns: unsigned(row, 2)?, last_ns: unsigned(row, 3)? })
+        })?)
     }
 
     fn take_over(&mut self, chain: &Expired, now_ns: u64) -> Result<(), HistoryError> {
@@ -92,67 +83,52 @@ impl HistoryWriter {
         });
         let Some(level) = next else { return Ok(()) };
         let mut trail = Trail::default();
-        for (id, time_ns, triggers) in self.moments(chain.id)? {
-            let mut query = self
+        let moments = rows(
+            &self.connection,
+            "SELECT id, time_ns, triggers FROM snapshots WHERE chain = ?1 ORDER BY id",
+            [chain.id],
+            |row| Ok((row.get::<_, i64>(0)?, unsigned(row, 1)?, unsigned(row, 2)?)),
+        )?;
+        for (id, time_ns, triggers) in moments {
+            let data: Vec<u8> = self
                 .connection
-                .prepare_cached("SELECT data FROM differences WHERE snapshot = ?1")?;
-            let data: Vec<u8> = query.query_row([id], |row| row.get(0))?;
-            drop(query);
+                .prepare_cached("SELECT data FROM differences WHERE snapshot = ?1")?
+                .query_row([id], |row| row.get(0))?;
             if trail.read(&data).is_err() {
                 // What follows cannot be read.
                 break;
             }
             let last_ns = self.chains.get(&(chain.process, level)).map(|chain| chain.last_ns);
-            if self.levels.is_due(level, last_ns, time_ns, triggers.is_kept()) {
+            let is_kept = Triggers::from_bits(triggers as u32).is_kept();
+            if self.levels.is_due(level, last_ns, time_ns, is_kept) {
                 let (to, bytes) = self.extend(chain.process, level, time_ns, &trail.state)?;
-                let mut copy = self.connection.prepare_cached(
+                self.execute(
                     "INSERT INTO snapshots (chain, process, time_ns, monotonic_ns, triggers, rss, live, live_variance, \
                      live_samples, allocated) SELECT ?2, process, time_ns, monotonic_ns, triggers, rss, live, \
                      live_variance, live_samples, allocated FROM snapshots WHERE id = ?1",
+                    params![id, to],
                 )?;
-                let copied = copy.insert(params![id, to])?;
-                drop(copy);
-                self.insert_difference(copied, &bytes)?;
+                self.insert_difference(self.connection.last_insert_rowid(), &bytes)?;
             }
         }
         Ok(())
     }
 
-    fn moments(&self, chain: i64) -> Result<Vec<(i64, u64, Triggers)>, HistoryError> {
-        let mut query = self.connection.prepare_cached(
-            "SELECT id, time_ns, triggers FROM snapshots WHERE chain = ?1 ORDER BY id",
-        )?;
-        let rows = query.query_map([chain], |row| {
-            let triggers = Triggers::from_bits(row.get::<_, i64>(2)? as u32);
-            Ok((row.get(0)?, row.get::<_, i64>(1)? as u64, triggers))
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
-
     /// Forgets what could be continued of processes that are not recorded any more, once no finer level has anything to add.
     fn forget_finished(&mut self, expired: &[Expired]) -> Result<(), HistoryError> {
-        let recorded: HashSet<i64> = self.processes.values().map(|known| known.id).collect();
         for process in expired.iter().map(|chain| chain.process) {
-            if recorded.contains(&process) {
+            if self.processes.values().any(|known| known.id == process) {
                 continue;
             }
-            let least = self.connection.query_row(
-                "SELECT min(keep_ns) FROM chains WHERE process = ?1",
-                [process],
-                |row| row.get::<_, Option<i64>>(0),
-            )?;
+            let query = "SELECT min(keep_ns) FROM chains WHERE process = ?1";
+            let least: Option<i64> =
+                self.connection.query_row(query, [process], |row| row.get(0))?;
             let levels = self.levels.all();
             self.chains.retain(|&(of, level), _| {
                 of != process || least.is_some_and(|least| (least as u64) < levels[level].keep_ns)
             });
         }
         Ok(())
-    }
-
-    fn chains(&self, query: &str, values: impl Params) -> Result<Vec<i64>, HistoryError> {
-        let mut query = self.connection.prepare_cached(query)?;
-        let rows = query.query_map(values, |row| row.get(0))?;
-        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     fn remove(&mut self, chains: &[i64]) -> Result<(), HistoryError> {
@@ -165,19 +141,16 @@ impl HistoryWriter {
                 "DELETE FROM snapshots WHERE chain = ?1",
                 "DELETE FROM chains WHERE id = ?1",
             ] {
-                self.connection.prepare_cached(statement)?.execute([chain])?;
+                self.execute(statement, [chain])?;
             }
         }
-        let removed: HashSet<i64> = chains.iter().copied().collect();
-        self.chains.retain(|_, chain| !removed.contains(&chain.id));
+        self.chains.retain(|_, chain| !chains.contains(&chain.id));
         self.connection.execute_batch(
             "DELETE FROM marks WHERE NOT EXISTS
                (SELECT 1 FROM snapshots WHERE snapshots.process = marks.process AND snapshots.time_ns = marks.time_ns)",
         )?;
-        let gone = self
-            .connection
-            .execute("DELETE FROM processes WHERE id NOT IN (SELECT process FROM chains)", [])?;
-        if gone > 0 {
+        let finished = "DELETE FROM processes WHERE id NOT IN (SELECT process FROM chains)";
+        if self.connection.execute(finished, [])? > 0 {
             self.connection.execute_batch(
                 "DELETE FROM process_stacks WHERE process NOT IN (SELECT id FROM processes);
                  DELETE FROM mappings WHERE process NOT IN (SELECT id FROM processes);

@@ -10,7 +10,7 @@ use crate::schema::{self, HistoryError};
 use crate::state::{State, live_space};
 use crate::trigger::Triggers;
 use ramson_reader::{Header, Snapshot, Stack};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Params, params};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -41,6 +41,7 @@ pub struct HistoryWriter {
     pub(crate) chains: HashMap<(i64, usize), Chain>,
 }
 
+#[derive(Default)]
 pub(crate) struct Chain {
     pub id: i64,
     length: Length,
@@ -48,21 +49,12 @@ pub(crate) struct Chain {
     trail: Trail,
 }
 
-fn identity(header: &Header) -> (u32, u64, u64, u64) {
-    (header.pid, header.process_start_ticks, header.start_realtime_ns, header.run_id)
-}
-
 impl HistoryWriter {
     /// Opens a history, or makes one. `most_bytes` bounds the database; its write-ahead log comes on top (16 MiB).
     pub fn open(path: &Path, levels: Levels, most_bytes: u64) -> Result<Self, HistoryError> {
         let connection = schema::open_to_write(path)?;
-        Ok(Self {
-            connection,
-            levels,
-            most_bytes,
-            processes: HashMap::new(),
-            chains: HashMap::new(),
-        })
+        let (processes, chains) = Default::default();
+        Ok(Self { connection, levels, most_bytes, processes, chains })
     }
 
     /// Keeps all of these snapshots, or none.
@@ -73,18 +65,16 @@ impl HistoryWriter {
     /// Keeps a snapshot under a name, as long as any is kept. A mark that exists is moved.
     pub fn mark(&mut self, taken: &Taken, name: &str) -> Result<(), HistoryError> {
         self.transaction(|writer| {
-            let process = writer.known(taken)?;
+            let (process, state) = writer.state(taken)?;
             let keep_ns = writer.levels.all().last().map_or(0, |level| level.keep_ns);
             let level = Level { every_ns: 0, keep_ns };
-            let state = writer.state(process, taken)?;
             let bytes = Trail::default().append(&state);
             let chain = writer.insert_chain(process, level, taken.time_ns)?;
             writer.insert_snapshot(chain, process, taken, &bytes)?;
-            writer.connection.execute(
+            writer.execute(
                 "INSERT OR REPLACE INTO marks VALUES (?1, ?2, ?3)",
                 params![process, name, taken.time_ns as i64],
-            )?;
-            Ok(())
+            )
         })
     }
 
@@ -116,30 +106,20 @@ impl HistoryWriter {
         ended
     }
 
-    /// The process, in memory and in the database.
-    fn known(&mut self, taken: &Taken) -> Result<i64, HistoryError> {
-        let key = identity(&taken.snapshot.header);
-        let is_current = match self.processes.get(&key) {
-            Some(known) => known.is_current(&self.connection)?,
-            None => false,
+    /// The process, now in memory and in the database, and what is kept of the snapshot.
+    fn state(&mut self, taken: &Taken) -> Result<(i64, State), HistoryError> {
+        let key = taken.snapshot.header.identity();
+        let known = match self.processes.remove(&key) {
+            Some(known) if known.is_current(&self.connection)? => known,
+            _ => Known::load(&self.connection, &taken.snapshot.header, taken.name)?,
         };
-        if !is_current {
-            let known = Known::load(&self.connection, &taken.snapshot.header, taken.name)?;
-            self.processes.insert(key, known);
-        }
-        Ok(self.processes[&key].id)
-    }
-
-    fn state(&mut self, process: i64, taken: &Taken) -> Result<State, HistoryError> {
-        let known = self.processes.get_mut(&identity(&taken.snapshot.header));
-        let known = known.filter(|known| known.id == process).ok_or(HistoryError::Damaged)?;
+        let known = self.processes.entry(key).or_insert(known);
         let numbers = known.numbers(&self.connection, taken.snapshot)?;
-        Ok(State::of(taken.snapshot, numbers))
+        Ok((known.id, State::of(taken.snapshot, &numbers)))
     }
 
     fn append_one(&mut self, taken: &Taken) -> Result<(), HistoryError> {
-        let process = self.known(taken)?;
-        let state = self.state(process, taken)?;
+        let (process, state) = self.state(taken)?;
         let (chain, bytes) = self.extend(process, 0, taken.time_ns, &state)?;
         self.insert_snapshot(chain, process, taken, &bytes)
     }
@@ -157,17 +137,13 @@ impl HistoryWriter {
             Some(chain) => chain,
             None => {
                 let id = self.insert_chain(process, self.levels.all()[level], time_ns)?;
-                Chain { id, length: Length::default(), last_ns: 0, trail: Trail::default() }
+                Chain { id, ..Chain::default() }
             }
         };
-        let bytes = chain.trail.append(state);
-        let mut update =
-            self.connection.prepare_cached("UPDATE chains SET last_ns = ?2 WHERE id = ?1")?;
-        update.execute(params![chain.id, time_ns as i64])?;
-        drop(update);
+        let (id, bytes) = (chain.id, chain.trail.append(state));
+        self.execute("UPDATE chains SET last_ns = ?2 WHERE id = ?1", params![id, time_ns as i64])?;
         chain.length.add(bytes.len() as u64);
         chain.last_ns = time_ns;
-        let id = chain.id;
         self.chains.insert((process, level), chain);
         Ok((id, bytes))
     }
@@ -216,9 +192,11 @@ impl HistoryWriter {
         snapshot: i64,
         bytes: &[u8],
     ) -> Result<(), HistoryError> {
-        let mut insert =
-            self.connection.prepare_cached("INSERT INTO differences VALUES (?1, ?2)")?;
-        insert.execute(params![snapshot, bytes])?;
+        self.execute("INSERT INTO differences VALUES (?1, ?2)", params![snapshot, bytes])
+    }
+
+    pub(crate) fn execute(&self, statement: &str, values: impl Params) -> Result<(), HistoryError> {
+        self.connection.prepare_cached(statement)?.execute(values)?;
         Ok(())
     }
 
@@ -232,7 +210,7 @@ impl HistoryWriter {
 
     /// Forgets what is known in memory of a process that ended.
     pub fn forget(&mut self, header: &Header) {
-        if let Some(known) = self.processes.remove(&identity(header)) {
+        if let Some(known) = self.processes.remove(&header.identity()) {
             self.chains.remove(&(known.id, 0));
         }
     }
