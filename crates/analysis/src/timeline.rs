@@ -132,15 +132,15 @@ fn chosen(series: &[Moment], rows: usize) -> Vec<&Moment> {
     if rows == 0 || series.len() <= rows {
         return series.iter().collect();
     }
-    let always = Triggers::MARK.and(Triggers::EXIT).and(Triggers::DEATH).and(Triggers::PRESSURE);
-    let special = series.iter().filter(|moment| moment.triggers.has(always)).count().min(rows);
+    let always = Triggers::MARK | Triggers::EXIT | Triggers::DEATH | Triggers::PRESSURE;
+    let special = series.iter().filter(|moment| moment.triggers.intersects(always)).count().min(rows);
     let (mut special_left, even) = (special, rows - special);
     let mut is_shown = vec![false; series.len()];
     for row in 0..even {
         is_shown[row * (series.len() - 1) / (even - 1).max(1)] = true;
     }
     let shown = series.iter().zip(is_shown).filter(|(moment, is_shown)| {
-        let is_special = special_left > 0 && !is_shown && moment.triggers.has(always);
+        let is_special = special_left > 0 && !is_shown && moment.triggers.intersects(always);
         special_left -= usize::from(is_special);
         *is_shown || is_special
     });

@@ -65,7 +65,7 @@ fn moment(row: &Row) -> rusqlite::Result<Moment> {
         time_ns: unsigned(row, 2)?,
         every_ns: unsigned(row, 10)?,
         monotonic_ns: unsigned(row, 3)?,
-        triggers: Triggers::from_bits(unsigned(row, 4)? as u32),
+        triggers: Triggers::from_bits_retain(unsigned(row, 4)? as u32),
         rss: row.get::<_, Option<i64>>(5)?.map(|rss| rss as u64),
         live: Estimate { value: row.get::<_, i64>(6)? as f64, variance: row.get(7)? },
         live_samples: unsigned(row, 8)?,

@@ -99,7 +99,7 @@ impl HistoryWriter {
                 break;
             }
             let last_ns = self.chains.get(&(chain.process, level)).map(|chain| chain.last_ns);
-            let is_kept = Triggers::from_bits(triggers as u32).is_kept();
+            let is_kept = Triggers::from_bits_retain(triggers as u32).is_kept();
             if self.levels.is_due(level, last_ns, time_ns, is_kept) {
                 let (to, bytes) = self.extend(chain.process, level, time_ns, &trail.state)?;
                 self.execute(
@@ -108,7 +108,7 @@ impl HistoryWriter {
                      live_variance, live_samples, allocated FROM snapshots WHERE id = ?1",
                     params![id, to],
                 )?;
-                self.insert_difference(self.connection.last_insert_rowid(), &bytes)?;
+                self.insert_difference(&bytes)?;
             }
         }
         Ok(())

@@ -2,68 +2,43 @@
 
 use std::fmt;
 
-/// Reasons, as a set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Triggers(u32);
-
-const NAMES: [&str; 9] =
-    ["start", "clock", "bytes", "live-peak", "rss-peak", "mark", "exit", "death", "pressure"];
-
-#[expect(missing_docs, reason = "their names, and docs/history.md, say what they are")]
-impl Triggers {
-    pub const NONE: Self = Self(0);
-    pub const START: Self = Self(1);
-    pub const CLOCK: Self = Self(2);
-    pub const BYTES: Self = Self(4);
-    pub const LIVE_PEAK: Self = Self(8);
-    pub const RSS_PEAK: Self = Self(16);
-    pub const MARK: Self = Self(32);
-    pub const EXIT: Self = Self(64);
-    pub const DEATH: Self = Self(128);
-    pub const PRESSURE: Self = Self(256);
+bitflags::bitflags! {
+    /// Reasons, as a set; docs/history.md has them.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Triggers: u32 {
+        /// The first snapshot of a process.
+        const START = 1;
+        /// It was time.
+        const CLOCK = 2;
+        /// So many bytes were allocated.
+        const BYTES = 4;
+        /// More is live than ever before.
+        const LIVE_PEAK = 8;
+        /// More is resident than ever before.
+        const RSS_PEAK = 16;
+        /// `ramson mark`.
+        const MARK = 32;
+        /// The process exited.
+        const EXIT = 64;
+        /// It is gone without having exited.
+        const DEATH = 128;
+        /// Its control group is short of memory.
+        const PRESSURE = 256;
+    }
 }
 
 impl Triggers {
-    /// As stored.
-    pub fn from_bits(bits: u32) -> Self {
-        Self(bits)
-    }
-
-    /// To be stored.
-    pub fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// No reason.
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Both.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Whether any of the other reasons is among these.
-    pub fn has(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
     /// Reasons that keep a snapshot as long as any is kept: all except the clock and the allocated
     /// bytes.
     pub fn is_kept(self) -> bool {
-        self.0 & !(Self::CLOCK.0 | Self::BYTES.0) != 0
+        !self.difference(Self::CLOCK | Self::BYTES).is_empty()
     }
 }
 
 impl fmt::Display for Triggers {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let names = NAMES.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 == 1);
-        for (index, (_, name)) in names.enumerate() {
-            write!(f, "{}{name}", if index > 0 { "," } else { "" })?;
-        }
-        Ok(())
+        let names = self.iter_names().map(|(name, _)| name.to_lowercase().replace('_', "-"));
+        f.write_str(&names.collect::<Vec<_>>().join(","))
     }
 }
 
@@ -133,10 +108,10 @@ impl Watch {
 
     /// Why there should be a snapshot now.
     pub fn observe(&mut self, now: Observation, rules: &Rules) -> Triggers {
-        let mut why = Triggers::NONE;
+        let mut why = Triggers::empty();
         let mut add = |is_so: bool, trigger: Triggers| {
             if is_so {
-                why = why.and(trigger);
+                why |= trigger;
             }
             is_so
         };
@@ -220,7 +195,7 @@ mod tests {
         let mut at = |seconds: u64, limit_events, is_stalled| {
             let time_ns = seconds * 1_000_000_000;
             let now = Observation { time_ns, limit_events, is_stalled, ..watch.last };
-            watch.observe(now, &rules).has(Triggers::PRESSURE)
+            watch.observe(now, &rules).contains(Triggers::PRESSURE)
         };
         assert!(!at(1, 0, false) && at(2, 1, false) && !at(3, 2, false));
         assert!(!at(50, 2, true) && !at(109, 3, false));
@@ -230,8 +205,8 @@ mod tests {
 
     #[test]
     fn the_clock_and_allocated_bytes_do_not_keep_a_snapshot_for_long() {
-        assert!(!Triggers::CLOCK.and(Triggers::BYTES).is_kept());
-        assert!(Triggers::CLOCK.and(Triggers::MARK).is_kept());
-        assert_eq!(Triggers::CLOCK.and(Triggers::PRESSURE).to_string(), "clock,pressure");
+        assert!(!(Triggers::CLOCK | Triggers::BYTES).is_kept());
+        assert!((Triggers::CLOCK | Triggers::MARK).is_kept());
+        assert_eq!((Triggers::CLOCK | Triggers::PRESSURE).to_string(), "clock,pressure");
     }
 }

@@ -149,12 +149,13 @@ impl HistoryWriter {
     }
 
     fn insert_chain(&self, process: i64, level: Level, time_ns: u64) -> Result<i64, HistoryError> {
-        let mut insert = self.connection.prepare_cached(
-            "INSERT INTO chains (process, every_ns, keep_ns, last_ns) VALUES (?1, ?2, ?3, ?4)",
-        )?;
         let [every_ns, keep_ns] =
             [level.every_ns, level.keep_ns].map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));
-        Ok(insert.insert(params![process, every_ns, keep_ns, time_ns as i64])?)
+        self.execute(
+            "INSERT INTO chains (process, every_ns, keep_ns, last_ns) VALUES (?1, ?2, ?3, ?4)",
+            params![process, every_ns, keep_ns, time_ns as i64],
+        )?;
+        Ok(self.connection.last_insert_rowid())
     }
 
     fn insert_snapshot(
@@ -168,31 +169,28 @@ impl HistoryWriter {
         let is_heap = |stack: &&Stack| stack.kind() == ramson_format::Kind::Heap;
         let heap = taken.snapshot.stacks.iter().filter(is_heap);
         let allocated: f64 = heap.map(|stack| stack.alloc_space).sum();
-        let mut insert = self.connection.prepare_cached(
+        self.execute(
             "INSERT INTO snapshots (chain, process, time_ns, monotonic_ns, triggers, rss, live, live_variance, live_samples, \
              allocated) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
+                chain,
+                process,
+                taken.time_ns as i64,
+                taken.monotonic_ns as i64,
+                taken.triggers.bits(),
+                taken.rss.map(|rss| rss as i64),
+                live.value.round() as i64,
+                live.variance,
+                taken.snapshot.live.len() as i64,
+                allocated.round() as i64,
+            ],
         )?;
-        let id = insert.insert(params![
-            chain,
-            process,
-            taken.time_ns as i64,
-            taken.monotonic_ns as i64,
-            taken.triggers.bits(),
-            taken.rss.map(|rss| rss as i64),
-            live.value.round() as i64,
-            live.variance,
-            taken.snapshot.live.len() as i64,
-            allocated.round() as i64,
-        ])?;
-        self.insert_difference(id, bytes)
+        self.insert_difference(bytes)
     }
 
-    pub(crate) fn insert_difference(
-        &self,
-        snapshot: i64,
-        bytes: &[u8],
-    ) -> Result<(), HistoryError> {
-        self.execute("INSERT INTO differences VALUES (?1, ?2)", params![snapshot, bytes])
+    /// Of the snapshot that was inserted last.
+    pub(crate) fn insert_difference(&self, bytes: &[u8]) -> Result<(), HistoryError> {
+        self.execute("INSERT INTO differences VALUES (last_insert_rowid(), ?1)", [bytes])
     }
 
     pub(crate) fn execute(&self, statement: &str, values: impl Params) -> Result<(), HistoryError> {

@@ -164,7 +164,7 @@ fn moment_of(
     process: &Process,
     when: &When,
 ) -> Result<Option<(Moment, bool)>, HistoryError> {
-    let ends = |moment: &Moment| moment.triggers.has(Triggers::EXIT.and(Triggers::DEATH));
+    let ends = |moment: &Moment| moment.triggers.intersects(Triggers::EXIT | Triggers::DEATH);
     let moment = moment_at(history, process.id, when)?;
     if matches!(when, When::Ago(_) | When::At(_)) {
         let was_there = |moment: &Moment| !ends(moment) || moment.time_ns == time_of(when);

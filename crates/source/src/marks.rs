@@ -42,28 +42,8 @@ pub fn keep(recording: &Recording, name: &str, force: bool) -> Result<PathBuf, F
     Ok(path)
 }
 
-/// A mark of this source's process by its name, else whatever profile `wanted` names.
-pub fn open(wanted: &str, of: &Recording) -> Result<Recording, Failure> {
-    if parse_name(wanted).is_ok() {
-        let path = directory().join(file_name(&of.snapshot.header, wanted));
-        if path.exists() {
-            return open_file(&path);
-        }
-    }
-    open_recording(wanted).map_err(|failure| match failure {
-        Failure::Message(5, _) => Failure::not_found(format!(
-            "{wanted}: neither a mark of process {} nor a profile. \"ramson mark {} {wanted}\" makes a mark, of now",
-            of.snapshot.header.pid, of.snapshot.header.pid
-        )),
-        other => other,
-    })
-}
-
-/// Of each of these processes its mark of this name; if none has one, whatever profiles `wanted` names.
+/// Of each of these processes its mark of this name; if none has one, whatever profiles `wanted` names, of one process one.
 pub fn open_all(wanted: &str, of: &[&Recording]) -> Result<Vec<Recording>, Failure> {
-    if let [one] = of {
-        return open(wanted, one).map(|mark| vec![mark]);
-    }
     if parse_name(wanted).is_ok() {
         let paths = of.iter().map(|of| directory().join(file_name(&of.snapshot.header, wanted)));
         let there: Vec<PathBuf> = paths.filter(|path| path.exists()).collect();
@@ -71,7 +51,14 @@ pub fn open_all(wanted: &str, of: &[&Recording]) -> Result<Vec<Recording>, Failu
             return there.iter().map(|path| open_file(path)).collect();
         }
     }
-    Ok(open_recordings(&[wanted])?.0)
+    let [one] = of else { return Ok(open_recordings(&[wanted])?.0) };
+    let pid = one.snapshot.header.pid;
+    open_recording(wanted).map(|recording| vec![recording]).map_err(|failure| match failure {
+        Failure::Message(5, _) => Failure::not_found(format!(
+            "{wanted}: neither a mark of process {pid} nor a profile. \"ramson mark {pid} {wanted}\" makes a mark, of now"
+        )),
+        other => other,
+    })
 }
 
 /// The time tells processes with one ID apart.

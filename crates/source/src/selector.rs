@@ -45,10 +45,6 @@ impl Selector {
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let (base_text, span) = split(text);
         let base = Base::parse(base_text)?;
-        let is_process = matches!(base, Base::Name(_) | Base::Tree(_));
-        if let (true, Some((_, moment))) = (is_process, base_text.split_once('@')) {
-            return Err(no_moment(text, moment));
-        }
         let (text, base_text) = (text.to_owned(), base_text.to_owned());
         Ok(Self { text, base_text, base, span })
     }
@@ -65,7 +61,7 @@ impl Selector {
 }
 
 /// Takes the moment off a source, if it has one and is not a file of that name.
-pub fn split(source: &str) -> (&str, Option<Span>) {
+fn split(source: &str) -> (&str, Option<Span>) {
     if Path::new(source).exists() {
         return (source, None);
     }
@@ -80,56 +76,38 @@ pub fn split(source: &str) -> (&str, Option<Span>) {
 
 impl Base {
     fn parse(text: &str) -> Result<Self, Failure> {
-        if let Some(name) = text.strip_prefix("name:") {
-            return Ok(Self::Name(name.to_owned()));
-        }
-        if Path::new(text).exists() {
+        let is_name = text.starts_with("name:");
+        if !is_name && Path::new(text).exists() {
             return Ok(Self::File(text.into()));
         }
-        if let Some(root) = text.strip_prefix("tree:") {
-            let (root, moment) = root.split_once('@').unwrap_or((root, ""));
-            return match (root.parse(), moment) {
-                (Ok(root), "") => Ok(Self::Tree(root)),
-                (Ok(_), moment) => Err(no_moment(text, moment)),
-                (Err(_), _) => Err(Failure::usage(format!(
-                    "{text}: not a process ID. Pass tree:PID for a process and its descendants"
-                ))),
-            };
+        let is_number =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let wrong = |finding: &str| Err(Failure::usage(format!("{text}: {finding}")));
+        // What is behind the @ of a process and no moment is a mistake, and no part of a file's name.
+        if let Some((process, moment)) = text.split_once('@')
+            && (is_name || process.starts_with("tree:") || is_number(process))
+        {
+            return wrong(&format!(
+                "{moment} is not a moment. Use @-1h, @2026-11-20T17:00, @peak or @mark:NAME, or two of them as in @-2h..-1h"
+            ));
         }
-        let named = |prefix: &str, what: &str| match text.strip_prefix(prefix) {
-            Some("") => Err(Failure::usage(format!("{text}: {what}"))),
-            name => Ok(name.map(str::to_owned)),
-        };
-        if let Some(unit) = named("unit:", "of which unit? Pass unit:redis.service")? {
-            return Ok(Self::Unit(unit));
-        }
-        if let Some(group) = named("cgroup:", "which group? Pass cgroup:/system.slice")? {
-            return Ok(Self::Group(group));
-        }
-        if text == "-" {
-            return Ok(Self::Input);
-        }
-        if http::is_address(text) {
-            return Ok(Self::Address(text.to_owned()));
-        }
-        let (number, moment) = text.split_once('@').map_or((text, None), |(a, b)| (a, Some(b)));
-        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        match moment {
-            Some(moment) if is_number => Err(no_moment(text, moment)),
-            None if is_number => number
-                .parse()
-                .map(Self::Process)
-                .map_err(|_| Failure::usage(format!("{text}: not a process ID"))),
+        match text.split_once(':') {
+            Some(("name", name)) => Ok(Self::Name(name.to_owned())),
+            Some(("tree", root)) => root.parse().map(Self::Tree).or_else(|_| {
+                wrong("not a process ID. Pass tree:PID for a process and its descendants")
+            }),
+            Some(("unit", "")) => wrong("of which unit? Pass unit:redis.service"),
+            Some(("unit", unit)) => Ok(Self::Unit(unit.to_owned())),
+            Some(("cgroup", "")) => wrong("which group? Pass cgroup:/system.slice"),
+            Some(("cgroup", group)) => Ok(Self::Group(group.to_owned())),
+            _ if text == "-" => Ok(Self::Input),
+            _ if http::is_address(text) => Ok(Self::Address(text.to_owned())),
+            _ if is_number(text) => {
+                text.parse().map(Self::Process).or_else(|_| wrong("not a process ID"))
+            }
             _ => Ok(Self::File(text.into())),
         }
     }
-}
-
-/// Something behind the @ of a process that is no moment is a mistake, and no part of a file's name.
-fn no_moment(text: &str, moment: &str) -> Failure {
-    Failure::usage(format!(
-        "{text}: {moment} is not a moment. Use @-1h, @2026-11-20T17:00, @peak or @mark:NAME, or two of them as in @-2h..-1h"
-    ))
 }
 
 #[cfg(test)]

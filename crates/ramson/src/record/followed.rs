@@ -77,7 +77,7 @@ impl Followed {
             watch: None,
             is_ending: false,
             is_over: false,
-            pending: Triggers::NONE,
+            pending: Triggers::empty(),
         })
     }
 
@@ -124,7 +124,7 @@ impl Followed {
             state::EXITED => Triggers::EXIT,
             _ if self.has_ended => Triggers::EXIT,
             _ if now.is_none() => Triggers::DEATH,
-            _ => Triggers::NONE,
+            _ => Triggers::empty(),
         };
         let observation = self.observation(&header, time_ns, now);
         let seen = match &mut self.watch {
@@ -134,7 +134,7 @@ impl Followed {
                 Triggers::START
             }
         };
-        self.pending = self.pending.and(seen).and(end);
+        self.pending |= seen | end;
         if self.pending.is_empty() {
             return None;
         }
@@ -178,7 +178,7 @@ impl Followed {
         if is_kept {
             self.is_over |= self.is_ending && is_end(shot.triggers);
         } else {
-            self.pending = self.pending.and(shot.triggers);
+            self.pending |= shot.triggers;
             self.is_ending = false;
         }
         if has_room {
@@ -193,5 +193,5 @@ impl Followed {
 }
 
 fn is_end(triggers: Triggers) -> bool {
-    triggers.has(Triggers::EXIT.and(Triggers::DEATH))
+    triggers.intersects(Triggers::EXIT | Triggers::DEATH)
 }
