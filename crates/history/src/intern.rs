@@ -2,9 +2,8 @@
 //! address in its file for each frame), which processes of one program share.
 
 use crate::schema::{HistoryError, rows, unsigned};
-use crate::stack_numbers::StackNumbers;
-use hashbrown::HashMap;
-use ramson_format::mix;
+use hashbrown::{Equivalent, HashMap};
+use ramson_format::{Kind, mix};
 use ramson_reader::{Header, LookupAddress, Mapping, Snapshot, Stack};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -316,4 +315,34 @@ fn content(connection: &Connection, frames: &[u8]) -> rusqlite::Result<i64> {
     let mut insert =
         connection.prepare_cached("INSERT INTO stacks (hash, frames) VALUES (?1, ?2)")?;
     insert.insert(params![hash, frames])
+}
+
+/// What tells a stack from another within a process, as its profile does.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Identity<Frames>(Kind, u32, Frames);
+
+impl Equivalent<Identity<Vec<LookupAddress>>> for Identity<&[LookupAddress]> {
+    fn equivalent(&self, key: &Identity<Vec<LookupAddress>>) -> bool {
+        (self.0, self.1, self.2) == (key.0, key.1, &*key.2)
+    }
+}
+
+/// The numbers of a process's stacks, by what they are.
+#[derive(Debug, Default)]
+struct StackNumbers {
+    numbers: HashMap<Identity<Vec<LookupAddress>>, u32>,
+    /// How many were given.
+    count: u32,
+}
+
+impl StackNumbers {
+    fn find(&self, stack: &Stack) -> Option<u32> {
+        self.numbers.get(&Identity(stack.kind(), stack.epoch, &*stack.frames)).copied()
+    }
+
+    /// Gives a stack the next number.
+    fn push(&mut self, stack: Stack) {
+        self.numbers.insert(Identity(stack.kind(), stack.epoch, stack.frames), self.count);
+        self.count += 1;
+    }
 }

@@ -15,7 +15,6 @@ mod moment;
 mod numbers;
 mod query;
 mod schema;
-mod stack_numbers;
 mod state;
 mod thinning;
 mod trigger;

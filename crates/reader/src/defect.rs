@@ -24,7 +24,9 @@ impl fmt::Display for ReadError {
             Self::Io(error) => write!(f, "{error}"),
             Self::Empty => write!(f, "the file is empty"),
             Self::NotAProfile(first) => {
-                write!(f, "not a profile (starts with {}{})", Hex(first), looks_like(first))
+                let bytes = first.iter().take(4).map(|byte| format!("{byte:02x}"));
+                let bytes = bytes.collect::<Vec<_>>().join(" ");
+                write!(f, "not a profile (starts with {bytes}{})", looks_like(first))
             }
             Self::Version(version) => {
                 write!(f, "profile format version {version}; this ramson reads version {VERSION}")
@@ -37,17 +39,6 @@ impl fmt::Display for ReadError {
 }
 
 impl std::error::Error for ReadError {}
-
-struct Hex<'a>(&'a [u8]);
-
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        for (index, byte) in self.0.iter().take(4).enumerate() {
-            write!(f, "{}{byte:02x}", if index > 0 { " " } else { "" })?;
-        }
-        Ok(())
-    }
-}
 
 fn looks_like(first: &[u8]) -> &'static str {
     match first {

@@ -2,15 +2,17 @@
 
 use crate::failure::Failure;
 use crate::foreign::Foreign;
-use crate::maps::{Map, bytes_of_map, clip_extents, has_mapped, maps};
-use crate::namespaces;
+use crate::maps::{Map, bytes_of_map, clip_extents, has_mapped, maps, open_found};
 use crate::recording::Recording;
 use ramson_format::{FILE_BYTES_RANGE, MAGIC};
 use ramson_import::InuseAt;
-use ramson_reader::{ReadError, Snapshot};
+use ramson_process::processes;
+use ramson_reader::{Header, ReadAt, ReadError, Snapshot};
 use ramson_symbols::CarriedNames;
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -77,7 +79,7 @@ pub fn open_file(path: &Path) -> Result<Recording, Failure> {
     let file = open_to_read(path)?;
     let mut recording = read_file(path, &file)?;
     if recording.running.is_none() {
-        recording.running = namespaces::running_with(&recording.snapshot.header, &file);
+        recording.running = running_with(&recording.snapshot.header, &file);
         recording.running.iter().for_each(|&pid| clip_extents(&mut recording.snapshot, pid));
     }
     Ok(recording)
@@ -123,7 +125,7 @@ fn unreadable(object: &str, error: &ReadError) -> Failure {
 
 /// The profile of a running process, if it has one of its own: a forked child still has its parent's mapped, too.
 pub fn open_member(pid: u32) -> Option<Recording> {
-    let own_pid = namespaces::own_pid(pid);
+    let own_pid = own_pid(pid);
     open_mapped(pid).find(|recording| Some(recording.snapshot.header.pid) == own_pid)
 }
 
@@ -136,4 +138,72 @@ pub fn open_mapped(pid: u32) -> impl Iterator<Item = Recording> {
             Some(Recording::of(snapshot, Some(pid), origin))
         })
     })
+}
+
+/// The process, in a container, that has `file` mapped and is called `header.pid` in a namespace of its own.
+fn running_with(header: &Header, file: &File) -> Option<u32> {
+    processes::all()
+        .into_iter()
+        .find(|&pid| pid != header.pid && own_pid(pid) == Some(header.pid) && has_mapped(pid, file))
+}
+
+/// What a process of ours is called in its own, innermost namespace.
+fn own_pid(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    // Before Linux 4.1 the line is missing.
+    ids.map_or(Some(pid), |ids| ids.split_whitespace().last()?.parse().ok())
+}
+
+/// Opens a profile that is open for reading once more. libramson makes it read-only, so that it is
+/// not truncated by mistake; its owner must allow himself to write, for a moment. Another ramson
+/// may end that moment, so it is tried again.
+pub fn open_to_write(profile: &File) -> io::Result<File> {
+    const OWNER_WRITES: u32 = 0o200;
+    const ATTEMPTS: usize = 5;
+    let again = format!("/proc/self/fd/{}", profile.as_raw_fd());
+    let open = || File::options().read(true).write(true).open(&again);
+    let is_denied = |opened: &io::Result<File>| {
+        opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    };
+    let mut opened = open();
+    for _ in 0..ATTEMPTS {
+        if !is_denied(&opened) {
+            break;
+        }
+        let mode = profile.metadata()?.permissions().mode();
+        profile.set_permissions(Permissions::from_mode(mode | OWNER_WRITES))?;
+        opened = open();
+        profile.set_permissions(Permissions::from_mode(mode & !OWNER_WRITES))?;
+    }
+    opened
+}
+
+impl Recording {
+    /// The bytes of its profile, to be read again: its file, as seen from the process where that runs elsewhere, else the
+    /// process's memory. `None` where they are gone, or came through a pipe.
+    pub fn bytes(&self) -> Option<Box<dyn ReadAt>> {
+        let identity = self.snapshot.header.identity();
+        let is_it = |bytes: &Box<dyn ReadAt>| {
+            Header::read(&**bytes).is_ok_and(|header| header.identity() == identity)
+        };
+        let file = open_found(&self.origin).map(|file| Box::new(file) as Box<dyn ReadAt>);
+        let mapped = self.running.into_iter().flat_map(|pid| {
+            let maps = maps(pid).unwrap_or_default().into_iter().filter(Map::may_be_profile);
+            maps.flat_map(move |map| bytes_of_map(pid, map)).map(|(bytes, _)| bytes)
+        });
+        file.into_iter().chain(mapped).find(is_it)
+    }
+
+    /// Whether its process still has it mapped, also where its file was removed: exec keeps the process ID. `file` is what was opened
+    /// under its name, which may be gone, or another file's.
+    pub fn is_still_mapped(&self, file: Option<&File>) -> bool {
+        let Some(pid) = self.running else { return false };
+        let is_it = |map: &Map| {
+            map.may_be_profile() && map.path.trim_end_matches(" (deleted)") == self.origin
+        };
+        self.origin.starts_with("memory of ")
+            || maps(pid).unwrap_or_default().iter().any(is_it)
+            || file.is_some_and(|file| has_mapped(pid, file))
+    }
 }

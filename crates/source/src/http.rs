@@ -50,21 +50,21 @@ fn unreachable(address: &str, error: &ureq::Error) -> Failure {
     let finding = match error {
         ureq::Error::Timeout(_) => "the server did not answer in time".to_owned(),
         ureq::Error::HostNotFound => "there is no such host".to_owned(),
-        // What the other side sent is no TLS, or its certificate is not to be trusted.
-        ureq::Error::Rustls(_) => return untrusted(address, error),
-        ureq::Error::Io(cause) if cause.kind() == ErrorKind::InvalidData => {
-            return untrusted(address, error);
-        }
         other => other.to_string(),
     };
-    Failure::not_found(format!("{address}: {finding}. Check the address and that the server runs"))
-}
-
-/// ramson knows the public authorities only.
-fn untrusted(address: &str, error: &ureq::Error) -> Failure {
-    Failure::failed(format!(
-        "{address}: https failed ({error}). For a certificate of your own, fetch it and pass it on: curl -fsS '{address}' | ramson report -"
-    ))
+    // What the other side sent is no TLS, or its certificate is not to be trusted: ramson knows the public authorities only.
+    let is_untrusted = match error {
+        ureq::Error::Io(cause) => cause.kind() == ErrorKind::InvalidData,
+        other => matches!(other, ureq::Error::Rustls(_)),
+    };
+    match is_untrusted {
+        true => Failure::failed(format!(
+            "{address}: https failed ({error}). For a certificate of your own, fetch it and pass it on: curl -fsS '{address}' | ramson report -"
+        )),
+        false => Failure::not_found(format!(
+            "{address}: {finding}. Check the address and that the server runs"
+        )),
+    }
 }
 
 /// The `seconds` that a delta profile takes.

@@ -2,8 +2,8 @@
 //!
 //! `selector` understands SRC, `members` are the processes that it names; `open` opens their profiles. `file` reads one file, mapping
 //! or pipe; `discovery` finds all profiles of this machine.
-//! `moment` and `lookup` turn `SRC@…` into a moment of a history, `marks` into one that the user kept. `target` is a running
-//! process, profiled or not. `snapshot_bytes` makes a profile file of what was read. `failure` is how every command fails.
+//! `moment` turns `SRC@…` into a moment of a history, `marks` into one that the user kept. `target` is a running process, profiled
+//! or not. `snapshot_bytes` makes a profile file of what was read. `failure` is how every command fails.
 #![forbid(unsafe_code)]
 
 mod discovery;
@@ -11,29 +11,25 @@ mod failure;
 mod file;
 mod foreign;
 mod http;
-mod lookup;
 mod maps;
 pub mod marks;
 mod members;
 mod moment;
-mod namespaces;
 mod open;
 pub mod places;
 mod recording;
-mod rereading;
 mod selector;
 mod snapshot_bytes;
 mod target;
 
 pub use discovery::{all, all_with, files_since};
 pub use failure::Failure;
-pub use file::{Opened, open_file, open_member};
+pub use file::{Opened, open_file, open_member, open_to_write};
 pub use foreign::Foreign;
-pub use lookup::{PastMoment, find, place, time_of, unreadable};
 pub use maps::clip_extents;
 pub use members::{is_named, none_of, processes_of};
+pub use moment::{PastMoment, find, place, time_of, unreadable};
 pub use open::{Members, open_all, open_one, open_recording, open_recordings, running};
 pub use recording::{Past, Recording, name_of};
-pub use rereading::open_to_write;
 pub use selector::{Base, Selector};
 pub use target::{Refused, Target, Targets, find_target, find_targets, gone};

@@ -1,13 +1,34 @@
-//! SRC@MOMENT: from what is named and a moment to what the history has of it, as snapshots.
+//! SRC@MOMENT: which process of a history is meant, at which of its moments, and what the history has of it, as snapshots.
 
 use crate::failure::Failure;
-use crate::file::open_file;
-use crate::lookup::{PastMoment, find_all, find_profile, is_history, moment_at, unreadable};
+use crate::file::{Opened, open_any_file, open_file};
+use crate::places;
 use crate::recording::{Past, Recording};
-use crate::selector::Selector;
-use ramson_history::{Moment, Span, When, between};
-use ramson_reader::Snapshot;
-use std::path::Path;
+use crate::selector::{Base, Selector};
+use ramson_history::{
+    History, HistoryError, MAGIC, Moment, Process, Span, Triggers, When, between,
+};
+use ramson_import::InuseAt;
+use ramson_process::clock::unix_ns;
+use ramson_process::identify::base_name;
+use ramson_profile::format::format_local_time;
+use ramson_reader::{Header, Snapshot};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// A moment of a process.
+pub struct PastMoment {
+    /// The database.
+    pub history: Rc<History>,
+    /// Its file.
+    pub path: PathBuf,
+    /// The process.
+    pub process: Process,
+    /// What was taken of it then.
+    pub moment: Moment,
+}
 
 /// What the history has of what is named; `None` if that is not about the past.
 pub fn open(selector: &Selector) -> Result<Option<Vec<Recording>>, Failure> {
@@ -19,8 +40,8 @@ pub fn open(selector: &Selector) -> Result<Option<Vec<Recording>>, Failure> {
         Some(span) => span,
     };
     // A recording of heaptrack has a peak of its own.
-    let is_foreign = path.is_file() && !is_history && open_file(path).is_err();
-    if is_foreign && *span == Span::Moment(When::Peak) {
+    let is_peak = *span == Span::Moment(When::Peak);
+    if is_peak && !is_history && path.is_file() && open_file(path).is_err() {
         return Ok(None);
     }
     let found = find_all(selector, end_of(span))?;
@@ -66,9 +87,8 @@ impl PastMoment {
     }
 
     fn snapshot(&self, moment: &Moment) -> Result<Snapshot, Failure> {
-        self.history
-            .snapshot(self.process.id, moment)
-            .map_err(|error| unreadable(&self.path, &error))
+        let read = self.history.snapshot(self.process.id, moment);
+        read.map_err(|error| unreadable(&self.path, &error))
     }
 
     /// Where a range begins that ends at this moment; `None`: before the process was recorded.
@@ -86,4 +106,201 @@ impl PastMoment {
             _ => Ok(found),
         }
     }
+}
+
+/// Whether a file is an SQLite database, by its first bytes.
+fn is_history(path: &Path) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    path.is_file()
+        && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && magic == MAGIC
+}
+
+/// The one process that is named, at this moment: of those that were there then, the newest.
+pub fn find(selector: &Selector, when: &When) -> Result<PastMoment, Failure> {
+    let mut found = find_all(selector, when)?;
+    if let [first, _, ..] = found.as_slice() {
+        let pids: Vec<String> = found.iter().map(|found| found.process.pid.to_string()).collect();
+        return Err(Failure::usage(format!(
+            "{}: {} processes of that time ({}). Pass one of these process IDs with its moment; RAMSON_HISTORY={} names the history",
+            selector.base_text,
+            pids.len(),
+            pids.join(", "),
+            first.path.display()
+        )));
+    }
+    Ok(found.swap_remove(0))
+}
+
+/// Every process that is named, at this moment, the newest first; never none. Of those that ended before, the newest.
+fn find_all(selector: &Selector, when: &When) -> Result<Vec<PastMoment>, Failure> {
+    let base = selector.base_text.as_str();
+    match &selector.base {
+        Base::File(path) if is_history(path) => find_in(base, path.clone(), |_| true, when),
+        Base::File(path) => Ok(vec![find_profile(&header_of(base, path)?, base, when)?]),
+        Base::Process(pid) => {
+            let mut found = find_in(base, there(base)?, |process| process.pid == *pid, when)?;
+            found.truncate(1);
+            Ok(found)
+        }
+        Base::Name(name) => {
+            let has_name = |process: &Process| {
+                [process.name.as_str(), base_name(&process.exe), &process.comm].contains(&&**name)
+            };
+            find_in(base, there(base)?, has_name, when)
+        }
+        _ => Err(no_file(base)),
+    }
+}
+
+/// The process whose profile has this header; `base` is what it is called in messages.
+fn find_profile(header: &Header, base: &str, when: &When) -> Result<PastMoment, Failure> {
+    let image = (header.pid, header.start_realtime_ns);
+    let is_its = |process: &Process| (process.pid, process.start_unix_ns) == image;
+    Ok(find_in(base, there(base)?, is_its, when)?.swap_remove(0))
+}
+
+fn find_in(
+    base: &str,
+    path: PathBuf,
+    is_wanted: impl Fn(&Process) -> bool,
+    when: &When,
+) -> Result<Vec<PastMoment>, Failure> {
+    let history = Rc::new(History::open(&path).map_err(|error| unreadable(&path, &error))?);
+    let broken = |error| unreadable(&path, &error);
+    let mut processes = history.processes().map_err(broken)?;
+    processes.retain(is_wanted);
+    if processes.is_empty() {
+        return Err(Failure::not_found(format!(
+            "{base}: not in the history {}. \"ramson record {base}\" keeps one",
+            path.display()
+        )));
+    }
+    let (mut running, mut ended) = (Vec::new(), None);
+    for process in processes.iter().rev() {
+        if let Some((moment, is_ended)) = moment_of(&history, process, when).map_err(broken)? {
+            let (history, path, process) = (history.clone(), path.clone(), process.clone());
+            let found = PastMoment { history, path, process, moment };
+            match is_ended {
+                true => ended = ended.or(Some(found)),
+                false => running.push(found),
+            }
+        }
+    }
+    if running.is_empty() {
+        running.push(ended.ok_or_else(|| nothing_then(base, when, &history, &processes))?);
+    }
+    Ok(running)
+}
+
+/// The history that readers look at, if it is there.
+fn there(base: &str) -> Result<PathBuf, Failure> {
+    let path = place()?;
+    if !path.exists() {
+        return Err(Failure::not_found(format!(
+            "{base}: there is no history at {}. \"ramson record {base}\" keeps one; RAMSON_HISTORY names another",
+            path.display()
+        )));
+    }
+    Ok(path)
+}
+
+fn no_file(base: &str) -> Failure {
+    Failure::not_found(format!(
+        "{base}: no such file. Pass a process ID, name:NAME, a profile or a history; \"ramson record --all -o {base}\" makes a history there"
+    ))
+}
+
+/// Of a profile.
+fn header_of(base: &str, file: &Path) -> Result<Header, Failure> {
+    let facts = file.metadata().map_err(|_| no_file(base))?;
+    if facts.is_file() && facts.len() == 0 {
+        return Err(Failure::failed(format!(
+            "{base}: the file is empty, so neither a history nor a profile. \"ramson record --all -o {base}\" makes a history of it"
+        )));
+    }
+    match open_any_file(file, InuseAt::End)? {
+        Opened::Recording(recording) => Ok(recording.snapshot.header),
+        Opened::Foreign(_) => Err(Failure::usage(format!(
+            "{base}: another tool's file holds one moment only. Pass a process ID, name:NAME, a profile or a history that ramson made"
+        ))),
+    }
+}
+
+/// The moment of a process that is meant.
+fn moment_at(history: &History, process: i64, when: &When) -> Result<Option<Moment>, HistoryError> {
+    match when {
+        When::Peak => history.peak(process),
+        When::Mark(name) => history.mark(process, name),
+        When::Ago(_) | When::At(_) | When::Last => history.at(process, time_of(when)),
+    }
+}
+
+/// The same if the process was there then, and whether its end is known.
+fn moment_of(
+    history: &History,
+    process: &Process,
+    when: &When,
+) -> Result<Option<(Moment, bool)>, HistoryError> {
+    let ends = |moment: &Moment| moment.triggers.intersects(Triggers::EXIT | Triggers::DEATH);
+    let moment = moment_at(history, process.id, when)?;
+    if matches!(when, When::Ago(_) | When::At(_)) {
+        let was_there = |moment: &Moment| !ends(moment) || moment.time_ns == time_of(when);
+        return Ok(moment.filter(was_there).map(|moment| (moment, false)));
+    }
+    let last = history.at(process.id, u64::MAX)?;
+    Ok(moment.map(|moment| (moment, last.is_some_and(|last| ends(&last)))))
+}
+
+fn nothing_then(base: &str, when: &When, history: &History, processes: &[Process]) -> Failure {
+    if let When::Mark(name) = when {
+        let marks = processes.iter().filter_map(|process| history.marks(process.id).ok()).flatten();
+        let marks: Vec<String> = marks.map(|(name, _)| name).collect();
+        let there = if marks.is_empty() {
+            format!("\"ramson mark {base} {name}\" makes one, of now")
+        } else {
+            format!("There are {}", marks.join(", "))
+        };
+        return Failure::not_found(format!("{base}: no mark {name} in its history. {there}"));
+    }
+    let moments = processes.iter().flat_map(|process| {
+        let [first, last] = [history.first(process.id), history.at(process.id, u64::MAX)];
+        Some((first.ok()??.time_ns, last.ok()??.time_ns))
+    });
+    let spans: Vec<String> = moments
+        .map(|(first, last)| format!("{} to {}", format_local_time(first), format_local_time(last)))
+        .collect();
+    Failure::not_found(format!(
+        "{base}: it was not recorded at {}. There is {}",
+        format_local_time(time_of(when)),
+        spans.join(", ")
+    ))
+}
+
+/// The time that is meant; the last there is, where it is named otherwise.
+pub fn time_of(when: &When) -> u64 {
+    match when {
+        When::Ago(ago_ns) => unix_ns().saturating_sub(*ago_ns),
+        When::At(time_ns) => *time_ns,
+        When::Peak | When::Mark(_) | When::Last => u64::MAX,
+    }
+}
+
+/// The history that readers look at when they are not told which, and where `record` keeps it.
+pub fn place() -> Result<PathBuf, Failure> {
+    places::history().ok_or_else(|| {
+        Failure::failed("no place for a history: neither HOME nor XDG_STATE_HOME is set. Set RAMSON_HISTORY to a file")
+    })
+}
+
+/// What is wrong with a history.
+pub fn unreadable(path: &Path, error: &HistoryError) -> Failure {
+    let next = match error {
+        HistoryError::NotAHistory => "Pass a file that \"ramson record\" made",
+        HistoryError::Version(_) => "Use the ramson that wrote it",
+        HistoryError::Full => "Make space, or choose another place with -o",
+        HistoryError::Damaged => "\"sqlite3 FILE .recover\" may save what is left",
+        HistoryError::Database(_) => "Check that it can be read and written",
+    };
+    Failure::failed(format!("{}: {error}. {next}", path.display()))
 }
