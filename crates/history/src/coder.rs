@@ -134,9 +134,9 @@ const READ_AHEAD: usize = 8;
 
 /// From bytes.
 pub struct Decoder<'a> {
-    rest: &'a [u8],
-    /// How many bytes after the end were needed.
-    beyond: usize,
+    bytes: &'a [u8],
+    /// How many were read, zeros after the end included.
+    read: usize,
     low: u64,
     high: u64,
     at: u64,
@@ -144,24 +144,14 @@ pub struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
-        let mut decoder = Self { rest: bytes, beyond: 0, low: 0, high: u64::MAX, at: 0 };
-        for _ in 0..READ_AHEAD {
-            decoder.at = decoder.at << 8 | decoder.next();
-        }
+        let mut decoder = Self { bytes, read: 0, low: 0, high: u64::MAX, at: 0 };
+        (0..READ_AHEAD).for_each(|_| decoder.read());
         decoder
     }
 
-    fn next(&mut self) -> u64 {
-        match self.rest.split_first() {
-            Some((&byte, rest)) => {
-                self.rest = rest;
-                u64::from(byte)
-            }
-            None => {
-                self.beyond += 1;
-                0
-            }
-        }
+    fn read(&mut self) {
+        self.at = self.at << 8 | self.bytes.get(self.read).map_or(0, |&byte| u64::from(byte));
+        self.read += 1;
     }
 }
 
@@ -177,13 +167,13 @@ impl Coder for Decoder<'_> {
         while (self.low ^ self.high) >> 56 == 0 {
             self.low <<= 8;
             self.high = self.high << 8 | 0xff;
-            self.at = self.at << 8 | self.next();
+            self.read();
         }
         is_one
     }
 
     fn is_sound(&self) -> bool {
-        self.beyond < READ_AHEAD
+        self.read < self.bytes.len() + READ_AHEAD
     }
 }
 

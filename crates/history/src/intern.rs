@@ -58,9 +58,7 @@ pub fn header(connection: &Connection, process: i64) -> rusqlite::Result<Header>
     let query = "SELECT pid, start_ticks, start_unix_ns, run_id, start_monotonic_ns, start_cycles, start_cycles_ns, \
                  configured_interval_bytes, max_overhead_ppm, comm, exe, command FROM processes WHERE id = ?1";
     connection.query_row(query, [process], |row| {
-        let command: String = row.get(11)?;
-        let words = command.split('\0').filter(|word| !word.is_empty());
-        Ok(Header {
+        let mut header = Header {
             pid: row.get(0)?,
             process_start_ticks: unsigned(row, 1)?,
             start_realtime_ns: unsigned(row, 2)?,
@@ -72,9 +70,10 @@ pub fn header(connection: &Connection, process: i64) -> rusqlite::Result<Header>
             max_overhead_ppm: row.get(8)?,
             comm: row.get(9)?,
             exe: row.get(10)?,
-            command: words.map(str::to_owned).collect(),
             ..Header::default()
-        })
+        };
+        header.set_command(&row.get::<_, String>(11)?);
+        Ok(header)
     })
 }
 

@@ -50,7 +50,7 @@ pub struct Level {
 
 /// The levels of a history, finest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Levels(Vec<Level>);
+pub struct Levels(pub(crate) Vec<Level>);
 
 impl Levels {
     /// Every `every_ns` for an hour, every minute for a day, every 10 minutes for `keep_ns`; a level that is not coarser than the one before
@@ -67,11 +67,6 @@ impl Levels {
             }
         }
         Self(levels)
-    }
-
-    /// All of them, finest first.
-    pub fn all(&self) -> &[Level] {
-        &self.0
     }
 
     /// Whether a snapshot of this time belongs to a level whose last one is of `last_ns`. The finest level takes all; what `is_kept`
@@ -94,7 +89,7 @@ mod tests {
 
     impl Store {
         fn push(&mut self, levels: &Levels, level: usize, time_ns: u64, is_kept: bool) {
-            self.0.resize(levels.all().len(), Vec::new());
+            self.0.resize(levels.0.len(), Vec::new());
             let chains = &mut self.0[level];
             let last = chains.last().and_then(|chain| chain.last()).copied();
             if levels.is_due(level, last, time_ns, is_kept) {
@@ -107,13 +102,13 @@ mod tests {
 
         fn take(&mut self, levels: &Levels, time_ns: u64, kept_ns: u64) {
             self.push(levels, 0, time_ns, time_ns == kept_ns);
-            for level in 0..levels.all().len() {
-                let before = time_ns.saturating_sub(levels.all()[level].keep_ns);
+            for level in 0..levels.0.len() {
+                let before = time_ns.saturating_sub(levels.0[level].keep_ns);
                 let is_expired =
                     |chain: &mut Vec<u64>| chain.last().is_none_or(|&last| last < before);
                 let expired: Vec<u64> =
                     self.0[level].extract_if(.., is_expired).flatten().collect();
-                for time_ns in expired.into_iter().filter(|_| level + 1 < levels.all().len()) {
+                for time_ns in expired.into_iter().filter(|_| level + 1 < levels.0.len()) {
                     self.push(levels, level + 1, time_ns, time_ns == kept_ns);
                 }
             }
@@ -175,7 +170,7 @@ mod tests {
         let shape = |every: u64, keep: u64| -> Vec<(u64, u64)> {
             let levels = Levels::new(every * SECOND, keep * SECOND);
             let seconds = |level: &Level| (level.every_ns / SECOND, level.keep_ns / SECOND);
-            levels.all().iter().map(seconds).collect()
+            levels.0.iter().map(seconds).collect()
         };
         let day = 86_400;
         assert_eq!(shape(10, 30 * day), [(10, 3600), (60, day), (600, 30 * day)]);

@@ -136,38 +136,31 @@ pub fn open_to_write(path: &Path) -> Result<Connection, HistoryError> {
 
 /// Opens a history to read it. Readers and one writer do not wait for each other.
 pub fn open_to_read(path: &Path) -> Result<Connection, HistoryError> {
-    // A reader of a write-ahead log takes part in its locks, for which it writes beside the file.
-    let write = OpenFlags::SQLITE_OPEN_READ_WRITE;
-    let read = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let open = |flags| -> Result<Connection, HistoryError> {
+    let open = |path: &Path, flags| -> Result<Connection, HistoryError> {
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(MOST_WAIT)?;
         check_version(&connection)?;
         connection.pragma_update(None, "query_only", true)?;
         Ok(connection)
     };
-    match open(write) {
-        Err(HistoryError::Database(_)) => {}
-        opened => return opened,
+    // A reader of a write-ahead log takes part in its locks, for which it writes beside the file.
+    let mut opened = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE);
+    if let Err(HistoryError::Database(_)) = opened {
+        opened = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
     }
-    match open(read) {
-        Err(HistoryError::Database(_)) => open_immutable(path),
-        opened => opened,
+    // A copy in a place where nothing can be written, and so nobody does.
+    if let Err(HistoryError::Database(_)) = opened {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
+        let encoded =
+            path.as_os_str().as_encoded_bytes().iter().map(|&byte| match is_plain(byte) {
+                true => char::from(byte).to_string(),
+                false => format!("%{byte:02x}"),
+            });
+        let address = format!("file:{}?immutable=1", encoded.collect::<String>());
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        opened = open(Path::new(&address), flags);
     }
-}
-
-/// A copy in a place where nothing can be written, and so nobody does.
-fn open_immutable(path: &Path) -> Result<Connection, HistoryError> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
-    let encoded = path.as_os_str().as_encoded_bytes().iter().map(|&byte| match is_plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02x}"),
-    });
-    let address = format!("file:{}?immutable=1", encoded.collect::<String>());
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    let connection = Connection::open_with_flags(address, flags)?;
-    check_version(&connection)?;
-    Ok(connection)
+    opened
 }
 
 fn check_version(connection: &Connection) -> Result<(), HistoryError> {

@@ -66,7 +66,7 @@ impl HistoryWriter {
 
     /// The oldest first, so that each level gets its snapshots in their order.
     fn expired(&self, now_ns: u64) -> Result<Vec<Expired>, HistoryError> {
-        let keep_ns = self.levels.all().last().map_or(u64::MAX, |level| level.keep_ns);
+        let keep_ns = self.levels.0.last().map_or(u64::MAX, |level| level.keep_ns);
         let keep_ns = i64::try_from(keep_ns).unwrap_or(i64::MAX);
         let query = "SELECT id, process, keep_ns, last_ns FROM chains WHERE last_ns < ?1 - min(keep_ns, ?2) \
                      ORDER BY last_ns, id LIMIT ?3";
@@ -78,7 +78,7 @@ impl HistoryWriter {
     }
 
     fn take_over(&mut self, chain: &Expired, now_ns: u64) -> Result<(), HistoryError> {
-        let next = self.levels.all().iter().position(|level| {
+        let next = self.levels.0.iter().position(|level| {
             level.keep_ns > chain.keep_ns && chain.last_ns >= now_ns.saturating_sub(level.keep_ns)
         });
         let Some(level) = next else { return Ok(()) };
@@ -123,7 +123,7 @@ impl HistoryWriter {
             let query = "SELECT min(keep_ns) FROM chains WHERE process = ?1";
             let least: Option<i64> =
                 self.connection.query_row(query, [process], |row| row.get(0))?;
-            let levels = self.levels.all();
+            let levels = &self.levels.0;
             self.chains.retain(|&(of, level), _| {
                 of != process || least.is_some_and(|least| (least as u64) < levels[level].keep_ns)
             });

@@ -76,9 +76,8 @@ pub struct Watch {
     last: Observation,
     /// When the clock last took one.
     clock_ns: u64,
+    /// Since it last was the reason.
     allocated: u64,
-    /// `allocated` when it last was the reason.
-    taken_at: u64,
     live_peak: u64,
     rss_peak: u64,
     /// When its cgroup was last seen under pressure.
@@ -99,7 +98,6 @@ impl Watch {
             last: first,
             clock_ns: first.time_ns,
             allocated: 0,
-            taken_at: 0,
             live_peak: live(&first),
             rss_peak: first.rss.unwrap_or(0),
             pressed_ns: None,
@@ -121,9 +119,9 @@ impl Watch {
         }
         let more = now.samples.saturating_sub(self.last.samples);
         self.allocated += more.saturating_mul(now.interval_bytes);
-        let since = self.allocated - self.taken_at;
-        if add(rules.every_bytes.is_some_and(|bytes| since >= bytes.max(1)), Triggers::BYTES) {
-            self.taken_at = self.allocated;
+        let is_enough = |bytes: u64| self.allocated >= bytes.max(1);
+        if add(rules.every_bytes.is_some_and(is_enough), Triggers::BYTES) {
+            self.allocated = 0;
         }
         let live = live(&now);
         let least = self.live_peak + self.live_peak / PEAK_STEP + now.interval_bytes;

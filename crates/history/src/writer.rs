@@ -66,7 +66,7 @@ impl HistoryWriter {
     pub fn mark(&mut self, taken: &Taken, name: &str) -> Result<(), HistoryError> {
         self.transaction(|writer| {
             let (process, state) = writer.state(taken)?;
-            let keep_ns = writer.levels.all().last().map_or(0, |level| level.keep_ns);
+            let keep_ns = writer.levels.0.last().map_or(0, |level| level.keep_ns);
             let level = Level { every_ns: 0, keep_ns };
             let bytes = Trail::default().append(&state);
             let chain = writer.insert_chain(process, level, taken.time_ns)?;
@@ -136,7 +136,7 @@ impl HistoryWriter {
         let mut chain = match last.filter(|chain| !chain.length.is_full()) {
             Some(chain) => chain,
             None => {
-                let id = self.insert_chain(process, self.levels.all()[level], time_ns)?;
+                let id = self.insert_chain(process, self.levels.0[level], time_ns)?;
                 Chain { id, ..Chain::default() }
             }
         };

@@ -61,7 +61,12 @@ impl Header {
         let mut command = self.command.join("\0");
         let (length, at) = (offset_of!(H, command_bytes), offset_of!(H, command));
         page.text(length, at, format::COMMAND_BYTES, &mut command);
-        let words = command.split('\0').filter(|word| !word.is_empty());
+        self.set_command(&command);
+    }
+
+    /// Words, each ended by a zero byte or the end.
+    pub fn set_command(&mut self, joined: &str) {
+        let words = joined.split('\0').filter(|word| !word.is_empty());
         self.command = words.map(str::to_owned).collect();
     }
 }

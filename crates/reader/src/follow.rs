@@ -1,5 +1,4 @@
-//! One profile read again and again. A stack keeps its index from one snapshot to the next, and an entry whose bytes are as
-//! before is not looked at again.
+//! One profile read again and again. A stack keeps its index from one snapshot to the next.
 
 use crate::ReadAt;
 use crate::defect::{Defect, ReadError};
@@ -24,20 +23,11 @@ pub struct Follower {
 /// Which entries of the file the stacks of the snapshot are.
 #[derive(Default)]
 struct Numbers {
-    /// The copy of the region that the stacks show.
-    entries: Vec<u8>,
     /// For each entry the index of its stack; `None`: it was not whole.
     renumbered: Vec<Option<usize>>,
     /// Indices of stacks, by what they are.
     known: HashTable<usize>,
     hasher: DefaultHashBuilder,
-    /// Entries of each stack: two threads that met it at once each wrote one.
-    of_stack: Vec<Entries>,
-}
-
-struct Entries {
-    first: usize,
-    are_many: bool,
 }
 
 impl Follower {
@@ -92,13 +82,7 @@ impl Follower {
     pub fn bytes(&self) -> usize {
         let Some(snapshot) = &self.snapshot else { return 0 };
         let frames = snapshot.stacks.iter().map(|stack| size_of_val(&*stack.frames));
-        let stacks = size_of_val(&*snapshot.stacks) + frames.sum::<usize>();
-        self.numbers.entries.len() + stacks + size_of_val(&*snapshot.live)
-    }
-
-    /// The latest one, for good.
-    pub fn into_snapshot(self) -> Option<Snapshot> {
-        self.snapshot
+        size_of_val(&*snapshot.stacks) + frames.sum::<usize>() + size_of_val(&*snapshot.live)
     }
 }
 
@@ -113,39 +97,33 @@ impl Numbers {
         let is_new = |number: usize| self.renumbered.get(number).is_none_or(Option::is_none);
         let has_new = (0..entries.len() / ENTRY_BYTES).any(is_new);
         let frames = if has_new { reading.region(RegionKind::Frames) } else { Vec::new() };
-        let mut bad = 0;
+        let (mut counted, mut bad) = (Vec::new(), 0);
         for (number, bytes) in entries.chunks_exact(ENTRY_BYTES).enumerate() {
             if number == self.renumbered.len() {
                 self.renumbered.push(None);
             }
-            match self.renumbered[number] {
-                Some(index) => {
-                    let before = self.entries.chunks_exact(ENTRY_BYTES).nth(number);
-                    if before != Some(bytes) || self.of_stack[index].are_many {
-                        self.recount(&mut stacks[index], index, number, Entry(bytes));
-                    }
-                }
-                None => {
-                    self.renumbered[number] = self.add(stacks, number, Entry(bytes), &frames);
-                    bad += self.renumbered[number].is_none() as u64;
-                }
+            let known = self.renumbered[number];
+            let found = known.or_else(|| self.add(stacks, number, Entry(bytes), &frames));
+            self.renumbered[number] = found;
+            let Some(index) = found else {
+                bad += 1;
+                continue;
+            };
+            counted.resize(stacks.len(), false);
+            let (stack, mut counters) = (&mut stacks[index], entries::counters(Entry(bytes)));
+            if let Some(kind) = KINDS.get(number) {
+                counters.flags = kind.stack_flags();
+            }
+            // Two threads that met a stack at once each wrote an entry.
+            match std::mem::replace(&mut counted[index], true) {
+                true => entries::add_counters(stack, counters),
+                false => *stack = Stack { frames: std::mem::take(&mut stack.frames), ..counters },
             }
         }
-        self.entries = entries;
         reading.count(bad, Defect::BadStacks);
     }
 
-    /// The counters of a known stack: those of its first entry, and those of the others on top.
-    fn recount(&self, stack: &mut Stack, index: usize, number: usize, entry: Entry) {
-        let counted = entries::counters(entry);
-        if self.of_stack[index].first != number {
-            return entries::add_counters(stack, counted);
-        }
-        let flags = KINDS.get(number).map_or(counted.flags, |kind| kind.stack_flags());
-        *stack = Stack { frames: std::mem::take(&mut stack.frames), flags, ..counted };
-    }
-
-    /// A new entry: the index of its stack, if it is whole.
+    /// The index of the stack of a new entry, if it is whole.
     fn add(
         &mut self,
         stacks: &mut Vec<Stack>,
@@ -153,22 +131,17 @@ impl Numbers {
         entry: Entry,
         frames: &[u8],
     ) -> Option<usize> {
-        if let Some(kind) = KINDS.get(number) {
-            stacks[number] = Stack { flags: kind.stack_flags(), ..entries::counters(entry) };
-            self.of_stack.push(Entries { first: number, are_many: false });
+        if number < KINDS.len() {
             return Some(number);
         }
         let stack = entries::stack(entry, frames)?;
         let hash = self.hasher.hash_one(identity(&stack));
         let known = self.known.find(hash, |&index| identity(&stacks[index]) == identity(&stack));
-        if let Some(&index) = known {
-            entries::add_counters(&mut stacks[index], stack);
-            self.of_stack[index].are_many = true;
-            return Some(index);
+        if known.is_some() {
+            return known.copied();
         }
         let index = stacks.len();
         stacks.push(stack);
-        self.of_stack.push(Entries { first: number, are_many: false });
         let rehash = |&index: &usize| self.hasher.hash_one(identity(&stacks[index]));
         self.known.insert_unique(hash, index, rehash);
         Some(index)
