@@ -138,7 +138,7 @@ impl Allocators {
             .ok_or("the C library's file cannot be read, so its version is not known")?;
         let is_data = |area: &&Area| identify::is_libc(area) && area.is_writable();
         let library: Vec<&Area> = areas.iter().filter(is_data).collect();
-        glibc::read(memory, areas, &library, version, effort).map_err(|refusal| refusal.to_string())
+        glibc::read(memory, areas, &library, version, effort)
     }
 }
 

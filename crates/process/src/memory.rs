@@ -5,6 +5,8 @@ pub const PAGE_BYTES: u64 = 4096;
 
 /// Of one range, 1 TiB: more come of numbers that are torn.
 const MOST_PAGES: u64 = 1 << 28;
+/// Read whole at most.
+const MOST_READ_BYTES: u64 = 64 << 20;
 
 /// A process, or a snapshot of one.
 pub trait Memory {
@@ -32,38 +34,18 @@ impl Presence {
     pub fn of(memory: &impl Memory, start: u64, end: u64) -> Option<Self> {
         let start = page_of(start);
         let end = end.max(start).checked_next_multiple_of(PAGE_BYTES)?;
-        let mut bits = Self::no_bits(start, end)?;
+        let pages = Some((end - start) / PAGE_BYTES).filter(|&pages| pages <= MOST_PAGES)?;
+        let mut bits = vec![0; pages.div_ceil(64) as usize];
         let is_known = memory.present_runs(start, end, &mut |from, to| {
             let (from, to) = (from.max(start) - start, to.min(end).saturating_sub(start));
             set(&mut bits, (from / PAGE_BYTES) as usize, (to / PAGE_BYTES) as usize);
         });
-        is_known.then(|| Self::new(start, bits))
-    }
-
-    /// That of the pages that `start..end` touches.
-    pub fn part(&self, start: u64, end: u64) -> Self {
-        let start = page_of(start);
-        let mut bits = Self::no_bits(start, end).unwrap_or_default();
-        for (index, page) in (start..end).step_by(PAGE_BYTES as usize).enumerate() {
-            if self.is_present(page) {
-                set(&mut bits, index, index + 1);
-            }
-        }
-        Self::new(start, bits)
-    }
-
-    fn no_bits(start: u64, end: u64) -> Option<Vec<u64>> {
-        let pages = end.saturating_sub(start).div_ceil(PAGE_BYTES);
-        (pages <= MOST_PAGES).then(|| vec![0; pages.div_ceil(64) as usize])
-    }
-
-    fn new(start: u64, bits: Vec<u64>) -> Self {
         let mut before = vec![0];
         before.extend(bits.iter().scan(0, |sum, word| {
             *sum += word.count_ones();
             Some(*sum)
         }));
-        Self { start, bits, before }
+        is_known.then_some(Self { start, bits, before })
     }
 
     /// Whether the page of `address` may be read without an effect on the process; false outside the range.
@@ -106,6 +88,28 @@ impl Presence {
         let is_present = |page: &u64| self.is_present(page_of(start) + page * PAGE_BYTES);
         (0..pages).take_while(is_present).count() as u64
     }
+
+    /// The two words at `address`, a multiple of 8, if they are present.
+    pub fn words(&self, memory: &impl Memory, address: u64) -> Option<(u64, u64)> {
+        let last = address.checked_add(8)?;
+        let mut bytes = [0; 16];
+        let is_read =
+            self.is_present(address) && self.is_present(last) && memory.read(address, &mut bytes);
+        word_at(&bytes, 0).zip(word_at(&bytes, 8)).filter(|_| is_read)
+    }
+
+    /// Fills `bytes`, whole pages from `start` on, with those that are present.
+    pub fn read_pages(&self, memory: &impl Memory, start: u64, bytes: &mut [u8]) {
+        let (mut at, end) = (start, start + bytes.len() as u64);
+        while at < end {
+            let length = self.present_run(at, end, u64::MAX) * PAGE_BYTES;
+            if length > 0 {
+                let offset = (at - start) as usize;
+                memory.read(at, &mut bytes[offset..offset + length as usize]);
+            }
+            at += length.max(PAGE_BYTES);
+        }
+    }
 }
 
 /// Sets the bits of these pages.
@@ -145,4 +149,13 @@ pub fn read_present(memory: &impl Memory, start: u64, length: usize) -> Option<V
     }
     let mut bytes = vec![0; length];
     memory.read(start, &mut bytes).then_some(bytes)
+}
+
+/// The pages of `start..end`, with zeros where one is not present.
+pub fn pages(memory: &impl Memory, start: u64, end: u64) -> Vec<u8> {
+    let mut bytes = vec![0; end.saturating_sub(start).min(MOST_READ_BYTES) as usize];
+    if let Some(presence) = Presence::of(memory, start, start + bytes.len() as u64) {
+        presence.read_pages(memory, start, &mut bytes);
+    }
+    bytes
 }

@@ -6,7 +6,8 @@
 //! has since 2.34.
 
 use crate::areas::{Area, Backing};
-use crate::memory::{Memory, PAGE_BYTES, page_of, read_present, word_at};
+use crate::identify::base_name;
+use crate::memory::{Memory, PAGE_BYTES, page_of, pages, read_present, word_at};
 use std::collections::BTreeSet;
 
 /// The descriptor lies in these last pages of a stack; static thread-local storage lies below it.
@@ -45,17 +46,13 @@ pub fn thread_pointers(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
     for descriptor in descriptors {
         let Some(area) = area_at(areas, descriptor) else { continue };
         let first = descriptor.saturating_sub(SEARCHED_STORAGE_BYTES).max(area.start);
-        let mut page = page_of(first);
-        while page < descriptor {
-            let bytes = read_present(memory, page, PAGE_BYTES as usize).unwrap_or_default();
-            let words = bytes.chunks_exact(8).filter_map(|word| word_at(word, 0));
-            chunks.extend(
-                words
-                    .filter(|word| word.is_multiple_of(16))
-                    .filter_map(|word| word.checked_sub(16).filter(|_| word > PAGE_BYTES)),
-            );
-            page += PAGE_BYTES;
-        }
+        let bytes = pages(memory, page_of(first), page_of(descriptor) + PAGE_BYTES);
+        let words = bytes.chunks_exact(8).filter_map(|word| word_at(word, 0));
+        chunks.extend(
+            words
+                .filter(|word| word.is_multiple_of(16) && *word > PAGE_BYTES)
+                .map(|word| word - 16),
+        );
     }
     chunks
 }
@@ -85,32 +82,19 @@ fn guarded<'a>(memory: &impl Memory, areas: &'a [Area]) -> impl Iterator<Item = 
 
 fn last_descriptor(memory: &impl Memory, stack: &Area) -> Option<u64> {
     let first = stack.end.saturating_sub(SEARCHED_PAGES * PAGE_BYTES).max(stack.start);
-    (first..stack.end).step_by(PAGE_BYTES as usize).find_map(|page| {
-        let bytes = read_present(memory, page, PAGE_BYTES as usize)?;
-        let mut offsets = (0..bytes.len() - 16).step_by(16);
-        offsets.find_map(|offset| {
-            let own = page + offset as u64;
-            is_descriptor(&bytes, offset, own).then_some(own)
-        })
-    })
+    let bytes = pages(memory, first, stack.end);
+    let mut places = (0..bytes.len().saturating_sub(16)).step_by(16);
+    let found = places.find(|&offset| is_descriptor(&bytes, offset, first + offset as u64))?;
+    Some(first + found as u64)
 }
 
 /// The descriptors on lists whose heads are among the loader's variables: of threads that run, of those that are gone and whose stacks are
 /// kept, and of the first one.
 fn listed(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
     let mut found = Vec::new();
-    let is_loader = |area: &&Area| {
-        let name = area.path.rsplit('/').next().unwrap_or_default();
-        area.is_writable() && name.starts_with("ld-")
-    };
+    let is_loader = |area: &&Area| area.is_writable() && base_name(&area.path).starts_with("ld-");
     for area in areas.iter().filter(is_loader) {
-        let bytes: Vec<u8> = (area.start..area.end)
-            .step_by(PAGE_BYTES as usize)
-            .flat_map(|page| {
-                let bytes = read_present(memory, page, PAGE_BYTES as usize);
-                bytes.unwrap_or_else(|| vec![0; PAGE_BYTES as usize])
-            })
-            .collect();
+        let bytes = pages(memory, area.start, area.end);
         for offset in (0..bytes.len().saturating_sub(8)).step_by(8) {
             let head = area.start + offset as u64;
             let next = word_at(&bytes, offset).unwrap_or(0);

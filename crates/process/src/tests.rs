@@ -1,6 +1,6 @@
 //! Tests on made-up processes: whole, torn, swapped out and hostile ones.
 
-use crate::glibc::{self, Effort, Locks, Refusal, Statistics};
+use crate::glibc::{self, Effort, Locks, Statistics};
 use crate::identify;
 use crate::identify::AllocatorKind::{Jemalloc, Musl, Tcmalloc};
 use crate::memory::{Memory, PAGE_BYTES, page_of};
@@ -21,6 +21,7 @@ const HEAP_PAGES: u64 = 8;
 const MAIN_ARENA: u64 = DATA + 0x100;
 const PARAMETERS: u64 = DATA + 0xb00;
 const TOP: u64 = HEAP + 0x6000;
+const NO_PARAMETERS: &str = "glibc's malloc parameters were not found";
 
 /// Pages by address. Reading any other fails the test: it would bring a page back in a real process.
 #[derive(Clone, Default)]
@@ -116,11 +117,11 @@ fn process() -> (Snapshot, Vec<Area>) {
     (memory, vec![heap, area(DATA, DATA + PAGE_BYTES, "/lib/libc.so.6")])
 }
 
-fn read(memory: &Snapshot, areas: &[Area]) -> Result<Statistics, Refusal> {
+fn read(memory: &Snapshot, areas: &[Area]) -> Result<Statistics, String> {
     read_with(memory, areas, Effort::Exact)
 }
 
-fn read_with(memory: &Snapshot, areas: &[Area], effort: Effort) -> Result<Statistics, Refusal> {
+fn read_with(memory: &Snapshot, areas: &[Area], effort: Effort) -> Result<Statistics, String> {
     glibc::read(memory, areas, &[&areas[1]], (2, 36), effort)
 }
 
@@ -195,19 +196,19 @@ fn a_version_that_is_not_known_is_refused_by_name() {
     for version in [(2, 26), (2, 45), (3, 36)] {
         let refused = glibc::read(&memory, &areas, &[&areas[1]], version, Effort::Exact);
         let refused = refused.unwrap_err();
-        assert_eq!(refused, Refusal::Version(version.0, version.1));
-        assert!(refused.to_string().contains(&format!("{}.{}", version.0, version.1)));
+        let name = format!("the arenas of glibc {}.{} are not known; ", version.0, version.1);
+        assert!(refused.starts_with(&name), "{refused}");
     }
     // The layout of another version is not consistent with this process.
     let refused = glibc::read(&memory, &areas, &[&areas[1]], (2, 31), Effort::Exact);
-    assert_eq!(refused.unwrap_err(), Refusal::NoParameters);
+    assert_eq!(refused.unwrap_err(), NO_PARAMETERS);
 }
 
 #[test]
 fn an_allocator_that_was_never_used_has_no_arena() {
     let (mut memory, areas) = process();
     memory.pages.insert(DATA, vec![0; 4096]);
-    assert_eq!(read(&memory, &areas).unwrap_err(), Refusal::NoArena);
+    assert!(read(&memory, &areas).unwrap_err().contains("has no arena"));
 }
 
 #[test]

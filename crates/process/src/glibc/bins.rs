@@ -23,11 +23,7 @@ pub struct LargeFree {
 }
 
 /// The chunks of the bins of the largest, and of the bin of unsorted ones as far as it is short.
-pub fn large_free(
-    heap: &mut Heap<impl Memory>,
-    state: &mut ArenaState,
-    memory: &impl Memory,
-) -> LargeFree {
+pub fn large_free(heap: &mut Heap<impl Memory>, state: &mut ArenaState) -> LargeFree {
     for _ in 0..MOST_TRIES {
         if let Some(mut found) = follow(heap, state) {
             found.chunks.retain(|(start, end)| end - start >= LARGE_BYTES);
@@ -37,7 +33,7 @@ pub fn large_free(
             }
         }
         heap.forget();
-        match state.read_again(memory) {
+        match state.read_again(heap.memory) {
             Some(again) => *state = again,
             None => break,
         }

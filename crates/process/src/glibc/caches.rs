@@ -2,10 +2,11 @@
 
 use super::find::Parameters;
 use super::heaps::Segment;
-use super::layout::{Layout, SMALL_TCACHE_BINS, TcacheLayout, chunk};
+use super::layout::{Layout, SMALL_TCACHE_BINS, chunk};
 use super::mapped_chunks::range_of;
 use super::statistics::Kept;
 use crate::memory::{Memory, PAGE_BYTES, Presence, page_of, read_present, word_at};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// Pieces read from lists that do not follow the order of addresses; then the rest of a list stays unknown.
@@ -19,11 +20,16 @@ pub const FAR_BYTES: u64 = 256;
 /// Times a tcache that changes is read again.
 const MOST_TRIES: u32 = 4;
 
+/// Bytes by the page in which they lie.
+pub type PageBytes = HashMap<u64, u64>;
+
 /// Reads words of the segments' present pages.
 pub struct Heap<'a, M> {
-    memory: &'a M,
+    pub memory: &'a M,
+    pub layout: &'static Layout,
+    pub parameters: Parameters,
     /// By address.
-    segments: &'a [&'a Segment],
+    pub segments: &'a [&'a Segment],
     /// Read at once: a power of two, a page at most.
     piece_bytes: u64,
     /// Address and contents; an address of 0 is none.
@@ -33,9 +39,15 @@ pub struct Heap<'a, M> {
 
 impl<'a, M: Memory> Heap<'a, M> {
     /// Reads as many bytes at once, [`NEAR_BYTES`] or [`FAR_BYTES`].
-    pub fn new(memory: &'a M, segments: &'a [&'a Segment], piece_bytes: u64) -> Self {
+    pub fn new(
+        memory: &'a M,
+        layout: &'static Layout,
+        parameters: Parameters,
+        segments: &'a [&'a Segment],
+        piece_bytes: u64,
+    ) -> Self {
         let pieces = vec![(0, Vec::new()); KEPT_PIECES];
-        Self { memory, segments, piece_bytes, pieces, reads: 0 }
+        Self { memory, layout, parameters, segments, piece_bytes, pieces, reads: 0 }
     }
 
     /// Drops what was read: it may have changed.
@@ -85,44 +97,36 @@ impl<'a, M: Memory> Heap<'a, M> {
         (is_free && self.word(at + 3 * chunk::OVERHEAD_BYTES)? == before).then_some(bytes)
     }
 
-    /// Follows the fastbin that starts with the chunk `first` and holds chunks of `bytes`.
-    pub fn fastbin(
-        &mut self,
-        first: u64,
-        bytes: u64,
-        layout: &Layout,
-        pages: &mut FilledPages,
-    ) -> Kept {
-        let mut cached = Kept::default();
+    /// Follows the fastbin that starts with the chunk `first` and holds chunks of `bytes`, and adds these to their pages.
+    pub fn fastbin(&mut self, first: u64, bytes: u64, pages: &mut PageBytes) -> Kept {
+        let mut kept = Kept::default();
         let mut at = first;
-        let most =
-            self.segments.iter().map(|segment| segment.end - segment.start).sum::<u64>() / bytes;
+        let all: u64 = self.segments.iter().map(|segment| segment.end - segment.start).sum();
         while at != 0 {
             let is_one = self.chunk_bytes(at.wrapping_add(16)) == Some(bytes);
-            let link = self.word(at.wrapping_add(16)).filter(|_| is_one && cached.chunks <= most);
+            let link = self.word(at.wrapping_add(16)).filter(|_| is_one && kept.bytes <= all);
             let Some(link) = link else {
-                cached.is_cut = true;
+                kept.is_cut = true;
                 break;
             };
-            cached.add_small(1, bytes);
-            pages.add(at, at + bytes);
-            at = if layout.has_safe_linking { link ^ (at + 16) >> 12 } else { link };
+            kept.add_small(1, bytes);
+            let on_first = bytes.min(PAGE_BYTES - at % PAGE_BYTES);
+            *pages.entry(page_of(at)).or_default() += on_first;
+            if on_first < bytes {
+                *pages.entry(page_of(at) + PAGE_BYTES).or_default() += bytes - on_first;
+            }
+            at = if self.layout.has_safe_linking { link ^ (at + 16) >> 12 } else { link };
         }
-        cached
+        kept
     }
 
     /// What the tcache in the chunk at `address` holds, if it is one and not empty.
-    pub fn tcache(
-        &mut self,
-        address: u64,
-        layout: &Layout,
-        parameters: &Parameters,
-    ) -> Option<Kept> {
+    pub fn tcache(&mut self, address: u64) -> Option<Kept> {
         for _ in 0..MOST_TRIES {
-            if let Some(cached) = self.tcache_once(address + 16, layout, parameters) {
-                return Some(cached).filter(|cached| cached.chunks > 0);
+            if let Some(kept) = self.tcache_once(address + 16) {
+                return Some(kept).filter(|kept| kept.chunks > 0);
             }
-            for read in [address, address + layout.tcache.chunk_bytes()] {
+            for read in [address, address + self.layout.tcache.chunk_bytes()] {
                 let slot = self.slot(read);
                 self.pieces[slot].0 = 0;
             }
@@ -130,61 +134,45 @@ impl<'a, M: Memory> Heap<'a, M> {
         None
     }
 
-    fn tcache_once(
-        &mut self,
-        block: u64,
-        layout: &Layout,
-        parameters: &Parameters,
-    ) -> Option<Kept> {
-        let tcache = layout.tcache;
-        let mut cached = Kept::default();
+    fn tcache_once(&mut self, block: u64) -> Option<Kept> {
+        let tcache = self.layout.tcache;
+        let mut kept = Kept::default();
         let entries = block + (tcache.bins * tcache.count_bytes) as u64;
         for bin in 0..tcache.bins {
-            let count = self.tcache_count(block, bin, tcache, parameters)?;
+            let count = self.tcache_count(block, bin)?;
             let first = self.word(entries + 8 * bin as u64)?;
             if (count == 0) != (first == 0) {
                 return None;
             }
             let sizes = tcache.sizes(bin);
             if bin >= SMALL_TCACHE_BINS {
-                cached.add(self.large_tcache_bin(first, count, sizes, layout)?);
+                kept.add(self.large_tcache_bin(first, count, sizes)?);
             } else if count > 0 {
                 let is_one = self.chunk_bytes(first) == Some(sizes.start);
-                cached.add_small(count, is_one.then_some(sizes.start)?);
+                kept.add_small(count, is_one.then_some(sizes.start)?);
             }
         }
-        Some(cached)
+        Some(kept)
     }
 
     /// How many chunks the bin has; `None` if the counter cannot be one.
-    fn tcache_count(
-        &mut self,
-        block: u64,
-        bin: usize,
-        tcache: &TcacheLayout,
-        parameters: &Parameters,
-    ) -> Option<u64> {
+    fn tcache_count(&mut self, block: u64, bin: usize) -> Option<u64> {
+        let tcache = self.layout.tcache;
         let counter = block + (bin * tcache.count_bytes) as u64;
         let bits = 8 * tcache.count_bytes;
         let count = self.word(counter & !7)? >> (8 * (counter & 7)) & ((1 << bits) - 1);
-        let other = parameters.tcache_count.checked_sub(count)?;
+        let other = self.parameters.tcache_count.checked_sub(count)?;
         Some(if tcache.counts_room { other } else { count })
     }
 
     /// Follows the list of a bin whose chunks, by size, are of `sizes`. They may have been mapped, and so lie in no segment.
-    fn large_tcache_bin(
-        &mut self,
-        first: u64,
-        count: u64,
-        sizes: Range<u64>,
-        layout: &Layout,
-    ) -> Option<Kept> {
-        let mut cached = Kept::default();
+    fn large_tcache_bin(&mut self, first: u64, count: u64, sizes: Range<u64>) -> Option<Kept> {
+        let mut kept = Kept::default();
         let (mut at, mut least) = (first, sizes.start);
         for _ in 0..count {
             if self.reads >= MOST_READS {
-                cached.is_cut = true;
-                return Some(cached);
+                kept.is_cut = true;
+                return Some(kept);
             }
             self.reads += 1;
             let start = at.checked_sub(2 * chunk::OVERHEAD_BYTES)?;
@@ -195,86 +183,19 @@ impl<'a, M: Memory> Heap<'a, M> {
             if !at.is_multiple_of(chunk::ALIGNMENT) || !(least..sizes.end).contains(&bytes) {
                 return None;
             }
-            let range = match head & chunk::IS_MMAPPED {
+            let (start, end) = match head & chunk::IS_MMAPPED {
                 0 => (start, start + bytes),
-                _ if layout.mapped_header_bytes == 0 => return None,
-                _ => range_of(start, below, head, layout.mapped_header_bytes)?,
+                _ if self.layout.mapped_header_bytes == 0 => return None,
+                _ => range_of(start, below, head, self.layout.mapped_header_bytes)?,
             };
-            cached.chunks += 1;
-            cached.mapped_chunks += u64::from(head & chunk::IS_MMAPPED != 0);
-            cached.bytes += range.1 - range.0;
-            cached.resident_bytes += self.resident_bytes(range.0, range.1)?;
+            kept.chunks += 1;
+            kept.mapped_chunks += u64::from(head & chunk::IS_MMAPPED != 0);
+            kept.bytes += end - start;
+            kept.resident_bytes +=
+                Presence::of(self.memory, start, end)?.resident_bytes(start, end);
             least = bytes;
             at = link ^ at >> 12;
         }
-        (at == 0).then_some(cached)
-    }
-
-    fn resident_bytes(&self, start: u64, end: u64) -> Option<u64> {
-        let behind = self.segments.partition_point(|segment| segment.start <= start);
-        let segment = self.segments.get(behind.wrapping_sub(1));
-        if let Some(segment) = segment.filter(|segment| end <= segment.end) {
-            return Some(segment.presence.resident_bytes(start, end));
-        }
-        Some(Presence::of(self.memory, start, end)?.resident_bytes(start, end))
-    }
-}
-
-/// How much of each page of an arena lies in fastbins.
-pub struct FilledPages {
-    /// Start, end and the number of the first page of each segment, by address.
-    segments: Vec<(u64, u64, usize)>,
-    /// Bytes, made at the first chunk.
-    filled: Vec<u16>,
-    pages: usize,
-}
-
-impl FilledPages {
-    pub fn of(segments: &[Segment]) -> Self {
-        let mut sorted: Vec<&Segment> = segments.iter().collect();
-        sorted.sort_by_key(|segment| segment.start);
-        let mut pages = 0;
-        let segments = sorted.into_iter().map(|segment| {
-            let first = pages;
-            let start = page_of(segment.start);
-            pages += ((segment.end - start).div_ceil(PAGE_BYTES)) as usize;
-            (start, segment.end, first)
-        });
-        let segments = segments.collect();
-        Self { segments, filled: Vec::new(), pages }
-    }
-
-    fn add(&mut self, start: u64, end: u64) {
-        self.filled.resize(self.pages, 0);
-        let behind = self.segments.partition_point(|segment| segment.0 <= start);
-        let Some(&(first, last, number)) = self.segments.get(behind.wrapping_sub(1)) else {
-            return;
-        };
-        let mut at = start;
-        while at < end.min(last) {
-            let next = (page_of(at) + PAGE_BYTES).min(end);
-            let page = number + ((at - first) / PAGE_BYTES) as usize;
-            if let Some(filled) = self.filled.get_mut(page) {
-                *filled = filled.saturating_add((next - at) as u16);
-            }
-            at = next;
-        }
-    }
-
-    /// An address in each page that has any, and its bytes, by address.
-    pub fn filled(&self) -> impl Iterator<Item = (u64, u64)> {
-        let behind = self.segments.iter().skip(1).map(|segment| segment.2).chain([self.pages]);
-        self.segments.iter().zip(behind).flat_map(|(&(start, _, first), behind)| {
-            let pages = self.filled.iter().take(behind).skip(first).enumerate();
-            pages.filter(|(_, bytes)| **bytes > 0).map(move |(page, &bytes)| {
-                (start + page as u64 * PAGE_BYTES + PAGE_BYTES - 1, u64::from(bytes))
-            })
-        })
-    }
-
-    /// Bytes of pages that hold nothing else.
-    pub fn whole_bytes(&self) -> u64 {
-        let is_whole = |filled: &&u16| u64::from(**filled) == PAGE_BYTES;
-        self.filled.iter().filter(is_whole).count() as u64 * PAGE_BYTES
+        (at == 0).then_some(kept)
     }
 }

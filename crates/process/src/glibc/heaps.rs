@@ -1,7 +1,7 @@
 //! The ranges of memory in which an arena's chunks lie.
 
 use super::find::{ArenaState, Parameters};
-use super::layout::{HEAP_BYTES, Layout, chunk};
+use super::layout::{HEAP_BYTES, Layout, arena, chunk};
 use crate::memory::{Memory, Presence, read_present, word_at};
 
 /// Heaps of one arena followed at most: 64 TiB.
@@ -30,14 +30,14 @@ pub struct Segment {
 pub fn segments(
     memory: &impl Memory,
     state: &ArenaState,
-    arena: usize,
+    index: usize,
     layout: &Layout,
     parameters: &Parameters,
 ) -> Vec<Segment> {
     if state.is_empty() {
         return Vec::new();
     }
-    if arena == 0 {
+    if index == 0 {
         return main_segment(memory, state, parameters).into_iter().collect();
     }
     let heap_bytes = match parameters.huge_page_bytes {
@@ -54,24 +54,15 @@ pub fn segments(
         if owner != state.address || bytes > heap_bytes || !heap.is_multiple_of(heap_bytes) {
             break;
         }
-        let holds_arena = state.address == heap + layout.heap_header_bytes;
-        let first_chunk = if holds_arena {
-            (state.address + layout.arena.bytes as u64).next_multiple_of(chunk::ALIGNMENT)
-        } else {
-            heap + layout.heap_header_bytes
-        };
+        let mut first_chunk = heap + layout.heap_header_bytes;
+        if first_chunk == state.address {
+            first_chunk += ((layout.top + arena::BYTES) as u64).next_multiple_of(chunk::ALIGNMENT);
+        }
         let end = heap + bytes;
         let Some(presence) = Presence::of(memory, heap, end) else { break };
         let top = segments.is_empty().then(|| state.top());
-        segments.push(Segment {
-            arena,
-            start: heap,
-            first_chunk,
-            top,
-            end,
-            presence,
-            is_main: false,
-        });
+        let (arena, start, is_main) = (index, heap, false);
+        segments.push(Segment { arena, start, first_chunk, top, end, presence, is_main });
         heap = previous;
     }
     segments

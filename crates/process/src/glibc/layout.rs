@@ -5,26 +5,31 @@
 
 use std::ops::Range;
 
-/// Offsets in `struct malloc_state`.
-#[derive(Debug)]
-pub struct ArenaLayout {
-    /// None since 2.43.
-    pub fastbins: Range<usize>,
-    pub top: usize,
-    pub bins: usize,
-    pub next: usize,
-    pub attached_threads: usize,
-    pub system_mem: usize,
-    pub max_system_mem: usize,
-    pub bytes: usize,
-}
-
-/// Of `struct malloc_state`, in every version.
+/// `struct malloc_state`: offsets from its start, and from its top on the distance from that, which no version changed.
 pub mod arena {
     /// 0 while it is free.
     pub const MUTEX: usize = 0;
+    /// From here to the top.
+    pub const FASTBINS: usize = 0x10;
+    pub const BINS: usize = 0x10;
+    pub const NEXT: usize = 0x810;
+    pub const ATTACHED_THREADS: usize = 0x820;
+    pub const SYSTEM_MEM: usize = 0x828;
+    pub const MAX_SYSTEM_MEM: usize = 0x830;
+    pub const BYTES: usize = 0x838;
     /// Bin 0 does not exist.
     pub const BIN_COUNT: usize = 127;
+}
+
+/// `struct malloc_par`: distances that no version changed.
+pub mod parameters {
+    /// From `n_mmaps`.
+    pub const NO_DYN_THRESHOLD: usize = 12;
+    /// From `mmapped_mem`, as those below.
+    pub const SBRK_BASE: usize = 16;
+    pub const TCACHE_BINS: usize = 24;
+    /// As far as it is read.
+    pub const BYTES: usize = 48;
 }
 
 /// Bits of a chunk's size.
@@ -45,22 +50,8 @@ pub mod chunk {
 /// Heaps of arenas other than the main one begin at multiples of this.
 pub const HEAP_BYTES: u64 = 64 << 20;
 
-/// Offsets in `struct malloc_par`.
-#[derive(Debug)]
-pub struct ParametersLayout {
-    /// Bytes per huge page of heaps; not before 2.35.
-    pub hp_pagesize: Option<usize>,
-    pub n_mmaps: usize,
-    pub no_dyn_threshold: usize,
-    pub mmapped_mem: usize,
-    pub sbrk_base: usize,
-    pub tcache_bins: usize,
-    /// As far as it is read.
-    pub bytes: usize,
-}
-
 /// `tcache_perthread_struct`: a counter for each bin, then a list for each.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct TcacheLayout {
     pub bins: usize,
     /// Of a counter.
@@ -95,9 +86,13 @@ impl TcacheLayout {
 pub struct Layout {
     /// First and last minor version of 2.x.
     pub minor: (u32, u32),
-    pub arena: &'static ArenaLayout,
-    pub parameters: &'static ParametersLayout,
-    pub tcache: &'static TcacheLayout,
+    /// Offset of an arena's top.
+    pub top: usize,
+    /// Offset of the parameters' bytes per huge page of heaps; not before 2.35.
+    pub hp_pagesize: Option<usize>,
+    pub n_mmaps: usize,
+    pub mmapped_mem: usize,
+    pub tcache: TcacheLayout,
     /// Of `struct _heap_info`, padding included.
     pub heap_header_bytes: u64,
     /// Whether heaps of huge pages are four of these pages long, not as long as others.
@@ -112,103 +107,58 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of version 2.`minor`; `None` where it is not known.
-    pub fn of(minor: u32) -> Option<&'static Self> {
-        LAYOUTS.iter().find(|layout| (layout.minor.0..=layout.minor.1).contains(&minor))
-    }
-
-    /// The newest that is known: 2.x.
-    pub fn newest() -> u32 {
-        LAYOUTS.iter().map(|layout| layout.minor.1).max().unwrap_or(0)
+    /// Of a version; `None` where it is not known.
+    pub fn of((major, minor): (u32, u32)) -> Option<&'static Self> {
+        let is_it = |layout: &&Self| (layout.minor.0..=layout.minor.1).contains(&minor);
+        LAYOUTS.iter().find(is_it).filter(|_| major == 2)
     }
 }
 
-static ARENA_27: ArenaLayout = ArenaLayout {
-    fastbins: 0x10..0x60,
-    top: 0x60,
-    bins: 0x70,
-    next: 0x870,
-    attached_threads: 0x880,
-    system_mem: 0x888,
-    max_system_mem: 0x890,
-    bytes: 0x898,
-};
-
-static ARENA_43: ArenaLayout = ArenaLayout {
-    fastbins: 0..0,
-    top: 0x8,
-    bins: 0x18,
-    next: 0x818,
-    attached_threads: 0x828,
-    system_mem: 0x830,
-    max_system_mem: 0x838,
-    bytes: 0x840,
-};
-
-static PARAMETERS_27: ParametersLayout = ParametersLayout {
-    hp_pagesize: None,
-    n_mmaps: 40,
-    no_dyn_threshold: 52,
-    mmapped_mem: 56,
-    sbrk_base: 72,
-    tcache_bins: 80,
-    bytes: 104,
-};
-
-static PARAMETERS_35: ParametersLayout = ParametersLayout {
-    hp_pagesize: Some(48),
-    n_mmaps: 60,
-    no_dyn_threshold: 72,
-    mmapped_mem: 80,
-    sbrk_base: 96,
-    tcache_bins: 104,
-    bytes: 128,
-};
-
-static PARAMETERS_43: ParametersLayout = ParametersLayout {
-    hp_pagesize: Some(56),
-    n_mmaps: 68,
-    no_dyn_threshold: 80,
-    mmapped_mem: 88,
-    sbrk_base: 104,
-    tcache_bins: 112,
-    bytes: 136,
-};
-
-static TCACHE_27: TcacheLayout = TcacheLayout { bins: 64, count_bytes: 1, counts_room: false };
-static TCACHE_30: TcacheLayout = TcacheLayout { bins: 64, count_bytes: 2, counts_room: false };
-static TCACHE_42: TcacheLayout = TcacheLayout { bins: 76, count_bytes: 2, counts_room: true };
-
 const LAYOUT_27: Layout = Layout {
     minor: (27, 29),
-    arena: &ARENA_27,
-    parameters: &PARAMETERS_27,
-    tcache: &TCACHE_27,
+    top: 0x60,
+    hp_pagesize: None,
+    n_mmaps: 40,
+    mmapped_mem: 56,
+    tcache: TcacheLayout { bins: 64, count_bytes: 1, counts_room: false },
     heap_header_bytes: 0x20,
     has_heaps_of_huge_pages: false,
     has_safe_linking: false,
     mapped_header_bytes: 0,
     arenas_a_core: 8,
 };
-const LAYOUT_30: Layout = Layout { minor: (30, 31), tcache: &TCACHE_30, ..LAYOUT_27 };
+const LAYOUT_30: Layout = Layout {
+    minor: (30, 31),
+    tcache: TcacheLayout { bins: 64, count_bytes: 2, counts_room: false },
+    ..LAYOUT_27
+};
 const LAYOUT_32: Layout = Layout { minor: (32, 34), has_safe_linking: true, ..LAYOUT_30 };
 const LAYOUT_35: Layout = Layout {
     minor: (35, 41),
-    parameters: &PARAMETERS_35,
+    hp_pagesize: Some(48),
+    n_mmaps: 60,
+    mmapped_mem: 80,
     heap_header_bytes: 0x30,
     has_heaps_of_huge_pages: true,
     ..LAYOUT_32
 };
-const LAYOUT_42: Layout =
-    Layout { minor: (42, 42), tcache: &TCACHE_42, has_heaps_of_huge_pages: false, ..LAYOUT_35 };
+const LAYOUT_42: Layout = Layout {
+    minor: (42, 42),
+    tcache: TcacheLayout { bins: 76, count_bytes: 2, counts_room: true },
+    has_heaps_of_huge_pages: false,
+    ..LAYOUT_35
+};
 const LAYOUT_43: Layout = Layout {
     minor: (43, 43),
-    arena: &ARENA_43,
-    parameters: &PARAMETERS_43,
+    top: 0x8,
+    hp_pagesize: Some(56),
+    n_mmaps: 68,
+    mmapped_mem: 88,
     mapped_header_bytes: 16,
     ..LAYOUT_42
 };
 const LAYOUT_44: Layout = Layout { minor: (44, 44), arenas_a_core: 1, ..LAYOUT_43 };
 
-static LAYOUTS: [Layout; 7] =
+/// Of all versions that are known; the newest last.
+pub static LAYOUTS: [Layout; 7] =
     [LAYOUT_27, LAYOUT_30, LAYOUT_32, LAYOUT_35, LAYOUT_42, LAYOUT_43, LAYOUT_44];

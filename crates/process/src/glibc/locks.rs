@@ -1,8 +1,7 @@
 //! The locks of the arenas: all that `malloc_trim` takes, one after the other.
 
-use super::find;
-use super::layout::{ArenaLayout, Layout, arena};
-use super::refusal::Refusal;
+use super::find::LibraryData;
+use super::layout::arena;
 use crate::areas::Area;
 use crate::memory::Memory;
 use std::time::{Duration, Instant};
@@ -11,11 +10,7 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// Where the arenas' locks are.
-#[derive(Clone, Copy, Debug)]
-pub struct Locks {
-    main_arena: u64,
-    layout: &'static ArenaLayout,
-}
+pub struct Locks(LibraryData);
 
 impl Locks {
     /// `library` and `version` as `read` takes them.
@@ -23,14 +18,8 @@ impl Locks {
         memory: &impl Memory,
         library: &[&Area],
         version: (u32, u32),
-    ) -> Result<Self, Refusal> {
-        let layout = Layout::of(version.1).filter(|_| version.0 == 2);
-        let layout = layout.ok_or(Refusal::Version(version.0, version.1))?.arena;
-        match find::main_arenas(memory, library, layout).as_slice() {
-            [] => Err(Refusal::NoArena),
-            [main] => Ok(Self { main_arena: *main, layout }),
-            _ => Err(Refusal::Ambiguous),
-        }
+    ) -> Result<Self, String> {
+        LibraryData::read(memory, library, version).map(Self)
     }
 
     /// Whether each lock is seen free once within `limit`.
@@ -43,7 +32,7 @@ impl Locks {
         loop {
             // A chain that is read while it grows may be inconsistent.
             held = held.or_else(|| {
-                let arenas = find::chain(memory, self.main_arena, self.layout)?;
+                let arenas = self.0.arenas(memory).ok()?;
                 Some(arenas.iter().map(|state| state.address + arena::MUTEX as u64).collect())
             });
             if let Some(held) = &mut held {

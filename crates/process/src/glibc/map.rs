@@ -65,15 +65,10 @@ impl HeapMap {
         }
     }
 
-    /// Adds what of each page, by address, lies in fastbins. What is estimated for the rest of a cell may leave too little room for it.
-    pub(super) fn add_fastbins(&mut self, pages: impl Iterator<Item = (u64, u64)>) {
-        let mut index = 0;
-        for (address, bytes) in pages {
-            let is_before = |cell: &Cell| cell.start + cell.bytes <= address;
-            while self.cells.get(index).is_some_and(is_before) {
-                index += 1;
-            }
-            let Some(cell) = self.cells.get_mut(index) else { return };
+    /// Adds what of a page lies in fastbins. What is estimated for the rest of a cell may leave too little room for it.
+    pub(super) fn add_fastbins(&mut self, page: u64, bytes: u64) {
+        let index = self.first_at(page);
+        if let Some(cell) = self.cells.get_mut(index) {
             cell.free_bytes = (cell.free_bytes + bytes as f64).min(cell.resident_bytes as f64);
         }
     }

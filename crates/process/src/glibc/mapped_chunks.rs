@@ -4,18 +4,14 @@ use super::heaps::Segment;
 use super::layout::chunk;
 use super::statistics::{Range, Space};
 use crate::areas::{Area, Backing};
-use crate::memory::{Memory, PAGE_BYTES, Presence, page_of, word_at};
+use crate::memory::{Memory, PAGE_BYTES, Presence, page_of};
+use std::sync::Arc;
 
 /// In the word before the size of a chunk whose size leaves its header out: it was mapped with huge pages.
 const HUGE_PAGES: u64 = 1;
 
 /// Pages of areas searched beyond their first chunks.
 const MOST_SEARCHED_PAGES: u32 = 1 << 18;
-
-/// Of what was found by trying page after page, so many may have to be no chunks.
-const MOST_STRAYS: u64 = 3;
-/// Sets of them that are tried.
-const MOST_SETS: u32 = 100_000;
 
 /// What the allocator's own statistics say of these chunks.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +47,7 @@ pub struct MappedChunks {
 }
 
 /// Searches the anonymous areas outside of `segments`. Where the chains of chunks from each area's start are not what is expected,
-/// page after page is tried, and what is then too much is dropped.
+/// page after page is tried, and one that is then too much is dropped.
 pub fn find(
     memory: &impl Memory,
     areas: &[Area],
@@ -68,7 +64,9 @@ pub fn find(
                 continue;
             }
             for (start, end) in outside(area, segments) {
-                let Some(presence) = Presence::of(memory, start, end) else { continue };
+                let Some(presence) = Presence::of(memory, start, end).map(Arc::new) else {
+                    continue;
+                };
                 let (mut at, mut is_chained) = (start, true);
                 while at < end && searched < MOST_SEARCHED_PAGES {
                     let chunk_at = |head| chunk_at(memory, &presence, head, end, expected);
@@ -93,7 +91,7 @@ pub fn find(
             break;
         }
     }
-    mapped.drop_strays(expected);
+    mapped.drop_stray(expected);
     mapped
 }
 
@@ -113,51 +111,29 @@ fn outside(area: &Area, segments: &[&Segment]) -> Vec<(u64, u64)> {
 }
 
 impl MappedChunks {
-    fn add(&mut self, presence: &Presence, start: u64, end: u64, is_chained: bool) {
+    fn add(&mut self, presence: &Arc<Presence>, start: u64, end: u64, is_chained: bool) {
         if !is_chained {
             self.doubtful.push(self.ranges.len());
         }
-        self.space.chunks += 1;
-        self.space.bytes += end - start;
-        self.space.resident_bytes += presence.resident_bytes(start, end);
-        self.ranges.push(Range { start, end, presence: presence.part(start, end) });
+        self.space.add(presence, start, end);
+        self.ranges.push(Range { start, end, presence: presence.clone() });
     }
 
-    /// Drops those without which the rest is what the statistics say.
-    fn drop_strays(&mut self, expected: Expected) {
-        let chunks = self.space.chunks.saturating_sub(expected.chunks);
-        let (true, Some(bytes)) =
-            ((1..=MOST_STRAYS).contains(&chunks), expected.excess_of(self.space.bytes))
-        else {
-            return;
+    /// Drops one without which the rest is what the statistics say.
+    fn drop_stray(&mut self, expected: Expected) {
+        let excess = expected.excess_of(self.space.bytes).filter(|&bytes| bytes > 0);
+        let is_stray = |&&index: &&usize| {
+            let range = &self.ranges[index];
+            Some(range.end - range.start) == excess
         };
-        let length = |&index: &usize| self.ranges[index].end - self.ranges[index].start;
-        let mut sets = MOST_SETS;
-        let lengths: Vec<u64> = self.doubtful.iter().map(length).collect();
-        let Some(strays) = summing_up(&lengths, chunks, bytes, &mut sets) else {
-            return;
-        };
-        for stray in strays {
-            let range = self.ranges.remove(self.doubtful[stray]);
+        let stray = self.doubtful.iter().rev().find(is_stray).copied();
+        if let Some(stray) = stray.filter(|_| self.space.chunks == expected.chunks + 1) {
+            let Range { start, end, presence } = self.ranges.remove(stray);
             self.space.chunks -= 1;
-            self.space.bytes -= range.end - range.start;
-            self.space.resident_bytes -= range.presence.resident_bytes(range.start, range.end);
+            self.space.bytes -= end - start;
+            self.space.resident_bytes -= presence.resident_bytes(start, end);
         }
     }
-}
-
-/// Indices of `count` of the `lengths` that add up to `bytes`, the last one first; `sets` is how many may still be tried.
-fn summing_up(lengths: &[u64], count: u64, bytes: u64, sets: &mut u32) -> Option<Vec<usize>> {
-    if count == 0 {
-        return (bytes == 0).then(Vec::new);
-    }
-    (0..lengths.len()).rev().find_map(|last| {
-        *sets = sets.checked_sub(1)?;
-        let rest = bytes.checked_sub(lengths[last])?;
-        let mut found = summing_up(&lengths[..last], count - 1, rest, sets)?;
-        found.insert(0, last);
-        Some(found)
-    })
 }
 
 /// Start and end of the area whose chunk's header is at `head`, if there is one. The header says how far below it the area
@@ -169,14 +145,7 @@ fn chunk_at(
     end: u64,
     expected: Expected,
 ) -> Option<(u64, u64)> {
-    if !presence.is_present(head) {
-        return None;
-    }
-    let mut words = [0; 16];
-    if !memory.read(head, &mut words) {
-        return None;
-    }
-    let (below, size) = (word_at(&words, 0)?, word_at(&words, 8)?);
+    let (below, size) = presence.words(memory, head)?;
     let range = range_of(head, below, size, expected.header_bytes)?;
     let is_chunk = size & chunk::FLAGS == chunk::IS_MMAPPED
         && range.0.is_multiple_of(PAGE_BYTES)

@@ -16,9 +16,8 @@ const MOST_MARKER_BYTES: u64 = 64;
 
 /// A part of a segment without large free chunks.
 #[derive(Clone, Copy)]
-pub struct Piece {
-    /// The segment's index.
-    pub segment: usize,
+pub struct Piece<'a> {
+    pub segment: &'a Segment,
     pub start: u64,
     pub end: u64,
     /// Whether a chunk starts at its start.
@@ -58,15 +57,10 @@ impl Sums {
 }
 
 /// Reads a piece and adds up its chunks. Where sizes lead on from no place, it lies inside of a chunk in use.
-pub fn walk_piece(
-    memory: &impl Memory,
-    segment: &Segment,
-    piece: &Piece,
-    buffer: &mut Vec<u8>,
-) -> Sums {
+pub fn walk_piece(memory: &impl Memory, piece: &Piece, buffer: &mut Vec<u8>) -> Sums {
     let mut sums = Sums::default();
     for is_last_try in [false, true] {
-        let window = Window::of(memory, segment, piece, buffer);
+        let window = Window::of(memory, piece, buffer);
         let search = (piece.start.next_multiple_of(chunk::ALIGNMENT)..piece.end)
             .step_by(chunk::ALIGNMENT as usize);
         let known = Some(piece.start).filter(|_| piece.has_chunk_at_start);
@@ -88,17 +82,12 @@ pub fn walk_piece(
 
 /// Whether the chunks of a walked piece are chunks of today: one of them, or of those behind, is on a list. What a chunk was made of before it
 /// became one looks like chunks, too.
-pub fn is_proven(
-    memory: &impl Memory,
-    segments: &[Segment],
-    segment: &Segment,
-    sums: &Sums,
-) -> bool {
+pub fn is_proven(memory: &impl Memory, segment: &Segment, sums: &Sums) -> bool {
     let mut sums = *sums;
     let mut buffer = Vec::new();
     for _ in 0..MOST_PROOF_PIECES {
         if sums.a_free_chunk != 0 {
-            return is_listed(memory, segments, &sums);
+            return is_listed(memory, &sums);
         }
         let limit = segment.top.unwrap_or(segment.end);
         if sums.next_chunk == 0 || sums.next_chunk >= limit {
@@ -106,8 +95,8 @@ pub fn is_proven(
         }
         let (start, has_chunk_at_start) = (sums.next_chunk, true);
         let end = (start + PROOF_PIECE_BYTES).min(limit);
-        let piece = Piece { segment: 0, start, end, has_chunk_at_start };
-        let window = Window::of(memory, segment, &piece, &mut buffer);
+        let piece = Piece { segment, start, end, has_chunk_at_start };
+        let window = Window::of(memory, &piece, &mut buffer);
         let Some(next) = window.sums_from(start, false) else { return false };
         sums = next;
     }
@@ -115,20 +104,8 @@ pub fn is_proven(
 }
 
 /// Whether the next chunk on the list of the free chunk that was seen refers back to it.
-fn is_listed(memory: &impl Memory, segments: &[Segment], sums: &Sums) -> bool {
-    let word = |address: u64| {
-        // The bins themselves lie in no segment.
-        let is_known =
-            |segment: &&Segment| (segment.start..segment.end.saturating_sub(7)).contains(&address);
-        let Some(segment) = segments.iter().find(is_known) else {
-            return word_at(&read_present(memory, address, 8)?, 0);
-        };
-        let mut word = [0; 8];
-        let is_read = segment.presence.is_present(address)
-            && address.is_multiple_of(8)
-            && memory.read(address, &mut word);
-        is_read.then(|| u64::from_le_bytes(word))
-    };
+fn is_listed(memory: &impl Memory, sums: &Sums) -> bool {
+    let word = |address: u64| word_at(&read_present(memory, address, 8)?, 0);
     let next = match sums.next_on_list {
         0 => word(sums.a_free_chunk + 2 * chunk::OVERHEAD_BYTES),
         next => Some(next),
@@ -138,43 +115,24 @@ fn is_listed(memory: &impl Memory, segments: &[Segment], sums: &Sums) -> bool {
 }
 
 struct Window<'a> {
-    segment: &'a Segment,
-    piece: &'a Piece,
+    piece: &'a Piece<'a>,
     /// Address of the first byte.
     start: u64,
     /// Zeros where a page is absent.
-    bytes: &'a mut Vec<u8>,
+    bytes: &'a [u8],
 }
 
 impl<'a> Window<'a> {
-    fn of(
-        memory: &impl Memory,
-        segment: &'a Segment,
-        piece: &'a Piece,
-        bytes: &'a mut Vec<u8>,
-    ) -> Self {
-        let mut window = Self { segment, piece, start: page_of(piece.start), bytes };
-        window.read(memory);
-        window
-    }
-
-    /// Fills it with the piece's pages, and the page behind, where the size of the chunk behind may lie.
-    fn read(&mut self, memory: &impl Memory) {
-        let end = (page_of(self.piece.end + PAGE_BYTES - 1) + PAGE_BYTES)
-            .min(page_of(self.segment.end + PAGE_BYTES - 1));
-        self.bytes.clear();
-        self.bytes.resize((end - self.start) as usize, 0);
-        let mut at = self.start;
-        while at < end {
-            let pages = self.segment.presence.present_run(at, end, u64::MAX);
-            if pages > 0 {
-                let offset = (at - self.start) as usize;
-                let length = (pages * PAGE_BYTES) as usize;
-                // What cannot be read is not walked: no chunk has the size 0.
-                memory.read(at, &mut self.bytes[offset..offset + length]);
-            }
-            at += pages.max(1) * PAGE_BYTES;
-        }
+    /// The piece's pages, and the page behind, where the size of the chunk behind may lie. What cannot be read is not walked: no chunk has
+    /// the size 0.
+    fn of(memory: &impl Memory, piece: &'a Piece, bytes: &'a mut Vec<u8>) -> Self {
+        let start = page_of(piece.start);
+        let end = (page_of(piece.end + PAGE_BYTES - 1) + PAGE_BYTES)
+            .min(page_of(piece.segment.end + PAGE_BYTES - 1));
+        bytes.clear();
+        bytes.resize((end - start) as usize, 0);
+        piece.segment.presence.read_pages(memory, start, bytes);
+        Self { piece, start, bytes }
     }
 
     fn word(&self, address: u64) -> Option<u64> {
@@ -201,7 +159,7 @@ impl<'a> Window<'a> {
 
     /// The chunks from `start` on, if they lead to the end of the piece, or, where the program is changing it, are many.
     fn sums_from(&self, start: u64, is_changing: bool) -> Option<Sums> {
-        let limit = self.segment.top.unwrap_or(self.segment.end);
+        let limit = self.piece.segment.top.unwrap_or(self.piece.segment.end);
         let mut sums = Sums::default();
         let (mut at, mut is_free_below) = (start, false);
         while at < self.piece.end && at < limit {
@@ -209,7 +167,7 @@ impl<'a> Window<'a> {
             let bytes = head & !chunk::FLAGS;
             let next = at.saturating_add(bytes);
             let is_marker = bytes < chunk::LEAST_BYTES
-                && self.segment.top.is_none()
+                && self.piece.segment.top.is_none()
                 && at + MOST_MARKER_BYTES >= limit;
             if is_marker {
                 break;
@@ -217,7 +175,7 @@ impl<'a> Window<'a> {
             let is_chunk = bytes >= chunk::LEAST_BYTES
                 && bytes.is_multiple_of(chunk::ALIGNMENT)
                 && head & chunk::IS_MMAPPED == 0
-                && !(self.segment.is_main && head & chunk::NON_MAIN_ARENA != 0)
+                && !(self.piece.segment.is_main && head & chunk::NON_MAIN_ARENA != 0)
                 && next <= limit;
             let state = if is_chunk { self.is_free(bytes, next, is_free_below) } else { None };
             match state {
@@ -243,7 +201,7 @@ impl<'a> Window<'a> {
 
     /// Whether the chunk of `bytes` below `next` is free; `Some(None)` where that was not read, `None` if there is none.
     fn is_free(&self, bytes: u64, next: u64, is_free_below: bool) -> Option<Option<bool>> {
-        let is_read = self.segment.presence.is_present(next);
+        let is_read = self.piece.segment.presence.is_present(next);
         let words = self.word(next).zip(self.word(next + chunk::OVERHEAD_BYTES));
         let Some((below, next_head)) = words.filter(|_| is_read) else { return Some(None) };
         let is_free = next_head & chunk::PREV_INUSE == 0;
@@ -258,7 +216,7 @@ impl<'a> Window<'a> {
         self.add_in_use(sums, start, end);
         sums.chunks += part;
         if is_free {
-            let presence = &self.segment.presence;
+            let presence = &self.piece.segment.presence;
             let first = (start + chunk::TRIM_KEEPS_BYTES).next_multiple_of(PAGE_BYTES);
             sums.free_chunks += part;
             sums.free += (end - start) as f64;
@@ -276,6 +234,6 @@ impl<'a> Window<'a> {
 
     fn add_in_use(&self, sums: &mut Sums, start: u64, end: u64) {
         sums.walked += (end - start) as f64;
-        sums.walked_resident += self.segment.presence.resident_bytes(start, end) as f64;
+        sums.walked_resident += self.piece.segment.presence.resident_bytes(start, end) as f64;
     }
 }

@@ -7,7 +7,7 @@
 
 use super::layout::chunk;
 use super::statistics::Statistics;
-use crate::memory::{Memory, Presence, word_at};
+use crate::memory::Memory;
 
 /// Resident free bytes that touch a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,8 @@ pub fn beside(memory: &impl Memory, statistics: &Statistics, address: u64) -> Op
     if address >= range.end || !address.is_multiple_of(chunk::ALIGNMENT) {
         return None;
     }
-    let (below, head) = head(memory, &range.presence, chunk_start)?;
+    let words = |at| range.presence.words(memory, at);
+    let (below, head) = words(chunk_start)?;
     let bytes = head & !chunk::FLAGS;
     let next = chunk_start.checked_add(bytes)?;
     if head & chunk::IS_MMAPPED != 0 || bytes < chunk::LEAST_BYTES || next >= range.end {
@@ -44,30 +45,13 @@ pub fn beside(memory: &impl Memory, statistics: &Statistics, address: u64) -> Op
         let start = chunk_start.checked_sub(below).filter(|&start| start >= range.start)?;
         beside.below_bytes = range.presence.resident_bytes(start, chunk_start);
     }
-    let Some((_, next_head)) = self::head(memory, &range.presence, next) else {
-        return Some(beside);
-    };
-    let behind = next.checked_add(next_head & !chunk::FLAGS).filter(|&behind| behind < range.end);
-    let Some(behind) = behind else { return Some(beside) };
-    if let Some((below, head)) = self::head(memory, &range.presence, behind)
+    let behind = words(next).and_then(|(_, head)| next.checked_add(head & !chunk::FLAGS));
+    if let Some(behind) = behind.filter(|&behind| behind < range.end)
+        && let Some((below, head)) = words(behind)
         && head & chunk::PREV_INUSE == 0
         && below == behind - next
     {
         beside.above_bytes = range.presence.resident_bytes(next, behind);
     }
     Some(beside)
-}
-
-/// The two words in front of a block.
-fn head(memory: &impl Memory, presence: &Presence, chunk_start: u64) -> Option<(u64, u64)> {
-    let end = chunk_start.checked_add(2 * chunk::OVERHEAD_BYTES)?;
-    // A size that is torn may lead to two words on two pages.
-    if !presence.is_present(chunk_start) || !presence.is_present(end - 1) {
-        return None;
-    }
-    let mut words = [0; 16];
-    if !memory.read(chunk_start, &mut words) {
-        return None;
-    }
-    word_at(&words, 0).zip(word_at(&words, 8))
 }

@@ -1,17 +1,15 @@
-//! Reads the statistics: finds the arenas, walks or surveys each, and adds what caches and mapped
-//! chunks hold.
+//! Reads the statistics: finds the arenas, walks or surveys each, and adds what caches and mapped chunks hold.
 
-use super::caches::{FAR_BYTES, FilledPages, Heap, NEAR_BYTES};
-use super::find::{self, ArenaState};
+use super::caches::{FAR_BYTES, Heap, NEAR_BYTES, PageBytes};
+use super::find::{ArenaState, LibraryData};
 use super::heaps::{self, Segment};
-use super::layout::{Layout, chunk};
+use super::layout::chunk;
 use super::map::HeapMap;
 use super::mapped_chunks::{self, Expected};
-use super::refusal::Refusal;
-use super::statistics::{Arena, Range, Space, Statistics};
+use super::statistics::{Arena, Range, Statistics};
 use super::{bins, survey, walk};
 use crate::areas::Area;
-use crate::memory::Memory;
+use crate::memory::{Memory, PAGE_BYTES};
 use crate::stacks::thread_pointers;
 
 /// Chunks that may be a tcache; more than there can be threads.
@@ -35,29 +33,24 @@ pub fn read(
     library: &[&Area],
     version: (u32, u32),
     effort: Effort,
-) -> Result<Statistics, Refusal> {
-    let layout = Layout::of(version.1).filter(|_| version.0 == 2);
-    let layout = layout.ok_or(Refusal::Version(version.0, version.1))?;
-    let main = match find::main_arenas(memory, library, layout.arena).as_slice() {
-        [] => return Err(Refusal::NoArena),
-        [main] => *main,
-        _ => return Err(Refusal::Ambiguous),
-    };
-    let states = find::chain(memory, main, layout.arena).ok_or(Refusal::Chain)?;
-    let main_heap = areas.iter().find(|area| area.path == "[heap]");
-    let parameters = find::parameters(memory, library, layout, main_heap);
-    let parameters = parameters.ok_or(Refusal::NoParameters)?;
+) -> Result<Statistics, String> {
+    let library = LibraryData::read(memory, library, version)?;
+    let (layout, states) = (library.layout, library.arenas(memory)?);
+    let parameters = library.parameters(areas.iter().find(|area| area.path == "[heap]"))?;
     let of_arena = |(index, state)| heaps::segments(memory, state, index, layout, &parameters);
     let segments: Vec<Vec<Segment>> = states.iter().enumerate().map(of_arena).collect();
     let mut by_address: Vec<&Segment> = segments.iter().flatten().collect();
     by_address.sort_by_key(|segment| segment.start);
     let map = HeapMap::of(by_address.iter().copied());
-    let statistics = Statistics { parameters, map, ..Statistics::default() };
-    let heap = Heap::new(memory, &by_address, NEAR_BYTES);
-    let bins = Heap::new(memory, &by_address, FAR_BYTES);
-    let mut reading = Reading { memory, layout, heap, bins, statistics, tcaches: Vec::new() };
+    let heap = |piece_bytes| Heap::new(memory, layout, parameters, &by_address, piece_bytes);
+    let mut reading = Reading {
+        heap: heap(NEAR_BYTES),
+        bins: heap(FAR_BYTES),
+        statistics: Statistics { parameters, map, ..Statistics::default() },
+        tcaches: Vec::new(),
+    };
     reading.read_arenas(states, &segments, effort);
-    reading.read_tcaches(&by_address, areas);
+    reading.read_tcaches(areas);
     let mut statistics = reading.statistics;
     let expected = Expected {
         chunks: parameters.mapped_chunks,
@@ -68,11 +61,10 @@ pub fn read(
     statistics.has_all_mapped = expected.are_met_by(&mapped.space);
     statistics.mapped = mapped.space;
     statistics.ranges = mapped.ranges;
-    let ranges = segments.into_iter().flatten();
-    statistics.ranges.extend(ranges.map(|Segment { start, end, presence, .. }| Range {
-        start,
-        end,
-        presence,
+    statistics.ranges.extend(segments.into_iter().flatten().map(|segment| Range {
+        start: segment.start,
+        end: segment.end,
+        presence: segment.presence.into(),
     }));
     statistics.ranges.sort_by_key(|range| range.start);
     Ok(statistics)
@@ -80,8 +72,6 @@ pub fn read(
 
 /// The statistics while they are read.
 struct Reading<'a, M> {
-    memory: &'a M,
-    layout: &'static Layout,
     heap: Heap<'a, M>,
     /// The same for the lists of bins.
     bins: Heap<'a, M>,
@@ -113,35 +103,37 @@ impl<M: Memory> Reading<'_, M> {
                 ..Arena::default()
             };
             let is_surveyed = !is_exact && {
-                let free = bins::large_free(&mut self.bins, &mut state, self.memory);
+                let free = bins::large_free(&mut self.bins, &mut state);
                 let share = arena.system_bytes.max(1) as f64 / all.max(1) as f64;
                 let map = &mut self.statistics.map;
-                survey::survey(self.memory, segments, &free, share, &mut arena, map)
+                survey::survey(self.heap.memory, segments, &free, share, &mut arena, map)
             };
             if !is_surveyed {
                 segments.iter().for_each(|segment| self.walk_segment(segment, &mut arena));
             }
-            let mut pages = FilledPages::of(segments);
+            let mut pages = PageBytes::new();
             for (index, first) in state.fastbins().enumerate() {
                 let bytes = chunk::LEAST_BYTES + chunk::ALIGNMENT * index as u64;
-                arena.fastbins.add(self.heap.fastbin(first, bytes, self.layout, &mut pages));
+                arena.fastbins.add(self.heap.fastbin(first, bytes, &mut pages));
             }
-            arena.fastbin_page_bytes = pages.whole_bytes();
-            self.statistics.map.add_fastbins(pages.filled());
+            for (page, bytes) in pages {
+                arena.fastbin_page_bytes += if bytes == PAGE_BYTES { bytes } else { 0 };
+                self.statistics.map.add_fastbins(page, bytes);
+            }
             self.statistics.arenas.push(arena);
         }
     }
 
     /// Those that a walk met, and those that threads refer to.
-    fn read_tcaches(&mut self, segments: &[&Segment], areas: &[Area]) {
+    fn read_tcaches(&mut self, areas: &[Area]) {
+        let segments = self.heap.segments;
         if self.statistics.is_surveyed() {
-            let firsts = segments.iter().map(|segment| segment.first_chunk);
-            self.tcaches.extend(firsts);
-            self.tcaches.extend(thread_pointers(self.memory, areas));
+            self.tcaches.extend(segments.iter().map(|segment| segment.first_chunk));
+            self.tcaches.extend(thread_pointers(self.heap.memory, areas));
         }
         self.tcaches.sort_unstable();
         self.tcaches.dedup();
-        let chunk_bytes = self.layout.tcache.chunk_bytes();
+        let chunk_bytes = self.heap.layout.tcache.chunk_bytes();
         for &address in &self.tcaches {
             let behind = segments.partition_point(|segment| segment.start <= address);
             let Some(segment) = segments.get(behind.wrapping_sub(1)) else { continue };
@@ -149,9 +141,8 @@ impl<M: Memory> Reading<'_, M> {
             if self.heap.chunk_bytes(address.saturating_add(16)) != Some(chunk_bytes) {
                 continue;
             }
-            let parameters = &self.statistics.parameters;
-            if let Some(cached) = self.heap.tcache(address, self.layout, parameters) {
-                arena.tcaches.add(cached);
+            if let Some(kept) = self.heap.tcache(address) {
+                arena.tcaches.add(kept);
                 arena.tcache_metadata_bytes += chunk_bytes - chunk::OVERHEAD_BYTES;
             }
         }
@@ -160,34 +151,29 @@ impl<M: Memory> Reading<'_, M> {
     /// Adds up the chunks of one segment.
     fn walk_segment(&mut self, segment: &Segment, arena: &mut Arena) {
         let presence = &segment.presence;
-        let tcache_bytes = self.layout.tcache.chunk_bytes();
-        let walked = walk::walk(self.memory, segment, |chunk| {
+        let tcache_bytes = self.heap.layout.tcache.chunk_bytes();
+        let walked = walk::walk(self.heap.memory, segment, |chunk| {
             let end = chunk.address + chunk.bytes;
             if chunk.is_free {
                 arena.add_free(presence, chunk.address, end);
                 self.statistics.map.add_free(presence, chunk.address, end);
                 return;
             }
-            arena.in_use.chunks += 1;
-            arena.in_use.bytes += chunk.bytes;
-            arena.in_use.resident_bytes += presence.resident_bytes(chunk.address, end);
+            arena.in_use.add(presence, chunk.address, end);
             if chunk.bytes == tcache_bytes && self.tcaches.len() < MOST_TCACHES {
                 self.tcaches.push(chunk.address);
             }
         });
         arena.metadata_bytes += presence.resident_bytes(segment.start, segment.first_chunk);
-        let rest = Space {
-            chunks: 1,
-            bytes: segment.end - walked.end,
-            resident_bytes: presence.resident_bytes(walked.end, segment.end),
-        };
         match (walked.is_whole, segment.top) {
             (true, Some(_)) => {
                 self.statistics.map.add_free(presence, walked.end, segment.end);
-                arena.top = rest;
+                arena.top.add(presence, walked.end, segment.end);
             }
             // A marker and what is left of a page.
-            (true, None) => arena.metadata_bytes += rest.resident_bytes,
+            (true, None) => {
+                arena.metadata_bytes += presence.resident_bytes(walked.end, segment.end);
+            }
             (false, _) => arena.leave_out(presence, walked.end, segment.end),
         }
         for (start, end) in walked.gaps {

@@ -5,6 +5,7 @@ use super::layout::chunk;
 use super::map::HeapMap;
 use crate::memory::{PAGE_BYTES, Presence};
 use serde::Serialize;
+use std::sync::Arc;
 
 /// One arena. Bytes; `resident` are those on pages that are present.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,6 +68,14 @@ pub struct Space {
     pub resident_bytes: u64,
 }
 
+impl Space {
+    pub(super) fn add(&mut self, presence: &Presence, start: u64, end: u64) {
+        self.chunks += 1;
+        self.bytes += end - start;
+        self.resident_bytes += presence.resident_bytes(start, end);
+    }
+}
+
 /// Chunks on lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Kept {
@@ -101,9 +110,7 @@ impl Kept {
 impl Arena {
     /// Adds a chunk that lies in a bin.
     pub(super) fn add_free(&mut self, presence: &Presence, start: u64, end: u64) {
-        self.free.chunks += 1;
-        self.free.bytes += end - start;
-        self.free.resident_bytes += presence.resident_bytes(start, end);
+        self.free.add(presence, start, end);
         let first = (start + chunk::TRIM_KEEPS_BYTES).next_multiple_of(PAGE_BYTES);
         self.free_page_bytes += presence.resident_bytes(first, end / PAGE_BYTES * PAGE_BYTES);
         self.largest_free_bytes = self.largest_free_bytes.max(end - start);
@@ -140,8 +147,8 @@ pub struct Range {
     pub start: u64,
     /// First address behind it.
     pub end: u64,
-    /// Its pages.
-    pub presence: Presence,
+    /// Of its pages, and maybe those around it.
+    pub presence: Arc<Presence>,
 }
 
 /// Everything that was read.

@@ -37,14 +37,14 @@ pub fn survey(
     map: &mut HeapMap,
 ) -> bool {
     let mut pieces = Vec::new();
-    for (index, segment) in segments.iter().enumerate() {
-        cut(index, segment, &large_free.chunks, &mut pieces);
+    for segment in segments {
+        cut(segment, &large_free.chunks, &mut pieces);
     }
     let mut area = Sums::default();
     for piece in &pieces {
-        let presence = &segments[piece.segment].presence;
+        let resident_bytes = piece.segment.presence.resident_bytes(piece.start, piece.end);
         area.walked += (piece.end - piece.start) as f64;
-        area.walked_resident += presence.resident_bytes(piece.start, piece.end) as f64;
+        area.walked_resident += resident_bytes as f64;
     }
     let first = ((FIRST_PIECES * share) as usize).max(LEAST_PIECES);
     let first_step = (pieces.len() / first).max(1).next_power_of_two();
@@ -55,12 +55,11 @@ pub fn survey(
     loop {
         // Every second one of those of the next smaller step.
         for index in (first_step / 2 % step..pieces.len()).step_by(step) {
-            let segment = &segments[pieces[index].segment];
             let piece = &pieces[index];
             read.entry(index).or_insert_with(|| {
-                let sums = walk_piece(memory, segment, piece, &mut buffer);
-                unproven +=
-                    u64::from(!large_free.is_whole && !is_proven(memory, segments, segment, &sums));
+                let sums = walk_piece(memory, piece, &mut buffer);
+                let is_proven = large_free.is_whole || is_proven(memory, piece.segment, &sums);
+                unproven += u64::from(!is_proven);
                 sums
             });
         }
@@ -88,14 +87,14 @@ pub fn survey(
 }
 
 /// Cuts what is between large free chunks into pieces.
-fn cut(index: usize, segment: &Segment, large_free: &[(u64, u64)], pieces: &mut Vec<Piece>) {
+fn cut<'a>(segment: &'a Segment, large_free: &[(u64, u64)], pieces: &mut Vec<Piece<'a>>) {
     let limit = segment.top.unwrap_or(segment.end);
     let mut at = segment.first_chunk;
     for &(start, end) in within(segment, large_free).iter().chain([&(limit, limit)]) {
         let mut has_chunk_at_start = true;
         while at < start {
             let end = ((at / PIECE_BYTES + 1) * PIECE_BYTES).min(start);
-            pieces.push(Piece { segment: index, start: at, end, has_chunk_at_start });
+            pieces.push(Piece { segment, start: at, end, has_chunk_at_start });
             (at, has_chunk_at_start) = (end, false);
         }
         at = end;
@@ -115,8 +114,7 @@ fn add_known(segment: &Segment, large_free: &[(u64, u64)], arena: &mut Arena, ma
     let presence = &segment.presence;
     arena.metadata_bytes += presence.resident_bytes(segment.start, segment.first_chunk);
     if let Some(top) = segment.top {
-        let resident_bytes = presence.resident_bytes(top, segment.end);
-        arena.top = Space { chunks: 1, bytes: segment.end - top, resident_bytes };
+        arena.top.add(presence, top, segment.end);
         map.add_free(presence, top, segment.end);
     }
     for &(start, end) in within(segment, large_free) {

@@ -133,7 +133,7 @@ fn limits_of_tcaches_that_do_not_fit_together_are_no_parameters() {
         assert_eq!(limits((2, 43), bins, limit), Ok(most), "{bins} {limit}");
     }
     for (bins, limit) in [(64, 1033), (63, 1041), (0, 33), (11, 177), (64, (4 << 20) + 1), (1, 0)] {
-        assert_eq!(limits((2, 43), bins, limit), Err(Refusal::NoParameters), "{bins} {limit}");
+        assert_eq!(limits((2, 43), bins, limit), Err(NO_PARAMETERS.into()), "{bins} {limit}");
     }
 }
 
