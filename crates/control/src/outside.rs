@@ -47,8 +47,7 @@ pub fn prepare(target: &Target) -> Result<Prepared<'_>, Failure> {
         .code()
         .ok_or_else(|| refused(target, "its C library is not one that is known", NOTHING))?;
     let find_locks = || {
-        let is_data = |area: &&Area| identify::is_libc(area) && area.is_writable();
-        let data: Vec<&Area> = areas.iter().filter(is_data).collect();
+        let data = identify::data_of_libc(&areas);
         let version = allocators.version.unwrap_or_default();
         patiently(|| Locks::find(&memory, &data, version))
             .map_err(|why| refused(target, &why.to_string(), NOTHING))

@@ -1,9 +1,10 @@
 //! Which allocators a process has, and whose statistics can be read.
 
+use crate::areas::anonymous_bytes;
 use crate::glibc::{self, Effort, Statistics};
 use crate::identify::{self, AllocatorKind};
 use crate::part::Part;
-use crate::{Area, Backing, ProcessMemory, executable, program};
+use crate::{Area, ProcessMemory, executable, program};
 use serde::Serialize;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
@@ -111,34 +112,28 @@ impl Allocators {
         areas: &[Area],
         effort: Effort,
     ) -> Result<Statistics, Missing> {
-        let statistics = self.glibc_statistics(memory, areas, effort);
+        let library = identify::data_of_libc(areas);
+        let statistics = self
+            .readable_version()
+            .and_then(|version| glibc::read(memory, areas, &library, version, effort));
         let Some((kind, _)) = self.other else { return statistics.map_err(Missing::Refused) };
-        let is_anonymous = |area: &&Area| area.backing() == Backing::Anonymous;
-        let anonymous: u64 = areas.iter().filter(is_anonymous).map(|area| area.rss).sum();
+        let least_bytes = LEAST_SHARE * anonymous_bytes(areas) as f64;
         statistics
             .ok()
-            .filter(|statistics| statistics.taken_bytes() as f64 >= LEAST_SHARE * anonymous as f64)
+            .filter(|statistics| statistics.taken_bytes() as f64 >= least_bytes)
             .ok_or(Missing::Unreadable(kind))
     }
 
-    fn glibc_statistics(
-        &self,
-        memory: &ProcessMemory,
-        areas: &[Area],
-        effort: Effort,
-    ) -> Result<Statistics, String> {
-        if self.glibc.is_none() {
-            return Err("no C library is mapped: what allocates there is not known".into());
-        }
-        if self.is_32_bit {
-            return Err("a 32-bit program: what its malloc keeps is not known".into());
-        }
-        let version = self
-            .version
-            .ok_or("the C library's file cannot be read, so its version is not known")?;
-        let is_data = |area: &&Area| identify::is_libc(area) && area.is_writable();
-        let library: Vec<&Area> = areas.iter().filter(is_data).collect();
-        glibc::read(memory, areas, &library, version, effort)
+    fn readable_version(&self) -> Result<(u32, u32), String> {
+        let why = match self.version {
+            _ if self.glibc.is_none() => {
+                "no C library is mapped: what allocates there is not known"
+            }
+            _ if self.is_32_bit => "a 32-bit program: what its malloc keeps is not known",
+            Some(version) => return Ok(version),
+            None => "the C library's file cannot be read, so its version is not known",
+        };
+        Err(why.into())
     }
 }
 

@@ -89,6 +89,12 @@ pub fn read_smaps(pid: u32) -> IoResult<Vec<Area>> {
     Ok(parse_smaps(BufReader::with_capacity(SMAPS_READ_BYTES, smaps)))
 }
 
+/// Resident bytes of what no file is behind.
+pub fn anonymous_bytes(areas: &[Area]) -> u64 {
+    let anonymous = areas.iter().filter(|area| area.backing() == Backing::Anonymous);
+    anonymous.map(|area| area.rss).sum()
+}
+
 /// The areas that the text of smaps tells.
 pub fn parse_smaps(smaps: impl BufRead) -> Vec<Area> {
     let mut all: Vec<Area> = Vec::new();

@@ -7,6 +7,16 @@ pub fn monotonic_ns() -> u64 {
     ns(ClockId::Monotonic)
 }
 
+/// CLOCK_BOOTTIME, which the kernel's times of processes are of.
+pub fn since_boot_ns() -> u64 {
+    ns(ClockId::Boottime)
+}
+
+/// Of the processors, spent by this thread.
+pub fn thread_cpu_ns() -> u64 {
+    ns(ClockId::ThreadCPUTime)
+}
+
 /// Since 1970.
 pub fn unix_ns() -> u64 {
     ns(ClockId::Realtime)

@@ -70,6 +70,11 @@ pub fn is_libc(area: &Area) -> bool {
     name == "libc.so.6" || name.starts_with("libc-2.") && name.ends_with(".so")
 }
 
+/// The writable areas of glibc's library.
+pub fn data_of_libc(areas: &[Area]) -> Vec<&Area> {
+    areas.iter().filter(|area| is_libc(area) && area.is_writable()).collect()
+}
+
 /// The file's name without directory, also of one that was replaced on disk.
 pub fn base_name(path: &str) -> &str {
     path.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or_default()

@@ -88,44 +88,26 @@ pub enum Part {
 }
 
 impl Part {
-    /// All of them, in the order in which they are shown, with the names of `--json`.
-    pub const ALL: [(Self, &str); 19] = [
-        (Self::Live, "live"),
-        (Self::Top, "free_top"),
-        (Self::FreePages, "free_whole_pages"),
-        (Self::FreeChunks, "free_in_used_pages"),
-        (Self::Fastbins, "free_fastbins"),
-        (Self::Tcaches, "free_tcaches"),
-        (Self::Metadata, "allocator_metadata"),
-        (Self::Extents, "mmap"),
-        (Self::Stacks, "stacks"),
-        (Self::Code, "code"),
-        (Self::Data, "data"),
-        (Self::Files, "files"),
-        (Self::Shmem, "shared_memory"),
-        (Self::Kernel, "kernel"),
-        (Self::Ramson, "ramson"),
-        (Self::Anonymous, "other_anonymous"),
-        (Self::Padding, "huge_page_padding"),
-        (Self::NotWalked, "not_walked"),
-        (Self::Moved, "changed_during_measurement"),
+    /// All of them, in the order in which they are shown, with the names of `--json` and the terms that they belong to.
+    pub const ALL: [(Self, &str, Term); 19] = [
+        (Self::Live, "live", Term::Live),
+        (Self::Top, "free_top", Term::Free),
+        (Self::FreePages, "free_whole_pages", Term::Free),
+        (Self::FreeChunks, "free_in_used_pages", Term::Free),
+        (Self::Fastbins, "free_fastbins", Term::Free),
+        (Self::Tcaches, "free_tcaches", Term::Free),
+        (Self::Metadata, "allocator_metadata", Term::Metadata),
+        (Self::Extents, "mmap", Term::Mmap),
+        (Self::Stacks, "stacks", Term::Stacks),
+        (Self::Code, "code", Term::CodeAndData),
+        (Self::Data, "data", Term::CodeAndData),
+        (Self::Files, "files", Term::Files),
+        (Self::Shmem, "shared_memory", Term::SharedMemory),
+        (Self::Kernel, "kernel", Term::Kernel),
+        (Self::Ramson, "ramson", Term::Ramson),
+        (Self::Anonymous, "other_anonymous", Term::Other),
+        (Self::Padding, "huge_page_padding", Term::Other),
+        (Self::NotWalked, "not_walked", Term::Other),
+        (Self::Moved, "changed_during_measurement", Term::Other),
     ];
-
-    /// The term that it belongs to.
-    pub fn term(self) -> Term {
-        use Part::*;
-        match self {
-            Live => Term::Live,
-            Top | FreePages | FreeChunks | Fastbins | Tcaches => Term::Free,
-            Metadata => Term::Metadata,
-            Extents => Term::Mmap,
-            Stacks => Term::Stacks,
-            Code | Data => Term::CodeAndData,
-            Files => Term::Files,
-            Shmem => Term::SharedMemory,
-            Kernel => Term::Kernel,
-            Ramson => Term::Ramson,
-            Anonymous | Padding | NotWalked | Moved => Term::Other,
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! Which processes there are: by their name, their ancestors, and their control group of either version.
 
-use crate::stat;
-use rustix::time::{ClockId, clock_gettime};
+use crate::cgroup::{self, Mount};
+use crate::{clock, stat};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -48,7 +48,9 @@ fn is_named(pid: u32, name: &str) -> bool {
 pub fn tree(root: u32) -> Vec<u32> {
     let pids = all();
     let parents = pids.iter().filter_map(|&pid| Some((pid, parent(pid)?)));
-    descendants(root, &parents.collect()).into_iter().filter(|pid| pids.contains(pid)).collect()
+    let mut found = descendants(root, &parents.collect());
+    found.retain(|pid| pids.contains(pid));
+    found
 }
 
 fn descendants(root: u32, parents: &HashMap<u32, u32>) -> Vec<u32> {
@@ -99,79 +101,60 @@ fn with_groups(is_wanted: impl Fn(&str) -> bool) -> Vec<u32> {
     all().into_iter().filter(|&pid| groups(pid).is_ok_and(|groups| is_wanted(&groups))).collect()
 }
 
-/// The hierarchy's controllers (none: version 2) and the path of each line of a process's cgroup file.
-fn lines_of(groups: &str) -> impl Iterator<Item = (&str, &str)> {
-    groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'))
-}
-
 fn is_of_unit(groups: &str, unit: &str) -> bool {
-    lines_of(groups).any(|(_, path)| path.split('/').any(|part| part == unit))
+    cgroup::lines_of(groups).any(|(_, path)| path.split('/').any(|part| part == unit))
 }
 
-struct GroupPath {
+struct GroupPath<'a> {
     path: String,
-    /// Of a directory: the options of its file system, which name its controllers; of version 2, none.
-    options: Option<Vec<String>>,
+    /// Of a directory: its file system.
+    mount: Option<Mount<'a>>,
 }
 
-impl GroupPath {
-    fn new(path: &str, mounts: &str) -> Self {
+impl<'a> GroupPath<'a> {
+    fn new(path: &str, mountinfo: &'a str) -> Self {
         let path = format!("/{}", path.trim_matches('/'));
-        let below = mounts.lines().filter_map(|line| {
-            let (mount, system) = line.split_once(" - ")?;
-            let (kind, rest) = system.split_once(' ')?;
-            let mut fields = mount.split(' ').skip(3);
-            let (root, point) = (fields.next()?, fields.next()?);
-            let rest_of_path = path.strip_prefix(point)?;
-            let is_below = rest_of_path.is_empty() || rest_of_path.starts_with('/');
-            let options = match kind {
-                "cgroup2" => Vec::new(),
-                "cgroup" => rest.rsplit(' ').next()?.split(',').map(str::to_owned).collect(),
-                _ => return None,
-            };
-            let path = format!("{}{rest_of_path}", root.trim_end_matches('/'));
-            is_below.then_some((point.len(), Self { path, options: Some(options) }))
+        let below = cgroup::mounts(mountinfo).filter_map(|mount| {
+            let rest = path.strip_prefix(mount.point)?;
+            let is_below = rest.is_empty() || rest.starts_with('/');
+            is_below.then(|| (format!("{}{rest}", mount.root.trim_end_matches('/')), mount))
         });
         // A mount point may be below another.
-        let closest = below.max_by_key(|&(length, _)| length);
-        closest.map_or(Self { path, options: None }, |(_, found)| found)
+        match below.max_by_key(|(_, mount)| mount.point.len()) {
+            Some((path, mount)) => Self { path, mount: Some(mount) },
+            None => Self { path, mount: None },
+        }
     }
 
     fn has(&self, groups: &str) -> bool {
-        let is_hierarchy = |controllers: &str| {
-            self.options.as_ref().is_none_or(|options| {
-                controllers.is_empty() == options.is_empty()
-                    && controllers
-                        .split(',')
-                        .all(|name| name.is_empty() || options.iter().any(|option| option == name))
-            })
+        let is_hierarchy = |controllers: &str| match self.mount.as_ref().map(|mount| mount.options)
+        {
+            None => true,
+            Some(None) => controllers.is_empty(),
+            Some(Some(options)) => {
+                controllers.split(',').all(|name| options.split(',').any(|option| option == name))
+            }
         };
         let above = self.path.trim_end_matches('/');
         let is_in = |path: &str| {
             path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        lines_of(groups).any(|(controllers, path)| is_hierarchy(controllers) && is_in(path))
+        cgroup::lines_of(groups).any(|(controllers, path)| is_hierarchy(controllers) && is_in(path))
     }
 }
 
 /// The words of its command line as they are now: a server may tell there what it does. Empty where it has none.
 pub fn command(pid: u32) -> Vec<String> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words =
-        line.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
-    let mut words: Vec<String> = words.collect();
-    while words.last().is_some_and(String::is_empty) {
-        words.pop();
-    }
-    words
+    let end = line.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    let words = line[..end].split(|&byte| byte == 0).filter(|_| end > 0);
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 /// How long ago a process that began `start_ticks` after boot did so.
 pub fn age_ns(start_ticks: u64) -> u64 {
     let ns_per_tick = 1_000_000_000 / rustix::param::clock_ticks_per_second();
-    let now = clock_gettime(ClockId::Boottime);
-    let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-    now_ns.saturating_sub(start_ticks * ns_per_tick)
+    clock::since_boot_ns().saturating_sub(start_ticks * ns_per_tick)
 }
 
 #[cfg(test)]

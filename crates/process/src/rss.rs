@@ -2,14 +2,14 @@
 //! command shows.
 
 use crate::allocators::{Allocators, Missing};
-use crate::areas::{Area, Backing, read_smaps};
+use crate::areas::{Area, Backing, anonymous_bytes, read_smaps};
 use crate::glibc::{Arena, Effort, Statistics};
 use crate::identify::base_name;
 use crate::memory::Presence;
 use crate::part::{Part, Term};
 use crate::process_memory::ProcessMemory;
-use crate::{padding, rights, thread_stacks};
-use std::collections::{HashMap, HashSet};
+use crate::{padding, rights, stat, thread_stacks};
+use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::{fs, iter, ops};
 
@@ -57,8 +57,8 @@ impl Explained {
 
     /// The bytes of a term: the sum of its parts.
     pub fn term(&self, term: Term) -> i64 {
-        let of_term = Part::ALL.iter().filter(|(part, _)| part.term() == term);
-        of_term.map(|&(part, _)| self.part(part)).sum()
+        let of_term = Part::ALL.iter().filter(|(_, _, of)| *of == term);
+        of_term.map(|&(part, ..)| self.part(part)).sum()
     }
 
     /// Resident bytes of `anonymous`.
@@ -287,62 +287,40 @@ pub fn read(
             return Err(ErrorKind::NotFound.into());
         }
         let allocators = allocators.get_or_insert_with(|| Allocators::of(pid, &areas));
-        let is_anonymous = |area: &&Area| area.backing() == Backing::Anonymous;
-        let anonymous: u64 = areas.iter().filter(is_anonymous).map(|area| area.rss).sum();
         let statistics = match &memory {
             Err(why) => Err(why.clone()),
-            Ok(_) if anonymous > request.most_anonymous_bytes => {
+            Ok(_) if anonymous_bytes(&areas) > request.most_anonymous_bytes => {
                 Err(Missing::Refused("too much memory to read each time".into()))
             }
             Ok(memory) => allocators.statistics(memory, &areas, request.effort),
         };
-        let explained =
-            explain_process(pid, &areas, statistics.as_ref().ok(), memory.as_ref().ok(), request);
+        let memory_read = memory.as_ref().ok();
+        let stacks = memory_read.map_or(Vec::new(), |memory| thread_stacks(memory, &areas));
+        let pointers = stack_pointers(pid);
+        let known = Known {
+            statistics: statistics.as_ref().ok(),
+            extents: request.extents,
+            profile: request.profile,
+            is_stack: &|area| {
+                let mut pointers = pointers.iter().filter(|_| area.path != "[heap]");
+                area.path == "[stack]"
+                    || stacks.contains(&area.start)
+                    || pointers.any(|&pointer| area.contains(pointer))
+            },
+            is_shmem: &|area| is_on_tmpfs(pid, &area.path),
+            padding: &|area| memory_read.map_or(0, |memory| padding(memory, area)),
+            resident: &|range| {
+                let presence = Presence::of(memory_read?, range.start, range.end)?;
+                Some(presence.resident_bytes(range.start, range.end))
+            },
+        };
+        let explained = explain(&areas, &known);
         let moved = explained.part(Part::Moved).abs();
         let is_still = moved <= STILL_BYTES.max((explained.rss as f64 * STILL_SHARE) as i64);
         if is_still || tries == MOST_TRIES {
             return Ok(Reading { areas, explained, statistics, memory: memory.ok() });
         }
     }
-}
-
-fn explain_process(
-    pid: u32,
-    areas: &[Area],
-    statistics: Option<&Statistics>,
-    memory: Option<&ProcessMemory>,
-    request: &Request,
-) -> Explained {
-    let stacks = memory.map_or(Vec::new(), |memory| thread_stacks(memory, areas));
-    let pointers = stack_pointers(pid);
-    let is_stack = |area: &Area| {
-        area.path == "[stack]"
-            || stacks.contains(&area.start)
-            || area.path != "[heap]" && pointers.iter().any(|&pointer| area.contains(pointer))
-    };
-    let is_tmpfs: HashMap<&str, bool> = areas
-        .iter()
-        .filter(|area| area.backing() == Backing::File)
-        .map(|area| area.path.as_str())
-        .collect::<HashSet<_>>()
-        .into_iter()
-        .map(|path| (path, is_on_tmpfs(pid, path)))
-        .collect();
-    explain(
-        areas,
-        &Known {
-            statistics,
-            extents: request.extents,
-            profile: request.profile,
-            is_stack: &is_stack,
-            is_shmem: &|area| is_tmpfs.get(area.path.as_str()) == Some(&true),
-            padding: &|area| memory.map_or(0, |memory| padding(memory, area)),
-            resident: &|range| {
-                let presence = Presence::of(memory?, range.start, range.end)?;
-                Some(presence.resident_bytes(range.start, range.end))
-            },
-        },
-    )
 }
 
 fn is_on_tmpfs(pid: u32, path: &str) -> bool {
@@ -376,7 +354,5 @@ fn stack_pointers(pid: u32) -> Vec<u64> {
 
 /// Page tables, which no process's RSS contains; bytes.
 pub fn page_tables(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmPTE:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+    stat::bytes(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmPTE")
 }

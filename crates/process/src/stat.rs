@@ -42,15 +42,21 @@ fn field(stat: &str, number: usize) -> Option<&str> {
     stat.rsplit_once(") ")?.1.split_ascii_whitespace().nth(number - 3)
 }
 
+/// What a line `NAME: …` of a file such as /proc/PID/status says.
+pub fn line<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = status.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// Where such a line has kB; bytes.
+pub fn bytes(status: &str, name: &str) -> Option<u64> {
+    Some(line(status, name)?.strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+}
+
 /// RSS and its maximum so far, in bytes; 0 where there is none.
 pub fn rss_and_peak(pid: u32) -> (u64, u64) {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let bytes = |name: &str| {
-        let value = status.lines().find_map(|line| line.strip_prefix(name));
-        let kib = value.and_then(|value| value.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-        kib.unwrap_or(0) << 10
-    };
-    (bytes("VmRSS:"), bytes("VmHWM:"))
+    (bytes(&status, "VmRSS").unwrap_or(0), bytes(&status, "VmHWM").unwrap_or(0))
 }
 
 #[cfg(test)]

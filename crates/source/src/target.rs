@@ -121,9 +121,7 @@ fn check(pid: u32) -> Result<(), Failure> {
             _ => Failure::failed(format!("process {pid}: {error}. Run ramson as its user or as root")),
         }
     })?;
-    let field = |name: &str| {
-        status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
-    };
+    let field = |name: &str| stat::line(&status, name);
     let name = field("Name").unwrap_or_default();
     let state = field("State").unwrap_or_default();
     if state.starts_with(['Z', 'X']) {
@@ -139,10 +137,7 @@ fn check(pid: u32) -> Result<(), Failure> {
     }
     fs::File::open(format!("{directory}/smaps")).map(drop).map_err(|error| {
         // What everybody may know.
-        let bytes = |name: &str| {
-            let kib = field(name)?.trim_end_matches(" kB").parse::<f64>().ok()?;
-            Some(format_bytes(kib * 1024.0))
-        };
+        let bytes = |name: &str| stat::bytes(&status, name).map(|bytes| format_bytes(bytes as f64));
         let known = |(name, what): (&str, &str)| Some(format!("{} {what}", bytes(name)?));
         let parts = [("RssAnon", "anonymous"), ("RssFile", "files"), ("RssShmem", "shared memory")];
         let parts: Vec<String> = parts.into_iter().filter_map(known).collect();

@@ -48,7 +48,7 @@ struct Parts<'a>(&'a Explained);
 
 impl Serialize for Parts<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(Part::ALL.iter().map(|&(part, name)| (name, self.0.part(part))))
+        serializer.collect_map(Part::ALL.iter().map(|&(part, name, _)| (name, self.0.part(part))))
     }
 }
 

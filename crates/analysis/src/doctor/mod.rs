@@ -14,7 +14,7 @@ use crate::naming::Names;
 use crate::rss::Rss;
 use ramson_process::Part;
 use ramson_process::allocators::{Allocators, Figures, Missing};
-use ramson_process::cgroup::{self, Limit};
+use ramson_process::cgroup::{Groups, Limit};
 use ramson_process::glibc::{Effort, Statistics};
 use ramson_process::rss::{self, Request};
 use ramson_profile::Estimate;
@@ -84,7 +84,7 @@ pub fn examine(
         statistics,
         asked: asked.map(|asked| asked.map_err(|failure| failure.to_string())),
         live,
-        limit: cgroup::of(target.pid),
+        limit: Groups::of(target.pid).limit(),
         page_tables: rss::page_tables(target.pid),
         pins,
         advice: Vec::new(),

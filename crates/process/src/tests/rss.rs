@@ -123,7 +123,7 @@ fn the_parts_add_up_to_rss_whatever_the_two_readings_say() {
         areas[0].rss = rss;
         areas[1].rss = PAGE_BYTES;
         let explained = explained(&areas, &statistics, &|_| false);
-        let sum: i64 = Part::ALL.iter().map(|&(part, _)| explained.part(part)).sum();
+        let sum: i64 = Part::ALL.iter().map(|&(part, ..)| explained.part(part)).sum();
         assert_eq!(sum as u64, explained.rss);
         assert_eq!(explained.rss, rss + PAGE_BYTES);
         let moved = explained.part(Part::Moved);

@@ -35,7 +35,7 @@ proptest! {
                 glibc::beside(&memory, &statistics, block);
             }
             let explained = explained(&areas, &statistics, &|_| false);
-            let sum: i64 = Part::ALL.iter().map(|&(part, _)| explained.part(part)).sum();
+            let sum: i64 = Part::ALL.iter().map(|&(part, ..)| explained.part(part)).sum();
             prop_assert_eq!(sum as u64, explained.rss);
         }
     }

@@ -2,8 +2,8 @@
 
 use ramson_format::{Health, state};
 use ramson_history::{Observation, Rules, Taken, Triggers, Watch};
+use ramson_process::cgroup::Groups;
 use ramson_process::clock::monotonic_ns;
-use ramson_process::pressure::{Group, Pressure};
 use ramson_process::stat::Stat;
 use ramson_reader::{Follower, Header, ReadAt};
 use ramson_source::{Recording, clip_extents};
@@ -21,7 +21,7 @@ pub struct Followed {
     follower: Follower,
     /// As it is called here, and since when; `None`: it had ended before it was found.
     process: Option<(u32, Stat)>,
-    group: Group,
+    groups: Groups,
     /// From the first look on.
     watch: Option<Watch>,
     /// Its end is being written.
@@ -73,7 +73,7 @@ impl Followed {
             reader: source.bytes()?,
             follower: Follower::default(),
             process,
-            group: process.map_or_else(Group::default, |(pid, _)| Group::of(pid)),
+            groups: process.map_or_else(Groups::default, |(pid, _)| Groups::of(pid)),
             watch: None,
             is_ending: false,
             is_over: false,
@@ -160,7 +160,7 @@ impl Followed {
     }
 
     fn observation(&self, header: &Header, time_ns: u64, now: Option<Stat>) -> Observation {
-        let pressure = Pressure::of(&self.group);
+        let pressure = self.groups.pressure();
         Observation {
             time_ns,
             samples: header.health[Health::Samples as usize],

@@ -1,7 +1,7 @@
 //! What `ramson run` sees of its program from outside, until the end: its RSS now and then, its control group, its status.
 
-use ramson_process::oom_kills::Cgroup;
-use ramson_process::{cgroup, stat};
+use ramson_process::cgroup::{Group, Groups};
+use ramson_process::stat;
 use ramson_reader::{End, Way};
 use std::collections::HashMap;
 use std::io;
@@ -28,15 +28,16 @@ struct Looks {
     last_rss: Option<(u64, Instant)>,
     peak_rss: u64,
     limit: u64,
-    group: Option<Cgroup>,
+    group: Option<Group>,
     /// Counters at the first look at each group.
     oom_kills: HashMap<String, u64>,
 }
 
 impl Looks {
     fn look(&mut self, pid: u32) {
-        let group = Cgroup::of(pid).map(|group| (group.oom_kills(), group));
-        let limit = cgroup::of(pid).map_or(0, |limit| limit.limit_bytes);
+        let groups = Groups::of(pid);
+        let group = groups.of_memory().map(|group| (group.oom_kills(), group.clone()));
+        let limit = groups.limit().map_or(0, |limit| limit.limit_bytes);
         // Last: a process that has died meanwhile has none, and is in no group of its own, by version 1.
         let (rss, peak) = stat::rss_and_peak(pid);
         if rss == 0 {
@@ -71,7 +72,8 @@ impl Looks {
         end.limit_bytes = self.limit;
         // It died before the first look, in our control group.
         if self.last_rss.is_none() && end.way != Way::Exited(0) {
-            end.limit_bytes = cgroup::of(std::process::id()).map_or(0, |limit| limit.limit_bytes);
+            let own = Groups::of(std::process::id());
+            end.limit_bytes = own.limit().map_or(0, |limit| limit.limit_bytes);
         }
         if let Some(group) = &self.group {
             end.set_cgroup(group.path.as_bytes());
@@ -90,11 +92,11 @@ impl Watch {
     /// The program will begin in our control group.
     pub fn begin() -> Self {
         let mut looks = Looks::default();
-        if let Some(group) = Cgroup::of(std::process::id())
+        if let Some(group) = Groups::of(std::process::id()).of_memory()
             && let Some(count) = group.oom_kills()
         {
             looks.oom_kills.insert(group.path.clone(), count);
-            looks.group = Some(group);
+            looks.group = Some(group.clone());
         }
         Self(looks)
     }
