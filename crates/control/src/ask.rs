@@ -1,6 +1,7 @@
 //! What an allocator says of itself, by its own function, on a thread of the process that is stopped for that.
 
-use crate::outside;
+use crate::lever;
+use crate::outside::Callee;
 use crate::refusal::{NOTHING, refused};
 use ramson_inject::{Argument, Step};
 use ramson_process::allocators::{Allocators, Figures};
@@ -31,6 +32,21 @@ const TCMALLOC: [&str; 7] = [
 const UNKNOWN: u64 = u64::MAX;
 const WORD_BYTES: usize = 8;
 
+/// The name, where the figure goes, and for `mallctl` its size.
+const QUESTION: [Argument; 3] =
+    [Argument::Data(2 * WORD_BYTES), Argument::Data(0), Argument::Data(WORD_BYTES)];
+/// `mallctl("epoch")` with any number, a word: what is told afterwards is counted anew.
+const REFRESH: Step = Step {
+    arguments: &[
+        Argument::Data(WORD_BYTES),
+        Argument::Word(0),
+        Argument::Word(0),
+        Argument::Data(0),
+        Argument::Word(WORD_BYTES as u64),
+    ],
+    data: b"\x01\0\0\0\0\0\0\0epoch\0",
+};
+
 /// Asks the allocator that is not the C library's.
 pub fn ask(target: &Target) -> Result<Figures, Failure> {
     let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
@@ -48,58 +64,28 @@ pub fn ask(target: &Target) -> Result<Figures, Failure> {
     };
     let is_mallctl = function == "mallctl";
     let questions: Vec<Vec<u8>> = names.iter().map(|name| question(name)).collect();
-    let refresh = refresh();
-    let value = Argument::Data(0);
-    let arguments: &[Argument] = if is_mallctl {
-        &[Argument::Data(2 * WORD_BYTES), value, Argument::Data(WORD_BYTES)]
-    } else {
-        &[Argument::Data(2 * WORD_BYTES), value]
-    };
-    let first = is_mallctl.then_some(refresh.as_step());
+    let arguments = &QUESTION[..if is_mallctl { 3 } else { 2 }];
+    let first = is_mallctl.then_some(REFRESH);
     let steps: Vec<Step> =
         first.into_iter().chain(questions.iter().map(|data| Step { arguments, data })).collect();
-    let called = outside::call_unseen(target, &areas, &found.path, function, &steps)?;
+    let callee = Callee::open(target, &areas)?;
+    let address = lever::function(target, &areas, &found.path, function)
+        .ok_or_else(|| refused(target, &format!("it exports no {function}"), NOTHING))?;
+    let called = callee.call(address, &steps, None)?;
     let answers = called.data.iter().skip(usize::from(is_mallctl)).map(|data| word(data));
     let figures = names.iter().copied().zip(answers).filter(|&(_, answer)| answer != UNKNOWN);
     let figures: Vec<(&'static str, u64)> = figures.collect();
-    match parts(*kind, &figures) {
-        Some(parts) => Ok(Figures {
-            function,
-            figures,
-            parts,
-            tid: called.tid,
-            thread: called.name,
-            stopped: called.stopped,
-        }),
-        None => {
-            let why = format!("{} was built without statistics", found.name);
-            Err(refused(target, &why, NOTHING))
-        }
-    }
+    let parts = parts(*kind, &figures).ok_or_else(|| {
+        refused(target, &format!("{} was built without statistics", found.name), NOTHING)
+    })?;
+    let (tid, thread, stopped) = (called.tid, called.name, called.stopped);
+    Ok(Figures { function, figures, parts, tid, thread, stopped })
 }
 
 /// Room for a figure, its size in bytes, and its name.
 fn question(name: &str) -> Vec<u8> {
     let words = [UNKNOWN, WORD_BYTES as u64].map(u64::to_le_bytes);
     [words.as_flattened(), name.as_bytes(), b"\0"].concat()
-}
-
-/// `mallctl("epoch")` with any number: what is told afterwards is counted anew.
-struct Refresh {
-    data: Vec<u8>,
-    arguments: [Argument; 5],
-}
-
-fn refresh() -> Refresh {
-    let data = [&1u64.to_le_bytes()[..], b"epoch\0"].concat();
-    let (none, size) = (Argument::Word(0), Argument::Word(WORD_BYTES as u64));
-    Refresh { data, arguments: [Argument::Data(WORD_BYTES), none, none, Argument::Data(0), size] }
-}
-
-impl Refresh {
-    fn as_step(&self) -> Step<'_> {
-        Step { arguments: &self.arguments, data: &self.data }
-    }
 }
 
 fn word(data: &[u8]) -> u64 {

@@ -4,11 +4,10 @@ use super::outside::patiently;
 use super::refusal::{NOTHING, refused};
 use ramson_inject::{Argument, Library, Step};
 use ramson_process::allocators::{Allocators, read_file};
-use ramson_process::glibc::{Effort, MOST_WALKED_BYTES, Statistics};
+use ramson_process::glibc::{Effort, Locks, MOST_WALKED_BYTES, Statistics};
 use ramson_process::identify::{self, AllocatorKind};
 use ramson_process::{Area, ProcessMemory};
-use ramson_source::Failure;
-use ramson_source::Target;
+use ramson_source::{Failure, Target};
 
 /// A function that can be called.
 pub struct Lever {
@@ -17,8 +16,8 @@ pub struct Lever {
     pub step: Step<'static>,
     /// Bytes that it would give back, where that can be told.
     pub gain: Option<u64>,
-    /// glibc's, whose locks can be seen.
-    pub is_glibc: bool,
+    /// Those that it takes, where they can be seen: glibc's.
+    pub locks: Option<Locks>,
 }
 
 /// Of all arenas: MALLCTL_ARENAS_ALL of jemalloc 5.
@@ -36,7 +35,7 @@ pub fn find(
     let statistics = || allocators.statistics(memory, areas, Effort::Survey(MOST_WALKED_BYTES));
     let statistics = if allocators.other.is_none() { patiently(statistics) } else { statistics() };
     let (kind, found) = match (&allocators.other, statistics) {
-        (_, Ok(statistics)) => return malloc_trim(target, areas, &statistics),
+        (_, Ok(statistics)) => return malloc_trim(target, areas, allocators, memory, &statistics),
         (Some(other), Err(_)) => other,
         (None, Err(why)) => return Err(refused(target, &why.to_string(), NOTHING)),
     };
@@ -45,7 +44,13 @@ pub fn find(
     })
 }
 
-fn malloc_trim(target: &Target, areas: &[Area], statistics: &Statistics) -> Result<Lever, Failure> {
+fn malloc_trim(
+    target: &Target,
+    areas: &[Area],
+    allocators: &Allocators,
+    memory: &ProcessMemory,
+    statistics: &Statistics,
+) -> Result<Lever, Failure> {
     if statistics.sum(|arena| arena.system_bytes) == 0 {
         return Err(refused(target, "malloc's arenas are empty", "There is nothing to give back"));
     }
@@ -55,7 +60,10 @@ fn malloc_trim(target: &Target, areas: &[Area], statistics: &Statistics) -> Resu
         .ok_or_else(|| refused(target, "its C library has no malloc_trim", NOTHING))?;
     // What lies in fastbins is joined to larger chunks first.
     let gain = statistics.sum(|arena| arena.releasable_bytes() + arena.fastbins.bytes);
-    Ok(Lever { name, address, step: NO_ARGUMENTS, gain: Some(gain), is_glibc: true })
+    let (data, version) = (identify::data_of_libc(areas), allocators.version.unwrap_or_default());
+    let locks = patiently(|| Locks::find(memory, &data, version))
+        .map_err(|why| refused(target, &why, NOTHING))?;
+    Ok(Lever { name, address, step: NO_ARGUMENTS, gain: Some(gain), locks: Some(locks) })
 }
 
 fn other(target: &Target, areas: &[Area], kind: AllocatorKind, path: &str) -> Option<Lever> {
@@ -66,7 +74,7 @@ fn other(target: &Target, areas: &[Area], kind: AllocatorKind, path: &str) -> Op
         AllocatorKind::Mimalloc | AllocatorKind::Musl => return None,
     };
     let address = function(target, areas, path, name)?;
-    Some(Lever { name, address, step, gain: None, is_glibc: false })
+    Some(Lever { name, address, step, gain: None, locks: None })
 }
 
 /// Where the allocator's file has a function of this name, if it exports one.

@@ -1,131 +1,59 @@
 //! A thread of the process is borrowed for calls of the allocator's function (crate `ramson-inject`).
 
-use super::lever::{self, Lever};
+use super::lever;
 use super::refusal::{NOTHING, denied, refused};
-use crate::trim::{Trimmed, rss_of};
-use ramson_inject::{Call, Called, Code, Limits, Problem, Step};
-use ramson_process::allocators::Allocators;
+use ramson_inject::{Call, Called, Code, Problem, Step};
 use ramson_process::glibc::Locks;
-use ramson_process::program;
-use ramson_process::{Area, ProcessMemory, identify, read_smaps};
+use ramson_process::{Area, ProcessMemory, identify, program, stat};
 use ramson_source::{Failure, Target, gone};
 use std::fs;
-use std::ops::Range;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// For a thread that will do, and for the function to return.
-const LIMITS: Limits = Limits { patience: Duration::from_secs(5), call: Duration::from_secs(60) };
 /// How long to look for each lock of an arena to be free once, before any thread is stopped …
 const FIRST_LOCK_LIMIT: Duration = Duration::from_millis(500);
 /// … and while the borrowed one is.
 const LOCK_LIMIT: Duration = Duration::from_millis(20);
 
-/// A process that can be trimmed, and how.
-pub struct Prepared<'a> {
+/// A process in which functions can be called.
+pub struct Callee<'a> {
     target: &'a Target,
-    memory: ProcessMemory,
-    lever: Lever,
+    pub memory: ProcessMemory,
     code: Code,
-    errno_offset_at: Option<u64>,
-    locks: Option<Locks>,
-    /// Where the locks are seen, also a thread that computes may be borrowed.
-    malloc_code: Option<Range<u64>>,
 }
 
-/// Finds out whether and how a process can be trimmed.
-pub fn prepare(target: &Target) -> Result<Prepared<'_>, Failure> {
-    check(target)?;
-    let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
-    // Its files cannot be read either, if this may not.
-    let memory = ProcessMemory::open(target.pid).map_err(|error| denied(target, &error))?;
-    let libc = lever::library(target, &areas, identify::is_libc)
-        .ok_or_else(|| refused(target, &without_libc(target, &areas), NOTHING))?;
-    let allocators = Allocators::of(target.pid, &areas);
-    let lever = lever::find(target, &areas, &allocators, &memory)?;
-    let code = libc
-        .code()
-        .ok_or_else(|| refused(target, "its C library is not one that is known", NOTHING))?;
-    let find_locks = || {
-        let data = identify::data_of_libc(&areas);
-        let version = allocators.version.unwrap_or_default();
-        patiently(|| Locks::find(&memory, &data, version))
-            .map_err(|why| refused(target, &why.to_string(), NOTHING))
-    };
-    let locks = if lever.is_glibc { Some(find_locks()?) } else { None };
-    let errno_offset_at = libc.errno_offset_at();
-    let malloc_code = libc.malloc_code().filter(|_| lever.is_glibc);
-    Ok(Prepared { target, memory, lever, code, errno_offset_at, locks, malloc_code })
-}
-
-impl Prepared<'_> {
-    /// Bytes that a trim would give back; `None` where only the allocator knows.
-    pub fn gain(&self) -> Option<u64> {
-        self.lever.gain
+impl<'a> Callee<'a> {
+    /// Finds out whether they can.
+    pub fn open(target: &'a Target, areas: &[Area]) -> Result<Self, Failure> {
+        check(target)?;
+        // Its files cannot be read either, if this may not.
+        let memory = ProcessMemory::open(target.pid).map_err(|error| denied(target, &error))?;
+        let libc = lever::library(target, areas, identify::is_libc)
+            .ok_or_else(|| refused(target, &without_libc(target, areas), NOTHING))?;
+        let code = libc
+            .code()
+            .ok_or_else(|| refused(target, "its C library is not one that is known", NOTHING))?;
+        Ok(Self { target, memory, code })
     }
 
-    /// Has it done.
-    pub fn trim(&self) -> Result<Trimmed, Failure> {
-        let target = self.target;
-        let are_free = |limit| match &self.locks {
-            Some(locks) => locks.are_seen_free(&self.memory, limit),
-            None => true,
-        };
+    /// Calls a function, once for each step. Where the locks are seen that it takes, also a thread that computes may be borrowed.
+    pub fn call(
+        &self,
+        function: u64,
+        steps: &[Step],
+        locks: Option<&Locks>,
+    ) -> Result<Called, Failure> {
+        let are_free = |limit| locks.is_none_or(|locks| locks.are_seen_free(&self.memory, limit));
         if !are_free(FIRST_LOCK_LIMIT) {
             let why = "an arena of malloc stays locked (by a thread that died in malloc?)";
-            return Err(refused(target, why, "A trim would wait for it for ever"));
+            return Err(refused(self.target, why, "A trim would wait for it for ever"));
         }
         let mut is_safe =
             || are_free(LOCK_LIMIT).then_some(()).ok_or_else(|| "malloc is locked".to_owned());
-        let call = Call {
-            function: self.lever.address,
-            steps: &[self.lever.step],
-            code: self.code,
-            errno_offset_at: self.errno_offset_at,
-            are_locks_seen: self.locks.is_some(),
-            malloc_code: self.malloc_code.clone(),
-        };
-        let rss_before = rss_of(target.pid).ok_or_else(|| gone(target))?;
-        let begin = Instant::now();
-        let called = ramson_inject::call(target.pid, &call, LIMITS, &mut is_safe)
-            .map_err(|problem| failure(target, problem))?;
-        Ok(Trimmed {
-            elapsed: begin.elapsed(),
-            rss_before,
-            rss_after: rss_of(target.pid).ok_or_else(|| gone(target))?,
-            function: self.lever.name,
-            called,
-        })
+        let call = Call { function, steps, code: &self.code, are_locks_seen: locks.is_some() };
+        ramson_inject::call(self.target.pid, &call, &mut is_safe)
+            .map_err(|problem| failure(self.target, problem))
     }
-}
-
-/// Calls a function of an allocator in the file `path`, whose locks cannot be seen, once for each step.
-pub fn call_unseen(
-    target: &Target,
-    areas: &[Area],
-    path: &str,
-    function: &str,
-    steps: &[Step],
-) -> Result<Called, Failure> {
-    check(target)?;
-    ProcessMemory::open(target.pid).map_err(|error| denied(target, &error))?;
-    let address = lever::function(target, areas, path, function)
-        .ok_or_else(|| refused(target, &format!("it exports no {function}"), NOTHING))?;
-    let libc = lever::library(target, areas, identify::is_libc)
-        .ok_or_else(|| refused(target, &without_libc(target, areas), NOTHING))?;
-    let code = libc
-        .code()
-        .ok_or_else(|| refused(target, "its C library is not one that is known", NOTHING))?;
-    let call = Call {
-        function: address,
-        steps,
-        code,
-        errno_offset_at: libc.errno_offset_at(),
-        are_locks_seen: false,
-        malloc_code: None,
-    };
-    ramson_inject::call(target.pid, &call, LIMITS, &mut || Ok(()))
-        .map_err(|problem| failure(target, problem))
 }
 
 /// What a busy heap spoils is read again.
@@ -144,16 +72,12 @@ pub fn patiently<T, E>(mut read: impl FnMut() -> Result<T, E>) -> Result<T, E> {
 fn check(target: &Target) -> Result<(), Failure> {
     let status =
         fs::read_to_string(format!("/proc/{}/status", target.pid)).map_err(|_| gone(target))?;
-    let field = |name: &str| {
-        status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
-    };
+    let field = |name: &str| stat::line(&status, name);
     let number = |name: &str| field(name).and_then(|value| value.parse::<i32>().ok()).unwrap_or(0);
-    match number("TracerPid") {
-        0 => {}
-        tracer => {
-            let why = format!("process {tracer} traces it already (a debugger, strace?)");
-            return Err(refused(target, &why, "Detach that one, or wait for it"));
-        }
+    let tracer = number("TracerPid");
+    if tracer != 0 {
+        let why = format!("process {tracer} traces it already (a debugger, strace?)");
+        return Err(refused(target, &why, "Detach that one, or wait for it"));
     }
     if field("State").is_some_and(|state| state.starts_with(['T', 't'])) {
         return Err(refused(target, "it is stopped", "Let it continue first"));
@@ -201,7 +125,7 @@ fn failure(target: &Target, problem: Problem) -> Failure {
         Problem::Unfinished(tid) => refused(
             &format!(
                 "thread {tid} is still in the call after {} s, and goes on by itself",
-                LIMITS.call.as_secs()
+                ramson_inject::CALL_LIMIT.as_secs()
             ),
             "Look again later with \"ramson doctor\"",
         ),

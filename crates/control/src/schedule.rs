@@ -1,10 +1,9 @@
 //! `ramson run --trim-every` and `--trim-after`: the same again and again, where it is worth it.
 
-use crate::outside::{self, Prepared};
-use crate::trim::{TrimAnswer, Trimmed, rss_of};
+use crate::trim::{Prepared, TrimAnswer, Trimmed, rss_of};
 use ramson_format::Kind;
+use ramson_process::{clock, processes};
 use ramson_source::{Failure, Target, open_member};
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -59,14 +58,12 @@ impl Schedule {
 
     /// Trims process `root` and its children, until there is none of them.
     pub fn run(mut self, root: u32) {
-        let period = match (self.every, self.after) {
-            (Some(every), None) => every,
-            (Some(every), Some(_)) => every.min(FREED_PERIOD),
-            (None, _) => FREED_PERIOD,
-        };
-        let period = period.max(LEAST_PERIOD);
+        let freed = self.after.map(|_| FREED_PERIOD);
+        let period = self.every.into_iter().chain(freed).min().unwrap_or(FREED_PERIOD);
         loop {
+            let begin = Instant::now();
             let pids = family(root);
+            let took = begin.elapsed();
             self.processes.retain(|pid, _| pids.contains(pid));
             for &pid in &pids {
                 self.visit(pid);
@@ -74,7 +71,7 @@ impl Schedule {
             if pids.is_empty() {
                 return;
             }
-            sleep(period);
+            sleep(period.max(LEAST_PERIOD).max(took * MOST_LOOKING));
         }
     }
 
@@ -83,7 +80,7 @@ impl Schedule {
         if Instant::now() < known.next_look {
             return;
         }
-        let begin = cpu_time();
+        let begin_ns = clock::thread_cpu_ns();
         let is_time = self.every.is_some_and(|every| known.due.elapsed() >= every * known.pause);
         let freed = self.after.and_then(|after| {
             let freed = freed_bytes(pid)?;
@@ -95,7 +92,7 @@ impl Schedule {
             known.freed = freed.unwrap_or(known.freed);
             line = known.trim_if_worth_it(&Target { pid, name: name_of(pid), profile: None });
         }
-        let took = cpu_time().saturating_sub(begin);
+        let took = Duration::from_nanos(clock::thread_cpu_ns() - begin_ns);
         known.next_look = Instant::now() + took * MOST_LOOKING;
         line.iter().for_each(|line| self.say(line));
     }
@@ -119,13 +116,14 @@ impl Process {
     fn trim_if_worth_it(&mut self, target: &Target) -> Option<String> {
         let rss = rss_of(target.pid)?;
         let least = LEAST_BYTES.max((rss as f64 * LEAST_SHARE) as u64);
-        let is_worth_it = |prepared: &Prepared| prepared.gain().is_none_or(|gain| gain >= least);
-        let trimmed = match outside::prepare(target) {
-            Ok(prepared) if !is_worth_it(&prepared) => return None,
-            Ok(prepared) => prepared.trim(),
-            Err(failure) => Err(failure),
-        };
-        let trimmed = match trimmed {
+        let prepared = Prepared::new(target);
+        if prepared
+            .as_ref()
+            .is_ok_and(|prepared| prepared.lever.gain.is_some_and(|gain| gain < least))
+        {
+            return None;
+        }
+        let trimmed = match prepared.and_then(|prepared| prepared.trim()) {
             Ok(trimmed) => trimmed,
             Err(failure) => return self.refuse(target, &failure),
         };
@@ -140,9 +138,8 @@ impl Process {
     /// The same refusal is said once.
     fn refuse(&mut self, target: &Target, failure: &Failure) -> Option<String> {
         let why = failure.to_string();
-        if why == self.refusal
-            || !fs::exists(format!("/proc/{}/exe", target.pid)).is_ok_and(|is| is)
-        {
+        let is_there = fs::exists(format!("/proc/{}/exe", target.pid)).unwrap_or(false);
+        if why == self.refusal || !is_there {
             return None;
         }
         self.refusal = why;
@@ -166,26 +163,11 @@ fn line(target: &Target, trimmed: Result<&Trimmed, &Failure>, period: Duration) 
 
 /// A process and its descendants that run.
 fn family(root: u32) -> Vec<u32> {
-    let mut found = vec![root];
-    let mut next = 0;
-    while let Some(&pid) = found.get(next) {
-        next += 1;
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        for task in tasks {
-            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
-        }
-        found.truncate(MOST_PROCESSES);
-    }
+    let mut found = processes::tree(root);
+    found.truncate(MOST_PROCESSES);
     // A zombie has no memory, and so no files.
     found.retain(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok());
     found
-}
-
-/// Of this thread.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn name_of(pid: u32) -> String {

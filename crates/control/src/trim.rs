@@ -1,11 +1,14 @@
 //! One trim, and what came of it.
 
-use crate::outside;
+use crate::lever::{self, Lever};
+use crate::outside::Callee;
 use ramson_inject::Called;
-use ramson_source::{Failure, Target, Targets};
+use ramson_process::allocators::Allocators;
+use ramson_process::{read_smaps, stat};
+use ramson_source::{Failure, Target, Targets, gone};
 use serde::Serialize;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What came of a trim.
 pub struct Trimmed {
@@ -21,9 +24,38 @@ pub struct Trimmed {
     pub called: Called,
 }
 
+/// A process that can be trimmed, and how.
+pub struct Prepared<'a> {
+    target: &'a Target,
+    callee: Callee<'a>,
+    /// What is called.
+    pub lever: Lever,
+}
+
 /// Makes a process's allocator return its free memory to the kernel.
 pub fn trim(target: &Target) -> Result<Trimmed, Failure> {
-    outside::prepare(target)?.trim()
+    Prepared::new(target)?.trim()
+}
+
+impl<'a> Prepared<'a> {
+    /// Finds out whether and how a process can be trimmed.
+    pub fn new(target: &'a Target) -> Result<Self, Failure> {
+        let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
+        let callee = Callee::open(target, &areas)?;
+        let allocators = Allocators::of(target.pid, &areas);
+        let lever = lever::find(target, &areas, &allocators, &callee.memory)?;
+        Ok(Self { target, callee, lever })
+    }
+
+    /// Has it done.
+    pub fn trim(&self) -> Result<Trimmed, Failure> {
+        let rss = || rss_of(self.target.pid).ok_or_else(|| gone(self.target));
+        let Lever { name: function, address, step, locks, .. } = &self.lever;
+        let (rss_before, begin) = (rss()?, Instant::now());
+        let called = self.callee.call(*address, &[*step], locks.as_ref())?;
+        let elapsed = begin.elapsed();
+        Ok(Trimmed { rss_before, rss_after: rss()?, elapsed, function, called })
+    }
 }
 
 impl Trimmed {
@@ -116,7 +148,5 @@ pub fn trim_all(targets: &Targets) -> Result<Trims, Failure> {
 
 /// RSS in bytes, as smaps adds it up; `None` if the process is gone.
 pub fn rss_of(pid: u32) -> Option<u64> {
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let kib = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;
-    Some(kib.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+    stat::bytes(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss")
 }

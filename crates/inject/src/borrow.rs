@@ -1,9 +1,10 @@
 //! One thread is borrowed: stopped, looked at, sent through the calls, and let go as it was.
 
 use crate::frame::{self, Frame, Past};
-use crate::threads::{self, Candidate};
+use crate::maps::Maps;
+use crate::threads;
 use crate::trace::{Registers, Stop, Traced};
-use crate::{Argument, Call, Called, Problem, Step, running, stack};
+use crate::{Argument, CALL_LIMIT, Call, Called, Problem, Step};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -32,14 +33,6 @@ const RAISE_BYTES: u64 = 4096;
 /// A thread that waits stops at once.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
-/// How it went with one thread.
-pub enum Attempt {
-    /// The function was called.
-    Done(Called),
-    /// Why it cannot be used.
-    Unfit(String),
-}
-
 /// A process whose memory may be written.
 pub struct Process {
     pid: u32,
@@ -52,41 +45,37 @@ impl Process {
         Ok(Self { pid, memory })
     }
 
-    /// Borrows one thread, if it will do when it has stopped.
+    /// Borrows one thread; `NoThread` if it will not do, also when it has stopped.
     pub fn attempt(
         &self,
-        thread: &Candidate,
+        tid: i32,
         call: &Call,
-        limit: Duration,
         is_safe: &mut dyn FnMut() -> Result<(), String>,
-    ) -> Result<Attempt, Problem> {
-        let unfit = |why: &str| Ok(Attempt::Unfit(format!("thread {}: {why}", thread.tid)));
-        let directory = format!("/proc/{}/task/{}", self.pid, thread.tid);
-        let Ok(status) = fs::read_to_string(format!("{directory}/status")) else {
-            return unfit("it ended");
-        };
-        let Some(signal) = threads::harmless_signal(&status) else {
-            return unfit("the program has handlers for SIGURG, SIGWINCH and SIGCHLD");
-        };
+    ) -> Result<Called, Problem> {
+        let unfit = |why: &str| Problem::NoThread(Some(format!("thread {tid}: {why}")));
+        let directory = format!("/proc/{}/task/{tid}", self.pid);
+        let status = fs::read_to_string(format!("{directory}/status"));
+        let status = status.map_err(|_| unfit("it ended"))?;
+        let signal = threads::harmless_signal(&status)
+            .ok_or_else(|| unfit("the program has handlers for SIGURG, SIGWINCH and SIGCHLD"))?;
         let begin = Instant::now();
-        let mut traced = seize(self.pid as i32, thread.tid, field(&status, "Seccomp"))?;
+        let mut traced = seize(self.pid as i32, tid, threads::field(&status, "Seccomp"))?;
         traced.interrupt()?;
         if let Some(why) = wait_for_stop(&mut traced)? {
-            return unfit(why);
+            return Err(unfit(why));
         }
         let registers = traced.registers()?;
         let past = Resumption::of(&registers);
         // Whatever comes: no EINTR because of us.
         traced.set_registers(&past.helped)?;
-        if let Err(why) = self.check(&traced, &registers, call).and_then(|()| is_safe()) {
-            return unfit(&why);
-        }
+        let checked = self.check(&traced, &registers, call).and_then(|()| is_safe());
+        checked.map_err(|why| unfit(&why))?;
         let name = fs::read_to_string(format!("{directory}/comm")).unwrap_or_default();
-        let returned = self.run(&mut traced, &past, call, signal, limit)?;
-        let Returned { called, owed, data } = returned.ok_or(Problem::Unfinished(thread.tid))?;
+        let returned = self.run(&mut traced, &past, call, signal)?;
+        let Returned { called, owed, data } = returned.ok_or(Problem::Unfinished(tid))?;
         traced.detach(owed);
-        let (tid, stopped) = (thread.tid, begin.elapsed());
-        Ok(Attempt::Done(Called { tid, name: name.trim_end().into(), stopped, called, data }))
+        let stopped = begin.elapsed();
+        Ok(Called { tid, name: name.trim_end().into(), stopped, called, data })
     }
 
     /// Whether the thread is where it can be borrowed.
@@ -94,10 +83,11 @@ impl Process {
         if registers.cs != USER_CS {
             return Err("it runs 32-bit code".into());
         }
-        let own = stack::of(self.pid, &self.memory, registers.rsp, registers.fs_base)?;
-        let malloc_code = call.malloc_code.as_ref().filter(|_| !is_in_call(registers));
+        let maps = Maps::of(self.pid);
+        let stack_end = maps.stack_end(&self.memory, registers.rsp, registers.fs_base)?;
+        let malloc_code = call.malloc_code().filter(|_| !is_in_call(registers));
         if malloc_code.is_some() {
-            running::check(self.pid, registers.rip)?;
+            maps.check_code(registers.rip)?;
             if self.may_be_in_a_sequence(traced) {
                 return Err("it may be in a restartable sequence".into());
             }
@@ -107,26 +97,18 @@ impl Process {
         let is_free = |word: u64| {
             word != call.code.restorer && !malloc_code.is_some_and(|code| code.contains(&word))
         };
-        if !self.is_stack_free(registers.rsp, own.end, is_free) {
+        if !self.is_stack_free(registers.rsp, stack_end, is_free) {
             return Err("it seems to run a signal handler, or malloc".into());
         }
         Ok(())
     }
 
     fn check_waiting(&self, registers: &Registers) -> Result<(), String> {
-        let arguments = [
-            registers.rdi,
-            registers.rsi,
-            registers.rdx,
-            registers.r10,
-            registers.r8,
-            registers.r9,
-        ];
+        let r = registers;
+        let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         let mut instruction = [0; 2];
-        let is_read = registers
-            .rip
-            .checked_sub(2)
-            .is_some_and(|address| self.memory.read_exact_at(&mut instruction, address).is_ok());
+        let at = registers.rip.checked_sub(2);
+        let is_read = at.is_some_and(|at| self.memory.read_exact_at(&mut instruction, at).is_ok());
         if !is_read || instruction != SYSCALL_INSTRUCTION {
             return Err("it is in no 64-bit system call any more".into());
         }
@@ -168,22 +150,22 @@ impl Process {
         resumption: &Resumption,
         call: &Call,
         signal: i32,
-        limit: Duration,
     ) -> Result<Option<Returned>, Problem> {
         let registers = &resumption.alone;
         let extended_state = traced.extended_state()?;
         let blocked_signals = traced.blocked_signals()?;
         let past = Past { registers, extended_state: &extended_state, blocked_signals };
-        let errno = call.errno_offset_at.and_then(|at| self.errno(at, registers.fs_base));
+        let errno = call.code.errno_offset_at.and_then(|at| self.errno(at, registers.fs_base));
         let begin = Instant::now();
         let mut returned = Returned { called: Duration::ZERO, owed: 0, data: Vec::new() };
         for step in call.steps {
-            let frame = frame::lay_out(&past, &call.code, signal, step.data);
+            let frame = frame::lay_out(&past, call.code, signal, step.data);
             self.memory.write_all_at(&frame.bytes, frame.start)?;
             // From here to the end, the thread is safe without us.
             traced.set_registers(&registers_at_entry(registers, call.function, step, &frame))?;
             traced.set_blocked_signals(signals_blocked_meanwhile(blocked_signals, signal))?;
-            let Some(owed) = wait_for_return(traced, signal, frame.start, begin + limit)? else {
+            let Some(owed) = wait_for_return(traced, signal, frame.start, begin + CALL_LIMIT)?
+            else {
                 return Ok(None);
             };
             returned.owed = returned.owed.max(owed);
@@ -280,11 +262,6 @@ fn signals_blocked_meanwhile(blocked: u64, signal: i32) -> u64 {
     (!faults | blocked) & !bit(signal)
 }
 
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    let mut lines = status.lines();
-    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
-}
-
 /// Under a filter only if the kernel lifts it for the time.
 fn seize(pid: i32, tid: i32, seccomp: Option<&str>) -> Result<Traced, Problem> {
     match seccomp {
@@ -334,10 +311,8 @@ fn wait_for_return(
             Some(Stop::Signal(other)) => other,
             Some(Stop::Event(_)) => 0,
             Some(Stop::Gone) => return Err(Problem::Gone),
-            None => {
-                // It will find its way by itself, once it is not traced any more.
-                return Ok(None);
-            }
+            // It will find its way by itself, once it is not traced any more.
+            None => return Ok(None),
         };
     }
 }

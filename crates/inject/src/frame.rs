@@ -81,7 +81,7 @@ pub fn lay_out(past: &Past, code: &Code, signal: i32, data: &[u8]) -> Frame {
 }
 
 fn context(past: &Past, state_at: u64) -> [u8; context::BYTES] {
-    let registers = past.registers;
+    let r = past.registers;
     let mut bytes = [0; context::BYTES];
     let mut put = |offset: usize, word: u64| {
         bytes[offset..offset + 8].copy_from_slice(&word.to_le_bytes());
@@ -89,29 +89,13 @@ fn context(past: &Past, state_at: u64) -> [u8; context::BYTES] {
     put(context::FLAGS, context::ALL_FLAGS);
     put(context::STACK_FLAGS, context::NO_STACK_FLAGS);
     let in_order = [
-        registers.r8,
-        registers.r9,
-        registers.r10,
-        registers.r11,
-        registers.r12,
-        registers.r13,
-        registers.r14,
-        registers.r15,
-        registers.rdi,
-        registers.rsi,
-        registers.rbp,
-        registers.rbx,
-        registers.rdx,
-        registers.rax,
-        registers.rcx,
-        registers.rsp,
-        registers.rip,
-        registers.eflags,
+        r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx,
+        r.rax, r.rcx, r.rsp, r.rip, r.eflags,
     ];
     for (index, word) in in_order.into_iter().enumerate() {
         put(context::REGISTERS + 8 * index, word);
     }
-    put(context::SELECTORS, registers.cs | registers.ss << 48);
+    put(context::SELECTORS, r.cs | r.ss << 48);
     put(context::FLOATING_POINT, state_at);
     put(context::MASK, past.blocked_signals);
     bytes
@@ -137,7 +121,13 @@ mod tests {
 
     #[test]
     fn the_frame_lies_below_the_red_zone_and_everything_in_it_is_aligned() {
-        let code = Code { pop_rdi: 0x1000, raise: 0x2000, restorer: 0x3000 };
+        let code = Code {
+            pop_rdi: 0x1000,
+            raise: 0x2000,
+            restorer: 0x3000,
+            errno_offset_at: None,
+            malloc: None,
+        };
         for rsp in (0x7ffd_0000_0000..0x7ffd_0000_0080).step_by(8) {
             let registers = Registers { rsp, rip: 7, ..zero() };
             let past =

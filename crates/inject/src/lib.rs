@@ -11,24 +11,25 @@
 mod borrow;
 mod frame;
 mod library;
-mod running;
-mod stack;
+mod maps;
 mod threads;
 #[allow(unsafe_code)]
 mod trace;
 
 pub use library::{Code, Library};
-pub use threads::{Candidate, waiting};
 pub use trace::share_memory;
 
-use borrow::{Attempt, Process};
+use borrow::Process;
 use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Between two looks for a thread.
+/// For a thread that will do.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// For the function to return.
+pub const CALL_LIMIT: Duration = Duration::from_secs(60);
+/// Between two looks for a thread: from the first of these to the second.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
-/// See `FIRST_PAUSE`.
 const MOST_PAUSE: Duration = Duration::from_millis(200);
 /// So long only threads that wait are tried: one that computes has something to do.
 const WAITING_FIRST: Duration = Duration::from_millis(100);
@@ -42,13 +43,17 @@ pub struct Call<'a> {
     /// It is called once for each of these, one after the other on the same thread.
     pub steps: &'a [Step<'a>],
     /// The pieces of the C library that it returns through.
-    pub code: Code,
-    /// Where the offset of errno is.
-    pub errno_offset_at: Option<u64>,
-    /// Whether `is_safe` sees all locks that the function takes. If not, threads that wait for locks are left alone.
+    pub code: &'a Code,
+    /// Whether `is_safe` sees all locks that the function takes. If so, threads that wait for locks or run the program's own code may be
+    /// borrowed, too.
     pub are_locks_seen: bool,
-    /// The code of the C library's malloc, if a thread that runs the program's own code may be borrowed: no word of its stack may refer there.
-    pub malloc_code: Option<Range<u64>>,
+}
+
+impl Call<'_> {
+    /// The C library's, if a thread that runs the program's own code may be borrowed: no word of its stack may refer there.
+    fn malloc_code(&self) -> Option<&Range<u64>> {
+        self.code.malloc.as_ref().filter(|_| self.are_locks_seen)
+    }
 }
 
 /// One call of the function.
@@ -111,29 +116,19 @@ impl From<io::Error> for Problem {
     }
 }
 
-/// How long to wait.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// For a thread that will do.
-    pub patience: Duration,
-    /// For the function to return.
-    pub call: Duration,
-}
-
 /// Calls the function in process `pid`. `is_safe` is asked while the thread is stopped; what it returns says why not on this thread.
 pub fn call(
     pid: u32,
     call: &Call,
-    limits: Limits,
     is_safe: &mut dyn FnMut() -> Result<(), String>,
 ) -> Result<Called, Problem> {
     let process = Process::open(pid)?;
     let begin = Instant::now();
     let (mut why, mut pause, mut look) = (None, FIRST_PAUSE, 0);
     loop {
-        let mut threads: Vec<Candidate> = threads::waiting(pid, call.are_locks_seen);
+        let mut threads = threads::waiting(pid, call.are_locks_seen);
         threads.truncate(MOST_ATTEMPTS);
-        if call.malloc_code.is_some() && begin.elapsed() >= WAITING_FIRST {
+        if call.malloc_code().is_some() && begin.elapsed() >= WAITING_FIRST {
             let mut running = threads::running(pid);
             // Another one first at each look.
             let first = look % running.len().max(1);
@@ -141,13 +136,13 @@ pub fn call(
             threads.extend(running.into_iter().take(MOST_ATTEMPTS));
         }
         look += 1;
-        for thread in &threads {
-            match process.attempt(thread, call, limits.call, is_safe)? {
-                Attempt::Done(called) => return Ok(called),
-                Attempt::Unfit(reason) => why = Some(reason),
+        for tid in threads {
+            match process.attempt(tid, call, is_safe) {
+                Err(Problem::NoThread(reason)) => why = reason,
+                done => return done,
             }
         }
-        if begin.elapsed() > limits.patience {
+        if begin.elapsed() > PATIENCE {
             return Err(Problem::NoThread(why));
         }
         std::thread::sleep(pause);

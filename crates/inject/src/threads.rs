@@ -2,17 +2,6 @@
 
 use std::fs;
 
-/// A thread that may do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// The kernel's number of the thread.
-    pub tid: i32,
-    /// Number of the system call in which it waits; `None` if it runs.
-    pub number: Option<i64>,
-    /// The lower the better.
-    rank: u32,
-}
-
 /// Threads looked at.
 const MOST_THREADS: usize = 65_536;
 /// More of recv's flags: the call would return what it has got so far.
@@ -58,22 +47,20 @@ const WAITING: [(i64, u32); 28] = [
 ];
 
 /// The threads of `pid` that wait, the best first. Those on which locks hang may be left out.
-pub fn waiting(pid: u32, with_locks: bool) -> Vec<Candidate> {
-    let mut found: Vec<Candidate> = calls(pid)
-        .filter_map(|(tid, call)| {
-            let (number, rank) = parse(&call)?;
-            Some(Candidate { tid, number: Some(number), rank })
-        })
-        .filter(|thread| with_locks || thread.number != Some(libc::SYS_futex))
-        .collect();
-    found.sort_by_key(|thread| thread.rank);
-    found
+pub fn waiting(pid: u32, with_locks: bool) -> Vec<i32> {
+    let ranked = |(tid, call): (i32, String)| {
+        let (number, rank) = parse(&call)?;
+        (with_locks || number != libc::SYS_futex).then_some((rank, tid))
+    };
+    let mut found: Vec<(u32, i32)> = calls(pid).filter_map(ranked).collect();
+    found.sort_by_key(|&(rank, _)| rank);
+    found.into_iter().map(|(_, tid)| tid).collect()
 }
 
 /// Those that run.
-pub fn running(pid: u32) -> Vec<Candidate> {
+pub fn running(pid: u32) -> Vec<i32> {
     let runs = calls(pid).filter(|(_, call)| call.trim_end() == "running");
-    runs.map(|(tid, _)| Candidate { tid, number: None, rank: 0 }).collect()
+    runs.map(|(tid, _)| tid).collect()
 }
 
 /// Each thread, and what the kernel says of its system call.
@@ -89,10 +76,8 @@ fn calls(pid: u32) -> impl Iterator<Item = (i32, String)> {
 fn parse(line: &str) -> Option<(i64, u32)> {
     let mut words = line.split_whitespace();
     let number: i64 = words.next()?.parse().ok()?;
-    let arguments: Vec<u64> = words
-        .take(6)
-        .map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap_or(0))
-        .collect();
+    let argument = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap_or(0);
+    let arguments: Vec<u64> = words.take(6).map(argument).collect();
     Some((number, rank(number, &arguments)?))
 }
 
@@ -125,10 +110,15 @@ pub fn can_begin_again(number: i64) -> bool {
     REFUSING.contains(&number) || WAITING.iter().any(|(known, _)| *known == number)
 }
 
+/// What a line `NAME: …` of a status file says.
+pub fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = status.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
 /// One of the harmless signals for which the program has no handler.
 pub fn harmless_signal(status: &str) -> Option<i32> {
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
-    let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
+    let caught = u64::from_str_radix(field(status, "SigCgt")?, 16).ok()?;
     HARMLESS.into_iter().find(|signal| caught >> (signal - 1) & 1 == 0)
 }
 

@@ -1,0 +1,214 @@
+//! Where a thread is, by the mappings of its process: on a stack on which there is room, and nothing else below; in code in which it may be
+//! borrowed though it computes.
+
+use std::fs::{self, File};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+/// Room that is asked for: the frame has at most 12 KiB (AMX), and what is called needs less than a signal handler.
+const ROOM_BYTES: u64 = 64 << 10;
+/// The first thread's stack grows by itself; only the frame must fit what is there.
+const FIRST_ROOM_BYTES: u64 = 24 << 10;
+/// The C library keeps `struct pthread` on top of a thread's stack, and nothing else.
+const ABOVE_THREAD_POINTER_BYTES: u64 = 64 << 10;
+/// `struct pthread` of glibc 2.34 to 2.44 is this long at least, and has its record of the stack there.
+const DESCRIPTOR_BYTES: usize = 2304;
+const PAGE_BYTES: u64 = 4096;
+/// Where the heaps of malloc's arenas begin, in which a program may have put a stack.
+const HEAP_ALIGNMENT: u64 = 64 << 20;
+
+/// Starts of the names of files in whose code no thread is borrowed: the C library, and what may be an allocator.
+const FOREIGN: [&str; 9] = [
+    "ld-",
+    "ld.so",
+    "libc.so",
+    "libc-",
+    "libpthread",
+    "libramson",
+    "libjemalloc",
+    "libtcmalloc",
+    "libmimalloc",
+];
+
+/// /proc/PID/maps.
+pub struct Maps(String);
+
+struct Mapping<'a> {
+    range: Range<u64>,
+    permissions: &'a str,
+    path: &'a str,
+}
+
+impl Maps {
+    /// Of process `pid`; empty where they cannot be read.
+    pub fn of(pid: u32) -> Self {
+        Self(fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default())
+    }
+
+    fn all(&self) -> impl Iterator<Item = Mapping<'_>> {
+        self.0.lines().filter_map(|line| {
+            let mut fields = line.splitn(6, ' ');
+            let (start, end) = fields.next()?.split_once('-')?;
+            let number = |text| u64::from_str_radix(text, 16).ok();
+            Some(Mapping {
+                range: number(start)?..number(end)?,
+                permissions: fields.next()?,
+                path: fields.nth(3).unwrap_or_default().trim_start(),
+            })
+        })
+    }
+
+    /// Why a thread that computes there may not be borrowed, if so: only where it runs the program's own code is the call what a signal's
+    /// handler is that calls the function, harmless unless it interrupts the allocator. What the stack must not hold, the caller checks.
+    pub fn check_code(&self, instruction: u64) -> Result<(), String> {
+        let is_own = |mapping: Mapping| {
+            let name = mapping.path.strip_prefix('/').and_then(|path| path.rsplit('/').next());
+            mapping.range.contains(&instruction)
+                && mapping.permissions == "r-xp"
+                && name.is_some_and(|name| !FOREIGN.iter().any(|start| name.starts_with(start)))
+        };
+        let is_own_code = self.all().any(is_own);
+        is_own_code.then_some(()).ok_or_else(|| "it runs, and not the program's own code".into())
+    }
+
+    /// The end of the stack of the thread whose stack and thread pointers these are; else why there is none that could be used.
+    pub fn stack_end(
+        &self,
+        memory: &File,
+        pointer: u64,
+        thread_pointer: u64,
+    ) -> Result<u64, String> {
+        let mut descriptor = [0; DESCRIPTOR_BYTES];
+        let is_read = memory.read_exact_at(&mut descriptor, thread_pointer).is_ok();
+        let descriptor = if is_read { &descriptor[..] } else { &[] };
+        self.find_stack_end(pointer, thread_pointer, descriptor).ok_or_else(|| {
+            "it is not on a stack with a known end (a coroutine?), or has no room there".into()
+        })
+    }
+
+    fn find_stack_end(&self, pointer: u64, thread_pointer: u64, descriptor: &[u8]) -> Option<u64> {
+        let is_there = |mapping: &Mapping| mapping.range.contains(&pointer);
+        let Mapping { range, permissions, path } = self.all().find(is_there)?;
+        if permissions != "rw-p" {
+            return None;
+        }
+        if path == "[stack]" {
+            return (pointer - range.start >= FIRST_ROOM_BYTES).then_some(range.end);
+        }
+        let is_guard =
+            |below: Mapping| below.range.end == range.start && below.permissions == "---p";
+        let is_guarded = !range.start.is_multiple_of(HEAP_ALIGNMENT) && self.all().any(is_guard);
+        let (low, end) = match is_guarded {
+            true => (range.start, range.end),
+            false => recorded(descriptor, pointer, thread_pointer)?,
+        };
+        let is_threads = range.start <= low
+            && end <= range.end
+            && (pointer..end).contains(&thread_pointer)
+            && end - thread_pointer <= ABOVE_THREAD_POINTER_BYTES;
+        (is_threads && pointer.checked_sub(low)? >= ROOM_BYTES).then_some(end)
+    }
+}
+
+/// Where a thread's stack begins behind its guard, and where it ends, by the C library's own record in the descriptor: start, length, and of
+/// that the guard's. Since glibc 2.42 and Linux 6.13 no mapping tells, and stacks that touch are one mapping.
+fn recorded(descriptor: &[u8], pointer: u64, thread_pointer: u64) -> Option<(u64, u64)> {
+    let word = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes);
+    descriptor.windows(24).step_by(8).find_map(|words| {
+        let (start, length) = (word(&words[..8]).ok()?, word(&words[8..16]).ok()?);
+        let guard = word(&words[16..]).ok()?;
+        let are_pages = [start, length, guard].iter().all(|word| word.is_multiple_of(PAGE_BYTES));
+        let (low, end) = (start.checked_add(guard)?, start.checked_add(length)?);
+        (are_pages && guard > 0 && low < pointer && thread_pointer < end).then_some((low, end))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = "\
+7f0000000000-7f0000021000 rw-p 00000000 00:00 0
+7f0000021000-7f0004000000 ---p 00000000 00:00 0
+7f0010000000-7f0010001000 ---p 00000000 00:00 0
+7f0010001000-7f0010801000 rw-p 00000000 00:00 0
+7f0020000000-7f0020801000 rw-p 00000000 00:00 0
+7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]
+";
+
+    #[test]
+    fn only_stacks_whose_ends_are_known_are_used() {
+        let is_found = |pointer, thread| maps(MAPS).find_stack_end(pointer, thread, &[]).is_some();
+        assert!(is_found(0x7ffd_0001_f000, 0x7f00_1080_0700));
+        assert!(is_found(0x7f00_107f_0000, 0x7f00_1080_0700));
+        // Too near to the end.
+        assert!(!is_found(0x7ffd_0000_5000, 0) && !is_found(0x7f00_1000_2000, 0x7f00_1080_0700));
+        // Without a guard; in an arena; another thread's; nowhere.
+        assert!(!is_found(0x7f00_207f_0000, 0x7f00_2080_0700));
+        assert!(!is_found(0x7f00_0001_f000, 0x7f00_0002_0700));
+        assert!(!is_found(0x7f00_107f_0000, 0x7f00_2080_0700));
+        assert!(!is_found(0x1000, 0));
+    }
+
+    #[test]
+    fn among_stacks_that_touch_the_thread_s_own_record_tells_the_ends() {
+        let maps = maps("7f0000000000-7f0001000000 rw-p 00000000 00:00 0\n");
+        let descriptor = |record: [u64; 3]| {
+            let mut descriptor = vec![0x11; DESCRIPTOR_BYTES];
+            for (place, word) in descriptor[1680..].chunks_exact_mut(8).zip(record) {
+                place.copy_from_slice(&word.to_le_bytes());
+            }
+            descriptor
+        };
+        let (start, length, guard) = (0x7f00_0080_0000, 0x80_0000, 0x1000);
+        let thread = start + length - 0x940;
+        let end =
+            |record, pointer, thread| maps.find_stack_end(pointer, thread, &descriptor(record));
+        let own = [start, length, guard];
+        assert_eq!(end(own, start + 0x7f_0000, thread), Some(start + length));
+        // Too near to the guard; below it, on another thread's; above it.
+        assert_eq!(end(own, start + 0x2000, thread), None);
+        assert_eq!(end(own, start - 0x1_0000, thread), None);
+        assert_eq!(end(own, start + length + 8, thread), None);
+        // A stack of the program's has no guard. One that is not mapped as such; a record that is torn.
+        assert_eq!(end([start, length, 0], start + 0x7f_0000, thread), None);
+        assert_eq!(end([start, 2 * length, guard], start + 0x7f_0000, thread), None);
+        assert_eq!(end([start, length + 8, guard], start + 0x7f_0000, thread), None);
+        // Of a thread with its variables elsewhere.
+        assert_eq!(end(own, start + 0x7f_0000, start - 0x940), None);
+        assert!(maps.find_stack_end(start + 0x7f_0000, thread, &[]).is_none());
+    }
+
+    #[test]
+    fn only_code_of_files_that_are_no_allocator_is_the_program_s_own() {
+        let maps = "\
+1000-2000 r--p 00000000 08:01 5                          /usr/bin/program
+2000-3000 r-xp 00001000 08:01 5                          /usr/bin/program
+3000-4000 rwxp 00000000 00:00 0
+4000-5000 r-xp 00001000 08:01 6                          /lib/libc.so.6
+5000-6000 r-xp 00001000 08:01 7                          /lib/libstdc++.so.6
+6000-7000 r-xp 00000000 00:00 0                          [vdso]
+7000-8000 r-xp 00001000 08:01 8                          /lib/ld-linux-x86-64.so.2
+";
+        for (instruction, is_own) in [
+            (0x1800, false),
+            (0x2000, true),
+            (0x3800, false),
+            (0x4800, false),
+            (0x5fff, true),
+            (0x6800, false),
+            (0x7800, false),
+            (0x9000, false),
+        ] {
+            assert_eq!(
+                Maps(maps.into()).check_code(instruction).is_ok(),
+                is_own,
+                "{instruction:x}"
+            );
+        }
+    }
+
+    fn maps(text: &str) -> Maps {
+        Maps(text.into())
+    }
+}
