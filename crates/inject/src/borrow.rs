@@ -106,10 +106,8 @@ impl Process {
     fn check_waiting(&self, registers: &Registers) -> Result<(), String> {
         let r = registers;
         let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
-        let mut instruction = [0; 2];
-        let at = registers.rip.checked_sub(2);
-        let is_read = at.is_some_and(|at| self.memory.read_exact_at(&mut instruction, at).is_ok());
-        if !is_read || instruction != SYSCALL_INSTRUCTION {
+        let instruction = registers.rip.checked_sub(2).and_then(|at| self.read(at));
+        if instruction != Some(SYSCALL_INSTRUCTION) {
             return Err("it is in no 64-bit system call any more".into());
         }
         if threads::rank(registers.orig_rax as i64, &arguments).is_none() {
@@ -122,23 +120,18 @@ impl Process {
     fn is_stack_free(&self, start: u64, end: u64, is_free: impl Fn(u64) -> bool) -> bool {
         const MOST_BYTES: u64 = 8 << 20;
         let mut bytes = vec![0; (end - start).min(MOST_BYTES) as usize];
-        let is_read =
-            end - start <= MOST_BYTES && self.memory.read_exact_at(&mut bytes, start).is_ok();
-        let mut words = bytes.chunks_exact(8).filter_map(|word| word.try_into().ok());
-        is_read && words.all(|word| is_free(u64::from_le_bytes(word)))
+        let is_whole = end - start <= MOST_BYTES;
+        let is_read = is_whole && self.memory.read_exact_at(&mut bytes, start).is_ok();
+        let (words, _) = bytes.as_chunks();
+        is_read && words.iter().all(|&word| is_free(u64::from_le_bytes(word)))
     }
 
     /// A restartable sequence begins anew when it is interrupted, which our call would hide from the kernel.
     fn may_be_in_a_sequence(&self, traced: &Traced) -> bool {
         const SEQUENCE_OFFSET: u64 = 8;
-        let mut sequence = [0; 8];
         match traced.restartable_sequences() {
             Ok(None) => false,
-            Ok(Some(at)) => {
-                let is_read =
-                    self.memory.read_exact_at(&mut sequence, at + SEQUENCE_OFFSET).is_ok();
-                !is_read || sequence != [0; 8]
-            }
+            Ok(Some(at)) => self.read(at + SEQUENCE_OFFSET) != Some([0; 8]),
             Err(_) => true,
         }
     }
@@ -185,11 +178,14 @@ impl Process {
 
     /// Where the thread's errno is, and what it has.
     fn errno(&self, offset_at: u64, thread_pointer: u64) -> Option<(u64, [u8; 4])> {
-        let (mut offset, mut value) = ([0; 8], [0; 4]);
-        self.memory.read_exact_at(&mut offset, offset_at).ok()?;
-        let address = thread_pointer.wrapping_add(u64::from_le_bytes(offset));
-        self.memory.read_exact_at(&mut value, address).ok()?;
-        Some((address, value))
+        let address = thread_pointer.wrapping_add(u64::from_le_bytes(self.read(offset_at)?));
+        Some((address, self.read(address)?))
+    }
+
+    fn read<const LENGTH: usize>(&self, address: u64) -> Option<[u8; LENGTH]> {
+        let mut bytes = [0; LENGTH];
+        self.memory.read_exact_at(&mut bytes, address).ok()?;
+        Some(bytes)
     }
 }
 
@@ -217,12 +213,9 @@ impl Resumption {
             return Self { alone: *registers, helped: *registers };
         }
         let alone = Registers { rip: registers.rip - 2, rax: registers.orig_rax, ..*registers };
-        let helped = if is_refused {
-            // What says EINTR says it because of our stop: a signal with a handler still makes it EINTR.
-            Registers { rax: RESTART_NO_HANDLER as u64, ..*registers }
-        } else {
-            *registers
-        };
+        // What says EINTR says it because of our stop: a signal with a handler still makes it EINTR.
+        let rax = if is_refused { RESTART_NO_HANDLER as u64 } else { registers.rax };
+        let helped = Registers { rax, ..*registers };
         Self { alone, helped }
     }
 }

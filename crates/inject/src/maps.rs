@@ -113,10 +113,9 @@ impl Maps {
 /// Where a thread's stack begins behind its guard, and where it ends, by the C library's own record in the descriptor: start, length, and of
 /// that the guard's. Since glibc 2.42 and Linux 6.13 no mapping tells, and stacks that touch are one mapping.
 fn recorded(descriptor: &[u8], pointer: u64, thread_pointer: u64) -> Option<(u64, u64)> {
-    let word = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes);
-    descriptor.windows(24).step_by(8).find_map(|words| {
-        let (start, length) = (word(&words[..8]).ok()?, word(&words[8..16]).ok()?);
-        let guard = word(&words[16..]).ok()?;
+    let (words, _) = descriptor.as_chunks();
+    words.windows(3).find_map(|record| {
+        let [start, length, guard] = [0, 1, 2].map(|index| u64::from_le_bytes(record[index]));
         let are_pages = [start, length, guard].iter().all(|word| word.is_multiple_of(PAGE_BYTES));
         let (low, end) = (start.checked_add(guard)?, start.checked_add(length)?);
         (are_pages && guard > 0 && low < pointer && thread_pointer < end).then_some((low, end))

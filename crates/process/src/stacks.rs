@@ -129,9 +129,9 @@ fn follow(memory: &impl Memory, head: u64, first: u64, found: &mut Vec<u64>) {
 /// and of that the guard's.
 fn is_on_stack(memory: &impl Memory, area: &Area, descriptor: u64) -> bool {
     let bytes = read_present(memory, descriptor, DESCRIPTOR_BYTES).unwrap_or_default();
-    bytes.windows(24).step_by(8).any(|words| {
-        let word = |offset| word_at(words, offset).unwrap_or(0);
-        let (start, length, guard) = (word(0), word(8), word(16));
+    let (words, _) = bytes.as_chunks();
+    words.windows(3).any(|record| {
+        let [start, length, guard] = [0, 1, 2].map(|index| u64::from_le_bytes(record[index]));
         let are_pages = [start, length, guard].iter().all(|word| word.is_multiple_of(PAGE_BYTES));
         let end = start.saturating_add(length);
         are_pages

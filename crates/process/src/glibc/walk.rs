@@ -52,8 +52,7 @@ enum Stop {
 
 /// Passes every chunk below the top to `visit`.
 pub fn walk(memory: &impl Memory, segment: &Segment, mut visit: impl FnMut(Chunk)) -> Walked {
-    let mut walker =
-        Walker { memory, segment, window: Window::default(), ahead: (0, 0), searched_bytes: 0 };
+    let mut walker = Walker { memory, segment, window: Window::default(), searched_bytes: 0 };
     let mut walked = Walked { end: segment.first_chunk, ..Walked::default() };
     let mut pending: Vec<Chunk> = Vec::with_capacity(PENDING_CHUNKS);
     // The furthest place that made no sense, and how often it did not.
@@ -74,7 +73,6 @@ pub fn walk(memory: &impl Memory, segment: &Segment, mut visit: impl FnMut(Chunk
                     (furthest, tries) = (walked.end, 0);
                 }
                 walker.window = Window::torn();
-                walker.ahead = (0, 0);
                 if let Some(back) = STEPS_BACK.get(tries) {
                     tries += 1;
                     let kept = pending.len().saturating_sub(*back);
@@ -116,8 +114,6 @@ struct Walker<'a, M> {
     memory: &'a M,
     segment: &'a Segment,
     window: Window,
-    /// The chunk behind the last one, and its size with flags.
-    ahead: (u64, u64),
     searched_bytes: u64,
 }
 
@@ -128,25 +124,26 @@ impl<M: Memory> Walker<'_, M> {
         if Some(at) == self.segment.top {
             return Err(Stop::End);
         }
-        let head = if self.ahead.0 == at { self.ahead.1 } else { self.head(at)?.1 };
+        let (_, head) = self.head(at).ok_or(Stop::Torn)?;
         let bytes = head & !chunk::FLAGS;
-        // Behind the last chunk of a heap: a marker of 16 bytes or of none. In the main arena two of 16.
+        let end = self.segment.end;
         if bytes < chunk::LEAST_BYTES {
-            return self.marker(at, bytes);
+            // Behind the last chunk of a heap: a marker of 16 bytes or of none. Behind that of the main arena may be foreign memory.
+            let is_end = self.segment.top.is_none() && at + bytes.max(16) <= end && at + 64 >= end;
+            return Err(if is_end { Stop::End } else { Stop::Torn });
         }
-        let limit = self.segment.top.unwrap_or(self.segment.end);
+        let limit = self.segment.top.unwrap_or(end);
         let next = at.checked_add(bytes).filter(|&next| next <= limit).ok_or(Stop::Torn)?;
         let is_foreign = head & chunk::IS_MMAPPED != 0
             || self.segment.is_main && head & chunk::NON_MAIN_ARENA != 0;
-        if is_foreign || !bytes.is_multiple_of(chunk::ALIGNMENT) || next == self.segment.end {
+        if is_foreign || !bytes.is_multiple_of(chunk::ALIGNMENT) || next == end {
             return Err(Stop::Torn);
         }
-        let (below, next_head) = self.head(next)?;
+        let (below, next_head) = self.head(next).ok_or(Stop::Torn)?;
         let is_free = next_head & chunk::PREV_INUSE == 0;
         if is_free && below != bytes {
             return Err(Stop::Torn);
         }
-        self.ahead = (next, next_head);
         Ok(Chunk { address: at, bytes, is_free })
     }
 
@@ -155,18 +152,15 @@ impl<M: Memory> Walker<'_, M> {
         let limit = self.segment.top.unwrap_or(self.segment.end);
         let mut start = at + chunk::ALIGNMENT;
         while start < limit && self.searched_bytes < MOST_SEARCHED_BYTES {
-            self.searched_bytes += chunk::ALIGNMENT;
-            if !self.segment.presence.is_present(start) {
-                start = page_of(start) + PAGE_BYTES;
-            } else if self.is_proven(start) {
+            let is_present = self.segment.presence.is_present(start);
+            if is_present && self.is_proven(start) {
                 return Some(start);
-            } else if self.window.bytes.is_empty() {
-                // It could not be read: most likely the process is gone.
-                self.searched_bytes += PAGE_BYTES;
-                start = page_of(start) + PAGE_BYTES;
-            } else {
-                start += chunk::ALIGNMENT;
             }
+            // What could not be read: most likely the process is gone.
+            let is_read = is_present && !self.window.bytes.is_empty();
+            let step = if is_read { chunk::ALIGNMENT } else { PAGE_BYTES - start % PAGE_BYTES };
+            self.searched_bytes += if is_present { step } else { chunk::ALIGNMENT };
+            start += step;
         }
         None
     }
@@ -183,51 +177,34 @@ impl<M: Memory> Walker<'_, M> {
         true
     }
 
-    fn marker(&mut self, at: u64, bytes: u64) -> Result<Chunk, Stop> {
-        let end = self.segment.end;
-        let is_end = match self.segment.top {
-            // Foreign memory at the program break: its end is not known.
-            Some(_) => false,
-            None => at + bytes.max(16) <= end && at + 64 >= end,
-        };
-        if is_end { Err(Stop::End) } else { Err(Stop::Torn) }
-    }
-
     /// The two words at `at`: the size of the chunk below if that is free, and the size with its flags.
     #[inline]
-    fn head(&mut self, at: u64) -> Result<(u64, u64), Stop> {
+    fn head(&mut self, at: u64) -> Option<(u64, u64)> {
         let offset = at.wrapping_sub(self.window.start) as usize;
         match self.window.bytes.get(offset..offset.wrapping_add(16)) {
-            Some(head) => words(head),
+            Some(head) => word_at(head, 0).zip(word_at(head, 8)),
             None => self.head_slow(at),
         }
     }
 
     #[cold]
-    fn head_slow(&mut self, at: u64) -> Result<(u64, u64), Stop> {
-        let page = page_of(at);
-        if !self.segment.presence.is_present(at) || at >= self.segment.end {
-            return Err(Stop::Torn);
+    fn head_slow(&mut self, at: u64) -> Option<(u64, u64)> {
+        let (page, segment, window) = (page_of(at), self.segment, &mut self.window);
+        if !segment.presence.is_present(at) || at >= segment.end {
+            return None;
         }
         // Behind a large chunk one page tells where the next is; where chunks are small, more at once is cheaper.
-        let is_near = page == self.window.start.wrapping_add(self.window.bytes.len() as u64);
-        let is_torn = self.window.start == u64::MAX;
-        let pages = if is_near || is_torn { self.window.pages * 4 } else { 1 };
-        let pages = pages.min(MOST_WINDOW_PAGES);
-        let pages = self.segment.presence.present_run(page, self.segment.end, pages);
-        self.window.bytes.resize((pages * PAGE_BYTES) as usize, 0);
-        self.window.start = page;
-        self.window.pages = pages;
-        if !self.memory.read(page, &mut self.window.bytes) {
-            self.window.bytes.clear();
-            return Err(Stop::Torn);
+        let is_near = page == window.start.wrapping_add(window.bytes.len() as u64);
+        let is_torn = window.start == u64::MAX;
+        let pages = if is_near || is_torn { window.pages * 4 } else { 1 };
+        window.pages =
+            segment.presence.present_run(page, segment.end, pages.min(MOST_WINDOW_PAGES));
+        window.bytes.resize((window.pages * PAGE_BYTES) as usize, 0);
+        window.start = page;
+        if !self.memory.read(page, &mut window.bytes) {
+            window.bytes.clear();
         }
         let offset = (at - page) as usize;
-        self.window.bytes.get(offset..offset + 16).map_or(Err(Stop::Torn), words)
+        word_at(&window.bytes, offset).zip(word_at(&window.bytes, offset + 8))
     }
-}
-
-#[inline]
-fn words(head: &[u8]) -> Result<(u64, u64), Stop> {
-    word_at(head, 0).zip(word_at(head, 8)).ok_or(Stop::Torn)
 }
