@@ -3,8 +3,7 @@
 //! Evidence: an area of anonymous memory in which no live sample lies, and which is no arena of the C library, was not handed out by
 //! the allocator that the hooks see.
 
-use ramson_process::executable;
-use ramson_process::rss::Anonymous;
+use ramson_process::{Area, executable};
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_percent};
 use ramson_reader::LiveSample;
@@ -35,16 +34,16 @@ pub struct Coverage {
 
 impl Coverage {
     /// Of a running process.
-    pub fn of(pid: u32, anonymous: &[Anonymous], samples: &[LiveSample], live: Estimate) -> Self {
+    pub fn of(pid: u32, anonymous: &[Area], samples: &[LiveSample], live: Estimate) -> Self {
         let addresses: Vec<u64> = {
             let mut addresses: Vec<u64> = samples.iter().map(|sample| sample.address).collect();
             addresses.sort_unstable();
             addresses
         };
-        let is_allocators = |area: &&Anonymous| {
-            let first = addresses.partition_point(|&address| address < area.range.start);
-            area.name == "[heap]"
-                || addresses.get(first).is_some_and(|&address| address < area.range.end)
+        let is_allocators = |area: &&Area| {
+            let first = addresses.partition_point(|&address| address < area.start);
+            area.path == "[heap]"
+                || addresses.get(first).is_some_and(|&address| address < area.end)
                 || is_arena(area)
         };
         let allocator_bytes = anonymous.iter().filter(is_allocators).map(|area| area.rss).sum();
@@ -97,11 +96,10 @@ fn rounded<S: Serializer>(bytes: &f64, serializer: S) -> Result<S::Ok, S::Error>
     serializer.serialize_u64(bytes.round() as u64)
 }
 
-fn is_arena(area: &Anonymous) -> bool {
-    let range = &area.range;
-    range.start >= LEAST_MMAP_ADDRESS
-        && range.start.is_multiple_of(ARENA_BYTES)
-        && range.end - range.start <= ARENA_BYTES
+fn is_arena(area: &Area) -> bool {
+    area.start >= LEAST_MMAP_ADDRESS
+        && area.start.is_multiple_of(ARENA_BYTES)
+        && area.end - area.start <= ARENA_BYTES
 }
 
 #[cfg(test)]
@@ -110,11 +108,12 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn area(start: u64, mib: u64, name: &str) -> Anonymous {
-        Anonymous { range: start..start + mib * MIB, name: name.into(), rss: mib * MIB }
+    fn area(start: u64, mib: u64, name: &str) -> Area {
+        let (path, rss) = (name.into(), mib * MIB);
+        Area { start, end: start + rss, path, rss, ..Area::default() }
     }
 
-    fn coverage(areas: Vec<Anonymous>, address: u64, live_mib: u64) -> Coverage {
+    fn coverage(areas: Vec<Area>, address: u64, live_mib: u64) -> Coverage {
         let sample = LiveSample {
             address,
             size: live_mib * MIB,

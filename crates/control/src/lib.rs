@@ -1,5 +1,4 @@
-//! What acts on a process: its allocator returns free memory to the kernel, or says what it has. One thread is borrowed for
-//! it (crate `ramson-inject`); the others run on.
+//! Has a process's allocator return memory or tell its figures, on a borrowed thread (`ramson-inject`).
 #![forbid(unsafe_code)]
 
 mod ask;

@@ -50,8 +50,7 @@ struct Process {
 }
 
 impl Schedule {
-    /// Trims this often where it is worth it, and each time that a process has freed so many bytes. `log` gets a JSON line
-    /// about each trim; `None`: standard error does.
+    /// When a trim is due, if it is worth it. A JSON line about each goes to `log`, or standard error.
     pub fn new(every: Option<Duration>, after: Option<u64>, log: Option<File>) -> Self {
         Self { every, after, log, processes: HashMap::new() }
     }

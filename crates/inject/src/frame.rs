@@ -1,5 +1,4 @@
-//! What a thread finds on its stack: where the called function returns to, and how the thread
-//! becomes what it was.
+//! What a thread finds on its stack: where the function returns to, and how it becomes what it was.
 //!
 //! The function returns to `raise` in the C library, which tells us, and that to the kernel's
 //! rt_sigreturn, which restores all registers and the blocked signals. So the thread finds its way

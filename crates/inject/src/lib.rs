@@ -1,10 +1,9 @@
-//! Calls one function in another process: on a thread of it that waits in a system call, or runs
-//! the program's own code, and then goes on as if nothing had been.
+//! Calls one function in another process, on a thread of it that waits or runs the program's own code.
 //!
-//! **Promises.** Only that thread stops; all others run on. It has its registers, its processor
-//! state, its blocked signals and its errno again afterwards, and its system call is begun again by
-//! the kernel's own rules. If the tracer dies in the middle, the thread finds its way back by
-//! itself (frame.rs); its system call is then begun anew, time-outs included. See docs/trim.md.
+//! **Promises.** Only that thread stops. It has its registers, processor state, blocked signals and
+//! errno again afterwards, and its system call is begun again by the kernel's own rules. If the tracer
+//! dies in the middle, the thread finds its way back by itself (frame.rs); its system call is then
+//! begun anew, time-outs included. See docs/trim.md.
 
 #![deny(unsafe_code)]
 
@@ -44,8 +43,7 @@ pub struct Call<'a> {
     pub steps: &'a [Step<'a>],
     /// The pieces of the C library that it returns through.
     pub code: &'a Code,
-    /// Whether `is_safe` sees all locks that the function takes. If so, threads that wait for locks or run the program's own code may be
-    /// borrowed, too.
+    /// Whether `is_safe` sees all locks that the function takes; else fewer threads may be borrowed.
     pub are_locks_seen: bool,
 }
 

@@ -1,5 +1,4 @@
-//! Where a thread is, by the mappings of its process: on a stack on which there is room, and nothing else below; in code in which it may be
-//! borrowed though it computes.
+//! Where a thread is, by the mappings of its process: on which stack, and in whose code.
 
 use std::fs::{self, File};
 use std::ops::Range;

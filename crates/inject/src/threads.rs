@@ -92,8 +92,7 @@ pub fn rank(number: i64, arguments: &[u64]) -> Option<u32> {
             let (count, flags) = (argument(2)? as u32, argument(3)?);
             flags & MSG_WAITALL != 0 || count > 1 && flags & MSG_WAITFORONE == 0
         }
-        // It would return though fewer completions are there than it waits for; and what it has submitted, it would
-        // submit again.
+        // It would return before all completions are there, and submit again what it has submitted.
         libc::SYS_io_uring_enter => argument(1)? as u32 != 0 || argument(2)? as u32 > 1,
         _ => false,
     };
@@ -101,8 +100,7 @@ pub fn rank(number: i64, arguments: &[u64]) -> Option<u32> {
     (!has_begun).then_some(*rank)
 }
 
-/// System calls that say EINTR after any stop, and have no effect then, but are none in which a thread is borrowed: one that runs may be stopped
-/// when it has just begun one.
+/// System calls that say EINTR after any stop, without an effect: a thread that ran may just have begun one.
 const REFUSING: [i64; 3] = [libc::SYS_io_getevents, libc::SYS_sendto, libc::SYS_sendmsg];
 
 /// Whether a system call that says EINTR because of a stop can be begun again as if there had been none.

@@ -192,8 +192,7 @@ fn has_ended(tid: i32) -> bool {
     state.is_none_or(|state| b"ZX".contains(state))
 }
 
-/// What has become of a traced thread, by `kinds`, if anything: `si_code` and `si_status` of waitid(2). A traced thread's stop is told
-/// whether it was asked for or not.
+/// What has become of a traced thread, if anything of these `kinds`: `si_code`, `si_status` of waitid(2).
 fn look(tid: i32, kinds: i32) -> Result<Option<(i32, i32)>> {
     // SAFETY: all zero is a valid value of a structure of integers.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };

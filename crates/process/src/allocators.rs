@@ -146,12 +146,8 @@ fn other(pid: u32, areas: &[Area], preload: &str) -> Option<(AllocatorKind, Allo
         let name = version.map_or(name.clone(), |version| format!("{name} {version}"));
         return Some((kind, Allocator::new(name, preload, &area.path)));
     }
-    // Which version it is cannot be told.
-    let static_glibc = || {
-        let has_libc = areas.iter().any(identify::is_libc);
-        (!has_libc && executable::has_static_glibc(pid)).then_some("static glibc")
-    };
-    let name = static_glibc().or_else(|| executable::allocator_in_executable(pid))?.into();
+    let may_be_static = !areas.iter().any(identify::is_libc);
+    let name = executable::allocator_in_executable(pid, may_be_static)?.into();
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?.display().to_string();
     Some((AllocatorKind::InProgram, Allocator { name, origin: "in the executable".into(), path }))
 }

@@ -67,11 +67,6 @@ impl Area {
         self.permissions.starts_with("rw")
     }
 
-    /// Whether other processes see what this one writes.
-    pub fn is_shared(&self) -> bool {
-        self.permissions.ends_with('s')
-    }
-
     /// Whether `address` is in it.
     pub fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)

@@ -1,6 +1,6 @@
 //! What a process's executable contains: an allocator, a C library, a language's run time.
 
-use crate::identify;
+use memchr::memmem;
 use object::{Object, ObjectSymbol};
 use std::fs;
 
@@ -44,19 +44,18 @@ fn executable(pid: u32) -> Option<Vec<u8>> {
     is_small.then(|| fs::read(&path).ok())?
 }
 
-/// The allocator that is linked into a process's executable, by its symbols.
-pub fn allocator_in_executable(pid: u32) -> Option<&'static str> {
+/// The allocator that is linked into a process's executable: glibc's, if that `may_be_static`, or one that its symbols tell.
+pub fn allocator_in_executable(pid: u32, may_be_static: bool) -> Option<&'static str> {
     let bytes = executable(pid)?;
+    // A text that each static program has, also without symbols. It does not tell the version.
+    if may_be_static && memmem::find(&bytes, b"glibc-ld.so.cache").is_some() {
+        return Some("static glibc");
+    }
     let executable = object::File::parse(&*bytes).ok()?;
     let defined = defined_symbols(&executable);
     // The dynamic loader, called by name, has a malloc for itself only.
     let is_loader = defined.contains(&"_rtld_global");
     allocator_among(&defined).filter(|_| !is_loader)
-}
-
-/// Whether a process's executable contains glibc.
-pub fn has_static_glibc(pid: u32) -> bool {
-    executable(pid).is_some_and(|bytes| identify::contains_glibc(&bytes))
 }
 
 fn defined_symbols<'a>(executable: &'a object::File) -> Vec<&'a str> {

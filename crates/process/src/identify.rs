@@ -80,8 +80,7 @@ pub fn base_name(path: &str) -> &str {
     path.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or_default()
 }
 
-/// glibc's version as its library says in `GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.`, and the part in
-/// parentheses.
+/// Version and package, of `GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.`
 pub fn glibc_version(library: &[u8]) -> Option<((u32, u32), String)> {
     let text = text_from(library, b"GNU C Library ")?;
     let package = text.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
@@ -89,11 +88,6 @@ pub fn glibc_version(library: &[u8]) -> Option<((u32, u32), String)> {
     let number = text.split_once(" version ")?.1;
     let mut numbers = number.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
     Some(((numbers.next()??, numbers.next()??), package))
-}
-
-/// Whether an executable contains glibc: by a text that each static one has, also without symbols. It does not tell the version.
-pub fn contains_glibc(executable: &[u8]) -> bool {
-    memmem::find(executable, b"glibc-ld.so.cache").is_some()
 }
 
 /// jemalloc's version as its library says: `5.3.0-0-g54eaed1d…`, without the commit.

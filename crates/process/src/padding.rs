@@ -24,9 +24,7 @@ pub fn padding(memory: &impl Memory, area: &Area) -> u64 {
     for number in (0..count).step_by(count.div_ceil(MOST_HUGE_PAGES) as usize) {
         let start = first + number * HUGE_BYTES;
         let presence = Presence::of(memory, start, start + HUGE_BYTES);
-        let is_whole =
-            |presence: &Presence| presence.resident_bytes(start, start + HUGE_BYTES) == HUGE_BYTES;
-        if !presence.as_ref().is_some_and(is_whole) {
+        if presence.is_none_or(|of| of.resident_bytes(start, start + HUGE_BYTES) < HUGE_BYTES) {
             continue;
         }
         let distance = HUGE_BYTES / LOOKED_AT;
@@ -34,12 +32,9 @@ pub fn padding(memory: &impl Memory, area: &Area) -> u64 {
         for offset in (shift..HUGE_BYTES).step_by(distance as usize) {
             if memory.read(start + offset, &mut page) {
                 looked_at += 1;
-                zeros += u64::from(page.iter().all(|&byte| byte == 0));
+                zeros += u128::from(page.iter().all(|&byte| byte == 0));
             }
         }
     }
-    match looked_at {
-        0 => 0,
-        looked_at => (area.anonymous_huge as u128 * zeros as u128 / looked_at as u128) as u64,
-    }
+    (u128::from(area.anonymous_huge) * zeros / looked_at.max(1)) as u64
 }

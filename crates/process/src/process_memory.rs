@@ -43,11 +43,10 @@ impl Memory for ProcessMemory {
     }
 }
 
-/// The runs as the entries of pagemap tell them.
+/// The pages as the entries of pagemap tell them, one by one.
 fn entries(pagemap: &File, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool {
-    let mut at = start;
     let mut bytes = vec![0; BATCH.min(((end - start) / PAGE_BYTES) as usize) * 8];
-    let mut run: Option<u64> = None;
+    let mut at = start;
     while at < end {
         let pages = BATCH.min(((end - at) / PAGE_BYTES) as usize);
         let bytes = &mut bytes[..pages * 8];
@@ -55,19 +54,12 @@ fn entries(pagemap: &File, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)
             return false;
         }
         for entry in bytes.chunks_exact(8) {
-            let is_present = word_at(entry, 0).is_some_and(|entry| entry & PRESENT != 0);
-            run = match run {
-                None if is_present => Some(at),
-                Some(first) if !is_present => {
-                    visit(first, at);
-                    None
-                }
-                run => run,
-            };
+            if word_at(entry, 0).is_some_and(|entry| entry & PRESENT != 0) {
+                visit(at, at + PAGE_BYTES);
+            }
             at += PAGE_BYTES;
         }
     }
-    run.into_iter().for_each(|first| visit(first, end));
     true
 }
 

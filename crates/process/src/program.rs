@@ -122,9 +122,9 @@ fn interpreter_of_script(line: &[u8]) -> Option<PathBuf> {
 
 /// Whether the file is a program of 32 bits; one that cannot be read is none.
 pub fn is_32_bit(path: &Path) -> bool {
-    let mut head = [0; 5];
-    let is_read = File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok();
-    is_read && head.starts_with(&elf::ELFMAG) && head[4] == elf::ELFCLASS32.0
+    let is_32_bit =
+        |head: Vec<u8>| head.starts_with(&elf::ELFMAG) && head.get(4) == Some(&elf::ELFCLASS32.0);
+    read_head(path).is_some_and(is_32_bit)
 }
 
 /// What a program may do that its user may not: the loader is in secure mode then (`AT_SECURE`; the

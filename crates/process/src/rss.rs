@@ -1,5 +1,4 @@
-//! RSS explained: what the kernel counts as resident, in parts that add up to it. The one classification that every
-//! command shows.
+//! RSS in parts that add up to it: the one classification, which every command shows.
 
 use crate::allocators::{Allocators, Missing};
 use crate::areas::{Area, Backing, anonymous_bytes, read_smaps};
@@ -27,26 +26,14 @@ pub struct Explained {
     /// The sum of the parts.
     pub rss: u64,
     parts: [i64; Part::ALL.len()],
-    /// Anonymous memory that is neither a stack, a binary's, shared nor ramson's: where the allocator and the program have
-    /// theirs.
-    pub anonymous: Vec<Anonymous>,
+    /// Anonymous memory that is no stack, nor a binary's, shared, or ramson's.
+    pub anonymous: Vec<Area>,
     /// Not resident.
     pub swap: u64,
     /// Of the anonymous memory, in transparent huge pages.
     pub anonymous_huge: u64,
     /// Not part of RSS.
     pub hugetlb: u64,
-}
-
-/// An area of anonymous memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Anonymous {
-    /// Its addresses.
-    pub range: ops::Range<u64>,
-    /// `[heap]`, a name that the program gave it, or empty.
-    pub name: String,
-    /// Resident bytes.
-    pub rss: u64,
 }
 
 impl Explained {
@@ -75,8 +62,7 @@ impl Explained {
         }
     }
 
-    /// Moves `bytes` of the anonymous memory of which no more is known to `part`, also where there are not so many: then
-    /// they stay as a negative rest.
+    /// Moves anonymous memory of which no more is known to `part`; what there is not stays as a negative rest.
     pub fn move_from_anonymous(&mut self, part: Part, bytes: i64) {
         self.add(Part::Anonymous, -bytes);
         self.add(part, bytes);
@@ -197,8 +183,7 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
     let mut elsewhere = outside.clamp(0, uncovered);
     explained.add(Part::Moved, outside - elsewhere);
     if rest == Part::Anonymous {
-        let (range, name) = (area.start..area.end, area.path.clone());
-        explained.anonymous.push(Anonymous { range, name, rss: area.rss });
+        explained.anonymous.push(area.clone());
     }
     // The kernel joins what the program maps with a library's variables, too.
     if matches!(rest, Part::Anonymous | Part::Data) && elsewhere > 0 {

@@ -11,8 +11,7 @@ const PAGEMAP_SCAN: u64 =
 /// Runs taken at once.
 const MOST_RUNS: usize = 512;
 
-/// Passes the runs of present pages of `start..end` to `visit`, in their order. Fails where the kernel has no such call, before anything
-/// was passed.
+/// Passes the runs of present pages to `visit`, in order; fails at once where there is no such call.
 pub fn present_runs(
     pagemap: &File,
     start: u64,

@@ -1,9 +1,7 @@
-//! Where threads' stacks are, also of threads that run: by the thread's descriptor at the end of
-//! each.
+//! Where threads' stacks are, also of threads that run: by the thread's descriptor at the end of each.
 //!
-//! A guard without access lies below each stack. Since glibc 2.42 and Linux 6.13 it is no area of
-//! its own, and stacks that touch are one area: there the loader's lists of threads tell, which it
-//! has since 2.34.
+//! A guard lies below each. Since glibc 2.42 and Linux 6.13 it is no area of its own, and stacks that
+//! touch are one area: there the loader's lists of threads tell, which it has since 2.34.
 
 use crate::areas::{Area, Backing};
 use crate::identify::base_name;
@@ -25,8 +23,7 @@ const DESCRIPTOR_BYTES: usize = 2304;
 /// The loader's lists have that many threads at most.
 const MOST_THREADS: usize = 1 << 17;
 
-/// Starts of the areas that are stacks of threads made by the C library: behind a guard without
-/// access, or where its own lists say so.
+/// Starts of the areas that are stacks made by the C library: behind a guard, or by its own lists.
 pub fn thread_stacks(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
     let mut stacks: BTreeSet<u64> = guarded(memory, areas).map(|(stack, _)| stack.start).collect();
     for descriptor in listed(memory, areas) {
@@ -88,8 +85,7 @@ fn last_descriptor(memory: &impl Memory, stack: &Area) -> Option<u64> {
     Some(first + found as u64)
 }
 
-/// The descriptors on lists whose heads are among the loader's variables: of threads that run, of those that are gone and whose stacks are
-/// kept, and of the first one.
+/// The descriptors on the loader's lists: of threads that run, of kept stacks, and of the first one.
 fn listed(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
     let mut found = Vec::new();
     let is_loader = |area: &&Area| area.is_writable() && base_name(&area.path).starts_with("ld-");
@@ -125,8 +121,7 @@ fn follow(memory: &impl Memory, head: u64, first: u64, found: &mut Vec<u64>) {
     }
 }
 
-/// Whether the C library put the descriptor on top of a stack in this area, behind a guard: its own record of that is start, length,
-/// and of that the guard's.
+/// Whether the descriptor is on top of a stack in this area: its own record is start, length, guard.
 fn is_on_stack(memory: &impl Memory, area: &Area, descriptor: u64) -> bool {
     let bytes = read_present(memory, descriptor, DESCRIPTOR_BYTES).unwrap_or_default();
     let (words, _) = bytes.as_chunks();

@@ -305,7 +305,9 @@ Rss:                   4 kB
     assert_eq!(areas[0].path, "/a b/Rss: 3 (deleted)");
     let bytes = (areas[0].rss, areas[0].anonymous, areas[0].swap, areas[1].rss);
     assert_eq!(bytes, (12288, 4096, 8192, 4096));
-    assert!(areas[0].is_shared() && areas[0].has_flag("dd") && !areas[0].has_flag("d"));
+    assert!(
+        areas[0].permissions.ends_with('s') && areas[0].has_flag("dd") && !areas[0].has_flag("d")
+    );
 }
 
 #[test]

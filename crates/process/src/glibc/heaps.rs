@@ -40,11 +40,9 @@ pub fn segments(
     if index == 0 {
         return main_segment(memory, state, parameters).into_iter().collect();
     }
-    let heap_bytes = match parameters.huge_page_bytes {
-        0 => HEAP_BYTES,
-        _ if !layout.has_heaps_of_huge_pages => HEAP_BYTES,
-        huge => huge.saturating_mul(4).next_power_of_two(),
-    };
+    let huge_bytes = parameters.huge_page_bytes.checked_mul(4).filter(|&bytes| bytes > 0);
+    let huge_bytes = huge_bytes.filter(|_| layout.has_heaps_of_huge_pages);
+    let heap_bytes = huge_bytes.and_then(u64::checked_next_power_of_two).unwrap_or(HEAP_BYTES);
     let mut segments: Vec<Segment> = Vec::new();
     let mut heap = state.top() & !(heap_bytes - 1);
     while heap != 0 && segments.len() < MOST_HEAPS {

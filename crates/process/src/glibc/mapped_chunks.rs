@@ -136,8 +136,7 @@ impl MappedChunks {
     }
 }
 
-/// Start and end of the area whose chunk's header is at `head`, if there is one. The header says how far below it the area
-/// starts (the block was aligned) and how far it reaches.
+/// Start and end of the area whose chunk's header is at `head`, which may be behind its start (alignment).
 fn chunk_at(
     memory: &impl Memory,
     presence: &Presence,

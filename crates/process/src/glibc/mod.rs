@@ -22,5 +22,4 @@ pub use locks::Locks;
 pub use map::{Cell, HeapMap};
 pub use pins::{Beside, beside};
 pub use reading::{Effort, MOST_WALKED_BYTES, read};
-pub use statistics::{Arena, Kept, Range, Space, Statistics, Survey};
-pub use walk::Chunk;
+pub use statistics::{Arena, Kept, Range, Space, Statistics};

@@ -54,12 +54,18 @@ impl Sums {
         self.free_pages += other.free_pages;
         self.largest_free = self.largest_free.max(other.largest_free);
     }
+
+    pub fn add_in_use(&mut self, segment: &Segment, start: u64, end: u64) {
+        self.walked += (end - start) as f64;
+        self.walked_resident += segment.presence.resident_bytes(start, end) as f64;
+    }
 }
 
 /// Reads a piece and adds up its chunks. Where sizes lead on from no place, it lies inside of a chunk in use.
 pub fn walk_piece(memory: &impl Memory, piece: &Piece, buffer: &mut Vec<u8>) -> Sums {
-    let mut sums = Sums::default();
-    for is_last_try in [false, true] {
+    // Most often there is nothing to see, and only seldom did it change meanwhile.
+    let tries: &[bool] = if piece.has_chunk_at_start { &[false, true] } else { &[false] };
+    for &is_last_try in tries {
         let window = Window::of(memory, piece, buffer);
         let search = (piece.start.next_multiple_of(chunk::ALIGNMENT)..piece.end)
             .step_by(chunk::ALIGNMENT as usize);
@@ -70,13 +76,9 @@ pub fn walk_piece(memory: &impl Memory, piece: &Piece, buffer: &mut Vec<u8>) -> 
                 return found;
             }
         }
-        window.add_in_use(&mut sums, piece.start, piece.end);
-        // Most often there is nothing to see, and only seldom did it change meanwhile.
-        if !piece.has_chunk_at_start {
-            break;
-        }
-        sums = Sums::default();
     }
+    let mut sums = Sums::default();
+    sums.add_in_use(piece.segment, piece.start, piece.end);
     sums
 }
 
@@ -123,8 +125,7 @@ struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// The piece's pages, and the page behind, where the size of the chunk behind may lie. What cannot be read is not walked: no chunk has
-    /// the size 0.
+    /// The piece's pages and one behind, where the next size may lie. No chunk has the size 0.
     fn of(memory: &impl Memory, piece: &'a Piece, bytes: &'a mut Vec<u8>) -> Self {
         let start = page_of(piece.start);
         let end = (page_of(piece.end + PAGE_BYTES - 1) + PAGE_BYTES)
@@ -153,7 +154,7 @@ impl<'a> Window<'a> {
             sums.chunks += part;
             sums.free_chunks += part;
         } else {
-            self.add_in_use(sums, self.piece.start, start);
+            sums.add_in_use(self.piece.segment, self.piece.start, start);
         }
     }
 
@@ -213,7 +214,7 @@ impl<'a> Window<'a> {
     fn add(&self, sums: &mut Sums, start: u64, next: u64, is_free: bool) {
         let end = next.min(self.piece.end);
         let part = (end - start) as f64 / (next - start) as f64;
-        self.add_in_use(sums, start, end);
+        sums.add_in_use(self.piece.segment, start, end);
         sums.chunks += part;
         if is_free {
             let presence = &self.piece.segment.presence;
@@ -230,10 +231,5 @@ impl<'a> Window<'a> {
     fn note_free(&self, sums: &mut Sums, address: u64) {
         sums.a_free_chunk = address;
         sums.next_on_list = self.word(address + 2 * chunk::OVERHEAD_BYTES).unwrap_or(0);
-    }
-
-    fn add_in_use(&self, sums: &mut Sums, start: u64, end: u64) {
-        sums.walked += (end - start) as f64;
-        sums.walked_resident += self.piece.segment.presence.resident_bytes(start, end) as f64;
     }
 }

@@ -1,9 +1,7 @@
-//! What free memory touches a block: as long as it is there, the free chunks below and above it
-//! cannot join, nor the last one fall to the top.
+//! What free memory touches a block: while it is there, the free chunks on both sides cannot join.
 //!
-//! Every free chunk lies between two that are not free. Each of them is counted for one half of it,
-//! so that the sum over all blocks is what is free, and a sample of the blocks estimates what each
-//! call site pins.
+//! Every free chunk lies between two that are not free, and each of these counts for half of it: the
+//! sum over all blocks is what is free, and a sample of them estimates what each call site pins.
 
 use super::layout::chunk;
 use super::statistics::Statistics;

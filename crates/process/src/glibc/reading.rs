@@ -93,7 +93,6 @@ impl<M: Memory> Reading<'_, M> {
         for (mut state, segments) in states.into_iter().zip(segments) {
             let found: u64 = segments.iter().map(|segment| segment.end - segment.start).sum();
             let mut arena = Arena {
-                address: state.address,
                 is_main: self.statistics.arenas.is_empty(),
                 threads: state.threads(),
                 system_bytes: state.system_bytes(),

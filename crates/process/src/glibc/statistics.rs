@@ -10,8 +10,6 @@ use std::sync::Arc;
 /// One arena. Bytes; `resident` are those on pages that are present.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arena {
-    /// Of its state.
-    pub address: u64,
     /// Whether it is the one at the program break.
     pub is_main: bool,
     /// Threads that use it.
@@ -44,17 +42,8 @@ pub struct Arena {
     pub metadata_bytes: u64,
     /// Chunks that hold tcaches, without their sizes.
     pub tcache_metadata_bytes: u64,
-    /// How sure the division between in use and free is, if not every chunk was walked.
-    pub survey: Option<Survey>,
-}
-
-/// How an arena was divided that was not walked whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Survey {
-    /// Bytes in pieces that were walked and in large free chunks.
-    pub known_bytes: u64,
-    /// Half the width of the 95 % interval of free bytes, and of bytes in use.
-    pub free_half_width_95: f64,
+    /// If not every chunk was walked: half the width of the 95 % interval of free bytes, and of bytes in use.
+    pub half_width_95_bytes: Option<f64>,
 }
 
 /// Chunks of one kind.
@@ -205,13 +194,13 @@ impl Statistics {
 
     /// Half the width of the 95 % interval of free and in-use bytes; 0 where every chunk was walked.
     pub fn half_width_95_bytes(&self) -> f64 {
-        let surveys = self.arenas.iter().filter_map(|arena| arena.survey.as_ref());
-        surveys.map(|survey| survey.free_half_width_95.powi(2)).sum::<f64>().sqrt()
+        let half_widths = self.arenas.iter().filter_map(|arena| arena.half_width_95_bytes);
+        half_widths.map(|half_width| half_width.powi(2)).sum::<f64>().sqrt()
     }
 
     /// Whether some arenas were surveyed and not walked.
     pub fn is_surveyed(&self) -> bool {
-        self.arenas.iter().any(|arena| arena.survey.is_some())
+        self.arenas.iter().any(|arena| arena.half_width_95_bytes.is_some())
     }
 
     /// Of what the arenas took from the kernel, the share that was not walked.

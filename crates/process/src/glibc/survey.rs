@@ -10,7 +10,7 @@ use super::bins::LargeFree;
 use super::heaps::Segment;
 use super::map::HeapMap;
 use super::piece::{Piece, Sums, is_proven, walk_piece};
-use super::statistics::{Arena, Space, Survey};
+use super::statistics::{Arena, Space};
 use crate::memory::Memory;
 use std::collections::BTreeMap;
 
@@ -42,9 +42,7 @@ pub fn survey(
     }
     let mut area = Sums::default();
     for piece in &pieces {
-        let resident_bytes = piece.segment.presence.resident_bytes(piece.start, piece.end);
-        area.walked += (piece.end - piece.start) as f64;
-        area.walked_resident += resident_bytes as f64;
+        area.add_in_use(piece.segment, piece.start, piece.end);
     }
     let first = ((FIRST_PIECES * share) as usize).max(LEAST_PIECES);
     let first_step = (pieces.len() / first).max(1).next_power_of_two();
@@ -66,10 +64,8 @@ pub fn survey(
         if unproven as f64 > MOST_UNPROVEN_SHARE * read.len() as f64 {
             return false;
         }
-        let sum = read.values().fold(Sums::default(), |mut sum, piece| {
-            sum.add(piece);
-            sum
-        });
+        let mut sum = Sums::default();
+        read.values().for_each(|piece| sum.add(piece));
         let half_width = half_width(&read, pieces.len(), &sum, &area);
         if step > 1 && half_width > enough {
             step /= 2;
@@ -78,8 +74,7 @@ pub fn survey(
         for segment in segments {
             add_known(segment, &large_free.chunks, arena, map);
         }
-        let known_bytes = sum.walked as u64 + arena.free.bytes;
-        arena.survey = Some(Survey { known_bytes, free_half_width_95: half_width });
+        arena.half_width_95_bytes = Some(half_width);
         settle(arena, &area, &sum);
         paint(map, segments, &pieces, &read, &sum);
         return true;
