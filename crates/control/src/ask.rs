@@ -1,6 +1,5 @@
 //! What an allocator says of itself, by its own function, on a thread of the process that is stopped for that.
 
-use crate::lever;
 use crate::outside::Callee;
 use crate::refusal::{NOTHING, refused};
 use ramson_inject::{Argument, Step};
@@ -51,7 +50,7 @@ const REFRESH: Step = Step {
 pub fn ask(target: &Target) -> Result<Figures, Failure> {
     let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
     let allocators = Allocators::of(target.pid, &areas);
-    let Some((kind, found)) = &allocators.other else {
+    let Some((kind, found)) = allocators.other.clone() else {
         return Err(refused(target, "its allocator is not known", NOTHING));
     };
     let (function, names): (_, &[&'static str]) = match kind {
@@ -68,14 +67,15 @@ pub fn ask(target: &Target) -> Result<Figures, Failure> {
     let first = is_mallctl.then_some(REFRESH);
     let steps: Vec<Step> =
         first.into_iter().chain(questions.iter().map(|data| Step { arguments, data })).collect();
-    let callee = Callee::open(target, &areas)?;
-    let address = lever::function(target, &areas, &found.path, function)
+    let callee = Callee::open(target, areas, allocators)?;
+    let address = callee
+        .function(function, |area| area.path == found.path)
         .ok_or_else(|| refused(target, &format!("it exports no {function}"), NOTHING))?;
     let called = callee.call(address, &steps, None)?;
     let answers = called.data.iter().skip(usize::from(is_mallctl)).map(|data| word(data));
     let figures = names.iter().copied().zip(answers).filter(|&(_, answer)| answer != UNKNOWN);
     let figures: Vec<(&'static str, u64)> = figures.collect();
-    let parts = parts(*kind, &figures).ok_or_else(|| {
+    let parts = parts(kind, &figures).ok_or_else(|| {
         refused(target, &format!("{} was built without statistics", found.name), NOTHING)
     })?;
     let (tid, thread, stopped) = (called.tid, called.name, called.stopped);

@@ -1,13 +1,11 @@
 //! Which function of which library gives memory back: that of the allocator whose memory it is.
 
-use super::outside::patiently;
+use super::outside::{Callee, patiently};
 use super::refusal::{NOTHING, refused};
-use ramson_inject::{Argument, Library, Step};
-use ramson_process::allocators::{Allocators, read_file};
+use ramson_inject::{Argument, Step};
 use ramson_process::glibc::{Effort, Locks, MOST_WALKED_BYTES, Statistics};
 use ramson_process::identify::{self, AllocatorKind};
-use ramson_process::{Area, ProcessMemory};
-use ramson_source::{Failure, Target};
+use ramson_source::Failure;
 
 /// A function that can be called.
 pub struct Lever {
@@ -26,37 +24,28 @@ const PURGE: Step = Step { arguments: &[Argument::Data(0)], data: b"arena.4096.p
 const NO_ARGUMENTS: Step = Step { arguments: &[], data: &[] };
 
 /// The lever of the allocator that has the memory; why there is none, if so.
-pub fn find(
-    target: &Target,
-    areas: &[Area],
-    allocators: &Allocators,
-    memory: &ProcessMemory,
-) -> Result<Lever, Failure> {
+pub fn find(callee: &Callee) -> Result<Lever, Failure> {
+    let Callee { target, areas, allocators, memory, .. } = callee;
     let statistics = || allocators.statistics(memory, areas, Effort::Survey(MOST_WALKED_BYTES));
     let statistics = if allocators.other.is_none() { patiently(statistics) } else { statistics() };
     let (kind, found) = match (&allocators.other, statistics) {
-        (_, Ok(statistics)) => return malloc_trim(target, areas, allocators, memory, &statistics),
+        (_, Ok(statistics)) => return malloc_trim(callee, &statistics),
         (Some(other), Err(_)) => other,
         (None, Err(why)) => return Err(refused(target, &why.to_string(), NOTHING)),
     };
-    other(target, areas, *kind, &found.path).ok_or_else(|| {
+    other(callee, *kind, &found.path).ok_or_else(|| {
         refused(target, &format!("its allocator is {}", found.name), own_lever(*kind))
     })
 }
 
-fn malloc_trim(
-    target: &Target,
-    areas: &[Area],
-    allocators: &Allocators,
-    memory: &ProcessMemory,
-    statistics: &Statistics,
-) -> Result<Lever, Failure> {
+fn malloc_trim(callee: &Callee, statistics: &Statistics) -> Result<Lever, Failure> {
+    let Callee { target, areas, allocators, memory, .. } = callee;
     if statistics.sum(|arena| arena.system_bytes) == 0 {
         return Err(refused(target, "malloc's arenas are empty", "There is nothing to give back"));
     }
     let name = "malloc_trim";
-    let address = library(target, areas, identify::is_libc)
-        .and_then(|library| library.function(name))
+    let address = callee
+        .function(name, identify::is_libc)
         .ok_or_else(|| refused(target, "its C library has no malloc_trim", NOTHING))?;
     // What lies in fastbins is joined to larger chunks first.
     let gain = statistics.sum(|arena| arena.releasable_bytes() + arena.fastbins.bytes);
@@ -66,20 +55,15 @@ fn malloc_trim(
     Ok(Lever { name, address, step: NO_ARGUMENTS, gain: Some(gain), locks: Some(locks) })
 }
 
-fn other(target: &Target, areas: &[Area], kind: AllocatorKind, path: &str) -> Option<Lever> {
+fn other(callee: &Callee, kind: AllocatorKind, path: &str) -> Option<Lever> {
     let (name, step) = match kind {
         AllocatorKind::Jemalloc | AllocatorKind::InProgram => ("mallctl", PURGE),
         AllocatorKind::Tcmalloc => ("MallocExtension_ReleaseFreeMemory", NO_ARGUMENTS),
         // mi_collect works on the calling thread's memory, and runs a function that the program may have registered for it.
         AllocatorKind::Mimalloc | AllocatorKind::Musl => return None,
     };
-    let address = function(target, areas, path, name)?;
+    let address = callee.function(name, |area| area.path == path)?;
     Some(Lever { name, address, step, gain: None, locks: None })
-}
-
-/// Where the allocator's file has a function of this name, if it exports one.
-pub fn function(target: &Target, areas: &[Area], path: &str, name: &str) -> Option<u64> {
-    library(target, areas, |area| area.path == path)?.function(name)
 }
 
 /// What can be done instead.
@@ -97,10 +81,4 @@ fn own_lever(kind: AllocatorKind) -> &'static str {
         }
         AllocatorKind::Musl => "Its malloc has nothing that gives memory back",
     }
-}
-
-/// The library of the first area that is it.
-pub fn library(target: &Target, areas: &[Area], is_it: impl Fn(&Area) -> bool) -> Option<Library> {
-    let area = areas.iter().find(|area| is_it(area))?;
-    Library::new(read_file(target.pid, area)?, area.start, area.offset)
 }

@@ -1,8 +1,8 @@
 //! A thread of the process is borrowed for calls of the allocator's function (crate `ramson-inject`).
 
-use super::lever;
 use super::refusal::{NOTHING, denied, refused};
-use ramson_inject::{Call, Called, Code, Problem, Step};
+use ramson_inject::{Call, Called, Code, Library, Problem, Step};
+use ramson_process::allocators::{Allocators, read_file};
 use ramson_process::glibc::Locks;
 use ramson_process::{Area, ProcessMemory, identify, program, stat};
 use ramson_source::{Failure, Target, gone};
@@ -17,23 +17,34 @@ const LOCK_LIMIT: Duration = Duration::from_millis(20);
 
 /// A process in which functions can be called.
 pub struct Callee<'a> {
-    target: &'a Target,
+    pub target: &'a Target,
+    pub areas: Vec<Area>,
+    pub allocators: Allocators,
     pub memory: ProcessMemory,
     code: Code,
 }
 
 impl<'a> Callee<'a> {
     /// Finds out whether they can.
-    pub fn open(target: &'a Target, areas: &[Area]) -> Result<Self, Failure> {
+    pub fn open(
+        target: &'a Target,
+        areas: Vec<Area>,
+        allocators: Allocators,
+    ) -> Result<Self, Failure> {
         check(target)?;
         // Its files cannot be read either, if this may not.
         let memory = ProcessMemory::open(target.pid).map_err(|error| denied(target, &error))?;
-        let libc = lever::library(target, areas, identify::is_libc)
-            .ok_or_else(|| refused(target, &without_libc(target, areas), NOTHING))?;
+        let libc = library(target, &areas, identify::is_libc)
+            .ok_or_else(|| refused(target, &without_libc(target, &areas), NOTHING))?;
         let code = libc
             .code()
             .ok_or_else(|| refused(target, "its C library is not one that is known", NOTHING))?;
-        Ok(Self { target, memory, code })
+        Ok(Self { target, areas, allocators, memory, code })
+    }
+
+    /// Where the first file that is it has a function of this name, if it exports one.
+    pub fn function(&self, name: &str, is_it: impl Fn(&Area) -> bool) -> Option<u64> {
+        library(self.target, &self.areas, is_it)?.function(name)
     }
 
     /// Calls a function, once for each step. Where the locks are seen that it takes, also a thread that computes may be borrowed.
@@ -54,6 +65,11 @@ impl<'a> Callee<'a> {
         ramson_inject::call(self.target.pid, &call, &mut is_safe)
             .map_err(|problem| failure(self.target, problem))
     }
+}
+
+fn library(target: &Target, areas: &[Area], is_it: impl Fn(&Area) -> bool) -> Option<Library> {
+    let area = areas.iter().find(|area| is_it(area))?;
+    Library::new(read_file(target.pid, area)?, area.start, area.offset)
 }
 
 /// What a busy heap spoils is read again.

@@ -1,6 +1,6 @@
 //! `ramson run --trim-every` and `--trim-after`: the same again and again, where it is worth it.
 
-use crate::trim::{Prepared, TrimAnswer, Trimmed, rss_of};
+use crate::trim::{self, TrimAnswer, Trimmed, rss_of};
 use ramson_format::Kind;
 use ramson_process::{clock, processes};
 use ramson_source::{Failure, Target, open_member};
@@ -115,14 +115,12 @@ impl Process {
     fn trim_if_worth_it(&mut self, target: &Target) -> Option<String> {
         let rss = rss_of(target.pid)?;
         let least = LEAST_BYTES.max((rss as f64 * LEAST_SHARE) as u64);
-        let prepared = Prepared::new(target);
-        if prepared
-            .as_ref()
-            .is_ok_and(|prepared| prepared.lever.gain.is_some_and(|gain| gain < least))
-        {
-            return None;
-        }
-        let trimmed = match prepared.and_then(|prepared| prepared.trim()) {
+        let trimmed = match trim::prepare(target) {
+            Ok((_, lever)) if lever.gain.is_some_and(|gain| gain < least) => return None,
+            Ok((callee, lever)) => trim::pull(&callee, &lever),
+            Err(failure) => Err(failure),
+        };
+        let trimmed = match trimmed {
             Ok(trimmed) => trimmed,
             Err(failure) => return self.refuse(target, &failure),
         };

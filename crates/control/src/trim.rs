@@ -24,38 +24,28 @@ pub struct Trimmed {
     pub called: Called,
 }
 
-/// A process that can be trimmed, and how.
-pub struct Prepared<'a> {
-    target: &'a Target,
-    callee: Callee<'a>,
-    /// What is called.
-    pub lever: Lever,
-}
-
 /// Makes a process's allocator return its free memory to the kernel.
 pub fn trim(target: &Target) -> Result<Trimmed, Failure> {
-    Prepared::new(target)?.trim()
+    let (callee, lever) = prepare(target)?;
+    pull(&callee, &lever)
 }
 
-impl<'a> Prepared<'a> {
-    /// Finds out whether and how a process can be trimmed.
-    pub fn new(target: &'a Target) -> Result<Self, Failure> {
-        let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
-        let callee = Callee::open(target, &areas)?;
-        let allocators = Allocators::of(target.pid, &areas);
-        let lever = lever::find(target, &areas, &allocators, &callee.memory)?;
-        Ok(Self { target, callee, lever })
-    }
+/// Finds out whether and how a process can be trimmed.
+pub fn prepare(target: &Target) -> Result<(Callee<'_>, Lever), Failure> {
+    let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
+    let allocators = Allocators::of(target.pid, &areas);
+    let callee = Callee::open(target, areas, allocators)?;
+    let lever = lever::find(&callee)?;
+    Ok((callee, lever))
+}
 
-    /// Has it done.
-    pub fn trim(&self) -> Result<Trimmed, Failure> {
-        let rss = || rss_of(self.target.pid).ok_or_else(|| gone(self.target));
-        let Lever { name: function, address, step, locks, .. } = &self.lever;
-        let (rss_before, begin) = (rss()?, Instant::now());
-        let called = self.callee.call(*address, &[*step], locks.as_ref())?;
-        let elapsed = begin.elapsed();
-        Ok(Trimmed { rss_before, rss_after: rss()?, elapsed, function, called })
-    }
+/// Has it done.
+pub fn pull(callee: &Callee, lever: &Lever) -> Result<Trimmed, Failure> {
+    let rss = || rss_of(callee.target.pid).ok_or_else(|| gone(callee.target));
+    let (rss_before, begin) = (rss()?, Instant::now());
+    let called = callee.call(lever.address, &[lever.step], lever.locks.as_ref())?;
+    let elapsed = begin.elapsed();
+    Ok(Trimmed { rss_before, rss_after: rss()?, elapsed, function: lever.name, called })
 }
 
 impl Trimmed {

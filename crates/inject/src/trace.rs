@@ -19,16 +19,6 @@ const KCMP_VM: usize = 1;
 /// Linux 5.13 and later.
 const PTRACE_GET_RSEQ_CONFIGURATION: u32 = 0x420f;
 
-/// `struct ptrace_rseq_configuration`.
-#[repr(C)]
-#[derive(Default)]
-struct RestartableSequences {
-    address: u64,
-    bytes: u32,
-    signature: u32,
-    flags: u32,
-    padding: u32,
-}
 /// While one waits for a thread to stop that must not be left: between two looks whether it still can.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
@@ -135,10 +125,11 @@ impl Traced {
 
     /// Where the thread and the kernel tell each other of restartable sequences; `None` if they do not.
     pub fn restartable_sequences(&self) -> Result<Option<u64>> {
-        let mut found = RestartableSequences::default();
-        let bytes = size_of::<RestartableSequences>();
-        request(PTRACE_GET_RSEQ_CONFIGURATION, self.tid, bytes, &raw mut found as usize)?;
-        Ok(Some(found.address).filter(|&address| address != 0))
+        // `struct ptrace_rseq_configuration`: the address, then what is of no interest.
+        let mut found = [0u64; 3];
+        let address = &raw mut found as usize;
+        request(PTRACE_GET_RSEQ_CONFIGURATION, self.tid, size_of_val(&found), address)?;
+        Ok(Some(found[0]).filter(|&address| address != 0))
     }
 
     /// The signals that it blocks, or would if it did not wait with others blocked.

@@ -28,7 +28,7 @@ pub struct Allocators {
 }
 
 /// One of them.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub struct Allocator {
     /// Name and version.
     pub name: String,

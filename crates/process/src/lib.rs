@@ -23,8 +23,6 @@ pub mod program;
 mod remote;
 pub mod rights;
 pub mod rss;
-#[allow(unsafe_code)]
-mod scan;
 mod stacks;
 pub mod stat;
 

@@ -1,7 +1,7 @@
 //! The memory of a running process, through /proc.
 
 use crate::memory::{Memory, PAGE_BYTES, word_at};
-use crate::{remote, scan};
+use crate::remote;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -38,7 +38,7 @@ impl Memory for ProcessMemory {
     }
 
     fn present_runs(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool {
-        scan::present_runs(&self.pagemap, start, end, visit).is_ok()
+        remote::present_runs(&self.pagemap, start, end, visit).is_ok()
             || entries(&self.pagemap, start, end, visit)
     }
 }
@@ -98,7 +98,7 @@ mod tests {
         let (told, scanned) = loop {
             let before = by_entries();
             let scanned = collect(&|visit| {
-                scan::present_runs(&process.pagemap, start, end, visit).unwrap();
+                remote::present_runs(&process.pagemap, start, end, visit).unwrap();
             });
             if by_entries() == before {
                 break (before, scanned);
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(scanned, told);
         // A kernel without the call is one whose pagemap is no such file.
         let other = File::open("/proc/self/maps").unwrap();
-        assert!(scan::present_runs(&other, start, end, &mut |_, _| panic!("a run")).is_err());
+        assert!(remote::present_runs(&other, start, end, &mut |_, _| panic!("a run")).is_err());
         assert!(block[first] == 1);
     }
 }

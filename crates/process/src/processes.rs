@@ -1,6 +1,7 @@
 //! Which processes there are: by their name, their ancestors, and their control group of either version.
 
 use crate::cgroup::{self, Mount};
+use crate::identify::base_name;
 use crate::{clock, stat};
 use std::collections::HashMap;
 use std::fs;
@@ -32,10 +33,7 @@ fn is_named(pid: u32, name: &str) -> bool {
     let text = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let comm = text("comm");
     let exe = || fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-    let is_exe = |exe: &Path| {
-        let file = exe.file_name().unwrap_or_default().to_string_lossy();
-        file.trim_end_matches(" (deleted)") == name
-    };
+    let is_exe = |exe: &Path| base_name(&exe.to_string_lossy()) == name;
     let called = |line: &[u8]| {
         let first = line.split(|&byte| byte == 0).next().unwrap_or_default();
         first.rsplit(|&byte| byte == b'/').next() == Some(name.as_bytes())

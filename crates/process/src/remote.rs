@@ -1,6 +1,17 @@
-//! process_vm_readv(2): the memory of another process in one call.
+//! Calls to look at another process: its memory by process_vm_readv(2), and PAGEMAP_SCAN (Linux 6.7 and later), which finds
+//! present pages for less than half of what it costs to read an entry for each.
 
+use linux_raw_sys::general::{PAGE_IS_PRESENT, page_region, pm_scan_arg};
+use std::fs::File;
+use std::io::{Error, Result};
+use std::os::fd::AsRawFd;
 use std::ptr::without_provenance_mut;
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: u64 =
+    3 << 30 | (size_of::<pm_scan_arg>() as u64) << 16 | (b'f' as u64) << 8 | 16;
+/// Runs taken at once.
+const MOST_RUNS: usize = 512;
 
 /// Fills `buffer` from `address` on in process `pid`; false if that cannot be done, or not for all of it.
 pub fn read(pid: u32, address: u64, buffer: &mut [u8]) -> bool {
@@ -13,4 +24,39 @@ pub fn read(pid: u32, address: u64, buffer: &mut [u8]) -> bool {
         libc::process_vm_readv(pid.cast_signed(), &raw const local, 1, &raw const remote, 1, 0)
     };
     usize::try_from(copied) == Ok(buffer.len())
+}
+
+/// Passes the runs of present pages to `visit`, in order; fails at once where there is no such call.
+pub fn present_runs(
+    pagemap: &File,
+    start: u64,
+    end: u64,
+    visit: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
+    let mut runs = [page_region { start: 0, end: 0, categories: 0 }; MOST_RUNS];
+    let mut at = start;
+    while at < end {
+        let mut argument = pm_scan_arg {
+            size: size_of::<pm_scan_arg>() as u64,
+            flags: 0,
+            start: at,
+            end,
+            walk_end: 0,
+            vec: runs.as_mut_ptr() as u64,
+            vec_len: MOST_RUNS as u64,
+            max_pages: 0,
+            category_inverted: 0,
+            category_mask: PAGE_IS_PRESENT.into(),
+            category_anyof_mask: 0,
+            return_mask: PAGE_IS_PRESENT.into(),
+        };
+        // SAFETY: the kernel reads and writes one `pm_scan_arg`, and writes at most `vec_len` of the runs that `vec` points to; both outlive
+        // the call. Nothing of the process that is looked at is changed without flags.
+        let found = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut argument) };
+        let found = usize::try_from(found).map_err(|_| Error::last_os_error())?;
+        runs.iter().take(found).for_each(|run| visit(run.start, run.end));
+        // Where it ends early, the list was full.
+        at = argument.walk_end.max(at + 1);
+    }
+    Ok(())
 }
