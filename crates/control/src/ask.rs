@@ -89,8 +89,7 @@ fn question(name: &str) -> Vec<u8> {
 }
 
 fn word(data: &[u8]) -> u64 {
-    let word = data.get(..WORD_BYTES).and_then(|word| word.try_into().ok());
-    word.map_or(UNKNOWN, u64::from_le_bytes)
+    data.first_chunk().map_or(UNKNOWN, |&word| u64::from_le_bytes(word))
 }
 
 /// The parts of RSS by the allocator's figures; `None` if it did not tell the first of them.

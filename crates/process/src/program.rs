@@ -38,18 +38,9 @@ pub enum Problem {
 
 /// Finds a command as a shell would.
 pub fn find(command: &OsStr) -> Result<Program, Problem> {
-    let path = if command.as_bytes().contains(&b'/') {
-        PathBuf::from(command)
-    } else {
-        let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-        let candidates: Vec<_> =
-            std::env::split_paths(&path).map(|directory| directory.join(command)).collect();
-        let found = candidates.iter().find(|path| is_executable(path));
-        let found = found.or_else(|| candidates.iter().find(|path| path.exists()));
-        found.cloned().ok_or_else(|| {
-            Problem::NotFound(format!("{}: no such command in PATH", command.to_string_lossy()))
-        })?
-    };
+    let path = locate(command).ok_or_else(|| {
+        Problem::NotFound(format!("{}: no such command in PATH", command.to_string_lossy()))
+    })?;
     let shown = path.display();
     let error = path.metadata().err().map(|error| error.kind());
     if error.is_some_and(|kind| kind != io::ErrorKind::NotADirectory) {
@@ -62,6 +53,17 @@ pub fn find(command: &OsStr) -> Result<Program, Problem> {
     let obstacle =
         obstacle(&path).or_else(|| obstacle_of_kernel(&fs::read_to_string(KERNEL_RELEASE).ok()?));
     Ok(Program { obstacle, path })
+}
+
+fn locate(command: &OsStr) -> Option<PathBuf> {
+    if command.as_bytes().contains(&b'/') {
+        return Some(command.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let candidates = || std::env::split_paths(&path).map(|directory| directory.join(command));
+    candidates()
+        .find(|path| is_executable(path))
+        .or_else(|| candidates().find(|path| path.exists()))
 }
 
 /// Why this kernel, of which this is the release, can run no program under ramson, if so.
@@ -111,13 +113,9 @@ fn interpreter_of_script(line: &[u8]) -> Option<PathBuf> {
     let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
     let interpreter = PathBuf::from(OsStr::from_bytes(words.next()?));
     // env(1) looks up its first argument.
-    match (interpreter.ends_with("env"), words.find(|word| !word.starts_with(b"-"))) {
-        (true, Some(command)) => match find(OsStr::from_bytes(command)) {
-            Ok(program) => Some(program.path),
-            Err(_) => Some(interpreter),
-        },
-        _ => Some(interpreter),
-    }
+    let command = words.find(|word| !word.starts_with(b"-"));
+    let command = command.filter(|_| interpreter.ends_with("env"));
+    Some(command.and_then(|command| locate(OsStr::from_bytes(command))).unwrap_or(interpreter))
 }
 
 /// Whether the file is a program of 32 bits; one that cannot be read is none.

@@ -57,8 +57,7 @@ impl Explained {
     pub fn divide_anonymous(&mut self, parts: &[(Part, u64)]) {
         for &(part, bytes) in parts {
             let moved = self.part(Part::Anonymous).max(0).min(bytes.min(i64::MAX as u64) as i64);
-            self.add(Part::Anonymous, -moved);
-            self.add(part, moved);
+            self.move_from_anonymous(part, moved);
         }
     }
 
@@ -234,9 +233,7 @@ fn add_statistics(explained: &mut Explained, statistics: &Statistics) {
 
 /// A process's memory as it was read at one moment.
 pub struct Reading {
-    /// The entries of smaps.
-    pub areas: Vec<Area>,
-    /// What they are.
+    /// Of one reading of smaps.
     pub explained: Explained,
     /// The C library's statistics, or why they were not read.
     pub statistics: Result<Statistics, Missing>,
@@ -303,7 +300,7 @@ pub fn read(
         let moved = explained.part(Part::Moved).abs();
         let is_still = moved <= STILL_BYTES.max((explained.rss as f64 * STILL_SHARE) as i64);
         if is_still || tries == MOST_TRIES {
-            return Ok(Reading { areas, explained, statistics, memory: memory.ok() });
+            return Ok(Reading { explained, statistics, memory: memory.ok() });
         }
     }
 }
