@@ -1,7 +1,6 @@
 //! What an allocator says of itself, by its own function, on a thread of the process that is stopped for that.
 
-use crate::outside::Callee;
-use crate::refusal::{NOTHING, refused};
+use crate::outside::{Callee, NOTHING, refused};
 use ramson_inject::{Argument, Step};
 use ramson_process::allocators::{Allocators, Figures};
 use ramson_process::identify::AllocatorKind;

@@ -1,9 +1,8 @@
 //! Which function of which library gives memory back: that of the allocator whose memory it is.
 
-use super::outside::{Callee, patiently};
-use super::refusal::{NOTHING, refused};
+use crate::outside::{Callee, NOTHING, patiently, refused};
 use ramson_inject::{Argument, Step};
-use ramson_process::glibc::{Effort, Locks, MOST_WALKED_BYTES, Statistics};
+use ramson_process::glibc::{Effort, LibraryData, MOST_WALKED_BYTES, Statistics};
 use ramson_process::identify::{self, AllocatorKind};
 use ramson_source::Failure;
 
@@ -14,8 +13,8 @@ pub struct Lever {
     pub step: Step<'static>,
     /// Bytes that it would give back, where that can be told.
     pub gain: Option<u64>,
-    /// Those that it takes, where they can be seen: glibc's.
-    pub locks: Option<Locks>,
+    /// Where the locks that it takes can be seen: glibc's.
+    pub locks: Option<LibraryData>,
 }
 
 /// Of all arenas: MALLCTL_ARENAS_ALL of jemalloc 5.
@@ -50,7 +49,7 @@ fn malloc_trim(callee: &Callee, statistics: &Statistics) -> Result<Lever, Failur
     // What lies in fastbins is joined to larger chunks first.
     let gain = statistics.sum(|arena| arena.releasable_bytes() + arena.fastbins.bytes);
     let (data, version) = (identify::data_of_libc(areas), allocators.version.unwrap_or_default());
-    let locks = patiently(|| Locks::find(memory, &data, version))
+    let locks = patiently(|| LibraryData::read(memory, &data, version))
         .map_err(|why| refused(target, &why, NOTHING))?;
     Ok(Lever { name, address, step: NO_ARGUMENTS, gain: Some(gain), locks: Some(locks) })
 }

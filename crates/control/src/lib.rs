@@ -4,7 +4,6 @@
 mod ask;
 mod lever;
 mod outside;
-mod refusal;
 mod schedule;
 mod trim;
 

@@ -1,15 +1,16 @@
 //! A thread of the process is borrowed for calls of the allocator's function (crate `ramson-inject`).
 
-use super::refusal::{NOTHING, denied, refused};
 use ramson_inject::{Call, Called, Code, Library, Problem, Step};
 use ramson_process::allocators::{Allocators, read_file};
-use ramson_process::glibc::Locks;
-use ramson_process::{Area, ProcessMemory, identify, program, stat};
+use ramson_process::glibc::LibraryData;
+use ramson_process::{Area, ProcessMemory, identify, program, rights, stat};
 use ramson_source::{Failure, Target, gone};
-use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
+use std::{fs, io};
 
+/// The end of messages where there is no other way.
+pub const NOTHING: &str = "Nothing was done";
 /// How long to look for each lock of an arena to be free once, before any thread is stopped …
 const FIRST_LOCK_LIMIT: Duration = Duration::from_millis(500);
 /// … and while the borrowed one is.
@@ -52,9 +53,10 @@ impl<'a> Callee<'a> {
         &self,
         function: u64,
         steps: &[Step],
-        locks: Option<&Locks>,
+        locks: Option<&LibraryData>,
     ) -> Result<Called, Failure> {
-        let are_free = |limit| locks.is_none_or(|locks| locks.are_seen_free(&self.memory, limit));
+        let are_free =
+            |limit| locks.is_none_or(|locks| locks.are_locks_seen_free(&self.memory, limit));
         if !are_free(FIRST_LOCK_LIMIT) {
             let why = "an arena of malloc stays locked (by a thread that died in malloc?)";
             return Err(refused(self.target, why, "A trim would wait for it for ever"));
@@ -148,4 +150,18 @@ fn failure(target: &Target, problem: Problem) -> Failure {
         Problem::Gone => gone(target),
         Problem::Failed(error) => refused(&error.to_string(), NOTHING),
     }
+}
+
+/// The kernel refuses the right to trace.
+fn denied(target: &Target, error: &io::Error) -> Failure {
+    refused(
+        target,
+        &format!("the kernel does not let it be traced{}: {error}", rights::scope()),
+        &rights::next_step(target.pid),
+    )
+}
+
+/// In one line: who, why, what next.
+pub fn refused(target: &Target, why: &str, next: &str) -> Failure {
+    Failure::failed(format!("process {} ({}): {why}. {next}", target.pid, target.name))
 }

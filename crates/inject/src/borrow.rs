@@ -197,8 +197,7 @@ struct Returned {
     data: Vec<Vec<u8>>,
 }
 
-/// The registers with which a thread goes on: by itself, when only a jump back to the instruction begins a system call again; and with our
-/// help, when the kernel does it by its own rules.
+/// The registers with which a thread goes on, where a system call is begun again: by a jump back to it, or with our help by the kernel.
 struct Resumption {
     alone: Registers,
     helped: Registers,

@@ -57,8 +57,8 @@ impl Maps {
         })
     }
 
-    /// Why a thread that computes there may not be borrowed, if so: only where it runs the program's own code is the call what a signal's
-    /// handler is that calls the function, harmless unless it interrupts the allocator. What the stack must not hold, the caller checks.
+    /// Why a thread that computes there may not be borrowed, if so: in the program's own code the call is what a signal's handler is that
+    /// makes it, harmless unless it interrupts the allocator. What the stack must not hold, the caller checks.
     pub fn check_code(&self, instruction: u64) -> Result<(), String> {
         let is_own = |mapping: Mapping| {
             let name = mapping.path.strip_prefix('/').and_then(|path| path.rsplit('/').next());

@@ -31,11 +31,22 @@ const ALLOCATORS: [(&str, &str); 7] = [
 /// The owner of memory that did not come from malloc, as far as mapped files and the executable tell.
 pub fn heap_owner(pid: u32) -> Option<String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    let runtime = RUNTIMES.iter().find(|(part, _)| maps.contains(part));
-    if let Some((_, whose)) = runtime {
+    if let Some((_, whose)) = RUNTIMES.iter().find(|(part, _)| maps.contains(part)) {
         return Some((*whose).into());
     }
-    owner_in_executable(&object::File::parse(&*executable(pid)?).ok()?)
+    let bytes = executable(pid)?;
+    let executable = object::File::parse(&*bytes).ok()?;
+    if executable.section_by_name(".gopclntab").is_some()
+        || executable.section_by_name(".note.go.buildid").is_some()
+    {
+        return Some("the Go heap".into());
+    }
+    let defined = defined_symbols(&executable);
+    if defined.iter().any(|name| name.starts_with("_ZN2v8")) {
+        return Some("V8's heap".into());
+    }
+    let allocator = allocator_among(&defined)?;
+    Some(format!("{allocator} is linked into the executable, where ramson has no hooks"))
 }
 
 fn executable(pid: u32) -> Option<Vec<u8>> {
@@ -66,18 +77,4 @@ fn defined_symbols<'a>(executable: &'a object::File) -> Vec<&'a str> {
 
 fn allocator_among(defined: &[&str]) -> Option<&'static str> {
     ALLOCATORS.iter().find(|(name, _)| defined.contains(name)).map(|&(_, allocator)| allocator)
-}
-
-fn owner_in_executable(executable: &object::File) -> Option<String> {
-    if executable.section_by_name(".gopclntab").is_some()
-        || executable.section_by_name(".note.go.buildid").is_some()
-    {
-        return Some("the Go heap".into());
-    }
-    let defined = defined_symbols(executable);
-    if defined.iter().any(|name| name.starts_with("_ZN2v8")) {
-        return Some("V8's heap".into());
-    }
-    let allocator = allocator_among(&defined)?;
-    Some(format!("{allocator} is linked into the executable, where ramson has no hooks"))
 }

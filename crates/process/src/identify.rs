@@ -46,14 +46,10 @@ pub fn replacing_allocator<'a>(
 ) -> Option<(AllocatorKind, &'a Area)> {
     let found = areas.iter().filter_map(|area| {
         let name = base_name(&area.path);
-        let is_of = |&&(start, _): &&(&str, _)| name.starts_with(start);
-        let kind = match LIBRARIES.iter().find(is_of) {
-            Some(&(_, kind)) => kind,
-            // Where the loader's name is a link; glibc's file of this name is a script for the linker.
-            None if name == "libc.so" => AllocatorKind::Musl,
-            None => return None,
-        };
-        Some((kind, area))
+        let known = LIBRARIES.iter().find(|(start, _)| name.starts_with(start));
+        // Where the loader's name is a link; glibc's file of this name is a script for the linker.
+        let musl = (name == "libc.so").then_some(AllocatorKind::Musl);
+        Some((known.map(|&(_, kind)| kind).or(musl)?, area))
     });
     found.max_by_key(|(_, area)| (is_preloaded(preload, &area.path), area.start))
 }

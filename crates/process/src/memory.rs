@@ -13,9 +13,8 @@ pub trait Memory {
     /// Fills `buffer` with what is at `address`; false if any of it cannot be read.
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool;
 
-    /// Passes the runs of present pages of `start..end`, which are page-aligned, to `visit` in their order; false if they cannot be known.
-    ///
-    /// A page that is not present was never touched, or given back, or is swapped out: reading it would have an effect on the process.
+    /// Passes the runs of present pages of `start..end`, page-aligned, to `visit` in their order; false if they cannot be known. Reading
+    /// others (never touched, given back, swapped out) would have an effect on the process.
     fn present_runs(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool;
 }
 

@@ -1,6 +1,4 @@
-//! What transparent huge pages added: pages inside them with only zeros.
-//!
-//! Most likely the program never touched these. What it wrote zeros to cannot be told from that.
+//! What transparent huge pages added: pages of zeros, which most likely the program never touched.
 
 use crate::areas::Area;
 use crate::memory::{Memory, PAGE_BYTES, Presence};

@@ -3,7 +3,7 @@
 use crate::cgroup::{self, Mount};
 use crate::identify::base_name;
 use crate::{clock, stat};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -51,14 +51,12 @@ pub fn tree(root: u32) -> Vec<u32> {
     found
 }
 
-fn descendants(root: u32, parents: &HashMap<u32, u32>) -> Vec<u32> {
+fn descendants(root: u32, parents: &BTreeMap<u32, u32>) -> Vec<u32> {
     let mut found = vec![root];
     let mut at = 0;
-    while at < found.len() {
-        let children = parents.iter().filter(|&(pid, parent)| *parent == found[at] && *pid != root);
-        let mut children: Vec<u32> = children.map(|(&pid, _)| pid).collect();
-        children.sort_unstable();
-        found.extend(children);
+    while let Some(&above) = found.get(at) {
+        let children = parents.iter().filter(|&(&pid, &parent)| parent == above && pid != root);
+        found.extend(children.map(|(pid, _)| pid));
         at += 1;
     }
     found
@@ -88,10 +86,10 @@ pub fn of_unit(name: &str) -> Vec<u32> {
 
 /// redis.service may be a link to redis-server.service.
 fn unit_behind(name: &str) -> Option<String> {
-    let targets = UNIT_DIRECTORIES
-        .iter()
-        .filter_map(|directory| fs::read_link(Path::new(directory).join(name)).ok());
-    targets.filter_map(|target| Some(target.file_name()?.to_str()?.to_owned())).next()
+    UNIT_DIRECTORIES.iter().find_map(|directory| {
+        let target = fs::read_link(Path::new(directory).join(name)).ok()?;
+        Some(target.file_name()?.to_str()?.to_owned())
+    })
 }
 
 fn with_groups(is_wanted: impl Fn(&str) -> bool) -> Vec<u32> {

@@ -125,9 +125,8 @@ pub fn is_32_bit(path: &Path) -> bool {
     read_head(path).is_some_and(is_32_bit)
 }
 
-/// What a program may do that its user may not: the loader is in secure mode then (`AT_SECURE`; the
-/// rules are those of bprm_fill_uid and cap_bprm_creds_from_file in the kernel). One's own
-/// set-user-ID program changes nothing, nor do a file's capabilities for root, who has them all.
+/// What a program may do that its user may not, by the rules of bprm_fill_uid and cap_bprm_creds_from_file in the kernel: the loader is
+/// in secure mode then (`AT_SECURE`). For root, a file's capabilities change nothing.
 fn privileges_gained(path: &Path) -> Option<&'static str> {
     if rustix::fs::statvfs(path)
         .is_ok_and(|mount| mount.f_flag.contains(rustix::fs::StatVfsMountFlags::NOSUID))

@@ -1,6 +1,6 @@
 //! Tests on made-up processes: whole, torn, swapped out and hostile ones.
 
-use crate::glibc::{self, Effort, Locks, Statistics};
+use crate::glibc::{self, Effort, LibraryData, Statistics};
 use crate::identify;
 use crate::identify::AllocatorKind::{Jemalloc, Musl, Tcmalloc};
 use crate::memory::{Memory, PAGE_BYTES, page_of};
@@ -179,15 +179,15 @@ fn free_chunks_count_half_for_each_of_their_neighbours() {
 #[test]
 fn a_lock_of_an_arena_is_free_or_held_and_a_chain_that_is_broken_says_neither() {
     let (mut memory, areas) = process();
-    let locks = Locks::find(&memory, &[&areas[1]], (2, 36)).unwrap();
-    assert!(locks.are_seen_free(&memory, Duration::ZERO));
+    let locks = LibraryData::read(&memory, &[&areas[1]], (2, 36)).unwrap();
+    assert!(locks.are_locks_seen_free(&memory, Duration::ZERO));
     for held in [1, 2] {
         memory.set(MAIN_ARENA, held);
-        assert!(!locks.are_seen_free(&memory, Duration::ZERO), "{held}");
+        assert!(!locks.are_locks_seen_free(&memory, Duration::ZERO), "{held}");
     }
     memory.set(MAIN_ARENA, 0);
     memory.set(MAIN_ARENA + 0x870, 8);
-    assert!(!locks.are_seen_free(&memory, Duration::ZERO));
+    assert!(!locks.are_locks_seen_free(&memory, Duration::ZERO));
 }
 
 #[test]

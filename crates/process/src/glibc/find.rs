@@ -101,9 +101,8 @@ fn has_whole_bins(memory: &impl Memory, bytes: &[u8], address: u64, top: usize) 
 
 /// What the C library has in its variables.
 pub struct LibraryData {
-    pub layout: &'static Layout,
-    /// Address of the main arena.
-    pub main_arena: u64,
+    pub(super) layout: &'static Layout,
+    main_arena: u64,
     /// The writable areas: address, and contents with zeros where a page is absent.
     data: Vec<(u64, Vec<u8>)>,
 }
@@ -145,7 +144,7 @@ impl LibraryData {
     }
 
     /// The arenas, the main one first.
-    pub fn arenas(&self, memory: &impl Memory) -> Result<Vec<ArenaState>, String> {
+    pub(super) fn arenas(&self, memory: &impl Memory) -> Result<Vec<ArenaState>, String> {
         let mut arenas: Vec<ArenaState> = Vec::new();
         let mut next = self.main_arena;
         while arenas.is_empty() || next != self.main_arena {
@@ -159,7 +158,7 @@ impl LibraryData {
     }
 
     /// The parameters, of which exactly one place must be consistent as such. The main arena may start in `main_heap`.
-    pub fn parameters(&self, main_heap: Option<&Area>) -> Result<Parameters, String> {
+    pub(super) fn parameters(&self, main_heap: Option<&Area>) -> Result<Parameters, String> {
         let bytes = self.layout.mmapped_mem + parameters::BYTES;
         let places = self.data.iter().flat_map(|(_, data)| data.windows(bytes).step_by(8));
         let mut found = places.filter_map(|place| parameters_at(place, self.layout, main_heap));

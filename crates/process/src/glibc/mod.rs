@@ -1,6 +1,5 @@
-//! The statistics of the C library's allocator: its arenas, what is in use in them, and what was freed and kept.
-//!
-//! Nothing here stops the process. The walk of a busy heap may tear: what could not be walked is counted as such, never guessed.
+//! The statistics of the C library's allocator: its arenas, what is in use in them, and what was freed and kept. Nothing here
+//! stops the process. The walk of a busy heap may tear: what could not be walked is counted as such, never guessed.
 
 mod bins;
 mod caches;
@@ -17,8 +16,7 @@ mod statistics;
 mod survey;
 mod walk;
 
-pub use find::Parameters;
-pub use locks::Locks;
+pub use find::{LibraryData, Parameters};
 pub use map::{Cell, HeapMap};
 pub use pins::{Beside, beside};
 pub use reading::{Effort, MOST_WALKED_BYTES, read};

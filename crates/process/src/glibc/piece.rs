@@ -82,8 +82,7 @@ pub fn walk_piece(memory: &impl Memory, piece: &Piece, buffer: &mut Vec<u8>) -> 
     sums
 }
 
-/// Whether the chunks of a walked piece are chunks of today: one of them, or of those behind, is on a list. What a chunk was made of before it
-/// became one looks like chunks, too.
+/// Whether the chunks of a walked piece are no left-over sizes inside of others: one of them, or of those behind, is on a list.
 pub fn is_proven(memory: &impl Memory, segment: &Segment, sums: &Sums) -> bool {
     let mut sums = *sums;
     let mut buffer = Vec::new();

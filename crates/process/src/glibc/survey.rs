@@ -1,5 +1,4 @@
-//! How much of an arena is in use and how much is free, from a part of its memory: pieces at equal distances, walked from the first place of each
-//! from where sizes lead on to the piece's end.
+//! How much of an arena is in use and how much is free, from pieces at equal distances, walked from where sizes lead on to their end.
 //!
 //! Large free chunks are known exactly, by their bins, and no piece lies in one: left-over sizes inside of them would look like chunks. The rest,
 //! A bytes, is cut into pieces of which every k-th is read. With f free of w walked bytes in a piece, A·Σf/Σw estimates what is free, with the
@@ -26,8 +25,7 @@ const MOST_UNPROVEN_SHARE: f64 = 0.1;
 /// 97.5 % quantile of the standard normal distribution.
 const NORMAL_QUANTILE_975: f64 = 1.959964;
 
-/// Divides the chunks of `segments`, all of one arena, of which `large_free` are known to be free. `share` is that of the arena among all.
-/// False, and nothing is changed, if there is no telling chunks from what chunks left behind.
+/// Divides the chunks of one arena's `segments`; `share` is its part of all. False: there is no telling chunks from what they left behind.
 pub fn survey(
     memory: &impl Memory,
     segments: &[Segment],
