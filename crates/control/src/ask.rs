@@ -73,7 +73,7 @@ pub fn ask(target: &Target) -> Result<Figures, Failure> {
     let called = callee.call(address, &steps, None)?;
     let answers = called.data.iter().skip(usize::from(is_mallctl)).map(|data| word(data));
     let figures = names.iter().copied().zip(answers).filter(|&(_, answer)| answer != UNKNOWN);
-    let figures: Vec<(&'static str, u64)> = figures.collect();
+    let figures: Vec<_> = figures.collect();
     let parts = parts(kind, &figures).ok_or_else(|| {
         refused(target, &format!("{} was built without statistics", found.name), NOTHING)
     })?;

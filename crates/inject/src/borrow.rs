@@ -85,7 +85,8 @@ impl Process {
         }
         let maps = Maps::of(self.pid);
         let stack_end = maps.stack_end(&self.memory, registers.rsp, registers.fs_base)?;
-        let malloc_code = call.malloc_code().filter(|_| !is_in_call(registers));
+        let computes = call.are_locks_seen && !is_in_call(registers);
+        let malloc_code = call.code.malloc.as_ref().filter(|_| computes);
         if malloc_code.is_some() {
             maps.check_code(registers.rip)?;
             if self.may_be_in_a_sequence(traced) {

@@ -20,7 +20,6 @@ pub use trace::share_memory;
 
 use borrow::Process;
 use std::io;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// For a thread that will do.
@@ -45,13 +44,6 @@ pub struct Call<'a> {
     pub code: &'a Code,
     /// Whether `is_safe` sees all locks that the function takes; else fewer threads may be borrowed.
     pub are_locks_seen: bool,
-}
-
-impl Call<'_> {
-    /// The C library's, if a thread that runs the program's own code may be borrowed: no word of its stack may refer there.
-    fn malloc_code(&self) -> Option<&Range<u64>> {
-        self.code.malloc.as_ref().filter(|_| self.are_locks_seen)
-    }
 }
 
 /// One call of the function.
@@ -126,7 +118,7 @@ pub fn call(
     loop {
         let mut threads = threads::waiting(pid, call.are_locks_seen);
         threads.truncate(MOST_ATTEMPTS);
-        if call.malloc_code().is_some() && begin.elapsed() >= WAITING_FIRST {
+        if call.are_locks_seen && call.code.malloc.is_some() && begin.elapsed() >= WAITING_FIRST {
             let mut running = threads::running(pid);
             // Another one first at each look.
             let first = look % running.len().max(1);

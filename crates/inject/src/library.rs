@@ -15,7 +15,7 @@ pub struct Code {
     pub restorer: u64,
     /// Where the offset of errno is.
     pub errno_offset_at: Option<u64>,
-    /// The code of malloc.
+    /// The code of malloc: no word of the stack of a thread that computes may refer there.
     pub malloc: Option<Range<u64>>,
 }
 

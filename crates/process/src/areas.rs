@@ -101,20 +101,17 @@ pub fn parse_smaps(smaps: impl BufRead) -> Vec<Area> {
         let (Some(last), Some((key, value))) = (all.last_mut(), line.split_once(':')) else {
             continue;
         };
-        if key == "VmFlags" {
-            last.flags = value.trim().into();
-            continue;
-        }
-        let kib = value.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok());
-        let bytes = kib.unwrap_or(0).saturating_mul(1024);
+        let kib = || value.split_whitespace().next()?.parse::<u64>().ok();
+        let bytes = || kib().unwrap_or(0).saturating_mul(1024);
         match key {
-            "Rss" => last.rss = bytes,
-            "Anonymous" => last.anonymous = bytes,
-            "AnonHugePages" => last.anonymous_huge = bytes,
+            "Rss" => last.rss = bytes(),
+            "Anonymous" => last.anonymous = bytes(),
+            "AnonHugePages" => last.anonymous_huge = bytes(),
             "Shared_Hugetlb" | "Private_Hugetlb" => {
-                last.hugetlb = last.hugetlb.saturating_add(bytes);
+                last.hugetlb = last.hugetlb.saturating_add(bytes());
             }
-            "Swap" => last.swap = bytes,
+            "Swap" => last.swap = bytes(),
+            "VmFlags" => last.flags = value.trim().into(),
             _ => {}
         }
     }

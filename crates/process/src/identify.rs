@@ -78,7 +78,9 @@ pub fn base_name(path: &str) -> &str {
 
 /// Version and package, of `GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.`
 pub fn glibc_version(library: &[u8]) -> Option<((u32, u32), String)> {
-    let text = text_from(library, b"GNU C Library ")?;
+    let banner = &library[memmem::find(library, b"GNU C Library ")?..];
+    let line = banner.iter().take(300).position(|&byte| byte == b'\n' || byte == 0)?;
+    let text = std::str::from_utf8(&banner[..line]).ok()?;
     let package = text.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
     let package = package.map_or(String::new(), |(package, _)| package.to_owned());
     let number = text.split_once(" version ")?.1;
@@ -95,14 +97,6 @@ pub fn jemalloc_version(library: &[u8]) -> Option<String> {
         let is_followed = library.get(at + 3) == Some(&b'g');
         (is_followed && version.split('.').count() == 3).then(|| version.to_owned())
     })
-}
-
-/// The text from `start` to the end of its line.
-fn text_from<'a>(bytes: &'a [u8], start: &[u8]) -> Option<&'a str> {
-    let at = memmem::find(bytes, start)?;
-    let rest = &bytes[at..bytes.len().min(at + 300)];
-    let end = rest.iter().position(|&byte| byte == b'\n' || byte == 0)?;
-    std::str::from_utf8(&rest[..end]).ok()
 }
 
 /// The settings among the variables of /proc/PID/environ: what the process was started with.

@@ -129,14 +129,12 @@ pub fn page_of(address: u64) -> u64 {
 
 /// The word at `offset` of `bytes`.
 pub fn word_at(bytes: &[u8], offset: usize) -> Option<u64> {
-    let word = bytes.get(offset..offset.checked_add(8)?)?;
-    Some(u64::from_le_bytes(word.try_into().ok()?))
+    bytes.get(offset..)?.first_chunk().map(|&word| u64::from_le_bytes(word))
 }
 
 /// The half word at `offset` of `bytes`.
 pub fn half_word_at(bytes: &[u8], offset: usize) -> Option<u32> {
-    let word = bytes.get(offset..offset.checked_add(4)?)?;
-    Some(u32::from_le_bytes(word.try_into().ok()?))
+    bytes.get(offset..)?.first_chunk().map(|&word| u32::from_le_bytes(word))
 }
 
 /// What is in `start..start + length`, if all of its pages are present.

@@ -48,11 +48,6 @@ impl Explained {
         of_term.map(|&(part, ..)| self.part(part)).sum()
     }
 
-    /// Resident bytes of `anonymous`.
-    pub fn anonymous_bytes(&self) -> u64 {
-        self.anonymous.iter().map(|area| area.rss).sum()
-    }
-
     /// Moves what an allocator says of itself out of the anonymous memory, in this order, as far as there is any.
     pub fn divide_anonymous(&mut self, parts: &[(Part, u64)]) {
         for &(part, bytes) in parts {

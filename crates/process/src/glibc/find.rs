@@ -4,6 +4,7 @@ use super::layout::{LAYOUTS, Layout, SMALL_TCACHE_BINS, arena, chunk, parameters
 use crate::areas::Area;
 use crate::memory::{Memory, PAGE_BYTES, half_word_at, pages, read_present, word_at};
 use serde::Serialize;
+use std::time::{Duration, Instant};
 
 /// So many of the 127 bins at least must be lists that lead back to themselves. Threads may change some meanwhile, others be swapped out.
 const LEAST_WHOLE_BINS: usize = 32;
@@ -11,6 +12,8 @@ const LEAST_WHOLE_BINS: usize = 32;
 const BACKWARD: u64 = 24;
 /// Chain of arenas followed at most; glibc itself limits them to 8 a core.
 const MOST_ARENAS: usize = 65_536;
+/// Between two looks at a lock.
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// A copy of one `struct malloc_state`.
 #[derive(Clone, Debug)]
@@ -155,6 +158,31 @@ impl LibraryData {
             arenas.push(state);
         }
         Ok(arenas)
+    }
+
+    /// Whether each arena's lock, all that `malloc_trim` takes, is seen free once within `limit`: then a thread that is stopped meanwhile has none. The thread of one that is
+    /// never seen free may be no more.
+    pub fn are_locks_seen_free(&self, memory: &impl Memory, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        let mut held: Option<Vec<u64>> = None;
+        loop {
+            // A chain that is read while it grows may be inconsistent.
+            held = held.or_else(|| {
+                let arenas = self.arenas(memory).ok()?;
+                Some(arenas.iter().map(|state| state.address + arena::MUTEX as u64).collect())
+            });
+            if let Some(held) = &mut held {
+                held.retain(|&address| {
+                    let mut word = [0; 4];
+                    !memory.read(address, &mut word) || word != [0; 4]
+                });
+            }
+            let are_seen_free = held.as_ref().is_some_and(Vec::is_empty);
+            if are_seen_free || Instant::now() > deadline {
+                return are_seen_free;
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// The parameters, of which exactly one place must be consistent as such. The main arena may start in `main_heap`.

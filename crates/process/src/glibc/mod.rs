@@ -6,7 +6,6 @@ mod caches;
 mod find;
 mod heaps;
 mod layout;
-mod locks;
 mod map;
 mod mapped_chunks;
 mod piece;
