@@ -6,29 +6,17 @@
 //! addresses), and put back if the call fails. Mappings of files are not recorded, nor what the
 //! allocator underneath maps: malloc hands that out.
 
+use crate::arch::{self, hooks::Call};
 use crate::parking::parked;
-use crate::process;
 use crate::record::Taken;
-use crate::{arch, resolve, walk};
-use core::mem::MaybeUninit;
+use crate::{process, resolve, walk};
 use core::ops::Range;
 use ramson_format::{EXTENT_LEAST_BYTES, Kind, PAGE_BYTES, live_flags};
 
-/// What mmap and mremap return when they fail.
+/// What mremap returns when it fails.
 const MAP_FAILED: u64 = u64::MAX;
 
-/// The six argument registers of a call.
-pub type Arguments = [u64; 6];
-
-/// Where a hook was called from.
-#[derive(Clone, Copy)]
-struct Site {
-    /// The stack pointer at the hook's entry.
-    entry: u64,
-    frame_pointer: u64,
-}
-
-/// Whole pages; `None` where the kernel refuses.
+/// Whole pages; `None` where the kernel refuses, and of what a call returns when it fails.
 fn pages(start: u64, bytes: u64) -> Option<Range<u64>> {
     /// With five levels of page tables.
     const USER_END: u64 = 1 << 56;
@@ -49,28 +37,32 @@ fn leave(range: Option<&Range<u64>>) {
 }
 
 /// Takes out what `range`, which the program is about to unmap, begins and ends with.
-fn take(range: Option<Range<u64>>) -> Taken {
-    leave(range.as_ref());
-    let taken = range.zip(process::recorder()).map(|(range, recorder)| recorder.take(&range));
+fn take(range: Option<&Range<u64>>) -> Taken {
+    leave(range);
+    let taken = range.zip(process::recorder()).map(|(range, recorder)| recorder.take(range));
     taken.unwrap_or_default()
 }
 
-fn restore(taken: &Taken) {
-    if let Some(recorder) = process::recorder() {
-        recorder.restore_extents(taken);
+/// The kernel has answered: `unmapped` is gone, or all is as it was.
+fn settle(taken: &Taken, unmapped: Option<&Range<u64>>) {
+    match (process::recorder(), unmapped) {
+        (Some(recorder), Some(range)) => recorder.complete_unmapping(taken, range),
+        (Some(recorder), None) => recorder.restore_extents(taken),
+        (None, _) => {}
     }
 }
 
-fn complete(taken: &Taken, range: Option<Range<u64>>) {
-    if let (Some(recorder), Some(range)) = (process::recorder(), range) {
-        recorder.complete_unmapping(taken, &range);
+/// `range` is mapped anew, over what was there if that was asked for.
+fn map_over(range: &Range<u64>, is_asked_for: bool) {
+    if let Some(recorder) = process::recorder() {
+        recorder.complete_overmapping(range, is_asked_for);
     }
 }
 
 /// Records a new mapping of anonymous memory if it is large.
-fn record(range: Range<u64>, flags: u32, site: Site) {
+fn record(range: Range<u64>, flags: u32, call: &Call) {
     let bytes = range.end - range.start;
-    let caller = walk::Caller::at_hook(site.entry, site.frame_pointer);
+    let caller = walk::Caller::at_hook(call.entry(), call.frame_pointer);
     if bytes < EXTENT_LEAST_BYTES
         || resolve::may_be_allocator(caller.lookup_address.0)
         || process::interval().is_none()
@@ -87,129 +79,65 @@ fn record(range: Range<u64>, flags: u32, site: Site) {
     });
 }
 
-fn is_mapped_over(map_flags: u64) -> bool {
+/// mmap. What it maps over is looked for afterwards: the addresses are the program's then as before.
+pub extern "C" fn map(call: &Call) -> u64 {
+    const MAP_SHARED: u64 = 1;
     const MAP_FIXED: u64 = 0x10;
+    const MAP_ANONYMOUS: u64 = 0x20;
     const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
-    map_flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED
-}
-
-/// Before mmap. What it maps over is looked for afterwards: the addresses are the program's then as
-/// before.
-pub extern "C" fn map_begin(_: &mut MaybeUninit<Taken>, arguments: &Arguments) {
-    let [address, length, _, map_flags, ..] = *arguments;
-    if is_mapped_over(map_flags) {
+    let [address, length, protection, map_flags, ..] = call.arguments;
+    let is_over = map_flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED;
+    if is_over {
         leave(pages(address, length).as_ref());
     }
-}
-
-/// After it.
-pub extern "C" fn map_end(
-    result: u64,
-    _: &MaybeUninit<Taken>,
-    arguments: &Arguments,
-    entry: u64,
-    frame_pointer: u64,
-) -> u64 {
-    const MAP_SHARED: u64 = 1;
-    const MAP_ANONYMOUS: u64 = 0x20;
-    let [_, length, protection, map_flags, ..] = *arguments;
-    let Some(range) = pages(result, length).filter(|_| result != MAP_FAILED) else { return result };
-    if let Some(recorder) = process::recorder() {
-        recorder.complete_overmapping(&range, is_mapped_over(map_flags));
-    }
-    if map_flags & MAP_ANONYMOUS != 0 {
-        let reserved = if protection == 0 { live_flags::RESERVED } else { 0 };
-        let shared = if map_flags & MAP_SHARED != 0 { live_flags::SHARED } else { 0 };
-        record(range, reserved | shared, Site { entry, frame_pointer });
+    let result = call.real();
+    if let Some(range) = pages(result, length) {
+        map_over(&range, is_over);
+        if map_flags & MAP_ANONYMOUS != 0 {
+            let reserved = if protection == 0 { live_flags::RESERVED } else { 0 };
+            let shared = if map_flags & MAP_SHARED != 0 { live_flags::SHARED } else { 0 };
+            record(range, reserved | shared, call);
+        }
     }
     result
 }
 
-/// Before munmap.
-pub extern "C" fn unmap_begin(taken: &mut MaybeUninit<Taken>, arguments: &Arguments) {
-    let [address, length, ..] = *arguments;
-    taken.write(take(pages(address, length)));
-}
-
-/// After it. The other arguments that every such function gets are of no use here.
-pub extern "C" fn unmap_end(result: u64, taken: &Taken, arguments: &Arguments) -> u64 {
-    let [address, length, ..] = *arguments;
-    match result as i32 {
-        0 => complete(taken, pages(address, length)),
-        _ => restore(taken),
-    }
+/// munmap.
+pub extern "C" fn unmap(call: &Call) -> u64 {
+    let [address, length, ..] = call.arguments;
+    let range = pages(address, length);
+    let taken = take(range.as_ref());
+    let result = call.real();
+    settle(&taken, range.as_ref().filter(|_| result as i32 == 0));
     result
 }
 
-/// What an mremap does, as far as its arguments tell.
-struct Remap {
-    /// What is unmapped: all of the old range, or its end where it shrinks in place. `None`:
-    /// nothing.
-    leaving: Option<Range<u64>>,
-    /// It is mapped elsewhere as well (MREMAP_DONTUNMAP, or an old length of 0).
-    leaving_stays: bool,
-    shrinks_in_place: bool,
-    /// Mapped over.
-    target: Option<Range<u64>>,
-}
-
-impl Remap {
-    /// `None`: the kernel refuses.
-    fn of(arguments: &Arguments) -> Option<Self> {
-        const MREMAP_FIXED: u64 = 2;
-        const MREMAP_DONTUNMAP: u64 = 4;
-        let [start, old_length, new_length, flags, new_start, _] = *arguments;
-        let is_fixed = flags & MREMAP_FIXED != 0;
-        let leaving_stays = old_length == 0 || flags & MREMAP_DONTUNMAP != 0;
-        let old = pages(start, old_length.max(1))?;
-        let new_end = pages(start, new_length)?.end;
-        let shrinks_in_place = !is_fixed && !leaving_stays && new_end < old.end;
-        let leaving = if shrinks_in_place { new_end..old.end } else { old.clone() };
-        let is_nothing = !is_fixed && !leaving_stays && new_end == old.end;
-        Some(Self {
-            leaving: (!is_nothing).then_some(leaving),
-            leaving_stays,
-            shrinks_in_place,
-            target: if is_fixed { pages(new_start, new_length) } else { None },
-        })
+/// mremap. What moves or grows is a new mapping, as a block that realloc moved is a new allocation.
+pub extern "C" fn remap(call: &Call) -> u64 {
+    const MREMAP_FIXED: u64 = 2;
+    const MREMAP_DONTUNMAP: u64 = 4;
+    let [start, old_length, new_length, flags, new_start, _] = call.arguments;
+    let is_fixed = flags & MREMAP_FIXED != 0;
+    let old_stays = old_length == 0 || flags & MREMAP_DONTUNMAP != 0;
+    let old = pages(start, old_length.max(1));
+    // In place.
+    let cut_off = pages(start, new_length).zip(old.as_ref()).map(|(new, old)| new.end..old.end);
+    let cut_off = cut_off.filter(|range| !is_fixed && !old_stays && range.start <= range.end);
+    if is_fixed {
+        leave(pages(new_start, new_length).as_ref());
     }
-}
-
-/// Before mremap.
-pub extern "C" fn remap_begin(taken: &mut MaybeUninit<Taken>, arguments: &Arguments) {
-    let remap = Remap::of(arguments);
-    leave(remap.as_ref().and_then(|remap| remap.target.as_ref()));
-    taken.write(take(remap.and_then(|remap| remap.leaving)));
-}
-
-/// After it. What moved or grew is a new mapping, as a block that realloc moved is a new
-/// allocation.
-pub extern "C" fn remap_end(
-    result: u64,
-    taken: &Taken,
-    arguments: &Arguments,
-    entry: u64,
-    frame_pointer: u64,
-) -> u64 {
-    let remap = Remap::of(arguments).filter(|_| result != MAP_FAILED);
-    let (Some(remap), Some(recorder)) = (remap, process::recorder()) else {
-        restore(taken);
-        return result;
-    };
-    let flags = recorder.flags_of(taken);
-    if remap.leaving_stays {
-        recorder.restore_extents(taken);
-    } else {
-        complete(taken, remap.leaving.clone());
-    }
-    if remap.leaving.is_none() || remap.shrinks_in_place {
-        return result;
-    }
-    let Some(new) = pages(result, arguments[2]) else { return result };
-    recorder.complete_overmapping(&new, remap.target.is_some());
-    // Of what is not known nothing tells whether it is a file's.
-    if flags != 0 {
-        record(new, flags & !live_flags::EXTENT, Site { entry, frame_pointer });
+    let shrinks = cut_off.is_some();
+    let leaving = if shrinks { cut_off.filter(|range| !range.is_empty()) } else { old };
+    let taken = take(leaving.as_ref());
+    let was = process::recorder().map_or(0, |recorder| recorder.flags_of(&taken));
+    let result = call.real();
+    settle(&taken, leaving.as_ref().filter(|_| result != MAP_FAILED && !old_stays));
+    if !shrinks && let Some(new) = pages(result, new_length) {
+        map_over(&new, is_fixed);
+        // Of what is not known nothing tells whether it is a file's.
+        if was != 0 {
+            record(new, was & !live_flags::EXTENT, call);
+        }
     }
     result
 }

@@ -3,7 +3,7 @@
 //! While ramson works for a thread, that thread's countdown is parked, so an allocation in a signal handler that interrupts
 //! us is not sampled. What such a handler allocated is taken off afterwards (`parking`).
 
-use crate::arch::hooks::{Found, operators};
+use crate::arch::hooks::{Call, Found, operators};
 use crate::arch::{self, Thread, probes};
 use crate::parking::{is_busy, parked};
 use crate::process::{self, Interval};
@@ -178,50 +178,38 @@ fn complete_free(recorder: &Recorder, claim: Claim, address: u64, entry: u64, fr
     parked(thread, || recorder.complete_free(thread, claim, address, caller));
 }
 
-/// What a slow realloc keeps on the program's stack around the real call.
-#[repr(C)]
-pub struct Reallocation {
-    /// The record of the old block while the real function runs: 0 or its slot + 1.
-    claim: u64,
-    inverse_probability_bits: u64,
-    sample_is_due: u64,
-    size: u64,
-    address: u64,
+/// realloc of a block that may be a sample.
+pub extern "C" fn realloc_known(call: &Call) -> u64 {
+    reallocate(call, 0)
 }
 
-/// Before the real realloc: takes hold of the old block's record, since afterwards another thread may own the address.
-pub extern "C" fn realloc_begin(call: &mut Reallocation, entry: u64) {
-    call.inverse_probability_bits =
-        if call.sample_is_due as u32 == 0 { 0 } else { rearm(call.size, entry) };
-    if let Some(recorder) = process::recorder() {
-        let thread = arch::thread();
-        call.claim = parked(thread, || recorder.claim(call.address)).map_or(0, Claim::into_word);
-    }
+/// The countdown has borrowed for a realloc.
+pub extern "C" fn realloc_due(call: &Call) -> u64 {
+    reallocate(call, rearm(call.arguments[1], call.entry()))
 }
 
-/// After it: a failure leaves the record as it was; otherwise the old block is freed and the new one perhaps sampled.
-pub extern "C" fn realloc_end(
-    result: u64,
-    call: &Reallocation,
-    entry: u64,
-    frame_pointer: u64,
-) -> u64 {
-    if let (Some(claim), Some(recorder)) = (Claim::from_word(call.claim), process::recorder()) {
-        let thread = arch::thread();
-        if result == 0 && call.size != 0 {
-            parked(thread, || recorder.restore(claim, call.address));
-        } else if result == call.address {
+fn reallocate(call: &Call, inverse_probability_bits: u64) -> u64 {
+    let [address, size, ..] = call.arguments;
+    let thread = arch::thread();
+    // Before the call, since afterwards another thread may own the address.
+    let claim = process::recorder().and_then(|held| parked(thread, || held.claim(address)));
+    let result = call.real();
+    if let (Some(claim), Some(recorder)) = (claim, process::recorder()) {
+        if result == 0 && size != 0 {
+            // It failed: the record is as it was.
+            parked(thread, || recorder.restore(claim, address));
+        } else if result == address {
             // Still the same memory: nobody will use it after a free.
-            probes::free(call.address);
-            parked(thread, || recorder.complete(claim, call.address));
+            probes::free(address);
+            parked(thread, || recorder.complete(claim, address));
         } else {
-            complete_free(recorder, claim, call.address, entry, frame_pointer);
+            complete_free(recorder, claim, address, call.entry(), call.frame_pointer);
         }
     }
-    if call.inverse_probability_bits == 0 {
+    if inverse_probability_bits == 0 {
         return result;
     }
-    record(result, call.size, call.inverse_probability_bits, entry, frame_pointer)
+    record(result, size, inverse_probability_bits, call.entry(), call.frame_pointer)
 }
 
 /// abort(3) is called.

@@ -23,18 +23,6 @@ const SEGMENTS_AHEAD: u32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim(u64);
 
-impl Claim {
-    /// As a word that is never 0.
-    pub fn into_word(self) -> u64 {
-        self.0 + 1
-    }
-
-    /// 0 is no claim.
-    pub fn from_word(word: u64) -> Option<Self> {
-        word.checked_sub(1).map(Self)
-    }
-}
-
 /// A sample as the table keeps it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {

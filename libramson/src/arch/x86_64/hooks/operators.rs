@@ -13,103 +13,67 @@ struct Operator {
     counted: unsafe extern "C" fn(),
 }
 
-macro_rules! operator {
-    ($module:ident, $name:literal, $c_name:literal, { $($counted:tt)* }) => {
-        mod $module {
+const fn c_text(text: &str) -> &CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!(),
+    }
+}
+
+macro_rules! counted {
+    (new) => {
+        allocation_slow!(slow, "rdi", hooks::record);
+        allocation_fast!(counted, "rdi");
+    };
+    (delete) => {
+        deallocation_slow!(slow);
+        deallocation_fast!(counted);
+    };
+}
+
+macro_rules! operators {
+    ($($kind:ident $module:ident $name:literal,)+) => {
+        $(mod $module {
             use super::*;
             static ENTRY: Target = Target::new(stub);
             static NEXT: Target = Target::new(stub);
             pub static OPERATOR: Operator =
-                Operator { name: $c_name, entry: &ENTRY, next: &NEXT, stub, counted };
+                Operator { name: c_text(concat!($name, "\0")), entry: &ENTRY, next: &NEXT, stub, counted };
             unresolved!(stub, ENTRY);
-            $($counted)*
-
-            #[unsafe(naked)]
-            #[unsafe(export_name = $name)]
-            unsafe extern "C" fn hook() {
-                naked_asm!(".cfi_startproc", "jmp qword ptr [rip + {entry}]", ".cfi_endproc", entry = sym ENTRY)
-            }
-        }
+            counted!($kind);
+            naked!(
+                #[unsafe(export_name = $name)]
+                hook,
+                ["jmp qword ptr [rip + {entry}]"],
+                entry = sym ENTRY,
+            );
+        })+
+        static OPERATORS: &[&Operator] = &[$(&$module::OPERATOR),+];
     };
 }
 
-macro_rules! operator_new {
-    ($module:ident, $name:literal, $c_name:literal) => {
-        operator!($module, $name, $c_name, {
-            allocation_slow!(slow, NEXT, "rdi", hooks::record);
-            allocation_fast!(counted, slow, NEXT, "rdi");
-        });
-    };
+operators! {
+    new new "_Znwm",
+    new new_array "_Znam",
+    new new_nothrow "_ZnwmRKSt9nothrow_t",
+    new new_array_nothrow "_ZnamRKSt9nothrow_t",
+    new new_aligned "_ZnwmSt11align_val_t",
+    new new_array_aligned "_ZnamSt11align_val_t",
+    new new_aligned_nothrow "_ZnwmSt11align_val_tRKSt9nothrow_t",
+    new new_array_aligned_nothrow "_ZnamSt11align_val_tRKSt9nothrow_t",
+    delete delete "_ZdlPv",
+    delete delete_array "_ZdaPv",
+    delete delete_nothrow "_ZdlPvRKSt9nothrow_t",
+    delete delete_array_nothrow "_ZdaPvRKSt9nothrow_t",
+    delete delete_sized "_ZdlPvm",
+    delete delete_array_sized "_ZdaPvm",
+    delete delete_aligned "_ZdlPvSt11align_val_t",
+    delete delete_array_aligned "_ZdaPvSt11align_val_t",
+    delete delete_sized_aligned "_ZdlPvmSt11align_val_t",
+    delete delete_array_sized_aligned "_ZdaPvmSt11align_val_t",
+    delete delete_aligned_nothrow "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+    delete delete_array_aligned_nothrow "_ZdaPvSt11align_val_tRKSt9nothrow_t",
 }
-
-macro_rules! operator_delete {
-    ($module:ident, $name:literal, $c_name:literal) => {
-        operator!($module, $name, $c_name, {
-            deallocation_slow!(slow, NEXT);
-            deallocation_fast!(counted, slow, NEXT);
-        });
-    };
-}
-
-operator_new!(new, "_Znwm", c"_Znwm");
-operator_new!(new_array, "_Znam", c"_Znam");
-operator_new!(new_nothrow, "_ZnwmRKSt9nothrow_t", c"_ZnwmRKSt9nothrow_t");
-operator_new!(new_array_nothrow, "_ZnamRKSt9nothrow_t", c"_ZnamRKSt9nothrow_t");
-operator_new!(new_aligned, "_ZnwmSt11align_val_t", c"_ZnwmSt11align_val_t");
-operator_new!(new_array_aligned, "_ZnamSt11align_val_t", c"_ZnamSt11align_val_t");
-operator_new!(
-    new_aligned_nothrow,
-    "_ZnwmSt11align_val_tRKSt9nothrow_t",
-    c"_ZnwmSt11align_val_tRKSt9nothrow_t"
-);
-operator_new!(
-    new_array_aligned_nothrow,
-    "_ZnamSt11align_val_tRKSt9nothrow_t",
-    c"_ZnamSt11align_val_tRKSt9nothrow_t"
-);
-operator_delete!(delete, "_ZdlPv", c"_ZdlPv");
-operator_delete!(delete_array, "_ZdaPv", c"_ZdaPv");
-operator_delete!(delete_nothrow, "_ZdlPvRKSt9nothrow_t", c"_ZdlPvRKSt9nothrow_t");
-operator_delete!(delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", c"_ZdaPvRKSt9nothrow_t");
-operator_delete!(delete_sized, "_ZdlPvm", c"_ZdlPvm");
-operator_delete!(delete_array_sized, "_ZdaPvm", c"_ZdaPvm");
-operator_delete!(delete_aligned, "_ZdlPvSt11align_val_t", c"_ZdlPvSt11align_val_t");
-operator_delete!(delete_array_aligned, "_ZdaPvSt11align_val_t", c"_ZdaPvSt11align_val_t");
-operator_delete!(delete_sized_aligned, "_ZdlPvmSt11align_val_t", c"_ZdlPvmSt11align_val_t");
-operator_delete!(delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", c"_ZdaPvmSt11align_val_t");
-operator_delete!(
-    delete_aligned_nothrow,
-    "_ZdlPvSt11align_val_tRKSt9nothrow_t",
-    c"_ZdlPvSt11align_val_tRKSt9nothrow_t"
-);
-operator_delete!(
-    delete_array_aligned_nothrow,
-    "_ZdaPvSt11align_val_tRKSt9nothrow_t",
-    c"_ZdaPvSt11align_val_tRKSt9nothrow_t"
-);
-
-static OPERATORS: [&Operator; 20] = [
-    &new::OPERATOR,
-    &new_array::OPERATOR,
-    &new_nothrow::OPERATOR,
-    &new_array_nothrow::OPERATOR,
-    &new_aligned::OPERATOR,
-    &new_array_aligned::OPERATOR,
-    &new_aligned_nothrow::OPERATOR,
-    &new_array_aligned_nothrow::OPERATOR,
-    &delete::OPERATOR,
-    &delete_array::OPERATOR,
-    &delete_nothrow::OPERATOR,
-    &delete_array_nothrow::OPERATOR,
-    &delete_sized::OPERATOR,
-    &delete_array_sized::OPERATOR,
-    &delete_aligned::OPERATOR,
-    &delete_array_aligned::OPERATOR,
-    &delete_sized_aligned::OPERATOR,
-    &delete_array_sized_aligned::OPERATOR,
-    &delete_aligned_nothrow::OPERATOR,
-    &delete_array_aligned_nothrow::OPERATOR,
-];
 
 /// Points operators at the real ones. One that no loaded object has fails as if there were no memory: without us its caller would not
 /// have been started.

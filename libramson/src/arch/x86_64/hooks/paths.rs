@@ -2,43 +2,40 @@
 //!
 //! Unwind tables are right at every single instruction: a signal handler may unwind from there (a cancellation, a CPU profiler).
 
+/// A function of these instructions, with unwind tables.
+macro_rules! naked {
+    ($(#[$attribute:meta])* $name:ident, [$($instructions:expr),+ $(,)?], $($operands:tt)*) => {
+        #[unsafe(naked)]
+        $(#[$attribute])*
+        unsafe extern "C" fn $name() {
+            naked_asm!(".cfi_startproc", $($instructions,)+ ".cfi_endproc", $($operands)*)
+        }
+    };
+}
+
+macro_rules! push {
+    ($($register:literal),+) => {
+        concat!($("push ", $register, "\n.cfi_adjust_cfa_offset 8\n"),+)
+    };
+}
+
+macro_rules! pop {
+    ($($register:literal),+) => {
+        concat!($("pop ", $register, "\n.cfi_adjust_cfa_offset -8\n"),+)
+    };
+}
+
 /// Keeps every register that a call may pass an argument in.
 macro_rules! push_arguments {
     () => {
-        "push rax
-        .cfi_adjust_cfa_offset 8
-        push rdi
-        .cfi_adjust_cfa_offset 8
-        push rsi
-        .cfi_adjust_cfa_offset 8
-        push rdx
-        .cfi_adjust_cfa_offset 8
-        push rcx
-        .cfi_adjust_cfa_offset 8
-        push r8
-        .cfi_adjust_cfa_offset 8
-        push r9
-        .cfi_adjust_cfa_offset 8"
+        push!("rax", "rdi", "rsi", "rdx", "rcx", "r8", "r9")
     };
 }
 
 /// Undoes `push_arguments`.
 macro_rules! pop_arguments {
     () => {
-        "pop r9
-        .cfi_adjust_cfa_offset -8
-        pop r8
-        .cfi_adjust_cfa_offset -8
-        pop rcx
-        .cfi_adjust_cfa_offset -8
-        pop rdx
-        .cfi_adjust_cfa_offset -8
-        pop rsi
-        .cfi_adjust_cfa_offset -8
-        pop rdi
-        .cfi_adjust_cfa_offset -8
-        pop rax
-        .cfi_adjust_cfa_offset -8"
+        pop!("r9", "r8", "rcx", "rdx", "rsi", "rdi", "rax")
     };
 }
 
@@ -48,11 +45,11 @@ macro_rules! pop_arguments {
 macro_rules! call {
     ($function:literal) => {
         concat!(
-            "push rbx
+            "push rbp
             .cfi_adjust_cfa_offset 8
-            .cfi_rel_offset rbx, 0
-            mov rbx, rsp
-            .cfi_def_cfa_register rbx
+            .cfi_rel_offset rbp, 0
+            mov rbp, rsp
+            .cfi_def_cfa_register rbp
             sub rsp, 8
             and rsp, -16
             stmxcsr [rsp]
@@ -62,52 +59,50 @@ macro_rules! call {
             $function,
             "
             ldmxcsr [rsp]
-            mov rsp, rbx
+            mov rsp, rbp
             .cfi_def_cfa_register rsp
-            pop rbx
+            pop rbp
             .cfi_adjust_cfa_offset -8
-            .cfi_restore rbx"
+            .cfi_restore rbp"
         )
     };
 }
 
-/// `$stub`: the first call finds all real functions, then goes on where `$target` then leads.
+/// Calls `$function`, then goes on as if nothing had been: every argument of the hook is where it was.
+macro_rules! call_between {
+    ($function:literal) => {
+        concat!(push_arguments!(), call!($function), "\n", pop_arguments!())
+    };
+}
+
+/// `NEXT`, where the real function is. The first call finds all real functions.
+macro_rules! next {
+    () => {
+        pub static NEXT: Target = Target::new(stub);
+        unresolved!(stub, NEXT);
+    };
+}
+
+/// `$stub`: finds all real functions, then goes on where `$target` then leads.
 macro_rules! unresolved {
     ($stub:ident, $target:ident) => {
-        #[unsafe(naked)]
-        unsafe extern "C" fn $stub() {
-            naked_asm!(
-                ".cfi_startproc",
-                push_arguments!(),
-                call!("{bind}"),
-                pop_arguments!(),
-                "jmp qword ptr [rip + {target}]",
-                ".cfi_endproc",
-                bind = sym hooks::bind_all,
-                target = sym $target,
-            )
-        }
+        naked!(
+            $stub,
+            [call_between!("{bind}"), "jmp qword ptr [rip + {target}]"],
+            bind = sym hooks::bind_all,
+            target = sym $target,
+        );
     };
 }
 
 /// The slow path of an allocation of `$size` bytes (a register): decide, call the real function, record. What is pushed is with the return
 /// address a multiple of 16, so that the real function finds the stack as the program aligned it.
 macro_rules! allocation_slow {
-    ($slow:ident, $next:ident, $size:literal, $record:path) => {
-        #[unsafe(naked)]
-        unsafe extern "C" fn $slow() {
-            naked_asm!(
-                ".cfi_startproc",
-                "push rdi",
-                ".cfi_adjust_cfa_offset 8",
-                "push rsi",
-                ".cfi_adjust_cfa_offset 8",
-                "push rdx",
-                ".cfi_adjust_cfa_offset 8",
-                concat!("push ", $size),
-                ".cfi_adjust_cfa_offset 8",
-                concat!("push ", $size),
-                ".cfi_adjust_cfa_offset 8",
+    ($slow:ident, $size:literal, $record:path) => {
+        naked!(
+            $slow,
+            [
+                push!("rdi", "rsi", "rdx", $size, $size),
                 concat!("mov rdi, ", $size),
                 "lea rsi, [rsp + 40]",
                 call!("{rearm}"),
@@ -133,86 +128,96 @@ macro_rules! allocation_slow {
                 "add rsp, 40",
                 ".cfi_adjust_cfa_offset -40",
                 "jmp qword ptr [rip + {next}]",
-                ".cfi_endproc",
-                rearm = sym hooks::rearm,
-                record = sym $record,
-                next = sym $next,
-            )
-        }
+            ],
+            rearm = sym hooks::rearm,
+            record = sym $record,
+            next = sym NEXT,
+        );
     };
 }
 
 /// The fast path of an allocation of `$size` bytes (a register).
 macro_rules! allocation_fast {
-    ($(#[$attribute:meta])* $name:ident, $slow:path, $next:path, $size:literal) => {
-        #[unsafe(naked)]
-        $(#[$attribute])*
-        unsafe extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
+    ($(#[$attribute:meta])* $name:ident, $size:literal) => {
+        naked!(
+            $(#[$attribute])*
+            $name,
+            [
                 "mov rax, qword ptr [rip + ramson_thread@GOTTPOFF]",
                 concat!("sub qword ptr fs:[rax], ", $size),
                 "jb {slow}",
                 "jmp qword ptr [rip + {next}]",
-                ".cfi_endproc",
-                slow = sym $slow,
-                next = sym $next,
-            )
-        }
+            ],
+            slow = sym slow,
+            next = sym NEXT,
+        );
+    };
+}
+
+/// To `{slow}` if the page filter says "maybe" of the page of the pointer in rdi, by way of two registers.
+macro_rules! slow_if_on_known_page {
+    ($slow:literal) => {
+        concat!(
+            "mov rax, rdi
+            lea rcx, [rip + {filter}]
+            shr rax, 12
+            and eax, 0xffffff
+            cmp byte ptr [rcx + rax], 0
+            jne ",
+            $slow
+        )
     };
 }
 
 /// The fast path of a deallocation of the pointer in rdi.
 macro_rules! deallocation_fast {
-    ($(#[$attribute:meta])* $name:ident, $slow:path, $next:path) => {
-        #[unsafe(naked)]
-        $(#[$attribute])*
-        unsafe extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "mov rax, rdi",
-                "lea rcx, [rip + {filter}]",
-                "shr rax, 12",
-                "and eax, 0xffffff",
-                "cmp byte ptr [rcx + rax], 0",
-                "jne {slow}",
-                "jmp qword ptr [rip + {next}]",
-                ".cfi_endproc",
-                filter = sym PAGE_FILTER,
-                slow = sym $slow,
-                next = sym $next,
-            )
-        }
+    ($(#[$attribute:meta])* $name:ident) => {
+        naked!(
+            $(#[$attribute])*
+            $name,
+            [slow_if_on_known_page!("{slow}"), "jmp qword ptr [rip + {next}]"],
+            filter = sym PAGE_FILTER,
+            slow = sym slow,
+            next = sym NEXT,
+        );
     };
 }
 
 /// The slow path of a deallocation: take the record out, then let the real function free.
 macro_rules! deallocation_slow {
-    ($slow:ident, $next:ident) => {
-        #[unsafe(naked)]
-        unsafe extern "C" fn $slow() {
-            naked_asm!(
-                ".cfi_startproc",
-                "push rdi",
-                ".cfi_adjust_cfa_offset 8",
-                "push rsi",
-                ".cfi_adjust_cfa_offset 8",
-                "push rdx",
-                ".cfi_adjust_cfa_offset 8",
+    ($slow:ident) => {
+        naked!(
+            $slow,
+            [
+                push!("rdi", "rsi", "rdx"),
                 "lea rsi, [rsp + 24]",
                 "mov rdx, rbp",
                 call!("{forget}"),
-                "pop rdx",
-                ".cfi_adjust_cfa_offset -8",
-                "pop rsi",
-                ".cfi_adjust_cfa_offset -8",
-                "pop rdi",
-                ".cfi_adjust_cfa_offset -8",
+                pop!("rdx", "rsi", "rdi"),
                 "jmp qword ptr [rip + {next}]",
-                ".cfi_endproc",
-                forget = sym hooks::forget,
-                next = sym $next,
-            )
-        }
+            ],
+            forget = sym hooks::forget,
+            next = sym NEXT,
+        );
+    };
+}
+
+/// A slow path that calls the real function itself: `$instead` is given a `Call`.
+macro_rules! instead {
+    ($(#[$attribute:meta])* $name:ident, $instead:path) => {
+        naked!(
+            $(#[$attribute])*
+            $name,
+            [
+                push!("rbp", "r9", "r8", "rcx", "rdx", "rsi", "rdi", "qword ptr [rip + {next}]"),
+                "mov rdi, rsp",
+                call!("{instead}"),
+                "add rsp, 64",
+                ".cfi_adjust_cfa_offset -64",
+                "ret",
+            ],
+            instead = sym $instead,
+            next = sym NEXT,
+        );
     };
 }
