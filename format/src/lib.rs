@@ -220,6 +220,9 @@ pub struct Header {
     pub exe: [AtomicU64; EXE_BYTES / 8],
     pub command: [AtomicU64; COMMAND_BYTES / 8],
     pub health: [AtomicU64; 64],
+    pub unused: [AtomicU64; 112],
+    pub failure: Failure,
+    pub abort: Failure,
 }
 
 impl Header {

@@ -5,7 +5,7 @@ use core::mem::offset_of;
 
 #[test]
 fn the_layout_is_the_one_that_format_md_writes_down() {
-    assert_eq!(size_of::<Header>(), 2048 + 512);
+    assert_eq!(size_of::<Header>(), 3536);
     assert_eq!(offset_of!(Header, interval_bytes), 24);
     assert_eq!(offset_of!(Header, run_id), 64);
     assert_eq!(offset_of!(Header, epoch), 80);

@@ -129,14 +129,13 @@ pub extern "C" fn remap(call: &Call) -> u64 {
     let shrinks = cut_off.is_some();
     let leaving = if shrinks { cut_off.filter(|range| !range.is_empty()) } else { old };
     let taken = take(leaving.as_ref());
-    let was = process::recorder().map_or(0, |recorder| recorder.flags_of(&taken));
     let result = call.real();
     settle(&taken, leaving.as_ref().filter(|_| result != MAP_FAILED && !old_stays));
     if !shrinks && let Some(new) = pages(result, new_length) {
         map_over(&new, is_fixed);
         // Of what is not known nothing tells whether it is a file's.
-        if was != 0 {
-            record(new, was & !live_flags::EXTENT, call);
+        if taken.flags() != 0 {
+            record(new, taken.flags() & !live_flags::EXTENT, call);
         }
     }
     result

@@ -25,14 +25,14 @@ pub fn of(address: u64) -> &'static AtomicU8 {
     &PAGE_FILTER.0[(address >> 12) as usize & (FILTER_PAGES - 1)]
 }
 
-/// Raises a page's count, up to 255; the count before, as an error if it could go no higher.
-pub fn raise(filter: &AtomicU8) -> Result<u8, u8> {
-    filter.fetch_update(Relaxed, Relaxed, |count| count.checked_add(1))
+/// Raises the count of the page of `address`, up to 255; the count before, as an error if it could go no higher.
+pub fn raise(address: u64) -> Result<u8, u8> {
+    of(address).fetch_update(Relaxed, Relaxed, |count| count.checked_add(1))
 }
 
-/// Lowers a page's count; a count that reached 255 is not known any more and stays.
-pub fn lower(filter: &AtomicU8) {
-    let _ = filter.fetch_update(Relaxed, Relaxed, |count| {
+/// Lowers it; a count that reached 255 is not known any more and stays.
+pub fn lower(address: u64) {
+    let _ = of(address).fetch_update(Relaxed, Relaxed, |count| {
         (count != u8::MAX && count != 0).then(|| count - 1)
     });
 }

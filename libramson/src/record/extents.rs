@@ -41,18 +41,27 @@ impl Extents {
 struct Held {
     claim: Claim,
     start: u64,
+    sample: Sample,
+}
+
+impl Held {
+    fn end(&self) -> u64 {
+        self.start + self.sample.size
+    }
 }
 
 /// The extents that begin and end where an unmapping does, held until the kernel has answered.
-#[derive(Clone, Copy, Default)]
-pub struct Taken {
-    first: Option<Held>,
-    last: Option<Held>,
-}
+#[derive(Default)]
+pub struct Taken([Option<Held>; 2]);
 
 impl Taken {
     fn all(&self) -> impl Iterator<Item = Held> {
-        [self.first, self.last].into_iter().flatten()
+        self.0.into_iter().flatten()
+    }
+
+    /// Those of the first one; 0: there is none.
+    pub fn flags(&self) -> u32 {
+        self.all().next().map_or(0, |held| held.sample.flags)
     }
 }
 
@@ -62,15 +71,12 @@ impl Recorder {
         let number = self.file.count_one(Health::Extents);
         let measurement = Measurement::begin(number);
         let now_ns = self.now_ns();
-        if thread.tid.get() == 0 {
-            thread.tid.set(self.thread_id());
-        }
         let sample = Sample {
             size: range.end - range.start,
             inverse_probability: 1.0,
             monotonic_ns: now_ns,
             stack: self.stack_of(thread, Kind::Mmap, caller, now_ns),
-            tid: thread.tid.get(),
+            tid: self.tid(thread),
             flags: flags | live_flags::EXTENT,
             number: number as u32,
         };
@@ -86,44 +92,47 @@ impl Recorder {
     /// Takes out the extents that `range` begins or ends with, before the kernel unmaps it. To be
     /// completed or restored.
     pub fn take(&self, range: &Range<u64>) -> Taken {
-        let first = self.hold(range.start);
-        let is_all = first.is_some_and(|held| self.end_of(held) >= range.end);
-        Taken { first, last: if is_all { None } else { self.hold_ending_at(range.end) } }
+        let first = self.hold(range.start, None);
+        if first.is_some_and(|held| held.end() >= range.end) {
+            return Taken([first, None]);
+        }
+        let start = self.extents.start_of_the_one_before(range.end).load(Relaxed);
+        Taken([first, self.hold(start, Some(range.end))])
     }
 
-    /// The flags of one that was taken; 0: there is none.
-    pub fn flags_of(&self, taken: &Taken) -> u32 {
-        taken.all().next().map_or(0, |held| live::sample(&self.file, held.claim).flags)
+    /// The extent at `start`, if there is one that ends at `end`.
+    fn hold(&self, start: u64, end: Option<u64>) -> Option<Held> {
+        let claim = self.claim(start)?;
+        let held = Held { claim, start, sample: live::sample(&self.file, claim) };
+        if held.sample.flags & live_flags::EXTENT == 0 || end.is_some_and(|end| held.end() != end) {
+            self.restore(claim, start);
+            return None;
+        }
+        Some(held)
     }
 
     /// All is still there.
     pub fn restore_extents(&self, taken: &Taken) {
-        for held in taken.all() {
-            self.restore(held.claim, held.start);
-        }
+        taken.all().for_each(|held| self.restore(held.claim, held.start));
     }
 
     /// `range` is unmapped.
     pub fn complete_unmapping(&self, taken: &Taken, range: &Range<u64>) {
         for held in taken.all() {
-            let mut sample = live::sample(&self.file, held.claim);
-            let extent = held.start..held.start + sample.size;
-            let rest = if extent.start < range.start {
-                extent.start..range.start
-            } else {
-                extent.end.min(range.end)..extent.end
-            };
+            let Held { claim, start, mut sample } = held;
+            let end = held.end();
+            let rest =
+                if start < range.start { start..range.start } else { end.min(range.end)..end };
             sample.size -= rest.end - rest.start;
             self.count_unmapped(&sample, rest.is_empty());
-            sample.size = rest.end - rest.start;
             // The rest first: an end of the process between the two leaves no more than a torn
             // record.
             if !rest.is_empty() {
-                self.add_extent(rest.start, &sample);
+                self.add_extent(rest.start, &Sample { size: rest.end - rest.start, ..sample });
             }
-            live::release(&self.file, held.claim);
-            page_filter::lower(page_filter::of(extent.start));
-            self.forget_end(extent.end);
+            live::release(&self.file, claim);
+            page_filter::lower(start);
+            self.forget_end(end);
         }
     }
 
@@ -139,48 +148,22 @@ impl Recorder {
 
     /// What `add_extent` did beside the record, for one that is gone.
     pub(super) fn forget_end(&self, end: u64) {
-        page_filter::lower(page_filter::of(end - 1));
+        page_filter::lower(end - 1);
         self.extents.count.fetch_sub(1, Relaxed);
     }
 
     fn add_extent(&self, start: u64, sample: &Sample) {
         let end = start + sample.size;
-        for address in [start, end - 1] {
-            if page_filter::raise(page_filter::of(address)) == Ok(0) {
-                self.cost.count_filter_page(&self.file, address);
-            }
-        }
+        [start, end - 1].iter().for_each(|&address| self.raise_filter(address));
         let most = self.file.capacity(RegionKind::LiveKeys) / SHARE_OF_TABLE;
         let has_room = self.extents.count.fetch_add(1, Relaxed) < most;
         if has_room && live::insert(&self.file, start, sample) {
             self.extents.start_of_the_one_before(end).store(start, Relaxed);
         } else {
-            page_filter::lower(page_filter::of(start));
+            page_filter::lower(start);
             self.forget_end(end);
             self.file.count(Health::DroppedExtents, 1);
         }
-    }
-
-    fn hold(&self, start: u64) -> Option<Held> {
-        let claim = self.claim(start)?;
-        if live::sample(&self.file, claim).flags & live_flags::EXTENT == 0 {
-            self.restore(claim, start);
-            return None;
-        }
-        Some(Held { claim, start })
-    }
-
-    fn hold_ending_at(&self, end: u64) -> Option<Held> {
-        let held = self.hold(self.extents.start_of_the_one_before(end).load(Relaxed))?;
-        if self.end_of(held) != end {
-            self.restore(held.claim, held.start);
-            return None;
-        }
-        Some(held)
-    }
-
-    fn end_of(&self, held: Held) -> u64 {
-        held.start + live::sample(&self.file, held.claim).size
     }
 
     fn count_unmapped(&self, sample: &Sample, is_whole: bool) {

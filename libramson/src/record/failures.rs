@@ -2,12 +2,11 @@
 
 use super::Recorder;
 use super::cost::Measurement;
-use super::file::FailurePlace;
 use crate::arch::Thread;
 use crate::sys;
 use crate::walk::Caller;
 use core::sync::atomic::Ordering::*;
-use ramson_format::{Kind, failure_check};
+use ramson_format::{Failure, Kind, failure_check};
 
 /// Before glibc refuses a small request it has been refused a mapping of this size. (malloc.c: MMAP_AS_MORECORE_SIZE)
 const PROBE_BYTES: usize = 1 << 20;
@@ -15,25 +14,21 @@ const PROBE_BYTES: usize = 1 << 20;
 impl Recorder {
     /// An allocation of `size` failed, which was to be a sample, or of an unknown size.
     pub fn record_failure(&self, thread: &Thread, size: u64, caller: Caller) {
-        self.note_failure(FailurePlace::Allocation, thread, size, caller);
+        self.note_failure(&self.file.header().failure, thread, size, caller);
     }
 
     /// abort(3) was called. That memory was the cause is likely where none is to be had.
     pub fn record_abort(&self, thread: &Thread, caller: Caller) {
         let is_ours = sys::process_id() == self.pid;
         if is_ours && sys::is_refused_memory(PROBE_BYTES) {
-            self.note_failure(FailurePlace::Abort, thread, PROBE_BYTES as u64, caller);
+            self.note_failure(&self.file.header().abort, thread, PROBE_BYTES as u64, caller);
         }
     }
 
-    fn note_failure(&self, place: FailurePlace, thread: &Thread, size: u64, caller: Caller) {
-        let failure = self.file.failure(place);
+    fn note_failure(&self, failure: &Failure, thread: &Thread, size: u64, caller: Caller) {
         let measurement = Measurement::begin(failure.count.fetch_add(1, Relaxed));
         let now_ns = self.now_ns();
-        if thread.tid.get() == 0 {
-            thread.tid.set(self.thread_id());
-        }
-        let (stack, tid) = (self.stack_of(thread, Kind::Heap, caller, now_ns), thread.tid.get());
+        let (stack, tid) = (self.stack_of(thread, Kind::Heap, caller, now_ns), self.tid(thread));
         failure.size.store(size, Relaxed);
         failure.monotonic_ns.store(now_ns, Relaxed);
         failure.stack.store(stack, Relaxed);

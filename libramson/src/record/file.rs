@@ -5,9 +5,7 @@
 
 mod create;
 mod end;
-mod first_page;
 mod name;
-mod private_memory;
 
 use crate::config::Config;
 use crate::sys::{self, Identity, permit};
@@ -15,7 +13,6 @@ use crate::text::Text;
 use core::ffi::CStr;
 use core::ops::Range;
 use core::sync::atomic::Ordering::*;
-pub use first_page::FailurePlace;
 use name::ProcessStat;
 #[cfg(fuzzing)]
 pub use name::start_ticks_in;

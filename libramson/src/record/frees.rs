@@ -1,12 +1,76 @@
 //! Recent frees, where the user asked for them: who freed the latest sampled blocks, and from where.
+//!
+//! They are a ring in the profile file. A free takes the next number and overwrites the entry of that number modulo the ring's length. The
+//! entry's check covers its number and all its fields, so an entry is whole or not there, also where two threads are a whole ring apart
+//! and meet in one.
 
-use super::free_ring::Entry;
-use super::live::{Claim, Sample};
+use super::file::ProfileFile;
+use super::live::Claim;
 use super::stacks::Holder;
 use super::{Measurement, Recorder};
 use crate::arch::Thread;
 use crate::walk::Caller;
-use ramson_format::{Health, Kind, NO_STACK};
+use core::sync::atomic::Ordering::*;
+use ramson_format::atomic::AtomicU64;
+use ramson_format::{Freed, Health, Kind, NO_STACK, RegionKind, freed_check};
+
+/// All zero is "off".
+pub struct FreeRing {
+    pub length: u64,
+    begun: AtomicU64,
+}
+
+/// What an entry says.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Entry {
+    pub address: u64,
+    pub size: u64,
+    pub alloc_monotonic_ns: u64,
+    pub free_monotonic_ns: u64,
+    pub alloc_stack: u32,
+    pub free_stack: u32,
+    pub alloc_tid: u32,
+    pub free_tid: u32,
+}
+
+impl FreeRing {
+    pub fn create(&mut self, file: &ProfileFile) {
+        self.length = file.capacity(RegionKind::RecentFrees);
+    }
+
+    #[cfg(test)]
+    pub fn with_length(length: u64) -> Self {
+        Self { length, begun: AtomicU64::new(0) }
+    }
+
+    /// Puts an entry in the place of the oldest. False: the file system refused the space for it.
+    pub fn push(&self, file: &ProfileFile, entry: &Entry) -> bool {
+        let number = self.begun.fetch_add(1, Relaxed);
+        let Some(slot) = number.checked_rem(self.length) else { return false };
+        if !file.grow(RegionKind::RecentFrees, slot + 1) {
+            return false;
+        }
+        let Some(place) = file.entry::<Freed>(RegionKind::RecentFrees, slot) else { return false };
+        // 0 is "being written".
+        let number = number + 1;
+        let stacks = entry.alloc_stack as u64 | (entry.free_stack as u64) << 32;
+        let threads = entry.alloc_tid as u64 | (entry.free_tid as u64) << 32;
+        let Entry { address, size, alloc_monotonic_ns: begin, free_monotonic_ns: end, .. } = *entry;
+        let check = freed_check(&[number, address, size, begin, end, stacks, threads]);
+        place.number.store(0, Relaxed);
+        place.address.store(address, Relaxed);
+        place.size.store(size, Relaxed);
+        place.alloc_monotonic_ns.store(begin, Relaxed);
+        place.free_monotonic_ns.store(end, Relaxed);
+        place.alloc_stack.store(entry.alloc_stack, Relaxed);
+        place.free_stack.store(entry.free_stack, Relaxed);
+        place.alloc_tid.store(entry.alloc_tid, Relaxed);
+        place.free_tid.store(entry.free_tid, Relaxed);
+        place.check.store(check, Relaxed);
+        place.number.store(number, Release);
+        true
+    }
+}
 
 impl Recorder {
     /// Whether frees are to be remembered.
@@ -25,41 +89,23 @@ impl Recorder {
     ) {
         let measurement = Measurement::begin(self.file.count_one(Health::Frees));
         let (sample, now_ns) = self.take_out(claim, address);
-        self.remember(thread, address, &sample, now_ns, caller);
-        measurement.end(&self.file, 0);
-    }
-
-    fn remember(
-        &self,
-        thread: &Thread,
-        address: u64,
-        sample: &Sample,
-        free_monotonic_ns: u64,
-        caller: Option<Caller>,
-    ) {
-        if thread.tid.get() == 0 {
-            thread.tid.set(self.thread_id());
-        }
         // Last: a signal handler may leave a walk for good, and the sample is out of the table by then.
+        let flags = Kind::Heap.stack_flags();
         let free_stack =
-            caller.and_then(|caller| self.free_stack_of(thread, caller, free_monotonic_ns));
+            caller.and_then(|caller| self.walk(thread, caller, flags, Holder::Free, now_ns)?.stack);
         self.file.count(Health::UnknownFreeStacks, free_stack.is_none() as u64);
         let entry = Entry {
             address,
             size: sample.size,
             alloc_monotonic_ns: sample.monotonic_ns,
-            free_monotonic_ns,
+            free_monotonic_ns: now_ns,
             alloc_stack: sample.stack,
             free_stack: free_stack.unwrap_or(NO_STACK),
             alloc_tid: sample.tid,
-            free_tid: thread.tid.get(),
+            free_tid: self.tid(thread),
         };
         let is_kept = self.frees.push(&self.file, &entry);
         self.file.count(Health::DroppedFrees, !is_kept as u64);
-    }
-
-    fn free_stack_of(&self, thread: &Thread, caller: Caller, now_ns: u64) -> Option<u32> {
-        let flags = Kind::Heap.stack_flags();
-        self.walk(thread, caller, flags, Holder::Free, now_ns)?.stack
+        measurement.end(&self.file, 0);
     }
 }

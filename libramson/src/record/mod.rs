@@ -8,7 +8,6 @@ mod cost;
 mod extents;
 mod failures;
 mod file;
-mod free_ring;
 mod frees;
 mod live;
 mod objects;
@@ -33,7 +32,7 @@ use cost::{Cost, Measurement};
 use extents::Extents;
 pub use file::Backing;
 use file::ProfileFile;
-use free_ring::FreeRing;
+use frees::FreeRing;
 use ramson_format::atomic::AtomicU64;
 use ramson_format::{FILE_BYTES_RANGE, Health, Kind, PAGE_BYTES, Stack, lifetime_bucket, state};
 use scratch::{SCRATCHES, Scratch};
@@ -198,9 +197,6 @@ impl Recorder {
     ) {
         let measurement = Measurement::begin(self.file.count_one(Health::Samples));
         let now_ns = self.now_ns();
-        if thread.tid.get() == 0 {
-            thread.tid.set(self.thread_id());
-        }
         if let Some(stale) = self.claim(address) {
             self.file.count(Health::Healed, 1);
             self.complete(stale, address);
@@ -214,20 +210,32 @@ impl Recorder {
             inverse_probability,
             monotonic_ns: now_ns,
             stack,
-            tid: thread.tid.get(),
+            tid: self.tid(thread),
             flags: 0,
             number: 0,
         };
-        let filter = page_filter::of(address);
-        if page_filter::raise(filter) == Ok(0) {
-            self.cost.count_filter_page(&self.file, address);
-        }
+        self.raise_filter(address);
         if !live::insert(&self.file, address, &sample) {
-            page_filter::lower(filter);
+            page_filter::lower(address);
             self.file.count(Health::DroppedLive, 1);
         }
         measurement.end(&self.file, self.cost.draw_cycles());
         self.govern(now_ns);
+    }
+
+    /// Counts a record on the page of `address`.
+    fn raise_filter(&self, address: u64) {
+        if page_filter::raise(address) == Ok(0) {
+            self.cost.count_filter_page(&self.file, address);
+        }
+    }
+
+    /// The kernel's id of this thread.
+    fn tid(&self, thread: &Thread) -> u32 {
+        if thread.tid.get() == 0 {
+            thread.tid.set(self.thread_id());
+        }
+        thread.tid.get()
     }
 
     /// Index of the current stack in the stack table; the kind's overflow stack if it cannot be told.
@@ -302,7 +310,7 @@ impl Recorder {
         let lifetime_ns = now_ns.saturating_sub(sample.monotonic_ns);
         count_free(self.stacks.entry(&self.file, sample.stack), &sample, lifetime_ns);
         live::release(&self.file, claim);
-        page_filter::lower(page_filter::of(address));
+        page_filter::lower(address);
         if sample.flags != 0 {
             // An extent that was unmapped unseen, whose start an allocator has now.
             self.forget_end(address + sample.size);

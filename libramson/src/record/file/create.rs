@@ -24,7 +24,7 @@ impl ProfileFile {
             0
         } else if is_file && self.create_memfd(config, room_bytes) {
             flags::MEMFD
-        } else if self.create_private(config, room_bytes) {
+        } else if self.create_private(config, room_bytes).is_some() {
             flags::PRIVATE
         } else {
             return false;
@@ -42,7 +42,6 @@ impl ProfileFile {
             return false;
         }
         self.divide(config, file_bytes);
-        self.path.clear();
         let Some(file) = self.open(config, stat) else { return false };
         self.remember(&file);
         // For those who remove old profiles: they may be in another PID namespace and not see this process.
@@ -62,7 +61,6 @@ impl ProfileFile {
             return false;
         }
         self.divide(config, file_bytes);
-        self.path.clear();
         let Ok(file) = sys::memfd(c"ramson") else { return false };
         self.identity = file.identity().unwrap_or_default();
         let is_mapped = self.map(&file, file_bytes, true).is_some();
@@ -70,15 +68,27 @@ impl ProfileFile {
         is_mapped
     }
 
-    fn create_private(&mut self, config: &Config, room_bytes: u64) -> bool {
+    /// For processes in which no file can be made, or not be removed again. It needs no system call that the loader does not make, and is
+    /// read through /proc/PID/mem.
+    fn create_private(&mut self, config: &Config, room_bytes: u64) -> Option<()> {
         self.divide(config, room_bytes);
-        self.path.clear();
-        self.map_private(room_bytes).is_some()
+        self.is_private = true;
+        let before = sys::map_own((room_bytes + 2 * PAGE_BYTES) as usize).ok()?;
+        let base = before as u64 + PAGE_BYTES;
+        // A page before and after that are not like ours: the kernel would join it with its neighbours, and a reader that looks
+        // through the process's mappings expects the profile at the start of one.
+        for page in [before as u64, base + room_bytes] {
+            sys::protect(page as *const u8, PAGE_BYTES as usize).ok()?;
+        }
+        self.base.store(base, Relaxed);
+        self.mapped_bytes = room_bytes;
+        self.lay_out().then_some(())
     }
 
-    /// Gives each region its part of the file, and no entries yet.
+    /// Gives each region its part of a file that has no name and no entries yet.
     fn divide(&mut self, config: &Config, file_bytes: u64) {
         self.committed.iter().for_each(|committed| committed.store(0, Relaxed));
+        self.path.clear();
         self.regions = plan(file_bytes);
         let frees = &mut self.regions[RegionKind::RecentFrees as usize];
         frees.capacity = frees.capacity.min(config.recent_frees);
@@ -155,7 +165,7 @@ impl ProfileFile {
     }
 
     /// Writes the region directory and gives every region its first entries.
-    pub(super) fn lay_out(&self) -> bool {
+    fn lay_out(&self) -> bool {
         for (plan, kind) in self.regions.iter().zip(REGION_KINDS) {
             let region = self.header().region(kind);
             region.offset.store(plan.offset, Relaxed);

@@ -1,6 +1,6 @@
 //! The ring of recent frees.
 
-use super::super::free_ring::{Entry, FreeRing};
+use super::super::frees::{Entry, FreeRing};
 use super::super::stacks::Holder;
 use super::*;
 use ramson_format::NO_STACK;

@@ -3,7 +3,7 @@
 //!
 //! loom runs the real code on a real profile file. Each model names a fault that it finds: put into the code, it fails.
 
-use super::super::free_ring::FreeRing;
+use super::super::frees::FreeRing;
 use super::frees::{entry_of, is_whole};
 use super::stacks::{frames_in, intern};
 use super::*;
