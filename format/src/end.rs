@@ -9,7 +9,8 @@ pub const END_BYTES: usize = 512;
 /// Longest path of a control group that is kept.
 pub const CGROUP_BYTES: usize = 256;
 
-const VERSION: u32 = 1;
+const VERSION: u64 = 1;
+const NUMBERS_AT: usize = 16;
 const PATH_AT: usize = 80;
 const CHECK_AT: usize = END_BYTES - 8;
 const CORE_DUMPED: u32 = 1;
@@ -102,21 +103,12 @@ impl End {
         };
         let flags = if self.has_dumped_core { CORE_DUMPED } else { 0 }
             | if self.is_named_in_log { NAMED_IN_LOG } else { 0 };
+        let head = [VERSION | kind << 32, value as u64 | (flags as u64) << 32];
+        let numbers = { *self }.numbers().map(|number| *number);
+        let words = head.into_iter().chain(numbers).chain([self.cgroup_bytes as u64]);
         let mut out = [0; END_BYTES];
-        let words = [
-            (0, VERSION as u64 | (kind as u64) << 32),
-            (8, value as u64 | (flags as u64) << 32),
-            (16, self.realtime_ns),
-            (24, self.peak_rss_bytes),
-            (32, self.last_rss_bytes),
-            (40, self.last_rss_age_ns),
-            (48, self.killed_rss_bytes),
-            (56, self.oom_kills),
-            (64, self.limit_bytes),
-            (72, self.cgroup_bytes as u64),
-        ];
-        for (at, word) in words {
-            out[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        for (to, word) in out.as_chunks_mut().0.iter_mut().zip(words) {
+            *to = word.to_le_bytes();
         }
         out[PATH_AT..PATH_AT + CGROUP_BYTES].copy_from_slice(&self.cgroup);
         let check = check(&out);
@@ -129,7 +121,7 @@ impl End {
         let bytes: &[u8; END_BYTES] = bytes.try_into().ok()?;
         let word = |at: usize| word(bytes, at);
         let (kind, value) = ((word(0) >> 32) as u32, word(8) as u32);
-        if word(0) as u32 != VERSION || word(CHECK_AT) != check(bytes) {
+        if word(0) as u32 as u64 != VERSION || word(CHECK_AT) != check(bytes) {
             return None;
         }
         let way = match kind {
@@ -139,22 +131,29 @@ impl End {
             _ => return None,
         };
         let flags = (word(8) >> 32) as u32;
-        let mut cgroup = [0; CGROUP_BYTES];
-        cgroup.copy_from_slice(&bytes[PATH_AT..PATH_AT + CGROUP_BYTES]);
-        Some(Self {
-            way,
+        let mut end = Self {
             has_dumped_core: flags & CORE_DUMPED != 0,
             is_named_in_log: flags & NAMED_IN_LOG != 0,
-            realtime_ns: word(16),
-            peak_rss_bytes: word(24),
-            last_rss_bytes: word(32),
-            last_rss_age_ns: word(40),
-            killed_rss_bytes: word(48),
-            oom_kills: word(56),
-            limit_bytes: word(64),
-            cgroup_bytes: (word(72) as usize).min(CGROUP_BYTES),
-            cgroup,
-        })
+            ..Self::of(way)
+        };
+        let numbers = end.numbers().into_iter();
+        numbers.zip((NUMBERS_AT..).step_by(8)).for_each(|(number, at)| *number = word(at));
+        let path_bytes = (word(PATH_AT - 8) as usize).min(CGROUP_BYTES);
+        end.set_cgroup(&bytes[PATH_AT..PATH_AT + path_bytes]);
+        Some(end)
+    }
+
+    /// As they follow each other in the file.
+    fn numbers(&mut self) -> [&mut u64; 7] {
+        [
+            &mut self.realtime_ns,
+            &mut self.peak_rss_bytes,
+            &mut self.last_rss_bytes,
+            &mut self.last_rss_age_ns,
+            &mut self.killed_rss_bytes,
+            &mut self.oom_kills,
+            &mut self.limit_bytes,
+        ]
     }
 }
 

@@ -1,18 +1,5 @@
-//! What the user asked for, from the environment that the program was started with:
-//!
-//! | variable | meaning |
-//! |---|---|
-//! | `RAMSON_INTERVAL` | sampling interval in bytes, with K, M or G; `off` records nothing; default 512K |
-//! | `RAMSON_DIR` | directory of the profile files; default `/var/tmp/ramson-UID` |
-//! | `RAMSON_OUTPUT` | file of the first process that is sampled; later ones add `.PID` |
-//! | `RAMSON_KEEP` | `1`: keep the file after a normal exit; `0`: do not |
-//! | `RAMSON_MAX_FILE` | bound of a profile file; default 64M, 8M on Linux before 5.14 |
-//! | `RAMSON_SECCOMP` | number of seccomp filters under which ramson is known to work; set by `ramson run` |
-//! | `RAMSON_MAX_OVERHEAD` | bound in percent of the CPU time that samples take, 0.001 to 90; `0` or `off`: none; default 1, none if the interval is 1 |
-//! | `RAMSON_FREES` | how many recent frees are remembered, 0 to 65536; default 0 |
-//! | `RAMSON_RUN_ID` | set by `ramson run` |
-//!
-//! A value that does not parse turns ramson off: recording something else than was asked for would be worse.
+//! What the user asked for, by variables of the environment that the program was started with (docs/commands.md has them). A value that
+//! does not parse turns ramson off: recording something else than was asked for would be worse.
 
 use crate::sampler::DEFAULT_INTERVAL_BYTES;
 use crate::text::Text;

@@ -4,7 +4,7 @@
 //! us is not sampled. What such a handler allocated is taken off afterwards (`parking`).
 
 use crate::arch::hooks::{Call, Found, operators};
-use crate::arch::{self, Thread, probes};
+use crate::arch::{self, Thread, nr, probes};
 use crate::parking::{is_busy, parked};
 use crate::process::{self, Interval};
 use crate::record::{Claim, Recorder};
@@ -233,26 +233,20 @@ pub extern "C" fn finish_with_status(status: i32) {
 pub extern "C" fn before_prctl(option: u64, mode: u64, filter: u64) {
     if sys::prctl_confines(option, mode, filter) {
         confine();
-    } else if let Some(change) = counter::prctl_changes(option, mode) {
-        change_counter(change);
+    } else if counter::is_forbidden_by(option, mode) {
+        counter::forbid();
+        if let Some(recorder) = process::recorder() {
+            recorder.stop_measuring();
+        }
     }
 }
 
 /// syscall(2) is about to be called.
 pub extern "C" fn before_syscall(number: u64, first: u64, second: u64, third: u64) {
-    if sys::syscall_confines(number, first, second, third) {
-        confine();
-    } else if let Some(change) = counter::syscall_changes(number, first, second) {
-        change_counter(change);
-    }
-}
-
-#[cold]
-fn change_counter(change: counter::Change) {
-    if counter::note(change)
-        && let Some(recorder) = process::recorder()
-    {
-        recorder.stop_measuring();
+    match number as usize {
+        nr::PRCTL => before_prctl(first, second, third),
+        nr::SECCOMP if sys::seccomp_confines(first, third) => confine(),
+        _ => {}
     }
 }
 

@@ -57,28 +57,28 @@ pub fn objects_until(last: *const LinkMap) -> impl Iterator<Item = &'static Link
     })
 }
 
-#[cfg(not(any(test, fuzzing)))]
-fn loader_debug() -> *const Debug {
-    let (debug, musl): (*const Debug, *const *const Debug);
-    // SAFETY: reads our own GOT, where the loader put the addresses, or 0 as the references are weak.
-    unsafe {
-        core::arch::asm!(
-            ".weak _r_debug, _dl_debug_addr",
-            "mov {}, qword ptr [rip + _r_debug@GOTPCREL]",
-            "mov {}, qword ptr [rip + _dl_debug_addr@GOTPCREL]",
-            out(reg) debug, out(reg) musl, options(nostack, readonly, pure)
-        );
-    }
-    // SAFETY: musl keeps its structure, which begins as glibc's, behind a pointer of its own that is never null. Recording is off there.
-    if debug.is_null() && !musl.is_null() { unsafe { *musl } } else { debug }
+/// The address of a symbol of the loader's, as it put it into our GOT; 0 where it has none, as the reference is weak.
+macro_rules! weak {
+    ($symbol:literal) => {{
+        let address: usize;
+        // SAFETY: a load from our own GOT.
+        unsafe {
+            core::arch::asm!(
+                concat!(".weak ", $symbol),
+                concat!("mov {}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
+                out(reg) address,
+                options(nostack, readonly, pure)
+            );
+        }
+        address
+    }};
 }
 
-#[cfg(any(test, fuzzing))]
 fn loader_debug() -> *const Debug {
-    unsafe extern "C" {
-        static _r_debug: Debug;
-    }
-    &raw const _r_debug
+    let debug = weak!("_r_debug") as *const Debug;
+    let musl = weak!("_dl_debug_addr") as *const *const Debug;
+    // SAFETY: musl keeps its structure, which begins as glibc's, behind a pointer of its own that is never null. Recording is off there.
+    if debug.is_null() && !musl.is_null() { unsafe { *musl } } else { debug }
 }
 
 /// Address of the next definition of `name` after the object whose dynamic section is `own_dynamic`, and that object's
@@ -152,28 +152,10 @@ pub struct FoundObject {
 
 type FindObject = unsafe extern "C" fn(*mut c_void, *mut FoundObject) -> i32;
 
-#[cfg(not(any(test, fuzzing)))]
 fn find_object_function() -> Option<FindObject> {
-    let function: *const c_void;
-    // SAFETY: reads our own GOT, where the loader put the function's address, or 0 as the reference is weak.
-    unsafe {
-        core::arch::asm!(
-            ".weak _dl_find_object",
-            "mov {}, qword ptr [rip + _dl_find_object@GOTPCREL]",
-            out(reg) function,
-            options(nostack, readonly, pure)
-        );
-        // Null is `None`.
-        core::mem::transmute::<*const c_void, Option<FindObject>>(function)
-    }
-}
-
-#[cfg(any(test, fuzzing))]
-fn find_object_function() -> Option<FindObject> {
-    unsafe extern "C" {
-        fn _dl_find_object(address: *mut c_void, result: *mut FoundObject) -> i32;
-    }
-    Some(_dl_find_object)
+    let address = weak!("_dl_find_object");
+    // SAFETY: the function of this name has this type, and null is `None`.
+    unsafe { core::mem::transmute::<usize, Option<FindObject>>(address) }
 }
 
 /// The object at `address`, without a lock. `None` for other code, and everywhere on C libraries before glibc 2.35.
@@ -200,28 +182,10 @@ pub fn may_be_allocator(address: u64) -> bool {
 
 /// Where the kernel put argc: arguments, environment and auxiliary vector follow. `None` on C libraries without
 /// `__libc_stack_end`.
-#[cfg(not(any(test, fuzzing)))]
 pub fn initial_stack() -> Option<*const usize> {
-    let variable: *const *const usize;
-    // SAFETY: reads our own GOT; the reference is weak, so null where it is missing.
-    unsafe {
-        core::arch::asm!(
-            ".weak __libc_stack_end",
-            "mov {}, qword ptr [rip + __libc_stack_end@GOTPCREL]",
-            out(reg) variable,
-            options(nostack, readonly, pure)
-        );
-        variable.as_ref().copied()
-    }
-}
-
-#[cfg(any(test, fuzzing))]
-pub fn initial_stack() -> Option<*const usize> {
-    unsafe extern "C" {
-        static __libc_stack_end: *const usize;
-    }
-    // SAFETY: set by the loader before anything else runs.
-    Some(unsafe { __libc_stack_end })
+    let variable = weak!("__libc_stack_end") as *const *const usize;
+    // SAFETY: null, or a variable that the loader sets before anything else runs.
+    unsafe { variable.as_ref().copied() }
 }
 
 /// Where `struct pthread` has the thread's id, as the C library tells debuggers (nptl_db's descriptor: size in bits, number of

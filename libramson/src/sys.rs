@@ -27,6 +27,6 @@ pub use thread::{
 };
 #[cfg(not(any(test, fuzzing)))]
 pub use {
-    filters::{prctl_confines, syscall_confines},
+    filters::{prctl_confines, seccomp_confines},
     memory::while_writable,
 };

@@ -27,7 +27,7 @@ const MAX_STEP_BYTES: u64 = 1 << 20;
 /// Times that one growth is tried.
 const GROW_ATTEMPTS: usize = 3;
 /// Other threads may take the space that one has just made; so many times in a row only if there is none.
-pub const RESERVE_ATTEMPTS: usize = 64;
+const RESERVE_ATTEMPTS: usize = 64;
 
 /// A mapped profile file. All zero is "none".
 pub struct ProfileFile {
@@ -43,6 +43,27 @@ pub struct ProfileFile {
     mapped_bytes: u64,
     /// The cycle counter at the latest look at the file's end.
     looked_at_cycles: AtomicU64,
+}
+
+/// How many entries a region has that is filled from the front, as the header has it.
+pub trait Count {
+    /// Adds `entries` if there are no more than `most` then. What the count was; as an error if they are too many.
+    fn raise(&self, entries: u64, most: u64) -> Result<u64, u64>;
+}
+
+impl Count for AtomicU64 {
+    fn raise(&self, entries: u64, most: u64) -> Result<u64, u64> {
+        let raised = |count: u64| count.checked_add(entries).filter(|&end| end <= most);
+        self.fetch_update(AcqRel, Relaxed, raised)
+    }
+}
+
+impl Count for AtomicU32 {
+    fn raise(&self, entries: u64, most: u64) -> Result<u64, u64> {
+        let raised = |count: u32| Some(count as u64 + entries).filter(|&end| end <= most);
+        let raised = |count| raised(count).and_then(|end| end.try_into().ok());
+        self.fetch_update(AcqRel, Relaxed, raised).map(u64::from).map_err(u64::from)
+    }
 }
 
 /// Where a profile can be put.
@@ -125,8 +146,8 @@ impl ProfileFile {
     }
 
     /// A mapping's entry.
-    pub fn mapping(&self, index: u32) -> Option<&Mapping> {
-        self.entry(RegionKind::Mappings, index as u64)
+    pub fn mapping(&self, index: u64) -> Option<&Mapping> {
+        self.entry(RegionKind::Mappings, index)
     }
 
     /// Makes sure that a region has space for `entries`, with some to spare.
@@ -165,18 +186,12 @@ impl ProfileFile {
         true
     }
 
-    /// Takes the next index of a region that is filled from the front; `count` is the header's count for it.
-    pub fn reserve(&self, kind: RegionKind, count: &AtomicU32) -> Option<u32> {
+    /// Takes the next `entries` of a region that is filled from the front, and has `count` by now; the first one's index.
+    pub fn reserve(&self, kind: RegionKind, count: &impl Count, entries: u64) -> Option<u64> {
         for _ in 0..RESERVE_ATTEMPTS {
-            if !self.grow(kind, count.load(Relaxed) as u64 + 1) {
-                return None;
-            }
-            let committed = self.committed(kind);
-            let reserved = count.fetch_update(AcqRel, Relaxed, |count| {
-                ((count as u64) < committed).then_some(count + 1)
-            });
-            if let Ok(first) = reserved {
-                return Some(first);
+            match count.raise(entries, self.committed(kind)) {
+                Ok(first) => return Some(first),
+                Err(present) => self.grow(kind, present.saturating_add(entries)).then_some(())?,
             }
         }
         None
@@ -203,29 +218,12 @@ impl ProfileFile {
     /// Copies `bytes` into the strings region and returns their offset there.
     pub fn add_string(&self, bytes: &[u8]) -> Option<u32> {
         let used = &self.header().string_bytes;
-        let length = bytes.len() as u32;
-        let first = self.reserve_string(used, length)?;
-        let offset = self.regions[RegionKind::Strings as usize].offset + first as u64;
+        let first = self.reserve(RegionKind::Strings, used, bytes.len() as u64)?;
+        let offset = self.regions[RegionKind::Strings as usize].offset + first;
         let to = (self.base.load(Relaxed) + offset) as *mut u8;
         // SAFETY: the range below `committed` was just reserved for us alone.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-        Some(first)
-    }
-
-    fn reserve_string(&self, used: &AtomicU32, length: u32) -> Option<u32> {
-        for _ in 0..RESERVE_ATTEMPTS {
-            if !self.grow(RegionKind::Strings, used.load(Relaxed) as u64 + length as u64) {
-                return None;
-            }
-            let committed = self.committed(RegionKind::Strings);
-            let reserved = used.fetch_update(AcqRel, Relaxed, |used| {
-                used.checked_add(length).filter(|&end| end as u64 <= committed)
-            });
-            if let Ok(first) = reserved {
-                return Some(first);
-            }
-        }
-        None
+        Some(first as u32)
     }
 
     /// Removes the file's name, if it has one and nobody gave that name to another file.

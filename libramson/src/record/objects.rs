@@ -15,7 +15,7 @@ impl NewMapping for Recorder {
 
     fn replaced(&self, index: u32) {
         let epoch = self.file.header().epoch.fetch_add(1, AcqRel) + 1;
-        if let Some(mapping) = self.file.mapping(index) {
+        if let Some(mapping) = self.file.mapping(index as u64) {
             // Once: whoever comes second may be late, and another object be there since.
             let _ = mapping.epoch_to.compare_exchange(EPOCH_OPEN, epoch, Release, Relaxed);
         }
@@ -36,59 +36,49 @@ impl Recorder {
         let path_offset = self.file.add_string(path);
         let path_bytes = path_offset.map_or(0, |_| path.len() as u32);
         let path_offset = path_offset.unwrap_or(0);
-        let index = self.file.reserve(RegionKind::Mappings, &header.mapping_count)?;
+        let index = self.file.reserve(RegionKind::Mappings, &header.mapping_count, 1)?;
         let mapping = self.file.mapping(index)?;
         mapping.commit.store(BEGUN, Relaxed);
-        let mut build_id = [0u8; 32];
-        for (to, from) in build_id.iter_mut().zip(facts.build_id) {
-            *to = *from;
-        }
-        let mut build_id_words = [0u64; 4];
-        for (word, bytes) in build_id_words.iter_mut().zip(build_id.chunks_exact(8)) {
-            *word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | byte as u64);
-        }
-        let epoch_from = self.epoch_of_new_mapping(facts);
-        let path_word = path_offset as u64 | (path_bytes as u64) << 32;
-        let [a, b, c, d] = build_id_words;
+        let mut build_id = [[0u8; 8]; 4];
+        build_id
+            .as_flattened_mut()
+            .iter_mut()
+            .zip(facts.build_id)
+            .for_each(|(to, &byte)| *to = byte);
+        let build_id @ [a, b, c, d] = build_id.map(u64::from_le_bytes);
         let build_id_bytes = facts.build_id.len().min(32) as u64;
-        let check = mapping_check(&[
-            facts.start,
-            facts.end,
-            0,
-            facts.bias,
-            epoch_from as u64,
-            path_word,
-            build_id_bytes,
-            a,
-            b,
-            c,
-            d,
-        ]);
-        mapping.start.store(facts.start, Relaxed);
-        mapping.end.store(facts.end, Relaxed);
+        let epoch_from = self.epoch_of_new_mapping(facts);
+        let (path_word, epoch) =
+            (path_offset as u64 | (path_bytes as u64) << 32, epoch_from as u64);
+        let walk::MappingFacts { start, end, bias, .. } = *facts;
+        let check =
+            mapping_check(&[start, end, 0, bias, epoch, path_word, build_id_bytes, a, b, c, d]);
+        mapping.start.store(start, Relaxed);
+        mapping.end.store(end, Relaxed);
         mapping.file_offset.store(0, Relaxed);
-        mapping.bias.store(facts.bias, Relaxed);
+        mapping.bias.store(bias, Relaxed);
         mapping.epoch_from.store(epoch_from, Relaxed);
         mapping.epoch_to.store(EPOCH_OPEN, Relaxed);
         mapping.path_offset.store(path_offset, Relaxed);
         mapping.path_bytes.store(path_bytes, Relaxed);
         mapping.build_id_bytes.store(build_id_bytes as u32, Relaxed);
-        mapping.build_id.iter().zip(build_id_words).for_each(|(to, word)| to.store(word, Relaxed));
+        mapping.build_id.iter().zip(build_id).for_each(|(to, word)| to.store(word, Relaxed));
         mapping.check.store(check, Relaxed);
         mapping.commit.store(COMMITTED, Release);
-        Some(index)
+        Some(index as u32)
     }
 
     /// An object at an address where another one was counts from now on; any other one counts from the start.
     fn epoch_of_new_mapping(&self, facts: &walk::MappingFacts) -> u32 {
         let header = self.file.header();
         let count = header.mapping_count.load(Acquire);
-        let had_another =
-            (0..count).filter_map(|index| self.file.mapping(index)).any(|other: &Mapping| {
+        let had_another = (0..count as u64).filter_map(|index| self.file.mapping(index)).any(
+            |other: &Mapping| {
                 other.commit.load(Acquire) == COMMITTED
                     && other.start.load(Relaxed) < facts.end
                     && other.end.load(Relaxed) > facts.start
-            });
+            },
+        );
         if had_another { header.epoch.load(Acquire) } else { 0 }
     }
 }

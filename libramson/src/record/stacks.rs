@@ -3,7 +3,7 @@
 //! An index in private memory leads from a stack's hash to its entry. Two threads that meet the same new stack at once may both
 //! add it; the reader makes one of them.
 
-use super::file::{ProfileFile, RESERVE_ATTEMPTS};
+use super::file::ProfileFile;
 use crate::sys;
 use core::sync::atomic::Ordering::*;
 use ramson_format::atomic::{AtomicU32, AtomicU64};
@@ -109,9 +109,10 @@ impl StackTable {
         now_ns: u64,
     ) -> Option<u32> {
         let header = file.header();
-        let first_frame = reserve_frames(file, frames.len() as u64)?;
-        let number = file.reserve(RegionKind::Stacks, &header.stack_count)?;
-        let entry: &Stack = file.entry(RegionKind::Stacks, number as u64)?;
+        let first_frame =
+            file.reserve(RegionKind::Frames, &header.frame_count, frames.len() as u64)?;
+        let number = file.reserve(RegionKind::Stacks, &header.stack_count, 1)?;
+        let entry: &Stack = file.entry(RegionKind::Stacks, number)?;
         entry.commit.store(BEGUN, Relaxed);
         for (index, &frame) in frames.iter().enumerate() {
             file.entry::<AtomicU64>(RegionKind::Frames, first_frame + index as u64)?
@@ -124,7 +125,7 @@ impl StackTable {
         entry.flags.store(flags, Relaxed);
         entry.first_monotonic_ns.store(now_ns, Relaxed);
         entry.commit.store(COMMITTED, Release);
-        Some(number)
+        Some(number as u32)
     }
 }
 
@@ -163,23 +164,6 @@ fn is_half_full(file: &ProfileFile) -> bool {
     let stacks = header.stack_count.load(Relaxed) as u64;
     stacks >= file.capacity(RegionKind::Stacks) / 2
         || header.frame_count.load(Relaxed) >= file.capacity(RegionKind::Frames) / 2
-}
-
-fn reserve_frames(file: &ProfileFile, frames: u64) -> Option<u64> {
-    let count = &file.header().frame_count;
-    for _ in 0..RESERVE_ATTEMPTS {
-        if !file.grow(RegionKind::Frames, count.load(Relaxed) + frames) {
-            return None;
-        }
-        let committed = file.committed(RegionKind::Frames);
-        let reserved = count.fetch_update(AcqRel, Relaxed, |count| {
-            count.checked_add(frames).filter(|&end| end <= committed)
-        });
-        if let Ok(first) = reserved {
-            return Some(first);
-        }
-    }
-    None
 }
 
 #[inline]

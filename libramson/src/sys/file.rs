@@ -71,12 +71,6 @@ fn stat_at(path: &CStr, flags: usize) -> Result<Identity, Errno> {
     Ok([stat.device, stat.inode])
 }
 
-/// Owner and permission bits.
-pub struct Owner {
-    pub uid: u32,
-    pub mode: u32,
-}
-
 impl File {
     /// Fills `buffer` from the file's position as far as the file goes.
     pub fn read(&self, buffer: &mut [u8]) -> usize {
@@ -91,20 +85,13 @@ impl File {
         filled
     }
 
-    /// Who owns it, and who may do what with it.
-    pub fn owner(&self) -> Result<Owner, Errno> {
-        let stat = self.stat()?;
-        Ok(Owner { mode: stat.mode, uid: stat.uid })
-    }
-
     /// See `Identity`.
     pub fn identity(&self) -> Result<Identity, Errno> {
-        let stat = self.stat()?;
-        Ok([stat.device, stat.inode])
+        self.stat().map(|stat| [stat.device, stat.inode])
     }
 
     /// fstat(2).
-    fn stat(&self) -> Result<Stat, Errno> {
+    pub fn stat(&self) -> Result<Stat, Errno> {
         let mut stat = Stat::default();
         call(nr::FSTAT, [self.0 as usize, (&raw mut stat) as usize, 0, 0, 0, 0])?;
         Ok(stat)

@@ -3,7 +3,6 @@
 use super::file::open_to_read;
 use super::permit;
 use super::proc_lines::{Lines, number_after};
-use crate::arch::nr;
 
 /// Looks for an inherited filter. `tried_filters` is the number of filters that ramson has been tried under.
 #[cold]
@@ -43,8 +42,8 @@ const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
 const DISPATCH_OFF: u64 = 0;
 const MODE_STRICT: u64 = 1;
 const MODE_FILTER: u64 = 2;
-const SET_MODE_STRICT: u64 = 0;
-const SET_MODE_FILTER: u64 = 1;
+const SET_MODE_STRICT: u32 = 0;
+const SET_MODE_FILTER: u32 = 1;
 
 /// prctl(2) is about to be called.
 pub fn prctl_confines(option: u64, mode: u64, filter: u64) -> bool {
@@ -56,14 +55,11 @@ pub fn prctl_confines(option: u64, mode: u64, filter: u64) -> bool {
     }
 }
 
-/// syscall(2) is about to be called.
-pub fn syscall_confines(called: u64, first: u64, second: u64, third: u64) -> bool {
-    match called as usize {
-        nr::PRCTL => prctl_confines(first, second, third),
-        nr::SECCOMP => {
-            let operation = first as u32 as u64;
-            operation == SET_MODE_STRICT || operation == SET_MODE_FILTER && third != 0
-        }
+/// seccomp(2) is about to be called.
+pub fn seccomp_confines(operation: u64, filter: u64) -> bool {
+    match operation as u32 {
+        SET_MODE_STRICT => true,
+        SET_MODE_FILTER => filter != 0,
         _ => false,
     }
 }
@@ -78,14 +74,11 @@ mod tests {
         assert!(
             !prctl_confines(22, 2, 0) && !prctl_confines(21, 0, 0) && !prctl_confines(38, 1, 1)
         );
-        assert!(syscall_confines(317, 0, 0, 0) && syscall_confines(317, 1, 8, 0x1000));
-        assert!(syscall_confines(157, 22, 1, 0));
-        assert!(prctl_confines(59, 1, 0) && syscall_confines(157, 59, 2, 0x1000));
-        assert!(!prctl_confines(59, 0, 0));
+        assert!(prctl_confines(59, 1, 0) && !prctl_confines(59, 0, 0));
+        assert!(seccomp_confines(0, 0) && seccomp_confines(1, 0x1000));
         for (operation, filter) in [(1, 0), (2, 0x1000), (3, 0x1000)] {
-            assert!(!syscall_confines(317, operation, 0, filter), "{operation}");
+            assert!(!seccomp_confines(operation, filter), "{operation}");
         }
-        assert!(!syscall_confines(0, 1, 0, 0x1000));
     }
 
     #[test]

@@ -16,11 +16,11 @@ mod unwind_tables;
 pub use frame::Caller;
 pub use frames::End;
 pub use objects::{MappingFacts, NewMapping, Objects};
-pub use stack::StackView;
+pub use stack::{StackView, is_short_of_stack, know_stack, view_of};
 #[cfg(fuzzing)]
 pub use {elf::build_id_in, objects::Place, unwind_tables::compile};
 
-use crate::arch::{FRAME_END_BYTES, Thread, frame_ended_by};
+use crate::arch::{FRAME_END_BYTES, frame_ended_by};
 use crate::sys::{self, permit};
 use objects::{Cursor, PERMANENT};
 use ramson_format::{LookupAddress, MAX_DEPTH};
@@ -105,28 +105,6 @@ struct Search {
     /// From before the walk asked about any object.
     unclaimed_scope: u32,
     rules_compiled: u64,
-}
-
-/// The view of the current stack for a walk from `caller`: the thread's own stack directly, another one as a copy in `copy`.
-pub fn view_of(
-    thread: &Thread,
-    caller: &Caller,
-    pid: u32,
-    main_high: u64,
-    copy: &mut [u8],
-) -> StackView {
-    stack::view_of(thread, caller.stack_pointer, pid, main_high, copy)
-}
-
-/// Whether the caller is on a signal stack that has no room for a walk.
-#[inline]
-pub fn is_short_of_stack(thread: &Thread, caller: &Caller) -> bool {
-    stack::is_short(thread, caller.stack_pointer)
-}
-
-/// Learns how far down the thread's own stack is readable, for samples after which nothing can be asked any more.
-pub fn know_stack(thread: &Thread, stack_pointer: u64, pid: u32, main_high: u64) {
-    stack::know_all(thread, stack_pointer, pid, main_high);
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! the first thread's). The part between a stack pointer and that end is checked once and then read directly. Any other
 //! stack (coroutine, alternate signal stack) is copied by the kernel, which stops at an unreadable page instead of faulting.
 
-use super::frame::StackMemory;
+use super::frame::{Caller, StackMemory};
 use crate::arch::{self, Thread};
 use crate::sys::{self, Lines, Range, permit};
 use crate::text::parse_hexadecimal;
@@ -40,11 +40,11 @@ impl StackMemory for StackView {
 /// A walk to a new place takes 1.9 KB of stack (tests/programs/paint.c).
 const WALK_BYTES: u64 = 4096;
 
-/// Whether `stack_pointer` is on an alternate signal stack with too little left. The memory below it may be anybody's.
+/// Whether the caller is on an alternate signal stack with no room for a walk. The memory below it may be anybody's.
 #[inline]
-pub fn is_short(thread: &Thread, stack_pointer: u64) -> bool {
-    let is_own = (thread.stack_low.get()..thread.stack_high.get()).contains(&stack_pointer);
-    !is_own && is_short_signal_stack(stack_pointer)
+pub fn is_short_of_stack(thread: &Thread, caller: &Caller) -> bool {
+    let is_own = (thread.stack_low.get()..thread.stack_high.get()).contains(&caller.stack_pointer);
+    !is_own && is_short_signal_stack(caller.stack_pointer)
 }
 
 #[cold]
@@ -53,13 +53,15 @@ fn is_short_signal_stack(stack_pointer: u64) -> bool {
         .is_ok_and(|stack| stack.is_in_use && stack_pointer.saturating_sub(stack.low) < WALK_BYTES)
 }
 
+/// The view of the current stack for a walk from `caller`: the thread's own stack directly, another one as a copy in `copy`.
 pub fn view_of(
     thread: &Thread,
-    stack_pointer: u64,
+    caller: &Caller,
     pid: u32,
     main_high: u64,
     copy: &mut [u8],
 ) -> StackView {
+    let stack_pointer = caller.stack_pointer;
     if (thread.stack_low.get()..thread.stack_high.get()).contains(&stack_pointer) {
         return own_view(thread, stack_pointer);
     }
@@ -128,8 +130,8 @@ fn extend(thread: &Thread, stack_pointer: u64, hole: u64, pid: u32, main_high: u
     true
 }
 
-/// Lowers `stack_low` as far as the stack is readable below `stack_pointer`.
-pub fn know_all(thread: &Thread, stack_pointer: u64, pid: u32, main_high: u64) {
+/// Lowers `stack_low` as far as the stack is readable below `stack_pointer`, for samples after which nothing can be asked any more.
+pub fn know_stack(thread: &Thread, stack_pointer: u64, pid: u32, main_high: u64) {
     let is_main =
         main_high.checked_sub(stack_pointer).is_some_and(|bytes| bytes <= MAX_DIRECT_BYTES);
     if is_main || !extend(thread, stack_pointer, u64::MAX, pid, main_high) {

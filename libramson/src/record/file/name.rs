@@ -66,7 +66,7 @@ impl ProfileFile {
         let no_follow = if is_default { arch::O_NOFOLLOW } else { 0 };
         let open_flags = sys::O_RDONLY | arch::O_DIRECTORY | sys::O_CLOEXEC | no_follow;
         let opened = sys::open_at(AT_FDCWD, path, open_flags, 0).ok()?;
-        let owner = opened.owner().ok()?;
+        let owner = opened.stat().ok()?;
         if is_default && (owner.uid != sys::user_id() || owner.mode & 0o077 != 0) {
             return None;
         }
