@@ -194,40 +194,28 @@ fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
     // A file that could not be removed at exit any more is made only if it is to stay.
     let is_file = permit::is_full() && (config.keep || !is_last_chance);
     let backing = if is_file { Backing::File } else { Backing::PrivateMemory };
-    match Recorder::create(config, backing) {
-        Some(recorder) => {
-            let pointer = core::ptr::from_ref(recorder).cast_mut();
-            let range = recorder.file_range();
-            PROFILE_RANGE[0].store(range.start, Relaxed);
-            PROFILE_RANGE[1].store(range.end, Relaxed);
-            PER_PROCESS.recorder.store(pointer, Relaxed);
-            PER_PROCESS.state.store(RECORDING, Release);
-            KINDS.iter().zip(&PER_PROCESS.early).for_each(|(&kind, early)| {
-                recorder.take_over(kind, early);
-            });
-            recorder.charge(begin_cycles);
-            Some(recorder)
-        }
-        None => {
-            PER_PROCESS.state.store(OFF, Release);
-            None
-        }
-    }
+    let Some(recorder) = Recorder::create(config, backing) else {
+        PER_PROCESS.state.store(OFF, Release);
+        return None;
+    };
+    let range = recorder.file_range();
+    PROFILE_RANGE[0].store(range.start, Relaxed);
+    PROFILE_RANGE[1].store(range.end, Relaxed);
+    PER_PROCESS.recorder.store(core::ptr::from_ref(recorder).cast_mut(), Relaxed);
+    PER_PROCESS.state.store(RECORDING, Release);
+    KINDS.iter().zip(&PER_PROCESS.early).for_each(|(&kind, early)| recorder.take_over(kind, early));
+    recorder.charge(begin_cycles);
+    Some(recorder)
 }
 
-/// Whether this may be a child in its parent's memory that finds nothing recorded there. The child of a bare clone or fork system call looks
-/// alike, though it has memory of its own: that is known where its parent was recorded and the thread that called was its first.
+/// Whether this may be a child in its parent's memory that finds nothing recorded there: by the C library's record another thread owns this
+/// one's state, as after vfork or clone with CLONE_VM. The child of a bare clone or fork system call looks alike, though it has memory of its
+/// own: that is known where its parent was recorded and the thread that called was its first.
 #[cold]
 fn shares_memory() -> bool {
-    is_another_thread_s_state()
-        && startup::recorded_thread_id() != INHERITED.started_pid.load(Relaxed)
-}
-
-/// Whether by the C library's record another thread owns this one's state: in children by vfork, clone with CLONE_VM or a bare system call.
-#[cold]
-fn is_another_thread_s_state() -> bool {
     let (id, recorded) = (sys::thread_id(), startup::recorded_thread_id());
-    id != 0 && recorded != 0 && id != recorded
+    let is_another_s = id != 0 && recorded != 0 && id != recorded;
+    is_another_s && recorded != INHERITED.started_pid.load(Relaxed)
 }
 
 /// Has the kernel zero what belongs to this process alone in forked children. False: it refuses, as before Linux 4.14.

@@ -2,7 +2,7 @@
 //!
 //! Read from files, which may be read where the questions themselves may not be asked.
 
-use crate::sys::{self, Lines, number_after};
+use crate::sys::numbers_in;
 
 /// Part of what is left that the profile takes at most.
 const SHARE: u64 = 8;
@@ -43,41 +43,25 @@ fn left(limits: &Limits, usage: &Usage) -> u64 {
 
 impl Limits {
     fn read() -> Option<Self> {
-        let file = sys::open_to_read(c"/proc/self/limits").ok()?;
-        let mut lines = Lines::new(&file);
-        let mut limits = Self { address_space: u64::MAX, data: u64::MAX, locked: u64::MAX };
-        while let Some(line) = lines.next() {
-            for (name, limit) in [
-                (b"Max address space         ".as_slice(), &mut limits.address_space),
-                (b"Max data size             ", &mut limits.data),
-                (b"Max locked memory         ", &mut limits.locked),
-            ] {
-                // "unlimited" is no number.
-                *limit = number_after(line, name).unwrap_or(*limit);
-            }
-        }
-        Some(limits)
+        let names: [&[u8]; _] = [b"Max address space", b"Max data size", b"Max locked memory"];
+        // "unlimited" is no number.
+        let [address_space, data, locked] =
+            numbers_in(c"/proc/self/limits", names)?.map(|limit| limit.unwrap_or(u64::MAX));
+        Some(Self { address_space, data, locked })
     }
 }
 
 impl Usage {
     fn read() -> Option<Self> {
-        let file = sys::open_to_read(c"/proc/self/status").ok()?;
-        let mut lines = Lines::new(&file);
-        let mut usage = Self::default();
-        while let Some(line) = lines.next() {
-            for (name, bytes) in [
-                (b"VmSize:\t".as_slice(), &mut usage.address_space),
-                (b"VmData:\t", &mut usage.data),
-                (b"VmLck:\t", &mut usage.locked),
-            ] {
-                let value = line.strip_prefix(name).map(<[u8]>::trim_ascii_start);
-                let kib = value.and_then(|value| number_after(value, b""));
-                *bytes = kib.map_or(*bytes, |kib| kib << 10);
-            }
-            usage.user = number_after(line, b"Uid:\t").unwrap_or(usage.user);
-        }
-        Some(usage)
+        let names: [&[u8]; _] = [b"VmSize:", b"VmData:", b"VmLck:", b"Uid:"];
+        let [address_space, data, locked, user] =
+            numbers_in(c"/proc/self/status", names)?.map(Option::unwrap_or_default);
+        Some(Self {
+            address_space: address_space << 10,
+            data: data << 10,
+            locked: locked << 10,
+            user,
+        })
     }
 }
 

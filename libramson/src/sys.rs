@@ -21,7 +21,7 @@ pub use memory::{
     replace_by_zeroes, unlock_zeroes, unmap,
 };
 pub use permit::{EEXIST, Errno};
-pub use proc_lines::{Lines, number_after};
+pub use proc_lines::{Lines, numbers_in};
 pub use thread::{
     clock_ns, file_size_limit, pause, process_id, signal_stack, thread_id, thread_name, user_id,
 };

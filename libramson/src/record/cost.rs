@@ -71,7 +71,7 @@ pub struct Cost {
     configured_bytes: u64,
     max_overhead_ppm: u32,
     /// Cost of the slow path's part that decides; it runs before the real allocator and is not measured each time.
-    draw_cycles: u64,
+    pub draw_cycles: u64,
     /// Coarse clock; whoever moves it on decides.
     window_start_ns: AtomicU64,
     cycles: AtomicU64,
@@ -115,11 +115,6 @@ impl Cost {
         if word.load(Relaxed) & bit == 0 && word.fetch_or(bit, Relaxed) & bit == 0 {
             file.count(Health::FilterBytes, PAGE_BYTES);
         }
-    }
-
-    /// See the field.
-    pub fn draw_cycles(&self) -> u64 {
-        self.draw_cycles
     }
 }
 

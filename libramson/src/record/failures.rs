@@ -12,7 +12,7 @@ use ramson_format::{Failure, Kind, failure_check};
 const PROBE_BYTES: usize = 1 << 20;
 
 impl Recorder {
-    /// An allocation of `size` failed, which was to be a sample, or of an unknown size.
+    /// An allocation of `size` failed, which was to be a sample.
     pub fn record_failure(&self, thread: &Thread, size: u64, caller: Caller) {
         self.note_failure(&self.file.header().failure, thread, size, caller);
     }
@@ -35,7 +35,7 @@ impl Recorder {
         failure.tid.store(tid, Relaxed);
         failure.check.store(failure_check(size, now_ns, stack, tid), Release);
         self.file.header().last_monotonic_ns.store(now_ns, Relaxed);
-        measurement.end(&self.file, self.cost.draw_cycles());
+        measurement.end(&self.file, self.cost.draw_cycles);
         self.govern(now_ns);
     }
 }

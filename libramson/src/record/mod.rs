@@ -219,7 +219,7 @@ impl Recorder {
             page_filter::lower(address);
             self.file.count(Health::DroppedLive, 1);
         }
-        measurement.end(&self.file, self.cost.draw_cycles());
+        measurement.end(&self.file, self.cost.draw_cycles);
         self.govern(now_ns);
     }
 
@@ -278,7 +278,9 @@ impl Recorder {
         let known_low = thread.stack_low.get();
         let view = walk::view_of(thread, &caller, self.pid, self.main_stack_high, copy);
         let walked = self.walker.walk(caller, &view, frames, self);
-        self.walker.confirm_stack(thread, caller, &view, known_low, self.main_stack_high);
+        if thread.stack_low.get() != known_low {
+            self.walker.confirm_stack(thread, caller, &view, known_low, self.main_stack_high);
+        }
         self.file.count(Health::RulesCompiled, walked.rules_compiled);
         // After the walk: whoever met an object first, its mapping counts from an epoch before. It stays while we are in it.
         let epoch = self.file.header().epoch.load(Acquire);

@@ -131,27 +131,8 @@ impl StackTable {
 
 /// A stack without any samples.
 #[expect(clippy::declare_interior_mutable_const, reason = "a value for statics to start with")]
-pub const EMPTY_STACK: Stack = Stack {
-    commit: AtomicU32::new(0),
-    depth: AtomicU32::new(0),
-    hash: AtomicU64::new(0),
-    first_frame: AtomicU64::new(0),
-    epoch: AtomicU32::new(0),
-    flags: AtomicU32::new(0),
-    sampled_alloc_objects: AtomicU64::new(0),
-    sampled_alloc_bytes: AtomicU64::new(0),
-    sampled_freed_objects: AtomicU64::new(0),
-    sampled_freed_bytes: AtomicU64::new(0),
-    unsampled_alloc_objects: AtomicU64::new(0),
-    unsampled_alloc_space: AtomicU64::new(0),
-    unsampled_freed_objects: AtomicU64::new(0),
-    unsampled_freed_space: AtomicU64::new(0),
-    alloc_objects_variance: AtomicU64::new(0),
-    alloc_space_variance: AtomicU64::new(0),
-    first_monotonic_ns: AtomicU64::new(0),
-    reserved: AtomicU64::new(0),
-    lifetimes: [const { AtomicU32::new(0) }; ramson_format::LIFETIME_BUCKETS],
-};
+// SAFETY: integers.
+pub const EMPTY_STACK: Stack = unsafe { core::mem::zeroed() };
 
 fn first_entry(file: &ProfileFile) -> &Stack {
     static NOWHERE: Stack = EMPTY_STACK;

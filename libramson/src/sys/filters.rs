@@ -1,40 +1,20 @@
 //! Seccomp filters: whether one was inherited, and which calls of the program's install one.
 
-use super::file::open_to_read;
 use super::permit;
-use super::proc_lines::{Lines, number_after};
+use super::proc_lines::numbers_in;
 
 /// Looks for an inherited filter. `tried_filters` is the number of filters that ramson has been tried under.
 #[cold]
 pub fn look_for_filters(tried_filters: Option<u64>) {
-    let status = filters();
-    let is_free = status.is_some_and(|status| {
-        status.mode == 0 || status.filters.is_some() && status.filters == tried_filters
-    });
+    let is_free = seccomp()
+        .is_some_and(|(mode, filters)| mode == 0 || filters.is_some() && filters == tried_filters);
     permit::grant(is_free);
 }
 
-/// What /proc/self/status says about seccomp.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Status {
-    mode: u64,
-    /// Since Linux 5.9.
-    filters: Option<u64>,
-}
-
-/// `None`: the file is not there or says nothing; then there may be one.
-fn filters() -> Option<Status> {
-    let file = open_to_read(c"/proc/self/status").ok()?;
-    let mut lines = Lines::new(&file);
-    let mut status = None;
-    while let Some(line) = lines.next() {
-        if let Some(mode) = number_after(line, b"Seccomp:\t") {
-            status = Some(Status { mode, filters: None });
-        } else if let Some(filters) = number_after(line, b"Seccomp_filters:\t") {
-            status = status.map(|status| Status { filters: Some(filters), ..status });
-        }
-    }
-    status
+/// The mode, and since Linux 5.9 the number of filters. `None`: the file is not there or says nothing; then there may be one.
+fn seccomp() -> Option<(u64, Option<u64>)> {
+    let [mode, filters] = numbers_in(c"/proc/self/status", [b"Seccomp:", b"Seccomp_filters:"])?;
+    Some((mode?, filters))
 }
 
 const PR_SET_SECCOMP: u64 = 22;
@@ -88,9 +68,7 @@ mod tests {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|value| value.trim().parse().ok())
         };
-        let expected =
-            field("Seccomp:").map(|mode| Status { mode, filters: field("Seccomp_filters:") });
-        assert!(expected.is_some());
-        assert_eq!(filters(), expected);
+        assert!(seccomp().is_some());
+        assert_eq!(seccomp(), field("Seccomp:").map(|mode| (mode, field("Seccomp_filters:"))));
     }
 }

@@ -1,11 +1,21 @@
 //! The lines of files of /proc, for those who look for a number after a name.
 
-use super::file::File;
+use super::file::{File, open_to_read};
+use core::ffi::CStr;
 use ramson_format::settings::parse_number;
 
-/// The number that follows `name` at the start of a line.
-pub fn number_after(line: &[u8], name: &[u8]) -> Option<u64> {
-    parse_number(line.strip_prefix(name)?).map(|(number, _)| number)
+/// The numbers that follow these names at the start of lines of a file. `None`: it cannot be read.
+pub fn numbers_in<const N: usize>(path: &CStr, names: [&[u8]; N]) -> Option<[Option<u64>; N]> {
+    let file = open_to_read(path).ok()?;
+    let mut lines = Lines::new(&file);
+    let mut found = [None; N];
+    while let Some(line) = lines.next() {
+        for (name, found) in names.iter().zip(&mut found) {
+            let number = line.strip_prefix(*name).map(<[u8]>::trim_ascii_start);
+            *found = found.or(number.and_then(parse_number).map(|(number, _)| number));
+        }
+    }
+    Some(found)
 }
 
 /// The lines of a file of /proc, cut at `LINE_BYTES`.

@@ -2,7 +2,7 @@
 //! from, so that it walks recorded stacks as well.
 
 use super::frame::{Caller, StackMemory};
-use super::rules::{self, FramePointerRule, Rule};
+use super::rules::{self, Rule, follow_frame_pointer};
 use crate::arch::signal_frame;
 use ramson_format::{LookupAddress, MAX_DEPTH, stack_flags};
 
@@ -69,7 +69,7 @@ pub fn step(rule: Rule, registers: Caller, memory: &impl StackMemory) -> Step {
     let next = match rule.kind() {
         rules::OUTERMOST => return Step::Outermost,
         rules::SIGNAL => return signal_step(registers, memory),
-        rules::FRAME_POINTER => match FramePointerRule::apply(registers, memory) {
+        rules::FRAME_POINTER => match follow_frame_pointer(registers, memory) {
             Some(next) => next,
             None if registers.frame_pointer == 0 => return Step::Outermost,
             None => return Step::Failed,

@@ -82,24 +82,19 @@ impl Rule {
 const LOWEST_CODE: u64 = 4096;
 
 /// The frame pointer points at the caller's, behind which the return address lies: for code without unwind tables.
-pub struct FramePointerRule;
-
-impl FramePointerRule {
-    #[inline(always)]
-    pub fn apply(registers: Caller, memory: &impl StackMemory) -> Option<Caller> {
-        let frame = registers.frame_pointer;
-        let is_plausible = frame >= registers.stack_pointer;
-        let frame_pointer = is_plausible.then(|| memory.read(frame)).flatten()?;
-        let return_address =
-            memory.read(frame.wrapping_add(RETURN_ADDRESS_BEHIND_FRAME_POINTER))?;
-        // 0 ends the stack; nothing else below the first page that can be mapped, or above user space, is code.
-        let is_code = return_address == 0 || (LOWEST_CODE..HIGHEST_CODE).contains(&return_address);
-        is_code.then_some(Caller {
-            lookup_address: ReturnAddress(return_address).lookup(),
-            stack_pointer: frame.wrapping_add(FRAME_RECORD_BYTES),
-            frame_pointer,
-        })
-    }
+#[inline(always)]
+pub fn follow_frame_pointer(registers: Caller, memory: &impl StackMemory) -> Option<Caller> {
+    let frame = registers.frame_pointer;
+    let is_plausible = frame >= registers.stack_pointer;
+    let frame_pointer = is_plausible.then(|| memory.read(frame)).flatten()?;
+    let return_address = memory.read(frame.wrapping_add(RETURN_ADDRESS_BEHIND_FRAME_POINTER))?;
+    // 0 ends the stack; nothing else below the first page that can be mapped, or above user space, is code.
+    let is_code = return_address == 0 || (LOWEST_CODE..HIGHEST_CODE).contains(&return_address);
+    is_code.then_some(Caller {
+        lookup_address: ReturnAddress(return_address).lookup(),
+        stack_pointer: frame.wrapping_add(FRAME_RECORD_BYTES),
+        frame_pointer,
+    })
 }
 
 /// Rules by code address, two ways per set. An entry is valid if its two words agree, so torn or racing stores are misses.

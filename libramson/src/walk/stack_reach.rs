@@ -15,24 +15,10 @@ const LARGEST_STEP_BYTES: u64 = 8 << 10;
 const LARGEST_STATIC_TLS_BYTES: u64 = 12 << 10;
 
 impl Walker {
-    /// After a walk from `caller`: if a thread's own stack was extended down from `known_low` (0: nothing was known) for it,
-    /// takes that back unless the frames prove it. The first thread has no neighbour below: the kernel keeps a gap.
-    #[inline(always)]
-    pub fn confirm_stack(
-        &self,
-        thread: &Thread,
-        caller: Caller,
-        view: &StackView,
-        known_low: u64,
-        main_high: u64,
-    ) {
-        if thread.stack_low.get() != known_low {
-            self.confirm_stack_slow(thread, caller, view, known_low, main_high);
-        }
-    }
-
+    /// After a walk from `caller` for which a thread's own stack was extended down from `known_low` (0: nothing was known): takes that
+    /// back unless the frames prove it. The first thread has no neighbour below: the kernel keeps a gap.
     #[cold]
-    fn confirm_stack_slow(
+    pub fn confirm_stack(
         &self,
         thread: &Thread,
         caller: Caller,

@@ -5,7 +5,7 @@ use super::oracle::{Told, caller_here, new_walker, observe, view};
 use super::programs::{Jit, Library, build, programs};
 use crate::walk::frame::StackMemory;
 use crate::walk::frames::{Step, step};
-use crate::walk::rules::{self, FramePointerRule, Rule, RuleCache};
+use crate::walk::rules::{self, Rule, RuleCache, follow_frame_pointer};
 use crate::walk::{Caller, End, view_of};
 use crate::{arch, resolve, sampler, sys};
 use ramson_format::{LookupAddress, MAX_DEPTH};
@@ -169,7 +169,7 @@ fn a_frame_that_leads_down_or_to_no_code_is_not_undone() {
     };
     let view = view(&registers(at(0), 0), &mut []);
     let by_frame_pointer = |stack_pointer, frame_pointer| {
-        FramePointerRule::apply(registers(stack_pointer, frame_pointer), &view)
+        follow_frame_pointer(registers(stack_pointer, frame_pointer), &view)
             .map(|caller| (caller.lookup_address.0, caller.stack_pointer))
     };
     assert_eq!(by_frame_pointer(at(2), at(2)), Some((0x3f_ffff, at(4))));
