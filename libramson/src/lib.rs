@@ -8,7 +8,7 @@
 //! ones); every loop and table has a bound. Of other code it calls only the real functions behind its hooks, `_dl_find_object` and the
 //! vDSO's clock.
 #![cfg_attr(not(any(test, fuzzing)), no_std)]
-#![cfg_attr(any(test, fuzzing), allow(dead_code))]
+#![cfg_attr(any(test, fuzzing), allow(dead_code, unused_imports))]
 
 mod arch;
 mod config;

@@ -123,13 +123,13 @@ pub fn recorder() -> Option<&'static Recorder> {
     }
     // SAFETY: stored before the state became RECORDING, and never freed; a recorder that were replaced or unmapped would break it.
     let recorder = unsafe { PER_PROCESS.recorder.load(Relaxed).as_ref() }?;
-    if recorder.has_its_file() { Some(recorder) } else { stop_without_file(recorder) }
+    if recorder.file.is_whole() { Some(recorder) } else { stop_without_file(recorder) }
 }
 
 #[cold]
 fn stop_without_file(recorder: &Recorder) -> Option<&'static Recorder> {
     PER_PROCESS.state.store(OFF, Release);
-    recorder.leave_file();
+    recorder.file.leave();
     None
 }
 
@@ -198,7 +198,7 @@ fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
         PER_PROCESS.state.store(OFF, Release);
         return None;
     };
-    let range = recorder.file_range();
+    let range = recorder.file.mapped();
     PROFILE_RANGE[0].store(range.start, Relaxed);
     PROFILE_RANGE[1].store(range.end, Relaxed);
     PER_PROCESS.recorder.store(core::ptr::from_ref(recorder).cast_mut(), Relaxed);
@@ -258,13 +258,13 @@ pub fn finish(status: Option<i32>) {
     }
 }
 
-#[cfg(not(any(test, fuzzing)))]
-extern "C" fn finish_at_exit() {
-    finish(None);
-}
-
 /// Runs when the program calls exit(3) or returns from main.
 #[cfg(not(any(test, fuzzing)))]
 #[used]
 #[unsafe(link_section = ".fini_array")]
-static FINISH_AT_EXIT: extern "C" fn() = finish_at_exit;
+static FINISH_AT_EXIT: extern "C" fn() = {
+    extern "C" fn at_exit() {
+        finish(None);
+    }
+    at_exit
+};

@@ -5,7 +5,6 @@
 
 mod tables;
 
-#[cfg(not(any(test, fuzzing)))]
 use crate::sys;
 use core::ffi::{CStr, c_char, c_void};
 use tables::{Dynamic, Tables};
@@ -119,7 +118,6 @@ pub fn find_in(object: &LinkMap, name: &CStr) -> Option<usize> {
 }
 
 /// Hides definitions of ours from the loader, as if we had none: what it looks up from now on it finds elsewhere, or not at all.
-#[cfg(not(any(test, fuzzing)))]
 pub fn hide(names: impl Iterator<Item = &'static CStr> + Clone) {
     let us = objects().find(|object| object.dynamic as usize == own_dynamic());
     let Some(tables) = us.and_then(Tables::of) else { return };
@@ -198,7 +196,6 @@ pub fn thread_id_offset() -> u64 {
 }
 
 /// Our own dynamic section, which identifies us in the loader's list.
-#[cfg(not(any(test, fuzzing)))]
 pub fn own_dynamic() -> usize {
     let address;
     // SAFETY: the linker defines _DYNAMIC in every shared object.
@@ -211,12 +208,6 @@ pub fn own_dynamic() -> usize {
         );
     }
     address
-}
-
-/// Tests search every object.
-#[cfg(any(test, fuzzing))]
-pub fn own_dynamic() -> usize {
-    0
 }
 
 #[cfg(test)]

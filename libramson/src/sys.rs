@@ -14,19 +14,14 @@ pub use file::{
     File, Identity, identity_of, identity_of_target, make_directory, memfd, open_at, open_to_read,
     read_link, unlink, unlink_at,
 };
-pub use filters::look_for_filters;
+pub use filters::{look_for_filters, prctl_confines, seccomp_confines};
 pub use flags::*;
 pub use memory::{
     Range, advise, has_page, is_refused_memory, map_own, protect, read_own_memory,
-    replace_by_zeroes, unlock_zeroes, unmap,
+    replace_by_zeroes, unlock_zeroes, unmap, while_writable,
 };
 pub use permit::{EEXIST, Errno};
 pub use proc_lines::{Lines, numbers_in};
 pub use thread::{
     clock_ns, file_size_limit, pause, process_id, signal_stack, thread_id, thread_name, user_id,
-};
-#[cfg(not(any(test, fuzzing)))]
-pub use {
-    filters::{prctl_confines, seccomp_confines},
-    memory::while_writable,
 };

@@ -14,7 +14,6 @@ mod objects;
 mod scratch;
 mod stacks;
 
-#[cfg(not(any(test, fuzzing)))]
 pub use extents::Taken;
 #[cfg(fuzzing)]
 pub use file::start_ticks_in;
@@ -26,7 +25,6 @@ use crate::config::Config;
 use crate::sys::{self, permit};
 use crate::walk::{self, Caller, End, Walker};
 use crate::{counter, page_filter, room, startup};
-use core::ops::Range;
 use core::sync::atomic::Ordering::*;
 use cost::{Cost, Measurement};
 use extents::Extents;
@@ -49,7 +47,7 @@ type ClockGetTime = unsafe extern "C" fn(i32, *mut [u64; 2]) -> i32;
 
 /// One process's recorder. Lives in memory of its own and is never freed; a forked child makes another.
 pub struct Recorder {
-    file: ProfileFile,
+    pub file: ProfileFile,
     extents: Extents,
     stacks: StackTable,
     frees: FreeRing,
@@ -120,28 +118,6 @@ impl Recorder {
         header.last_monotonic_ns.store(now_ns, Relaxed);
         header.state.store(state::RECORDING, Release);
         Some(recorder)
-    }
-
-    /// Whether recording can go on: not if somebody cut the file.
-    #[inline]
-    pub fn has_its_file(&self) -> bool {
-        self.file.is_whole()
-    }
-
-    /// Where the file is mapped.
-    pub fn file_range(&self) -> Range<u64> {
-        self.file.mapped()
-    }
-
-    /// Whether a part of the file is mapped in `range`.
-    pub fn has_file_in(&self, range: &Range<u64>) -> bool {
-        let file = self.file_range();
-        file.start < range.end && range.start < file.end
-    }
-
-    /// Has threads that are in a slow path go on without the file. What they record is lost.
-    pub fn leave_file(&self) {
-        self.file.leave();
     }
 
     fn now_ns(&self) -> u64 {

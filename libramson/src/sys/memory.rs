@@ -79,7 +79,6 @@ pub fn protect(address: *const u8, bytes: usize) -> Result<(), Errno> {
 }
 
 /// Runs `work` while read-only memory of ours, and what else is on its pages, can be written.
-#[cfg(not(any(test, fuzzing)))]
 pub fn while_writable(address: *const u8, bytes: usize, work: impl FnOnce()) -> Result<(), Errno> {
     const PAGE_BYTES: usize = 4096;
     let first = address as usize & !(PAGE_BYTES - 1);

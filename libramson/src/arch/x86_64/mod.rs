@@ -2,18 +2,14 @@
 
 #[cfg(not(any(test, fuzzing)))]
 pub mod hooks;
-#[cfg(not(any(test, fuzzing)))]
 pub mod probes;
 
 mod kernel;
 pub use kernel::{O_DIRECTORY, O_NOFOLLOW, Stat, nr};
 
 use super::Thread;
-use core::arch::asm;
-#[cfg(not(any(test, fuzzing)))]
-use core::arch::global_asm;
+use core::arch::{asm, global_asm};
 
-#[cfg(not(any(test, fuzzing)))]
 global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
     ".balign 8",
@@ -23,7 +19,12 @@ global_asm!(
     ".size ramson_thread, {thread_bytes}",
     "ramson_thread: .zero {thread_bytes}",
     ".popsection",
-    // What the compiler calls for bulk memory; hidden, so that the program keeps its own.
+    thread_bytes = const size_of::<Thread>(),
+);
+
+// What the compiler calls for bulk memory; hidden, so that the program keeps its own.
+#[cfg(not(any(test, fuzzing)))]
+global_asm!(
     ".pushsection .text.ramson_memory,\"ax\",@progbits",
     ".globl memcpy, memmove, memset, memcmp, bcmp, strlen",
     ".hidden memcpy, memmove, memset, memcmp, bcmp, strlen",
@@ -79,11 +80,9 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".popsection",
-    thread_bytes = const size_of::<Thread>(),
 );
 
 /// The calling thread's state.
-#[cfg(not(any(test, fuzzing)))]
 #[inline(always)]
 pub fn thread() -> &'static Thread {
     let address: *const Thread;
@@ -99,17 +98,6 @@ pub fn thread() -> &'static Thread {
         );
         &*address
     }
-}
-
-#[cfg(any(test, fuzzing))]
-pub fn thread() -> &'static Thread {
-    thread_local! {
-        static THREAD: &'static Thread = {
-            // SAFETY: `Thread` is integers in cells; all zero is its initial state.
-            Box::leak(Box::new(unsafe { core::mem::zeroed() }))
-        };
-    }
-    THREAD.with(|thread| *thread)
 }
 
 /// One past the calling thread's stack, if the C library put the thread control block on top of it, as it does for
@@ -163,7 +151,6 @@ pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
 }
 
 /// Ends the process: only for states that the code shows to be impossible.
-#[cfg(not(any(test, fuzzing)))]
 pub fn trap() -> ! {
     // SAFETY: ud2 raises SIGILL.
     unsafe { asm!("ud2", options(noreturn, nostack)) }

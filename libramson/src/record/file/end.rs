@@ -48,7 +48,7 @@ impl ProfileFile {
             && self.header().magic.load(Relaxed) == u64::from_le_bytes(MAGIC)
     }
 
-    /// Puts empty memory in the file's place.
+    /// Puts empty memory in the file's place. Threads that are in a slow path go on; what they record is lost.
     pub fn leave(&self) {
         let base = self.base.load(Relaxed) as *mut u8;
         let _ = sys::replace_by_zeroes(base, self.mapped_bytes as usize);
