@@ -2,7 +2,7 @@
 
 use super::{Recorder, live};
 use crate::arch::Thread;
-use crate::{startup, sys, walk};
+use crate::walk;
 use core::sync::atomic::Ordering::*;
 use ramson_format::{RegionKind, flags};
 
@@ -24,17 +24,9 @@ impl Recorder {
         live::grow_ahead(&self.file);
         let ring = RegionKind::RecentFrees;
         self.file.grow_to(ring, self.file.capacity(ring));
-        thread.tid.set(self.thread_id());
+        self.tid(thread);
         self.walker.objects.meet_permanent(self);
         walk::know_stack(thread, stack_pointer, self.pid, self.main_stack_high);
         header.flags.fetch_or(flags::CONFINED, Relaxed);
-    }
-
-    /// The kernel's id of this thread; where it must not be asked, from the C library's own record.
-    pub(super) fn thread_id(&self) -> u32 {
-        match sys::thread_id() {
-            0 => startup::recorded_thread_id(),
-            id => id,
-        }
     }
 }

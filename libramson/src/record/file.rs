@@ -18,8 +18,8 @@ use name::ProcessStat;
 pub use name::start_ticks_in;
 use ramson_format::atomic::{AtomicU32, AtomicU64};
 use ramson_format::{
-    COMMAND_BYTES, EXE_BYTES, Header, Health, KINDS, MAGIC, Mapping, PAGE_BYTES, REGIONS,
-    RegionKind, RegionPlan, VERSION, flags,
+    COMMAND_BYTES, EXE_BYTES, Header, Health, KINDS, MAGIC, PAGE_BYTES, REGIONS, RegionKind,
+    RegionPlan, VERSION, flags,
 };
 
 /// Regions grow by what they have, but by no more than this at once.
@@ -34,7 +34,7 @@ pub struct ProfileFile {
     base: AtomicU64,
     regions: [RegionPlan; REGIONS],
     /// As in the header; kept here too, so that nobody's store into the file leads us out of it.
-    committed: [AtomicU64; REGIONS],
+    pub committed: [AtomicU64; REGIONS],
     /// For removal after a normal exit; empty for a memfd.
     path: Text,
     identity: Identity,
@@ -123,8 +123,7 @@ impl ProfileFile {
     #[inline]
     pub fn entry<T>(&self, kind: RegionKind, index: u64) -> Option<&T> {
         debug_assert_eq!(size_of::<T>() as u64, kind.entry_bytes());
-        let entries: &[T; 1] = self.entries(kind, index)?;
-        Some(&entries[0])
+        self.slice(kind, index, 1)?.first()
     }
 
     /// `N` entries from `first`, if the space of all is there.
@@ -143,11 +142,6 @@ impl ProfileFile {
         let start = (self.base.load(Relaxed) + offset) as *const T;
         // SAFETY: below `committed` the space is allocated and inside the mapping, which stays (see `header`); entries are atomics, valid as zeroes.
         Some(unsafe { core::slice::from_raw_parts(start, count) })
-    }
-
-    /// A mapping's entry.
-    pub fn mapping(&self, index: u64) -> Option<&Mapping> {
-        self.entry(RegionKind::Mappings, index)
     }
 
     /// Makes sure that a region has space for `entries`, with some to spare.
@@ -201,13 +195,6 @@ impl ProfileFile {
     pub fn committed(&self, kind: RegionKind) -> u64 {
         // Pairs with the release in `grow_to`.
         self.committed[kind as usize].load(Acquire)
-    }
-
-    /// As if a region had never grown beyond `entries`.
-    #[cfg(loom)]
-    pub fn set_committed(&self, kind: RegionKind, entries: u64) {
-        self.committed[kind as usize].store(entries, Relaxed);
-        self.header().region(kind).committed.store(entries, Relaxed);
     }
 
     /// Entries that a region can ever hold.

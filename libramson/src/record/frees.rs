@@ -17,7 +17,7 @@ use ramson_format::{Freed, Health, Kind, NO_STACK, RegionKind, freed_check};
 /// All zero is "off".
 pub struct FreeRing {
     pub length: u64,
-    begun: AtomicU64,
+    pub begun: AtomicU64,
 }
 
 /// What an entry says.
@@ -36,11 +36,6 @@ pub struct Entry {
 impl FreeRing {
     pub fn create(&mut self, file: &ProfileFile) {
         self.length = file.capacity(RegionKind::RecentFrees);
-    }
-
-    #[cfg(test)]
-    pub fn with_length(length: u64) -> Self {
-        Self { length, begun: AtomicU64::new(0) }
     }
 
     /// Puts an entry in the place of the oldest. False: the file system refused the space for it.

@@ -206,10 +206,13 @@ impl Recorder {
         }
     }
 
-    /// The kernel's id of this thread.
+    /// The kernel's id of this thread; where it must not be asked, from the C library's own record.
     fn tid(&self, thread: &Thread) -> u32 {
         if thread.tid.get() == 0 {
-            thread.tid.set(self.thread_id());
+            thread.tid.set(match sys::thread_id() {
+                0 => startup::recorded_thread_id(),
+                id => id,
+            });
         }
         thread.tid.get()
     }

@@ -15,7 +15,7 @@ impl NewMapping for Recorder {
 
     fn replaced(&self, index: u32) {
         let epoch = self.file.header().epoch.fetch_add(1, AcqRel) + 1;
-        if let Some(mapping) = self.file.mapping(index as u64) {
+        if let Some(mapping) = self.file.entry::<Mapping>(RegionKind::Mappings, index as u64) {
             // Once: whoever comes second may be late, and another object be there since.
             let _ = mapping.epoch_to.compare_exchange(EPOCH_OPEN, epoch, Release, Relaxed);
         }
@@ -37,7 +37,7 @@ impl Recorder {
         let path_bytes = path_offset.map_or(0, |_| path.len() as u32);
         let path_offset = path_offset.unwrap_or(0);
         let index = self.file.reserve(RegionKind::Mappings, &header.mapping_count, 1)?;
-        let mapping = self.file.mapping(index)?;
+        let mapping: &Mapping = self.file.entry(RegionKind::Mappings, index)?;
         mapping.commit.store(BEGUN, Relaxed);
         let mut build_id = [[0u8; 8]; 4];
         build_id
@@ -71,14 +71,13 @@ impl Recorder {
     /// An object at an address where another one was counts from now on; any other one counts from the start.
     fn epoch_of_new_mapping(&self, facts: &walk::MappingFacts) -> u32 {
         let header = self.file.header();
-        let count = header.mapping_count.load(Acquire);
-        let had_another = (0..count as u64).filter_map(|index| self.file.mapping(index)).any(
-            |other: &Mapping| {
-                other.commit.load(Acquire) == COMMITTED
-                    && other.start.load(Relaxed) < facts.end
-                    && other.end.load(Relaxed) > facts.start
-            },
-        );
+        let count = header.mapping_count.load(Acquire) as usize;
+        let known: Option<&[Mapping]> = self.file.slice(RegionKind::Mappings, 0, count);
+        let had_another = known.unwrap_or_default().iter().any(|other| {
+            other.commit.load(Acquire) == COMMITTED
+                && other.start.load(Relaxed) < facts.end
+                && other.end.load(Relaxed) > facts.start
+        });
         if had_another { header.epoch.load(Acquire) } else { 0 }
     }
 }

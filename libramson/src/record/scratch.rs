@@ -13,7 +13,7 @@ const COPY_BYTES: usize = 32 << 10;
 /// Room for one walk.
 pub struct Scratch {
     /// 0, or the thread that walks: the address of its state.
-    owner: AtomicU64,
+    pub owner: AtomicU64,
     pub frames: [LookupAddress; MAX_DEPTH],
     pub copy: [u8; COPY_BYTES],
 }
@@ -38,11 +38,6 @@ pub fn take<'a>(scratches: &'a [Scratch; SCRATCHES], thread: &Thread) -> Option<
 }
 
 impl Scratch {
-    #[cfg(test)]
-    pub fn take_for_another(&self) {
-        self.owner.store(1, Relaxed);
-    }
-
     pub fn give_back(&self) {
         self.owner.store(0, Release);
     }

@@ -387,7 +387,7 @@ fn a_sample_that_does_not_fit_is_counted_and_leaves_no_trace_in_the_filter() {
 #[test]
 fn a_thread_that_finds_every_scratch_taken_counts_its_walk_as_dropped() {
     let recording = Recording::new(1 << 20);
-    recording.recorder.scratches.iter().for_each(|scratch| scratch.take_for_another());
+    recording.recorder.scratches.iter().for_each(|scratch| scratch.owner.store(1, Relaxed));
     recording.record(0x4444_0000, 5, 0x1000);
     assert_eq!(recording.health(Health::DroppedWalks), 1);
     assert_eq!(recording.live(), [0x4444_0000]);

@@ -21,29 +21,6 @@ static CALLS: AtomicU32 = AtomicU32::new(0);
 /// Times that `give_up` looks for them: milliseconds. A forked child inherits the count of threads that it does not have.
 const LOOKS: u32 = 1 << 20;
 
-/// Leave to make one system call, until it is dropped.
-struct Permit;
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        CALLS.fetch_sub(1, Release);
-    }
-}
-
-/// A permit for this call, to be held until it has returned.
-#[inline]
-fn permit_for(number: usize, arguments: &[usize; 6]) -> Option<Permit> {
-    // Both sequentially consistent, as the store and the load in `give_up`: one of the two sees the other.
-    CALLS.fetch_add(1, SeqCst);
-    let permit = Permit;
-    let is_granted = match GRANTED.load(SeqCst) {
-        EVERYTHING => true,
-        LIKE_THE_LOADER => is_of_the_loader(number, arguments),
-        _ => false,
-    };
-    is_granted.then_some(permit)
-}
-
 /// A failed call's errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
@@ -51,13 +28,20 @@ pub struct Errno(pub i32);
 /// See errno(3).
 pub const EEXIST: Errno = Errno(17);
 /// A call that was not made.
-const EPERM: Errno = Errno(1);
+const EPERM: isize = 1;
 
 /// Makes a system call, if it may be made.
 pub(super) fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
-    let _permit = permit_for(number, &arguments).ok_or(EPERM)?;
+    // Both sequentially consistent, as the store and the load in `give_up`: one of the two sees the other.
+    CALLS.fetch_add(1, SeqCst);
+    let is_granted = match GRANTED.load(SeqCst) {
+        EVERYTHING => true,
+        LIKE_THE_LOADER => is_of_the_loader(number, &arguments),
+        _ => false,
+    };
     // SAFETY: each caller in this folder passes pointers that are valid for what the call reads or writes.
-    let result = unsafe { syscall(number, arguments) };
+    let result = if is_granted { unsafe { syscall(number, arguments) } } else { -EPERM };
+    CALLS.fetch_sub(1, Release);
     if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(result as usize) }
 }
 

@@ -1,10 +1,34 @@
 //! The walker's core: from one frame's registers to the next, by rules. It knows neither the process nor where rules and memory come
 //! from, so that it walks recorded stacks as well.
 
-use super::frame::{Caller, StackMemory};
 use super::rules::{self, Rule, follow_frame_pointer};
-use crate::arch::signal_frame;
-use ramson_format::{LookupAddress, MAX_DEPTH, stack_flags};
+use crate::arch::{self, signal_frame};
+use ramson_format::{LookupAddress, MAX_DEPTH, ReturnAddress, stack_flags};
+
+/// The memory of a stack, as far as it may be read: all that a walk sees of the world beside its rules.
+pub trait StackMemory {
+    /// The word at runtime address `address`, if it is aligned and may be read.
+    fn read(&self, address: u64) -> Option<u64>;
+}
+
+/// Registers of the function that called a hook, and of each one above it.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// Inside the call instruction.
+    pub lookup_address: LookupAddress,
+    pub stack_pointer: u64,
+    pub frame_pointer: u64,
+}
+
+impl Caller {
+    /// `entry` is the stack pointer when the hook was entered.
+    pub fn at_hook(entry: u64, frame_pointer: u64) -> Self {
+        // SAFETY: the hook was called with this stack pointer.
+        let (return_address, stack_pointer) = unsafe { arch::return_of_call(entry) };
+        let lookup_address = ReturnAddress(return_address).lookup();
+        Self { lookup_address, stack_pointer, frame_pointer }
+    }
+}
 
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

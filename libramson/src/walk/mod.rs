@@ -5,7 +5,6 @@
 //! (JIT) is looked at once, and falls back to frame pointers.
 
 mod elf;
-mod frame;
 mod frames;
 mod objects;
 mod rules;
@@ -13,8 +12,7 @@ mod stack;
 mod stack_reach;
 mod unwind_tables;
 
-pub use frame::Caller;
-pub use frames::End;
+pub use frames::{Caller, End};
 pub use objects::{MappingFacts, NewMapping, Objects};
 pub use stack::{StackView, is_short_of_stack, know_stack, view_of};
 #[cfg(fuzzing)]

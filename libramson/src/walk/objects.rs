@@ -4,7 +4,7 @@
 //! for good; others are asked about once per walk, because dlclose may have taken them away and put others in their place.
 
 use super::elf::Elf;
-use crate::resolve::{self, FoundObject, LinkMap};
+use crate::resolve::{self, FoundObject};
 use crate::startup;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
@@ -74,9 +74,9 @@ const PHASE: u32 = 3;
 const GENERATION_SHIFT: u32 = 2;
 
 /// Slots are used again, so readers compare `state` before and after they take the other fields.
-struct Object {
+pub struct Object {
     state: AtomicU32,
-    is_permanent: AtomicU32,
+    pub is_permanent: AtomicU32,
     mapping: AtomicU32,
     start: AtomicU64,
     end: AtomicU64,
@@ -98,7 +98,7 @@ pub struct Objects {
     registered: AtomicU32,
     swept: AtomicU32,
     hints: [AtomicU32; HINTS],
-    objects: [Object; MAX_OBJECTS],
+    pub objects: [Object; MAX_OBJECTS],
 }
 
 /// What one walk knows already.
@@ -206,9 +206,7 @@ impl Objects {
             self.objects.get(index as usize).is_some_and(|object| object.is_to_be_used_again(sink))
         })
     }
-}
 
-impl Objects {
     /// Meets every object that is never unloaded.
     #[cold]
     pub fn meet_permanent(&self, sink: &impl NewMapping) {
@@ -216,11 +214,6 @@ impl Objects {
             self.covering(object.inside(), &mut Cursor::new(), sink);
         }
     }
-}
-
-/// Whether the loader knew this object when the first memory was allocated; such objects are never unloaded.
-fn is_from_start(link_map: *const LinkMap) -> bool {
-    startup::objects().any(|object| core::ptr::eq(object, link_map))
 }
 
 /// A word that tells an object from another at its place: the first bytes of its build ID, which lie at `build_id`, or what
@@ -235,26 +228,14 @@ fn identity(build_id: u64, found: &FoundObject) -> u64 {
     path.to_bytes().iter().fold(0, |hash, &byte| mix(hash, byte as u64))
 }
 
-#[cfg(test)]
-impl Objects {
-    /// As if all that were met had been there from the start.
-    pub fn make_permanent(&self) {
-        self.objects.iter().for_each(|object| object.is_permanent.store(1, Relaxed));
-    }
-}
-
 impl Object {
-    fn is_ready(&self) -> bool {
-        // Pairs with the release store in `fill`.
-        self.state.load(Acquire) & PHASE == READY
-    }
-
     fn is(&self, found: &FoundObject) -> bool {
         self.start.load(Relaxed) == found.start
             && self.end.load(Relaxed) == found.end
             && self.unwind_header.load(Relaxed) == found.unwind_header
             && self.link_map.load(Relaxed) == found.link_map as u64
-            && self.is_ready()
+            // Pairs with the release store in `fill`.
+            && self.state.load(Acquire) & PHASE == READY
             && self.identity.load(Relaxed) == identity(self.identity_at.load(Relaxed), found)
     }
 
@@ -343,7 +324,8 @@ impl Object {
         self.link_map.store(found.link_map as u64, Relaxed);
         self.identity_at.store(identity_at, Relaxed);
         self.identity.store(identity(identity_at, found), Relaxed);
-        self.is_permanent.store(is_from_start(found.link_map) as u32, Relaxed);
+        let is_from_start = startup::objects().any(|object| core::ptr::eq(object, found.link_map));
+        self.is_permanent.store(is_from_start as u32, Relaxed);
         self.mapping.store(sink.add(&facts), Relaxed);
         self.state.store(generation << GENERATION_SHIFT | READY, Release);
     }

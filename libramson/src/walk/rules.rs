@@ -3,7 +3,7 @@
 //! Three values matter: the canonical frame address (CFA), the return address, which lies just below it, and the caller's frame
 //! pointer. Tables that need more than a rule can say end the walk; tests compare with framehop.
 
-use super::frame::{Caller, StackMemory};
+use super::frames::{Caller, StackMemory};
 use crate::arch::frame_layout::{
     FRAME_RECORD_BYTES, HIGHEST_CODE, RETURN_ADDRESS_BEHIND_FRAME_POINTER, RETURN_ADDRESS_BELOW_CFA,
 };
@@ -27,16 +27,11 @@ pub const AT_FRAME_POINTER: u64 = 2;
 
 /// Bits 0–3 kind, 4–7 where the frame pointer is, 8–31 offset of the CFA, 32–63 offset of the saved frame pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rule(u64);
+pub struct Rule(pub u64);
 
 impl Rule {
     pub const fn of_kind(kind: u64) -> Self {
         Self(kind)
-    }
-
-    #[cfg(test)]
-    pub const fn bits(self) -> u64 {
-        self.0
     }
 
     pub const fn kind(self) -> u64 {

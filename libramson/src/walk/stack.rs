@@ -4,7 +4,7 @@
 //! the first thread's). The part between a stack pointer and that end is checked once and then read directly. Any other
 //! stack (coroutine, alternate signal stack) is copied by the kernel, which stops at an unreadable page instead of faulting.
 
-use super::frame::{Caller, StackMemory};
+use super::frames::{Caller, StackMemory};
 use crate::arch::{self, Thread};
 use crate::sys::{self, Lines, Range, permit};
 use crate::text::parse_hexadecimal;

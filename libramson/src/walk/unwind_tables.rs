@@ -117,6 +117,12 @@ enum Cfa {
     SavedWord(i64),
 }
 
+impl Cfa {
+    fn register(&mut self) -> Option<(&mut Register, &mut i64)> {
+        if let Self::Register(register, offset) = self { Some((register, offset)) } else { None }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Saved {
     Unchanged,
@@ -258,17 +264,10 @@ impl Row {
             I::DefCfaSf { register, factored_offset } => {
                 columns.cfa = Cfa::Register(register, factored_offset.checked_mul(scale)?);
             }
-            I::DefCfaRegister { register } => {
-                let Cfa::Register(_, offset) = columns.cfa else { return None };
-                columns.cfa = Cfa::Register(register, offset);
-            }
-            I::DefCfaOffset { offset } => {
-                let Cfa::Register(register, _) = columns.cfa else { return None };
-                columns.cfa = Cfa::Register(register, offset as i64);
-            }
+            I::DefCfaRegister { register } => *columns.cfa.register()?.0 = register,
+            I::DefCfaOffset { offset } => *columns.cfa.register()?.1 = offset as i64,
             I::DefCfaOffsetSf { factored_offset } => {
-                let Cfa::Register(register, _) = columns.cfa else { return None };
-                columns.cfa = Cfa::Register(register, factored_offset.checked_mul(scale)?);
+                *columns.cfa.register()?.1 = factored_offset.checked_mul(scale)?;
             }
             I::DefCfaExpression { expression } => {
                 columns.cfa = match frame_pointer_expression(tables, expression) {
@@ -280,13 +279,9 @@ impl Row {
                 };
             }
             I::Expression { register, expression } => {
-                columns.set(
-                    register,
-                    match frame_pointer_expression(tables, expression) {
-                        Some((offset, false)) => Saved::AtFramePointer(offset),
-                        _ => Saved::Unknown,
-                    },
-                );
+                let found = frame_pointer_expression(tables, expression);
+                let offset = found.and_then(|(offset, is_word)| (!is_word).then_some(offset));
+                columns.set(register, offset.map_or(Saved::Unknown, Saved::AtFramePointer));
             }
             I::Undefined { register } => columns.set(register, Saved::Undefined),
             I::SameValue { register } => columns.set(register, Saved::Unchanged),

@@ -53,26 +53,17 @@ macro_rules! note {
     };
 }
 
-/// Whether somebody listens to a probe: its semaphore is not 0.
-macro_rules! is_listened_to {
-    ($semaphore:literal) => {{
-        let semaphore: u16;
-        // SAFETY: a load of a word of this library's own data, which other processes may change.
-        unsafe {
-            asm!(
-                concat!("mov {0:x}, word ptr [rip + ", $semaphore, "]"),
-                out(reg) semaphore,
-                options(nostack, readonly, preserves_flags),
-            );
-        }
-        semaphore != 0
-    }};
+unsafe extern "C" {
+    // Not 0: somebody listens to that probe.
+    static ramson_alloc_semaphore: u16;
+    static ramson_free_semaphore: u16;
 }
 
 /// A sampled allocation; `weighted_bytes` is what it stands for.
 #[inline]
 pub fn alloc(address: u64, size: u64, weighted_bytes: f64) {
-    if is_listened_to!("ramson_alloc_semaphore") {
+    // SAFETY: a load of a word of this library's own data, which other processes may change.
+    if unsafe { (&raw const ramson_alloc_semaphore).read_volatile() } != 0 {
         fire_alloc(address, size, weighted_bytes as u64);
     }
 }
@@ -80,7 +71,8 @@ pub fn alloc(address: u64, size: u64, weighted_bytes: f64) {
 /// A sampled block is about to be freed.
 #[inline]
 pub fn free(address: u64) {
-    if is_listened_to!("ramson_free_semaphore") {
+    // SAFETY: as above.
+    if unsafe { (&raw const ramson_free_semaphore).read_volatile() } != 0 {
         fire_free(address);
     }
 }

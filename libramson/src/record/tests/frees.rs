@@ -51,7 +51,7 @@ fn free(recording: &Recording, address: u64, frame: Option<u64>) {
 fn the_ring_holds_the_latest_entries_whole() {
     let recording = Recording::new(1 << 20);
     for length in [1, 2, 63, 64, 65, 256] {
-        let ring = FreeRing::with_length(length);
+        let ring = FreeRing { length, begun: AtomicU64::new(0) };
         (1..=length * 2 + 1)
             .for_each(|number| assert!(ring.push(recording.file(), &entry_of(number))));
         let mut seen: Vec<u64> = snapshot(&recording)

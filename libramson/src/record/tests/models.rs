@@ -165,8 +165,10 @@ fn no_thread_is_told_that_the_table_is_full_while_it_can_grow() {
         assert!(live::insert(file, address, &sample_of(address)));
     });
     assert_eq!(file.committed(RegionKind::LiveKeys), of_two);
-    file.set_committed(RegionKind::LiveKeys, first);
-    file.set_committed(RegionKind::LiveSamples, first);
+    for kind in [RegionKind::LiveKeys, RegionKind::LiveSamples] {
+        file.committed[kind as usize].store(first, Relaxed);
+        file.header().region(kind).committed.store(first, Relaxed);
+    }
     model(AsOrdered, move || {
         let insert = |recording: &Recording, address: u64| {
             assert!(live::insert(recording.file(), address, &sample_of(address)), "dropped");
@@ -242,7 +244,7 @@ fn two_threads_a_whole_ring_apart_leave_one_entry_whole_or_none() {
     let subject = Subject::new();
     let recording = subject.recording();
     model(AtOnce, move || {
-        let ring = Arc::new(FreeRing::with_length(1));
+        let ring = Arc::new(FreeRing { length: 1, begun: AtomicU64::new(0) });
         let theirs = ring.clone();
         let thread = thread::spawn(move || theirs.push(recording.file(), &entry_of(1)));
         assert!(ring.push(recording.file(), &entry_of(2)));
@@ -291,7 +293,7 @@ fn two_threads_that_meet_two_new_stacks_do_not_share_room() {
 fn a_scratch_belongs_to_one_walk() {
     let subject = Subject::new();
     let recording = subject.recording();
-    recording.recorder.scratches[1..].iter().for_each(|scratch| scratch.take_for_another());
+    recording.recorder.scratches[1..].iter().for_each(|scratch| scratch.owner.store(1, Relaxed));
     model(AsOrdered, move || {
         let contents = Arc::new(loom::cell::UnsafeCell::new(0));
         let work = |recording: &Recording, contents: &loom::cell::UnsafeCell<u64>| {

@@ -3,7 +3,7 @@
 use super::live::GuardedStack;
 use super::oracle::{Told, caller_here, new_walker, observe, view};
 use super::programs::{Jit, Library, build, programs};
-use crate::walk::frame::StackMemory;
+use crate::walk::frames::StackMemory;
 use crate::walk::frames::{Step, step};
 use crate::walk::rules::{self, Rule, RuleCache, follow_frame_pointer};
 use crate::walk::{Caller, End, view_of};
@@ -216,7 +216,7 @@ fn a_rule_cache_that_threads_race_on_never_gives_the_rule_of_another_address() {
     let addresses: Vec<u64> =
         (0x7f00_0000_1000..).filter(|&address| RuleCache::set_of(address) == set).take(4).collect();
     // The address that a torn entry of the first two would be taken for if the words were only combined by exclusive or.
-    let torn = addresses[0] ^ rule_of(addresses[0]).bits() ^ rule_of(addresses[1]).bits();
+    let torn = addresses[0] ^ rule_of(addresses[0]).0 ^ rule_of(addresses[1]).0;
     let (hits, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for thread in 0..3 {
@@ -241,7 +241,7 @@ fn a_rule_cache_that_threads_race_on_never_gives_the_rule_of_another_address() {
     });
     assert!(hits.load(Relaxed) > 1000);
     // Torn on purpose, as two stores that interleave leave it.
-    let forged = RuleCache::check_of(addresses[0], 3, rule_of(addresses[0]).bits());
-    let other = rule_of(addresses[1]).bits();
+    let forged = RuleCache::check_of(addresses[0], 3, rule_of(addresses[0]).0);
+    let other = rule_of(addresses[1]).0;
     assert_ne!(forged, RuleCache::check_of(torn, 3, other));
 }

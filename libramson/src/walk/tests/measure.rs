@@ -86,7 +86,11 @@ fn measure_here(effort: &Effort, is_permanent: bool) -> Cost {
         }));
     }
     if is_permanent {
-        walker.objects.make_permanent();
+        walker
+            .objects
+            .objects
+            .iter()
+            .for_each(|object| object.is_permanent.store(1, std::sync::atomic::Ordering::Relaxed));
     }
     let mut costs = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..effort.turns {

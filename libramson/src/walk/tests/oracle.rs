@@ -1,7 +1,7 @@
 //! What a stack is according to ramson, framehop and the C library.
 
 use crate::arch::{self, SIGNAL_TRAMPOLINE};
-use crate::walk::frame::StackMemory;
+use crate::walk::frames::StackMemory;
 use crate::walk::{Caller, End, MappingFacts, NewMapping, StackView, Walker, view_of};
 use crate::{process, resolve, sys};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
