@@ -113,7 +113,11 @@ pub extern "C" fn record(
     let thread = arch::thread();
     if address == 0 {
         let caller = walk::Caller::at_hook(entry, frame_pointer);
-        parked(thread, || record_failure(thread, size, caller));
+        parked(thread, || {
+            if let Some(recorder) = process::recorder_for_failure(thread) {
+                recorder.record_failure(thread, size, caller);
+            }
+        });
     } else if size <= isize::MAX as u64 {
         parked(thread, || {
             let inverse_probability = f64::from_bits(inverse_probability_bits);
@@ -127,14 +131,6 @@ pub extern "C" fn record(
         probes::alloc(address, size, f64::from_bits(inverse_probability_bits) * size as f64);
     }
     address
-}
-
-/// An allocation failed that was to be a sample.
-#[cold]
-fn record_failure(thread: &Thread, size: u64, caller: walk::Caller) {
-    if let Some(recorder) = process::recorder_for_failure(thread) {
-        recorder.record_failure(thread, size, caller);
-    }
 }
 
 /// The same for posix_memalign, which returns 0 and stores the address at `result`.

@@ -4,7 +4,7 @@
 use crate::arch::{self, Thread};
 use crate::config::Config;
 use crate::page_filter::{FILTER_PAGES, PAGE_FILTER};
-use crate::record::{self, Backing, Recorder};
+use crate::record::{self, Recorder};
 use crate::sys::{self, permit};
 use crate::{counter, resolve, sampler, startup};
 use core::cell::UnsafeCell;
@@ -192,9 +192,8 @@ fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
         thread.random.set(sampler::seed(thread.random.get() ^ counter::cycles()));
     }
     // A file that could not be removed at exit any more is made only if it is to stay.
-    let is_file = permit::is_full() && (config.keep || !is_last_chance);
-    let backing = if is_file { Backing::File } else { Backing::PrivateMemory };
-    let Some(recorder) = Recorder::create(config, backing) else {
+    let may_be_file = permit::is_full() && (config.keep || !is_last_chance);
+    let Some(recorder) = Recorder::create(config, may_be_file) else {
         PER_PROCESS.state.store(OFF, Release);
         return None;
     };

@@ -11,8 +11,8 @@ mod proc_lines;
 mod thread;
 
 pub use file::{
-    File, Identity, identity_of, identity_of_target, make_directory, memfd, open_at, open_to_read,
-    read_link, unlink, unlink_at,
+    File, Identity, identity_of, make_directory, memfd, open_at, open_to_read, read_link, unlink,
+    unlink_at,
 };
 pub use filters::{look_for_filters, prctl_confines, seccomp_confines};
 pub use flags::*;

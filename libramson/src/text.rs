@@ -1,4 +1,4 @@
-//! Small text without a heap: paths are built in, and numbers read from, fixed buffers.
+//! Small text without a heap: paths are built in fixed buffers.
 
 use core::ffi::CStr;
 use ramson_format::settings::PATH_BYTES;
@@ -56,14 +56,6 @@ impl Text {
         }
         CStr::from_bytes_with_nul(self.bytes.get(..=self.length)?).ok()
     }
-}
-
-/// Reads a hexadecimal number from the front; the number and how many bytes it took.
-pub fn parse_hexadecimal(bytes: &[u8]) -> Option<(u64, usize)> {
-    let digits = bytes.iter().map_while(|&byte| (byte as char).to_digit(16));
-    let (value, taken) =
-        digits.fold((0u64, 0), |(value, taken), digit| (value << 4 | digit as u64, taken + 1));
-    (1..=16).contains(&taken).then_some((value, taken))
 }
 
 #[cfg(test)]

@@ -66,13 +66,6 @@ impl Count for AtomicU32 {
     }
 }
 
-/// Where a profile can be put.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Backing {
-    File,
-    PrivateMemory,
-}
-
 impl ProfileFile {
     fn fill_header(&self, config: &Config, stat: &ProcessStat, backing_flag: u32) {
         let header = self.header();
@@ -216,7 +209,7 @@ impl ProfileFile {
     /// Removes the file's name, if it has one and nobody gave that name to another file.
     pub fn unlink(&self) {
         if let Some(path) = self.path.as_c_str().filter(|path| !path.is_empty())
-            && sys::identity_of(path) == Ok(self.identity)
+            && sys::identity_of(path, sys::AT_SYMLINK_NOFOLLOW) == Ok(self.identity)
         {
             let _ = sys::unlink(path);
         }

@@ -28,7 +28,6 @@ use crate::{counter, page_filter, room, startup};
 use core::sync::atomic::Ordering::*;
 use cost::{Cost, Measurement};
 use extents::Extents;
-pub use file::Backing;
 use file::ProfileFile;
 use frees::FreeRing;
 use ramson_format::atomic::AtomicU64;
@@ -84,7 +83,7 @@ fn add_float(cell: &AtomicU64, addend: f64) {
 
 impl Recorder {
     /// Makes the profile file and everything else that recording needs. `None`: it cannot be done, the program goes on without.
-    pub fn create(config: &Config, backing: Backing) -> Option<&'static Self> {
+    pub fn create(config: &Config, may_be_file: bool) -> Option<&'static Self> {
         // Nothing is taken where what is left is too little.
         let room_bytes = room::for_profile(config.file_bytes) & !(PAGE_BYTES - 1);
         if room_bytes < FILE_BYTES_RANGE.0 {
@@ -101,7 +100,7 @@ impl Recorder {
         recorder.clock = unsafe {
             core::mem::transmute::<usize, Option<ClockGetTime>>(startup::clock_address())
         };
-        if !recorder.file.create(config, backing, room_bytes) {
+        if !recorder.file.create(config, may_be_file, room_bytes) {
             return None;
         }
         recorder.pid = recorder.file.header().pid.load(Relaxed);

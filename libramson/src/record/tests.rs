@@ -37,7 +37,7 @@ impl Recording {
         let config =
             Config { directory: Some(text), file_bytes, recent_frees: 256, ..Config::default() };
         let recorder =
-            Recorder::create(&config, Backing::File).expect("a profile in the temporary directory");
+            Recorder::create(&config, true).expect("a profile in the temporary directory");
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
         Self { recorder, directory, _turn: turn }
     }

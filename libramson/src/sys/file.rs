@@ -53,21 +53,11 @@ pub fn memfd(name: &CStr) -> Result<File, Errno> {
 /// Device and inode: what tells one file from another, whatever their names.
 pub type Identity = [u64; 2];
 
-/// The file that now has the name `path`.
-pub fn identity_of(path: &CStr) -> Result<Identity, Errno> {
-    const AT_SYMLINK_NOFOLLOW: usize = 0x100;
-    stat_at(path, AT_SYMLINK_NOFOLLOW)
-}
-
-/// The file that `path` leads to.
-pub fn identity_of_target(path: &CStr) -> Result<Identity, Errno> {
-    stat_at(path, 0)
-}
-
-fn stat_at(path: &CStr, flags: usize) -> Result<Identity, Errno> {
+/// The file that has the name `path`: with `AT_SYMLINK_NOFOLLOW` among the flags the link itself, if it is one.
+pub fn identity_of(path: &CStr, flags: i32) -> Result<Identity, Errno> {
     let mut stat = Stat::default();
     let (name, to) = (path.as_ptr() as usize, (&raw mut stat) as usize);
-    call(nr::NEWFSTATAT, [AT_FDCWD as usize, name, to, flags, 0, 0])?;
+    call(nr::NEWFSTATAT, [AT_FDCWD as usize, name, to, flags as usize, 0, 0])?;
     Ok([stat.device, stat.inode])
 }
 

@@ -6,6 +6,7 @@ pub const O_CREAT: i32 = 0o100;
 pub const O_EXCL: i32 = 0o200;
 pub const O_CLOEXEC: i32 = 0o2_000_000;
 pub const AT_FDCWD: i32 = -100;
+pub const AT_SYMLINK_NOFOLLOW: i32 = 0x100;
 
 /// No read-ahead: a fault brings in its own page and no zeroes around it.
 pub const MADV_RANDOM: i32 = 1;

@@ -49,7 +49,7 @@ impl Walker {
         sink: &impl NewMapping,
     ) -> Walked {
         let mut search = Search {
-            cursor: Cursor::new(),
+            cursor: Cursor::default(),
             unclaimed_scope: self.objects.unclaimed_scope(),
             rules_compiled: 0,
         };

@@ -102,18 +102,15 @@ pub struct Objects {
 }
 
 /// What one walk knows already.
+#[derive(Default)]
 pub struct Cursor {
     current: Option<Place>,
-    /// Generations.
+    /// Generations; 0 is none.
     verified: [u32; VERIFIED],
     verified_count: usize,
 }
 
 impl Cursor {
-    pub fn new() -> Self {
-        Self { current: None, verified: [u32::MAX; VERIFIED], verified_count: 0 }
-    }
-
     fn remember(&mut self, generation: u32) {
         if let Some(slot) = self.verified.get_mut(self.verified_count) {
             *slot = generation;
@@ -211,7 +208,7 @@ impl Objects {
     #[cold]
     pub fn meet_permanent(&self, sink: &impl NewMapping) {
         for object in startup::objects() {
-            self.covering(object.inside(), &mut Cursor::new(), sink);
+            self.covering(object.inside(), &mut Cursor::default(), sink);
         }
     }
 }

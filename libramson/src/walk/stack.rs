@@ -7,7 +7,6 @@
 use super::frames::{Caller, StackMemory};
 use crate::arch::{self, Thread};
 use crate::sys::{self, Lines, Range, permit};
-use crate::text::parse_hexadecimal;
 
 const PAGE_BYTES: u64 = 4096;
 /// Pages asked about in one system call.
@@ -179,11 +178,13 @@ fn readable_around(address: u64) -> Option<(u64, u64)> {
     let mut lines = Lines::new(&file);
     let (mut low, mut high) = (0, 0);
     while let Some(line) = lines.next() {
-        let (start, taken) = parse_hexadecimal(line)?;
-        let (end, taken_too) = parse_hexadecimal(line.get(taken + 1..)?)?;
-        if line.get(taken + taken_too + 2) != Some(&b'r') {
+        let (range, facts) = str::from_utf8(line).ok()?.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        if !facts.starts_with('r') {
             continue;
         }
+        let (start, end) =
+            (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
         if start > high {
             if high > address {
                 break;

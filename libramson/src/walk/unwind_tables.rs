@@ -185,6 +185,7 @@ const MAX_REMEMBERED: usize = 4;
 /// More instructions than one function's table has.
 const MAX_INSTRUCTIONS: usize = 100_000;
 
+#[derive(Default)]
 struct Row {
     current: Columns,
     initial: Columns,
@@ -192,19 +193,10 @@ struct Row {
     remembered_count: usize,
 }
 
-impl Default for Row {
+impl Default for Columns {
     fn default() -> Self {
-        let columns = Columns {
-            cfa: Cfa::Unknown,
-            frame_pointer: Saved::Unchanged,
-            return_address: Saved::Unknown,
-        };
-        Self {
-            current: columns,
-            initial: columns,
-            remembered: [columns; MAX_REMEMBERED],
-            remembered_count: 0,
-        }
+        let (frame_pointer, return_address) = (Saved::Unchanged, Saved::Unknown);
+        Self { cfa: Cfa::Unknown, frame_pointer, return_address }
     }
 }
 

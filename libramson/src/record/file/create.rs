@@ -1,6 +1,6 @@
 //! Where a profile is put: in a file; if there is none, in a memfd; if there is none, in private memory.
 
-use super::{Backing, ProfileFile, name::ProcessStat};
+use super::{ProfileFile, name::ProcessStat};
 use crate::config::Config;
 use crate::sys::{self, Errno, File};
 use core::sync::atomic::Ordering::*;
@@ -17,12 +17,11 @@ const UNGROWING_BYTES: u64 = 8 << 20;
 
 impl ProfileFile {
     /// Makes and maps it, everything but the header's times and state. False: there is no place for it.
-    pub fn create(&mut self, config: &Config, backing: Backing, room_bytes: u64) -> bool {
+    pub fn create(&mut self, config: &Config, may_be_file: bool, room_bytes: u64) -> bool {
         let stat = ProcessStat::read();
-        let is_file = backing == Backing::File;
-        let backing_flag = if is_file && self.create_file(config, &stat, room_bytes) {
+        let backing_flag = if may_be_file && self.create_file(config, &stat, room_bytes) {
             0
-        } else if is_file && self.create_memfd(config, room_bytes) {
+        } else if may_be_file && self.create_memfd(config, room_bytes) {
             flags::MEMFD
         } else if self.create_private(config, room_bytes).is_some() {
             flags::PRIVATE

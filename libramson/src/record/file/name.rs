@@ -33,7 +33,7 @@ impl ProcessStat {
         // /proc may be that of another namespace.
         let pid = if permit::is_full() { sys::process_id() } else { pid_in_proc };
         let start_ticks = start_ticks_in(text);
-        let namespace = sys::identity_of_target(c"/proc/self/ns/pid").map_or(0, |[_, inode]| inode);
+        let namespace = sys::identity_of(c"/proc/self/ns/pid", 0).map_or(0, |[_, inode]| inode);
         Self { pid, start_ticks, namespace }
     }
 
