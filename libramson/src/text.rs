@@ -36,18 +36,10 @@ impl Text {
     }
 
     pub fn push_number(&mut self, number: u64) -> &mut Self {
-        let mut digits = [0u8; 20];
-        let mut rest = number;
-        let mut first = digits.len();
-        for (index, digit) in digits.iter_mut().enumerate().rev() {
-            *digit = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            first = index;
-            if rest == 0 {
-                break;
-            }
+        for power in (0..=number.checked_ilog10().unwrap_or(0)).rev() {
+            self.push(&[b'0' + (number / 10u64.pow(power) % 10) as u8]);
         }
-        self.push(digits.get(first..).unwrap_or_default())
+        self
     }
 
     pub fn as_c_str(&self) -> Option<&CStr> {

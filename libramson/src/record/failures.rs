@@ -1,7 +1,7 @@
 //! Allocations that failed, as far as they are known, and aborts without memory: how many, and the latest one.
 
 use super::Recorder;
-use super::cost::Measurement;
+use super::cost::{DRAW_CYCLES, Measurement};
 use crate::arch::Thread;
 use crate::sys;
 use crate::walk::Caller;
@@ -35,7 +35,7 @@ impl Recorder {
         failure.tid.store(tid, Relaxed);
         failure.check.store(failure_check(size, now_ns, stack, tid), Release);
         self.file.header().last_monotonic_ns.store(now_ns, Relaxed);
-        measurement.end(&self.file, self.cost.draw_cycles);
+        measurement.end(&self.file, DRAW_CYCLES);
         self.govern(now_ns);
     }
 }

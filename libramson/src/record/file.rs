@@ -77,8 +77,10 @@ impl ProfileFile {
         let keep = if config.keep { flags::KEEP } else { 0 };
         header.flags.store(keep | backing_flag, Relaxed);
         header.comm.iter().zip(sys::thread_name()).for_each(|(to, word)| to.store(word, Relaxed));
-        fill_exe(header);
-        fill_command(header);
+        fill::<EXE_BYTES>(&header.exe, &header.exe_bytes, executable);
+        fill::<COMMAND_BYTES>(&header.command, &header.command_bytes, |to| {
+            read_file(c"/proc/self/cmdline", to)
+        });
         header.stack_count.store(KINDS.len() as u32, Relaxed);
         header.version.store(VERSION, Relaxed);
         header.magic.store(u64::from_le_bytes(MAGIC), Release);
@@ -238,25 +240,16 @@ pub fn executable(target: &mut [u8]) -> usize {
     end - first
 }
 
-// Each buffer is gone from the program's stack before the next one comes.
+/// Fills a text of the header, and its length. The buffer is gone from the program's stack before the next one comes.
 #[inline(never)]
-fn fill_exe(header: &Header) {
-    let mut exe = [0u8; EXE_BYTES];
-    let exe_bytes = executable(&mut exe);
-    store_bytes(&header.exe, &exe);
-    header.exe_bytes.store(exe_bytes as u32, Relaxed);
-}
-
-#[inline(never)]
-fn fill_command(header: &Header) {
-    let mut command = [0u8; COMMAND_BYTES];
-    let command_bytes = read_file(c"/proc/self/cmdline", &mut command);
-    store_bytes(&header.command, &command);
-    header.command_bytes.store(command_bytes as u32, Relaxed);
-}
-
-fn store_bytes(to: &[AtomicU64], from: &[u8]) {
-    for (word, bytes) in to.iter().zip(from.chunks_exact(8)) {
-        word.store(bytes.iter().rev().fold(0, |word, &byte| word << 8 | byte as u64), Relaxed);
+fn fill<const BYTES: usize>(
+    to: &[AtomicU64],
+    length: &AtomicU32,
+    read: impl Fn(&mut [u8]) -> usize,
+) {
+    let mut text = [0u8; BYTES];
+    length.store(read(&mut text) as u32, Relaxed);
+    for (word, bytes) in to.iter().zip(text.as_chunks().0) {
+        word.store(u64::from_le_bytes(*bytes), Relaxed);
     }
 }

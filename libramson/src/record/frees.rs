@@ -34,10 +34,6 @@ pub struct Entry {
 }
 
 impl FreeRing {
-    pub fn create(&mut self, file: &ProfileFile) {
-        self.length = file.capacity(RegionKind::RecentFrees);
-    }
-
     /// Puts an entry in the place of the oldest. False: the file system refused the space for it.
     pub fn push(&self, file: &ProfileFile, entry: &Entry) -> bool {
         let number = self.begun.fetch_add(1, Relaxed);

@@ -56,10 +56,6 @@ fn segments_of(file: &ProfileFile) -> u32 {
     segments_within(file.committed(RegionKind::LiveKeys))
 }
 
-fn key_of(file: &ProfileFile, slot: u64) -> Option<&AtomicU64> {
-    file.entry(RegionKind::LiveKeys, slot)
-}
-
 fn line_of(file: &ProfileFile, first: u64) -> Option<&[AtomicU64; LINE]> {
     file.entries(RegionKind::LiveKeys, first)
 }
@@ -153,14 +149,12 @@ pub fn sample(file: &ProfileFile, claim: Claim) -> Sample {
 
 /// Gives a claimed slot back.
 pub fn release(file: &ProfileFile, claim: Claim) {
-    if let Some(key) = key_of(file, claim.0) {
-        key.store(0, Release);
-    }
+    restore(file, claim, 0);
 }
 
 /// Puts a claimed record back as it was.
 pub fn restore(file: &ProfileFile, claim: Claim, address: u64) {
-    if let Some(key) = key_of(file, claim.0) {
+    if let Some(key) = file.entry::<AtomicU64>(RegionKind::LiveKeys, claim.0) {
         key.store(address, Release);
     }
 }

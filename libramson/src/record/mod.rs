@@ -26,12 +26,14 @@ use crate::sys::{self, permit};
 use crate::walk::{self, Caller, End, Walker};
 use crate::{counter, page_filter, room, startup};
 use core::sync::atomic::Ordering::*;
-use cost::{Cost, Measurement};
+use cost::{Cost, DRAW_CYCLES, Measurement};
 use extents::Extents;
 use file::ProfileFile;
 use frees::FreeRing;
 use ramson_format::atomic::AtomicU64;
-use ramson_format::{FILE_BYTES_RANGE, Health, Kind, PAGE_BYTES, Stack, lifetime_bucket, state};
+use ramson_format::{
+    FILE_BYTES_RANGE, Health, Kind, PAGE_BYTES, RegionKind, Stack, lifetime_bucket, state,
+};
 use scratch::{SCRATCHES, Scratch};
 use stacks::{Holder, StackTable};
 
@@ -105,7 +107,7 @@ impl Recorder {
         }
         recorder.pid = recorder.file.header().pid.load(Relaxed);
         recorder.stacks.create(&recorder.file)?;
-        recorder.frees.create(&recorder.file);
+        recorder.frees.length = recorder.file.capacity(RegionKind::RecentFrees);
         let own_bytes = size_of::<Self>() + recorder.stacks.index_bytes();
         recorder.file.count(Health::OwnBytes, own_bytes as u64);
         let (now_ns, stamp) = (recorder.now_ns(), recorder.stamp());
@@ -194,7 +196,7 @@ impl Recorder {
             page_filter::lower(address);
             self.file.count(Health::DroppedLive, 1);
         }
-        measurement.end(&self.file, self.cost.draw_cycles);
+        measurement.end(&self.file, DRAW_CYCLES);
         self.govern(now_ns);
     }
 

@@ -137,7 +137,11 @@ impl ProfileFile {
         let _ = sys::advise(base, bytes, sys::MADV_DONTDUMP);
         let _ = sys::advise(base, bytes, sys::MADV_RANDOM);
         if !is_growing {
-            self.commit_all();
+            // The space of every entry is there.
+            for (plan, kind) in self.regions.iter().zip(REGION_KINDS) {
+                self.committed[kind as usize].store(plan.capacity, Relaxed);
+                self.header().region(kind).committed.store(plan.capacity, Relaxed);
+            }
         } else if sys::advise(base, PAGE_BYTES as usize, sys::MADV_POPULATE_WRITE).is_err() {
             return false;
         }
@@ -152,14 +156,6 @@ impl ProfileFile {
     fn let_go(&self, file: File) {
         if !self.is_ours(&file) {
             core::mem::forget(file);
-        }
-    }
-
-    /// The space of every entry is there.
-    fn commit_all(&self) {
-        for (plan, kind) in self.regions.iter().zip(REGION_KINDS) {
-            self.committed[kind as usize].store(plan.capacity, Relaxed);
-            self.header().region(kind).committed.store(plan.capacity, Relaxed);
         }
     }
 

@@ -58,7 +58,11 @@ impl ProfileFile {
         if let Some(output) = &config.output {
             return self.open_output(output, stat.pid);
         }
-        let directory = directory_path(config);
+        let directory = config.directory.unwrap_or_else(|| {
+            let mut path = Text::new();
+            path.push(b"/var/tmp/ramson-").push_number(sys::user_id() as u64);
+            path
+        });
         let path = directory.as_c_str()?;
         // It may exist; what counts is whether it is ours.
         let _ = sys::make_directory(path, 0o700);
@@ -131,12 +135,4 @@ impl ProfileFile {
             sys::O_RDWR | sys::O_CREAT | sys::O_EXCL | sys::O_CLOEXEC | arch::O_NOFOLLOW;
         sys::open_at(AT_FDCWD, self.path.as_c_str().ok_or(NAME_TOO_LONG)?, open_flags, MODE)
     }
-}
-
-fn directory_path(config: &Config) -> Text {
-    config.directory.unwrap_or_else(|| {
-        let mut path = Text::new();
-        path.push(b"/var/tmp/ramson-").push_number(sys::user_id() as u64);
-        path
-    })
 }
