@@ -78,9 +78,7 @@ impl End {
     /// Keeps as much of a path as there is room for.
     pub fn set_cgroup(&mut self, path: &[u8]) {
         self.cgroup_bytes = path.len().min(CGROUP_BYTES);
-        for (to, &byte) in self.cgroup.iter_mut().zip(path) {
-            *to = byte;
-        }
+        self.cgroup.iter_mut().zip(path).for_each(|(to, &byte)| *to = byte);
     }
 
     /// The path that `set_cgroup` was given.
@@ -158,12 +156,11 @@ impl End {
 }
 
 fn word(bytes: &[u8; END_BYTES], at: usize) -> u64 {
-    let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
-    word.map_or(0, u64::from_le_bytes)
+    u64::from_le_bytes(bytes.as_chunks().0[at / 8])
 }
 
 fn check(bytes: &[u8; END_BYTES]) -> u64 {
-    (0..CHECK_AT / 8).fold(0x656e_6420, |hash, index| mix(hash, word(bytes, index * 8)))
+    (0..CHECK_AT).step_by(8).fold(0x656e_6420, |hash, at| mix(hash, word(bytes, at)))
 }
 
 #[cfg(test)]

@@ -32,8 +32,8 @@ pub struct Config {
     pub main_stack_high: u64,
 }
 
-/// More variables or auxiliary entries than the kernel would pass.
-const MAX_ENTRIES: usize = 1 << 20;
+/// More variables and auxiliary entries than the kernel would pass.
+const MAX_WORDS: usize = 1 << 21;
 const AT_SECURE: usize = 23;
 const AT_RANDOM: usize = 25;
 
@@ -45,34 +45,29 @@ impl Config {
     pub unsafe fn take_from_initial_stack(&mut self, initial_stack: *const usize) {
         self.main_stack_high = initial_stack as u64;
         let mut is_secure = true;
-        // SAFETY: argc, argv and its null, then the environment and its null, then pairs up to AT_NULL (x86-64 ABI).
-        unsafe {
-            let mut entry = initial_stack.add(*initial_stack + 2);
-            for _ in 0..MAX_ENTRIES {
-                let variable = *entry as *const c_char;
-                entry = entry.add(1);
-                if variable.is_null() {
-                    break;
+        // SAFETY: argc, argv and its null, then the environment and its null, then pairs up to AT_NULL (x86-64 ABI); each word is read when it
+        // is asked for.
+        let mut words = unsafe {
+            let environment = initial_stack.add(*initial_stack + 2);
+            (0..MAX_WORDS).map(move |index| *environment.add(index))
+        };
+        for variable in words.by_ref().take_while(|&word| word != 0) {
+            // SAFETY: the kernel put a C string there.
+            self.take(unsafe { CStr::from_ptr(variable as *const c_char) }.to_bytes());
+        }
+        // For each variable that was removed in place (by the loader, from a set-user-ID program) there is one more null. The auxiliary
+        // vector is never empty.
+        let mut kind = words.find(|&word| word != 0);
+        while let Some(known @ 1..) = kind {
+            match (known, words.next()) {
+                (AT_SECURE, Some(value)) => is_secure = value != 0,
+                // SAFETY: the kernel put 16 bytes there.
+                (AT_RANDOM, Some(at)) => {
+                    self.entropy = unsafe { (at as *const u64).read_unaligned() }
                 }
-                self.take(CStr::from_ptr(variable).to_bytes());
+                _ => {}
             }
-            // For each variable that was removed in place (by the loader, from a set-user-ID program) there is one more
-            // null. The auxiliary vector is never empty.
-            for _ in 0..MAX_ENTRIES {
-                if *entry != 0 {
-                    break;
-                }
-                entry = entry.add(1);
-            }
-            for _ in 0..MAX_ENTRIES {
-                match *entry {
-                    0 => break,
-                    AT_SECURE => is_secure = *entry.add(1) != 0,
-                    AT_RANDOM => self.entropy = (*entry.add(1) as *const u64).read_unaligned(),
-                    _ => {}
-                }
-                entry = entry.add(2);
-            }
+            kind = words.next();
         }
         if is_secure || self.is_unreadable {
             self.interval_bytes = None;

@@ -143,8 +143,8 @@ pub fn recorder_for_sample(
     if let Some(recorder) = recorder() {
         return Some(recorder);
     }
-    match PER_PROCESS.state.compare_exchange(NEW, STARTING, Acquire, Relaxed) {
-        Ok(_) => start(thread, false),
+    match begin(thread, false) {
+        Ok(recorder) => recorder,
         Err(STARTING) => {
             let early = &PER_PROCESS.early[kind as usize];
             record::count_allocation(early, size, inverse_probability);
@@ -160,10 +160,13 @@ pub fn recorder_for_sample(
 
 /// The recorder of this process for an allocation that failed; makes it if nobody has begun to.
 pub fn recorder_for_failure(thread: &Thread) -> Option<&'static Recorder> {
-    recorder().or_else(|| {
-        let begun = PER_PROCESS.state.compare_exchange(NEW, STARTING, Acquire, Relaxed);
-        begun.ok().and_then(|_| start(thread, false))
-    })
+    recorder().or_else(|| begin(thread, false).ok()?)
+}
+
+/// Makes the recorder if nobody has begun to; else the state.
+fn begin(thread: &Thread, is_last_chance: bool) -> Result<Option<&'static Recorder>, u32> {
+    let begun = PER_PROCESS.state.compare_exchange(NEW, STARTING, Acquire, Relaxed);
+    begun.map(|_| start(thread, is_last_chance))
 }
 
 #[cold]
@@ -231,13 +234,10 @@ fn protect_from_fork() -> bool {
 /// The program is about to have a seccomp filter installed: makes and reserves what needs system calls, and makes no more.
 #[cold]
 pub fn confine(thread: &Thread) {
-    if interval().is_some() {
-        let is_new = recorder().is_none()
-            && PER_PROCESS.state.compare_exchange(NEW, STARTING, Acquire, Relaxed).is_ok();
-        let recorder = if is_new { start(thread, true) } else { recorder() };
-        if let Some(recorder) = recorder {
-            recorder.prepare_for_confinement(thread, arch::stack_pointer());
-        }
+    if interval().is_some()
+        && let Some(recorder) = recorder().or_else(|| begin(thread, true).ok()?)
+    {
+        recorder.prepare_for_confinement(thread, arch::stack_pointer());
     }
     permit::give_up();
 }

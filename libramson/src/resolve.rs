@@ -14,7 +14,8 @@ use tables::{Dynamic, Tables};
 pub struct LinkMap {
     pub bias: usize,
     pub name: *const c_char,
-    dynamic: *const Dynamic,
+    /// An address inside the object.
+    pub dynamic: *const Dynamic,
     pub next: *const LinkMap,
     previous: *const LinkMap,
 }
@@ -87,13 +88,6 @@ pub fn find_next(name: &CStr, own_dynamic: usize) -> Option<(usize, &'static Lin
     let after = objects().skip_while(|object| !is_ours(object)).skip(1);
     let before = objects().take_while(|object| !is_ours(object));
     after.chain(before).find_map(|object| Some((find_in(object, name)?, object)))
-}
-
-impl LinkMap {
-    /// An address inside the object.
-    pub fn inside(&self) -> u64 {
-        self.dynamic as u64
-    }
 }
 
 /// Whether an object defines `name`.

@@ -124,7 +124,14 @@ impl Recorder {
             let rest =
                 if start < range.start { start..range.start } else { end.min(range.end)..end };
             sample.size -= rest.end - rest.start;
-            self.count_unmapped(&sample, rest.is_empty());
+            let stack = self.stacks.entry(&self.file, sample.stack);
+            if sample.flags & live_flags::RESERVED != 0 {
+                // It was not counted.
+            } else if rest.is_empty() {
+                count_free(stack, &sample, self.now_ns().saturating_sub(sample.monotonic_ns));
+            } else {
+                stack.sampled_freed_bytes.fetch_add(sample.size, Relaxed);
+            }
             // The rest first: an end of the process between the two leaves no more than a torn
             // record.
             if !rest.is_empty() {
@@ -163,18 +170,6 @@ impl Recorder {
             page_filter::lower(start);
             self.forget_end(end);
             self.file.count(Health::DroppedExtents, 1);
-        }
-    }
-
-    fn count_unmapped(&self, sample: &Sample, is_whole: bool) {
-        if sample.flags & live_flags::RESERVED != 0 {
-            return;
-        }
-        let stack = self.stacks.entry(&self.file, sample.stack);
-        if is_whole {
-            count_free(stack, sample, self.now_ns().saturating_sub(sample.monotonic_ns));
-        } else {
-            stack.sampled_freed_bytes.fetch_add(sample.size, Relaxed);
         }
     }
 }

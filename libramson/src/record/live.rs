@@ -47,13 +47,9 @@ fn lines(address: u64, segments: u32) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Whole segments in `slots`: segment k ends at 512·(2^(k+1) − 1).
-fn segments_within(slots: u64) -> u32 {
-    (slots / LIVE_FIRST_SEGMENT + 1).ilog2()
-}
-
+/// Whole segments: segment k ends at 512·(2^(k+1) − 1).
 fn segments_of(file: &ProfileFile) -> u32 {
-    segments_within(file.committed(RegionKind::LiveKeys))
+    (file.committed(RegionKind::LiveKeys) / LIVE_FIRST_SEGMENT + 1).ilog2()
 }
 
 fn line_of(file: &ProfileFile, first: u64) -> Option<&[AtomicU64; LINE]> {

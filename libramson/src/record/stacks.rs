@@ -47,11 +47,10 @@ impl StackTable {
     /// The counters of a stack. Every number that `intern` returned has an entry, and the overflow stacks always have.
     #[inline]
     pub fn entry<'a>(&self, file: &'a ProfileFile, stack: u32) -> &'a Stack {
-        match file.entry(RegionKind::Stacks, stack as u64) {
-            Some(entry) => entry,
-            // A live sample's stack number was damaged by somebody else's store: the overflow stack takes it.
-            None => first_entry(file),
-        }
+        static NOWHERE: Stack = EMPTY_STACK;
+        // Where a live sample's stack number was damaged by somebody else's store the overflow stack takes it.
+        let entry = |stack: u32| file.entry(RegionKind::Stacks, stack as u64);
+        entry(stack).or_else(|| entry(0)).unwrap_or(&NOWHERE)
     }
 
     /// The number of the stack with these frames. `None`: a bound was hit.
@@ -133,11 +132,6 @@ impl StackTable {
 #[expect(clippy::declare_interior_mutable_const, reason = "a value for statics to start with")]
 // SAFETY: integers.
 pub const EMPTY_STACK: Stack = unsafe { core::mem::zeroed() };
-
-fn first_entry(file: &ProfileFile) -> &Stack {
-    static NOWHERE: Stack = EMPTY_STACK;
-    file.entry(RegionKind::Stacks, 0).unwrap_or(&NOWHERE)
-}
 
 #[cold]
 fn is_half_full(file: &ProfileFile) -> bool {

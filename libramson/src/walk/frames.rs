@@ -52,13 +52,6 @@ impl End {
     }
 }
 
-/// What undoing a frame gives.
-pub enum Step {
-    Caller(Caller),
-    Outermost,
-    Failed,
-}
-
 /// Walks from `caller` and fills `frames`; `rule_for` tells how to undo the frame of the code at an address. Returns how many frames
 /// there are, and how it ended.
 #[inline(always)]
@@ -74,60 +67,44 @@ pub fn walk(
         *frame = lookup_address;
         let rule = rule_for(lookup_address);
         let registers = Caller { lookup_address, stack_pointer, frame_pointer };
-        let end = match step(rule, registers, memory) {
-            Step::Caller(next) => {
-                Caller { lookup_address, stack_pointer, frame_pointer } = next;
-                continue;
-            }
-            Step::Outermost => End::Outermost,
-            Step::Failed => End::Failed,
-        };
-        return (index + 1, end);
+        match step(rule, registers, memory) {
+            Ok(next) => Caller { lookup_address, stack_pointer, frame_pointer } = next,
+            Err(end) => return (index + 1, end),
+        }
     }
     (MAX_DEPTH, End::Cut)
 }
 
-/// Undoes one frame.
+/// Undoes one frame: the caller's, or how the walk ends.
 #[inline(always)]
-pub fn step(rule: Rule, registers: Caller, memory: &impl StackMemory) -> Step {
+pub fn step(rule: Rule, registers: Caller, memory: &impl StackMemory) -> Result<Caller, End> {
     let next = match rule.kind() {
-        rules::OUTERMOST => return Step::Outermost,
+        rules::OUTERMOST => return Err(End::Outermost),
         rules::SIGNAL => return signal_step(registers, memory),
         rules::FRAME_POINTER => match follow_frame_pointer(registers, memory) {
-            Some(next) => next,
-            None if registers.frame_pointer == 0 => return Step::Outermost,
-            None => return Step::Failed,
+            None if registers.frame_pointer == 0 => return Err(End::Outermost),
+            next => next,
         },
-        _ => match rule.apply(registers, memory) {
-            Some(next) => next,
-            None => return Step::Failed,
-        },
+        _ => rule.apply(registers, memory),
     };
+    let next = next.ok_or(End::Failed)?;
     // A return address of 0 ends the stack by convention; the stack grows down, so callers lie above.
     if next.lookup_address.return_address().0 == 0 {
-        return Step::Outermost;
+        return Err(End::Outermost);
     }
-    if next.stack_pointer <= registers.stack_pointer {
-        return Step::Failed;
-    }
-    Step::Caller(next)
+    if next.stack_pointer <= registers.stack_pointer { Err(End::Failed) } else { Ok(next) }
 }
 
 /// From a signal handler's caller, the trampoline, to the interrupted function.
 #[cold]
-fn signal_step(registers: Caller, memory: &impl StackMemory) -> Step {
-    let at = |offset: u64| memory.read(registers.stack_pointer.wrapping_add(offset));
-    let interrupted = at(signal_frame::INSTRUCTION_POINTER)
-        .zip(at(signal_frame::STACK_POINTER))
-        .zip(at(signal_frame::FRAME_POINTER));
-    match interrupted {
-        Some(((instruction_pointer, stack_pointer), frame_pointer)) => Step::Caller(Caller {
-            lookup_address: LookupAddress(instruction_pointer),
-            stack_pointer,
-            frame_pointer,
-        }),
-        None => Step::Failed,
-    }
+fn signal_step(registers: Caller, memory: &impl StackMemory) -> Result<Caller, End> {
+    let at =
+        |offset: u64| memory.read(registers.stack_pointer.wrapping_add(offset)).ok_or(End::Failed);
+    Ok(Caller {
+        lookup_address: LookupAddress(at(signal_frame::INSTRUCTION_POINTER)?),
+        stack_pointer: at(signal_frame::STACK_POINTER)?,
+        frame_pointer: at(signal_frame::FRAME_POINTER)?,
+    })
 }
 
 #[cfg(test)]

@@ -208,7 +208,7 @@ impl Objects {
     #[cold]
     pub fn meet_permanent(&self, sink: &impl NewMapping) {
         for object in startup::objects() {
-            self.covering(object.inside(), &mut Cursor::default(), sink);
+            self.covering(object.dynamic as u64, &mut Cursor::default(), sink);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! while the thread lives. So what a sample added to the known part stays known only if the frames found there lead up to that
 //! part, each close to the last.
 
-use super::frames::{Step, step};
+use super::frames::step;
 use super::{Caller, StackView, Walker};
 use crate::arch::Thread;
 use ramson_format::MAX_DEPTH;
@@ -48,7 +48,7 @@ impl Walker {
             let Some(rule) = self.rules.get(registers.lookup_address.0, |_| true) else {
                 return false;
             };
-            let Step::Caller(next) = step(rule, registers, view) else { return false };
+            let Ok(next) = step(rule, registers, view) else { return false };
             if next.stack_pointer.wrapping_sub(registers.stack_pointer) > LARGEST_STEP_BYTES {
                 return false;
             }

@@ -4,7 +4,7 @@ use super::live::GuardedStack;
 use super::oracle::{Told, caller_here, new_walker, observe, view};
 use super::programs::{Jit, Library, build, programs};
 use crate::walk::frames::StackMemory;
-use crate::walk::frames::{Step, step};
+use crate::walk::frames::step;
 use crate::walk::rules::{self, Rule, RuleCache, follow_frame_pointer};
 use crate::walk::{Caller, End, view_of};
 use crate::{arch, resolve, sampler, sys};
@@ -181,7 +181,7 @@ fn a_frame_that_leads_down_or_to_no_code_is_not_undone() {
     // The CFA is not above the stack pointer.
     let rule = Rule::new(rules::FROM_FRAME_POINTER, 16, rules::UNCHANGED, 0);
     let leads_to = |stack_pointer, frame_pointer| {
-        matches!(step(rule, registers(stack_pointer, frame_pointer), &view), Step::Caller(_))
+        step(rule, registers(stack_pointer, frame_pointer), &view).is_ok()
     };
     assert!(leads_to(at(3), at(2)));
     assert!(!leads_to(at(4), at(2)));
