@@ -2,13 +2,7 @@
 //! allocations".
 
 use crate::atomic::{AtomicU32, AtomicU64};
-use crate::{Header, mix};
-use core::mem::offset_of;
-
-/// From the start of the file.
-pub const FAILURE_OFFSET: u64 = offset_of!(Header, failure) as u64;
-/// The same of the latest abort.
-pub const ABORT_OFFSET: u64 = offset_of!(Header, abort) as u64;
+use crate::mix;
 
 /// See the module.
 #[repr(C)]

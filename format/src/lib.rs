@@ -17,7 +17,7 @@ pub mod settings;
 
 pub use address::{LookupAddress, ReturnAddress};
 pub use end::{CGROUP_BYTES, END_BYTES, END_OFFSET, End, Way};
-pub use failure::{ABORT_OFFSET, FAILURE_OFFSET, Failure, failure_check};
+pub use failure::{Failure, failure_check};
 pub use freed::{Freed, MAX_RECENT_FREES, NO_STACK, freed_check, max_recent_frees};
 pub use health::{HEALTH, Health};
 pub use kind::{KINDS, Kind};
@@ -233,6 +233,10 @@ impl Header {
     }
 }
 
+/// Where the header has the latest failed allocation.
+pub const FAILURE_OFFSET: u64 = core::mem::offset_of!(Header, failure) as u64;
+/// Where it has the latest abort without memory.
+pub const ABORT_OFFSET: u64 = core::mem::offset_of!(Header, abort) as u64;
 /// Room for the executable's path.
 pub const EXE_BYTES: usize = 512;
 /// Room for the arguments.

@@ -61,9 +61,9 @@ impl Config {
         while let Some(known @ 1..) = kind {
             match (known, words.next()) {
                 (AT_SECURE, Some(value)) => is_secure = value != 0,
-                // SAFETY: the kernel put 16 bytes there.
                 (AT_RANDOM, Some(at)) => {
-                    self.entropy = unsafe { (at as *const u64).read_unaligned() }
+                    // SAFETY: the kernel put 16 bytes there.
+                    self.entropy = unsafe { (at as *const u64).read_unaligned() };
                 }
                 _ => {}
             }

@@ -115,7 +115,8 @@ pub extern "C" fn record(
         let caller = walk::Caller::at_hook(entry, frame_pointer);
         parked(thread, || {
             if let Some(recorder) = process::recorder_for_failure(thread) {
-                recorder.record_failure(thread, size, caller);
+                let latest = &recorder.file.header().failure;
+                recorder.note_failure(latest, thread, size, caller);
             }
         });
     } else if size <= isize::MAX as u64 {

@@ -1,6 +1,5 @@
 //! The page filter: every record is counted on its address's page as long as it is there, and `free` looks here first.
 
-use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use ramson_format::atomic::AtomicU8;
 
@@ -13,12 +12,6 @@ pub struct PageFilter(pub [AtomicU8; FILTER_PAGES]);
 
 /// See `PageFilter`.
 pub static PAGE_FILTER: PageFilter = PageFilter([const { AtomicU8::new(0) }; FILTER_PAGES]);
-
-/// Before the first record: a program that locks its memory has all of the filter in memory, of which little is used.
-#[cold]
-pub fn unlock() {
-    sys::unlock_zeroes((&raw const PAGE_FILTER).cast(), FILTER_PAGES);
-}
 
 /// The count of the page of `address`.
 pub fn of(address: u64) -> &'static AtomicU8 {

@@ -12,11 +12,6 @@ use ramson_format::{Failure, Kind, failure_check};
 const PROBE_BYTES: usize = 1 << 20;
 
 impl Recorder {
-    /// An allocation of `size` failed, which was to be a sample.
-    pub fn record_failure(&self, thread: &Thread, size: u64, caller: Caller) {
-        self.note_failure(&self.file.header().failure, thread, size, caller);
-    }
-
     /// abort(3) was called. That memory was the cause is likely where none is to be had.
     pub fn record_abort(&self, thread: &Thread, caller: Caller) {
         let is_ours = sys::process_id() == self.pid;
@@ -25,7 +20,8 @@ impl Recorder {
         }
     }
 
-    fn note_failure(&self, failure: &Failure, thread: &Thread, size: u64, caller: Caller) {
+    /// An allocation of `size` failed, which was to be a sample.
+    pub fn note_failure(&self, failure: &Failure, thread: &Thread, size: u64, caller: Caller) {
         let measurement = Measurement::begin(failure.count.fetch_add(1, Relaxed));
         let now_ns = self.now_ns();
         let (stack, tid) = (self.stack_of(thread, Kind::Heap, caller, now_ns), self.tid(thread));

@@ -5,14 +5,9 @@
 //! and meet in one.
 
 use super::file::ProfileFile;
-use super::live::Claim;
-use super::stacks::Holder;
-use super::{Measurement, Recorder};
-use crate::arch::Thread;
-use crate::walk::Caller;
 use core::sync::atomic::Ordering::*;
 use ramson_format::atomic::AtomicU64;
-use ramson_format::{Freed, Health, Kind, NO_STACK, RegionKind, freed_check};
+use ramson_format::{Freed, RegionKind, freed_check};
 
 /// All zero is "off".
 pub struct FreeRing {
@@ -60,43 +55,5 @@ impl FreeRing {
         place.check.store(check, Relaxed);
         place.number.store(number, Release);
         true
-    }
-}
-
-impl Recorder {
-    /// Whether frees are to be remembered.
-    #[inline]
-    pub fn remembers_frees(&self) -> bool {
-        self.frees.length != 0
-    }
-
-    /// The claimed sample is freed by `caller`, to be remembered; `None` if that cannot be walked from here.
-    pub fn complete_free(
-        &self,
-        thread: &Thread,
-        claim: Claim,
-        address: u64,
-        caller: Option<Caller>,
-    ) {
-        let measurement = Measurement::begin(self.file.count_one(Health::Frees));
-        let (sample, now_ns) = self.take_out(claim, address);
-        // Last: a signal handler may leave a walk for good, and the sample is out of the table by then.
-        let flags = Kind::Heap.stack_flags();
-        let free_stack =
-            caller.and_then(|caller| self.walk(thread, caller, flags, Holder::Free, now_ns)?.stack);
-        self.file.count(Health::UnknownFreeStacks, free_stack.is_none() as u64);
-        let entry = Entry {
-            address,
-            size: sample.size,
-            alloc_monotonic_ns: sample.monotonic_ns,
-            free_monotonic_ns: now_ns,
-            alloc_stack: sample.stack,
-            free_stack: free_stack.unwrap_or(NO_STACK),
-            alloc_tid: sample.tid,
-            free_tid: self.tid(thread),
-        };
-        let is_kept = self.frees.push(&self.file, &entry);
-        self.file.count(Health::DroppedFrees, !is_kept as u64);
-        measurement.end(&self.file, 0);
     }
 }

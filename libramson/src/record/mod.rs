@@ -29,10 +29,10 @@ use core::sync::atomic::Ordering::*;
 use cost::{Cost, DRAW_CYCLES, Measurement};
 use extents::Extents;
 use file::ProfileFile;
-use frees::FreeRing;
+use frees::{Entry, FreeRing};
 use ramson_format::atomic::AtomicU64;
 use ramson_format::{
-    FILE_BYTES_RANGE, Health, Kind, PAGE_BYTES, RegionKind, Stack, lifetime_bucket, state,
+    FILE_BYTES_RANGE, Health, Kind, NO_STACK, PAGE_BYTES, RegionKind, Stack, lifetime_bucket, state,
 };
 use scratch::{SCRATCHES, Scratch};
 use stacks::{Holder, StackTable};
@@ -91,7 +91,8 @@ impl Recorder {
         if room_bytes < FILE_BYTES_RANGE.0 {
             return None;
         }
-        page_filter::unlock();
+        // A program that locks its memory has all of the filter in memory, of which little is used.
+        sys::unlock_zeroes((&raw const page_filter::PAGE_FILTER).cast(), page_filter::FILTER_PAGES);
         let memory = sys::map_own(size_of::<Self>()).ok()?;
         // SAFETY: fresh zeroed memory of the right size and alignment (a page); all zero is valid for every field that is
         // not assigned here: integers, flags that are false, an empty path, no function. A field for which 0 is not valid would break it.
@@ -283,6 +284,42 @@ impl Recorder {
     pub fn complete(&self, claim: Claim, address: u64) {
         let measurement = Measurement::begin(self.file.count_one(Health::Frees));
         self.take_out(claim, address);
+        measurement.end(&self.file, 0);
+    }
+
+    /// Whether frees are to be remembered.
+    #[inline]
+    pub fn remembers_frees(&self) -> bool {
+        self.frees.length != 0
+    }
+
+    /// The claimed sample is freed by `caller`, to be remembered; `None` if that cannot be walked from here.
+    pub fn complete_free(
+        &self,
+        thread: &Thread,
+        claim: Claim,
+        address: u64,
+        caller: Option<Caller>,
+    ) {
+        let measurement = Measurement::begin(self.file.count_one(Health::Frees));
+        let (sample, now_ns) = self.take_out(claim, address);
+        // Last: a signal handler may leave a walk for good, and the sample is out of the table by then.
+        let flags = Kind::Heap.stack_flags();
+        let free_stack =
+            caller.and_then(|caller| self.walk(thread, caller, flags, Holder::Free, now_ns)?.stack);
+        self.file.count(Health::UnknownFreeStacks, free_stack.is_none() as u64);
+        let entry = Entry {
+            address,
+            size: sample.size,
+            alloc_monotonic_ns: sample.monotonic_ns,
+            free_monotonic_ns: now_ns,
+            alloc_stack: sample.stack,
+            free_stack: free_stack.unwrap_or(NO_STACK),
+            alloc_tid: sample.tid,
+            free_tid: self.tid(thread),
+        };
+        let is_kept = self.frees.push(&self.file, &entry);
+        self.file.count(Health::DroppedFrees, !is_kept as u64);
         measurement.end(&self.file, 0);
     }
 
