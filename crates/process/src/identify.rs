@@ -76,6 +76,17 @@ pub fn base_name(path: &str) -> &str {
     path.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or_default()
 }
 
+/// The name by which a program was called, by its first argument: a link may have another name than the file behind it. A title
+/// that a program shows there begins with its name (`nginx: worker process`, `redis-server *:6379`).
+pub fn called_name<'a>(argument: &'a str, exe: &'a str) -> &'a str {
+    let name = base_name(exe);
+    // Paths may have spaces.
+    if name == base_name(argument) || !exe.is_empty() && argument.starts_with(exe) {
+        return name;
+    }
+    base_name(argument.split(' ').next().unwrap_or_default().trim_end_matches(':'))
+}
+
 /// Version and package, of `GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.`
 pub fn glibc_version(library: &[u8]) -> Option<((u32, u32), String)> {
     let banner = &library[memmem::find(library, b"GNU C Library ")?..];
@@ -109,4 +120,33 @@ pub fn settings(environ: &[u8]) -> Vec<(String, String)> {
             Some((name.to_owned(), value.to_owned()))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_s_name_is_what_it_was_called_by_whatever_title_it_shows() {
+        for (argument, exe, name) in [
+            ("/usr/bin/redis-server", "/usr/bin/redis-check-rdb", "redis-server"),
+            ("/usr/bin/redis-server 127.0.0.1:6379", "/usr/bin/redis-check-rdb", "redis-server"),
+            (
+                "nginx: master process /usr/sbin/nginx -c /etc/nginx.conf",
+                "/usr/sbin/nginx",
+                "nginx",
+            ),
+            (
+                "postgres: app db 10.0.0.1/32 idle",
+                "/usr/lib/postgresql/15/bin/postgres",
+                "postgres",
+            ),
+            ("./server", "/srv/server", "server"),
+            ("/opt/My App/server", "/opt/My App/server", "server"),
+            ("/opt/My App/server --type=a /b", "/opt/My App/server", "server"),
+            ("", "/srv/server", ""),
+        ] {
+            assert_eq!(called_name(argument, exe), name, "{argument}");
+        }
+    }
 }

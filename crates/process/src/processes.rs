@@ -1,7 +1,7 @@
 //! Which processes there are: by their name, their ancestors, and their control group of either version.
 
 use crate::cgroup::{self, Mount};
-use crate::identify::base_name;
+use crate::identify::{base_name, called_name};
 use crate::{clock, stat};
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,16 +30,12 @@ pub fn named(name: &str) -> Vec<u32> {
 }
 
 fn is_named(pid: u32, name: &str) -> bool {
-    let text = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    let comm = text("comm");
-    let exe = || fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-    let is_exe = |exe: &Path| base_name(&exe.to_string_lossy()) == name;
-    let called = |line: &[u8]| {
-        let first = line.split(|&byte| byte == 0).next().unwrap_or_default();
-        first.rsplit(|&byte| byte == b'/').next() == Some(name.as_bytes())
-    };
-    !name.is_empty()
-        && (comm.trim_ascii_end() == name.as_bytes() || is_exe(&exe()) || called(&text("cmdline")))
+    let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let text = |file: &str| String::from_utf8_lossy(&read(file)).into_owned();
+    let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let (exe, command) = (exe.to_string_lossy(), text("cmdline"));
+    let called = called_name(command.split('\0').next().unwrap_or_default(), &exe);
+    !name.is_empty() && [text("comm").trim_ascii_end(), base_name(&exe), called].contains(&name)
 }
 
 /// A process and its descendants. What its parent left behind belongs to another ancestor.

@@ -140,12 +140,8 @@ pub fn explain(areas: &[Area], known: &Known) -> Explained {
             }
             _ if is_ramsons => explained.add(Part::Ramson, rss),
             Backing::Kernel => explained.add(Part::Kernel, rss),
-            Backing::Shmem => {
-                // Of shared anonymous memory, what this program mapped itself.
-                let mapped = extent_bytes(area, known) as i64;
-                explained.add(Part::Extents, mapped);
-                explained.add(Part::Shmem, rss - mapped);
-            }
+            // Whether this process mapped it or inherited it: of a tree it is one term.
+            Backing::Shmem => explained.add(Part::Shmem, rss),
             Backing::File if (known.is_shmem)(area) => explained.add(Part::Shmem, rss),
             Backing::File if binaries.contains(area.path.as_str()) => {
                 explained.add(Part::Data, anonymous);

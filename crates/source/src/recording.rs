@@ -2,7 +2,7 @@
 
 use crate::maps::clip_extents;
 use crate::snapshot_bytes::snapshot_bytes;
-use ramson_process::identify::base_name;
+use ramson_process::identify::{base_name, called_name};
 use ramson_reader::{Header, Snapshot};
 use ramson_symbols::CarriedNames;
 use serde::Serialize;
@@ -65,7 +65,7 @@ impl Recording {
 
 /// The program's name as it was called, else of the executable or the first thread.
 pub fn name_of(header: &Header) -> &str {
-    let called = header.command.first().map_or("", |path| base_name(path));
+    let called = header.command.first().map_or("", |called| called_name(called, &header.exe));
     [called, base_name(&header.exe)]
         .into_iter()
         .find(|name| !name.is_empty())
