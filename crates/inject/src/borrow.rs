@@ -1,6 +1,6 @@
 //! One thread is borrowed: stopped, looked at, sent through the calls, and let go as it was.
 
-use crate::frame::{self, Frame, Past};
+use crate::frame::{self, Frame, Past, USER_CS};
 use crate::maps::Maps;
 use crate::threads;
 use crate::trace::{Registers, Stop, Traced};
@@ -9,8 +9,6 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// Code segment of 64-bit programs.
-const USER_CS: u64 = 0x33;
 const SYSCALL_INSTRUCTION: [u8; 2] = [0x0f, 0x05];
 /// Direction flag and single steps, which a called function must not find set.
 const CLEARED_FLAGS: u64 = 0x400 | 0x100;
@@ -95,8 +93,9 @@ impl Process {
         } else {
             self.check_waiting(registers)?;
         }
-        let is_free = |word: u64| {
-            word != call.code.restorer && !malloc_code.is_some_and(|code| code.contains(&word))
+        let is_free = |word: u64, above: &[u8]| {
+            let in_handler = word == call.code.restorer && frame::is_context(above);
+            !in_handler && !malloc_code.is_some_and(|code| code.contains(&word))
         };
         if !self.is_stack_free(registers.rsp, stack_end, is_free) {
             return Err("it seems to run a signal handler, or malloc".into());
@@ -117,14 +116,16 @@ impl Process {
         Ok(())
     }
 
-    /// Whether no word of the stack is one that must not be there; false if that cannot be told.
-    fn is_stack_free(&self, start: u64, end: u64, is_free: impl Fn(u64) -> bool) -> bool {
+    /// Whether every word of the stack, with what is above it, may be there; false if that cannot be told.
+    fn is_stack_free(&self, start: u64, end: u64, is_free: impl Fn(u64, &[u8]) -> bool) -> bool {
         const MOST_BYTES: u64 = 8 << 20;
         let mut bytes = vec![0; (end - start).min(MOST_BYTES) as usize];
         let is_whole = end - start <= MOST_BYTES;
         let is_read = is_whole && self.memory.read_exact_at(&mut bytes, start).is_ok();
         let (words, _) = bytes.as_chunks();
-        is_read && words.iter().all(|&word| is_free(u64::from_le_bytes(word)))
+        let mut numbered = (1..).zip(words);
+        is_read
+            && numbered.all(|(next, &word)| is_free(u64::from_le_bytes(word), &bytes[8 * next..]))
     }
 
     /// A restartable sequence begins anew when it is interrupted, which our call would hide from the kernel.

@@ -7,6 +7,8 @@
 use crate::library::Code;
 use crate::trace::Registers;
 
+/// Code segment of 64-bit programs.
+pub const USER_CS: u64 = 0x33;
 /// Bytes below the stack pointer that are the function's that made the system call (System V ABI).
 const RED_ZONE_BYTES: u64 = 128;
 /// Alignment of XSAVE's area.
@@ -100,6 +102,13 @@ fn context(past: &Past, state_at: u64) -> [u8; context::BYTES] {
     bytes
 }
 
+/// Whether what stands behind the restorer's address is what the kernel puts there for a signal's handler. Deep stacks keep such an
+/// address of a handler that returned long ago, and what has been written over the rest since is no such context.
+pub fn is_context(bytes: &[u8]) -> bool {
+    let selectors = bytes.get(context::SELECTORS..context::SELECTORS + 2);
+    selectors.is_none_or(|selector| selector == &(USER_CS as u16).to_le_bytes()[..])
+}
+
 /// With the words by which the kernel knows that all of it is there.
 fn extended_state(state: &[u8]) -> Vec<u8> {
     let mut bytes = state.to_vec();
@@ -128,7 +137,7 @@ mod tests {
             malloc: None,
         };
         for rsp in (0x7ffd_0000_0000..0x7ffd_0000_0080).step_by(8) {
-            let registers = Registers { rsp, rip: 7, ..zero() };
+            let registers = Registers { rsp, rip: 7, cs: USER_CS, ..zero() };
             let past =
                 Past { registers: &registers, extended_state: &[1; 832], blocked_signals: 5 };
             let frame = lay_out(&past, &code, 23, b"text\0");
@@ -143,6 +152,11 @@ mod tests {
             );
             assert_eq!(word(40 + context::REGISTERS + 8 * 15), rsp);
             assert_eq!(word(40 + context::MASK), 5);
+            assert!(is_context(&frame.bytes[40..]));
+            assert!(is_context(&frame.bytes[40..50]), "what cannot be read may be one");
+            let mut written_over = frame.bytes[40..].to_vec();
+            written_over[context::SELECTORS] = 0;
+            assert!(!is_context(&written_over));
             let state = word(40 + context::FLOATING_POINT);
             assert!(state.is_multiple_of(64) && state > frame.start);
             assert_eq!(word((state - frame.start) as usize + 832) as u32, software::MAGIC_2);
