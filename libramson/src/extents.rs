@@ -53,15 +53,13 @@ fn settle(taken: &Taken, unmapped: Option<&Range<u64>>) {
     }
 }
 
-/// `range` is mapped anew, over what was there if that was asked for.
-fn map_over(range: &Range<u64>, is_asked_for: bool) {
+/// `range` is mapped, over what was there if that was asked for. It has `flags` if it is anonymous
+/// memory, which is recorded if it is large.
+fn complete(range: Range<u64>, is_over: bool, flags: Option<u32>, call: &Call) {
     if let Some(recorder) = process::recorder() {
-        recorder.complete_overmapping(range, is_asked_for);
+        recorder.complete_overmapping(&range, is_over);
     }
-}
-
-/// Records a new mapping of anonymous memory if it is large.
-fn record(range: Range<u64>, flags: u32, call: &Call) {
+    let Some(flags) = flags else { return };
     let bytes = range.end - range.start;
     let caller = walk::Caller::at_hook(call.entry(), call.frame_pointer);
     if bytes < EXTENT_LEAST_BYTES
@@ -93,12 +91,10 @@ pub extern "C" fn map(call: &Call) -> u64 {
     }
     let result = call.real();
     if let Some(range) = pages(result, length) {
-        map_over(&range, is_over);
-        if map_flags & MAP_ANONYMOUS != 0 {
-            let reserved = if protection == 0 { live_flags::RESERVED } else { 0 };
-            let shared = if map_flags & MAP_SHARED != 0 { live_flags::SHARED } else { 0 };
-            record(range, reserved | shared, call);
-        }
+        let reserved = if protection == 0 { live_flags::RESERVED } else { 0 };
+        let shared = if map_flags & MAP_SHARED != 0 { live_flags::SHARED } else { 0 };
+        let is_anonymous = map_flags & MAP_ANONYMOUS != 0;
+        complete(range, is_over, is_anonymous.then_some(reserved | shared), call);
     }
     result
 }
@@ -133,11 +129,8 @@ pub extern "C" fn remap(call: &Call) -> u64 {
     let result = call.real();
     settle(&taken, leaving.as_ref().filter(|_| result != MAP_FAILED && !old_stays));
     if !shrinks && let Some(new) = pages(result, new_length) {
-        map_over(&new, is_fixed);
         // Of what is not known nothing tells whether it is a file's.
-        if taken.flags() != 0 {
-            record(new, taken.flags() & !live_flags::EXTENT, call);
-        }
+        complete(new, is_fixed, taken.flags(), call);
     }
     result
 }

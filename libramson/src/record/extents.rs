@@ -59,9 +59,9 @@ impl Taken {
         self.0.into_iter().flatten()
     }
 
-    /// Those of the first one; 0: there is none.
-    pub fn flags(&self) -> u32 {
-        self.all().next().map_or(0, |held| held.sample.flags)
+    /// Those of the first one.
+    pub fn flags(&self) -> Option<u32> {
+        self.all().next().map(|held| held.sample.flags & !live_flags::EXTENT)
     }
 }
 
