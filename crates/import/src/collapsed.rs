@@ -14,18 +14,9 @@ pub fn split(line: &[u8]) -> Option<(&[u8], f64)> {
     let line = line.trim_ascii_end();
     let space = line.iter().rposition(|&byte| byte == b' ' || byte == b'\t')?;
     let stack = line[..space].trim_ascii_end();
-    Some((stack, number(&line[space + 1..])?)).filter(|_| !stack.is_empty())
-}
-
-/// Nearly all values are short whole numbers.
-fn number(digits: &[u8]) -> Option<f64> {
-    if digits.len() <= 15 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
-        let value = digits.iter().fold(0u64, |value, digit| value * 10 + u64::from(digit - b'0'));
-        return Some(value as f64);
-    }
-    let is_number = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
-    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|b| is_number(&b)));
-    text?.parse().ok().filter(|value: &f64| value.is_finite())
+    let value = str::from_utf8(&line[space + 1..]).ok()?.parse().ok();
+    let value = value.filter(|value: &f64| value.is_finite())?;
+    (!stack.is_empty()).then_some((stack, value))
 }
 
 pub fn read(input: &mut Input) -> Result<Imported, ImportError> {

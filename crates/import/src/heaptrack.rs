@@ -151,7 +151,7 @@ impl Reading {
     fn string(&mut self, rest: &[u8], input: &mut Input) -> Result<(), Stop> {
         input.charge(size_of::<Arc<str>>() + rest.len() + OVERHEAD_BYTES)?;
         let text = match self.version {
-            3.. => rest.iter().position(|&byte| byte == b' ').map_or(&[][..], |at| &rest[at + 1..]),
+            3.. => rest.splitn(2, |&byte| byte == b' ').nth(1).unwrap_or_default(),
             _ => rest,
         };
         self.strings.push(String::from_utf8_lossy(text).into());
@@ -198,18 +198,16 @@ impl Reading {
         input: &mut Input,
     ) -> Result<usize, Stop> {
         input.charge(size_of::<Line>())?;
-        if let Some(&known) = self.functions.get(&(name.clone(), file.clone())) {
+        let key = (name, file);
+        if let Some(&known) = self.functions.get(&key) {
             return Ok(known);
         }
         let known = 2 * size_of::<Function>() + 2 * OVERHEAD_BYTES;
-        input.charge(known + name.len() + TABLE_BYTES)?;
+        input.charge(known + key.0.len() + TABLE_BYTES)?;
+        let (name, file) = key.clone();
         let functions = &mut self.builder.profile.functions;
-        functions.push(Function {
-            name: name.clone(),
-            system_name: name.clone(),
-            file: file.clone(),
-        });
-        self.functions.insert((name, file), functions.len() - 1);
+        functions.push(Function { system_name: name.clone(), name, file });
+        self.functions.insert(key, functions.len() - 1);
         Ok(functions.len() - 1)
     }
 

@@ -108,11 +108,13 @@ impl Servers {
                 }
             }
         }
-        // Where no miss can be noted nothing can be kept either: there is no use in asking again.
         if is_missing_everywhere
-            && self.files.temporary().and_then(|_| File::create(miss(&path))).is_err()
+            && let Err(error) = self.files.make().and_then(|()| File::create(miss(&path)))
         {
+            // Where no miss can be noted nothing can be kept either: there is no use in asking for more.
             self.is_down.fill(true);
+            let (url, reason) = (self.options.urls[0].clone(), error.to_string());
+            self.failures.push(SymbolDefect::ServerFailed { url, reason });
         }
         None
     }

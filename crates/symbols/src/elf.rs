@@ -215,33 +215,23 @@ fn build_id_of<E: FileHeader<Endian = Endianness>>(file: &File) -> Result<Vec<u8
     let text = |error: object::read::Error| error.to_string();
     let header = E::parse(&cache).map_err(text)?;
     let endian = header.endian().map_err(text)?;
-    for segment in header.program_headers(endian, &cache).map_err(text)? {
-        if segment.p_type(endian) != elf::PT_NOTE
-            || segment.p_filesz(endian).into() > MAX_NOTES_BYTES
-        {
-            continue;
-        }
-        if let Ok(Some(notes)) = segment.notes(endian, &cache)
-            && let Some(id) = build_id_note(endian, notes)
-        {
-            return Ok(id);
-        }
+    let segments = header.program_headers(endian, &cache).map_err(text)?.iter();
+    let mut notes = segments
+        .filter(|segment| segment.p_type(endian) == elf::PT_NOTE)
+        .filter(|segment| segment.p_filesz(endian).into() <= MAX_NOTES_BYTES)
+        .filter_map(|segment| segment.notes(endian, &cache).ok().flatten());
+    if let Some(id) = notes.find_map(|notes| build_id_note(endian, notes)) {
+        return Ok(id);
     }
     // Some tools leave the segments of a separate debug file pointing nowhere; its sections are right.
     if header.shnum(endian, &cache).map_err(text)? > MAX_SECTIONS {
         return Err("too many sections".into());
     }
-    for section in header.section_headers(endian, &cache).map_err(text)? {
-        if section.sh_size(endian).into() > MAX_NOTES_BYTES {
-            continue;
-        }
-        if let Ok(Some(notes)) = section.notes(endian, &cache)
-            && let Some(id) = build_id_note(endian, notes)
-        {
-            return Ok(id);
-        }
-    }
-    Ok(Vec::new())
+    let sections = header.section_headers(endian, &cache).map_err(text)?.iter();
+    let mut notes = sections
+        .filter(|section| section.sh_size(endian).into() <= MAX_NOTES_BYTES)
+        .filter_map(|section| section.notes(endian, &cache).ok().flatten());
+    Ok(notes.find_map(|notes| build_id_note(endian, notes)).unwrap_or_default())
 }
 
 fn build_id_note<E: FileHeader<Endian = Endianness>>(

@@ -44,34 +44,21 @@ impl Engine {
         }
         let mut debug_file = None;
         for place in places {
-            engine.open_debug(search, place, &build_id, &mut debug_file);
-        }
-        if engine.lines.is_none()
-            && let Some(path) = search.fetch(&build_id)
-        {
-            engine.open_debug(search, &Place { path, crc32: None }, &build_id, &mut debug_file);
+            if engine.lines.is_some() {
+                break;
+            }
+            if place.is_fetched {
+                search.fetch(&build_id);
+            }
+            let found = open_debug_file(place, &build_id);
+            let Some(found) = found.filter(|found| engine.has_sections(found)) else { continue };
+            engine.open_lines(search, &found);
+            if debug_file.is_none() || engine.lines.is_some() {
+                debug_file = Some(found);
+            }
         }
         engine.open_names(debug_file.as_ref(), file);
         engine
-    }
-
-    /// Opens the debug file at `place`, unless there are lines already.
-    fn open_debug(
-        &mut self,
-        search: &mut Search,
-        place: &Place,
-        build_id: &str,
-        debug_file: &mut Option<ElfFile>,
-    ) {
-        if self.lines.is_some() {
-            return;
-        }
-        let found = open_debug_file(place, build_id);
-        let Some(found) = found.filter(|found| self.has_sections(found)) else { return };
-        self.open_lines(search, &found);
-        if debug_file.is_none() || self.lines.is_some() {
-            *debug_file = Some(found);
-        }
     }
 
     fn has_sections(&mut self, file: &ElfFile) -> bool {
@@ -162,15 +149,15 @@ impl Engine {
         );
         let mut found: Vec<_> = found.into_iter().flatten().collect();
         found.sort_unstable_by_key(|&(address, _)| address);
-        for (address, found) in found {
-            answers.add(address, &found.frames);
-            if let (Some(reason), SymbolSource::Dwarf) = (found.damage, self.source) {
+        for (address, (frames, damage)) in found {
+            answers.add(address, &frames);
+            if let (Some(reason), SymbolSource::Dwarf) = (damage, self.source) {
                 let (path, reason) =
                     (self.path.clone(), format!("at address {address:#x}: {reason}"));
                 self.damage.get_or_insert(SymbolDefect::Unreadable { path, reason });
             }
         }
-        if let Some(part) = self.lines.as_ref().and_then(Lines::missing_part) {
+        if let Some(part) = self.lines.as_ref().and_then(|lines| lines.split.missing.get()) {
             let (path, supplement) = (self.path.clone(), part.clone());
             let build_id = String::new();
             let missing = SymbolDefect::SupplementMissing { path, supplement, build_id };

@@ -143,10 +143,13 @@ fn concatenated(root: &Path, path: &str) -> PathBuf {
 }
 
 /// A place where a separate debug file may be.
+#[derive(Default)]
 pub(crate) struct Place {
     pub path: PathBuf,
     /// What must hold besides the build ID.
     pub crc32: Option<u32>,
+    /// Where a file is once it was fetched from a server.
+    pub is_fetched: bool,
 }
 
 /// Every place to look for the debug file of `binary`, best first.
@@ -157,12 +160,11 @@ pub(crate) fn debug_places(
 ) -> Vec<Place> {
     let Search { binary, folders, servers } = search;
     let build_id = search.build_id(file);
-    let fetched = servers.as_ref().and_then(|servers| servers.place(build_id));
-    let fetched = fetched.map(|path| Place { path, crc32: None });
+    let at = |path| Place { path, ..Place::default() };
     let mut places = Vec::new();
     let roots = debug_roots(binary, folders);
     for root in &roots {
-        places.extend(by_build_id(root, build_id).map(|path| Place { path, crc32: None }));
+        places.extend(by_build_id(root, build_id).map(at));
     }
     let path = binary.path.strip_suffix(DELETED).unwrap_or(&binary.path);
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -170,7 +172,7 @@ pub(crate) fn debug_places(
         // An unstripped copy of the binary will do as well.
         let copies =
             folders.debug_paths.iter().filter(|_| !name.is_empty()).map(|root| root.join(name));
-        places.extend(copies.map(|path| Place { path, crc32: None }));
+        places.extend(copies.map(at));
     }
     if let Some(link) = link {
         let name = OsStr::from_bytes(&link.name);
@@ -183,9 +185,10 @@ pub(crate) fn debug_places(
         }
         linked.extend(roots.iter().map(|root| concatenated(root, folder)));
         let crc32 = Some(link.crc32);
-        places.extend(linked.into_iter().map(|folder| Place { path: folder.join(name), crc32 }));
+        places.extend(linked.into_iter().map(|folder| Place { crc32, ..at(folder.join(name)) }));
     }
-    places.extend(fetched);
+    let fetched = servers.as_ref().and_then(|servers| servers.place(build_id));
+    places.extend(fetched.map(|path| Place { is_fetched: true, ..at(path) }));
     places
 }
 

@@ -29,10 +29,14 @@ impl Folder {
         is_build_id(build_id).then(|| self.path.join(format!("{build_id}.{}", self.extension)))
     }
 
+    /// Paths and names of other people's programs are nobody else's business.
+    pub fn make(&self) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
+    }
+
     /// A file to write, to rename to its place, and then to `evict`; it goes if it is not renamed.
     pub fn temporary(&self) -> io::Result<NamedTempFile> {
-        // Paths and names of other people's programs are nobody else's business.
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+        self.make()?;
         tempfile::Builder::new().suffix(&format!(".{TEMPORARY}")).tempfile_in(&self.path)
     }
 

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::PathBuf;
 
 use addr2line::{LookupContinuation, LookupResult};
 use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, SectionId};
@@ -54,7 +53,7 @@ pub(crate) struct Lines {
     /// What `dwz` moved elsewhere.
     supplement: Option<DwarfSections<Vec<u8>>>,
     endian: RunTimeEndian,
-    split: Split,
+    pub split: Split,
     size_bytes: u64,
 }
 
@@ -115,11 +114,6 @@ impl Lines {
     /// Bytes of debug sections held.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes + self.split.size_bytes()
-    }
-
-    /// A part outside the file that was needed and is not there.
-    pub fn missing_part(&self) -> Option<&PathBuf> {
-        self.split.missing()
     }
 }
 

@@ -24,7 +24,8 @@ pub(crate) struct Split {
     package: OnceLock<Option<(DwarfPackageSections<Vec<u8>>, RunTimeEndian)>>,
     /// By the hash of the path.
     units: Vec<OnceLock<Box<Unit>>>,
-    missing: OnceLock<PathBuf>,
+    /// The first part that was asked for and is not there.
+    pub missing: OnceLock<PathBuf>,
     /// Relaxed: an estimate of what is held.
     size_bytes: AtomicU64,
 }
@@ -71,11 +72,6 @@ impl Split {
         let mut unit = sections.borrow(|section| Bytes::new(section, *endian));
         unit.make_dwo(&request.parent);
         Some(Arc::new(unit))
-    }
-
-    /// The first part that was asked for and is not there.
-    pub fn missing(&self) -> Option<&PathBuf> {
-        self.missing.get()
     }
 
     pub fn size_bytes(&self) -> u64 {

@@ -19,22 +19,14 @@ pub(crate) struct Worker<'a> {
     demangled: HashMap<Arc<str>, Option<Arc<str>>>,
 }
 
-/// What is at one address.
-#[derive(Default)]
-pub(crate) struct FoundAt {
-    /// Inlined ones first.
-    pub frames: Vec<Frame>,
-    /// Why there may be less than there should be.
-    pub damage: Option<String>,
-}
-
 impl<'a> Worker<'a> {
     pub fn new(lines: Option<&'a Lines>, names: &'a [Names]) -> Self {
         let lines = lines.map(Lines::finder);
         Self { lines, names, texts: HashSet::new(), demangled: HashMap::new() }
     }
 
-    pub fn find(&mut self, address: u64) -> FoundAt {
+    /// The frames at `address`, inlined ones first, and why there may be less than there should be.
+    pub fn find(&mut self, address: u64) -> (Vec<Frame>, Option<String>) {
         let mut found = Vec::new();
         let texts = &mut self.texts;
         let damage = match &self.lines {
@@ -59,7 +51,7 @@ impl<'a> Worker<'a> {
             let Some((function, system_name)) = self.named(name, symbol_address) else { continue };
             frames.push(Frame { function, system_name, file, line });
         }
-        FoundAt { frames, damage }
+        (frames, damage)
     }
 
     /// Function and system name from DWARF's name, or else from the symbol at the address (inlined calls have none).
