@@ -2,7 +2,7 @@
 
 use crate::difference::Trail;
 use crate::intern;
-use crate::schema::{self, HistoryError, rows, unsigned};
+use crate::schema::{self, HistoryError, rows, signed, unsigned};
 use crate::state::{State, set_numbers};
 use crate::trigger::Triggers;
 use ramson_profile::Estimate;
@@ -71,11 +71,6 @@ fn moment(row: &Row) -> rusqlite::Result<Moment> {
         live_samples: unsigned(row, 8)?,
         allocated: unsigned(row, 9)?,
     })
-}
-
-/// SQLite has no unsigned numbers.
-fn signed(time_ns: u64) -> i64 {
-    i64::try_from(time_ns).unwrap_or(i64::MAX)
 }
 
 impl History {
@@ -173,13 +168,13 @@ impl History {
             "SELECT data FROM snapshots JOIN differences ON snapshot = id WHERE chain = ?1 AND id <= ?2 ORDER BY id",
         )?;
         let mut rows = query.query(params![moment.chain, moment.id])?;
-        let (mut trail, mut is_there) = (Trail::default(), false);
+        let mut trail = Trail::default();
         while let Some(row) = rows.next()? {
             let data = row.get_ref(0)?.as_blob().map_err(|_| HistoryError::Damaged)?;
             trail.read(data).map_err(|_| HistoryError::Damaged)?;
-            is_there = true;
         }
-        if is_there { Ok(trail.state) } else { Err(HistoryError::Damaged) }
+        // It may have been removed.
+        Some(trail.state).filter(|state| *state != State::default()).ok_or(HistoryError::Damaged)
     }
 }
 

@@ -102,7 +102,12 @@ pub fn rows<T>(
     connection.prepare_cached(query)?.query_map(values, row)?.collect()
 }
 
-/// A number that is kept as one with a sign: SQLite has no others.
+/// SQLite has only numbers with a sign; what is too large for one is the largest.
+pub fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A number that was kept as one with a sign.
 pub fn unsigned(row: &Row, index: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(index).map(|value| value as u64)
 }

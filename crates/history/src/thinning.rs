@@ -2,7 +2,7 @@
 //! the database is too large; and what only removed chains named goes with them.
 
 use crate::difference::Trail;
-use crate::schema::{HistoryError, rows, unsigned};
+use crate::schema::{HistoryError, rows, signed, unsigned};
 use crate::trigger::Triggers;
 use crate::writer::HistoryWriter;
 use rusqlite::params;
@@ -66,8 +66,7 @@ impl HistoryWriter {
 
     /// The oldest first, so that each level gets its snapshots in their order.
     fn expired(&self, now_ns: u64) -> Result<Vec<Expired>, HistoryError> {
-        let keep_ns = self.levels.0.last().map_or(u64::MAX, |level| level.keep_ns);
-        let keep_ns = i64::try_from(keep_ns).unwrap_or(i64::MAX);
+        let keep_ns = self.levels.0.last().map_or(i64::MAX, |level| signed(level.keep_ns));
         let query = "SELECT id, process, keep_ns, last_ns FROM chains WHERE last_ns < ?1 - min(keep_ns, ?2) \
                      ORDER BY last_ns, id LIMIT ?3";
         let values = params![now_ns as i64, keep_ns, MOST_EXPIRED as i64];

@@ -71,7 +71,7 @@ pub struct Observation {
 }
 
 /// What was seen of one process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Watch {
     last: Observation,
     /// When the clock last took one.
@@ -97,10 +97,9 @@ impl Watch {
         Self {
             last: first,
             clock_ns: first.time_ns,
-            allocated: 0,
             live_peak: live(&first),
             rss_peak: first.rss.unwrap_or(0),
-            pressed_ns: None,
+            ..Self::default()
         }
     }
 

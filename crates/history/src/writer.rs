@@ -6,7 +6,7 @@
 use crate::difference::Trail;
 use crate::intern::{Known, find_process};
 use crate::levels::{Length, Level, Levels};
-use crate::schema::{self, HistoryError};
+use crate::schema::{self, HistoryError, signed};
 use crate::state::{State, live_space};
 use crate::trigger::Triggers;
 use ramson_reader::{Header, Snapshot, Stack};
@@ -59,7 +59,13 @@ impl HistoryWriter {
 
     /// Keeps all of these snapshots, or none.
     pub fn append(&mut self, taken: &[Taken]) -> Result<(), HistoryError> {
-        self.transaction(|writer| taken.iter().try_for_each(|taken| writer.append_one(taken)))
+        self.transaction(|writer| {
+            taken.iter().try_for_each(|taken| {
+                let (process, state) = writer.state(taken)?;
+                let (chain, bytes) = writer.extend(process, 0, taken.time_ns, &state)?;
+                writer.insert_snapshot(chain, process, taken, &bytes)
+            })
+        })
     }
 
     /// Keeps a snapshot under a name, as long as any is kept. A mark that exists is moved.
@@ -118,12 +124,6 @@ impl HistoryWriter {
         Ok((known.id, State::of(taken.snapshot, &numbers)))
     }
 
-    fn append_one(&mut self, taken: &Taken) -> Result<(), HistoryError> {
-        let (process, state) = self.state(taken)?;
-        let (chain, bytes) = self.extend(process, 0, taken.time_ns, &state)?;
-        self.insert_snapshot(chain, process, taken, &bytes)
-    }
-
     /// Continues the last chain of a process and level, or begins one: which it is, and the bytes for this moment.
     pub(crate) fn extend(
         &mut self,
@@ -149,11 +149,9 @@ impl HistoryWriter {
     }
 
     fn insert_chain(&self, process: i64, level: Level, time_ns: u64) -> Result<i64, HistoryError> {
-        let [every_ns, keep_ns] =
-            [level.every_ns, level.keep_ns].map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));
         self.execute(
             "INSERT INTO chains (process, every_ns, keep_ns, last_ns) VALUES (?1, ?2, ?3, ?4)",
-            params![process, every_ns, keep_ns, time_ns as i64],
+            params![process, signed(level.every_ns), signed(level.keep_ns), time_ns as i64],
         )?;
         Ok(self.connection.last_insert_rowid())
     }

@@ -79,21 +79,20 @@ pub enum Defect {
 
 impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Self::CutRegion { region, missing_bytes } => {
-                write!(f, "the file is cut: {missing_bytes} bytes of its {region} are missing")
+        let (count, finding) = match self {
+            Self::CutRegion { region, missing_bytes: bytes } => {
+                return write!(f, "the file is cut: {bytes} bytes of its {region} are missing");
             }
-            Self::BadRegion(region) => write!(f, "the directory entry of the {region} is damaged"),
-            Self::TornSamples(count) => write!(f, "{count} samples were being written"),
-            Self::BadSamples(count) => write!(f, "{count} samples are damaged and left out"),
-            Self::StacklessSamples(count) => write!(f, "{count} samples have lost their stack"),
-            Self::TornFrees(count) => write!(f, "{count} recent frees were being written"),
-            Self::BadStacks(count) => {
-                write!(f, "{count} stacks are incomplete or damaged and left out")
+            Self::BadRegion(region) => {
+                return write!(f, "the directory entry of the {region} is damaged");
             }
-            Self::BadMappings(count) => {
-                write!(f, "{count} mappings are incomplete or damaged and left out")
-            }
-        }
+            Self::TornSamples(count) => (count, "samples were being written"),
+            Self::BadSamples(count) => (count, "samples are damaged and left out"),
+            Self::StacklessSamples(count) => (count, "samples have lost their stack"),
+            Self::TornFrees(count) => (count, "recent frees were being written"),
+            Self::BadStacks(count) => (count, "stacks are incomplete or damaged and left out"),
+            Self::BadMappings(count) => (count, "mappings are incomplete or damaged and left out"),
+        };
+        write!(f, "{count} {finding}")
     }
 }

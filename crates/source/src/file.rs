@@ -125,8 +125,7 @@ fn unreadable(object: &str, error: &ReadError) -> Failure {
 
 /// The profile of a running process, if it has one of its own: a forked child still has its parent's mapped, too.
 pub fn open_member(pid: u32) -> Option<Recording> {
-    let own_pid = own_pid(pid);
-    open_mapped(pid).find(|recording| Some(recording.snapshot.header.pid) == own_pid)
+    open_mapped(pid).find(|recording| Some(recording.snapshot.header.pid) == own_pid(pid))
 }
 
 /// The profiles that a running process has mapped.
@@ -163,12 +162,10 @@ pub fn open_to_write(profile: &File) -> io::Result<File> {
     const ATTEMPTS: usize = 5;
     let again = format!("/proc/self/fd/{}", profile.as_raw_fd());
     let open = || File::options().read(true).write(true).open(&again);
-    let is_denied = |opened: &io::Result<File>| {
-        opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
-    };
+    let is_denied = |error: &io::Error| error.kind() == ErrorKind::PermissionDenied;
     let mut opened = open();
     for _ in 0..ATTEMPTS {
-        if !is_denied(&opened) {
+        if !opened.as_ref().is_err_and(is_denied) {
             break;
         }
         let mode = profile.metadata()?.permissions().mode();

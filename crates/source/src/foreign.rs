@@ -14,16 +14,14 @@ pub struct Foreign {
 
 fn unreadable(origin: &str, error: &ImportError) -> Failure {
     let next = match error {
-        ImportError::Io(_) => "Check that it can be read".to_owned(),
+        ImportError::Io(_) => "Check that it can be read",
         ImportError::Empty | ImportError::Unrecognized(_) => {
-            format!("Pass a ramson profile (\"ramson run ./prog\" creates one), {ACCEPTED}")
+            &format!("Pass a ramson profile (\"ramson run ./prog\" creates one), {ACCEPTED}")
         }
-        ImportError::NotAHeapProfile(_) => "Pass a heap profile".to_owned(),
-        ImportError::Nothing(_) => "Take the profile again".to_owned(),
-        ImportError::RawHeaptrack => "Interpret it first: heaptrack --interpret FILE".to_owned(),
-        ImportError::HeaptrackVersion(_) => {
-            "Convert it with heaptrack_print --print-flamegraph".to_owned()
-        }
+        ImportError::NotAHeapProfile(_) => "Pass a heap profile",
+        ImportError::Nothing(_) => "Take the profile again",
+        ImportError::RawHeaptrack => "Interpret it first: heaptrack --interpret FILE",
+        ImportError::HeaptrackVersion(_) => "Convert it with heaptrack_print --print-flamegraph",
     };
     Failure::failed(format!("{origin}: {error}. {next}"))
 }

@@ -80,11 +80,8 @@ pub fn none_of(selector: &Selector) -> Failure {
 /// Says that one is wanted where several are named, with what tells them apart.
 pub fn several(what: &str, pids: &[u32]) -> Failure {
     let mut text = format!(
-        "{what}: {} processes, and this takes one. Pass one of these process IDs:\n{:>10} {:>10} {:>10}  command",
-        pids.len(),
-        "pid",
-        "age",
-        "RSS"
+        "{what}: {} processes, and this takes one. Pass one of these process IDs:\n       pid        age        RSS  command",
+        pids.len()
     );
     for &pid in pids.iter().take(MOST_CANDIDATES) {
         let stat = Stat::of(pid);

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What one SRC, or several in a row, name.
 pub struct Members {
@@ -186,10 +186,13 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
         ErrorKind::PermissionDenied if rustix::process::getuid().is_root() => Failure::failed(format!(
             "process {pid}: the kernel does not let even root look at it. Run ramson in its namespace or without confinement"
         )),
-        ErrorKind::PermissionDenied => Failure::failed(format!(
-            "process {pid}: it belongs to {}. Run ramson as that user or as root",
-            owner_of(&process)
-        )),
+        ErrorKind::PermissionDenied => {
+            let owner = process.metadata().map(|facts| format!("user {}", facts.uid()));
+            Failure::failed(format!(
+                "process {pid}: it belongs to {}. Run ramson as that user or as root",
+                owner.unwrap_or_else(|_| "another user".into())
+            ))
+        }
         _ => Failure::not_found(format!("process {pid}: {error}")),
     })?;
     // A forked child has its parent's, too, until it has its own.
@@ -208,9 +211,4 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
         None => ". Start it with \"ramson run -- CMD\"".into(),
     };
     Err(Failure::not_found(format!("process {pid} ({}): not profiled{why}", name.trim())))
-}
-
-fn owner_of(process: &Path) -> String {
-    let uid = process.metadata().map(|metadata| metadata.uid());
-    uid.map_or_else(|_| "another user".into(), |uid| format!("user {uid}"))
 }

@@ -13,6 +13,9 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
 
+/// Of the flags of a process, the ninth number of its stat: a kernel thread.
+const PF_KTHREAD: u64 = 0x0020_0000;
+
 /// A running process.
 pub struct Target {
     /// Its ID here.
@@ -130,7 +133,7 @@ fn check(pid: u32) -> Result<(), Failure> {
         )));
     }
     // Of a process that is just ending, the memory is gone already, too.
-    if is_kernel_thread(pid) {
+    if stat::number(pid, 9).is_some_and(|flags| flags & PF_KTHREAD != 0) {
         return Err(Failure::usage(format!(
             "process {pid} ({name}): a kernel thread, which has no memory of its own. Pass a program's process ID"
         )));
@@ -146,11 +149,6 @@ fn check(pid: u32) -> Result<(), Failure> {
         });
         Failure::failed(format!("process {pid} ({name}): {rss}{error}. {}", rights::next_step(pid)))
     })
-}
-
-fn is_kernel_thread(pid: u32) -> bool {
-    const PF_KTHREAD: u64 = 0x0020_0000;
-    stat::number(pid, 9).is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
 /// The process exited while it was looked at.

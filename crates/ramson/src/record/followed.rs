@@ -8,9 +8,6 @@ use ramson_process::stat::Stat;
 use ramson_reader::{Follower, Header, ReadAt};
 use ramson_source::{Recording, clip_extents};
 
-/// What tells a profile from all others: process, its start, the start of the profile, and its number.
-pub type Identity = (u32, u64, u64, u64);
-
 pub struct Followed {
     name: String,
     /// Another image of the process has begun.
@@ -34,7 +31,8 @@ pub struct Followed {
 
 /// A snapshot and its circumstances.
 pub struct Shot {
-    pub identity: Identity,
+    /// Of its header.
+    pub identity: (u32, u64, u64, u64),
     name: String,
     /// Its snapshot is the one that was taken.
     follower: Follower,
@@ -89,7 +87,7 @@ impl Followed {
         self.is_over
     }
 
-    pub fn identity(&self) -> Identity {
+    pub fn identity(&self) -> (u32, u64, u64, u64) {
         self.header.identity()
     }
 
