@@ -181,15 +181,15 @@ impl Recording {
     /// process's memory. `None` where they are gone, or came through a pipe.
     pub fn bytes(&self) -> Option<Box<dyn ReadAt>> {
         let identity = self.snapshot.header.identity();
-        let is_it = |bytes: &Box<dyn ReadAt>| {
-            Header::read(&**bytes).is_ok_and(|header| header.identity() == identity)
+        let is_it = |bytes: &dyn ReadAt| {
+            Header::read(bytes).is_ok_and(|header| header.identity() == identity)
         };
         let file = open_found(&self.origin).map(|file| Box::new(file) as Box<dyn ReadAt>);
         let mapped = self.running.into_iter().flat_map(|pid| {
             let maps = maps(pid).unwrap_or_default().into_iter().filter(Map::may_be_profile);
             maps.flat_map(move |map| bytes_of_map(pid, map)).map(|(bytes, _)| bytes)
         });
-        file.into_iter().chain(mapped).find(is_it)
+        file.into_iter().chain(mapped).find(|bytes| is_it(&**bytes))
     }
 
     /// Whether its process still has it mapped, also where its file was removed: exec keeps the process ID. `file` is what was opened
