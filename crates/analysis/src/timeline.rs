@@ -133,7 +133,8 @@ fn chosen(series: &[Moment], rows: usize) -> Vec<&Moment> {
         return series.iter().collect();
     }
     let always = Triggers::MARK | Triggers::EXIT | Triggers::DEATH | Triggers::PRESSURE;
-    let special = series.iter().filter(|moment| moment.triggers.intersects(always)).count().min(rows);
+    let special =
+        series.iter().filter(|moment| moment.triggers.intersects(always)).count().min(rows);
     let (mut special_left, even) = (special, rows - special);
     let mut is_shown = vec![false; series.len()];
     for row in 0..even {
