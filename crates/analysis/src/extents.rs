@@ -11,40 +11,37 @@ use std::ops::Range;
 pub struct Live {
     /// Index into `Snapshot::stacks`.
     pub stack: usize,
-    /// Bytes.
     pub size: u64,
-    /// Thread.
     pub tid: u32,
-    /// 1/p of its sample.
-    pub inverse_probability: f64,
+    /// On the clock of the profile.
+    pub monotonic_ns: u64,
+    inverse_probability: f64,
+}
+
+impl Live {
+    /// Of the objects or bytes, what it stands for.
+    pub fn estimate(&self, unit: SampleUnit) -> Estimate {
+        Estimate::of_sample(self.size, self.inverse_probability, unit)
+    }
 }
 
 /// All of one kind, or of both.
 pub fn live(snapshot: &Snapshot, kind: Option<Kind>) -> impl Iterator<Item = Live> {
-    let heap = snapshot.live.iter().map(
-        |&LiveSample { stack, size, tid, inverse_probability, .. }| Live {
-            stack,
-            size,
-            tid,
-            inverse_probability,
-        },
-    );
-    let extents = snapshot.extents.iter().filter(|extent| !extent.is_reserved);
-    let all = heap.chain(extents.map(|&Extent { stack, bytes, tid, .. }| Live {
-        stack,
-        size: bytes,
-        tid,
-        inverse_probability: 1.0,
-    }));
-    all.filter(move |live| kind.is_none_or(|kind| snapshot.stacks[live.stack].kind() == kind))
+    let heap = snapshot.live.iter().map(|sample| {
+        let &LiveSample { stack, size, tid, monotonic_ns, inverse_probability, .. } = sample;
+        Live { stack, size, tid, monotonic_ns, inverse_probability }
+    });
+    let extents = snapshot.extents.iter().filter(|extent| !extent.is_reserved).map(|extent| {
+        let &Extent { stack, bytes: size, tid, monotonic_ns, .. } = extent;
+        Live { stack, size, tid, monotonic_ns, inverse_probability: 1.0 }
+    });
+    let is_of = move |stack: usize| kind.is_none_or(|kind| snapshot.stacks[stack].kind() == kind);
+    heap.chain(extents).filter(move |live| is_of(live.stack))
 }
 
 /// Live bytes of the heap, without what the program mapped itself.
 pub fn live_heap(snapshot: &Snapshot) -> Estimate {
-    let bytes = SampleUnit::Bytes;
-    live(snapshot, Some(Kind::Heap))
-        .map(|live| Estimate::of_sample(live.size, live.inverse_probability, bytes))
-        .sum()
+    live(snapshot, Some(Kind::Heap)).map(|live| live.estimate(SampleUnit::Bytes)).sum()
 }
 
 /// What a program mapped itself, in sums.

@@ -1,11 +1,10 @@
 //! Sampled blocks that were freed of late, with the stacks that allocated and freed them: for the address that a program
 //! crashed on.
 
-use crate::frame::Frame;
 use crate::named::{Named, assemble_stacks, stack_number};
 use crate::naming::Names;
 use ramson_profile::format::format_objects;
-use ramson_profile::{FrameTable, Profile, StackSample};
+use ramson_profile::{FrameName, FrameTable, Profile};
 use ramson_reader::{Freed, LiveSample};
 use ramson_source::{Failure, Recording};
 use serde::{Serialize, Serializer};
@@ -17,12 +16,11 @@ pub struct Frees {
     /// How many the profile can hold.
     pub max_frees: u64,
     /// What was asked for.
-    #[serde(serialize_with = "hexadecimal_or_null")]
-    pub address: Option<u64>,
+    pub address: Option<Address>,
     /// The latest first.
     pub frees: Vec<FreedBlock>,
     /// Live blocks in which the address lies.
-    pub live: Vec<LiveBlock>,
+    pub live: Vec<Block>,
     /// When the process began to be recorded; nanoseconds since 1970.
     #[serde(skip)]
     pub start_unix_ns: u64,
@@ -31,99 +29,88 @@ pub struct Frees {
     pub nothing: Option<String>,
 }
 
+/// A block that was sampled.
+#[derive(Serialize)]
+pub struct Block {
+    /// First byte.
+    pub address: Address,
+    /// Requested bytes.
+    pub size: u64,
+    /// Of the address that was asked for.
+    pub offset: Option<u64>,
+    /// Nanoseconds since 1970.
+    pub alloc_unix_ns: u64,
+    /// Thread that allocated it.
+    pub alloc_tid: u32,
+    /// Leaf first; `None`: not known.
+    pub alloc_stack: Option<Vec<FrameName>>,
+}
+
 /// A block that was freed.
 #[derive(Serialize)]
 pub struct FreedBlock {
     /// Of those that were remembered, from 1.
     pub number: u64,
-    /// First byte.
-    #[serde(serialize_with = "hexadecimal")]
-    pub address: u64,
-    /// Requested bytes.
-    pub size: u64,
-    /// Of the address that was asked for.
-    pub offset: Option<u64>,
-    /// Nanoseconds since 1970.
-    pub alloc_unix_ns: u64,
+    /// What it was.
+    #[serde(flatten)]
+    pub block: Block,
     /// Nanoseconds since 1970.
     pub free_unix_ns: u64,
-    /// Thread that allocated it.
-    pub alloc_tid: u32,
     /// Thread that freed it.
     pub free_tid: u32,
     /// Leaf first; `None`: not known.
-    pub alloc_stack: Option<Vec<Frame>>,
-    /// Leaf first; `None`: not known.
-    pub free_stack: Option<Vec<Frame>>,
+    pub free_stack: Option<Vec<FrameName>>,
 }
 
-/// A block that is live.
-#[derive(Serialize)]
-pub struct LiveBlock {
-    /// First byte.
-    #[serde(serialize_with = "hexadecimal")]
-    pub address: u64,
-    /// Requested bytes.
-    pub size: u64,
-    /// Of the address that was asked for.
-    pub offset: Option<u64>,
-    /// Nanoseconds since 1970.
-    pub alloc_unix_ns: u64,
-    /// Thread that allocated it.
-    pub alloc_tid: u32,
-    /// Leaf first; `None`: not known.
-    pub alloc_stack: Option<Vec<Frame>>,
-}
+/// In hexadecimal.
+#[derive(Clone, Copy)]
+pub struct Address(pub u64);
 
-fn hexadecimal<S: Serializer>(address: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&format_args!("{address:#x}"))
-}
-
-fn hexadecimal_or_null<S: Serializer>(
-    address: &Option<u64>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match address {
-        Some(address) => hexadecimal(address, serializer),
-        None => serializer.serialize_none(),
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:#x}", self.0))
     }
 }
 
 /// The blocks; `profile` has their stacks, as `named` made it and filters left it.
 pub fn frees(recording: &Recording, profile: &Profile, address: Option<u64>) -> Frees {
-    let stacks = Stacks::of(profile);
+    let table = FrameTable::new(profile);
+    let frames = |sample| table.stack(sample).map(|at| table.name_at(at)).collect();
+    let numbered = profile.samples.iter();
+    let numbered = numbered.filter_map(|sample| Some((stack_number(sample)?, frames(sample))));
+    let stacks: HashMap<usize, Vec<FrameName>> = numbered.collect();
     let header = &recording.snapshot.header;
-    let unix_ns = |ns: u64| {
-        header.start_realtime_ns.saturating_add(ns.saturating_sub(header.start_monotonic_ns))
+    let block = |start: u64, size, alloc_ns, alloc_tid, stack| Block {
+        address: Address(start),
+        size,
+        offset: address.map(|address| address - start),
+        alloc_unix_ns: header.unix_ns(alloc_ns),
+        alloc_tid,
+        alloc_stack: stacks.get(&stack).cloned(),
     };
-    let offset = |start: u64| address.map(|address| address - start);
-    let freed = freed(recording, address).filter(|freed| stacks.has_any_of(freed));
+    let is_left = |stack: usize| stacks.contains_key(&stack);
+    let freed = freed(recording, address)
+        .filter(|freed| is_left(freed.alloc_stack) || freed.free_stack.is_some_and(is_left));
     let freed = freed.map(|freed| FreedBlock {
         number: freed.number,
-        address: freed.address,
-        size: freed.size,
-        offset: offset(freed.address),
-        alloc_unix_ns: unix_ns(freed.alloc_monotonic_ns),
-        free_unix_ns: unix_ns(freed.free_monotonic_ns),
-        alloc_tid: freed.alloc_tid,
+        block: block(
+            freed.address,
+            freed.size,
+            freed.alloc_monotonic_ns,
+            freed.alloc_tid,
+            freed.alloc_stack,
+        ),
+        free_unix_ns: header.unix_ns(freed.free_monotonic_ns),
         free_tid: freed.free_tid,
-        alloc_stack: stacks.frames(Some(freed.alloc_stack)),
-        free_stack: stacks.frames(freed.free_stack),
+        free_stack: freed.free_stack.and_then(|stack| stacks.get(&stack).cloned()),
     });
-    let live = live(recording, address).filter(|live| stacks.has_any([Some(live.stack), None]));
-    let live = live.map(|live| LiveBlock {
-        address: live.address,
-        size: live.size,
-        offset: offset(live.address),
-        alloc_unix_ns: unix_ns(live.monotonic_ns),
-        alloc_tid: live.tid,
-        alloc_stack: stacks.frames(Some(live.stack)),
-    });
+    let live = live(recording, address).filter(|live| is_left(live.stack));
+    let live = live.map(|it| block(it.address, it.size, it.monotonic_ns, it.tid, it.stack));
     let (frees, live): (Vec<_>, Vec<_>) = (freed.collect(), live.collect());
     let is_nothing = frees.is_empty() && live.is_empty();
     Frees {
         max_frees: recording.snapshot.max_freed,
-        address,
+        address: address.map(Address),
         frees,
         live,
         start_unix_ns: header.start_realtime_ns,
@@ -160,38 +147,9 @@ fn lies_in(address: u64, start: u64, bytes: u64) -> bool {
     address >= start && address - start < bytes.max(1)
 }
 
-/// The named stacks of a profile by their numbers.
-struct Stacks<'a> {
-    frames: FrameTable,
-    samples: HashMap<usize, &'a StackSample>,
-}
-
-impl<'a> Stacks<'a> {
-    fn of(profile: &'a Profile) -> Self {
-        let samples = profile.samples.iter();
-        let samples = samples.filter_map(|sample| Some((stack_number(sample)?, sample)));
-        Self { frames: FrameTable::new(profile), samples: samples.collect() }
-    }
-
-    /// Leaf first; `None` where the stack is not known.
-    fn frames(&self, stack: Option<usize>) -> Option<Vec<Frame>> {
-        let sample = self.samples.get(&stack?)?;
-        Some(self.frames.stack(sample).map(|at| Frame::of(&self.frames, at)).collect())
-    }
-
-    /// Whether a filter has left anything of a block's stacks.
-    fn has_any(&self, stacks: [Option<usize>; 2]) -> bool {
-        stacks.into_iter().flatten().any(|stack| self.samples.contains_key(&stack))
-    }
-
-    fn has_any_of(&self, freed: &Freed) -> bool {
-        self.has_any([Some(freed.alloc_stack), freed.free_stack])
-    }
-}
-
 fn nothing(recording: &Recording, address: Option<u64>) -> String {
     let snapshot = &recording.snapshot;
-    let remembered = snapshot.freed.len();
+    let remembered = snapshot.freed.len() as u64;
     if snapshot.max_freed == 0 {
         return "this profile remembers no frees: start the program with \"ramson run --recent-frees 1024\" or RAMSON_FREES=1024".into();
     }
@@ -202,7 +160,7 @@ fn nothing(recording: &Recording, address: Option<u64>) -> String {
     );
     if snapshot.header.interval_bytes > 1 {
         text += " Most blocks are not sampled: --interval 1 --recent-frees 65536 records every one";
-    } else if remembered as u64 >= snapshot.max_freed {
+    } else if remembered >= snapshot.max_freed {
         text += " Older frees are forgotten: a larger --recent-frees remembers more";
     }
     text

@@ -1,13 +1,12 @@
 //! Live samples by block size and thread.
 
-use crate::extents::{self, Live};
+use crate::extents;
 use ramson_format::Kind;
 use ramson_profile::{Estimate, Label, SampleType, SampleUnit, StackSample};
-use ramson_reader::{Snapshot, Stack};
+use ramson_reader::Stack;
 use ramson_source::Recording;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::sync::Arc;
 
 /// The label that tells samples of this stack from others; a profile of the heap alone has none.
 pub fn of_kind(stack: &Stack, kind: Option<Kind>) -> Option<Label> {
@@ -18,16 +17,23 @@ pub fn of_kind(stack: &Stack, kind: Option<Kind>) -> Option<Label> {
 /// it gets the average size.
 pub fn add_live(stacks: &mut Vec<StackSample>, recording: &Recording, kind: Option<Kind>) {
     let snapshot = &recording.snapshot;
-    let mut threads = Threads { recording, names: HashMap::new() };
+    let mut threads = HashMap::new();
     let mut groups: BTreeMap<(usize, u64, u32), [Estimate; 2]> = BTreeMap::new();
-    for Live { stack, size, tid, inverse_probability } in extents::live(snapshot, kind) {
-        let [objects, space] = groups.entry((stack, size, tid)).or_default();
-        *objects += Estimate::of_sample(size, inverse_probability, SampleUnit::Objects);
-        *space += Estimate::of_sample(size, inverse_probability, SampleUnit::Bytes);
+    for live in extents::live(snapshot, kind) {
+        let [objects, space] = groups.entry((live.stack, live.size, live.tid)).or_default();
+        *objects += live.estimate(SampleUnit::Objects);
+        *space += live.estimate(SampleUnit::Bytes);
     }
-    label_averages(stacks, snapshot, kind);
+    for (sample, stack) in stacks.iter_mut().zip(&snapshot.stacks) {
+        if stack.alloc_objects > 0.0 {
+            let average = (stack.alloc_space / stack.alloc_objects).round();
+            let size = Label::block_size(average as u64);
+            sample.labels = [size].into_iter().chain(of_kind(stack, kind)).collect();
+        }
+    }
     for ((stack, size, tid), [objects, space]) in groups {
-        let labels = [Label::block_size(size), threads.label(tid)];
+        let thread = threads.entry(tid).or_insert_with(|| thread(recording, tid));
+        let labels = [Label::block_size(size), thread.clone()];
         let mut sample = StackSample {
             locations: stacks[stack].locations.clone(),
             labels: labels.into_iter().chain(of_kind(&snapshot.stacks[stack], kind)).collect(),
@@ -39,41 +45,16 @@ pub fn add_live(stacks: &mut Vec<StackSample>, recording: &Recording, kind: Opti
     }
 }
 
-fn label_averages(stacks: &mut [StackSample], snapshot: &Snapshot, kind: Option<Kind>) {
-    for (sample, stack) in stacks.iter_mut().zip(&snapshot.stacks) {
-        if stack.alloc_objects > 0.0 {
-            let average = (stack.alloc_space / stack.alloc_objects).round();
-            let size = Label::block_size(average as u64);
-            sample.labels = [size].into_iter().chain(of_kind(stack, kind)).collect();
-        }
-    }
+/// `NAME/TID`, or the ID alone: only names of running threads are known, and that of the first.
+fn thread(recording: &Recording, tid: u32) -> Label {
+    let header = &recording.snapshot.header;
+    let of_running = recording.running.and_then(|pid| thread_name(pid, tid));
+    let name = of_running.or_else(|| (tid == header.pid).then(|| header.comm.clone()));
+    Label::thread(name.map_or_else(|| tid.to_string(), |name| format!("{name}/{tid}")).into())
 }
 
-/// Names of threads: only those of running ones are known, and that of the first.
-struct Threads<'a> {
-    recording: &'a Recording,
-    names: HashMap<u32, Label>,
-}
-
-impl Threads<'_> {
-    /// `NAME/TID`, or the ID alone.
-    fn label(&mut self, tid: u32) -> Label {
-        let header = &self.recording.snapshot.header;
-        let name = || -> Option<String> {
-            let of_running = self
-                .recording
-                .running
-                .and_then(|pid| fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).ok());
-            let of_first = || (tid == header.pid).then(|| header.comm.clone());
-            of_running.or_else(of_first).map(|name| name.trim_end().to_owned())
-        };
-        let label = self.names.entry(tid).or_insert_with(|| {
-            let name: Arc<str> = match name() {
-                Some(name) => format!("{name}/{tid}").into(),
-                None => tid.to_string().into(),
-            };
-            Label::thread(name)
-        });
-        label.clone()
-    }
+/// Of a running thread.
+pub fn thread_name(pid: u32, tid: u32) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
 }

@@ -14,7 +14,6 @@ mod coverage;
 pub mod doctor;
 pub mod end;
 mod extents;
-mod frame;
 pub mod frees;
 mod labels;
 pub mod listing;
@@ -33,6 +32,5 @@ pub mod timeline;
 
 pub use coverage::Coverage;
 pub use extents::{MmapSums, live_heap};
-pub use frame::Frame;
 pub use overlap::is_same_process;
 pub use selection::Selection;

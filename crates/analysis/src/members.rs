@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::cmp::Ordering;
 
 /// One of several, in a line.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Default, Serialize)]
 pub struct Row {
     /// `None`: another tool's file does not say.
     #[serde(skip)]
@@ -70,12 +70,12 @@ pub fn row(opened: &Opened, subject: &Subject) -> Row {
             of_recording(recording, summary)
         }
         _ => Row {
-            pid: None,
             name: opened.origin().to_owned(),
-            rss: None,
-            live: subject.live(),
-            age_ns: None,
-            command_line: Vec::new(),
+            live: match subject {
+                Subject::Foreign(summary) => summary.live,
+                _ => None,
+            },
+            ..Row::default()
         },
     }
 }
@@ -87,17 +87,15 @@ pub fn of_recording(recording: &Recording, summary: &Summary) -> Row {
         Some(past) => past.rss,
         None => of_now.or_else(|| last_rss(recording)),
     };
-    let began = &recording.snapshot.header.command;
-    let row = recording.running.map(|pid| of_process(pid, summary.name.clone()));
-    let command_line = row.as_ref().map(|row| row.command_line.clone());
-    Row {
-        pid: Some(summary.pid),
-        name: summary.name.clone(),
-        rss,
-        live: Some(summary.live),
-        age_ns: row.and_then(|row| row.age_ns),
-        command_line: command_line.filter(|line| !line.is_empty()).unwrap_or(began.clone()),
+    let name = summary.name.clone();
+    let mut row = match recording.running {
+        Some(pid) => of_process(pid, name),
+        None => Row { name, ..Row::default() },
+    };
+    if row.command_line.is_empty() {
+        row.command_line.clone_from(&recording.snapshot.header.command);
     }
+    Row { pid: Some(summary.pid), rss, live: Some(summary.live), ..row }
 }
 
 /// Of a running process of which no more is known.
@@ -139,26 +137,32 @@ impl Row {
     }
 }
 
-impl Sum {
-    /// Of these, in their order.
-    pub fn of<'a>(all: impl Iterator<Item = (Row, &'a Subject)>, unprofiled: usize) -> Self {
-        let (rows, subjects): (Vec<Row>, Vec<&Subject>) = all.unzip();
-        let summaries = subjects.iter().filter_map(|subject| match subject {
-            Subject::Recording(summary) => Some(summary),
-            _ => None,
-        });
-        let rss: Vec<&Rss> = summaries.clone().filter_map(|summary| summary.rss.as_ref()).collect();
-        Self {
-            rss: Rss::sum(&rss),
-            rss_bytes: rows.iter().filter_map(|row| row.rss).reduce(|sum, bytes| sum + bytes),
-            live: rows.iter().filter_map(|row| row.live).sum(),
-            past_unix_ns: summaries
-                .clone()
-                .filter_map(|summary| summary.history.as_ref().map(|past| past.time_ns))
-                .max(),
-            mmap: summaries.map(|summary| &summary.mmap).sum(),
-            unprofiled,
-            rows,
-        }
-    }
+/// Puts those with the largest RSS first, and returns what is said of their sum and what each of them lacks.
+pub fn together<T>(
+    all: &mut [Each<T>],
+    unprofiled: usize,
+    said: impl Fn(&T) -> (&Subject, &Vec<String>),
+) -> (Subject, Vec<String>) {
+    all.sort_by(|a, b| a.row.order(&b.row));
+    let rows: Vec<Row> = all.iter().map(|each| each.row.clone()).collect();
+    let summaries = all.iter().filter_map(|each| match said(&each.answer).0 {
+        Subject::Recording(summary) => Some(summary),
+        _ => None,
+    });
+    let rss: Vec<&Rss> = summaries.clone().filter_map(|summary| summary.rss.as_ref()).collect();
+    let past = summaries.clone().filter_map(|summary| summary.history.as_ref());
+    let sum = Sum {
+        rss: Rss::sum(&rss),
+        rss_bytes: rows.iter().filter_map(|row| row.rss).reduce(|sum, bytes| sum + bytes),
+        live: rows.iter().filter_map(|row| row.live).sum(),
+        past_unix_ns: past.map(|past| past.time_ns).max(),
+        mmap: summaries.map(|summary| &summary.mmap).sum(),
+        unprofiled,
+        rows,
+    };
+    let defects = all.iter().flat_map(|each| {
+        let place = each.row.name_and_pid();
+        said(&each.answer).1.iter().map(move |defect| format!("{place}: {defect}"))
+    });
+    (Subject::Sum(sum), defects.chain(unprofiled_text(unprofiled)).collect())
 }

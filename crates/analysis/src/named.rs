@@ -7,8 +7,8 @@ use hashbrown::HashMap;
 use ramson_format::Kind;
 use ramson_process::clock::unix_ns;
 use ramson_profile::{
-    Estimate, Label, LabelValue, Location, LookupAddress, Mapping, Profile, SampleType, SampleUnit,
-    StackSample, drop_allocator_frames,
+    Estimate, FrameTable, Label, LabelValue, Location, LookupAddress, Mapping, Profile, SampleType,
+    SampleUnit, StackSample, drop_allocator_frames, is_library_function,
 };
 use ramson_reader::Snapshot;
 use ramson_source::{Failure, Opened, Recording, name_of};
@@ -76,7 +76,7 @@ pub fn sample_type(opened: &Opened, asked: Option<SampleType>) -> Result<SampleT
     }
 }
 
-/// The profile of a source with its names. A foreign one is moved out: it may be large.
+/// The profile of a source with its names. A foreign one is moved out, as it may be large.
 pub fn take_named(
     opened: &mut Opened,
     names: &Names,
@@ -132,10 +132,11 @@ pub fn sum(all: Vec<Named>, opened: &[Opened]) -> Result<Named, Failure> {
     let (mut profiles, mut missing_symbols) = (Vec::new(), Vec::new());
     for named in all {
         profiles.push(named.profile);
-        let new = named.missing_symbols.into_iter();
-        let new: Vec<SymbolDefect> =
-            new.filter(|defect| !missing_symbols.contains(defect)).collect();
-        missing_symbols.extend(new);
+        for defect in named.missing_symbols {
+            if !missing_symbols.contains(&defect) {
+                missing_symbols.push(defect);
+            }
+        }
     }
     let profile = ramson_profile::merge(profiles).map_err(|different| {
         let origin = opened[different.index].origin();
@@ -152,18 +153,7 @@ pub fn assemble(
     kind: Option<Kind>,
 ) -> Result<Named, Failure> {
     let mut symbolizer = names.search.symbolizer(Some(recording))?;
-    assemble_with(recording, names, &mut symbolizer, detail, kind)
-}
-
-/// The same with a symbolizer that is kept from one profile to the next.
-pub fn assemble_with(
-    recording: &Recording,
-    names: &Names,
-    symbolizer: &mut Symbolizer,
-    detail: Detail,
-    kind: Option<Kind>,
-) -> Result<Named, Failure> {
-    name(recording, names, symbolizer, unnamed(recording, detail, kind))
+    Ok(name(recording, names, &mut symbolizer, unnamed(recording, detail, kind)))
 }
 
 /// Only these stacks of the snapshot, each as one sample with its `stack_number` and no values, with their names.
@@ -175,31 +165,26 @@ pub fn assemble_stacks(
     let mut locations = Locations::default();
     let samples = stacks.iter().map(|&number| StackSample {
         locations: locations.of(&recording.snapshot, number),
-        values: Default::default(),
         labels: [numbered(number)].into(),
+        ..StackSample::default()
     });
-    let samples = samples.collect();
+    let profile = profile_of(recording, samples.collect(), locations);
     let mut symbolizer = names.search.symbolizer(Some(recording))?;
-    name(recording, names, &mut symbolizer, profile_of(recording, samples, locations))
+    Ok(name(recording, names, &mut symbolizer, profile))
 }
 
-fn name(
+/// Looks up the names of what `unnamed` built.
+pub fn name(
     recording: &Recording,
     names: &Names,
     symbolizer: &mut Symbolizer,
     mut profile: Profile,
-) -> Result<Named, Failure> {
+) -> Named {
     let missing_symbols = naming::name(&mut profile, Some(recording), symbolizer);
     put_executable_first(&mut profile, &recording.snapshot.header.exe);
-    profile.check_indices().map_err(|broken| {
-        Failure::failed(format!(
-            "{}: the profile is damaged ({broken}). Take it again",
-            recording.origin
-        ))
-    })?;
     drop_allocator_frames(&mut profile);
     names.show(&mut profile);
-    Ok(Named { profile, missing_symbols })
+    Named { profile, missing_symbols }
 }
 
 /// The profile before its names are known.
@@ -226,12 +211,12 @@ pub fn unnamed(recording: &Recording, detail: Detail, kind: Option<Kind>) -> Pro
         })
         .collect();
     match detail {
-        Detail::Stacks => add_live(&mut samples, snapshot, kind),
         Detail::Labels => labels::add_live(&mut samples, recording, kind),
-        Detail::Numbered => {
-            add_live(&mut samples, snapshot, kind);
-            number(&mut samples);
-        }
+        Detail::Stacks | Detail::Numbered => add_live(&mut samples, snapshot, kind),
+    }
+    if detail == Detail::Numbered {
+        let numbered = samples.iter_mut().enumerate();
+        numbered.for_each(|(number, sample)| sample.labels = [self::numbered(number)].into());
     }
     samples.retain(|sample| sample.values.iter().any(|value| *value != Estimate::default()));
     profile_of(recording, samples, locations)
@@ -240,17 +225,16 @@ pub fn unnamed(recording: &Recording, detail: Detail, kind: Option<Kind>) -> Pro
 fn profile_of(recording: &Recording, samples: Vec<StackSample>, locations: Locations) -> Profile {
     let snapshot = &recording.snapshot;
     let header = &snapshot.header;
-    let recorded_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
-    let now = unix_ns();
-    let ended = header.start_realtime_ns.saturating_add(recorded_ns);
     Profile {
         interval_bytes: header.interval_bytes,
         start_unix_ns: header.start_realtime_ns,
-        time_unix_ns: if recording.running.is_some() { now } else { ended },
+        time_unix_ns: match recording.running {
+            Some(_) => unix_ns(),
+            None => header.unix_ns(header.last_monotonic_ns),
+        },
         command: name_of(header).to_owned(),
         mappings: snapshot.mappings.iter().map(mapping).collect(),
         locations: locations.list,
-        functions: Vec::new(),
         samples,
         ..Profile::default()
     }
@@ -259,35 +243,35 @@ fn profile_of(recording: &Recording, samples: Vec<StackSample>, locations: Locat
 fn add_live(samples: &mut [StackSample], snapshot: &Snapshot, kind: Option<Kind>) {
     for live in extents::live(snapshot, kind) {
         let values = &mut samples[live.stack].values;
-        values[SampleType::InuseObjects as usize] +=
-            Estimate::of_sample(live.size, live.inverse_probability, SampleUnit::Objects);
-        values[SampleType::InuseSpace as usize] +=
-            Estimate::of_sample(live.size, live.inverse_probability, SampleUnit::Bytes);
+        values[SampleType::InuseObjects as usize] += live.estimate(SampleUnit::Objects);
+        values[SampleType::InuseSpace as usize] += live.estimate(SampleUnit::Bytes);
     }
 }
 
 /// Key of the label with the stack's number.
 const STACK_NUMBER: &str = "ramson.stack";
 
-fn number(samples: &mut [StackSample]) {
-    for (number, sample) in samples.iter_mut().enumerate() {
-        sample.labels = [numbered(number)].into();
-    }
-}
-
-fn numbered(number: usize) -> Label {
+/// The label of a stack's number.
+pub fn numbered(number: usize) -> Label {
     let value = LabelValue::Number { value: number as i64, unit: "".into() };
     Label { key: STACK_NUMBER.into(), value }
 }
 
 /// Index into `Snapshot::stacks` of a sample of a profile with this detail.
 pub fn stack_number(sample: &StackSample) -> Option<usize> {
-    sample.labels.iter().find(|label| &*label.key == STACK_NUMBER).and_then(|label| {
-        match label.value {
-            LabelValue::Number { value, .. } => usize::try_from(value).ok(),
-            LabelValue::Text(_) => None,
-        }
-    })
+    match sample.labels.iter().find(|label| &*label.key == STACK_NUMBER)?.value {
+        LabelValue::Number { value, .. } => usize::try_from(value).ok(),
+        LabelValue::Text(_) => None,
+    }
+}
+
+/// The frames of a stack as `name:line` in short, leaf first, without the C++ library's own.
+pub fn short_frames<'a>(
+    table: &'a FrameTable,
+    sample: &'a StackSample,
+) -> impl Iterator<Item = String> + 'a {
+    let frames = table.stack(sample).map(|at| table.name_at(at));
+    frames.filter(|frame| !is_library_function(&frame.name)).map(|frame| frame.short())
 }
 
 /// Readers of pprof files take the first mapping for the program itself.

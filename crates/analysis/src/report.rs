@@ -1,8 +1,7 @@
 //! What is using the memory: a profile as tables and trees.
 
-use crate::frame::Frame;
 use crate::frees::{self, Frees};
-use crate::members::{Each, Sum, row, unprofiled_text};
+use crate::members::{Each, row, together, unprofiled_text};
 use crate::named::{self, Detail, Kinds, Named, common_sample_type, defects, take_named};
 use crate::naming::Names;
 use crate::selection::Selection;
@@ -96,15 +95,7 @@ pub struct Report {
     /// What the view was made of.
     #[serde(skip)]
     pub profile: Profile,
-}
-
-/// The answer about what may be several sources.
-#[derive(Serialize)]
-pub struct Reports {
-    /// Of the one source, or of the sum of all.
-    #[serde(flatten)]
-    pub whole: Report,
-    /// Of each of several, those with the largest RSS first.
+    /// Of each of several, those with the largest RSS first; the rest is of their sum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<Each<Report>>,
 }
@@ -147,7 +138,7 @@ pub struct WholeStack {
     /// What it holds.
     pub value: Estimate,
     /// Leaf first.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<FrameName>,
 }
 
 fn as_texts<S: Serializer>(defects: &[SymbolDefect], serializer: S) -> Result<S::Ok, S::Error> {
@@ -155,87 +146,64 @@ fn as_texts<S: Serializer>(defects: &[SymbolDefect], serializer: S) -> Result<S:
 }
 
 /// Answers a question about what is named.
-pub fn report(members: &mut Members, question: &Question) -> Result<Reports, Failure> {
+pub fn report(members: &mut Members, question: &Question) -> Result<Report, Failure> {
     let counted = common_sample_type(&members.opened, question.sample_type)?;
-    let unprofiled = members.unprofiled;
-    if let [opened] = members.opened.as_mut_slice() {
-        let named = named(opened, question)?;
-        let mut whole = of_one(opened, named, counted);
-        whole.unmatched = select(&mut whole, question)?;
-        whole.show(Some(opened), question);
-        if let Some(missing) = unprofiled_text(unprofiled) {
-            whole.subject.add_missing(&missing);
-            whole.defects.push(missing);
-        }
-        return Ok(Reports { whole, processes: Vec::new() });
-    }
-    report_on_several(members, question, counted)
-}
-
-/// A sum, and what each adds to it. A filter that leaves nothing of one process leaves something of another.
-fn report_on_several(
-    members: &mut Members,
-    question: &Question,
-    counted: SampleType,
-) -> Result<Reports, Failure> {
+    let is_one = members.opened.len() == 1;
     let (mut all, mut processes) = (Vec::new(), Vec::new());
     for opened in &mut members.opened {
         let named = named(opened, question)?;
-        all.push(named.clone());
-        let mut of_it = of_one(opened, named, counted);
-        if select(&mut of_it, question).is_err() {
-            of_it.profile.samples.clear();
+        if !is_one {
+            all.push(named.clone());
         }
-        of_it.show(Some(opened), question);
-        processes.push(Each { row: row(opened, &of_it.subject), answer: of_it });
+        let subject = Subject::of(opened, &named.profile);
+        let mut answer = Report::new(subject, defects(opened), named, counted);
+        match question.selection.apply(&mut answer.profile, counted) {
+            Ok(unmatched) => answer.unmatched = unmatched,
+            // A filter that leaves nothing of one process leaves something of another.
+            Err(_) if !is_one => answer.profile.samples.clear(),
+            Err(nothing_left) => return Err(nothing_left),
+        }
+        answer.show(Some(opened), question);
+        processes.push(Each { row: row(opened, &answer.subject), answer });
     }
-    processes.sort_by(|a, b| a.row.order(&b.row));
+    if is_one {
+        let mut only = processes.remove(0).answer;
+        only.defects.extend(unprofiled_text(members.unprofiled));
+        return Ok(only);
+    }
     let summed = match question.view {
         // These are of one process.
         Shown::Frees | Shown::Health => Named::default(),
         _ => named::sum(all, &members.opened)?,
     };
-    let rows = processes.iter().map(|each| (each.row.clone(), &each.answer.subject));
-    let subject = Subject::Sum(Sum::of(rows, members.unprofiled));
-    let defects = processes.iter().flat_map(|each| {
-        let place = each.row.name_and_pid();
-        each.answer.defects.iter().map(move |defect| format!("{place}: {defect}"))
-    });
-    let defects = defects.chain(unprofiled_text(members.unprofiled)).collect();
-    let mut whole = of_subject(subject, defects, summed, counted);
-    whole.unmatched = select(&mut whole, question)?;
+    let unprofiled = members.unprofiled;
+    let (sum, defects) = together(&mut processes, unprofiled, |it| (&it.subject, &it.defects));
+    let mut whole = Report::new(sum, defects, summed, counted);
+    whole.unmatched = question.selection.apply(&mut whole.profile, counted)?;
     whole.show(None, question);
-    Ok(Reports { whole, processes })
-}
-
-fn of_one(opened: &Opened, named: Named, counted: SampleType) -> Report {
-    let subject = Subject::of(opened, &named.profile);
-    of_subject(subject, defects(opened), named, counted)
-}
-
-/// Before anything is selected or shown.
-fn of_subject(subject: Subject, defects: Vec<String>, named: Named, counted: SampleType) -> Report {
-    let Named { profile, missing_symbols } = named;
-    Report {
-        view: View::Health {},
-        unit: unit(counted),
-        interval_bytes: profile.interval_bytes,
-        whole: profile.total(counted),
-        magnitude: view::magnitude(&profile, counted),
-        sample_type: counted,
-        defects,
-        missing_symbols,
-        subject,
-        unmatched: Vec::new(),
-        profile,
-    }
-}
-
-fn select(report: &mut Report, question: &Question) -> Result<Vec<Step>, Failure> {
-    question.selection.apply(&mut report.profile, report.sample_type)
+    Ok(Report { processes, ..whole })
 }
 
 impl Report {
+    /// Before anything is selected or shown.
+    fn new(subject: Subject, defects: Vec<String>, named: Named, counted: SampleType) -> Self {
+        let Named { profile, missing_symbols } = named;
+        Self {
+            view: View::Health {},
+            unit: unit(counted),
+            interval_bytes: profile.interval_bytes,
+            whole: profile.total(counted),
+            magnitude: view::magnitude(&profile, counted),
+            sample_type: counted,
+            defects,
+            missing_symbols,
+            subject,
+            unmatched: Vec::new(),
+            profile,
+            processes: Vec::new(),
+        }
+    }
+
     /// Makes the rows. `opened` is what it is of, if that is one.
     fn show(&mut self, opened: Option<&Opened>, question: &Question) {
         if let Shown::Lines = question.view {
@@ -301,7 +269,7 @@ fn functions(profile: &Profile, question: &Question, of: SampleType) -> Function
     let stacks = view::largest_stacks(profile, &frames, of, is_shown, MAX_STACKS);
     let stacks = stacks.into_iter().map(|stack| WholeStack {
         value: stack.value,
-        frames: stack.frames.iter().map(|&at| Frame::of(&frames, at)).collect(),
+        frames: stack.frames.iter().map(|&at| frames.name_at(at)).collect(),
     });
     Functions { table, stacks: stacks.collect() }
 }

@@ -35,24 +35,6 @@ impl Subject {
             Opened::Foreign(foreign) => Self::Foreign(ForeignSummary::of(foreign, profile)),
         }
     }
-
-    /// Live bytes of the heap; `None` where they are not counted.
-    pub fn live(&self) -> Option<Estimate> {
-        match self {
-            Self::Recording(summary) => Some(summary.live),
-            Self::Foreign(summary) => summary.live,
-            Self::Sum(sum) => Some(sum.live),
-        }
-    }
-
-    /// Adds what is not in it.
-    pub fn add_missing(&mut self, missing: &str) {
-        match self {
-            Self::Recording(summary) => summary.missing.push(missing.to_owned()),
-            Self::Foreign(summary) => summary.missing.push(missing.to_owned()),
-            Self::Sum(_) => {}
-        }
-    }
 }
 
 /// Of a profile that libramson wrote.
@@ -95,9 +77,6 @@ pub struct Summary {
     /// The interval, and the one that was asked for where it is another.
     #[serde(skip)]
     pub interval: String,
-    /// What was dropped, cut or damaged.
-    #[serde(skip)]
-    pub missing: Vec<String>,
 }
 
 impl Summary {
@@ -130,7 +109,6 @@ impl Summary {
             samples: (header.health[Health::Samples as usize], snapshot.live.len()),
             profiled_ns: time_unix_ns.saturating_sub(header.start_realtime_ns),
             interval: recording::interval(header),
-            missing: recording::what_is_missing(recording),
             rss,
         }
     }
@@ -156,9 +134,6 @@ pub struct ForeignSummary {
     /// Samples, and whether labels tell those of one stack apart.
     #[serde(skip)]
     pub stacks: (usize, bool),
-    /// What is not in it.
-    #[serde(skip)]
-    pub missing: Vec<String>,
 }
 
 impl ForeignSummary {
@@ -173,7 +148,6 @@ impl ForeignSummary {
             live: counts_live.then(|| profile.total(SampleType::InuseSpace)),
             interval_bytes: profile.interval_bytes,
             stacks: (profile.samples.len(), is_labelled),
-            missing: foreign.imported.defects.iter().map(ToString::to_string).collect(),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! granularity says.
 
 use crate::model::{Line, Location, Profile, StackSample};
+use crate::short_name::short_name;
 use hashbrown::HashMap;
 use serde::Serialize;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub struct FrameName {
     pub name: Arc<str>,
     /// Source file, or path of a binary; empty if unknown or not told apart.
     pub file: Arc<str>,
-    /// 0 unless lines are told apart.
+    /// 0 unless lines are told apart, or it is that of one frame.
     pub line: u32,
 }
 
@@ -98,6 +99,11 @@ impl FrameTable {
         &self.names[frame.index()]
     }
 
+    /// The same with the line at which the frame is.
+    pub fn name_at(&self, at: FrameAt) -> FrameName {
+        FrameName { line: at.line, ..self.name(at.frame).clone() }
+    }
+
     /// All functions.
     pub fn ids(&self) -> impl Iterator<Item = FrameId> {
         (0..self.names.len() as u32).map(FrameId)
@@ -130,6 +136,16 @@ impl FrameTable {
         let recorded =
             sample.locations.iter().flat_map(|&location| self.of_location(location as usize));
         not_recorded.iter().chain(recorded).copied()
+    }
+}
+
+impl FrameName {
+    /// `name:line`, with the name in short.
+    pub fn short(&self) -> String {
+        match self.line {
+            0 => short_name(&self.name),
+            line => format!("{}:{line}", short_name(&self.name)),
+        }
     }
 }
 

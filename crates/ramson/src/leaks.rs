@@ -23,7 +23,7 @@ pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
     let baseline = match &flags.baseline {
         Some(name) => {
             let later: Vec<&Recording> = courses.iter().map(|one| &one.moment.recording).collect();
-            marks::open_all(name, &later)?.into_iter().map(DatedRecording::of).collect()
+            marks::open_all(name, &later)?.into_iter().map(Course::of).collect()
         }
         None => Vec::new(),
     };
@@ -81,10 +81,7 @@ fn courses(flags: &LeaksFlags) -> Result<(Vec<Course>, usize), Failure> {
             let earlier = marks::open_all(since, &of)?;
             paired(moments(earlier), moments(first), since)?
         }
-        (None, None) => {
-            let course = |moment| Course { moment, earlier: None };
-            moments(first).into_iter().map(course).collect()
-        }
+        (None, None) => first.into_iter().map(Course::of).collect(),
     };
     Ok((courses, unprofiled))
 }

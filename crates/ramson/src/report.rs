@@ -18,17 +18,17 @@ pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
         rows: flags.rows,
         address: flags.address,
     };
-    let mut reports = answer(&mut members, &question)?;
-    for step in &reports.whole.unmatched {
+    let mut report = answer(&mut members, &question)?;
+    for step in &report.unmatched {
         hint(&format!("{step} matches nothing"));
     }
     if flags.json {
-        print_json_of_kind(&reports)?;
+        print_json_of_kind(&report)?;
     } else {
-        print(&table::report::text(&mut reports, flags.rows, flags.each))?;
-        say_what_is_missing(&reports.whole.missing_symbols);
+        print(&table::report::text(&mut report, flags.rows, flags.each))?;
+        say_what_is_missing(&report.missing_symbols);
     }
     // The end of the process frees a million stacks sooner than they free themselves.
-    std::mem::forget(reports);
+    std::mem::forget(report);
     Ok(())
 }

@@ -161,6 +161,12 @@ impl Header {
     pub fn identity(&self) -> (u32, u64, u64, u64) {
         (self.pid, self.process_start_ticks, self.start_realtime_ns, self.run_id)
     }
+
+    /// A time of the profile's clock in nanoseconds since 1970.
+    pub fn unix_ns(&self, monotonic_ns: u64) -> u64 {
+        let after_start_ns = monotonic_ns.saturating_sub(self.start_monotonic_ns);
+        self.start_realtime_ns.saturating_add(after_start_ns)
+    }
 }
 
 impl Stack {

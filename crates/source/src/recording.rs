@@ -55,6 +55,17 @@ impl Recording {
         self.running.unwrap_or(self.snapshot.header.pid)
     }
 
+    /// The same profile with another snapshot.
+    pub fn with(&self, snapshot: Snapshot) -> Self {
+        Self {
+            snapshot,
+            running: self.running,
+            origin: self.origin.clone(),
+            names: self.names.clone(),
+            past: self.past.clone(),
+        }
+    }
+
     /// The bytes of a profile file with this moment, and the names that it carries.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = snapshot_bytes(&self.snapshot);

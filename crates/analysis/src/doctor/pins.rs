@@ -1,15 +1,13 @@
 //! What pins free memory: the call sites of live blocks that free chunks touch.
 
-use crate::named::{Detail, assemble, stack_number};
+use crate::named::{Detail, assemble, short_frames, stack_number};
 use crate::naming::Names;
 use ramson_format::Kind;
 use ramson_process::ProcessMemory;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::glibc::{self, Statistics};
-use ramson_profile::is_library_function;
 use ramson_profile::{Estimate, FrameTable, SampleUnit};
-use ramson_source::Failure;
-use ramson_source::Recording;
+use ramson_source::{Failure, Recording};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -29,7 +27,7 @@ pub struct Pins {
 }
 
 /// A call site whose live blocks pin free memory.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub struct Site {
     /// Leaf first.
     pub frames: Vec<String>,
@@ -61,13 +59,7 @@ pub fn pins(
     let mut frames_of: HashMap<usize, Vec<String>> = HashMap::new();
     for sample in &named.profile.samples {
         let Some(number) = stack_number(sample) else { continue };
-        let frames = table.stack(sample).map(|at| (&*table.name(at.frame).name, at.line));
-        let shown = frames.filter(|(name, _)| !is_library_function(name)).take(MOST_FRAMES);
-        let shown = shown.map(|(name, line)| match line {
-            0 => ramson_profile::short_name(name),
-            line => format!("{}:{line}", ramson_profile::short_name(name)),
-        });
-        frames_of.insert(number, shown.collect());
+        frames_of.insert(number, short_frames(&table, sample).take(MOST_FRAMES).collect());
     }
     let now_ns = monotonic_ns();
     let mut sites: HashMap<&[String], Site> = HashMap::new();
@@ -82,7 +74,8 @@ pub fn pins(
         let holds =
             Estimate { value: weight * value, variance: weight * (weight - 1.0) * value * value };
         held += holds;
-        let site = sites.entry(frames).or_insert_with(|| Site::new(frames));
+        let new = || Site { frames: frames.to_vec(), ..Site::default() };
+        let site = sites.entry(frames).or_insert_with(new);
         site.held += holds;
         site.live += Estimate::of_sample(live.size, weight, SampleUnit::Bytes);
         site.samples += 1;
@@ -94,26 +87,13 @@ pub fn pins(
     let scale = (free_bytes / held.value).min(1.0);
     held = held.scaled(scale);
     sites.iter_mut().for_each(|site| site.settle(scale));
-    let order = |a: &Site, b: &Site| {
+    sites.sort_by(|a, b| {
         b.held.value.total_cmp(&a.held.value).then_with(|| a.frames.cmp(&b.frames))
-    };
-    sites.sort_by(order);
+    });
     Ok(Pins { sites, samples, held })
 }
 
 impl Site {
-    fn new(frames: &[String]) -> Self {
-        Self {
-            frames: frames.to_vec(),
-            held: Estimate::default(),
-            live: Estimate::default(),
-            samples: 0,
-            median_age_ns: 0,
-            oldest_age_ns: 0,
-            ages_ns: Vec::new(),
-        }
-    }
-
     fn settle(&mut self, scale: f64) {
         self.held = self.held.scaled(scale);
         self.ages_ns.sort_unstable();

@@ -1,9 +1,9 @@
 //! What the kernel's log says of processes that it killed, where this user may read it.
 
+use ramson_process::clock::{monotonic_ns, unix_ns};
 use ramson_process::identify::base_name;
 use ramson_reader::{End, Header, Way};
 use rustix::fs::{Mode, OFlags};
-use rustix::time::{ClockId, clock_gettime};
 
 /// Records of the log are no longer than that.
 const MAX_RECORD_BYTES: usize = 16 << 10;
@@ -34,8 +34,8 @@ struct Entry {
     name: String,
     /// Of the log's own clock.
     since_boot_ns: u64,
+    /// SIGKILL: by the OOM killer, which is the only one that the log tells of.
     signal: u32,
-    is_oom: bool,
     /// 0 if it is not told.
     rss_bytes: u64,
 }
@@ -43,30 +43,11 @@ struct Entry {
 /// The deaths in the log.
 pub struct KernelLog {
     entries: Vec<Entry>,
-    now: Clocks,
-    /// This user may read it.
-    pub is_readable: bool,
-}
-
-/// Two clocks at one moment.
-#[derive(Clone, Copy)]
-struct Clocks {
+    /// Two clocks when it was read.
     monotonic_ns: u64,
     realtime_ns: u64,
-}
-
-impl Clocks {
-    fn now() -> Self {
-        let ns = |clock| {
-            let time = clock_gettime(clock);
-            time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-        };
-        Self { monotonic_ns: ns(ClockId::Monotonic), realtime_ns: ns(ClockId::Realtime) }
-    }
-
-    fn boot_realtime_ns(self) -> u64 {
-        self.realtime_ns.saturating_sub(self.monotonic_ns)
-    }
+    /// This user may read it.
+    pub is_readable: bool,
 }
 
 impl KernelLog {
@@ -75,33 +56,31 @@ impl KernelLog {
         let records = records();
         let is_readable = records.is_some();
         let entries = records.iter().flatten().filter_map(|record| entry(record)).collect();
-        Self { entries, now: Clocks::now(), is_readable }
+        Self { entries, monotonic_ns: monotonic_ns(), realtime_ns: unix_ns(), is_readable }
     }
 
     /// What it says of the process that wrote this profile, which has one of these thread ids.
     pub fn end_of(&self, header: &Header, is_thread: impl Fn(u32) -> bool) -> Option<End> {
-        let began = Clocks {
-            monotonic_ns: header.start_monotonic_ns,
-            realtime_ns: header.start_realtime_ns,
-        };
+        let boot_ns = header.start_realtime_ns.saturating_sub(header.start_monotonic_ns);
+        let own_boot_ns = self.realtime_ns.saturating_sub(self.monotonic_ns);
         let slack_ns = CLOCK_SLACK_NS + header.last_monotonic_ns / CLOCK_DRIFT;
-        if began.boot_realtime_ns().abs_diff(self.now.boot_realtime_ns()) > BOOT_SLACK_NS + slack_ns
-        {
+        if boot_ns.abs_diff(own_boot_ns) > BOOT_SLACK_NS + slack_ns {
             return None;
         }
         let is_its = |entry: &&Entry| {
             entry.since_boot_ns + slack_ns >= header.last_monotonic_ns
-                && (entry.id == header.pid || !entry.is_oom && is_thread(entry.id))
+                && (entry.id == header.pid || entry.signal != SIGKILL && is_thread(entry.id))
                 && names(header).any(|name| name == entry.name)
         };
         let first = self.entries.iter().find(is_its)?;
         // The same kill may be told in two lines.
         let rss_bytes = self.entries.iter().filter(is_its).map(|entry| entry.rss_bytes).max();
-        let ago_ns = self.now.monotonic_ns.saturating_sub(first.since_boot_ns);
+        let is_oom = first.signal == SIGKILL;
+        let ago_ns = self.monotonic_ns.saturating_sub(first.since_boot_ns);
         Some(End {
-            is_named_in_log: first.is_oom,
-            realtime_ns: self.now.realtime_ns.saturating_sub(ago_ns),
-            killed_rss_bytes: rss_bytes.filter(|_| first.is_oom).unwrap_or(0),
+            is_named_in_log: is_oom,
+            realtime_ns: self.realtime_ns.saturating_sub(ago_ns),
+            killed_rss_bytes: rss_bytes.filter(|_| is_oom).unwrap_or(0),
             ..End::of(Way::Signalled(first.signal))
         })
     }
@@ -139,34 +118,26 @@ fn entry(record: &str) -> Option<Entry> {
     let (head, text) = record.split_once(';')?;
     let since_boot_ns = head.split(',').nth(2)?.parse::<u64>().ok()?.saturating_mul(1000);
     let text = text.lines().next()?;
-    let oom = |(id, name, rss_bytes): (u32, &str, u64)| Entry {
-        id,
-        name: name.to_owned(),
-        since_boot_ns,
-        signal: SIGKILL,
-        is_oom: true,
-        rss_bytes,
+    let (id, name, signal, rss_bytes) = if let Some(rest) = text.strip_prefix("oom-kill:") {
+        summary(rest)?
+    } else if let Some((_, rest)) = text.split_once("Killed process ") {
+        victim(rest)?
+    } else {
+        fault(text)?
     };
-    if let Some(rest) = text.strip_prefix("oom-kill:") {
-        return summary(rest).map(oom);
-    }
-    if let Some((_, rest)) = text.split_once("Killed process ") {
-        return victim(rest).map(oom);
-    }
-    let (id, name, signal) = fault(text)?;
-    Some(Entry { id, name: name.to_owned(), since_boot_ns, signal, is_oom: false, rss_bytes: 0 })
+    Some(Entry { id, name: name.to_owned(), since_boot_ns, signal, rss_bytes })
 }
 
 /// `…,task=NAME,pid=N,uid=U`: the last fields.
-fn summary(text: &str) -> Option<(u32, &str, u64)> {
+fn summary(text: &str) -> Option<(u32, &str, u32, u64)> {
     let (rest, _) = text.rsplit_once(",uid=")?;
     let (rest, id) = rest.rsplit_once(",pid=")?;
     let (_, name) = rest.rsplit_once(",task=")?;
-    Some((id.parse().ok()?, name, 0))
+    Some((id.parse().ok()?, name, SIGKILL, 0))
 }
 
 /// `N (NAME) total-vm:8kB, anon-rss:4kB, file-rss:2kB, shmem-rss:0kB, …`
-fn victim(text: &str) -> Option<(u32, &str, u64)> {
+fn victim(text: &str) -> Option<(u32, &str, u32, u64)> {
     let (id, rest) = text.split_once(" (")?;
     let (name, facts) = rest.rsplit_once(") ")?;
     let rss = facts.split(", ").filter_map(|fact| {
@@ -174,11 +145,11 @@ fn victim(text: &str) -> Option<(u32, &str, u64)> {
         let kib = size.strip_suffix("kB")?.parse::<u64>().ok()?;
         what.ends_with("-rss").then_some(kib.saturating_mul(1024))
     });
-    Some((id.parse().ok()?, name, rss.fold(0, u64::saturating_add)))
+    Some((id.parse().ok()?, name, SIGKILL, rss.fold(0, u64::saturating_add)))
 }
 
 /// `NAME[ID]: segfault at …` or `traps: NAME[ID] trap divide error ip:…`
-fn fault(text: &str) -> Option<(u32, &str, u32)> {
+fn fault(text: &str) -> Option<(u32, &str, u32, u64)> {
     let (name_and_id, signal) = match text.strip_prefix("traps: ") {
         None => (text.split_once("]: segfault at ")?.0, SIGSEGV),
         Some(text) => TRAPS.iter().find_map(|&(what, signal)| {
@@ -187,7 +158,7 @@ fn fault(text: &str) -> Option<(u32, &str, u32)> {
         })?,
     };
     let (name, id) = name_and_id.rsplit_once('[')?;
-    Some((id.parse().ok()?, name, signal))
+    Some((id.parse().ok()?, name, signal, 0))
 }
 
 #[cfg(test)]
@@ -205,9 +176,9 @@ mod tests {
     const HUGE: &str = "3,5,1,-;Killed process 7 (a) anon-rss:18446744073709551615kB, file-rss:18446744073709551615kB";
 
     fn log(records: &[&str]) -> KernelLog {
-        let now = Clocks { monotonic_ns: 1_000_000_000_000, realtime_ns: 2_000_000_000_000 };
+        let (monotonic_ns, realtime_ns) = (1_000_000_000_000, 2_000_000_000_000);
         let entries = records.iter().filter_map(|record| entry(record)).collect();
-        KernelLog { entries, now, is_readable: true }
+        KernelLog { entries, monotonic_ns, realtime_ns, is_readable: true }
     }
 
     fn header(pid: u32, comm: &str) -> Header {

@@ -11,76 +11,51 @@ const MOST_NS_BEFORE_DEATH: u64 = 5_000_000_000;
 
 const SIGABRT: u32 = 6;
 
-/// The kind of evidence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
-    /// A request of this size failed.
-    OfBytes(u64),
-    /// The kernel refused this much when abort was called; whether the program had asked for memory
-    /// is not known.
-    AtAbort(u64),
+/// The evidence.
+#[derive(Clone, Copy)]
+pub struct Lack {
+    /// The kernel refused so much when abort was called; whether the program had asked for memory is not known. Else a
+    /// request failed.
+    pub is_at_abort: bool,
+    /// How much, when and where.
+    pub noted: FailedAllocation,
 }
 
 impl Lack {
-    /// The evidence, and where it was noted; `None` if there is none, or the process ended otherwise.
-    pub fn of(source: &Recording) -> Option<(Self, FailedAllocation)> {
+    /// `None` if there is none, or the process ended otherwise.
+    pub fn of(source: &Recording) -> Option<Self> {
         let header = &source.snapshot.header;
-        let (way, ended_ns) = match end_of(source) {
-            Some(end) if end.realtime_ns > 0 => {
-                let after_start_ns = end.realtime_ns.saturating_sub(header.start_realtime_ns);
-                (Some(end.way), header.start_monotonic_ns.saturating_add(after_start_ns))
+        let end = end_of(source);
+        let ended_ns = match end.map_or(0, |end| end.realtime_ns) {
+            0 => header.last_monotonic_ns,
+            unix_ns => {
+                let after_start_ns = unix_ns.saturating_sub(header.start_realtime_ns);
+                header.start_monotonic_ns.saturating_add(after_start_ns)
             }
-            end => (end.map(|end| end.way), header.last_monotonic_ns),
         };
-        let may_be = |signals: &[u32]| match way {
-            Some(Way::Signalled(signal)) => signals.contains(&signal),
-            Some(_) => false,
-            None => header.state != state::EXITED,
-        };
-        let is_near = |noted: &FailedAllocation| {
-            ended_ns.saturating_sub(noted.monotonic_ns) <= MOST_NS_BEFORE_DEATH
-        };
-        let failure = header
-            .last_failure
-            .as_deref()
-            .copied()
-            .filter(|noted| may_be(&OF_FAULTS) && is_near(noted));
-        let abort = || {
-            header
-                .last_abort
-                .as_deref()
-                .copied()
-                .filter(|noted| may_be(&[SIGABRT]) && is_near(noted))
+        let noted = |noted: &Option<Box<FailedAllocation>>, signals: &[u32]| {
+            let may_be = match end.map(|end| end.way) {
+                Some(Way::Signalled(signal)) => signals.contains(&signal),
+                Some(_) => false,
+                None => header.state != state::EXITED,
+            };
+            let is_near = |noted: &FailedAllocation| {
+                ended_ns.saturating_sub(noted.monotonic_ns) <= MOST_NS_BEFORE_DEATH
+            };
+            noted.as_deref().copied().filter(|noted| may_be && is_near(noted))
         };
         // A failure tells more: it is a request, and the place that made it.
-        failure
-            .map(|noted| (Self::OfBytes(noted.size), noted))
-            .or_else(|| abort().map(|noted| (Self::AtAbort(noted.size), noted)))
+        let failure = noted(&header.last_failure, &OF_FAULTS);
+        let found = failure.or_else(|| noted(&header.last_abort, &[SIGABRT]));
+        found.map(|noted| Self { is_at_abort: failure.is_none(), noted })
     }
 
     /// Goes on after `died by SIGABRT`.
     pub fn clause(self) -> String {
-        let text = |bytes: u64| format_bytes(bytes as f64);
-        match self {
-            Self::OfBytes(size) => format!("after an allocation of {} had failed", text(size)),
-            Self::AtAbort(bytes) => format!("when {} more could not be had", text(bytes)),
-        }
-    }
-
-    /// Bytes and what became of them, for a column each, before the stack.
-    pub fn columns(self) -> (String, &'static str) {
-        let text = |bytes: u64| format_bytes(bytes as f64);
-        match self {
-            Self::OfBytes(size) => (text(size), "failed"),
-            Self::AtAbort(bytes) => (text(bytes), "refused"),
-        }
-    }
-
-    /// One word for `--json`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::OfBytes(_) => "allocation",
-            Self::AtAbort(_) => "abort",
+        let bytes = format_bytes(self.noted.size as f64);
+        match self.is_at_abort {
+            false => format!("after an allocation of {bytes} had failed"),
+            true => format!("when {bytes} more could not be had"),
         }
     }
 }

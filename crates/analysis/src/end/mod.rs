@@ -1,5 +1,4 @@
-//! How a profiled process ended, as far as the process itself, `ramson run` or the kernel's log
-//! reported it.
+//! How a profiled process ended, as far as the process itself, `ramson run` or the kernel's log reported it.
 
 pub mod kernel_log;
 pub mod lack;
@@ -58,7 +57,7 @@ pub fn end_of(source: &Recording) -> Option<Noted> {
     header.end.as_deref().copied().or_else(|| {
         match (header.state, u32::try_from(header.exit_status)) {
             (state::EXITED, Ok(status)) => Some(Noted {
-                realtime_ns: last_realtime_ns(source),
+                realtime_ns: header.unix_ns(header.last_monotonic_ns),
                 ..Noted::of(Way::Exited(status & 255))
             }),
             (state::EXITED, Err(_)) => None,
@@ -71,13 +70,6 @@ pub fn end_of(source: &Recording) -> Option<Noted> {
 pub fn in_log(source: &Recording, log: &KernelLog) -> Option<Noted> {
     let threads: HashSet<u32> = source.snapshot.live.iter().map(|live| live.tid).collect();
     log.end_of(&source.snapshot.header, |id| threads.contains(&id))
-}
-
-/// The time of the last sample, or of the exit.
-fn last_realtime_ns(source: &Recording) -> u64 {
-    let header = &source.snapshot.header;
-    let recorded_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
-    header.start_realtime_ns.saturating_add(recorded_ns)
 }
 
 /// One word for how the process is or how it ended.
@@ -138,15 +130,14 @@ fn way_and_cause(source: &Recording, end: &Noted) -> String {
     match cause_of(source) {
         Cause::OomKiller => way + " of the OOM killer",
         Cause::LackOfMemory => {
-            let lack = Lack::of(source).map_or_else(String::new, |(lack, _)| lack.clause());
-            format!("{way} {lack}")
+            format!("{way} {}", Lack::of(source).map_or_else(String::new, Lack::clause))
         }
         Cause::None | Cause::Unknown => way,
     }
 }
 
 /// The end of a dead process in short.
-pub fn fate(source: &Recording) -> String {
+fn fate(source: &Recording) -> String {
     match end_of(source) {
         Some(end) => way_and_cause(source, &end),
         None => state_of(source),
@@ -157,14 +148,12 @@ pub fn fate(source: &Recording) -> String {
 pub fn sentence(source: &Recording) -> String {
     let header = &source.snapshot.header;
     let Some(end) = end_of(source) else {
-        let recorded_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
-        let seconds = format_duration(recorded_ns);
-        return match header.state {
-            state::EXITED => format!("exited after {seconds}"),
-            _ => format!(
-                "died without a normal exit, of an unknown cause; last sample after {seconds}"
-            ),
+        let lived_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
+        let what = match header.state {
+            state::EXITED => "exited after",
+            _ => "died without a normal exit, of an unknown cause; last sample after",
         };
+        return format!("{what} {}", format_duration(lived_ns));
     };
     let mut out = way_and_cause(source, &end);
     if end.is_out_of_memory() {
@@ -182,14 +171,12 @@ pub fn sentence(source: &Recording) -> String {
 
 /// What tells that it was the OOM killer.
 fn evidence(end: &Noted) -> String {
-    let counter = || {
-        let path = String::from_utf8_lossy(end.cgroup_path()).into_owned();
-        format!("oom_kill of cgroup {path} +{}", end.oom_kills)
-    };
+    let path = String::from_utf8_lossy(end.cgroup_path());
+    let counter = format!("oom_kill of cgroup {path} +{}", end.oom_kills);
     match (end.is_named_in_log, end.oom_kills) {
         (true, 0) => "kernel log".into(),
-        (true, _) => format!("kernel log, {}", counter()),
-        (false, _) => counter(),
+        (true, _) => format!("kernel log, {counter}"),
+        (false, _) => counter,
     }
 }
 
@@ -240,7 +227,7 @@ pub struct End {
     pub cgroup_oom_kills: u64,
     /// Of that group.
     pub memory_limit: Option<u64>,
-    /// `allocation`, `operator new` or `abort`: what noted a lack of memory shortly before.
+    /// `allocation` or `abort`: what noted a lack of memory shortly before.
     pub lack_of_memory: Option<&'static str>,
     /// The size that failed.
     pub failed_allocation_bytes: Option<u64>,
@@ -251,7 +238,8 @@ impl End {
     pub fn of(recording: &Recording) -> Option<Self> {
         let end = end_of(recording)?;
         let known = |number: u64| (number > 0).then_some(number);
-        let lack = Lack::of(recording).map(|(lack, _)| lack);
+        let lack = Lack::of(recording);
+        let (last_rss, last_rss_is) = last_rss(&end).unzip();
         let (way, exit_status, signal) = match end.way {
             Way::Exited(status) => ("exited", Some(status), None),
             Way::Signalled(signal) => ("signalled", None, Some(signal)),
@@ -264,18 +252,15 @@ impl End {
             cause: cause_of(recording).name(),
             time_unix_ns: known(end.realtime_ns),
             core_dumped: end.has_dumped_core,
-            last_rss: last_rss(&end).map(|(bytes, _)| bytes),
-            last_rss_is: last_rss(&end).map(|(_, when)| when),
+            last_rss,
+            last_rss_is,
             peak_rss: known(end.peak_rss_bytes),
             kernel_log: end.is_named_in_log,
             cgroup: String::from_utf8_lossy(end.cgroup_path()).into_owned(),
             cgroup_oom_kills: end.oom_kills,
             memory_limit: known(end.limit_bytes),
-            lack_of_memory: lack.map(Lack::name),
-            failed_allocation_bytes: match lack {
-                Some(Lack::OfBytes(size)) => Some(size),
-                _ => None,
-            },
+            lack_of_memory: lack.map(|it| if it.is_at_abort { "abort" } else { "allocation" }),
+            failed_allocation_bytes: lack.filter(|it| !it.is_at_abort).map(|it| it.noted.size),
         })
     }
 }

@@ -2,14 +2,11 @@
 
 use super::lack::Lack;
 use super::{cause_of, end_of, fate, rss_text};
-use crate::named::{Detail, unnamed};
+use crate::named::{Detail, numbered, short_frames, stack_number, unnamed};
 use crate::naming;
-use ramson_profile::format::{format_percent, format_relative_error, format_value};
-use ramson_profile::is_library_function;
-use ramson_profile::short_name;
+use ramson_profile::format::{format_bytes, format_percent, format_relative_error};
 use ramson_profile::{
-    FrameTable, Label, LabelValue, Location, LookupAddress, Profile, SampleType, SampleUnit,
-    StackSample, drop_allocator_frames,
+    FrameTable, Location, Profile, SampleType, StackSample, drop_allocator_frames,
 };
 use ramson_source::Recording;
 use ramson_source::places;
@@ -31,16 +28,14 @@ impl LastProfile {
     pub fn of(source: &Recording) -> Self {
         let mut profile = unnamed(source, Detail::Stacks, None);
         let mut symbolizer = Symbolizer::new(Options {
-            debug_paths: Vec::new(),
-            sysroot: None,
-            servers: None,
             carried: source.names.clone(),
             cache_dir: places::symbol_cache(),
+            ..Options::default()
         });
         naming::name(&mut profile, Some(source), &mut symbolizer);
         let names = naming::carried(&profile);
-        if let Some((_, noted)) = Lack::of(source) {
-            profile.samples.push(sample_of_failure(&profile, source, noted.stack));
+        if let Some(lack) = Lack::of(source) {
+            profile.samples.push(sample_of_failure(&profile, source, lack.noted.stack));
         }
         drop_allocator_frames(&mut profile);
         Self { profile, names }
@@ -52,77 +47,60 @@ impl LastProfile {
             return Vec::new();
         }
         let live = self.profile.total(SampleType::InuseSpace);
-        let unit = SampleUnit::Bytes;
         let mut lines = vec![format!(
             "{} (pid {}) {}: {}, live {} ({})",
             source.name(),
             source.pid(),
             fate(source),
             rss_text(end_of(source).as_ref()),
-            format_value(live.value, unit),
+            format_bytes(live.value),
             format_relative_error(live),
         )];
         let frames = FrameTable::new(&self.profile);
-        if let Some((lack, _)) = Lack::of(source)
-            && let Some(sample) = self.profile.samples.iter().find(|sample| is_of_failure(sample))
+        let line = |bytes: f64, word: &str, sample: &StackSample| {
+            format!("{:>10} {word:>7}  {}", format_bytes(bytes), stack_text(&frames, sample))
+        };
+        let samples = &self.profile.samples;
+        if let Some(lack) = Lack::of(source)
+            && let Some(sample) = samples.iter().find(|sample| stack_number(sample).is_some())
         {
-            let (bytes, word) = lack.columns();
-            lines.push(format!("{bytes:>10} {word:>7}  {}", stack_text(&frames, sample)));
+            let word = if lack.is_at_abort { "refused" } else { "failed" };
+            lines.push(line(lack.noted.size as f64, word, sample));
         }
-        let value = |sample: &StackSample| sample.value(SampleType::InuseSpace).value;
-        let mut samples: Vec<&StackSample> =
-            self.profile.samples.iter().filter(|sample| value(sample) > 0.0).collect();
-        samples.sort_by(|a, b| value(b).total_cmp(&value(a)));
+        let bytes = |sample: &StackSample| sample.value(SampleType::InuseSpace).value;
+        let mut samples: Vec<_> = samples.iter().filter(|sample| bytes(sample) > 0.0).collect();
+        samples.sort_by(|a, b| bytes(b).total_cmp(&bytes(a)));
         for sample in samples.iter().take(MAX_LINES - lines.len()) {
-            lines.push(format!(
-                "{:>10} {:>7}  {}",
-                format_value(value(sample), unit),
-                format_percent(value(sample), live.value).replace(' ', ""),
-                stack_text(&frames, sample),
-            ));
+            let share = format_percent(bytes(sample), live.value).replace(' ', "");
+            lines.push(line(bytes(sample), &share, sample));
         }
         lines
     }
 }
 
-/// Label of the sample without value that has the stack of the failed allocation.
-const FAILED: &str = "ramson.failed";
-
-fn is_of_failure(sample: &StackSample) -> bool {
-    sample.labels.iter().any(|label| &*label.key == FAILED)
-}
-
-/// Nothing was allocated there, so the profile has the addresses but no sample.
-fn sample_of_failure(profile: &Profile, source: &Recording, stack: usize) -> StackSample {
+/// Nothing was allocated there, so the profile has the addresses but no sample. This one has no value; its number tells it
+/// from the others.
+fn sample_of_failure(profile: &Profile, source: &Recording, number: usize) -> StackSample {
     let snapshot = &source.snapshot;
-    let stack = &snapshot.stacks[stack];
+    let stack = &snapshot.stacks[number];
     let location = |&at: &ramson_reader::LookupAddress| {
         let mapping = snapshot.mapping_at(at, stack.epoch);
-        let address = LookupAddress(at.0);
-        let is_it = |known: &Location| known.address == address && known.mapping == mapping;
+        let is_it = |known: &Location| known.address.0 == at.0 && known.mapping == mapping;
         profile.locations.iter().position(is_it).map(|index| index as u32)
     };
-    let value = LabelValue::Text("".into());
     StackSample {
         locations: stack.frames.iter().filter_map(location).collect(),
-        values: Default::default(),
-        labels: [Label { key: FAILED.into(), value }].into(),
+        labels: [numbered(number)].into(),
+        ..StackSample::default()
     }
 }
 
+/// What called main is the same in every program.
 fn stack_text(frames: &FrameTable, sample: &StackSample) -> String {
-    let mut shown = Vec::new();
-    for at in frames.stack(sample) {
-        let name = &*frames.name(at.frame).name;
-        match at.line {
-            _ if is_library_function(name) => continue,
-            0 => shown.push(short_name(name)),
-            line => shown.push(format!("{}:{line}", short_name(name))),
-        }
-        // What called main is the same in every program.
-        if name == "main" || shown.len() == MAX_FRAMES {
-            break;
-        }
+    let mut shown: Vec<String> = short_frames(frames, sample).take(MAX_FRAMES).collect();
+    let is_main = |frame: &String| frame == "main" || frame.starts_with("main:");
+    if let Some(main) = shown.iter().position(is_main) {
+        shown.truncate(main + 1);
     }
     shown.join(" ← ")
 }

@@ -6,6 +6,7 @@ use super::shape::{Namer, Shape, Wanted};
 use super::sums::{Moments, Sums};
 use super::watch::Watched;
 use crate::extents;
+use crate::labels::thread_name;
 use crate::recording::what_is_missing;
 use crate::rss::Rss;
 use ramson_format::{Health, Kind};
@@ -15,7 +16,6 @@ use ramson_reader::Snapshot;
 use ramson_source::Failure;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs;
 
 /// One point of live bytes per second, at most these.
 const MOST_POINTS: usize = 600;
@@ -29,8 +29,6 @@ pub struct Picture {
     pub shape: Shape,
     /// Times and live bytes, one a second, the latest last.
     pub history: VecDeque<(u64, f64)>,
-    /// All there is.
-    pub total: Sums,
     /// As far as they are known.
     pub thread_names: HashMap<u32, String>,
 }
@@ -42,7 +40,6 @@ impl Picture {
             moments: Moments::new(kind),
             shape: Shape::default(),
             history: VecDeque::new(),
-            total: Sums::default(),
             thread_names: HashMap::new(),
         }
     }
@@ -50,25 +47,11 @@ impl Picture {
     /// The next snapshot, of `now_ns` on the clock of its times.
     pub fn update(&mut self, snapshot: &Snapshot, now_ns: u64) {
         self.moments.update(snapshot, now_ns);
-        self.add_up();
         if self.history.back().is_none_or(|&(last_ns, _)| now_ns >= last_ns + POINT_STEP_NS) {
-            self.history.push_back((now_ns, self.total.live.value));
+            self.history.push_back((now_ns, self.moments.total.live.value));
             if self.history.len() > MOST_POINTS {
                 self.history.pop_front();
             }
-        }
-    }
-
-    /// From here on, changes are since now.
-    pub fn set_mark(&mut self) {
-        self.moments.set_mark();
-        self.add_up();
-    }
-
-    fn add_up(&mut self) {
-        self.total = Sums::default();
-        for sums in &self.moments.stacks {
-            self.total += *sums;
         }
     }
 
@@ -85,14 +68,12 @@ impl Picture {
 
     /// Names the threads that run; those of others are kept.
     fn name_threads(&mut self, pid: u32) {
-        let mut unknown: Vec<u32> = self.moments.pieces().map(|piece| piece.tid).collect();
-        unknown.sort_unstable();
-        unknown.dedup();
-        for tid in unknown {
+        let threads: HashSet<u32> = self.moments.pieces().map(|piece| piece.tid).collect();
+        for tid in threads {
             if !self.thread_names.contains_key(&tid)
-                && let Ok(name) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"))
+                && let Some(name) = thread_name(pid, tid)
             {
-                self.thread_names.insert(tid, name.trim_end().to_owned());
+                self.thread_names.insert(tid, name);
             }
         }
     }
@@ -106,7 +87,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// `is_patient`: the names are waited for.
+    /// `is_patient`: names are waited for.
     pub fn of(watched: Watched, wanted: Wanted, is_patient: bool) -> Result<Self, Failure> {
         let namer = Namer::start(&watched.recording, wanted, is_patient)?;
         Ok(Self { watched, namer })
@@ -116,20 +97,12 @@ impl Watch {
     pub fn read(&mut self, picture: &mut Picture, view: View) -> Result<(), Failure> {
         self.watched.read();
         let Self { watched, namer } = self;
-        namer.ask(&watched.recording, watched.snapshot());
-        if let Some(shape) = namer.answer() {
-            picture.shape = shape?;
-        }
+        picture.update(watched.snapshot(), watched.now_ns());
         if view == View::Threads {
             picture.name_threads(watched.pid);
         }
-        picture.update(watched.snapshot(), watched.now_ns());
-        Ok(())
-    }
-
-    /// Until the stacks that are known have names.
-    pub fn wait_for_names(&mut self, picture: &mut Picture) -> Result<(), Failure> {
-        if let Some(shape) = self.namer.wait() {
+        namer.ask(&watched.recording, watched.snapshot());
+        if let Some(shape) = namer.answer() {
             picture.shape = shape?;
         }
         Ok(())
@@ -198,7 +171,7 @@ impl Live {
             live: extents::live_heap(snapshot),
             since_mark_ns: picture.moments.since_mark_ns(),
             rate_window_ns: picture.moments.rate_window_ns(),
-            total: picture.total,
+            total: picture.moments.total,
             view: view.name(),
             rows,
             defects: what_is_missing(&watched.recording),

@@ -49,8 +49,6 @@ pub struct Process {
     pub moments: Moments,
     /// Resident bytes.
     pub rss: Option<u64>,
-    /// Its heap.
-    pub total: Sums,
 }
 
 impl Processes {
@@ -71,12 +69,9 @@ impl Processes {
 
     /// Reads them if it is time; whether it was.
     pub fn read(&mut self) -> bool {
-        self.look_for_others();
         let is_due = self.read_pace.is_due();
         if is_due {
-            let list = &mut self.list;
-            self.read_pace.run(|| list.iter_mut().for_each(Process::read));
-            list.retain(|process| process.watched.end.is_none());
+            self.read_now();
         }
         is_due
     }
@@ -84,15 +79,16 @@ impl Processes {
     /// Reads them, due or not.
     pub fn read_now(&mut self) {
         self.look_for_others();
-        self.list.iter_mut().for_each(Process::read);
-        self.list.retain(|process| process.watched.end.is_none());
+        let list = &mut self.list;
+        self.read_pace.run(|| list.iter_mut().for_each(Process::read));
+        list.retain(|process| process.watched.end.is_none());
     }
 
     /// Sorts them, those with equal values by their IDs.
     pub fn sort(&mut self, by: Column) {
         let of = |process: &Process| match by {
-            Column::Live => process.total.live.value,
-            Column::Change => process.total.change().value,
+            Column::Live => process.moments.total.live.value,
+            Column::Change => process.moments.total.change().value,
             Column::Rss => process.rss.unwrap_or(0) as f64,
         };
         self.list.sort_by(|a, b| of(b).total_cmp(&of(a)).then(a.watched.pid.cmp(&b.watched.pid)));
@@ -100,10 +96,7 @@ impl Processes {
 
     /// From here on, changes are since now.
     pub fn set_mark(&mut self) {
-        for process in &mut self.list {
-            process.moments.set_mark();
-            process.add_up();
-        }
+        self.list.iter_mut().for_each(|process| process.moments.set_mark());
     }
 
     /// In a thread of its own, as it may take long where there are many.
@@ -125,9 +118,8 @@ impl Processes {
 
     /// Resident bytes and the heaps of all of them.
     pub fn sums(&self) -> (u64, Sums) {
-        let mut total = Sums::default();
-        self.list.iter().for_each(|process| total += process.total);
-        (self.list.iter().filter_map(|process| process.rss).sum(), total)
+        let rss = self.list.iter().filter_map(|process| process.rss).sum();
+        (rss, self.list.iter().map(|process| process.moments.total).sum())
     }
 
     /// At most so many, as an answer.
@@ -138,7 +130,7 @@ impl Processes {
             rss: process.rss,
             since_mark_ns: process.moments.since_mark_ns(),
             rate_window_ns: process.moments.rate_window_ns(),
-            total: process.total,
+            total: process.moments.total,
         };
         let processes = self.list.iter().take(most_rows).map(row).collect();
         LiveProcesses { time_unix_ns: unix_ns(), processes }
@@ -180,18 +172,12 @@ impl Process {
     fn of(recording: Recording) -> Option<Self> {
         recording.running?;
         let (watched, moments) = (Watched::of(recording), Moments::new(Some(Kind::Heap)));
-        Some(Self { watched, moments, rss: None, total: Sums::default() })
+        Some(Self { watched, moments, rss: None })
     }
 
     fn read(&mut self) {
         self.watched.read_without_split();
         self.moments.update(self.watched.snapshot(), self.watched.now_ns());
         self.rss = Stat::of(self.watched.pid).and_then(|stat| stat.rss).or(self.rss);
-        self.add_up();
-    }
-
-    fn add_up(&mut self) {
-        self.total = Sums::default();
-        self.moments.stacks.iter().for_each(|stack| self.total += *stack);
     }
 }

@@ -24,12 +24,7 @@ impl View {
 
     /// Its name on the command line and in `--json`.
     pub fn name(self) -> &'static str {
-        match self {
-            View::Own => "own",
-            View::Cum => "cum",
-            View::Stacks => "stacks",
-            View::Threads => "threads",
-        }
+        ["own", "cum", "stacks", "threads"][self as usize]
     }
 }
 
@@ -54,13 +49,7 @@ impl Sort {
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Sort::Live => "live",
-            Sort::Change => "change",
-            Sort::Rate => "rate",
-            Sort::Age => "age",
-            Sort::Name => "name",
-        }
+        ["live", "change", "rate", "age", "name"][self as usize]
     }
 }
 
@@ -76,9 +65,10 @@ pub enum Root {
 }
 
 /// What an opened row shows below it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Towards main.
+    #[default]
     Callers,
     /// Away from it.
     Callees,
@@ -103,7 +93,7 @@ impl Key {
 }
 
 /// One line of the table.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     /// `None`: cannot be opened.
     #[serde(skip)]

@@ -27,27 +27,11 @@ pub struct Material<'a> {
     pub thread_names: &'a HashMap<u32, String>,
 }
 
-/// What stacks add up to, and where most of it is.
-#[derive(Clone, Copy, Default)]
-struct Group {
-    sums: Sums,
-    /// Index into `Shape::places`, and its live bytes.
-    place: Option<(usize, f64)>,
-}
-
-impl Group {
-    fn add(&mut self, sums: &Sums) {
-        self.sums += *sums;
-    }
-}
-
 /// All rows in order, and what they add up to (of a view with callees: what the stacks add up to).
 pub fn rows(material: &Material, sort: Sort, is_reversed: bool) -> (Vec<Row>, Sums) {
     let shown = material.shown_stacks();
-    let mut total = Sums::default();
-    for (sums, _) in material.moments.stacks.iter().zip(&shown).filter(|(_, shown)| **shown) {
-        total += *sums;
-    }
+    let stacks = material.moments.stacks.iter().zip(&shown);
+    let mut total: Sums = stacks.filter(|(_, shown)| **shown).map(|(sums, _)| *sums).sum();
     let mut roots = match material.view {
         View::Own | View::Cum => material.functions(&shown),
         View::Stacks => material.stacks(&shown),
@@ -65,40 +49,28 @@ pub fn rows(material: &Material, sort: Sort, is_reversed: bool) -> (Vec<Row>, Su
     }
     if let Some(unnamed) = material.unnamed() {
         total += unnamed;
-        let (name, file) = ("(stacks without names yet)".into(), "".into());
-        let sums = Some(unnamed);
-        rows.push(Row {
-            key: None,
-            depth: 0,
-            direction: Direction::Callers,
-            name,
-            file,
-            line: 0,
-            sums,
-        });
+        let name = "(stacks without names yet)".into();
+        rows.push(Row { name, sums: Some(unnamed), ..Row::default() });
     }
     (rows, total)
 }
 
 fn order(rows: &mut [Row], sort: Sort, is_reversed: bool) {
-    let compare = |a: &Row, b: &Row| {
+    rows.sort_by(|a, b| {
         let (Some(x), Some(y)) = (&a.sums, &b.sums) else { return Ordering::Equal };
         let by = |of: fn(&Sums) -> f64| of(y).total_cmp(&of(x));
         let live = by(|sums| sums.live.value);
-        let order =
-            match sort {
-                Sort::Live => live,
-                Sort::Change => by(|sums| sums.change().value),
-                Sort::Rate => by(|sums| {
-                    if sums.alloc_objects_per_s.is_nan() { -1.0 } else { sums.alloc_objects_per_s }
-                }),
-                Sort::Age => y.mean_age_ns().cmp(&x.mean_age_ns()),
-                Sort::Name => a.name.cmp(&b.name),
-            };
+        let order = match sort {
+            Sort::Live => live,
+            Sort::Change => by(|sums| sums.change().value),
+            // What is not known comes last.
+            Sort::Rate => by(|sums| sums.alloc_objects_per_s.max(-1.0)),
+            Sort::Age => y.mean_age_ns().cmp(&x.mean_age_ns()),
+            Sort::Name => a.name.cmp(&b.name),
+        };
         let order = if is_reversed { order.reverse() } else { order };
         order.then(live).then_with(|| (&a.name, &a.file, a.line).cmp(&(&b.name, &b.file, b.line)))
-    };
-    rows.sort_by(compare);
+    });
 }
 
 impl Material<'_> {
@@ -126,8 +98,7 @@ impl Material<'_> {
     /// What is live where names were not looked up yet.
     fn unnamed(&self) -> Option<Sums> {
         let new = self.moments.stacks.get(self.shape.stacks.len()..)?;
-        let mut sums = Sums::default();
-        new.iter().for_each(|stack| sums += *stack);
+        let sums: Sums = new.iter().copied().sum();
         let is_asked = self.filter.is_none() && self.view != View::Threads;
         (is_asked && !new.is_empty() && !sums.is_nothing()).then_some(sums)
     }
@@ -139,7 +110,7 @@ impl Material<'_> {
     }
 
     fn functions(&self, shown: &[bool]) -> Vec<Row> {
-        let mut groups = vec![Group::default(); self.shape.names.len()];
+        let mut groups = vec![Sums::default(); self.shape.names.len()];
         let mut at_places = vec![0.0; self.shape.places.len()];
         // Number + 1 of the stack that was counted last: a function counts once per stack, and so does each of its lines.
         let mut counted = vec![0; groups.len()];
@@ -151,7 +122,7 @@ impl Material<'_> {
                 let frame = self.shape.frame(place);
                 if counted[frame] != number + 1 {
                     counted[frame] = number + 1;
-                    groups[frame].add(sums);
+                    groups[frame] += *sums;
                 }
                 if counted_at[place] != number + 1 {
                     counted_at[place] = number + 1;
@@ -159,53 +130,42 @@ impl Material<'_> {
                 }
             }
         }
-        for (place, &live) in
-            at_places.iter().enumerate().filter(|&(place, _)| counted_at[place] > 0)
-        {
-            let best = &mut groups[self.shape.frame(place)].place;
-            if best.is_none_or(|(_, most)| live > most) {
-                *best = Some((place, live));
+        // Where each function has most.
+        let mut lines = vec![(f64::NEG_INFINITY, 0); groups.len()];
+        for (place, live) in at_places.into_iter().enumerate().filter(|it| counted_at[it.0] > 0) {
+            let (most, line) = &mut lines[self.shape.frame(place)];
+            if live > *most {
+                (*most, *line) = (live, self.shape.places[place].line);
             }
         }
         let matching = self.matching_frames().filter(|_| self.view == View::Cum);
         let is_shown = |frame: usize| matching.as_ref().is_none_or(|matching| matching[frame]);
-        let found = groups.iter().enumerate().filter(|&(frame, _)| counted[frame] > 0);
-        found
-            .filter(|&(frame, _)| is_shown(frame))
-            .map(|(frame, group)| {
-                let root = Root::Function(self.shape.names[frame].clone());
-                self.row(Some(Key::root(root)), 0, Direction::Callers, frame, group)
-            })
-            .collect()
+        let found = (0..groups.len()).filter(|&frame| counted[frame] > 0 && is_shown(frame));
+        let row = |frame: usize| {
+            let key = Key::root(Root::Function(self.shape.names[frame].clone()));
+            Row { key: Some(key), ..self.row(frame, lines[frame].1, groups[frame]) }
+        };
+        found.map(row).collect()
     }
 
-    fn row(
-        &self,
-        key: Option<Key>,
-        depth: usize,
-        direction: Direction,
-        frame: usize,
-        group: &Group,
-    ) -> Row {
-        let FrameName { name, file, line } = self.shape.names[frame].clone();
-        let hottest = group.place.map_or(0, |(place, _)| self.shape.places[place].line);
-        let line = if line == 0 { hottest } else { line };
-        Row { key, depth, direction, name, file, line, sums: Some(group.sums) }
+    /// Of a function; `line` is where in it most is.
+    fn row(&self, frame: usize, line: u32, sums: Sums) -> Row {
+        let name = self.shape.names[frame].clone();
+        let line = if name.line == 0 { line } else { name.line };
+        Row { name: name.name, file: name.file, line, sums: Some(sums), ..Row::default() }
     }
 
     fn stacks(&self, shown: &[bool]) -> Vec<Row> {
-        let mut groups: HashMap<&[usize], (usize, Group)> = HashMap::new();
+        let mut groups: HashMap<&[usize], (usize, Sums)> = HashMap::new();
         for (number, sums) in self.counted(shown) {
-            let stack = self.shape.stack(number);
-            groups.entry(stack).or_insert((number, Group::default())).1.add(sums);
+            let group = groups.entry(self.shape.stack(number));
+            group.or_insert((number, Sums::default())).1 += *sums;
         }
-        let row = |(stack, (number, group)): (&[usize], (usize, Group))| {
-            let key = Key::root(Root::Stack(number));
-            let place = Some((stack[0], 0.0));
-            let group = Group { place, ..group };
-            let leaf =
-                self.row(Some(key), 0, Direction::Callers, self.shape.frame(stack[0]), &group);
-            Row { name: self.names_of(stack).into(), ..leaf }
+        let row = |(stack, (number, sums)): (&[usize], (usize, Sums))| {
+            let leaf = self.shape.places[stack[0]];
+            let key = Some(Key::root(Root::Stack(number)));
+            let name = self.names_of(stack).into();
+            Row { key, name, ..self.row(leaf.frame, leaf.line, sums) }
         };
         groups.into_iter().map(row).collect()
     }
@@ -230,8 +190,7 @@ impl Material<'_> {
                 None => tid.to_string(),
             };
             let key = Some(Key::root(Root::Thread(tid)));
-            let (name, file, line) = (name.into(), "".into(), 0);
-            Row { key, depth: 0, direction: Direction::Callers, name, file, line, sums: Some(sums) }
+            Row { key, name: name.into(), sums: Some(sums), ..Row::default() }
         };
         groups.into_iter().map(row).collect()
     }
@@ -241,7 +200,6 @@ impl Material<'_> {
         if !self.opened.contains(key) {
             return;
         }
-        let depth = key.path.len() + 1;
         if let Root::Stack(number) = key.root {
             rows.extend(self.frames(number));
             return;
@@ -255,38 +213,39 @@ impl Material<'_> {
             below.iter().for_each(|key| self.open(key, shown, sort, rows));
         }
         if !rest.is_empty() {
-            let mut sums = Sums::default();
-            rest.iter().filter_map(|row| row.sums).for_each(|of| sums += of);
             let name = format!("({} more)", rest.len()).into();
-            let (file, line, sums) = ("".into(), 0, Some(sums));
-            rows.push(Row { key: None, depth, direction: key.direction, name, file, line, sums });
+            let sums = Some(rest.iter().filter_map(|row| row.sums).sum());
+            let depth = key.path.len() + 1;
+            rows.push(Row { depth, direction: key.direction, name, sums, ..Row::default() });
         }
     }
 
     /// The frames of a stack, each on a row.
     fn frames(&self, number: usize) -> impl Iterator<Item = Row> {
         self.shape.stack(number).iter().map(|&place| {
-            let frame = self.shape.frame(place);
-            let group = Group { place: Some((place, 0.0)), ..Group::default() };
-            Row { sums: None, ..self.row(None, 1, Direction::Callers, frame, &group) }
+            let place = self.shape.places[place];
+            Row { depth: 1, sums: None, ..self.row(place.frame, place.line, Sums::default()) }
         })
     }
 
     /// Callers or callees of the row that `key` names.
     fn children(&self, key: &Key, shown: &[bool]) -> Vec<Row> {
-        let mut groups: HashMap<usize, (Group, HashMap<usize, f64>)> = HashMap::new();
+        // Of each function the sums, and its live bytes by place.
+        let mut groups: HashMap<usize, (Sums, HashMap<usize, f64>)> = HashMap::new();
         self.each(key, shown, |stack, sums| {
             let Some(place) = self.next_place(key, stack) else { return };
-            let (group, lines) = groups.entry(self.shape.frame(place)).or_default();
-            group.add(sums);
-            *lines.entry(place).or_default() += sums.live.value;
+            let (group, places) = groups.entry(self.shape.frame(place)).or_default();
+            *group += *sums;
+            *places.entry(place).or_default() += sums.live.value;
         });
-        let row = |(frame, (group, lines)): (usize, (Group, HashMap<usize, f64>))| {
+        let row = |(frame, (sums, places)): (usize, (Sums, HashMap<usize, f64>))| {
             let more = |a: &(usize, f64), b: &(usize, f64)| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0));
-            let group = Group { place: lines.into_iter().max_by(more), ..group };
+            let most = places.into_iter().max_by(more);
+            let line = most.map_or(0, |(place, _)| self.shape.places[place].line);
             let path = key.path.iter().chain([&self.shape.names[frame]]).cloned().collect();
-            let below = Key { path, ..key.clone() };
-            self.row(Some(below), key.path.len() + 1, key.direction, frame, &group)
+            let below = Some(Key { path, ..key.clone() });
+            let (depth, direction) = (key.path.len() + 1, key.direction);
+            Row { key: below, depth, direction, ..self.row(frame, line, sums) }
         };
         groups.into_iter().map(row).collect()
     }

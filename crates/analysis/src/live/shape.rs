@@ -1,14 +1,13 @@
 //! What the stacks of a process are called. Names are looked up in a thread of their own, so that nothing waits for them.
 
 use super::pace::{Pace, thread_cpu_time};
-use crate::named::{Detail, assemble_with, stack_number};
+use crate::named::{Detail, name, stack_number, unnamed};
 use crate::naming::Names;
 use crate::selection::Selection;
 use ramson_format::Kind;
 use ramson_profile::{FrameName, FrameTable, SampleType};
 use ramson_reader::Snapshot;
-use ramson_source::Failure;
-use ramson_source::Recording;
+use ramson_source::{Failure, Recording};
 use ramson_symbols::{SymbolDefect, Symbolizer};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -59,8 +58,8 @@ impl Shape {
         wanted: &Wanted,
         symbolizer: &mut Symbolizer,
     ) -> Result<Self, Failure> {
-        let mut named =
-            assemble_with(source, &wanted.names, symbolizer, Detail::Numbered, wanted.kind)?;
+        let profile = unnamed(source, Detail::Numbered, wanted.kind);
+        let mut named = name(source, &wanted.names, symbolizer, profile);
         wanted.selection.apply(&mut named.profile, SampleType::AllocSpace)?;
         let table = FrameTable::new(&named.profile);
         let mut shape = Self {
@@ -98,7 +97,8 @@ impl Shape {
 pub struct Namer {
     questions: Sender<Recording>,
     answers: Receiver<Answer>,
-    pace: Pace,
+    /// `None`: every question is asked, and its answer waited for.
+    pace: Option<Pace>,
     /// Stacks that were asked about.
     asked: usize,
     is_waiting: bool,
@@ -110,8 +110,8 @@ struct Answer {
 }
 
 impl Namer {
-    /// One that is waited for answers every question.
-    pub fn start(source: &Recording, wanted: Wanted, is_waited_for: bool) -> Result<Self, Failure> {
+    /// `is_patient`: answers are waited for.
+    pub fn start(source: &Recording, wanted: Wanted, is_patient: bool) -> Result<Self, Failure> {
         let mut symbolizer = wanted.names.search.symbolizer(Some(source))?;
         let (questions, asked) = channel::<Recording>();
         let (answer, answers) = channel();
@@ -128,16 +128,14 @@ impl Namer {
                 let _ = answer.send(Answer { shape, cost });
             }
         });
-        let pace = match is_waited_for {
-            true => Pace::new(Duration::ZERO, 1.0),
-            false => Pace::new(LEAST_PAUSE, SHARE),
-        };
+        let pace = (!is_patient).then(|| Pace::new(LEAST_PAUSE, SHARE));
         Ok(Self { questions, answers, pace, asked: 0, is_waiting: false })
     }
 
     /// Asks if there are stacks without names. It costs a copy of the stacks.
     pub fn ask(&mut self, source: &Recording, snapshot: &Snapshot) {
-        if self.is_waiting || snapshot.stacks.len() == self.asked || !self.pace.is_due() {
+        let is_due = self.pace.as_ref().is_none_or(Pace::is_due);
+        if self.is_waiting || snapshot.stacks.len() == self.asked || !is_due {
             return;
         }
         self.asked = snapshot.stacks.len();
@@ -145,35 +143,21 @@ impl Namer {
             header: snapshot.header.clone(),
             mappings: snapshot.mappings.clone(),
             stacks: snapshot.stacks.clone(),
-            live: Vec::new(),
-            extents: Vec::new(),
-            freed: Vec::new(),
-            max_freed: snapshot.max_freed,
-            defects: Vec::new(),
+            ..Snapshot::default()
         };
-        let (running, origin, names) =
-            (source.running, source.origin.clone(), source.names.clone());
         // The thread ends only with us.
-        let _ =
-            self.questions.send(Recording { snapshot: copy, running, origin, names, past: None });
+        let _ = self.questions.send(source.with(copy));
         self.is_waiting = true;
     }
 
     /// The answer, if there is one by now.
     pub fn answer(&mut self) -> Option<Result<Shape, Failure>> {
-        let answer = self.answers.try_recv().ok()?;
-        Some(self.take(answer))
-    }
-
-    /// Waits for it.
-    pub fn wait(&mut self) -> Option<Result<Shape, Failure>> {
-        let answer = self.is_waiting.then(|| self.answers.recv().ok())??;
-        Some(self.take(answer))
-    }
-
-    fn take(&mut self, answer: Answer) -> Result<Shape, Failure> {
+        let answer = match &self.pace {
+            None if self.is_waiting => self.answers.recv().ok(),
+            _ => self.answers.try_recv().ok(),
+        }?;
         self.is_waiting = false;
-        self.pace.put_off(answer.cost);
-        answer.shape
+        self.pace.iter_mut().for_each(|pace| pace.put_off(answer.cost));
+        Some(answer.shape)
     }
 }

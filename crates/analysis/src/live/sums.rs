@@ -1,11 +1,13 @@
 //! What is known of each stack at one moment, in sums that rows add up: live bytes, how they changed since the mark, how fast
 //! the stack allocates, how old its live bytes are.
 
+use crate::extents::{self, Live};
 use ramson_format::Kind;
 use ramson_profile::{Estimate, SampleUnit};
 use ramson_reader::{Snapshot, Stack};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use std::collections::{HashMap, VecDeque};
+use std::iter::Sum;
 use std::ops::AddAssign;
 
 /// Rates are of the last seconds, at most these.
@@ -68,6 +70,15 @@ impl AddAssign for Sums {
     }
 }
 
+impl Sum for Sums {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum += one;
+            sum
+        })
+    }
+}
+
 impl Sums {
     /// Live bytes now − at the mark. What is live at both cancels, value and error (docs/sampling.md).
     pub fn change(&self) -> Estimate {
@@ -86,19 +97,19 @@ impl Sums {
         self.live.is_nothing() && self.marked.is_nothing() && is_idle
     }
 
-    /// Rates are not known.
-    fn without_rates(self) -> Self {
+    /// Nothing, with rates that are not known.
+    fn without_rates() -> Self {
         let unknown = f64::NAN;
         Self {
             alloc_objects_per_s: unknown,
             alloc_bytes_per_s: unknown,
             freed_bytes_per_s: unknown,
-            ..self
+            ..Self::default()
         }
     }
 }
 
-/// Of one thread at one stack.
+/// Of one thread at one stack. Rates are counted per stack only: here they are not known.
 pub struct Piece {
     /// Number of the stack.
     pub stack: usize,
@@ -108,45 +119,22 @@ pub struct Piece {
     pub sums: Sums,
 }
 
-/// A live sample, weighted.
-struct Sample {
-    stack: usize,
-    tid: u32,
-    /// It was live at the mark, too.
-    is_kept: bool,
-    live: Estimate,
-    live_objects: Estimate,
-    age_ns: u64,
-}
-
-impl Sample {
-    fn add_to(&self, sums: &mut Sums) {
-        sums.live += self.live;
-        sums.live_objects += self.live_objects;
-        sums.kept_variance += if self.is_kept { self.live.variance } else { 0.0 };
-        sums.aged += self.live.value * self.age_ns as f64;
-        sums.oldest_ns = sums.oldest_ns.max(self.age_ns.max(1));
-    }
-}
-
 /// The stacks of one process at the latest moment, and what is remembered of earlier ones.
 pub struct Moments {
     kind: Option<Kind>,
     /// By number of the stack.
     pub stacks: Vec<Sums>,
-    samples: Vec<Sample>,
-    mark: Mark,
+    /// All stacks.
+    pub total: Sums,
+    /// One for each live sample.
+    live: Vec<Piece>,
+    /// What was live at the mark, by number of the stack, and by thread and stack.
+    marked_stacks: Vec<Estimate>,
+    marked: Vec<Piece>,
+    mark_ns: u64,
     past: VecDeque<Counters>,
     /// Of the latest snapshot, on the clock of its times.
     pub now_ns: u64,
-}
-
-#[derive(Default)]
-struct Mark {
-    at_ns: u64,
-    stacks: Vec<Estimate>,
-    /// By thread and stack.
-    pieces: Vec<((u32, usize), Estimate)>,
 }
 
 /// Of each stack since the start: objects and bytes allocated, bytes freed.
@@ -158,47 +146,60 @@ struct Counters {
 impl Moments {
     /// Of one kind of memory, or of both.
     pub fn new(kind: Option<Kind>) -> Self {
-        let (stacks, samples, past) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { kind, stacks, samples, mark: Mark::default(), past, now_ns: 0 }
+        Self {
+            kind,
+            stacks: Vec::new(),
+            total: Sums::default(),
+            live: Vec::new(),
+            marked_stacks: Vec::new(),
+            marked: Vec::new(),
+            mark_ns: 0,
+            past: VecDeque::new(),
+            now_ns: 0,
+        }
     }
 
     /// Takes the next snapshot, of `now_ns` on the clock of its times. The first one is the mark.
     pub fn update(&mut self, snapshot: &Snapshot, now_ns: u64) {
         let is_first = self.past.is_empty();
         self.now_ns = now_ns;
-        self.samples = self.weighted(snapshot);
+        self.live = extents::live(snapshot, self.kind).map(|live| self.piece(&live)).collect();
         let mut stacks = vec![Sums::default(); snapshot.stacks.len()];
-        for sample in &self.samples {
-            sample.add_to(&mut stacks[sample.stack]);
+        for piece in &self.live {
+            stacks[piece.stack] += piece.sums;
+        }
+        for (stack, &marked) in stacks.iter_mut().zip(&self.marked_stacks) {
+            stack.marked = marked;
         }
         self.stacks = stacks;
+        self.rate(snapshot);
         if is_first {
             self.set_mark();
         }
-        for (stack, &marked) in self.stacks.iter_mut().zip(&self.mark.stacks) {
-            stack.marked = marked;
-        }
-        self.rate(snapshot);
+        self.total = self.stacks.iter().copied().sum();
     }
 
     /// From here on, changes are since now.
     pub fn set_mark(&mut self) {
-        let mut pieces: HashMap<(u32, usize), Estimate> = HashMap::new();
-        for sample in &mut self.samples {
-            sample.is_kept = true;
-            *pieces.entry((sample.tid, sample.stack)).or_default() += sample.live;
+        let mut marked: HashMap<(u32, usize), Sums> = HashMap::new();
+        for Piece { tid, stack, sums } in &mut self.live {
+            sums.kept_variance = sums.live.variance;
+            let new = marked.entry((*tid, *stack)).or_insert_with(Sums::without_rates);
+            new.marked += sums.live;
         }
         for stack in &mut self.stacks {
             (stack.marked, stack.kept_variance) = (stack.live, stack.live.variance);
         }
-        let stacks = self.stacks.iter().map(|stack| stack.live).collect();
-        let pieces = pieces.into_iter().collect();
-        self.mark = Mark { at_ns: self.now_ns, stacks, pieces };
+        let marked = marked.into_iter();
+        self.marked = marked.map(|((tid, stack), sums)| Piece { stack, tid, sums }).collect();
+        self.marked_stacks = self.stacks.iter().map(|stack| stack.live).collect();
+        self.mark_ns = self.now_ns;
+        self.total = self.stacks.iter().copied().sum();
     }
 
     /// Time since the mark.
     pub fn since_mark_ns(&self) -> u64 {
-        self.now_ns.saturating_sub(self.mark.at_ns)
+        self.now_ns.saturating_sub(self.mark_ns)
     }
 
     /// How long rates have been measured; 0: not yet.
@@ -206,46 +207,25 @@ impl Moments {
         self.past.front().map_or(0, |first| self.now_ns.saturating_sub(first.at_ns))
     }
 
-    /// What each thread has, and had at the mark, by stack. Rates are counted per stack only: here they are not known.
-    pub fn pieces(&self) -> impl Iterator<Item = Piece> {
-        let samples = self.samples.iter().map(|sample| {
-            let mut sums = Sums::default();
-            sample.add_to(&mut sums);
-            Piece { stack: sample.stack, tid: sample.tid, sums: sums.without_rates() }
-        });
-        let marked = self.mark.pieces.iter().map(|&((tid, stack), marked)| {
-            let sums = Sums { marked, ..Sums::default() }.without_rates();
-            Piece { stack, tid, sums }
-        });
-        samples.chain(marked)
+    /// What each thread has, and had at the mark, by stack.
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.live.iter().chain(&self.marked)
     }
 
-    fn weighted(&self, snapshot: &Snapshot) -> Vec<Sample> {
-        let heap = snapshot.live.iter().map(|live| {
-            (live.stack, live.size, live.inverse_probability, live.monotonic_ns, live.tid)
-        });
-        let extents = snapshot
-            .extents
-            .iter()
-            .filter(|extent| !extent.is_reserved)
-            .map(|extent| (extent.stack, extent.bytes, 1.0, extent.monotonic_ns, extent.tid));
-        let is_of =
-            |stack: usize| self.kind.is_none_or(|kind| snapshot.stacks[stack].kind() == kind);
-        let wanted = heap.chain(extents).filter(|&(stack, ..)| is_of(stack));
-        wanted
-            .map(|(stack, size, inverse_probability, at_ns, tid)| {
-                let of = |unit| Estimate::of_sample(size, inverse_probability, unit);
-                Sample {
-                    stack,
-                    tid,
-                    // Whatever is live now and was allocated before the mark was live then.
-                    is_kept: at_ns <= self.mark.at_ns,
-                    live: of(SampleUnit::Bytes),
-                    live_objects: of(SampleUnit::Objects),
-                    age_ns: self.now_ns.saturating_sub(at_ns),
-                }
-            })
-            .collect()
+    fn piece(&self, live: &Live) -> Piece {
+        let age_ns = self.now_ns.saturating_sub(live.monotonic_ns);
+        let bytes = live.estimate(SampleUnit::Bytes);
+        // Whatever is live now and was allocated before the mark was live then.
+        let is_kept = live.monotonic_ns <= self.mark_ns;
+        let sums = Sums {
+            live: bytes,
+            live_objects: live.estimate(SampleUnit::Objects),
+            kept_variance: if is_kept { bytes.variance } else { 0.0 },
+            aged: bytes.value * age_ns as f64,
+            oldest_ns: age_ns.max(1),
+            ..Sums::without_rates()
+        };
+        Piece { stack: live.stack, tid: live.tid, sums }
     }
 
     fn rate(&mut self, snapshot: &Snapshot) {

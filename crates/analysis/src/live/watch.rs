@@ -109,12 +109,7 @@ impl Watched {
                 self.recording.snapshot = Snapshot {
                     header: snapshot.header.clone(),
                     defects: snapshot.defects.clone(),
-                    mappings: Vec::new(),
-                    stacks: Vec::new(),
-                    live: Vec::new(),
-                    extents: Vec::new(),
-                    freed: Vec::new(),
-                    max_freed: snapshot.max_freed,
+                    ..Snapshot::default()
                 };
             }
             // What is only in the memory of the process has gone with it.

@@ -1,12 +1,12 @@
 //! Which stacks are suspects of a leak, with the evidence.
 
-pub mod stacks;
+mod stacks;
 
-use crate::frame::Frame;
-use crate::members::{self, Each, Sum, unprofiled_text};
-use crate::named::{Detail, Named, assemble};
+use crate::members::{self, Each, together, unprofiled_text};
+use crate::named::{Detail, assemble};
 use crate::naming::Names;
 use crate::overlap;
+use crate::recording::what_is_missing;
 use crate::selection::Selection;
 use crate::summary::{Subject, Summary};
 use ramson_format::Kind;
@@ -17,6 +17,8 @@ use ramson_source::{Failure, Recording};
 use serde::Serialize;
 use stacks::NamedStack;
 use std::collections::HashSet;
+use std::slice;
+use std::sync::Arc;
 
 /// A profile and the moment that it shows.
 pub struct DatedRecording {
@@ -32,12 +34,6 @@ pub struct Course {
     pub moment: DatedRecording,
     /// Of the same process.
     pub earlier: Option<DatedRecording>,
-}
-
-impl Course {
-    fn moments(&self) -> (&DatedRecording, Option<&DatedRecording>) {
-        (&self.moment, self.earlier.as_ref())
-    }
 }
 
 /// What is asked.
@@ -83,17 +79,17 @@ pub struct Suspect {
     pub finding: Finding,
     /// The first sample was taken that long ago.
     pub first_seen_ns: u64,
-    /// Leaf first.
-    pub frames: Vec<Frame>,
+    /// Leaf first, with lines.
+    pub frames: Vec<FrameName>,
     #[serde(skip)]
-    key: Vec<FrameName>,
+    binaries: Vec<String>,
 }
 
 /// Judges moments of one process or of several; growth is measured where there is an earlier moment of the same process,
 /// and what grows in the baseline is hidden.
 pub fn suspects(
     courses: &[Course],
-    baseline: &[DatedRecording],
+    baseline: &[Course],
     unprofiled: usize,
     question: &Question,
 ) -> Result<Suspects, Failure> {
@@ -102,84 +98,57 @@ pub fn suspects(
             "--tagfocus and --tagignore: leaks judges whole stacks. Choose by frames (--focus, --show …)",
         ));
     }
-    let of_baseline: Vec<(&DatedRecording, Option<&DatedRecording>)> =
-        baseline.iter().map(|moment| (moment, None)).collect();
-    let known = match of_baseline.as_slice() {
-        [] => HashSet::new(),
-        moments => growing(judged(moments, question)?),
-    };
-    let all: Vec<_> = courses.iter().map(Course::moments).collect();
-    let of_course = |course: &Course| {
+    let of_baseline = if baseline.is_empty() { Vec::new() } else { judged(baseline, question)? };
+    let known = of_baseline.iter().filter(|it| it.is_growing()).map(Suspect::key).collect();
+    let mut processes = Vec::new();
+    for course in courses {
         let recording = &course.moment.recording;
-        let summary = Summary::of(recording, course.moment.time_unix_ns());
-        let found = judged(&[course.moments()], question);
-        let found = match found {
+        let header = &recording.snapshot.header;
+        let summary = Summary::of(recording, header.unix_ns(course.moment.now_ns));
+        let found = match judged(slice::from_ref(course), question) {
             // What is left of the others is judged.
-            Err(_) if courses.len() > 1 => Ok(Vec::new()),
-            other => other,
+            Err(_) if courses.len() > 1 => Vec::new(),
+            found => found?,
         };
         let row = members::of_recording(recording, &summary);
-        let interval_bytes = recording.snapshot.header.interval_bytes;
-        let defects = summary.missing.clone();
-        let subject = Subject::Recording(summary);
-        let answer = Suspects::of(found?, &known, question, subject, interval_bytes, defects);
-        Ok(Each { row, answer })
-    };
-    let mut processes =
-        courses.iter().map(of_course).collect::<Result<Vec<Each<Suspects>>, Failure>>()?;
-    if processes.len() == 1 {
+        let mut answer = Suspects::of(found, &known, question, Subject::Recording(summary));
+        answer.interval_bytes = header.interval_bytes;
+        answer.defects = what_is_missing(recording);
+        processes.push(Each { row, answer });
+    }
+    if courses.len() == 1 {
         let mut only = processes.remove(0).answer;
-        if let Some(missing) = unprofiled_text(unprofiled) {
-            only.subject.add_missing(&missing);
-            only.defects.push(missing);
-        }
+        only.defects.extend(unprofiled_text(unprofiled));
         return Ok(only);
     }
-    processes.sort_by(|a, b| a.row.order(&b.row));
-    let rows = processes.iter().map(|each| (each.row.clone(), &each.answer.subject));
-    let subject = Subject::Sum(Sum::of(rows, unprofiled));
     let interval_bytes = processes.iter().map(|each| each.answer.interval_bytes).max().unwrap_or(0);
-    let defects = processes.iter().flat_map(|each| {
-        let place = each.row.name_and_pid();
-        each.answer.defects.iter().map(move |defect| format!("{place}: {defect}"))
-    });
-    let defects = defects.chain(unprofiled_text(unprofiled)).collect();
-    let found = judged(&all, question)?;
-    let sum = Suspects::of(found, &known, question, subject, interval_bytes, defects);
-    Ok(Suspects { processes, ..sum })
+    let (sum, defects) = together(&mut processes, unprofiled, |it| (&it.subject, &it.defects));
+    let sum = Suspects::of(judged(courses, question)?, &known, question, sum);
+    Ok(Suspects { interval_bytes, defects, processes, ..sum })
 }
 
-fn growing(found: Vec<(Suspect, Vec<String>)>) -> HashSet<Vec<FrameName>> {
-    let is_growing = |(suspect, _): &(Suspect, _)| suspect.finding.verdict == Verdict::Growing;
-    found.into_iter().filter(is_growing).map(|(suspect, _)| suspect.key).collect()
-}
+/// What names a stack in another process: its functions and their files.
+type Key = Vec<(Arc<str>, Arc<str>)>;
 
 impl Suspects {
     fn of(
-        mut found: Vec<(Suspect, Vec<String>)>,
-        known: &HashSet<Vec<FrameName>>,
+        mut suspects: Vec<Suspect>,
+        known: &HashSet<Key>,
         question: &Question,
         subject: Subject,
-        interval_bytes: u64,
-        defects: Vec<String>,
     ) -> Self {
-        let all = found.len();
-        let is_suppressed = |searched: &[String]| {
-            question.suppressions.matching(searched.iter().map(String::as_str)).is_some()
-        };
-        found.retain(|(_, searched)| !is_suppressed(searched));
-        let suppressed = all - found.len();
-        let mut suspects: Vec<Suspect> = found.into_iter().map(|(suspect, _)| suspect).collect();
-        let before = suspects.len();
-        suspects.retain(|suspect| !known.contains(&suspect.key));
+        let all = suspects.len();
+        suspects.retain(|it| question.suppressions.matching(it.searched()).is_none());
+        let suppressed = all - suspects.len();
+        suspects.retain(|it| !known.contains(&it.key()));
         Self {
             subject,
-            interval_bytes,
+            interval_bytes: 0,
             stacks: suspects.len(),
             suppressed,
-            known: before - suspects.len(),
+            known: all - suppressed - suspects.len(),
             suspects,
-            defects,
+            defects: Vec::new(),
             processes: Vec::new(),
         }
     }
@@ -194,7 +163,7 @@ impl Suspects {
 
     /// Those that are growing.
     pub fn growing(&self) -> impl Iterator<Item = &Suspect> {
-        self.suspects.iter().filter(|suspect| suspect.finding.verdict == Verdict::Growing)
+        self.suspects.iter().filter(|suspect| suspect.is_growing())
     }
 
     /// The growth of these in bytes per hour, with the lower ends of the intervals.
@@ -206,19 +175,16 @@ impl Suspects {
 
 /// Pairs two moments of each process. One that began in between has no earlier one; fails if no process has both.
 pub fn paired(
-    earlier: Vec<DatedRecording>,
+    mut earlier: Vec<DatedRecording>,
     later: Vec<DatedRecording>,
     object: &str,
 ) -> Result<Vec<Course>, Failure> {
-    let mut earlier: Vec<Option<DatedRecording>> = earlier.into_iter().map(Some).collect();
     let course = |moment: DatedRecording| {
-        let is_its = |earlier: &Option<DatedRecording>| {
-            earlier.as_ref().is_some_and(|earlier| {
-                let (old, new) = (&earlier.recording.snapshot, &moment.recording.snapshot);
-                overlap::is_same_process(old, new) && earlier.now_ns <= moment.now_ns
-            })
+        let is_its = |earlier: &DatedRecording| {
+            let (old, new) = (&earlier.recording.snapshot, &moment.recording.snapshot);
+            overlap::is_same_process(old, new) && earlier.now_ns <= moment.now_ns
         };
-        let earlier = earlier.iter_mut().find(|earlier| is_its(earlier)).and_then(Option::take);
+        let earlier = earlier.iter().position(is_its).map(|at| earlier.swap_remove(at));
         Course { moment, earlier }
     };
     let courses: Vec<Course> = later.into_iter().map(course).collect();
@@ -231,6 +197,13 @@ pub fn paired(
     Ok(courses)
 }
 
+impl Course {
+    /// Of one moment alone.
+    pub fn of(recording: Recording) -> Self {
+        Self { moment: DatedRecording::of(recording), earlier: None }
+    }
+}
+
 impl DatedRecording {
     /// A running process is looked at now, what is left of a dead one shows its last sample.
     pub fn of(recording: Recording) -> Self {
@@ -241,62 +214,52 @@ impl DatedRecording {
         };
         Self { recording, now_ns }
     }
-
-    fn time_unix_ns(&self) -> u64 {
-        let header = &self.recording.snapshot.header;
-        let recorded_ns = self.now_ns.saturating_sub(header.start_monotonic_ns);
-        header.start_realtime_ns.saturating_add(recorded_ns)
-    }
 }
 
-/// Every stack with live samples and what a suppression may match in it, worst first. Each moment may have an earlier one
-/// of its process.
-fn judged(
-    moments: &[(&DatedRecording, Option<&DatedRecording>)],
-    question: &Question,
-) -> Result<Vec<(Suspect, Vec<String>)>, Failure> {
+/// Every stack with live samples, worst first.
+fn judged(courses: &[Course], question: &Question) -> Result<Vec<Suspect>, Failure> {
     let (mut all, mut nothing_left) = (Vec::new(), None);
-    for &(moment, earlier) in moments {
-        let Named { mut profile, .. } =
-            assemble(&moment.recording, question.names, Detail::Numbered, Some(Kind::Heap))?;
+    for course in courses {
+        let DatedRecording { recording, now_ns } = &course.moment;
+        let named = assemble(recording, question.names, Detail::Numbered, Some(Kind::Heap))?;
+        let mut profile = named.profile;
         match question.selection.apply(&mut profile, SampleType::InuseSpace) {
-            Ok(_) => all.push((moment.now_ns, stacks::stacks(moment, earlier, &profile))),
+            Ok(_) => all.push((*now_ns, stacks::stacks(course, &profile))),
             Err(failure) => drop(nothing_left.get_or_insert(failure)),
         }
     }
-    let stacks = match (all.len(), nothing_left) {
-        (0, Some(failure)) => return Err(failure),
-        (1, _) => all.remove(0).1,
-        _ => stacks::together(all),
-    };
+    if let (true, Some(failure)) = (all.is_empty(), nothing_left) {
+        return Err(failure);
+    }
+    let stacks = stacks::together(all);
     let settings = Settings { min_age_ns: question.min_age_ns, stacks: stacks.len() };
-    let mut suspects: Vec<(Suspect, Vec<String>)> = stacks
-        .into_iter()
-        .map(|stack| {
-            let searched = stack.searched().map(str::to_owned).collect();
-            (Suspect::of(stack, &settings), searched)
-        })
-        .collect();
-    suspects.sort_by(|(a, _), (b, _)| {
+    let suspect = |stack: NamedStack| Suspect {
+        finding: judge(&stack.history, &settings),
+        first_seen_ns: stack.history.observed_ns(),
+        frames: stack.frames,
+        binaries: stack.binaries,
+    };
+    let mut suspects: Vec<Suspect> = stacks.into_iter().map(suspect).collect();
+    suspects.sort_by(|a, b| {
         a.finding.verdict.cmp(&b.finding.verdict).then_with(|| b.weight().total_cmp(&a.weight()))
     });
     Ok(suspects)
 }
 
 impl Suspect {
-    fn of(stack: NamedStack, settings: &Settings) -> Self {
-        let finding = judge(&stack.history, settings);
-        let frame = |(name, line): &(FrameName, u32)| Frame {
-            function: name.name.clone(),
-            file: name.file.clone(),
-            line: *line,
-        };
-        Self {
-            first_seen_ns: stack.history.observed_ns(),
-            finding,
-            frames: stack.frames.iter().map(frame).collect(),
-            key: stack.frames.into_iter().map(|(name, _)| name).collect(),
-        }
+    fn is_growing(&self) -> bool {
+        self.finding.verdict == Verdict::Growing
+    }
+
+    fn key(&self) -> Key {
+        self.frames.iter().map(|frame| (frame.name.clone(), frame.file.clone())).collect()
+    }
+
+    /// What a suppression may match: names of functions, source files and binaries.
+    fn searched(&self) -> impl Iterator<Item = &str> + Clone {
+        let frames = self.frames.iter().flat_map(|frame| [&*frame.name, &*frame.file]);
+        let binaries = self.binaries.iter().map(String::as_str);
+        frames.chain(binaries).filter(|name| !name.is_empty())
     }
 
     /// What ranks within a verdict: what grows by its growth, the rest by its live bytes.

@@ -1,7 +1,7 @@
 //! From snapshots to one history per stack as its frames are named: stacks that differ only in what a reader does not see (code
 //! addresses, the allocator's own frames, what a filter hides) are one.
 
-use super::DatedRecording;
+use super::Course;
 use crate::named::stack_number;
 use crate::overlap;
 use ramson_leaks::{LiveBlock, MeasuredChange, StackHistory};
@@ -9,77 +9,79 @@ use ramson_profile::{Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUn
 use ramson_reader::{LiveSample, LookupAddress, Snapshot, Stack};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::mem;
 
 /// A stack with live samples.
 pub struct NamedStack {
-    /// Leaf first, with lines (0: unknown).
-    pub frames: Vec<(FrameName, u32)>,
+    /// Leaf first, with lines.
+    pub frames: Vec<FrameName>,
     /// Paths of the binaries of its frames.
-    binaries: Vec<String>,
+    pub binaries: Vec<String>,
     /// What is judged.
     pub history: StackHistory,
 }
 
-impl NamedStack {
-    /// What a suppression may match: names of functions, source files and binaries.
-    pub fn searched(&self) -> impl Iterator<Item = &str> + Clone {
-        let frames = self.frames.iter().flat_map(|(frame, _)| [&*frame.name, &*frame.file]);
-        let binaries = self.binaries.iter().map(String::as_str);
-        frames.chain(binaries).filter(|name| !name.is_empty())
-    }
-}
-
 /// Every stack of `profile` that has live samples; `profile` is of the moment's snapshot, with numbered stacks.
-pub fn stacks(
-    moment: &DatedRecording,
-    earlier: Option<&DatedRecording>,
-    profile: &Profile,
-) -> Vec<NamedStack> {
-    let snapshot = &moment.recording.snapshot;
+pub fn stacks(course: &Course, profile: &Profile) -> Vec<NamedStack> {
+    let (moment, snapshot) = (&course.moment, &course.moment.recording.snapshot);
     let table = FrameTable::new(profile);
     let mut live: Vec<Vec<LiveBlock>> = vec![Vec::new(); snapshot.stacks.len()];
     for sample in &snapshot.live {
         live[sample.stack].push(block(sample));
     }
+    let earlier = course.earlier.as_ref();
     let changes = earlier.map(|earlier| changes(&earlier.recording.snapshot, snapshot));
     let window_ns = earlier.map_or(0, |earlier| moment.now_ns.saturating_sub(earlier.now_ns));
     let mut found: HashMap<Vec<FrameAt>, NamedStack> = HashMap::new();
     for sample in &profile.samples {
         let Some(number) = stack_number(sample) else { continue };
-        let frames: Vec<FrameAt> = table.stack(sample).collect();
-        let stack = found.entry(frames).or_insert_with_key(|frames| NamedStack {
-            frames: frames.iter().map(|at| (table.name(at.frame).clone(), at.line)).collect(),
-            binaries: binaries(profile, &sample.locations),
-            history: empty_history(moment),
-        });
-        let change = changes.as_ref().map(|changes| MeasuredChange {
-            change: changes.get(&number).copied().unwrap_or_default(),
-            window_ns,
-        });
-        add(&mut stack.history, &snapshot.stacks[number], &live[number], change);
+        let stack = &snapshot.stacks[number];
+        let history = StackHistory {
+            start_ns: snapshot.header.start_monotonic_ns,
+            first_ns: stack.first_monotonic_ns,
+            now_ns: moment.now_ns,
+            alloc_space: stack.alloc_space,
+            lifetimes: stack.lifetimes,
+            live: mem::take(&mut live[number]),
+            measured: changes.as_ref().map(|changes| MeasuredChange {
+                change: changes.get(&number).copied().unwrap_or_default(),
+                window_ns,
+            }),
+        };
+        match found.entry(table.stack(sample).collect()) {
+            Entry::Occupied(mut known) => join(&mut known.get_mut().history, history),
+            Entry::Vacant(place) => {
+                let frames = place.key().iter().map(|&at| table.name_at(at)).collect();
+                let binaries = binaries(profile, &sample.locations);
+                place.insert(NamedStack { frames, binaries, history });
+            }
+        }
     }
-    let mut stacks: Vec<NamedStack> =
-        found.into_values().filter(|stack| !stack.history.live.is_empty()).collect();
-    // Equal verdicts and bytes appear in the same order each time.
-    stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
-    stacks
+    found.into_values().filter(|stack| !stack.history.live.is_empty()).collect()
 }
 
 /// The stacks of several processes, each with its moment, as if one process had them all: their moments fall together, so
 /// that ages stay.
 pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
     let now_ns = all.iter().map(|(now_ns, _)| *now_ns).max().unwrap_or(0);
-    let mut found: HashMap<Vec<(FrameName, u32)>, NamedStack> = HashMap::new();
+    let mut found: HashMap<Vec<FrameName>, NamedStack> = HashMap::new();
     for (own_now_ns, stacks) in all {
         for mut stack in stacks {
             shift(&mut stack.history, now_ns - own_now_ns);
             match found.entry(stack.frames.clone()) {
                 Entry::Vacant(place) => drop(place.insert(stack)),
-                Entry::Occupied(mut place) => place.get_mut().join(stack),
+                Entry::Occupied(mut known) => {
+                    let known = known.get_mut();
+                    known.binaries.extend(stack.binaries);
+                    known.binaries.sort_unstable();
+                    known.binaries.dedup();
+                    join(&mut known.history, stack.history);
+                }
             }
         }
     }
     let mut stacks: Vec<NamedStack> = found.into_values().collect();
+    // Equal verdicts and bytes appear in the same order each time.
     stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
     stacks
 }
@@ -92,57 +94,27 @@ fn shift(history: &mut StackHistory, by_ns: u64) {
     history.live.iter_mut().for_each(|block| block.time_ns += by_ns);
 }
 
-impl NamedStack {
-    /// Adds the same stack of another process.
-    fn join(&mut self, other: Self) {
-        self.binaries.extend(other.binaries);
-        self.binaries.sort_unstable();
-        self.binaries.dedup();
-        let (history, other) = (&mut self.history, other.history);
-        history.start_ns = history.start_ns.min(other.start_ns);
-        history.first_ns = history.first_ns.min(other.first_ns);
-        history.alloc_space += other.alloc_space;
-        for (sum, count) in history.lifetimes.iter_mut().zip(other.lifetimes) {
-            *sum = sum.saturating_add(count);
-        }
-        history.live.extend(other.live);
-        history.measured = match (history.measured, other.measured) {
-            (Some(one), Some(other)) => Some(MeasuredChange {
-                change: one.change + other.change,
-                window_ns: one.window_ns.max(other.window_ns),
-            }),
-            (one, other) => one.or(other),
-        };
+/// Adds what else was allocated there.
+fn join(history: &mut StackHistory, other: StackHistory) {
+    history.start_ns = history.start_ns.min(other.start_ns);
+    history.first_ns = history.first_ns.min(other.first_ns);
+    history.alloc_space += other.alloc_space;
+    for (sum, count) in history.lifetimes.iter_mut().zip(other.lifetimes) {
+        *sum = sum.saturating_add(count);
     }
-}
-
-fn empty_history(moment: &DatedRecording) -> StackHistory {
-    let start_ns = moment.recording.snapshot.header.start_monotonic_ns;
-    StackHistory { start_ns, first_ns: u64::MAX, now_ns: moment.now_ns, ..StackHistory::default() }
+    history.live.extend(other.live);
+    history.measured = match (history.measured, other.measured) {
+        (Some(one), Some(other)) => Some(MeasuredChange {
+            change: one.change + other.change,
+            window_ns: one.window_ns.max(other.window_ns),
+        }),
+        (one, other) => one.or(other),
+    };
 }
 
 fn block(sample: &LiveSample) -> LiveBlock {
     let LiveSample { monotonic_ns, size, inverse_probability, .. } = *sample;
     LiveBlock { time_ns: monotonic_ns, size_bytes: size, inverse_probability }
-}
-
-fn add(
-    history: &mut StackHistory,
-    stack: &Stack,
-    live: &[LiveBlock],
-    change: Option<MeasuredChange>,
-) {
-    history.first_ns = history.first_ns.min(stack.first_monotonic_ns);
-    history.alloc_space += stack.alloc_space;
-    for (sum, count) in history.lifetimes.iter_mut().zip(stack.lifetimes) {
-        *sum = sum.saturating_add(count);
-    }
-    history.live.extend_from_slice(live);
-    if let Some(more) = change {
-        let sum =
-            history.measured.get_or_insert(MeasuredChange { change: Estimate::default(), ..more });
-        sum.change += more.change;
-    }
 }
 
 fn binaries(profile: &Profile, locations: &[u32]) -> Vec<String> {
@@ -179,8 +151,8 @@ mod tests {
     use super::*;
 
     fn stack(name: &str, history: StackHistory) -> NamedStack {
-        let frame = FrameName { name: name.into(), ..FrameName::default() };
-        NamedStack { frames: vec![(frame, 7)], binaries: vec!["/bin/server".into()], history }
+        let frame = FrameName { name: name.into(), line: 7, ..FrameName::default() };
+        NamedStack { frames: vec![frame], binaries: vec!["/bin/server".into()], history }
     }
 
     fn block(time_ns: u64) -> LiveBlock {
@@ -217,7 +189,7 @@ mod tests {
         let all =
             vec![(1000, vec![stack("shared", one)]), (800, vec![stack("shared", other), alone])];
         let together = together(all);
-        let names: Vec<&str> = together.iter().map(|stack| &*stack.frames[0].0.name).collect();
+        let names: Vec<&str> = together.iter().map(|stack| &*stack.frames[0].name).collect();
         assert_eq!(names, ["only_here", "shared"]);
         let history = &together[1].history;
         assert_eq!((history.start_ns, history.first_ns, history.now_ns), (10, 20, 1000));

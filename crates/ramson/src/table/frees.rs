@@ -1,33 +1,34 @@
 //! Freed blocks as text.
 
 use super::{columns, cut, place};
-use ramson_analysis::Frame;
-use ramson_analysis::frees::Frees;
+use ramson_analysis::frees::{Block, Frees};
+use ramson_profile::FrameName;
 use ramson_profile::format::format_bytes;
 use std::fmt::Write;
 
 /// The list; at most so many, 0: all.
 pub fn table(out: &mut String, frees: &Frees, rows: usize) {
     let since_start = |unix_ns: u64| seconds(unix_ns.saturating_sub(frees.start_unix_ns));
+    let push_allocation = |out: &mut String, block: &Block| {
+        let (at, tid) = (since_start(block.alloc_unix_ns), block.alloc_tid);
+        let _ = writeln!(out, "  allocated {at} after the start by thread {tid}");
+        push(out, block.alloc_stack.as_deref());
+    };
     for live in &frees.live {
-        let _ = writeln!(out, "{}, live", block(frees.address, live.address, live.size));
-        let at = since_start(live.alloc_unix_ns);
-        let _ = writeln!(out, "  allocated {at} after the start by thread {}", live.alloc_tid);
-        push(out, live.alloc_stack.as_deref());
+        let _ = writeln!(out, "{}, live", place_of(live));
+        push_allocation(out, live);
     }
     let most = if rows == 0 { usize::MAX } else { rows };
     for freed in frees.frees.iter().take(most) {
-        let _ = writeln!(out, "{}, freed", block(frees.address, freed.address, freed.size));
-        let lifetime = seconds(freed.free_unix_ns.saturating_sub(freed.alloc_unix_ns));
+        let _ = writeln!(out, "{}, freed", place_of(&freed.block));
+        let lifetime = seconds(freed.free_unix_ns.saturating_sub(freed.block.alloc_unix_ns));
         let (at, tid) = (since_start(freed.free_unix_ns), freed.free_tid);
         let _ = writeln!(
             out,
             "  freed {at} after the start by thread {tid}, {lifetime} after its allocation"
         );
         push(out, freed.free_stack.as_deref());
-        let (at, tid) = (since_start(freed.alloc_unix_ns), freed.alloc_tid);
-        let _ = writeln!(out, "  allocated {at} after the start by thread {tid}");
-        push(out, freed.alloc_stack.as_deref());
+        push_allocation(out, &freed.block);
     }
     if frees.frees.len() > most {
         let _ = writeln!(out, "({} more; -n 0 shows all)", frees.frees.len() - most);
@@ -35,23 +36,24 @@ pub fn table(out: &mut String, frees: &Frees, rows: usize) {
     out.extend(frees.nothing.iter().map(|nothing| format!("{nothing}\n")));
 }
 
-fn push(out: &mut String, stack: Option<&[Frame]>) {
+fn push(out: &mut String, stack: Option<&[FrameName]>) {
     let Some(frames) = stack else {
         out.push_str("    (stack not known)\n");
         return;
     };
     for frame in frames {
-        let line = format!("    {}{}", frame.function, place(&frame.file, frame.line));
+        let line = format!("    {}{}", frame.name, place(&frame.file, frame.line));
         let _ = writeln!(out, "{}", cut(&line, columns()));
     }
 }
 
 /// `0x55d0c3a2f2b0: 16 bytes into a block of 64 B at 0x55d0c3a2f2a0`.
-fn block(address: Option<u64>, start: u64, bytes: u64) -> String {
-    let size = format_bytes(bytes as f64);
-    match address {
-        Some(address) => {
-            format!("{address:#x}: {} bytes into a block of {size} at {start:#x}", address - start)
+fn place_of(block: &Block) -> String {
+    let (start, size) = (block.address.0, format_bytes(block.size as f64));
+    match block.offset {
+        Some(offset) => {
+            let address = start + offset;
+            format!("{address:#x}: {offset} bytes into a block of {size} at {start:#x}")
         }
         None => format!("{start:#x}: a block of {size}"),
     }

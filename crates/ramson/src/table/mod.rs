@@ -16,9 +16,8 @@ pub mod timeline;
 mod trees;
 
 use crate::output::{DIM, NOT_DIM, hint};
-use ramson_analysis::Frame;
 use ramson_profile::format::format_percent;
-use ramson_profile::{is_library_function, short_name};
+use ramson_profile::{FrameName, is_library_function};
 use ramson_symbols::SymbolDefect;
 use std::io::{self, IsTerminal};
 
@@ -100,13 +99,10 @@ pub fn place(file: &str, line: u32) -> String {
 }
 
 /// `leaf:12 ← caller:34 ← …`: short names without the C++ library's own functions, at most so many.
-pub fn stack(frames: &[Frame], most: usize) -> String {
-    let shown = frames.iter().filter(|frame| !is_library_function(&frame.function));
-    let names = shown.clone().take(most).map(|frame| match frame.line {
-        0 => short_name(&frame.function),
-        line => format!("{}:{line}", short_name(&frame.function)),
-    });
-    let names = names.collect::<Vec<_>>().join(" ← ");
+pub fn stack(frames: &[FrameName], most: usize) -> String {
+    let shown = frames.iter().filter(|frame| !is_library_function(&frame.name));
+    let names: Vec<String> = shown.clone().take(most).map(FrameName::short).collect();
+    let names = names.join(" ← ");
     if shown.count() > most { names + " ← …" } else { names }
 }
 

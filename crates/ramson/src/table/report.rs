@@ -1,7 +1,7 @@
 //! A report as text.
 
 use super::{columns, cut, frees, health, percent, place, sizes, stack, subject, trees};
-use ramson_analysis::report::{Functions, Report, Reports, View};
+use ramson_analysis::report::{Functions, Report, View};
 use ramson_analysis::summary::Subject;
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_objects, format_relative_error, format_value};
@@ -15,13 +15,13 @@ const MAX_LOST: usize = 3;
 
 /// The whole text; at most so many rows of a table, 0: all. Of several processes the sum, or a block for each where that
 /// is wanted or a sum says nothing.
-pub fn text(reports: &mut Reports, rows: usize, is_each: bool) -> String {
-    let is_of_one = matches!(reports.whole.view, View::Health {});
-    if reports.processes.is_empty() || !(is_each || is_of_one) {
-        return block(&mut reports.whole, rows);
+pub fn text(report: &mut Report, rows: usize, is_each: bool) -> String {
+    let is_of_one = matches!(report.view, View::Health {});
+    if report.processes.is_empty() || !(is_each || is_of_one) {
+        return block(report, rows);
     }
-    let heading = subject::heading(&reports.whole.subject);
-    let blocks = reports
+    let heading = subject::heading(&report.subject, &report.defects);
+    let blocks = report
         .processes
         .iter_mut()
         .map(|each| format!("\n── {}\n{}", each.row.name_and_pid(), block(&mut each.answer, rows)));
@@ -29,7 +29,7 @@ pub fn text(reports: &mut Reports, rows: usize, is_each: bool) -> String {
 }
 
 fn block(report: &mut Report, rows: usize) -> String {
-    let mut out = subject::heading(&report.subject);
+    let mut out = subject::heading(&report.subject, &report.defects);
     push_lost_names(&mut out, report);
     match &report.view {
         View::Report(functions) => {

@@ -2,7 +2,7 @@
 
 use super::{columns, cut};
 use ramson_analysis::MmapSums;
-use ramson_analysis::members::{Row, Sum};
+use ramson_analysis::members::{Row, Sum, unprofiled_text};
 use ramson_analysis::rss::live_text;
 use ramson_analysis::summary::{ForeignSummary, Subject, Summary};
 use ramson_process::clock::unix_ns;
@@ -15,13 +15,16 @@ use std::fmt::Write;
 /// Processes that get a line.
 const MOST_ROWS: usize = 20;
 
-/// With an empty line at the end.
-pub fn heading(subject: &Subject) -> String {
-    match subject {
+/// With an empty line at the end. The defects of each of several are in its own heading.
+pub fn heading(subject: &Subject, defects: &[String]) -> String {
+    let mut out = match subject {
         Subject::Recording(summary) => of_recording(summary),
         Subject::Foreign(summary) => of_foreign(summary),
-        Subject::Sum(sum) => of_sum(sum),
-    }
+        Subject::Sum(sum) => return of_sum(sum),
+    };
+    out.extend(defects.iter().map(|defect| format!("not complete: {defect}\n")));
+    out.push('\n');
+    out
 }
 
 /// Of several: their sum, and a row for each.
@@ -47,15 +50,8 @@ fn of_sum(sum: &Sum) -> String {
     };
     out.push('\n');
     out.extend(mmap_line(&sum.mmap));
-    match sum.unprofiled {
-        0 => {}
-        1 => out.push_str("not complete: 1 other process that is named has no profile\n"),
-        count => {
-            let _ = writeln!(
-                out,
-                "not complete: {count} other processes that are named have no profile"
-            );
-        }
+    if let Some(missing) = unprofiled_text(sum.unprofiled) {
+        let _ = writeln!(out, "not complete: {missing}");
     }
     out.push('\n');
     push_rows(&mut out, &sum.rows);
@@ -92,7 +88,7 @@ pub fn push_rows(out: &mut String, rows: &[Row]) {
 }
 
 /// Of a profile that libramson wrote.
-pub fn of_recording(summary: &Summary) -> String {
+fn of_recording(summary: &Summary) -> String {
     let live = live_text(summary.live);
     let mut out = match (&summary.history, &summary.rss, summary.is_running) {
         (Some(past), ..) => past_line(past, &live),
@@ -120,10 +116,6 @@ pub fn of_recording(summary: &Summary) -> String {
         let _ = writeln!(out, "{line}");
     }
     out.extend(mmap_line(&summary.mmap));
-    for missing in &summary.missing {
-        let _ = writeln!(out, "not complete: {missing}");
-    }
-    out.push('\n');
     out
 }
 
@@ -192,9 +184,5 @@ fn of_foreign(summary: &ForeignSummary) -> String {
     let stacks = if count == 1 { "stack" } else { "stacks" };
     let split = if is_labelled { " (split by label)" } else { "" };
     let _ = writeln!(out, ", {} {stacks}{split}", format_objects(count as f64));
-    for missing in &summary.missing {
-        let _ = writeln!(out, "not complete: {missing}");
-    }
-    out.push('\n');
     out
 }

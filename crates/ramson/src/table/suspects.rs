@@ -20,11 +20,13 @@ pub fn text(found: &Suspects, rows: usize, is_each: bool) -> String {
         .processes
         .iter()
         .map(|each| format!("\n── {}\n{}", each.row.name_and_pid(), block(&each.answer, rows)));
-    subject::heading(&found.subject).trim_end().to_owned() + "\n" + &blocks.collect::<String>()
+    subject::heading(&found.subject, &found.defects).trim_end().to_owned()
+        + "\n"
+        + &blocks.collect::<String>()
 }
 
 fn block(found: &Suspects, rows: usize) -> String {
-    let mut out = subject::heading(&found.subject) + &summary(found);
+    let mut out = subject::heading(&found.subject, &found.defects) + &summary(found);
     let most = if rows == 0 { usize::MAX } else { rows };
     for (index, suspect) in found.suspects.iter().take(most).enumerate() {
         push_suspect(&mut out, index + 1, suspect);

@@ -97,7 +97,7 @@ fn above(model: &Model, heading: &Heading, width: usize, palette: Palette) -> Ve
 /// What the filter leaves.
 pub fn filter_line(model: &Model) -> Option<String> {
     let filter = model.choice.filter.as_ref()?;
-    let (shown, total) = (model.shown.live.value, model.picture.total.live.value);
+    let (shown, total) = (model.shown.live.value, model.picture.moments.total.live.value);
     Some(format!(
         "filter {}: {} rows, {}, {} of live",
         filter.as_str(),

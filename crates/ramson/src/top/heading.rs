@@ -65,7 +65,7 @@ impl Heading {
 
 /// `live 108 MiB (±13 %)  ▁▂▃▅█  102 MiB to 108 MiB in 60 s`, with as many bars as there is room for.
 pub fn spark_line(model: &Model, columns: usize) -> String {
-    let live = model.picture.total.live;
+    let live = model.picture.moments.total.live;
     let start = format!("live {} ({})  ", format_bytes(live.value), format_relative_error(live));
     let most = columns.saturating_sub(start.chars().count() + 36);
     let skipped = model.picture.history.len().saturating_sub(most);
@@ -88,7 +88,7 @@ pub fn spark_line(model: &Model, columns: usize) -> String {
 
 /// What changed since the mark, and how fast memory is allocated and freed.
 pub fn change_line(model: &Model) -> String {
-    let (change, total) = (model.picture.total.change(), &model.picture.total);
+    let (change, total) = (model.picture.moments.total.change(), &model.picture.moments.total);
     let since = format_duration(model.picture.moments.since_mark_ns());
     let rates = match model.picture.moments.rate_window_ns() {
         0 => String::new(),

@@ -140,21 +140,27 @@ impl Host {
 
 /// One row.
 fn line(process: &Process) -> Vec<Span> {
-    let (change, tone) = table::change_text(process.total.change());
+    let (change, tone) = table::change_text(process.moments.total.change());
     let span = |text: String, tone: Tone| Span { text, tone };
     let rate =
         |text: String| if process.moments.rate_window_ns() == 0 { "–".into() } else { text };
     let rss = process.rss.map_or("–".into(), |rss| format_bytes(rss as f64));
     vec![
         span(format!("{:>8} {rss:>9} ", process.watched.pid), Tone::Plain),
-        span(format!("{:>9} ", format_bytes(process.total.live.value)), Tone::Strong),
-        span(format!("{:>7} ", format_relative_error(process.total.live)), Tone::Faint),
+        span(format!("{:>9} ", format_bytes(process.moments.total.live.value)), Tone::Strong),
+        span(format!("{:>7} ", format_relative_error(process.moments.total.live)), Tone::Faint),
         span(format!("{change:>10} "), tone),
         span(
-            format!("{:>7} ", rate(format_objects_short(process.total.alloc_objects_per_s))),
+            format!(
+                "{:>7} ",
+                rate(format_objects_short(process.moments.total.alloc_objects_per_s))
+            ),
             Tone::Plain,
         ),
-        span(format!("{:>10}  ", rate(format_bytes(process.total.alloc_bytes_per_s))), Tone::Plain),
+        span(
+            format!("{:>10}  ", rate(format_bytes(process.moments.total.alloc_bytes_per_s))),
+            Tone::Plain,
+        ),
         span(process.watched.recording.name().to_owned(), Tone::Plain),
     ]
 }

@@ -61,13 +61,11 @@ fn alone(flags: &TopFlags) -> Result<Option<Recording>, Failure> {
 fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
     let mut watch = Watch::of(Watched::of(recording), flags)?;
     watch.read()?;
-    watch.wait_for_names()?;
     loop {
         // Rates need two moments; a process that is dead has but one.
         if watch.watched().end.is_none() {
             thread::sleep(flags.pause());
             watch.read()?;
-            watch.wait_for_names()?;
         }
         let picture = &watch.model.picture;
         match flags.json {

@@ -75,7 +75,7 @@ impl Model {
     }
 
     pub fn set_mark(&mut self) {
-        self.picture.set_mark();
+        self.picture.moments.set_mark();
         self.arrange();
     }
 

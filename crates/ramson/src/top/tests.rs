@@ -122,7 +122,7 @@ fn told(rows: &[Row]) -> Vec<String> {
 fn own_rows_are_of_leaves_with_the_line_that_holds_most() {
     let model = model();
     assert_eq!(told(&model.rows), ["zmalloc:10 14", "grow:50 1"]);
-    assert_eq!(model.shown.live.value, model.picture.total.live.value);
+    assert_eq!(model.shown.live.value, model.picture.moments.total.live.value);
 }
 
 #[test]
@@ -193,8 +193,8 @@ fn what_lives_since_the_mark_cancels_with_its_error() {
     let sampled = |size| Block(0, 7, size, 2.0, 10);
     model.update(&snapshot(&[sampled(MIB), sampled(3 * MIB)], &[4.0]), 101 * SECOND);
     press(&mut model, KeyCode::Char('m'));
-    assert_eq!(model.picture.total.change().value, 0.0);
-    assert_eq!(model.picture.total.change().variance, 0.0);
+    assert_eq!(model.picture.moments.total.change().value, 0.0);
+    assert_eq!(model.picture.moments.total.change().variance, 0.0);
     // One of them is freed, and another one comes.
     let new = Block(0, 7, 2 * MIB, 2.0, 150);
     model.update(&snapshot(&[sampled(MIB), new], &[5.0]), 200 * SECOND);
@@ -295,7 +295,7 @@ fn stacks_without_names_yet_are_counted_and_said() {
     let mut blocks = blocks();
     blocks.push(Block(4, 7, 3 * MIB, 1.0, 100));
     model.update(&snapshot(&blocks, &[80.0, 20.0, 40.0, 10.0, 1.0]), 101 * SECOND);
-    assert_eq!(model.picture.total.live.value, 18.0 * MIB as f64);
+    assert_eq!(model.picture.moments.total.live.value, 18.0 * MIB as f64);
     assert!(told(&model.rows).contains(&"(stacks without names yet):0 3".to_owned()));
 }
 

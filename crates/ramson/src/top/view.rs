@@ -42,13 +42,6 @@ impl Watch {
         self.model.arrange();
         Ok(())
     }
-
-    /// Until the stacks that are known have names.
-    pub fn wait_for_names(&mut self) -> Result<(), Failure> {
-        self.watch.wait_for_names(&mut self.model.picture)?;
-        self.model.arrange();
-        Ok(())
-    }
 }
 
 /// What is on the screen.
