@@ -3,20 +3,17 @@
 use object::read::ReadCache;
 use object::{Object, ObjectSegment};
 use ramson_profile::{Mapping, Profile};
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Asks the binaries how their segments lie, for mappings whose locations have no names yet. Foreign formats tell where a file
 /// was mapped, but not from which address in it. A copy of the binary in `sysroot` is asked rather than what is here.
 pub fn find_biases(profile: &mut Profile, sysroot: Option<&Path>) {
-    let mut is_asked = vec![false; profile.mappings.len()];
-    for location in profile.locations.iter().filter(|location| location.lines.is_empty()) {
-        if let Some(mapping) = location.mapping {
-            is_asked[mapping] = true;
-        }
-    }
-    let asked = profile.mappings.iter_mut().zip(is_asked).filter(|(_, is_asked)| *is_asked);
-    for (mapping, _) in asked {
+    let unnamed = profile.locations.iter().filter(|location| location.lines.is_empty());
+    let asked: HashSet<usize> = unnamed.filter_map(|location| location.mapping).collect();
+    for index in asked {
+        let mapping = &mut profile.mappings[index];
         let copy = sysroot.map(|root| root.join(mapping.path.trim_start_matches('/')));
         let paths = copy.into_iter().chain([PathBuf::from(&mapping.path)]);
         if let Some(bias) = paths.into_iter().find_map(|path| bias_of(mapping, &path)) {

@@ -96,8 +96,8 @@ pub fn compare(
 ) -> Result<Comparison, Failure> {
     let counted = common_sample_type(&old.opened, question.sample_type)?;
     common_sample_type(&new.opened, Some(counted))?;
-    let compared = Compared::read(&mut old.opened, &mut new.opened, question, counted)?;
-    let mut table = compared.diff.table(counted, question.sort);
+    let (diff, shared_live) = read(&mut old.opened, &mut new.opened, question, counted)?;
+    let mut table = diff.table(counted, question.sort);
     if question.drop_negative {
         table.rows.retain(|row| row.change.shown().value >= 0.0);
     }
@@ -110,60 +110,45 @@ pub fn compare(
         unit: unit(counted),
         old: Side::of(old),
         new: Side::of(new),
-        is_same_process: compared.shared_live.is_some(),
-        shared_live: compared.shared_live.unwrap_or(0),
+        is_same_process: shared_live.is_some(),
+        shared_live: shared_live.unwrap_or(0),
         all_rows,
     })
 }
 
-struct Compared {
-    diff: Diff,
-    /// Samples that are live in both; `None` for different processes.
-    shared_live: Option<usize>,
-}
-
-impl Compared {
-    fn read(
-        old: &mut [Opened],
-        new: &mut [Opened],
-        question: &Question,
-        sample_type: SampleType,
-    ) -> Result<Self, Failure> {
-        let part = |source: &Recording, snapshot| Recording {
-            snapshot,
-            running: source.running,
-            origin: source.origin.clone(),
-            names: source.names.clone(),
-            past: source.past.clone(),
-        };
-        let is_labelled = question.selection.uses_labels();
-        let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
-        let profile = |source: &Recording| {
-            assemble(source, question.names, detail, Some(Kind::Heap)).map(|named| named.profile)
-        };
-        let same_process = match (&*old, &*new) {
-            ([Opened::Recording(old)], [Opened::Recording(new)]) => {
-                overlap::split(&old.snapshot, &new.snapshot).map(|parts| (parts, old, new))
-            }
-            _ => None,
-        };
-        let (shared_live, mut diff) = match same_process {
-            None => {
-                let old = take_sum(old, question.names, detail, Kinds::Usual)?.profile;
-                let new = take_sum(new, question.names, detail, Kinds::Usual)?.profile;
-                (None, Diff { old, new, shared: Profile::default() })
-            }
-            Some((parts, old, new)) => {
-                let shared_live = parts.shared.live.len();
-                let [old, new, shared] =
-                    [part(old, parts.old), part(new, parts.new), part(new, parts.shared)];
-                let (old, new, shared) = (profile(&old)?, profile(&new)?, profile(&shared)?);
-                (Some(shared_live), Diff { old, new, shared })
-            }
-        };
-        select(&mut diff, question, sample_type)?;
-        Ok(Self { diff, shared_live })
-    }
+/// Also how many samples are live in both; `None` for different processes.
+fn read(
+    old: &mut [Opened],
+    new: &mut [Opened],
+    question: &Question,
+    sample_type: SampleType,
+) -> Result<(Diff, Option<usize>), Failure> {
+    let is_labelled = question.selection.uses_labels();
+    let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
+    let parts = match (&*old, &*new) {
+        ([Opened::Recording(old)], [Opened::Recording(new)]) => {
+            let parts = overlap::split(&old.snapshot, &new.snapshot);
+            parts.map(|it| [old.with(it.old), new.with(it.new), new.with(it.shared)])
+        }
+        _ => None,
+    };
+    let mut diff = match &parts {
+        None => {
+            let profile = |opened: &mut [Opened]| {
+                take_sum(opened, question.names, detail, Kinds::Usual).map(|named| named.profile)
+            };
+            Diff { old: profile(old)?, new: profile(new)?, shared: Profile::default() }
+        }
+        Some([old, new, shared]) => {
+            let profile = |part: &Recording| {
+                let named = assemble(part, question.names, detail, Some(Kind::Heap));
+                named.map(|named| named.profile)
+            };
+            Diff { old: profile(old)?, new: profile(new)?, shared: profile(shared)? }
+        }
+    };
+    select(&mut diff, question, sample_type)?;
+    Ok((diff, parts.map(|[.., shared]| shared.snapshot.live.len())))
 }
 
 /// Applies the filters to all parts. One that leaves nothing of all of them is a mistake, of one of them is not.

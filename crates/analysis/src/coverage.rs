@@ -35,11 +35,8 @@ pub struct Coverage {
 impl Coverage {
     /// Of a running process.
     pub fn of(pid: u32, anonymous: &[Area], samples: &[LiveSample], live: Estimate) -> Self {
-        let addresses: Vec<u64> = {
-            let mut addresses: Vec<u64> = samples.iter().map(|sample| sample.address).collect();
-            addresses.sort_unstable();
-            addresses
-        };
+        let mut addresses: Vec<u64> = samples.iter().map(|sample| sample.address).collect();
+        addresses.sort_unstable();
         let is_allocators = |area: &&Area| {
             let first = addresses.partition_point(|&address| address < area.start);
             area.path == "[heap]"
@@ -48,20 +45,18 @@ impl Coverage {
         };
         let allocator_bytes = anonymous.iter().filter(is_allocators).map(|area| area.rss).sum();
         let anonymous_bytes: u64 = anonymous.iter().map(|area| area.rss).sum();
-        let mut coverage = Self {
+        let coverage = Self {
             anonymous_bytes,
             live_bytes: live.value,
             allocator_bytes,
-            outside_bytes: anonymous_bytes.saturating_sub(allocator_bytes),
+            outside_bytes: anonymous_bytes - allocator_bytes,
             reason: None,
         };
         let seen_at_most = live.value + live.half_width_95();
-        if coverage.anonymous_bytes >= LEAST_BYTES
-            && seen_at_most < ENOUGH * coverage.anonymous_bytes as f64
-        {
-            coverage.reason = Some(coverage.likely_reason(pid));
-        }
-        coverage
+        let is_enough = seen_at_most >= ENOUGH * anonymous_bytes as f64;
+        let reason =
+            (anonymous_bytes >= LEAST_BYTES && !is_enough).then(|| coverage.likely_reason(pid));
+        Self { reason, ..coverage }
     }
 
     fn likely_reason(&self, pid: u32) -> String {

@@ -15,7 +15,6 @@ pub mod doctor;
 pub mod end;
 mod extents;
 pub mod frees;
-mod labels;
 pub mod listing;
 pub mod live;
 pub mod members;

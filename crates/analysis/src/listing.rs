@@ -52,28 +52,24 @@ pub fn list() -> Listing {
 impl Entry {
     /// Of one profile.
     pub fn of(recording: &Recording) -> Self {
-        let header = &recording.snapshot.header;
+        let (header, end) = (&recording.snapshot.header, End::of(recording));
         Self {
             pid: recording.pid(),
             name: recording.name().to_owned(),
             state: end::state_of(recording),
             is_running: recording.running.is_some(),
             cause: end::cause_of(recording),
-            rss: last_rss(recording),
-            end: End::of(recording),
+            rss: match recording.running {
+                // Of a process that is ending it is 0.
+                Some(pid) => Some(stat::rss_and_peak(pid).0).filter(|&bytes| bytes > 0),
+                None => end.as_ref().and_then(|end| end.last_rss),
+            },
+            end,
             profile: recording.origin.clone(),
             command: header.command.clone(),
             start_unix_ns: header.start_realtime_ns,
             interval_bytes: header.interval_bytes,
             live: extents::live_heap(&recording.snapshot),
         }
-    }
-}
-
-/// Resident bytes now, or as they were last seen.
-pub fn last_rss(recording: &Recording) -> Option<u64> {
-    match recording.running {
-        Some(pid) => Some(stat::rss_and_peak(pid).0).filter(|&bytes| bytes > 0),
-        None => end::last_rss(&end::end_of(recording)?).map(|(bytes, _)| bytes),
     }
 }

@@ -1,13 +1,11 @@
 //! Several processes as one: a row for each, and their sums.
 
 use crate::extents::MmapSums;
-use crate::listing::last_rss;
 use crate::rss::Rss;
-use crate::summary::{Subject, Summary};
+use crate::summary::{ForeignSummary, Subject};
 use ramson_process::processes;
 use ramson_process::stat::Stat;
 use ramson_profile::Estimate;
-use ramson_source::{Opened, Recording};
 use serde::Serialize;
 use std::cmp::Ordering;
 
@@ -63,54 +61,6 @@ pub struct Sum {
     pub rows: Vec<Row>,
 }
 
-/// Of what was opened.
-pub fn row(opened: &Opened, subject: &Subject) -> Row {
-    match (opened, subject) {
-        (Opened::Recording(recording), Subject::Recording(summary)) => {
-            of_recording(recording, summary)
-        }
-        _ => Row {
-            name: opened.origin().to_owned(),
-            live: match subject {
-                Subject::Foreign(summary) => summary.live,
-                _ => None,
-            },
-            ..Row::default()
-        },
-    }
-}
-
-/// Of a profile that libramson wrote.
-pub fn of_recording(recording: &Recording, summary: &Summary) -> Row {
-    let of_now = summary.rss.as_ref().map(|rss| rss.bytes);
-    let rss = match &recording.past {
-        Some(past) => past.rss,
-        None => of_now.or_else(|| last_rss(recording)),
-    };
-    let name = summary.name.clone();
-    let mut row = match recording.running {
-        Some(pid) => of_process(pid, name),
-        None => Row { name, ..Row::default() },
-    };
-    if row.command_line.is_empty() {
-        row.command_line.clone_from(&recording.snapshot.header.command);
-    }
-    Row { pid: Some(summary.pid), rss, live: Some(summary.live), ..row }
-}
-
-/// Of a running process of which no more is known.
-pub fn of_process(pid: u32, name: String) -> Row {
-    let stat = Stat::of(pid);
-    Row {
-        pid: Some(pid),
-        name,
-        rss: stat.and_then(|stat| stat.rss),
-        live: None,
-        age_ns: stat.map(|stat| processes::age_ns(stat.start_ticks)),
-        command_line: processes::command(pid),
-    }
-}
-
 /// Says how many processes that were named are not in the answer; `None`: all are.
 pub fn unprofiled_text(count: usize) -> Option<String> {
     match count {
@@ -121,6 +71,43 @@ pub fn unprofiled_text(count: usize) -> Option<String> {
 }
 
 impl Row {
+    fn of(subject: &Subject) -> Self {
+        let summary = match subject {
+            Subject::Recording(summary) => summary,
+            Subject::Foreign(ForeignSummary { origin, live, .. }) => {
+                return Self { name: origin.clone(), live: *live, ..Self::default() };
+            }
+            Subject::Sum(_) => return Self::default(),
+        };
+        let name = summary.name.clone();
+        let mut row = match summary.is_running {
+            true => Self::of_process(summary.pid, name),
+            false => Self { pid: Some(summary.pid), name, ..Self::default() },
+        };
+        let last_rss = row.rss.or_else(|| summary.end.as_ref()?.last_rss);
+        row.rss = match &summary.history {
+            Some(past) => past.rss,
+            None => summary.rss.as_ref().map(|rss| rss.bytes).or(last_rss),
+        };
+        if row.command_line.is_empty() {
+            row.command_line.clone_from(&summary.command);
+        }
+        Self { live: Some(summary.live), ..row }
+    }
+
+    /// Of a running process of which no more is known.
+    pub fn of_process(pid: u32, name: String) -> Self {
+        let stat = Stat::of(pid);
+        Self {
+            pid: Some(pid),
+            name,
+            rss: stat.and_then(|stat| stat.rss),
+            live: None,
+            age_ns: stat.map(|stat| processes::age_ns(stat.start_ticks)),
+            command_line: processes::command(pid),
+        }
+    }
+
     /// The largest first.
     pub fn order(&self, other: &Self) -> Ordering {
         let live = |row: &Self| row.live.map_or(0.0, |live| live.value);
@@ -137,12 +124,14 @@ impl Row {
     }
 }
 
-/// Puts those with the largest RSS first, and returns what is said of their sum and what each of them lacks.
+/// The answers about each, those with the largest RSS first; what is said of their sum; and what each of them lacks.
 pub fn together<T>(
-    all: &mut [Each<T>],
+    answers: Vec<T>,
     unprofiled: usize,
     said: impl Fn(&T) -> (&Subject, &Vec<String>),
-) -> (Subject, Vec<String>) {
+) -> (Vec<Each<T>>, Subject, Vec<String>) {
+    let each = |answer| Each { row: Row::of(said(&answer).0), answer };
+    let mut all: Vec<Each<T>> = answers.into_iter().map(each).collect();
     all.sort_by(|a, b| a.row.order(&b.row));
     let rows: Vec<Row> = all.iter().map(|each| each.row.clone()).collect();
     let summaries = all.iter().filter_map(|each| match said(&each.answer).0 {
@@ -164,5 +153,6 @@ pub fn together<T>(
         let place = each.row.name_and_pid();
         said(&each.answer).1.iter().map(move |defect| format!("{place}: {defect}"))
     });
-    (Subject::Sum(sum), defects.chain(unprofiled_text(unprofiled)).collect())
+    let defects = defects.chain(unprofiled_text(unprofiled)).collect();
+    (all, Subject::Sum(sum), defects)
 }

@@ -2,7 +2,7 @@
 
 use crate::naming::{self, Names};
 use crate::recording::what_is_missing;
-use crate::{biases, extents, labels};
+use crate::{biases, extents};
 use hashbrown::HashMap;
 use ramson_format::Kind;
 use ramson_process::clock::unix_ns;
@@ -10,10 +10,11 @@ use ramson_profile::{
     Estimate, FrameTable, Label, LabelValue, Location, LookupAddress, Mapping, Profile, SampleType,
     SampleUnit, StackSample, drop_allocator_frames, is_library_function,
 };
-use ramson_reader::Snapshot;
+use ramson_reader::{Snapshot, Stack};
 use ramson_source::{Failure, Opened, Recording, name_of};
 use ramson_symbols::{SymbolDefect, Symbolizer};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 
 /// A profile with names, and what kept it from having more of them.
 #[derive(Clone, Default)]
@@ -68,14 +69,6 @@ pub fn defects(opened: &Opened) -> Vec<String> {
     }
 }
 
-/// The sample type that was asked for, if the source counts it, or the source's own first choice.
-pub fn sample_type(opened: &Opened, asked: Option<SampleType>) -> Result<SampleType, Failure> {
-    match opened {
-        Opened::Recording(_) => Ok(asked.unwrap_or(SampleType::InuseSpace)),
-        Opened::Foreign(foreign) => foreign.sample_type(asked),
-    }
-}
-
 /// The profile of a source with its names. A foreign one is moved out, as it may be large.
 pub fn take_named(
     opened: &mut Opened,
@@ -106,10 +99,11 @@ pub fn common_sample_type(
     opened: &[Opened],
     asked: Option<SampleType>,
 ) -> Result<SampleType, Failure> {
-    let [first, rest @ ..] = opened else { return Ok(asked.unwrap_or(SampleType::InuseSpace)) };
-    let counted = sample_type(first, asked)?;
-    rest.iter().try_for_each(|other| sample_type(other, Some(counted)).map(drop))?;
-    Ok(counted)
+    let counted = opened.iter().try_fold(asked, |counted, opened| match opened {
+        Opened::Recording(_) => Ok(counted.or(Some(SampleType::InuseSpace))),
+        Opened::Foreign(foreign) => foreign.sample_type(counted).map(Some),
+    });
+    Ok(counted?.unwrap_or(SampleType::InuseSpace))
 }
 
 /// The sum of several sources, as `take_named` has them. One stays as it is.
@@ -207,11 +201,11 @@ pub fn unnamed(recording: &Recording, detail: Detail, kind: Option<Kind>) -> Pro
             } else {
                 Default::default()
             },
-            labels: labels::of_kind(stack, kind).into_iter().collect(),
+            labels: kind_label(stack, kind).into_iter().collect(),
         })
         .collect();
     match detail {
-        Detail::Labels => labels::add_live(&mut samples, recording, kind),
+        Detail::Labels => add_labelled(&mut samples, recording, kind),
         Detail::Stacks | Detail::Numbered => add_live(&mut samples, snapshot, kind),
     }
     if detail == Detail::Numbered {
@@ -246,6 +240,57 @@ fn add_live(samples: &mut [StackSample], snapshot: &Snapshot, kind: Option<Kind>
         values[SampleType::InuseObjects as usize] += live.estimate(SampleUnit::Objects);
         values[SampleType::InuseSpace as usize] += live.estimate(SampleUnit::Bytes);
     }
+}
+
+/// The label that tells samples of this stack from others; a profile of the heap alone has none.
+fn kind_label(stack: &Stack, kind: Option<Kind>) -> Option<Label> {
+    (kind != Some(Kind::Heap)).then(|| Label::kind(stack.kind().name()))
+}
+
+/// Adds a sample for all live blocks of one stack, size and thread. What a stack allocated in all is counted per stack only:
+/// it gets the average size.
+fn add_labelled(stacks: &mut Vec<StackSample>, recording: &Recording, kind: Option<Kind>) {
+    let snapshot = &recording.snapshot;
+    let mut threads = HashMap::new();
+    let mut groups: BTreeMap<(usize, u64, u32), [Estimate; 2]> = BTreeMap::new();
+    for live in extents::live(snapshot, kind) {
+        let [objects, space] = groups.entry((live.stack, live.size, live.tid)).or_default();
+        *objects += live.estimate(SampleUnit::Objects);
+        *space += live.estimate(SampleUnit::Bytes);
+    }
+    for (sample, stack) in stacks.iter_mut().zip(&snapshot.stacks) {
+        if stack.alloc_objects > 0.0 {
+            let average = (stack.alloc_space / stack.alloc_objects).round();
+            let size = Label::block_size(average as u64);
+            sample.labels = [size].into_iter().chain(kind_label(stack, kind)).collect();
+        }
+    }
+    for ((stack, size, tid), [objects, space]) in groups {
+        let thread = threads.entry(tid).or_insert_with(|| thread(recording, tid));
+        let labels = [Label::block_size(size), thread.clone()];
+        let mut sample = StackSample {
+            locations: stacks[stack].locations.clone(),
+            labels: labels.into_iter().chain(kind_label(&snapshot.stacks[stack], kind)).collect(),
+            ..StackSample::default()
+        };
+        sample.values[SampleType::InuseObjects as usize] = objects;
+        sample.values[SampleType::InuseSpace as usize] = space;
+        stacks.push(sample);
+    }
+}
+
+/// `NAME/TID`, or the ID alone: only names of running threads are known, and that of the first.
+fn thread(recording: &Recording, tid: u32) -> Label {
+    let header = &recording.snapshot.header;
+    let of_running = recording.running.and_then(|pid| thread_name(pid, tid));
+    let name = of_running.or_else(|| (tid == header.pid).then(|| header.comm.clone()));
+    Label::thread(name.map_or_else(|| tid.to_string(), |name| format!("{name}/{tid}")).into())
+}
+
+/// Of a running thread.
+pub fn thread_name(pid: u32, tid: u32) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
 }
 
 /// Key of the label with the stack's number.
@@ -310,20 +355,13 @@ impl Locations {
     /// The locations of a stack, leaf first.
     fn of(&mut self, snapshot: &Snapshot, stack: usize) -> Vec<u32> {
         let stack = &snapshot.stacks[stack];
-        let frames = stack.frames.iter();
-        frames.map(|&address| self.index_of(snapshot, address, stack.epoch)).collect()
-    }
-
-    fn index_of(
-        &mut self,
-        snapshot: &Snapshot,
-        at: ramson_reader::LookupAddress,
-        epoch: u32,
-    ) -> u32 {
-        let (mapping, address) = (snapshot.mapping_at(at, epoch), LookupAddress(at.0));
-        *self.known.entry((address, mapping)).or_insert_with(|| {
-            self.list.push(Location { mapping, address, lines: Vec::new() });
-            self.list.len() as u32 - 1
-        })
+        let index = |&at| {
+            let (mapping, address) = (snapshot.mapping_at(at, stack.epoch), LookupAddress(at.0));
+            *self.known.entry((address, mapping)).or_insert_with(|| {
+                self.list.push(Location { mapping, address, lines: Vec::new() });
+                self.list.len() as u32 - 1
+            })
+        };
+        stack.frames.iter().map(index).collect()
     }
 }

@@ -2,9 +2,7 @@
 
 use hashbrown::HashMap;
 use ramson_profile::{Function, Line, LookupAddress, Mapping, Profile, short_name};
-use ramson_source::Failure;
-use ramson_source::Recording;
-use ramson_source::places;
+use ramson_source::{Failure, Recording, places};
 use ramson_symbols::{
     Binary, CarriedNames, CodeAddress, FileAddress, Frame, JitProcess, Options, PerfMap,
     RuntimeAddress, ServerOptions, SymbolDefect, Symbolizer,
@@ -120,7 +118,7 @@ pub fn name(
         if locations.is_empty() {
             continue;
         }
-        let binary = Binary { path: mapping.path.clone(), build_id: mapping.build_id.clone(), pid };
+        let binary = binary(mapping, pid);
         let address_of = |&index: &usize| file_address(mapping, profile.locations[index].address);
         let addresses: Vec<FileAddress> = locations.iter().map(address_of).collect();
         let symbolized = symbolizer.symbolize(&binary, &addresses);
@@ -185,23 +183,22 @@ fn remedy(runtime: &str) -> Option<&'static str> {
 
 fn jit_process(source: &Recording) -> Option<JitProcess> {
     let header = &source.snapshot.header;
-    let uid = match source.running {
-        Some(pid) => std::fs::metadata(format!("/proc/{pid}")).ok()?.uid(),
-        None => std::fs::metadata(&source.origin).ok()?.uid(),
-    };
-    let recorded_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
+    let owned = source.running.map_or(source.origin.clone(), |pid| format!("/proc/{pid}"));
+    let uid = std::fs::metadata(owned).ok()?.uid();
     let at = |unix_ns: u64| UNIX_EPOCH + Duration::from_nanos(unix_ns);
-    let last = at(header.start_realtime_ns.saturating_add(recorded_ns));
-    let (running, own_pid) = (source.running, header.pid);
-    Some(JitProcess { running, own_pid, uid, start: at(header.start_realtime_ns), last })
+    Some(JitProcess {
+        running: source.running,
+        own_pid: header.pid,
+        uid,
+        start: at(header.start_realtime_ns),
+        last: at(header.unix_ns(header.last_monotonic_ns)),
+    })
 }
 
 /// Functions of the profile, each once.
 struct Functions {
     list: Vec<Function>,
     known: HashMap<Function, usize>,
-    /// The same by where the texts are, which is found without reading them: symbols share theirs.
-    shared: HashMap<[usize; 3], (Function, usize)>,
     no_file: Arc<str>,
 }
 
@@ -209,7 +206,7 @@ impl Functions {
     fn of(profile: &mut Profile) -> Self {
         let list = std::mem::take(&mut profile.functions);
         let known = list.iter().cloned().zip(0..).collect();
-        Self { list, known, shared: HashMap::new(), no_file: Arc::from("") }
+        Self { list, known, no_file: Arc::from("") }
     }
 
     fn lines(&mut self, frames: Vec<Frame>) -> Vec<Line> {
@@ -220,17 +217,10 @@ impl Functions {
     fn index_of(&mut self, frame: Frame) -> usize {
         let file = frame.file.unwrap_or_else(|| self.no_file.clone());
         let function = Function { name: frame.function, system_name: frame.system_name, file };
-        let texts = [&function.name, &function.system_name, &function.file];
-        let places = texts.map(|text| text.as_ptr().addr());
-        // The texts stay where they are, as the entry holds them.
-        let (_, index) = self.shared.entry(places).or_insert_with(|| {
-            let index = *self.known.entry(function.clone()).or_insert_with_key(|function| {
-                self.list.push(function.clone());
-                self.list.len() - 1
-            });
-            (function, index)
-        });
-        *index
+        *self.known.entry(function).or_insert_with_key(|function| {
+            self.list.push(function.clone());
+            self.list.len() - 1
+        })
     }
 }
 
@@ -239,21 +229,19 @@ pub fn carried(profile: &Profile) -> CarriedNames {
     let mut names = CarriedNames::default();
     for location in &profile.locations {
         let frames: Vec<Frame> = location.lines.iter().map(|line| frame(profile, line)).collect();
-        let mapping = location.mapping.map(|mapping| &profile.mappings[mapping]);
-        let binary = mapping.map(|mapping| Binary {
-            path: mapping.path.clone(),
-            build_id: mapping.build_id.clone(),
-            pid: None,
-        });
-        let at = match mapping.zip(binary.as_ref()) {
-            Some((mapping, binary)) => {
-                CodeAddress::InBinary(binary, file_address(mapping, location.address))
+        match location.mapping.map(|mapping| &profile.mappings[mapping]) {
+            Some(mapping) => {
+                let address = file_address(mapping, location.address);
+                names.add(CodeAddress::InBinary(&binary(mapping, None), address), &frames);
             }
-            None => CodeAddress::Outside(RuntimeAddress(location.address.0)),
-        };
-        names.add(at, &frames);
+            None => names.add(CodeAddress::Outside(RuntimeAddress(location.address.0)), &frames),
+        }
     }
     names
+}
+
+fn binary(mapping: &Mapping, pid: Option<u32>) -> Binary {
+    Binary { path: mapping.path.clone(), build_id: mapping.build_id.clone(), pid }
 }
 
 fn file_address(mapping: &Mapping, address: LookupAddress) -> FileAddress {

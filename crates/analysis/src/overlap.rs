@@ -32,7 +32,7 @@ pub fn split(old: &Snapshot, new: &Snapshot) -> Option<Parts> {
         let shared = &mut parts.shared.stacks[index];
         match old_stacks.remove(&of_stack(stack)) {
             Some(at) if is_nested => share(&mut parts.old.stacks[at], new_part, shared),
-            _ => clear(shared),
+            _ => counters(shared).into_iter().for_each(|counter| *counter = 0.0),
         }
     }
     Some(parts)
@@ -55,23 +55,22 @@ fn of_stack(stack: &Stack) -> (Kind, u32, &[LookupAddress]) {
 /// Counters only grow, so the smaller ones are in both, and their variance is part of the larger ones'.
 fn share(old: &mut Stack, new: &mut Stack, shared: &mut Stack) {
     let (less, more) = if old.alloc_objects <= new.alloc_objects { (old, new) } else { (new, old) };
-    shared.alloc_objects = less.alloc_objects;
-    shared.alloc_space = less.alloc_space;
-    shared.alloc_objects_variance = less.alloc_objects_variance;
-    shared.alloc_space_variance = less.alloc_space_variance;
-    more.alloc_objects -= less.alloc_objects;
-    more.alloc_space -= less.alloc_space;
-    more.alloc_objects_variance =
-        (more.alloc_objects_variance - less.alloc_objects_variance).max(0.0);
-    more.alloc_space_variance = (more.alloc_space_variance - less.alloc_space_variance).max(0.0);
-    clear(less);
+    let pairs = counters(less).into_iter().zip(counters(more));
+    for ((less, more), shared) in pairs.zip(counters(shared)) {
+        *shared = *less;
+        *more = (*more - *less).max(0.0);
+        *less = 0.0;
+    }
 }
 
-fn clear(stack: &mut Stack) {
-    stack.alloc_objects = 0.0;
-    stack.alloc_space = 0.0;
-    stack.alloc_objects_variance = 0.0;
-    stack.alloc_space_variance = 0.0;
+/// With their variances.
+fn counters(stack: &mut Stack) -> [&mut f64; 4] {
+    [
+        &mut stack.alloc_objects,
+        &mut stack.alloc_space,
+        &mut stack.alloc_objects_variance,
+        &mut stack.alloc_space_variance,
+    ]
 }
 
 #[cfg(test)]

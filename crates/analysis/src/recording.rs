@@ -37,25 +37,11 @@ pub const DROPS: [(Health, &str); 6] = [
 /// The interval in force, and the one that was asked for where it is another.
 pub fn interval(header: &Header) -> String {
     let present = format_bytes(header.interval_bytes as f64);
-    if !is_raised(header) {
+    if !(1..header.interval_bytes).contains(&header.configured_interval_bytes) {
         return present;
     }
     let configured = format_bytes(header.configured_interval_bytes as f64);
     format!("{configured} (raised to {present} by the overhead bound)")
-}
-
-fn is_raised(header: &Header) -> bool {
-    header.configured_interval_bytes != 0
-        && header.interval_bytes > header.configured_interval_bytes
-}
-
-/// Why the time in slow paths is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoTime {
-    /// The processor's counter of cycles cannot be used for it.
-    UnsteadyCycles,
-    /// No sample came after the first 0.1 s.
-    TooEarly,
 }
 
 /// What recording cost.
@@ -71,9 +57,9 @@ pub struct Cost {
     pub max_overhead_ppm: u64,
     /// Time in slow paths; `None`: not known.
     pub slow_path_ns: Option<u64>,
-    /// Why that is not known.
+    /// The processor's counter of cycles cannot be used for it; else no sample came after the first 0.1 s.
     #[serde(skip)]
-    pub no_time: NoTime,
+    pub is_unsteady: bool,
     /// CPU time of the process; `None`: not known.
     pub cpu_ns: Option<u64>,
     /// `slow_path_ns` of `cpu_ns`.
@@ -102,19 +88,21 @@ impl Cost {
     /// Of a recording with so many live bytes; `resident_bytes` are ramson's.
     pub fn of(recording: &Recording, live_bytes: f64, resident_bytes: Option<u64>) -> Self {
         let (header, cpu_ns) = (&recording.snapshot.header, cpu_ns(recording));
-        let is_unsteady = header.flags & flags::UNSTEADY_CYCLES != 0;
+        // The profile file, tables and scratches, and the pages of the filter; only touched parts of them are resident.
+        let beside =
+            [Health::OwnBytes, Health::FilterBytes].map(|kind| header.health[kind as usize]);
         Self {
             interval_bytes: header.interval_bytes,
             configured_interval_bytes: header.configured_interval_bytes,
             interval_changes: header.interval_changes.into(),
             max_overhead_ppm: header.max_overhead_ppm.into(),
             slow_path_ns: header.slow_path_ns().map(|ns| ns.round() as u64),
-            no_time: if is_unsteady { NoTime::UnsteadyCycles } else { NoTime::TooEarly },
+            is_unsteady: header.flags & flags::UNSTEADY_CYCLES != 0,
             cpu_ns,
             overhead_ppm: cpu_ns.and_then(|ns| header.overhead(ns)).map(|share| share * 1e6),
             own_resident_bytes: resident_bytes,
-            own_most_bytes: most_bytes(header),
-            own_bound_bytes: bound_bytes(live_bytes) as u64,
+            own_most_bytes: beside.into_iter().fold(header.committed_bytes, u64::saturating_add),
+            own_bound_bytes: (BOUND_BYTES + BOUND_SHARE * live_bytes) as u64,
             frees: recording.snapshot.freed.len(),
             max_frees: recording.snapshot.max_freed,
             profile: recording.origin.clone(),
@@ -152,18 +140,6 @@ fn cpu_ns(recording: &Recording) -> Option<u64> {
 fn cpu_ns_of(pid: u32) -> Option<u64> {
     let ticks = stat::number(pid, 14)? + stat::number(pid, 15)?;
     Some(ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
-}
-
-fn bound_bytes(live: f64) -> f64 {
-    BOUND_BYTES + BOUND_SHARE * live
-}
-
-/// The profile file, tables and scratches, and the pages of the filter; only touched parts of them are resident.
-fn most_bytes(header: &Header) -> u64 {
-    let beside = [Health::OwnBytes, Health::FilterBytes];
-    beside
-        .iter()
-        .fold(header.committed_bytes, |sum, &kind| sum.saturating_add(header.health[kind as usize]))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What is using the memory: a profile as tables and trees.
 
 use crate::frees::{self, Frees};
-use crate::members::{Each, row, together, unprofiled_text};
+use crate::members::{Each, together, unprofiled_text};
 use crate::named::{self, Detail, Kinds, Named, common_sample_type, defects, take_named};
 use crate::naming::Names;
 use crate::selection::Selection;
@@ -149,7 +149,7 @@ fn as_texts<S: Serializer>(defects: &[SymbolDefect], serializer: S) -> Result<S:
 pub fn report(members: &mut Members, question: &Question) -> Result<Report, Failure> {
     let counted = common_sample_type(&members.opened, question.sample_type)?;
     let is_one = members.opened.len() == 1;
-    let (mut all, mut processes) = (Vec::new(), Vec::new());
+    let (mut all, mut answers) = (Vec::new(), Vec::new());
     for opened in &mut members.opened {
         let named = named(opened, question)?;
         if !is_one {
@@ -164,10 +164,10 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
             Err(nothing_left) => return Err(nothing_left),
         }
         answer.show(Some(opened), question);
-        processes.push(Each { row: row(opened, &answer.subject), answer });
+        answers.push(answer);
     }
     if is_one {
-        let mut only = processes.remove(0).answer;
+        let mut only = answers.remove(0);
         only.defects.extend(unprofiled_text(members.unprofiled));
         return Ok(only);
     }
@@ -176,8 +176,8 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
         Shown::Frees | Shown::Health => Named::default(),
         _ => named::sum(all, &members.opened)?,
     };
-    let unprofiled = members.unprofiled;
-    let (sum, defects) = together(&mut processes, unprofiled, |it| (&it.subject, &it.defects));
+    let (processes, sum, defects) =
+        together(answers, members.unprofiled, |it| (&it.subject, &it.defects));
     let mut whole = Report::new(sum, defects, summed, counted);
     whole.unmatched = question.selection.apply(&mut whole.profile, counted)?;
     whole.show(None, question);

@@ -8,7 +8,7 @@ use ramson_process::{Part, Term, identify};
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_relative_error};
 use ramson_reader::Snapshot;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::{Serialize, Serializer};
 
 /// The statistics of an allocator with more anonymous memory than this are left to `ramson doctor`: reading them takes some
 /// 30 ms of CPU time for a GiB.
@@ -17,17 +17,20 @@ const MOST_ANONYMOUS_BYTES: u64 = 4 << 30;
 const Z_95: f64 = 1.959_964;
 
 /// A process's resident memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Rss {
     /// What the kernel counts: the sum of the terms.
     pub bytes: u64,
     /// Every term of `Term::ALL`, in its order.
+    #[serde(serialize_with = "by_name")]
     terms: Vec<Estimate>,
     /// The live bytes are the allocator's own figure, and not the profile's estimate.
+    #[serde(rename = "live_is_counted")]
     pub is_live_counted: bool,
     /// Whose memory the free bytes are: `malloc` (the C library's), or the name of another allocator.
     pub allocator: String,
     /// The parts, for those who look further.
+    #[serde(skip)]
     pub explained: Explained,
 }
 
@@ -133,17 +136,8 @@ impl Rss {
     /// What a term is called.
     pub fn word(&self, term: Term) -> String {
         match term {
-            Term::Live => "live".into(),
             Term::Free => format!("free in {}", self.allocator),
-            Term::Metadata => "allocator metadata".into(),
-            Term::Mmap => "mmap".into(),
-            Term::Stacks => "stacks".into(),
-            Term::CodeAndData => "code and data".into(),
-            Term::Files => "files".into(),
-            Term::SharedMemory => "shared memory".into(),
-            Term::Kernel => "kernel".into(),
-            Term::Ramson => "ramson".into(),
-            Term::Other => "other anonymous".into(),
+            _ => Term::ALL[term as usize].1.replace('_', " "),
         }
     }
 }
@@ -155,24 +149,8 @@ fn name_of_allocator(allocators: &Allocators) -> String {
     }
 }
 
-/// `{"bytes", "live_is_counted", "allocator", "terms": {NAME: estimate}}`, every term in its order.
-impl Serialize for Rss {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_map(Some(4))?;
-        object.serialize_entry("bytes", &self.bytes)?;
-        object.serialize_entry("live_is_counted", &self.is_live_counted)?;
-        object.serialize_entry("allocator", &self.allocator)?;
-        object.serialize_entry("terms", &Terms(&self.terms))?;
-        object.end()
-    }
-}
-
-struct Terms<'a>(&'a [Estimate]);
-
-impl Serialize for Terms<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(Term::ALL.iter().map(|(_, name)| name).zip(self.0))
-    }
+fn by_name<S: Serializer>(terms: &[Estimate], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(Term::ALL.iter().map(|(_, name)| name).zip(terms))
 }
 
 /// Live bytes with their interval. Without a live sample there is no estimate.

@@ -44,6 +44,9 @@ pub struct Summary {
     pub pid: u32,
     /// The program's.
     pub name: String,
+    /// Its arguments as it began.
+    #[serde(skip)]
+    pub command: Vec<String>,
     /// The moment of a history that the profile shows.
     pub history: Option<Past>,
     /// The process runs and writes this profile.
@@ -96,6 +99,7 @@ impl Summary {
         Self {
             pid: recording.pid(),
             name: recording.name().to_owned(),
+            command: header.command.clone(),
             history: recording.past.clone(),
             is_running: recording.running.is_some(),
             end: End::of(recording),

@@ -105,19 +105,17 @@ pub fn timeline(source: &str, rows: usize) -> Result<Timeline, Failure> {
 
 /// Where the recorder took nothing between two moments, though it should have more than one interval before the next: it was kept from it, or did not run.
 fn gaps(series: &[Moment], from: &Moment, to: &Moment) -> Option<Gaps> {
-    let part = series.iter().skip_while(|moment| moment.time_ns < from.time_ns);
-    let part: Vec<&Moment> = part.take_while(|moment| moment.time_ns <= to.time_ns).collect();
+    let start = series.partition_point(|moment| moment.time_ns < from.time_ns);
+    let end = series.partition_point(|moment| moment.time_ns <= to.time_ns);
     let (mut count, mut longest_ns) = (0, 0);
     let mut every_ns = from.every_ns;
-    for pair in part.windows(2) {
+    for pair in series[start..end].windows(2) {
         let away_ns = pair[1].time_ns - pair[0].time_ns;
         // A mark has no interval of its own, and where one level begins after another, the coarser one counts.
-        every_ns = [pair[0], pair[1]]
-            .map(|moment| moment.every_ns)
-            .into_iter()
-            .max()
-            .filter(|&ns| ns > 0)
-            .unwrap_or(every_ns);
+        every_ns = match pair[0].every_ns.max(pair[1].every_ns) {
+            0 => every_ns,
+            ns => ns,
+        };
         let slack_ns = (every_ns / 10).max(1_500_000_000);
         if every_ns > 0 && away_ns > every_ns.saturating_mul(2).saturating_add(slack_ns) {
             count += 1;

@@ -5,7 +5,7 @@ use crate::glibc::{self, Effort, Statistics};
 use crate::identify::{self, AllocatorKind};
 use crate::part::Part;
 use crate::{Area, ProcessMemory, executable, program};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 use std::{fmt, fs};
@@ -14,16 +14,21 @@ use std::{fmt, fs};
 const LEAST_SHARE: f64 = 0.1;
 
 /// All that are there.
+#[derive(Serialize)]
 pub struct Allocators {
     /// The C library's own.
     pub glibc: Option<Allocator>,
     /// One that is mapped or linked into the executable beside it.
+    #[serde(serialize_with = "without_kind")]
     pub other: Option<(AllocatorKind, Allocator)>,
     /// Variables that the process was started with.
+    #[serde(rename = "environment", serialize_with = "as_map")]
     pub settings: Vec<(String, String)>,
     /// Of the C library.
+    #[serde(skip)]
     pub version: Option<(u32, u32)>,
     /// The executable is of 32 bits.
+    #[serde(skip)]
     pub is_32_bit: bool,
 }
 
@@ -40,19 +45,42 @@ pub struct Allocator {
 }
 
 /// What an allocator said of itself when it was asked.
+#[derive(Serialize)]
 pub struct Figures {
     /// Its function.
     pub function: &'static str,
     /// By the allocator's own names. Bytes.
+    #[serde(serialize_with = "as_map")]
     pub figures: Vec<(&'static str, u64)>,
     /// The parts of RSS that follow from it; last what is most likely to be in part not resident.
+    #[serde(skip)]
     pub parts: Vec<(Part, u64)>,
     /// The thread on which it was asked …
     pub tid: i32,
     /// … its name …
+    #[serde(skip)]
     pub thread: String,
     /// … and how long that was stopped.
+    #[serde(rename = "stopped_ms", serialize_with = "milliseconds")]
     pub stopped: Duration,
+}
+
+fn without_kind<S: Serializer>(
+    other: &Option<(AllocatorKind, Allocator)>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    other.as_ref().map(|(_, allocator)| allocator).serialize(serializer)
+}
+
+fn as_map<S: Serializer, K: Serialize, V: Serialize>(
+    pairs: &[(K, V)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
+}
+
+fn milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_micros() as f64 / 1e3)
 }
 
 /// Why there are no statistics.

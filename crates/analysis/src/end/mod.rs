@@ -1,14 +1,12 @@
 //! How a profiled process ended, as far as the process itself, `ramson run` or the kernel's log reported it.
 
 pub mod kernel_log;
-pub mod lack;
 pub mod sites;
 
 use kernel_log::KernelLog;
-use lack::Lack;
 use ramson_format::state;
 use ramson_profile::format::{format_bytes, format_duration, format_utc};
-use ramson_reader::{End as Noted, Way};
+use ramson_reader::{End as Noted, FailedAllocation, Way};
 use ramson_source::Recording;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -16,6 +14,11 @@ use std::sync::OnceLock;
 
 /// Signals by which a program ends itself, or the kernel does, when something is wrong with it.
 const OF_FAULTS: [u32; 8] = [4, 5, 6, 7, 8, 9, 11, 31];
+
+/// What was noted belongs to a death that followed within this time.
+const MOST_NS_BEFORE_DEATH: u64 = 5_000_000_000;
+
+const SIGABRT: u32 = 6;
 
 /// Why a process died, in the words of tables and of `--json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +105,55 @@ pub fn cause_of(source: &Recording) -> Cause {
         None if has_exited => Cause::None,
         _ if Lack::of(source).is_some() => Cause::LackOfMemory,
         _ => Cause::Unknown,
+    }
+}
+
+/// What a program itself noted of a lack of memory, shortly before it died.
+#[derive(Clone, Copy)]
+struct Lack {
+    /// The kernel refused so much when abort was called; whether the program had asked for memory is not known. Else a
+    /// request failed.
+    is_at_abort: bool,
+    /// How much, when and where.
+    noted: FailedAllocation,
+}
+
+impl Lack {
+    /// `None` if there is none, or the process ended otherwise.
+    fn of(source: &Recording) -> Option<Self> {
+        let header = &source.snapshot.header;
+        let end = end_of(source);
+        let ended_ns = match end.map_or(0, |end| end.realtime_ns) {
+            0 => header.last_monotonic_ns,
+            unix_ns => {
+                let after_start_ns = unix_ns.saturating_sub(header.start_realtime_ns);
+                header.start_monotonic_ns.saturating_add(after_start_ns)
+            }
+        };
+        let noted = |noted: &Option<Box<FailedAllocation>>, signals: &[u32]| {
+            let may_be = match end.map(|end| end.way) {
+                Some(Way::Signalled(signal)) => signals.contains(&signal),
+                Some(_) => false,
+                None => header.state != state::EXITED,
+            };
+            let is_near = |noted: &FailedAllocation| {
+                ended_ns.saturating_sub(noted.monotonic_ns) <= MOST_NS_BEFORE_DEATH
+            };
+            noted.as_deref().copied().filter(|noted| may_be && is_near(noted))
+        };
+        // A failure tells more: it is a request, and the place that made it.
+        let failure = noted(&header.last_failure, &OF_FAULTS);
+        let found = failure.or_else(|| noted(&header.last_abort, &[SIGABRT]));
+        found.map(|noted| Self { is_at_abort: failure.is_none(), noted })
+    }
+
+    /// Goes on after `died by SIGABRT`.
+    fn clause(self) -> String {
+        let bytes = format_bytes(self.noted.size as f64);
+        match self.is_at_abort {
+            false => format!("after an allocation of {bytes} had failed"),
+            true => format!("when {bytes} more could not be had"),
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Where a program that died of memory had it: the last words that an allocator would say.
 
-use super::lack::Lack;
-use super::{cause_of, end_of, fate, rss_text};
+use super::{Lack, cause_of, end_of, fate, rss_text};
 use crate::named::{Detail, numbered, short_frames, stack_number, unnamed};
 use crate::naming;
 use ramson_profile::format::{format_bytes, format_percent, format_relative_error};

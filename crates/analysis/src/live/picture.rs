@@ -1,12 +1,12 @@
-//! One process under watch: its latest moment, what its stacks are called, and what was live before.
+//! One process that is watched: its latest moment, what its stacks are called, and what was live before.
 
 use super::row::{Key, Row, Sort, View};
 use super::rows::{Material, rows};
-use super::shape::{Namer, Shape, Wanted};
+use super::shape::{Namer, Shape};
 use super::sums::{Moments, Sums};
 use super::watch::Watched;
 use crate::extents;
-use crate::labels::thread_name;
+use crate::named::thread_name;
 use crate::recording::what_is_missing;
 use crate::rss::Rss;
 use ramson_format::{Health, Kind};
@@ -44,6 +44,25 @@ impl Picture {
         }
     }
 
+    /// Reads the process, and takes the names that have been found.
+    pub fn read(
+        &mut self,
+        watched: &mut Watched,
+        namer: &mut Namer,
+        view: View,
+    ) -> Result<(), Failure> {
+        watched.read();
+        self.update(watched.snapshot(), watched.now_ns());
+        if view == View::Threads {
+            self.name_threads(watched.pid);
+        }
+        namer.ask(&watched.recording, watched.snapshot());
+        if let Some(shape) = namer.answer() {
+            self.shape = shape?;
+        }
+        Ok(())
+    }
+
     /// The next snapshot, of `now_ns` on the clock of its times.
     pub fn update(&mut self, snapshot: &Snapshot, now_ns: u64) {
         self.moments.update(snapshot, now_ns);
@@ -76,36 +95,6 @@ impl Picture {
                 self.thread_names.insert(tid, name);
             }
         }
-    }
-}
-
-/// A process that is watched, and its names.
-pub struct Watch {
-    /// The process.
-    pub watched: Watched,
-    namer: Namer,
-}
-
-impl Watch {
-    /// `is_patient`: names are waited for.
-    pub fn of(watched: Watched, wanted: Wanted, is_patient: bool) -> Result<Self, Failure> {
-        let namer = Namer::start(&watched.recording, wanted, is_patient)?;
-        Ok(Self { watched, namer })
-    }
-
-    /// Reads the process, and takes the names that have been found.
-    pub fn read(&mut self, picture: &mut Picture, view: View) -> Result<(), Failure> {
-        self.watched.read();
-        let Self { watched, namer } = self;
-        picture.update(watched.snapshot(), watched.now_ns());
-        if view == View::Threads {
-            picture.name_threads(watched.pid);
-        }
-        namer.ask(&watched.recording, watched.snapshot());
-        if let Some(shape) = namer.answer() {
-            picture.shape = shape?;
-        }
-        Ok(())
     }
 }
 

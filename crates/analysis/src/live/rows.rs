@@ -232,12 +232,13 @@ impl Material<'_> {
     fn children(&self, key: &Key, shown: &[bool]) -> Vec<Row> {
         // Of each function the sums, and its live bytes by place.
         let mut groups: HashMap<usize, (Sums, HashMap<usize, f64>)> = HashMap::new();
-        self.each(key, shown, |stack, sums| {
-            let Some(place) = self.next_place(key, stack) else { return };
+        for (stack, sums) in self.of_root(key, shown) {
+            let below = self.below(key, stack);
+            let Some(&place) = below.as_ref().and_then(|below| below.first()) else { continue };
             let (group, places) = groups.entry(self.shape.frame(place)).or_default();
             *group += *sums;
             *places.entry(place).or_default() += sums.live.value;
-        });
+        }
         let row = |(frame, (sums, places)): (usize, (Sums, HashMap<usize, f64>))| {
             let more = |a: &(usize, f64), b: &(usize, f64)| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0));
             let most = places.into_iter().max_by(more);
@@ -251,19 +252,17 @@ impl Material<'_> {
     }
 
     /// Every stack that may belong to the root of `key`; of a thread its part of the stack.
-    fn each(&self, key: &Key, shown: &[bool], mut take: impl FnMut(&[usize], &Sums)) {
+    fn of_root<'a>(&'a self, key: &Key, shown: &'a [bool]) -> Vec<(&'a [usize], &'a Sums)> {
         if let Root::Thread(tid) = key.root {
             let pieces = self.moments.pieces();
-            for piece in pieces.filter(|piece| piece.tid == tid && shown[piece.stack]) {
-                take(self.shape.stack(piece.stack), &piece.sums);
-            }
-            return;
+            let its = pieces.filter(|piece| piece.tid == tid && shown[piece.stack]);
+            return its.map(|piece| (self.shape.stack(piece.stack), &piece.sums)).collect();
         }
-        self.counted(shown).for_each(|(number, sums)| take(self.shape.stack(number), sums));
+        self.counted(shown).map(|(number, sums)| (self.shape.stack(number), sums)).collect()
     }
 
-    /// Where a stack goes on after the row that `key` names; `None` if it is not of that row, or ends there.
-    fn next_place(&self, key: &Key, stack: &[usize]) -> Option<usize> {
+    /// How a stack goes on after the row that `key` names; `None` if it is not of that row.
+    fn below(&self, key: &Key, stack: &[usize]) -> Option<Vec<usize>> {
         let is =
             |place: usize, name: &FrameName| self.shape.names[self.shape.frame(place)] == *name;
         // A function that calls itself: what is above its outermost frame called it, what is below its innermost one it calls.
@@ -282,36 +281,20 @@ impl Material<'_> {
                 stack[..own].iter().rev().copied().collect()
             }
         };
-        let is_on_path = rest.iter().zip(&key.path).all(|(&place, name)| is(place, name));
-        rest.get(key.path.len()).copied().filter(|_| is_on_path)
+        let (path, below) = rest.split_at_checked(key.path.len())?;
+        let is_on_path = path.iter().zip(&key.path).all(|(&place, name)| is(place, name));
+        is_on_path.then(|| below.to_vec())
     }
 
     /// The stack that holds most of what a row is of, leaf first.
     pub fn largest_stack(&self, key: &Key) -> Option<Vec<usize>> {
-        let shown = self.shown_stacks();
         if let Root::Stack(number) = key.root {
             return Some(self.shape.stack(number).to_vec());
         }
-        let parent = key
-            .path
-            .split_last()
-            .map(|(last, path)| (last, Key { path: path.to_vec(), ..key.clone() }));
-        let mut best: Option<(f64, Vec<usize>)> = None;
-        self.each(key, &shown, |stack, sums| {
-            let is_of = match (&parent, &key.root) {
-                (Some((last, parent)), _) => self
-                    .next_place(parent, stack)
-                    .is_some_and(|place| self.shape.names[self.shape.frame(place)] == **last),
-                (None, Root::Function(name)) => {
-                    let among = if self.view == View::Own { &stack[..1] } else { stack };
-                    among.iter().any(|&place| self.shape.names[self.shape.frame(place)] == *name)
-                }
-                (None, _) => true,
-            };
-            if is_of && best.as_ref().is_none_or(|(most, _)| sums.live.value > *most) {
-                best = Some((sums.live.value, stack.to_vec()));
-            }
-        });
-        best.map(|(_, stack)| stack)
+        let shown = self.shown_stacks();
+        let all = self.of_root(key, &shown).into_iter().rev();
+        let its = all.filter(|(stack, _)| self.below(key, stack).is_some());
+        let largest = its.max_by(|(_, a), (_, b)| a.live.value.total_cmp(&b.live.value));
+        largest.map(|(stack, _)| stack.to_vec())
     }
 }

@@ -96,17 +96,13 @@ impl Shape {
 /// The thread that looks up names.
 pub struct Namer {
     questions: Sender<Recording>,
-    answers: Receiver<Answer>,
+    /// With what each of them cost.
+    answers: Receiver<(Result<Shape, Failure>, Duration)>,
     /// `None`: every question is asked, and its answer waited for.
     pace: Option<Pace>,
     /// Stacks that were asked about.
     asked: usize,
     is_waiting: bool,
-}
-
-struct Answer {
-    shape: Result<Shape, Failure>,
-    cost: Duration,
 }
 
 impl Namer {
@@ -125,7 +121,7 @@ impl Namer {
                 let cost = if is_first { Duration::ZERO } else { spent };
                 is_first = false;
                 // The view has moved on and does not wait for it.
-                let _ = answer.send(Answer { shape, cost });
+                let _ = answer.send((shape, cost));
             }
         });
         let pace = (!is_patient).then(|| Pace::new(LEAST_PAUSE, SHARE));
@@ -152,12 +148,12 @@ impl Namer {
 
     /// The answer, if there is one by now.
     pub fn answer(&mut self) -> Option<Result<Shape, Failure>> {
-        let answer = match &self.pace {
+        let (shape, cost) = match &self.pace {
             None if self.is_waiting => self.answers.recv().ok(),
             _ => self.answers.try_recv().ok(),
         }?;
         self.is_waiting = false;
-        self.pace.iter_mut().for_each(|pace| pace.put_off(answer.cost));
-        Some(answer.shape)
+        self.pace.iter_mut().for_each(|pace| pace.put_off(cost));
+        Some(shape)
     }
 }

@@ -3,7 +3,7 @@
 use super::pace::Pace;
 use crate::coverage::Coverage;
 use crate::end;
-use crate::extents;
+use crate::extents::live_heap;
 use crate::rss::Rss;
 use ramson_process::allocators::Allocators;
 use ramson_process::clock::monotonic_ns;
@@ -47,25 +47,19 @@ pub struct Watched {
 impl Watched {
     /// Begins to watch the process of a recording.
     pub fn of(recording: Recording) -> Self {
-        let (bytes, file) = (recording.bytes(), File::open(&recording.origin).ok());
-        let end = recording.running.is_none().then(|| end::state_of(&recording));
-        let start_ticks = recording.running.and_then(start_ticks);
-        let rss_pace = Pace::new(RSS_PAUSE, RSS_SHARE);
-        let coverage_pace = Pace::new(COVERAGE_PAUSE, COVERAGE_SHARE);
-        let (follower, pid) = (Follower::default(), recording.pid());
         Self {
-            recording,
-            pid,
+            pid: recording.pid(),
             rss: None,
             coverage: None,
-            end,
-            bytes,
-            file,
-            follower,
-            start_ticks,
-            rss_pace,
+            end: recording.running.is_none().then(|| end::state_of(&recording)),
+            bytes: recording.bytes(),
+            file: File::open(&recording.origin).ok(),
+            follower: Follower::default(),
+            start_ticks: recording.running.and_then(start_ticks),
+            rss_pace: Pace::new(RSS_PAUSE, RSS_SHARE),
             allocators: None,
-            coverage_pace,
+            coverage_pace: Pace::new(COVERAGE_PAUSE, COVERAGE_SHARE),
+            recording,
         }
     }
 
@@ -114,10 +108,10 @@ impl Watched {
             }
             // What is only in the memory of the process has gone with it.
             Err(error) => {
-                let error = error.to_string();
+                let why = format!("cannot be read any more: {error}");
                 match self.runs() {
+                    true => self.end = Some(why),
                     false => self.finish(),
-                    true => self.end = Some(format!("cannot be read any more: {error}")),
                 }
             }
         }
@@ -137,10 +131,10 @@ impl Watched {
         } else if let Some(rss) = rss {
             if self.coverage_pace.is_due() {
                 let snapshot = self.follower.snapshot().unwrap_or(&self.recording.snapshot);
-                let live = extents::live_heap(snapshot);
                 let anonymous = &rss.explained.anonymous;
-                let look = || Coverage::of(pid, anonymous, &snapshot.live, live).line();
-                self.coverage = self.coverage_pace.run(look);
+                self.coverage = self.coverage_pace.run(|| {
+                    Coverage::of(pid, anonymous, &snapshot.live, live_heap(snapshot)).line()
+                });
             }
             self.rss = Some(rss);
         }

@@ -2,7 +2,7 @@
 
 mod stacks;
 
-use crate::members::{self, Each, together, unprofiled_text};
+use crate::members::{Each, together, unprofiled_text};
 use crate::named::{Detail, assemble};
 use crate::naming::Names;
 use crate::overlap;
@@ -100,7 +100,7 @@ pub fn suspects(
     }
     let of_baseline = if baseline.is_empty() { Vec::new() } else { judged(baseline, question)? };
     let known = of_baseline.iter().filter(|it| it.is_growing()).map(Suspect::key).collect();
-    let mut processes = Vec::new();
+    let mut answers = Vec::new();
     for course in courses {
         let recording = &course.moment.recording;
         let header = &recording.snapshot.header;
@@ -110,19 +110,18 @@ pub fn suspects(
             Err(_) if courses.len() > 1 => Vec::new(),
             found => found?,
         };
-        let row = members::of_recording(recording, &summary);
         let mut answer = Suspects::of(found, &known, question, Subject::Recording(summary));
         answer.interval_bytes = header.interval_bytes;
         answer.defects = what_is_missing(recording);
-        processes.push(Each { row, answer });
+        answers.push(answer);
     }
     if courses.len() == 1 {
-        let mut only = processes.remove(0).answer;
+        let mut only = answers.remove(0);
         only.defects.extend(unprofiled_text(unprofiled));
         return Ok(only);
     }
-    let interval_bytes = processes.iter().map(|each| each.answer.interval_bytes).max().unwrap_or(0);
-    let (sum, defects) = together(&mut processes, unprofiled, |it| (&it.subject, &it.defects));
+    let interval_bytes = answers.iter().map(|answer| answer.interval_bytes).max().unwrap_or(0);
+    let (processes, sum, defects) = together(answers, unprofiled, |it| (&it.subject, &it.defects));
     let sum = Suspects::of(judged(courses, question)?, &known, question, sum);
     Ok(Suspects { interval_bytes, defects, processes, ..sum })
 }

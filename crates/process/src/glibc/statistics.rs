@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::sync::Arc;
 
 /// One arena. Bytes; `resident` are those on pages that are present.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Arena {
     /// Whether it is the one at the program break.
     pub is_main: bool,
@@ -19,6 +19,7 @@ pub struct Arena {
     /// Of that in ranges that were found but could not be walked, or not found at all.
     pub not_walked_bytes: u64,
     /// Of the former, resident.
+    #[serde(skip)]
     pub not_walked_resident_bytes: u64,
     /// Runs of chunks.
     pub heaps: u64,
@@ -39,10 +40,13 @@ pub struct Arena {
     /// In tcaches that lie in this arena. The chunks in them may lie in others.
     pub tcaches: Kept,
     /// Headers of heaps and the arena's state, outside of chunks; resident.
+    #[serde(skip)]
     pub metadata_bytes: u64,
     /// Chunks that hold tcaches, without their sizes.
+    #[serde(skip)]
     pub tcache_metadata_bytes: u64,
     /// If not every chunk was walked: half the width of the 95 % interval of free bytes, and of bytes in use.
+    #[serde(skip)]
     pub half_width_95_bytes: Option<f64>,
 }
 

@@ -1,7 +1,7 @@
 //! `--view health`: what recording cost the program, what it lost, and at which interval it samples.
 
 use super::{columns, cut};
-use ramson_analysis::recording::{Cost, DROPS, NoTime};
+use ramson_analysis::recording::{Cost, DROPS};
 use ramson_analysis::summary::Summary;
 use ramson_format::{HEALTH, Health};
 use ramson_profile::format::{format_bytes, format_objects, format_share};
@@ -63,11 +63,11 @@ fn counted(summary: &Summary, kind: Health) -> u64 {
 /// As much as is known about the time in slow paths.
 fn time(cost: &Cost, samples: u64) -> String {
     let Some(slow_ns) = cost.slow_path_ns else {
-        let why = match cost.no_time {
-            NoTime::UnsteadyCycles => {
+        let why = match cost.is_unsteady {
+            true => {
                 "the CPU's cycle counter is not steady (changing frequency, or a virtual machine that was moved), or the program forbids it"
             }
-            NoTime::TooEarly => "no sample came after the first 0.1 s",
+            false => "no sample came after the first 0.1 s",
         };
         return format!("unknown: {why}");
     };

@@ -63,12 +63,14 @@ pub fn push_advice_at(out: &mut String, advice: &[(String, &Advice)], columns: O
     out.push_str("\nwhat to do\n");
     for (index, (place, advice)) in advice.iter().enumerate() {
         let saving = match advice.saving {
-            Saving::Expected(bytes, half_width) if half_width > 0.0 => {
-                format!(": saves {} (±{})", format_bytes(bytes as f64), format_bytes(half_width))
+            None => String::new(),
+            Some(Saving { bytes, half_width_95, is_at_most }) => {
+                let bound = if is_at_most { "at most " } else { "" };
+                let error = half_width_95.filter(|&bytes| bytes > 0);
+                let error = error.map(|bytes| format!(" (±{})", format_bytes(bytes as f64)));
+                let bytes = format_bytes(bytes as f64);
+                format!(": saves {bound}{bytes}{}", error.unwrap_or_default())
             }
-            Saving::Expected(bytes, _) => format!(": saves {}", format_bytes(bytes as f64)),
-            Saving::AtMost(bytes) => format!(": saves at most {}", format_bytes(bytes as f64)),
-            Saving::Unknown => String::new(),
         };
         let number = format!("{}. ", index + 1);
         push_prose(out, &number, &format!("{place}{}{saving}", advice.action), columns);

@@ -63,7 +63,7 @@ fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
     watch.read()?;
     loop {
         // Rates need two moments; a process that is dead has but one.
-        if watch.watched().end.is_none() {
+        if watch.watched.end.is_none() {
             thread::sleep(flags.pause());
             watch.read()?;
         }
@@ -71,14 +71,14 @@ fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
         match flags.json {
             true => print_json(
                 "top",
-                &Live::of(watch.watched(), picture, flags.view, flags.sort, flags.most_rows()),
+                &Live::of(&watch.watched, picture, flags.view, flags.sort, flags.most_rows()),
             )?,
             false => print(&text(&watch, flags))?,
         }
         if flags.once {
             say_what_is_missing(&picture.shape.missing_symbols);
         }
-        if flags.once || watch.watched().end.is_some() {
+        if flags.once || watch.watched.end.is_some() {
             return Ok(());
         }
     }
@@ -88,7 +88,7 @@ fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
 fn text(watch: &Watch, flags: &TopFlags) -> String {
     const WIDTH_OF_A_FILE: usize = 4096;
     let (model, columns) = (&watch.model, columns());
-    let heading = Heading::of(watch.watched());
+    let heading = Heading::of(&watch.watched);
     let mut lines = vec![heading.title, heading.rss, heading::change_line(model)];
     lines.extend(heading.notes);
     lines.extend(draw::filter_line(model));

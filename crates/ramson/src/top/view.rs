@@ -7,9 +7,8 @@ use super::keys::Request;
 use super::model::{Choice, Model};
 use super::screen::{Input, Screen};
 use crate::flags::{KindChoice, TopFlags};
-use ramson_analysis::live;
 use ramson_analysis::live::pace::Pace;
-use ramson_analysis::live::shape::Wanted;
+use ramson_analysis::live::shape::{Namer, Wanted};
 use ramson_analysis::live::watch::Watched;
 use ramson_source::{Failure, Recording, Selector};
 use ratatui::crossterm::event::KeyEvent;
@@ -19,7 +18,8 @@ pub const SHARE: f64 = 0.013;
 
 /// A process, and what is shown of it.
 pub struct Watch {
-    watch: live::picture::Watch,
+    pub watched: Watched,
+    namer: Namer,
     pub model: Model,
 }
 
@@ -28,17 +28,15 @@ impl Watch {
         let kind = KindChoice::kinds(Some(flags.kind)).of_recording();
         let wanted =
             Wanted { names: flags.names.names(), selection: flags.filters.selection(), kind };
-        let watch = live::picture::Watch::of(watched, wanted, flags.once || flags.json)?;
-        Ok(Self { watch, model: Model::new(kind, Choice::new(flags.view, flags.sort)) })
-    }
-
-    pub fn watched(&self) -> &Watched {
-        &self.watch.watched
+        let namer = Namer::start(&watched.recording, wanted, flags.once || flags.json)?;
+        let model = Model::new(kind, Choice::new(flags.view, flags.sort));
+        Ok(Self { watched, namer, model })
     }
 
     /// Reads the process, and takes the names that have been found.
     pub fn read(&mut self) -> Result<(), Failure> {
-        self.watch.read(&mut self.model.picture, self.model.choice.view)?;
+        let view = self.model.choice.view;
+        self.model.picture.read(&mut self.watched, &mut self.namer, view)?;
         self.model.arrange();
         Ok(())
     }
@@ -124,7 +122,7 @@ impl Shown {
             page = match self {
                 Shown::Host(host) => host.draw(frame, palette),
                 Shown::Process(watch) => {
-                    let heading = Heading::of(watch.watched());
+                    let heading = Heading::of(&watch.watched);
                     draw(frame, &mut watch.model, &heading, palette)
                 }
             };

@@ -1,5 +1,4 @@
-//! Memory that is not free in the allocator: live, mapped, shared, of files, and the padding of
-//! huge pages.
+//! Memory that is not free in the allocator: live, mapped, shared, of files, and the padding of huge pages.
 
 use super::{Advice, MAIN_SHARE, Saving, size};
 use crate::doctor::Finding;
@@ -8,6 +7,7 @@ use ramson_profile::format::format_percent;
 
 pub fn padding(finding: &Finding) -> Option<Advice> {
     let bytes = finding.part(Part::Padding);
+    let (huge, zeros) = (size(finding.rss.explained.anonymous_huge), size(bytes));
     (bytes > 0).then(|| Advice {
         cause: "thp",
         action:
@@ -15,12 +15,10 @@ pub fn padding(finding: &Finding) -> Option<Advice> {
                  /sys/kernel/mm/transparent_hugepage/enabled"
                 .into(),
         evidence: format!(
-            "{} in transparent huge pages, of which {} are zeros: most likely never touched",
-            size(finding.rss.explained.anonymous_huge),
-            size(bytes)
+            "{huge} in transparent huge pages, of which {zeros} are zeros: most likely never touched"
         ),
         risk: "more page faults and more misses of the TLB",
-        saving: Saving::Expected(bytes, 0.0),
+        saving: Saving::expected(bytes, 0.0),
     })
 }
 
@@ -28,12 +26,9 @@ pub fn padding(finding: &Finding) -> Option<Advice> {
 pub fn main_part(finding: &Finding) -> Option<Advice> {
     let rss_bytes = finding.rss.bytes;
     let sum = |parts: &[Part]| -> u64 { parts.iter().map(|&part| finding.part(part)).sum() };
-    let after_start = |command: &str| {
-        let pid = finding.pid;
-        match finding.live {
-            Some(_) => format!("ramson {}", command.replace("PID", &pid.to_string())),
-            None => format!("start it with \"ramson run\", then \"ramson {command}\""),
-        }
+    let after_start = |command: &str| match finding.live {
+        Some(_) => format!("ramson {}", command.replace("PID", &finding.pid.to_string())),
+        None => format!("start it with \"ramson run\", then \"ramson {command}\""),
     };
     let elsewhere = if finding.statistics.is_ok() { sum(&[Part::Anonymous]) } else { 0 };
     let candidates = [
@@ -71,6 +66,6 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
         action,
         evidence: format!("{} ({share}) {what}", size(bytes)),
         risk: "none",
-        saving: Saving::Unknown,
+        saving: None,
     })
 }

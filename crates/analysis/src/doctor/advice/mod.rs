@@ -9,8 +9,7 @@ use ramson_process::allocators::Missing;
 use ramson_process::glibc::{Arena, Statistics};
 use ramson_process::identify::AllocatorKind;
 use ramson_profile::format::{format_bytes, format_percent, format_share};
-use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 mod elsewhere;
 
@@ -29,30 +28,14 @@ const POOL_SHARE: f64 = 0.5;
 const MAIN_SHARE: f64 = 0.5;
 
 /// What following an advice saves.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Saving {
-    /// Bytes, and half the width of their 95 % interval.
-    Expected(u64, f64),
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Saving {
+    /// An upper bound, or expected.
+    pub bytes: u64,
+    /// What is expected is so certain, in bytes.
+    pub half_width_95: Option<u64>,
     /// Not more than these bytes.
-    AtMost(u64),
-    /// It depends on what is found next.
-    Unknown,
-}
-
-/// `{"bytes", "half_width_95", "is_at_most"}`; null where it depends on what is found next.
-impl Serialize for Saving {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (half_width, is_at_most) = match *self {
-            Self::Unknown => return serializer.serialize_none(),
-            Self::Expected(_, half_width) => (Some(half_width.round() as u64), false),
-            Self::AtMost(_) => (None, true),
-        };
-        let mut object = serializer.serialize_struct("Saving", 3)?;
-        object.serialize_field("bytes", &self.bytes())?;
-        object.serialize_field("half_width_95", &half_width)?;
-        object.serialize_field("is_at_most", &is_at_most)?;
-        object.end()
-    }
+    pub is_at_most: bool,
 }
 
 /// One advice.
@@ -66,8 +49,8 @@ pub struct Advice {
     pub evidence: String,
     /// What it may cost; `none`.
     pub risk: &'static str,
-    /// What it saves.
-    pub saving: Saving,
+    /// What it saves; `None`: it depends on what is found next.
+    pub saving: Option<Saving>,
 }
 
 /// Best first; never empty.
@@ -79,7 +62,7 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
         Err(missing) => of_other(finding, missing, least),
     };
     all.extend(elsewhere::padding(finding));
-    all.retain(|advice| advice.saving.bytes().is_none_or(|bytes| bytes >= least));
+    all.retain(|advice| advice.saving.is_none_or(|saving| saving.bytes >= least));
     all.sort_by_key(|advice| std::cmp::Reverse(advice.rank()));
     put_causes_before_trim(&mut all);
     all.extend(elsewhere::main_part(finding));
@@ -89,19 +72,20 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
             action: "nothing to do".into(),
             evidence: format!("no cause holds back {} or more", size(least)),
             risk: "none",
-            saving: Saving::Unknown,
+            saving: None,
         });
     }
     all
 }
 
 impl Saving {
-    /// The number, if there is one.
-    pub fn bytes(self) -> Option<u64> {
-        match self {
-            Self::Expected(bytes, _) | Self::AtMost(bytes) => Some(bytes),
-            Self::Unknown => None,
-        }
+    fn expected(bytes: u64, half_width_95: f64) -> Option<Self> {
+        let half_width_95 = Some(half_width_95.round() as u64);
+        Some(Self { bytes, half_width_95, is_at_most: false })
+    }
+
+    fn at_most(bytes: u64) -> Option<Self> {
+        Some(Self { bytes, half_width_95: None, is_at_most: true })
     }
 }
 
@@ -110,32 +94,27 @@ impl Advice {
     fn rank(&self) -> (u8, u64) {
         let is_setting = matches!(self.cause, "arena_max" | "tcache" | "other_lever");
         match self.saving {
-            Saving::Expected(bytes, _) => (2, bytes),
-            Saving::AtMost(bytes) if is_setting => (1, bytes.saturating_mul(2)),
-            Saving::AtMost(bytes) => (1, bytes),
-            Saving::Unknown => (0, 0),
+            None => (0, 0),
+            Some(saving) if !saving.is_at_most => (2, saving.bytes),
+            Some(saving) if is_setting => (1, saving.bytes.saturating_mul(2)),
+            Some(saving) => (1, saving.bytes),
         }
     }
 }
 
 fn of_statistics(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
-    let found = [
-        trim(finding, statistics),
-        thresholds(statistics),
-        tcache(statistics),
-        arena_max(statistics),
-        scattered(finding, statistics),
-    ];
-    found.into_iter().flatten().collect()
+    let first = [trim(finding, statistics), thresholds(statistics), tcache(statistics)];
+    let then = [arena_max(statistics), scattered(finding, statistics)];
+    first.into_iter().chain(then).flatten().collect()
 }
 
 /// Trim gives back what other causes keep, but only once.
 fn put_causes_before_trim(all: &mut Vec<Advice>) {
     let Some(trim) = all.iter().position(|advice| advice.cause == "trim") else { return };
-    let explained = all[trim].saving.bytes().unwrap_or(0) as f64 * EXPLAINING_SHARE;
+    let bytes = |advice: &Advice| advice.saving.map_or(0, |saving| saving.bytes) as f64;
+    let explained = bytes(&all[trim]) * EXPLAINING_SHARE;
     let is_cause = |advice: &Advice| {
-        matches!(advice.cause, "mmap_threshold" | "trim_threshold")
-            && advice.saving.bytes().unwrap_or(0) as f64 >= explained
+        matches!(advice.cause, "mmap_threshold" | "trim_threshold") && bytes(advice) >= explained
     };
     if let Some(cause) = all.iter().position(is_cause).filter(|&cause| cause > trim) {
         let cause = all.remove(cause);
@@ -145,16 +124,13 @@ fn put_causes_before_trim(all: &mut Vec<Advice>) {
 
 fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
     let bytes = statistics.sum(Arena::releasable_bytes);
-    let fastbins = statistics.sum(|arena| arena.fastbin_page_bytes);
-    let chunks = statistics.sum(|arena| arena.free_page_bytes);
+    let fastbins = size(statistics.sum(|arena| arena.fastbin_page_bytes));
+    let chunks = size(statistics.sum(|arena| arena.free_page_bytes));
     let mut evidence = format!(
-        "{} in whole pages of free chunks, {} in pages that only fastbins fill, the rest at the top of the main arena",
-        size(chunks),
-        size(fastbins)
+        "{chunks} in whole pages of free chunks, {fastbins} in pages that only fastbins fill, the rest at the top of the main arena"
     );
-    let pins = finding.pins.as_ref().and_then(|pins| Some((pins, pins.sites.first()?)));
-    if let Some((pins, site)) = pins {
-        let share = format_share(site.held.value / pins.held.value.max(1.0));
+    if let Some((site, share)) = first_site(finding) {
+        let share = format_share(share);
         evidence += &format!("; most of it pinned by blocks of {} ({share})", name(site));
     }
     Some(Advice {
@@ -165,7 +141,7 @@ fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
         ),
         evidence,
         risk: "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB returned",
-        saving: Saving::Expected(bytes, statistics.half_width_95_bytes()),
+        saving: Saving::expected(bytes, statistics.half_width_95_bytes()),
     })
 }
 
@@ -174,23 +150,19 @@ fn thresholds(statistics: &Statistics) -> Option<Advice> {
     let main = statistics.arenas.first()?;
     let parameters = &statistics.parameters;
     let kept = DEFAULT_THRESHOLD_BYTES + parameters.top_pad_bytes;
-    let saving = Saving::Expected(main.top.resident_bytes.saturating_sub(kept), 0.0);
-    let (trim, mmap) = (parameters.trim_threshold_bytes, parameters.mmap_threshold_bytes);
-    if trim <= DEFAULT_THRESHOLD_BYTES {
+    let saving = Saving::expected(main.top.resident_bytes.saturating_sub(kept), 0.0);
+    if parameters.trim_threshold_bytes <= DEFAULT_THRESHOLD_BYTES {
         return None;
     }
-    let evidence = format!(
-        "{} at the top of the main arena, which is cut only beyond {}",
-        size(main.top.resident_bytes),
-        size(trim)
-    );
+    let (top, trim) = (size(main.top.resident_bytes), size(parameters.trim_threshold_bytes));
+    let mmap = size(parameters.mmap_threshold_bytes);
+    let evidence = format!("{top} at the top of the main arena, which is cut only beyond {trim}");
     Some(if parameters.has_dynamic_thresholds {
         Advice {
             cause: "mmap_threshold",
             action: "fix the thresholds: start it with MALLOC_MMAP_THRESHOLD_=131072".into(),
             evidence: format!(
-                "{evidence}; both thresholds moved when a block of {} was freed: blocks up to that size come from the heap since",
-                size(mmap)
+                "{evidence}; both thresholds moved when a block of {mmap} was freed: blocks up to that size come from the heap since"
             ),
             risk: "every block of 128 KiB or more is mapped and unmapped: slower where they come and go often",
             saving,
@@ -209,10 +181,12 @@ fn thresholds(statistics: &Statistics) -> Option<Advice> {
 fn tcache(statistics: &Statistics) -> Option<Advice> {
     let bytes = statistics.sum(|arena| arena.tcaches.resident_bytes);
     let chunks = statistics.sum(|arena| arena.tcaches.chunks);
-    let (count, most) =
-        (statistics.parameters.tcache_count, statistics.parameters.tcache_max_bytes);
+    let parameters = &statistics.parameters;
+    let (count, most) = (parameters.tcache_count, size(parameters.tcache_max_bytes));
     let smaller = match count {
-        _ if most > DEFAULT_TCACHE_MAX_BYTES => format!("tcache_max={DEFAULT_TCACHE_MAX_BYTES}"),
+        _ if parameters.tcache_max_bytes > DEFAULT_TCACHE_MAX_BYTES => {
+            format!("tcache_max={DEFAULT_TCACHE_MAX_BYTES}")
+        }
         0..=7 => "tcache_count=0".into(),
         _ => "tcache_count=7".into(),
     };
@@ -220,13 +194,12 @@ fn tcache(statistics: &Statistics) -> Option<Advice> {
         cause: "tcache",
         action: format!("smaller thread caches: GLIBC_TUNABLES=glibc.malloc.{smaller}"),
         evidence: format!(
-            "{chunks} free chunks, {}, in thread caches, which keep {count} of a size up to {}; no trim reaches them",
-            size(bytes),
-            size(most)
+            "{chunks} free chunks, {}, in thread caches, which keep {count} of a size up to {most}; no trim reaches them",
+            size(bytes)
         ),
         risk: "malloc and free lock the arena more often: slower with many threads",
         // Outside of the caches, they may be the holes of pages in use.
-        saving: Saving::AtMost(bytes),
+        saving: Saving::at_most(bytes),
     })
 }
 
@@ -248,7 +221,7 @@ fn arena_max(statistics: &Statistics) -> Option<Advice> {
             size(most)
         ),
         risk: "threads wait for each other in malloc",
-        saving: Saving::AtMost(bytes),
+        saving: Saving::at_most(bytes),
     })
 }
 
@@ -256,30 +229,21 @@ fn arena_max(statistics: &Statistics) -> Option<Advice> {
 fn scattered(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
     let bytes = finding.part(Part::FreeChunks);
     let resident = statistics.sum(|arena| arena.in_use.resident_bytes + arena.free.resident_bytes);
-    let mut evidence = format!(
-        "{} ({}) free on pages on which something lives",
-        size(bytes),
-        format_percent(bytes as f64, resident as f64)
-    );
-    let site = finding.pins.as_ref().and_then(|pins| {
-        let first = pins.sites.first()?;
-        (first.held.value >= POOL_SHARE * pins.held.value).then_some((pins, first))
-    });
-    let Some((pins, site)) = site else {
+    let share = format_percent(bytes as f64, resident as f64);
+    let mut evidence = format!("{} ({share}) free on pages on which something lives", size(bytes));
+    let site = first_site(finding).filter(|(_, share)| *share >= POOL_SHARE);
+    let Some((site, share)) = site else {
         return Some(Advice {
             cause: "other_allocator",
             action: "try an allocator that keeps sizes apart: LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=background_thread:true,dirty_decay_ms:1000".into(),
             evidence,
             risk: "another allocator has its own caches and its own speed: measure both. It saves little where blocks of one size stayed \
                  between others of that size",
-            saving: Saving::AtMost(bytes),
+            saving: Saving::at_most(bytes),
         });
     };
     let name = name(site);
-    evidence += &format!(
-        "; blocks of {name} hold back {} of it",
-        format_share(site.held.value / pins.held.value.max(1.0))
-    );
+    evidence += &format!("; blocks of {name} hold back {} of it", format_share(share));
     Some(Advice {
         cause: "pool",
         action: format!(
@@ -287,8 +251,15 @@ fn scattered(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
         ),
         evidence,
         risk: "a change of the program",
-        saving: Saving::AtMost(bytes),
+        saving: Saving::at_most(bytes),
     })
+}
+
+/// The one that pins most, and its share of all that is pinned.
+fn first_site(finding: &Finding) -> Option<(&Site, f64)> {
+    let pins = finding.pins.as_ref()?;
+    let site = pins.sites.first()?;
+    Some((site, site.held.value / pins.held.value.max(1.0)))
 }
 
 /// What is possible where no statistics were read: the lever of another allocator, with what it is worth if that was asked.
@@ -313,7 +284,7 @@ fn of_other(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
             _ => lever.action,
         };
         // With the profile, all except live bytes is left there.
-        let saving = finding.live.map_or(Saving::Unknown, |_| Saving::AtMost(undivided));
+        let saving = finding.live.and_then(|_| Saving::at_most(undivided));
         return vec![Advice { action, saving, ..lever }];
     }
     let scattered = Advice {
@@ -323,12 +294,12 @@ fn of_other(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
             .into(),
         evidence: format!("{} are free on pages that are in use, by its own figures", size(scattered)),
         risk: "none",
-        saving: Saving::AtMost(scattered),
+        saving: Saving::at_most(scattered),
     };
     let lever = lever.map(|lever| Advice {
         action: format!("give it back now: ramson trim {pid}; for good, {}", lever.action),
         evidence: format!("{} in pages that hold nothing, by its own figures", size(unused)),
-        saving: Saving::AtMost(unused),
+        saving: Saving::at_most(unused),
         ..lever
     });
     lever.into_iter().chain([scattered]).collect()
@@ -336,25 +307,23 @@ fn of_other(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
 
 /// Where nothing is known of memory, nothing is not what is to be done.
 fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
-    let (why, next) = match missing {
-        Missing::Denied { why, next } => (why.clone(), next.clone()),
-        _ if finding.live.is_some() => {
-            (missing.to_string(), format!("See what lives: ramson report {}", finding.pid))
-        }
-        _ if finding.allocators.glibc.is_none() || finding.allocators.is_32_bit => {
-            (missing.to_string(), "Ask the program itself".into())
-        }
-        _ => (
-            missing.to_string(),
-            "See what lives: start it with \"ramson run\", then \"ramson report PID\"".into(),
-        ),
+    let Finding { pid, allocators, live, .. } = finding;
+    let why = match missing {
+        Missing::Denied { why, .. } => why.clone(),
+        _ => missing.to_string(),
+    };
+    let next = match missing {
+        Missing::Denied { next, .. } => next.clone(),
+        _ if live.is_some() => format!("See what lives: ramson report {pid}"),
+        _ if allocators.glibc.is_none() || allocators.is_32_bit => "Ask the program itself".into(),
+        _ => "See what lives: start it with \"ramson run\", then \"ramson report PID\"".into(),
     };
     Advice {
         cause: "unknown",
         action: format!("not known from here. {next}"),
         evidence: format!("{} of anonymous memory is not divided: {why}", size(undivided)),
         risk: "none",
-        saving: Saving::Unknown,
+        saving: None,
     }
 }
 
@@ -377,16 +346,16 @@ fn lever(kind: AllocatorKind) -> Option<Advice> {
         evidence: "its statistics cannot be read from outside; malloc_trim does nothing here"
             .into(),
         risk: "given-back pages fault in again",
-        saving: Saving::Unknown,
+        saving: None,
     })
 }
 
 /// Its frames next to malloc: the first one alone is often a wrapper.
 fn name(site: &Site) -> String {
     const SHOWN: usize = 2;
-    match site.frames.get(..SHOWN.min(site.frames.len())) {
-        None | Some([]) => "(no frames)".into(),
-        Some(frames) => frames.join(" ← "),
+    match &site.frames[..SHOWN.min(site.frames.len())] {
+        [] => "(no frames)".into(),
+        frames => frames.join(" ← "),
     }
 }
 
