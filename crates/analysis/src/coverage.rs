@@ -7,7 +7,7 @@ use ramson_process::{Area, executable};
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_percent};
 use ramson_reader::LiveSample;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// Less anonymous memory is not worth a word.
 const LEAST_BYTES: u64 = 16 << 20;
@@ -22,8 +22,7 @@ const LEAST_MMAP_ADDRESS: u64 = 0x7000_0000_0000;
 #[derive(Serialize)]
 pub struct Coverage {
     anonymous_bytes: u64,
-    #[serde(serialize_with = "rounded")]
-    live_bytes: f64,
+    live_bytes: u64,
     /// In areas of the allocator below the hooks.
     allocator_bytes: u64,
     /// Elsewhere.
@@ -47,7 +46,7 @@ impl Coverage {
         let anonymous_bytes: u64 = anonymous.iter().map(|area| area.rss).sum();
         let coverage = Self {
             anonymous_bytes,
-            live_bytes: live.value,
+            live_bytes: live.value.round() as u64,
             allocator_bytes,
             outside_bytes: anonymous_bytes - allocator_bytes,
             reason: None,
@@ -63,7 +62,7 @@ impl Coverage {
         if self.allocator_bytes > self.outside_bytes {
             return format!(
                 "{} of the rest lie in the allocator's own areas: most likely freed and kept by it",
-                format_bytes((self.allocator_bytes as f64 - self.live_bytes).max(0.0)),
+                format_bytes(self.allocator_bytes.saturating_sub(self.live_bytes) as f64),
             );
         }
         let outside = format_bytes(self.outside_bytes as f64);
@@ -80,15 +79,11 @@ impl Coverage {
         let reason = self.reason.as_ref()?;
         Some(format!(
             "live is {} of the anonymous memory ({} of {}); {reason}",
-            format_percent(self.live_bytes, self.anonymous_bytes as f64),
-            format_bytes(self.live_bytes),
+            format_percent(self.live_bytes as f64, self.anonymous_bytes as f64),
+            format_bytes(self.live_bytes as f64),
             format_bytes(self.anonymous_bytes as f64),
         ))
     }
-}
-
-fn rounded<S: Serializer>(bytes: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(bytes.round() as u64)
 }
 
 fn is_arena(area: &Area) -> bool {

@@ -61,17 +61,14 @@ pub struct MmapSums {
 impl MmapSums {
     /// Of a snapshot.
     pub fn of(snapshot: &Snapshot) -> Self {
-        let of = |is_reserved: bool| {
-            snapshot.extents.iter().filter(move |extent| extent.is_reserved == is_reserved)
-        };
-        let bytes = |is_reserved| {
-            Estimate::exact(of(is_reserved).map(|extent| extent.bytes).sum::<u64>() as f64)
-        };
+        let (reserved, mapped): (Vec<&Extent>, Vec<&Extent>) =
+            snapshot.extents.iter().partition(|extent| extent.is_reserved);
+        let bytes = |all: &[&Extent]| all.iter().map(|extent| extent.bytes).sum::<u64>() as f64;
         let is_clipped = snapshot.header.flags & flags::CLIPPED != 0;
         Self {
-            mapped: bytes(false),
-            extents: of(false).count(),
-            reserved: bytes(true),
+            mapped: Estimate::exact(bytes(&mapped)),
+            extents: mapped.len(),
+            reserved: Estimate::exact(bytes(&reserved)),
             without_holes: snapshot.extents.is_empty() || is_clipped,
         }
     }

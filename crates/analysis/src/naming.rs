@@ -146,8 +146,8 @@ fn name_compiled(
     if outside.is_empty() {
         return None;
     }
-    let (map, refusal) = match jit_process(source).map_or(Ok(None), |process| PerfMap::of(&process))
-    {
+    let process = jit_process(source);
+    let (map, refusal) = match process.map_or(Ok(None), |process| PerfMap::of(&process)) {
         Ok(map) => (map, None),
         Err(refusal) => (None, Some(refusal)),
     };
@@ -164,10 +164,10 @@ fn name_compiled(
             None => unnamed += 1,
         }
     }
-    let (runtime, remedy) = (source.name(), remedy(source.name()));
     refusal.or_else(|| {
-        let remedy = remedy.filter(|_| map.is_none() && unnamed > 0)?;
-        Some(SymbolDefect::NoPerfMap { addresses: unnamed, runtime: runtime.to_owned(), remedy })
+        let remedy = remedy(source.name()).filter(|_| map.is_none() && unnamed > 0)?;
+        let runtime = source.name().to_owned();
+        Some(SymbolDefect::NoPerfMap { addresses: unnamed, runtime, remedy })
     })
 }
 
@@ -199,14 +199,13 @@ fn jit_process(source: &Recording) -> Option<JitProcess> {
 struct Functions {
     list: Vec<Function>,
     known: HashMap<Function, usize>,
-    no_file: Arc<str>,
 }
 
 impl Functions {
     fn of(profile: &mut Profile) -> Self {
         let list = std::mem::take(&mut profile.functions);
         let known = list.iter().cloned().zip(0..).collect();
-        Self { list, known, no_file: Arc::from("") }
+        Self { list, known }
     }
 
     fn lines(&mut self, frames: Vec<Frame>) -> Vec<Line> {
@@ -215,8 +214,8 @@ impl Functions {
     }
 
     fn index_of(&mut self, frame: Frame) -> usize {
-        let file = frame.file.unwrap_or_else(|| self.no_file.clone());
-        let function = Function { name: frame.function, system_name: frame.system_name, file };
+        let Frame { function: name, system_name, file, .. } = frame;
+        let function = Function { name, system_name, file: file.unwrap_or_default() };
         *self.known.entry(function).or_insert_with_key(|function| {
             self.list.push(function.clone());
             self.list.len() - 1

@@ -48,7 +48,8 @@ fn of_live(live: &LiveSample) -> (u64, u64, u64, u32) {
     (live.address, live.monotonic_ns, live.size, live.tid)
 }
 
-fn of_stack(stack: &Stack) -> (Kind, u32, &[LookupAddress]) {
+/// What two snapshots of a process know a stack by.
+pub fn of_stack(stack: &Stack) -> (Kind, u32, &[LookupAddress]) {
     (stack.kind(), stack.epoch, &stack.frames)
 }
 

@@ -3,8 +3,9 @@
 use crate::extents;
 use ramson_process::allocators::Allocators;
 use ramson_process::glibc::{Effort, MOST_WALKED_BYTES, Statistics};
+use ramson_process::identify::AllocatorKind;
 use ramson_process::rss::{self, Explained, Reading, Request};
-use ramson_process::{Part, Term, identify};
+use ramson_process::{Part, Term};
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_relative_error};
 use ramson_reader::Snapshot;
@@ -71,6 +72,9 @@ impl Rss {
             explained.move_from_anonymous(Part::Live, live.value.round() as i64);
             variance = live.variance;
         }
+        // With statistics, what is free is glibc's, whatever else is linked.
+        let other = allocators.filter(|_| statistics.is_none()).and_then(|it| it.other.as_ref());
+        let other = other.map_or(AllocatorKind::InProgram, |&(kind, _)| kind);
         let of_term = |&(term, _): &(Term, &str)| {
             let is_estimated = match term {
                 Term::Live => true,
@@ -85,10 +89,9 @@ impl Rss {
             bytes: explained.rss,
             terms: Term::ALL.iter().map(of_term).collect(),
             is_live_counted,
-            allocator: match allocators {
-                // What is free is glibc's then, whatever else is linked.
-                Some(allocators) if statistics.is_none() => name_of_allocator(allocators),
-                _ => "malloc".into(),
+            allocator: match other {
+                AllocatorKind::InProgram => "malloc".into(),
+                other => format!("{other:?}").to_lowercase(),
             },
             explained,
         }
@@ -119,10 +122,9 @@ impl Rss {
         let shown = Term::ALL.iter().map(|&(term, _)| (term, self.term(term)));
         for (index, (term, estimate)) in shown.filter(|(_, of)| of.value != 0.0).enumerate() {
             let sign = match (index, estimate.value < 0.0) {
-                (0, false) => "",
-                (0, true) => " −",
-                (_, false) => " +",
                 (_, true) => " −",
+                (0, false) => "",
+                (_, false) => " +",
             };
             let bytes = format_bytes(estimate.value.abs());
             line += &format!("{sign} {} {bytes}", self.word(term));
@@ -139,13 +141,6 @@ impl Rss {
             Term::Free => format!("free in {}", self.allocator),
             _ => Term::ALL[term as usize].1.replace('_', " "),
         }
-    }
-}
-
-fn name_of_allocator(allocators: &Allocators) -> String {
-    match &allocators.other {
-        None | Some((identify::AllocatorKind::InProgram, _)) => "malloc".into(),
-        Some((kind, _)) => format!("{kind:?}").to_lowercase(),
     }
 }
 

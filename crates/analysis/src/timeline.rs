@@ -4,6 +4,7 @@ use ramson_history::{Moment, Span, Triggers, When};
 use ramson_profile::Estimate;
 use ramson_source::{Failure, Selector, find, time_of, unreadable};
 use serde::Serialize;
+use std::iter;
 use std::path::PathBuf;
 
 /// The answer.
@@ -76,30 +77,27 @@ pub fn timeline(source: &str, rows: usize) -> Result<Timeline, Failure> {
             "{source}: the range ends before it begins. Exchange its ends"
         )));
     }
-    let mut before: Option<&Moment> = None;
-    let mut shown = Vec::new();
-    for moment in chosen(&series, rows) {
-        shown.push(Row {
-            time_unix_ns: moment.time_ns,
-            rss: moment.rss,
-            live: moment.live,
-            live_samples: moment.live_samples,
-            allocated: moment.allocated,
-            allocated_per_s: before.map(|before| {
-                let seconds = (moment.time_ns - before.time_ns) as f64 / 1e9;
-                moment.allocated.saturating_sub(before.allocated) as f64 / seconds
-            }),
-            triggers: moment.triggers.to_string(),
-            gaps: before.and_then(|before| gaps(&series, before, moment)),
-        });
-        before = Some(moment);
-    }
+    let shown = chosen(&series, rows);
+    let before = iter::once(None).chain(shown.iter().map(Some));
+    let row = |(moment, before): (&&Moment, Option<&&Moment>)| Row {
+        time_unix_ns: moment.time_ns,
+        rss: moment.rss,
+        live: moment.live,
+        live_samples: moment.live_samples,
+        allocated: moment.allocated,
+        allocated_per_s: before.map(|before| {
+            let seconds = (moment.time_ns - before.time_ns) as f64 / 1e9;
+            moment.allocated.saturating_sub(before.allocated) as f64 / seconds
+        }),
+        triggers: moment.triggers.to_string(),
+        gaps: before.and_then(|before| gaps(&series, before, moment)),
+    };
     Ok(Timeline {
         name: found.process.name.clone(),
         pid: found.process.pid,
         history: found.path.clone(),
         moments: series.len(),
-        rows: shown,
+        rows: shown.iter().zip(before).map(row).collect(),
     })
 }
 

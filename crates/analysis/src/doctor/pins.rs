@@ -86,18 +86,14 @@ pub fn pins(
     let free_bytes = statistics.sum(|arena| arena.free.resident_bytes) as f64;
     let scale = (free_bytes / held.value).min(1.0);
     held = held.scaled(scale);
-    sites.iter_mut().for_each(|site| site.settle(scale));
+    for site in &mut sites {
+        site.held = site.held.scaled(scale);
+        site.ages_ns.sort_unstable();
+        site.median_age_ns = site.ages_ns[site.ages_ns.len() / 2];
+        site.oldest_age_ns = site.ages_ns.last().copied().unwrap_or(0);
+    }
     sites.sort_by(|a, b| {
         b.held.value.total_cmp(&a.held.value).then_with(|| a.frames.cmp(&b.frames))
     });
     Ok(Pins { sites, samples, held })
-}
-
-impl Site {
-    fn settle(&mut self, scale: f64) {
-        self.held = self.held.scaled(scale);
-        self.ages_ns.sort_unstable();
-        self.median_age_ns = self.ages_ns.get(self.ages_ns.len() / 2).copied().unwrap_or(0);
-        self.oldest_age_ns = self.ages_ns.last().copied().unwrap_or(0);
-    }
 }

@@ -21,7 +21,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 const MOST_POINTS: usize = 600;
 const POINT_STEP_NS: u64 = 1_000_000_000;
 
-/// What is known of a process. Nothing here touches it.
+/// What is known of a process.
+#[derive(Default)]
 pub struct Picture {
     /// What each stack holds.
     pub moments: Moments,
@@ -36,12 +37,7 @@ pub struct Picture {
 impl Picture {
     /// Of one kind of memory, or of both, before its first moment.
     pub fn new(kind: Option<Kind>) -> Self {
-        Self {
-            moments: Moments::new(kind),
-            shape: Shape::default(),
-            history: VecDeque::new(),
-            thread_names: HashMap::new(),
-        }
+        Self { moments: Moments::new(kind), ..Self::default() }
     }
 
     /// Reads the process, and takes the names that have been found.

@@ -120,6 +120,7 @@ pub struct Piece {
 }
 
 /// The stacks of one process at the latest moment, and what is remembered of earlier ones.
+#[derive(Default)]
 pub struct Moments {
     kind: Option<Kind>,
     /// By number of the stack.
@@ -146,17 +147,7 @@ struct Counters {
 impl Moments {
     /// Of one kind of memory, or of both.
     pub fn new(kind: Option<Kind>) -> Self {
-        Self {
-            kind,
-            stacks: Vec::new(),
-            total: Sums::default(),
-            live: Vec::new(),
-            marked_stacks: Vec::new(),
-            marked: Vec::new(),
-            mark_ns: 0,
-            past: VecDeque::new(),
-            now_ns: 0,
-        }
+        Self { kind, ..Self::default() }
     }
 
     /// Takes the next snapshot, of `now_ns` on the clock of its times. The first one is the mark.

@@ -3,10 +3,10 @@
 
 use super::Course;
 use crate::named::stack_number;
-use crate::overlap;
+use crate::overlap::{self, of_stack};
 use ramson_leaks::{LiveBlock, MeasuredChange, StackHistory};
 use ramson_profile::{Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit};
-use ramson_reader::{LiveSample, LookupAddress, Snapshot, Stack};
+use ramson_reader::{LiveSample, Snapshot};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::mem;
@@ -130,16 +130,15 @@ fn binaries(profile: &Profile, locations: &[u32]) -> Vec<String> {
 /// Later − earlier live bytes by number of the stack in the later snapshot, without the error of what lives in both.
 fn changes(old: &Snapshot, new: &Snapshot) -> HashMap<usize, Estimate> {
     let Some(parts) = overlap::split(old, new) else { return HashMap::new() };
-    let key = |stack: &Stack| (stack.epoch, stack.frames.clone());
-    let numbers: HashMap<(u32, Vec<LookupAddress>), usize> =
-        new.stacks.iter().enumerate().map(|(number, stack)| (key(stack), number)).collect();
+    let numbers: HashMap<_, usize> =
+        new.stacks.iter().enumerate().map(|(number, stack)| (of_stack(stack), number)).collect();
     let bytes = |sample: &LiveSample| block(sample).estimate(SampleUnit::Bytes);
     let mut changes: HashMap<usize, Estimate> = HashMap::new();
     for sample in &parts.new.live {
         *changes.entry(sample.stack).or_default() += bytes(sample);
     }
     for sample in &parts.old.live {
-        if let Some(&number) = numbers.get(&key(&old.stacks[sample.stack])) {
+        if let Some(&number) = numbers.get(&of_stack(&old.stacks[sample.stack])) {
             *changes.entry(number).or_default() += -bytes(sample);
         }
     }
