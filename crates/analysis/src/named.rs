@@ -15,6 +15,7 @@ use ramson_source::{Failure, Opened, Recording, name_of};
 use ramson_symbols::{SymbolDefect, Symbolizer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::sync::Arc;
 
 /// A profile with names, and what kept it from having more of them.
 #[derive(Clone, Default)]
@@ -185,35 +186,59 @@ pub fn name(
 pub fn unnamed(recording: &Recording, detail: Detail, kind: Option<Kind>) -> Profile {
     let snapshot = &recording.snapshot;
     let mut locations = Locations::default();
-    let mut samples: Vec<StackSample> = snapshot
-        .stacks
-        .iter()
-        .enumerate()
-        .map(|(number, stack)| StackSample {
+    let of_stack = |(number, stack): (usize, &Stack)| {
+        let mut sample = StackSample {
             locations: locations.of(snapshot, number),
-            values: if kind.is_none_or(|kind| kind == stack.kind()) {
-                [
-                    Estimate { value: stack.alloc_objects, variance: stack.alloc_objects_variance },
-                    Estimate { value: stack.alloc_space, variance: stack.alloc_space_variance },
-                    Estimate::default(),
-                    Estimate::default(),
-                ]
-            } else {
-                Default::default()
-            },
-            labels: kind_label(stack, kind).into_iter().collect(),
-        })
-        .collect();
-    match detail {
-        Detail::Labels => add_labelled(&mut samples, recording, kind),
-        Detail::Stacks | Detail::Numbered => add_live(&mut samples, snapshot, kind),
+            labels: labels(number, stack, detail, kind),
+            ..StackSample::default()
+        };
+        if kind.is_none_or(|kind| kind == stack.kind()) {
+            let (count, bytes) = (stack.alloc_objects_variance, stack.alloc_space_variance);
+            let [objects, space, ..] = &mut sample.values;
+            *objects = Estimate { value: stack.alloc_objects, variance: count };
+            *space = Estimate { value: stack.alloc_space, variance: bytes };
+        }
+        sample
+    };
+    let mut samples: Vec<StackSample> = snapshot.stacks.iter().enumerate().map(of_stack).collect();
+    let mut labelled: BTreeMap<(usize, u64, u32), StackSample> = BTreeMap::new();
+    let mut threads = HashMap::new();
+    for live in extents::live(snapshot, kind) {
+        let mut new = || {
+            let thread = threads.entry(live.tid).or_insert_with(|| thread(recording, live.tid));
+            let own = [Label::block_size(live.size), thread.clone()].into_iter();
+            StackSample {
+                locations: samples[live.stack].locations.clone(),
+                labels: own.chain(kind_label(&snapshot.stacks[live.stack], kind)).collect(),
+                ..StackSample::default()
+            }
+        };
+        let sample = match detail {
+            Detail::Labels => {
+                labelled.entry((live.stack, live.size, live.tid)).or_insert_with(&mut new)
+            }
+            Detail::Stacks | Detail::Numbered => &mut samples[live.stack],
+        };
+        let [.., objects, space] = &mut sample.values;
+        *objects += live.estimate(SampleUnit::Objects);
+        *space += live.estimate(SampleUnit::Bytes);
     }
-    if detail == Detail::Numbered {
-        let numbered = samples.iter_mut().enumerate();
-        numbered.for_each(|(number, sample)| sample.labels = [self::numbered(number)].into());
-    }
+    samples.extend(labelled.into_values());
     samples.retain(|sample| sample.values.iter().any(|value| *value != Estimate::default()));
     profile_of(recording, samples, locations)
+}
+
+/// Of all that a stack allocated, which is counted per stack only: its size is the average.
+fn labels(number: usize, stack: &Stack, detail: Detail, kind: Option<Kind>) -> Arc<[Label]> {
+    let own = match detail {
+        Detail::Numbered => return [numbered(number)].into(),
+        Detail::Labels if stack.alloc_objects > 0.0 => {
+            let average = (stack.alloc_space / stack.alloc_objects).round();
+            Some(Label::block_size(average as u64))
+        }
+        Detail::Labels | Detail::Stacks => None,
+    };
+    own.into_iter().chain(kind_label(stack, kind)).collect()
 }
 
 fn profile_of(recording: &Recording, samples: Vec<StackSample>, locations: Locations) -> Profile {
@@ -234,49 +259,9 @@ fn profile_of(recording: &Recording, samples: Vec<StackSample>, locations: Locat
     }
 }
 
-fn add_live(samples: &mut [StackSample], snapshot: &Snapshot, kind: Option<Kind>) {
-    for live in extents::live(snapshot, kind) {
-        let values = &mut samples[live.stack].values;
-        values[SampleType::InuseObjects as usize] += live.estimate(SampleUnit::Objects);
-        values[SampleType::InuseSpace as usize] += live.estimate(SampleUnit::Bytes);
-    }
-}
-
 /// The label that tells samples of this stack from others; a profile of the heap alone has none.
 fn kind_label(stack: &Stack, kind: Option<Kind>) -> Option<Label> {
     (kind != Some(Kind::Heap)).then(|| Label::kind(stack.kind().name()))
-}
-
-/// Adds a sample for all live blocks of one stack, size and thread. What a stack allocated in all is counted per stack only:
-/// it gets the average size.
-fn add_labelled(stacks: &mut Vec<StackSample>, recording: &Recording, kind: Option<Kind>) {
-    let snapshot = &recording.snapshot;
-    let mut threads = HashMap::new();
-    let mut groups: BTreeMap<(usize, u64, u32), [Estimate; 2]> = BTreeMap::new();
-    for live in extents::live(snapshot, kind) {
-        let [objects, space] = groups.entry((live.stack, live.size, live.tid)).or_default();
-        *objects += live.estimate(SampleUnit::Objects);
-        *space += live.estimate(SampleUnit::Bytes);
-    }
-    for (sample, stack) in stacks.iter_mut().zip(&snapshot.stacks) {
-        if stack.alloc_objects > 0.0 {
-            let average = (stack.alloc_space / stack.alloc_objects).round();
-            let size = Label::block_size(average as u64);
-            sample.labels = [size].into_iter().chain(kind_label(stack, kind)).collect();
-        }
-    }
-    for ((stack, size, tid), [objects, space]) in groups {
-        let thread = threads.entry(tid).or_insert_with(|| thread(recording, tid));
-        let labels = [Label::block_size(size), thread.clone()];
-        let mut sample = StackSample {
-            locations: stacks[stack].locations.clone(),
-            labels: labels.into_iter().chain(kind_label(&snapshot.stacks[stack], kind)).collect(),
-            ..StackSample::default()
-        };
-        sample.values[SampleType::InuseObjects as usize] = objects;
-        sample.values[SampleType::InuseSpace as usize] = space;
-        stacks.push(sample);
-    }
 }
 
 /// `NAME/TID`, or the ID alone: only names of running threads are known, and that of the first.
