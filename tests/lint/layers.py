@@ -17,8 +17,8 @@ from rust_source import ROOT, production
 LOWER = "format reader profile import history leaks symbols process source analysis control encode"
 # What each crate may import of ours.
 MAY_IMPORT = {
-    "format": "", "libramson": "format", "launch": "", "profile": "", "symbols": "", "process": "", "inject": "",
-    "reader": "format", "import": "profile", "encode": "profile", "leaks": "format profile",
+    "format": "", "libramson": "format", "launch": "", "symbols": "", "process": "", "inject": "",
+    "reader": "format", "profile": "format", "import": "profile", "encode": "profile", "leaks": "format profile",
     "history": "format reader profile",
     "source": "format reader profile import history symbols process",
     "analysis": "format reader profile history leaks symbols process source",

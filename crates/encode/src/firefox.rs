@@ -3,9 +3,10 @@
 //!
 //! Samples have made-up times, a millisecond apart: the format has none without.
 
+use crate::json::write_line;
+use indexmap::{IndexMap, IndexSet};
 use ramson_profile::{FrameAt, FrameTable, Profile, SampleType, SampleUnit};
 use serde_json::{Value, json};
-use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Writes the document. Stacks of 0 are left out, and what is unknown counts 0; a diff has negative weights, which the profiler shows.
@@ -40,9 +41,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write, sample_type: SampleType) ->
         "counters": [],
         "threads": [tables.into_thread(profile, sample_type, samples)],
     });
-    serde_json::to_writer(&mut *out, &document)?;
-    out.write_all(b"\n")?;
-    out.flush()
+    write_line(&document, out)
 }
 
 fn meta(profile: &Profile, sample_type: SampleType) -> Value {
@@ -65,57 +64,40 @@ fn meta(profile: &Profile, sample_type: SampleType) -> Value {
     })
 }
 
-/// Everything that samples refer to, each thing once.
+/// Everything that samples refer to, each thing once; references are positions.
 #[derive(Default)]
 struct Tables {
-    strings: Vec<String>,
-    string_ids: HashMap<String, usize>,
-    function_ids: HashMap<(usize, Option<usize>), usize>,
-    functions: Vec<(usize, Option<usize>)>,
-    frame_ids: HashMap<FrameAt, usize>,
-    frames: Vec<(usize, Option<u32>)>,
-    stack_ids: HashMap<(Option<usize>, usize), usize>,
-    stacks: Vec<(Option<usize>, usize)>,
+    strings: IndexSet<String>,
+    /// Name and file.
+    functions: IndexSet<(usize, Option<usize>)>,
+    /// With the function.
+    frames: IndexMap<FrameAt, usize>,
+    /// Caller and frame.
+    stacks: IndexSet<(Option<usize>, usize)>,
 }
 
 impl Tables {
     fn string(&mut self, text: &str) -> usize {
-        if let Some(&id) = self.string_ids.get(text) {
-            return id;
-        }
-        self.strings.push(text.to_owned());
-        self.string_ids.insert(text.to_owned(), self.strings.len() - 1);
-        self.strings.len() - 1
+        let known = self.strings.get_index_of(text);
+        known.unwrap_or_else(|| self.strings.insert_full(text.to_owned()).0)
     }
 
     fn frame(&mut self, table: &FrameTable, at: FrameAt) -> usize {
-        if let Some(&id) = self.frame_ids.get(&at) {
-            return id;
-        }
-        let name = table.name(at.frame);
-        let file = (!name.file.is_empty()).then(|| self.string(&name.file));
-        let function = (self.string(&name.name), file);
-        let function = *self.function_ids.entry(function).or_insert_with(|| {
-            self.functions.push(function);
-            self.functions.len() - 1
-        });
-        self.frames.push((function, (at.line != 0).then_some(at.line)));
-        self.frame_ids.insert(at, self.frames.len() - 1);
-        self.frames.len() - 1
+        self.frames.get_index_of(&at).unwrap_or_else(|| {
+            let name = table.name(at.frame);
+            let file = (!name.file.is_empty()).then(|| self.string(&name.file));
+            let function = (self.string(&name.name), file);
+            let function = self.functions.insert_full(function).0;
+            self.frames.insert_full(at, function).0
+        })
     }
 
     /// Of frames root first, which are at least one.
     fn stack(&mut self, table: &FrameTable, stack: impl Iterator<Item = FrameAt>) -> Option<usize> {
-        let mut prefix = None;
-        for at in stack {
-            let key = (prefix, self.frame(table, at));
-            let id = *self.stack_ids.entry(key).or_insert_with(|| {
-                self.stacks.push(key);
-                self.stacks.len() - 1
-            });
-            prefix = Some(id);
-        }
-        prefix
+        stack.fold(None, |caller, at| {
+            let frame = self.frame(table, at);
+            Some(self.stacks.insert_full((caller, frame)).0)
+        })
     }
 
     fn into_thread(self, profile: &Profile, sample_type: SampleType, samples: Value) -> Value {
@@ -134,7 +116,7 @@ impl Tables {
             "pausedRanges": [],
             "showMarkersInTimeline": false,
             "samples": samples,
-            "stringArray": self.strings,
+            "stringArray": self.strings.iter().collect::<Vec<_>>(),
             "stackTable": {
                 "length": stacks.len(),
                 "prefix": stacks.iter().map(|stack| stack.0).collect::<Vec<_>>(),
@@ -146,10 +128,10 @@ impl Tables {
                 "inlineDepth": vec![0; frames.len()],
                 "category": vec![0; frames.len()],
                 "subcategory": vec![0; frames.len()],
-                "func": frames.iter().map(|frame| frame.0).collect::<Vec<_>>(),
+                "func": frames.values().collect::<Vec<_>>(),
                 "nativeSymbol": vec![Value::Null; frames.len()],
                 "innerWindowID": vec![0; frames.len()],
-                "line": frames.iter().map(|frame| frame.1).collect::<Vec<_>>(),
+                "line": frames.keys().map(|at| (at.line != 0).then_some(at.line)).collect::<Vec<_>>(),
                 "column": vec![Value::Null; frames.len()],
             },
             "funcTable": {

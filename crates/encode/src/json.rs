@@ -16,12 +16,10 @@ use serde::Serialize;
 use serde::ser::Serializer;
 use std::io::{self, Write};
 
-/// Version of both objects.
 const VERSION: u32 = 1;
 
 /// Writes the profile as one object and a final newline.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
-    let frames = FrameTable::new(profile);
     let object = ProfileObject {
         ramson: VERSION,
         kind: "profile",
@@ -29,13 +27,14 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         interval_bytes: profile.interval_bytes,
         start_unix_ns: profile.start_unix_ns,
         time_unix_ns: profile.time_unix_ns,
-        totals: FourEstimates::new(SampleType::ALL.map(|of| profile.total(of))),
-        stacks: Stacks { frames: &frames, samples: &profile.samples },
+        totals: SampleType::ALL.map(|of| profile.total(of)),
+        stacks: Stacks { frames: &FrameTable::new(profile), samples: &profile.samples },
     };
     write_line(&object, out)
 }
 
-fn write_line(object: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+/// Any object as a document of one line.
+pub(crate) fn write_line(object: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer(&mut *out, object)?;
     out.write_all(b"\n")?;
     out.flush()
@@ -49,7 +48,8 @@ struct ProfileObject<'a> {
     interval_bytes: u64,
     start_unix_ns: u64,
     time_unix_ns: u64,
-    totals: FourEstimates,
+    #[serde(serialize_with = "by_type")]
+    totals: [Estimate; 4],
     stacks: Stacks<'a>,
 }
 
@@ -61,21 +61,14 @@ struct Stacks<'a> {
 
 impl Serialize for Stacks<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.samples.iter().map(|sample| self.stack(sample)))
-    }
-}
-
-impl Stacks<'_> {
-    fn stack<'a>(&'a self, sample: &'a StackSample) -> StackObject<'a> {
-        let frames = self.frames.stack(sample).map(|at| {
-            let name = self.frames.name(at.frame);
-            FrameObject { function: &name.name, file: &name.file, line: at.line }
-        });
-        StackObject {
-            kind: sample.kind(),
-            frames: frames.collect(),
-            values: FourEstimates::new(sample.values),
-        }
+        let stack = |sample| {
+            let frames = self.frames.stack(sample).map(|at| {
+                let name = self.frames.name(at.frame);
+                FrameObject { function: &name.name, file: &name.file, line: at.line }
+            });
+            StackObject { kind: sample.kind(), frames: frames.collect(), values: sample.values }
+        };
+        serializer.collect_seq(self.samples.iter().map(stack))
     }
 }
 
@@ -84,8 +77,8 @@ struct StackObject<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'a str>,
     frames: Vec<FrameObject<'a>>,
-    #[serde(flatten)]
-    values: FourEstimates,
+    #[serde(flatten, serialize_with = "by_type")]
+    values: [Estimate; 4],
 }
 
 #[derive(Serialize)]
@@ -95,22 +88,6 @@ struct FrameObject<'a> {
     line: u32,
 }
 
-#[derive(Serialize)]
-struct FourEstimates {
-    alloc_objects: Estimate,
-    alloc_space: Estimate,
-    inuse_objects: Estimate,
-    inuse_space: Estimate,
-}
-
-impl FourEstimates {
-    fn new(values: [Estimate; 4]) -> FourEstimates {
-        let of = |sample_type: SampleType| values[sample_type as usize];
-        FourEstimates {
-            alloc_objects: of(SampleType::AllocObjects),
-            alloc_space: of(SampleType::AllocSpace),
-            inuse_objects: of(SampleType::InuseObjects),
-            inuse_space: of(SampleType::InuseSpace),
-        }
-    }
+fn by_type<S: Serializer>(values: &[Estimate; 4], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(SampleType::ALL.into_iter().zip(values))
 }

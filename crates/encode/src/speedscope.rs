@@ -3,45 +3,34 @@
 //!
 //! speedscope has no negative weights: stacks that shrank, as only a diff has them, are left out. So are stacks of 0.
 
+use crate::json::write_line;
+use indexmap::IndexSet;
 use ramson_profile::{FrameAt, FrameTable, Profile, SampleType, SampleUnit};
 use serde::Serialize;
-use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Writes the document; `sample_type` is what speedscope opens first.
 pub fn write(profile: &Profile, out: &mut dyn Write, sample_type: SampleType) -> io::Result<()> {
-    let frames = FrameTable::new(profile);
-    let mut shared: Vec<Frame> = Vec::new();
-    let mut known: HashMap<FrameAt, usize> = HashMap::new();
-    let mut stacks: Vec<Vec<usize>> = Vec::new();
-    for sample in &profile.samples {
-        let stack = frames.stack(sample).rev().map(|at| {
-            *known.entry(at).or_insert_with(|| {
-                let name = frames.name(at.frame);
-                let file = (!name.file.is_empty()).then_some(&*name.file);
-                shared.push(Frame {
-                    name: &name.name,
-                    file,
-                    line: (at.line > 0).then_some(at.line),
-                });
-                shared.len() - 1
-            })
-        });
-        stacks.push(stack.collect());
-    }
-    let counted = SampleType::ALL.into_iter().filter(|of| !profile.total(*of).value.is_nan());
-    let counted: Vec<SampleType> = counted.collect();
+    let table = FrameTable::new(profile);
+    let mut known: IndexSet<FrameAt> = IndexSet::new();
+    let mut stack = |sample| table.stack(sample).rev().map(|at| known.insert_full(at).0).collect();
+    let stacks: Vec<Vec<usize>> = profile.samples.iter().map(&mut stack).collect();
+    let frames = known.iter().map(|at| {
+        let name = table.name(at.frame);
+        let file = (!name.file.is_empty()).then_some(&*name.file);
+        Frame { name: &name.name, file, line: (at.line > 0).then_some(at.line) }
+    });
+    let is_counted = |of: &SampleType| !profile.total(*of).value.is_nan();
+    let counted: Vec<SampleType> = SampleType::ALL.into_iter().filter(is_counted).collect();
     let document = Document {
         schema: "https://www.speedscope.app/file-format-schema.json",
         exporter: "ramson",
         name: &profile.command,
         active_profile_index: counted.iter().position(|of| *of == sample_type).unwrap_or(0),
-        shared: Shared { frames: shared },
+        shared: Shared { frames: frames.collect() },
         profiles: counted.iter().map(|of| Sampled::new(profile, &stacks, *of)).collect(),
     };
-    serde_json::to_writer(&mut *out, &document)?;
-    out.write_all(b"\n")?;
-    out.flush()
+    write_line(&document, out)
 }
 
 #[derive(Serialize)]

@@ -40,9 +40,6 @@ pub struct Profile {
     /// The sampling interval: mean bytes between samples.
     #[prost(int64, tag = "12")]
     pub period: i64,
-    /// Strings: free text.
-    #[prost(int64, repeated, tag = "13")]
-    pub comment: Vec<i64>,
     /// String: name of the sample type to show first.
     #[prost(int64, tag = "14")]
     pub default_sample_type: i64,
@@ -168,7 +165,4 @@ pub struct Function {
     /// String: source file.
     #[prost(int64, tag = "4")]
     pub filename: i64,
-    /// Line of the declaration, 1-based; 0 if unknown.
-    #[prost(int64, tag = "5")]
-    pub start_line: i64,
 }

@@ -40,10 +40,7 @@ pub fn export(flags: &ExportFlags) -> Result<(), Failure> {
         )));
     }
     let write = |out: &mut dyn Write| match flags.format {
-        Format::Pprof => {
-            let settings = pprof::Options { default_sample_type: sample_type };
-            pprof::write(&named.profile, out, &settings)
-        }
+        Format::Pprof => pprof::write(&named.profile, out, sample_type),
         Format::Collapsed => collapsed::write(&named.profile, out, sample_type),
         Format::Speedscope => speedscope::write(&named.profile, out, sample_type),
         Format::Firefox => firefox::write(&named.profile, out, sample_type),

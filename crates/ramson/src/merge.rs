@@ -6,6 +6,7 @@ use crate::output_file::write_file;
 use ramson_analysis::is_same_process;
 use ramson_analysis::named::{Detail, Kinds, take_sum};
 use ramson_encode::pprof;
+use ramson_profile::SampleType;
 use ramson_source::{Failure, Members, Opened, open_all};
 
 pub fn merge(flags: &MergeFlags) -> Result<(), Failure> {
@@ -27,7 +28,5 @@ pub fn merge(flags: &MergeFlags) -> Result<(), Failure> {
     }
     let names = flags.source.names.names();
     let merged = take_sum(&mut sources, &names, Detail::Labels, Kinds::Usual)?.profile;
-    write_file(&flags.output, flags.force, |out| {
-        pprof::write(&merged, out, &pprof::Options::default())
-    })
+    write_file(&flags.output, flags.force, |out| pprof::write(&merged, out, SampleType::InuseSpace))
 }

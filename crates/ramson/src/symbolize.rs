@@ -8,6 +8,7 @@ use crate::table::say_what_is_missing;
 use ramson_analysis::named::{Detail, Kinds, take_named, unnamed};
 use ramson_analysis::naming::{Demangle, Names, carried, name};
 use ramson_encode::pprof;
+use ramson_profile::SampleType;
 use ramson_source::{Failure, Opened, Recording, open_one};
 use std::fs::{self, File};
 use std::path::Path;
@@ -26,7 +27,7 @@ pub fn symbolize(flags: &SymbolizeFlags) -> Result<(), Failure> {
             let names = Names { search: flags.search.search(), demangle: Demangle::Full };
             let named = take_named(&mut opened, &names, Detail::Labels, Kinds::Usual)?;
             write_file(output, flags.force, |out| {
-                pprof::write(&named.profile, out, &pprof::Options::default())
+                pprof::write(&named.profile, out, SampleType::InuseSpace)
             })?;
             say_what_is_missing(&named.missing_symbols);
             Ok(())

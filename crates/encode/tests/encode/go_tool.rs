@@ -1,7 +1,7 @@
 //! Runs the real `go tool pprof`. Without Go these tests fail, they do not skip.
 
 use ramson_encode::pprof;
-use ramson_profile::Profile;
+use ramson_profile::{Profile, SampleType};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -29,7 +29,7 @@ impl Workplace {
     /// Writes `profile` in pprof's format and returns the file's path.
     pub fn write(&self, name: &str, profile: &Profile) -> String {
         let mut bytes = Vec::new();
-        pprof::write(profile, &mut bytes, &pprof::Options::default()).unwrap();
+        pprof::write(profile, &mut bytes, SampleType::InuseSpace).unwrap();
         let path = self.path(name);
         std::fs::write(&path, bytes).unwrap();
         path.to_str().expect("a UTF-8 path").to_string()

@@ -69,8 +69,7 @@ fn pprof_shows_inuse_space_unless_asked_otherwise() {
     let file = place.write("heap.pb.gz", &dropped());
     assert!(place.pprof(&["-top", &file]).contains("Type: inuse_space"));
     let mut bytes = Vec::new();
-    let options = pprof::Options { default_sample_type: SampleType::AllocSpace };
-    pprof::write(&dropped(), &mut bytes, &options).unwrap();
+    pprof::write(&dropped(), &mut bytes, SampleType::AllocSpace).unwrap();
     std::fs::write(&file, bytes).unwrap();
     assert!(place.pprof(&["-top", &file]).contains("Type: alloc_space"));
 }

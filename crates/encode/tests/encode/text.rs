@@ -124,7 +124,7 @@ impl Write for ClosedPipe {
 fn a_closed_pipe_is_reported_as_one_by_every_writer() {
     let profile = by_hand();
     for result in [
-        pprof::write(&profile, &mut ClosedPipe, &pprof::Options::default()),
+        pprof::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
         collapsed::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
         json::write(&profile, &mut ClosedPipe),
         csv::write(&profile, &mut ClosedPipe),

@@ -3,10 +3,9 @@
 //! Four sample types in a fixed order (merging and diffing fail otherwise), values weighted and rounded to integers. The
 //! leaf is the first location; addresses of callers are return address − 1, as in the model.
 
-mod strings;
-
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use indexmap::IndexSet;
 use prost::Message;
 use ramson_profile::pprof as message;
 use ramson_profile::{
@@ -15,59 +14,48 @@ use ramson_profile::{
 };
 use std::collections::HashSet;
 use std::io::{self, Write};
-use strings::Strings;
 
 /// Samples that are encoded at a time.
 const SAMPLES_PER_PART: usize = 1 << 10;
 
-/// What the profile does not say itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// The sample type shown unless the reader asks for another: `inuse_space` for `heap`, `alloc_space` for `allocs`.
-    pub default_sample_type: SampleType,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { default_sample_type: SampleType::InuseSpace }
-    }
-}
-
-/// Writes the gzip'd protobuf. `time_nanos` is `time_unix_ns`, `duration_nanos` the time since `start_unix_ns` if both
-/// are known. The allocator's frames are named in `drop_frames`: readers cut them off, so a profile shows the same numbers
-/// here and there only after `drop_allocator_frames`.
+/// Writes the gzip'd protobuf; `default_sample_type` is shown unless the reader asks for another. `time_nanos` is
+/// `time_unix_ns`, `duration_nanos` the time since `start_unix_ns` if both are known. The allocator's frames are named in
+/// `drop_frames`: readers cut them off, so a profile shows the same numbers here and there only after `drop_allocator_frames`.
 ///
 /// A binary none of whose locations has a name is marked unsymbolized, which makes pprof look for the file itself, and
 /// warn if it is not there.
-pub fn write(profile: &Profile, out: &mut dyn Write, options: &Options) -> io::Result<()> {
+pub fn write(
+    profile: &Profile,
+    out: &mut dyn Write,
+    default_sample_type: SampleType,
+) -> io::Result<()> {
+    let has_empty = profile.samples.iter().any(|sample| sample.locations.is_empty());
+    let not_recorded = has_empty.then(|| id(profile.locations.len()));
+    let encoder = Encoder { profile, strings: IndexSet::from([""]), not_recorded };
     let mut gzip = GzEncoder::new(out, Compression::fast());
-    Encoder::new(profile).write(options, &mut gzip)?;
+    encoder.write(default_sample_type, &mut gzip)?;
     gzip.finish()?.flush()
 }
 
 struct Encoder<'a> {
     profile: &'a Profile,
-    strings: Strings<'a>,
+    /// Each text once, the empty one first.
+    strings: IndexSet<&'a str>,
     /// Id of the location that stands for an empty stack; `None` if there is no such stack.
     not_recorded: Option<u64>,
 }
 
 impl<'a> Encoder<'a> {
-    fn new(profile: &'a Profile) -> Encoder<'a> {
-        let has_empty = profile.samples.iter().any(|sample| sample.locations.is_empty());
-        let not_recorded = has_empty.then(|| id(profile.locations.len()));
-        Encoder { profile, strings: Strings::new(), not_recorded }
-    }
-
     /// Parts of a message, one after the other, are the message: so no more than one part is held at a time.
-    fn write(mut self, options: &Options, out: &mut dyn Write) -> io::Result<()> {
+    fn write(mut self, default_sample_type: SampleType, out: &mut dyn Write) -> io::Result<()> {
         let profile = self.profile;
         let mut put = |part: message::Profile| out.write_all(&part.encode_to_vec());
         let none = message::Profile::default;
         let types = SampleType::ALL.map(|t| self.value_type(t.name(), unit_name(t)));
         put(message::Profile { sample_type: types.to_vec(), ..none() })?;
         for samples in profile.samples.chunks(SAMPLES_PER_PART) {
-            put(message::Profile { sample: self.samples(samples), ..none() })?;
+            let sample = samples.iter().map(|sample| self.sample(sample)).collect();
+            put(message::Profile { sample, ..none() })?;
         }
         put(message::Profile { mapping: self.mappings(), ..none() })?;
         put(message::Profile { location: self.locations(), ..none() })?;
@@ -75,59 +63,56 @@ impl<'a> Encoder<'a> {
         let known = profile.start_unix_ns != 0 && profile.time_unix_ns != 0;
         let duration = profile.time_unix_ns.saturating_sub(profile.start_unix_ns);
         let rest = message::Profile {
-            drop_frames: self.strings.index(DROP_FRAMES),
+            drop_frames: self.string(DROP_FRAMES),
             time_nanos: signed(profile.time_unix_ns),
             duration_nanos: if known { signed(duration) } else { 0 },
             period_type: Some(self.value_type("space", "bytes")),
             period: signed(profile.interval_bytes),
-            default_sample_type: self.strings.index(options.default_sample_type.name()),
+            default_sample_type: self.string(default_sample_type.name()),
             ..none()
         };
-        put(message::Profile { string_table: self.strings.into_table(), ..none() })?;
+        let string_table = self.strings.into_iter().map(String::from).collect();
+        put(message::Profile { string_table, ..none() })?;
         put(rest)
     }
 
-    fn value_type(&mut self, name: &'static str, unit: &'static str) -> message::ValueType {
-        message::ValueType { r#type: self.strings.index(name), unit: self.strings.index(unit) }
+    fn string(&mut self, text: &'a str) -> i64 {
+        self.strings.insert_full(text).0 as i64
     }
 
-    fn samples(&mut self, samples: &'a [StackSample]) -> Vec<message::Sample> {
-        let samples = samples.iter().map(|sample| {
-            let mut location_id: Vec<u64> =
-                sample.locations.iter().map(|&at| id(at as usize)).collect();
-            if location_id.is_empty() {
-                location_id.extend(self.not_recorded);
-            }
-            message::Sample {
-                location_id,
-                value: sample.values.map(|estimate| estimate.value.round() as i64).to_vec(),
-                label: self.labels(sample),
-            }
-        });
-        samples.collect()
+    fn value_type(&mut self, name: &'static str, unit: &'static str) -> message::ValueType {
+        message::ValueType { r#type: self.string(name), unit: self.string(unit) }
+    }
+
+    fn sample(&mut self, sample: &'a StackSample) -> message::Sample {
+        let mut location_id: Vec<u64> =
+            sample.locations.iter().map(|&at| id(at as usize)).collect();
+        if location_id.is_empty() {
+            location_id.extend(self.not_recorded);
+        }
+        let value = sample.values.map(|estimate| estimate.value.round() as i64).to_vec();
+        message::Sample { location_id, value, label: self.labels(sample) }
     }
 
     /// The sample's own labels, and the block size where it has none of that.
     fn labels(&mut self, sample: &'a StackSample) -> Vec<message::Label> {
-        let mut labels: Vec<message::Label> = Vec::with_capacity(1);
-        for label in sample.labels.iter() {
-            let key = self.strings.index(&label.key);
-            labels.push(match &label.value {
-                LabelValue::Text(text) => {
-                    message::Label { key, str: self.strings.index(text), num: 0, num_unit: 0 }
-                }
-                LabelValue::Number { value, unit } => {
-                    let num_unit = self.strings.index(unit);
-                    message::Label { key, str: 0, num: *value, num_unit }
-                }
-            });
-        }
+        let own = sample.labels.iter().map(|label| match &label.value {
+            LabelValue::Text(text) => {
+                let (key, str) = (self.string(&label.key), self.string(text));
+                message::Label { key, str, ..Default::default() }
+            }
+            LabelValue::Number { value, unit } => self.number(&label.key, *value, unit),
+        });
+        let mut labels: Vec<message::Label> = own.collect();
         if !sample.labels.iter().any(|label| &*label.key == BLOCK_SIZE) {
-            let (key, num_unit) = (self.strings.index(BLOCK_SIZE), self.strings.index("bytes"));
             let size = block_size(&sample.values.map(|estimate| estimate.value));
-            labels.extend(size.map(|num| message::Label { key, str: 0, num, num_unit }));
+            labels.extend(size.map(|size| self.number(BLOCK_SIZE, size, "bytes")));
         }
         labels
+    }
+
+    fn number(&mut self, key: &'a str, num: i64, unit: &'a str) -> message::Label {
+        message::Label { key: self.string(key), str: 0, num, num_unit: self.string(unit) }
     }
 
     fn mappings(&mut self) -> Vec<message::Mapping> {
@@ -146,8 +131,8 @@ impl<'a> Encoder<'a> {
                 memory_start: mapping.start,
                 memory_limit: mapping.end,
                 file_offset: mapping.file_offset,
-                filename: self.strings.index(or_unknown(&mapping.path)),
-                build_id: self.strings.index(&mapping.build_id),
+                filename: self.string(or_unknown(&mapping.path)),
+                build_id: self.string(&mapping.build_id),
                 has_functions: has_names,
                 has_filenames: has_names,
                 has_line_numbers: has_names,
@@ -156,7 +141,7 @@ impl<'a> Encoder<'a> {
         }
         if messages.is_empty() {
             // Without any mapping pprof makes one up, and then misses its binary.
-            let filename = self.strings.index(or_unknown(""));
+            let filename = self.string(or_unknown(""));
             messages.push(message::Mapping { id: id(0), filename, ..Default::default() });
         }
         messages
@@ -177,35 +162,26 @@ impl<'a> Encoder<'a> {
         });
         let not_recorded = self.not_recorded.map(|location_id| message::Location {
             id: location_id,
-            mapping_id: 0,
-            address: 0,
             line: vec![message::Line { function_id: id(self.profile.functions.len()), line: 0 }],
+            ..Default::default()
         });
         locations.chain(not_recorded).collect()
     }
 
     fn functions(&mut self) -> Vec<message::Function> {
-        let mut functions: Vec<message::Function> = Vec::new();
-        for (index, function) in self.profile.functions.iter().enumerate() {
-            let system_name = system_name(&function.name, &function.system_name);
-            functions.push(message::Function {
-                id: id(index),
-                name: self.strings.index(&function.name),
-                system_name: self.strings.index(system_name),
-                filename: self.strings.index(&function.file),
-                start_line: 0,
-            });
-        }
+        let functions = &self.profile.functions;
+        let named = functions.iter().enumerate().map(|(index, function)| message::Function {
+            id: id(index),
+            name: self.string(&function.name),
+            system_name: self.string(system_name(&function.name, &function.system_name)),
+            filename: self.string(&function.file),
+        });
+        let mut messages: Vec<message::Function> = named.collect();
         if self.not_recorded.is_some() {
-            functions.push(message::Function {
-                id: id(self.profile.functions.len()),
-                name: self.strings.index(STACKS_NOT_RECORDED),
-                system_name: 0,
-                filename: 0,
-                start_line: 0,
-            });
+            let (id, name) = (id(functions.len()), self.string(STACKS_NOT_RECORDED));
+            messages.push(message::Function { id, name, ..Default::default() });
         }
-        functions
+        messages
     }
 }
 
