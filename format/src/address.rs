@@ -1,7 +1,7 @@
 //! Addresses of code in a stack, of which there are two that differ by one byte.
 
 /// Where a function returns to: behind the call instruction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct ReturnAddress(pub u64);
 

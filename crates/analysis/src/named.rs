@@ -340,8 +340,8 @@ impl Locations {
     /// The locations of a stack, leaf first.
     fn of(&mut self, snapshot: &Snapshot, stack: usize) -> Vec<u32> {
         let stack = &snapshot.stacks[stack];
-        let index = |&at| {
-            let (mapping, address) = (snapshot.mapping_at(at, stack.epoch), LookupAddress(at.0));
+        let index = |&address| {
+            let mapping = snapshot.mapping_at(address, stack.epoch);
             *self.known.entry((address, mapping)).or_insert_with(|| {
                 self.list.push(Location { mapping, address, lines: Vec::new() });
                 self.list.len() as u32 - 1

@@ -1,7 +1,7 @@
 use super::*;
-use crate::address::LookupAddress;
 use crate::frames::Granularity;
 use crate::model::{Function, Line, Location, Mapping, StackSample};
+use ramson_format::LookupAddress;
 
 /// A process whose program is loaded at `start`, was built as `build_id`, and whose functions a, b, main are `shift` lines
 /// further down: stacks of them with bytes, variance as large.

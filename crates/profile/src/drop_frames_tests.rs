@@ -1,8 +1,8 @@
 use super::*;
-use crate::address::LookupAddress;
 use crate::estimate::Estimate;
 use crate::model::StackSample;
 use crate::model::{Function, Line, Location};
+use ramson_format::LookupAddress;
 
 fn matches(name: &str) -> bool {
     let regex = Regex::new(&format!("^({DROP_FRAMES})$")).unwrap();

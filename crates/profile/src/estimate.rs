@@ -12,7 +12,7 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Neg, Sub};
 
 /// 97.5 % quantile of the standard normal distribution: half of a two-sided 95 % interval, in standard deviations.
-const NORMAL_QUANTILE_975: f64 = 1.959964;
+pub const NORMAL_QUANTILE_975: f64 = 1.959964;
 
 /// What one unit of a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

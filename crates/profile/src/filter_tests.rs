@@ -1,10 +1,10 @@
 use super::*;
-use crate::address::LookupAddress;
 use crate::estimate::Estimate;
 use crate::labels::Label;
 use crate::model::{Function, Mapping};
 use crate::view::{Sort, top};
 use crate::{SampleType, StackSample};
+use ramson_format::LookupAddress;
 
 /// Functions main, a, b (files main.c, a.c, b.c); locations 0 main, 1 a, 2 b, 3 b inlined into a, 4 without a name in
 /// libz.so, 5 without a name or mapping.

@@ -1,7 +1,7 @@
 use super::super::tree;
 use super::*;
-use crate::address::LookupAddress;
 use crate::model::{Function, Line, Location, Profile, StackSample};
+use ramson_format::LookupAddress;
 
 /// Stacks of function numbers, leaf first, with their bytes.
 fn graph(stacks: &[(&[u32], f64)], min_share: f64, most_levels: usize) -> FlameGraph {
@@ -31,15 +31,10 @@ fn graph(stacks: &[(&[u32], f64)], min_share: f64, most_levels: usize) -> FlameG
 }
 
 fn described(graph: &FlameGraph) -> Vec<String> {
-    let boxes = graph.boxes.iter().map(|one| {
-        let name = match &one.kind {
-            FlameKind::Whole => "all",
-            FlameKind::Frame(name) => &name.name,
-            FlameKind::Merged { label, .. } => label,
-        };
-        format!("{} {:.2} {:.2} {name}", one.level, one.left, one.width)
-    });
-    boxes.collect()
+    let boxes = graph.boxes.iter();
+    boxes
+        .map(|one| format!("{} {:.2} {:.2} {}", one.level, one.left, one.width, one.name))
+        .collect()
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! The one model that every input becomes and every output comes from: stacks × four sample types, with the
 //! uncertainty of each value, plus the mappings and functions that give the stacks their names.
 //!
-//! `model` says what a profile is, `address` what an address of code is, `labels` what else a sample may tell, `estimate` how certain its numbers are, `frames`
+//! `model` says what a profile is, `labels` what else a sample may tell, `estimate` how certain its numbers are, `frames`
 //! what a code address is called, `drop_frames` which frames are the allocator's. `filter` (with `pattern` and
 //! `tag_filter`) makes a profile smaller, `merge` makes one of several, `diff` compares two. `view` is what the tables of
-//! `report` contain, `stacks` how trees and sorted lists come about, `pprof` the messages of that format, `format` how numbers are written, and `processors` does
-//! two things at once.
+//! `report` contain, `stacks` how trees and sorted lists come about, `pprof` the messages of that format, `format` how
+//! numbers are written.
 #![forbid(unsafe_code)]
 
-mod address;
 mod diff;
 mod drop_frames;
 mod estimate;
@@ -20,24 +19,23 @@ mod merge;
 mod model;
 mod pattern;
 pub mod pprof;
-mod processors;
 mod short_name;
 mod stacks;
 mod tag_filter;
 pub mod view;
 
-pub use address::{LookupAddress, ReturnAddress};
 pub use diff::{Diff, DiffRow, DiffTable};
 pub use drop_frames::{DROP_FRAMES, drop_allocator_frames, drop_frames, is_library_function};
-pub use estimate::{Estimate, SampleUnit, sampling_probability};
+pub use estimate::{Estimate, NORMAL_QUANTILE_975, SampleUnit, sampling_probability};
 pub use filter::{Filters, Step};
 pub use frames::{
     FrameAt, FrameId, FrameName, FrameTable, Granularity, NO_MAPPING, STACKS_NOT_RECORDED,
 };
 pub use labels::{BLOCK_SIZE, KIND, Label, LabelValue, THREAD};
 pub use merge::{DifferentTypes, merge, merge_equal_samples};
-pub use model::{BrokenIndex, Function, Line, Location, Mapping, Profile, SampleType, StackSample};
+pub use model::{Function, Line, Location, Mapping, Profile, SampleType, StackSample};
 pub use pattern::{BadPattern, Pattern};
+pub use ramson_format::{LookupAddress, ReturnAddress};
 pub use short_name::short_name;
 pub use stacks::{Group, Stacks};
 pub use tag_filter::TagFilter;

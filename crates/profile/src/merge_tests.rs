@@ -1,5 +1,5 @@
 use super::*;
-use crate::address::LookupAddress;
+use ramson_format::LookupAddress;
 
 /// One library of one function at `start`, with one stack of `bytes`.
 fn profile(start: u64, build_id: &str, bytes: f64) -> Profile {

@@ -82,9 +82,9 @@ impl LastProfile {
 fn sample_of_failure(profile: &Profile, source: &Recording, number: usize) -> StackSample {
     let snapshot = &source.snapshot;
     let stack = &snapshot.stacks[number];
-    let location = |&at: &ramson_reader::LookupAddress| {
-        let mapping = snapshot.mapping_at(at, stack.epoch);
-        let is_it = |known: &Location| known.address.0 == at.0 && known.mapping == mapping;
+    let location = |&address: &LookupAddress| {
+        let mapping = snapshot.mapping_at(address, stack.epoch);
+        let is_it = |known: &Location| known.address == address && known.mapping == mapping;
         profile.locations.iter().position(is_it).map(|index| index as u32)
     };
     StackSample {

@@ -5,9 +5,7 @@ use crate::estimate::Estimate;
 use crate::labels::{BLOCK_SIZE, LabelValue};
 use crate::model::{Profile, SampleType, StackSample};
 use serde::Serialize;
-use serde::ser::{SerializeStruct, Serializer};
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
 /// All size classes with a recorded block, the smallest first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,24 +23,14 @@ pub struct SizeTable {
 /// One size class.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SizeRow {
-    /// Requested bytes, from a power of two to the next less 1 (0 by itself); `None`: the profile does not say.
-    #[serde(flatten, serialize_with = "least_and_most")]
-    pub block_bytes: Option<RangeInclusive<u64>>,
+    /// Requested bytes: a power of two (or 0); `None`: the profile does not say.
+    pub least_bytes: Option<u64>,
+    /// The next power of two less 1 (or 0).
+    pub most_bytes: Option<u64>,
     /// Bytes of these blocks.
     pub space: Estimate,
     /// Number of these blocks.
     pub objects: Estimate,
-}
-
-/// `"least_bytes"` and `"most_bytes"`, both null where the size is not known.
-fn least_and_most<S: Serializer>(
-    range: &Option<RangeInclusive<u64>>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let mut object = serializer.serialize_struct("Range", 2)?;
-    object.serialize_field("least_bytes", &range.as_ref().map(RangeInclusive::start))?;
-    object.serialize_field("most_bytes", &range.as_ref().map(RangeInclusive::end))?;
-    object.end()
 }
 
 /// The histogram of block sizes, of the live or of all allocations, as `sample_type` is.
@@ -54,7 +42,9 @@ pub fn sizes(profile: &Profile, sample_type: SampleType) -> SizeTable {
         let size = block_size(sample);
         let class = size.map_or(u32::MAX, |bytes| bytes.checked_ilog2().map_or(0, |log| log + 1));
         let row = classes.entry(class).or_insert_with(|| SizeRow {
-            block_bytes: size.map(class_of),
+            least_bytes: size.map(|bytes| bytes.checked_ilog2().map_or(0, |log| 1 << log)),
+            most_bytes: size
+                .map(|bytes| bytes.checked_ilog2().map_or(0, |log| u64::MAX >> (63 - log))),
             space: Estimate::default(),
             objects: Estimate::default(),
         });
@@ -66,13 +56,6 @@ pub fn sizes(profile: &Profile, sample_type: SampleType) -> SizeTable {
         space: profile.total(space_type),
         objects: profile.total(objects_type),
         rows: classes.into_values().collect(),
-    }
-}
-
-fn class_of(bytes: u64) -> RangeInclusive<u64> {
-    match bytes.checked_ilog2() {
-        None => 0..=0,
-        Some(log) => 1 << log..=u64::MAX >> (63 - log),
     }
 }
 

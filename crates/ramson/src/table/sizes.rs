@@ -23,12 +23,11 @@ pub fn sizes(out: &mut String, table: &SizeTable) {
     );
     let largest = table.rows.iter().map(|row| row.space.value).fold(0.0, f64::max);
     for row in &table.rows {
-        let block = match &row.block_bytes {
-            None => "not known".into(),
-            Some(range) => {
-                let (least, most) = (*range.start() as f64, *range.end() as f64 + 1.0);
-                format!("{} … < {}", format_bytes(least), format_bytes(most))
+        let block = match (row.least_bytes, row.most_bytes) {
+            (Some(least), Some(most)) => {
+                format!("{} … < {}", format_bytes(least as f64), format_bytes(most as f64 + 1.0))
             }
+            _ => "not known".into(),
         };
         let bar = BAR_COLUMNS as f64 * row.space.value / largest;
         let line = format!(
