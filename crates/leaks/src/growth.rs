@@ -55,9 +55,7 @@ impl Growth {
     }
 
     fn new(change: Estimate, window_ns: u64, stacks: usize) -> Self {
-        let scale = NS_PER_HOUR / window_ns as f64;
-        let per_hour =
-            Estimate { value: change.value * scale, variance: change.variance * scale * scale };
+        let per_hour = change.scaled(NS_PER_HOUR / window_ns as f64);
         let confidence = 1.0 - FALSE_ALARMS / stacks.max(1) as f64;
         let deviations =
             per_hour.variance.max(0.0).sqrt() * Normal::standard().inverse_cdf(confidence);

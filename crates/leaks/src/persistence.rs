@@ -48,14 +48,12 @@ impl Persistence {
     /// has not been observed for as long as `min_age_ns`.
     pub fn of(history: &StackHistory, min_age_ns: u64) -> Option<Self> {
         let observed = history.observed_ns();
-        let horizons = (0..HORIZONS).map(|halvings| observed >> halvings);
-        let mut seen = horizons
+        let mut seen = (0..HORIZONS)
+            .map(|halvings| observed >> halvings)
             .take_while(|&horizon| horizon >= min_age_ns.max(1))
-            .map(|horizon| Self::at(history, horizon));
-        let longest = seen.next()?;
-        if longest.shows_growth() {
-            return Some(longest);
-        }
+            .map(|horizon| Self::at(history, horizon))
+            .peekable();
+        let longest = *seen.peek()?;
         Some(seen.find(Self::shows_growth).unwrap_or(longest))
     }
 

@@ -2,12 +2,14 @@
 //! stack if it is found in the name of a function, in a source file or in the path of a binary of any of its frames; `*`
 //! stands for any text, `^` at its begin and `$` at its end anchor it.
 
+use regex::Regex;
 use std::fmt;
 
 /// A list of patterns.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Suppressions {
-    patterns: Vec<String>,
+    /// As written, and what it matches.
+    patterns: Vec<(String, Regex)>,
 }
 
 /// A line that is no suppression.
@@ -35,45 +37,27 @@ impl Suppressions {
                 continue;
             }
             let pattern = line.strip_prefix("leak:").filter(|pattern| !pattern.is_empty());
+            let known = pattern.and_then(|pattern| Some((pattern.to_owned(), compile(pattern)?)));
             let bad = || BadSuppression { line: index + 1, text: line.to_owned() };
-            patterns.push(pattern.ok_or_else(bad)?.to_owned());
+            patterns.push(known.ok_or_else(bad)?);
         }
         Ok(Self { patterns })
     }
 
     /// The first pattern that matches one of the names (of functions, files and binaries) of a stack.
     pub fn matching<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Option<&str> {
-        let is_match = |pattern: &&String| names.clone().any(|name| matches(pattern, name));
-        self.patterns.iter().find(is_match).map(String::as_str)
+        let is_match =
+            |(_, regex): &&(String, Regex)| names.clone().any(|name| regex.is_match(name));
+        self.patterns.iter().find(is_match).map(|(pattern, _)| pattern.as_str())
     }
 }
 
-fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, is_at_start) = match pattern.strip_prefix('^') {
-        Some(rest) => (rest, true),
-        None => (pattern, false),
-    };
-    let (pattern, is_at_end) = match pattern.strip_suffix('$') {
-        Some(rest) => (rest, true),
-        None => (pattern, false),
-    };
-    let mut parts = pattern.split('*').collect::<Vec<_>>();
-    let mut rest = name;
-    if is_at_start {
-        let Some(after) = rest.strip_prefix(parts.remove(0)) else { return false };
-        rest = after;
-        if parts.is_empty() {
-            return !is_at_end || rest.is_empty();
-        }
-    }
-    let last = if is_at_end { parts.pop() } else { None };
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    last.is_none_or(|last| rest.ends_with(last))
+/// `None` if it is too long to be compiled.
+fn compile(pattern: &str) -> Option<Regex> {
+    let (start, rest) = pattern.strip_prefix('^').map_or(("", pattern), |rest| ("^", rest));
+    let (rest, end) = rest.strip_suffix('$').map_or((rest, ""), |rest| (rest, "$"));
+    let parts: Vec<String> = rest.split('*').map(regex::escape).collect();
+    Regex::new(&format!("(?s){start}{}{end}", parts.join(".*"))).ok()
 }
 
 #[cfg(test)]
@@ -92,7 +76,7 @@ mod tests {
             ("^*bar$", "foobar"),
             ("lib*.so", "/usr/lib/libx.so.1"),
         ] {
-            assert!(matches(pattern, name), "{pattern} {name}");
+            assert!(compile(pattern).unwrap().is_match(name), "{pattern} {name}");
         }
         for (pattern, name) in [
             ("foo", "fo"),
@@ -103,7 +87,7 @@ mod tests {
             ("b*a", "ab"),
             ("^ab*ba$", "aba"),
         ] {
-            assert!(!matches(pattern, name), "{pattern} {name}");
+            assert!(!compile(pattern).unwrap().is_match(name), "{pattern} {name}");
         }
     }
 

@@ -3,10 +3,8 @@
 
 use crate::history::{StackHistory, bucket_start_ns};
 use ramson_format::{LIFETIME_BUCKETS, lifetime_bucket};
+use ramson_profile::NORMAL_QUANTILE_975;
 use serde::Serialize;
-
-/// 97.5 % quantile of the standard normal distribution.
-const NORMAL_QUANTILE_975: f64 = 1.959964;
 
 /// A point of the curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

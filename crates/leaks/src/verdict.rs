@@ -76,17 +76,6 @@ impl Verdict {
         Verdict::Churn,
         Verdict::NotEnoughData,
     ];
-
-    /// One word for JSON and options.
-    pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Growing => "growing",
-            Verdict::Plateau => "plateau",
-            Verdict::StartUp => "start-up",
-            Verdict::Churn => "churn",
-            Verdict::NotEnoughData => "not-enough-data",
-        }
-    }
 }
 
 impl fmt::Display for Verdict {
