@@ -18,15 +18,15 @@ pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
         rows: flags.rows,
         address: flags.address,
     };
-    let mut reports = answer(&mut members, &question)?;
+    let reports = answer(&mut members, &question)?;
     for step in &reports.whole.unmatched {
         hint(&format!("{step} matches nothing"));
     }
     if flags.json {
         print_json_of_kind(&reports)?;
     } else {
-        print(&table::report::text(&mut reports, flags.rows, flags.each))?;
-        say_what_is_missing(&reports.whole.missing_symbols);
+        print(&table::report::text(&reports, flags.rows, flags.each))?;
+        say_what_is_missing(table::report::missing(&reports.whole).1);
     }
     // The end of the process frees a million stacks sooner than they free themselves.
     std::mem::forget(reports);

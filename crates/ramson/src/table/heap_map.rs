@@ -1,8 +1,7 @@
 //! The heap as a picture of characters: by address, how much of each part is in use.
 
-use super::{columns, push_prose};
+use super::{columns, push_prose, size};
 use ramson_process::glibc::{Cell, HeapMap};
-use ramson_profile::format::format_bytes;
 
 /// Width where there is no terminal to ask, and at most.
 const COLUMNS: usize = 80;
@@ -17,16 +16,15 @@ pub fn push(out: &mut String, map: &HeapMap) {
     if all == 0 {
         return;
     }
-    let asked = columns();
-    let columns = asked.unwrap_or(COLUMNS).clamp(1, COLUMNS);
+    let columns = columns().unwrap_or(COLUMNS).clamp(1, COLUMNS);
     let together = map.cells.len().div_ceil(columns * MOST_LINES).max(1);
     let parts: Vec<char> = map.cells.chunks(together).map(character).collect();
     let legend = format!(
         "one character per {}: █ in use  ▓ more than half  ▒ less  ░ free  · not resident",
-        format_bytes((map.cell_bytes * together as u64).min(all) as f64),
+        size((map.cell_bytes * together as u64).min(all)),
     );
     out.push('\n');
-    push_prose(out, "heap map, ", &legend, asked);
+    push_prose(out, "heap map, ", &legend);
     for line in parts.chunks(columns) {
         out.extend(line);
         out.push('\n');
