@@ -53,6 +53,26 @@ pub fn of_every_view(key: KeyEvent) -> Option<Request> {
     }
 }
 
+/// Where a key moves a cursor among so many rows, if it does.
+pub fn moved(code: KeyCode, cursor: usize, page: usize, rows: usize) -> Option<usize> {
+    let to = match code {
+        KeyCode::Up | KeyCode::Char('k') => cursor.saturating_sub(1),
+        KeyCode::Down | KeyCode::Char('j') => cursor + 1,
+        KeyCode::PageUp => cursor.saturating_sub(page),
+        KeyCode::PageDown => cursor + page,
+        KeyCode::Home | KeyCode::Char('g') => 0,
+        KeyCode::End | KeyCode::Char('G') => rows,
+        _ => return None,
+    };
+    Some(to.min(rows.saturating_sub(1)))
+}
+
+/// What comes so many places after `now`, around the end.
+fn neighbour<T: Copy + PartialEq>(all: &[T], now: T, places: usize) -> T {
+    let place = all.iter().position(|&one| one == now).unwrap_or(0);
+    all[(place + places) % all.len()]
+}
+
 impl Model {
     /// Obeys a key.
     pub fn press(&mut self, key: KeyEvent, page: usize) -> Request {
@@ -80,8 +100,10 @@ impl Model {
             KeyCode::Char('e') => self.toggle(Direction::Callees),
             KeyCode::Left => self.close(),
             code => {
-                if !self.choose_view(code) && !self.choose_sort(code) {
-                    self.move_by_key(code, page);
+                if let Some(to) = moved(code, self.cursor, page, self.rows.len()) {
+                    self.move_cursor(to);
+                } else if !self.choose_view(code) {
+                    self.choose_sort(code);
                 }
             }
         }
@@ -89,52 +111,34 @@ impl Model {
     }
 
     fn choose_view(&mut self, code: KeyCode) -> bool {
-        let position = View::ALL.iter().position(|&view| view == self.choice.view).unwrap_or(0);
-        let count = View::ALL.len();
-        let view = match code {
-            KeyCode::Char(digit @ '1'..='4') => digit as usize - '1' as usize,
-            KeyCode::Char('t') => 3,
-            KeyCode::Tab => (position + 1) % count,
-            KeyCode::BackTab => (position + count - 1) % count,
+        let all = View::ALL;
+        self.set_view(match code {
+            KeyCode::Char(digit @ '1'..='4') => all[digit as usize - '1' as usize],
+            KeyCode::Char('t') => View::Threads,
+            KeyCode::Tab => neighbour(&all, self.choice.view, 1),
+            KeyCode::BackTab => neighbour(&all, self.choice.view, all.len() - 1),
             _ => return false,
-        };
-        self.set_view(View::ALL[view]);
+        });
         true
     }
 
-    fn choose_sort(&mut self, code: KeyCode) -> bool {
-        let position = Sort::ALL.iter().position(|&sort| sort == self.choice.sort).unwrap_or(0);
-        let count = Sort::ALL.len();
-        let next = match code {
-            KeyCode::Char('s' | '>') => (position + 1) % count,
-            KeyCode::Char('S' | '<') => (position + count - 1) % count,
-            KeyCode::Char('l') => 0,
-            KeyCode::Char('d') => 1,
-            KeyCode::Char('a') => 2,
-            KeyCode::Char('o') => 3,
-            KeyCode::Char('n') => 4,
+    fn choose_sort(&mut self, code: KeyCode) {
+        let all = Sort::ALL;
+        self.choice.sort = match code {
+            KeyCode::Char('s' | '>') => neighbour(&all, self.choice.sort, 1),
+            KeyCode::Char('S' | '<') => neighbour(&all, self.choice.sort, all.len() - 1),
+            KeyCode::Char('l') => Sort::Live,
+            KeyCode::Char('d') => Sort::Change,
+            KeyCode::Char('a') => Sort::Rate,
+            KeyCode::Char('o') => Sort::Age,
+            KeyCode::Char('n') => Sort::Name,
             KeyCode::Char('r') => {
                 self.choice.is_reversed = !self.choice.is_reversed;
-                position
+                self.choice.sort
             }
-            _ => return false,
-        };
-        self.choice.sort = Sort::ALL[next];
-        self.arrange();
-        true
-    }
-
-    fn move_by_key(&mut self, code: KeyCode, page: usize) {
-        let by = match code {
-            KeyCode::Up | KeyCode::Char('k') => -1,
-            KeyCode::Down | KeyCode::Char('j') => 1,
-            KeyCode::PageUp => -(page as isize),
-            KeyCode::PageDown => page as isize,
-            KeyCode::Home | KeyCode::Char('g') => isize::MIN,
-            KeyCode::End | KeyCode::Char('G') => isize::MAX,
             _ => return,
         };
-        self.move_cursor(by);
+        self.arrange();
     }
 
     /// Enter takes the filter, Esc leaves it as it was.

@@ -20,7 +20,6 @@ use ramson_analysis::live::picture::Live;
 use ramson_analysis::live::watch::Watched;
 use ramson_source::{Failure, Recording, Selector, open_recordings};
 use std::thread;
-use table::Columns;
 use view::Watch;
 
 pub fn top(flags: &TopFlags) -> Result<(), Failure> {
@@ -89,21 +88,25 @@ fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
 /// The picture as lines of text.
 fn text(watch: &Watch, flags: &TopFlags) -> String {
     const WIDTH_OF_A_FILE: usize = 4096;
-    let (model, columns) = (&watch.model, columns());
-    let heading = Heading::of(watch.watched());
+    let (model, heading) = (&watch.model, Heading::of(watch.watched()));
     let mut lines = vec![heading.title, heading.rss, heading::change_line(model)];
     lines.extend(heading.notes);
     lines.extend(draw::filter_line(model));
-    let table = Columns::of(columns.unwrap_or(WIDTH_OF_A_FILE));
-    lines.push(String::new());
-    lines.push(table::head(model, table));
+    let width = columns().unwrap_or(WIDTH_OF_A_FILE);
+    lines.extend([String::new(), table::head_of_rows(model, width)]);
     let rows = model.rows.iter().take(flags.most_rows());
-    lines.extend(
-        rows.map(|row| {
-            table::line(row, table).into_iter().map(|span| span.text).collect::<String>()
-        }),
-    );
-    lines.iter().map(|line| cut(line.trim_end(), columns) + "\n").collect()
+    cut_all(lines.into_iter().chain(rows.map(|row| table::line(row, width).to_string())))
+}
+
+/// Lines for standard output.
+fn cut_all(lines: impl Iterator<Item = String>) -> String {
+    let columns = columns();
+    lines.map(|line| cut(line.trim_end(), columns) + "\n").collect()
+}
+
+/// The first row on a screen with room for `page` of them, one of which is the cursor's.
+fn scrolled(first: usize, cursor: usize, page: usize) -> usize {
+    first.min(cursor).max((cursor + 1).saturating_sub(page))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What the view shows of one process: the latest moment, and what the user has chosen. Snapshots and keys go in, rows come out;
 //! nothing here touches a process or a terminal.
 
+use super::scrolled;
 use ramson_analysis::live::picture::Picture;
 use ramson_analysis::live::row::{Direction, Key, Root, Row, Sort, View};
 use ramson_analysis::live::rows::{Material, rows};
@@ -40,31 +41,16 @@ pub struct Choice {
 
 impl Choice {
     pub fn new(view: View, sort: Sort) -> Self {
-        Self {
-            view,
-            sort,
-            is_reversed: false,
-            filter: None,
-            typed: None,
-            opened: HashSet::new(),
-            is_paused: false,
-            is_help_shown: false,
-        }
+        let (is_reversed, is_paused, is_help_shown) = (false, false, false);
+        let (filter, typed, opened) = (None, None, HashSet::new());
+        Self { view, sort, is_reversed, filter, typed, opened, is_paused, is_help_shown }
     }
 }
 
 impl Model {
     pub fn new(kind: Option<Kind>, choice: Choice) -> Self {
-        Self {
-            picture: Picture::new(kind),
-            choice,
-            rows: Vec::new(),
-            shown: Sums::default(),
-            cursor: 0,
-            first: 0,
-            held: None,
-            remark: None,
-        }
+        let (picture, rows, shown) = (Picture::new(kind), Vec::new(), Sums::default());
+        Self { picture, choice, rows, shown, cursor: 0, first: 0, held: None, remark: None }
     }
 
     /// The next snapshot, of `now_ns` on the clock of its times.
@@ -86,23 +72,17 @@ impl Model {
 
     /// Makes the rows anew, with the cursor on the row that it was on.
     pub fn arrange(&mut self) {
-        let (rows, shown) = rows(&self.material(), self.choice.sort, self.choice.is_reversed);
-        (self.rows, self.shown) = (rows, shown);
-        let held = self
-            .held
-            .as_ref()
-            .and_then(|held| self.rows.iter().position(|row| row.key.as_ref() == Some(held)));
+        (self.rows, self.shown) = rows(&self.material(), self.choice.sort, self.choice.is_reversed);
+        let is_held = |row: &Row| row.key == self.held;
+        let held = self.held.as_ref().and_then(|_| self.rows.iter().position(is_held));
         self.cursor = held.unwrap_or(self.cursor.min(self.rows.len().saturating_sub(1)));
     }
 
-    /// Moves the cursor by rows. On the first one it stays with the place, elsewhere with what it is on.
-    pub fn move_cursor(&mut self, by: isize) {
-        let last = self.rows.len().saturating_sub(1);
-        self.cursor = self.cursor.saturating_add_signed(by).min(last);
-        self.held = match self.cursor {
-            0 => None,
-            cursor => self.rows.get(cursor).and_then(|row| row.key.clone()),
-        };
+    /// On the first row the cursor stays with the place, elsewhere with what it is on.
+    pub fn move_cursor(&mut self, to: usize) {
+        self.cursor = to;
+        let row = self.rows.get(to).filter(|_| to > 0);
+        self.held = row.and_then(|row| row.key.clone());
     }
 
     fn go_to_top(&mut self) {
@@ -111,9 +91,8 @@ impl Model {
 
     /// Lets the cursor be on one of `count` rows that are on the screen.
     pub fn scroll(&mut self, count: usize) {
-        let count = count.max(1);
-        self.first = self.first.min(self.cursor).max((self.cursor + 1).saturating_sub(count));
-        self.first = self.first.min(self.rows.len().saturating_sub(count));
+        let first = scrolled(self.first, self.cursor, count.max(1));
+        self.first = first.min(self.rows.len().saturating_sub(count.max(1)));
     }
 
     /// Opens or closes what is below the cursor.
@@ -136,17 +115,19 @@ impl Model {
     /// Closes the row of the cursor, or the one that it is below.
     pub fn close(&mut self) {
         let Some(row) = self.rows.get(self.cursor) else { return };
-        let (depth, opened) = (row.depth, &mut self.choice.opened);
+        let depth = row.depth;
+        // A row at the left edge may be open in both directions.
         let is_closed = row.key.as_ref().is_some_and(|key| {
-            [Direction::Callers, Direction::Callees].iter().fold(false, |any, &direction| {
-                let is_root = key.path.is_empty();
-                let key = if is_root { Key { direction, ..key.clone() } } else { key.clone() };
-                opened.remove(&key) || any
-            })
+            let all = self.choice.opened.len();
+            self.choice.opened.retain(|open| match key.path.is_empty() {
+                true => open.root != key.root || !open.path.is_empty(),
+                false => open != key,
+            });
+            self.choice.opened.len() < all
         });
         if !is_closed && depth > 0 {
             let above = self.rows[..self.cursor].iter().rposition(|row| row.depth < depth);
-            self.move_cursor(above.unwrap_or(0) as isize - self.cursor as isize);
+            self.move_cursor(above.unwrap_or(0));
             return self.close();
         }
         self.arrange();

@@ -4,12 +4,14 @@ use crate::output::keep_terminal_clean;
 use ramson_process::stat;
 use ramson_source::Failure;
 use ratatui::backend::CrosstermBackend;
+use ratatui::buffer::Buffer;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::event::{self, Event, KeyEvent};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use ratatui::style::Color;
 use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -42,6 +44,7 @@ pub struct Screen {
     keyboard: OwnedFd,
     /// We were stopped and continued.
     continued: Arc<AtomicBool>,
+    has_colours: bool,
 }
 
 pub enum Input {
@@ -88,7 +91,8 @@ impl Screen {
         let stopped = continued.clone();
         thread::spawn(move || obey(signals, &stopped));
         enter()?;
-        Ok(Self { canvas: canvas()?, keyboard, continued })
+        let has_colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Ok(Self { canvas: canvas()?, keyboard, continued, has_colours })
     }
 
     pub fn draw(&mut self, picture: impl FnOnce(&mut Frame)) -> io::Result<()> {
@@ -96,7 +100,12 @@ impl Screen {
             self.resume()?;
         }
         let _drawing = DRAWING.lock();
-        self.canvas.draw(picture)?;
+        self.canvas.draw(|frame| {
+            picture(frame);
+            if !self.has_colours {
+                take_colours(frame.buffer_mut());
+            }
+        })?;
         Ok(())
     }
 
@@ -226,6 +235,10 @@ fn has_shell() -> bool {
 fn parent_of(pid: Pid) -> Option<Pid> {
     let pid = pid.as_raw_nonzero().get().cast_unsigned();
     Pid::from_raw(stat::number(pid, 4)?.try_into().ok()?)
+}
+
+pub fn take_colours(picture: &mut Buffer) {
+    picture.content.iter_mut().for_each(|cell| cell.fg = Color::Reset);
 }
 
 fn canvas() -> io::Result<Canvas> {

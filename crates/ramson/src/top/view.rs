@@ -1,6 +1,6 @@
 //! One process under watch, and the loop that shows it until the user has seen enough.
 
-use super::draw::{Palette, draw};
+use super::draw::draw;
 use super::heading::Heading;
 use super::host::Host;
 use super::keys::Request;
@@ -69,16 +69,13 @@ pub fn interactive(
         None => Shown::Host(Host::find(wanted)),
     };
     let mut screen = Screen::open()?;
-    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let palette = Palette { has_colours: !no_colour };
     let mut pace = Pace::new(flags.pause(), SHARE);
     let mut page = 1;
     loop {
-        let is_due = pace.is_due();
-        if is_due {
+        if pace.is_due() {
             page = pace.run(|| {
                 shown.read()?;
-                shown.draw(&mut screen, palette)
+                shown.draw(&mut screen)
             })?;
         }
         let key = match screen.next_input(pace.next())? {
@@ -102,7 +99,7 @@ pub fn interactive(
                 }
             }
         }
-        page = shown.draw(&mut screen, palette)?;
+        page = shown.draw(&mut screen)?;
     }
 }
 
@@ -125,14 +122,14 @@ impl Shown {
         }
     }
 
-    fn draw(&mut self, screen: &mut Screen, palette: Palette) -> Result<usize, Failure> {
+    fn draw(&mut self, screen: &mut Screen) -> Result<usize, Failure> {
         let mut page = 0;
         screen.draw(|frame| {
             page = match self {
-                Shown::Host(host) => host.draw(frame, palette),
+                Shown::Host(host) => host.draw(frame),
                 Shown::Process(watch) => {
                     let heading = Heading::of(watch.watched());
-                    draw(frame, &mut watch.model, &heading, palette)
+                    draw(frame, &mut watch.model, &heading)
                 }
             };
         })?;
