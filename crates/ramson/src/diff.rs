@@ -13,7 +13,7 @@ pub fn diff(flags: &DiffFlags) -> Result<u8, Failure> {
         names: &flags.names.names(),
         sample_type: flags.sample_index,
         selection: &flags.filters.selection(),
-        sort: flags.sort.into(),
+        sort: flags.sort,
         rows: flags.rows,
         drop_negative: flags.drop_negative,
     };

@@ -1,6 +1,6 @@
 //! `ramson report`: what is using the memory.
 
-use crate::flags::{KindChoice, ReportFlags};
+use crate::flags::ReportFlags;
 use crate::output::{hint, print, print_json_of_kind};
 use crate::table::{self, say_what_is_missing};
 use ramson_analysis::report::{Question, report as answer};
@@ -10,11 +10,11 @@ pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
     let mut members = open_all(&flags.source.sources)?;
     let question = Question {
         names: &flags.source.names.names(),
-        kinds: KindChoice::kinds(flags.kind),
+        kinds: flags.kind.unwrap_or_default(),
         sample_type: flags.sample_index,
         view: flags.view.clone(),
         selection: &flags.filters.selection(),
-        sort: flags.sort.into(),
+        sort: flags.sort,
         rows: flags.rows,
         address: flags.address,
     };

@@ -1,12 +1,12 @@
 //! The flags of `ramson diff`, and the gate for CI.
 
-use super::choices::SortBy;
 use super::filters::FilterFlags;
 use super::names::NameFlags;
-use super::values::{parse_sample_type, parse_size};
+use super::values::{SORTS, one_of, parse_sample_type, parse_size};
 use clap::Args;
 use ramson_analysis::comparison::is_noise;
 use ramson_profile::format::{format_half_width, format_value};
+use ramson_profile::view::Sort;
 use ramson_profile::{DiffTable, SampleType};
 
 #[derive(Args)]
@@ -41,8 +41,8 @@ pub struct DiffFlags {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
     /// Order of the rows
-    #[arg(long, value_enum, default_value_t = SortBy::Flat)]
-    pub sort: SortBy,
+    #[arg(long, default_value = "flat", value_parser = one_of(SORTS))]
+    pub sort: Sort,
     /// Leave out what shrank
     #[arg(long)]
     pub drop_negative: bool,

@@ -1,9 +1,13 @@
 //! The flags that say where names are looked for, and how they are shown.
 
+use super::values::one_of;
 use crate::output::hint;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ramson_analysis::naming::{Demangle, Names, Search};
 use std::path::PathBuf;
+
+const DEMANGLE: [(&str, Demangle); 3] =
+    [("full", Demangle::Full), ("short", Demangle::Short), ("none", Demangle::None)];
 
 #[derive(Args, Clone)]
 pub struct SearchFlags {
@@ -21,15 +25,8 @@ pub struct NameFlags {
     pub search: SearchFlags,
     /// Names of C++ and Rust functions: full, short (without parameters and template arguments), or
     /// none (as the linker has them)
-    #[arg(long, value_enum, default_value_t = DemangleChoice::Full, hide_possible_values = true)]
-    pub demangle: DemangleChoice,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum DemangleChoice {
-    Full,
-    Short,
-    None,
+    #[arg(long, default_value = "full", value_parser = one_of(DEMANGLE), hide_possible_values = true)]
+    pub demangle: Demangle,
 }
 
 impl SearchFlags {
@@ -46,11 +43,6 @@ impl SearchFlags {
 impl NameFlags {
     /// Which names are shown.
     pub fn names(&self) -> Names {
-        let demangle = match self.demangle {
-            DemangleChoice::Full => Demangle::Full,
-            DemangleChoice::Short => Demangle::Short,
-            DemangleChoice::None => Demangle::None,
-        };
-        Names { search: self.search.search(), demangle }
+        Names { search: self.search.search(), demangle: self.demangle }
     }
 }

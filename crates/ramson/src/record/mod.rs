@@ -44,7 +44,7 @@ pub fn record(flags: &RecordFlags) -> Result<(), Failure> {
     let mut recording = Session {
         writing: Writing::start(open(&path, flags)?, sender),
         path,
-        rules: flags.rules(),
+        rules: Rules { every_ns: flags.every, every_bytes: flags.every_bytes },
         followed: Vec::new(),
         tidied_ns: 0,
         is_failing: false,
@@ -97,7 +97,7 @@ fn open(path: &Path, flags: &RecordFlags) -> Result<HistoryWriter, Failure> {
     made.map_err(|error| {
         Failure::failed(format!("{}: {error}. Choose another place with -o", path.display()))
     })?;
-    HistoryWriter::open(path, flags.levels(), flags.max_size)
+    HistoryWriter::open(path, Levels::new(flags.every, flags.keep), flags.max_size)
         .map_err(|error| unreadable(path, &error))
 }
 

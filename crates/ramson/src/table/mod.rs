@@ -95,9 +95,9 @@ impl<'a> Table<'a> {
             (name.to_owned(), sign * width.parse::<isize>().expect("a width"))
         };
         let (names, widths): (Vec<String>, _) = heads.split('|').map(head).unzip();
-        let mut table = Self { out, widths, columns: columns() };
+        let mut table = Self { out, widths, columns: None };
         table.row(names);
-        table
+        Self { columns: columns(), ..table }
     }
 
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {

@@ -87,8 +87,8 @@ fn push_functions(out: &mut String, report: &Report, functions: &Functions) {
         ]);
     }
     if !functions.stacks.is_empty() {
-        lines.line_across("");
-        lines.line_across("largest stacks, leaf first, without the C++ library's own frames");
+        let title = "largest stacks, leaf first, without the C++ library's own frames";
+        let _ = writeln!(lines.out, "\n{title}");
     }
     for of in &functions.stacks {
         let (value, error) = (format_value(of.value.value, unit), format_relative_error(of.value));

@@ -6,7 +6,7 @@ use super::host::Host;
 use super::keys::Request;
 use super::model::{Choice, Model};
 use super::screen::{Input, Screen};
-use crate::flags::{KindChoice, TopFlags};
+use crate::flags::TopFlags;
 use ramson_analysis::live;
 use ramson_analysis::live::pace::Pace;
 use ramson_analysis::live::shape::Wanted;
@@ -25,7 +25,7 @@ pub struct Watch {
 
 impl Watch {
     pub fn of(watched: Watched, flags: &TopFlags) -> Result<Self, Failure> {
-        let kind = KindChoice::kinds(Some(flags.kind)).of_recording();
+        let kind = flags.kind.of_recording();
         let wanted =
             Wanted { names: flags.names.names(), selection: flags.filters.selection(), kind };
         let watch = live::picture::Watch::of(watched, wanted, flags.once || flags.json)?;
