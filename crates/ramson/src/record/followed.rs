@@ -15,10 +15,10 @@ pub struct Followed {
     name: String,
     /// Another image of the process has begun.
     pub has_ended: bool,
-    header: Header,
+    pub header: Header,
     reader: Box<dyn ReadAt>,
     /// What was read last; with the snapshot while that is on its way into the history.
-    follower: Follower,
+    pub follower: Follower,
     /// As it is called here, and since when; `None`: it had ended before it was found.
     process: Option<(u32, Stat)>,
     groups: Groups,
@@ -27,7 +27,7 @@ pub struct Followed {
     /// Its end is being written.
     is_ending: bool,
     /// It ended, and its end is kept.
-    is_over: bool,
+    pub is_over: bool,
     /// A reason that could not be acted upon.
     pending: Triggers,
 }
@@ -37,7 +37,7 @@ pub struct Shot {
     pub identity: Identity,
     name: String,
     /// Its snapshot is the one that was taken.
-    follower: Follower,
+    pub follower: Follower,
     time_ns: u64,
     monotonic_ns: u64,
     rss: Option<u64>,
@@ -54,11 +54,6 @@ impl Shot {
             rss: self.rss,
             triggers: self.triggers,
         })
-    }
-
-    /// What it takes in memory, nearly.
-    pub fn bytes(&self) -> usize {
-        self.follower.bytes()
     }
 }
 
@@ -81,29 +76,15 @@ impl Followed {
         })
     }
 
-    pub fn header(&self) -> &Header {
-        &self.header
-    }
-
-    pub fn is_over(&self) -> bool {
-        self.is_over
-    }
-
     pub fn identity(&self) -> Identity {
         self.header.identity()
     }
 
-    /// Whether both are of one profile.
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.identity() == other.identity()
-    }
-
     /// Whether this is what the process ran before.
     pub fn is_image_before(&self, new: &Self) -> bool {
-        let pid =
-            |followed: &Self| followed.process.map(|(pid, process)| (pid, process.start_ticks));
-        pid(self).is_some()
-            && pid(self) == pid(new)
+        let process = |of: &Self| of.process.map(|(pid, process)| (pid, process.start_ticks));
+        process(self).is_some()
+            && process(self) == process(new)
             && self.header.start_realtime_ns < new.header.start_realtime_ns
     }
 
@@ -120,11 +101,10 @@ impl Followed {
             self.is_over = now.is_none();
             return None;
         };
-        let end = match header.state {
-            state::EXITED => Triggers::EXIT,
-            _ if self.has_ended => Triggers::EXIT,
-            _ if now.is_none() => Triggers::DEATH,
-            _ => Triggers::empty(),
+        let end = match now {
+            _ if self.has_ended || header.state == state::EXITED => Triggers::EXIT,
+            None => Triggers::DEATH,
+            Some(_) => Triggers::empty(),
         };
         let observation = self.observation(&header, time_ns, now);
         let seen = match &mut self.watch {
@@ -184,11 +164,6 @@ impl Followed {
         if has_room {
             self.follower = shot.follower;
         }
-    }
-
-    /// What the last snapshot takes in memory, nearly, as long as it is here.
-    pub fn bytes(&self) -> usize {
-        self.follower.bytes()
     }
 }
 
