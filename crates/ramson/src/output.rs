@@ -79,7 +79,6 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.split(DIM).map(not_dim).collect::<Vec<_>>().join(DIM))
 }
 
-/// No remarks from here on.
 pub fn keep_terminal_clean() {
     IS_DRAWN_UPON.store(true, Relaxed);
 }

@@ -25,7 +25,6 @@ pub fn trim(flags: &TrimFlags) -> Result<(), Failure> {
     }
 }
 
-/// A line for each.
 fn table_of(trims: &Trims) -> String {
     let mut out = String::new();
     let mut table = Table::new(&mut out, "pid:>10|RSS:>10|after:>10|back:>10|stopped:>9|process");

@@ -1,7 +1,7 @@
 //! The flags of `ramson diff`, and the gate for CI.
 
 use super::filters::FilterFlags;
-use super::names::NameFlags;
+use super::source::NameFlags;
 use super::values::{SORTS, one_of, parse_sample_type, parse_size};
 use clap::Args;
 use ramson_analysis::comparison::is_noise;

@@ -1,8 +1,7 @@
 //! The flags of commands that write a profile to a file: `export`, `merge`, `snap`, `symbolize`.
 
 use super::filters::FilterFlags;
-use super::names::SearchFlags;
-use super::source::{SourceFlags, SourcesFlags};
+use super::source::{SearchFlags, SourceFlags, SourcesFlags};
 use super::values::{KINDS, one_of, parse_sample_type};
 use clap::{Args, ValueEnum};
 use ramson_analysis::named::Kinds;

@@ -4,7 +4,6 @@ mod diff;
 mod export;
 mod filters;
 mod leaks;
-mod names;
 mod processes;
 mod profiles;
 mod record;

@@ -1,7 +1,6 @@
 //! The flags of commands on processes, profiled or not: `doctor`, `trim`.
 
-use super::names::NameFlags;
-use super::source::PROCESSES;
+use super::source::{NameFlags, PROCESSES};
 use clap::Args;
 
 #[derive(Args)]

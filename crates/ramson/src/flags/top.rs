@@ -1,7 +1,7 @@
 //! The flags of `ramson top`.
 
 use super::filters::FilterFlags;
-use super::names::NameFlags;
+use super::source::NameFlags;
 use super::values::{KINDS, one_of, parse_duration};
 use crate::table::most;
 use clap::Args;

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 const LEAST_PAUSE: Duration = Duration::from_secs(600);
 const LEAST_LATENESS: Duration = Duration::from_secs(1);
 
-/// What was said, and what is to be said.
 #[derive(Default)]
 pub struct Lateness {
     last_round: Option<Instant>,

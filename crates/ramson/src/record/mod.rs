@@ -119,7 +119,6 @@ fn lock(path: &Path) -> Result<File, Failure> {
     }
 }
 
-/// Sends a message when a signal asks us to end.
 fn send_ends(sender: Sender<Event>) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::failed(format!("signals: {error}. Try again")))?;

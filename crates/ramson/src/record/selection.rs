@@ -65,7 +65,6 @@ impl Selection {
         !self.is_all && self.groups.iter().all(has_ended)
     }
 
-    /// Profiles to be recorded that may be new.
     pub fn discover(&mut self, now_ns: u64) -> Result<Vec<Recording>, Failure> {
         let mut found = std::mem::take(&mut self.single);
         if self.is_over() {

@@ -15,11 +15,9 @@ const MOST_WAITING_BYTES: usize = 96 << 20;
 /// How often old snapshots are looked for.
 const TIDY_NS: u64 = 60_000_000_000;
 
-/// What the recorder waits for.
 pub enum Event {
     /// The oldest round was kept, or was not.
     Done(Result<(), HistoryError>, Vec<Shot>),
-    /// A signal asks us to end.
     End,
 }
 
@@ -59,7 +57,6 @@ impl Writing {
         self.waiting.iter().map(|(_, bytes)| bytes).sum::<usize>() < MOST_WAITING_BYTES
     }
 
-    /// Since when the oldest round waits.
     pub fn behind(&self) -> Option<Duration> {
         self.waiting.front().map(|(since, _)| since.elapsed())
     }

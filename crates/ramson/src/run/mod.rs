@@ -45,7 +45,6 @@ const NOT_FOUND: u8 = 127;
 /// Room that a profile needs at least.
 const LEAST_FREE_BYTES: u64 = 256 << 10;
 
-/// Profiles reported one by one at the end.
 const MAX_REPORTED: usize = 4;
 
 const CANNOT_STAY: &str =
@@ -122,7 +121,6 @@ fn start(command: &mut Command) -> std::io::Result<(Child, Arc<OnceLock<Way>>)> 
     Ok((child, its_end))
 }
 
-/// There may be no further process or thread.
 fn is_refused(error: &std::io::Error) -> bool {
     let refusals =
         [Errno::AGAIN, Errno::NOMEM, Errno::PERM, Errno::NOSYS, Errno::MFILE, Errno::NFILE];
@@ -166,7 +164,6 @@ fn cannot_execute(found: &program::Program, error: &std::io::Error) -> Failure {
     Failure::Message(NOT_EXECUTABLE, message)
 }
 
-/// The options as libramson.so reads them.
 fn configure(command: &mut Command, flags: &RunFlags, output: Option<&Path>) {
     let number = |number: u64| number.to_string().into();
     let settings: [(_, Option<OsString>); 5] = [

@@ -72,7 +72,6 @@ pub fn prune(directory: &Path, bounds: Bounds) -> Option<String> {
     (count > 0).then(|| format!("removed {count} old {profiles}, {bytes}"))
 }
 
-/// A regular file of our own.
 fn candidate(path: PathBuf) -> Option<Candidate> {
     let facts = path.symlink_metadata().ok()?;
     let is_ours = facts.is_file() && facts.uid() == geteuid().as_raw();

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How the program ended.
 pub struct Ended {
     pub pid: u32,
     pub end: End,
@@ -23,7 +22,6 @@ pub struct Ended {
     pub start_ticks: u64,
 }
 
-/// The looks so far.
 #[derive(Default)]
 pub struct Watch {
     last_rss: Option<(u64, Instant)>,

@@ -6,7 +6,6 @@ use ramson_profile::format::{format_half_width, format_relative_error, format_va
 use ramson_profile::{DiffTable, Estimate};
 use std::fmt::Write;
 
-/// The whole text.
 pub fn text(comparison: &Comparison) -> String {
     let mut out = String::new();
     push_heading(&mut out, comparison);
@@ -75,7 +74,6 @@ fn push_rows(out: &mut String, table: &DiffTable, all_rows: usize) {
     push_rest(out, all_rows, table.rows.len(), " rows");
 }
 
-/// What the total says of itself.
 fn verdict(change: Estimate) -> &'static str {
     match change {
         change if change.value == 0.0 => "no change",

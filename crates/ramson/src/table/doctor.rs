@@ -1,10 +1,10 @@
 //! The finding for people: one line, one bar, then the tables.
 
-use super::{Table, columns, cut, heap_map, pins, push_prose, size};
+use super::{Table, columns, cut, pins, push_prose, size};
 use ramson_analysis::doctor::Finding;
 use ramson_analysis::rss::live_text;
 use ramson_process::allocators::{Allocator, Figures, Missing};
-use ramson_process::glibc::{Arena, Statistics};
+use ramson_process::glibc::{Arena, Cell, HeapMap, Statistics};
 use ramson_process::{Part, Term};
 use ramson_profile::format::{format_bytes, format_objects, format_percent, format_share};
 use std::fmt::Write;
@@ -14,7 +14,10 @@ const BAR_COLUMNS: usize = 80;
 /// Arenas with a line of their own.
 const MOST_ARENAS: usize = 12;
 
-/// What each part is called.
+const MOST_MAP_LINES: usize = 4;
+/// From all in use to all free, by the share that is free.
+const SHADES: [(f64, char); 4] = [(0.1, '█'), (0.5, '▓'), (0.9, '▒'), (1.0, '░')];
+
 const NAMES: [(Part, &str); 19] = [
     (Part::Live, "live, by the allocator's statistics"),
     (Part::Top, "free at the end of the heap"),
@@ -37,7 +40,6 @@ const NAMES: [(Part, &str); 19] = [
     (Part::Moved, "changed during measurement"),
 ];
 
-/// The whole text.
 pub fn text(finding: &Finding, rows: usize) -> String {
     let mut out = String::new();
     push_prose(&mut out, "", &finding.rss.line());
@@ -48,7 +50,7 @@ pub fn text(finding: &Finding, rows: usize) -> String {
     push_parts(&mut out, finding);
     if let Ok(statistics) = &finding.statistics {
         push_arenas(&mut out, statistics);
-        heap_map::push(&mut out, &statistics.map);
+        push_map(&mut out, &statistics.map);
         pins::push_pins(&mut out, finding, rows);
     }
     pins::push_advice(&mut out, finding.advice.iter().map(|advice| (String::new(), advice)));
@@ -223,7 +225,6 @@ fn push_arenas(out: &mut String, statistics: &Statistics) {
     push_doubts(out, statistics);
 }
 
-/// What of the statistics is not sure.
 fn push_doubts(out: &mut String, statistics: &Statistics) {
     let mut push = |doubt: &str| push_prose(out, "", doubt);
     if statistics.is_surveyed() {
@@ -255,4 +256,35 @@ fn push_doubts(out: &mut String, statistics: &Statistics) {
     if statistics.arenas.iter().any(|arena| arena.fastbins.is_cut || arena.tcaches.is_cut) {
         push("fastbins, tcaches: at least; a list could not be followed to its end");
     }
+}
+
+/// The heap by address: how much of each part is in use.
+fn push_map(out: &mut String, map: &HeapMap) {
+    let all: u64 = map.cells.iter().map(|cell| cell.bytes).sum();
+    if all == 0 {
+        return;
+    }
+    let columns = columns().unwrap_or(BAR_COLUMNS).clamp(1, BAR_COLUMNS);
+    let together = map.cells.len().div_ceil(columns * MOST_MAP_LINES).max(1);
+    let parts: Vec<char> = map.cells.chunks(together).map(character).collect();
+    let legend = format!(
+        "one character per {}: █ in use  ▓ more than half  ▒ less  ░ free  · not resident",
+        size((map.cell_bytes * together as u64).min(all)),
+    );
+    out.push('\n');
+    push_prose(out, "heap map, ", &legend);
+    for line in parts.chunks(columns) {
+        out.extend(line);
+        out.push('\n');
+    }
+}
+
+fn character(cells: &[Cell]) -> char {
+    let resident: u64 = cells.iter().map(|cell| cell.resident_bytes).sum();
+    let free: f64 = cells.iter().map(|cell| cell.free_bytes).sum();
+    if resident == 0 {
+        return '·';
+    }
+    let share = free / resident as f64;
+    SHADES.iter().find(|(most, _)| share <= *most).map_or('░', |&(_, shade)| shade)
 }

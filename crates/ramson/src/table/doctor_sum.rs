@@ -11,7 +11,6 @@ use std::fmt::Write;
 const MOST_ROWS: usize = 40;
 const MOST_ADVICE: usize = 10;
 
-/// The whole text; a block for each process instead of a row if `is_each`.
 pub fn text(findings: &Findings, rows: usize, is_each: bool) -> String {
     let mut out = heading(findings);
     if is_each {

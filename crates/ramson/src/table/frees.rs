@@ -5,7 +5,6 @@ use ramson_analysis::Frame;
 use ramson_analysis::frees::Frees;
 use std::fmt::Write;
 
-/// The list; at most so many, 0: all.
 pub fn table(out: &mut String, frees: &Frees, rows: usize) {
     let since_start = |unix_ns: u64| seconds(unix_ns.saturating_sub(frees.start_unix_ns));
     for live in &frees.live {

@@ -6,7 +6,6 @@ use ramson_analysis::listing::Listing;
 use ramson_process::clock::unix_ns;
 use ramson_profile::format::{format_bytes, format_duration, format_relative_error};
 
-/// The table.
 pub fn text(listing: &Listing) -> String {
     let mut out = String::new();
     let heads =

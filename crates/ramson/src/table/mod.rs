@@ -5,7 +5,6 @@ pub mod doctor;
 pub mod doctor_sum;
 mod frees;
 mod health;
-mod heap_map;
 pub mod listing;
 mod pins;
 pub mod report;
@@ -81,7 +80,6 @@ pub struct Table<'a> {
     out: &'a mut String,
     /// Of a column that is aligned right; negative: left; 0: the last one, which takes the rest.
     widths: Vec<isize>,
-    /// Lines are cut to these, if any.
     pub columns: Option<usize>,
 }
 
@@ -111,7 +109,6 @@ impl<'a> Table<'a> {
         self.out.push_str(&(line + "\n"));
     }
 
-    /// Without columns.
     pub fn line_across(&mut self, line: &str) {
         self.out.push_str(&(cut(line, self.columns) + "\n"));
     }
@@ -198,7 +195,6 @@ pub fn stack(frames: &[Frame], most: usize) -> String {
     if shown.count() > most { names + " ← …" } else { names }
 }
 
-/// Says what kept frames from having names, and what to do about it.
 pub fn say_what_is_missing<'a>(defects: impl IntoIterator<Item = &'a SymbolDefect>) {
     let mut defects = defects.into_iter();
     defects.by_ref().take(MAX_HINTS).for_each(|defect| hint(&defect.to_string()));

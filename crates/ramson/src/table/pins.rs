@@ -9,7 +9,6 @@ use ramson_profile::format::{
 };
 use std::fmt::Write;
 
-/// Adds the sites.
 pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
     let Some(pins) = &finding.pins else {
         if finding.rss.term(Term::Free).value > 0.05 * finding.rss.bytes as f64 {

@@ -24,7 +24,6 @@ pub fn heading(subject: &Subject) -> String {
     }
 }
 
-/// Of several: their sum, and a row for each.
 fn of_sum(sum: &Sum) -> String {
     let live = live_text(sum.live);
     let running = sum.rows.iter().filter(|row| row.age_ns.is_some()).count();
@@ -59,7 +58,6 @@ fn of_sum(sum: &Sum) -> String {
     out
 }
 
-/// A line for each process.
 fn push_rows(out: &mut String, rows: &[Row]) {
     let mut table = Table::new(out, "pid:>10|RSS:>10|live:>10|±:>8|age:>10|command");
     for row in rows.iter().take(MOST_ROWS) {
@@ -77,7 +75,6 @@ fn push_rows(out: &mut String, rows: &[Row]) {
     }
 }
 
-/// Of a profile that libramson wrote.
 fn of_recording(summary: &Summary) -> String {
     let live = live_text(summary.live);
     let mut out = match (&summary.history, &summary.rss, summary.is_running) {
@@ -133,14 +130,12 @@ fn mmap_line(mmap: &MmapSums) -> Option<String> {
     Some(line + "\n")
 }
 
-/// The first line of a moment of a history: RSS of then.
 fn past_line(past: &Past, live: &str) -> String {
     let ago = format_duration(unix_ns().saturating_sub(past.time_ns));
     let rss = past.rss.map_or("unknown".into(), size);
     format!("RSS {rss} at {} ({ago} ago); live {live}", format_local_time(past.time_ns))
 }
 
-/// What the numbers are about, in place of how the process is now.
 fn past_fate(past: &Past, profiled: &str) -> String {
     match past.from_ns {
         None => format!("as it was after {profiled}"),

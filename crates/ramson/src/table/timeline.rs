@@ -7,7 +7,6 @@ use ramson_profile::format::{
 };
 use std::fmt::Write;
 
-/// Comma-separated values.
 pub fn csv(timeline: &Timeline) -> String {
     let mut out = String::from(
         "time_unix_ns,rss_bytes,live_bytes,live_half_width_95,live_samples,allocated_bytes,triggers\n",
@@ -28,7 +27,6 @@ pub fn csv(timeline: &Timeline) -> String {
     out
 }
 
-/// The table.
 pub fn text(timeline: &Timeline) -> String {
     let mut out = format!(
         "{} (pid {}): {} moments in {}\n\n",

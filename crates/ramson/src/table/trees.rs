@@ -7,7 +7,6 @@ use ramson_profile::format::{format_relative_error, format_value};
 use ramson_profile::view::{Neighbour, PeekTable, Tree, TreeRowKind};
 use std::fmt::Write;
 
-/// Callers and callees shown per function.
 const MAX_NEIGHBOURS: usize = 12;
 
 /// A tree, at most five times so many rows; 0: all.
@@ -34,7 +33,6 @@ pub fn tree(out: &mut String, report: &Report, tree: &Tree, rows: usize, order: 
     push_rest(out, tree.rows.len(), most, " rows");
 }
 
-/// Callers and callees of some functions.
 pub fn peek(out: &mut String, report: &Report, table: &PeekTable) {
     let sample_type = table.sample_type;
     if table.functions.is_empty() {

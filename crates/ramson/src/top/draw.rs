@@ -22,7 +22,7 @@ const REVERSED: Style = PLAIN.add_modifier(Modifier::REVERSED);
 pub fn draw(frame: &mut Frame, model: &mut Model, heading: &Heading) -> usize {
     let area = frame.area();
     let (width, height) = (area.width as usize, area.height as usize);
-    if model.choice.is_help_shown {
+    if model.is_help_shown {
         frame.render_widget(Paragraph::new(help(model)), area);
         return 0;
     }
@@ -73,9 +73,8 @@ fn above(model: &Model, heading: &Heading, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// What the filter leaves.
 pub fn filter_line(model: &Model) -> Option<String> {
-    let filter = model.choice.filter.as_ref()?;
+    let filter = model.filter.as_ref()?;
     let (shown, total) = (model.shown.live.value, model.picture.total.live.value);
     Some(format!(
         "filter {}: {} rows, {}, {} of live",
@@ -88,7 +87,7 @@ pub fn filter_line(model: &Model) -> Option<String> {
 
 fn rows(model: &Model, width: usize, page: usize) -> Vec<Line<'static>> {
     if model.rows.is_empty() {
-        let why = match (&model.choice.filter, model.picture.shape.names.is_empty()) {
+        let why = match (&model.filter, model.picture.shape.names.is_empty()) {
             (_, true) => "looking up names …",
             (Some(_), _) => "nothing matches the filter; Esc takes it away",
             (None, _) => "nothing was sampled yet",
@@ -99,14 +98,13 @@ fn rows(model: &Model, width: usize, page: usize) -> Vec<Line<'static>> {
     shown.map(|(place, row)| marked(table::line(row, width), place == model.cursor)).collect()
 }
 
-/// The stack behind the cursor, and the keys.
 fn below(model: &Model, width: usize, height: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if height >= 16 {
         let stack = broken(&model.stack_of_cursor().unwrap_or_default(), width);
         lines.extend(stack.into_iter().map(|line| Line::styled(line, FAINT)));
     }
-    let last = match (&model.choice.typed, model.remark) {
+    let last = match (&model.typed, model.remark) {
         (Some(typed), _) => format!("filter (Enter takes it, Esc not): /{typed}▏"),
         (None, Some(remark)) => remark.to_owned(),
         (None, None) => key_line(model, width),
@@ -116,11 +114,11 @@ fn below(model: &Model, width: usize, height: usize) -> Vec<Line<'static>> {
 }
 
 fn key_line(model: &Model, width: usize) -> String {
-    let views = View::ALL.iter().zip(1..).map(|(&view, digit)| match view == model.choice.view {
+    let views = View::ALL.iter().zip(1..).map(|(&view, digit)| match view == model.view {
         true => format!("[{digit} {}]", view.name()),
         false => format!("{digit} {}", view.name()),
     });
-    let paused = if model.choice.is_paused { "PAUSED (Space goes on)  " } else { "" };
+    let paused = if model.is_paused { "PAUSED (Space goes on)  " } else { "" };
     let start = paused.to_owned() + &views.collect::<Vec<_>>().join(" ");
     let line =
         format!("{start}  Enter callers  e callees  s sort  /filter  m mark  ? help  q quit");
@@ -146,7 +144,6 @@ fn broken(stack: &str, width: usize) -> Vec<String> {
     lines.iter().map(|line| cut(line, Some(width))).collect()
 }
 
-/// The keys, the words, and why frames have no names.
 fn help(model: &Model) -> Vec<Line<'static>> {
     let title = "ramson top: keys (any key goes back)";
     let mut lines = vec![Line::styled(title, STRONG), Line::default()];

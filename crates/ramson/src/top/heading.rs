@@ -14,7 +14,6 @@ use ramson_profile::format::{
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Of one moment.
 #[derive(Default)]
 pub struct Heading {
     /// `redis-server (pid 4711), running …`.

@@ -141,7 +141,6 @@ fn row(process: &Process) -> Line<'static> {
     line
 }
 
-/// `--once` and `--json` of several processes.
 pub fn stream(flags: &TopFlags, wanted: &[Selector]) -> Result<(), Failure> {
     let mut host = Host::find(wanted);
     loop {

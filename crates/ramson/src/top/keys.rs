@@ -4,7 +4,6 @@ use super::model::Model;
 use ramson_analysis::live::row::{Direction, Sort, View};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// Shown by `?`: keys, and what they do.
 pub const HELP: [(&str, &str); 14] = [
     ("1 2 3 4", "functions by own allocations, with callees, stacks, threads"),
     ("Tab", "the next of these views"),
@@ -30,7 +29,6 @@ pub enum Request {
     Quit,
     /// Back to where this view was opened from.
     Back,
-    /// Stop, as Ctrl-Z does.
     Suspend,
     Redraw,
     /// Open what the cursor is on, in the list of processes.
@@ -74,28 +72,27 @@ fn neighbour<T: Copy + PartialEq>(all: &[T], now: T, places: usize) -> T {
 }
 
 impl Model {
-    /// Obeys a key.
     pub fn press(&mut self, key: KeyEvent, page: usize) -> Request {
         if let Some(request) = of_every_view(key) {
             return request;
         }
         self.remark = None;
-        if self.choice.typed.is_some() {
+        if self.typed.is_some() {
             self.type_filter(key.code);
             return Request::Done;
         }
-        if self.choice.is_help_shown {
-            self.choice.is_help_shown = false;
+        if self.is_help_shown {
+            self.is_help_shown = false;
             return if key.code == KeyCode::Char('q') { Request::Quit } else { Request::Done };
         }
         match key.code {
             KeyCode::Char('q') => return Request::Quit,
-            KeyCode::Esc if self.choice.filter.is_none() => return Request::Back,
+            KeyCode::Esc if self.filter.is_none() => return Request::Back,
             KeyCode::Esc => self.set_filter(""),
-            KeyCode::Char('?' | 'h') => self.choice.is_help_shown = true,
-            KeyCode::Char('/') => self.choice.typed = Some(String::new()),
+            KeyCode::Char('?' | 'h') => self.is_help_shown = true,
+            KeyCode::Char('/') => self.typed = Some(String::new()),
             KeyCode::Char('m') => self.set_mark(),
-            KeyCode::Char(' ') => self.choice.is_paused = !self.choice.is_paused,
+            KeyCode::Char(' ') => self.is_paused = !self.is_paused,
             KeyCode::Enter | KeyCode::Right | KeyCode::Char('c') => self.toggle(Direction::Callers),
             KeyCode::Char('e') => self.toggle(Direction::Callees),
             KeyCode::Left => self.close(),
@@ -115,8 +112,8 @@ impl Model {
         self.set_view(match code {
             KeyCode::Char(digit @ '1'..='4') => all[digit as usize - '1' as usize],
             KeyCode::Char('t') => View::Threads,
-            KeyCode::Tab => neighbour(&all, self.choice.view, 1),
-            KeyCode::BackTab => neighbour(&all, self.choice.view, all.len() - 1),
+            KeyCode::Tab => neighbour(&all, self.view, 1),
+            KeyCode::BackTab => neighbour(&all, self.view, all.len() - 1),
             _ => return false,
         });
         true
@@ -124,17 +121,17 @@ impl Model {
 
     fn choose_sort(&mut self, code: KeyCode) {
         let all = Sort::ALL;
-        self.choice.sort = match code {
-            KeyCode::Char('s' | '>') => neighbour(&all, self.choice.sort, 1),
-            KeyCode::Char('S' | '<') => neighbour(&all, self.choice.sort, all.len() - 1),
+        self.sort = match code {
+            KeyCode::Char('s' | '>') => neighbour(&all, self.sort, 1),
+            KeyCode::Char('S' | '<') => neighbour(&all, self.sort, all.len() - 1),
             KeyCode::Char('l') => Sort::Live,
             KeyCode::Char('d') => Sort::Change,
             KeyCode::Char('a') => Sort::Rate,
             KeyCode::Char('o') => Sort::Age,
             KeyCode::Char('n') => Sort::Name,
             KeyCode::Char('r') => {
-                self.choice.is_reversed = !self.choice.is_reversed;
-                self.choice.sort
+                self.is_reversed = !self.is_reversed;
+                self.sort
             }
             _ => return,
         };
@@ -143,13 +140,13 @@ impl Model {
 
     /// Enter takes the filter, Esc leaves it as it was.
     fn type_filter(&mut self, code: KeyCode) {
-        let Some(typed) = &mut self.choice.typed else { return };
+        let Some(typed) = &mut self.typed else { return };
         match code {
             KeyCode::Char(letter) => typed.push(letter),
             KeyCode::Backspace => drop(typed.pop()),
-            KeyCode::Esc => self.choice.typed = None,
+            KeyCode::Esc => self.typed = None,
             KeyCode::Enter => {
-                let typed = self.choice.typed.take().unwrap_or_default();
+                let typed = self.typed.take().unwrap_or_default();
                 self.set_filter(&typed);
             }
             _ => {}

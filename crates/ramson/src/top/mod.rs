@@ -56,14 +56,13 @@ fn alone(flags: &TopFlags) -> Result<Option<Recording>, Failure> {
     Ok(None)
 }
 
-/// `--once` and `--json`: to standard output.
 fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
     let mut watch = Watch::of(Watched::of(recording), flags)?;
     watch.read()?;
     watch.wait_for_names()?;
     loop {
         // Rates need two moments; a process that is dead has but one.
-        if watch.watched().end.is_none() {
+        if watch.watch.watched.end.is_none() {
             thread::sleep(flags.pause());
             watch.read()?;
             watch.wait_for_names()?;
@@ -72,23 +71,22 @@ fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
         match flags.json {
             true => print_json(
                 "top",
-                &Live::of(watch.watched(), picture, flags.view, flags.sort, flags.most_rows()),
+                &Live::of(&watch.watch.watched, picture, flags.view, flags.sort, flags.most_rows()),
             )?,
             false => print(&text(&watch, flags))?,
         }
         if flags.once {
             say_what_is_missing(&picture.shape.missing_symbols);
         }
-        if flags.once || watch.watched().end.is_some() {
+        if flags.once || watch.watch.watched.end.is_some() {
             return Ok(());
         }
     }
 }
 
-/// The picture as lines of text.
 fn text(watch: &Watch, flags: &TopFlags) -> String {
     const WIDTH_OF_A_FILE: usize = 4096;
-    let (model, heading) = (&watch.model, Heading::of(watch.watched()));
+    let (model, heading) = (&watch.model, Heading::of(&watch.watch.watched));
     let mut lines = vec![heading.title, heading.rss, heading::change_line(model)];
     lines.extend(heading.notes);
     lines.extend(draw::filter_line(model));

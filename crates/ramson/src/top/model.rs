@@ -11,11 +11,18 @@ use ramson_profile::Pattern;
 use std::collections::HashSet;
 
 pub struct Model {
-    /// What is known of the process.
     pub picture: Picture,
-    pub choice: Choice,
+    /// What the user has chosen.
+    pub view: View,
+    pub sort: Sort,
+    pub is_reversed: bool,
+    pub filter: Option<Pattern>,
+    /// The filter while it is typed.
+    pub typed: Option<String>,
+    pub opened: HashSet<Key>,
+    pub is_paused: bool,
+    pub is_help_shown: bool,
     pub rows: Vec<Row>,
-    /// What the rows show.
     pub shown: Sums,
     /// Row of the cursor, and the first one on the screen.
     pub cursor: usize,
@@ -26,31 +33,25 @@ pub struct Model {
     pub remark: Option<&'static str>,
 }
 
-/// What the user has chosen.
-pub struct Choice {
-    pub view: View,
-    pub sort: Sort,
-    pub is_reversed: bool,
-    pub filter: Option<Pattern>,
-    /// The filter while it is typed.
-    pub typed: Option<String>,
-    pub opened: HashSet<Key>,
-    pub is_paused: bool,
-    pub is_help_shown: bool,
-}
-
-impl Choice {
-    pub fn new(view: View, sort: Sort) -> Self {
-        let (is_reversed, is_paused, is_help_shown) = (false, false, false);
-        let (filter, typed, opened) = (None, None, HashSet::new());
-        Self { view, sort, is_reversed, filter, typed, opened, is_paused, is_help_shown }
-    }
-}
-
 impl Model {
-    pub fn new(kind: Option<Kind>, choice: Choice) -> Self {
-        let (picture, rows, shown) = (Picture::new(kind), Vec::new(), Sums::default());
-        Self { picture, choice, rows, shown, cursor: 0, first: 0, held: None, remark: None }
+    pub fn new(kind: Option<Kind>, view: View, sort: Sort) -> Self {
+        Self {
+            picture: Picture::new(kind),
+            view,
+            sort,
+            is_reversed: false,
+            filter: None,
+            typed: None,
+            opened: HashSet::new(),
+            is_paused: false,
+            is_help_shown: false,
+            rows: Vec::new(),
+            shown: Sums::default(),
+            cursor: 0,
+            first: 0,
+            held: None,
+            remark: None,
+        }
     }
 
     /// The next snapshot, of `now_ns` on the clock of its times.
@@ -66,13 +67,11 @@ impl Model {
     }
 
     pub fn material(&self) -> Material<'_> {
-        let choice = &self.choice;
-        self.picture.material(choice.view, choice.filter.as_ref(), &choice.opened)
+        self.picture.material(self.view, self.filter.as_ref(), &self.opened)
     }
 
-    /// Makes the rows anew, with the cursor on the row that it was on.
     pub fn arrange(&mut self) {
-        (self.rows, self.shown) = rows(&self.material(), self.choice.sort, self.choice.is_reversed);
+        (self.rows, self.shown) = rows(&self.material(), self.sort, self.is_reversed);
         let is_held = |row: &Row| row.key == self.held;
         let held = self.held.as_ref().and_then(|_| self.rows.iter().position(is_held));
         self.cursor = held.unwrap_or(self.cursor.min(self.rows.len().saturating_sub(1)));
@@ -95,19 +94,18 @@ impl Model {
         self.first = first.min(self.rows.len().saturating_sub(count.max(1)));
     }
 
-    /// Opens or closes what is below the cursor.
     pub fn toggle(&mut self, direction: Direction) {
         let Some(key) = self.rows.get(self.cursor).and_then(|row| row.key.clone()) else { return };
         // Below a row the way is chosen already.
         let key = if key.path.is_empty() { Key { direction, ..key } } else { key };
         let is_function = matches!(key.root, Root::Function(_));
-        if key.direction == Direction::Callees && !(is_function && self.choice.view == View::Cum) {
+        if key.direction == Direction::Callees && !(is_function && self.view == View::Cum) {
             self.remark =
                 Some("callees are in view 2: here a row is what a function allocates itself");
             return;
         }
-        if !self.choice.opened.remove(&key) {
-            self.choice.opened.insert(key);
+        if !self.opened.remove(&key) {
+            self.opened.insert(key);
         }
         self.arrange();
     }
@@ -118,12 +116,12 @@ impl Model {
         let depth = row.depth;
         // A row at the left edge may be open in both directions.
         let is_closed = row.key.as_ref().is_some_and(|key| {
-            let all = self.choice.opened.len();
-            self.choice.opened.retain(|open| match key.path.is_empty() {
+            let all = self.opened.len();
+            self.opened.retain(|open| match key.path.is_empty() {
                 true => open.root != key.root || !open.path.is_empty(),
                 false => open != key,
             });
-            self.choice.opened.len() < all
+            self.opened.len() < all
         });
         if !is_closed && depth > 0 {
             let above = self.rows[..self.cursor].iter().rposition(|row| row.depth < depth);
@@ -134,17 +132,16 @@ impl Model {
     }
 
     pub fn set_view(&mut self, view: View) {
-        self.choice.view = view;
-        self.choice.opened.clear();
+        self.view = view;
+        self.opened.clear();
         self.go_to_top();
         self.arrange();
     }
 
-    /// Takes what was typed for the filter; nothing: no filter.
     pub fn set_filter(&mut self, text: &str) {
         match Pattern::new(text) {
             Ok(pattern) => {
-                self.choice.filter = Some(pattern).filter(|_| !text.is_empty());
+                self.filter = Some(pattern).filter(|_| !text.is_empty());
                 self.go_to_top();
                 self.arrange();
             }
@@ -152,7 +149,6 @@ impl Model {
         }
     }
 
-    /// The stack behind the row of the cursor: the largest one.
     pub fn stack_of_cursor(&self) -> Option<String> {
         let row = self.rows.get(self.cursor)?;
         let material = self.material();

@@ -42,7 +42,6 @@ type Canvas = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
 pub struct Screen {
     canvas: Canvas,
     keyboard: OwnedFd,
-    /// We were stopped and continued.
     continued: Arc<AtomicBool>,
     has_colours: bool,
 }
@@ -51,7 +50,6 @@ pub enum Input {
     Key(KeyEvent),
     /// None until then, or a new size.
     Nothing,
-    /// The terminal has gone.
     Gone,
 }
 
@@ -97,7 +95,8 @@ impl Screen {
 
     pub fn draw(&mut self, picture: impl FnOnce(&mut Frame)) -> io::Result<()> {
         if self.continued.swap(false, Relaxed) {
-            self.resume()?;
+            enter()?;
+            self.clear()?;
         }
         let _drawing = DRAWING.lock();
         self.canvas.draw(|frame| {
@@ -125,11 +124,6 @@ impl Screen {
             thread::sleep(Duration::from_millis(5));
         }
         Ok(())
-    }
-
-    fn resume(&mut self) -> io::Result<()> {
-        enter()?;
-        self.clear()
     }
 
     /// What is typed until then.
@@ -227,14 +221,10 @@ fn has_shell() -> bool {
         if getpgid(Some(pid)).is_ok_and(|other| other != group) {
             return true;
         }
-        ancestor = parent_of(pid);
+        let parent = stat::number(pid.as_raw_pid().cast_unsigned(), 4);
+        ancestor = parent.and_then(|parent| Pid::from_raw(parent as i32));
     }
     false
-}
-
-fn parent_of(pid: Pid) -> Option<Pid> {
-    let pid = pid.as_raw_nonzero().get().cast_unsigned();
-    Pid::from_raw(stat::number(pid, 4)?.try_into().ok()?)
 }
 
 pub fn take_colours(picture: &mut Buffer) {

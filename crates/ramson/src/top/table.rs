@@ -44,7 +44,6 @@ pub fn head<S: Copy + PartialEq>(
     Line::from(numbers(columns, width, columns.iter().map(name))).to_string()
 }
 
-/// The cells before the name.
 pub fn numbers<S>(
     columns: &[Column<S>],
     width: usize,
@@ -56,14 +55,14 @@ pub fn numbers<S>(
 }
 
 pub fn head_of_rows(model: &Model, width: usize) -> String {
-    let mark = if model.choice.is_reversed { '▲' } else { '▼' };
-    let is_by_name = model.choice.sort == Sort::Name;
+    let mark = if model.is_reversed { '▲' } else { '▼' };
+    let is_by_name = model.sort == Sort::Name;
     let name = if is_by_name {
         format!(" function  file:line{mark}")
     } else {
         " function  file:line".into()
     };
-    head(&COLUMNS, width, model.choice.sort, mark) + &name
+    head(&COLUMNS, width, model.sort, mark) + &name
 }
 
 pub fn line(row: &Row, width: usize) -> Line<'static> {

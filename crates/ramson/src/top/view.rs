@@ -4,7 +4,7 @@ use super::draw::draw;
 use super::heading::Heading;
 use super::host::Host;
 use super::keys::Request;
-use super::model::{Choice, Model};
+use super::model::Model;
 use super::screen::{Input, Screen};
 use crate::flags::TopFlags;
 use ramson_analysis::live;
@@ -17,9 +17,8 @@ use ratatui::crossterm::event::KeyEvent;
 /// What looking and drawing may take of one core; the split of RSS and new names have shares of their own.
 pub const SHARE: f64 = 0.013;
 
-/// A process, and what is shown of it.
 pub struct Watch {
-    watch: live::picture::Watch,
+    pub watch: live::picture::Watch,
     pub model: Model,
 }
 
@@ -29,16 +28,11 @@ impl Watch {
         let wanted =
             Wanted { names: flags.names.names(), selection: flags.filters.selection(), kind };
         let watch = live::picture::Watch::of(watched, wanted, flags.once || flags.json)?;
-        Ok(Self { watch, model: Model::new(kind, Choice::new(flags.view, flags.sort)) })
+        Ok(Self { watch, model: Model::new(kind, flags.view, flags.sort) })
     }
 
-    pub fn watched(&self) -> &Watched {
-        &self.watch.watched
-    }
-
-    /// Reads the process, and takes the names that have been found.
     pub fn read(&mut self) -> Result<(), Failure> {
-        self.watch.read(&mut self.model.picture, self.model.choice.view)?;
+        self.watch.read(&mut self.model.picture, self.model.view)?;
         self.model.arrange();
         Ok(())
     }
@@ -51,7 +45,6 @@ impl Watch {
     }
 }
 
-/// What is on the screen.
 enum Shown {
     Host(Host),
     Process(Box<Watch>),
@@ -110,7 +103,7 @@ impl Shown {
                 host.read();
                 Ok(())
             }
-            Shown::Process(watch) if watch.model.choice.is_paused => Ok(()),
+            Shown::Process(watch) if watch.model.is_paused => Ok(()),
             Shown::Process(watch) => watch.read(),
         }
     }
@@ -128,7 +121,7 @@ impl Shown {
             page = match self {
                 Shown::Host(host) => host.draw(frame),
                 Shown::Process(watch) => {
-                    let heading = Heading::of(watch.watched());
+                    let heading = Heading::of(&watch.watch.watched);
                     draw(frame, &mut watch.model, &heading)
                 }
             };
