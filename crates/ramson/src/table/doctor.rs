@@ -3,7 +3,7 @@
 use super::{Table, columns, cut, pins, push_prose, size};
 use ramson_analysis::doctor::Finding;
 use ramson_analysis::rss::live_text;
-use ramson_process::allocators::{Allocator, Figures, Missing};
+use ramson_process::allocators::{Allocator, Missing};
 use ramson_process::glibc::{Arena, Cell, HeapMap, Statistics};
 use ramson_process::{Part, Term};
 use ramson_profile::format::{format_bytes, format_objects, format_percent, format_share};
@@ -100,8 +100,17 @@ fn push_allocator(out: &mut String, finding: &Finding) {
     match (&finding.statistics, &finding.asked) {
         (Ok(statistics), _) => push("settings   ", &parameters(statistics)),
         (Err(_), Some(Ok(asked))) => {
-            push("asked      ", &question(asked));
-            push("it reports ", &answer(asked));
+            let question = format!(
+                "{} on thread {} ({}), which was stopped for {:.1} ms",
+                asked.function,
+                asked.tid,
+                asked.thread,
+                asked.stopped.as_secs_f64() * 1e3,
+            );
+            push("asked      ", &question);
+            let figures =
+                asked.figures.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes)));
+            push("it reports ", &figures.collect::<Vec<_>>().join(", "));
         }
         (Err(why), asked) => {
             if let Some(Err(refusal)) = asked {
@@ -110,21 +119,6 @@ fn push_allocator(out: &mut String, finding: &Finding) {
             push("not known  ", &why.to_string());
         }
     }
-}
-
-fn question(asked: &Figures) -> String {
-    format!(
-        "{} on thread {} ({}), which was stopped for {:.1} ms",
-        asked.function,
-        asked.tid,
-        asked.thread,
-        asked.stopped.as_secs_f64() * 1e3,
-    )
-}
-
-fn answer(asked: &Figures) -> String {
-    let figure = |(name, bytes): &(&str, u64)| format!("{name} {}", size(*bytes));
-    asked.figures.iter().map(figure).collect::<Vec<_>>().join(", ")
 }
 
 fn parameters(statistics: &Statistics) -> String {

@@ -53,26 +53,31 @@ pub fn cut(line: &str, columns: Option<usize>) -> String {
     }
 }
 
+/// Parts of a text in lines of at most `columns` characters, as far as they fit; all but the first indented.
+pub fn wrap<'a>(
+    parts: impl IntoIterator<Item = &'a str>,
+    columns: usize,
+    indent: usize,
+) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for part in parts {
+        let last = lines.last_mut().expect("never empty");
+        if last.is_empty() || last.chars().count() + part.trim_end().chars().count() <= columns {
+            last.push_str(part);
+        } else {
+            lines.push(format!("{:indent$}{part}", ""));
+        }
+    }
+    lines
+}
+
 /// Adds prose, which is never cut: broken at spaces, behind `label` and below what follows it.
 pub fn push_prose(out: &mut String, label: &str, prose: &str) {
     let indent = label.chars().count();
     let most = columns().unwrap_or(usize::MAX).max(indent + LEAST_PROSE_COLUMNS);
-    out.push_str(label);
-    let mut at = indent;
-    for (index, word) in prose.split(' ').enumerate() {
-        let length = word.chars().count();
-        if index > 0 && at + 1 + length > most {
-            out.truncate(out.trim_end_matches(' ').len());
-            let _ = write!(out, "\n{:indent$}", "");
-            at = indent;
-        } else if index > 0 {
-            out.push(' ');
-            at += 1;
-        }
-        out.push_str(word);
-        at += length;
-    }
-    out.push('\n');
+    let text = label.to_owned() + prose;
+    let lines = wrap(text.split_inclusive(' '), most, indent);
+    out.extend(lines.iter().map(|line| line.trim_end().to_owned() + "\n"));
 }
 
 /// Lines below the names of their columns, each cut to the terminal.

@@ -4,7 +4,7 @@ use super::heading::{Heading, change_line, spark_line, wrapped};
 use super::keys::HELP;
 use super::model::Model;
 use super::table::{self, FAINT, PLAIN, STRONG};
-use crate::table::cut;
+use crate::table::{cut, wrap};
 use ramson_analysis::live::row::View;
 use ramson_profile::format::{format_bytes, format_percent};
 use ratatui::Frame;
@@ -128,18 +128,12 @@ fn key_line(model: &Model, width: usize) -> String {
 
 /// `stack` in as many lines as there are for it, broken between frames, the last one cut.
 fn broken(stack: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for (place, frame) in stack.split(" ← ").enumerate() {
-        let frame = if place == 0 { frame.to_owned() } else { format!(" ← {frame}") };
-        let is_last = lines.len() == STACK_LINES;
-        let last = lines.last_mut().expect("never empty");
-        let fits = last.chars().count() + frame.chars().count() <= width;
-        if fits || is_last || last.is_empty() {
-            last.push_str(&frame);
-        } else {
-            lines.push(frame);
-        }
-    }
+    let starts = stack.match_indices(" ← ").map(|(start, _)| start);
+    let ends = starts.clone().chain([stack.len()]);
+    let frames = [0].into_iter().chain(starts).zip(ends).map(|(start, end)| &stack[start..end]);
+    let mut lines = wrap(frames, width, 0);
+    let last = lines.split_off(lines.len().min(STACK_LINES - 1)).concat();
+    lines.extend([last]);
     lines.resize(STACK_LINES, String::new());
     lines.iter().map(|line| cut(line, Some(width))).collect()
 }

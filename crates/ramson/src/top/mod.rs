@@ -10,17 +10,22 @@ mod keys;
 mod model;
 mod screen;
 mod table;
-mod view;
 
 use crate::flags::TopFlags;
 use crate::output::{print, print_json};
 use crate::table::{columns, cut, say_what_is_missing};
 use heading::Heading;
-use ramson_analysis::live::picture::Live;
+use host::Host;
+use keys::Request;
+use model::Model;
+use ramson_analysis::live::pace::Pace;
+use ramson_analysis::live::picture::{self, Live};
+use ramson_analysis::live::shape::Wanted;
 use ramson_analysis::live::watch::Watched;
 use ramson_source::{Failure, Recording, Selector, open_recordings};
+use ratatui::crossterm::event::KeyEvent;
+use screen::{Input, Screen};
 use std::thread;
-use view::Watch;
 
 pub fn top(flags: &TopFlags) -> Result<(), Failure> {
     if flags.filters.selection().uses_labels() {
@@ -32,7 +37,7 @@ pub fn top(flags: &TopFlags) -> Result<(), Failure> {
     let selectors = selectors.collect::<Result<Vec<_>, _>>()?;
     let alone = alone(flags)?;
     match (flags.once || flags.json, alone) {
-        (false, alone) => view::interactive(flags, alone, &selectors),
+        (false, alone) => interactive(flags, alone, &selectors),
         (true, Some(recording)) => stream(flags, recording),
         (true, None) => host::stream(flags, &selectors),
     }
@@ -105,6 +110,122 @@ fn cut_all(lines: impl Iterator<Item = String>) -> String {
 /// The first row on a screen with room for `page` of them, one of which is the cursor's.
 fn scrolled(first: usize, cursor: usize, page: usize) -> usize {
     first.min(cursor).max((cursor + 1).saturating_sub(page))
+}
+
+/// What looking and drawing may take of one core; the split of RSS and new names have shares of their own.
+const SHARE: f64 = 0.013;
+
+struct Watch {
+    watch: picture::Watch,
+    model: Model,
+}
+
+impl Watch {
+    fn of(watched: Watched, flags: &TopFlags) -> Result<Self, Failure> {
+        let kind = flags.kind.of_recording();
+        let wanted =
+            Wanted { names: flags.names.names(), selection: flags.filters.selection(), kind };
+        let watch = picture::Watch::of(watched, wanted, flags.once || flags.json)?;
+        Ok(Self { watch, model: Model::new(kind, flags.view, flags.sort) })
+    }
+
+    fn read(&mut self) -> Result<(), Failure> {
+        self.watch.read(&mut self.model.picture, self.model.view)?;
+        self.model.arrange();
+        Ok(())
+    }
+
+    /// Until the stacks that are known have names.
+    fn wait_for_names(&mut self) -> Result<(), Failure> {
+        self.watch.wait_for_names(&mut self.model.picture)?;
+        self.model.arrange();
+        Ok(())
+    }
+}
+
+enum Shown {
+    Host(Host),
+    Process(Box<Watch>),
+}
+
+/// Of one process, or of the list of those that are named.
+fn interactive(
+    flags: &TopFlags,
+    alone: Option<Recording>,
+    wanted: &[Selector],
+) -> Result<(), Failure> {
+    let is_alone = alone.is_some();
+    let mut shown = match alone {
+        Some(recording) => Shown::Process(Box::new(Watch::of(Watched::of(recording), flags)?)),
+        None => Shown::Host(Host::find(wanted)),
+    };
+    let mut screen = Screen::open()?;
+    let mut pace = Pace::new(flags.pause(), SHARE);
+    let mut page = 1;
+    loop {
+        if pace.is_due() {
+            page = pace.run(|| {
+                shown.read()?;
+                shown.draw(&mut screen)
+            })?;
+        }
+        let key = match screen.next_input(pace.next())? {
+            Input::Key(key) => key,
+            Input::Nothing => continue,
+            Input::Gone => return Ok(()),
+        };
+        match shown.press(key, page) {
+            Request::Done => {}
+            Request::Quit => return Ok(()),
+            Request::Back if is_alone => {}
+            Request::Back => shown = Shown::Host(Host::find(wanted)),
+            Request::Suspend => screen.suspend()?,
+            Request::Redraw => screen.clear()?,
+            Request::Open => {
+                if let Shown::Host(host) = &mut shown
+                    && let Some(watched) = host.take_chosen()
+                {
+                    shown = Shown::Process(Box::new(Watch::of(watched, flags)?));
+                    shown.read()?;
+                }
+            }
+        }
+        page = shown.draw(&mut screen)?;
+    }
+}
+
+impl Shown {
+    fn read(&mut self) -> Result<(), Failure> {
+        match self {
+            Shown::Host(host) => {
+                host.read();
+                Ok(())
+            }
+            Shown::Process(watch) if watch.model.is_paused => Ok(()),
+            Shown::Process(watch) => watch.read(),
+        }
+    }
+
+    fn press(&mut self, key: KeyEvent, page: usize) -> Request {
+        match self {
+            Shown::Host(host) => host.press(key, page),
+            Shown::Process(watch) => watch.model.press(key, page),
+        }
+    }
+
+    fn draw(&mut self, screen: &mut Screen) -> Result<usize, Failure> {
+        let mut page = 0;
+        screen.draw(|frame| {
+            page = match self {
+                Shown::Host(host) => host.draw(frame),
+                Shown::Process(watch) => {
+                    let heading = Heading::of(&watch.watch.watched);
+                    draw::draw(frame, &mut watch.model, &heading)
+                }
+            };
+        })?;
+        Ok(page)
+    }
 }
 
 #[cfg(test)]
