@@ -38,14 +38,14 @@ pub fn record(flags: &RecordFlags) -> Result<(), Failure> {
     send_ends(sender.clone())?;
     let mut recording = Session {
         writing: Writing::start(open(&path, flags)?, sender),
+        lateness: Lateness::new(path.clone(), flags.every),
         path,
         rules: Rules { every_ns: flags.every, every_bytes: flags.every_bytes },
         followed: Vec::new(),
         is_failing: false,
-        lateness: Lateness::default(),
     };
     loop {
-        recording.lateness.begin_round(&recording.rules, &recording.path);
+        recording.lateness.begin_round();
         for source in selection.discover(unix_ns())? {
             recording.follow(&source);
         }
@@ -157,7 +157,7 @@ impl Session {
     /// Looks at every process once, and hands over what there is a reason to keep.
     fn round(&mut self) {
         let time_ns = unix_ns();
-        self.lateness.say_if_behind(self.writing.behind(), &self.rules, &self.path);
+        self.lateness.say_if_behind(self.writing.behind());
         if !self.writing.has_room() {
             self.lateness.miss(time_ns / self.rules.every_ns);
             return;
@@ -202,7 +202,7 @@ impl Session {
         if !is_kept {
             self.lateness.miss(unix_ns() / self.rules.every_ns);
         } else if self.writing.behind().is_none() {
-            self.lateness.say_if_over(&self.path);
+            self.lateness.say_if_over();
         }
         Ok(())
     }

@@ -30,10 +30,7 @@ impl Heading {
         let snapshot = watched.snapshot();
         let header = &snapshot.header;
         let profiled_ns = watched.now_ns().saturating_sub(header.start_monotonic_ns);
-        let fate = match &watched.end {
-            None => "running",
-            Some(end) => end,
-        };
+        let fate = watched.end.as_deref().unwrap_or("running");
         let title = format!(
             "{} (pid {}), {fate}, {}; interval {}, {} samples live",
             recording.name(),
