@@ -1,6 +1,6 @@
 //! The finding for people: one line, one bar, then the tables.
 
-use super::{Table, columns, cut, pins, push_prose, size};
+use super::{Table, columns, cut_all, pins, push_prose, size};
 use ramson_analysis::doctor::Finding;
 use ramson_analysis::rss::live_text;
 use ramson_process::allocators::{Allocator, Missing};
@@ -13,7 +13,6 @@ use std::fmt::Write;
 const BAR_COLUMNS: usize = 80;
 /// Arenas with a line of their own.
 const MOST_ARENAS: usize = 12;
-
 const MOST_MAP_LINES: usize = 4;
 /// From all in use to all free, by the share that is free.
 const SHADES: [(f64, char); 4] = [(0.1, '█'), (0.5, '▓'), (0.9, '▒'), (1.0, '░')];
@@ -54,8 +53,7 @@ pub fn text(finding: &Finding, rows: usize) -> String {
         pins::push_pins(&mut out, finding, rows);
     }
     pins::push_advice(&mut out, finding.advice.iter().map(|advice| (String::new(), advice)));
-    let columns = columns();
-    out.lines().fold(String::new(), |all, line| all + &cut(line, columns) + "\n")
+    cut_all(out.lines().map(str::to_owned))
 }
 
 /// One character a share: live, free in the allocator, the program's mmaps, everything else.

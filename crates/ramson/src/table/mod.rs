@@ -53,6 +53,12 @@ pub fn cut(line: &str, columns: Option<usize>) -> String {
     }
 }
 
+/// Lines for standard output, as columns fit.
+pub fn cut_all(lines: impl Iterator<Item = String>) -> String {
+    let columns = columns();
+    lines.map(|line| cut(line.trim_end(), columns) + "\n").collect()
+}
+
 /// Parts of a text in lines of at most `columns` characters, as far as they fit; all but the first indented.
 pub fn wrap<'a>(
     parts: impl IntoIterator<Item = &'a str>,

@@ -33,10 +33,15 @@ pub fn draw(frame: &mut Frame, model: &mut Model, heading: &Heading) -> usize {
     bottom.drain(..bottom.len().saturating_sub(height.saturating_sub(least_rows)));
     top.truncate(height.saturating_sub(least_rows + bottom.len()));
     let page = height.saturating_sub(top.len() + bottom.len() + 1);
-    model.scroll(page);
+    model.first = scrolled(model.first, model.cursor, page.max(1), model.rows.len());
     let rows = rows(model, width, page);
     put(frame, top, table::head_of_rows(model, width), rows, bottom);
     page
+}
+
+/// The first of `rows` on a screen that has room for `page` of them, one of which is the cursor's.
+pub fn scrolled(first: usize, cursor: usize, page: usize, rows: usize) -> usize {
+    first.min(cursor).max((cursor + 1).saturating_sub(page)).min(rows.saturating_sub(page))
 }
 
 /// Puts the head of a table below lines, the rows below it, and more lines at the bottom.

@@ -1,12 +1,11 @@
 //! All profiled processes of the host: which of them holds the memory, and which grows.
 
-use super::draw::{marked, put};
+use super::draw::{marked, put, scrolled};
 use super::keys::{Request, moved, of_every_view};
 use super::table::{Column, FAINT, PLAIN, STRONG, change_text, head, numbers};
-use super::{cut_all, scrolled};
 use crate::flags::TopFlags;
 use crate::output::{print, print_json};
-use crate::table::{cut, or_dash, size};
+use crate::table::{cut, cut_all, or_dash, size};
 use ramson_analysis::live::processes::{Column as Order, Process, Processes};
 use ramson_analysis::live::watch::Watched;
 use ramson_profile::format::{format_bytes, format_objects_short, format_relative_error};
@@ -90,7 +89,7 @@ impl Host {
     pub fn draw(&mut self, frame: &mut Frame) -> usize {
         let (width, height) = (frame.area().width as usize, frame.area().height as usize);
         let page = height.saturating_sub(4).max(1);
-        self.first = scrolled(self.first, self.cursor, page);
+        self.first = scrolled(self.first, self.cursor, page, self.processes.list.len());
         let line = |text: &str| cut(text, Some(width));
         let summary = Line::styled(line(&self.summary()), STRONG);
         let shown = self.processes.list.iter().enumerate().skip(self.first).take(page);

@@ -13,7 +13,7 @@ mod table;
 
 use crate::flags::TopFlags;
 use crate::output::{print, print_json};
-use crate::table::{columns, cut, say_what_is_missing};
+use crate::table::{columns, cut_all, say_what_is_missing};
 use heading::Heading;
 use host::Host;
 use keys::Request;
@@ -99,17 +99,6 @@ fn text(watch: &Watch, flags: &TopFlags) -> String {
     lines.extend([String::new(), table::head_of_rows(model, width)]);
     let rows = model.rows.iter().take(flags.most_rows());
     cut_all(lines.into_iter().chain(rows.map(|row| table::line(row, width).to_string())))
-}
-
-/// Lines for standard output.
-fn cut_all(lines: impl Iterator<Item = String>) -> String {
-    let columns = columns();
-    lines.map(|line| cut(line.trim_end(), columns) + "\n").collect()
-}
-
-/// The first row on a screen with room for `page` of them, one of which is the cursor's.
-fn scrolled(first: usize, cursor: usize, page: usize) -> usize {
-    first.min(cursor).max((cursor + 1).saturating_sub(page))
 }
 
 /// What looking and drawing may take of one core; the split of RSS and new names have shares of their own.

@@ -1,7 +1,6 @@
 //! What the view shows of one process: the latest moment, and what the user has chosen. Snapshots and keys go in, rows come out;
 //! nothing here touches a process or a terminal.
 
-use super::scrolled;
 use ramson_analysis::live::picture::Picture;
 use ramson_analysis::live::row::{Direction, Key, Root, Row, Sort, View};
 use ramson_analysis::live::rows::{Material, rows};
@@ -86,12 +85,6 @@ impl Model {
 
     fn go_to_top(&mut self) {
         (self.held, self.cursor, self.first) = (None, 0, 0);
-    }
-
-    /// Lets the cursor be on one of `count` rows that are on the screen.
-    pub fn scroll(&mut self, count: usize) {
-        let first = scrolled(self.first, self.cursor, count.max(1));
-        self.first = first.min(self.rows.len().saturating_sub(count.max(1)));
     }
 
     pub fn toggle(&mut self, direction: Direction) {
