@@ -79,6 +79,14 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.split(DIM).map(not_dim).collect::<Vec<_>>().join(DIM))
 }
 
+/// The exit status of a gate, which says why it has tripped.
+pub fn gate(finding: Option<String>) -> u8 {
+    finding.map_or(0, |finding| {
+        remark(finding);
+        3
+    })
+}
+
 pub fn keep_terminal_clean() {
     IS_DRAWN_UPON.store(true, Relaxed);
 }
