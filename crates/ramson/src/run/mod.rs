@@ -27,7 +27,6 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Access, StatVfs, access, statvfs};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use signals::Caught;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::ErrorKind;
@@ -115,9 +114,9 @@ fn start(command: &mut Command) -> std::io::Result<(Child, Arc<OnceLock<Way>>)> 
         // As where there may be no further process.
         return Err(Errno::AGAIN.into());
     }
-    let caught = Caught::begin()?;
+    let (program, its_end) = signals::catch()?;
     let child = command.spawn()?;
-    let its_end = caught.pass_on(child.id());
+    let _ = program.send(child.id());
     Ok((child, its_end))
 }
 
