@@ -31,16 +31,8 @@ const MAX_HINTS: usize = 3;
 /// Columns of the terminal, or of `COLUMNS`; `None` where the output is not a terminal: then nothing is cut.
 pub fn columns() -> Option<usize> {
     let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    if asked.is_some() {
-        return asked;
-    }
-    if !io::stdout().is_terminal() {
-        return None;
-    }
-    rustix::termios::tcgetwinsize(io::stdout())
-        .ok()
-        .map(|size| size.ws_col as usize)
-        .filter(|&columns| columns > 0)
+    let of_terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok();
+    asked.or_else(|| of_terminal().map(|size| size.ws_col.into()).filter(|&columns| columns > 0))
 }
 
 /// `line` cut to `columns` characters, ending in … if anything is missing.

@@ -49,16 +49,13 @@ fn alone(flags: &TopFlags) -> Result<Option<Recording>, Failure> {
         return Ok(None);
     }
     let (mut found, _) = open_recordings(&flags.sources)?;
-    if found.len() == 1 {
-        return Ok(found.pop());
-    }
-    if found.iter().any(|recording| recording.running.is_none()) {
+    if found.len() > 1 && found.iter().any(|recording| recording.running.is_none()) {
         return Err(Failure::usage(format!(
             "{}: top lists processes that run, and not all of these do. \"ramson report\" sums them",
             flags.sources.join(" ")
         )));
     }
-    Ok(None)
+    Ok(found.pop().filter(|_| found.is_empty()))
 }
 
 fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
