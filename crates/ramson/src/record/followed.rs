@@ -8,9 +8,6 @@ use ramson_process::stat::Stat;
 use ramson_reader::{Follower, Header, ReadAt};
 use ramson_source::{Recording, clip_extents};
 
-/// What tells a profile from all others: process, its start, the start of the profile, and its number.
-pub type Identity = (u32, u64, u64, u64);
-
 pub struct Followed {
     name: String,
     /// Another image of the process has begun.
@@ -34,7 +31,8 @@ pub struct Followed {
 
 /// A snapshot and its circumstances.
 pub struct Shot {
-    pub identity: Identity,
+    /// Of its profile's header.
+    pub identity: (u32, u64, u64, u64),
     name: String,
     /// Its snapshot is the one that was taken.
     pub follower: Follower,
@@ -74,10 +72,6 @@ impl Followed {
             is_over: false,
             pending: Triggers::empty(),
         })
-    }
-
-    pub fn identity(&self) -> Identity {
-        self.header.identity()
     }
 
     /// Whether this is what the process ran before.
@@ -129,7 +123,7 @@ impl Followed {
         let triggers = std::mem::take(&mut self.pending);
         self.is_ending = is_end(triggers);
         Some(Shot {
-            identity: self.identity(),
+            identity: self.header.identity(),
             name: self.name.clone(),
             follower: std::mem::take(&mut self.follower),
             time_ns,

@@ -143,7 +143,7 @@ struct Session {
 impl Session {
     fn follow(&mut self, source: &Recording) {
         let Some(new) = Followed::new(source) else { return };
-        if self.followed.iter().any(|old| old.identity() == new.identity()) {
+        if self.followed.iter().any(|old| old.header.identity() == new.header.identity()) {
             return;
         }
         // A process that executes another program ends its profile without a word.
@@ -193,7 +193,7 @@ impl Session {
         self.writing.settle();
         let mut held: usize = self.followed.iter().map(|followed| followed.follower.bytes()).sum();
         for shot in shots {
-            let is_it = |followed: &&mut Followed| followed.identity() == shot.identity;
+            let is_it = |followed: &&mut Followed| followed.header.identity() == shot.identity;
             if let Some(followed) = self.followed.iter_mut().find(is_it) {
                 held += shot.follower.bytes();
                 followed.settle(shot, is_kept, held <= MOST_HELD_BYTES);
