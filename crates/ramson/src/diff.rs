@@ -1,7 +1,7 @@
 //! `ramson diff`: what changed between two profiles, and whether that is more than chance.
 
 use crate::flags::DiffFlags;
-use crate::output::{print, print_json, remark};
+use crate::output::{gate, print, print_json};
 use crate::table;
 use ramson_analysis::comparison::{Question, compare};
 use ramson_profile::SampleUnit;
@@ -13,7 +13,7 @@ pub fn diff(flags: &DiffFlags) -> Result<u8, Failure> {
         names: &flags.names.names(),
         sample_type: flags.sample_index,
         selection: &flags.filters.selection(),
-        sort: flags.sort.into(),
+        sort: flags.sort,
         rows: flags.rows,
         drop_negative: flags.drop_negative,
     };
@@ -30,11 +30,5 @@ pub fn diff(flags: &DiffFlags) -> Result<u8, Failure> {
         true => print_json("diff", &comparison)?,
         false => print(&table::comparison::text(&comparison))?,
     }
-    match &flags.fail_above {
-        Some(limit) if limit.is_exceeded(&comparison.table) => {
-            remark(limit.finding(&comparison.table));
-            Ok(3)
-        }
-        _ => Ok(0),
-    }
+    Ok(gate(flags.fail_above.as_ref().and_then(|limit| limit.finding(&comparison.table))))
 }

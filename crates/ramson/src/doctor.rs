@@ -3,10 +3,9 @@
 use crate::flags::DoctorFlags;
 use crate::output::{print, print_json};
 use crate::table;
-use ramson_analysis::doctor::{Finding, examine, examine_all};
-use ramson_analysis::naming::Names;
+use ramson_analysis::doctor::{examine, examine_all};
 use ramson_process::glibc::{Effort, MOST_WALKED_BYTES};
-use ramson_source::{Failure, Target, Targets, find_target, find_targets};
+use ramson_source::{Failure, Targets, find_target, find_targets};
 
 /// Stops no thread unless `--ask` is given.
 pub fn doctor(flags: &DoctorFlags) -> Result<(), Failure> {
@@ -18,29 +17,18 @@ pub fn doctor(flags: &DoctorFlags) -> Result<(), Failure> {
         (false, sources) => find_targets(sources)?,
     };
     if let ([target], []) = (targets.found.as_slice(), targets.refused.as_slice()) {
-        let finding = of_one(target, flags, effort, &names)?;
+        let mut finding = examine(target, effort, &names, None)?;
+        if flags.ask && finding.statistics.is_err() {
+            finding = examine(target, effort, &names, Some(ramson_control::ask(target)))?;
+        }
         return match flags.json {
             true => print_json("doctor", &finding),
             false => print(&table::doctor::text(&finding, flags.rows)),
         };
     }
     let findings = examine_all(&targets, effort, &names)?;
-    match (flags.json, flags.each) {
-        (true, _) => print_json("doctor", &findings),
-        (false, true) => print(&table::doctor_sum::blocks(&findings, flags.rows)),
-        (false, false) => print(&table::doctor_sum::text(&findings)),
-    }
-}
-
-fn of_one(
-    target: &Target,
-    flags: &DoctorFlags,
-    effort: Effort,
-    names: &Names,
-) -> Result<Finding, Failure> {
-    let finding = examine(target, effort, names, None)?;
-    match flags.ask && finding.statistics.is_err() {
-        true => examine(target, effort, names, Some(ramson_control::ask(target))),
-        false => Ok(finding),
+    match flags.json {
+        true => print_json("doctor", &findings),
+        false => print(&table::doctor_sum::text(&findings, flags.rows, flags.each)),
     }
 }

@@ -1,6 +1,6 @@
 //! `ramson export`: a profile in another tool's format.
 
-use crate::flags::{ExportFlags, Format, KindChoice};
+use crate::flags::{ExportFlags, Format};
 use crate::output::{hint, remark};
 use crate::output_file::write_file;
 use ramson_analysis::named::{Detail, common_sample_type, defects, take_sum};
@@ -18,7 +18,7 @@ pub fn export(flags: &ExportFlags) -> Result<(), Failure> {
         &mut members.opened,
         &flags.source.names.names(),
         detail,
-        KindChoice::kinds(flags.kind),
+        flags.kind.unwrap_or_default(),
     )?;
     for step in selection.apply(&mut named.profile, sample_type)? {
         hint(&format!("{step} matches nothing"));

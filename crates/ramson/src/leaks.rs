@@ -1,7 +1,7 @@
 //! `ramson leaks`: which stacks are suspects, with the evidence.
 
 use crate::flags::LeaksFlags;
-use crate::output::{hint, print, print_json, remark};
+use crate::output::{gate, hint, print, print_json};
 use crate::table;
 use ramson_analysis::suspects::{Course, DatedRecording, Question, paired, suspects};
 use ramson_leaks::Suppressions;
@@ -35,13 +35,7 @@ pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
     } else {
         print(&table::suspects::text(&found, flags.rows, flags.each))?;
     }
-    match tripped {
-        Some(finding) => {
-            remark(finding);
-            Ok(3)
-        }
-        None => Ok(0),
-    }
+    Ok(gate(tripped))
 }
 
 /// The moments to judge, each with an earlier one if growth is to be measured; and how many processes have no profile.

@@ -26,11 +26,11 @@ pub fn list(flags: &ListFlags) -> Result<(), Failure> {
 fn prune(flags: &ListFlags) {
     let default = Bounds::from_environment();
     let bounds = Bounds {
-        age: flags.max_age.map_or(default.age, |bound| bound.0),
-        total_bytes: flags.max_total.map_or(default.total_bytes, |bound| bound.0),
+        age_ns: flags.max_age.unwrap_or(default.age_ns),
+        total_bytes: flags.max_total.unwrap_or(default.total_bytes),
     };
     let directory = places::own_profile_directory();
-    if let Some(summary) = prune::prune(&directory, bounds).summary() {
+    if let Some(summary) = prune::prune(&directory, bounds) {
         hint(&format!("{}: {summary}", directory.display()));
     }
 }

@@ -29,30 +29,26 @@ pub fn print_raw(bytes: &[u8]) -> Result<(), Failure> {
 
 /// Prints an answer as one JSON object and a newline, with version and kind first. Fields may be added within a version.
 pub fn print_json(kind: &'static str, answer: &impl Serialize) -> Result<(), Failure> {
-    #[derive(Serialize)]
-    struct Document<'a, T> {
-        ramson: u32,
-        kind: &'static str,
-        #[serde(flatten)]
-        answer: &'a T,
-    }
-    print_object(&Document { ramson: 1, kind, answer })
+    print_object(Some(kind), answer)
 }
 
 /// The same for an answer that has its kind in itself.
 pub fn print_json_of_kind(answer: &impl Serialize) -> Result<(), Failure> {
+    print_object(None, answer)
+}
+
+fn print_object(kind: Option<&str>, answer: &impl Serialize) -> Result<(), Failure> {
     #[derive(Serialize)]
     struct Document<'a, T> {
         ramson: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kind: Option<&'a str>,
         #[serde(flatten)]
         answer: &'a T,
     }
-    print_object(&Document { ramson: 1, answer })
-}
-
-fn print_object(document: &impl Serialize) -> Result<(), Failure> {
+    let document = Document { ramson: 1, kind, answer };
     let mut out = io::BufWriter::new(io::stdout().lock());
-    serde_json::to_writer(&mut out, document).map_err(io::Error::from)?;
+    serde_json::to_writer(&mut out, &document).map_err(io::Error::from)?;
     out.write_all(b"\n")?;
     Ok(out.flush()?)
 }
@@ -73,24 +69,24 @@ pub fn remark(message: impl fmt::Display) {
 
 /// `text` without what would steer a terminal, but for `dim`.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    let is_harmless = |character: char| !character.is_control() || character == '\n';
-    if text.chars().all(is_harmless) {
+    let is_foreign = |character: char| character.is_control() && character != '\n';
+    if !text.contains(is_foreign) {
         return Cow::Borrowed(text);
     }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(character) = rest.chars().next() {
-        let own = [DIM, NOT_DIM].into_iter().find(|code| rest.starts_with(code));
-        match own {
-            Some(code) => out.push_str(code),
-            None => out.push(if is_harmless(character) { character } else { '\u{fffd}' }),
-        }
-        rest = &rest[own.map_or(character.len_utf8(), str::len)..];
-    }
-    Cow::Owned(out)
+    let without_codes = |text: &str| text.replace(is_foreign, "\u{fffd}");
+    let not_dim =
+        |text: &str| text.split(NOT_DIM).map(without_codes).collect::<Vec<_>>().join(NOT_DIM);
+    Cow::Owned(text.split(DIM).map(not_dim).collect::<Vec<_>>().join(DIM))
 }
 
-/// No remarks from here on.
+/// The exit status of a gate, which says why it has tripped.
+pub fn gate(finding: Option<String>) -> u8 {
+    finding.map_or(0, |finding| {
+        remark(finding);
+        3
+    })
+}
+
 pub fn keep_terminal_clean() {
     IS_DRAWN_UPON.store(true, Relaxed);
 }

@@ -1,6 +1,6 @@
 //! `ramson report`: what is using the memory.
 
-use crate::flags::{KindChoice, ReportFlags};
+use crate::flags::ReportFlags;
 use crate::output::{hint, print, print_json_of_kind};
 use crate::table::{self, say_what_is_missing};
 use ramson_analysis::report::{Question, report as answer};
@@ -10,23 +10,23 @@ pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
     let mut members = open_all(&flags.source.sources)?;
     let question = Question {
         names: &flags.source.names.names(),
-        kinds: KindChoice::kinds(flags.kind),
+        kinds: flags.kind.unwrap_or_default(),
         sample_type: flags.sample_index,
         view: flags.view.clone(),
         selection: &flags.filters.selection(),
-        sort: flags.sort.into(),
+        sort: flags.sort,
         rows: flags.rows,
         address: flags.address,
     };
-    let mut report = answer(&mut members, &question)?;
+    let report = answer(&mut members, &question)?;
     for step in &report.unmatched {
         hint(&format!("{step} matches nothing"));
     }
     if flags.json {
         print_json_of_kind(&report)?;
     } else {
-        print(&table::report::text(&mut report, flags.rows, flags.each))?;
-        say_what_is_missing(&report.missing_symbols);
+        print(&table::report::text(&report, flags.rows, flags.each))?;
+        say_what_is_missing(table::report::missing(&report).1);
     }
     // The end of the process frees a million stacks sooner than they free themselves.
     std::mem::forget(report);

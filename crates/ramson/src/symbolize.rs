@@ -2,7 +2,7 @@
 
 use crate::flags::SymbolizeFlags;
 use crate::output::hint;
-use crate::output_file::write_file;
+use crate::output_file::{cannot_write, check_free, replace, write_file};
 use crate::run::compact;
 use crate::table::say_what_is_missing;
 use ramson_analysis::named::{Detail, Kinds, take_named, unnamed};
@@ -52,13 +52,7 @@ fn symbolize_own(flags: &SymbolizeFlags, recording: &Recording) -> Result<(), Fa
         )));
     }
     let target = flags.output.as_deref().unwrap_or(file);
-    let is_in_the_way = flags.output.is_some() && target.symlink_metadata().is_ok();
-    if is_in_the_way && !flags.force {
-        return Err(Failure::failed(format!(
-            "{}: exists. Choose another file, or replace it with --force",
-            target.display()
-        )));
-    }
+    check_free(target, flags.force || flags.output.is_none())?;
     let mut profile = unnamed(recording, Detail::Stacks, None);
     let mut symbolizer = flags.search.search().symbolizer(Some(recording))?;
     let missing = name(&mut profile, Some(recording), &mut symbolizer);
@@ -69,10 +63,10 @@ fn symbolize_own(flags: &SymbolizeFlags, recording: &Recording) -> Result<(), Fa
     let mut content = content
         .map_err(|error| Failure::failed(format!("{shown}: {error}. Check that it can be read")))?;
     content.extend(names.to_block());
-    compact::replace(target, file, &content).map_err(|error| {
-        let target = target.display();
-        Failure::failed(format!("{target}: cannot be written: {error}. Choose another place"))
-    })?;
+    let written = file
+        .metadata()
+        .and_then(|model| replace(target, Some(&model), |out| out.write_all(&content)));
+    written.map_err(|error| cannot_write(target, &error))?;
     let (named, all) = (names.count(), profile.locations.len());
     hint(&format!("{named} of {all} addresses have names, in {}", target.display()));
     say_what_is_missing(&missing);

@@ -2,6 +2,7 @@
 
 use crate::flags::{ScheduleFlags, TrimFlags};
 use crate::output::{print, print_json};
+use crate::table::{Table, or_dash, size};
 use ramson_control::{Schedule, TrimAnswer, Trimmed, Trims};
 use ramson_profile::format::format_bytes;
 use ramson_source::{Failure, Target, find_targets};
@@ -24,24 +25,20 @@ pub fn trim(flags: &TrimFlags) -> Result<(), Failure> {
     }
 }
 
-/// A line for each.
 fn table_of(trims: &Trims) -> String {
-    let mut out = format!(
-        "{:>10} {:>10} {:>10} {:>10} {:>9}  process\n",
-        "pid", "RSS", "after", "back", "stopped"
-    );
-    let size = |bytes: Option<u64>| bytes.map_or("–".into(), |bytes| format_bytes(bytes as f64));
+    let mut out = String::new();
+    let mut table = Table::new(&mut out, "pid:>10|RSS:>10|after:>10|back:>10|stopped:>9|process");
+    // What could not be trimmed says why.
+    table.columns = None;
     for one in &trims.processes {
-        let back = one.rss_diff.map_or("–".into(), |bytes| format_bytes(bytes as f64));
-        let stopped = one.stopped_ms.map_or("–".into(), |time| format!("{time:.1} ms"));
-        out += &format!(
-            "{:>10} {:>10} {:>10} {back:>10} {stopped:>9}  {}: {}\n",
-            one.pid,
-            size(one.rss_before),
-            size(one.rss_after),
-            one.name,
-            one.message
-        );
+        table.row([
+            one.pid.to_string(),
+            or_dash(one.rss_before.map(size)),
+            or_dash(one.rss_after.map(size)),
+            or_dash(one.rss_diff.map(|bytes| format_bytes(bytes as f64))),
+            or_dash(one.stopped_ms.map(|time| format!("{time:.1} ms"))),
+            format!("{}: {}", one.name, one.message),
+        ]);
     }
     out
 }
@@ -49,16 +46,16 @@ fn table_of(trims: &Trims) -> String {
 fn text(target: &Target, trimmed: &Trimmed) -> String {
     let (before, after) = (trimmed.rss_before, trimmed.rss_after);
     let came = match before.checked_sub(after) {
-        Some(bytes) => format!("{} returned", format_bytes(bytes as f64)),
-        None => format!("nothing returned, {} more", format_bytes((after - before) as f64)),
+        Some(bytes) => format!("{} returned", size(bytes)),
+        None => format!("nothing returned, {} more", size(after - before)),
     };
     let milliseconds = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
     format!(
         "{} (pid {}): RSS {} → {}: {came} in {}\n{}, which was stopped for {}\n",
         target.name,
         target.pid,
-        format_bytes(before as f64),
-        format_bytes(after as f64),
+        size(before),
+        size(after),
         milliseconds(trimmed.elapsed),
         trimmed.message(),
         milliseconds(trimmed.called.stopped),

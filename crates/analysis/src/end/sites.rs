@@ -82,7 +82,7 @@ impl LastProfile {
 fn sample_of_failure(profile: &Profile, source: &Recording, number: usize) -> StackSample {
     let snapshot = &source.snapshot;
     let stack = &snapshot.stacks[number];
-    let location = |&address: &LookupAddress| {
+    let location = |&address: &ramson_reader::LookupAddress| {
         let mapping = snapshot.mapping_at(address, stack.epoch);
         let is_it = |known: &Location| known.address == address && known.mapping == mapping;
         profile.locations.iter().position(is_it).map(|index| index as u32)

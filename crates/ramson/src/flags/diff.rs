@@ -1,12 +1,12 @@
 //! The flags of `ramson diff`, and the gate for CI.
 
-use super::choices::SortBy;
 use super::filters::FilterFlags;
-use super::names::NameFlags;
-use super::values::{parse_sample_type, parse_size};
+use super::source::NameFlags;
+use super::values::{SORTS, one_of, parse_sample_type, parse_size};
 use clap::Args;
 use ramson_analysis::comparison::is_noise;
 use ramson_profile::format::{format_half_width, format_value};
+use ramson_profile::view::Sort;
 use ramson_profile::{DiffTable, SampleType};
 
 #[derive(Args)]
@@ -41,8 +41,8 @@ pub struct DiffFlags {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
     /// Order of the rows
-    #[arg(long, value_enum, default_value_t = SortBy::Flat)]
-    pub sort: SortBy,
+    #[arg(long, default_value = "flat", value_parser = one_of(SORTS))]
+    pub sort: Sort,
     /// Leave out what shrank
     #[arg(long)]
     pub drop_negative: bool,
@@ -85,27 +85,26 @@ impl Limit {
         self.text.ends_with(['B', 'b'])
     }
 
-    /// Whether the total grew by more, and by more than chance.
-    pub fn is_exceeded(&self, table: &DiffTable) -> bool {
+    /// What to say if the total grew by more, and by more than chance.
+    pub fn finding(&self, table: &DiffTable) -> Option<String> {
         let allowed = match self.amount {
             Amount::Share(share) => share * table.old_total.value,
             Amount::Value(value) => value as f64,
         };
-        table.change.value > allowed && !is_noise(table.change)
-    }
-
-    /// What to say of it then.
-    pub fn finding(&self, table: &DiffTable) -> String {
+        let is_exceeded = table.change.value > allowed && !is_noise(table.change);
         let unit = table.sample_type.unit();
-        format!(
-            "{} grew by {} ({}), from {} to {}: more than {}",
-            table.sample_type,
-            format_value(table.change.value, unit),
-            format_half_width(table.change, unit),
-            format_value(table.old_total.value, unit),
-            format_value(table.new_total.value, unit),
-            self.text,
-        )
+        let say = || {
+            format!(
+                "{} grew by {} ({}), from {} to {}: more than {}",
+                table.sample_type,
+                format_value(table.change.value, unit),
+                format_half_width(table.change, unit),
+                format_value(table.old_total.value, unit),
+                format_value(table.new_total.value, unit),
+                self.text,
+            )
+        };
+        is_exceeded.then(say)
     }
 }
 
@@ -128,7 +127,8 @@ mod tests {
 
     #[test]
     fn only_growth_beyond_the_limit_and_beyond_chance_trips() {
-        let trips = |limit: &str, table: &DiffTable| parse_limit(limit).unwrap().is_exceeded(table);
+        let trips =
+            |limit: &str, table: &DiffTable| parse_limit(limit).unwrap().finding(table).is_some();
         assert!(trips("5%", &table(1000.0, 51.0, 10.0)));
         assert!(!trips("5%", &table(1000.0, 50.0, 10.0)));
         assert!(!trips("5%", &table(1000.0, 500.0, 501.0)));

@@ -1,11 +1,10 @@
 //! The flags of commands that write a profile to a file: `export`, `merge`, `snap`, `symbolize`.
 
-use super::choices::KindChoice;
 use super::filters::FilterFlags;
-use super::names::SearchFlags;
-use super::source::{SourceFlags, SourcesFlags};
-use super::values::parse_sample_type;
+use super::source::{SearchFlags, SourceFlags, SourcesFlags};
+use super::values::{KINDS, one_of, parse_sample_type};
 use clap::{Args, ValueEnum};
+use ramson_analysis::named::Kinds;
 use ramson_profile::SampleType;
 use std::path::PathBuf;
 
@@ -33,8 +32,8 @@ pub struct ExportFlags {
     pub force: bool,
     /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up.
     /// Default: heap; of another tool's file, all
-    #[arg(long, value_enum)]
-    pub kind: Option<KindChoice>,
+    #[arg(long, value_parser = one_of(KINDS))]
+    pub kind: Option<Kinds>,
     /// What collapsed, svg, html and firefox count, and what pprof and speedscope show first.
     /// Default: inuse_space, or a pprof file's own
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]

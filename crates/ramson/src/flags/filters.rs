@@ -1,7 +1,6 @@
 //! The flags that say which part of a profile a command looks at: pprof's filters and
 //! granularities.
 
-use super::values::parse_pattern;
 use clap::Args;
 use ramson_analysis::Selection;
 use ramson_profile::{Filters, Granularity, Pattern, TagFilter};
@@ -20,26 +19,26 @@ const GRANULARITIES: [(&str, Granularity); 6] = [
 #[command(next_help_heading = "Filters (RE matches names of functions, files and binaries)")]
 pub struct FilterFlags {
     /// Only stacks with a frame that matches
-    #[arg(long, value_name = "RE", value_parser = parse_pattern)]
+    #[arg(long, value_name = "RE", value_parser = Pattern::new)]
     pub focus: Option<Pattern>,
     /// No stacks with a frame that matches
-    #[arg(long, value_name = "RE", value_parser = parse_pattern)]
+    #[arg(long, value_name = "RE", value_parser = Pattern::new)]
     pub ignore: Option<Pattern>,
     /// Remove matching frames from all stacks; their callers get their allocations
-    #[arg(long, value_name = "RE", value_parser = parse_pattern)]
+    #[arg(long, value_name = "RE", value_parser = Pattern::new)]
     pub hide: Option<Pattern>,
     /// Remove all frames that do not match
-    #[arg(long, value_name = "RE", value_parser = parse_pattern)]
+    #[arg(long, value_name = "RE", value_parser = Pattern::new)]
     pub show: Option<Pattern>,
     /// Remove the callers of the outermost matching frame, and stacks without a match
-    #[arg(long, value_name = "RE", value_parser = parse_pattern)]
+    #[arg(long, value_name = "RE", value_parser = Pattern::new)]
     pub show_from: Option<Pattern>,
     /// Only samples with a matching label: thread=RE, or bytes=RANGE of block sizes, as 1kb:64kb or
     /// 4mb:
-    #[arg(long, value_name = "[KEY=]RE|RANGE", value_parser = parse_tag_filter, alias = "tag-focus")]
+    #[arg(long, value_name = "[KEY=]RE|RANGE", value_parser = TagFilter::new, alias = "tag-focus")]
     pub tagfocus: Option<TagFilter>,
     /// No samples with a matching label
-    #[arg(long, value_name = "[KEY=]RE|RANGE", value_parser = parse_tag_filter, alias = "tag-ignore")]
+    #[arg(long, value_name = "[KEY=]RE|RANGE", value_parser = TagFilter::new, alias = "tag-ignore")]
     pub tagignore: Option<TagFilter>,
     /// What one row stands for: functions (by name; default of diff, as builds may be in different
     /// directories), filefunctions (by name and file; default elsewhere), files, lines, addresses
@@ -64,13 +63,8 @@ impl FilterFlags {
     }
 }
 
-fn parse_tag_filter(text: &str) -> Result<TagFilter, String> {
-    TagFilter::new(text).map_err(|error| error.to_string())
-}
-
 fn parse_granularity(text: &str) -> Result<Granularity, String> {
     let known = GRANULARITIES.iter().find(|(name, _)| *name == text);
-    known
-        .map(|&(_, granularity)| granularity)
-        .ok_or_else(|| format!("one of {}", GRANULARITIES.map(|(name, _)| name).join(", ")))
+    let words = || GRANULARITIES.map(|(name, _)| name).join(", ");
+    known.map(|known| known.1).ok_or_else(|| format!("one of {}", words()))
 }

@@ -1,32 +1,27 @@
 //! The one definition of commands and flags; help, man page and completions come from it.
 
-mod choices;
 mod diff;
-mod doctor;
 mod export;
 mod filters;
 mod leaks;
-mod names;
+mod processes;
 mod profiles;
 mod record;
 mod report;
 mod run;
 mod source;
 mod top;
-mod trim;
 pub mod values;
 
-pub use choices::KindChoice;
 pub use diff::DiffFlags;
-pub use doctor::DoctorFlags;
 pub use export::{ExportFlags, Format, MergeFlags, SnapFlags, SymbolizeFlags};
 pub use leaks::LeaksFlags;
+pub use processes::{DoctorFlags, TrimFlags};
 pub use profiles::{ListFlags, MarkFlags, TimelineFlags};
 pub use record::{DEFAULT_KEEP_NS, RecordFlags};
 pub use report::{ReportFlags, join_peek};
 pub use run::{RunFlags, ScheduleFlags};
 pub use top::TopFlags;
-pub use trim::TrimFlags;
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;

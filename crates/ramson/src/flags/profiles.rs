@@ -1,10 +1,9 @@
 //! The flags of commands about which profiles and moments there are: `list`, `mark`, `timeline`.
 
 use super::source::SourceFlags;
-use super::values::{Bound, parse_age, parse_total};
+use super::values::{parse_age, parse_total};
 use clap::Args;
 use ramson_source::marks::parse_name;
-use std::time::Duration;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -26,10 +25,10 @@ pub struct ListFlags {
     pub prune: bool,
     /// Largest age: a number with d, h, m or s, or off. Default: RAMSON_PRUNE_AGE, or 30d
     #[arg(long, value_name = "AGE", requires = "prune", value_parser = parse_age)]
-    pub max_age: Option<Bound<Duration>>,
+    pub max_age: Option<u64>,
     /// Largest size of a directory's profiles on disk, or off. Default: RAMSON_PRUNE_SIZE, or 1G
     #[arg(long, value_name = "SIZE", requires = "prune", value_parser = parse_total)]
-    pub max_total: Option<Bound<u64>>,
+    pub max_total: Option<u64>,
 }
 
 #[derive(Args)]

@@ -1,13 +1,14 @@
 //! The flags of `ramson record`.
 
-use super::values::parse_size;
+use super::values::{DAY_NS, size, time};
 use clap::Args;
-use ramson_history::{Levels, Rules, duration};
 use std::path::PathBuf;
 
 /// How long a mark is kept where no recorder has said it.
-pub const DEFAULT_KEEP_NS: u64 = 30 * 86_400 * 1_000_000_000;
-const DEFAULT_MOST_BYTES: u64 = 4 << 30;
+pub const DEFAULT_KEEP_NS: u64 = 30 * DAY_NS;
+const EVERY: &str = "not a time from 100ms to 1d, as in 10s";
+const KEEP: &str = "not a time from 1m to 3660d, as in 30d";
+const MAX_SIZE: &str = "not a size from 1M to 4096G, as in 4G";
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -30,52 +31,18 @@ pub struct RecordFlags {
     #[arg(long, conflicts_with = "sources")]
     pub all: bool,
     /// Time between two snapshots of a process (ms, s, m, h or d)
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_every)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time(DAY_NS / 864_000..=DAY_NS, EVERY))]
     pub every: u64,
     /// Also take a snapshot each time a process has allocated about this much
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = size(1..=u64::MAX, "not a size, as in 1G"))]
     pub every_bytes: Option<u64>,
     /// How long snapshots are kept
-    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_keep)]
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time(DAY_NS / 1440..=3660 * DAY_NS, KEEP))]
     pub keep: u64,
     /// Largest size of the history; the oldest snapshots go first
-    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = parse_max_size)]
+    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = size(1 << 20..=4 << 40, MAX_SIZE))]
     pub max_size: u64,
     /// The history file: created if it does not exist, continued if it does
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-}
-
-impl RecordFlags {
-    pub fn levels(&self) -> Levels {
-        Levels::new(self.every, self.keep)
-    }
-
-    pub fn rules(&self) -> Rules {
-        Rules { every_ns: self.every, every_bytes: self.every_bytes }
-    }
-}
-
-fn parse_time(text: &str, least_ns: u64, most_ns: u64) -> Option<u64> {
-    duration(text).filter(|ns| (least_ns..=most_ns).contains(ns))
-}
-
-fn parse_every(text: &str) -> Result<u64, String> {
-    parse_time(text, 100_000_000, 86_400_000_000_000)
-        .ok_or_else(|| "not a time from 100ms to 1d, as in 10s".into())
-}
-
-fn parse_keep(text: &str) -> Result<u64, String> {
-    parse_time(text, 60_000_000_000, 3660 * (DEFAULT_KEEP_NS / 30))
-        .ok_or_else(|| "not a time from 1m to 3660d, as in 30d".into())
-}
-
-fn parse_bytes(text: &str) -> Result<u64, String> {
-    parse_size(text).filter(|&bytes| bytes > 0).ok_or_else(|| "not a size, as in 1G".into())
-}
-
-fn parse_max_size(text: &str) -> Result<u64, String> {
-    parse_size(text)
-        .filter(|bytes| (1 << 20..=DEFAULT_MOST_BYTES << 10).contains(bytes))
-        .ok_or_else(|| "not a size from 1M to 4096G, as in 4G".into())
 }

@@ -1,13 +1,13 @@
 //! The flags of `ramson report`.
 
-use super::choices::KindChoice;
-use super::choices::SortBy;
 use super::filters::FilterFlags;
 use super::source::SourcesFlags;
-use super::values::{parse_pattern, parse_sample_type};
+use super::values::{KINDS, SORTS, one_of, parse_sample_type};
 use clap::Args;
+use ramson_analysis::named::Kinds;
 use ramson_analysis::report::Shown;
-use ramson_profile::SampleType;
+use ramson_profile::view::Sort;
+use ramson_profile::{Pattern, SampleType};
 use std::ffi::OsString;
 
 #[derive(Args)]
@@ -28,8 +28,8 @@ pub struct ReportFlags {
     pub source: SourcesFlags,
     /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up.
     /// Default: heap; of another tool's file, all
-    #[arg(long, value_enum)]
-    pub kind: Option<KindChoice>,
+    #[arg(long, value_parser = one_of(KINDS))]
+    pub kind: Option<Kinds>,
     /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects; default
     /// inuse_space, or a pprof file's own
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
@@ -49,8 +49,8 @@ pub struct ReportFlags {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
     /// Order of the rows
-    #[arg(long, value_enum, default_value_t = SortBy::Flat)]
-    pub sort: SortBy,
+    #[arg(long, default_value = "flat", value_parser = one_of(SORTS))]
+    pub sort: Sort,
     /// Of several processes, a block for each instead of their sum
     #[arg(long)]
     pub each: bool,
@@ -77,23 +77,25 @@ pub fn join_peek(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
 }
 
 fn parse_view(text: &str) -> Result<Shown, String> {
-    match text.split_once(' ') {
-        Some(("peek", expression)) => return parse_pattern(expression).map(Shown::Peek),
-        Some(_) => {}
-        None => match text {
-            "top" => return Ok(Shown::Top),
-            "lines" => return Ok(Shown::Lines),
-            "tree" => return Ok(Shown::Tree),
-            "callers" => return Ok(Shown::Callers),
-            "sizes" => return Ok(Shown::Sizes),
-            "threads" => return Ok(Shown::Threads),
-            "frees" => return Ok(Shown::Frees),
-            "health" => return Ok(Shown::Health),
-            "peek" => return Err("which functions? Add a regular expression".into()),
-            _ => {}
-        },
+    if let Some(expression) = text.strip_prefix("peek ") {
+        return Pattern::new(expression).map(Shown::Peek).map_err(|error| error.to_string());
     }
-    Err("one of top, tree, peek RE, callers, lines, sizes, threads, frees, health".into())
+    Ok(match text {
+        "top" => Shown::Top,
+        "lines" => Shown::Lines,
+        "tree" => Shown::Tree,
+        "callers" => Shown::Callers,
+        "sizes" => Shown::Sizes,
+        "threads" => Shown::Threads,
+        "frees" => Shown::Frees,
+        "health" => Shown::Health,
+        "peek" => return Err("which functions? Add a regular expression".into()),
+        _ => {
+            return Err(
+                "one of top, tree, peek RE, callers, lines, sizes, threads, frees, health".into()
+            );
+        }
+    })
 }
 
 fn parse_address(text: &str) -> Result<u64, String> {

@@ -1,12 +1,12 @@
 //! The flags of `ramson run`.
 
-use super::values::{
-    parse_duration, parse_freed, parse_interval, parse_max_file, parse_max_overhead,
-};
+use super::values::{parse_duration, parse_interval, parse_max_overhead, size};
 use clap::Args;
-use ramson_format::MAX_RECENT_FREES;
+use ramson_format::{FILE_BYTES_RANGE, MAX_RECENT_FREES};
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+const MAX_FILE: &str = "not a size between 1M and 4G";
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -41,7 +41,7 @@ pub struct RunFlags {
     pub force: bool,
     /// Largest size of a profile file (1M to 4G). Default: 64M; 8M on Linux before 5.14, where a
     /// file takes all of it at once
-    #[arg(long, value_name = "SIZE", value_parser = parse_max_file, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size(FILE_BYTES_RANGE.0..=FILE_BYTES_RANGE.1, MAX_FILE), allow_hyphen_values = true)]
     pub max_file: Option<u64>,
     /// Remember the N latest sampled blocks that were freed, with both stacks, for `report --view
     /// frees` (0 to 65536, at most 256 for each M of --max-file). Default: 0
@@ -66,7 +66,7 @@ pub struct ScheduleFlags {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub trim_every: Option<u64>,
     /// Also trim a process each time its profile shows that this much was freed
-    #[arg(long, value_name = "SIZE", value_parser = parse_freed, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size(1..=u64::MAX, "not a size, as 512M or 1GiB"), allow_hyphen_values = true)]
     pub trim_after: Option<u64>,
     /// Append a JSON line about each trim to FILE instead of writing it to standard error
     #[arg(long, value_name = "FILE")]

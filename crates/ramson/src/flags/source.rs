@@ -1,7 +1,10 @@
-//! SRC, for commands that read profiles.
+//! SRC, for commands that read profiles, where names are looked for, and how they are shown.
 
-use super::names::NameFlags;
+use super::values::one_of;
+use crate::output::hint;
 use clap::Args;
+use ramson_analysis::naming::{Demangle, Names, Search};
+use std::path::PathBuf;
 
 /// The forms that name running processes, profiled or not.
 pub const PROCESSES: &str = "A process ID; name:NAME, all processes of that name; tree:PID, a process and its descendants; unit:redis.service, the processes of a systemd unit; cgroup:PATH, those of a control group and of groups below it; or the profile file of a process that runs. There may be several";
@@ -26,4 +29,45 @@ pub struct SourcesFlags {
     pub sources: Vec<String>,
     #[command(flatten)]
     pub names: NameFlags,
+}
+
+const DEMANGLE: [(&str, Demangle); 3] =
+    [("full", Demangle::Full), ("short", Demangle::Short), ("none", Demangle::None)];
+
+#[derive(Args, Clone)]
+pub struct SearchFlags {
+    /// Also look for debug files in this directory (repeatable)
+    #[arg(long, value_name = "DIR")]
+    pub debug_path: Vec<PathBuf>,
+    /// Look for binaries and debug files in this copy of a machine's root directory first
+    #[arg(long, value_name = "DIR")]
+    pub sysroot: Option<PathBuf>,
+}
+
+#[derive(Args, Clone)]
+pub struct NameFlags {
+    #[command(flatten)]
+    pub search: SearchFlags,
+    /// Names of C++ and Rust functions: full, short (without parameters and template arguments), or
+    /// none (as the linker has them)
+    #[arg(long, default_value = "full", value_parser = one_of(DEMANGLE), hide_possible_values = true)]
+    pub demangle: Demangle,
+}
+
+impl SearchFlags {
+    /// Where names are looked for.
+    pub fn search(&self) -> Search {
+        Search {
+            debug_paths: self.debug_path.clone(),
+            sysroot: self.sysroot.clone(),
+            on_fetch: Some(|address| hint(&format!("fetching {address}"))),
+        }
+    }
+}
+
+impl NameFlags {
+    /// Which names are shown.
+    pub fn names(&self) -> Names {
+        Names { search: self.search.search(), demangle: self.demangle }
+    }
 }

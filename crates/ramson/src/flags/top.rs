@@ -1,12 +1,12 @@
 //! The flags of `ramson top`.
 
-use super::choices::KindChoice;
 use super::filters::FilterFlags;
-use super::names::NameFlags;
-use super::values::parse_duration;
+use super::source::NameFlags;
+use super::values::{KINDS, one_of, parse_duration};
+use crate::table::most;
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ramson_analysis::live::row::{Sort, View};
+use ramson_analysis::named::Kinds;
 use std::time::Duration;
 
 #[derive(Args)]
@@ -32,13 +32,13 @@ pub struct TopFlags {
     #[command(flatten)]
     pub names: NameFlags,
     /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up
-    #[arg(long, value_enum, default_value = "heap", hide_possible_values = true)]
-    pub kind: KindChoice,
+    #[arg(long, default_value = "heap", value_parser = one_of(KINDS), hide_possible_values = true)]
+    pub kind: Kinds,
     /// The first view: what a row stands for
-    #[arg(long, default_value = "own", value_parser = views())]
+    #[arg(long, default_value = "own", value_parser = one_of(View::ALL.map(|view| (view.name(), view))))]
     pub view: View,
     /// The first order of the rows
-    #[arg(long, default_value = "live", value_parser = sorts())]
+    #[arg(long, default_value = "live", value_parser = one_of(Sort::ALL.map(|sort| (sort.name(), sort))))]
     pub sort: Sort,
     /// One table on standard output, after one interval (for rates), instead of the view
     #[arg(long)]
@@ -57,32 +57,15 @@ pub struct TopFlags {
     pub filters: FilterFlags,
 }
 
-const VIEW_EVERY: Duration = Duration::from_millis(250);
-const STREAM_EVERY: Duration = Duration::from_secs(1);
-
 impl TopFlags {
     /// Between two looks.
     pub fn pause(&self) -> Duration {
-        let usual = if self.once || self.json { STREAM_EVERY } else { VIEW_EVERY };
-        self.every.map_or(usual, Duration::from_nanos)
+        let usual_ms = if self.once || self.json { 1000 } else { 250 };
+        self.every.map_or(Duration::from_millis(usual_ms), Duration::from_nanos)
     }
 
     /// With --once or --json.
     pub fn most_rows(&self) -> usize {
-        if self.rows == 0 { usize::MAX } else { self.rows }
+        most(self.rows)
     }
-}
-
-fn views() -> impl TypedValueParser<Value = View> {
-    PossibleValuesParser::new(View::ALL.map(View::name)).map(|name| {
-        let is_it = |view: &View| view.name() == name;
-        View::ALL.into_iter().find(is_it).unwrap_or(View::Own)
-    })
-}
-
-fn sorts() -> impl TypedValueParser<Value = Sort> {
-    PossibleValuesParser::new(Sort::ALL.map(Sort::name)).map(|name| {
-        let is_it = |sort: &Sort| sort.name() == name;
-        Sort::ALL.into_iter().find(is_it).unwrap_or(Sort::Live)
-    })
 }

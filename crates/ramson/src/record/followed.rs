@@ -12,10 +12,10 @@ pub struct Followed {
     name: String,
     /// Another image of the process has begun.
     pub has_ended: bool,
-    header: Header,
+    pub header: Header,
     reader: Box<dyn ReadAt>,
     /// What was read last; with the snapshot while that is on its way into the history.
-    follower: Follower,
+    pub follower: Follower,
     /// As it is called here, and since when; `None`: it had ended before it was found.
     process: Option<(u32, Stat)>,
     groups: Groups,
@@ -24,18 +24,18 @@ pub struct Followed {
     /// Its end is being written.
     is_ending: bool,
     /// It ended, and its end is kept.
-    is_over: bool,
+    pub is_over: bool,
     /// A reason that could not be acted upon.
     pending: Triggers,
 }
 
 /// A snapshot and its circumstances.
 pub struct Shot {
-    /// Of its header.
+    /// Of its profile's header.
     pub identity: (u32, u64, u64, u64),
     name: String,
     /// Its snapshot is the one that was taken.
-    follower: Follower,
+    pub follower: Follower,
     time_ns: u64,
     monotonic_ns: u64,
     rss: Option<u64>,
@@ -52,11 +52,6 @@ impl Shot {
             rss: self.rss,
             triggers: self.triggers,
         })
-    }
-
-    /// What it takes in memory, nearly.
-    pub fn bytes(&self) -> usize {
-        self.follower.bytes()
     }
 }
 
@@ -79,29 +74,11 @@ impl Followed {
         })
     }
 
-    pub fn header(&self) -> &Header {
-        &self.header
-    }
-
-    pub fn is_over(&self) -> bool {
-        self.is_over
-    }
-
-    pub fn identity(&self) -> (u32, u64, u64, u64) {
-        self.header.identity()
-    }
-
-    /// Whether both are of one profile.
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.identity() == other.identity()
-    }
-
     /// Whether this is what the process ran before.
     pub fn is_image_before(&self, new: &Self) -> bool {
-        let pid =
-            |followed: &Self| followed.process.map(|(pid, process)| (pid, process.start_ticks));
-        pid(self).is_some()
-            && pid(self) == pid(new)
+        let process = |of: &Self| of.process.map(|(pid, process)| (pid, process.start_ticks));
+        process(self).is_some()
+            && process(self) == process(new)
             && self.header.start_realtime_ns < new.header.start_realtime_ns
     }
 
@@ -118,11 +95,10 @@ impl Followed {
             self.is_over = now.is_none();
             return None;
         };
-        let end = match header.state {
-            state::EXITED => Triggers::EXIT,
-            _ if self.has_ended => Triggers::EXIT,
-            _ if now.is_none() => Triggers::DEATH,
-            _ => Triggers::empty(),
+        let end = match now {
+            _ if self.has_ended || header.state == state::EXITED => Triggers::EXIT,
+            None => Triggers::DEATH,
+            Some(_) => Triggers::empty(),
         };
         let observation = self.observation(&header, time_ns, now);
         let seen = match &mut self.watch {
@@ -147,7 +123,7 @@ impl Followed {
         let triggers = std::mem::take(&mut self.pending);
         self.is_ending = is_end(triggers);
         Some(Shot {
-            identity: self.identity(),
+            identity: self.header.identity(),
             name: self.name.clone(),
             follower: std::mem::take(&mut self.follower),
             time_ns,
@@ -182,11 +158,6 @@ impl Followed {
         if has_room {
             self.follower = shot.follower;
         }
-    }
-
-    /// What the last snapshot takes in memory, nearly, as long as it is here.
-    pub fn bytes(&self) -> usize {
-        self.follower.bytes()
     }
 }
 

@@ -16,42 +16,36 @@ use ramson_source::{Failure, Recording, place, unreadable};
 use selection::Selection;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::fmt::Display;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
-use writing::{Done, Event, Writing};
+use writing::{Event, Writing};
 
 const SECOND: u64 = 1_000_000_000;
 /// How often a process is looked at for anything but the clock.
 const MOST_POLL_NS: u64 = SECOND;
 /// Processes whose last snapshots take more than this together are read anew each time.
 const MOST_HELD_BYTES: usize = 128 << 20;
-/// How often old snapshots are looked for.
-const TIDY_NS: u64 = 60 * SECOND;
 
 pub fn record(flags: &RecordFlags) -> Result<(), Failure> {
-    let path = match &flags.output {
-        Some(path) => path.clone(),
-        None => place()?,
-    };
-    make_directory_of(&path)?;
+    let path = flags.output.clone().map_or_else(place, Ok)?;
     let _lock = lock(&path)?;
     let mut selection = Selection::new(flags)?;
     let (sender, events) = mpsc::channel();
     send_ends(sender.clone())?;
     let mut recording = Session {
         writing: Writing::start(open(&path, flags)?, sender),
+        lateness: Lateness::new(path.clone(), flags.every),
         path,
-        rules: flags.rules(),
+        rules: Rules { every_ns: flags.every, every_bytes: flags.every_bytes },
         followed: Vec::new(),
-        tidied_ns: 0,
         is_failing: false,
-        lateness: Lateness::default(),
     };
     loop {
-        recording.lateness.begin_round(&recording.rules, &recording.path);
+        recording.lateness.begin_round();
         for source in selection.discover(unix_ns())? {
             recording.follow(&source);
         }
@@ -60,7 +54,7 @@ pub fn record(flags: &RecordFlags) -> Result<(), Failure> {
             hint("every process that was to be recorded has ended");
             break;
         }
-        if recording.wait(&events)? == Waited::End {
+        if !recording.waits(&events)? {
             break;
         }
     }
@@ -93,47 +87,38 @@ pub fn mark(source: &Recording, name: &str) -> Result<(), Failure> {
 
 fn open(path: &Path, flags: &RecordFlags) -> Result<HistoryWriter, Failure> {
     // SQLite makes files that others may read.
-    let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-    made.map_err(|error| {
-        Failure::failed(format!("{}: {error}. Choose another place with -o", path.display()))
-    })?;
-    HistoryWriter::open(path, flags.levels(), flags.max_size)
-        .map_err(|error| unreadable(path, &error))
+    make(path)?;
+    let levels = Levels::new(flags.every, flags.keep);
+    HistoryWriter::open(path, levels, flags.max_size).map_err(|error| unreadable(path, &error))
 }
 
-fn make_directory_of(path: &Path) -> Result<(), Failure> {
-    let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else {
-        return Ok(());
-    };
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    made.map_err(|error| {
-        Failure::failed(format!("{}: {error}. Choose another place with -o", directory.display()))
-    })
+fn elsewhere(path: &Path, finding: impl Display) -> Failure {
+    Failure::failed(format!("{}: {finding}. Choose another place with -o", path.display()))
+}
+
+fn make(path: &Path) -> Result<File, Failure> {
+    let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    made.map_err(|error| elsewhere(path, error))
 }
 
 /// One writer for each history. The lock is on a file of its own: SQLite has its own locks on the database.
 fn lock(path: &Path) -> Result<File, Failure> {
+    if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(|error| elsewhere(directory, error))?;
+    }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push("-recorder");
-    let file = path.with_file_name(name);
-    let shown = path.display();
-    let opened =
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&file);
-    let opened = opened.map_err(|error| {
-        Failure::failed(format!("{}: {error}. Choose another place with -o", file.display()))
-    })?;
+    let opened = make(&path.with_file_name(name))?;
     match opened.try_lock() {
         Ok(()) => Ok(opened),
-        Err(TryLockError::WouldBlock) => Err(Failure::failed(format!(
-            "{shown}: another \"ramson record\" writes to it. Choose another place with -o"
-        ))),
-        Err(TryLockError::Error(error)) => {
-            Err(Failure::failed(format!("{shown}: {error}. Choose another place with -o")))
+        Err(TryLockError::WouldBlock) => {
+            Err(elsewhere(path, "another \"ramson record\" writes to it"))
         }
+        Err(TryLockError::Error(error)) => Err(elsewhere(path, error)),
     }
 }
 
-/// Sends a message when a signal asks us to end.
 fn send_ends(sender: Sender<Event>) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::failed(format!("signals: {error}. Try again")))?;
@@ -146,18 +131,11 @@ fn send_ends(sender: Sender<Event>) -> Result<(), Failure> {
     Ok(())
 }
 
-#[derive(PartialEq)]
-enum Waited {
-    NextRound,
-    End,
-}
-
 struct Session {
     writing: Writing,
     path: PathBuf,
     rules: Rules,
     followed: Vec<Followed>,
-    tidied_ns: u64,
     is_failing: bool,
     lateness: Lateness,
 }
@@ -165,7 +143,7 @@ struct Session {
 impl Session {
     fn follow(&mut self, source: &Recording) {
         let Some(new) = Followed::new(source) else { return };
-        if self.followed.iter().any(|old| old.is_same(&new)) {
+        if self.followed.iter().any(|old| old.header.identity() == new.header.identity()) {
             return;
         }
         // A process that executes another program ends its profile without a word.
@@ -179,7 +157,7 @@ impl Session {
     /// Looks at every process once, and hands over what there is a reason to keep.
     fn round(&mut self) {
         let time_ns = unix_ns();
-        self.lateness.say_if_behind(self.writing.behind(), &self.rules, &self.path);
+        self.lateness.say_if_behind(self.writing.behind());
         if !self.writing.has_room() {
             self.lateness.miss(time_ns / self.rules.every_ns);
             return;
@@ -189,63 +167,44 @@ impl Session {
         if !shots.is_empty() {
             self.writing.keep(shots);
         }
-        if time_ns >= self.tidied_ns + TIDY_NS && !self.writing.is_tidying() {
-            self.writing.tidy(time_ns);
-        }
-        for followed in self.followed.extract_if(.., |followed| followed.is_over()) {
-            self.writing.forget(followed.header());
+        for followed in self.followed.extract_if(.., |followed| followed.is_over) {
+            self.writing.forget(followed.header);
         }
     }
 
-    /// Until the next round, or until the last one that there will be is kept.
-    fn wait(&mut self, events: &Receiver<Event>) -> Result<Waited, Failure> {
+    /// Until the next round, or until the last one that there will be is kept. False: the end came.
+    fn waits(&mut self, events: &Receiver<Event>) -> Result<bool, Failure> {
         let least_ns = self.rules.every_ns.min(MOST_POLL_NS);
         let until = Instant::now() + Duration::from_nanos(least_ns - unix_ns() % least_ns);
         loop {
             match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Event::Done(done)) => self.settle(done)?,
-                Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return Ok(Waited::End),
-                Err(RecvTimeoutError::Timeout) => return Ok(Waited::NextRound),
+                Ok(Event::Done(kept, shots)) => self.settle(kept, shots)?,
+                Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return Ok(false),
+                Err(RecvTimeoutError::Timeout) => return Ok(true),
             }
-            if !self.followed.is_empty() && self.followed.iter().all(Followed::is_over) {
-                return Ok(Waited::NextRound);
+            if !self.followed.is_empty() && self.followed.iter().all(|followed| followed.is_over) {
+                return Ok(true);
             }
         }
     }
 
-    fn settle(&mut self, done: Done) -> Result<(), Failure> {
-        match done {
-            Done::Kept(kept, shots) => {
-                let is_kept = self.is_kept(kept)?;
-                self.writing.settle();
-                self.settle_shots(shots, is_kept);
-                if !is_kept {
-                    self.lateness.miss(unix_ns() / self.rules.every_ns);
-                } else if self.writing.behind().is_none() {
-                    self.lateness.say_if_over(&self.path);
-                }
-            }
-            Done::Tidied(tidied) => {
-                self.writing.has_tidied();
-                // Where there is more, the next round goes on with it.
-                let has_more = tidied.as_ref().is_ok_and(|&has_more| has_more);
-                if self.is_kept(tidied.map(|_| ()))? && !has_more {
-                    self.tidied_ns = unix_ns();
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn settle_shots(&mut self, shots: Vec<Shot>, is_kept: bool) {
-        let mut held: usize = self.followed.iter().map(Followed::bytes).sum();
+    fn settle(&mut self, kept: Result<(), HistoryError>, shots: Vec<Shot>) -> Result<(), Failure> {
+        let is_kept = self.is_kept(kept)?;
+        self.writing.settle();
+        let mut held: usize = self.followed.iter().map(|followed| followed.follower.bytes()).sum();
         for shot in shots {
-            let is_it = |followed: &&mut Followed| followed.identity() == shot.identity;
+            let is_it = |followed: &&mut Followed| followed.header.identity() == shot.identity;
             if let Some(followed) = self.followed.iter_mut().find(is_it) {
-                held += shot.bytes();
+                held += shot.follower.bytes();
                 followed.settle(shot, is_kept, held <= MOST_HELD_BYTES);
             }
         }
+        if !is_kept {
+            self.lateness.miss(unix_ns() / self.rules.every_ns);
+        } else if self.writing.behind().is_none() {
+            self.lateness.say_if_over();
+        }
+        Ok(())
     }
 
     /// A full disk, or another writer that takes long, passes: what could not be kept is tried again with the next moment.

@@ -2,10 +2,9 @@
 
 use crate::flags::RecordFlags;
 use ramson_process::clock::unix_ns;
-use ramson_source::Failure;
-use ramson_source::places;
 use ramson_source::{
-    Base, Opened, Recording, Selector, all, is_named, none_of, open_file, processes_of,
+    Base, Failure, Opened, Recording, Selector, all, is_named, none_of, open_file, places,
+    processes_of,
 };
 use std::collections::HashSet;
 use std::fs;
@@ -66,7 +65,6 @@ impl Selection {
         !self.is_all && self.groups.iter().all(has_ended)
     }
 
-    /// Profiles to be recorded that may be new.
     pub fn discover(&mut self, now_ns: u64) -> Result<Vec<Recording>, Failure> {
         let mut found = std::mem::take(&mut self.single);
         if self.is_over() {
@@ -89,22 +87,19 @@ impl Selection {
         if found.is_empty() {
             return found;
         }
-        let names: Vec<&str> = self
-            .groups
-            .iter()
-            .filter_map(|group| match &group.base {
-                Base::Name(name) => Some(name.as_str()),
-                _ => None,
-            })
-            .collect();
         // A name is in the profile, also of a process that has ended since.
-        let others = self.groups.iter().filter(|group| !matches!(group.base, Base::Name(_)));
-        let members: HashSet<u32> = others.flat_map(members).collect();
+        let (named, others): (Vec<_>, Vec<_>) =
+            self.groups.iter().partition(|group| matches!(group.base, Base::Name(_)));
+        let members: HashSet<u32> = others.into_iter().flat_map(members).collect();
         let is_wanted = |source: &Recording| {
             let header = &source.snapshot.header;
             let is_new = source.running.is_some() || header.start_realtime_ns >= self.start_ns;
             let is_member = || source.running.is_some_and(|pid| members.contains(&pid));
-            let has_name = || names.iter().any(|name| is_named(header, name));
+            let has_name = || {
+                named
+                    .iter()
+                    .any(|group| matches!(&group.base, Base::Name(name) if is_named(header, name)))
+            };
             is_new && (self.is_all || has_name() || is_member())
         };
         found.into_iter().filter(is_wanted).collect()

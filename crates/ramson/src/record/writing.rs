@@ -3,109 +3,77 @@
 
 use super::followed::Shot;
 use ramson_history::{HistoryError, HistoryWriter, Taken};
+use ramson_process::clock::unix_ns;
 use ramson_reader::Header;
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What the writer waits for.
-pub enum Event {
-    Done(Done),
-    /// A signal asks us to end.
-    End,
-}
-
 /// No snapshot is taken while this much waits.
 const MOST_WAITING_BYTES: usize = 96 << 20;
+/// How often old snapshots are looked for.
+const TIDY_NS: u64 = 60_000_000_000;
 
-/// What the thread has done, in the order in which it was asked.
-pub enum Done {
-    Kept(Result<(), HistoryError>, Vec<Shot>),
-    /// Whether there is more to be removed.
-    Tidied(Result<bool, HistoryError>),
+pub enum Event {
+    /// The oldest round was kept, or was not.
+    Done(Result<(), HistoryError>, Vec<Shot>),
+    End,
 }
 
 enum Job {
     /// One snapshot of each of some processes.
     Keep(Vec<Shot>),
-    Tidy(u64),
     Forget(Box<Header>),
-}
-
-struct Waiting {
-    since: Instant,
-    bytes: usize,
 }
 
 pub struct Writing {
     jobs: Sender<Job>,
     thread: JoinHandle<()>,
-    /// The oldest first.
-    waiting: VecDeque<Waiting>,
-    is_tidying: bool,
+    /// Since when rounds wait, and their bytes; the oldest first.
+    waiting: VecDeque<(Instant, usize)>,
 }
 
 impl Writing {
     pub fn start(mut writer: HistoryWriter, events: Sender<Event>) -> Self {
         let (jobs, queue) = mpsc::channel();
         let thread = thread::spawn(move || {
+            let mut tidied_ns = 0;
             for job in queue {
-                let done = match job {
+                match job {
                     Job::Keep(shots) => {
-                        let taken: Vec<Taken> = shots.iter().filter_map(Shot::taken).collect();
-                        Done::Kept(writer.append(&taken), shots)
+                        let kept = keep(&mut writer, &shots, &mut tidied_ns);
+                        // The recorder may have ended.
+                        let _ = events.send(Event::Done(kept, shots));
                     }
-                    Job::Tidy(now_ns) => {
-                        Done::Tidied(writer.tidy(now_ns).map(|removed| removed.has_more))
-                    }
-                    Job::Forget(header) => {
-                        writer.forget(&header);
-                        continue;
-                    }
-                };
-                // The asking thread may have ended.
-                let _ = events.send(Event::Done(done));
+                    Job::Forget(header) => writer.forget(&header),
+                }
             }
         });
-        Self { jobs, thread, waiting: VecDeque::new(), is_tidying: false }
+        Self { jobs, thread, waiting: VecDeque::new() }
     }
 
     pub fn has_room(&self) -> bool {
-        self.waiting.iter().map(|waiting| waiting.bytes).sum::<usize>() < MOST_WAITING_BYTES
+        self.waiting.iter().map(|(_, bytes)| bytes).sum::<usize>() < MOST_WAITING_BYTES
     }
 
-    /// Since when the oldest round waits.
     pub fn behind(&self) -> Option<Duration> {
-        self.waiting.front().map(|waiting| waiting.since.elapsed())
+        self.waiting.front().map(|(since, _)| since.elapsed())
     }
 
     pub fn keep(&mut self, shots: Vec<Shot>) {
-        let bytes = shots.iter().map(Shot::bytes).sum();
-        self.waiting.push_back(Waiting { since: Instant::now(), bytes });
+        let bytes = shots.iter().map(|shot| shot.follower.bytes()).sum();
+        self.waiting.push_back((Instant::now(), bytes));
         self.ask(Job::Keep(shots));
     }
 
-    /// The oldest round was kept, or was not.
+    /// The oldest round does not wait any more.
     pub fn settle(&mut self) {
         self.waiting.pop_front();
     }
 
-    pub fn tidy(&mut self, now_ns: u64) {
-        self.is_tidying = true;
-        self.ask(Job::Tidy(now_ns));
-    }
-
-    pub fn is_tidying(&self) -> bool {
-        self.is_tidying
-    }
-
-    pub fn has_tidied(&mut self) {
-        self.is_tidying = false;
-    }
-
-    pub fn forget(&self, header: &Header) {
-        self.ask(Job::Forget(Box::new(header.clone())));
+    pub fn forget(&self, header: Header) {
+        self.ask(Job::Forget(Box::new(header)));
     }
 
     fn ask(&self, job: Job) {
@@ -118,4 +86,17 @@ impl Writing {
         drop(self.jobs);
         let _ = self.thread.join();
     }
+}
+
+/// First makes room, if it is time: where there is more to be removed, the next round goes on with it.
+fn keep(
+    writer: &mut HistoryWriter,
+    shots: &[Shot],
+    tidied_ns: &mut u64,
+) -> Result<(), HistoryError> {
+    let now_ns = unix_ns();
+    if now_ns >= *tidied_ns + TIDY_NS && !writer.tidy(now_ns)?.has_more {
+        *tidied_ns = now_ns;
+    }
+    writer.append(&shots.iter().filter_map(Shot::taken).collect::<Vec<Taken>>())
 }

@@ -1,23 +1,19 @@
 //! Rewrites the file of a dead process without the room that it did not use, for copying and attaching to tickets.
 
+use crate::output_file::replace;
 use ramson_format::{PAGE_BYTES, REGION_KINDS, Region};
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
 use std::mem::offset_of;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Replaces `path` by a file with the same records whose regions follow each other. Only for files
-/// that are not written any more.
-pub fn compact(path: &Path) -> io::Result<()> {
-    compact_with(path, &[])
-}
-
-/// The same with a block behind the records, as of names.
-pub fn compact_with(path: &Path, block: &[u8]) -> io::Result<()> {
+/// Replaces `path` by a file with the same records whose regions follow each other, with a block
+/// behind them, as of names. Only for files that are not written any more.
+pub fn compact(path: &Path, block: &[u8]) -> io::Result<()> {
     let mut content = compacted(&File::open(path)?)?;
     content.extend_from_slice(block);
-    replace(path, path, &content)
+    replace(path, Some(&path.metadata()?), |out| out.write_all(&content))
 }
 
 /// The records of `file`, with the regions one after the other.
@@ -41,24 +37,4 @@ pub fn compacted(file: &File) -> io::Result<Vec<u8>> {
         out[capacity..capacity + 8].copy_from_slice(&committed.to_le_bytes());
     }
     Ok(out)
-}
-
-/// Writes a whole file or none, for the owner of `model` only, as profiles are.
-pub fn replace(path: &Path, model: &Path, content: &[u8]) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
-    let partial = path.with_file_name(name);
-    let owner = fs::metadata(model)?;
-    let written = File::options().write(true).create_new(true).mode(0o600).open(&partial).and_then(
-        |mut out| {
-            out.write_all(content)?;
-            // Only root can give a file away, and only root has to.
-            let _ = fchown(&out, Some(owner.uid()), Some(owner.gid()));
-            fs::rename(&partial, path)
-        },
-    );
-    if written.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::AlreadyExists) {
-        let _ = fs::remove_file(&partial);
-    }
-    written
 }

@@ -30,9 +30,7 @@ impl Filters {
             _ => Self::Harmful,
         }
     }
-}
 
-impl Filters {
     pub fn pass_on(&self, command: &mut Command) {
         if let Self::Harmless(filters) = self {
             command.env("RAMSON_SECCOMP", filters.to_string());
@@ -54,12 +52,11 @@ impl Filters {
 }
 
 fn are_harmless(library: &Path, filters: u64) -> bool {
-    let directories = places::profile_directories();
     // Where the profile will be in a file, and where no file can be made.
-    let directories = directories.first().map(PathBuf::as_path).into_iter();
-    directories
-        .chain([Path::new("/dev/null/none")])
-        .all(|directory| is_harmless(library, directory, filters))
+    let mut directories: Vec<PathBuf> = places::profile_directories();
+    directories.truncate(1);
+    directories.push("/dev/null/none".into());
+    directories.iter().all(|directory| is_harmless(library, directory, filters))
 }
 
 fn is_harmless(library: &Path, directory: &Path, filters: u64) -> bool {

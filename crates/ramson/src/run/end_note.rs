@@ -6,6 +6,7 @@ use ramson_analysis::end::kernel_log::KernelLog;
 use ramson_format::{END_OFFSET, state};
 use ramson_reader::{End, Way};
 use ramson_source::{Recording, open_to_write};
+use rustix::fs::OFlags;
 use std::cell::LazyCell;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -15,15 +16,14 @@ use std::time::Duration;
 /// The kernel counts a kill first, and sends the signal, then writes its log: it may be a moment behind.
 const LOG_ATTEMPTS: usize = 20;
 const LOG_PAUSE: Duration = Duration::from_millis(10);
-const O_NOFOLLOW: i32 = 0o400_000;
 
 /// Tells each of the run's dead profiles how its process ended, as far as that is known: the program itself from its status, its
 /// earlier images, and what the kernel's log has of its children.
 pub fn note_ends(profiles: &mut [Recording], ended: &Ended) {
     let is_programs = |source: &Recording| {
         let header = &source.snapshot.header;
-        let is_same_start = [0, ended.start_ticks].contains(&header.process_start_ticks);
-        header.pid == ended.pid && (is_same_start || ended.start_ticks == 0)
+        let (start, ended_start) = (header.process_start_ticks, ended.start_ticks);
+        header.pid == ended.pid && (start == ended_start || start == 0 || ended_start == 0)
     };
     // The first is as of a timer tick, and images may follow each other within one.
     let start = |source: &Recording| {
@@ -79,6 +79,7 @@ fn with_log(source: &Recording, end: End, first: &LazyCell<KernelLog>) -> End {
 }
 
 fn write(path: &str, end: &End) -> std::io::Result<()> {
-    let file = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(path)?;
+    let file =
+        OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)?;
     open_to_write(&file)?.write_all_at(&end.to_bytes(), END_OFFSET)
 }

@@ -10,6 +10,7 @@ mod watch;
 
 use crate::flags::RunFlags;
 use crate::output::remark;
+use crate::output_file::check_free;
 use crate::trim;
 use confined::Filters;
 use prune::Bounds;
@@ -17,22 +18,22 @@ use ramson_analysis::end::sites::LastProfile;
 use ramson_analysis::{end, live_heap};
 use ramson_control::Schedule;
 use ramson_format::state;
+use ramson_process::clock::unix_ns;
 use ramson_process::program;
 use ramson_profile::format::{format_bytes, format_relative_error};
 use ramson_reader::Way;
 use ramson_source::{Failure, Recording, files_since, open_file, places};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Access, StatVfs, access, statvfs};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use signals::Caught;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 use watch::{Ended, Watch, start_ticks_of};
 
 /// Statuses of `run` itself, as env(1) and timeout(1) have them.
@@ -43,7 +44,6 @@ const NOT_FOUND: u8 = 127;
 /// Room that a profile needs at least.
 const LEAST_FREE_BYTES: u64 = 256 << 10;
 
-/// Profiles reported one by one at the end.
 const MAX_REPORTED: usize = 4;
 
 const CANNOT_STAY: &str =
@@ -54,9 +54,8 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     let inherited = ramson_launch::inherited();
     if flags.command[0].as_encoded_bytes().starts_with(b"-") {
         let option = flags.command[0].to_string_lossy();
-        return Err(Failure::usage(format!(
-            "{option}: no such option. \"ramson run --help\" lists them"
-        )));
+        let message = format!("{option}: no such option. \"ramson run --help\" lists them");
+        return Err(Failure::usage(message));
     }
     let output =
         flags.output.as_deref().map(|path| prepare_output(path, flags.force)).transpose()?;
@@ -72,13 +71,14 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     if found.obstacle.is_none() {
         let library = places::library().map_err(fail)?;
         command.env("LD_PRELOAD", preload(&library).map_err(fail)?);
-        command.env("ASAN_OPTIONS", sanitizer_options());
+        // AddressSanitizer ends a program that has anything preloaded before it, though it works
+        // behind libramson.so as any allocator does. What the user sets counts, as it comes later.
+        command.env("ASAN_OPTIONS", with_own("verify_asan_link_order=0".as_ref(), "ASAN_OPTIONS"));
         let filters = Filters::find(&library);
         filters.pass_on(&mut command);
         command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
         configure(&mut command, flags, output.as_deref());
-        is_kept = !make_place(output.as_deref());
-        is_kept &= !filters.warn(&found.path);
+        is_kept = !make_place(output.as_deref()) & !filters.warn(&found.path);
     }
     let trims = trim::schedule(&flags.trims).map_err(fail)?;
     ramson_launch::as_started(&mut command, &flags.command[0])
@@ -114,13 +114,12 @@ fn start(command: &mut Command) -> std::io::Result<(Child, Arc<OnceLock<Way>>)> 
         // As where there may be no further process.
         return Err(Errno::AGAIN.into());
     }
-    let caught = Caught::begin()?;
+    let (program, its_end) = signals::catch()?;
     let child = command.spawn()?;
-    let its_end = caught.pass_on(child.id());
+    let _ = program.send(child.id());
     Ok((child, its_end))
 }
 
-/// There may be no further process or thread.
 fn is_refused(error: &std::io::Error) -> bool {
     let refusals =
         [Errno::AGAIN, Errno::NOMEM, Errno::PERM, Errno::NOSYS, Errno::MFILE, Errno::NFILE];
@@ -164,21 +163,16 @@ fn cannot_execute(found: &program::Program, error: &std::io::Error) -> Failure {
     Failure::Message(NOT_EXECUTABLE, message)
 }
 
-/// The options as libramson.so reads them.
 fn configure(command: &mut Command, flags: &RunFlags, output: Option<&Path>) {
-    command.env("RAMSON_INTERVAL", flags.interval.to_string());
-    if let Some(bytes) = flags.max_file {
-        command.env("RAMSON_MAX_FILE", bytes.to_string());
-    }
-    if let Some(frees) = flags.recent_frees {
-        command.env("RAMSON_FREES", frees.to_string());
-    }
-    if let Some(percent) = &flags.max_overhead {
-        command.env("RAMSON_MAX_OVERHEAD", percent);
-    }
-    if let Some(path) = output {
-        command.env("RAMSON_OUTPUT", path);
-    }
+    let number = |number: u64| number.to_string().into();
+    let settings: [(_, Option<OsString>); 5] = [
+        ("RAMSON_INTERVAL", Some(number(flags.interval))),
+        ("RAMSON_MAX_FILE", flags.max_file.map(number)),
+        ("RAMSON_FREES", flags.recent_frees.map(number)),
+        ("RAMSON_MAX_OVERHEAD", flags.max_overhead.as_ref().map(Into::into)),
+        ("RAMSON_OUTPUT", output.map(Into::into)),
+    ];
+    command.envs(settings.into_iter().filter_map(|(name, value)| Some((name, value?))));
 }
 
 /// Returns when the program has ended: to wait for its status before would also take the stops that trims wait for.
@@ -206,19 +200,13 @@ fn preload(library: &Path) -> Result<OsString, String> {
             library.display()
         ));
     }
-    let mut value = library.as_os_str().to_owned();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        value.push(":");
-        value.push(others);
-    }
-    Ok(value)
+    Ok(with_own(library.as_os_str(), "LD_PRELOAD"))
 }
 
-/// AddressSanitizer ends a program that has anything preloaded before it, though it works behind libramson.so as any allocator does. What
-/// the user sets counts, as it comes later.
-fn sanitizer_options() -> OsString {
-    let mut value = OsString::from("verify_asan_link_order=0");
-    if let Some(others) = std::env::var_os("ASAN_OPTIONS").filter(|others| !others.is_empty()) {
+/// `first`, and behind it what is in our own environment.
+fn with_own(first: &OsStr, variable: &str) -> OsString {
+    let mut value = first.to_owned();
+    if let Some(others) = std::env::var_os(variable).filter(|others| !others.is_empty()) {
         value.push(":");
         value.push(others);
     }
@@ -230,55 +218,39 @@ fn prepare_output(path: &Path, force: bool) -> Result<std::path::PathBuf, Failur
     let fail = |message: String| Failure::Message(RAMSON_FAILED, message);
     let shown = path.display();
     let absolute = std::path::absolute(path).map_err(|error| fail(format!("{shown}: {error}")))?;
+    check_free(path, force).map_err(|failure| fail(failure.to_string()))?;
     if absolute.symlink_metadata().is_ok() {
-        if !force {
-            return Err(fail(format!(
-                "{shown}: exists. Choose another file, or replace it with --force"
-            )));
-        }
         fs::remove_file(&absolute)
             .map_err(|error| fail(format!("{shown}: cannot be replaced: {error}")))?;
     }
     Ok(absolute)
 }
 
-/// Removes old profiles where a new one will be, and says so if there is no place for it all the same. True if that was said.
+/// Removes old profiles where a new one will be, and says so if there is no place for it all the
+/// same: then it lives in memory, and ends with the program. True if that was said.
 fn make_place(output: Option<&Path>) -> bool {
     if output.is_none() {
         prune::prune(&places::own_profile_directory(), Bounds::from_environment());
     }
-    warn_of_full_places(output)
-}
-
-/// The program runs in any case; its profile then lives in memory, and ends with it. True if that was said.
-fn warn_of_full_places(output: Option<&Path>) -> bool {
-    let directory = match output {
-        Some(path) => path.parent().map(Path::to_path_buf),
-        None => {
-            places::profile_directories().into_iter().next().filter(|directory| directory.exists())
-        }
-    };
+    let own = || places::profile_directories().into_iter().next().filter(|own| own.exists());
+    let directory = output.map_or_else(own, |path| path.parent().map(Path::to_path_buf));
     let Some(directory) = directory else { return false };
-    let problem = match rustix::fs::access(&directory, rustix::fs::Access::WRITE_OK) {
-        Err(error) => Some(format!("not writable ({error})")),
-        Ok(()) => rustix::fs::statvfs(&directory)
-            .is_ok_and(|space| space.f_bavail.saturating_mul(space.f_frsize) < LEAST_FREE_BYTES)
-            .then(|| "no space".into()),
+    let free = |space: &StatVfs| space.f_bavail.saturating_mul(space.f_frsize);
+    let problem = match access(&directory, Access::WRITE_OK).map(|()| statvfs(&directory)) {
+        Err(error) => format!("not writable ({error})"),
+        Ok(Ok(space)) if free(&space) < LEAST_FREE_BYTES => "no space".into(),
+        Ok(_) => return false,
     };
-    if let Some(problem) = &problem {
-        let next =
-            if output.is_some() { "Choose another FILE" } else { "Set RAMSON_DIR or use -o" };
-        remark(format_args!(
-            "{}: {problem}: the profile will be lost when the program ends. {next}",
-            directory.display()
-        ));
-    }
-    problem.is_some()
+    let next = if output.is_some() { "Choose another FILE" } else { "Set RAMSON_DIR or use -o" };
+    remark(format_args!(
+        "{}: {problem}: the profile will be lost when the program ends. {next}",
+        directory.display()
+    ));
+    true
 }
 
 fn new_run_id() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
-    (std::process::id() as u64) << 32 | (now & 0xffff_ffff)
+    (std::process::id() as u64) << 32 | (unix_ns() & 0xffff_ffff)
 }
 
 /// Says where the profiles are. Our own words go to standard error, so the program's output stays its own.
@@ -346,11 +318,11 @@ fn keep(source: &Recording) -> Vec<String> {
     let path = Path::new(&source.origin);
     // In either case the sparse original is as good; only its apparent size differs.
     if !end::end_of(source).is_some_and(|noted| end::is_violent(&noted)) {
-        let _ = compact::compact(path);
+        let _ = compact::compact(path, &[]);
         return Vec::new();
     }
     let last = LastProfile::of(source);
-    let _ = compact::compact_with(path, &last.names.to_block());
+    let _ = compact::compact(path, &last.names.to_block());
     last.lines(source)
 }
 

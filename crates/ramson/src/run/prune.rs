@@ -1,6 +1,6 @@
 //! Old profiles are removed, by age and by size; never that of a process that runs, never a file that is no profile or not ours.
 
-use crate::flags::values::{Bound, parse_age, parse_total};
+use crate::flags::values::{DAY_NS, parse_age, parse_total};
 use crate::output::remark;
 use ramson_format::MAGIC;
 use ramson_profile::format::format_bytes;
@@ -11,111 +11,75 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// A younger file may be that of a process that is just beginning.
-const LEAST_AGE: Duration = Duration::from_secs(60);
-const DAY: u64 = 86_400;
+const LEAST_AGE_NS: u64 = 60_000_000_000;
 
-/// Which profiles stay. `None`: no bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which profiles stay; the largest value is no bound.
+#[derive(Clone, Copy)]
 pub struct Bounds {
-    pub age: Option<Duration>,
+    pub age_ns: u64,
     /// Of all profiles of one directory together, as they take space on disk.
-    pub total_bytes: Option<u64>,
+    pub total_bytes: u64,
 }
 
 impl Bounds {
-    pub const DEFAULT: Self =
-        Self { age: Some(Duration::from_secs(30 * DAY)), total_bytes: Some(1 << 30) };
-
     /// As `RAMSON_PRUNE_AGE` and `RAMSON_PRUNE_SIZE` have them; what does not parse removes nothing.
     pub fn from_environment() -> Self {
-        let Self { age, total_bytes } = Self::DEFAULT;
         Self {
-            age: setting("RAMSON_PRUNE_AGE", age, parse_age),
-            total_bytes: setting("RAMSON_PRUNE_SIZE", total_bytes, parse_total),
+            age_ns: setting("RAMSON_PRUNE_AGE", 30 * DAY_NS, parse_age),
+            total_bytes: setting("RAMSON_PRUNE_SIZE", 1 << 30, parse_total),
         }
     }
 }
 
-fn setting<T>(
-    name: &str,
-    default: Option<T>,
-    parse: impl Fn(&str) -> Result<Bound<T>, String>,
-) -> Option<T> {
+fn setting(name: &str, default: u64, parse: fn(&str) -> Result<u64, &'static str>) -> u64 {
     let Ok(text) = env::var(name) else { return default };
-    match parse(&text) {
-        Ok(bound) => bound.0,
-        Err(expected) => {
-            remark(format_args!("{name}={text}: {expected}. No profile is removed by it"));
-            None
-        }
-    }
-}
-
-/// What was removed.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Pruned {
-    pub paths: Vec<PathBuf>,
-    /// On disk.
-    pub bytes: u64,
-}
-
-impl Pruned {
-    /// `removed 3 old profiles, 1.81 MiB`; `None` if there were none.
-    pub fn summary(&self) -> Option<String> {
-        let count = self.paths.len();
-        let profiles = if count == 1 { "profile" } else { "profiles" };
-        let bytes = format_bytes(self.bytes as f64);
-        (count > 0).then(|| format!("removed {count} old {profiles}, {bytes}"))
-    }
+    parse(&text).unwrap_or_else(|expected| {
+        remark(format_args!("{name}={text}: {expected}. No profile is removed by it"));
+        u64::MAX
+    })
 }
 
 /// A file that may be removed if it turns out to be a profile that is not in use.
 struct Candidate {
     path: PathBuf,
-    age: Duration,
+    age_ns: u64,
     bytes: u64,
     inode: u64,
 }
 
-/// Removes what is beyond the bounds from one directory of profiles. Marks lie elsewhere and stay.
-pub fn prune(directory: &Path, bounds: Bounds) -> Pruned {
-    let mut candidates: Vec<Candidate> = fs::read_dir(directory)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| candidate(entry.ok()?.path()))
-        .collect();
-    candidates.sort_by_key(|candidate| candidate.age);
-    let mut pruned = Pruned::default();
+/// Removes what is beyond the bounds from one directory of profiles, and says what that was, if
+/// anything: `removed 3 old profiles, 1.81 MiB`. Marks lie elsewhere and stay.
+pub fn prune(directory: &Path, bounds: Bounds) -> Option<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    let mut candidates: Vec<Candidate> =
+        entries.filter_map(|entry| candidate(entry.ok()?.path())).collect();
+    candidates.sort_by_key(|candidate| candidate.age_ns);
+    let (mut count, mut bytes) = (0, 0);
     let mut total_bytes = candidates.iter().map(|candidate| candidate.bytes).sum::<u64>();
     for candidate in candidates.iter().rev() {
-        let is_old = bounds.age.is_some_and(|most| candidate.age > most);
-        let is_too_much = bounds.total_bytes.is_some_and(|most| total_bytes > most);
-        let may_go = (is_old || is_too_much) && candidate.age >= LEAST_AGE;
-        if may_go && remove(candidate) {
+        let is_beyond = candidate.age_ns > bounds.age_ns || total_bytes > bounds.total_bytes;
+        if is_beyond && candidate.age_ns >= LEAST_AGE_NS && remove(candidate) {
             total_bytes -= candidate.bytes;
-            pruned.bytes += candidate.bytes;
-            pruned.paths.push(candidate.path.clone());
+            bytes += candidate.bytes;
+            count += 1;
         }
     }
-    pruned
+    let profiles = if count == 1 { "profile" } else { "profiles" };
+    let bytes = format_bytes(bytes as f64);
+    (count > 0).then(|| format!("removed {count} old {profiles}, {bytes}"))
 }
 
-/// A regular file of our own.
 fn candidate(path: PathBuf) -> Option<Candidate> {
     let facts = path.symlink_metadata().ok()?;
     let is_ours = facts.is_file() && facts.uid() == geteuid().as_raw();
     let is_called_so = is_called_as_the_library_does(&path);
     // Since the last sample or the end. In the future: a clock was set back, nothing is known.
     let age = SystemTime::now().duration_since(facts.modified().ok()?).ok()?;
-    (is_ours && is_called_so).then(|| Candidate {
-        age,
-        bytes: facts.blocks() * 512,
-        inode: facts.ino(),
-        path,
-    })
+    let (age_ns, bytes, inode) = (age.as_nanos() as u64, facts.blocks() * 512, facts.ino());
+    (is_ours && is_called_so).then_some(Candidate { path, age_ns, bytes, inode })
 }
 
 /// Removes it, if it is a profile, or what is left of an emptied one, and is not in use. While we
@@ -165,12 +129,12 @@ mod tests {
 
     #[test]
     fn bounds_are_read_as_they_are_written() {
-        assert_eq!(parse_age("30d"), Ok(Bound(Some(Duration::from_secs(30 * DAY)))));
-        assert_eq!(parse_age("90s"), Ok(Bound(Some(Duration::from_secs(90)))));
-        assert_eq!(parse_age("off"), Ok(Bound(None)));
-        assert_eq!(parse_total("1G"), Ok(Bound(Some(1 << 30))));
-        assert_eq!(parse_total("off"), Ok(Bound(None)));
-        for wrong in ["", "d", "-1d", "1w", "1.5d", "30", "99999999999999999d"] {
+        assert_eq!(parse_age("30d"), Ok(30 * DAY_NS));
+        assert_eq!(parse_age("90s"), Ok(90_000_000_000));
+        assert_eq!(parse_age("off"), Ok(u64::MAX));
+        assert_eq!(parse_total("1G"), Ok(1 << 30));
+        assert_eq!(parse_total("off"), Ok(u64::MAX));
+        for wrong in ["", "d", "-1d", "1x", "1.5d", "30", "99999999999999999d"] {
             assert!(parse_age(wrong).is_err(), "{wrong}");
         }
         assert!(parse_total("a lot").is_err());

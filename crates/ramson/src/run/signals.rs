@@ -34,30 +34,18 @@ fn caught() -> impl Iterator<Item = i32> {
     PASSED_ON.into_iter().chain(REAL_TIME)
 }
 
-/// The signals that reach us from now on; they wait until there is a program.
-pub struct Caught {
-    program: Sender<u32>,
-    end: Arc<OnceLock<Way>>,
-}
-
-impl Caught {
-    /// Before the program starts: a signal in between must not end us alone, and that there may be no further thread is found out in time.
-    pub fn begin() -> io::Result<Self> {
-        ramson_launch::block_signals();
-        let signals = SignalsInfo::new(caught())?;
-        let (program, started) = channel();
-        let end = Arc::new(OnceLock::new());
-        let its_end = end.clone();
-        thread::Builder::new().spawn(move || pass_on(signals, &started, &its_end))?;
-        Ok(Self { program, end })
-    }
-
-    /// Sends the program what is sent to us; how it ended is to be put into what this returns. From then on its process ID may be another's,
-    /// and who wants us to end means us.
-    pub fn pass_on(self, pid: u32) -> Arc<OnceLock<Way>> {
-        let _ = self.program.send(pid);
-        self.end
-    }
+/// Catches the signals that reach us from now on; they wait until this is sent the program's ID, and
+/// go there until it is told how the program ended: then its ID may be another's, and what is to end
+/// us means us. Before the program starts: a signal in between must not end us alone, and that there
+/// may be no further thread is found out in time.
+pub fn catch() -> io::Result<(Sender<u32>, Arc<OnceLock<Way>>)> {
+    ramson_launch::block_signals();
+    let signals = SignalsInfo::new(caught())?;
+    let (program, started) = channel();
+    let end = Arc::new(OnceLock::new());
+    let its_end = end.clone();
+    thread::Builder::new().spawn(move || pass_on(signals, &started, &its_end))?;
+    Ok((program, end))
 }
 
 fn pass_on(mut signals: SignalsInfo<WithOrigin>, started: &Receiver<u32>, end: &OnceLock<Way>) {

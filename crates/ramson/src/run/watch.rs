@@ -1,6 +1,7 @@
 //! What `ramson run` sees of its program from outside, until the end: its RSS now and then, its control group, its status.
 
 use ramson_process::cgroup::{Group, Groups};
+use ramson_process::clock::unix_ns;
 use ramson_process::stat;
 use ramson_reader::{End, Way};
 use std::collections::HashMap;
@@ -8,13 +9,12 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// A look costs the program nothing and us some microseconds: soon at first, as short programs end soon, then rarely.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How the program ended.
 pub struct Ended {
     pub pid: u32,
     pub end: End,
@@ -22,9 +22,8 @@ pub struct Ended {
     pub start_ticks: u64,
 }
 
-/// The looks so far.
 #[derive(Default)]
-struct Looks {
+pub struct Watch {
     last_rss: Option<(u64, Instant)>,
     peak_rss: u64,
     limit: u64,
@@ -33,7 +32,20 @@ struct Looks {
     oom_kills: HashMap<String, u64>,
 }
 
-impl Looks {
+impl Watch {
+    /// Before the program does: what happens before the first look counts, too. It will begin in our
+    /// control group.
+    pub fn begin() -> Self {
+        let mut watch = Self::default();
+        if let Some(group) = Groups::of(std::process::id()).of_memory()
+            && let Some(count) = group.oom_kills()
+        {
+            watch.oom_kills.insert(group.path.clone(), count);
+            watch.group = Some(group.clone());
+        }
+        watch
+    }
+
     fn look(&mut self, pid: u32) {
         let groups = Groups::of(pid);
         let group = groups.of_memory().map(|group| (group.oom_kills(), group.clone()));
@@ -77,28 +89,9 @@ impl Looks {
         }
         if let Some(group) = &self.group {
             end.set_cgroup(group.path.as_bytes());
-            let before = self.oom_kills.get(&group.path);
-            let rise =
-                before.zip(group.oom_kills()).map(|(before, after)| after.saturating_sub(*before));
-            end.oom_kills = rise.unwrap_or(0);
+            let counts = self.oom_kills.get(&group.path).zip(group.oom_kills());
+            end.oom_kills = counts.map_or(0, |(before, after)| after.saturating_sub(*before));
         }
-    }
-}
-
-/// Begins before the program does: what happens before the first look counts, too.
-pub struct Watch(Looks);
-
-impl Watch {
-    /// The program will begin in our control group.
-    pub fn begin() -> Self {
-        let mut looks = Looks::default();
-        if let Some(group) = Groups::of(std::process::id()).of_memory()
-            && let Some(count) = group.oom_kills()
-        {
-            looks.oom_kills.insert(group.path.clone(), count);
-            looks.group = Some(group.clone());
-        }
-        Self(looks)
     }
 
     /// Waits for the program, which was started just now, and watches it. First of all calls `meanwhile`, which may return when it
@@ -107,11 +100,11 @@ impl Watch {
         let pid = child.id();
         let (stop, stopped) = channel();
         // Where there may be no further thread, nothing is seen but the end.
-        let looks = move || self.0.go_on(pid, &stopped);
+        let looks = move || self.go_on(pid, &stopped);
         let watcher = std::thread::Builder::new().spawn(looks).ok();
         meanwhile(&child);
         ramson_launch::wait_for_end(pid);
-        let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ended_ns = unix_ns();
         drop(stop);
         let looks = watcher.and_then(|watcher| watcher.join().ok()).unwrap_or_default();
         // Not reaped yet, so the ID is still its own.
@@ -123,7 +116,7 @@ impl Watch {
         };
         let mut end = End::of(way);
         end.has_dumped_core = status.core_dumped();
-        end.realtime_ns = ended.as_nanos() as u64;
+        end.realtime_ns = ended_ns;
         looks.tell(&mut end);
         // A process begins with the RSS of its starter: no larger, and it is ours.
         let (_, own_peak) = stat::rss_and_peak(std::process::id());

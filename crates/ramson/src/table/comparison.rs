@@ -1,89 +1,79 @@
 //! A comparison as text.
 
-use super::{columns, cut, dim, percent, place};
+use super::{Table, percent, place, push_rest};
 use ramson_analysis::comparison::{Comparison, is_noise};
 use ramson_profile::format::{format_half_width, format_relative_error, format_value};
-use ramson_profile::{DiffTable, Estimate, SampleUnit};
+use ramson_profile::{DiffTable, Estimate};
 use std::fmt::Write;
 
-/// The whole text.
 pub fn text(comparison: &Comparison) -> String {
-    let mut out = heading(comparison);
+    let mut out = String::new();
+    push_heading(&mut out, comparison);
     push_rows(&mut out, &comparison.table, comparison.all_rows);
     out
 }
 
-fn heading(comparison: &Comparison) -> String {
+fn push_heading(out: &mut String, comparison: &Comparison) {
     let table = &comparison.table;
     let unit = table.sample_type.unit();
-    let mut out = String::new();
     let sides =
         [("old", &comparison.old, table.old_total), ("new", &comparison.new, table.new_total)];
     for (word, side, total) in sides {
         let value = format_value(total.value, unit);
         let error = format_relative_error(total);
-        let mut what = match (side.pid, side.processes.len()) {
-            (Some(pid), _) => format!("{} (pid {pid})", side.name),
-            (None, 0) => side.name.clone(),
-            (None, count) => format!("{} ({count} profiles)", side.name),
+        let _ = write!(out, "{word} {value:>10} {error:>8}  {}", side.name);
+        let _ = match (side.pid, side.processes.len()) {
+            (Some(pid), _) => write!(out, " (pid {pid})"),
+            (None, 0) => Ok(()),
+            (None, count) => write!(out, " ({count} profiles)"),
         };
         if let Some(count) = side.unprofiled {
-            let _ = write!(what, "; {count} more without a profile");
+            let _ = write!(out, "; {count} more without a profile");
         }
-        let _ = writeln!(out, "{word} {value:>10} {error:>8}  {what}");
+        out.push('\n');
     }
     let change = table.change;
-    let verdict = verdict(change);
     let _ = write!(
         out,
-        "{} {:>12} {:>8}  {}, {verdict}",
+        "{} {:>12} {:>8}  {}, {}",
         table.sample_type,
-        signed(change.value, unit),
+        with_plus(change.value, format_value(change.value, unit)),
         format_half_width(change, unit),
-        signed_percent(change.value, table.old_total.value),
+        with_plus(change.value, percent(change.value, table.old_total.value)),
+        verdict(change),
     );
     if comparison.is_same_process {
         let shared = comparison.shared_live;
         let _ = write!(out, "; one process, {shared} samples live in both cancel");
     }
     out.push_str("\n\n");
-    out
 }
 
 fn push_rows(out: &mut String, table: &DiffTable, all_rows: usize) {
-    let unit = table.sample_type.unit();
     if table.rows.is_empty() {
         out.push_str("nothing changed\n");
         return;
     }
-    let _ = writeln!(
-        out,
-        "  {:>11} {:>10} {:>11} {:>10} {:>10}  function  file:line",
-        "Δ", "±", "Δ cum", "old", "new"
-    );
+    let value = |estimate: Estimate| format_value(estimate.value, table.sample_type.unit());
+    let heads = ":>1|Δ:>11|±:>10|Δ cum:>11|old:>10|new:>10|function  file:line";
+    let mut lines = Table::new(out, heads);
     for row in &table.rows {
         let change = &row.change;
-        let shown = change.shown();
-        let line = format!(
-            "{} {:>11} {:>10} {:>11} {:>10} {:>10}  {}{}",
-            if is_noise(shown) { '~' } else { ' ' },
-            signed(change.flat.value, unit),
-            format_half_width(shown, unit),
-            signed(change.cum.value, unit),
-            format_value(row.old_flat.value, unit),
-            format_value(row.new_flat.value, unit),
-            change.name,
-            place(&change.file, change.line),
-        );
-        let line = cut(&line, columns());
-        let _ = writeln!(out, "{}", if is_noise(shown) { dim(&line) } else { line });
+        let is_noise = is_noise(change.shown());
+        let cells = [
+            if is_noise { "~" } else { "" }.to_owned(),
+            with_plus(change.flat.value, value(change.flat)),
+            format_half_width(change.shown(), table.sample_type.unit()),
+            with_plus(change.cum.value, value(change.cum)),
+            value(row.old_flat),
+            value(row.new_flat),
+            format!("{}{}", change.name, place(&change.file, change.line)),
+        ];
+        if is_noise { lines.dim_row(cells) } else { lines.row(cells) }
     }
-    if all_rows > table.rows.len() {
-        let _ = writeln!(out, "({} more rows; -n 0 shows all)", all_rows - table.rows.len());
-    }
+    push_rest(out, all_rows, table.rows.len(), " rows");
 }
 
-/// What the total says of itself.
 fn verdict(change: Estimate) -> &'static str {
     match change {
         change if change.value == 0.0 => "no change",
@@ -91,14 +81,6 @@ fn verdict(change: Estimate) -> &'static str {
         change if is_noise(change) => "not significant",
         _ => "significant",
     }
-}
-
-fn signed(value: f64, unit: SampleUnit) -> String {
-    with_plus(value, format_value(value, unit))
-}
-
-fn signed_percent(part: f64, whole: f64) -> String {
-    with_plus(part, percent(part, whole))
 }
 
 fn with_plus(value: f64, text: String) -> String {

@@ -1,10 +1,10 @@
 //! The finding for people: one line, one bar, then the tables.
 
-use super::{columns, cut, heap_map, pins, push_prose};
+use super::{Table, columns, cut_all, pins, push_prose, size};
 use ramson_analysis::doctor::Finding;
 use ramson_analysis::rss::live_text;
-use ramson_process::allocators::{Allocator, Figures, Missing};
-use ramson_process::glibc::{Arena, Statistics};
+use ramson_process::allocators::{Allocator, Missing};
+use ramson_process::glibc::{Arena, Cell, HeapMap, Statistics};
 use ramson_process::{Part, Term};
 use ramson_profile::format::{format_bytes, format_objects, format_percent, format_share};
 use std::fmt::Write;
@@ -13,8 +13,10 @@ use std::fmt::Write;
 const BAR_COLUMNS: usize = 80;
 /// Arenas with a line of their own.
 const MOST_ARENAS: usize = 12;
+const MOST_MAP_LINES: usize = 4;
+/// From all in use to all free, by the share that is free.
+const SHADES: [(f64, char); 4] = [(0.1, '█'), (0.5, '▓'), (0.9, '▒'), (1.0, '░')];
 
-/// What each part is called.
 const NAMES: [(Part, &str); 19] = [
     (Part::Live, "live, by the allocator's statistics"),
     (Part::Top, "free at the end of the heap"),
@@ -37,23 +39,21 @@ const NAMES: [(Part, &str); 19] = [
     (Part::Moved, "changed during measurement"),
 ];
 
-/// The whole text.
 pub fn text(finding: &Finding, rows: usize) -> String {
-    let columns = columns();
     let mut out = String::new();
-    push_prose(&mut out, "", &finding.rss.line(), columns);
+    push_prose(&mut out, "", &finding.rss.line());
     let _ = writeln!(out, "{}", bar(finding));
     let _ = writeln!(out, "{} (pid {})", finding.name, finding.pid);
-    push_allocator(&mut out, finding, columns);
+    push_allocator(&mut out, finding);
     push_limit(&mut out, finding);
     push_parts(&mut out, finding);
     if let Ok(statistics) = &finding.statistics {
-        push_arenas(&mut out, statistics, columns);
-        heap_map::push(&mut out, &statistics.map);
-        pins::push_pins(&mut out, finding, rows, columns);
+        push_arenas(&mut out, statistics);
+        push_map(&mut out, &statistics.map);
+        pins::push_pins(&mut out, finding, rows);
     }
-    pins::push_advice(&mut out, &finding.advice, columns);
-    out.lines().fold(String::new(), |all, line| all + &cut(line, columns) + "\n")
+    pins::push_advice(&mut out, finding.advice.iter().map(|advice| (String::new(), advice)));
+    cut_all(out.lines().map(str::to_owned))
 }
 
 /// One character a share: live, free in the allocator, the program's mmaps, everything else.
@@ -63,16 +63,14 @@ fn bar(finding: &Finding) -> String {
     let rss = finding.rss.bytes.max(1) as f64;
     let cells =
         |term| (finding.rss.term(term).value.max(0.0) / rss * columns as f64).round() as usize;
-    let mut bar: String = kinds.iter().flat_map(|&(c, term)| vec![c; cells(term)]).collect();
-    let missing = columns.saturating_sub(bar.chars().count());
-    bar.extend(vec!['·'; missing]);
-    let bar: String = bar.chars().take(columns).collect();
+    let shares = kinds.iter().flat_map(|&(c, term)| vec![c; cells(term)]);
+    let bar: String = shares.chain(std::iter::repeat('·')).take(columns).collect();
     let legend = kinds.iter().map(|&(c, term)| format!("{c} {}", finding.rss.word(term)));
     format!("{bar}\n{}  · everything else", legend.collect::<Vec<_>>().join("  "))
 }
 
-fn push_allocator(out: &mut String, finding: &Finding, columns: Option<usize>) {
-    let mut push = |label: &str, prose: &str| push_prose(out, label, prose, columns);
+fn push_allocator(out: &mut String, finding: &Finding) {
+    let mut push = |label: &str, prose: &str| push_prose(out, label, prose);
     let allocators = &finding.allocators;
     let (glibc, other) =
         (allocators.glibc.as_ref(), allocators.other.as_ref().map(|(_, found)| found));
@@ -100,8 +98,17 @@ fn push_allocator(out: &mut String, finding: &Finding, columns: Option<usize>) {
     match (&finding.statistics, &finding.asked) {
         (Ok(statistics), _) => push("settings   ", &parameters(statistics)),
         (Err(_), Some(Ok(asked))) => {
-            push("asked      ", &question(asked));
-            push("it reports ", &answer(asked));
+            let question = format!(
+                "{} on thread {} ({}), which was stopped for {:.1} ms",
+                asked.function,
+                asked.tid,
+                asked.thread,
+                asked.stopped.as_secs_f64() * 1e3,
+            );
+            push("asked      ", &question);
+            let figures =
+                asked.figures.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes)));
+            push("it reports ", &figures.collect::<Vec<_>>().join(", "));
         }
         (Err(why), asked) => {
             if let Some(Err(refusal)) = asked {
@@ -112,24 +119,8 @@ fn push_allocator(out: &mut String, finding: &Finding, columns: Option<usize>) {
     }
 }
 
-fn question(asked: &Figures) -> String {
-    format!(
-        "{} on thread {} ({}), which was stopped for {:.1} ms",
-        asked.function,
-        asked.tid,
-        asked.thread,
-        asked.stopped.as_secs_f64() * 1e3,
-    )
-}
-
-fn answer(asked: &Figures) -> String {
-    let figure = |(name, bytes): &(&str, u64)| format!("{name} {}", format_bytes(*bytes as f64));
-    asked.figures.iter().map(figure).collect::<Vec<_>>().join(", ")
-}
-
 fn parameters(statistics: &Statistics) -> String {
     let parameters = &statistics.parameters;
-    let size = |bytes: u64| format_bytes(bytes as f64);
     let moves = if parameters.has_dynamic_thresholds { "dynamic" } else { "fixed" };
     format!(
         "mmap threshold {}, trim threshold {} ({moves}); {}; tcache: {} of a size up to {}",
@@ -151,10 +142,10 @@ fn push_limit(out: &mut String, finding: &Finding) {
         let _ = writeln!(
             out,
             "limit      {} of cgroup {}, {} in use, {} ({}) left",
-            format_bytes(limit.limit_bytes as f64),
+            size(limit.limit_bytes),
             limit.group,
-            format_bytes(limit.used_bytes as f64),
-            format_bytes(left as f64),
+            size(limit.used_bytes),
+            size(left),
             format_percent(left as f64, limit.limit_bytes as f64),
         );
     }
@@ -162,8 +153,9 @@ fn push_limit(out: &mut String, finding: &Finding) {
 
 fn push_parts(out: &mut String, finding: &Finding) {
     let explained = &finding.rss.explained;
-    let rss = explained.rss as f64;
-    let _ = writeln!(out, "\n{:>10} {:>8}  part of RSS", "bytes", "share");
+    let rss = explained.rss;
+    out.push('\n');
+    let mut table = Table::new(out, "bytes:>10|share:>8|part of RSS");
     for (part, name) in NAMES {
         let bytes = explained.part(part);
         if bytes == 0 {
@@ -181,51 +173,33 @@ fn push_parts(out: &mut String, finding: &Finding) {
             (Part::Anonymous, None) if !finding.is_divided() => "other anonymous, not divided".into(),
             _ => name.to_owned(),
         };
-        let _ = writeln!(
-            out,
-            "{:>10} {:>8}  {name}",
-            format_bytes(bytes as f64),
-            format_percent(bytes as f64, rss),
-        );
+        table.row([format_bytes(bytes as f64), format_percent(bytes as f64, rss as f64), name]);
     }
-    let _ = writeln!(out, "{:>10} {:>8}  RSS", format_bytes(rss), "");
     let beside = [
+        ("RSS", rss),
         ("page tables (not part of RSS)", finding.page_tables.unwrap_or(0)),
         ("swapped out (not part of RSS)", explained.swap),
         ("hugetlbfs (not part of RSS)", explained.hugetlb),
         ("of the above in transparent huge pages", explained.anonymous_huge),
     ];
     for (name, bytes) in beside.into_iter().filter(|&(_, bytes)| bytes > 0) {
-        let _ = writeln!(out, "{:>10} {:>8}  {name}", format_bytes(bytes as f64), "");
+        table.row([size(bytes), String::new(), name.to_owned()]);
     }
 }
 
-fn push_arenas(out: &mut String, statistics: &Statistics, columns: Option<usize>) {
+fn push_arenas(out: &mut String, statistics: &Statistics) {
     let mut arenas: Vec<(usize, &Arena)> = statistics.arenas.iter().enumerate().collect();
     arenas.sort_by_key(|(_, arena)| std::cmp::Reverse(arena.free_bytes()));
-    let _ = writeln!(
-        out,
-        "\n{:>5} {:>7} {:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7}",
-        "arena",
-        "threads",
-        "heaps",
-        "taken",
-        "in use",
-        "free",
-        "releasable",
-        "fastbins",
-        "tcaches",
-        "largest",
-        "frag"
-    );
-    let size = |bytes: u64| format_bytes(bytes as f64);
+    out.push('\n');
+    let heads = "arena:>5|threads:>7|heaps:>5|taken:>10|in use:>10|free:>10|releasable:>10|fastbins:>10|\
+                 tcaches:>10|largest:>10|frag:>7";
+    let mut table = Table::new(out, heads);
     for (index, arena) in arenas.iter().take(MOST_ARENAS) {
         let name = if arena.is_main { "main".into() } else { index.to_string() };
-        let _ = writeln!(
-            out,
-            "{name:>5} {:>7} {:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7}",
-            arena.threads,
-            arena.heaps,
+        table.row([
+            name,
+            arena.threads.to_string(),
+            arena.heaps.to_string(),
             size(arena.system_bytes),
             size(arena.in_use.bytes - arena.fastbins.bytes.min(arena.in_use.bytes)),
             size(arena.free_bytes()),
@@ -234,18 +208,17 @@ fn push_arenas(out: &mut String, statistics: &Statistics, columns: Option<usize>
             size(arena.tcaches.bytes),
             size(arena.largest_free_bytes),
             format_share(arena.fragmentation()).replace(' ', ""),
-        );
+        ]);
     }
     if let Some(rest) = arenas.get(MOST_ARENAS..).filter(|rest| !rest.is_empty()) {
         let free = rest.iter().map(|(_, arena)| arena.free_bytes()).sum();
         let _ = writeln!(out, "{:>5} {} more arenas, {} free", "", rest.len(), size(free));
     }
-    push_doubts(out, statistics, columns);
+    push_doubts(out, statistics);
 }
 
-/// What of the statistics is not sure.
-fn push_doubts(out: &mut String, statistics: &Statistics, columns: Option<usize>) {
-    let mut push = |doubt: &str| push_prose(out, "", doubt, columns);
+fn push_doubts(out: &mut String, statistics: &Statistics) {
+    let mut push = |doubt: &str| push_prose(out, "", doubt);
     if statistics.is_surveyed() {
         push(&format!(
             "surveyed a sample of the pages (±{} at 95 %); --exact reads everything",
@@ -275,4 +248,35 @@ fn push_doubts(out: &mut String, statistics: &Statistics, columns: Option<usize>
     if statistics.arenas.iter().any(|arena| arena.fastbins.is_cut || arena.tcaches.is_cut) {
         push("fastbins, tcaches: at least; a list could not be followed to its end");
     }
+}
+
+/// The heap by address: how much of each part is in use.
+fn push_map(out: &mut String, map: &HeapMap) {
+    let all: u64 = map.cells.iter().map(|cell| cell.bytes).sum();
+    if all == 0 {
+        return;
+    }
+    let columns = columns().unwrap_or(BAR_COLUMNS).clamp(1, BAR_COLUMNS);
+    let together = map.cells.len().div_ceil(columns * MOST_MAP_LINES).max(1);
+    let parts: Vec<char> = map.cells.chunks(together).map(character).collect();
+    let legend = format!(
+        "one character per {}: █ in use  ▓ more than half  ▒ less  ░ free  · not resident",
+        size((map.cell_bytes * together as u64).min(all)),
+    );
+    out.push('\n');
+    push_prose(out, "heap map, ", &legend);
+    for line in parts.chunks(columns) {
+        out.extend(line);
+        out.push('\n');
+    }
+}
+
+fn character(cells: &[Cell]) -> char {
+    let resident: u64 = cells.iter().map(|cell| cell.resident_bytes).sum();
+    let free: f64 = cells.iter().map(|cell| cell.free_bytes).sum();
+    if resident == 0 {
+        return '·';
+    }
+    let share = free / resident as f64;
+    SHADES.iter().find(|(most, _)| share <= *most).map_or('░', |&(_, shade)| shade)
 }

@@ -1,12 +1,10 @@
 //! Freed blocks as text.
 
-use super::{columns, cut, place};
+use super::{columns, cut, most, place, push_rest, size};
 use ramson_analysis::frees::{Block, Frees};
 use ramson_profile::FrameName;
-use ramson_profile::format::format_bytes;
 use std::fmt::Write;
 
-/// The list; at most so many, 0: all.
 pub fn table(out: &mut String, frees: &Frees, rows: usize) {
     let since_start = |unix_ns: u64| seconds(unix_ns.saturating_sub(frees.start_unix_ns));
     let push_allocation = |out: &mut String, block: &Block| {
@@ -18,8 +16,7 @@ pub fn table(out: &mut String, frees: &Frees, rows: usize) {
         let _ = writeln!(out, "{}, live", place_of(live));
         push_allocation(out, live);
     }
-    let most = if rows == 0 { usize::MAX } else { rows };
-    for freed in frees.frees.iter().take(most) {
+    for freed in frees.frees.iter().take(most(rows)) {
         let _ = writeln!(out, "{}, freed", place_of(&freed.block));
         let lifetime = seconds(freed.free_unix_ns.saturating_sub(freed.block.alloc_unix_ns));
         let (at, tid) = (since_start(freed.free_unix_ns), freed.free_tid);
@@ -30,9 +27,7 @@ pub fn table(out: &mut String, frees: &Frees, rows: usize) {
         push(out, freed.free_stack.as_deref());
         push_allocation(out, &freed.block);
     }
-    if frees.frees.len() > most {
-        let _ = writeln!(out, "({} more; -n 0 shows all)", frees.frees.len() - most);
-    }
+    push_rest(out, frees.frees.len(), most(rows), "");
     out.extend(frees.nothing.iter().map(|nothing| format!("{nothing}\n")));
 }
 
@@ -49,7 +44,7 @@ fn push(out: &mut String, stack: Option<&[FrameName]>) {
 
 /// `0x55d0c3a2f2b0: 16 bytes into a block of 64 B at 0x55d0c3a2f2a0`.
 fn place_of(block: &Block) -> String {
-    let (start, size) = (block.address.0, format_bytes(block.size as f64));
+    let (start, size) = (block.address.0, size(block.size));
     match block.offset {
         Some(offset) => {
             let address = start + offset;

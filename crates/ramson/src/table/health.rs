@@ -7,7 +7,6 @@ use ramson_format::{HEALTH, Health};
 use ramson_profile::format::{format_bytes, format_objects, format_share};
 use std::fmt::Write;
 
-/// The table, without a heading.
 pub fn table(out: &mut String, summary: &Summary) {
     let cost = &summary.recording;
     let count = |kind: Health| counted(summary, kind);
@@ -60,7 +59,6 @@ fn counted(summary: &Summary, kind: Health) -> u64 {
     name.and_then(|name| summary.health.get(name)).copied().unwrap_or(0)
 }
 
-/// As much as is known about the time in slow paths.
 fn time(cost: &Cost, samples: u64) -> String {
     let Some(slow_ns) = cost.slow_path_ns else {
         let why = match cost.is_unsteady {

@@ -1,6 +1,6 @@
 //! What pins free memory, and what to do about it, as text.
 
-use super::push_prose;
+use super::{Table, most, push_prose, push_rest, size};
 use ramson_analysis::doctor::{Advice, Finding, Saving};
 use ramson_analysis::rss::live_text;
 use ramson_process::Term;
@@ -9,74 +9,56 @@ use ramson_profile::format::{
 };
 use std::fmt::Write;
 
-/// Adds the sites.
-pub fn push_pins(out: &mut String, finding: &Finding, rows: usize, columns: Option<usize>) {
+pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
     let Some(pins) = &finding.pins else {
         if finding.rss.term(Term::Free).value > 0.05 * finding.rss.bytes as f64 {
-            out.push('\n');
             let why = "not known without a profile. Start the program with \"ramson run\"";
-            push_prose(out, "pinned by: ", why, columns);
+            out.push('\n');
+            push_prose(out, "pinned by: ", why);
         }
         return;
     };
     if pins.sites.is_empty() {
         return;
     }
+    let samples = format_objects(pins.samples as f64);
     let _ = writeln!(
         out,
-        "\nfree memory pinned by: blocks that touch it, half for each side ({} sampled blocks)\n{:>10} {:>8} {:>10} {:>9} {:>9}  allocated by",
-        format_objects(pins.samples as f64),
-        "pins",
-        "±",
-        "live",
-        "age p50",
-        "oldest",
+        "\nfree memory pinned by: blocks that touch it, half for each side ({samples} sampled blocks)"
     );
-    let most = if rows == 0 { usize::MAX } else { rows };
-    for site in pins.sites.iter().take(most) {
-        let _ = writeln!(
-            out,
-            "{:>10} {:>8} {:>10} {:>9} {:>9}  {}",
+    let mut table = Table::new(out, "pins:>10|±:>8|live:>10|age p50:>9|oldest:>9|allocated by");
+    for site in pins.sites.iter().take(most(rows)) {
+        table.row([
             format_bytes(site.held.value),
             format_relative_error(site.held).replace('±', ""),
             format_bytes(site.live.value),
             format_duration(site.median_age_ns),
             format_duration(site.oldest_age_ns),
             site.frames.join(" ← "),
-        );
+        ]);
     }
-    if pins.sites.len() > most {
-        let _ = writeln!(out, "({} more sites; -n 0 shows all)", pins.sites.len() - most);
-    }
+    push_rest(out, pins.sites.len(), most(rows), " sites");
     let _ = writeln!(out, "{:>10} all sites", live_text(pins.held));
 }
 
-/// Adds the advice.
-pub fn push_advice(out: &mut String, advice: &[Advice], columns: Option<usize>) {
-    let here: Vec<(String, &Advice)> =
-        advice.iter().map(|advice| (String::new(), advice)).collect();
-    push_advice_at(out, &here, columns);
-}
-
 /// Adds advice, each behind what says where to follow it.
-pub fn push_advice_at(out: &mut String, advice: &[(String, &Advice)], columns: Option<usize>) {
+pub fn push_advice<'a>(out: &mut String, advice: impl Iterator<Item = (String, &'a Advice)>) {
     out.push_str("\nwhat to do\n");
-    for (index, (place, advice)) in advice.iter().enumerate() {
+    for (index, (place, advice)) in advice.enumerate() {
         let saving = match advice.saving {
             None => String::new(),
             Some(Saving { bytes, half_width_95, is_at_most }) => {
                 let bound = if is_at_most { "at most " } else { "" };
                 let error = half_width_95.filter(|&bytes| bytes > 0);
-                let error = error.map(|bytes| format!(" (±{})", format_bytes(bytes as f64)));
-                let bytes = format_bytes(bytes as f64);
-                format!(": saves {bound}{bytes}{}", error.unwrap_or_default())
+                let error = error.map(|bytes| format!(" (±{})", size(bytes)));
+                format!(": saves {bound}{}{}", size(bytes), error.unwrap_or_default())
             }
         };
         let number = format!("{}. ", index + 1);
-        push_prose(out, &number, &format!("{place}{}{saving}", advice.action), columns);
-        push_prose(out, "   why   ", &advice.evidence, columns);
+        push_prose(out, &number, &format!("{place}{}{saving}", advice.action));
+        push_prose(out, "   why   ", &advice.evidence);
         if advice.risk != "none" {
-            push_prose(out, "   risk  ", advice.risk, columns);
+            push_prose(out, "   risk  ", advice.risk);
         }
     }
 }

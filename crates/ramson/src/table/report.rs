@@ -1,6 +1,6 @@
 //! A report as text.
 
-use super::{columns, cut, frees, health, percent, place, sizes, stack, subject, trees};
+use super::{Table, blocks, frees, health, percent, place, sizes, stack, subject, trees};
 use ramson_analysis::report::{Functions, Report, View};
 use ramson_analysis::summary::Subject;
 use ramson_profile::Estimate;
@@ -13,29 +13,22 @@ const MAX_STACK_FRAMES: usize = 8;
 /// Binaries whose names are lost, one by one.
 const MAX_LOST: usize = 3;
 
-/// The whole text; at most so many rows of a table, 0: all. Of several processes the sum, or a block for each where that
-/// is wanted or a sum says nothing.
-pub fn text(report: &mut Report, rows: usize, is_each: bool) -> String {
+/// The whole text; at most so many rows of a table, 0: all. Of several processes the sum, or a block
+/// for each where that is wanted or a sum says nothing.
+pub fn text(report: &Report, rows: usize, is_each: bool) -> String {
     let is_of_one = matches!(report.view, View::Health {});
     if report.processes.is_empty() || !(is_each || is_of_one) {
         return block(report, rows);
     }
     let heading = subject::heading(&report.subject, &report.defects);
-    let blocks = report
-        .processes
-        .iter_mut()
-        .map(|each| format!("\n── {}\n{}", each.row.name_and_pid(), block(&mut each.answer, rows)));
-    heading.trim_end().to_owned() + "\n" + &blocks.collect::<String>()
+    blocks(&heading, &report.processes, |report| block(report, rows))
 }
 
-fn block(report: &mut Report, rows: usize) -> String {
+fn block(report: &Report, rows: usize) -> String {
     let mut out = subject::heading(&report.subject, &report.defects);
     push_lost_names(&mut out, report);
     match &report.view {
-        View::Report(functions) => {
-            functions_table(&mut out, report, functions);
-            stacks(&mut out, report, functions);
-        }
+        View::Report(functions) => push_functions(&mut out, report, functions),
         View::Tree(tree) => {
             trees::tree(&mut out, report, tree, rows, "callers above their callees")
         }
@@ -69,7 +62,7 @@ pub fn title(report: &Report, shown: Estimate) -> String {
     }
 }
 
-fn functions_table(out: &mut String, report: &Report, functions: &Functions) {
+fn push_functions(out: &mut String, report: &Report, functions: &Functions) {
     let table = &functions.table;
     let (sample_type, unit) = (table.sample_type, table.sample_type.unit());
     if table.rows.is_empty() {
@@ -77,16 +70,12 @@ fn functions_table(out: &mut String, report: &Report, functions: &Functions) {
         return;
     }
     let _ = writeln!(out, "{}", title(report, table.total));
-    let _ = writeln!(
-        out,
-        "{:>10} {:>7} {:>7} {:>10} {:>7} {:>8} {:>13}  function  file:line",
-        "flat", "flat%", "sum%", "cum", "cum%", "±", "objects"
-    );
+    let heads = "flat:>10|flat%:>7|sum%:>7|cum:>10|cum%:>7|±:>8|objects:>13|function  file:line";
+    let mut lines = Table::new(out, heads);
     let mut sum = 0.0;
     for row in &table.rows {
         sum += row.flat.value;
-        let line = format!(
-            "{:>10} {:>7} {:>7} {:>10} {:>7} {:>8} {:>13}  {}{}",
+        lines.row([
             format_value(row.flat.value, unit),
             percent(row.flat.value, report.magnitude),
             percent(sum, report.magnitude),
@@ -94,46 +83,39 @@ fn functions_table(out: &mut String, report: &Report, functions: &Functions) {
             percent(row.cum.value, report.magnitude),
             format_relative_error(row.shown()),
             format_objects(row.objects.value),
-            row.name,
-            place(&row.file, row.line),
-        );
-        let _ = writeln!(out, "{}", cut(&line, columns()));
+            format!("{}{}", row.name, place(&row.file, row.line)),
+        ]);
     }
-}
-
-fn stacks(out: &mut String, report: &Report, functions: &Functions) {
     if !functions.stacks.is_empty() {
-        let _ = writeln!(out, "\nlargest stacks, leaf first, without the C++ library's own frames");
+        let title = "largest stacks, leaf first, without the C++ library's own frames";
+        let _ = writeln!(lines.out, "\n{title}");
     }
     for of in &functions.stacks {
-        let line = format!(
-            "{:>10} {:>8}  {}",
-            format_value(of.value.value, report.sample_type.unit()),
-            format_relative_error(of.value),
-            stack(&of.frames, MAX_STACK_FRAMES)
-        );
-        let _ = writeln!(out, "{}", cut(&line, columns()));
+        let (value, error) = (format_value(of.value.value, unit), format_relative_error(of.value));
+        let stack = stack(&of.frames, MAX_STACK_FRAMES);
+        lines.line_across(&format!("{value:>10} {error:>8}  {stack}"));
     }
 }
 
-/// Part of the heading: binaries of a dead process that no longer exist, so that another look will not find their names
-/// either.
-fn push_lost_names(out: &mut String, report: &mut Report) {
+/// What is part of the heading: binaries of a dead process that no longer exist, so that another
+/// look will not find their names either; and what else kept frames from having names.
+pub fn missing(report: &Report) -> (Vec<&SymbolDefect>, Vec<&SymbolDefect>) {
     let is_dead = matches!(&report.subject, Subject::Recording(summary) if !summary.is_running);
-    let is_lost = |defect: &SymbolDefect| {
-        matches!(
-            defect,
-            SymbolDefect::BuildIdDiffers { used: None, .. } | SymbolDefect::BinaryMissing { .. }
-        )
+    let is_lost = |defect: &&SymbolDefect| match defect {
+        SymbolDefect::BuildIdDiffers { used, .. } => is_dead && used.is_none(),
+        defect => is_dead && matches!(defect, SymbolDefect::BinaryMissing { .. }),
     };
-    if !is_dead || !report.missing_symbols.iter().any(is_lost) {
+    report.missing_symbols.iter().partition(is_lost)
+}
+
+fn push_lost_names(out: &mut String, report: &Report) {
+    let (lost, _) = missing(report);
+    if lost.is_empty() {
         return;
     }
-    let end = out.trim_end_matches('\n').len();
-    out.truncate(end);
-    for defect in report.missing_symbols.iter().filter(|defect| is_lost(defect)).take(MAX_LOST) {
+    out.truncate(out.trim_end_matches('\n').len());
+    for defect in lost.iter().take(MAX_LOST) {
         let _ = write!(out, "\nnames are missing: {defect}");
     }
     out.push_str("\n\n");
-    report.missing_symbols.retain(|defect| !is_lost(defect));
 }

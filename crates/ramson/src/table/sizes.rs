@@ -1,6 +1,6 @@
 //! Tables of `report` that are not about functions: block sizes and threads.
 
-use super::{columns, cut, percent};
+use super::{Table, most, percent, push_rest};
 use ramson_profile::format::{format_bytes, format_objects, format_relative_error, format_value};
 use ramson_profile::view::{SizeTable, ThreadTable};
 use std::fmt::Write;
@@ -14,32 +14,24 @@ pub fn sizes(out: &mut String, table: &SizeTable) {
         let _ = writeln!(out, "no {sample_type} sampled yet");
         return;
     }
-    let total = format_bytes(table.space.value);
-    let _ = writeln!(out, "{sample_type} by block size, {total}");
-    let _ = writeln!(
-        out,
-        "{:>23} {:>10} {:>7} {:>8} {:>13} {:>8}",
-        "block size", "bytes", "bytes%", "±", "objects", "±"
-    );
+    let _ = writeln!(out, "{sample_type} by block size, {}", format_bytes(table.space.value));
+    let heads = "block size:>23|bytes:>10|bytes%:>7|±:>8|objects:>13|±:>8|";
+    let mut lines = Table::new(out, heads);
     let largest = table.rows.iter().map(|row| row.space.value).fold(0.0, f64::max);
     for row in &table.rows {
-        let block = match (row.least_bytes, row.most_bytes) {
-            (Some(least), Some(most)) => {
-                format!("{} … < {}", format_bytes(least as f64), format_bytes(most as f64 + 1.0))
-            }
-            _ => "not known".into(),
-        };
+        let block = row.least_bytes.zip(row.most_bytes).map(|(least, most)| {
+            format!("{} … < {}", format_bytes(least as f64), format_bytes(most as f64 + 1.0))
+        });
         let bar = BAR_COLUMNS as f64 * row.space.value / largest;
-        let line = format!(
-            "{block:>23} {:>10} {:>7} {:>8} {:>13} {:>8}  {}",
+        lines.row([
+            block.unwrap_or("not known".into()),
             format_bytes(row.space.value),
             percent(row.space.value, table.space.value),
             format_relative_error(row.space),
             format_objects(row.objects.value),
             format_relative_error(row.objects),
             "▇".repeat(bar.round().clamp(0.0, BAR_COLUMNS as f64) as usize),
-        );
-        let _ = writeln!(out, "{}", cut(line.trim_end(), columns()));
+        ]);
     }
 }
 
@@ -51,20 +43,15 @@ pub fn threads(out: &mut String, table: &ThreadTable, rows: usize) {
     }
     let total = format_value(table.total.value, unit);
     let _ = writeln!(out, "{sample_type} by allocating thread, {total}");
-    let _ = writeln!(out, "{:>10} {:>7} {:>8} {:>13}  thread", "value", "value%", "±", "objects");
-    let most = if rows == 0 { usize::MAX } else { rows };
-    for row in table.rows.iter().take(most) {
-        let line = format!(
-            "{:>10} {:>7} {:>8} {:>13}  {}",
+    let mut lines = Table::new(out, "value:>10|value%:>7|±:>8|objects:>13|thread");
+    for row in table.rows.iter().take(most(rows)) {
+        lines.row([
             format_value(row.value.value, unit),
             percent(row.value.value, table.magnitude),
             format_relative_error(row.value),
             format_objects(row.objects.value),
-            row.thread.as_deref().unwrap_or("(not known)"),
-        );
-        let _ = writeln!(out, "{}", cut(&line, columns()));
+            row.thread.as_deref().unwrap_or("(not known)").to_owned(),
+        ]);
     }
-    if table.rows.len() > most {
-        let _ = writeln!(out, "({} more threads; -n 0 shows all)", table.rows.len() - most);
-    }
+    push_rest(out, table.rows.len(), most(rows), " threads");
 }

@@ -1,6 +1,6 @@
 //! The first lines of a report: the RSS line, what the profile is of, and what it does not hold.
 
-use super::{columns, cut};
+use super::{Table, command, or_dash, size};
 use ramson_analysis::MmapSums;
 use ramson_analysis::members::{Row, Sum, unprofiled_text};
 use ramson_analysis::rss::live_text;
@@ -27,7 +27,6 @@ pub fn heading(subject: &Subject, defects: &[String]) -> String {
     out
 }
 
-/// Of several: their sum, and a row for each.
 fn of_sum(sum: &Sum) -> String {
     let live = live_text(sum.live);
     let running = sum.rows.iter().filter(|row| row.age_ns.is_some()).count();
@@ -37,17 +36,20 @@ fn of_sum(sum: &Sum) -> String {
     };
     let mut out = match (&sum.rss, sum.rss_bytes) {
         (Some(rss), _) => rss.line(),
-        (None, Some(bytes)) => format!("RSS {} {all}; live {live}", format_bytes(bytes as f64)),
+        (None, Some(bytes)) => format!("RSS {} {all}; live {live}", size(bytes)),
         (None, None) => format!("RSS not known; live {live}"),
     };
     let _ = write!(out, "\n{} profiles", sum.rows.len());
-    let _ = match running {
-        0 => Ok(()),
+    match running {
+        0 => {}
         _ if running == sum.rows.len() => {
-            write!(out, " of running processes; pages that they share count in each")
+            out.push_str(" of running processes; pages that they share count in each");
         }
-        _ => write!(out, ", {running} of them of running processes, of which the RSS line is"),
-    };
+        _ => {
+            let _ =
+                write!(out, ", {running} of them of running processes, of which the RSS line is");
+        }
+    }
     out.push('\n');
     out.extend(mmap_line(&sum.mmap));
     if let Some(missing) = unprofiled_text(sum.unprofiled) {
@@ -59,35 +61,23 @@ fn of_sum(sum: &Sum) -> String {
     out
 }
 
-/// A line for each process.
-pub fn push_rows(out: &mut String, rows: &[Row]) {
-    let _ = writeln!(
-        out,
-        "{:>10} {:>10} {:>10} {:>8} {:>10}  command",
-        "pid", "RSS", "live", "±", "age"
-    );
-    let or_dash = |known: Option<String>| known.unwrap_or_else(|| "–".into());
+fn push_rows(out: &mut String, rows: &[Row]) {
+    let mut table = Table::new(out, "pid:>10|RSS:>10|live:>10|±:>8|age:>10|command");
     for row in rows.iter().take(MOST_ROWS) {
-        let command = match row.command_line.as_slice() {
-            [] => row.name.clone(),
-            words => words.join(" "),
-        };
-        let line = format!(
-            "{:>10} {:>10} {:>10} {:>8} {:>10}  {command}",
+        table.row([
             or_dash(row.pid.map(|pid| pid.to_string())),
-            or_dash(row.rss.map(|rss| format_bytes(rss as f64))),
+            or_dash(row.rss.map(size)),
             or_dash(row.live.map(|live| format_bytes(live.value))),
             or_dash(row.live.map(format_relative_error)),
             or_dash(row.age_ns.map(format_duration)),
-        );
-        let _ = writeln!(out, "{}", cut(&line, columns()));
+            command(row),
+        ]);
     }
     if rows.len() > MOST_ROWS {
-        let _ = writeln!(out, "{:>10} more; --json has all", rows.len() - MOST_ROWS);
+        table.line_across(&format!("{:>10} more; --json has all", rows.len() - MOST_ROWS));
     }
 }
 
-/// Of a profile that libramson wrote.
 fn of_recording(summary: &Summary) -> String {
     let live = live_text(summary.live);
     let mut out = match (&summary.history, &summary.rss, summary.is_running) {
@@ -139,17 +129,12 @@ fn mmap_line(mmap: &MmapSums) -> Option<String> {
     Some(line + "\n")
 }
 
-/// The first line of a moment of a history: RSS of then.
 fn past_line(past: &Past, live: &str) -> String {
     let ago = format_duration(unix_ns().saturating_sub(past.time_ns));
-    let rss = match past.rss {
-        Some(rss) => format!("RSS {}", format_bytes(rss as f64)),
-        None => "RSS unknown".into(),
-    };
-    format!("{rss} at {} ({ago} ago); live {live}", format_local_time(past.time_ns))
+    let rss = past.rss.map_or("unknown".into(), size);
+    format!("RSS {rss} at {} ({ago} ago); live {live}", format_local_time(past.time_ns))
 }
 
-/// What the numbers are about, in place of how the process is now.
 fn past_fate(past: &Past, profiled: &str) -> String {
     match past.from_ns {
         None => format!("as it was after {profiled}"),
@@ -164,12 +149,10 @@ fn past_fate(past: &Past, profiled: &str) -> String {
 fn of_foreign(summary: &ForeignSummary) -> String {
     let mut out = format!("RSS not recorded in {} files", summary.format);
     if let Some(live) = summary.live {
-        let _ = match live.variance.is_nan() {
-            true => write!(out, "; live {}", format_bytes(live.value)),
-            false => {
-                write!(out, "; live {} ({})", format_bytes(live.value), format_relative_error(live))
-            }
-        };
+        let _ = write!(out, "; live {}", format_bytes(live.value));
+        if !live.variance.is_nan() {
+            let _ = write!(out, " ({})", format_relative_error(live));
+        }
     }
     let _ = write!(out, "\n{}", summary.origin);
     if !summary.command.is_empty() {
@@ -178,7 +161,7 @@ fn of_foreign(summary: &ForeignSummary) -> String {
     let _ = match summary.interval_bytes {
         0 => write!(out, ": sampling unknown"),
         1 => write!(out, ": every allocation recorded"),
-        interval => write!(out, ": interval {}", format_bytes(interval as f64)),
+        interval => write!(out, ": interval {}", size(interval)),
     };
     let (count, is_labelled) = summary.stacks;
     let stacks = if count == 1 { "stack" } else { "stacks" };

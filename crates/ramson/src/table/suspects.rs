@@ -1,6 +1,6 @@
 //! The suspects as text: verdict and reason, evidence, stack.
 
-use super::{columns, cut, stack, subject};
+use super::{blocks, columns, cut, most, push_rest, stack, subject};
 use ramson_analysis::suspects::{Suspect, Suspects};
 use ramson_leaks::{Finding, Growth, Verdict};
 use ramson_profile::format::{
@@ -16,24 +16,19 @@ pub fn text(found: &Suspects, rows: usize, is_each: bool) -> String {
     if found.processes.is_empty() || !is_each {
         return block(found, rows);
     }
-    let blocks = found
-        .processes
-        .iter()
-        .map(|each| format!("\n── {}\n{}", each.row.name_and_pid(), block(&each.answer, rows)));
-    subject::heading(&found.subject, &found.defects).trim_end().to_owned()
-        + "\n"
-        + &blocks.collect::<String>()
+    let heading = subject::heading(&found.subject, &found.defects);
+    blocks(&heading, &found.processes, |suspects| block(suspects, rows))
 }
 
 fn block(found: &Suspects, rows: usize) -> String {
     let mut out = subject::heading(&found.subject, &found.defects) + &summary(found);
-    let most = if rows == 0 { usize::MAX } else { rows };
-    for (index, suspect) in found.suspects.iter().take(most).enumerate() {
+    for (index, suspect) in found.suspects.iter().take(most(rows)).enumerate() {
         push_suspect(&mut out, index + 1, suspect);
     }
-    if found.suspects.len() > most {
-        let _ = writeln!(out, "\n({} more stacks; -n 0 shows all)", found.suspects.len() - most);
+    if found.suspects.len() > most(rows) {
+        out.push('\n');
     }
+    push_rest(&mut out, found.suspects.len(), most(rows), " stacks");
     out
 }
 
@@ -43,14 +38,13 @@ fn summary(found: &Suspects) -> String {
         1 => "1 stack holds live memory".to_owned(),
         count => format!("{} stacks hold live memory", format_objects(count as f64)),
     };
-    let mut separator = ": ";
-    for verdict in Verdict::ALL {
-        let of = |suspect: &&Suspect| suspect.finding.verdict == verdict;
-        let count = found.suspects.iter().filter(of).count();
-        if count > 0 {
-            let _ = write!(out, "{separator}{count} {verdict}");
-            separator = ", ";
-        }
+    let of = |verdict| {
+        let all = found.suspects.iter().filter(|suspect| suspect.finding.verdict == verdict);
+        Some(all.count()).filter(|&count| count > 0).map(|count| format!("{count} {verdict}"))
+    };
+    let verdicts: Vec<String> = Verdict::ALL.into_iter().filter_map(of).collect();
+    if !verdicts.is_empty() {
+        let _ = write!(out, ": {}", verdicts.join(", "));
     }
     out.push('\n');
     if found.suppressed + found.known > 0 {

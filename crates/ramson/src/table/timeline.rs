@@ -1,13 +1,12 @@
 //! The series of a history as text.
 
-use super::{columns, cut};
+use super::{Table, or_dash, push_rest, size};
 use ramson_analysis::timeline::{Gaps, Timeline};
 use ramson_profile::format::{
     format_bytes, format_duration, format_local_time, format_objects, format_relative_error,
 };
 use std::fmt::Write;
 
-/// Comma-separated values.
 pub fn csv(timeline: &Timeline) -> String {
     let mut out = String::from(
         "time_unix_ns,rss_bytes,live_bytes,live_half_width_95,live_samples,allocated_bytes,triggers\n",
@@ -28,42 +27,31 @@ pub fn csv(timeline: &Timeline) -> String {
     out
 }
 
-/// The table.
 pub fn text(timeline: &Timeline) -> String {
     let mut out = format!(
-        "{} (pid {}): {} moments in {}\n\n{:<19} {:>10} {:>10} {:>7} {:>12} {:>8}  why\n",
+        "{} (pid {}): {} moments in {}\n\n",
         timeline.name,
         timeline.pid,
         timeline.moments,
         timeline.history.display(),
-        "time",
-        "RSS",
-        "live",
-        "±",
-        "allocated/s",
-        "samples"
     );
-    let none = || "–".to_owned();
+    let heads = "time:<19|RSS:>10|live:>10|±:>7|allocated/s:>12|samples:>8|why";
+    let mut table = Table::new(&mut out, heads);
     for row in &timeline.rows {
         if let Some(gaps) = &row.gaps {
-            let _ = writeln!(out, "{}", cut(&gap_line(gaps), columns()));
+            table.line_across(&gap_line(gaps));
         }
-        let line = format!(
-            "{:<19} {:>10} {:>10} {:>7} {:>12} {:>8}  {}",
+        table.row([
             format_local_time(row.time_unix_ns),
-            row.rss.map_or_else(none, |rss| format_bytes(rss as f64)),
+            or_dash(row.rss.map(size)),
             format_bytes(row.live.value),
             format_relative_error(row.live),
-            row.allocated_per_s.map_or_else(none, format_bytes),
+            or_dash(row.allocated_per_s.map(format_bytes)),
             format_objects(row.live_samples as f64),
-            row.triggers,
-        );
-        let _ = writeln!(out, "{}", cut(&line, columns()));
+            row.triggers.clone(),
+        ]);
     }
-    let shown = timeline.rows.len();
-    if shown < timeline.moments {
-        let _ = writeln!(out, "({} more moments; -n 0 shows all)", timeline.moments - shown);
-    }
+    push_rest(&mut out, timeline.moments, timeline.rows.len(), " moments");
     out
 }
 

@@ -1,44 +1,38 @@
 //! Trees, and callers and callees, as text.
 
 use super::report::title;
-use super::{columns, cut, percent};
+use super::{Table, columns, cut, most, percent, push_rest};
 use ramson_analysis::report::Report;
-use ramson_profile::FrameName;
 use ramson_profile::format::{format_relative_error, format_value};
 use ramson_profile::view::{Neighbour, PeekTable, Tree, TreeRowKind};
 use std::fmt::Write;
 
-/// Callers and callees shown per function.
 const MAX_NEIGHBOURS: usize = 12;
 
 /// A tree, at most five times so many rows; 0: all.
 pub fn tree(out: &mut String, report: &Report, tree: &Tree, rows: usize, order: &str) {
-    let (columns, unit) = (columns(), tree.sample_type.unit());
+    let unit = tree.sample_type.unit();
     let _ = writeln!(out, "{}; {order}", title(report, tree.total));
-    let _ = writeln!(out, "{:>10} {:>7} {:>10} {:>8}  function", "cum", "cum%", "flat", "±");
+    let mut lines = Table::new(out, "cum:>10|cum%:>7|flat:>10|±:>8|function");
     // A tree needs more rows than a table to say as much.
-    let most = if rows == 0 { usize::MAX } else { rows * 5 };
+    let most = most(rows).saturating_mul(5);
     for row in tree.rows.iter().take(most) {
         let name = match &row.kind {
-            TreeRowKind::Frame(frame) => format!("{}{}", frame.name, line_of(frame)),
+            TreeRowKind::Frame(frame) if frame.line == 0 => frame.name.to_string(),
+            TreeRowKind::Frame(frame) => format!("{}:{}", frame.name, frame.line),
             TreeRowKind::Merged { frames } => tree.merged_label(*frames, row.cum),
         };
-        let line = format!(
-            "{:>10} {:>7} {:>10} {:>8}  {}{name}",
+        lines.row([
             format_value(row.cum.value, unit),
             percent(row.cum.value, report.magnitude),
             if row.flat.is_nothing() { String::new() } else { format_value(row.flat.value, unit) },
             format_relative_error(row.cum),
-            "  ".repeat(row.depth),
-        );
-        let _ = writeln!(out, "{}", cut(&line, columns));
+            "  ".repeat(row.depth) + &name,
+        ]);
     }
-    if tree.rows.len() > most {
-        let _ = writeln!(out, "({} more rows; -n 0 shows all)", tree.rows.len() - most);
-    }
+    push_rest(out, tree.rows.len(), most, " rows");
 }
 
-/// Callers and callees of some functions.
 pub fn peek(out: &mut String, report: &Report, table: &PeekTable) {
     let sample_type = table.sample_type;
     if table.functions.is_empty() {
@@ -71,9 +65,4 @@ pub fn peek(out: &mut String, report: &Report, table: &PeekTable) {
         neighbours(out, &peek.callees, "calls");
         out.push('\n');
     }
-}
-
-/// `:12` where lines are told apart.
-fn line_of(frame: &FrameName) -> String {
-    if frame.line == 0 { String::new() } else { format!(":{}", frame.line) }
 }

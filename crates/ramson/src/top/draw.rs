@@ -3,100 +3,83 @@
 use super::heading::{Heading, change_line, spark_line, wrapped};
 use super::keys::HELP;
 use super::model::Model;
-use super::table::{self, Columns, Span, Tone};
-use crate::table::cut;
+use super::table::{self, FAINT, PLAIN, STRONG};
+use crate::table::{cut, wrap};
 use ramson_analysis::live::row::View;
 use ramson_profile::format::{format_bytes, format_percent};
 use ratatui::Frame;
-
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span as Styled};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 /// Notes shown above the rows, and lines of the stack below them.
 const MOST_NOTES: usize = 2;
 const STACK_LINES: usize = 2;
-
-/// With colours or without: a tone is never told by its colour alone.
-#[derive(Clone, Copy)]
-pub struct Palette {
-    pub has_colours: bool,
-}
-
-impl Palette {
-    pub fn style(self, tone: Tone) -> Style {
-        let coloured = |colour: Color| match self.has_colours {
-            true => Style::new().fg(colour),
-            false => Style::new(),
-        };
-        match tone {
-            Tone::Plain => Style::new(),
-            Tone::Strong => Style::new().add_modifier(Modifier::BOLD),
-            Tone::Faint => Style::new().add_modifier(Modifier::DIM),
-            // Orange and blue where a terminal has its usual colours: told apart by everybody.
-            Tone::Grows => coloured(Color::Yellow).add_modifier(Modifier::BOLD),
-            Tone::Shrinks => coloured(Color::Blue),
-        }
-    }
-
-    pub fn line(self, spans: Vec<Span>) -> Line<'static> {
-        let styled = |span: Span| Styled::styled(span.text, self.style(span.tone));
-        Line::from(spans.into_iter().map(styled).collect::<Vec<_>>())
-    }
-
-    pub fn text(self, text: impl Into<String>, tone: Tone) -> Line<'static> {
-        self.line(vec![Span { text: text.into(), tone }])
-    }
-}
+const HEAD: Style = STRONG.add_modifier(Modifier::UNDERLINED);
+const REVERSED: Style = PLAIN.add_modifier(Modifier::REVERSED);
 
 /// Draws it all; returns how many rows of the table there was room for.
-pub fn draw(frame: &mut Frame, model: &mut Model, heading: &Heading, palette: Palette) -> usize {
+pub fn draw(frame: &mut Frame, model: &mut Model, heading: &Heading) -> usize {
     let area = frame.area();
     let (width, height) = (area.width as usize, area.height as usize);
-    if model.choice.is_help_shown {
-        frame.render_widget(Paragraph::new(help(model, palette)), area);
+    if model.is_help_shown {
+        frame.render_widget(Paragraph::new(help(model)), area);
         return 0;
     }
-    let mut top = above(model, heading, width, palette);
-    let mut bottom = below(model, width, height, palette);
+    let mut top = above(model, heading, width);
+    let mut bottom = below(model, width, height);
     // Of a small screen the rows get what they need first, then the bottom line, then what is above.
     let least_rows = 4.min(height);
     bottom.drain(..bottom.len().saturating_sub(height.saturating_sub(least_rows)));
     top.truncate(height.saturating_sub(least_rows + bottom.len()));
     let page = height.saturating_sub(top.len() + bottom.len() + 1);
-    model.scroll(page);
-    let mut lines = top;
-    let columns = Columns::of(width);
-    lines.push(palette.text(table::head(model, columns), Tone::Plain).style(underlined()));
-    lines.extend(rows(model, columns, page, palette));
-    lines.resize(height.saturating_sub(bottom.len()), Line::default());
-    lines.extend(bottom);
-    frame.render_widget(Paragraph::new(lines), area);
+    model.first = scrolled(model.first, model.cursor, page.max(1), model.rows.len());
+    let rows = rows(model, width, page);
+    put(frame, top, table::head_of_rows(model, width), rows, bottom);
     page
 }
 
-fn underlined() -> Style {
-    Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
+/// The first of `rows` on a screen that has room for `page` of them, one of which is the cursor's.
+pub fn scrolled(first: usize, cursor: usize, page: usize, rows: usize) -> usize {
+    first.min(cursor).max((cursor + 1).saturating_sub(page)).min(rows.saturating_sub(page))
 }
 
-fn above(model: &Model, heading: &Heading, width: usize, palette: Palette) -> Vec<Line<'static>> {
-    let mut lines = Vec::new();
-    let title = wrapped(&heading.title, width);
-    lines.extend(title.into_iter().map(|line| palette.text(line, Tone::Strong)));
+/// Puts the head of a table below lines, the rows below it, and more lines at the bottom.
+pub fn put(
+    frame: &mut Frame,
+    above: Vec<Line<'static>>,
+    head: String,
+    rows: impl IntoIterator<Item = Line<'static>>,
+    below: Vec<Line<'static>>,
+) {
+    let (area, mut lines) = (frame.area(), above);
+    lines.push(Line::styled(cut(&head, Some(area.width as usize)), HEAD));
+    lines.extend(rows);
+    lines.resize((area.height as usize).saturating_sub(below.len()), Line::default());
+    lines.extend(below);
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// A row, which may be the one of the cursor.
+pub fn marked(line: Line<'static>, is_chosen: bool) -> Line<'static> {
+    if is_chosen { line.style(REVERSED) } else { line }
+}
+
+fn above(model: &Model, heading: &Heading, width: usize) -> Vec<Line<'static>> {
+    let cut = |line: &str| cut(line, Some(width));
+    let title = wrapped(&heading.title, width).into_iter().map(|line| Line::styled(line, STRONG));
+    let mut lines: Vec<Line> = title.collect();
     lines.extend(wrapped(&heading.rss, width).into_iter().map(Line::from));
-    lines.push(Line::from(cut(&spark_line(model, width), Some(width))));
+    lines.push(cut(&spark_line(model, width)).into());
     lines.extend(wrapped(&change_line(model), width).into_iter().map(Line::from));
-    let reversed = Style::new().add_modifier(Modifier::REVERSED);
-    for note in heading.notes.iter().take(MOST_NOTES) {
-        lines.push(Line::styled(cut(note, Some(width)), reversed));
-    }
-    lines.extend(filter_line(model).map(|line| Line::from(cut(&line, Some(width)))));
+    let notes = heading.notes.iter().take(MOST_NOTES);
+    lines.extend(notes.map(|note| Line::styled(cut(note), REVERSED)));
+    lines.extend(filter_line(model).map(|line| Line::from(cut(&line))));
     lines
 }
 
-/// What the filter leaves.
 pub fn filter_line(model: &Model) -> Option<String> {
-    let filter = model.choice.filter.as_ref()?;
+    let filter = model.filter.as_ref()?;
     let (shown, total) = (model.shown.live.value, model.picture.moments.total.live.value);
     Some(format!(
         "filter {}: {} rows, {}, {} of live",
@@ -107,9 +90,9 @@ pub fn filter_line(model: &Model) -> Option<String> {
     ))
 }
 
-fn rows(model: &Model, columns: Columns, page: usize, palette: Palette) -> Vec<Line<'static>> {
+fn rows(model: &Model, width: usize, page: usize) -> Vec<Line<'static>> {
     if model.rows.is_empty() {
-        let why = match (&model.choice.filter, model.picture.shape.names.is_empty()) {
+        let why = match (&model.filter, model.picture.shape.names.is_empty()) {
             (_, true) => "looking up names …",
             (Some(_), _) => "nothing matches the filter; Esc takes it away",
             (None, _) => "nothing was sampled yet",
@@ -117,26 +100,16 @@ fn rows(model: &Model, columns: Columns, page: usize, palette: Palette) -> Vec<L
         return vec![Line::from(why)];
     }
     let shown = model.rows.iter().enumerate().skip(model.first).take(page);
-    shown
-        .map(|(place, row)| {
-            let line = palette.line(table::line(row, columns));
-            match place == model.cursor {
-                true => line.style(Style::new().add_modifier(Modifier::REVERSED)),
-                false => line,
-            }
-        })
-        .collect()
+    shown.map(|(place, row)| marked(table::line(row, width), place == model.cursor)).collect()
 }
 
-/// The stack behind the cursor, and the keys.
-fn below(model: &Model, width: usize, height: usize, palette: Palette) -> Vec<Line<'static>> {
+fn below(model: &Model, width: usize, height: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if height >= 16 {
-        let stack = model.stack_of_cursor().unwrap_or_default();
-        let pieces = broken(&stack, width, STACK_LINES);
-        lines.extend(pieces.into_iter().map(|line| palette.text(line, Tone::Faint)));
+        let stack = broken(&model.stack_of_cursor().unwrap_or_default(), width);
+        lines.extend(stack.into_iter().map(|line| Line::styled(line, FAINT)));
     }
-    let last = match (&model.choice.typed, model.remark) {
+    let last = match (&model.typed, model.remark) {
         (Some(typed), _) => format!("filter (Enter takes it, Esc not): /{typed}▏"),
         (None, Some(remark)) => remark.to_owned(),
         (None, None) => key_line(model, width),
@@ -146,47 +119,37 @@ fn below(model: &Model, width: usize, height: usize, palette: Palette) -> Vec<Li
 }
 
 fn key_line(model: &Model, width: usize) -> String {
-    let views = View::ALL.iter().zip(1..).map(|(&view, digit)| match view == model.choice.view {
+    let views = View::ALL.iter().zip(1..).map(|(&view, digit)| match view == model.view {
         true => format!("[{digit} {}]", view.name()),
         false => format!("{digit} {}", view.name()),
     });
-    let paused = if model.choice.is_paused { "PAUSED (Space goes on)  " } else { "" };
-    let views = views.collect::<Vec<_>>().join(" ");
-    let keys = "Enter callers  e callees  s sort  /filter  m mark  ? help  q quit";
-    let short = "Enter callers  s sort  /filter  m mark  ? help";
-    let line = format!("{paused}{views}  {keys}");
-    if line.chars().count() <= width { line } else { format!("{paused}{views}  {short}") }
+    let paused = if model.is_paused { "PAUSED (Space goes on)  " } else { "" };
+    let start = paused.to_owned() + &views.collect::<Vec<_>>().join(" ");
+    let line =
+        format!("{start}  Enter callers  e callees  s sort  /filter  m mark  ? help  q quit");
+    let short = format!("{start}  Enter callers  s sort  /filter  m mark  ? help");
+    if line.chars().count() <= width { line } else { short }
 }
 
-/// `stack` in `most` lines, broken between frames, the last one cut.
-fn broken(stack: &str, width: usize, most: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for (place, frame) in stack.split(" ← ").enumerate() {
-        let frame = if place == 0 { frame.to_owned() } else { format!(" ← {frame}") };
-        let is_last = lines.len() == most;
-        let last = lines.last_mut().expect("never empty");
-        let fits = last.chars().count() + frame.chars().count() <= width;
-        if fits || is_last || last.is_empty() {
-            last.push_str(&frame);
-        } else {
-            lines.push(frame);
-        }
-    }
-    lines.resize(most, String::new());
+/// `stack` in as many lines as there are for it, broken between frames, the last one cut.
+fn broken(stack: &str, width: usize) -> Vec<String> {
+    let starts = stack.match_indices(" ← ").map(|(start, _)| start);
+    let ends = starts.clone().chain([stack.len()]);
+    let frames = [0].into_iter().chain(starts).zip(ends).map(|(start, end)| &stack[start..end]);
+    let mut lines = wrap(frames, width, 0);
+    let last = lines.split_off(lines.len().min(STACK_LINES - 1)).concat();
+    lines.extend([last]);
+    lines.resize(STACK_LINES, String::new());
     lines.iter().map(|line| cut(line, Some(width))).collect()
 }
 
-/// The keys, the words, and why frames have no names.
-fn help(model: &Model, palette: Palette) -> Vec<Line<'static>> {
-    let mut lines =
-        vec![palette.text("ramson top: keys (any key goes back)", Tone::Strong), Line::default()];
-    let keys = HELP.iter().map(|(key, what)| {
-        palette.line(vec![
-            Span { text: format!("{key:<14} "), tone: Tone::Strong },
-            Span { text: (*what).to_owned(), tone: Tone::Plain },
-        ])
-    });
-    lines.extend(keys);
+fn help(model: &Model) -> Vec<Line<'static>> {
+    let title = "ramson top: keys (any key goes back)";
+    let mut lines = vec![Line::styled(title, STRONG), Line::default()];
+    let key = |&(key, what)| {
+        Line::from(vec![Span::styled(format!("{key:<14} "), STRONG), Span::from(what)])
+    };
+    lines.extend(HELP.iter().map(key));
     let words = [
         "",
         "±: the truth lies within it in 95 of 100 cases. ~: not significant.",
@@ -194,7 +157,7 @@ fn help(model: &Model, palette: Palette) -> Vec<Line<'static>> {
         "alloc/s: of the last 10 s. age: mean age of the live bytes.",
     ];
     lines.extend(words.map(Line::from));
-    let missing = model.picture.shape.missing_symbols.iter().map(ToString::to_string);
+    let missing = model.picture.shape.missing_symbols.iter();
     lines.extend(missing.map(|defect| Line::from(format!("Names: {defect}"))));
     lines
 }

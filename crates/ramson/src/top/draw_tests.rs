@@ -1,11 +1,13 @@
 //! What the screen shows of a process of known truth.
 
-use super::draw::{Palette, draw};
+use super::draw::draw;
 use super::heading::{Heading, wrapped};
 use super::model::Model;
+use super::screen::take_colours;
 use super::tests::{SECOND, blocks, model, press, snapshot};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::buffer::{Buffer, Cell};
 use ratatui::crossterm::event::KeyCode;
 use ratatui::style::Color;
 
@@ -17,12 +19,12 @@ fn heading() -> Heading {
     }
 }
 
-fn screen(model: &mut Model, width: u16, height: u16, palette: Palette) -> Terminal<TestBackend> {
+fn screen(model: &mut Model, width: u16, height: u16) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let heading = heading();
     terminal
         .draw(|frame| {
-            draw(frame, model, &heading, palette);
+            draw(frame, model, &heading);
         })
         .unwrap();
     terminal
@@ -40,7 +42,7 @@ fn the_picture_answers_who_holds_the_memory_in_80_by_24() {
     let mut model = model();
     press(&mut model, KeyCode::Enter);
     model.update(&snapshot(&blocks()[1..], &[580.0, 20.0, 40.0, 10.0]), 110 * SECOND);
-    let shown = lines(&screen(&mut model, 80, 24, Palette { has_colours: true }));
+    let shown = lines(&screen(&mut model, 80, 24));
     let expected = "\
 server (pid 42), running, 90 s; interval 512 KiB, 4 samples live
 RSS 40.0 MiB = live 15.0 MiB (±0 %) + files 10.9 MiB + stacks 56.0 KiB
@@ -77,7 +79,7 @@ fn no_size_of_the_screen_is_too_small_to_draw_upon() {
     press(&mut model, KeyCode::Enter);
     for width in [1, 2, 7, 20, 39, 40, 80, 300] {
         for height in [1, 2, 3, 5, 8, 15, 16, 24, 70] {
-            let terminal = screen(&mut model, width, height, Palette { has_colours: true });
+            let terminal = screen(&mut model, width, height);
             assert_eq!(lines(&terminal).len(), height as usize);
         }
     }
@@ -87,13 +89,15 @@ fn no_size_of_the_screen_is_too_small_to_draw_upon() {
 fn without_colours_there_are_none() {
     let mut model = model();
     model.update(&snapshot(&blocks()[1..], &[580.0, 20.0, 40.0, 10.0]), 110 * SECOND);
-    let colours = |has_colours: bool, model: &mut Model| {
-        let terminal = screen(model, 80, 24, Palette { has_colours });
-        let cells = terminal.backend().buffer().content.clone();
-        cells.iter().filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset).count()
+    let terminal = screen(&mut model, 80, 24);
+    let mut picture = terminal.backend().buffer().clone();
+    let colours = |picture: &Buffer| {
+        let is_coloured = |cell: &&Cell| cell.fg != Color::Reset || cell.bg != Color::Reset;
+        picture.content.iter().filter(is_coloured).count()
     };
-    assert_eq!(colours(false, &mut model), 0);
-    assert!(colours(true, &mut model) > 0);
+    assert!(colours(&picture) > 0);
+    take_colours(&mut picture);
+    assert_eq!(colours(&picture), 0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is said above the rows: the process, where its RSS is, its live bytes over time, and what is not as it should be.
 
 use super::model::Model;
-use crate::table::cut;
+use crate::table::{cut, wrap};
 use ramson_analysis::live::watch::Watched;
 use ramson_analysis::live_heap;
 use ramson_analysis::recording::{interval, what_is_missing};
@@ -11,10 +11,10 @@ use ramson_profile::format::{
     format_bytes, format_duration, format_half_width, format_objects, format_objects_short,
     format_relative_error,
 };
+use std::iter::from_fn;
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Of one moment.
 #[derive(Default)]
 pub struct Heading {
     /// `redis-server (pid 4711), running …`.
@@ -30,10 +30,7 @@ impl Heading {
         let snapshot = watched.snapshot();
         let header = &snapshot.header;
         let profiled_ns = watched.now_ns().saturating_sub(header.start_monotonic_ns);
-        let fate = match &watched.end {
-            None => "running",
-            Some(end) => end,
-        };
+        let fate = watched.end.as_deref().unwrap_or("running");
         let title = format!(
             "{} (pid {}), {fate}, {}; interval {}, {} samples live",
             recording.name(),
@@ -107,19 +104,13 @@ pub fn change_line(model: &Model) -> String {
 /// `line` in pieces of at most `columns` characters, broken where a part of a sum or of a sentence begins.
 pub fn wrapped(line: &str, columns: usize) -> Vec<String> {
     const BREAKS: [(&str, usize); 4] = [(" + ", 1), (" − ", 1), ("; ", 2), (", ", 2)];
-    let mut lines = vec![String::new()];
     let mut rest = line;
-    while !rest.is_empty() {
+    let parts = from_fn(|| {
         let end = BREAKS.iter().filter_map(|(at, kept)| Some(rest.find(at)? + kept)).min();
         let (part, after) = rest.split_at(end.unwrap_or(rest.len()));
         rest = after;
-        let last = lines.last_mut().expect("never empty");
-        let columns_with = last.chars().count() + part.trim_end().chars().count();
-        if last.is_empty() || columns_with <= columns {
-            last.push_str(part);
-        } else {
-            lines.push(format!("  {part}"));
-        }
-    }
+        Some(part).filter(|part| !part.is_empty())
+    });
+    let lines = wrap(parts, columns, 2);
     lines.iter().map(|line| cut(line.trim_end(), Some(columns))).collect()
 }

@@ -4,7 +4,6 @@ use super::model::Model;
 use ramson_analysis::live::row::{Direction, Sort, View};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// Shown by `?`: keys, and what they do.
 pub const HELP: [(&str, &str); 14] = [
     ("1 2 3 4", "functions by own allocations, with callees, stacks, threads"),
     ("Tab", "the next of these views"),
@@ -30,7 +29,6 @@ pub enum Request {
     Quit,
     /// Back to where this view was opened from.
     Back,
-    /// Stop, as Ctrl-Z does.
     Suspend,
     Redraw,
     /// Open what the cursor is on, in the list of processes.
@@ -53,35 +51,56 @@ pub fn of_every_view(key: KeyEvent) -> Option<Request> {
     }
 }
 
+/// Where a key moves a cursor among so many rows, if it does.
+pub fn moved(code: KeyCode, cursor: usize, page: usize, rows: usize) -> Option<usize> {
+    let to = match code {
+        KeyCode::Up | KeyCode::Char('k') => cursor.saturating_sub(1),
+        KeyCode::Down | KeyCode::Char('j') => cursor + 1,
+        KeyCode::PageUp => cursor.saturating_sub(page),
+        KeyCode::PageDown => cursor + page,
+        KeyCode::Home | KeyCode::Char('g') => 0,
+        KeyCode::End | KeyCode::Char('G') => rows,
+        _ => return None,
+    };
+    Some(to.min(rows.saturating_sub(1)))
+}
+
+/// What comes so many places after `now`, around the end.
+fn neighbour<T: Copy + PartialEq>(all: &[T], now: T, places: usize) -> T {
+    let place = all.iter().position(|&one| one == now).unwrap_or(0);
+    all[(place + places) % all.len()]
+}
+
 impl Model {
-    /// Obeys a key.
     pub fn press(&mut self, key: KeyEvent, page: usize) -> Request {
         if let Some(request) = of_every_view(key) {
             return request;
         }
         self.remark = None;
-        if self.choice.typed.is_some() {
+        if self.typed.is_some() {
             self.type_filter(key.code);
             return Request::Done;
         }
-        if self.choice.is_help_shown {
-            self.choice.is_help_shown = false;
+        if self.is_help_shown {
+            self.is_help_shown = false;
             return if key.code == KeyCode::Char('q') { Request::Quit } else { Request::Done };
         }
         match key.code {
             KeyCode::Char('q') => return Request::Quit,
-            KeyCode::Esc if self.choice.filter.is_none() => return Request::Back,
+            KeyCode::Esc if self.filter.is_none() => return Request::Back,
             KeyCode::Esc => self.set_filter(""),
-            KeyCode::Char('?' | 'h') => self.choice.is_help_shown = true,
-            KeyCode::Char('/') => self.choice.typed = Some(String::new()),
+            KeyCode::Char('?' | 'h') => self.is_help_shown = true,
+            KeyCode::Char('/') => self.typed = Some(String::new()),
             KeyCode::Char('m') => self.set_mark(),
-            KeyCode::Char(' ') => self.choice.is_paused = !self.choice.is_paused,
+            KeyCode::Char(' ') => self.is_paused = !self.is_paused,
             KeyCode::Enter | KeyCode::Right | KeyCode::Char('c') => self.toggle(Direction::Callers),
             KeyCode::Char('e') => self.toggle(Direction::Callees),
             KeyCode::Left => self.close(),
             code => {
-                if !self.choose_view(code) && !self.choose_sort(code) {
-                    self.move_by_key(code, page);
+                if let Some(to) = moved(code, self.cursor, page, self.rows.len()) {
+                    self.move_cursor(to);
+                } else if !self.choose_view(code) {
+                    self.choose_sort(code);
                 }
             }
         }
@@ -89,63 +108,45 @@ impl Model {
     }
 
     fn choose_view(&mut self, code: KeyCode) -> bool {
-        let position = View::ALL.iter().position(|&view| view == self.choice.view).unwrap_or(0);
-        let count = View::ALL.len();
-        let view = match code {
-            KeyCode::Char(digit @ '1'..='4') => digit as usize - '1' as usize,
-            KeyCode::Char('t') => 3,
-            KeyCode::Tab => (position + 1) % count,
-            KeyCode::BackTab => (position + count - 1) % count,
+        let all = View::ALL;
+        self.set_view(match code {
+            KeyCode::Char(digit @ '1'..='4') => all[digit as usize - '1' as usize],
+            KeyCode::Char('t') => View::Threads,
+            KeyCode::Tab => neighbour(&all, self.view, 1),
+            KeyCode::BackTab => neighbour(&all, self.view, all.len() - 1),
             _ => return false,
-        };
-        self.set_view(View::ALL[view]);
+        });
         true
     }
 
-    fn choose_sort(&mut self, code: KeyCode) -> bool {
-        let position = Sort::ALL.iter().position(|&sort| sort == self.choice.sort).unwrap_or(0);
-        let count = Sort::ALL.len();
-        let next = match code {
-            KeyCode::Char('s' | '>') => (position + 1) % count,
-            KeyCode::Char('S' | '<') => (position + count - 1) % count,
-            KeyCode::Char('l') => 0,
-            KeyCode::Char('d') => 1,
-            KeyCode::Char('a') => 2,
-            KeyCode::Char('o') => 3,
-            KeyCode::Char('n') => 4,
+    fn choose_sort(&mut self, code: KeyCode) {
+        let all = Sort::ALL;
+        self.sort = match code {
+            KeyCode::Char('s' | '>') => neighbour(&all, self.sort, 1),
+            KeyCode::Char('S' | '<') => neighbour(&all, self.sort, all.len() - 1),
+            KeyCode::Char('l') => Sort::Live,
+            KeyCode::Char('d') => Sort::Change,
+            KeyCode::Char('a') => Sort::Rate,
+            KeyCode::Char('o') => Sort::Age,
+            KeyCode::Char('n') => Sort::Name,
             KeyCode::Char('r') => {
-                self.choice.is_reversed = !self.choice.is_reversed;
-                position
+                self.is_reversed = !self.is_reversed;
+                self.sort
             }
-            _ => return false,
-        };
-        self.choice.sort = Sort::ALL[next];
-        self.arrange();
-        true
-    }
-
-    fn move_by_key(&mut self, code: KeyCode, page: usize) {
-        let by = match code {
-            KeyCode::Up | KeyCode::Char('k') => -1,
-            KeyCode::Down | KeyCode::Char('j') => 1,
-            KeyCode::PageUp => -(page as isize),
-            KeyCode::PageDown => page as isize,
-            KeyCode::Home | KeyCode::Char('g') => isize::MIN,
-            KeyCode::End | KeyCode::Char('G') => isize::MAX,
             _ => return,
         };
-        self.move_cursor(by);
+        self.arrange();
     }
 
     /// Enter takes the filter, Esc leaves it as it was.
     fn type_filter(&mut self, code: KeyCode) {
-        let Some(typed) = &mut self.choice.typed else { return };
+        let Some(typed) = &mut self.typed else { return };
         match code {
             KeyCode::Char(letter) => typed.push(letter),
             KeyCode::Backspace => drop(typed.pop()),
-            KeyCode::Esc => self.choice.typed = None,
+            KeyCode::Esc => self.typed = None,
             KeyCode::Enter => {
-                let typed = self.choice.typed.take().unwrap_or_default();
+                let typed = self.typed.take().unwrap_or_default();
                 self.set_filter(&typed);
             }
             _ => {}

@@ -10,18 +10,22 @@ mod keys;
 mod model;
 mod screen;
 mod table;
-mod view;
 
 use crate::flags::TopFlags;
 use crate::output::{print, print_json};
-use crate::table::{columns, cut, say_what_is_missing};
+use crate::table::{columns, cut_all, say_what_is_missing};
 use heading::Heading;
+use host::Host;
+use keys::Request;
+use model::Model;
+use ramson_analysis::live::pace::Pace;
 use ramson_analysis::live::picture::Live;
+use ramson_analysis::live::shape::{Namer, Wanted};
 use ramson_analysis::live::watch::Watched;
 use ramson_source::{Failure, Recording, Selector, open_recordings};
+use ratatui::crossterm::event::KeyEvent;
+use screen::{Input, Screen};
 use std::thread;
-use table::Columns;
-use view::Watch;
 
 pub fn top(flags: &TopFlags) -> Result<(), Failure> {
     if flags.filters.selection().uses_labels() {
@@ -33,7 +37,7 @@ pub fn top(flags: &TopFlags) -> Result<(), Failure> {
     let selectors = selectors.collect::<Result<Vec<_>, _>>()?;
     let alone = alone(flags)?;
     match (flags.once || flags.json, alone) {
-        (false, alone) => view::interactive(flags, alone, &selectors),
+        (false, alone) => interactive(flags, alone, &selectors),
         (true, Some(recording)) => stream(flags, recording),
         (true, None) => host::stream(flags, &selectors),
     }
@@ -45,19 +49,15 @@ fn alone(flags: &TopFlags) -> Result<Option<Recording>, Failure> {
         return Ok(None);
     }
     let (mut found, _) = open_recordings(&flags.sources)?;
-    if found.len() == 1 {
-        return Ok(found.pop());
-    }
-    if found.iter().any(|recording| recording.running.is_none()) {
+    if found.len() > 1 && found.iter().any(|recording| recording.running.is_none()) {
         return Err(Failure::usage(format!(
             "{}: top lists processes that run, and not all of these do. \"ramson report\" sums them",
             flags.sources.join(" ")
         )));
     }
-    Ok(None)
+    Ok(found.pop().filter(|_| found.is_empty()))
 }
 
-/// `--once` and `--json`: to standard output.
 fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
     let mut watch = Watch::of(Watched::of(recording), flags)?;
     watch.read()?;
@@ -84,24 +84,126 @@ fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
     }
 }
 
-/// The picture as lines of text.
 fn text(watch: &Watch, flags: &TopFlags) -> String {
     const WIDTH_OF_A_FILE: usize = 4096;
-    let (model, columns) = (&watch.model, columns());
-    let heading = Heading::of(&watch.watched);
+    let (model, heading) = (&watch.model, Heading::of(&watch.watched));
     let mut lines = vec![heading.title, heading.rss, heading::change_line(model)];
     lines.extend(heading.notes);
     lines.extend(draw::filter_line(model));
-    let table = Columns::of(columns.unwrap_or(WIDTH_OF_A_FILE));
-    lines.push(String::new());
-    lines.push(table::head(model, table));
+    let width = columns().unwrap_or(WIDTH_OF_A_FILE);
+    lines.extend([String::new(), table::head_of_rows(model, width)]);
     let rows = model.rows.iter().take(flags.most_rows());
-    lines.extend(
-        rows.map(|row| {
-            table::line(row, table).into_iter().map(|span| span.text).collect::<String>()
-        }),
-    );
-    lines.iter().map(|line| cut(line.trim_end(), columns) + "\n").collect()
+    cut_all(lines.into_iter().chain(rows.map(|row| table::line(row, width).to_string())))
+}
+
+/// What looking and drawing may take of one core; the split of RSS and new names have shares of their own.
+const SHARE: f64 = 0.013;
+
+struct Watch {
+    watched: Watched,
+    namer: Namer,
+    model: Model,
+}
+
+impl Watch {
+    fn of(watched: Watched, flags: &TopFlags) -> Result<Self, Failure> {
+        let kind = flags.kind.of_recording();
+        let wanted =
+            Wanted { names: flags.names.names(), selection: flags.filters.selection(), kind };
+        let namer = Namer::start(&watched.recording, wanted, flags.once || flags.json)?;
+        Ok(Self { watched, namer, model: Model::new(kind, flags.view, flags.sort) })
+    }
+
+    fn read(&mut self) -> Result<(), Failure> {
+        self.model.picture.read(&mut self.watched, &mut self.namer, self.model.view)?;
+        self.model.arrange();
+        Ok(())
+    }
+}
+
+enum Shown {
+    Host(Host),
+    Process(Box<Watch>),
+}
+
+/// Of one process, or of the list of those that are named.
+fn interactive(
+    flags: &TopFlags,
+    alone: Option<Recording>,
+    wanted: &[Selector],
+) -> Result<(), Failure> {
+    let is_alone = alone.is_some();
+    let mut shown = match alone {
+        Some(recording) => Shown::Process(Box::new(Watch::of(Watched::of(recording), flags)?)),
+        None => Shown::Host(Host::find(wanted)),
+    };
+    let mut screen = Screen::open()?;
+    let mut pace = Pace::new(flags.pause(), SHARE);
+    let mut page = 1;
+    loop {
+        if pace.is_due() {
+            page = pace.run(|| {
+                shown.read()?;
+                shown.draw(&mut screen)
+            })?;
+        }
+        let key = match screen.next_input(pace.next())? {
+            Input::Key(key) => key,
+            Input::Nothing => continue,
+            Input::Gone => return Ok(()),
+        };
+        match shown.press(key, page) {
+            Request::Done => {}
+            Request::Quit => return Ok(()),
+            Request::Back if is_alone => {}
+            Request::Back => shown = Shown::Host(Host::find(wanted)),
+            Request::Suspend => screen.suspend()?,
+            Request::Redraw => screen.clear()?,
+            Request::Open => {
+                if let Shown::Host(host) = &mut shown
+                    && let Some(watched) = host.take_chosen()
+                {
+                    shown = Shown::Process(Box::new(Watch::of(watched, flags)?));
+                    shown.read()?;
+                }
+            }
+        }
+        page = shown.draw(&mut screen)?;
+    }
+}
+
+impl Shown {
+    fn read(&mut self) -> Result<(), Failure> {
+        match self {
+            Shown::Host(host) => {
+                host.read();
+                Ok(())
+            }
+            Shown::Process(watch) if watch.model.is_paused => Ok(()),
+            Shown::Process(watch) => watch.read(),
+        }
+    }
+
+    fn press(&mut self, key: KeyEvent, page: usize) -> Request {
+        match self {
+            Shown::Host(host) => host.press(key, page),
+            Shown::Process(watch) => watch.model.press(key, page),
+        }
+    }
+
+    fn draw(&mut self, screen: &mut Screen) -> Result<usize, Failure> {
+        let mut page = 0;
+        screen.draw(|frame| {
+            page = match self {
+                Shown::Host(host) => host.draw(frame),
+                Shown::Process(watch) => {
+                    let heading = Heading::of(&watch.watched);
+                    draw::draw(frame, &mut watch.model, &heading)
+                }
+            };
+        })?;
+        Ok(page)
+    }
 }
 
 #[cfg(test)]

@@ -10,11 +10,18 @@ use ramson_profile::Pattern;
 use std::collections::HashSet;
 
 pub struct Model {
-    /// What is known of the process.
     pub picture: Picture,
-    pub choice: Choice,
+    /// What the user has chosen.
+    pub view: View,
+    pub sort: Sort,
+    pub is_reversed: bool,
+    pub filter: Option<Pattern>,
+    /// The filter while it is typed.
+    pub typed: Option<String>,
+    pub opened: HashSet<Key>,
+    pub is_paused: bool,
+    pub is_help_shown: bool,
     pub rows: Vec<Row>,
-    /// What the rows show.
     pub shown: Sums,
     /// Row of the cursor, and the first one on the screen.
     pub cursor: usize,
@@ -25,22 +32,10 @@ pub struct Model {
     pub remark: Option<&'static str>,
 }
 
-/// What the user has chosen.
-pub struct Choice {
-    pub view: View,
-    pub sort: Sort,
-    pub is_reversed: bool,
-    pub filter: Option<Pattern>,
-    /// The filter while it is typed.
-    pub typed: Option<String>,
-    pub opened: HashSet<Key>,
-    pub is_paused: bool,
-    pub is_help_shown: bool,
-}
-
-impl Choice {
-    pub fn new(view: View, sort: Sort) -> Self {
+impl Model {
+    pub fn new(kind: Option<Kind>, view: View, sort: Sort) -> Self {
         Self {
+            picture: Picture::new(kind),
             view,
             sort,
             is_reversed: false,
@@ -49,15 +44,6 @@ impl Choice {
             opened: HashSet::new(),
             is_paused: false,
             is_help_shown: false,
-        }
-    }
-}
-
-impl Model {
-    pub fn new(kind: Option<Kind>, choice: Choice) -> Self {
-        Self {
-            picture: Picture::new(kind),
-            choice,
             rows: Vec::new(),
             shown: Sums::default(),
             cursor: 0,
@@ -80,55 +66,39 @@ impl Model {
     }
 
     pub fn material(&self) -> Material<'_> {
-        let choice = &self.choice;
-        self.picture.material(choice.view, choice.filter.as_ref(), &choice.opened)
+        self.picture.material(self.view, self.filter.as_ref(), &self.opened)
     }
 
-    /// Makes the rows anew, with the cursor on the row that it was on.
     pub fn arrange(&mut self) {
-        let (rows, shown) = rows(&self.material(), self.choice.sort, self.choice.is_reversed);
-        (self.rows, self.shown) = (rows, shown);
-        let held = self
-            .held
-            .as_ref()
-            .and_then(|held| self.rows.iter().position(|row| row.key.as_ref() == Some(held)));
+        (self.rows, self.shown) = rows(&self.material(), self.sort, self.is_reversed);
+        let is_held = |row: &Row| row.key == self.held;
+        let held = self.held.as_ref().and_then(|_| self.rows.iter().position(is_held));
         self.cursor = held.unwrap_or(self.cursor.min(self.rows.len().saturating_sub(1)));
     }
 
-    /// Moves the cursor by rows. On the first one it stays with the place, elsewhere with what it is on.
-    pub fn move_cursor(&mut self, by: isize) {
-        let last = self.rows.len().saturating_sub(1);
-        self.cursor = self.cursor.saturating_add_signed(by).min(last);
-        self.held = match self.cursor {
-            0 => None,
-            cursor => self.rows.get(cursor).and_then(|row| row.key.clone()),
-        };
+    /// On the first row the cursor stays with the place, elsewhere with what it is on.
+    pub fn move_cursor(&mut self, to: usize) {
+        self.cursor = to;
+        let row = self.rows.get(to).filter(|_| to > 0);
+        self.held = row.and_then(|row| row.key.clone());
     }
 
     fn go_to_top(&mut self) {
         (self.held, self.cursor, self.first) = (None, 0, 0);
     }
 
-    /// Lets the cursor be on one of `count` rows that are on the screen.
-    pub fn scroll(&mut self, count: usize) {
-        let count = count.max(1);
-        self.first = self.first.min(self.cursor).max((self.cursor + 1).saturating_sub(count));
-        self.first = self.first.min(self.rows.len().saturating_sub(count));
-    }
-
-    /// Opens or closes what is below the cursor.
     pub fn toggle(&mut self, direction: Direction) {
         let Some(key) = self.rows.get(self.cursor).and_then(|row| row.key.clone()) else { return };
         // Below a row the way is chosen already.
         let key = if key.path.is_empty() { Key { direction, ..key } } else { key };
         let is_function = matches!(key.root, Root::Function(_));
-        if key.direction == Direction::Callees && !(is_function && self.choice.view == View::Cum) {
+        if key.direction == Direction::Callees && !(is_function && self.view == View::Cum) {
             self.remark =
                 Some("callees are in view 2: here a row is what a function allocates itself");
             return;
         }
-        if !self.choice.opened.remove(&key) {
-            self.choice.opened.insert(key);
+        if !self.opened.remove(&key) {
+            self.opened.insert(key);
         }
         self.arrange();
     }
@@ -136,34 +106,35 @@ impl Model {
     /// Closes the row of the cursor, or the one that it is below.
     pub fn close(&mut self) {
         let Some(row) = self.rows.get(self.cursor) else { return };
-        let (depth, opened) = (row.depth, &mut self.choice.opened);
+        let depth = row.depth;
+        // A row at the left edge may be open in both directions.
         let is_closed = row.key.as_ref().is_some_and(|key| {
-            [Direction::Callers, Direction::Callees].iter().fold(false, |any, &direction| {
-                let is_root = key.path.is_empty();
-                let key = if is_root { Key { direction, ..key.clone() } } else { key.clone() };
-                opened.remove(&key) || any
-            })
+            let all = self.opened.len();
+            self.opened.retain(|open| match key.path.is_empty() {
+                true => open.root != key.root || !open.path.is_empty(),
+                false => open != key,
+            });
+            self.opened.len() < all
         });
         if !is_closed && depth > 0 {
             let above = self.rows[..self.cursor].iter().rposition(|row| row.depth < depth);
-            self.move_cursor(above.unwrap_or(0) as isize - self.cursor as isize);
+            self.move_cursor(above.unwrap_or(0));
             return self.close();
         }
         self.arrange();
     }
 
     pub fn set_view(&mut self, view: View) {
-        self.choice.view = view;
-        self.choice.opened.clear();
+        self.view = view;
+        self.opened.clear();
         self.go_to_top();
         self.arrange();
     }
 
-    /// Takes what was typed for the filter; nothing: no filter.
     pub fn set_filter(&mut self, text: &str) {
         match Pattern::new(text) {
             Ok(pattern) => {
-                self.choice.filter = Some(pattern).filter(|_| !text.is_empty());
+                self.filter = Some(pattern).filter(|_| !text.is_empty());
                 self.go_to_top();
                 self.arrange();
             }
@@ -171,7 +142,6 @@ impl Model {
         }
     }
 
-    /// The stack behind the row of the cursor: the largest one.
     pub fn stack_of_cursor(&self) -> Option<String> {
         let row = self.rows.get(self.cursor)?;
         let material = self.material();

@@ -4,12 +4,14 @@ use crate::output::keep_terminal_clean;
 use ramson_process::stat;
 use ramson_source::Failure;
 use ratatui::backend::CrosstermBackend;
+use ratatui::buffer::Buffer;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::event::{self, Event, KeyEvent};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use ratatui::style::Color;
 use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -40,15 +42,14 @@ type Canvas = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
 pub struct Screen {
     canvas: Canvas,
     keyboard: OwnedFd,
-    /// We were stopped and continued.
     continued: Arc<AtomicBool>,
+    has_colours: bool,
 }
 
 pub enum Input {
     Key(KeyEvent),
     /// None until then, or a new size.
     Nothing,
-    /// The terminal has gone.
     Gone,
 }
 
@@ -88,15 +89,22 @@ impl Screen {
         let stopped = continued.clone();
         thread::spawn(move || obey(signals, &stopped));
         enter()?;
-        Ok(Self { canvas: canvas()?, keyboard, continued })
+        let has_colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Ok(Self { canvas: canvas()?, keyboard, continued, has_colours })
     }
 
     pub fn draw(&mut self, picture: impl FnOnce(&mut Frame)) -> io::Result<()> {
         if self.continued.swap(false, Relaxed) {
-            self.resume()?;
+            enter()?;
+            self.clear()?;
         }
         let _drawing = DRAWING.lock();
-        self.canvas.draw(picture)?;
+        self.canvas.draw(|frame| {
+            picture(frame);
+            if !self.has_colours {
+                take_colours(frame.buffer_mut());
+            }
+        })?;
         Ok(())
     }
 
@@ -116,11 +124,6 @@ impl Screen {
             thread::sleep(Duration::from_millis(5));
         }
         Ok(())
-    }
-
-    fn resume(&mut self) -> io::Result<()> {
-        enter()?;
-        self.clear()
     }
 
     /// What is typed until then.
@@ -218,14 +221,14 @@ fn has_shell() -> bool {
         if getpgid(Some(pid)).is_ok_and(|other| other != group) {
             return true;
         }
-        ancestor = parent_of(pid);
+        let parent = stat::number(pid.as_raw_pid().cast_unsigned(), 4);
+        ancestor = parent.and_then(|parent| Pid::from_raw(parent as i32));
     }
     false
 }
 
-fn parent_of(pid: Pid) -> Option<Pid> {
-    let pid = pid.as_raw_nonzero().get().cast_unsigned();
-    Pid::from_raw(stat::number(pid, 4)?.try_into().ok()?)
+pub fn take_colours(picture: &mut Buffer) {
+    picture.content.iter_mut().for_each(|cell| cell.fg = Color::Reset);
 }
 
 fn canvas() -> io::Result<Canvas> {

@@ -1,110 +1,91 @@
 //! The rows as text, in columns that fit the width.
 
 use super::model::Model;
-use crate::table::cut;
+use crate::table::{cut, or_dash};
 use ramson_analysis::live::row::{Direction, Row, Sort};
 use ramson_profile::Estimate;
 use ramson_profile::format::{
     format_bytes, format_duration, format_objects_short, format_relative_error,
 };
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
 
-/// A cell and how it is meant; its colours are chosen where it is drawn.
-pub struct Span {
-    pub text: String,
-    pub tone: Tone,
-}
+// A meaning is never told by its colour alone.
+pub const PLAIN: Style = Style::new();
+pub const STRONG: Style = PLAIN.add_modifier(Modifier::BOLD);
+pub const FAINT: Style = PLAIN.add_modifier(Modifier::DIM);
+/// Orange and blue where a terminal has its usual colours: told apart by everybody.
+const GROWS: Style = Style { fg: Some(Color::Yellow), ..STRONG };
+const SHRINKS: Style = Style { fg: Some(Color::Blue), ..PLAIN };
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tone {
-    Plain,
-    Strong,
-    Faint,
-    Grows,
-    Shrinks,
-}
+/// A column before the name: what it is called, the order that it shows, its width, and the least
+/// width of a screen that has room for it.
+pub type Column<S> = (&'static str, Option<S>, usize, usize);
 
-/// Which columns there is room for. Live bytes, Δ and the name are always there.
-#[derive(Clone, Copy)]
-pub struct Columns {
-    width: usize,
-    has_error: bool,
-    has_rate: bool,
-    has_age: bool,
-}
-
-const LIVE: usize = 8;
-const ERROR: usize = 7;
-const CHANGE: usize = 10;
-const RATE: usize = 7;
-const AGE: usize = 6;
-
-impl Columns {
-    pub fn of(width: usize) -> Self {
-        Self { width, has_error: width >= 72, has_rate: width >= 60, has_age: width >= 50 }
-    }
-
-    fn name_width(self) -> usize {
-        let optional = [(self.has_error, ERROR), (self.has_rate, RATE), (self.has_age, AGE)];
-        let taken: usize =
-            optional.iter().filter(|(is_there, _)| *is_there).map(|(_, width)| width + 1).sum();
-        self.width.saturating_sub(LIVE + 1 + CHANGE + 1 + taken + 1)
-    }
-}
+const COLUMNS: [Column<Sort>; 5] = [
+    ("live", Some(Sort::Live), 8, 0),
+    ("±", None, 7, 72),
+    ("Δ", Some(Sort::Change), 10, 0),
+    ("alloc/s", Some(Sort::Rate), 7, 60),
+    ("age", Some(Sort::Age), 6, 50),
+];
 
 /// The names of the columns; the one that rows are sorted by is marked.
-pub fn head(model: &Model, columns: Columns) -> String {
-    let order = if model.choice.is_reversed { '▲' } else { '▼' };
-    let name = |sort: Sort, name: &str| match model.choice.sort == sort {
-        true => format!("{name}{order}"),
-        false => name.to_owned(),
+pub fn head<S: Copy + PartialEq>(
+    columns: &[Column<S>],
+    width: usize,
+    sort: S,
+    mark: char,
+) -> String {
+    let name = |&(name, of, ..): &Column<S>| match of == Some(sort) {
+        true => (format!("{name}{mark}"), PLAIN),
+        false => (name.to_owned(), PLAIN),
     };
-    let mut line = format!("{:>LIVE$} ", name(Sort::Live, "live"));
-    if columns.has_error {
-        line += &format!("{:>ERROR$} ", "±");
-    }
-    line += &format!("{:>CHANGE$} ", name(Sort::Change, "Δ"));
-    if columns.has_rate {
-        line += &format!("{:>RATE$} ", name(Sort::Rate, "alloc/s"));
-    }
-    if columns.has_age {
-        line += &format!("{:>AGE$} ", name(Sort::Age, "age"));
-    }
-    line + " " + &name(Sort::Name, "function  file:line")
+    Line::from(numbers(columns, width, columns.iter().map(name))).to_string()
 }
 
-pub fn line(row: &Row, columns: Columns) -> Vec<Span> {
-    let mut spans = Vec::new();
-    let mut push = |text: String, tone: Tone| spans.push(Span { text, tone });
-    match &row.sums {
-        None => {
-            let numbers = columns.width.saturating_sub(columns.name_width() + 1);
-            push(" ".repeat(numbers), Tone::Plain);
-        }
-        Some(sums) => {
-            push(format!("{:>LIVE$} ", format_bytes(sums.live.value)), Tone::Strong);
-            if columns.has_error {
-                let is_there = sums.live.value != 0.0;
-                let error = if is_there { format_relative_error(sums.live) } else { "–".into() };
-                push(format!("{error:>ERROR$} "), Tone::Faint);
-            }
-            let (change, tone) = change_text(sums.change());
-            push(format!("{change:>CHANGE$} "), tone);
-            if columns.has_rate {
-                push(format!("{:>RATE$} ", rate(sums.alloc_objects_per_s)), Tone::Plain);
-            }
-            if columns.has_age {
-                let age = sums.mean_age_ns().map_or("–".into(), age);
-                push(format!("{age:>AGE$} "), Tone::Plain);
-            }
-        }
-    }
+pub fn numbers<S>(
+    columns: &[Column<S>],
+    width: usize,
+    cells: impl IntoIterator<Item = (String, Style)>,
+) -> Vec<Span<'static>> {
+    let all = columns.iter().zip(cells).filter(|((.., least), _)| width >= *least);
+    all.map(|((.., room, _), (text, style))| Span::styled(format!("{text:>room$} "), style))
+        .collect()
+}
+
+pub fn head_of_rows(model: &Model, width: usize) -> String {
+    let mark = if model.is_reversed { '▲' } else { '▼' };
+    let is_by_name = model.sort == Sort::Name;
+    let name = if is_by_name {
+        format!(" function  file:line{mark}")
+    } else {
+        " function  file:line".into()
+    };
+    head(&COLUMNS, width, model.sort, mark) + &name
+}
+
+pub fn line(row: &Row, width: usize) -> Line<'static> {
+    let cells = row.sums.as_ref().map_or_else(Default::default, |sums| {
+        let live = sums.live;
+        [
+            (format_bytes(live.value), STRONG),
+            (or_dash((live.value != 0.0).then(|| format_relative_error(live))), FAINT),
+            change_text(sums.change()),
+            (rate(sums.alloc_objects_per_s), PLAIN),
+            // `42s`, `3min`, `5h`.
+            (or_dash(sums.mean_age_ns().map(|ns| format_duration(ns).replace(' ', ""))), PLAIN),
+        ]
+    });
+    let mut spans = numbers(&COLUMNS, width, cells);
+    let taken: usize = spans.iter().map(Span::width).sum();
     let arrow = match (row.depth, row.direction, &row.sums) {
         (0, ..) => "",
         (_, _, None) => "← ",
         (_, Direction::Callers, _) => "↑ ",
         (_, Direction::Callees, _) => "↓ ",
     };
-    let room = columns.name_width();
+    let room = width.saturating_sub(taken + 1);
     let indent = " ".repeat(row.depth.saturating_mul(2).min(room / 2));
     let place = place(row, room);
     let name = format!(" {indent}{arrow}{}", ramson_profile::short_name(&row.name));
@@ -112,11 +93,11 @@ pub fn line(row: &Row, columns: Columns) -> Vec<Span> {
     let least = room.saturating_sub(place.chars().count());
     let name = cut(&name, Some(if least * 2 > room { least + 1 } else { room + 1 }));
     let left = (room + 1).saturating_sub(name.chars().count());
-    push(name, Tone::Plain);
+    spans.push(name.into());
     if left > 4 {
-        push(cut(&place, Some(left)), Tone::Faint);
+        spans.push(Span::styled(cut(&place, Some(left)), FAINT));
     }
-    spans
+    spans.into()
 }
 
 /// `  file.c:12`; the whole path where there is much room.
@@ -130,14 +111,14 @@ fn place(row: &Row, room: usize) -> String {
 }
 
 /// With its sign, and with ~ where it is not significant.
-pub fn change_text(change: Estimate) -> (String, Tone) {
+pub fn change_text(change: Estimate) -> (String, Style) {
     let bytes = format_bytes(change.value);
     let sign = if change.value >= 0.5 { "+" } else { "" };
     match (change.is_significant(), change.value > 0.0) {
-        _ if change.is_nothing() => ("0".into(), Tone::Faint),
-        (false, _) => (format!("~{sign}{bytes}"), Tone::Faint),
-        (true, true) => (format!("{sign}{bytes}"), Tone::Grows),
-        (true, false) => (bytes, Tone::Shrinks),
+        _ if change.is_nothing() => ("0".into(), FAINT),
+        (false, _) => (format!("~{sign}{bytes}"), FAINT),
+        (true, true) => (format!("{sign}{bytes}"), GROWS),
+        (true, false) => (bytes, SHRINKS),
     }
 }
 
@@ -147,9 +128,4 @@ fn rate(per_s: f64) -> String {
         0.0..1.0 => format!("{per_s:.1}"),
         _ => format_objects_short(per_s),
     }
-}
-
-/// `42s`, `3min`, `5h`.
-fn age(ns: u64) -> String {
-    format_duration(ns).replace(' ', "")
 }

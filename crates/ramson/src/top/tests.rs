@@ -1,7 +1,7 @@
 //! A process of known truth: what the rows say of it, and what keys do.
 
 use super::keys::Request;
-use super::model::{Choice, Model};
+use super::model::Model;
 use ramson_analysis::live::row::{Row, Sort, View};
 use ramson_analysis::live::shape::{Place, Shape};
 use ramson_format::Kind;
@@ -89,7 +89,7 @@ pub fn blocks() -> Vec<Block> {
 }
 
 pub fn model() -> Model {
-    let mut model = Model::new(Some(Kind::Heap), Choice::new(View::Own, Sort::Live));
+    let mut model = Model::new(Some(Kind::Heap), View::Own, Sort::Live);
     model.picture.shape = shape(&STACKS);
     model.arrange();
     model.update(&snapshot(&blocks(), &[80.0, 20.0, 40.0, 10.0]), 100 * SECOND);
@@ -246,9 +246,9 @@ fn every_order_can_be_chosen_and_reversed() {
     press(&mut model, KeyCode::Char('l'));
     assert_eq!(first(&model), "grow");
     press(&mut model, KeyCode::Char('s'));
-    assert!(model.choice.sort == Sort::Change);
+    assert!(model.sort == Sort::Change);
     press(&mut model, KeyCode::Char('S'));
-    assert!(model.choice.sort == Sort::Live);
+    assert!(model.sort == Sort::Live);
 }
 
 #[test]
@@ -308,8 +308,8 @@ fn keys_that_are_not_of_the_model_are_handed_on() {
         assert_eq!(model.press(control(letter), 5), request);
     }
     press(&mut model, KeyCode::Char('?'));
-    assert!(model.choice.is_help_shown);
+    assert!(model.is_help_shown);
     assert_eq!(press(&mut model, KeyCode::Char('m')), Request::Done);
-    assert!(!model.choice.is_help_shown);
+    assert!(!model.is_help_shown);
     assert_eq!(press(&mut model, KeyCode::Char('q')), Request::Quit);
 }
