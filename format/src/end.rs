@@ -1,4 +1,4 @@
-//! How a process ended: told from outside, once it is gone, as FORMAT.md has it under "End".
+//! How a process ended, told from outside once it is gone, or that a file is a copy of a running one's: FORMAT.md's "End".
 
 use crate::mix;
 
@@ -25,6 +25,8 @@ pub enum Way {
     Signalled(u32),
     /// exec(2) put another image in its place.
     Replaced,
+    /// None: the file is a copy that was made while the process ran.
+    Copied,
 }
 
 /// What the system told about the end of a process. 0 is "not known".
@@ -98,6 +100,7 @@ impl End {
             Way::Exited(status) => (1, status),
             Way::Signalled(signal) => (2, signal),
             Way::Replaced => (3, 0),
+            Way::Copied => (4, 0),
         };
         let flags = if self.has_dumped_core { CORE_DUMPED } else { 0 }
             | if self.is_named_in_log { NAMED_IN_LOG } else { 0 };
@@ -126,6 +129,7 @@ impl End {
             1 => Way::Exited(value),
             2 => Way::Signalled(value),
             3 => Way::Replaced,
+            4 => Way::Copied,
             _ => return None,
         };
         let flags = (word(8) >> 32) as u32;
@@ -186,7 +190,7 @@ mod tests {
 
     #[test]
     fn an_end_is_read_as_it_was_written_and_not_at_all_with_any_byte_changed() {
-        for way in [Way::Exited(3), Way::Signalled(11), Way::Replaced] {
+        for way in [Way::Exited(3), Way::Signalled(11), Way::Replaced, Way::Copied] {
             let end = End { way, ..full() };
             let bytes = end.to_bytes();
             assert_eq!(End::from_bytes(&bytes), Some(end));

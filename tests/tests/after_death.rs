@@ -112,11 +112,18 @@ fn every_other_end_is_told_by_its_signal_or_status() {
     // By hand, and where nobody tells: no guess.
     let mut command = clean(program("deaths.c"));
     preload(command.arg("kill"), "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
-    assert_eq!(finish(&mut command).status, 137);
+    let mut child = command.spawn().unwrap();
+    let pid = child.id().to_string();
+    let is_dead = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") Z ");
+    wait_until("it is dead", is_dead);
+    // As in a container without init: nobody has waited for it yet.
+    let unreaped = say(&scratch, &["report", &pid]);
+    child.wait().unwrap();
     let found = entry(&scratch, "deaths");
     assert_eq!((found.text("state"), found.at("end")), ("died", &Json::Word("null".into())));
     let report = say(&scratch, &["report", found.text("profile")]);
     assert!(report.contains("died without a normal exit, of an unknown cause"), "{report}");
+    assert_eq!(report, unreaped);
 }
 
 #[test]

@@ -101,6 +101,10 @@ fn holes_do_not_count_while_the_program_runs_and_do_in_what_a_killed_one_left() 
     let report = Json::parse(&say(&scratch, &["report", &pid, "--json"]));
     let mmap = term(&report, "mmap");
     assert!((7.0 * MIB..7.1 * MIB).contains(&mmap), "{mmap}");
+    let copy = say(&scratch, &["report", snapshot]);
+    let first = copy.lines().next().unwrap();
+    assert!(first.contains(" MiB when it was copied; live then "), "{copy}");
+    assert!(copy.contains(&format!("(pid {pid}), copied while it ran, ")), "{copy}");
     signal(pid.parse().unwrap(), "KILL");
     running.wait();
     let shown = say(&scratch, &["report", &pid]);

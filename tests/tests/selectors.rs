@@ -185,6 +185,11 @@ fn a_recorder_of_a_tree_follows_workers_that_come() {
     wait_until("they are recorded", || has_all(&new));
     recorder.signal("INT");
     assert!(recorder.wait().success());
+    let mut timeline = ramson(&nginx.scratch);
+    timeline.args(["timeline", &nginx.tree()]).env("RAMSON_HISTORY", &history);
+    let refused = finish(&mut timeline);
+    assert_eq!((refused.status, refused.remarks.len()), (2, 1), "{refused:?}");
+    assert!(refused.remarks[0].contains("Pass one of these process IDs"), "{refused:?}");
 }
 
 #[test]

@@ -56,9 +56,9 @@ pub struct Summary {
     /// The same as a sentence.
     #[serde(skip)]
     pub fate: String,
-    /// RSS as it was last seen, as a phrase.
+    /// RSS and live bytes as they were last seen, as a phrase.
     #[serde(skip)]
-    pub last_rss: String,
+    pub rss_and_live: String,
     /// `None` where there is no process to ask.
     pub rss: Option<Rss>,
     /// Live bytes of the heap, by the profile.
@@ -104,7 +104,7 @@ impl Summary {
             is_running: recording.running.is_some(),
             end: End::of(recording),
             fate: end::sentence(recording),
-            last_rss: end::rss_text(end::end_of(recording).as_ref()),
+            rss_and_live: end::rss_and_live_text(recording, live),
             live,
             mmap: MmapSums::of(snapshot),
             coverage,

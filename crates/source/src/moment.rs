@@ -1,7 +1,8 @@
 //! SRC@MOMENT: which process of a history is meant, at which of its moments, and what the history has of it, as snapshots.
 
 use crate::failure::Failure;
-use crate::file::{Opened, open_any_file, open_file};
+use crate::file::{Opened, open_any_file, open_file, open_member};
+use crate::members::{none_of, processes_of};
 use crate::places;
 use crate::recording::{Past, Recording};
 use crate::selector::{Base, Selector};
@@ -82,7 +83,8 @@ impl PastMoment {
                 }
             },
         };
-        let past = Past { time_ns: self.moment.time_ns, from_ns, rss: self.moment.rss };
+        let is_end = self.moment.triggers.intersects(Triggers::EXIT | Triggers::DEATH);
+        let past = Past { time_ns: self.moment.time_ns, from_ns, rss: self.moment.rss, is_end };
         Ok(Recording { past: Some(past), ..Recording::of(snapshot, None, origin.to_owned()) })
     }
 
@@ -149,7 +151,19 @@ fn find_all(selector: &Selector, when: &When) -> Result<Vec<PastMoment>, Failure
             };
             find_in(base, there(base)?, has_name, when)
         }
-        _ => Err(no_file(base)),
+        Base::Tree(_) | Base::Unit(_) | Base::Group(_) => {
+            let pids = processes_of(&selector.base).unwrap_or_default();
+            let present = pids.into_iter().filter_map(open_member);
+            let (mut found, mut failure) = (Vec::new(), none_of(selector));
+            for member in present {
+                match find_profile(&member.snapshot.header, base, when) {
+                    Ok(moment) => found.push(moment),
+                    Err(error) => failure = error,
+                }
+            }
+            if found.is_empty() { Err(failure) } else { Ok(found) }
+        }
+        Base::Address(_) | Base::Input => Err(no_file(base)),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{http, moment};
 use ramson_history::Span;
 use ramson_import::InuseAt;
 use ramson_process::program;
+use ramson_process::stat::Stat;
 use std::collections::HashSet;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -173,7 +174,8 @@ pub fn running(selectors: &[Selector]) -> Vec<Recording> {
 /// Opens the profile of a process, running or dead.
 fn open_pid(pid: u32) -> Result<Recording, Failure> {
     let process = PathBuf::from(format!("/proc/{pid}"));
-    if !process.exists() {
+    // Gone, or waiting for its parent to take note of that.
+    if Stat::of(pid).is_none() {
         let mut left = all_with(|header| header.pid == pid);
         left.retain(|found| found.running.is_none());
         return left.pop().ok_or_else(|| {

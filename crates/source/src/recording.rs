@@ -2,8 +2,10 @@
 
 use crate::maps::clip_extents;
 use crate::snapshot_bytes::snapshot_bytes;
+use ramson_process::clock::{monotonic_ns, unix_ns};
 use ramson_process::identify::{base_name, called_name};
-use ramson_reader::{Header, Snapshot};
+use ramson_process::stat::Stat;
+use ramson_reader::{End, Header, Snapshot, Way};
 use ramson_symbols::CarriedNames;
 use serde::Serialize;
 use std::sync::Arc;
@@ -20,6 +22,9 @@ pub struct Past {
     /// Resident bytes then.
     #[serde(rename = "rss_bytes")]
     pub rss: Option<u64>,
+    /// The process ended then.
+    #[serde(skip)]
+    pub is_end: bool,
 }
 
 /// A profile that was read.
@@ -68,7 +73,20 @@ impl Recording {
 
     /// The bytes of a profile file with this moment, and the names that it carries.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = snapshot_bytes(&self.snapshot);
+        let mut header = self.snapshot.header.clone();
+        let copied = match (&self.past, self.running) {
+            (Some(past), _) if !past.is_end => Some((past.time_ns, past.rss)),
+            (None, Some(pid)) => {
+                header.last_monotonic_ns = header.last_monotonic_ns.max(monotonic_ns());
+                Some((unix_ns(), Stat::of(pid).and_then(|stat| stat.rss)))
+            }
+            _ => None,
+        };
+        header.end = header.end.or(copied.map(|(realtime_ns, rss)| {
+            let last_rss_bytes = rss.unwrap_or(0);
+            Box::new(End { realtime_ns, last_rss_bytes, ..End::of(Way::Copied) })
+        }));
+        let mut bytes = snapshot_bytes(&self.snapshot, &header);
         bytes.extend(self.names.iter().flat_map(|names| names.to_block()));
         bytes
     }

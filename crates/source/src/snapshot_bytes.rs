@@ -23,8 +23,8 @@ impl Regions {
     }
 }
 
-/// The file. What was not whole when the snapshot was read is left out of it.
-pub fn snapshot_bytes(snapshot: &Snapshot) -> Vec<u8> {
+/// The file, with this header. What was not whole when the snapshot was read is left out of it.
+pub fn snapshot_bytes(snapshot: &Snapshot, new_header: &Header) -> Vec<u8> {
     let mut regions = Regions::default();
     snapshot.stacks.iter().for_each(|stack| push_stack(&mut regions, stack));
     snapshot.live.iter().for_each(|live| push_live(&mut regions, *live, 0));
@@ -33,7 +33,7 @@ pub fn snapshot_bytes(snapshot: &Snapshot) -> Vec<u8> {
         push_live(&mut regions, sample, flags);
     }
     snapshot.freed.iter().for_each(|freed| push_freed(&mut regions, *freed));
-    let mut file = header(&snapshot.header, &regions);
+    let mut file = header(new_header, &regions);
     for kind in REGION_KINDS {
         let entries = regions.entries(kind) as u64;
         let capacity = if kind == RegionKind::RecentFrees { snapshot.max_freed } else { entries };

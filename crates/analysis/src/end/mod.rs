@@ -3,8 +3,10 @@
 pub mod kernel_log;
 pub mod sites;
 
+use crate::rss::live_text;
 use kernel_log::KernelLog;
 use ramson_format::state;
+use ramson_profile::Estimate;
 use ramson_profile::format::{format_bytes, format_duration, format_utc};
 use ramson_reader::{End as Noted, FailedAllocation, Way};
 use ramson_source::Recording;
@@ -84,6 +86,7 @@ pub fn state_of(source: &Recording) -> String {
         Some(Way::Exited(status)) => format!("exited {status}"),
         Some(Way::Signalled(signal)) => signal_name(signal),
         Some(Way::Replaced) => "replaced".into(),
+        Some(Way::Copied) => "copy".into(),
         None if source.snapshot.header.state == state::EXITED => "exited".into(),
         None => "died".into(),
     }
@@ -101,7 +104,7 @@ pub fn cause_of(source: &Recording) -> Cause {
     match end_of(source) {
         _ if source.running.is_some() => Cause::None,
         Some(end) if end.is_out_of_memory() => Cause::OomKiller,
-        Some(Noted { way: Way::Exited(_) | Way::Replaced, .. }) => Cause::None,
+        Some(Noted { way: Way::Exited(_) | Way::Replaced | Way::Copied, .. }) => Cause::None,
         None if has_exited => Cause::None,
         _ if Lack::of(source).is_some() => Cause::LackOfMemory,
         _ => Cause::Unknown,
@@ -162,11 +165,23 @@ pub fn is_violent(end: &Noted) -> bool {
     matches!(end.way, Way::Signalled(signal) if OF_FAULTS.contains(&signal))
 }
 
+fn is_copy(end: Option<&Noted>) -> bool {
+    end.is_some_and(|end| end.way == Way::Copied)
+}
+
+/// `RSS 62.9 MiB last seen …; live at its end 10.1 MiB`, of a process that cannot be asked.
+pub fn rss_and_live_text(recording: &Recording, live: Estimate) -> String {
+    let end = end_of(recording);
+    let when = if is_copy(end.as_ref()) { "then" } else { "at its end" };
+    format!("{}; live {when} {}", rss_text(end.as_ref()), live_text(live))
+}
+
 /// RSS as it was last seen, and where that is from.
 pub fn last_rss(end: &Noted) -> Option<(u64, &'static str)> {
+    let last_seen = if is_copy(Some(end)) { "when it was copied" } else { "last seen" };
     let known = [
         (end.killed_rss_bytes, "when the OOM killer came"),
-        (end.last_rss_bytes, "last seen"),
+        (end.last_rss_bytes, last_seen),
         (end.peak_rss_bytes, "at its peak"),
     ];
     known.into_iter().find(|&(bytes, _)| bytes > 0)
@@ -178,6 +193,7 @@ fn way_and_cause(source: &Recording, end: &Noted) -> String {
         Way::Exited(status) => format!("exited with {status}"),
         Way::Signalled(signal) => format!("died by {}", signal_name(signal)),
         Way::Replaced => "was replaced by exec".into(),
+        Way::Copied => "copied while it ran".into(),
     };
     match cause_of(source) {
         Cause::OomKiller => way + " of the OOM killer",
@@ -234,8 +250,9 @@ fn evidence(end: &Noted) -> String {
 
 /// `RSS 62.9 MiB when the OOM killer came, limit 64.0 MiB`, as far as it is known.
 pub fn rss_text(end: Option<&Noted>) -> String {
+    let is_copy = is_copy(end);
     let Some((end, (bytes, when))) = end.and_then(|end| Some((end, last_rss(end)?))) else {
-        return "RSS unknown, the process is gone".into();
+        return if is_copy { "RSS unknown" } else { "RSS unknown, the process is gone" }.into();
     };
     let mut out = format!("RSS {} {when}", format_bytes(bytes as f64));
     if when == "last seen" {
@@ -253,7 +270,7 @@ pub fn rss_text(end: Option<&Noted>) -> String {
 /// How a process ended, as an answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct End {
-    /// `exited`, `signalled`, or `replaced` by exec.
+    /// `exited`, `signalled`, `replaced` by exec, or `copied` while the process ran.
     pub way: &'static str,
     /// Of a normal exit.
     pub exit_status: Option<u32>,
@@ -296,6 +313,7 @@ impl End {
             Way::Exited(status) => ("exited", Some(status), None),
             Way::Signalled(signal) => ("signalled", None, Some(signal)),
             Way::Replaced => ("replaced", None, None),
+            Way::Copied => ("copied", None, None),
         };
         Some(Self {
             way,

@@ -79,7 +79,7 @@ fn is_for_program(origin: &Origin, pid: u32) -> bool {
 pub fn end_alike(way: Way) -> u8 {
     let signal = match way {
         Way::Exited(status) => return status as u8,
-        Way::Replaced => return 0,
+        Way::Replaced | Way::Copied => return 0,
         Way::Signalled(signal) => signal as i32,
     };
     // The core is the program's, not ours.

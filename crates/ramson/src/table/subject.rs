@@ -84,7 +84,7 @@ fn of_recording(summary: &Summary) -> String {
         (Some(past), ..) => past_line(past, &live),
         (None, Some(rss), _) => rss.line(),
         (None, None, true) => format!("RSS not readable; live {live}"),
-        (None, None, false) => format!("{}; live at its end {live}", summary.last_rss),
+        (None, None, false) => summary.rss_and_live.clone(),
     };
     let profiled = format_duration(summary.profiled_ns);
     let fate = match (&summary.history, summary.is_running) {

@@ -2,6 +2,7 @@
 
 use super::model::Model;
 use crate::table::{cut, wrap};
+use ramson_analysis::end::rss_and_live_text;
 use ramson_analysis::live::watch::Watched;
 use ramson_analysis::live_heap;
 use ramson_analysis::recording::{interval, what_is_missing};
@@ -44,13 +45,12 @@ impl Heading {
             (Some(rss), None) => rss.line(),
             (Some(rss), Some(_)) => format!("last {}", rss.line()),
             (None, None) => format!("RSS not readable; live {}", live_text(live)),
-            (None, Some(_)) => {
-                format!("RSS unknown, the process is gone; live at its end {}", live_text(live))
-            }
+            (None, Some(_)) => rss_and_live_text(recording, live),
         };
         let ended = watched
             .end
             .as_ref()
+            .filter(|end| *end != "copy")
             .map(|end| format!("the process is gone: {end}. This is its last picture"));
         let missing =
             what_is_missing(recording).into_iter().map(|what| format!("not complete: {what}"));

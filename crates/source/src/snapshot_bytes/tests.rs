@@ -114,7 +114,7 @@ fn example() -> Snapshot {
 #[test]
 fn what_is_written_is_read_as_the_same_snapshot() {
     let written = example();
-    let bytes = snapshot_bytes(&written);
+    let bytes = snapshot_bytes(&written, &written.header);
     let mut read = Snapshot::read(bytes.as_slice()).unwrap();
     assert!(read.header.committed_bytes > 0);
     read.header.committed_bytes = 0;
@@ -127,6 +127,6 @@ fn what_is_written_is_read_as_the_same_snapshot() {
         freed: vec![],
         ..written
     };
-    let read = Snapshot::read(snapshot_bytes(&nothing).as_slice()).unwrap();
+    let read = Snapshot::read(snapshot_bytes(&nothing, &nothing.header).as_slice()).unwrap();
     assert_eq!((read.stacks, read.defects), (nothing.stacks, vec![]));
 }
