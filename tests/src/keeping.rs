@@ -86,8 +86,10 @@ impl Keeping {
     /// On its way there, pages of files come. `all`: not only the first thread.
     fn until_it_waits(&self, all: bool) {
         let sleeps = |tid: u32| {
-            let stat = fs::read_to_string(format!("/proc/{}/task/{tid}/stat", self.pid())).unwrap();
-            stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('S'))
+            let stat = fs::read(format!("/proc/{}/task/{tid}/stat", self.pid())).unwrap();
+            String::from_utf8_lossy(&stat)
+                .rsplit_once(") ")
+                .is_some_and(|(_, fields)| fields.starts_with('S'))
         };
         wait_until("it waits", || {
             let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();

@@ -3,7 +3,9 @@
 use ramson_tests::keeping::*;
 use ramson_tests::servers::*;
 use ramson_tests::{program, program_with, shared_library};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -50,6 +52,28 @@ fn where_the_allocator_tells_nothing_the_profile_s_live_bytes_are_the_part_that_
     let line = text.lines().next().unwrap();
     assert!(line.contains(" = live ") && line.contains("(±"), "{text}");
     assert!(line.contains(" + other anonymous "), "{text}");
+}
+
+/// The kernel cuts the name of a thread after 15 bytes; a path is any bytes.
+#[test]
+fn a_process_whose_name_and_path_are_no_text_is_looked_at_like_any_other() {
+    let scratch = Scratch::new();
+    let directory = scratch.open_directory("").join(OsStr::from_bytes(b"m\xfcller"));
+    fs::create_dir(&directory).unwrap();
+    let path = directory.join("serverprozesse\u{df}");
+    fs::copy(program("keeps.c"), &path).unwrap();
+    let keeping = Keeping::start_program(&scratch, path, &["leak", "16"], |command| {
+        let command = ramson_tests::preload(command, "16K");
+        command.env("RAMSON_DIR", scratch.open_directory("profiles"));
+    });
+    let pid = keeping.pid().to_string();
+    assert!(part(&doctor(&scratch, keeping.pid()), "live") > 15.0 * MIB);
+    for command in ["report", "leaks", "trim"] {
+        finish(ramson(&scratch).args([command, &pid])).good();
+    }
+    let list = finish(ramson(&scratch).arg("list")).good().text();
+    let row = list.lines().find(|line| line.contains(&format!(" {pid} "))).unwrap();
+    assert!(row.contains(" running "), "{list}");
 }
 
 #[test]

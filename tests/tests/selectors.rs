@@ -211,6 +211,7 @@ fn a_unit_is_found_by_its_name_and_by_the_path_of_its_group() {
         format!("unit:{name}"),
         format!("cgroup:/system.slice/{name}.service"),
         format!("cgroup:{}", group.0.display()),
+        format!("cgroup:{}/./../{name}.service", group.0.display()),
     ] {
         assert_eq!(nginx.members(&source), members, "{source}");
     }

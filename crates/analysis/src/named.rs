@@ -6,6 +6,7 @@ use crate::{biases, extents};
 use hashbrown::HashMap;
 use ramson_format::Kind;
 use ramson_process::clock::unix_ns;
+use ramson_process::text;
 use ramson_profile::{
     Estimate, FrameTable, Label, LabelValue, Location, LookupAddress, Mapping, Profile, SampleType,
     SampleUnit, StackSample, drop_allocator_frames, is_library_function,
@@ -14,7 +15,6 @@ use ramson_reader::{Snapshot, Stack};
 use ramson_source::{Failure, Opened, Recording, name_of};
 use ramson_symbols::{SymbolDefect, Symbolizer};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::sync::Arc;
 
 /// A profile with names, and what kept it from having more of them.
@@ -274,7 +274,7 @@ fn thread(recording: &Recording, tid: u32) -> Label {
 
 /// Of a running thread.
 pub fn thread_name(pid: u32, tid: u32) -> Option<String> {
-    let name = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    let name = text::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
     Some(name.trim_end().to_owned())
 }
 

@@ -3,11 +3,11 @@
 use ramson_inject::{Call, Called, Code, Library, Problem, Step};
 use ramson_process::allocators::{Allocators, read_file};
 use ramson_process::glibc::LibraryData;
-use ramson_process::{Area, ProcessMemory, identify, program, rights, stat};
+use ramson_process::{Area, ProcessMemory, identify, program, rights, stat, text};
 use ramson_source::{Failure, Target, gone};
+use std::io;
 use std::thread::sleep;
 use std::time::Duration;
-use std::{fs, io};
 
 /// The end of messages where there is no other way.
 pub const NOTHING: &str = "Nothing was done";
@@ -88,8 +88,7 @@ pub fn patiently<T, E>(mut read: impl FnMut() -> Result<T, E>) -> Result<T, E> {
 
 /// What makes it impossible or unsafe, as /proc tells.
 fn check(target: &Target) -> Result<(), Failure> {
-    let status =
-        fs::read_to_string(format!("/proc/{}/status", target.pid)).map_err(|_| gone(target))?;
+    let status = text::read(format!("/proc/{}/status", target.pid)).map_err(|_| gone(target))?;
     let field = |name: &str| stat::line(&status, name);
     let number = |name: &str| field(name).and_then(|value| value.parse::<i32>().ok()).unwrap_or(0);
     let tracer = number("TracerPid");

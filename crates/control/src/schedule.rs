@@ -2,7 +2,7 @@
 
 use crate::trim::{self, TrimAnswer, Trimmed, rss_of};
 use ramson_format::Kind;
-use ramson_process::{clock, processes};
+use ramson_process::{clock, processes, text};
 use ramson_source::{Failure, Target, open_member};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -168,7 +168,7 @@ fn family(root: u32) -> Vec<u32> {
 }
 
 fn name_of(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().into()
+    text::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().into()
 }
 
 /// Weighted bytes that the process has freed since its start; `None` if it is not profiled.

@@ -4,10 +4,9 @@ use crate::lever::{self, Lever};
 use crate::outside::Callee;
 use ramson_inject::Called;
 use ramson_process::allocators::Allocators;
-use ramson_process::{read_smaps, stat};
+use ramson_process::{read_smaps, stat, text};
 use ramson_source::{Failure, Target, Targets, gone};
 use serde::Serialize;
-use std::fs;
 use std::time::{Duration, Instant};
 
 /// What came of a trim.
@@ -138,5 +137,5 @@ pub fn trim_all(targets: &Targets) -> Result<Trims, Failure> {
 
 /// RSS in bytes, as smaps adds it up; `None` if the process is gone.
 pub fn rss_of(pid: u32) -> Option<u64> {
-    stat::bytes(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss")
+    stat::bytes(&text::read(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss")
 }

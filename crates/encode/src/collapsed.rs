@@ -14,33 +14,65 @@ pub fn write(profile: &Profile, out: &mut dyn Write, sample_type: SampleType) ->
     names.push("[mmap]".to_owned());
     let is_mmap = |sample: &StackSample| sample.kind() == Some("mmap");
     let is_mixed = !profile.samples.iter().all(is_mmap);
-    // Numbers that sort stacks as their lines sort as texts: no name holds the separator, so two lines compare as the first
-    // names that differ, each with the separator that follows it.
-    let mut texts: Vec<String> =
-        names.iter().flat_map(|name| [name.clone(), format!("{name};")]).collect();
-    texts.sort_unstable();
-    texts.dedup();
-    let rank = |text: &String| texts.binary_search(text).map_or(0, |rank| rank as u32);
-    let as_leaf: Vec<u32> = names.iter().map(rank).collect();
-    let as_caller: Vec<u32> = names.iter().map(|name| rank(&format!("{name};"))).collect();
-    let stacks = profile.samples.iter().map(|sample| {
+    let Ranks { as_leaf, as_caller, name_of } = Ranks::new(&names);
+    let words = profile.samples.iter().map(|sample| sample.locations.len()).sum();
+    let mut stacks = Stacks::with_capacity(profile.samples.len(), words);
+    for sample in &profile.samples {
         let mut leaf_first = frames.stack(sample).map(|at| at.frame.index());
         let leaf = leaf_first.next().map(|leaf| as_leaf[leaf]);
         let kind = (is_mixed && is_mmap(sample)).then_some(mmap);
         let callers = kind.into_iter().chain(leaf_first.rev());
-        callers.map(|caller| as_caller[caller]).chain(leaf)
-    });
-    let mut stacks: Stacks = stacks.collect();
+        stacks.push(callers.map(|caller| as_caller[caller]).chain(leaf));
+    }
+    let mut line = Vec::new();
     for equal in stacks.sorted() {
         let values =
             stacks.members(&equal).map(|index| profile.samples[index].value(sample_type).value);
         let value = values.fold(0.0, |sum, value| sum + value).round() as i64;
         if value != 0 {
+            line.clear();
             for &rank in stacks.get(stacks.first(&equal)) {
-                out.write_all(texts[rank as usize].as_bytes())?;
+                line.extend_from_slice(names[name_of[rank as usize]].as_bytes());
+                line.push(b';');
             }
-            writeln!(out, " {value}")?;
+            line.pop();
+            writeln!(line, " {value}")?;
+            out.write_all(&line)?;
         }
     }
     out.flush()
+}
+
+/// Numbers that sort stacks as their lines sort as texts. No name holds the separator, so two lines compare as the first
+/// names that differ, each with the separator that follows it.
+struct Ranks {
+    /// Of each name where nothing follows.
+    as_leaf: Vec<u32>,
+    /// Of each name where a callee follows. Equal names have equal ranks.
+    as_caller: Vec<u32>,
+    /// Some name of each rank.
+    name_of: Vec<usize>,
+}
+
+impl Ranks {
+    fn new(names: &[String]) -> Ranks {
+        let places = |&(name, has_callee): &(usize, bool)| {
+            let separator: &[u8] = if has_callee { b";" } else { b"" };
+            names[name].bytes().chain(separator.iter().copied())
+        };
+        let mut order: Vec<(usize, bool)> =
+            (0..names.len()).flat_map(|name| [(name, false), (name, true)]).collect();
+        order.sort_by(|one, other| places(one).cmp(places(other)));
+        let (mut as_leaf, mut as_caller) = (vec![0; names.len()], vec![0; names.len()]);
+        let mut name_of = Vec::new();
+        for equal in order.chunk_by(|one, other| one.1 == other.1 && names[one.0] == names[other.0])
+        {
+            for &(name, has_callee) in equal {
+                let ranks = if has_callee { &mut as_caller } else { &mut as_leaf };
+                ranks[name] = name_of.len() as u32;
+            }
+            name_of.push(equal[0].0);
+        }
+        Ranks { as_leaf, as_caller, name_of }
+    }
 }

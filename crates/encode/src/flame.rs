@@ -3,8 +3,7 @@
 
 use crate::markup::escape;
 use ramson_profile::format::{format_objects, format_percent, format_relative_error, format_value};
-use ramson_profile::view::{FlameBox, FlameGraph, flame, tree};
-use ramson_profile::{Profile, SampleType};
+use ramson_profile::view::{FlameBox, FlameGraph, FlameKind};
 use std::fmt::Write;
 
 /// Height of a level in pixels.
@@ -12,9 +11,7 @@ const LEVEL_HEIGHT: usize = 18;
 /// A box that is narrower has no text; its title has it.
 const LEAST_TEXT_SHARE: f64 = 0.012;
 /// Levels that are drawn: below 200 deeper frames become one box. Bounds the height to 3,618 pixels.
-const MOST_LEVELS: usize = 201;
-/// Frames of a smaller share are merged: about a third of a pixel, which cannot be seen.
-pub const MIN_SHARE: f64 = 0.0002;
+pub const MOST_LEVELS: usize = 201;
 /// The rest of a longer name is cut off, in pixels of text and in titles.
 const MOST_LETTERS: usize = 200;
 /// Longest name in a title.
@@ -24,11 +21,6 @@ const COLOURS: u32 = 5;
 
 /// How the boxes look, light and dark.
 pub const STYLE: &str = include_str!("flame.css");
-
-/// Where the boxes lie.
-pub fn lay_out(profile: &Profile, sample_type: SampleType, min_share: f64) -> FlameGraph {
-    flame(&tree(profile, sample_type, min_share), MOST_LEVELS)
-}
 
 /// Height of the picture in pixels.
 pub fn height(graph: &FlameGraph) -> usize {
@@ -57,19 +49,19 @@ pub fn draw(out: &mut String, graph: &FlameGraph, top: usize) {
 fn draw_box(out: &mut String, graph: &FlameGraph, one: &FlameBox, top: usize) {
     let (y, height) = (top + one.level * LEVEL_HEIGHT, LEVEL_HEIGHT);
     let (left, width) = (100.0 * one.left, 100.0 * one.width);
-    let class = match (one.level, one.merged_frames) {
-        (0, _) => "c0".to_owned(),
-        (_, 0) => colour(&one.name),
-        _ => "merged".to_owned(),
+    let (name, file, class) = match &one.kind {
+        FlameKind::Whole => ("all", "", "c0".to_owned()),
+        FlameKind::Frame(name) => (&*name.name, &*name.file, colour(&name.name)),
+        FlameKind::Merged { label, .. } => (label.as_str(), "", "merged".to_owned()),
     };
     let _ = write!(
         out,
         "<svg x=\"{left:.4}%\" y=\"{y}\" width=\"{width:.4}%\" height=\"{height}\"><g class=\"{class}\"><title>"
     );
-    escape(out, &one.name, MOST_TITLE_LETTERS);
-    if !one.file.is_empty() {
+    escape(out, name, MOST_TITLE_LETTERS);
+    if !file.is_empty() {
         out.push('\n');
-        escape(out, &one.file, MOST_TITLE_LETTERS);
+        escape(out, file, MOST_TITLE_LETTERS);
     }
     let unit = graph.sample_type.unit();
     let _ = write!(
@@ -85,7 +77,7 @@ fn draw_box(out: &mut String, graph: &FlameGraph, one: &FlameBox, top: usize) {
     out.push_str("</title><rect width=\"100%\" height=\"100%\"/>");
     if one.width >= LEAST_TEXT_SHARE {
         out.push_str("<text x=\"4\" y=\"13\">");
-        escape(out, &one.name, MOST_LETTERS);
+        escape(out, name, MOST_LETTERS);
         if one.level == 0 {
             let _ = write!(out, ": {}", format_value(one.cum.value, unit));
         }

@@ -9,13 +9,15 @@ use crate::markup::escape;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use ramson_profile::format::{format_objects, format_percent, format_relative_error, format_value};
-use ramson_profile::view::{Row, Sort, TopTable, top};
+use ramson_profile::view::{Row, Sort, TopTable, flame as lay_out, top, tree};
 use ramson_profile::{Estimate, Profile, SampleType};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 const MOST_BYTES: usize = 5 << 20;
+/// As in an SVG file, until it gets too large.
+const MIN_SHARE: f64 = 0.0002;
 const MOST_ROWS: usize = 4000;
 const MOST_LETTERS: usize = 1000;
 
@@ -25,7 +27,7 @@ const SCRIPT: &str = include_str!("html.js");
 /// Writes the document.
 pub fn write(profile: &Profile, out: &mut dyn Write, sample_type: SampleType) -> io::Result<()> {
     let table = top(profile, sample_type, Sort::Flat);
-    let (mut min_share, mut most_rows) = (flame::MIN_SHARE, MOST_ROWS);
+    let (mut min_share, mut most_rows) = (MIN_SHARE, MOST_ROWS);
     loop {
         let page = page(profile, &table, min_share, most_rows);
         if page.len() < MOST_BYTES || most_rows == 0 {
@@ -56,7 +58,7 @@ fn page(profile: &Profile, table: &TopTable, min_share: f64, most_rows: usize) -
     let _ = write!(out, " – ramson</title>\n<style>{style}</style>\n</head>\n<body>\n<h1>");
     escape(&mut out, name, 100);
     out.push_str("</h1>\n<p>");
-    let graph = flame::lay_out(profile, table.sample_type, min_share);
+    let graph = lay_out(&tree(profile, table.sample_type, min_share), flame::MOST_LEVELS);
     flame::write_summary(&mut out, &graph);
     out.push_str("</p>\n");
     out.push_str(

@@ -5,7 +5,7 @@ use crate::maps::Maps;
 use crate::threads;
 use crate::trace::{Registers, Stop, Traced};
 use crate::{Argument, CALL_LIMIT, Call, Called, Problem, Step};
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ impl Process {
     ) -> Result<Called, Problem> {
         let unfit = |why: &str| Problem::NoThread(Some(format!("thread {tid}: {why}")));
         let directory = format!("/proc/{}/task/{tid}", self.pid);
-        let status = fs::read_to_string(format!("{directory}/status"));
+        let status = threads::text(format!("{directory}/status"));
         let status = status.map_err(|_| unfit("it ended"))?;
         let signal = threads::harmless_signal(&status)
             .ok_or_else(|| unfit("the program has handlers for SIGURG, SIGWINCH and SIGCHLD"))?;
@@ -68,7 +68,7 @@ impl Process {
         traced.set_registers(&past.helped)?;
         let checked = self.check(&traced, &registers, call).and_then(|()| is_safe());
         checked.map_err(|why| unfit(&why))?;
-        let name = fs::read_to_string(format!("{directory}/comm")).unwrap_or_default();
+        let name = threads::text(format!("{directory}/comm")).unwrap_or_default();
         let returned = self.run(&mut traced, &past, call, signal)?;
         let Returned { called, owed, data } = returned.ok_or(Problem::Unfinished(tid))?;
         traced.detach(owed);

@@ -1,6 +1,7 @@
 //! Where a thread is, by the mappings of its process: on which stack, and in whose code.
 
-use std::fs::{self, File};
+use crate::threads;
+use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
@@ -41,7 +42,7 @@ struct Mapping<'a> {
 impl Maps {
     /// Of process `pid`; empty where they cannot be read.
     pub fn of(pid: u32) -> Self {
-        Self(fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default())
+        Self(threads::text(format!("/proc/{pid}/maps")).unwrap_or_default())
     }
 
     fn all(&self) -> impl Iterator<Item = Mapping<'_>> {

@@ -1,6 +1,7 @@
 //! Which threads of a process may be borrowed: those that wait in a system call that the kernel can begin again, and those that run.
 
-use std::fs;
+use std::path::Path;
+use std::{fs, io};
 
 /// Threads looked at.
 const MOST_THREADS: usize = 65_536;
@@ -46,6 +47,11 @@ const WAITING: [(i64, u32); 28] = [
     (libc::SYS_pause, 4),
 ];
 
+/// A file of /proc. Names in it may be any bytes.
+pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// The threads of `pid` that wait, the best first. Those on which locks hang may be left out.
 pub fn waiting(pid: u32, with_locks: bool) -> Vec<i32> {
     let ranked = |(tid, call): (i32, String)| {
@@ -68,7 +74,7 @@ fn calls(pid: u32) -> impl Iterator<Item = (i32, String)> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks.take(MOST_THREADS).filter_map(|task| {
         let tid = task.file_name().to_str()?.parse().ok()?;
-        Some((tid, fs::read_to_string(task.path().join("syscall")).ok()?))
+        Some((tid, text(task.path().join("syscall")).ok()?))
     })
 }
 

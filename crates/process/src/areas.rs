@@ -93,7 +93,9 @@ pub fn anonymous_bytes(areas: &[Area]) -> u64 {
 /// The areas that the text of smaps tells.
 pub fn parse_smaps(smaps: impl BufRead) -> Vec<Area> {
     let mut all: Vec<Area> = Vec::new();
-    for line in smaps.lines().map_while(Result::ok) {
+    for line in smaps.split(b'\n').map_while(Result::ok) {
+        // A file's name may be any bytes.
+        let line = String::from_utf8_lossy(&line);
         if let Some(area) = parse_head(&line) {
             all.push(area);
             continue;

@@ -1,7 +1,7 @@
 //! The control groups of a process that may count its memory: its limit, how far off that is, and how the group fares.
 
+use crate::text;
 use serde::Serialize;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What version 1 says where there is no limit: pages, rounded, up to the largest number.
@@ -48,7 +48,7 @@ pub struct Groups(Vec<Group>);
 impl Groups {
     /// Of process `pid`. One that has died is in none, by version 1.
     pub fn of(pid: u32) -> Self {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let read = |path: &str| text::read(path).unwrap_or_default();
         Self::find(&read(&format!("/proc/{pid}/cgroup")), &read("/proc/self/mountinfo"))
     }
 
@@ -139,7 +139,7 @@ impl Group {
 }
 
 fn read(path: &Path) -> Option<String> {
-    fs::read_to_string(path).ok()
+    text::read(path).ok()
 }
 
 fn oom_kills_in(events: &str) -> Option<u64> {

@@ -1,5 +1,6 @@
 //! What a process's executable contains: an allocator, a C library, a language's run time.
 
+use crate::text;
 use memchr::memmem;
 use object::{Object, ObjectSymbol};
 use std::fs;
@@ -30,7 +31,7 @@ const ALLOCATORS: [(&str, &str); 7] = [
 
 /// The owner of memory that did not come from malloc, as far as mapped files and the executable tell.
 pub fn heap_owner(pid: u32) -> Option<String> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let maps = text::read(format!("/proc/{pid}/maps")).ok()?;
     if let Some((_, whose)) = RUNTIMES.iter().find(|(part, _)| maps.contains(part)) {
         return Some((*whose).into());
     }

@@ -25,6 +25,7 @@ pub mod rights;
 pub mod rss;
 mod stacks;
 pub mod stat;
+pub mod text;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use crate::cgroup::{self, Mount};
 use crate::identify::{base_name, called_name};
-use crate::{clock, stat};
+use crate::{clock, stat, text};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -30,12 +30,11 @@ pub fn named(name: &str) -> Vec<u32> {
 }
 
 fn is_named(pid: u32, name: &str) -> bool {
-    let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    let text = |file: &str| String::from_utf8_lossy(&read(file)).into_owned();
+    let read = |file: &str| text::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-    let (exe, command) = (exe.to_string_lossy(), text("cmdline"));
+    let (exe, command) = (exe.to_string_lossy(), read("cmdline"));
     let called = called_name(command.split('\0').next().unwrap_or_default(), &exe);
-    !name.is_empty() && [text("comm").trim_ascii_end(), base_name(&exe), called].contains(&name)
+    !name.is_empty() && [read("comm").trim_ascii_end(), base_name(&exe), called].contains(&name)
 }
 
 /// A process and its descendants. What its parent left behind belongs to another ancestor.
@@ -64,8 +63,12 @@ fn parent(pid: u32) -> Option<u32> {
 
 /// Those in a control group and in groups below it. `path` is as /proc/PID/cgroup has it, or a directory below a mount point.
 pub fn of_group(path: &str) -> Vec<u32> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let wanted = GroupPath::new(path, &mounts);
+    let mounts = text::read("/proc/self/mountinfo").unwrap_or_default();
+    // A directory may be spelt in many ways; a path of a group is one of its own.
+    let directory = fs::canonicalize(path).unwrap_or_default();
+    let directory = directory.to_str().map(|directory| GroupPath::new(directory, &mounts));
+    let wanted = directory.filter(|directory| directory.mount.is_some());
+    let wanted = wanted.unwrap_or_else(|| GroupPath::new(path, &mounts));
     with_groups(|groups| wanted.has(groups))
 }
 
@@ -89,7 +92,7 @@ fn unit_behind(name: &str) -> Option<String> {
 }
 
 fn with_groups(is_wanted: impl Fn(&str) -> bool) -> Vec<u32> {
-    let groups = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cgroup"));
+    let groups = |pid: u32| text::read(format!("/proc/{pid}/cgroup"));
     all().into_iter().filter(|&pid| groups(pid).is_ok_and(|groups| is_wanted(&groups))).collect()
 }
 

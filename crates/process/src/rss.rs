@@ -7,7 +7,7 @@ use crate::identify::base_name;
 use crate::memory::Presence;
 use crate::part::{Part, Term};
 use crate::process_memory::ProcessMemory;
-use crate::{padding, rights, stat, thread_stacks};
+use crate::{padding, rights, stat, text, thread_stacks};
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::{fs, iter, ops};
@@ -140,14 +140,18 @@ pub fn explain(areas: &[Area], known: &Known) -> Explained {
             }
             _ if is_ramsons => explained.add(Part::Ramson, rss),
             Backing::Kernel => explained.add(Part::Kernel, rss),
-            // Whether this process mapped it or inherited it: of a tree it is one term.
-            Backing::Shmem => explained.add(Part::Shmem, rss),
-            Backing::File if (known.is_shmem)(area) => explained.add(Part::Shmem, rss),
-            Backing::File if binaries.contains(area.path.as_str()) => {
-                explained.add(Part::Data, anonymous);
-                explained.add(Part::Code, rss - anonymous);
+            backing => {
+                let is_shmem = || backing == Backing::Shmem || (known.is_shmem)(area);
+                let is_binary = binaries.contains(area.path.as_str());
+                // Private pages are no file's any more. Of shared memory, whether this process mapped it or inherited it.
+                let (private, shared) = match () {
+                    () if is_shmem() => (Part::Anonymous, Part::Shmem),
+                    () if is_binary => (Part::Data, Part::Code),
+                    () => (Part::Anonymous, Part::Files),
+                };
+                explained.add(private, anonymous);
+                explained.add(shared, rss - anonymous);
             }
-            Backing::File => explained.add(Part::Files, rss),
         }
         previous = Some(area);
     }
@@ -318,7 +322,7 @@ fn stack_pointers(pid: u32) -> Vec<u64> {
     tasks
         .take(MOST_THREADS)
         .filter_map(|task| {
-            let call = fs::read_to_string(task.path().join("syscall")).ok()?;
+            let call = text::read(task.path().join("syscall")).ok()?;
             let pointer = call.split_whitespace().rev().nth(1)?;
             u64::from_str_radix(pointer.strip_prefix("0x")?, 16).ok()
         })
@@ -327,5 +331,5 @@ fn stack_pointers(pid: u32) -> Vec<u64> {
 
 /// Page tables, which no process's RSS contains; bytes.
 pub fn page_tables(pid: u32) -> Option<u64> {
-    stat::bytes(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmPTE")
+    stat::bytes(&text::read(format!("/proc/{pid}/status")).ok()?, "VmPTE")
 }

@@ -1,7 +1,7 @@
 //! That a process is there, since when, and its resident bytes: what is cheap to ask.
 
+use crate::text;
 use rustix::param::page_size;
-use std::fs;
 
 /// A process that is there and not a zombie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +31,8 @@ pub fn number(pid: u32, field_number: usize) -> Option<u64> {
     field(&read(pid)?, field_number)?.parse().ok()
 }
 
-/// A name need not be text: the kernel cuts it after 15 bytes.
 fn read(pid: u32) -> Option<String> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    Some(String::from_utf8_lossy(&stat).into_owned())
+    text::read(format!("/proc/{pid}/stat")).ok()
 }
 
 /// Field 2 is a name that may contain anything; this is one behind it.
@@ -55,13 +53,14 @@ pub fn bytes(status: &str, name: &str) -> Option<u64> {
 
 /// RSS and its maximum so far, in bytes; 0 where there is none.
 pub fn rss_and_peak(pid: u32) -> (u64, u64) {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = text::read(format!("/proc/{pid}/status")).unwrap_or_default();
     (bytes(&status, "VmRSS").unwrap_or(0), bytes(&status, "VmHWM").unwrap_or(0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_process_is_told_by_its_start_also_with_a_strange_name() {

@@ -8,12 +8,12 @@
 
 use crate::estimate::Estimate;
 use crate::frames::{FrameName, FrameTable};
-use crate::merge::{add_up, add_values};
+use crate::merge::{add_up, merge_found};
 use crate::model::{Profile, SampleType};
-use crate::stacks::Stacks;
 use crate::view::{Row, Sort, TopTable, top};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 /// Two profiles, without what both hold.
@@ -81,7 +81,9 @@ impl Diff {
         let [old_total, new_total, shared_total] = sides.map(|profile| profile.total(sample_type));
         let TopTable { total: change, rows, .. } = top(&self.change(), sample_type, sort);
         let flat = |side: &HashMap<FrameName, Estimate>, name: &FrameName| {
-            [side, &shared].into_iter().filter_map(|flats| flats.get(name).copied()).sum()
+            let of =
+                |flats: &HashMap<FrameName, Estimate>| flats.get(name).copied().unwrap_or_default();
+            of(side) + of(&shared)
         };
         let changed = |row: &Row| row.flat.value != 0.0 || row.cum.value != 0.0;
         let rows = rows.into_iter().filter(changed).map(|change| {
@@ -112,17 +114,28 @@ fn flat_by_name(profile: &Profile, sample_type: SampleType) -> HashMap<FrameName
 /// Adds up samples whose stacks have the same frames. The first one's locations stand for all of them.
 fn merge_equal_frames(profile: &mut Profile) {
     let frames = FrameTable::new(profile);
-    let samples = &mut profile.samples;
-    let words = |sample| frames.stack(sample).map(|at| at.frame.0);
-    let mut stacks: Stacks = samples.iter().map(words).collect();
-    for equal in stacks.sorted() {
-        for other in stacks.members(&equal).skip(1) {
-            let values = std::mem::take(&mut samples[other].values);
-            add_values(&mut samples[stacks.first(&equal)].values, &values);
+    let hashing = DefaultHashBuilder::default();
+    // Position and hash.
+    let mut known: HashTable<(usize, u64)> = HashTable::with_capacity(profile.samples.len());
+    let mut stack: Vec<usize> = Vec::new();
+    merge_found(&mut profile.samples, |samples, index| {
+        stack.clear();
+        stack.extend(frames.stack(&samples[index]).map(|at| at.frame.index()));
+        let hash = hashing.hash_one(&stack);
+        let is_it = |&(at, other_hash): &(usize, u64)| {
+            let other = || frames.stack(&samples[at]).map(|at| at.frame.index());
+            other_hash == hash && other().eq(stack.iter().copied())
+        };
+        let found = known.find(hash, is_it).map(|&(at, _)| at);
+        if found.is_none() {
+            known.insert_unique(hash, (index, hash), |&(_, hash)| hash);
         }
+        found
+    });
+    profile.samples.retain(|sample| !sample.values.iter().all(|value| value.is_nothing()));
+    for sample in &mut profile.samples {
+        sample.labels = Arc::default();
     }
-    samples.retain(|sample| !sample.is_nothing());
-    samples.iter_mut().for_each(|sample| sample.labels = Arc::default());
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 use crate::merge::merge_equal_samples;
 use crate::model::{Mapping, Profile};
 use regex::Regex;
-use std::sync::LazyLock;
 
 /// Full-match regexp, without anchors, over function names cut at their parameter list. Valid for pprof's `drop_frames`
 /// (RE2) as it is.
@@ -116,12 +115,22 @@ fn leaf_frames_to_drop(stack: &[u32], drop_whole: &[bool], drop_beneath: &[bool]
 
 /// The name up to its parameter list: up to the first `(` that is not part of `(anonymous namespace)` or `operator()`.
 fn without_parameters(name: &str) -> &str {
-    static OPENING: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"\(anonymous namespace\)|operator\(\)|\(").expect("a constant regexp")
-    });
+    const NOT_A_LIST: [&str; 2] = ["(anonymous namespace)", "operator()"];
     let name = name.strip_prefix('.').unwrap_or(name);
-    let list = OPENING.find_iter(name).find(|found| found.as_str() == "(");
-    list.map_or(name, |list| &name[..list.start()])
+    let mut start = 0;
+    loop {
+        let Some(found) = name[start..].find('(') else { return name };
+        let open = start + found;
+        let part_of_name = NOT_A_LIST.iter().find_map(|word| {
+            let at = open.checked_sub(word.find('(')?)?;
+            (at >= start && name.as_bytes()[at..].starts_with(word.as_bytes()))
+                .then_some(at + word.len())
+        });
+        match part_of_name {
+            Some(end) => start = end,
+            None => return &name[..open],
+        }
+    }
 }
 
 #[cfg(test)]

@@ -51,12 +51,8 @@ impl Filters {
     pub fn apply(&self, profile: &mut Profile) -> Result<Vec<Step>, Step> {
         let mut unmatched = Vec::new();
         let by_name: [(&'static str, &Option<Pattern>, NameFilter); 5] = [
-            ("--ignore", &self.ignore, |profile, matches| {
-                retain(profile, |_, sample| !matches.stack(sample))
-            }),
-            ("--focus", &self.focus, |profile, matches| {
-                retain(profile, |_, sample| matches.stack(sample))
-            }),
+            ("--ignore", &self.ignore, ignore),
+            ("--focus", &self.focus, focus),
             ("--hide", &self.hide, hide),
             ("--show", &self.show, show),
             ("--show-from", &self.show_from, show_from),
@@ -65,7 +61,7 @@ impl Filters {
             let Some(pattern) = pattern else { continue };
             let matches = Matches::new(profile, pattern);
             let step = Step { flag, value: pattern.as_str().to_owned() };
-            finish(filter(profile, &matches), matches.any(), step, &mut unmatched)?;
+            finish(filter(profile, &matches), matches.any(profile), step, &mut unmatched)?;
         }
         let by_tag =
             [("--tagfocus", &self.tag_focus, true), ("--tagignore", &self.tag_ignore, false)];
@@ -98,7 +94,6 @@ fn finish(left: bool, matched: bool, step: Step, unmatched: &mut Vec<Step>) -> R
 struct Matches {
     functions: Vec<bool>,
     mappings: Vec<bool>,
-    locations: Vec<bool>,
     /// The frame of stacks that were not recorded.
     not_recorded: bool,
 }
@@ -107,42 +102,40 @@ impl Matches {
     fn new(profile: &Profile, pattern: &Pattern) -> Matches {
         let is_match = |text: &str| pattern.is_match(text);
         let functions = profile.functions.iter();
-        let mut matches = Matches {
+        Matches {
             functions: functions
                 .map(|function| is_match(&function.name) || is_match(&function.file))
                 .collect(),
             mappings: profile.mappings.iter().map(|mapping| is_match(&mapping.path)).collect(),
-            locations: Vec::new(),
             not_recorded: is_match(STACKS_NOT_RECORDED) || is_match(""),
-        };
-        let of_location = |Location { mapping, lines, .. }: &Location| {
-            matches.mapping(*mapping) || lines.iter().any(|line| matches.line(line))
-        };
-        matches.locations = profile.locations.iter().map(of_location).collect();
-        matches
+        }
     }
 
     fn line(&self, line: &Line) -> bool {
         self.functions[line.function]
     }
 
-    fn mapping(&self, mapping: Option<usize>) -> bool {
-        mapping.is_some_and(|mapping| self.mappings[mapping])
+    fn mapping(&self, location: &Location) -> bool {
+        location.mapping.is_some_and(|mapping| self.mappings[mapping])
     }
 
-    fn any(&self) -> bool {
-        self.not_recorded || self.locations.contains(&true)
+    fn location(&self, location: &Location) -> bool {
+        self.mapping(location) || location.lines.iter().any(|line| self.line(line))
     }
 
-    fn stack(&self, sample: &StackSample) -> bool {
-        has_one_of(sample, &self.locations, self.not_recorded)
+    fn locations(&self, profile: &Profile) -> Vec<bool> {
+        profile.locations.iter().map(|location| self.location(location)).collect()
     }
-}
 
-fn has_one_of(sample: &StackSample, locations: &[bool], not_recorded: bool) -> bool {
-    match sample.locations.as_slice() {
-        [] => not_recorded,
-        stack => stack.iter().any(|&location| locations[location as usize]),
+    fn any(&self, profile: &Profile) -> bool {
+        self.not_recorded || profile.locations.iter().any(|location| self.location(location))
+    }
+
+    fn stack(&self, sample: &StackSample, locations: &[bool]) -> bool {
+        match sample.locations.as_slice() {
+            [] => self.not_recorded,
+            stack => stack.iter().any(|&location| locations[location as usize]),
+        }
     }
 }
 
@@ -159,56 +152,76 @@ fn retain(profile: &mut Profile, wanted: impl Fn(usize, &StackSample) -> bool) -
     any
 }
 
+fn ignore(profile: &mut Profile, matches: &Matches) -> bool {
+    let locations = matches.locations(profile);
+    retain(profile, |_, sample| !matches.stack(sample, &locations))
+}
+
+fn focus(profile: &mut Profile, matches: &Matches) -> bool {
+    let locations = matches.locations(profile);
+    retain(profile, |_, sample| matches.stack(sample, &locations))
+}
+
 fn hide(profile: &mut Profile, matches: &Matches) -> bool {
-    let is_kept = |mapping, line: &Line| !matches.mapping(mapping) && !matches.line(line);
+    let keep = |location: &Location| -> Vec<Line> {
+        let lines = location.lines.iter().filter(|line| !matches.line(line));
+        lines.filter(|_| !matches.mapping(location)).cloned().collect()
+    };
     // An address without a name has no line to lose: it goes if its mapping matches.
-    keep_lines(profile, is_kept, |mapping| !matches.mapping(mapping), !matches.not_recorded)
+    keep_lines(profile, keep, |location| !matches.location(location), !matches.not_recorded)
 }
 
 fn show(profile: &mut Profile, matches: &Matches) -> bool {
-    let is_kept = |mapping, line: &Line| matches.mapping(mapping) || matches.line(line);
+    let keep = |location: &Location| -> Vec<Line> {
+        let whole = matches.mapping(location);
+        location.lines.iter().filter(|line| whole || matches.line(line)).cloned().collect()
+    };
     // As in pprof, an address without a name goes even if its mapping matches.
-    keep_lines(profile, is_kept, |_| false, matches.not_recorded)
+    keep_lines(profile, keep, |_| false, matches.not_recorded)
 }
 
-/// Leaves every location the lines that are kept. One that has none left goes from the stacks, and so do stacks without any
-/// frame left. Lines and addresses without a name are judged with their mapping.
+/// Gives every location the lines that `keep` says. One that has none left goes from the stacks unless it `stays`, and so
+/// do stacks without any frame left.
 fn keep_lines(
     profile: &mut Profile,
-    is_kept: impl Fn(Option<usize>, &Line) -> bool,
-    is_nameless_kept: impl Fn(Option<usize>) -> bool,
-    is_not_recorded_kept: bool,
+    keep: impl Fn(&Location) -> Vec<Line>,
+    stays: impl Fn(&Location) -> bool,
+    keep_not_recorded: bool,
 ) -> bool {
-    let has_kept = |Location { mapping, lines, .. }: &Location| match lines.as_slice() {
-        [] => is_nameless_kept(*mapping),
-        lines => lines.iter().any(|line| is_kept(*mapping, line)),
-    };
-    let kept: Vec<bool> = profile.locations.iter().map(has_kept).collect();
-    if !retain(profile, |_, sample| has_one_of(sample, &kept, is_not_recorded_kept)) {
-        return false;
+    let lines: Vec<Vec<Line>> = profile.locations.iter().map(keep).collect();
+    let kept: Vec<bool> = profile
+        .locations
+        .iter()
+        .zip(&lines)
+        .map(|(location, lines)| !lines.is_empty() || stays(location))
+        .collect();
+    let left = retain(profile, |_, sample| match sample.locations.as_slice() {
+        [] => keep_not_recorded,
+        stack => stack.iter().any(|&location| kept[location as usize]),
+    });
+    if left {
+        for sample in &mut profile.samples {
+            sample.locations.retain(|&location| kept[location as usize]);
+        }
+        for (location, lines) in profile.locations.iter_mut().zip(lines) {
+            location.lines = lines;
+        }
     }
-    for sample in &mut profile.samples {
-        sample.locations.retain(|&location| kept[location as usize]);
-    }
-    for Location { mapping, lines, .. } in &mut profile.locations {
-        lines.retain(|line| is_kept(*mapping, line));
-    }
-    true
+    left
 }
 
 fn show_from(profile: &mut Profile, matches: &Matches) -> bool {
-    if !retain(profile, |_, sample| matches.stack(sample)) {
+    let locations = matches.locations(profile);
+    if !retain(profile, |_, sample| matches.stack(sample, &locations)) {
         return false;
     }
     for sample in &mut profile.samples {
-        let is_match = |&location: &u32| matches.locations[location as usize];
-        sample
-            .locations
-            .truncate(sample.locations.iter().rposition(is_match).map_or(0, |at| at + 1));
+        let last = sample.locations.iter().rposition(|&location| locations[location as usize]);
+        sample.locations.truncate(last.map_or(0, |last| last + 1));
     }
     for location in &mut profile.locations {
         let last = location.lines.iter().rposition(|line| matches.line(line));
-        if let (false, Some(last)) = (matches.mapping(location.mapping), last) {
+        if let (false, Some(last)) = (matches.mapping(location), last) {
             location.lines.truncate(last + 1);
         }
     }

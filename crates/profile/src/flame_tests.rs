@@ -31,10 +31,15 @@ fn graph(stacks: &[(&[u32], f64)], min_share: f64, most_levels: usize) -> FlameG
 }
 
 fn described(graph: &FlameGraph) -> Vec<String> {
-    let boxes = graph.boxes.iter();
-    boxes
-        .map(|one| format!("{} {:.2} {:.2} {}", one.level, one.left, one.width, one.name))
-        .collect()
+    let boxes = graph.boxes.iter().map(|one| {
+        let name = match &one.kind {
+            FlameKind::Whole => "all",
+            FlameKind::Frame(name) => &name.name,
+            FlameKind::Merged { label, .. } => label,
+        };
+        format!("{} {:.2} {:.2} {name}", one.level, one.left, one.width)
+    });
+    boxes.collect()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::model::{Line, Location, Profile, StackSample};
 use crate::short_name::short_name;
-use indexmap::IndexSet;
+use hashbrown::HashMap;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub enum Granularity {
 
 /// Index of a function in one `FrameTable`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FrameId(pub(crate) u32);
+pub struct FrameId(u32);
 
 /// A frame's identity: what the profile's granularity tells apart. By default two functions with equal names in different
 /// files are different.
@@ -60,41 +60,38 @@ pub struct FrameAt {
 
 /// The frames of every location of one profile.
 pub struct FrameTable {
-    names: IndexSet<FrameName>,
-    places: IndexSet<FrameAt>,
-    /// Indices into `places`: of all locations end to end, and last of stacks that were not recorded.
-    frames: Vec<u32>,
+    names: Vec<FrameName>,
+    /// Of all locations end to end, which spares every frame of every stack a miss of the cache.
+    frames: Vec<FrameAt>,
     /// Where those of each location begin, and where the last ones end.
     starts: Vec<u32>,
+    not_recorded: [FrameAt; 1],
 }
 
 impl FrameTable {
     /// Names every location of `profile`.
     pub fn new(profile: &Profile) -> FrameTable {
         let mut naming = Naming::new(profile);
-        let mut table = FrameTable {
-            names: IndexSet::new(),
-            places: IndexSet::new(),
-            frames: Vec::with_capacity(profile.locations.len() + 1),
-            starts: vec![0],
-        };
+        let mut all = Vec::with_capacity(profile.locations.len());
+        let mut starts = Vec::with_capacity(profile.locations.len() + 1);
+        starts.push(0);
         for location in &profile.locations {
-            naming.push_frames(location, &mut table);
-            table.starts.push(table.frames.len() as u32);
+            naming.push_frames(location, &mut all);
+            starts.push(all.len() as u32);
         }
         let name = FrameName { name: STACKS_NOT_RECORDED.into(), ..FrameName::default() };
-        let frame = table.id(name);
-        table.push(frame, 0);
-        table.starts.push(table.frames.len() as u32);
-        table
+        let not_recorded = [FrameAt { frame: naming.id(name), line: 0 }];
+        FrameTable { names: naming.names, frames: all, starts, not_recorded }
     }
 
-    fn id(&mut self, name: FrameName) -> FrameId {
-        FrameId(self.names.insert_full(name).0 as u32)
+    /// Number of distinct functions; every `FrameId::index` is below it.
+    pub fn len(&self) -> usize {
+        self.names.len()
     }
 
-    fn push(&mut self, frame: FrameId, line: u32) {
-        self.frames.push(self.places.insert_full(FrameAt { frame, line }).0 as u32);
+    /// Never true: the row for stacks that were not recorded is always there.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
     }
 
     /// The function's name and file, with U+FFFD in place of control characters.
@@ -108,33 +105,24 @@ impl FrameTable {
     }
 
     /// All functions.
-    pub fn ids(&self) -> impl Iterator<Item = FrameId> + use<> {
+    pub fn ids(&self) -> impl Iterator<Item = FrameId> {
         (0..self.names.len() as u32).map(FrameId)
     }
 
-    /// All functions with each of their lines.
-    pub(crate) fn places(&self) -> &IndexSet<FrameAt> {
-        &self.places
+    /// The function with that `FrameId::index`.
+    pub(crate) fn id(&self, index: u32) -> FrameId {
+        debug_assert!((index as usize) < self.names.len());
+        FrameId(index)
     }
 
-    /// The locations of a stack, leaf first, for `at`.
-    pub(crate) fn locations(&self, sample: &StackSample) -> impl DoubleEndedIterator<Item = u32> {
-        let not_recorded = sample.locations.is_empty().then_some(self.starts.len() as u32 - 2);
-        sample.locations.iter().copied().chain(not_recorded)
-    }
-
-    /// The frames of a location as indices into `places`, innermost first; never empty.
-    pub(crate) fn at(&self, location: u32) -> &[u32] {
-        let location = location as usize;
+    /// The frames of `Profile::locations[location]`, innermost first; never empty.
+    pub fn of_location(&self, location: usize) -> &[FrameAt] {
         &self.frames[self.starts[location] as usize..self.starts[location + 1] as usize]
     }
 
-    /// The frames of a stack as indices into `places`, leaf first.
-    pub(crate) fn places_of<'a>(
-        &'a self,
-        sample: &'a StackSample,
-    ) -> impl DoubleEndedIterator<Item = u32> + 'a {
-        self.locations(sample).flat_map(|location| self.at(location).iter().copied())
+    /// The one frame of a stack that was not recorded.
+    pub(crate) fn not_recorded(&self) -> FrameAt {
+        self.not_recorded[0]
     }
 
     /// The frames of a stack, leaf first; reverse it for root first. An empty stack has the one frame
@@ -143,7 +131,11 @@ impl FrameTable {
         &'a self,
         sample: &'a StackSample,
     ) -> impl DoubleEndedIterator<Item = FrameAt> + 'a {
-        self.places_of(sample).map(|place| self.places[place as usize])
+        let not_recorded: &[FrameAt] =
+            if sample.locations.is_empty() { &self.not_recorded } else { &[] };
+        let recorded =
+            sample.locations.iter().flat_map(|&location| self.of_location(location as usize));
+        not_recorded.iter().chain(recorded).copied()
     }
 }
 
@@ -158,7 +150,7 @@ impl FrameName {
 }
 
 impl FrameId {
-    /// Position among `FrameTable::ids`.
+    /// Position in a table of `FrameTable::len` entries.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -171,6 +163,8 @@ struct Naming<'a> {
     files: Vec<Arc<str>>,
     /// By function, where its name is all that a frame is told by: most frames need no look at their text then.
     of_function: Vec<Option<FrameId>>,
+    ids: HashMap<FrameName, FrameId>,
+    names: Vec<FrameName>,
 }
 
 impl<'a> Naming<'a> {
@@ -180,28 +174,40 @@ impl<'a> Naming<'a> {
             profile,
             files: functions.map(|function| shortest_path(&function.file)).collect(),
             of_function: vec![None; profile.functions.len()],
+            ids: HashMap::new(),
+            names: Vec::new(),
         }
     }
 
-    fn push_frames(&mut self, location: &Location, table: &mut FrameTable) {
+    fn id(&mut self, name: FrameName) -> FrameId {
+        *self.ids.entry(name).or_insert_with_key(|name| {
+            self.names.push(name.clone());
+            FrameId(self.names.len() as u32 - 1)
+        })
+    }
+
+    fn push_frames(&mut self, location: &Location, frames: &mut Vec<FrameAt>) {
         let granularity = self.profile.granularity;
         let has_lines = !matches!(granularity, Granularity::Files | Granularity::Mappings);
         if location.lines.is_empty() {
-            let frame = table.id(nameless(self.profile, location));
-            table.push(frame, 0);
+            let name = nameless(self.profile, location);
+            return frames.push(FrameAt { frame: self.id(name), line: 0 });
         }
         for line in &location.lines {
-            let known = self.of_function[line.function];
-            let frame = known.unwrap_or_else(|| self.frame(location, line, table));
-            table.push(frame, if has_lines { line.line } else { 0 });
+            let frame =
+                self.of_function[line.function].unwrap_or_else(|| self.frame(location, line));
+            frames.push(FrameAt { frame, line: if has_lines { line.line } else { 0 } });
         }
     }
 
-    fn frame(&mut self, location: &Location, line: &Line, table: &mut FrameTable) -> FrameId {
+    fn frame(&mut self, location: &Location, line: &Line) -> FrameId {
         let granularity = self.profile.granularity;
         let function = &self.profile.functions[line.function];
-        let own_name =
-            [&function.name, &function.system_name].into_iter().find(|name| !name.is_empty());
+        let own_name = match (function.name.is_empty(), function.system_name.is_empty()) {
+            (false, _) => Some(&function.name),
+            (true, false) => Some(&function.system_name),
+            (true, true) => None,
+        };
         let file = &self.files[line.function];
         let nameless = || nameless(self.profile, location);
         let name = match (granularity, own_name) {
@@ -219,7 +225,7 @@ impl<'a> Naming<'a> {
         };
         let is_told_by_name =
             matches!(granularity, Granularity::Functions | Granularity::FileFunctions);
-        let id = table.id(name);
+        let id = self.id(name);
         if is_told_by_name && own_name.is_some() {
             self.of_function[line.function] = Some(id);
         }

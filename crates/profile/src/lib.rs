@@ -5,7 +5,7 @@
 //! what a code address is called, `drop_frames` which frames are the allocator's. `filter` (with `pattern` and
 //! `tag_filter`) makes a profile smaller, `merge` makes one of several, `diff` compares two. `view` is what the tables of
 //! `report` contain, `stacks` how trees and sorted lists come about, `pprof` the messages of that format, `format` how
-//! numbers are written.
+//! numbers are written, and `processors` does two things at once.
 #![forbid(unsafe_code)]
 
 mod diff;
@@ -19,6 +19,7 @@ mod merge;
 mod model;
 mod pattern;
 pub mod pprof;
+mod processors;
 mod short_name;
 mod stacks;
 mod tag_filter;
@@ -33,7 +34,7 @@ pub use frames::{
 };
 pub use labels::{BLOCK_SIZE, KIND, Label, LabelValue, THREAD};
 pub use merge::{DifferentTypes, merge, merge_equal_samples};
-pub use model::{Function, Line, Location, Mapping, Profile, SampleType, StackSample};
+pub use model::{BrokenIndex, Function, Line, Location, Mapping, Profile, SampleType, StackSample};
 pub use pattern::{BadPattern, Pattern};
 pub use ramson_format::{LookupAddress, ReturnAddress};
 pub use short_name::short_name;

@@ -4,10 +4,10 @@
 use crate::estimate::Estimate;
 use crate::labels::Label;
 use crate::model::{Function, Line, Location, Mapping, Profile, SampleType, StackSample};
-use hashbrown::DefaultHashBuilder;
-use indexmap::{IndexMap, IndexSet};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use ramson_format::LookupAddress;
 use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 /// Two profiles that do not count the same.
@@ -48,8 +48,8 @@ pub fn merge(profiles: Vec<Profile>) -> Result<Profile, DifferentTypes> {
 pub(crate) fn add_up(profiles: Vec<Profile>) -> Profile {
     let times = profiles.iter().map(|profile| profile.time_unix_ns);
     let time = times.filter(|&time| time != 0).min().unwrap_or(0);
-    let duration = profiles.iter().map(duration_ns).fold(0, u64::saturating_add);
-    let sum = Profile {
+    let duration: u64 = profiles.iter().map(duration_ns).fold(0, u64::saturating_add);
+    let merged = Profile {
         time_unix_ns: time,
         start_unix_ns: time.saturating_sub(duration),
         interval_bytes: profiles.iter().map(|profile| profile.interval_bytes).max().unwrap_or(0),
@@ -57,22 +57,13 @@ pub(crate) fn add_up(profiles: Vec<Profile>) -> Profile {
         granularity: profiles.first().map(|first| first.granularity).unwrap_or_default(),
         ..Profile::default()
     };
-    let mut merger = Merger::default();
+    let mut merger = Merger { merged, ..Merger::default() };
     for profile in profiles {
         merger.add(profile);
     }
-    let start = |mapping: Option<usize>| mapping.map_or(0, |index| merger.mappings[index].start);
-    let location = |(mapping, relative, lines): LocationKey| {
-        let address = LookupAddress(start(mapping).wrapping_add(relative));
-        Location { mapping, address, lines }
-    };
-    Profile {
-        locations: merger.locations.into_iter().map(location).collect(),
-        mappings: merger.mappings.into_values().collect(),
-        functions: merger.functions.into_iter().collect(),
-        samples: merger.samples.into_samples().filter(|sample| !sample.is_nothing()).collect(),
-        ..sum
-    }
+    let mut merged = merger.merged;
+    merged.samples.retain(|sample| !sample.values.iter().all(|value| value.is_nothing()));
+    merged
 }
 
 fn duration_ns(profile: &Profile) -> u64 {
@@ -84,26 +75,89 @@ fn duration_ns(profile: &Profile) -> u64 {
 
 /// Adds up samples that have the same stack and labels; the first of them says where in the order the sum stands.
 pub fn merge_equal_samples(samples: &mut Vec<StackSample>) {
-    let mut sums = SampleSums::default();
-    sums.0.reserve(samples.len());
-    std::mem::take(samples).into_iter().for_each(|sample| sums.add(sample));
-    *samples = sums.into_samples().collect();
+    let mut known = KnownStacks::with_capacity(samples.len());
+    merge_found(samples, |samples, index| {
+        let sample = &samples[index];
+        known.find_or_insert(&sample.locations, &sample.labels, samples, index)
+    });
 }
 
-/// Values by stack and labels, in the order of the first of each.
+/// Adds every sample for which `find` names an earlier one to that.
+pub(crate) fn merge_found(
+    samples: &mut Vec<StackSample>,
+    mut find: impl FnMut(&[StackSample], usize) -> Option<usize>,
+) {
+    let mut kept: Vec<bool> = Vec::with_capacity(samples.len());
+    for index in 0..samples.len() {
+        let found = find(samples, index);
+        kept.push(found.is_none());
+        if let Some(first) = found {
+            let values = samples[index].values;
+            add_values(&mut samples[first].values, &values);
+        }
+    }
+    let mut kept = kept.into_iter();
+    samples.retain(|_| kept.next().unwrap_or(true));
+}
+
+/// Finds samples by stack and labels. Holds positions instead of keys, as a key is nearly as large as the sample.
 #[derive(Default)]
-struct SampleSums(IndexMap<SampleKey, [Estimate; 4], DefaultHashBuilder>);
+struct KnownStacks {
+    hashing: DefaultHashBuilder,
+    /// Position, and half of the hash, so that growing does not go through all stacks again.
+    table: HashTable<(u32, u32)>,
+    labels: LabelSets,
+}
 
-type SampleKey = (Vec<u32>, Arc<[Label]>);
-
-impl SampleSums {
-    fn add(&mut self, StackSample { locations, labels, values }: StackSample) {
-        add_values(self.0.entry((locations, labels)).or_default(), &values);
+impl KnownStacks {
+    fn with_capacity(stacks: usize) -> KnownStacks {
+        KnownStacks { table: HashTable::with_capacity(stacks), ..KnownStacks::default() }
     }
 
-    fn into_samples(self) -> impl Iterator<Item = StackSample> {
-        let samples = self.0.into_iter();
-        samples.map(|((locations, labels), values)| StackSample { locations, labels, values })
+    /// The position in `samples` of that stack; where it is new, it is taken to be at `position` from now on. The labels must
+    /// outlive `self`.
+    fn find_or_insert(
+        &mut self,
+        stack: &[u32],
+        labels: &Arc<[Label]>,
+        samples: &[StackSample],
+        position: usize,
+    ) -> Option<usize> {
+        let hash = self.hashing.hash_one((stack, self.labels.id(labels))) as u32;
+        let is_it = |&(at, other_hash): &(u32, u32)| {
+            let other = &samples[at as usize];
+            other_hash == hash && other.locations == stack && other.labels == *labels
+        };
+        let found = self.table.find(spread(hash), is_it).map(|&(at, _)| at as usize);
+        if found.is_none() {
+            let entry = (position as u32, hash);
+            self.table.insert_unique(spread(hash), entry, |&(_, hash)| spread(hash));
+        }
+        found
+    }
+}
+
+/// A hash table looks at the highest bits of a hash, too.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Numbers for sets of labels. A set is mostly shared by many samples, and then found by its address.
+#[derive(Default)]
+struct LabelSets {
+    by_address: HashMap<usize, u32>,
+    by_labels: HashMap<Arc<[Label]>, u32>,
+}
+
+impl LabelSets {
+    fn id(&mut self, labels: &Arc<[Label]>) -> u32 {
+        if labels.is_empty() {
+            return 0;
+        }
+        *self.by_address.entry(labels.as_ptr().addr()).or_insert_with(|| {
+            let next = self.by_labels.len() as u32 + 1;
+            *self.by_labels.entry(labels.clone()).or_insert(next)
+        })
     }
 }
 
@@ -115,10 +169,11 @@ pub(crate) fn add_values(sums: &mut [Estimate; 4], values: &[Estimate; 4]) {
 
 #[derive(Default)]
 struct Merger {
-    mappings: IndexMap<MappingKey, Mapping>,
-    functions: IndexSet<Function>,
-    locations: IndexSet<LocationKey>,
-    samples: SampleSums,
+    merged: Profile,
+    mappings: HashMap<MappingKey, usize>,
+    functions: HashMap<Function, usize>,
+    locations: HashMap<LocationKey, usize>,
+    samples: KnownStacks,
 }
 
 /// Build ID, or path where there is none; size in whole pages; file offset.
@@ -128,34 +183,65 @@ type LocationKey = (Option<usize>, u64, Vec<Line>);
 
 impl Merger {
     fn add(&mut self, profile: Profile) {
-        let starts: Vec<u64> = profile.mappings.iter().map(|mapping| mapping.start).collect();
         let mappings: Vec<usize> =
-            profile.mappings.into_iter().map(|mapping| self.mapping(mapping)).collect();
-        let functions = profile.functions.into_iter();
+            profile.mappings.iter().map(|mapping| self.mapping(mapping)).collect();
         let functions: Vec<usize> =
-            functions.map(|function| self.functions.insert_full(function).0).collect();
-        let location = |Location { mapping, address, lines }: Location| {
-            let relative = address.0.wrapping_sub(mapping.map_or(0, |index| starts[index]));
-            let line = |line: Line| Line { function: functions[line.function], ..line };
-            let lines = lines.into_iter().map(line).collect();
-            let key = (mapping.map(|index| mappings[index]), relative, lines);
-            self.locations.insert_full(key).0 as u32
-        };
-        let locations: Vec<u32> = profile.locations.into_iter().map(location).collect();
+            profile.functions.iter().map(|function| self.function(function)).collect();
+        let locations: Vec<u32> = profile
+            .locations
+            .iter()
+            .map(|location| self.location(&profile, location, &mappings, &functions) as u32)
+            .collect();
+        let samples = &mut self.merged.samples;
         for mut sample in profile.samples {
             sample.locations.iter_mut().for_each(|index| *index = locations[*index as usize]);
-            self.samples.add(sample);
+            let (stack, labels) = (&sample.locations, &sample.labels);
+            match self.samples.find_or_insert(stack, labels, samples, samples.len()) {
+                Some(at) => add_values(&mut samples[at].values, &sample.values),
+                None => samples.push(sample),
+            }
         }
     }
 
-    fn mapping(&mut self, mapping: Mapping) -> usize {
+    fn mapping(&mut self, mapping: &Mapping) -> usize {
         const PAGE: u64 = 4096;
         let name = if mapping.build_id.is_empty() { &mapping.path } else { &mapping.build_id };
         let pages = mapping.end.saturating_sub(mapping.start).div_ceil(PAGE);
-        let entry = self.mappings.entry((name.clone(), pages, mapping.file_offset));
-        let index = entry.index();
-        entry.or_insert(mapping);
-        index
+        *self.mappings.entry((name.clone(), pages, mapping.file_offset)).or_insert_with(|| {
+            self.merged.mappings.push(mapping.clone());
+            self.merged.mappings.len() - 1
+        })
+    }
+
+    fn function(&mut self, function: &Function) -> usize {
+        *self.functions.entry(function.clone()).or_insert_with(|| {
+            self.merged.functions.push(function.clone());
+            self.merged.functions.len() - 1
+        })
+    }
+
+    fn location(
+        &mut self,
+        from: &Profile,
+        location: &Location,
+        mappings: &[usize],
+        functions: &[usize],
+    ) -> usize {
+        let mapping = location.mapping.map(|mapping| mappings[mapping]);
+        let start = location.mapping.map_or(0, |mapping| from.mappings[mapping].start);
+        let relative = location.address.0.wrapping_sub(start);
+        let lines: Vec<Line> = location
+            .lines
+            .iter()
+            .map(|line| Line { function: functions[line.function], line: line.line })
+            .collect();
+        let merged = &mut self.merged;
+        *self.locations.entry((mapping, relative, lines)).or_insert_with_key(|(_, _, lines)| {
+            let start = mapping.map_or(0, |mapping| merged.mappings[mapping].start);
+            let address = LookupAddress(relative.wrapping_add(start));
+            merged.locations.push(Location { mapping, address, lines: lines.clone() });
+            merged.locations.len() - 1
+        })
     }
 }
 

@@ -5,13 +5,12 @@ use crate::estimate::{Estimate, SampleUnit};
 use crate::frames::Granularity;
 use crate::labels::{KIND, Label, LabelValue};
 use ramson_format::LookupAddress;
-use serde::Serialize;
+use serde::ser::{Serialize, Serializer};
 use std::fmt;
 use std::sync::Arc;
 
 /// What a value counts. The order is pprof's for heap profiles and never changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SampleType {
     /// Objects allocated since the start.
     AllocObjects,
@@ -107,6 +106,13 @@ pub struct Profile {
     pub granularity: Granularity,
 }
 
+/// Its name.
+impl Serialize for SampleType {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
 impl SampleType {
     /// All four, in the order of `StackSample::values`.
     pub const ALL: [SampleType; 4] = [
@@ -172,27 +178,56 @@ impl Mapping {
 impl StackSample {
     /// What the label of the kind of memory says.
     pub fn kind(&self) -> Option<&str> {
-        self.text(KIND).map(|name| &**name)
-    }
-
-    /// What the first label of that key says that is a text.
-    pub(crate) fn text(&self, key: &str) -> Option<&Arc<str>> {
-        self.labels.iter().filter(|label| &*label.key == key).find_map(|label| match &label.value {
-            LabelValue::Text(text) => Some(text),
+        let label = self.labels.iter().find(|label| &*label.key == KIND)?;
+        match &label.value {
+            LabelValue::Text(name) => Some(name),
             LabelValue::Number { .. } => None,
-        })
+        }
     }
 
     /// The estimate of one sample type.
     pub fn value(&self, sample_type: SampleType) -> Estimate {
         self.values[sample_type as usize]
     }
+}
 
-    /// Whether nothing was recorded of any sample type.
-    pub(crate) fn is_nothing(&self) -> bool {
-        self.values.iter().all(|value| value.is_nothing())
+/// An index in a profile that points past the end of its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokenIndex {
+    /// `samples[sample]` names a location that does not exist.
+    SampleLocation {
+        /// Index into `Profile::samples`.
+        sample: usize,
+    },
+    /// `locations[location]` names a mapping that does not exist.
+    LocationMapping {
+        /// Index into `Profile::locations`.
+        location: usize,
+    },
+    /// `locations[location]` names a function that does not exist.
+    LocationFunction {
+        /// Index into `Profile::locations`.
+        location: usize,
+    },
+}
+
+impl fmt::Display for BrokenIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BrokenIndex::SampleLocation { sample } => {
+                write!(f, "sample {sample} names a location that does not exist")
+            }
+            BrokenIndex::LocationMapping { location } => {
+                write!(f, "location {location} names a mapping that does not exist")
+            }
+            BrokenIndex::LocationFunction { location } => {
+                write!(f, "location {location} names a function that does not exist")
+            }
+        }
     }
 }
+
+impl std::error::Error for BrokenIndex {}
 
 impl Profile {
     /// Sum over all stacks.
@@ -200,22 +235,23 @@ impl Profile {
         self.samples.iter().map(|sample| sample.value(sample_type)).sum()
     }
 
-    /// Whether every index points into its table, else which does not. Views and encoders panic on a profile that fails
-    /// this, so whoever builds one from foreign bytes asks first.
-    pub fn check_indices(&self) -> Result<(), String> {
+    /// Whether every index points into its table. Views and encoders panic on a profile that fails this, so whoever
+    /// builds one from foreign bytes asks first.
+    pub fn check_indices(&self) -> Result<(), BrokenIndex> {
         for (index, location) in self.locations.iter().enumerate() {
             if location.mapping.is_some_and(|mapping| mapping >= self.mappings.len()) {
-                return Err(format!("location {index} names a mapping that does not exist"));
+                return Err(BrokenIndex::LocationMapping { location: index });
             }
             if location.lines.iter().any(|line| line.function >= self.functions.len()) {
-                return Err(format!("location {index} names a function that does not exist"));
+                return Err(BrokenIndex::LocationFunction { location: index });
             }
         }
-        let is_past = |&location: &u32| location as usize >= self.locations.len();
-        match self.samples.iter().position(|sample| sample.locations.iter().any(is_past)) {
-            Some(index) => Err(format!("sample {index} names a location that does not exist")),
-            None => Ok(()),
+        for (index, sample) in self.samples.iter().enumerate() {
+            if sample.locations.iter().any(|&location| location as usize >= self.locations.len()) {
+                return Err(BrokenIndex::SampleLocation { sample: index });
+            }
         }
+        Ok(())
     }
 }
 
@@ -241,19 +277,10 @@ mod tests {
         };
         assert_eq!(profile.check_indices(), Ok(()));
         profile.samples[0].locations[0] = 1;
-        assert_eq!(
-            profile.check_indices(),
-            Err("sample 0 names a location that does not exist".into())
-        );
+        assert_eq!(profile.check_indices(), Err(BrokenIndex::SampleLocation { sample: 0 }));
         profile.locations[0].lines.push(Line { function: 0, line: 0 });
-        assert_eq!(
-            profile.check_indices(),
-            Err("location 0 names a function that does not exist".into())
-        );
+        assert_eq!(profile.check_indices(), Err(BrokenIndex::LocationFunction { location: 0 }));
         profile.locations[0].mapping = Some(0);
-        assert_eq!(
-            profile.check_indices(),
-            Err("location 0 names a mapping that does not exist".into())
-        );
+        assert_eq!(profile.check_indices(), Err(BrokenIndex::LocationMapping { location: 0 }));
     }
 }

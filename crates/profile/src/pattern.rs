@@ -80,6 +80,11 @@ struct Rewritten {
 }
 
 impl Rewritten {
+    fn push(&mut self, character: usize, piece: &str) {
+        self.origins.push((self.text.len(), character));
+        self.text.push_str(piece);
+    }
+
     fn character_at(&self, offset: usize) -> usize {
         let next = self.origins.partition_point(|&(start, _)| start <= offset);
         next.checked_sub(1).map_or(1, |index| self.origins[index].1)
@@ -89,52 +94,72 @@ impl Rewritten {
 fn rewrite(text: &str) -> Rewritten {
     let characters: Vec<char> = text.chars().collect();
     let mut out = Rewritten::default();
-    let (mut is_quoted, mut in_class) = (false, false);
+    let mut in_class = false;
     let mut at = 0;
-    while let rest @ [first, ..] = &characters[at..] {
-        let own = |length: usize| (rest[..length].iter().collect(), length);
-        let (piece, length) = match rest {
-            ['\\', 'E', ..] if is_quoted => {
-                is_quoted = false;
-                (String::new(), 2)
+    while at < characters.len() {
+        let (start, rest) = (at + 1, &characters[at..]);
+        match rest {
+            ['\\', 'Q', quoted @ ..] if !in_class => {
+                at += 2 + quote(&mut out, start + 2, quoted);
             }
-            _ if is_quoted => (regex::escape(&first.to_string()), 1),
-            ['\\', 'Q', ..] if !in_class => {
-                is_quoted = true;
-                (String::new(), 2)
+            ['\\', next, ..] => {
+                at += escape(&mut out, start, *next, &rest[2..], in_class);
             }
-            ['\\', next, behind @ ..] => escape(*next, behind, in_class),
             ['[', ':', ..] if in_class => {
-                match rest.windows(2).position(|pair| pair == [':', ']']) {
-                    Some(end) => own(end + 2),
-                    None => ("\\[".into(), 1),
-                }
+                let end = rest.windows(2).position(|pair| pair == [':', ']']);
+                let length = end.map_or(1, |end| end + 2);
+                let class: String = rest[..length].iter().collect();
+                out.push(start, if length == 1 { "\\[" } else { &class });
+                at += length;
             }
-            ['[' | '&' | '~', ..] if in_class => (format!("\\{first}"), 1),
-            ['[', behind @ ..] => {
+            ['[', ..] if in_class => {
+                out.push(start, "\\[");
+                at += 1;
+            }
+            ['[', ..] => {
                 in_class = true;
-                match behind {
-                    // The first one is a member, not the end.
-                    ['^', ']', ..] => ("[^\\]".into(), 3),
-                    [']', ..] => ("[\\]".into(), 2),
-                    ['^', ..] => own(2),
-                    _ => own(1),
+                out.push(start, "[");
+                at += 1;
+                if characters.get(at) == Some(&'^') {
+                    out.push(at + 1, "^");
+                    at += 1;
+                }
+                // The first one is a member, not the end.
+                if characters.get(at) == Some(&']') {
+                    out.push(at + 1, "\\]");
+                    at += 1;
                 }
             }
-            _ => {
-                in_class &= *first != ']';
-                own(1)
+            [']', ..] if in_class => {
+                in_class = false;
+                out.push(start, "]");
+                at += 1;
             }
-        };
-        out.origins.push((out.text.len(), at + 1));
-        out.text.push_str(&piece);
-        at += length;
+            [first @ ('&' | '~'), ..] if in_class => {
+                out.push(start, &format!("\\{first}"));
+                at += 1;
+            }
+            [first, ..] => {
+                out.push(start, &first.to_string());
+                at += 1;
+            }
+            [] => unreachable!("the loop ends before"),
+        }
     }
     out
 }
 
-/// A backslash and what belongs to it, and how many characters that are.
-fn escape(next: char, rest: &[char], in_class: bool) -> (String, usize) {
+/// What follows `\Q`, up to `\E` or the end. Returns how many characters that were.
+fn quote(out: &mut Rewritten, start: usize, rest: &[char]) -> usize {
+    let end = rest.windows(2).position(|pair| pair == ['\\', 'E']);
+    for (index, character) in rest[..end.unwrap_or(rest.len())].iter().enumerate() {
+        out.push(start + index, &regex::escape(&character.to_string()));
+    }
+    end.map_or(rest.len(), |end| end + 2)
+}
+
+/// A backslash and what belongs to it. Returns how many characters that were.
+fn escape(out: &mut Rewritten, start: usize, next: char, rest: &[char], in_class: bool) -> usize {
     let ascii = match (next, in_class) {
         ('d', false) => Some("[0-9]"),
         ('d', true) => Some("0-9"),
@@ -150,16 +175,19 @@ fn escape(next: char, rest: &[char], in_class: bool) -> (String, usize) {
         _ => None,
     };
     if let Some(ascii) = ascii {
-        return (ascii.into(), 2);
+        out.push(start, ascii);
+        return 2;
     }
     let octal = rest.iter().take(2).take_while(|digit| digit.is_digit(8)).count();
     // A single digit but 0 would be a reference to a group, which neither has.
     if next.is_digit(8) && (next == '0' || octal > 0) {
         let digits = std::iter::once(&next).chain(&rest[..octal]);
         let code = digits.fold(0, |code, digit| code * 8 + digit.to_digit(8).unwrap_or(0));
-        return (format!("\\x{{{code:x}}}"), 2 + octal);
+        out.push(start, &format!("\\x{{{code:x}}}"));
+        return 2 + octal;
     }
-    (format!("\\{next}"), 2)
+    out.push(start, &format!("\\{next}"));
+    2
 }
 
 #[cfg(test)]

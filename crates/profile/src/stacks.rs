@@ -23,20 +23,24 @@ pub struct Group {
     range: Range<usize>,
 }
 
-/// Each stack's index is the number of those before it. No word is `u32::MAX`.
-impl<S: Iterator<Item = u32>> FromIterator<S> for Stacks {
-    fn from_iter<I: IntoIterator<Item = S>>(stacks: I) -> Stacks {
-        let mut all = Stacks::default();
-        for words in stacks {
-            all.words.extend(words);
-            all.order.push(all.ends.len() as u32);
-            all.ends.push(all.words.len());
-        }
-        all
-    }
-}
-
 impl Stacks {
+    /// None yet, with room for so many, with so many words in all.
+    pub fn with_capacity(stacks: usize, words: usize) -> Stacks {
+        Stacks {
+            words: Vec::with_capacity(words),
+            ends: Vec::with_capacity(stacks),
+            order: Vec::with_capacity(stacks),
+            keys: Vec::new(),
+        }
+    }
+
+    /// Adds a stack; its index is the number of those before it. No word is `u32::MAX`.
+    pub fn push(&mut self, words: impl Iterator<Item = u32>) {
+        self.words.extend(words);
+        self.order.push(self.ends.len() as u32);
+        self.ends.push(self.words.len());
+    }
+
     /// The words of a stack.
     pub fn get(&self, index: usize) -> &[u32] {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -132,7 +136,9 @@ mod tests {
     use super::*;
 
     fn stacks(of: &[&[u32]]) -> Stacks {
-        of.iter().map(|words| words.iter().copied()).collect()
+        let mut stacks = Stacks::with_capacity(of.len(), 0);
+        of.iter().for_each(|words| stacks.push(words.iter().copied()));
+        stacks
     }
 
     #[test]

@@ -97,9 +97,12 @@ fn units(profile: &Profile) -> HashMap<Arc<str>, Arc<str>> {
     let mut units: HashMap<Arc<str>, Arc<str>> = HashMap::new();
     for label in profile.samples.iter().flat_map(|sample| sample.labels.iter()) {
         if let LabelValue::Number { unit, .. } = &label.value {
-            let known = units.entry(label.key.clone()).or_default();
-            if known.is_empty() {
-                *known = unit.clone();
+            match units.get_mut(&label.key) {
+                Some(known) if known.is_empty() => *known = unit.clone(),
+                Some(_) => {}
+                None => {
+                    units.insert(label.key.clone(), unit.clone());
+                }
             }
         }
     }
@@ -151,8 +154,8 @@ fn measure(text: &str) -> Option<(i64, &str)> {
 /// A unit: its name, what else it is called, and its size in the smallest one of its kind.
 type Unit = (&'static str, &'static [&'static str], f64);
 
-/// pprof's units of bytes and time. A value that is to be converted to a unit of another kind is given in the first one of its own.
-const KINDS: [&[Unit]; 2] = [
+/// pprof's units. A value that is to be converted to a unit of another kind is given in the first one of its own.
+const KINDS: [&[Unit]; 3] = [
     &[
         ("B", &["b", "byte"], 1.0),
         ("kB", &["kb", "kbyte", "kilobyte"], 1024.0),
@@ -167,6 +170,17 @@ const KINDS: [&[Unit]; 2] = [
         ("us", &["μs", "us", "microsecond"], 1e3),
         ("ms", &["ms", "millisecond"], 1e6),
         ("hrs", &["hour", "hr"], 3600e9),
+    ],
+    &[
+        ("GCU", &["gcu"], 1.0),
+        ("n*GCU", &["nanogcu"], 1e-9),
+        ("u*GCU", &["microgcu"], 1e-6),
+        ("m*GCU", &["milligcu"], 1e-3),
+        ("k*GCU", &["kilogcu"], 1e3),
+        ("M*GCU", &["megagcu"], 1e6),
+        ("G*GCU", &["gigagcu"], 1e9),
+        ("T*GCU", &["teragcu"], 1e12),
+        ("P*GCU", &["petagcu"], 1e15),
     ],
 ];
 

@@ -1,3 +1,4 @@
+use super::top::MANY_STACKS;
 use super::*;
 use crate::estimate::Estimate;
 use crate::frames::{FrameAt, FrameId, FrameTable, STACKS_NOT_RECORDED};
@@ -127,7 +128,8 @@ fn the_table_is_what_counting_stack_by_stack_gives() {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) % below
     };
-    for count in (1..200).map(|seed| 1 + seed % 12).chain([1 << 14]) {
+    // The last is so large that two threads share the work.
+    for count in (1..200).map(|seed| 1 + seed % 12).chain([MANY_STACKS]) {
         let mut stack = || (0..random(6)).map(|_| random(9) as u32).collect::<Vec<u32>>();
         let stacks: Vec<Vec<u32>> = (0..count).map(|_| stack()).collect();
         let values = stacks.iter().map(|stack| (stack.as_slice(), 8.0 * (1 + random(3)) as f64));
@@ -235,6 +237,24 @@ fn peek_lists_callers_and_callees_with_their_shares() {
     assert_eq!(text(&function.callers), ["c 60 0.6", "e 40 0.4"]);
     assert_eq!(text(&function.callees), ["a 60 0.6", "d 20 0.2"]);
     assert_eq!((function.flat.value, function.cum.value), (20.0, 100.0));
+}
+
+#[test]
+fn peek_in_many_parts_is_peek_in_one() {
+    let stacks: Vec<Vec<u32>> =
+        (0..200u32).map(|n| (0..n % 7).map(|depth| (n * (depth + 3) / 2) % 9).collect()).collect();
+    let values = stacks.iter().map(|stack| (stack.as_slice(), 8.0 * (1 + stack.len()) as f64));
+    let profile = profile(&values.collect::<Vec<_>>());
+    for pattern in [".", "^[ab]$", "nothing"] {
+        let pattern = Pattern::new(pattern).unwrap();
+        let in_parts =
+            |calls| super::peek::peek_in_parts(&profile, SampleType::InuseSpace, &pattern, calls);
+        let whole = in_parts(1 << 20);
+        assert_eq!(whole.functions.is_empty(), pattern.as_str() == "nothing");
+        for calls in [1, 100, 400] {
+            assert_eq!(in_parts(calls), whole, "{calls}");
+        }
+    }
 }
 
 #[test]

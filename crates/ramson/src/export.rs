@@ -6,7 +6,8 @@ use crate::output_file::write_file;
 use ramson_analysis::named::{Detail, common_sample_type, defects, take_sum};
 use ramson_encode::{collapsed, csv, firefox, heap_v2, html, json, pprof, speedscope, svg};
 use ramson_source::{Failure, open_all};
-use std::io::{self, BufWriter, Write};
+use std::io::Write;
+use std::path::Path;
 
 pub fn export(flags: &ExportFlags) -> Result<(), Failure> {
     let mut members = open_all(&flags.source.sources)?;
@@ -50,12 +51,5 @@ pub fn export(flags: &ExportFlags) -> Result<(), Failure> {
         Format::Csv => csv::write(&named.profile, out),
         Format::HeapV2 => heap_v2::write(&named.profile, out),
     };
-    match &flags.output {
-        Some(path) => write_file(path, flags.force, write),
-        None => {
-            let mut out = BufWriter::new(io::stdout().lock());
-            write(&mut out)?;
-            Ok(out.flush()?)
-        }
-    }
+    write_file(flags.output.as_deref().unwrap_or(Path::new("-")), flags.force, write)
 }

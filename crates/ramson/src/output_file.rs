@@ -17,12 +17,16 @@ pub fn check_free(path: &Path, force: bool) -> Result<(), Failure> {
     )))
 }
 
-/// Writes a whole file or none: what is there stays until the new one is complete.
+/// Writes a whole file or none: what is there stays until the new one is complete. `-` is standard output.
 pub fn write_file(
     path: &Path,
     force: bool,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
+    if path == Path::new("-") {
+        let mut out = BufWriter::new(io::stdout().lock());
+        return Ok(write(&mut out).and_then(|()| out.flush())?);
+    }
     check_free(path, force)?;
     replace(path, None, write).map_err(|error| cannot_write(path, &error))
 }

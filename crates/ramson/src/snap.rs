@@ -6,6 +6,7 @@ use crate::output_file::write_file;
 use ramson_process::clock::unix_ns;
 use ramson_profile::format::format_local_time;
 use ramson_source::{Failure, Recording, open_recording};
+use std::path::Path;
 
 pub fn snap(flags: &SnapFlags) -> Result<(), Failure> {
     let recording = open_recording(&flags.source.source)?;
@@ -17,7 +18,7 @@ pub fn snap(flags: &SnapFlags) -> Result<(), Failure> {
     }
     let path = flags.output.clone().unwrap_or_else(|| file_name(&recording).into());
     write_file(&path, flags.force, |out| out.write_all(&recording.to_bytes()))?;
-    print(&format!("{}\n", path.display()))
+    if path == Path::new("-") { Ok(()) } else { print(&format!("{}\n", path.display())) }
 }
 
 fn file_name(recording: &Recording) -> String {

@@ -6,10 +6,10 @@ use crate::maps::{Map, bytes_of_map, clip_extents, has_mapped, maps, open_found}
 use crate::recording::Recording;
 use ramson_format::{FILE_BYTES_RANGE, MAGIC};
 use ramson_import::InuseAt;
-use ramson_process::processes;
+use ramson_process::{processes, text};
 use ramson_reader::{Header, ReadAt, ReadError, Snapshot};
 use ramson_symbols::CarriedNames;
-use std::fs::{self, File, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
@@ -148,7 +148,7 @@ fn running_with(header: &Header, file: &File) -> Option<u32> {
 
 /// What a process of ours is called in its own, innermost namespace.
 fn own_pid(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = text::read(format!("/proc/{pid}/status")).ok()?;
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     // Before Linux 4.1 the line is missing.
     ids.map_or(Some(pid), |ids| ids.split_whitespace().last()?.parse().ok())

@@ -1,6 +1,7 @@
 //! The mappings of a process: those that may be its profile, what may be read through them, and which of its memory is no file's.
 
 use ramson_format::FILE_BYTES_RANGE;
+use ramson_process::text;
 use ramson_reader::{ProcessRange, ReadAt, Snapshot};
 use rustix::fs::{OFlags, major, minor};
 use std::fs::{self, File, OpenOptions};
@@ -79,7 +80,7 @@ impl Map {
 
 /// None of a process that is just gone.
 pub fn maps(pid: u32) -> io::Result<Vec<Map>> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let maps = text::read(format!("/proc/{pid}/maps"))?;
     Ok(maps.lines().filter_map(Map::parse).collect())
 }
 

@@ -10,10 +10,9 @@ use crate::selector::{Base, Selector};
 use crate::{http, moment};
 use ramson_history::Span;
 use ramson_import::InuseAt;
-use ramson_process::program;
 use ramson_process::stat::Stat;
+use ramson_process::{program, text};
 use std::collections::HashSet;
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -207,7 +206,7 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
              recording is off, or its file was emptied. Try again later, or start it with a smaller --interval"
         )));
     }
-    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+    let name = text::read(process.join("comm")).unwrap_or_default();
     let why = match program::obstacle(&process.join("exe")) {
         Some(obstacle) => format!(": {obstacle}"),
         None => ". Start it with \"ramson run -- CMD\"".into(),

@@ -93,9 +93,11 @@ impl Base {
         }
         match text.split_once(':') {
             Some(("name", name)) => Ok(Self::Name(name.to_owned())),
-            Some(("tree", root)) => root.parse().map(Self::Tree).or_else(|_| {
-                wrong("not a process ID. Pass tree:PID for a process and its descendants")
-            }),
+            // 0 is the parent of all that the kernel started.
+            Some(("tree", root)) => match root.parse() {
+                Ok(root) if root > 0 => Ok(Self::Tree(root)),
+                _ => wrong("not a process ID. Pass tree:PID for a process and its descendants"),
+            },
             Some(("unit", "")) => wrong("of which unit? Pass unit:redis.service"),
             Some(("unit", unit)) => Ok(Self::Unit(unit.to_owned())),
             Some(("cgroup", "")) => wrong("which group? Pass cgroup:/system.slice"),
@@ -155,6 +157,7 @@ mod tests {
             ("tree:7@noon", "noon is not a moment"),
             ("99999999999", "not a process ID"),
             ("tree:redis", "Pass tree:PID"),
+            ("tree:0", "Pass tree:PID"),
             ("unit:", "Pass unit:redis.service"),
             ("cgroup:", "Pass cgroup:/system.slice"),
         ] {

@@ -5,8 +5,7 @@ use crate::file::{open_file, open_member};
 use crate::members::{none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::Selector;
-use ramson_process::rights;
-use ramson_process::stat;
+use ramson_process::{rights, stat, text};
 use ramson_profile::format::format_bytes;
 use rustix::process::getuid;
 use std::collections::HashSet;
@@ -105,14 +104,14 @@ fn target(pid: u32) -> Result<Target, Failure> {
 }
 
 fn comm(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().into()
+    text::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim().into()
 }
 
 /// Says why there is nothing to look at.
 fn check(pid: u32) -> Result<(), Failure> {
     let directory = format!("/proc/{pid}");
-    let status = fs::read_to_string(format!("{directory}/status")).map_err(|error| {
-        let hidden = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let status = text::read(format!("{directory}/status")).map_err(|error| {
+        let hidden = text::read("/proc/self/mounts").unwrap_or_default();
         let is_hidden = hidden.lines().any(|line| line.contains(" proc ") && line.contains("hidepid="));
         match error.kind() {
             ErrorKind::NotFound if is_hidden && !getuid().is_root() => Failure::not_found(format!(

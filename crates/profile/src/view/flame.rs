@@ -3,8 +3,8 @@
 use super::tree::{Tree, TreeRowKind};
 use crate::estimate::Estimate;
 use crate::format;
+use crate::frames::FrameName;
 use crate::model::SampleType;
-use std::sync::Arc;
 
 /// A flame graph of unit width.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,19 +32,34 @@ pub struct FlameBox {
     pub cum: Estimate,
     /// Stacks that end here; 0 where frames are merged.
     pub flat: Estimate,
-    /// The function's name; `all` for the whole; `(212 frames < 0.02 %: 31.0 MiB)` for merged frames.
-    pub name: Arc<str>,
-    /// Source file; empty if unknown.
-    pub file: Arc<str>,
-    /// How many frames are merged here, too narrow or too deep for boxes of their own; 0: none.
-    pub merged_frames: usize,
+    /// What it stands for.
+    pub kind: FlameKind,
+}
+
+/// What a box stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FlameKind {
+    /// All stacks.
+    Whole,
+    /// A frame of the call tree.
+    Frame(FrameName),
+    /// Frames too narrow or too deep for boxes of their own.
+    Merged {
+        /// How many.
+        frames: usize,
+        /// What says so: `(212 frames < 0.02 %: 31.0 MiB)`.
+        label: String,
+    },
 }
 
 impl FlameGraph {
     /// How many frames have no box of their own, and what passes through those boxes that stand for them.
     pub fn merged(&self) -> (usize, Estimate) {
-        let merged = || self.boxes.iter().filter(|one| one.merged_frames > 0);
-        (merged().map(|one| one.merged_frames).sum(), merged().map(|one| one.cum).sum())
+        let merged = self.boxes.iter().filter_map(|one| match one.kind {
+            FlameKind::Merged { frames, .. } => Some((frames, one.cum)),
+            _ => None,
+        });
+        merged.fold((0, Estimate::default()), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 }
 
@@ -57,58 +72,74 @@ pub fn flame(tree: &Tree, most_levels: usize) -> FlameGraph {
         width: 1.0,
         cum: tree.total,
         flat: Estimate::default(),
-        name: "all".into(),
-        file: "".into(),
-        merged_frames: 0,
+        kind: FlameKind::Whole,
     };
     let mut boxes = vec![whole];
     // Per level, where the next box begins.
     let mut edges = vec![0.0; most_levels.max(2) + 1];
     let last_level = edges.len() - 2;
+    let mut deep: Option<Deep> = None;
     for row in &tree.rows {
         let level = row.depth + 1;
         let width = if tree.magnitude > 0.0 { row.moved / tree.magnitude } else { 0.0 };
-        let (name, file, merged_frames) = match &row.kind {
-            TreeRowKind::Frame(frame) => (frame.name.clone(), frame.file.clone(), 0),
-            TreeRowKind::Merged { frames } => {
-                (tree.merged_label(*frames, row.cum).into(), "".into(), *frames)
-            }
-        };
-        if level < last_level {
-            let left = edges[level];
-            edges[level] = left + width;
-            edges[level + 1] = left;
-            let (cum, flat) = (row.cum, row.flat);
-            boxes.push(FlameBox { level, left, width, cum, flat, name, file, merged_frames });
-            continue;
-        }
-        // What one caller at the last level but one has below it follows that caller.
-        if boxes.last().is_none_or(|last| last.level < last_level) {
-            boxes.push(FlameBox {
-                level: last_level,
-                left: edges[last_level],
-                width: 0.0,
-                cum: Estimate::default(),
-                merged_frames: 0,
-                ..boxes[0].clone()
-            });
-        }
-        if let Some(deep) = boxes.last_mut() {
-            deep.merged_frames += merged_frames.max(1);
+        if level >= last_level {
+            let deep = deep.get_or_insert_with(|| Deep::at(edges[last_level]));
+            deep.frames += match row.kind {
+                TreeRowKind::Frame(_) => 1,
+                TreeRowKind::Merged { frames } => frames,
+            };
             if level == last_level {
                 deep.cum += row.cum;
                 deep.width += width;
             }
+            continue;
         }
+        boxes.extend(deep.take().map(|deep| deep.into_box(tree, last_level)));
+        let left = edges[level];
+        edges[level] = left + width;
+        edges[level + 1] = left;
+        let kind = match &row.kind {
+            TreeRowKind::Frame(name) => FlameKind::Frame(name.clone()),
+            TreeRowKind::Merged { frames } => {
+                FlameKind::Merged { frames: *frames, label: tree.merged_label(*frames, row.cum) }
+            }
+        };
+        boxes.push(FlameBox { level, left, width, cum: row.cum, flat: row.flat, kind });
     }
-    for deep in boxes.iter_mut().filter(|one| one.level == last_level) {
-        let noun = if deep.merged_frames == 1 { "frame" } else { "frames" };
-        let count = format::format_objects(deep.merged_frames as f64);
-        let value = format::format_value(deep.cum.value, tree.sample_type.unit());
-        deep.name = format!("({count} {noun} deeper: {value})").into();
-    }
+    boxes.extend(deep.map(|deep| deep.into_box(tree, last_level)));
     let levels = boxes.iter().map(|one| one.level + 1).max().unwrap_or(1);
     FlameGraph { sample_type: tree.sample_type, magnitude: tree.magnitude, levels, boxes }
+}
+
+/// What one caller at the last level but one has below it.
+struct Deep {
+    left: f64,
+    width: f64,
+    frames: usize,
+    cum: Estimate,
+}
+
+impl Deep {
+    fn at(left: f64) -> Deep {
+        Deep { left, width: 0.0, frames: 0, cum: Estimate::default() }
+    }
+
+    fn into_box(self, tree: &Tree, level: usize) -> FlameBox {
+        let noun = if self.frames == 1 { "frame" } else { "frames" };
+        let count = format::format_objects(self.frames as f64);
+        let value = format::format_value(self.cum.value, tree.sample_type.unit());
+        FlameBox {
+            level,
+            left: self.left,
+            width: self.width,
+            cum: self.cum,
+            flat: Estimate::default(),
+            kind: FlameKind::Merged {
+                frames: self.frames,
+                label: format!("({count} {noun} deeper: {value})"),
+            },
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The few stacks that hold most.
 
-use super::magnitude::{by_magnitude, recorded};
+use super::magnitude::by_magnitude;
 use crate::estimate::Estimate;
 use crate::frames::{FrameAt, FrameName, FrameTable};
 use crate::model::{Profile, SampleType, StackSample};
-use crate::stacks::Stacks;
+use hashbrown::{HashMap, HashTable};
 
 /// One stack as its frames are shown.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,33 +24,103 @@ pub fn largest_stacks(
     is_shown: impl Fn(&FrameName) -> bool,
     most: usize,
 ) -> Vec<LargestStack> {
-    let is_shown: Vec<bool> =
-        frames.places().iter().map(|at| is_shown(frames.name(at.frame))).collect();
-    let shown = |sample| frames.places_of(sample).filter(|&place| is_shown[place as usize]);
-    let (samples, values): (Vec<&StackSample>, Vec<Estimate>) =
-        recorded(profile, sample_type).unzip();
-    let mut stacks: Stacks = samples.into_iter().map(shown).collect();
-    let sorted = stacks.sorted();
-    let sum_of_equal = |equal| {
-        let sum: Estimate = stacks.members(equal).map(|index| values[index]).sum();
-        (stacks.first(equal), sum)
+    let is_shown: Vec<bool> = frames.ids().map(|id| is_shown(frames.name(id))).collect();
+    let shown = |sample: &'_ StackSample| -> Vec<FrameAt> {
+        frames.stack(sample).filter(|at| is_shown[at.frame.index()]).collect()
     };
-    let mut sums: Vec<(usize, Estimate)> = sorted.iter().map(sum_of_equal).collect();
-    // Of equal ones the first.
-    let order = |left: &(usize, Estimate), right: &(usize, Estimate)| {
-        by_magnitude(left.1, right.1).then(left.0.cmp(&right.0))
-    };
-    if most < sums.len() {
-        sums.select_nth_unstable_by(most, order);
-        sums.truncate(most);
-    }
-    sums.sort_by(order);
-    let stack = |&(first, value): &(usize, Estimate)| {
-        let places = stacks.get(first).iter();
-        LargestStack {
-            frames: places.map(|&place| frames.places()[place as usize]).collect(),
-            value,
+    let looks = Looks::new(profile, frames, &is_shown);
+    // The first of those that look alike, and their sum.
+    let mut sums: Vec<(&StackSample, Estimate)> = Vec::new();
+    let mut known: HashTable<(u64, usize)> = HashTable::new();
+    for index in candidates(profile, sample_type, &looks, most) {
+        let sample = &profile.samples[index];
+        if sample.value(sample_type).is_nothing() {
+            continue;
         }
+        let hash = looks.hash(sample, usize::MAX);
+        let is_it = |&(other, at): &(u64, usize)| {
+            other == hash && looks.of(sums[at].0).eq(looks.of(sample))
+        };
+        match known.find(hash, is_it) {
+            Some(&(_, at)) => sums[at].1 += sample.value(sample_type),
+            None => {
+                known.insert_unique(hash, (hash, sums.len()), |&(hash, _)| hash);
+                sums.push((sample, sample.value(sample_type)));
+            }
+        }
+    }
+    // Of equal ones the first.
+    sums.sort_by(|(_, left), (_, right)| by_magnitude(*left, *right));
+    sums.truncate(most);
+    let stack = |(sample, value)| LargestStack { frames: shown(sample), value };
+    sums.into_iter().map(stack).collect()
+}
+
+/// Frames at the leaf by which most stacks are told apart.
+const LEAF_FRAMES: usize = 4;
+
+/// Indices of the samples whose stacks may be among the largest. To tell the others apart would take as long as the rest of a
+/// report.
+fn candidates(
+    profile: &Profile,
+    sample_type: SampleType,
+    looks: &Looks,
+    most: usize,
+) -> impl Iterator<Item = usize> {
+    // Of all stacks whose last frames have the same hash.
+    let mut sums = vec![0.0; profile.samples.len().next_power_of_two()];
+    let mut places = Vec::with_capacity(profile.samples.len());
+    let mut values = Vec::with_capacity(profile.samples.len());
+    for sample in &profile.samples {
+        let value = sample.value(sample_type).value;
+        let place = looks.hash(sample, LEAF_FRAMES) as usize & (sums.len() - 1);
+        sums[place] += value.abs();
+        places.push(place as u32);
+        values.push(value);
+    }
+    // As large as the last of the largest is alone, unless others take away from it.
+    let may_cancel = values.iter().any(|&value| value < 0.0);
+    let least = match most.checked_sub(1).filter(|&last| last < values.len() && !may_cancel) {
+        Some(last) => *values.select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1,
+        None => 0.0,
     };
-    sums.iter().map(stack).collect()
+    let is_candidate = move |&(_, place): &(usize, u32)| sums[place as usize] >= least;
+    places.into_iter().enumerate().filter(is_candidate).map(|(index, _)| index)
+}
+
+/// A number for what a location shows, by location; 0 where that is nothing.
+struct Looks {
+    of_location: Vec<u32>,
+    not_recorded: u32,
+}
+
+impl Looks {
+    fn new(profile: &Profile, frames: &FrameTable, is_shown: &[bool]) -> Looks {
+        let mut known: HashMap<Vec<FrameAt>, u32> = HashMap::new();
+        known.insert(Vec::new(), 0);
+        let mut number = |all: &[FrameAt]| {
+            let all = all.iter().filter(|at| is_shown[at.frame.index()]).copied();
+            let next = known.len() as u32;
+            *known.entry(all.collect()).or_insert(next)
+        };
+        let of_location =
+            (0..profile.locations.len()).map(|at| number(frames.of_location(at))).collect();
+        Looks { of_location, not_recorded: number(&[frames.not_recorded()]) }
+    }
+
+    /// Of the first so many that are shown.
+    fn hash(&self, sample: &StackSample, most: usize) -> u64 {
+        // Each step is a permutation; the last one brings the highest bits down.
+        let mix =
+            |hash: u64, look: u32| (hash ^ u64::from(look)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash =
+            self.of(sample).take(most).fold(1, |hash: u64, look| mix(hash.rotate_left(23), look));
+        hash ^ hash >> 32
+    }
+
+    fn of<'a>(&'a self, sample: &'a StackSample) -> impl Iterator<Item = u32> + 'a {
+        let not_recorded = sample.locations.is_empty().then_some(self.not_recorded);
+        let recorded = sample.locations.iter().map(|&at| self.of_location[at as usize]);
+        not_recorded.into_iter().chain(recorded).filter(|&look| look != 0)
+    }
 }

@@ -23,7 +23,7 @@ mod threads;
 mod top;
 mod tree;
 
-pub use flame::{FlameBox, FlameGraph, flame};
+pub use flame::{FlameBox, FlameGraph, FlameKind, flame};
 pub use largest::{LargestStack, largest_stacks};
 pub use magnitude::magnitude;
 pub use peek::{Neighbour, Peek, PeekTable, peek};

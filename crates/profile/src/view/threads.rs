@@ -2,8 +2,8 @@
 
 use super::magnitude::{by_magnitude, magnitude, recorded};
 use crate::estimate::Estimate;
-use crate::labels::THREAD;
-use crate::model::{Profile, SampleType};
+use crate::labels::{LabelValue, THREAD};
+use crate::model::{Profile, SampleType, StackSample};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct ThreadRow {
 pub fn threads(profile: &Profile, sample_type: SampleType) -> ThreadTable {
     let mut sums: HashMap<Option<Arc<str>>, (Estimate, Estimate)> = HashMap::new();
     for (sample, value) in recorded(profile, sample_type) {
-        let sum = sums.entry(sample.text(THREAD).cloned()).or_default();
+        let sum = sums.entry(thread(sample)).or_default();
         sum.0 += value;
         sum.1 += sample.value(sample_type.objects());
     }
@@ -48,4 +48,12 @@ pub fn threads(profile: &Profile, sample_type: SampleType) -> ThreadTable {
     rows.sort_by(|a, b| by_magnitude(a.value, b.value).then_with(|| a.thread.cmp(&b.thread)));
     let total = profile.total(sample_type);
     ThreadTable { sample_type, total, magnitude: magnitude(profile, sample_type), rows }
+}
+
+fn thread(sample: &StackSample) -> Option<Arc<str>> {
+    let mut labels = sample.labels.iter().filter(|label| &*label.key == THREAD);
+    labels.find_map(|label| match &label.value {
+        LabelValue::Text(name) => Some(name.clone()),
+        LabelValue::Number { .. } => None,
+    })
 }

@@ -2,12 +2,18 @@
 
 use super::magnitude::{by_magnitude, recorded};
 use crate::estimate::Estimate;
-use crate::frames::{FrameAt, FrameId, FrameName, FrameTable};
-use crate::model::{Profile, SampleType};
+use crate::frames::{FrameAt, FrameName, FrameTable};
+use crate::model::{Profile, SampleType, StackSample};
+use crate::processors::both;
 use serde::Serialize;
-use std::cmp::{Ordering, Reverse};
+
+use hashbrown::HashMap;
+use std::cmp::Ordering;
 use std::ops::AddAssign;
 use std::sync::Arc;
+
+/// From so many stacks on, a second thread is worth its start.
+pub(super) const MANY_STACKS: usize = 1 << 14;
 
 /// Order of the rows. Values are compared by magnitude (for a diff), the largest first; ties by the other value, then by
 /// name.
@@ -80,49 +86,32 @@ pub fn top_of(
     sample_type: SampleType,
     sort: Sort,
 ) -> TopTable {
-    let mut own = vec![Own::default(); frames.ids().count()];
-    let mut flats = vec![0.0; frames.places().len()];
-    let (mut total, mut magnitude) = (Estimate::default(), 0.0);
-    for (sample, value) in recorded(profile, sample_type) {
-        let moved = value.value.abs();
-        total += value;
-        magnitude += moved;
-        if let Some(leaf) = frames.places_of(sample).next().map(|place| place as usize) {
-            flats[leaf] += moved;
-            let own = &mut own[frames.places()[leaf].frame.index()];
-            own.flat += value;
-            own.objects += sample.value(sample_type.objects());
-        }
-    }
-    let undecided = undecided_lines(frames, &flats, own.len());
-    let mut cums = vec![Once::default(); own.len()];
-    let mut line_cums = vec![Once::default(); flats.len()];
-    // What every frame of every stack goes through is small: a large profile waits for nothing else.
-    let places: Vec<(FrameId, bool)> =
-        frames.places().iter().map(|at| at.frame).zip(undecided).collect();
-    for (index, (sample, value)) in recorded(profile, sample_type).enumerate() {
-        for location in frames.locations(sample) {
-            for &place in frames.at(location) {
-                let (frame, is_undecided) = places[place as usize];
-                cums[frame.index()].add(index, value);
-                if is_undecided {
-                    line_cums[place as usize].add(index, value.value.abs());
-                }
-            }
-        }
-    }
-    let hottest = hottest_lines(frames, &flats, &line_cums, own.len());
+    let numbers = Numbers::of_frames(profile, frames);
+    let (lines, Functions { own, cums, total, magnitude }) = both(
+        profile.samples.len() >= MANY_STACKS,
+        || hottest_lines(profile, sample_type, frames),
+        || sum_functions(profile, sample_type, &numbers, frames.len()),
+    );
     let seen = frames.ids().filter(|id| cums[id.index()].stamp != 0);
     let mut rows: Vec<Row> = seen
         .map(|id| {
             let FrameName { name, file, line: frame_line } = frames.name(id).clone();
+            let line = lines[id.index()];
             let Own { flat, objects } = own[id.index()];
-            let (line, cum) = (hottest[id.index()], cums[id.index()].sum);
+            let cum = cums[id.index()].sum;
             Row { name, file, line, frame_line, flat, cum, objects }
         })
         .collect();
     sort_rows(&mut rows, sort);
     TopTable { sample_type, total, magnitude, rows }
+}
+
+/// What the stacks say of every frame, by `FrameId::index`, and in all.
+struct Functions {
+    own: Vec<Own>,
+    cums: Vec<Once<Estimate>>,
+    total: Estimate,
+    magnitude: f64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -131,40 +120,24 @@ struct Own {
     objects: Estimate,
 }
 
-/// Whether cum has to decide between a line and another one of its function: flat, which takes the leaves alone, does not.
-fn undecided_lines(frames: &FrameTable, flats: &[f64], functions: usize) -> Vec<bool> {
-    // Per function the largest flat, and how many lines have it.
-    let mut largest = vec![(0.0, 0); functions];
-    for (at, &flat) in frames.places().iter().zip(flats).filter(|(at, _)| at.line != 0) {
-        let (most, lines) = &mut largest[at.frame.index()];
-        match flat.total_cmp(most) {
-            Ordering::Less => {}
-            Ordering::Equal => *lines += 1,
-            Ordering::Greater => (*most, *lines) = (flat, 1),
-        }
+fn sum_functions(
+    profile: &Profile,
+    sample_type: SampleType,
+    numbers: &Numbers,
+    frames: usize,
+) -> Functions {
+    let mut own = vec![Own::default(); frames];
+    let mut cums = vec![Once::default(); frames];
+    let (mut total, mut magnitude) = (Estimate::default(), 0.0);
+    for (index, (sample, value)) in recorded(profile, sample_type).enumerate() {
+        total += value;
+        magnitude += value.value.abs();
+        let own = &mut own[numbers.of_leaf(sample) as usize];
+        own.flat += value;
+        own.objects += sample.value(sample_type.objects());
+        numbers.each_of(sample, |frame| cums[frame as usize].add(index, value));
     }
-    let is_undecided = |(at, flat): (&FrameAt, &f64)| {
-        let (most, lines) = largest[at.frame.index()];
-        at.line != 0 && *flat == most && (lines > 1 || most == 0.0)
-    };
-    frames.places().iter().zip(flats).map(is_undecided).collect()
-}
-
-/// Per function, the line with the largest flat, then cum; the lowest one of equals. 0 where no line is known.
-fn hottest_lines(
-    frames: &FrameTable,
-    flats: &[f64],
-    cums: &[Once<f64>],
-    functions: usize,
-) -> Vec<u32> {
-    let mut hottest = vec![(0.0, 0.0, Reverse(0)); functions];
-    for (at, (&flat, cum)) in frames.places().iter().zip(flats.iter().zip(cums)) {
-        let hottest = &mut hottest[at.frame.index()];
-        if at.line != 0 && (flat, cum.sum, Reverse(at.line)) > *hottest {
-            *hottest = (flat, cum.sum, Reverse(at.line));
-        }
-    }
-    hottest.into_iter().map(|(_, _, Reverse(line))| line).collect()
+    Functions { own, cums, total, magnitude }
 }
 
 /// A sum to which each stack adds once, however often it comes by.
@@ -182,6 +155,138 @@ impl<V: AddAssign> Once<V> {
         if self.stamp != stamp {
             self.stamp = stamp;
             self.sum += value;
+        }
+    }
+}
+
+/// A number for every frame of every location, so that a stack is summed up without looking anything up. The tables that
+/// every frame of every stack goes through are small: they are what a large profile waits for.
+pub(super) struct Numbers {
+    /// By location; `SEVERAL` where it has inlined frames.
+    single: Vec<u32>,
+    /// Of all locations end to end, innermost first.
+    all: Vec<u32>,
+    /// Where those of each location begin, and where the last ones end.
+    starts: Vec<u32>,
+    not_recorded: u32,
+}
+
+const SEVERAL: u32 = u32::MAX;
+
+impl Numbers {
+    fn new(profile: &Profile, frames: &FrameTable, mut number: impl FnMut(FrameAt) -> u32) -> Self {
+        let mut all = Vec::with_capacity(profile.locations.len());
+        let mut single = Vec::with_capacity(profile.locations.len());
+        let mut starts = vec![0];
+        for location in 0..profile.locations.len() {
+            let start = all.len();
+            all.extend(frames.of_location(location).iter().map(|&at| number(at)));
+            single.push(if all.len() == start + 1 { all[start] } else { SEVERAL });
+            starts.push(all.len() as u32);
+        }
+        let not_recorded = number(frames.not_recorded());
+        Numbers { single, all, starts, not_recorded }
+    }
+
+    /// Each frame's `FrameId::index`.
+    pub fn of_frames(profile: &Profile, frames: &FrameTable) -> Self {
+        Self::new(profile, frames, |at| at.frame.index() as u32)
+    }
+
+    /// Gives every frame the number that stands at its number so far.
+    fn renumber(&mut self, by: &[u32]) {
+        let numbers = self.single.iter_mut().filter(|number| **number != SEVERAL);
+        for number in numbers.chain(&mut self.all).chain([&mut self.not_recorded]) {
+            *number = by[*number as usize];
+        }
+    }
+
+    fn of_leaf(&self, sample: &StackSample) -> u32 {
+        match sample.locations.first() {
+            Some(&location) => self.all[self.starts[location as usize] as usize],
+            None => self.not_recorded,
+        }
+    }
+
+    #[inline]
+    pub fn each_of(&self, sample: &StackSample, mut each: impl FnMut(u32)) {
+        if sample.locations.is_empty() {
+            each(self.not_recorded);
+        }
+        for &location in &sample.locations {
+            match self.single[location as usize] {
+                SEVERAL => self.inlined(location as usize).iter().copied().for_each(&mut each),
+                number => each(number),
+            }
+        }
+    }
+
+    fn inlined(&self, location: usize) -> &[u32] {
+        &self.all[self.starts[location] as usize..self.starts[location + 1] as usize]
+    }
+}
+
+/// Per frame, the line with the largest flat, then cum; the first one of equals. 0 where no line is known. Cum is summed up
+/// only for lines that flat leaves equal: it takes every frame of every stack, flat only the leaves.
+fn hottest_lines(profile: &Profile, sample_type: SampleType, frames: &FrameTable) -> Vec<u32> {
+    let (mut known, mut list) = (HashMap::new(), Vec::new());
+    let mut numbers = Numbers::new(profile, frames, |at| {
+        *known.entry(at).or_insert_with(|| {
+            list.push(at);
+            list.len() as u32 - 1
+        })
+    });
+    let mut flats = vec![0.0; list.len()];
+    for (sample, value) in recorded(profile, sample_type) {
+        flats[numbers.of_leaf(sample) as usize] += value.value.abs();
+    }
+    let mut hottest = vec![Hottest::default(); frames.len()];
+    for (at, flat) in list.iter().zip(&flats).filter(|(at, _)| at.line != 0) {
+        hottest[at.frame.index()].take(at.line, *flat);
+    }
+    // The first is for all lines that need no sum.
+    let mut equal = vec![FrameAt { line: 0, ..frames.not_recorded() }];
+    let renumbered = list.iter().zip(flats).map(|(&at, flat)| {
+        let Hottest { value, lines, .. } = hottest[at.frame.index()];
+        if at.line == 0 || lines < 2 || flat.total_cmp(&value).is_ne() {
+            return 0;
+        }
+        equal.push(at);
+        equal.len() as u32 - 1
+    });
+    numbers.renumber(&renumbered.collect::<Vec<_>>());
+    if equal.len() > 1 {
+        let mut cums = vec![Once::default(); equal.len()];
+        for (index, (sample, value)) in recorded(profile, sample_type).enumerate() {
+            let moved = value.value.abs();
+            numbers.each_of(sample, |line| cums[line as usize].add(index, moved));
+        }
+        equal.iter().for_each(|at| hottest[at.frame.index()] = Hottest::default());
+        for (at, cum) in equal.iter().zip(cums).skip(1).filter(|(_, cum)| cum.stamp != 0) {
+            hottest[at.frame.index()].take(at.line, cum.sum);
+        }
+    }
+    hottest.into_iter().map(|hottest| hottest.line).collect()
+}
+
+/// The line of a function with the largest value; the lowest one of equals.
+#[derive(Clone, Copy, Default)]
+struct Hottest {
+    line: u32,
+    value: f64,
+    /// How many have that value.
+    lines: u32,
+}
+
+impl Hottest {
+    fn take(&mut self, line: u32, value: f64) {
+        match value.total_cmp(&self.value) {
+            Ordering::Less if self.lines > 0 => {}
+            Ordering::Equal if self.lines > 0 => {
+                self.lines += 1;
+                self.line = self.line.min(line);
+            }
+            _ => *self = Hottest { line, value, lines: 1 },
         }
     }
 }

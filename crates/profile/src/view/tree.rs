@@ -3,7 +3,7 @@
 use super::magnitude::{by_magnitude, magnitude, recorded};
 use crate::estimate::Estimate;
 use crate::format;
-use crate::frames::{FrameId, FrameName, FrameTable};
+use crate::frames::{FrameName, FrameTable};
 use crate::model::{Profile, SampleType};
 use crate::stacks::{Group, Stacks};
 use serde::Serialize;
@@ -102,7 +102,7 @@ fn list(profile: &Profile, sample_type: SampleType, min_share: f64, start: Start
             Pending::Node(Node { group, cum, moved }) => {
                 let flat = calls.push_children(&mut pending, &group, cutoff);
                 let word = calls.stacks.last_word(&group).expect("only all stacks have none");
-                let kind = TreeRowKind::Frame(frames.name(FrameId(word)).clone());
+                let kind = TreeRowKind::Frame(frames.name(frames.id(word)).clone());
                 TreeRow { depth: group.depth - 1, cum, flat, moved, kind }
             }
         });
@@ -131,13 +131,18 @@ enum Pending {
 
 impl Calls {
     fn new(profile: &Profile, sample_type: SampleType, frames: &FrameTable, start: Start) -> Calls {
-        let samples = recorded(profile, sample_type).map(|(sample, _)| sample);
-        let leaf_first = samples.map(|sample| frames.stack(sample).map(|at| at.frame.0));
-        let stacks = match start {
-            Start::Root => leaf_first.map(Iterator::rev).collect(),
-            Start::Leaf => leaf_first.collect(),
-        };
-        Calls { stacks, values: recorded(profile, sample_type).map(|(_, value)| value).collect() }
+        let words = profile.samples.iter().map(|sample| sample.locations.len()).sum();
+        let mut stacks = Stacks::with_capacity(profile.samples.len(), words);
+        let mut values = Vec::with_capacity(profile.samples.len());
+        for (sample, value) in recorded(profile, sample_type) {
+            let leaf_first = frames.stack(sample).map(|at| at.frame.index() as u32);
+            match start {
+                Start::Root => stacks.push(leaf_first.rev()),
+                Start::Leaf => stacks.push(leaf_first),
+            }
+            values.push(value);
+        }
+        Calls { stacks, values }
     }
 
     /// Puts the callees on the stack so that the largest is popped first and the merged rest last; returns the flat.
