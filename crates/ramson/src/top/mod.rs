@@ -132,7 +132,8 @@ fn interactive(
     alone: Option<Recording>,
     wanted: &[Selector],
 ) -> Result<(), Failure> {
-    let is_alone = alone.is_some();
+    // Of a group there may be others later.
+    let is_alone = alone.is_some() && !wanted.iter().any(Selector::is_group);
     let mut shown = match alone {
         Some(recording) => Shown::Process(Box::new(Watch::of(Watched::of(recording), flags)?)),
         None => Shown::Host(Host::find(wanted)),
