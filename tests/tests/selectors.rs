@@ -4,6 +4,7 @@ use ramson_tests::cgroups::Group;
 use ramson_tests::keeping::Keeping;
 use ramson_tests::servers::*;
 use ramson_tests::several::*;
+use ramson_tests::terminal::Terminal;
 use std::fs;
 use std::time::Instant;
 
@@ -137,6 +138,19 @@ fn what_takes_one_lists_those_that_might_be_meant() {
     let refused = say(scratch, &["doctor", "--ask", source]);
     assert_eq!(refused.status, 2, "{refused:?}");
     assert!(refused.stderr.contains(&redises.plain.to_string()), "{refused:?}");
+}
+
+#[test]
+fn of_a_tree_with_one_member_top_lists_who_comes_later() {
+    let redises = Redises::start();
+    let mut top = ramson(&redises.scratch);
+    top.args(["top", &format!("tree:{}", redises.profiled[0])]);
+    let mut terminal = Terminal::start(&top, 80, 24);
+    terminal.wait_for(&format!("(pid {})", redises.profiled[0]));
+    terminal.press("\x1b");
+    terminal.wait_for("Enter opens");
+    terminal.press("q");
+    assert_eq!(terminal.wait().code(), Some(0));
 }
 
 #[test]

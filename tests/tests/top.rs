@@ -281,19 +281,6 @@ fn without_a_source_all_processes_are_listed_and_enter_opens_one() {
 }
 
 #[test]
-fn of_a_group_with_one_member_the_list_shows_who_comes_later() {
-    let scratch = Scratch::new();
-    let program = holding(&scratch);
-    let tree = format!("tree:{}", program.0.id());
-    let mut terminal = Terminal::start(&top(&scratch, &[&tree]), 80, 24);
-    terminal.wait_for("holds (pid ");
-    terminal.press("\x1b");
-    terminal.wait_until("the list", |text| text.contains(" holds") && text.contains("Enter opens"));
-    terminal.press("q");
-    assert_eq!(terminal.wait().code(), Some(0));
-}
-
-#[test]
 fn once_prints_the_table_and_its_numbers_are_the_report_s() {
     let scratch = Scratch::new();
     let program = holding(&scratch);
