@@ -11,7 +11,7 @@ use crate::parking::parked;
 use crate::record::Taken;
 use crate::{process, resolve, walk};
 use core::ops::Range;
-use ramson_format::{EXTENT_LEAST_BYTES, Kind, PAGE_BYTES, live_flags};
+use ramson_format::{EXTENT_LEAST_BYTES, PAGE_BYTES, live_flags};
 
 /// What mremap returns when it fails.
 const MAP_FAILED: u64 = u64::MAX;
@@ -30,7 +30,7 @@ fn pages(start: u64, bytes: u64) -> Option<Range<u64>> {
 /// there.
 fn leave(range: Option<&Range<u64>>) {
     if let (Some(range), Some(recorder)) = (range, process::recorder()) {
-        let file = recorder.file.mapped();
+        let file = recorder.profile().file.mapped();
         if file.start < range.end && range.start < file.end {
             process::end_recording(recorder);
         }
@@ -70,10 +70,9 @@ fn complete(range: Range<u64>, is_over: bool, flags: Option<u32>, call: &Call) {
     }
     let thread = arch::thread();
     parked(thread, || {
-        // Address space that the process cannot touch is no sample that could be lost.
-        let counted = if flags & live_flags::RESERVED == 0 { bytes } else { 0 };
-        if let Some(recorder) = process::recorder_for_sample(thread, Kind::Mmap, counted, 1.0) {
+        if let Some(recorder) = process::recorder_for_sample(thread) {
             recorder.record_extent(thread, range, flags, caller);
+            process::settle(recorder);
         }
     });
 }

@@ -11,7 +11,6 @@ use crate::record::{Claim, Recorder};
 use crate::sampler::{self, BUSY, PARKED};
 use crate::{counter, resolve, sys, walk};
 use core::ffi::CStr;
-use ramson_format::Kind;
 
 /// Called by the hooks' stubs: finds the real functions.
 pub extern "C" fn bind_all() {
@@ -114,19 +113,18 @@ pub extern "C" fn record(
     if address == 0 {
         let caller = walk::Caller::at_hook(entry, frame_pointer);
         parked(thread, || {
-            if let Some(recorder) = process::recorder_for_failure(thread) {
-                let latest = &recorder.file.header().failure;
-                recorder.note_failure(latest, thread, size, caller);
+            if let Some(recorder) = process::recorder_for_sample(thread) {
+                process::move_out(recorder, false);
+                recorder.record_failure(thread, size, caller);
             }
         });
     } else if size <= isize::MAX as u64 {
         parked(thread, || {
             let inverse_probability = f64::from_bits(inverse_probability_bits);
-            if let Some(recorder) =
-                process::recorder_for_sample(thread, Kind::Heap, size, inverse_probability)
-            {
+            if let Some(recorder) = process::recorder_for_sample(thread) {
                 let caller = walk::Caller::at_hook(entry, frame_pointer);
                 recorder.record(thread, address, size, inverse_probability, caller);
+                process::settle(recorder);
             }
         });
         probes::alloc(address, size, f64::from_bits(inverse_probability_bits) * size as f64);
@@ -217,7 +215,10 @@ pub extern "C" fn before_abort(entry: u64, frame_pointer: u64) {
     }
     if let Some(recorder) = process::recorder() {
         let caller = walk::Caller::at_hook(entry, frame_pointer);
-        parked(thread, || recorder.record_abort(thread, caller));
+        parked(thread, || {
+            process::move_out(recorder, false);
+            recorder.record_abort(thread, caller);
+        });
     }
 }
 

@@ -1,16 +1,15 @@
-//! The life of ramson in one process: bound at the first allocation, recording from the first sample, fresh again in a
-//! forked child, finished at exit.
+//! The life of ramson in one process: bound at the first allocation, recording from the first sample, in a file as soon as that is made,
+//! fresh again in a forked child, finished at exit.
 
 use crate::arch::{self, Thread};
 use crate::config::Config;
 use crate::page_filter::{FILTER_PAGES, PAGE_FILTER};
-use crate::record::{self, Recorder};
+use crate::record::{NurseryMemory, Recorder};
 use crate::sys::{self, permit};
-use crate::{counter, resolve, sampler, startup};
+use crate::{counter, resolve, room, sampler, startup};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
-use ramson_format::{KINDS, Kind, Stack};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 /// Where the profile is mapped, once it is: start and end. munmap looks here. A forked child begins
 /// with its parent's.
@@ -20,25 +19,21 @@ pub static PROFILE_RANGE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 const GRACE_NS: u64 = 20_000_000;
 
 const NEW: u32 = 0;
-const STARTING: u32 = 1;
-const RECORDING: u32 = 2;
-const OFF: u32 = 3;
+const RECORDING: u32 = 1;
+const OFF: u32 = 2;
 
 /// What must not outlive a fork: the kernel gives the child zeroed pages in its place, which is the state of a process
 /// that has not been sampled yet.
 #[repr(C, align(4096))]
 struct PerProcess {
+    /// First: what lies before is inherited, and so in another mapping.
+    nursery: NurseryMemory,
     state: AtomicU32,
-    recorder: AtomicPtr<Recorder>,
-    /// Sums over the samples of each kind that came while another thread was still making the file.
-    early: [Stack; KINDS.len()],
+    recorder: Recorder,
 }
 
-static PER_PROCESS: PerProcess = PerProcess {
-    state: AtomicU32::new(NEW),
-    recorder: AtomicPtr::new(core::ptr::null_mut()),
-    early: [record::EMPTY_STACK; KINDS.len()],
-};
+// SAFETY: integers; all zero is the initial state.
+static PER_PROCESS: PerProcess = unsafe { core::mem::zeroed() };
 
 /// What a forked child inherits.
 struct Inherited {
@@ -48,6 +43,11 @@ struct Inherited {
     threads: AtomicU64,
     /// The process that began to record last, this one or an ancestor.
     started_pid: AtomicU32,
+    /// The first thread of the process that called exec, by the C library's record; 0 if that does not tell.
+    image_pid: AtomicU32,
+    /// The kernel zeroes `PER_PROCESS` and the page filter in forked children.
+    is_protected: AtomicBool,
+    is_unlocking: AtomicBool,
 }
 
 // SAFETY: `config` is written once, by whoever moves `config_state` from 0 to 1, and read only after it is 2.
@@ -58,6 +58,9 @@ static INHERITED: Inherited = Inherited {
     config: UnsafeCell::new(MaybeUninit::uninit()),
     threads: AtomicU64::new(0),
     started_pid: AtomicU32::new(0),
+    image_pid: AtomicU32::new(0),
+    is_protected: AtomicBool::new(false),
+    is_unlocking: AtomicBool::new(false),
 };
 
 /// The settings, once `read_config` has run.
@@ -85,6 +88,7 @@ pub fn read_config() -> bool {
         }
     }
     startup::learn();
+    INHERITED.image_pid.store(startup::recorded_thread_id(), Relaxed);
     INHERITED.config_state.store(2, Release);
     true
 }
@@ -101,8 +105,7 @@ pub fn interval() -> Option<Interval> {
     let configured_bytes = config()?.interval_bytes?;
     let governed_bytes = match PER_PROCESS.state.load(Acquire) {
         OFF => return None,
-        // SAFETY: as in `recorder`.
-        RECORDING => unsafe { PER_PROCESS.recorder.load(Relaxed).as_ref() }?.interval_bytes(),
+        RECORDING => PER_PROCESS.recorder.interval_bytes(),
         _ => 0,
     };
     Some(Interval { configured_bytes, bytes: governed_bytes.max(configured_bytes) })
@@ -121,112 +124,126 @@ pub fn recorder() -> Option<&'static Recorder> {
     if PER_PROCESS.state.load(Acquire) != RECORDING {
         return None;
     }
-    // SAFETY: stored before the state became RECORDING, and never freed; a recorder that were replaced or unmapped would break it.
-    let recorder = unsafe { PER_PROCESS.recorder.load(Relaxed).as_ref() }?;
-    if recorder.file.is_whole() { Some(recorder) } else { stop_without_file(recorder) }
+    let recorder = &PER_PROCESS.recorder;
+    if recorder.profile().file.is_whole() { Some(recorder) } else { stop_without_file(recorder) }
 }
 
 #[cold]
 fn stop_without_file(recorder: &Recorder) -> Option<&'static Recorder> {
     PER_PROCESS.state.store(OFF, Release);
-    recorder.file.leave();
+    recorder.profile().file.leave();
     None
 }
 
-/// The recorder of this process; makes it, and the profile file, at the first sample.
-pub fn recorder_for_sample(
-    thread: &Thread,
-    kind: Kind,
-    size: u64,
-    inverse_probability: f64,
-) -> Option<&'static Recorder> {
-    if let Some(recorder) = recorder() {
-        return Some(recorder);
-    }
-    match begin(thread, false) {
-        Ok(recorder) => recorder,
-        Err(STARTING) => {
-            let early = &PER_PROCESS.early[kind as usize];
-            record::count_allocation(early, size, inverse_probability);
-            // If the file has been made meanwhile, nobody else will look at these sums again.
-            if let Some(recorder) = recorder() {
-                recorder.take_over(kind, early);
-            }
-            None
-        }
-        Err(_) => None,
-    }
+/// The recorder of this process; begins at the first sample.
+pub fn recorder_for_sample(thread: &Thread) -> Option<&'static Recorder> {
+    recorder().or_else(|| begin(thread))
 }
 
-/// The recorder of this process for an allocation that failed; makes it if nobody has begun to.
-pub fn recorder_for_failure(thread: &Thread) -> Option<&'static Recorder> {
-    recorder().or_else(|| begin(thread, false).ok()?)
-}
-
-/// Makes the recorder if nobody has begun to; else the state.
-fn begin(thread: &Thread, is_last_chance: bool) -> Result<Option<&'static Recorder>, u32> {
-    let begun = PER_PROCESS.state.compare_exchange(NEW, STARTING, Acquire, Relaxed);
-    begun.map(|_| start(thread, is_last_chance))
-}
-
+/// Begins to record. Threads that come at the same time do so, too: none waits for another.
 #[cold]
-fn start(thread: &Thread, is_last_chance: bool) -> Option<&'static Recorder> {
-    let begin_cycles = counter::cycles();
-    let config = config()?;
-    // Once more after the look: before the first one nothing may be asked.
-    let is_child = shares_memory() || {
-        sys::look_for_filters(config.tried_filters);
-        shares_memory()
-    };
-    if is_child {
-        // What it made would be its parent's, under its own name.
-        PER_PROCESS.state.store(NEW, Release);
+fn begin(thread: &Thread) -> Option<&'static Recorder> {
+    if PER_PROCESS.state.load(Acquire) == OFF {
         return None;
     }
-    INHERITED.started_pid.store(sys::process_id(), Relaxed);
+    let config = config()?;
+    // What is recorded where a child shares its parent's memory would be the parent's, under its own name.
+    if shares_memory(thread) {
+        return None;
+    }
+    // Before the first look nothing may be asked. A forked child inherits what was found; it is looked at again before a file is made.
+    if !permit::is_full() {
+        sys::look_for_filters(config.tried_filters);
+        if shares_memory(thread) {
+            return None;
+        }
+    }
+    if !INHERITED.is_protected.load(Relaxed) && room::is_locked() {
+        if INHERITED.is_unlocking.swap(true, Relaxed) {
+            // Another thread is about to give back what would be recorded now.
+            return None;
+        }
+        // All of it is in memory, of which little is used.
+        sys::unlock_zeroes((&raw const PAGE_FILTER).cast(), FILTER_PAGES);
+        sys::unlock_zeroes((&raw const PER_PROCESS).cast(), size_of::<PerProcess>());
+    }
     // Where no advice may be given, nothing is shared: the profile is in private memory, of which a child has a copy.
-    if !protect_from_fork() && permit::is_full() {
+    if !is_protected_from_fork() && permit::is_full() {
         PER_PROCESS.state.store(OFF, Release);
         return None;
     }
-    // In a forked child these are still the parent's. A thread that only maps memory may have no random state yet.
-    thread.tid.set(0);
+    let pid = sys::process_id();
+    let started_pid = INHERITED.started_pid.swap(pid, Relaxed);
+    let is_forked = match INHERITED.image_pid.load(Relaxed) {
+        0 => started_pid != 0 && started_pid != pid,
+        image_pid => image_pid != pid,
+    };
+    // In a forked child this is still the parent's. A thread that only maps memory may have none yet.
     if thread.random.get() != 0 {
         thread.random.set(sampler::seed(thread.random.get() ^ counter::cycles()));
     }
+    let may_stay = is_forked && config.recent_frees == 0;
+    PER_PROCESS.recorder.begin(&PER_PROCESS.nursery, config, pid, may_stay);
+    let _ = PER_PROCESS.state.compare_exchange(NEW, RECORDING, Release, Relaxed);
+    recorder()
+}
+
+/// After a sample: leaves the nursery, if it is time to.
+#[inline]
+pub fn settle(recorder: &Recorder) {
+    if recorder.is_to_move() {
+        move_out(recorder, false);
+    }
+}
+
+/// Leaves the nursery. `is_last_chance`: no system call can be made later.
+#[cold]
+pub fn move_out(recorder: &Recorder, is_last_chance: bool) {
+    let begin_cycles = counter::cycles();
+    let Some(config) = config() else { return };
+    sys::look_for_filters(config.tried_filters);
     // A file that could not be removed at exit any more is made only if it is to stay.
     let may_be_file = permit::is_full() && (config.keep || !is_last_chance);
-    let Some(recorder) = Recorder::create(config, may_be_file) else {
+    if !recorder.move_out(config, may_be_file) {
         PER_PROCESS.state.store(OFF, Release);
-        return None;
-    };
-    let range = recorder.file.mapped();
+        return;
+    }
+    let range = recorder.profile().file.mapped();
     PROFILE_RANGE[0].store(range.start, Relaxed);
     PROFILE_RANGE[1].store(range.end, Relaxed);
-    PER_PROCESS.recorder.store(core::ptr::from_ref(recorder).cast_mut(), Relaxed);
-    PER_PROCESS.state.store(RECORDING, Release);
-    KINDS.iter().zip(&PER_PROCESS.early).for_each(|(&kind, early)| recorder.take_over(kind, early));
     recorder.charge(begin_cycles);
-    Some(recorder)
 }
 
 /// Whether this may be a child in its parent's memory that finds nothing recorded there: by the C library's record another thread owns this
 /// one's state, as after vfork or clone with CLONE_VM. The child of a bare clone or fork system call looks alike, though it has memory of its
 /// own: that is known where its parent was recorded and the thread that called was its first.
 #[cold]
-fn shares_memory() -> bool {
+fn shares_memory(thread: &Thread) -> bool {
     let (id, recorded) = (sys::thread_id(), startup::recorded_thread_id());
+    // In a forked child it is still the parent's.
+    thread.tid.set(id);
     let is_another_s = id != 0 && recorded != 0 && id != recorded;
     is_another_s && recorded != INHERITED.started_pid.load(Relaxed)
 }
 
-/// Has the kernel zero what belongs to this process alone in forked children. False: it refuses, as before Linux 4.14.
+/// Has the kernel zero what belongs to this process alone in forked children, and in theirs. False: it refuses, as before Linux 4.14.
+fn is_protected_from_fork() -> bool {
+    if !INHERITED.is_protected.load(Relaxed) {
+        INHERITED.is_protected.store(protect_from_fork(), Relaxed);
+    }
+    INHERITED.is_protected.load(Relaxed)
+}
+
 fn protect_from_fork() -> bool {
     let filter = (&raw const PAGE_FILTER).cast::<u8>();
     // Advice only: without it a core dump is larger, and a huge page of filter may be resident.
     let _ = sys::advise(filter, FILTER_PAGES, sys::MADV_NOHUGEPAGE);
     let _ = sys::advise(filter, FILTER_PAGES, sys::MADV_DONTDUMP);
     let own = (&raw const PER_PROCESS).cast::<u8>();
+    for advice in [sys::MADV_NOHUGEPAGE, sys::MADV_DONTDUMP, sys::MADV_RANDOM] {
+        // The last one sets it apart from the page filter, should that lie beside it: readers look at starts of mappings.
+        let _ = sys::advise(own, size_of::<PerProcess>(), advice);
+    }
     sys::advise(own, size_of::<PerProcess>(), sys::MADV_WIPEONFORK).is_ok()
         && sys::advise(filter, FILTER_PAGES, sys::MADV_WIPEONFORK).is_ok()
 }
@@ -235,8 +252,9 @@ fn protect_from_fork() -> bool {
 #[cold]
 pub fn confine(thread: &Thread) {
     if interval().is_some()
-        && let Some(recorder) = recorder().or_else(|| begin(thread, true).ok()?)
+        && let Some(recorder) = recorder_for_sample(thread)
     {
+        move_out(recorder, true);
         recorder.prepare_for_confinement(thread, arch::stack_pointer());
     }
     permit::give_up();

@@ -15,6 +15,12 @@ pub fn for_profile(wanted_bytes: u64) -> u64 {
     wanted_bytes.min(left(&limits, &usage) / SHARE)
 }
 
+/// Whether the program locks its memory.
+#[cold]
+pub fn is_locked() -> bool {
+    Usage::read().is_some_and(|usage| usage.locked > 0)
+}
+
 /// Soft limits; `u64::MAX` is none.
 #[derive(Debug, PartialEq)]
 struct Limits {

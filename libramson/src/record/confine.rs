@@ -2,7 +2,7 @@
 
 use super::{Recorder, live};
 use crate::arch::Thread;
-use crate::walk;
+use crate::walk::{self, WALKER};
 use core::sync::atomic::Ordering::*;
 use ramson_format::{RegionKind, flags};
 
@@ -17,16 +17,22 @@ const AHEAD: [(RegionKind, u64); 4] = [
 impl Recorder {
     /// Gives every region space, meets every object, and learns how far the thread's stack is readable. `stack_pointer` is on it.
     pub fn prepare_for_confinement(&self, thread: &Thread, stack_pointer: u64) {
-        let header = self.file.header();
+        let profile = self.profile();
+        let header = profile.file.header();
         for (kind, entries) in AHEAD {
-            self.file.grow(kind, self.file.committed(kind) + entries);
+            profile.file.grow(kind, profile.file.committed(kind) + entries);
         }
-        live::grow_ahead(&self.file);
+        live::grow_ahead(&profile.file);
         let ring = RegionKind::RecentFrees;
-        self.file.grow_to(ring, self.file.capacity(ring));
+        profile.file.grow_to(ring, profile.file.capacity(ring));
         self.tid(thread);
-        self.walker.objects.meet_permanent(self);
-        walk::know_stack(thread, stack_pointer, self.pid, self.main_stack_high);
+        WALKER.objects.meet_permanent(profile);
+        walk::know_stack(
+            thread,
+            stack_pointer,
+            self.pid.load(Relaxed),
+            self.main_stack_high.load(Relaxed),
+        );
         header.flags.fetch_or(flags::CONFINED, Relaxed);
     }
 }

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::governor::{self, Usage, WINDOW_NS};
 use crate::page_filter::FILTER_PAGES;
 use crate::{counter, sys};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{self, Ordering::*};
 use ramson_format::atomic::AtomicU64;
 use ramson_format::{Header, Health, PAGE_BYTES, flags};
 
@@ -67,8 +67,8 @@ pub fn cycles_since(begin_cycles: u64) -> u64 {
 
 /// What recording has cost up to the latest decision. All zero is "no window yet".
 pub struct Cost {
-    configured_bytes: u64,
-    max_overhead_ppm: u32,
+    configured_bytes: atomic::AtomicU64,
+    max_overhead_ppm: atomic::AtomicU32,
     /// Coarse clock; whoever moves it on decides.
     window_start_ns: AtomicU64,
     cycles: AtomicU64,
@@ -85,18 +85,21 @@ pub struct Cost {
 impl Cost {
     /// Where the first window begins. It does not decide: making the file and meeting each object once are most of its cost, and
     /// another interval would not lower that.
-    pub fn begin(&mut self, config: &Config, header: &Header, now_ns: u64, stamp: Option<Stamp>) {
-        self.configured_bytes = config.interval_bytes.unwrap_or(0);
-        self.max_overhead_ppm = config.max_overhead_ppm();
-        header.configured_interval_bytes.store(self.configured_bytes, Relaxed);
-        header.max_overhead_ppm.store(self.max_overhead_ppm, Relaxed);
+    /// Any number of threads may do so at once.
+    pub fn begin(&self, config: &Config, header: &Header, now_ns: u64, stamp: Option<Stamp>) {
+        let configured_bytes = config.interval_bytes.unwrap_or(0);
+        self.configured_bytes.store(configured_bytes, Relaxed);
+        self.max_overhead_ppm.store(config.max_overhead_ppm(), Relaxed);
+        header.configured_interval_bytes.store(configured_bytes, Relaxed);
+        header.max_overhead_ppm.store(config.max_overhead_ppm(), Relaxed);
         self.window_start_ns.store(now_ns, Relaxed);
         if !counter::is_readable() {
             header.flags.fetch_or(flags::UNSTEADY_CYCLES, Relaxed);
         }
         let stamp = stamp.unwrap_or_default();
-        header.start_cycles.store(stamp.cycles, Relaxed);
-        header.start_cycles_ns.store(stamp.ns, Relaxed);
+        if header.start_cycles.compare_exchange(0, stamp.cycles, Relaxed, Relaxed).is_ok() {
+            header.start_cycles_ns.store(stamp.ns, Relaxed);
+        }
         stamp.publish(header);
         self.cycles.store(stamp.cycles, Relaxed);
         self.cycles_ns.store(stamp.ns, Relaxed);
@@ -140,19 +143,19 @@ impl Recorder {
     /// At the end of the process: what is known by then.
     pub(super) fn publish_stamp(&self) {
         if let Some(stamp) = self.stamp() {
-            stamp.publish(self.file.header());
+            stamp.publish(self.profile().file.header());
         }
-        self.file.header().cpu_ns.store(sys::clock_ns(PROCESS_CPU), Relaxed);
+        self.profile().file.header().cpu_ns.store(sys::clock_ns(PROCESS_CPU), Relaxed);
     }
 
     /// The cycle counter may not be read any more: what was measured until now is not all.
     pub fn stop_measuring(&self) {
-        self.file.header().flags.fetch_or(flags::UNSTEADY_CYCLES, Relaxed);
+        self.profile().file.header().flags.fetch_or(flags::UNSTEADY_CYCLES, Relaxed);
     }
 
     /// Adds a slow path that happens once.
     pub fn charge(&self, begin_cycles: u64) {
-        self.file.count(Health::SlowCycles, counter::cycles().wrapping_sub(begin_cycles));
+        self.profile().file.count(Health::SlowCycles, counter::cycles().wrapping_sub(begin_cycles));
     }
 
     /// The interval that the governor has chosen, 0 if it has not.
@@ -163,7 +166,7 @@ impl Recorder {
 
     /// A thread has come to the end of a step of its draw.
     pub fn visit(&self) {
-        self.file.count(Health::SlowCycles, DRAW_CYCLES);
+        self.profile().file.count(Health::SlowCycles, DRAW_CYCLES);
         self.govern(self.now_ns());
     }
 
@@ -184,7 +187,7 @@ impl Recorder {
         }
         let begin_cycles = counter::cycles();
         let Some(stamp) = self.stamp() else { return };
-        let header = self.file.header();
+        let header = self.profile().file.header();
         stamp.publish(header);
         let slow_cycles = header.health[Health::SlowCycles as usize].load(Relaxed);
         let since = |cell: &AtomicU64, now: u64| now.wrapping_sub(cell.swap(now, Relaxed)) as f64;
@@ -198,15 +201,15 @@ impl Recorder {
         if !is_steady {
             header.flags.fetch_or(flags::UNSTEADY_CYCLES, Relaxed);
         }
-        if cost.max_overhead_ppm != 0 && PLAUSIBLE_RATES.contains(&cycles_per_ns) {
+        if cost.max_overhead_ppm.load(Relaxed) != 0 && PLAUSIBLE_RATES.contains(&cycles_per_ns) {
             self.decide(slow_cycles / cycles_per_ns, wall_ns);
         }
         self.charge(begin_cycles);
     }
 
     fn decide(&self, slow_ns: f64, wall_ns: f64) {
-        let (header, cost) = (self.file.header(), &self.cost);
-        let cpu_ns = if governor::is_calm(slow_ns, wall_ns, cost.max_overhead_ppm) {
+        let (header, cost) = (self.profile().file.header(), &self.cost);
+        let cpu_ns = if governor::is_calm(slow_ns, wall_ns, cost.max_overhead_ppm.load(Relaxed)) {
             cost.cpu_ns.store(0, Relaxed);
             None
         } else {
@@ -224,9 +227,9 @@ impl Recorder {
         let present = header.interval_bytes.load(Relaxed);
         let next = governor::next_interval(
             // The file is not trusted to lead us below what was asked for.
-            present.max(cost.configured_bytes),
-            cost.configured_bytes,
-            cost.max_overhead_ppm,
+            present.max(cost.configured_bytes.load(Relaxed)),
+            cost.configured_bytes.load(Relaxed),
+            cost.max_overhead_ppm.load(Relaxed),
             &usage,
         );
         if next != present {

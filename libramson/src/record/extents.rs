@@ -7,7 +7,8 @@
 
 use super::cost::Measurement;
 use super::live::Sample;
-use super::{Claim, Recorder, count_allocation, count_free, live};
+use super::profile::Profile;
+use super::{Claim, Recorder, count_allocation, count_free};
 use crate::arch::Thread;
 use crate::page_filter;
 use crate::walk::Caller;
@@ -68,24 +69,26 @@ impl Taken {
 impl Recorder {
     /// Records a mapping. `flags` as in `LiveSample::flags`.
     pub fn record_extent(&self, thread: &Thread, range: Range<u64>, flags: u32, caller: Caller) {
-        let number = self.file.count_one(Health::Extents);
+        let profile = self.profile();
+        let number = profile.file.count_one(Health::Extents);
         let measurement = Measurement::begin(number);
         let now_ns = self.now_ns();
         let sample = Sample {
             size: range.end - range.start,
             inverse_probability: 1.0,
             monotonic_ns: now_ns,
-            stack: self.stack_of(thread, Kind::Mmap, caller, now_ns),
+            stack: self.stack_of(profile, thread, Kind::Mmap, caller, now_ns),
             tid: self.tid(thread),
             flags: flags | live_flags::EXTENT,
             number: number as u32,
         };
         if flags & live_flags::RESERVED == 0 {
-            count_allocation(self.stacks.entry(&self.file, sample.stack), sample.size, 1.0);
+            count_allocation(profile.stack(sample.stack), sample.size, 1.0);
         }
-        self.file.header().last_monotonic_ns.store(now_ns, Relaxed);
-        self.add_extent(range.start, &sample);
-        measurement.end(&self.file, 0);
+        profile.file.header().last_monotonic_ns.store(now_ns, Relaxed);
+        self.add_extent(profile, range.start, &sample);
+        measurement.end(&profile.file, 0);
+        self.settle(profile, sample.size);
         self.govern(now_ns);
     }
 
@@ -103,7 +106,7 @@ impl Recorder {
     /// The extent at `start`, if there is one that ends at `end`.
     fn hold(&self, start: u64, end: Option<u64>) -> Option<Held> {
         let claim = self.claim(start)?;
-        let held = Held { claim, start, sample: live::sample(&self.file, claim) };
+        let held = Held { claim, start, sample: self.sample(claim) };
         if held.sample.flags & live_flags::EXTENT == 0 || end.is_some_and(|end| held.end() != end) {
             self.restore(claim, start);
             return None;
@@ -124,7 +127,8 @@ impl Recorder {
             let rest =
                 if start < range.start { start..range.start } else { end.min(range.end)..end };
             sample.size -= rest.end - rest.start;
-            let stack = self.stacks.entry(&self.file, sample.stack);
+            let profile = self.profile_of(claim);
+            let stack = profile.stack(sample.stack);
             if sample.flags & live_flags::RESERVED != 0 {
                 // It was not counted.
             } else if rest.is_empty() {
@@ -135,11 +139,13 @@ impl Recorder {
             // The rest first: an end of the process between the two leaves no more than a torn
             // record.
             if !rest.is_empty() {
-                self.add_extent(rest.start, &Sample { size: rest.end - rest.start, ..sample });
+                let rest_sample = Sample { size: rest.end - rest.start, ..sample };
+                self.add_extent(profile, rest.start, &rest_sample);
             }
-            live::release(&self.file, claim);
+            self.release(claim);
             page_filter::lower(start);
             self.forget_end(end);
+            self.settle(profile, 0);
         }
     }
 
@@ -148,7 +154,7 @@ impl Recorder {
     pub fn complete_overmapping(&self, range: &Range<u64>, is_asked_for: bool) {
         let taken = self.take(range);
         if !is_asked_for {
-            self.file.count(Health::Healed, taken.all().count() as u64);
+            self.profile().count(Health::Healed, taken.all().count() as u64);
         }
         self.complete_unmapping(&taken, range);
     }
@@ -159,17 +165,17 @@ impl Recorder {
         self.extents.count.fetch_sub(1, Relaxed);
     }
 
-    fn add_extent(&self, start: u64, sample: &Sample) {
+    fn add_extent(&self, profile: &Profile, start: u64, sample: &Sample) {
         let end = start + sample.size;
         [start, end - 1].iter().for_each(|&address| self.raise_filter(address));
-        let most = self.file.capacity(RegionKind::LiveKeys) / SHARE_OF_TABLE;
+        let most = profile.file.capacity(RegionKind::LiveKeys) / SHARE_OF_TABLE;
         let has_room = self.extents.count.fetch_add(1, Relaxed) < most;
-        if has_room && live::insert(&self.file, start, sample) {
+        if has_room && self.insert(profile, start, sample) {
             self.extents.start_of_the_one_before(end).store(start, Relaxed);
         } else {
             page_filter::lower(start);
             self.forget_end(end);
-            self.file.count(Health::DroppedExtents, 1);
+            profile.count(Health::DroppedExtents, 1);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::arch::Thread;
 use crate::sys;
 use crate::walk::Caller;
 use core::sync::atomic::Ordering::*;
-use ramson_format::{Failure, Kind, failure_check};
+use ramson_format::{Failure, Header, Kind, failure_check};
 
 /// Before glibc refuses a small request it has been refused a mapping of this size. (malloc.c: MMAP_AS_MORECORE_SIZE)
 const PROBE_BYTES: usize = 1 << 20;
@@ -14,24 +14,32 @@ const PROBE_BYTES: usize = 1 << 20;
 impl Recorder {
     /// abort(3) was called. That memory was the cause is likely where none is to be had.
     pub fn record_abort(&self, thread: &Thread, caller: Caller) {
-        let is_ours = sys::process_id() == self.pid;
+        let is_ours = sys::process_id() == self.pid.load(Relaxed);
         if is_ours && sys::is_refused_memory(PROBE_BYTES) {
-            self.note_failure(&self.file.header().abort, thread, PROBE_BYTES as u64, caller);
+            self.note(|header| &header.abort, thread, PROBE_BYTES as u64, caller);
         }
     }
 
     /// An allocation of `size` failed, which was to be a sample.
-    pub fn note_failure(&self, failure: &Failure, thread: &Thread, size: u64, caller: Caller) {
+    pub fn record_failure(&self, thread: &Thread, size: u64, caller: Caller) {
+        self.note(|header| &header.failure, thread, size, caller);
+    }
+
+    fn note(&self, place: fn(&Header) -> &Failure, thread: &Thread, size: u64, caller: Caller) {
+        let profile = self.profile();
+        let failure = place(profile.file.header());
         let measurement = Measurement::begin(failure.count.fetch_add(1, Relaxed));
         let now_ns = self.now_ns();
-        let (stack, tid) = (self.stack_of(thread, Kind::Heap, caller, now_ns), self.tid(thread));
+        let stack = self.stack_of(profile, thread, Kind::Heap, caller, now_ns);
+        let tid = self.tid(thread);
         failure.size.store(size, Relaxed);
         failure.monotonic_ns.store(now_ns, Relaxed);
         failure.stack.store(stack, Relaxed);
         failure.tid.store(tid, Relaxed);
         failure.check.store(failure_check(size, now_ns, stack, tid), Release);
-        self.file.header().last_monotonic_ns.store(now_ns, Relaxed);
-        measurement.end(&self.file, DRAW_CYCLES);
+        profile.file.header().last_monotonic_ns.store(now_ns, Relaxed);
+        measurement.end(&profile.file, DRAW_CYCLES);
+        self.settle(profile, 0);
         self.govern(now_ns);
     }
 }

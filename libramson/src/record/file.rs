@@ -12,7 +12,8 @@ use crate::sys::{self, Identity, permit};
 use crate::text::Text;
 use core::ffi::CStr;
 use core::ops::Range;
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{self, AtomicBool, AtomicUsize, Ordering::*};
+pub use create::NURSERY_BYTES;
 use name::ProcessStat;
 #[cfg(fuzzing)]
 pub use name::start_ticks_in;
@@ -32,17 +33,23 @@ const RESERVE_ATTEMPTS: usize = 64;
 /// A mapped profile file. All zero is "none".
 pub struct ProfileFile {
     base: AtomicU64,
-    regions: [RegionPlan; REGIONS],
+    regions: [Place; REGIONS],
     /// As in the header; kept here too, so that nobody's store into the file leads us out of it.
     pub committed: [AtomicU64; REGIONS],
     /// For removal after a normal exit; empty for a memfd.
     path: Text,
     identity: Identity,
     /// The profile is memory of this process only: space is there without asking.
-    is_private: bool,
-    mapped_bytes: u64,
+    is_private: AtomicBool,
+    mapped_bytes: atomic::AtomicU64,
     /// The cycle counter at the latest look at the file's end.
     looked_at_cycles: AtomicU64,
+}
+
+/// Where a region lies, as in the header; no store into the file leads us out of it.
+struct Place {
+    offset: atomic::AtomicU64,
+    capacity: atomic::AtomicU64,
 }
 
 /// How many entries a region has that is filled from the front, as the header has it.
@@ -67,21 +74,28 @@ impl Count for AtomicU32 {
 }
 
 impl ProfileFile {
-    fn fill_header(&self, config: &Config, stat: &ProcessStat, backing_flag: u32) {
+    /// Who this process is, as far as it takes system calls to know.
+    fn introduce(&self, stat: &ProcessStat) {
         let header = self.header();
-        header.pid.store(stat.pid, Relaxed);
-        header.interval_bytes.store(config.interval_bytes.unwrap_or(0), Relaxed);
         header.process_start_ticks.store(stat.start_ticks, Relaxed);
-        header.run_id.store(config.run_id, Relaxed);
-        header.exit_status.store(-1, Relaxed);
-        let keep = if config.keep { flags::KEEP } else { 0 };
-        header.flags.store(keep | backing_flag, Relaxed);
         header.comm.iter().zip(sys::thread_name()).for_each(|(to, word)| to.store(word, Relaxed));
-        fill::<EXE_BYTES>(&header.exe, &header.exe_bytes, executable);
         fill::<COMMAND_BYTES>(&header.command, &header.command_bytes, |to| {
             read_file(c"/proc/self/cmdline", to)
         });
-        header.stack_count.store(KINDS.len() as u32, Relaxed);
+    }
+
+    /// The rest of the header, except times. Changes nothing where it has been filled already.
+    fn fill_header(&self, config: &Config, pid: u32, backing_flag: u32) {
+        let header = self.header();
+        header.pid.store(pid, Relaxed);
+        let interval_bytes = config.interval_bytes.unwrap_or(0);
+        let _ = header.interval_bytes.compare_exchange(0, interval_bytes, Relaxed, Relaxed);
+        header.run_id.store(config.run_id, Relaxed);
+        header.exit_status.store(-1, Relaxed);
+        let keep = if config.keep { flags::KEEP } else { 0 };
+        header.flags.fetch_or(keep | backing_flag, Relaxed);
+        fill::<EXE_BYTES>(&header.exe, &header.exe_bytes, executable);
+        header.stack_count.fetch_max(KINDS.len() as u32, Relaxed);
         header.version.store(VERSION, Relaxed);
         header.magic.store(u64::from_le_bytes(MAGIC), Release);
     }
@@ -97,7 +111,7 @@ impl ProfileFile {
     /// Where the file is mapped.
     pub fn mapped(&self) -> Range<u64> {
         let base = self.base.load(Relaxed);
-        base..base + self.mapped_bytes
+        base..base + self.mapped_bytes.load(Relaxed)
     }
 
     /// Adds to a health counter.
@@ -133,7 +147,7 @@ impl ProfileFile {
         if first.checked_add(count as u64)? > self.committed(kind) {
             return None;
         }
-        let offset = self.regions[kind as usize].offset + first * kind.entry_bytes();
+        let offset = self.plan(kind).offset + first * kind.entry_bytes();
         let start = (self.base.load(Relaxed) + offset) as *const T;
         // SAFETY: below `committed` the space is allocated and inside the mapping, which stays (see `header`); entries are atomics, valid as zeroes.
         Some(unsafe { core::slice::from_raw_parts(start, count) })
@@ -146,14 +160,14 @@ impl ProfileFile {
             return true;
         }
         let step = committed.min(MAX_STEP_BYTES / kind.entry_bytes());
-        let roomy = entries.max(committed + step).min(self.regions[kind as usize].capacity);
+        let roomy = entries.max(committed + step).min(self.capacity(kind));
         self.grow_to(kind, entries.max(roomy))
     }
 
     /// Gives a region space for exactly `target` entries. Any number of threads may do this at once.
     pub fn grow_to(&self, kind: RegionKind, target: u64) -> bool {
         let region = self.header().region(kind);
-        let plan = self.regions[kind as usize];
+        let plan = self.plan(kind);
         let committed = self.committed(kind);
         if target <= committed {
             return true;
@@ -166,7 +180,7 @@ impl ProfileFile {
         let address = (self.base.load(Relaxed) + start) as *const u8;
         let populate = || sys::advise(address, (end - start) as usize, sys::MADV_POPULATE_WRITE);
         // A busy file system may refuse once; a full one goes on refusing.
-        if !self.is_private && !(0..GROW_ATTEMPTS).any(|_| populate().is_ok()) {
+        if !self.is_private.load(Relaxed) && !(0..GROW_ATTEMPTS).any(|_| populate().is_ok()) {
             self.count(Health::GrowFailures, 1);
             return false;
         }
@@ -194,14 +208,20 @@ impl ProfileFile {
 
     /// Entries that a region can ever hold.
     pub fn capacity(&self, kind: RegionKind) -> u64 {
-        self.regions[kind as usize].capacity
+        self.regions[kind as usize].capacity.load(Relaxed)
+    }
+
+    #[inline]
+    fn plan(&self, kind: RegionKind) -> RegionPlan {
+        let Place { offset, capacity } = &self.regions[kind as usize];
+        RegionPlan { offset: offset.load(Relaxed), capacity: capacity.load(Relaxed) }
     }
 
     /// Copies `bytes` into the strings region and returns their offset there.
     pub fn add_string(&self, bytes: &[u8]) -> Option<u32> {
         let used = &self.header().string_bytes;
         let first = self.reserve(RegionKind::Strings, used, bytes.len() as u64)?;
-        let offset = self.regions[RegionKind::Strings as usize].offset + first;
+        let offset = self.plan(RegionKind::Strings).offset + first;
         let to = (self.base.load(Relaxed) + offset) as *mut u8;
         // SAFETY: the range below `committed` was just reserved for us alone.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
@@ -222,8 +242,33 @@ fn read_file(path: &CStr, buffer: &mut [u8]) -> usize {
     sys::open_to_read(path).map_or(0, |file| file.read(buffer))
 }
 
+/// What `executable` has found. Inherited by forked children, for which it is the same.
+static EXECUTABLE: [atomic::AtomicU64; EXE_BYTES / 8] =
+    [const { atomic::AtomicU64::new(0) }; EXE_BYTES / 8];
+static EXECUTABLE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
 /// Path of the executable; the number of bytes put in `target`.
-pub fn executable(target: &mut [u8]) -> usize {
+pub fn executable(target: &mut [u8; EXE_BYTES]) -> usize {
+    let known_bytes = EXECUTABLE_BYTES.load(Acquire);
+    let (words, _) = target.as_chunks_mut::<8>();
+    if known_bytes != 0 {
+        words
+            .iter_mut()
+            .zip(&EXECUTABLE)
+            .for_each(|(to, word)| *to = word.load(Relaxed).to_le_bytes());
+        return known_bytes;
+    }
+    let bytes = ask_for_executable(target);
+    let (words, _) = target.as_chunks::<8>();
+    EXECUTABLE
+        .iter()
+        .zip(words)
+        .for_each(|(to, word)| to.store(u64::from_le_bytes(*word), Relaxed));
+    EXECUTABLE_BYTES.store(bytes, Release);
+    bytes
+}
+
+fn ask_for_executable(target: &mut [u8]) -> usize {
     if permit::is_full() {
         return sys::read_link(c"/proc/self/exe", target).unwrap_or(0);
     }
@@ -245,7 +290,7 @@ pub fn executable(target: &mut [u8]) -> usize {
 fn fill<const BYTES: usize>(
     to: &[AtomicU64],
     length: &AtomicU32,
-    read: impl Fn(&mut [u8]) -> usize,
+    read: impl Fn(&mut [u8; BYTES]) -> usize,
 ) {
     let mut text = [0u8; BYTES];
     length.store(read(&mut text) as u32, Relaxed);

@@ -9,9 +9,8 @@ use core::sync::atomic::Ordering::*;
 use ramson_format::atomic::AtomicU64;
 use ramson_format::{Freed, RegionKind, freed_check};
 
-/// All zero is "off".
+/// Frees ever remembered. The ring's length is its region's.
 pub struct FreeRing {
-    pub length: u64,
     pub begun: AtomicU64,
 }
 
@@ -29,10 +28,12 @@ pub struct Entry {
 }
 
 impl FreeRing {
-    /// Puts an entry in the place of the oldest. False: the file system refused the space for it.
+    /// Puts an entry in the place of the oldest. False: there is no ring, or the file system refused the space for it.
     pub fn push(&self, file: &ProfileFile, entry: &Entry) -> bool {
         let number = self.begun.fetch_add(1, Relaxed);
-        let Some(slot) = number.checked_rem(self.length) else { return false };
+        let Some(slot) = number.checked_rem(file.capacity(RegionKind::RecentFrees)) else {
+            return false;
+        };
         if !file.grow(RegionKind::RecentFrees, slot + 1) {
             return false;
         }

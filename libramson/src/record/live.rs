@@ -19,9 +19,19 @@ const MAX_SEGMENTS: usize = 32;
 /// Segments that `grow_ahead` adds: with three, eight times as many samples as there were at most, and a few.
 const SEGMENTS_AHEAD: u32 = 3;
 
-/// A record that one thread holds: its key is reserved.
+/// A slot that one thread holds: its key is reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim(u64);
+pub struct Slot(u64);
+
+impl Slot {
+    pub fn of(number: u64) -> Self {
+        Self(number)
+    }
+
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
 
 /// A sample as the table keeps it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -57,18 +67,26 @@ fn line_of(file: &ProfileFile, first: u64) -> Option<&[AtomicU64; LINE]> {
 }
 
 /// Publishes a sample. False: the table is full.
+#[inline]
 pub fn insert(file: &ProfileFile, address: u64, sample: &Sample) -> bool {
+    let Some(slot) = reserve(file, address) else { return false };
+    store(file, slot, address, sample);
+    restore(file, slot, address);
+    true
+}
+
+/// A slot for `address`. `None`: the table is full.
+#[inline]
+pub fn reserve(file: &ProfileFile, address: u64) -> Option<Slot> {
     for _ in 0..MAX_SEGMENTS {
         let segments = segments_of(file);
         for line in lines(address, segments) {
-            let Some(keys) = line_of(file, line) else { return false };
+            let keys = line_of(file, line)?;
             for (key, slot) in keys.iter().zip(line..) {
                 let is_free = key.load(Relaxed) == 0;
                 // Acquire pairs with the release of whoever freed the slot.
                 if is_free && key.compare_exchange(0, KEY_RESERVED, Acquire, Relaxed).is_ok() {
-                    store(file, slot, address, sample);
-                    key.store(address, Release);
-                    return true;
+                    return Some(Slot(slot));
                 }
             }
         }
@@ -78,10 +96,10 @@ pub fn insert(file: &ProfileFile, address: u64, sample: &Sample) -> bool {
         if !file.grow_to(RegionKind::LiveSamples, slots_needed)
             || !file.grow_to(RegionKind::LiveKeys, slots_needed)
         {
-            return false;
+            return None;
         }
     }
-    false
+    None
 }
 
 /// Adds segments until most of what one program holds live at the default interval fits.
@@ -91,8 +109,9 @@ pub fn grow_ahead(file: &ProfileFile) {
         file.grow_to(RegionKind::LiveSamples, slots) && file.grow_to(RegionKind::LiveKeys, slots);
 }
 
-fn store(file: &ProfileFile, slot: u64, address: u64, sample: &Sample) {
-    let Some(entry) = file.entry::<LiveSample>(RegionKind::LiveSamples, slot) else { return };
+/// Fills a reserved slot.
+pub fn store(file: &ProfileFile, slot: Slot, address: u64, sample: &Sample) {
+    let Some(entry) = file.entry::<LiveSample>(RegionKind::LiveSamples, slot.0) else { return };
     let inverse_probability = sample.inverse_probability.to_bits();
     let Sample { size, monotonic_ns, stack, tid, flags, number, .. } = *sample;
     entry.size.store(size, Relaxed);
@@ -114,22 +133,29 @@ fn store(file: &ProfileFile, slot: u64, address: u64, sample: &Sample) {
 }
 
 /// Takes hold of the record of `address`: of several threads that try, one succeeds.
-pub fn claim(file: &ProfileFile, address: u64) -> Option<Claim> {
+pub fn claim(file: &ProfileFile, address: u64) -> Option<Slot> {
     if address <= KEY_RESERVED {
         return None;
     }
-    lines(address, segments_of(file)).find_map(|line| {
+    let slot = find(file, address)?;
+    // Acquire pairs with the release in `insert`: the fields are there.
+    let taken = key_of(file, slot)?.compare_exchange(address, KEY_RESERVED, Acquire, Relaxed);
+    taken.is_ok().then_some(slot)
+}
+
+/// The slot with this key.
+#[inline]
+pub fn find(file: &ProfileFile, key: u64) -> Option<Slot> {
+    lines(key, segments_of(file)).find_map(|line| {
         let keys = line_of(file, line)?;
-        let place = keys.iter().position(|key| key.load(Relaxed) == address)?;
-        // Acquire pairs with the release in `insert`: the fields are there.
-        let taken = keys[place].compare_exchange(address, KEY_RESERVED, Acquire, Relaxed);
-        taken.is_ok().then_some(Claim(line + place as u64))
+        let place = keys.iter().position(|place| place.load(Relaxed) == key)?;
+        Some(Slot(line + place as u64))
     })
 }
 
 /// The fields of a claimed record.
-pub fn sample(file: &ProfileFile, claim: Claim) -> Sample {
-    let Some(entry) = file.entry::<LiveSample>(RegionKind::LiveSamples, claim.0) else {
+pub fn sample(file: &ProfileFile, slot: Slot) -> Sample {
+    let Some(entry) = file.entry::<LiveSample>(RegionKind::LiveSamples, slot.0) else {
         return Sample::default();
     };
     Sample {
@@ -144,13 +170,19 @@ pub fn sample(file: &ProfileFile, claim: Claim) -> Sample {
 }
 
 /// Gives a claimed slot back.
-pub fn release(file: &ProfileFile, claim: Claim) {
-    restore(file, claim, 0);
+pub fn release(file: &ProfileFile, slot: Slot) {
+    restore(file, slot, 0);
 }
 
 /// Puts a claimed record back as it was.
-pub fn restore(file: &ProfileFile, claim: Claim, address: u64) {
-    if let Some(key) = file.entry::<AtomicU64>(RegionKind::LiveKeys, claim.0) {
+#[inline]
+pub fn restore(file: &ProfileFile, slot: Slot, address: u64) {
+    if let Some(key) = key_of(file, slot) {
         key.store(address, Release);
     }
+}
+
+#[inline]
+pub fn key_of(file: &ProfileFile, slot: Slot) -> Option<&AtomicU64> {
+    file.entry(RegionKind::LiveKeys, slot.0)
 }

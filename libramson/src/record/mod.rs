@@ -10,32 +10,33 @@ mod failures;
 mod file;
 mod frees;
 mod live;
+mod nursery;
 mod objects;
+mod profile;
 mod scratch;
 mod stacks;
 
 pub use extents::Taken;
 #[cfg(fuzzing)]
 pub use file::start_ticks_in;
-pub use live::Claim;
-pub use stacks::EMPTY_STACK;
+pub use nursery::Claim;
+pub use profile::NurseryMemory;
 
 use crate::arch::Thread;
 use crate::config::Config;
 use crate::sys::{self, permit};
-use crate::walk::{self, Caller, End, Walker};
-use crate::{counter, page_filter, room, startup};
-use core::sync::atomic::Ordering::*;
+use crate::walk::{self, Caller, End, WALKER};
+use crate::{counter, page_filter, startup};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64 as PlainU64, AtomicUsize, Ordering::*};
 use cost::{Cost, DRAW_CYCLES, Measurement};
 use extents::Extents;
-use file::ProfileFile;
 use frees::{Entry, FreeRing};
+use nursery::Nursery;
+use profile::Profile;
 use ramson_format::atomic::AtomicU64;
-use ramson_format::{
-    FILE_BYTES_RANGE, Health, Kind, NO_STACK, PAGE_BYTES, RegionKind, Stack, lifetime_bucket, state,
-};
-use scratch::{SCRATCHES, Scratch};
-use stacks::{Holder, StackTable};
+use ramson_format::{Health, Kind, NO_STACK, RegionKind, Stack, lifetime_bucket, state};
+use scratch::Scratches;
+use stacks::Holder;
 
 /// CLOCK_REALTIME, precise.
 const REALTIME: usize = 0;
@@ -46,20 +47,20 @@ const MONOTONIC_COARSE: usize = 6;
 
 type ClockGetTime = unsafe extern "C" fn(i32, *mut [u64; 2]) -> i32;
 
-/// One process's recorder. Lives in memory of its own and is never freed; a forked child makes another.
+/// One process's recorder. All zero is one that has not begun.
 pub struct Recorder {
-    pub file: ProfileFile,
+    nursery: Nursery,
+    /// Address of the profile where recording goes on; 0 as long as it is in the nursery.
+    moved: AtomicU64,
     extents: Extents,
-    stacks: StackTable,
     frees: FreeRing,
-    walker: Walker,
-    scratches: [Scratch; SCRATCHES],
-    pid: u32,
-    main_stack_high: u64,
-    /// The kernel's clock without a system call, where it offers one.
-    clock: Option<ClockGetTime>,
+    scratches: Scratches,
+    pid: AtomicU32,
+    main_stack_high: PlainU64,
+    /// Address of the kernel's clock without a system call, where it offers one.
+    clock: AtomicUsize,
     cost: Cost,
-    keep: bool,
+    keep: AtomicBool,
 }
 
 /// What a walk found.
@@ -84,42 +85,32 @@ fn add_float(cell: &AtomicU64, addend: f64) {
 }
 
 impl Recorder {
-    /// Makes the profile file and everything else that recording needs. `None`: it cannot be done, the program goes on without.
-    pub fn create(config: &Config, may_be_file: bool) -> Option<&'static Self> {
-        // Nothing is taken where what is left is too little.
-        let room_bytes = room::for_profile(config.file_bytes) & !(PAGE_BYTES - 1);
-        if room_bytes < FILE_BYTES_RANGE.0 {
-            return None;
-        }
-        // A program that locks its memory has all of the filter in memory, of which little is used.
-        sys::unlock_zeroes((&raw const page_filter::PAGE_FILTER).cast(), page_filter::FILTER_PAGES);
-        let memory = sys::map_own(size_of::<Self>()).ok()?;
-        // SAFETY: fresh zeroed memory of the right size and alignment (a page); all zero is valid for every field that is
-        // not assigned here: integers, flags that are false, an empty path, no function. A field for which 0 is not valid would break it.
-        let recorder = unsafe { &mut *memory.cast::<Self>() };
-        recorder.main_stack_high = config.main_stack_high;
-        recorder.keep = config.keep;
-        // SAFETY: the vDSO's symbol of this name has this type, and 0 is `None`. An object with another function of this name would break it.
-        recorder.clock = unsafe {
-            core::mem::transmute::<usize, Option<ClockGetTime>>(startup::clock_address())
+    /// Makes everything that recording in the nursery needs. Any number of threads may do so at once.
+    /// `may_stay`: it may be left later than at the first sample.
+    pub fn begin(&self, memory: &'static NurseryMemory, config: &Config, pid: u32, may_stay: bool) {
+        self.main_stack_high.store(config.main_stack_high, Relaxed);
+        self.keep.store(config.keep, Relaxed);
+        self.clock.store(startup::clock_address(), Relaxed);
+        self.pid.store(pid, Relaxed);
+        self.nursery.begin(memory, config, pid, may_stay);
+        let profile = self.nursery.profile();
+        let (now_ns, stamp) = (self.now_ns(), self.stamp());
+        self.cost.begin(config, profile.file.header(), now_ns, stamp);
+        let header = profile.file.header();
+        let set = |cell: &AtomicU64, now| {
+            let _ = cell.compare_exchange(0, now, Relaxed, Relaxed);
         };
-        if !recorder.file.create(config, may_be_file, room_bytes) {
-            return None;
-        }
-        recorder.pid = recorder.file.header().pid.load(Relaxed);
-        recorder.stacks.create(&recorder.file)?;
-        recorder.frees.length = recorder.file.capacity(RegionKind::RecentFrees);
-        let own_bytes = size_of::<Self>() + recorder.stacks.index_bytes();
-        recorder.file.count(Health::OwnBytes, own_bytes as u64);
-        let (now_ns, stamp) = (recorder.now_ns(), recorder.stamp());
-        recorder.cost.begin(config, recorder.file.header(), now_ns, stamp);
-        let header = recorder.file.header();
         // Precise: it tells processes apart that containers started in one tick, each as the first of its namespace.
-        header.start_realtime_ns.store(recorder.clock_ns(REALTIME), Relaxed);
-        header.start_monotonic_ns.store(now_ns, Relaxed);
-        header.last_monotonic_ns.store(now_ns, Relaxed);
-        header.state.store(state::RECORDING, Release);
-        Some(recorder)
+        set(&header.start_realtime_ns, self.clock_ns(REALTIME));
+        set(&header.start_monotonic_ns, now_ns);
+        set(&header.last_monotonic_ns, now_ns);
+        let _ = header.state.compare_exchange(state::MAKING, state::RECORDING, Release, Relaxed);
+    }
+
+    /// Where samples are recorded now.
+    #[inline]
+    pub fn profile(&self) -> &Profile {
+        self.moved().unwrap_or(self.nursery.profile())
     }
 
     fn now_ns(&self) -> u64 {
@@ -134,34 +125,15 @@ impl Recorder {
             REALTIME => REALTIME_COARSE,
             _ => MONOTONIC_COARSE,
         };
-        let Some(clock) = self.clock else { return sys::clock_ns(number) };
+        // SAFETY: the vDSO's symbol of this name has this type, and 0 is `None`. An object with another function of this name would break it.
+        let clock = unsafe {
+            core::mem::transmute::<usize, Option<ClockGetTime>>(self.clock.load(Relaxed))
+        };
+        let Some(clock) = clock else { return sys::clock_ns(number) };
         let mut time = [0u64; 2];
         // SAFETY: the vDSO's clock_gettime fills a struct timespec and takes no lock.
         unsafe { clock(number as i32, &mut time) };
         time[0] * 1_000_000_000 + time[1]
-    }
-
-    /// Charges sums that were collected before the file was there to the kind's overflow stack, and empties them.
-    pub fn take_over(&self, kind: Kind, early: &Stack) {
-        let overflow = self.stacks.entry(&self.file, kind.overflow_stack());
-        let samples = early.sampled_alloc_objects.swap(0, AcqRel);
-        overflow.sampled_alloc_objects.fetch_add(samples, Relaxed);
-        overflow.sampled_alloc_bytes.fetch_add(early.sampled_alloc_bytes.swap(0, AcqRel), Relaxed);
-        for (from, to) in [
-            (&early.unsampled_alloc_objects, &overflow.unsampled_alloc_objects),
-            (&early.unsampled_alloc_space, &overflow.unsampled_alloc_space),
-            (&early.alloc_objects_variance, &overflow.alloc_objects_variance),
-            (&early.alloc_space_variance, &overflow.alloc_space_variance),
-        ] {
-            add_float(to, f64::from_bits(from.swap(0, AcqRel)));
-        }
-        let counters = match kind {
-            Kind::Heap => [Health::Samples, Health::DroppedWalks],
-            Kind::Mmap => [Health::Extents, Health::DroppedExtents],
-        };
-        for counter in counters {
-            self.file.count(counter, samples);
-        }
     }
 
     /// Records a sampled allocation.
@@ -173,16 +145,16 @@ impl Recorder {
         inverse_probability: f64,
         caller: Caller,
     ) {
-        let measurement = Measurement::begin(self.file.count_one(Health::Samples));
+        let profile = self.profile();
+        let measurement = Measurement::begin(profile.file.count_one(Health::Samples));
         let now_ns = self.now_ns();
         if let Some(stale) = self.claim(address) {
-            self.file.count(Health::Healed, 1);
+            profile.count(Health::Healed, 1);
             self.complete(stale, address);
         }
-        let stack = self.stack_of(thread, Kind::Heap, caller, now_ns);
-        let counters = self.stacks.entry(&self.file, stack);
-        count_allocation(counters, size, inverse_probability);
-        self.file.header().last_monotonic_ns.store(now_ns, Relaxed);
+        let stack = self.stack_of(profile, thread, Kind::Heap, caller, now_ns);
+        count_allocation(profile.stack(stack), size, inverse_probability);
+        profile.file.header().last_monotonic_ns.store(now_ns, Relaxed);
         let sample = live::Sample {
             size,
             inverse_probability,
@@ -193,18 +165,19 @@ impl Recorder {
             number: 0,
         };
         self.raise_filter(address);
-        if !live::insert(&self.file, address, &sample) {
+        if !self.insert(profile, address, &sample) {
             page_filter::lower(address);
-            self.file.count(Health::DroppedLive, 1);
+            profile.count(Health::DroppedLive, 1);
         }
-        measurement.end(&self.file, DRAW_CYCLES);
+        measurement.end(&profile.file, DRAW_CYCLES);
+        self.settle(profile, size);
         self.govern(now_ns);
     }
 
     /// Counts a record on the page of `address`.
     fn raise_filter(&self, address: u64) {
         if page_filter::raise(address) == Ok(0) {
-            self.cost.count_filter_page(&self.file, address);
+            self.cost.count_filter_page(&self.profile().file, address);
         }
     }
 
@@ -220,20 +193,28 @@ impl Recorder {
     }
 
     /// Index of the current stack in the stack table; the kind's overflow stack if it cannot be told.
-    fn stack_of(&self, thread: &Thread, kind: Kind, caller: Caller, now_ns: u64) -> u32 {
+    fn stack_of(
+        &self,
+        profile: &Profile,
+        thread: &Thread,
+        kind: Kind,
+        caller: Caller,
+        now_ns: u64,
+    ) -> u32 {
         let flags = kind.stack_flags();
-        let Some(found) = self.walk(thread, caller, flags, Holder::Allocation, now_ns) else {
-            self.file.count(Health::DroppedWalks, 1);
+        let Some(found) = self.walk(profile, thread, caller, flags, Holder::Allocation, now_ns)
+        else {
+            profile.count(Health::DroppedWalks, 1);
             return kind.overflow_stack();
         };
-        self.file.count(Health::ForeignWalks, found.is_foreign as u64);
+        profile.count(Health::ForeignWalks, found.is_foreign as u64);
         match found.end {
             End::Outermost => {}
-            End::Cut => self.file.count(Health::CutWalks, 1),
-            End::Failed => self.file.count(Health::FailedWalks, 1),
+            End::Cut => profile.count(Health::CutWalks, 1),
+            End::Failed => profile.count(Health::FailedWalks, 1),
         }
         found.stack.unwrap_or_else(|| {
-            self.file.count(Health::DroppedStacks, 1);
+            profile.count(Health::DroppedStacks, 1);
             kind.overflow_stack()
         })
     }
@@ -241,6 +222,7 @@ impl Recorder {
     /// Walks the stack and interns it with these flags and those that the walk gives. `None`: it cannot be walked now.
     fn walk(
         &self,
+        profile: &Profile,
         thread: &Thread,
         caller: Caller,
         flags: u32,
@@ -250,47 +232,39 @@ impl Recorder {
         if walk::is_short_of_stack(thread, &caller) {
             return None;
         }
-        let scratch = scratch::take(&self.scratches, thread)?;
+        let scratch = self.scratches.take(thread)?;
         // SAFETY: taking the scratch made it ours alone until it is given back.
-        let (frames, copy) = unsafe {
-            let scratch = core::ptr::from_ref(scratch).cast_mut();
-            (&mut (*scratch).frames, &mut (*scratch).copy)
-        };
+        let (frames, copy) = unsafe { (&mut (*scratch.room).frames, &mut (*scratch.room).copy) };
         let known_low = thread.stack_low.get();
-        let view = walk::view_of(thread, &caller, self.pid, self.main_stack_high, copy);
-        let walked = self.walker.walk(caller, &view, frames, self);
+        let (pid, main_high) = (self.pid.load(Relaxed), self.main_stack_high.load(Relaxed));
+        let view = walk::view_of(thread, &caller, pid, main_high, copy);
+        let walked = WALKER.walk(caller, &view, frames, profile);
         if thread.stack_low.get() != known_low {
-            self.walker.confirm_stack(thread, caller, &view, known_low, self.main_stack_high);
+            WALKER.confirm_stack(thread, caller, &view, known_low, main_high);
         }
-        self.file.count(Health::RulesCompiled, walked.rules_compiled);
+        profile.count(Health::RulesCompiled, walked.rules_compiled);
         // After the walk: whoever met an object first, its mapping counts from an epoch before. It stays while we are in it.
-        let epoch = self.file.header().epoch.load(Acquire);
-        let frames = frames.get(..walked.depth).unwrap_or_default();
+        let epoch = profile.file.header().epoch.load(Acquire);
+        let frames = frames.get(..walked.depth).unwrap_or_default().iter().copied();
         let flags = flags | walked.end.stack_flags();
-        let stack = self.stacks.intern(&self.file, epoch, frames, flags, holder, now_ns);
+        let stack = profile.stacks.intern(&profile.file, epoch, frames, flags, holder, now_ns);
         scratch.give_back();
         Some(FoundStack { stack, end: walked.end, is_foreign: view.is_foreign })
     }
 
-    /// Takes hold of the record of `address`, if there is one. Must be completed or restored.
-    pub fn claim(&self, address: u64) -> Option<Claim> {
-        if page_filter::of(address).load(Relaxed) == 0 {
-            return None;
-        }
-        live::claim(&self.file, address)
-    }
-
     /// The claimed sample is freed.
     pub fn complete(&self, claim: Claim, address: u64) {
-        let measurement = Measurement::begin(self.file.count_one(Health::Frees));
+        let profile = self.profile_of(claim);
+        let measurement = Measurement::begin(profile.file.count_one(Health::Frees));
         self.take_out(claim, address);
-        measurement.end(&self.file, 0);
+        measurement.end(&profile.file, 0);
+        self.settle(profile, 0);
     }
 
     /// Whether frees are to be remembered.
     #[inline]
     pub fn remembers_frees(&self) -> bool {
-        self.frees.length != 0
+        self.profile().file.capacity(RegionKind::RecentFrees) != 0
     }
 
     /// The claimed sample is freed by `caller`, to be remembered; `None` if that cannot be walked from here.
@@ -301,13 +275,14 @@ impl Recorder {
         address: u64,
         caller: Option<Caller>,
     ) {
-        let measurement = Measurement::begin(self.file.count_one(Health::Frees));
+        let profile = self.profile_of(claim);
+        let measurement = Measurement::begin(profile.file.count_one(Health::Frees));
         let (sample, now_ns) = self.take_out(claim, address);
         // Last: a signal handler may leave a walk for good, and the sample is out of the table by then.
         let flags = Kind::Heap.stack_flags();
-        let free_stack =
-            caller.and_then(|caller| self.walk(thread, caller, flags, Holder::Free, now_ns)?.stack);
-        self.file.count(Health::UnknownFreeStacks, free_stack.is_none() as u64);
+        let walk = |caller| self.walk(profile, thread, caller, flags, Holder::Free, now_ns)?.stack;
+        let free_stack = caller.and_then(walk);
+        profile.count(Health::UnknownFreeStacks, free_stack.is_none() as u64);
         let entry = Entry {
             address,
             size: sample.size,
@@ -318,17 +293,18 @@ impl Recorder {
             alloc_tid: sample.tid,
             free_tid: self.tid(thread),
         };
-        let is_kept = self.frees.push(&self.file, &entry);
-        self.file.count(Health::DroppedFrees, !is_kept as u64);
-        measurement.end(&self.file, 0);
+        let is_kept = self.frees.push(&profile.file, &entry);
+        profile.count(Health::DroppedFrees, !is_kept as u64);
+        measurement.end(&profile.file, 0);
+        self.settle(profile, 0);
     }
 
     /// Takes the claimed sample out of the live table, now.
     fn take_out(&self, claim: Claim, address: u64) -> (live::Sample, u64) {
-        let (sample, now_ns) = (live::sample(&self.file, claim), self.now_ns());
+        let (sample, now_ns) = (self.sample(claim), self.now_ns());
         let lifetime_ns = now_ns.saturating_sub(sample.monotonic_ns);
-        count_free(self.stacks.entry(&self.file, sample.stack), &sample, lifetime_ns);
-        live::release(&self.file, claim);
+        count_free(self.profile_of(claim).stack(sample.stack), &sample, lifetime_ns);
+        self.release(claim);
         page_filter::lower(address);
         if sample.flags != 0 {
             // An extent that was unmapped unseen, whose start an allocator has now.
@@ -337,21 +313,17 @@ impl Recorder {
         (sample, now_ns)
     }
 
-    /// The claimed sample lives on.
-    pub fn restore(&self, claim: Claim, address: u64) {
-        live::restore(&self.file, claim, address);
-    }
-
     /// A normal exit of this process; `status` is known if it is that of `_exit`, which a child may call that shares our memory.
     pub fn finish(&self, status: Option<i32>) {
         let is_child = match sys::process_id() {
             0 => status.is_some(),
-            pid => pid != self.pid,
+            pid => pid != self.pid.load(Relaxed),
         };
         if is_child {
             return;
         }
-        let header = self.file.header();
+        let profile = self.profile();
+        let header = profile.file.header();
         if header.state.load(Relaxed) != state::RECORDING {
             // exit(3) has been here already; _exit now knows nothing better.
             return;
@@ -360,8 +332,8 @@ impl Recorder {
         self.publish_stamp();
         header.last_monotonic_ns.store(self.now_ns(), Relaxed);
         header.state.store(state::EXITED, Release);
-        if !self.keep {
-            self.file.unlink();
+        if !self.keep.load(Relaxed) {
+            profile.file.unlink();
         }
     }
 }

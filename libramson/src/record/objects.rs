@@ -1,30 +1,74 @@
 //! The loaded objects that walks meet, as the mappings of the profile.
 
-use super::{Recorder, file};
+use super::file::{self, ProfileFile};
+use super::profile::Profile;
 use crate::walk::{self, NewMapping};
 use core::sync::atomic::Ordering::*;
-use ramson_format::{BEGUN, COMMITTED, EPOCH_OPEN, Health, Mapping, RegionKind, mapping_check};
+use ramson_format::{
+    BEGUN, COMMITTED, EPOCH_OPEN, EXE_BYTES, Health, Mapping, RegionKind, mapping_check,
+};
 
-impl NewMapping for Recorder {
+impl NewMapping for Profile {
     fn add(&self, facts: &walk::MappingFacts) -> u32 {
-        self.add_mapping(facts).unwrap_or_else(|| {
+        self.add_mapping(facts, self.epoch_of_new_mapping(facts)).unwrap_or_else(|| {
             self.file.count(Health::DroppedMappings, 1);
             u32::MAX
         })
     }
 
-    fn replaced(&self, index: u32) {
+    fn replaced(&self, index: u32, start: u64) {
         let epoch = self.file.header().epoch.fetch_add(1, AcqRel) + 1;
-        if let Some(mapping) = self.file.entry::<Mapping>(RegionKind::Mappings, index as u64) {
+        if let Some(mapping) = self.file.entry::<Mapping>(RegionKind::Mappings, index as u64)
+            && mapping.start.load(Relaxed) == start
+        {
             // Once: whoever comes second may be late, and another object be there since.
             let _ = mapping.epoch_to.compare_exchange(EPOCH_OPEN, epoch, Release, Relaxed);
         }
     }
 }
 
-impl Recorder {
-    fn add_mapping(&self, facts: &walk::MappingFacts) -> Option<u32> {
-        let mut own_path = [0u8; ramson_format::settings::PATH_BYTES];
+impl Profile {
+    /// Takes over a mapping of the profile `from`, or no more than that it ended.
+    pub fn take_over_mapping(&self, mapping: &Mapping, from: &ProfileFile) {
+        let (start, epoch_from) = (mapping.start.load(Relaxed), mapping.epoch_from.load(Relaxed));
+        let is_it = |own: &&Mapping| {
+            own.start.load(Relaxed) == start && own.epoch_from.load(Relaxed) == epoch_from
+        };
+        if !self.mappings().any(|own| is_it(&own)) {
+            let path = (mapping.path_offset.load(Relaxed), mapping.path_bytes.load(Relaxed));
+            let path = from.slice::<u8>(RegionKind::Strings, path.0 as u64, path.1 as usize);
+            let build_id = mapping.build_id.each_ref().map(|word| word.load(Relaxed).to_le_bytes());
+            let build_id_bytes = mapping.build_id_bytes.load(Relaxed) as usize;
+            let facts = walk::MappingFacts {
+                start,
+                end: mapping.end.load(Relaxed),
+                bias: mapping.bias.load(Relaxed),
+                path: path.unwrap_or_default(),
+                build_id: build_id.as_flattened().get(..build_id_bytes).unwrap_or_default(),
+            };
+            if self.add_mapping(&facts, epoch_from).is_none() {
+                self.count(Health::DroppedMappings, 1);
+            }
+        }
+        let epoch_to = mapping.epoch_to.load(Acquire);
+        if epoch_to != EPOCH_OPEN
+            && let Some(own) = self.mappings().find(is_it)
+        {
+            self.file.header().epoch.fetch_max(epoch_to, AcqRel);
+            let _ = own.epoch_to.compare_exchange(EPOCH_OPEN, epoch_to, Release, Relaxed);
+        }
+    }
+
+    /// Those that are there.
+    pub fn mappings(&self) -> impl Iterator<Item = &Mapping> {
+        let count = self.file.header().mapping_count.load(Acquire) as usize;
+        let all: Option<&[Mapping]> = self.file.slice(RegionKind::Mappings, 0, count);
+        let is_there = |mapping: &&Mapping| mapping.commit.load(Acquire) == COMMITTED;
+        all.unwrap_or_default().iter().filter(is_there)
+    }
+
+    fn add_mapping(&self, facts: &walk::MappingFacts, epoch_from: u32) -> Option<u32> {
+        let mut own_path = [0u8; EXE_BYTES];
         let path = if facts.path.is_empty() {
             let length = file::executable(&mut own_path);
             own_path.get(..length).unwrap_or_default()
@@ -47,7 +91,6 @@ impl Recorder {
             .for_each(|(to, &byte)| *to = byte);
         let build_id @ [a, b, c, d] = build_id.map(u64::from_le_bytes);
         let build_id_bytes = facts.build_id.len().min(32) as u64;
-        let epoch_from = self.epoch_of_new_mapping(facts);
         let (path_word, epoch) =
             (path_offset as u64 | (path_bytes as u64) << 32, epoch_from as u64);
         let walk::MappingFacts { start, end, bias, .. } = *facts;
@@ -70,14 +113,9 @@ impl Recorder {
 
     /// An object at an address where another one was counts from now on; any other one counts from the start.
     fn epoch_of_new_mapping(&self, facts: &walk::MappingFacts) -> u32 {
-        let header = self.file.header();
-        let count = header.mapping_count.load(Acquire) as usize;
-        let known: Option<&[Mapping]> = self.file.slice(RegionKind::Mappings, 0, count);
-        let had_another = known.unwrap_or_default().iter().any(|other| {
-            other.commit.load(Acquire) == COMMITTED
-                && other.start.load(Relaxed) < facts.end
-                && other.end.load(Relaxed) > facts.start
+        let had_another = self.mappings().any(|other| {
+            other.start.load(Relaxed) < facts.end && other.end.load(Relaxed) > facts.start
         });
-        if had_another { header.epoch.load(Acquire) } else { 0 }
+        if had_another { self.file.header().epoch.load(Acquire) } else { 0 }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::file::ProfileFile;
 use crate::sys;
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{self, Ordering::*};
 use ramson_format::atomic::{AtomicU32, AtomicU64};
 use ramson_format::{BEGUN, COMMITTED, KINDS, Kind, LookupAddress, RegionKind, Stack, stack_hash};
 
@@ -24,24 +24,29 @@ pub enum Holder {
 pub struct StackTable {
     /// Address of `AtomicU32`s: 0 or an entry's number.
     index: AtomicU64,
-    mask: u64,
+    mask: atomic::AtomicU64,
 }
 
 impl StackTable {
-    /// Makes the index: twice as many places as there can be stacks.
-    pub fn create(&mut self, file: &ProfileFile) -> Option<()> {
-        let capacity = file.header().region(RegionKind::Stacks).capacity.load(Relaxed);
-        let places = (capacity * 2).next_power_of_two();
-        self.mask = places - 1;
-        self.index.store(sys::map_own(self.index_bytes()).ok()? as u64, Relaxed);
-        for kind in KINDS {
-            self.entry(file, kind.overflow_stack()).flags.store(kind.stack_flags(), Relaxed);
-        }
+    /// Maps the index: twice as many places as there can be stacks.
+    pub fn create(&self, file: &ProfileFile) -> Option<()> {
+        let places = (file.capacity(RegionKind::Stacks) * 2).next_power_of_two();
+        let index = sys::map_own(places as usize * size_of::<AtomicU32>()).ok()?;
+        self.begin_in(file, index as u64, places);
         Some(())
     }
 
+    /// The same with `places`, a power of two, in zeroed memory at `index`, by any number of threads at once.
+    pub fn begin_in(&self, file: &ProfileFile, index: u64, places: u64) {
+        self.mask.store(places - 1, Relaxed);
+        self.index.store(index, Release);
+        for kind in KINDS {
+            self.entry(file, kind.overflow_stack()).flags.store(kind.stack_flags(), Relaxed);
+        }
+    }
+
     pub fn index_bytes(&self) -> usize {
-        (self.mask as usize + 1) * size_of::<AtomicU32>()
+        (self.mask.load(Relaxed) as usize + 1) * size_of::<AtomicU32>()
     }
 
     /// The counters of a stack. Every number that `intern` returned has an entry, and the overflow stacks always have.
@@ -59,22 +64,23 @@ impl StackTable {
         &self,
         file: &ProfileFile,
         epoch: u32,
-        frames: &[LookupAddress],
+        frames: impl ExactSizeIterator<Item = LookupAddress> + Clone,
         flags: u32,
         holder: Holder,
         now_ns: u64,
     ) -> Option<u32> {
         let kind = Kind::of_stack(flags);
-        let hash = stack_hash(kind, epoch, frames.iter().copied());
+        let hash = stack_hash(kind, epoch, frames.clone());
+        let mask = self.mask.load(Relaxed);
         let mut added = None;
         for probe in 0..MAX_PROBES {
-            let place = self.place(hash.wrapping_add(probe) & self.mask);
+            let place = self.place(hash.wrapping_add(probe) & mask);
             let mut number = place.load(Acquire);
             if number == 0 {
                 let own = match added {
                     Some(own) => own,
                     None if holder == Holder::Free && is_half_full(file) => return None,
-                    None => self.add(file, epoch, hash, frames, flags, now_ns)?,
+                    None => self.add(file, epoch, hash, frames.clone(), flags, now_ns)?,
                 };
                 match place.compare_exchange(0, own, Release, Acquire) {
                     Ok(_) => return Some(own),
@@ -84,7 +90,7 @@ impl StackTable {
                     }
                 }
             }
-            if is_stack(file, number, kind, hash, epoch, frames) {
+            if is_stack(file, number, kind, hash, epoch, frames.clone()) {
                 return Some(number);
             }
         }
@@ -103,21 +109,20 @@ impl StackTable {
         file: &ProfileFile,
         epoch: u32,
         hash: u64,
-        frames: &[LookupAddress],
+        frames: impl ExactSizeIterator<Item = LookupAddress>,
         flags: u32,
         now_ns: u64,
     ) -> Option<u32> {
+        let depth = frames.len() as u64;
         let header = file.header();
-        let first_frame =
-            file.reserve(RegionKind::Frames, &header.frame_count, frames.len() as u64)?;
+        let first_frame = file.reserve(RegionKind::Frames, &header.frame_count, depth)?;
         let number = file.reserve(RegionKind::Stacks, &header.stack_count, 1)?;
         let entry: &Stack = file.entry(RegionKind::Stacks, number)?;
         entry.commit.store(BEGUN, Relaxed);
-        for (index, &frame) in frames.iter().enumerate() {
-            file.entry::<AtomicU64>(RegionKind::Frames, first_frame + index as u64)?
-                .store(frame.0, Relaxed);
+        for (index, frame) in (first_frame..).zip(frames) {
+            file.entry::<AtomicU64>(RegionKind::Frames, index)?.store(frame.0, Relaxed);
         }
-        entry.depth.store(frames.len() as u32, Relaxed);
+        entry.depth.store(depth as u32, Relaxed);
         entry.hash.store(hash, Relaxed);
         entry.first_frame.store(first_frame, Relaxed);
         entry.epoch.store(epoch, Relaxed);
@@ -148,7 +153,7 @@ fn is_stack(
     kind: Kind,
     hash: u64,
     epoch: u32,
-    frames: &[LookupAddress],
+    frames: impl ExactSizeIterator<Item = LookupAddress>,
 ) -> bool {
     let Some(entry) = file.entry::<Stack>(RegionKind::Stacks, number as u64) else { return false };
     if entry.hash.load(Relaxed) != hash
@@ -161,6 +166,6 @@ fn is_stack(
     let first = entry.first_frame.load(Relaxed);
     let known: Option<&[AtomicU64]> = file.slice(RegionKind::Frames, first, frames.len());
     known.is_some_and(|known| {
-        known.iter().zip(frames).all(|(known, &frame)| known.load(Relaxed) == frame.0)
+        known.iter().zip(frames).all(|(known, frame)| known.load(Relaxed) == frame.0)
     })
 }

@@ -4,10 +4,12 @@ mod extents;
 mod frees;
 #[cfg(loom)]
 mod models;
+mod nursery;
 mod property;
 mod sanitized;
 mod stacks;
 
+use super::file::ProfileFile;
 use super::live::{self, Sample};
 use super::*;
 use crate::page_filter::{FILTER_PAGES, PAGE_FILTER};
@@ -23,27 +25,48 @@ static PAGE_FILTER_USER: Mutex<()> = Mutex::new(());
 /// A recorder with a file of its own, which goes with it; its memory stays.
 struct Recording {
     recorder: &'static Recorder,
+    config: Config,
     directory: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl Recording {
     fn new(file_bytes: u64) -> Self {
+        let recording = Self::in_nursery(file_bytes, 256);
+        recording.move_out();
+        assert_eq!(std::fs::read_dir(&recording.directory).unwrap().count(), 1);
+        recording
+    }
+
+    /// One that has not moved to its file yet.
+    fn in_nursery(file_bytes: u64, recent_frees: u64) -> Self {
         let turn = PAGE_FILTER_USER.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         PAGE_FILTER.0.iter().for_each(|count| count.store(0, Relaxed));
         let directory = tempfile::tempdir().unwrap();
         let mut text = Text::new();
         text.push(directory.path().to_str().unwrap().as_bytes());
         let config =
-            Config { directory: Some(text), file_bytes, recent_frees: 256, ..Config::default() };
-        let recorder =
-            Recorder::create(&config, true).expect("a profile in the temporary directory");
-        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
-        Self { recorder, directory, _turn: turn }
+            Config { directory: Some(text), file_bytes, recent_frees, ..Config::default() };
+        // SAFETY: integers; all zero is the initial state of both.
+        let (recorder, memory) = unsafe {
+            let memory = Box::<NurseryMemory>::new_zeroed().assume_init();
+            (Box::<Recorder>::new_zeroed().assume_init(), Box::leak(memory))
+        };
+        let recorder: &'static Recorder = Box::leak(recorder);
+        recorder.begin(memory, &config, std::process::id(), true);
+        Self { recorder, config, directory, _turn: turn }
+    }
+
+    fn move_out(&self) {
+        assert!(self.recorder.move_out(&self.config, true));
+    }
+
+    fn profile(&self) -> &'static Profile {
+        self.recorder.profile()
     }
 
     fn file(&self) -> &'static ProfileFile {
-        &self.recorder.file
+        &self.profile().file
     }
 
     fn health(&self, counter: Health) -> u64 {
@@ -86,7 +109,7 @@ impl Recording {
     /// Sums of a counter over all stacks.
     fn sum(&self, counter: impl Fn(&Stack) -> u64) -> u64 {
         let count = self.file().header().stack_count.load(Relaxed);
-        (0..count).map(|stack| counter(self.recorder.stacks.entry(self.file(), stack))).sum()
+        (0..count).map(|stack| counter(self.profile().stack(stack))).sum()
     }
 }
 
@@ -310,14 +333,14 @@ fn a_failed_realloc_leaves_the_record_as_it_was() {
     let (recorder, address) = (recording.recorder, 0x7777_0000_1230);
     recording.record(address, 4321, 0x1000);
     let claim = recorder.claim(address).unwrap();
-    let before = live::sample(recording.file(), claim);
+    let before = recorder.sample(claim);
     // While the real realloc runs, nobody else has the block.
     assert_eq!(recorder.claim(address), None);
     forget(recorder, address);
     recorder.restore(claim, address);
     assert_eq!(recording.live(), [address]);
     let again = recorder.claim(address).unwrap();
-    assert_eq!(live::sample(recording.file(), again), before);
+    assert_eq!(recorder.sample(again), before);
     assert_eq!(before.size, 4321);
     recorder.complete(again, address);
     assert_eq!(recording.live(), []);
@@ -387,11 +410,12 @@ fn a_sample_that_does_not_fit_is_counted_and_leaves_no_trace_in_the_filter() {
 #[test]
 fn a_thread_that_finds_every_scratch_taken_counts_its_walk_as_dropped() {
     let recording = Recording::new(1 << 20);
-    recording.recorder.scratches.iter().for_each(|scratch| scratch.owner.store(1, Relaxed));
+    let owners = &recording.recorder.scratches.owners;
+    owners.iter().for_each(|owner| owner.store(1, Relaxed));
     recording.record(0x4444_0000, 5, 0x1000);
     assert_eq!(recording.health(Health::DroppedWalks), 1);
     assert_eq!(recording.live(), [0x4444_0000]);
-    recording.recorder.scratches[63].give_back();
+    owners[63].store(0, Relaxed);
     recording.record(0x4445_0000, 5, 0x1000);
     assert_eq!(recording.health(Health::DroppedWalks), 1);
 }

@@ -33,11 +33,15 @@ pub struct Walked {
     pub rules_compiled: u64,
 }
 
-/// What walks share within one process. All zero is the initial state.
+/// What walks share. Forked children inherit what is known of code and objects.
 pub struct Walker {
     rules: RuleCache,
     pub objects: Objects,
 }
+
+/// See `Walker`.
+// SAFETY: integers; all zero is the initial state.
+pub static WALKER: Walker = unsafe { core::mem::zeroed() };
 
 impl Walker {
     /// Walks from `caller` through `view` and fills `frames`. Mappings that are met for the first time go to `sink`.

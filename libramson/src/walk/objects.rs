@@ -4,7 +4,7 @@
 //! for good; others are asked about once per walk, because dlclose may have taken them away and put others in their place.
 
 use super::elf::Elf;
-use crate::resolve::{self, FoundObject};
+use crate::resolve::{self, FoundObject, LinkMap};
 use crate::startup;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
@@ -22,8 +22,8 @@ const SWEPT: u32 = 32;
 pub trait NewMapping {
     /// Returns the index that `replaced` will be called with.
     fn add(&self, mapping: &MappingFacts) -> u32;
-    /// The object is no longer at its address. The stack epoch moves on.
-    fn replaced(&self, index: u32);
+    /// The object is no longer at `start`. The stack epoch moves on.
+    fn replaced(&self, index: u32, start: u64);
 }
 
 /// An object as the profile describes it.
@@ -89,6 +89,8 @@ pub struct Object {
     /// Address of a word that tells this object from others (in its build ID), or 0, and the word.
     identity_at: AtomicU64,
     identity: AtomicU64,
+    build_id: [AtomicU64; 4],
+    build_id_bytes: AtomicU32,
 }
 
 /// All objects. All zero is the initial state.
@@ -204,6 +206,22 @@ impl Objects {
         })
     }
 
+    /// In a forked child, whose profile is new: adds the objects that are never unloaded, and forgets the others, which may be met again.
+    #[cold]
+    pub fn add_inherited(&self, sink: &impl NewMapping) {
+        let count = self.count.load(Acquire) as usize;
+        for object in self.objects.iter().take(count) {
+            let Some(place) = object.place() else { continue };
+            if place.is_permanent {
+                object.add_to(sink);
+            } else {
+                let ready = place.generation << GENERATION_SHIFT | READY;
+                let gone = ready & !PHASE | GONE;
+                let _ = object.state.compare_exchange(ready, gone, AcqRel, Relaxed);
+            }
+        }
+    }
+
     /// Meets every object that is never unloaded.
     #[cold]
     pub fn meet_permanent(&self, sink: &impl NewMapping) {
@@ -244,7 +262,7 @@ impl Object {
         // As in `place`: the mapping is that of this generation.
         fence(Acquire);
         if self.state.load(Relaxed) == ready {
-            sink.replaced(mapping);
+            sink.replaced(mapping, self.start.load(Relaxed));
             let gone = ready & !PHASE | GONE;
             let _ = self.state.compare_exchange(ready, gone, AcqRel, Relaxed);
         }
@@ -297,19 +315,6 @@ impl Object {
         let tables = tables.unwrap_or_default();
         let code = elf.and_then(Elf::code).unwrap_or_default();
         let build_id = elf.and_then(Elf::build_id).unwrap_or_default();
-        // SAFETY: the object was found at an address on our stack, so it is loaded, and its record with it. The loader's names
-        // are C strings.
-        let (bias, path) = unsafe {
-            let link_map = found.link_map.as_ref();
-            link_map.map_or((0, c""), |map| (map.bias as u64, CStr::from_ptr(map.name)))
-        };
-        let facts = MappingFacts {
-            start: found.start,
-            end: found.end,
-            bias,
-            path: path.to_bytes(),
-            build_id,
-        };
         let identity_at = if build_id.len() >= 8 { build_id.as_ptr() as u64 } else { 0 };
         self.start.store(found.start, Relaxed);
         self.end.store(found.end, Relaxed);
@@ -323,7 +328,33 @@ impl Object {
         self.identity.store(identity(identity_at, found), Relaxed);
         let is_from_start = startup::objects().any(|object| core::ptr::eq(object, found.link_map));
         self.is_permanent.store(is_from_start as u32, Relaxed);
-        self.mapping.store(sink.add(&facts), Relaxed);
+        let mut id = [[0u8; 8]; 4];
+        id.as_flattened_mut().iter_mut().zip(build_id).for_each(|(to, &byte)| *to = byte);
+        self.build_id
+            .iter()
+            .zip(id)
+            .for_each(|(to, word)| to.store(u64::from_le_bytes(word), Relaxed));
+        self.build_id_bytes.store(build_id.len().min(32) as u32, Relaxed);
+        self.add_to(sink);
         self.state.store(generation << GENERATION_SHIFT | READY, Release);
+    }
+
+    /// Writes the object, which is loaded, into a profile.
+    fn add_to(&self, sink: &impl NewMapping) {
+        // SAFETY: the object is loaded, and its record with it. The loader's names are C strings.
+        let (bias, path) = unsafe {
+            let link_map = (self.link_map.load(Relaxed) as *const LinkMap).as_ref();
+            link_map.map_or((0, c""), |map| (map.bias as u64, CStr::from_ptr(map.name)))
+        };
+        let build_id = self.build_id.each_ref().map(|word| word.load(Relaxed).to_le_bytes());
+        let build_id_bytes = self.build_id_bytes.load(Relaxed) as usize;
+        let facts = MappingFacts {
+            start: self.start.load(Relaxed),
+            end: self.end.load(Relaxed),
+            bias,
+            path: path.to_bytes(),
+            build_id: build_id.as_flattened().get(..build_id_bytes).unwrap_or_default(),
+        };
+        self.mapping.store(sink.add(&facts), Relaxed);
     }
 }

@@ -1,17 +1,20 @@
-//! Where a profile is put: in a file; if there is none, in a memfd; if there is none, in private memory.
+//! Where a profile is put: in a file; if there is none, in a memfd; if there is none, in private memory. Before, in the nursery: private
+//! memory that is there from the start.
 
 use super::{ProfileFile, name::ProcessStat};
 use crate::config::Config;
 use crate::sys::{self, Errno, File};
 use core::sync::atomic::Ordering::*;
 use ramson_format::{
-    FILE_BYTES_RANGE, LIVE_FIRST_SEGMENT, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind, flags,
-    plan,
+    FILE_BYTES_RANGE, LIVE_FIRST_SEGMENT, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind,
+    RegionPlan, flags, plan,
 };
 
 /// Entries that every region has from the start, in the order of `REGION_KINDS`. Most programs map nothing themselves.
 const FIRST_ENTRIES: [u64; REGIONS] =
     [128, 4096, LIVE_FIRST_SEGMENT, LIVE_FIRST_SEGMENT, 64, 8192, 64];
+/// Length of the nursery: some 4,000 stacks and 16,000 live samples.
+pub const NURSERY_BYTES: u64 = 4 << 20;
 /// Length of a file that gets all its space at once, where nobody asked for another.
 const UNGROWING_BYTES: u64 = 8 << 20;
 
@@ -28,8 +31,19 @@ impl ProfileFile {
         } else {
             return false;
         };
-        self.fill_header(config, &stat, backing_flag);
+        self.introduce(&stat);
+        self.fill_header(config, stat.pid, backing_flag);
         true
+    }
+
+    /// Makes zeroed memory of this process a profile. Any number of threads may do so at once, even while others record in it already.
+    pub fn begin_in(&self, nursery: u64, config: &Config, pid: u32) {
+        self.set_plan(plan(NURSERY_BYTES), 0);
+        self.is_private.store(true, Relaxed);
+        self.mapped_bytes.store(NURSERY_BYTES, Relaxed);
+        self.base.store(nursery, Release);
+        self.lay_out();
+        self.fill_header(config, pid, flags::PRIVATE);
     }
 
     fn create_file(&mut self, config: &Config, stat: &ProcessStat, room_bytes: u64) -> bool {
@@ -71,7 +85,7 @@ impl ProfileFile {
     /// read through /proc/PID/mem.
     fn create_private(&mut self, config: &Config, room_bytes: u64) -> Option<()> {
         self.divide(config, room_bytes);
-        self.is_private = true;
+        self.is_private.store(true, Relaxed);
         let before = sys::map_own((room_bytes + 2 * PAGE_BYTES) as usize).ok()?;
         let base = before as u64 + PAGE_BYTES;
         // A page before and after that are not like ours: the kernel would join it with its neighbours, and a reader that looks
@@ -80,7 +94,7 @@ impl ProfileFile {
             sys::protect(page as *const u8, PAGE_BYTES as usize).ok()?;
         }
         self.base.store(base, Relaxed);
-        self.mapped_bytes = room_bytes;
+        self.mapped_bytes.store(room_bytes, Relaxed);
         self.lay_out().then_some(())
     }
 
@@ -88,9 +102,15 @@ impl ProfileFile {
     fn divide(&mut self, config: &Config, file_bytes: u64) {
         self.committed.iter().for_each(|committed| committed.store(0, Relaxed));
         self.path.clear();
-        self.regions = plan(file_bytes);
-        let frees = &mut self.regions[RegionKind::RecentFrees as usize];
-        frees.capacity = frees.capacity.min(config.recent_frees);
+        self.set_plan(plan(file_bytes), config.recent_frees);
+    }
+
+    fn set_plan(&self, plan: [RegionPlan; REGIONS], most_recent_frees: u64) {
+        for ((to, plan), kind) in self.regions.iter().zip(plan).zip(REGION_KINDS) {
+            let most = if kind == RegionKind::RecentFrees { most_recent_frees } else { u64::MAX };
+            to.offset.store(plan.offset, Relaxed);
+            to.capacity.store(plan.capacity.min(most), Relaxed);
+        }
     }
 
     /// Entries that a region has from the start.
@@ -113,17 +133,17 @@ impl ProfileFile {
         } else if is_full(file.allocate(0, PAGE_BYTES)) {
             return None;
         }
-        for (region, kind) in self.regions.iter().zip(REGION_KINDS) {
+        for kind in REGION_KINDS {
             let bytes = self.first_entries(kind) * kind.entry_bytes();
             // Nothing at all cannot be asked for.
-            if bytes != 0 && is_full(file.allocate(region.offset, bytes)) {
+            if bytes != 0 && is_full(file.allocate(self.plan(kind).offset, bytes)) {
                 return None;
             }
         }
         let base = file.map_shared(file_bytes).ok()?;
         let is_laid_out = self.is_ours(file) && {
             self.base.store(base as u64, Relaxed);
-            self.mapped_bytes = file_bytes;
+            self.mapped_bytes.store(file_bytes, Relaxed);
             self.lay_out_mapped(is_growing)
         };
         if !is_laid_out {
@@ -133,14 +153,15 @@ impl ProfileFile {
     }
 
     fn lay_out_mapped(&self, is_growing: bool) -> bool {
-        let (base, bytes) = (self.base.load(Relaxed) as *const u8, self.mapped_bytes as usize);
+        let (base, bytes) =
+            (self.base.load(Relaxed) as *const u8, self.mapped_bytes.load(Relaxed) as usize);
         let _ = sys::advise(base, bytes, sys::MADV_DONTDUMP);
         let _ = sys::advise(base, bytes, sys::MADV_RANDOM);
         if !is_growing {
             // The space of every entry is there.
-            for (plan, kind) in self.regions.iter().zip(REGION_KINDS) {
-                self.committed[kind as usize].store(plan.capacity, Relaxed);
-                self.header().region(kind).committed.store(plan.capacity, Relaxed);
+            for kind in REGION_KINDS {
+                self.committed[kind as usize].store(self.capacity(kind), Relaxed);
+                self.header().region(kind).committed.store(self.capacity(kind), Relaxed);
             }
         } else if sys::advise(base, PAGE_BYTES as usize, sys::MADV_POPULATE_WRITE).is_err() {
             return false;
@@ -161,8 +182,8 @@ impl ProfileFile {
 
     /// Writes the region directory and gives every region its first entries.
     fn lay_out(&self) -> bool {
-        for (plan, kind) in self.regions.iter().zip(REGION_KINDS) {
-            let region = self.header().region(kind);
+        for kind in REGION_KINDS {
+            let (region, plan) = (self.header().region(kind), self.plan(kind));
             region.offset.store(plan.offset, Relaxed);
             region.capacity.store(plan.capacity, Relaxed);
             region.entry_bytes.store(kind.entry_bytes() as u32, Relaxed);

@@ -6,7 +6,7 @@ use super::ProfileFile;
 use crate::record::cost;
 use crate::{counter, sys};
 use core::sync::atomic::Ordering::*;
-use ramson_format::{Health, MAGIC, PAGE_BYTES, REGION_KINDS, RegionPlan};
+use ramson_format::{Health, MAGIC, PAGE_BYTES, REGION_KINDS, RegionKind};
 
 /// Cycles that a look holds good, 5 to 25 µs: less than there is between two slow paths of most programs, so that each looks. Where they follow
 /// each other, looks, two system calls each, are some percent of the time in them.
@@ -23,7 +23,7 @@ impl ProfileFile {
 
     #[cold]
     fn look(&self, now: u64) -> bool {
-        if self.is_private {
+        if self.is_private.load(Relaxed) {
             return true;
         }
         let is_whole = self.has_its_pages();
@@ -35,11 +35,11 @@ impl ProfileFile {
     }
 
     fn has_its_pages(&self) -> bool {
-        let end = |(kind, plan): (_, &RegionPlan)| match self.committed(kind) {
+        let end = |kind: RegionKind| match self.committed(kind) {
             0 => 0,
-            committed => plan.offset + committed * kind.entry_bytes(),
+            committed => self.plan(kind).offset + committed * kind.entry_bytes(),
         };
-        let used_bytes = REGION_KINDS.into_iter().zip(&self.regions).map(end).max().unwrap_or(0);
+        let used_bytes = REGION_KINDS.into_iter().map(end).max().unwrap_or(0);
         let first = self.base.load(Relaxed);
         let last_page = (used_bytes.max(1) - 1) & !(PAGE_BYTES - 1);
         // Both, as the kernel takes pages away from the front. A file that was cut and made longer again has lost its magic number.
@@ -51,6 +51,6 @@ impl ProfileFile {
     /// Puts empty memory in the file's place. Threads that are in a slow path go on; what they record is lost.
     pub fn leave(&self) {
         let base = self.base.load(Relaxed) as *mut u8;
-        let _ = sys::replace_by_zeroes(base, self.mapped_bytes as usize);
+        let _ = sys::replace_by_zeroes(base, self.mapped_bytes.load(Relaxed) as usize);
     }
 }

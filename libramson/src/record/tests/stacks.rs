@@ -11,11 +11,12 @@ fn frames_of(number: u64) -> Vec<u64> {
 
 pub fn intern(recording: &Recording, epoch: u32, frames: &[u64]) -> Option<u32> {
     let frames: Vec<_> = frames.iter().copied().map(LookupAddress).collect();
-    recording.recorder.stacks.intern(recording.file(), epoch, &frames, 0, Holder::Allocation, 1)
+    let stacks = &recording.profile().stacks;
+    stacks.intern(recording.file(), epoch, frames.iter().copied(), 0, Holder::Allocation, 1)
 }
 
 pub fn frames_in(recording: &Recording, number: u32) -> Vec<u64> {
-    let entry = recording.recorder.stacks.entry(recording.file(), number);
+    let entry = recording.profile().stack(number);
     assert_eq!(entry.commit.load(Acquire), COMMITTED);
     let first = entry.first_frame.load(Relaxed);
     let frame = |index| {
@@ -99,8 +100,8 @@ fn a_full_stack_table_refuses_new_stacks_and_knows_the_old_ones() {
     // What has no stack goes to the overflow stack, number 0, and is counted.
     recording.record(0x1234_0000, 5, 0x77);
     assert_eq!(recording.health(Health::DroppedStacks), 1);
-    let overflow = recording.recorder.stacks.entry(recording.file(), 0);
+    let overflow = recording.profile().stack(0);
     assert_eq!(overflow.sampled_alloc_bytes.load(Relaxed), 5);
-    let beyond = recording.recorder.stacks.entry(recording.file(), u32::MAX);
+    let beyond = recording.profile().stack(u32::MAX);
     assert!(core::ptr::eq(overflow, beyond));
 }

@@ -27,7 +27,8 @@ impl NewMapping for Told {
         added.len() as u32 - 1
     }
 
-    fn replaced(&self, index: u32) {
+    fn replaced(&self, index: u32, start: u64) {
+        assert_eq!(self.added.lock().unwrap()[index as usize].1.start, start);
         self.replaced.lock().unwrap().push(index);
     }
 }
