@@ -35,4 +35,6 @@ health! {
     DroppedExtents "dropped_extents",
     UnknownFreeStacks "unknown_free_stacks",
     DroppedFrees "dropped_frees",
+    Children "children",
+    ChildrenWithFile "children_with_file",
 }

@@ -47,6 +47,8 @@ pub const BEGUN: u32 = 1;
 pub const COMMITTED: u32 = 2;
 /// Live key of a slot that is being written or removed.
 pub const KEY_RESERVED: u64 = 1;
+/// Live key of a slot that nothing will be moved to any more, until it is free again.
+pub const KEY_CANCELLED: u64 = 2;
 /// `Mapping::epoch_to` while it is mapped.
 pub const EPOCH_OPEN: u32 = u32::MAX;
 /// Number of lifetime buckets of a stack.

@@ -4,12 +4,13 @@
 use crate::arch::{self, Thread};
 use crate::config::Config;
 use crate::page_filter::{FILTER_PAGES, PAGE_FILTER};
-use crate::record::{NurseryMemory, Recorder};
+use crate::record::{NurseryMemory, Profile, Recorder};
 use crate::sys::{self, permit};
 use crate::{counter, resolve, room, sampler, startup};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use ramson_format::Health;
 
 /// Where the profile is mapped, once it is: start and end. munmap looks here. A forked child begins
 /// with its parent's.
@@ -41,8 +42,10 @@ struct Inherited {
     config_state: AtomicU32,
     config: UnsafeCell<MaybeUninit<Config>>,
     threads: AtomicU64,
-    /// The process that began to record last, this one or an ancestor.
+    /// The process that left the nursery last, this one or an ancestor, …
     started_pid: AtomicU32,
+    /// … and the address of its profile. A child writes there only that it exists.
+    profile: AtomicU64,
     /// The first thread of the process that called exec, by the C library's record; 0 if that does not tell.
     image_pid: AtomicU32,
     /// The kernel zeroes `PER_PROCESS` and the page filter in forked children.
@@ -58,6 +61,7 @@ static INHERITED: Inherited = Inherited {
     config: UnsafeCell::new(MaybeUninit::uninit()),
     threads: AtomicU64::new(0),
     started_pid: AtomicU32::new(0),
+    profile: AtomicU64::new(0),
     image_pid: AtomicU32::new(0),
     is_protected: AtomicBool::new(false),
     is_unlocking: AtomicBool::new(false),
@@ -173,9 +177,8 @@ fn begin(thread: &Thread) -> Option<&'static Recorder> {
         return None;
     }
     let pid = sys::process_id();
-    let started_pid = INHERITED.started_pid.swap(pid, Relaxed);
     let is_forked = match INHERITED.image_pid.load(Relaxed) {
-        0 => started_pid != 0 && started_pid != pid,
+        0 => ![0, pid].contains(&INHERITED.started_pid.load(Relaxed)),
         image_pid => image_pid != pid,
     };
     // In a forked child this is still the parent's. A thread that only maps memory may have none yet.
@@ -183,7 +186,10 @@ fn begin(thread: &Thread) -> Option<&'static Recorder> {
         thread.random.set(sampler::seed(thread.random.get() ^ counter::cycles()));
     }
     let may_stay = is_forked && config.recent_frees == 0;
-    PER_PROCESS.recorder.begin(&PER_PROCESS.nursery, config, pid, may_stay);
+    let is_first = PER_PROCESS.recorder.begin(&PER_PROCESS.nursery, config, pid, may_stay);
+    if is_first && is_forked {
+        count_in_ancestor(Health::Children);
+    }
     let _ = PER_PROCESS.state.compare_exchange(NEW, RECORDING, Release, Relaxed);
     recorder()
 }
@@ -196,22 +202,36 @@ pub fn settle(recorder: &Recorder) {
     }
 }
 
-/// Leaves the nursery. `is_last_chance`: no system call can be made later.
+/// Leaves the nursery, if no other thread does. `is_last_chance`: no system call can be made later.
 #[cold]
 pub fn move_out(recorder: &Recorder, is_last_chance: bool) {
     let begin_cycles = counter::cycles();
-    let Some(config) = config() else { return };
+    let Some(config) = config().filter(|_| recorder.begins_to_move()) else { return };
     sys::look_for_filters(config.tried_filters);
     // A file that could not be removed at exit any more is made only if it is to stay.
     let may_be_file = permit::is_full() && (config.keep || !is_last_chance);
-    if !recorder.move_out(config, may_be_file) {
+    let Some(profile) = recorder.move_out(config, may_be_file) else {
         PER_PROCESS.state.store(OFF, Release);
         return;
+    };
+    if INHERITED.started_pid.swap(sys::process_id(), Relaxed) != 0 {
+        count_in_ancestor(Health::ChildrenWithFile);
     }
-    let range = recorder.profile().file.mapped();
+    INHERITED.profile.store(core::ptr::from_ref(profile) as u64, Relaxed);
+    let range = profile.file.mapped();
     PROFILE_RANGE[0].store(range.start, Relaxed);
     PROFILE_RANGE[1].store(range.end, Relaxed);
     recorder.charge(begin_cycles);
+}
+
+/// Counts this process in the profile of the one that it was forked from.
+#[cold]
+fn count_in_ancestor(counter: Health) {
+    // SAFETY: 0, or a profile that is never given back, in memory that a child has a copy of.
+    let profile = unsafe { (INHERITED.profile.load(Relaxed) as *const Profile).as_ref() };
+    if let Some(profile) = profile.filter(|profile| profile.file.is_whole()) {
+        profile.count(counter, 1);
+    }
 }
 
 /// Whether this may be a child in its parent's memory that finds nothing recorded there: by the C library's record another thread owns this

@@ -1,5 +1,5 @@
 /* Makes children in the way that its argument names. The parent's truth: 100 objects of 6,001 bytes, 60 freed at the end;
-   the child's: 30 objects of 6,002 bytes, 10 freed. Prints "child PID" for children that allocate. */
+   the child's: 80 objects of 6,002 bytes, 10 freed. Prints "child PID" for children that allocate; a child with few of them has 5 objects of 6,003 bytes. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -23,10 +23,14 @@ __attribute__((noinline)) static void site_parent(void) {
 }
 
 __attribute__((noinline)) static void site_child(void) {
-    void *own[30];
-    for (int i = 0; i < 30; i++) own[i] = malloc(6002);
+    void *own[80];
+    for (int i = 0; i < 80; i++) own[i] = malloc(6002);
     for (int i = 0; i < 10; i++) free(own[i]);
-    kept = own[29];
+    kept = own[79];
+}
+
+__attribute__((noinline)) static void site_few(void) {
+    for (int i = 0; i < 5; i++) kept = malloc(6003);
 }
 
 static void free_blocks(int from, int to) {
@@ -149,6 +153,30 @@ int main(int argc, char **argv) {
         }
         print_child(child);
         wait_for(child, 0);
+    } else if (!strcmp(way, "few")) {
+        /* Two children with few blocks: one ends, the other goes on, and allocates more once it gets a signal. */
+        child = fork();
+        if (child == 0) {
+            site_few();
+            _exit(0);
+        }
+        wait_for(child, 0);
+        sigset_t usr1;
+        sigemptyset(&usr1);
+        sigaddset(&usr1, SIGUSR1);
+        sigprocmask(SIG_BLOCK, &usr1, NULL);
+        child = fork();
+        if (child == 0) {
+            site_few();
+            printf("few %d\n", getpid());
+            int signal;
+            sigwait(&usr1, &signal);
+            site_child();
+            printf("many\n");
+            pause();
+        }
+        int status;
+        waitpid(child, &status, 0);
     } else if (!strcmp(way, "threads")) {
         pthread_t busy[2], forking;
         for (int i = 0; i < 2; i++) pthread_create(&busy[i], NULL, allocate_all_the_time, NULL);

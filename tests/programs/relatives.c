@@ -1,5 +1,5 @@
 /* Makes the relatives that its argument names. The parent's truth: 100 objects of 6,001 bytes, 60 freed at the end; that of each
-   relative: 30 objects of 6,002 bytes, 10 freed. Prints "relative PID" for each. */
+   relative: 80 objects of 6,002 bytes, 10 freed. Prints "relative PID" for each. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -22,10 +22,10 @@ __attribute__((noinline)) static void site_parent(void) {
 }
 
 __attribute__((noinline)) static void site_relative(void) {
-    void *own[30];
-    for (int i = 0; i < 30; i++) own[i] = malloc(6002);
+    void *own[80];
+    for (int i = 0; i < 80; i++) own[i] = malloc(6002);
     for (int i = 0; i < 10; i++) free(own[i]);
-    kept = own[29];
+    kept = own[79];
 }
 
 static void be_relative(void) {
@@ -102,6 +102,22 @@ int main(int argc, char **argv) {
     if (!strcmp(way, "shared")) {
         static _Alignas(16) char stack[1 << 20];
         wait_for(clone(shares_memory, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL));
+    }
+    for (int i = 0; !strcmp(way, "few-children") && i < 3; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            for (int block = 0; block < 5; block++) kept = malloc(6003);
+            _exit(0);
+        }
+        wait_for(child);
+    }
+    if (!strcmp(way, "a-short-child")) {
+        pid_t child = fork();
+        if (child == 0) {
+            for (int block = 0; block < 20; block++) kept = memset(malloc(100000), 1, 100000);
+            _exit(0);
+        }
+        wait_for(child);
     }
     if (!strcmp(way, "failed-exec") || !strcmp(way, "fexecve")) {
         pid_t child = fork();

@@ -38,7 +38,7 @@ fn assert_apart(way: &str, count: usize) {
     for id in ids {
         let snapshot = finished.snapshot_of(id);
         assert_is_whole(&snapshot);
-        assert_site(&snapshot, "site_relative", Some(Site::exactly(30, 20, 6002)));
+        assert_site(&snapshot, "site_relative", Some(Site::exactly(80, 70, 6002)));
         assert_site(&snapshot, "site_parent", None);
     }
 }
@@ -67,5 +67,5 @@ fn a_child_that_executes_a_descriptor_is_counted_apart() {
 fn a_process_that_shares_the_parent_s_memory_counts_for_the_parent() {
     let (finished, ids) = relatives("shared");
     assert_eq!((ids.len(), finished.profiles.len()), (1, 1));
-    assert_site(&finished.snapshot(), "site_relative", Some(Site::exactly(30, 20, 6002)));
+    assert_site(&finished.snapshot(), "site_relative", Some(Site::exactly(80, 70, 6002)));
 }

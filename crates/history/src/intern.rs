@@ -16,7 +16,8 @@ pub struct Known {
 }
 
 fn identity(header: &Header) -> [i64; 4] {
-    let (pid, ticks, start_ns, run_id) = header.identity();
+    let (pid, start_ns, run_id) = header.identity();
+    let ticks = header.process_start_ticks;
     [i64::from(pid), ticks as i64, start_ns as i64, run_id as i64]
 }
 

@@ -36,7 +36,7 @@ pub struct HistoryWriter {
     pub(crate) connection: Connection,
     pub(crate) levels: Levels,
     pub(crate) most_bytes: u64,
-    pub(crate) processes: HashMap<(u32, u64, u64, u64), Known>,
+    pub(crate) processes: HashMap<(u32, u64, u64), Known>,
     /// Those that can be continued, by process and level.
     pub(crate) chains: HashMap<(i64, usize), Chain>,
 }

@@ -40,7 +40,10 @@ impl Follower {
         // Newer than the samples: none of those may name a stack that we do not know yet.
         reading.read_header()?;
         let mut header = reading.facts();
-        let image = |header: &Header| (header.pid, header.start_monotonic_ns, header.run_id);
+        // A recording that moved from memory to a file has its stacks under other numbers.
+        let place = |header: &Header| header.flags & format::flags::PRIVATE;
+        let image =
+            |header: &Header| (header.pid, header.start_monotonic_ns, header.run_id, place(header));
         let before = self.snapshot.take().filter(|before| image(&before.header) == image(&header));
         let mut stacks = match before {
             Some(before) => before.stacks,

@@ -10,7 +10,7 @@ use crate::settle::{Copied, newest_of_each_address, settle};
 use crate::snapshot::{Extent, Freed, Header, LiveSample, Mapping, Snapshot};
 use ramson_format as format;
 use ramson_format::{
-    FILE_BYTES_RANGE, KEY_RESERVED, Kind, MAGIC, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind,
+    FILE_BYTES_RANGE, KEY_CANCELLED, Kind, MAGIC, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind,
     VERSION, live_flags, state,
 };
 use std::cmp::Reverse;
@@ -132,7 +132,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         ];
         settle(self.source, arrays, |[key, entry]| {
             let key = Entry(key).u64(0);
-            key == 0 || (key > KEY_RESERVED && entries::live(key, Entry(entry)).is_some())
+            key == 0 || (key > KEY_CANCELLED && entries::live(key, Entry(entry)).is_some())
         });
         (keys, entries)
     }
@@ -215,7 +215,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         let entries = entries.chunks_exact(size_of::<format::LiveSample>());
         for (key, bytes) in keys.chunks_exact(8).zip(entries) {
             let key = Entry(key).u64(0);
-            if key <= KEY_RESERVED {
+            if key <= KEY_CANCELLED {
                 torn += key;
                 continue;
             }

@@ -157,9 +157,9 @@ pub struct Snapshot {
 }
 
 impl Header {
-    /// What tells a profile from all others: process, its start, the start of the recording, and its number.
-    pub fn identity(&self) -> (u32, u64, u64, u64) {
-        (self.pid, self.process_start_ticks, self.start_realtime_ns, self.run_id)
+    /// What tells a profile from all others: process, the start of the recording, and its number.
+    pub fn identity(&self) -> (u32, u64, u64) {
+        (self.pid, self.start_realtime_ns, self.run_id)
     }
 
     /// A time of the profile's clock in nanoseconds since 1970.

@@ -2,8 +2,8 @@
 
 use crate::failure::Failure;
 use crate::foreign::Foreign;
-use crate::maps::{Map, bytes_of_map, clip_extents, has_mapped, maps, open_found};
-use crate::recording::Recording;
+use crate::maps::{Map, bytes_of_map, has_mapped, maps, open_found};
+use crate::recording::{Recording, complete};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC};
 use ramson_import::InuseAt;
 use ramson_process::{processes, text};
@@ -80,7 +80,7 @@ pub fn open_file(path: &Path) -> Result<Recording, Failure> {
     let mut recording = read_file(path, &file)?;
     if recording.running.is_none() {
         recording.running = running_with(&recording.snapshot.header, &file);
-        recording.running.iter().for_each(|&pid| clip_extents(&mut recording.snapshot, pid));
+        recording.running.iter().for_each(|&pid| complete(&mut recording.snapshot, pid));
     }
     Ok(recording)
 }
@@ -126,6 +126,11 @@ fn unreadable(object: &str, error: &ReadError) -> Failure {
 /// The profile of a running process, if it has one of its own: a forked child still has its parent's mapped, too.
 pub fn open_member(pid: u32) -> Option<Recording> {
     open_mapped(pid).find(|recording| Some(recording.snapshot.header.pid) == own_pid(pid))
+}
+
+/// The recording of process `pid` that has this header, where it is now: a forked child moves it from its memory to a file.
+pub fn find_again(pid: u32, header: &Header) -> Option<Recording> {
+    open_member(pid).filter(|found| found.snapshot.header.identity() == header.identity())
 }
 
 /// The profiles that a running process has mapped.
@@ -199,7 +204,7 @@ impl Recording {
         let is_it = |map: &Map| {
             map.may_be_profile() && map.path.trim_end_matches(" (deleted)") == self.origin
         };
-        self.origin.starts_with("memory of ")
+        self.origin.starts_with("memory of ") && find_again(pid, &self.snapshot.header).is_some()
             || maps(pid).unwrap_or_default().iter().any(is_it)
             || file.is_some_and(|file| has_mapped(pid, file))
     }

@@ -24,12 +24,11 @@ mod target;
 
 pub use discovery::{all, all_with, files_since};
 pub use failure::Failure;
-pub use file::{Opened, open_file, open_member, open_to_write};
+pub use file::{Opened, find_again, open_file, open_member, open_to_write};
 pub use foreign::Foreign;
-pub use maps::clip_extents;
 pub use members::{is_named, none_of, processes_of};
 pub use moment::{PastMoment, find, place, time_of, unreadable};
 pub use open::{Members, open_all, open_one, open_recording, open_recordings, running};
-pub use recording::{Past, Recording, name_of};
+pub use recording::{Past, Recording, complete, name_of};
 pub use selector::{Base, Selector};
 pub use target::{Refused, Target, Targets, find_target, find_targets, gone};

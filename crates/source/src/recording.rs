@@ -2,9 +2,11 @@
 
 use crate::maps::clip_extents;
 use crate::snapshot_bytes::snapshot_bytes;
+use ramson_format::flags;
 use ramson_process::clock::{monotonic_ns, unix_ns};
 use ramson_process::identify::{base_name, called_name};
 use ramson_process::stat::Stat;
+use ramson_process::text;
 use ramson_reader::{End, Header, Snapshot, Way};
 use ramson_symbols::CarriedNames;
 use serde::Serialize;
@@ -41,11 +43,25 @@ pub struct Recording {
     pub past: Option<Past>,
 }
 
+/// Adds to a profile of running process `pid` what it does not have by itself: what is mapped now, and of a forked child that records in
+/// its memory still, who it is.
+pub fn complete(snapshot: &mut Snapshot, pid: u32) {
+    clip_extents(snapshot, pid);
+    let header = &mut snapshot.header;
+    if header.flags & flags::PRIVATE == 0 || header.process_start_ticks != 0 {
+        return;
+    }
+    header.process_start_ticks = Stat::of(pid).map_or(0, |stat| stat.start_ticks);
+    header.comm = text::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned();
+    let command = text::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    header.command = command.split_terminator('\0').map(str::to_owned).collect();
+}
+
 impl Recording {
     /// As it is now.
     pub(crate) fn of(mut snapshot: Snapshot, running: Option<u32>, origin: String) -> Self {
         if let Some(pid) = running {
-            clip_extents(&mut snapshot, pid);
+            complete(&mut snapshot, pid);
         }
         Self { snapshot, running, origin, names: None, past: None }
     }

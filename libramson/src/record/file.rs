@@ -114,6 +114,12 @@ impl ProfileFile {
         base..base + self.mapped_bytes.load(Relaxed)
     }
 
+    /// Whether it is memory of this process only.
+    #[inline]
+    pub fn is_private(&self) -> bool {
+        self.is_private.load(Relaxed)
+    }
+
     /// Adds to a health counter.
     #[inline]
     pub fn count(&self, counter: Health, addend: u64) {
@@ -180,7 +186,7 @@ impl ProfileFile {
         let address = (self.base.load(Relaxed) + start) as *const u8;
         let populate = || sys::advise(address, (end - start) as usize, sys::MADV_POPULATE_WRITE);
         // A busy file system may refuse once; a full one goes on refusing.
-        if !self.is_private.load(Relaxed) && !(0..GROW_ATTEMPTS).any(|_| populate().is_ok()) {
+        if !self.is_private() && !(0..GROW_ATTEMPTS).any(|_| populate().is_ok()) {
             self.count(Health::GrowFailures, 1);
             return false;
         }

@@ -46,15 +46,17 @@ pub struct Sample {
     pub number: u32,
 }
 
-/// First slots of the lines where `address` may be, in segments `0..segments`.
+/// First slots of the lines where `address` may be, in segments `0..segments`. In private memory first those that all addresses share: the
+/// few samples of a short process are on few pages.
 #[inline]
-fn lines(address: u64, segments: u32) -> impl Iterator<Item = u64> {
+fn lines(file: &ProfileFile, address: u64, segments: u32) -> impl Iterator<Item = u64> {
     let hash = mix(0, address >> 3);
-    (0..segments).flat_map(move |segment| {
+    let shared = if file.is_private() { 2 } else { 0 };
+    [0, LINE as u64].into_iter().take(shared).chain((0..segments).flat_map(move |segment| {
         let (first, count) = live_segment(segment);
         let start = (hash >> segment) & (count - 1) & !(LINE as u64 - 1);
         [first + start, first + ((start + LINE as u64) & (count - 1))]
-    })
+    }))
 }
 
 /// Whole segments: segment k ends at 512·(2^(k+1) − 1).
@@ -80,7 +82,7 @@ pub fn insert(file: &ProfileFile, address: u64, sample: &Sample) -> bool {
 pub fn reserve(file: &ProfileFile, address: u64) -> Option<Slot> {
     for _ in 0..MAX_SEGMENTS {
         let segments = segments_of(file);
-        for line in lines(address, segments) {
+        for line in lines(file, address, segments) {
             let keys = line_of(file, line)?;
             for (key, slot) in keys.iter().zip(line..) {
                 let is_free = key.load(Relaxed) == 0;
@@ -146,7 +148,7 @@ pub fn claim(file: &ProfileFile, address: u64) -> Option<Slot> {
 /// The slot with this key.
 #[inline]
 pub fn find(file: &ProfileFile, key: u64) -> Option<Slot> {
-    lines(key, segments_of(file)).find_map(|line| {
+    lines(file, key, segments_of(file)).find_map(|line| {
         let keys = line_of(file, line)?;
         let place = keys.iter().position(|place| place.load(Relaxed) == key)?;
         Some(Slot(line + place as u64))

@@ -20,7 +20,7 @@ pub use extents::Taken;
 #[cfg(fuzzing)]
 pub use file::start_ticks_in;
 pub use nursery::Claim;
-pub use profile::NurseryMemory;
+pub use profile::{NurseryMemory, Profile};
 
 use crate::arch::Thread;
 use crate::config::Config;
@@ -32,7 +32,6 @@ use cost::{Cost, DRAW_CYCLES, Measurement};
 use extents::Extents;
 use frees::{Entry, FreeRing};
 use nursery::Nursery;
-use profile::Profile;
 use ramson_format::atomic::AtomicU64;
 use ramson_format::{Health, Kind, NO_STACK, RegionKind, Stack, lifetime_bucket, state};
 use scratch::Scratches;
@@ -47,20 +46,21 @@ const MONOTONIC_COARSE: usize = 6;
 
 type ClockGetTime = unsafe extern "C" fn(i32, *mut [u64; 2]) -> i32;
 
-/// One process's recorder. All zero is one that has not begun.
+/// One process's recorder. All zero is one that has not begun. What a forked child touches comes first, on as few pages as possible.
+#[repr(C)]
 pub struct Recorder {
-    nursery: Nursery,
     /// Address of the profile where recording goes on; 0 as long as it is in the nursery.
     moved: AtomicU64,
-    extents: Extents,
-    frees: FreeRing,
-    scratches: Scratches,
-    pid: AtomicU32,
-    main_stack_high: PlainU64,
     /// Address of the kernel's clock without a system call, where it offers one.
     clock: AtomicUsize,
-    cost: Cost,
+    main_stack_high: PlainU64,
+    pid: AtomicU32,
     keep: AtomicBool,
+    frees: FreeRing,
+    cost: Cost,
+    nursery: Nursery,
+    scratches: Scratches,
+    extents: Extents,
 }
 
 /// What a walk found.
@@ -85,14 +85,20 @@ fn add_float(cell: &AtomicU64, addend: f64) {
 }
 
 impl Recorder {
-    /// Makes everything that recording in the nursery needs. Any number of threads may do so at once.
+    /// Makes everything that recording in the nursery needs. Any number of threads may do so at once; true for one of them.
     /// `may_stay`: it may be left later than at the first sample.
-    pub fn begin(&self, memory: &'static NurseryMemory, config: &Config, pid: u32, may_stay: bool) {
+    pub fn begin(
+        &self,
+        memory: &'static NurseryMemory,
+        config: &Config,
+        pid: u32,
+        may_stay: bool,
+    ) -> bool {
         self.main_stack_high.store(config.main_stack_high, Relaxed);
         self.keep.store(config.keep, Relaxed);
         self.clock.store(startup::clock_address(), Relaxed);
         self.pid.store(pid, Relaxed);
-        self.nursery.begin(memory, config, pid, may_stay);
+        let is_first = self.nursery.begin(memory, config, pid, may_stay);
         let profile = self.nursery.profile();
         let (now_ns, stamp) = (self.now_ns(), self.stamp());
         self.cost.begin(config, profile.file.header(), now_ns, stamp);
@@ -105,6 +111,7 @@ impl Recorder {
         set(&header.start_monotonic_ns, now_ns);
         set(&header.last_monotonic_ns, now_ns);
         let _ = header.state.compare_exchange(state::MAKING, state::RECORDING, Release, Relaxed);
+        is_first
     }
 
     /// Where samples are recorded now.

@@ -16,8 +16,8 @@ use crate::walk::WALKER;
 use core::sync::atomic::{AtomicBool, AtomicU64 as PlainU64, Ordering::*};
 use ramson_format::atomic::{AtomicU64, fence};
 use ramson_format::{
-    Failure, HEALTH, Health, KEY_RESERVED, KINDS, Kind, LookupAddress, RegionKind, Stack,
-    failure_check, flags, live_flags, state,
+    Failure, HEALTH, Health, KEY_CANCELLED, KEY_RESERVED, KINDS, Kind, LookupAddress, RegionKind,
+    Stack, failure_check, flags, live_flags, state,
 };
 
 /// A forked child moves at the sample that makes it so many …
@@ -29,8 +29,6 @@ const MOST_NS: u64 = 1_000_000_000;
 
 /// In a key of the nursery: the record is being moved. Addresses of blocks are even.
 const MOVING: u64 = 1;
-/// A key in the file: a free cancelled the move to this slot.
-const CANCELLED: u64 = KEY_RESERVED + 1;
 
 /// Where a process begins to record. All zero is "not begun".
 pub struct Nursery {
@@ -50,12 +48,20 @@ pub struct Nursery {
 }
 
 impl Nursery {
-    pub fn begin(&self, memory: &'static NurseryMemory, config: &Config, pid: u32, may_stay: bool) {
+    pub fn begin(
+        &self,
+        memory: &'static NurseryMemory,
+        config: &Config,
+        pid: u32,
+        may_stay: bool,
+    ) -> bool {
         self.may_stay.store(may_stay, Relaxed);
         self.profile.begin_in(memory, config, pid);
-        if !self.has_objects.swap(true, Relaxed) {
+        let is_first = !self.has_objects.swap(true, Relaxed);
+        if is_first {
             WALKER.objects.add_inherited(&self.profile);
         }
+        is_first
     }
 
     #[inline]
@@ -125,7 +131,7 @@ impl Recorder {
             return None;
         }
         let moved = live::key_of(&self.moved()?.file, to)?;
-        if moved.compare_exchange(KEY_RESERVED, CANCELLED, AcqRel, Relaxed).is_ok() {
+        if moved.compare_exchange(KEY_RESERVED, KEY_CANCELLED, AcqRel, Relaxed).is_ok() {
             live::restore(file, slot, KEY_RESERVED);
             return Some(Claim { is_in_nursery: true, slot });
         }
@@ -218,15 +224,22 @@ impl Recorder {
                 || age_ns >= MOST_NS)
     }
 
-    /// Goes on in a file, or where none can be made in larger memory, if no other thread has begun to. False: there is no room for either.
+    /// True once: whoever is told so moves the recording out.
     #[cold]
-    pub fn move_out(&self, config: &Config, may_be_file: bool) -> bool {
-        if self.nursery.is_moving.swap(true, Relaxed) {
-            return true;
-        }
-        let Some(profile) = Profile::create(config, may_be_file) else { return false };
+    pub fn begins_to_move(&self) -> bool {
+        !self.nursery.is_moving.swap(true, Relaxed)
+    }
+
+    /// Goes on in a file, or where none can be made in larger memory. `None`: there is no room for either.
+    #[cold]
+    pub fn move_out(&self, config: &Config, may_be_file: bool) -> Option<&'static Profile> {
+        let Some(profile) = Profile::create(config, may_be_file) else {
+            // No reader is to take a part for the whole.
+            self.nursery.profile.file.header().magic.store(0, Relaxed);
+            return None;
+        };
         self.move_to(profile);
-        true
+        Some(profile)
     }
 
     fn move_to(&self, profile: &'static Profile) {
@@ -381,7 +394,7 @@ impl Recorder {
         for slot in (0..slots).map(Slot::of) {
             let Some(key) = live::key_of(file, slot) else { return };
             let address = key.load(Relaxed);
-            if address > CANCELLED && address & MOVING == 0 {
+            if address > KEY_CANCELLED && address & MOVING == 0 {
                 self.move_record(to, slot, address);
             }
         }

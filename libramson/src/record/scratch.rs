@@ -7,31 +7,38 @@ use core::sync::atomic::{self, Ordering::*};
 use ramson_format::atomic::AtomicU64;
 use ramson_format::{LookupAddress, MAX_DEPTH};
 
-/// Walks for which there is room from the start; more room is made in blocks of as many.
-pub const BLOCK: usize = 64;
+/// Walks that have room in one block.
+const BLOCK: usize = 64;
+/// Walks of as many blocks may be under way at once; threads that lost the processor in a walk count.
 const BLOCKS: usize = 16;
-/// Walks that may be under way at once; each holds one scratch. Threads that lost the processor in a walk hold theirs.
-pub const MOST: usize = BLOCK * BLOCKS;
 /// Bytes of a foreign stack that are copied for a walk.
 const COPY_BYTES: usize = 32 << 10;
 
 /// Room for one walk.
+#[repr(C)]
 pub struct Room {
     pub frames: [LookupAddress; MAX_DEPTH],
     pub copy: [u8; COPY_BYTES],
 }
 
-/// Room for all walks. All zero is the initial state.
-pub struct Scratches {
+/// The owners first: they and the first room's frames share a page.
+#[repr(C)]
+pub struct Block {
     /// 0, or the thread that walks: the address of its state.
-    pub owners: [AtomicU64; MOST],
-    first: UnsafeCell<[Room; BLOCK]>,
-    /// Address of each further block, 0 while there is none.
-    further: [atomic::AtomicU64; BLOCKS - 1],
+    owners: [AtomicU64; BLOCK],
+    rooms: UnsafeCell<[Room; BLOCK]>,
 }
 
 // SAFETY: a room is its owner's alone.
-unsafe impl Sync for Scratches {}
+unsafe impl Sync for Block {}
+
+/// Room for all walks. All zero is the initial state.
+#[repr(C)]
+pub struct Scratches {
+    first: Block,
+    /// Address of each further block, 0 until the ones before it are taken.
+    further: [atomic::AtomicU64; BLOCKS - 1],
+}
 
 /// A scratch that this thread has.
 pub struct Scratch<'a> {
@@ -43,50 +50,59 @@ impl Scratches {
     /// A free scratch, or one that this very thread never gave back: a thread walks once at a time, so it left that walk by
     /// siglongjmp, or was an earlier thread in the same place that was cancelled in it.
     pub fn take(&self, thread: &Thread) -> Option<Scratch<'_>> {
-        let own = core::ptr::from_ref(thread) as u64;
         let last = thread.scratch.get() as usize;
-        for step in 0..MOST {
-            let index = (last + step) % MOST;
-            let owner = &self.owners[index];
+        let first_block = last / BLOCK;
+        (0..BLOCKS).find_map(|step| {
+            let number = (first_block + step) % BLOCKS;
+            self.block(number)?.take(thread, number, last % BLOCK)
+        })
+    }
+
+    /// Of every block.
+    #[cfg(test)]
+    pub fn owners(&self) -> impl Iterator<Item = &AtomicU64> {
+        (0..BLOCKS).flat_map(|number| &self.block(number).unwrap().owners)
+    }
+
+    /// The block of this number; made if there is none. `None`: there is no memory for it.
+    fn block(&self, number: usize) -> Option<&Block> {
+        let Some(place) = number.checked_sub(1).and_then(|further| self.further.get(further))
+        else {
+            return Some(&self.first);
+        };
+        let present = place.load(Acquire);
+        let address = if present != 0 { present } else { make_block(place)? };
+        // SAFETY: a block that is never given back.
+        Some(unsafe { &*(address as *const Block) })
+    }
+}
+
+#[cold]
+fn make_block(place: &atomic::AtomicU64) -> Option<u64> {
+    let memory = sys::map_own(size_of::<Block>()).ok()?;
+    match place.compare_exchange(0, memory as u64, AcqRel, Acquire) {
+        Ok(_) => Some(memory as u64),
+        Err(other) => {
+            sys::unmap(memory, size_of::<Block>());
+            Some(other)
+        }
+    }
+}
+
+impl Block {
+    fn take(&self, thread: &Thread, number: usize, last: usize) -> Option<Scratch<'_>> {
+        let own = core::ptr::from_ref(thread) as u64;
+        (0..BLOCK).map(|step| (last + step) % BLOCK).find_map(|index| {
+            let owner = self.owners.get(index)?;
             let now = owner.load(Relaxed);
             // Acquire pairs with the release in `give_back`.
             let is_ours =
                 now == own || now == 0 && owner.compare_exchange(0, own, Acquire, Relaxed).is_ok();
-            if is_ours {
-                let Some(room) = self.room(index) else {
-                    owner.store(0, Release);
-                    return None;
-                };
-                thread.scratch.set(index as u32);
-                return Some(Scratch { owner, room });
-            }
-        }
-        None
-    }
-
-    /// The room of this number; makes its block if there is none.
-    fn room(&self, index: usize) -> Option<*mut Room> {
-        let block = match index / BLOCK {
-            0 => self.first.get().cast::<Room>(),
-            further => self.block(&self.further[further - 1])?,
-        };
-        Some(block.wrapping_add(index % BLOCK))
-    }
-
-    fn block(&self, place: &atomic::AtomicU64) -> Option<*mut Room> {
-        let present = place.load(Acquire);
-        if present != 0 {
-            return Some(present as *mut Room);
-        }
-        const BYTES: usize = BLOCK * size_of::<Room>();
-        let memory = sys::map_own(BYTES).ok()?;
-        match place.compare_exchange(0, memory as u64, AcqRel, Acquire) {
-            Ok(_) => Some(memory.cast()),
-            Err(other) => {
-                sys::unmap(memory, BYTES);
-                Some(other as *mut Room)
-            }
-        }
+            is_ours.then(|| {
+                thread.scratch.set((number * BLOCK + index) as u32);
+                Scratch { owner, room: self.rooms.get().cast::<Room>().wrapping_add(index) }
+            })
+        })
     }
 }
 
@@ -99,6 +115,8 @@ impl Scratch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MOST: usize = BLOCK * BLOCKS;
 
     /// SAFETY: integers; all zero is the initial state.
     fn scratches() -> Box<Scratches> {
@@ -114,7 +132,7 @@ mod tests {
             assert!(threads.iter().all(|thread| scratches.take(thread).is_some()));
         }
         let is_taken = |owner: &&AtomicU64| owner.load(Relaxed) != 0;
-        assert_eq!(scratches.owners.iter().filter(is_taken).count(), 2);
+        assert_eq!(scratches.owners().filter(is_taken).count(), 2);
     }
 
     #[test]

@@ -58,7 +58,8 @@ impl Recording {
     }
 
     fn move_out(&self) {
-        assert!(self.recorder.move_out(&self.config, true));
+        assert!(self.recorder.begins_to_move());
+        assert!(self.recorder.move_out(&self.config, true).is_some());
     }
 
     fn profile(&self) -> &'static Profile {
@@ -410,12 +411,12 @@ fn a_sample_that_does_not_fit_is_counted_and_leaves_no_trace_in_the_filter() {
 #[test]
 fn a_thread_that_finds_every_scratch_taken_counts_its_walk_as_dropped() {
     let recording = Recording::new(1 << 20);
-    let owners = &recording.recorder.scratches.owners;
-    owners.iter().for_each(|owner| owner.store(1, Relaxed));
+    let owners = || recording.recorder.scratches.owners();
+    owners().for_each(|owner| owner.store(1, Relaxed));
     recording.record(0x4444_0000, 5, 0x1000);
     assert_eq!(recording.health(Health::DroppedWalks), 1);
     assert_eq!(recording.live(), [0x4444_0000]);
-    owners[63].store(0, Relaxed);
+    owners().last().unwrap().store(0, Relaxed);
     recording.record(0x4445_0000, 5, 0x1000);
     assert_eq!(recording.health(Health::DroppedWalks), 1);
 }

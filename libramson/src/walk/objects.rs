@@ -213,6 +213,7 @@ impl Objects {
         for object in self.objects.iter().take(count) {
             let Some(place) = object.place() else { continue };
             if place.is_permanent {
+                // Its number is of no interest: it is never replaced.
                 object.add_to(sink);
             } else {
                 let ready = place.generation << GENERATION_SHIFT | READY;
@@ -335,12 +336,12 @@ impl Object {
             .zip(id)
             .for_each(|(to, word)| to.store(u64::from_le_bytes(word), Relaxed));
         self.build_id_bytes.store(build_id.len().min(32) as u32, Relaxed);
-        self.add_to(sink);
+        self.mapping.store(self.add_to(sink), Relaxed);
         self.state.store(generation << GENERATION_SHIFT | READY, Release);
     }
 
-    /// Writes the object, which is loaded, into a profile.
-    fn add_to(&self, sink: &impl NewMapping) {
+    /// Writes the object, which is loaded, into a profile; its number there.
+    fn add_to(&self, sink: &impl NewMapping) -> u32 {
         // SAFETY: the object is loaded, and its record with it. The loader's names are C strings.
         let (bias, path) = unsafe {
             let link_map = (self.link_map.load(Relaxed) as *const LinkMap).as_ref();
@@ -355,6 +356,6 @@ impl Object {
             path: path.to_bytes(),
             build_id: build_id.as_flattened().get(..build_id_bytes).unwrap_or_default(),
         };
-        self.mapping.store(sink.add(&facts), Relaxed);
+        sink.add(&facts)
     }
 }

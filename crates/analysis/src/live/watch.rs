@@ -9,7 +9,7 @@ use ramson_process::allocators::Allocators;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::stat::Stat;
 use ramson_reader::{Follower, ReadAt, Snapshot};
-use ramson_source::{Recording, clip_extents};
+use ramson_source::{Recording, complete, find_again};
 use std::fs::File;
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ impl Watched {
         match self.follower.read(&**bytes) {
             Ok(snapshot) => {
                 if let Some(pid) = self.recording.running.filter(|_| self.end.is_none()) {
-                    clip_extents(snapshot, pid);
+                    complete(snapshot, pid);
                 }
                 self.recording.snapshot = Snapshot {
                     header: snapshot.header.clone(),
@@ -110,11 +110,25 @@ impl Watched {
             Err(error) => {
                 let why = format!("cannot be read any more: {error}");
                 match self.runs() {
+                    true if self.has_moved() => self.read_profile(),
                     true => self.end = Some(why),
                     false => self.finish(),
                 }
             }
         }
+    }
+
+    /// Whether the recording is elsewhere now, from where it is read from now on.
+    fn has_moved(&mut self) -> bool {
+        let Some(pid) = self.recording.running else { return false };
+        let found = find_again(pid, &self.recording.snapshot.header);
+        let Some(found) = found.filter(|found| found.origin != self.recording.origin) else {
+            return false;
+        };
+        self.bytes = found.bytes();
+        self.file = File::open(&found.origin).ok();
+        self.recording = found;
+        self.bytes.is_some()
     }
 
     fn read_rss(&mut self) {

@@ -6,7 +6,7 @@ use ramson_process::cgroup::Groups;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::stat::Stat;
 use ramson_reader::{Follower, Header, ReadAt};
-use ramson_source::{Recording, clip_extents};
+use ramson_source::{Recording, complete, find_again};
 
 pub struct Followed {
     name: String,
@@ -32,7 +32,7 @@ pub struct Followed {
 /// A snapshot and its circumstances.
 pub struct Shot {
     /// Of its profile's header.
-    pub identity: (u32, u64, u64, u64),
+    pub identity: (u32, u64, u64),
     name: String,
     /// Its snapshot is the one that was taken.
     pub follower: Follower,
@@ -90,7 +90,14 @@ impl Followed {
         let now = self.process.and_then(|(pid, first)| {
             Stat::of(pid).filter(|process| process.start_ticks == first.start_ticks)
         });
-        let Ok(header) = Header::read(&*self.reader) else {
+        let header = Header::read(&*self.reader).or_else(|error| {
+            // It may have moved to a file.
+            let pid = self.process.filter(|_| now.is_some()).map(|(pid, _)| pid);
+            let found = pid.and_then(|pid| find_again(pid, &self.header));
+            self.reader = found.and_then(|found| found.bytes()).ok_or(error)?;
+            Header::read(&*self.reader)
+        });
+        let Ok(header) = header else {
             // Its memory went with it; what was taken last stays the last.
             self.is_over = now.is_none();
             return None;
@@ -114,7 +121,7 @@ impl Followed {
         }
         let snapshot = self.follower.read(&*self.reader).ok()?;
         if let (Some((pid, _)), true) = (self.process, now.is_some()) {
-            clip_extents(snapshot, pid);
+            complete(snapshot, pid);
         }
         let monotonic_ns = match end.is_empty() {
             true => monotonic_ns(),

@@ -17,7 +17,7 @@ use prune::Bounds;
 use ramson_analysis::end::sites::LastProfile;
 use ramson_analysis::{end, live_heap};
 use ramson_control::Schedule;
-use ramson_format::state;
+use ramson_format::{Health, state};
 use ramson_process::clock::unix_ns;
 use ramson_process::program;
 use ramson_profile::format::{format_bytes, format_relative_error};
@@ -299,6 +299,15 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
             format_relative_error(live),
             source.origin
         ));
+    }
+    let count = |counter| {
+        let of = |source: &Recording| source.snapshot.header.health[counter as usize];
+        profiles.iter().map(of).sum::<u64>()
+    };
+    match count(Health::Children).saturating_sub(count(Health::ChildrenWithFile)) {
+        0 => {}
+        1 => remark(format_args!("1 child ended before it had a profile")),
+        children => remark(format_args!("{children} children ended before they had a profile")),
     }
     if profiles.len() > MAX_REPORTED {
         remark(format_args!("and {} more: ramson list", profiles.len() - MAX_REPORTED));

@@ -23,7 +23,7 @@ impl ProfileFile {
 
     #[cold]
     fn look(&self, now: u64) -> bool {
-        if self.is_private.load(Relaxed) {
+        if self.is_private() {
             return true;
         }
         let is_whole = self.has_its_pages();

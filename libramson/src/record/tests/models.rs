@@ -293,8 +293,7 @@ fn two_threads_that_meet_two_new_stacks_do_not_share_room() {
 fn a_scratch_belongs_to_one_walk() {
     let subject = Subject::new();
     let recording = subject.recording();
-    let owners = &recording.recorder.scratches.owners;
-    owners[1..].iter().for_each(|owner| owner.store(1, Relaxed));
+    recording.recorder.scratches.owners().skip(1).for_each(|owner| owner.store(1, Relaxed));
     model(AsOrdered, move || {
         let contents = Arc::new(loom::cell::UnsafeCell::new(0));
         let work = |recording: &Recording, contents: &loom::cell::UnsafeCell<u64>| {
