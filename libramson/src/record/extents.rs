@@ -106,7 +106,7 @@ impl Recorder {
     /// The extent at `start`, if there is one that ends at `end`.
     fn hold(&self, start: u64, end: Option<u64>) -> Option<Held> {
         let claim = self.claim(start)?;
-        let held = Held { claim, start, sample: self.sample(claim) };
+        let held = Held { claim, start, sample: self.sample(self.profile_of(claim), claim) };
         if held.sample.flags & live_flags::EXTENT == 0 || end.is_some_and(|end| held.end() != end) {
             self.restore(claim, start);
             return None;
@@ -142,7 +142,7 @@ impl Recorder {
                 let rest_sample = Sample { size: rest.end - rest.start, ..sample };
                 self.add_extent(profile, rest.start, &rest_sample);
             }
-            self.release(claim);
+            self.release(profile, claim);
             page_filter::lower(start);
             self.forget_end(end);
             self.settle(profile, 0);

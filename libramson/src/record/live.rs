@@ -46,18 +46,19 @@ pub struct Sample {
     pub number: u32,
 }
 
-/// First slots of the lines where `address` may be, in segments `0..segments`. In private memory first those that all addresses share: the
-/// few samples of a short process are on few pages.
+/// First slots of the lines where `address` may be, in segments `0..segments`.
 #[inline]
-fn lines(file: &ProfileFile, address: u64, segments: u32) -> impl Iterator<Item = u64> {
+fn lines(address: u64, segments: u32) -> impl Iterator<Item = u64> {
     let hash = mix(0, address >> 3);
-    let shared = if file.is_private() { 2 } else { 0 };
-    [0, LINE as u64].into_iter().take(shared).chain((0..segments).flat_map(move |segment| {
+    (0..segments).flat_map(move |segment| {
         let (first, count) = live_segment(segment);
         let start = (hash >> segment) & (count - 1) & !(LINE as u64 - 1);
         [first + start, first + ((start + LINE as u64) & (count - 1))]
-    }))
+    })
 }
+
+/// In private memory, the lines that all addresses share are tried first: the few samples of a short process are on few pages.
+const SHARED_LINES: [u64; 2] = [0, LINE as u64];
 
 /// Whole segments: segment k ends at 512·(2^(k+1) − 1).
 fn segments_of(file: &ProfileFile) -> u32 {
@@ -71,26 +72,24 @@ fn line_of(file: &ProfileFile, first: u64) -> Option<&[AtomicU64; LINE]> {
 /// Publishes a sample. False: the table is full.
 #[inline]
 pub fn insert(file: &ProfileFile, address: u64, sample: &Sample) -> bool {
-    let Some(slot) = reserve(file, address) else { return false };
+    let Some((slot, key)) = reserve(file, address) else { return false };
     store(file, slot, address, sample);
-    restore(file, slot, address);
+    key.store(address, Release);
     true
 }
 
-/// A slot for `address`. `None`: the table is full.
+/// A slot for `address`, and its key. `None`: the table is full.
 #[inline]
-pub fn reserve(file: &ProfileFile, address: u64) -> Option<Slot> {
+pub fn reserve(file: &ProfileFile, address: u64) -> Option<(Slot, &AtomicU64)> {
     for _ in 0..MAX_SEGMENTS {
         let segments = segments_of(file);
-        for line in lines(file, address, segments) {
-            let keys = line_of(file, line)?;
-            for (key, slot) in keys.iter().zip(line..) {
-                let is_free = key.load(Relaxed) == 0;
-                // Acquire pairs with the release of whoever freed the slot.
-                if is_free && key.compare_exchange(0, KEY_RESERVED, Acquire, Relaxed).is_ok() {
-                    return Some(Slot(slot));
-                }
-            }
+        if file.is_private()
+            && let Some(found) = SHARED_LINES.into_iter().find_map(|line| free_in(file, line))
+        {
+            return Some(found);
+        }
+        if let Some(found) = lines(address, segments).find_map(|line| free_in(file, line)) {
+            return Some(found);
         }
         // Other threads may fill what one has made before it gets there: the table is full only when it cannot grow.
         let slots_needed = live_segment(segments + 1).0;
@@ -104,6 +103,16 @@ pub fn reserve(file: &ProfileFile, address: u64) -> Option<Slot> {
     None
 }
 
+#[inline]
+fn free_in(file: &ProfileFile, line: u64) -> Option<(Slot, &AtomicU64)> {
+    line_of(file, line)?.iter().zip(line..).find_map(|(key, slot)| {
+        let is_free = key.load(Relaxed) == 0;
+        // Acquire pairs with the release of whoever freed the slot.
+        let is_ours = is_free && key.compare_exchange(0, KEY_RESERVED, Acquire, Relaxed).is_ok();
+        is_ours.then_some((Slot(slot), key))
+    })
+}
+
 /// Adds segments until most of what one program holds live at the default interval fits.
 pub fn grow_ahead(file: &ProfileFile) {
     let slots = live_segment(segments_of(file) + SEGMENTS_AHEAD).0;
@@ -112,6 +121,7 @@ pub fn grow_ahead(file: &ProfileFile) {
 }
 
 /// Fills a reserved slot.
+#[inline]
 pub fn store(file: &ProfileFile, slot: Slot, address: u64, sample: &Sample) {
     let Some(entry) = file.entry::<LiveSample>(RegionKind::LiveSamples, slot.0) else { return };
     let inverse_probability = sample.inverse_probability.to_bits();
@@ -139,20 +149,26 @@ pub fn claim(file: &ProfileFile, address: u64) -> Option<Slot> {
     if address <= KEY_RESERVED {
         return None;
     }
-    let slot = find(file, address)?;
+    let (slot, key) = find(file, address)?;
     // Acquire pairs with the release in `insert`: the fields are there.
-    let taken = key_of(file, slot)?.compare_exchange(address, KEY_RESERVED, Acquire, Relaxed);
+    let taken = key.compare_exchange(address, KEY_RESERVED, Acquire, Relaxed);
     taken.is_ok().then_some(slot)
 }
 
 /// The slot with this key.
 #[inline]
-pub fn find(file: &ProfileFile, key: u64) -> Option<Slot> {
-    lines(file, key, segments_of(file)).find_map(|line| {
+pub fn find(file: &ProfileFile, key: u64) -> Option<(Slot, &AtomicU64)> {
+    let find_in = |line| {
         let keys = line_of(file, line)?;
         let place = keys.iter().position(|place| place.load(Relaxed) == key)?;
-        Some(Slot(line + place as u64))
-    })
+        Some((Slot(line + place as u64), &keys[place]))
+    };
+    if file.is_private()
+        && let Some(found) = SHARED_LINES.into_iter().find_map(find_in)
+    {
+        return Some(found);
+    }
+    lines(key, segments_of(file)).find_map(find_in)
 }
 
 /// The fields of a claimed record.

@@ -263,7 +263,7 @@ impl Recorder {
     pub fn complete(&self, claim: Claim, address: u64) {
         let profile = self.profile_of(claim);
         let measurement = Measurement::begin(profile.file.count_one(Health::Frees));
-        self.take_out(claim, address);
+        self.take_out(profile, claim, address);
         measurement.end(&profile.file, 0);
         self.settle(profile, 0);
     }
@@ -284,7 +284,7 @@ impl Recorder {
     ) {
         let profile = self.profile_of(claim);
         let measurement = Measurement::begin(profile.file.count_one(Health::Frees));
-        let (sample, now_ns) = self.take_out(claim, address);
+        let (sample, now_ns) = self.take_out(profile, claim, address);
         // Last: a signal handler may leave a walk for good, and the sample is out of the table by then.
         let flags = Kind::Heap.stack_flags();
         let walk = |caller| self.walk(profile, thread, caller, flags, Holder::Free, now_ns)?.stack;
@@ -307,11 +307,11 @@ impl Recorder {
     }
 
     /// Takes the claimed sample out of the live table, now.
-    fn take_out(&self, claim: Claim, address: u64) -> (live::Sample, u64) {
-        let (sample, now_ns) = (self.sample(claim), self.now_ns());
+    fn take_out(&self, profile: &Profile, claim: Claim, address: u64) -> (live::Sample, u64) {
+        let (sample, now_ns) = (self.sample(profile, claim), self.now_ns());
         let lifetime_ns = now_ns.saturating_sub(sample.monotonic_ns);
-        count_free(self.profile_of(claim).stack(sample.stack), &sample, lifetime_ns);
-        self.release(claim);
+        count_free(profile.stack(sample.stack), &sample, lifetime_ns);
+        self.release(profile, claim);
         page_filter::lower(address);
         if sample.flags != 0 {
             // An extent that was unmapped unseen, whose start an allocator has now.

@@ -123,27 +123,26 @@ impl Recorder {
             return Some(Claim { is_in_nursery: true, slot });
         }
         let key = address | MOVING;
-        let slot = live::find(file, key)?;
+        let (slot, place) = live::find(file, key)?;
         // Its place is known from before it was marked until after the mark is gone.
-        let is_marked = || live::key_of(file, slot).is_some_and(|place| place.load(Acquire) == key);
+        let is_marked = || place.load(Acquire) == key;
         let to = is_marked().then(|| Slot::of(nursery.moving_to.load(Acquire)))?;
         if !is_marked() {
             return None;
         }
         let moved = live::key_of(&self.moved()?.file, to)?;
         if moved.compare_exchange(KEY_RESERVED, KEY_CANCELLED, AcqRel, Relaxed).is_ok() {
-            live::restore(file, slot, KEY_RESERVED);
+            place.store(KEY_RESERVED, Release);
             return Some(Claim { is_in_nursery: true, slot });
         }
         // It is in the file. Not to be taken for its successor at this address.
-        self.finish_move(slot, key);
+        self.finish_move(place, key);
         None
     }
 
-    /// The marked record is in the file.
-    fn finish_move(&self, slot: Slot, key: u64) {
-        let place = live::key_of(&self.nursery.profile.file, slot);
-        if place.is_some_and(|place| place.compare_exchange(key, 0, AcqRel, Relaxed).is_ok()) {
+    /// The record that `place` has under a marked key is in the file.
+    fn finish_move(&self, place: &AtomicU64, marked: u64) {
+        if place.compare_exchange(marked, 0, AcqRel, Relaxed).is_ok() {
             self.nursery.live.fetch_sub(1, Release);
         }
     }
@@ -157,16 +156,16 @@ impl Recorder {
         }
     }
 
-    /// The fields of a claimed record.
+    /// The fields of a record that is claimed in `profile`.
     #[inline]
-    pub(super) fn sample(&self, claim: Claim) -> Sample {
-        live::sample(&self.profile_of(claim).file, claim.slot)
+    pub(super) fn sample(&self, profile: &Profile, claim: Claim) -> Sample {
+        live::sample(&profile.file, claim.slot)
     }
 
-    /// Gives a claimed slot back.
+    /// Gives a slot back that is claimed in `profile`.
     #[inline]
-    pub(super) fn release(&self, claim: Claim) {
-        live::release(&self.profile_of(claim).file, claim.slot);
+    pub(super) fn release(&self, profile: &Profile, claim: Claim) {
+        live::release(&profile.file, claim.slot);
         if claim.is_in_nursery {
             self.nursery.live.fetch_sub(1, Release);
         }
@@ -403,21 +402,20 @@ impl Recorder {
     pub(super) fn move_record(&self, to: &Profile, slot: Slot, address: u64) {
         let file = &self.nursery.profile.file;
         let Some(key) = live::key_of(file, slot) else { return };
-        let Some(place) = live::reserve(&to.file, address) else {
+        let Some((moved_slot, moved_key)) = live::reserve(&to.file, address) else {
             return self.drop_record(to, slot, address);
         };
-        self.nursery.moving_to.store(place.number(), Release);
+        self.nursery.moving_to.store(moved_slot.number(), Release);
         let marked = address | MOVING;
         if key.compare_exchange(address, marked, AcqRel, Relaxed).is_err() {
-            return live::release(&to.file, place);
+            return moved_key.store(0, Release);
         }
         let mut sample = live::sample(file, slot);
         sample.stack = self.stack_in(to, sample.stack);
-        live::store(&to.file, place, address, &sample);
-        let Some(published) = live::key_of(&to.file, place) else { return };
-        match published.compare_exchange(KEY_RESERVED, address, AcqRel, Relaxed) {
-            Ok(_) => self.finish_move(slot, marked),
-            Err(_) => live::release(&to.file, place),
+        live::store(&to.file, moved_slot, address, &sample);
+        match moved_key.compare_exchange(KEY_RESERVED, address, AcqRel, Relaxed) {
+            Ok(_) => self.finish_move(key, marked),
+            Err(_) => moved_key.store(0, Release),
         }
     }
 
@@ -436,7 +434,7 @@ impl Recorder {
         } else {
             to.count(Health::DroppedLive, 1);
         }
-        self.release(Claim { is_in_nursery: true, slot });
+        self.release(&self.nursery.profile, Claim { is_in_nursery: true, slot });
     }
 }
 

@@ -334,14 +334,14 @@ fn a_failed_realloc_leaves_the_record_as_it_was() {
     let (recorder, address) = (recording.recorder, 0x7777_0000_1230);
     recording.record(address, 4321, 0x1000);
     let claim = recorder.claim(address).unwrap();
-    let before = recorder.sample(claim);
+    let before = recorder.sample(recorder.profile(), claim);
     // While the real realloc runs, nobody else has the block.
     assert_eq!(recorder.claim(address), None);
     forget(recorder, address);
     recorder.restore(claim, address);
     assert_eq!(recording.live(), [address]);
     let again = recorder.claim(address).unwrap();
-    assert_eq!(recorder.sample(again), before);
+    assert_eq!(recorder.sample(recorder.profile(), again), before);
     assert_eq!(before.size, 4321);
     recorder.complete(again, address);
     assert_eq!(recording.live(), []);

@@ -321,12 +321,16 @@ fn a_block_whose_record_is_being_moved_is_freed_once_and_so_is_its_successor() {
     let recording = subject.recording();
     recording.record_as(1, A, 0x1000);
     let recorder = recording.recorder;
-    let slot = live::find(recording.file(), A).unwrap();
+    let slot = live::find(recording.file(), A).unwrap().0;
     let profile = Profile::create(&recording.config, true).unwrap();
     recorder.moved.store(core::ptr::from_ref(profile) as u64, Relaxed);
     model(AsOrdered, move || {
         let mover = thread::spawn(move || recorder.move_record(profile, slot, A));
-        let free = || recorder.claim(A).map(|claim| recorder.take_out(claim, A).0.size);
+        let free = || {
+            recorder
+                .claim(A)
+                .map(|claim| recorder.take_out(recorder.profile_of(claim), claim, A).0.size)
+        };
         assert_eq!(free(), Some(SIZE), "lost");
         assert!(recorder.insert(profile, A, &sample_of(77)));
         page_filter::raise(A).unwrap();
@@ -346,7 +350,7 @@ fn a_block_whose_record_is_being_moved_is_found_by_whoever_has_it() {
     recording.record_as(1, A, 0x1000);
     recording.record_as(1, B, 0x1000);
     let recorder = recording.recorder;
-    let slots = [A, B].map(|address| (live::find(recording.file(), address).unwrap(), address));
+    let slots = [A, B].map(|address| (live::find(recording.file(), address).unwrap().0, address));
     let profile = Profile::create(&recording.config, true).unwrap();
     recorder.moved.store(core::ptr::from_ref(profile) as u64, Relaxed);
     model(AsOrdered, move || {
@@ -354,11 +358,11 @@ fn a_block_whose_record_is_being_moved_is_found_by_whoever_has_it() {
             slots.iter().for_each(|&(slot, address)| recorder.move_record(profile, slot, address));
         });
         let claim = recorder.claim(B).expect("lost");
-        assert_eq!(recorder.sample(claim).size, SIZE);
-        recorder.take_out(claim, B);
+        assert_eq!(recorder.sample(recorder.profile_of(claim), claim).size, SIZE);
+        recorder.take_out(recorder.profile_of(claim), claim, B);
         mover.join().unwrap();
         let claim = recorder.claim(A).expect("lost");
-        assert_eq!(recorder.sample(claim).size, SIZE);
+        assert_eq!(recorder.sample(recorder.profile_of(claim), claim).size, SIZE);
         assert_eq!(recorder.nursery.left(), 0);
         assert_eq!(recorder.claim(B), None);
     });

@@ -26,7 +26,7 @@ fn what_was_recorded_in_the_nursery_is_in_the_file_afterwards() {
         .map(|block| {
             let address = 0x5000_0000 + block * 4096;
             let claim = recorder.claim(address).unwrap();
-            let sample = recorder.sample(claim);
+            let sample = recorder.sample(recorder.profile_of(claim), claim);
             recorder.restore(claim, address);
             (address, sample)
         })
@@ -36,7 +36,7 @@ fn what_was_recorded_in_the_nursery_is_in_the_file_afterwards() {
     assert_eq!(recording.live().len(), 30);
     for (address, sample) in before {
         let claim = recorder.claim(address).expect("lost");
-        let moved = recorder.sample(claim);
+        let moved = recorder.sample(recorder.profile_of(claim), claim);
         let frame = 0x1000 + sample.size % 5;
         assert_eq!(stacks::frames_in(&recording, moved.stack), [frame]);
         assert_eq!(moved, Sample { stack: moved.stack, ..sample });
@@ -146,7 +146,7 @@ fn an_extent_moves_with_its_start_and_its_end() {
     let taken = recorder.take(&range);
     recorder.complete_unmapping(&taken, &range);
     let claim = recorder.claim(start).unwrap();
-    assert_eq!(recorder.sample(claim).size, 5 * MIB);
+    assert_eq!(recorder.sample(recorder.profile_of(claim), claim).size, 5 * MIB);
 }
 
 #[test]
