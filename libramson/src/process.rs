@@ -101,8 +101,7 @@ pub fn interval() -> Option<Interval> {
     let configured_bytes = config()?.interval_bytes?;
     let governed_bytes = match PER_PROCESS.state.load(Acquire) {
         OFF => return None,
-        // SAFETY: as in `recorder`.
-        RECORDING => unsafe { PER_PROCESS.recorder.load(Relaxed).as_ref() }?.interval_bytes(),
+        RECORDING => started()?.interval_bytes(),
         _ => 0,
     };
     Some(Interval { configured_bytes, bytes: governed_bytes.max(configured_bytes) })
@@ -116,13 +115,18 @@ pub fn initialise_thread(thread: &Thread) {
     thread.random.set(sampler::seed(mixed ^ counter::cycles()));
 }
 
-/// The recorder of this process, if it has been sampled already.
-pub fn recorder() -> Option<&'static Recorder> {
+/// The recorder of this process, if it has been sampled already, for what does not touch the profile file.
+pub fn started() -> Option<&'static Recorder> {
     if PER_PROCESS.state.load(Acquire) != RECORDING {
         return None;
     }
     // SAFETY: stored before the state became RECORDING, and never freed; a recorder that were replaced or unmapped would break it.
-    let recorder = unsafe { PER_PROCESS.recorder.load(Relaxed).as_ref() }?;
+    unsafe { PER_PROCESS.recorder.load(Relaxed).as_ref() }
+}
+
+/// The recorder of this process, if it has been sampled already.
+pub fn recorder() -> Option<&'static Recorder> {
+    let recorder = started()?;
     if recorder.file.is_whole() { Some(recorder) } else { stop_without_file(recorder) }
 }
 

@@ -1,10 +1,10 @@
 //! Allocations that failed, as far as they are known, and aborts without memory: how many, and the latest one.
 
 use super::Recorder;
-use super::cost::{DRAW_CYCLES, Measurement};
+use super::meter::Path;
 use crate::arch::Thread;
-use crate::sys;
 use crate::walk::Caller;
+use crate::{counter, sys};
 use core::sync::atomic::Ordering::*;
 use ramson_format::{Failure, Kind, failure_check};
 
@@ -22,7 +22,8 @@ impl Recorder {
 
     /// An allocation of `size` failed, which was to be a sample.
     pub fn note_failure(&self, failure: &Failure, thread: &Thread, size: u64, caller: Caller) {
-        let measurement = Measurement::begin(failure.count.fetch_add(1, Relaxed));
+        let begin_cycles = counter::cycles();
+        failure.count.fetch_add(1, Relaxed);
         let now_ns = self.now_ns();
         let (stack, tid) = (self.stack_of(thread, Kind::Heap, caller, now_ns), self.tid(thread));
         failure.size.store(size, Relaxed);
@@ -31,7 +32,6 @@ impl Recorder {
         failure.tid.store(tid, Relaxed);
         failure.check.store(failure_check(size, now_ns, stack, tid), Release);
         self.file.header().last_monotonic_ns.store(now_ns, Relaxed);
-        measurement.end(&self.file, DRAW_CYCLES);
-        self.govern(now_ns);
+        self.file.count_path(Path::Failure, begin_cycles);
     }
 }

@@ -7,6 +7,7 @@ mod create;
 mod end;
 mod name;
 
+use super::meter::Meters;
 use crate::config::Config;
 use crate::sys::{self, Identity, permit};
 use crate::text::Text;
@@ -43,6 +44,7 @@ pub struct ProfileFile {
     mapped_bytes: u64,
     /// The cycle counter at the latest look at the file's end.
     looked_at_cycles: AtomicU64,
+    pub meters: Meters,
 }
 
 /// How many entries a region has that is filled from the front, as the header has it.

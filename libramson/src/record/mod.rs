@@ -10,6 +10,7 @@ mod failures;
 mod file;
 mod frees;
 mod live;
+mod meter;
 mod objects;
 mod scratch;
 mod stacks;
@@ -26,10 +27,11 @@ use crate::sys::{self, permit};
 use crate::walk::{self, Caller, End, Walker};
 use crate::{counter, page_filter, room, startup};
 use core::sync::atomic::Ordering::*;
-use cost::{Cost, DRAW_CYCLES, Measurement};
+use cost::Cost;
 use extents::Extents;
 use file::ProfileFile;
 use frees::{Entry, FreeRing};
+use meter::{Measurement, Path};
 use ramson_format::atomic::AtomicU64;
 use ramson_format::{
     FILE_BYTES_RANGE, Health, Kind, NO_STACK, PAGE_BYTES, RegionKind, Stack, lifetime_bucket, state,
@@ -173,7 +175,7 @@ impl Recorder {
         inverse_probability: f64,
         caller: Caller,
     ) {
-        let measurement = Measurement::begin(self.file.count_one(Health::Samples));
+        let measurement = Measurement::begin(&self.file, Path::Sample, Health::Samples);
         let now_ns = self.now_ns();
         if let Some(stale) = self.claim(address) {
             self.file.count(Health::Healed, 1);
@@ -197,7 +199,7 @@ impl Recorder {
             page_filter::lower(address);
             self.file.count(Health::DroppedLive, 1);
         }
-        measurement.end(&self.file, DRAW_CYCLES);
+        measurement.end(&self.file);
         self.govern(now_ns);
     }
 
@@ -282,9 +284,9 @@ impl Recorder {
 
     /// The claimed sample is freed.
     pub fn complete(&self, claim: Claim, address: u64) {
-        let measurement = Measurement::begin(self.file.count_one(Health::Frees));
+        let measurement = Measurement::begin(&self.file, Path::Free, Health::Frees);
         self.take_out(claim, address);
-        measurement.end(&self.file, 0);
+        measurement.end(&self.file);
     }
 
     /// Whether frees are to be remembered.
@@ -301,7 +303,7 @@ impl Recorder {
         address: u64,
         caller: Option<Caller>,
     ) {
-        let measurement = Measurement::begin(self.file.count_one(Health::Frees));
+        let measurement = Measurement::begin(&self.file, Path::Free, Health::Frees);
         let (sample, now_ns) = self.take_out(claim, address);
         // Last: a signal handler may leave a walk for good, and the sample is out of the table by then.
         let flags = Kind::Heap.stack_flags();
@@ -320,7 +322,7 @@ impl Recorder {
         };
         let is_kept = self.frees.push(&self.file, &entry);
         self.file.count(Health::DroppedFrees, !is_kept as u64);
-        measurement.end(&self.file, 0);
+        measurement.end(&self.file);
     }
 
     /// Takes the claimed sample out of the live table, now.
@@ -358,7 +360,6 @@ impl Recorder {
         }
         header.exit_status.store(status.unwrap_or(-1), Relaxed);
         self.publish_stamp();
-        header.last_monotonic_ns.store(self.now_ns(), Relaxed);
         header.state.store(state::EXITED, Release);
         if !self.keep {
             self.file.unlink();
