@@ -18,9 +18,12 @@ const MEASURED_SHARE: u64 = 16;
 /// What happens once counts for no more: it was interrupted. Making the file takes 1 ms, meeting a stack 50 µs.
 const MOST_ONCE_CYCLES: u64 = 1 << 22;
 const MOST_NEW_CYCLES: u64 = 1 << 17;
-/// Cycles of drawing a countdown and computing a weight (52 on an AMD EPYC), and of a step of a draw: they are spent before the real allocator
-/// runs, and not measured.
-const DRAW_CYCLES: u64 = 60;
+/// Cycles outside of what is measured, on an AMD EPYC: before the real allocator runs, and on the way here and back. Together they are
+/// what a sample with its free costs by CPU time (`bench/run busy`) beyond its measurements, shared out by instructions.
+const BESIDES_SAMPLE_CYCLES: u64 = 250;
+const BESIDES_FREE_CYCLES: u64 = 120;
+/// A step of a draw.
+const STEP_CYCLES: u64 = 100;
 
 /// The median moves towards each measurement by this part of itself …
 const MEDIAN_STEP: u64 = 16;
@@ -154,12 +157,16 @@ impl ProfileFile {
         self.meters.looks.load(Relaxed)
     }
 
-    /// What a slow path of this kind takes outside of what is measured: a sample's draw and its steps.
+    /// What a slow path of this kind takes outside of what is measured.
     fn besides_cycles(&self, path: Path) -> u64 {
         let header = self.header();
         let configured_bytes = header.configured_interval_bytes.load(Relaxed);
         let steps = || sampler::steps(header.interval_bytes.load(Relaxed), configured_bytes);
-        if path == Path::Sample { DRAW_CYCLES * (1 + steps()) } else { 0 }
+        match path {
+            Path::Sample => BESIDES_SAMPLE_CYCLES + STEP_CYCLES * steps(),
+            Path::Free => BESIDES_FREE_CYCLES,
+            _ => 0,
+        }
     }
 
     /// Counts a slow path that began at `begin_cycles`.
