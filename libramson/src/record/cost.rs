@@ -195,7 +195,7 @@ impl Recorder {
 
     /// What so many samples, frees and looks cost, as far as a larger interval would lower that. Frees beyond the samples are of samples
     /// taken before, perhaps under a shorter interval. Looks beyond both are for extents, or for frees of blocks that are none.
-    fn slow_cycles(&self, samples: f64, frees: f64, looks: f64) -> f64 {
+    pub(super) fn slow_cycles(&self, samples: f64, frees: f64, looks: f64) -> f64 {
         let mean = |path: Path| self.file.mean_cycles(path);
         let frees = frees.min(samples);
         let looks = looks.min(samples + frees);
