@@ -91,7 +91,10 @@ fn put(thread: &Thread, bytes: u64, interval: Interval) {
 /// it may as well be drawn anew.
 #[cold]
 fn take_next_step(thread: &Thread, rest: u64) {
-    if let Some(recorder) = process::recorder() {
+    // Mostly there is nothing to do, and a look after the file would be dearer than the rest.
+    if process::started().is_some_and(Recorder::is_window_over)
+        && let Some(recorder) = process::recorder()
+    {
         recorder.visit();
     }
     let Some(interval) = process::interval() else { return thread.countdown.set(PARKED) };

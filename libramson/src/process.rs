@@ -123,12 +123,17 @@ pub fn initialise_thread(thread: &Thread) {
     thread.random.set(sampler::seed(mixed ^ counter::cycles()));
 }
 
-/// The recorder of this process, if it has been sampled already.
-pub fn recorder() -> Option<&'static Recorder> {
+/// The recorder of this process, if it has been sampled already, for what does not touch the profile file.
+pub fn started() -> Option<&'static Recorder> {
     if PER_PROCESS.state.load(Acquire) != RECORDING {
         return None;
     }
-    let recorder = &PER_PROCESS.recorder;
+    Some(&PER_PROCESS.recorder)
+}
+
+/// The recorder of this process, if it has been sampled already.
+pub fn recorder() -> Option<&'static Recorder> {
+    let recorder = started()?;
     if recorder.profile().file.is_whole() { Some(recorder) } else { stop_without_file(recorder) }
 }
 

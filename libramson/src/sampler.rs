@@ -68,6 +68,11 @@ pub fn step_bytes(interval_bytes: u64, configured_bytes: u64) -> u64 {
     (interval_bytes / STEPS_PER_INTERVAL).max(configured_bytes)
 }
 
+/// In how many steps a mean draw is used up, 0 where steps are not made.
+pub fn steps(interval_bytes: u64, configured_bytes: u64) -> u64 {
+    interval_bytes / step_bytes(interval_bytes, configured_bytes).max(1)
+}
+
 /// What is left of a draw after an allocation before which `countdown` bytes were left until the next step, and `beyond` bytes
 /// after it; `borrowed` is the countdown as that allocation left it. `None`: the draw is used up, the allocation is a sample.
 #[inline]

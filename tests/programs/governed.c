@@ -1,11 +1,13 @@
-/* Storms of small allocations and quiet times. "governed mixture": 150 rounds of storm, then 150 without, some blocks kept in
+/* Storms of small allocations and quiet times. "governed mixture": 150 rounds of storm, then 300 without, some blocks kept in
    each; prints the truth. "governed storm MS": one storm, "governed rest MS MS": then sparse allocations; "governed fork MS": then a child that
    allocates a little, and prints its process id. "governed threads MS": the storm comes after 400 threads have drawn
-   their countdowns; then each allocates 20 blocks of 96 bytes. All print how much they allocated. */
+   their countdowns; then each allocates 20 blocks of 96 bytes. "governed extents COUNT": maps and unmaps 2 MiB so often,
+   at most 1,100 times a second, and allocates 20,000 bytes each time. All print how much they allocated. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,7 +38,7 @@ static void keep(size_t size, int count) {
 }
 
 static void mixture(void) {
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < 450; round++) {
         double start = now_ms();
         if (round < 150) pairs(100000);
         keep(100, 2000);
@@ -68,6 +70,17 @@ static void in_child(void) {
     printf("child %d\n", (int)child);
 }
 
+static void extents(int count) {
+    for (; count > 0; count--) {
+        char *extent = mmap(NULL, 2 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        *extent = 1;
+        keep(20000, 1);
+        munmap(extent, 2 << 20);
+        struct timespec pause = {0, 900000};
+        nanosleep(&pause, NULL);
+    }
+}
+
 static pthread_barrier_t drawn, go;
 
 static void *thread(void *unused) {
@@ -93,6 +106,7 @@ static void threads(double ms) {
 int main(int argc, char **argv) {
     if (!strcmp(argv[1], "mixture")) mixture();
     if (!strcmp(argv[1], "threads")) threads(atof(argv[2]));
+    else if (!strcmp(argv[1], "extents")) extents(atoi(argv[2]));
     else if (strcmp(argv[1], "mixture")) storm(atof(argv[2]));
     if (!strcmp(argv[1], "fork")) in_child();
     if (!strcmp(argv[1], "rest")) sparse(atof(argv[3]));

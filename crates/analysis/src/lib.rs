@@ -15,6 +15,7 @@ pub mod doctor;
 pub mod end;
 mod extents;
 pub mod frees;
+pub mod interval;
 pub mod listing;
 pub mod live;
 pub mod members;

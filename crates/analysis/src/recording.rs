@@ -1,8 +1,9 @@
-//! What recording cost the program, what it lost, and at which interval it samples.
+//! What recording cost the program, and what it lost.
 
+use crate::interval::Intervals;
 use ramson_format::{HEALTH, Health, flags, state};
 use ramson_process::stat;
-use ramson_profile::format::{format_bytes, format_objects};
+use ramson_profile::format::format_objects;
 use ramson_reader::Header;
 use ramson_source::Recording;
 use serde::Serialize;
@@ -34,16 +35,6 @@ pub const DROPS: [(Health, &str); 6] = [
     (Health::GrowFailures, "times the file system refused more space for the profile"),
 ];
 
-/// The interval in force, and the one that was asked for where it is another.
-pub fn interval(header: &Header) -> String {
-    let present = format_bytes(header.interval_bytes as f64);
-    if !(1..header.interval_bytes).contains(&header.configured_interval_bytes) {
-        return present;
-    }
-    let configured = format_bytes(header.configured_interval_bytes as f64);
-    format!("{configured} (raised to {present} by the overhead bound)")
-}
-
 /// What recording cost.
 #[derive(Serialize)]
 pub struct Cost {
@@ -53,6 +44,10 @@ pub struct Cost {
     pub configured_interval_bytes: u64,
     /// How often the overhead bound moved it.
     pub interval_changes: u64,
+    /// The largest that a live sample was taken under; 0: there is none that tells.
+    pub most_interval_bytes: u64,
+    /// By how much the ± of the live bytes is wider than at the interval asked for: 1 is twice as wide.
+    pub widening: f64,
     /// Bound of the CPU time in slow paths; 0: none.
     pub max_overhead_ppm: u64,
     /// Time in slow paths; `None`: not known.
@@ -86,15 +81,22 @@ pub struct Cost {
 
 impl Cost {
     /// Of a recording with so many live bytes; `resident_bytes` are ramson's.
-    pub fn of(recording: &Recording, live_bytes: f64, resident_bytes: Option<u64>) -> Self {
+    pub fn of(
+        recording: &Recording,
+        intervals: Intervals,
+        live_bytes: f64,
+        resident_bytes: Option<u64>,
+    ) -> Self {
         let (header, cpu_ns) = (&recording.snapshot.header, cpu_ns(recording));
         // The profile file, tables and scratches, and the pages of the filter; only touched parts of them are resident.
         let beside =
             [Health::OwnBytes, Health::FilterBytes].map(|kind| header.health[kind as usize]);
         Self {
-            interval_bytes: header.interval_bytes,
-            configured_interval_bytes: header.configured_interval_bytes,
+            interval_bytes: intervals.present_bytes,
+            configured_interval_bytes: intervals.configured_bytes,
             interval_changes: header.interval_changes.into(),
+            most_interval_bytes: intervals.most_bytes,
+            widening: intervals.widening,
             max_overhead_ppm: header.max_overhead_ppm.into(),
             slow_path_ns: header.slow_path_ns().map(|ns| ns.round() as u64),
             is_unsteady: header.flags & flags::UNSTEADY_CYCLES != 0,
@@ -145,25 +147,6 @@ fn cpu_ns_of(pid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn header() -> Header {
-        Header {
-            health: vec![0; ramson_format::HEALTH.len()],
-            interval_bytes: 512 << 10,
-            configured_interval_bytes: 512 << 10,
-            ..Header::default()
-        }
-    }
-
-    #[test]
-    fn an_interval_that_was_raised_says_so() {
-        assert_eq!(interval(&header()), "512 KiB");
-        let raised = Header { interval_bytes: 4 << 20, ..header() };
-        assert_eq!(interval(&raised), "512 KiB (raised to 4.00 MiB by the overhead bound)");
-        // Written by a library that knew no configured interval.
-        let old = Header { configured_interval_bytes: 0, ..header() };
-        assert_eq!(interval(&old), "512 KiB");
-    }
 
     #[test]
     fn the_cpu_time_of_this_process_is_that_of_its_clock() {

@@ -3,6 +3,7 @@
 use crate::coverage::Coverage;
 use crate::end::{self, End};
 use crate::extents::{self, MmapSums};
+use crate::interval::Intervals;
 use crate::members::Sum;
 use crate::recording::{self, Cost};
 use crate::rss::Rss;
@@ -95,6 +96,7 @@ impl Summary {
             .as_ref()
             .zip(recording.running)
             .map(|(rss, pid)| Coverage::of(pid, &rss.explained.anonymous, &snapshot.live, live));
+        let intervals = Intervals::of(recording);
         let own_bytes = rss.as_ref().map(|rss| rss.explained.part(ramson_process::Part::Ramson));
         Self {
             pid: recording.pid(),
@@ -108,11 +110,16 @@ impl Summary {
             live,
             mmap: MmapSums::of(snapshot),
             coverage,
-            recording: Cost::of(recording, live.value, own_bytes.map(|bytes| bytes.max(0) as u64)),
+            recording: Cost::of(
+                recording,
+                intervals,
+                live.value,
+                own_bytes.map(|bytes| bytes.max(0) as u64),
+            ),
             health: recording::health(header),
             samples: (header.health[Health::Samples as usize], snapshot.live.len()),
             profiled_ns: time_unix_ns.saturating_sub(header.start_realtime_ns),
-            interval: recording::interval(header),
+            interval: intervals.to_string(),
             rss,
         }
     }

@@ -1,9 +1,10 @@
-//! What samples cost the program: measured, summed into the header, and put before the governor.
+//! What samples cost the program, window by window, put before the governor.
 
 use super::Recorder;
 use super::file::ProfileFile;
+use super::meter::Path;
 use crate::config::Config;
-use crate::governor::{self, Usage, WINDOW_NS};
+use crate::governor::{self, Demand, Recent, Settings, WINDOW_NS, Window};
 use crate::page_filter::FILTER_PAGES;
 use crate::{counter, sys};
 use core::sync::atomic::{self, Ordering::*};
@@ -14,14 +15,6 @@ use ramson_format::{Header, Health, PAGE_BYTES, flags};
 const MONOTONIC: usize = 1;
 const PROCESS_CPU: usize = 2;
 
-/// Slow paths of one kind that are all measured: the first ones are much dearer.
-const MEASURED_SINGLY: u64 = 64;
-/// Later, reading the counter twice each time would cost a tenth of a sample: one in so many is measured and counts for all.
-const MEASURED_SHARE: u64 = 16;
-/// A longer slow path was interrupted by the scheduler or a signal handler, whose time is not ours.
-const MAX_CYCLES: u64 = 1 << 17;
-/// Cycles of drawing a countdown and computing a weight (52 on an AMD EPYC): they are spent before the real allocator runs, and not measured.
-pub const DRAW_CYCLES: u64 = 60;
 /// The counter and the clock belong together if no more cycles go by while they are read.
 const MAX_STAMP_CYCLES: u64 = 1 << 15;
 /// Cycles per nanosecond; outside, it is no cycle counter.
@@ -29,53 +22,21 @@ const PLAUSIBLE_RATES: core::ops::Range<f64> = 0.05..20.0;
 /// A window's rate differs from that since the start by no more, if the counter is steady.
 const MAX_RATE_ERROR: f64 = 0.125;
 
-/// A slow path that is being measured, or not.
-#[derive(Clone, Copy)]
-pub struct Measurement {
-    begin_cycles: u64,
-    stands_for: u64,
-}
-
-impl Measurement {
-    /// Of the slow path that has this number among its kind.
-    #[inline]
-    pub fn begin(number: u64) -> Self {
-        let stands_for = match number {
-            0..MEASURED_SINGLY => 1,
-            _ if number.is_multiple_of(MEASURED_SHARE) => MEASURED_SHARE,
-            _ => return Self { begin_cycles: 0, stands_for: 0 },
-        };
-        Self { begin_cycles: counter::cycles(), stands_for }
-    }
-
-    /// Adds what it took, and for each slow path that it stands for `besides_cycles` that lie outside.
-    #[inline]
-    pub fn end(self, file: &ProfileFile, besides_cycles: u64) {
-        if self.stands_for != 0 {
-            let cycles = cycles_since(self.begin_cycles);
-            file.count(Health::SlowCycles, self.stands_for * (cycles + besides_cycles));
-        }
-    }
-}
-
-/// What a part of a slow path took.
-#[inline]
-pub fn cycles_since(begin_cycles: u64) -> u64 {
-    // A counter that went backwards gives a huge difference, and so the maximum.
-    counter::cycles().wrapping_sub(begin_cycles).min(MAX_CYCLES)
-}
-
-/// What recording has cost up to the latest decision. All zero is "no window yet".
+/// What the governor knows. All zero is "no window yet". Two threads that end a window at once may mix two windows up: what they
+/// leave behind is forgotten within a second.
 pub struct Cost {
     configured_bytes: atomic::AtomicU64,
     max_overhead_ppm: atomic::AtomicU32,
-    /// Coarse clock; whoever moves it on decides.
+    /// Coarse clock; the thread that moves it on decides.
     window_start_ns: AtomicU64,
     cycles: AtomicU64,
     cycles_ns: AtomicU64,
-    /// CPU time when the present window began; 0 if it was not asked for.
+    samples: AtomicU64,
+    frees: AtomicU64,
+    looks: AtomicU64,
+    /// CPU time when the present window began; 0: samples are so few that it was not asked for.
     cpu_ns: AtomicU64,
-    slow_cycles: AtomicU64,
+    recent: [[AtomicU64; 4]; 2],
     /// What threads draw with, if it is above the configured one; 0 until a window has changed it.
     interval_bytes: AtomicU64,
     /// One bit per page of the page filter: samples made it resident.
@@ -103,6 +64,20 @@ impl Cost {
         stamp.publish(header);
         self.cycles.store(stamp.cycles, Relaxed);
         self.cycles_ns.store(stamp.ns, Relaxed);
+    }
+
+    fn recent(&self) -> Recent {
+        self.recent.each_ref().map(|sums| {
+            let sum = |index: usize| f64::from_bits(sums[index].load(Relaxed));
+            Demand { samples: sum(0), slow_ns: sum(1), program_ns: sum(2), wall_ns: sum(3) }
+        })
+    }
+
+    fn keep(&self, recent: &Recent) {
+        for (to, from) in self.recent.iter().zip(recent) {
+            let sums = [from.samples, from.slow_ns, from.program_ns, from.wall_ns];
+            to.iter().zip(sums).for_each(|(to, sum)| to.store(sum.to_bits(), Relaxed));
+        }
     }
 
     /// A byte of the page filter was raised from 0: perhaps the first one of its page.
@@ -145,7 +120,9 @@ impl Recorder {
         if let Some(stamp) = self.stamp() {
             stamp.publish(self.profile().file.header());
         }
-        self.profile().file.header().cpu_ns.store(sys::clock_ns(PROCESS_CPU), Relaxed);
+        let header = self.profile().file.header();
+        header.cpu_ns.store(sys::clock_ns(PROCESS_CPU), Relaxed);
+        header.last_monotonic_ns.store(self.now_ns(), Relaxed);
     }
 
     /// The cycle counter may not be read any more: what was measured until now is not all.
@@ -153,9 +130,9 @@ impl Recorder {
         self.profile().file.header().flags.fetch_or(flags::UNSTEADY_CYCLES, Relaxed);
     }
 
-    /// Adds a slow path that happens once.
+    /// Adds what happens once in a process.
     pub fn charge(&self, begin_cycles: u64) {
-        self.profile().file.count(Health::SlowCycles, counter::cycles().wrapping_sub(begin_cycles));
+        self.profile().file.count_once(begin_cycles);
     }
 
     /// The interval that the governor has chosen, 0 if it has not.
@@ -164,36 +141,48 @@ impl Recorder {
         self.cost.interval_bytes.load(Relaxed)
     }
 
-    /// A thread has come to the end of a step of its draw.
+    /// Whether it is time for a decision.
+    pub fn is_window_over(&self) -> bool {
+        self.is_window_over_at(self.now_ns())
+    }
+
+    #[inline]
+    fn is_window_over_at(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.cost.window_start_ns.load(Relaxed)) >= WINDOW_NS
+    }
+
+    /// A thread has come to the end of a step of its draw when a window was over.
     pub fn visit(&self) {
-        self.profile().file.count(Health::SlowCycles, DRAW_CYCLES);
         self.govern(self.now_ns());
     }
 
     /// Ends a window, if it is time.
     #[inline]
     pub(super) fn govern(&self, now_ns: u64) {
-        let start_ns = self.cost.window_start_ns.load(Relaxed);
-        if now_ns.saturating_sub(start_ns) >= WINDOW_NS {
-            self.end_window(start_ns, now_ns);
+        if self.is_window_over_at(now_ns) {
+            self.end_window(now_ns);
         }
     }
 
     #[cold]
-    fn end_window(&self, start_ns: u64, now_ns: u64) {
+    fn end_window(&self, now_ns: u64) {
         let cost = &self.cost;
-        if cost.window_start_ns.compare_exchange(start_ns, now_ns, Relaxed, Relaxed).is_err() {
+        // Of several threads one decides.
+        if now_ns <= cost.window_start_ns.fetch_max(now_ns, Relaxed) {
             return;
         }
         let begin_cycles = counter::cycles();
         let Some(stamp) = self.stamp() else { return };
         let header = self.profile().file.header();
         stamp.publish(header);
-        let slow_cycles = header.health[Health::SlowCycles as usize].load(Relaxed);
-        let since = |cell: &AtomicU64, now: u64| now.wrapping_sub(cell.swap(now, Relaxed)) as f64;
+        // What the nursery has counted may come to the file later.
+        let since = |cell: &AtomicU64, now: u64| now.saturating_sub(cell.swap(now, Relaxed)) as f64;
+        let counted = |kind: Health| header.health[kind as usize].load(Relaxed);
         let cycles = since(&cost.cycles, stamp.cycles);
         let wall_ns = since(&cost.cycles_ns, stamp.ns);
-        let slow_cycles = since(&cost.slow_cycles, slow_cycles);
+        let samples = since(&cost.samples, counted(Health::Samples));
+        let frees = since(&cost.frees, counted(Health::Frees));
+        let looks = since(&cost.looks, self.profile().file.looks());
         let cycles_per_ns = cycles / wall_ns;
         let average = (stamp.cycles.wrapping_sub(header.start_cycles.load(Relaxed))) as f64
             / stamp.ns.saturating_sub(header.start_cycles_ns.load(Relaxed)) as f64;
@@ -202,56 +191,64 @@ impl Recorder {
             header.flags.fetch_or(flags::UNSTEADY_CYCLES, Relaxed);
         }
         if cost.max_overhead_ppm.load(Relaxed) != 0 && PLAUSIBLE_RATES.contains(&cycles_per_ns) {
-            self.decide(slow_cycles / cycles_per_ns, wall_ns);
+            let slow_ns = self.slow_cycles(samples, frees, looks) / cycles_per_ns;
+            self.decide(Window { samples, slow_ns, cpu_ns: 0.0, wall_ns }, stamp);
         }
-        self.charge(begin_cycles);
+        self.profile().file.count_path(Path::Decision, begin_cycles);
     }
 
-    fn decide(&self, slow_ns: f64, wall_ns: f64) {
+    /// What so many samples, frees and looks cost, as far as a larger interval would lower that. Frees beyond the samples are of samples
+    /// taken before, perhaps under a shorter interval. Looks beyond both are for extents, or for frees of blocks that are none.
+    pub(super) fn slow_cycles(&self, samples: f64, frees: f64, looks: f64) -> f64 {
+        let mean = |path: Path| self.profile().file.mean_cycles(path);
+        let frees = frees.min(samples);
+        let looks = looks.min(samples + frees);
+        samples * mean(Path::Sample) + frees * mean(Path::Free) + looks * mean(Path::Look)
+    }
+
+    /// The file is not trusted to lead us below what was asked for.
+    fn present_bytes(&self) -> u64 {
+        let configured_bytes = self.cost.configured_bytes.load(Relaxed);
+        self.profile().file.header().interval_bytes.load(Relaxed).max(configured_bytes)
+    }
+
+    fn decide(&self, window: Window, now: Stamp) {
         let (header, cost) = (self.profile().file.header(), &self.cost);
-        let cpu_ns = if governor::is_calm(slow_ns, wall_ns, cost.max_overhead_ppm.load(Relaxed)) {
-            cost.cpu_ns.store(0, Relaxed);
-            None
-        } else {
-            let cpu_ns = sys::clock_ns(PROCESS_CPU);
-            header.cpu_ns.store(cpu_ns, Relaxed);
-            match cost.cpu_ns.swap(cpu_ns, Relaxed) {
-                // The kernel does not tell.
-                _ if cpu_ns == 0 => Some(wall_ns),
-                // Not known from when this window began: the next one decides.
-                0 => return,
-                before => Some(cpu_ns.saturating_sub(before) as f64),
+        let present = self.present_bytes();
+        let settings = Settings {
+            configured_bytes: cost.configured_bytes.load(Relaxed),
+            max_overhead_ppm: cost.max_overhead_ppm.load(Relaxed),
+        };
+        let is_known = cost.cpu_ns.load(Relaxed) != 0;
+        if !is_known && !governor::is_busy(&window, present, settings) {
+            return;
+        }
+        let cpu_ns = match sys::clock_ns(PROCESS_CPU) {
+            // The kernel does not tell.
+            0 => now.ns,
+            ns => {
+                header.cpu_ns.store(ns, Relaxed);
+                ns
             }
         };
-        let usage = Usage { slow_ns, cpu_ns, wall_ns };
-        let present = header.interval_bytes.load(Relaxed);
-        let next = governor::next_interval(
-            // The file is not trusted to lead us below what was asked for.
-            present.max(cost.configured_bytes.load(Relaxed)),
-            cost.configured_bytes.load(Relaxed),
-            cost.max_overhead_ppm.load(Relaxed),
-            &usage,
-        );
+        let before_ns = cost.cpu_ns.swap(cpu_ns, Relaxed);
+        if before_ns == 0 {
+            // Not known from when this window began: the next one decides.
+            return;
+        }
+        let window = Window { cpu_ns: cpu_ns.saturating_sub(before_ns) as f64, ..window };
+        let mut recent = cost.recent();
+        governor::remember(&mut recent, &window, present, settings);
+        let next = governor::next_interval(&recent, present, settings);
+        if next == settings.configured_bytes && governor::is_calm(&recent) {
+            recent = Recent::default();
+            cost.cpu_ns.store(0, Relaxed);
+        }
+        cost.keep(&recent);
         if next != present {
             cost.interval_bytes.store(next, Relaxed);
             header.interval_bytes.store(next, Relaxed);
             header.interval_changes.fetch_add(1, Relaxed);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn measured_slow_paths_stand_for_all() {
-        let stands_for = |number| Measurement::begin(number).stands_for;
-        for count in [1, 64, 80, 64 + 16 * 1000] {
-            assert_eq!((0..count).map(stands_for).sum::<u64>(), count);
-        }
-        // Few enough to be cheap.
-        let measured = (64..6464).filter(|&number| stands_for(number) != 0).count();
-        assert_eq!(measured, 400);
     }
 }

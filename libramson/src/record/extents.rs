@@ -5,8 +5,8 @@
 //! does shortens it; one that does both removes it. No search by address: of a hole the recorder
 //! knows nothing, the reader asks the kernel (format/FORMAT.md, "Extents").
 
-use super::cost::Measurement;
 use super::live::Sample;
+use super::meter::{Measurement, Path};
 use super::profile::Profile;
 use super::{Claim, Recorder, count_allocation, count_free};
 use crate::arch::Thread;
@@ -70,8 +70,7 @@ impl Recorder {
     /// Records a mapping. `flags` as in `LiveSample::flags`.
     pub fn record_extent(&self, thread: &Thread, range: Range<u64>, flags: u32, caller: Caller) {
         let profile = self.profile();
-        let number = profile.file.count_one(Health::Extents);
-        let measurement = Measurement::begin(number);
+        let measurement = Measurement::begin(&profile.file, Path::Extent, Health::Extents);
         let now_ns = self.now_ns();
         let sample = Sample {
             size: range.end - range.start,
@@ -80,16 +79,15 @@ impl Recorder {
             stack: self.stack_of(profile, thread, Kind::Mmap, caller, now_ns),
             tid: self.tid(thread),
             flags: flags | live_flags::EXTENT,
-            number: number as u32,
+            number: measurement.number as u32,
         };
         if flags & live_flags::RESERVED == 0 {
             count_allocation(profile.stack(sample.stack), sample.size, 1.0);
         }
         profile.file.header().last_monotonic_ns.store(now_ns, Relaxed);
         self.add_extent(profile, range.start, &sample);
-        measurement.end(&profile.file, 0);
+        measurement.end(&profile.file);
         self.settle(profile, sample.size);
-        self.govern(now_ns);
     }
 
     /// Takes out the extents that `range` begins or ends with, before the kernel unmaps it. To be

@@ -1,10 +1,10 @@
 //! Allocations that failed, as far as they are known, and aborts without memory: how many, and the latest one.
 
 use super::Recorder;
-use super::cost::{DRAW_CYCLES, Measurement};
+use super::meter::Path;
 use crate::arch::Thread;
-use crate::sys;
 use crate::walk::Caller;
+use crate::{counter, sys};
 use core::sync::atomic::Ordering::*;
 use ramson_format::{Failure, Header, Kind, failure_check};
 
@@ -26,9 +26,10 @@ impl Recorder {
     }
 
     fn note(&self, place: fn(&Header) -> &Failure, thread: &Thread, size: u64, caller: Caller) {
+        let begin_cycles = counter::cycles();
         let profile = self.profile();
         let failure = place(profile.file.header());
-        let measurement = Measurement::begin(failure.count.fetch_add(1, Relaxed));
+        failure.count.fetch_add(1, Relaxed);
         let now_ns = self.now_ns();
         let stack = self.stack_of(profile, thread, Kind::Heap, caller, now_ns);
         let tid = self.tid(thread);
@@ -38,8 +39,7 @@ impl Recorder {
         failure.tid.store(tid, Relaxed);
         failure.check.store(failure_check(size, now_ns, stack, tid), Release);
         profile.file.header().last_monotonic_ns.store(now_ns, Relaxed);
-        measurement.end(&profile.file, DRAW_CYCLES);
+        profile.file.count_path(Path::Failure, begin_cycles);
         self.settle(profile, 0);
-        self.govern(now_ns);
     }
 }

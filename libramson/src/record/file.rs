@@ -7,6 +7,7 @@ mod create;
 mod end;
 mod name;
 
+use super::meter::Meters;
 use crate::config::Config;
 use crate::sys::{self, Identity, permit};
 use crate::text::Text;
@@ -44,6 +45,7 @@ pub struct ProfileFile {
     mapped_bytes: atomic::AtomicU64,
     /// The cycle counter at the latest look at the file's end.
     looked_at_cycles: AtomicU64,
+    pub meters: Meters,
 }
 
 /// Where a region lies, as in the header; no store into the file leads us out of it.

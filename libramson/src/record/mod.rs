@@ -10,6 +10,7 @@ mod failures;
 mod file;
 mod frees;
 mod live;
+mod meter;
 mod nursery;
 mod objects;
 mod profile;
@@ -28,9 +29,10 @@ use crate::sys::{self, permit};
 use crate::walk::{self, Caller, End, WALKER};
 use crate::{counter, page_filter, startup};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64 as PlainU64, AtomicUsize, Ordering::*};
-use cost::{Cost, DRAW_CYCLES, Measurement};
+use cost::Cost;
 use extents::Extents;
 use frees::{Entry, FreeRing};
+use meter::{Measurement, Path};
 use nursery::Nursery;
 use ramson_format::atomic::AtomicU64;
 use ramson_format::{Health, Kind, NO_STACK, RegionKind, Stack, lifetime_bucket, state};
@@ -153,7 +155,7 @@ impl Recorder {
         caller: Caller,
     ) {
         let profile = self.profile();
-        let measurement = Measurement::begin(profile.file.count_one(Health::Samples));
+        let measurement = Measurement::begin(&profile.file, Path::Sample, Health::Samples);
         let now_ns = self.now_ns();
         if let Some(stale) = self.claim(address) {
             profile.count(Health::Healed, 1);
@@ -176,7 +178,7 @@ impl Recorder {
             page_filter::lower(address);
             profile.count(Health::DroppedLive, 1);
         }
-        measurement.end(&profile.file, DRAW_CYCLES);
+        measurement.end(&profile.file);
         self.settle(profile, size);
         self.govern(now_ns);
     }
@@ -262,9 +264,9 @@ impl Recorder {
     /// The claimed sample is freed.
     pub fn complete(&self, claim: Claim, address: u64) {
         let profile = self.profile_of(claim);
-        let measurement = Measurement::begin(profile.file.count_one(Health::Frees));
+        let measurement = Measurement::begin(&profile.file, Path::Free, Health::Frees);
         self.take_out(profile, claim, address);
-        measurement.end(&profile.file, 0);
+        measurement.end(&profile.file);
         self.settle(profile, 0);
     }
 
@@ -283,7 +285,7 @@ impl Recorder {
         caller: Option<Caller>,
     ) {
         let profile = self.profile_of(claim);
-        let measurement = Measurement::begin(profile.file.count_one(Health::Frees));
+        let measurement = Measurement::begin(&profile.file, Path::Free, Health::Frees);
         let (sample, now_ns) = self.take_out(profile, claim, address);
         // Last: a signal handler may leave a walk for good, and the sample is out of the table by then.
         let flags = Kind::Heap.stack_flags();
@@ -302,7 +304,7 @@ impl Recorder {
         };
         let is_kept = self.frees.push(&profile.file, &entry);
         profile.count(Health::DroppedFrees, !is_kept as u64);
-        measurement.end(&profile.file, 0);
+        measurement.end(&profile.file);
         self.settle(profile, 0);
     }
 
@@ -337,7 +339,6 @@ impl Recorder {
         }
         header.exit_status.store(status.unwrap_or(-1), Relaxed);
         self.publish_stamp();
-        header.last_monotonic_ns.store(self.now_ns(), Relaxed);
         header.state.store(state::EXITED, Release);
         if !self.keep.load(Relaxed) {
             profile.file.unlink();

@@ -1,5 +1,6 @@
 //! The recorder's tables against plain models, alone and with several threads.
 
+mod cost;
 mod extents;
 mod frees;
 #[cfg(loom)]

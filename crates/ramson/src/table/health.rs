@@ -16,7 +16,7 @@ pub fn table(out: &mut String, summary: &Summary) {
         let _ = writeln!(out, "{}", cut(line.trim_end(), columns()));
     };
     row("samples", format!("{}, {} freed since", objects(Health::Samples), objects(Health::Frees)));
-    row("time", time(cost, count(Health::Samples)));
+    row("time", time(cost, count(Health::Samples), count(Health::Extents)));
     row("interval", format!("{}{}", summary.interval, changes(cost.interval_changes)));
     row(
         "walks",
@@ -59,7 +59,7 @@ fn counted(summary: &Summary, kind: Health) -> u64 {
     name.and_then(|name| summary.health.get(name)).copied().unwrap_or(0)
 }
 
-fn time(cost: &Cost, samples: u64) -> String {
+fn time(cost: &Cost, samples: u64, extents: u64) -> String {
     let Some(slow_ns) = cost.slow_path_ns else {
         let why = match cost.is_unsteady {
             true => {
@@ -70,8 +70,9 @@ fn time(cost: &Cost, samples: u64) -> String {
         return format!("unknown: {why}");
     };
     let slow_ns = slow_ns as f64;
-    let each = slow_ns / samples.max(1) as f64;
-    let mut text = format!("{}, {} a sample with its free", span(slow_ns), span(each));
+    let each = slow_ns / (samples + extents).max(1) as f64;
+    let kind = if extents == 0 { "a sample with its free" } else { "a sample or mapping" };
+    let mut text = format!("{}, {} {kind}", span(slow_ns), span(each));
     if let Some(ppm) = cost.overhead_ppm {
         let _ = write!(text, "; {} of the CPU time", percent(ppm / 1e6));
     }

@@ -3,9 +3,10 @@
 use super::model::Model;
 use crate::table::{cut, wrap};
 use ramson_analysis::end::rss_and_live_text;
+use ramson_analysis::interval::Intervals;
 use ramson_analysis::live::watch::Watched;
 use ramson_analysis::live_heap;
-use ramson_analysis::recording::{interval, what_is_missing};
+use ramson_analysis::recording::what_is_missing;
 use ramson_analysis::rss::live_text;
 use ramson_profile::SampleUnit;
 use ramson_profile::format::{
@@ -37,7 +38,7 @@ impl Heading {
             recording.name(),
             watched.pid,
             format_duration(profiled_ns),
-            interval(header),
+            Intervals::of(recording),
             format_objects((snapshot.live.len() + snapshot.extents.len()) as f64),
         );
         let live = live_heap(snapshot);

@@ -3,10 +3,10 @@
 //! begins, and what is cut during a slow path, or right after a look, goes unseen (docs/limits.md).
 
 use super::ProfileFile;
-use crate::record::cost;
+use crate::record::meter::Measurement;
 use crate::{counter, sys};
 use core::sync::atomic::Ordering::*;
-use ramson_format::{Health, MAGIC, PAGE_BYTES, REGION_KINDS, RegionKind};
+use ramson_format::{MAGIC, PAGE_BYTES, REGION_KINDS, RegionKind};
 
 /// Cycles that a look holds good, 5 to 25 µs: less than there is between two slow paths of most programs, so that each looks. Where they follow
 /// each other, looks, two system calls each, are some percent of the time in them.
@@ -26,10 +26,11 @@ impl ProfileFile {
         if self.is_private() {
             return true;
         }
+        let measurement = Measurement::begin_look(self);
         let is_whole = self.has_its_pages();
         if is_whole {
             self.looked_at_cycles.store(now, Relaxed);
-            self.count(Health::SlowCycles, cost::cycles_since(now));
+            measurement.end(self);
         }
         is_whole
     }
