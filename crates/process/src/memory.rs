@@ -8,10 +8,24 @@ const MOST_PAGES: u64 = 1 << 28;
 /// Read whole at most.
 const MOST_READ_BYTES: u64 = 64 << 20;
 
+/// The first four words of a chunk: as much as a list needs.
+pub type Head = [u64; 4];
+/// Bytes of a [`Head`].
+pub const HEAD_BYTES: usize = size_of::<Head>();
+
 /// A process, or a snapshot of one.
 pub trait Memory {
     /// Fills `buffer` with what is at `address`; false if any of it cannot be read.
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool;
+
+    /// What is at each of these places; `None` where it cannot be read.
+    fn heads(&self, addresses: &[u64]) -> Vec<Option<Head>> {
+        let head = |&address: &u64| {
+            let mut bytes = [0; HEAD_BYTES];
+            self.read(address, &mut bytes).then(|| head_of(&bytes))
+        };
+        addresses.iter().map(head).collect()
+    }
 
     /// Passes the runs of present pages of `start..end`, page-aligned, to `visit` in their order; false if they cannot be known. Reading
     /// others (never touched, given back, swapped out) would have an effect on the process.
@@ -125,6 +139,11 @@ fn set(bits: &mut [u64], first: usize, behind: usize) {
 /// The start of the page of `address`.
 pub fn page_of(address: u64) -> u64 {
     address & !(PAGE_BYTES - 1)
+}
+
+/// The words of so many bytes.
+pub fn head_of(bytes: &[u8]) -> Head {
+    [0, 1, 2, 3].map(|index| word_at(bytes, 8 * index).unwrap_or(0))
 }
 
 /// The word at `offset` of `bytes`.

@@ -31,11 +31,6 @@ impl ArenaState {
         looks_like_arena(&bytes, top).then_some(Self { address, top, bytes })
     }
 
-    /// The same, as it is now.
-    pub fn read_again(&self, memory: &impl Memory) -> Option<Self> {
-        Self::read(memory, self.address, self.top)
-    }
-
     pub fn top(&self) -> u64 {
         self.word(0)
     }
@@ -53,10 +48,17 @@ impl ArenaState {
         (arena::FASTBINS..self.top).step_by(8).filter_map(|offset| word_at(&self.bytes, offset))
     }
 
-    /// What a list refers to as the bin of this number, and its first chunk, which is the bin itself if it is empty.
-    pub fn bin(&self, number: usize) -> (u64, u64) {
+    /// What a list refers to as the bin of this number, and its first and last chunk, which are the bin itself if it is empty.
+    pub fn bin(&self, number: usize) -> (u64, [u64; 2]) {
         let offset = arena::BINS + 16 * (number - 1);
-        (self.address + (self.top + offset) as u64 - 16, self.word(offset))
+        let own = self.address + (self.top + offset) as u64 - 16;
+        (own, [self.word(offset), self.word(offset + 8)])
+    }
+
+    /// Whether this is the address of a bin as lists refer to it.
+    pub fn is_bin(&self, address: u64) -> bool {
+        let first = self.bin(1).0;
+        (first..first + 16 * arena::BIN_COUNT as u64).contains(&address)
     }
 
     /// Before the first allocation, the top is the address of the first bin.

@@ -26,6 +26,18 @@ pub struct Segment {
     pub is_main: bool,
 }
 
+impl Segment {
+    /// Where its chunks end: the top, or the end.
+    pub fn limit(&self) -> u64 {
+        self.top.unwrap_or(self.end)
+    }
+
+    /// Resident bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.presence.resident_bytes(self.start, self.end)
+    }
+}
+
 /// The segments of the arena with this index; the first is the main one. What could not be found is missing from the sum of their bytes.
 pub fn segments(
     memory: &impl Memory,

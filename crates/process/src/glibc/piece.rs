@@ -1,20 +1,21 @@
-//! One piece of a segment, walked from the first place from where sizes lead on.
+//! One piece of a segment: which of its bytes are free, and how many chunks it has.
+//!
+//! A piece begins somewhere, not at a chunk, and what was there before looks like chunks, too. So nothing in it counts as free that does not
+//! prove it: the sizes at both ends and the marks of both neighbours agree, and the chunks before and behind on its list refer to it. From such a chunk on,
+//! sizes lead from chunk to chunk. Before the first of them is only memory in use, whose chunks are counted from where sizes lead on longest.
 
+use super::find::ArenaState;
 use super::heaps::Segment;
 use super::layout::chunk;
-use crate::memory::{Memory, PAGE_BYTES, page_of, read_present, word_at};
+use super::lists::{has_head, segment_at};
+use super::runs::{page_bytes, within};
+use crate::memory::{HEAD_BYTES, Head, Memory, PAGE_BYTES, head_of, page_of, word_at};
+use std::iter::Sum;
 
-/// A chunk whose state is not seen is in use if it is as large as this: free ones of its size are rare.
-const LARGE_BYTES: u64 = 1024;
-/// So many chunks that follow each other are no chance.
-const PROOF_CHUNKS: f64 = 32.0;
-/// So far beyond a piece a free chunk is looked for: pieces of so many bytes.
-const MOST_PROOF_PIECES: u32 = 8;
-const PROOF_PIECE_BYTES: u64 = 64 << 10;
-/// From the marker behind the last chunk of a heap to the heap's end.
-const MOST_MARKER_BYTES: u64 = 64;
+/// So far behind a piece in which no chunk ends the end of one is looked for, where not all free chunks are known.
+const MOST_SEARCHED_BYTES: u64 = 1 << 20;
 
-/// A part of a segment without large free chunks.
+/// A part of a segment without large free chunks. It begins and ends on a page, or where chunks do.
 #[derive(Clone, Copy)]
 pub struct Piece<'a> {
     pub segment: &'a Segment,
@@ -24,211 +25,478 @@ pub struct Piece<'a> {
     pub has_chunk_at_start: bool,
 }
 
-/// What a walked piece holds: bytes, and parts of chunks.
-#[derive(Clone, Copy, Default)]
+/// What is free, as the lists told it: start and end of chunks, by address, apart.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    pub free: Vec<(u64, u64)>,
+    /// Whether these are all.
+    pub is_whole: bool,
+    pub fastbins: Vec<(u64, u64)>,
+    /// Whether these are all.
+    pub has_all_fastbins: bool,
+    /// Both, joined where they touch.
+    pub runs: Vec<(u64, u64)>,
+}
+
+/// What a piece holds. Bytes are those in the piece, chunks those that start in it.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Sums {
-    pub walked: f64,
-    pub walked_resident: f64,
-    pub chunks: f64,
-    pub free_chunks: f64,
+    pub resident: f64,
     pub free: f64,
     pub free_resident: f64,
+    /// Whole pages of free chunks.
     pub free_pages: f64,
+    /// Whole pages after free chunks and those of fastbins were joined.
+    pub run_pages: f64,
+    pub fastbins: f64,
+    pub free_chunks: f64,
+    /// With those in fastbins.
+    pub chunks_in_use: f64,
+    pub fastbin_chunks: f64,
     pub largest_free: u64,
-    /// Address of one of the free chunks; 0 if there is none.
-    pub a_free_chunk: u64,
-    /// The chunk behind it on its list; 0 if that was not seen.
-    pub next_on_list: u64,
-    /// Where the next chunk starts; 0 if that was not seen.
-    pub next_chunk: u64,
 }
 
 impl Sums {
-    pub fn add(&mut self, other: &Self) {
-        self.walked += other.walked;
-        self.walked_resident += other.walked_resident;
-        self.chunks += other.chunks;
-        self.free_chunks += other.free_chunks;
-        self.free += other.free;
-        self.free_resident += other.free_resident;
-        self.free_pages += other.free_pages;
-        self.largest_free = self.largest_free.max(other.largest_free);
+    /// Of resident memory, what is not the program's: free, or the sizes in front of its blocks.
+    pub fn not_live(&self) -> f64 {
+        let heads = self.chunks_in_use - self.fastbin_chunks;
+        self.free_resident + self.fastbins + heads * chunk::OVERHEAD_BYTES as f64
     }
 
-    pub fn add_in_use(&mut self, segment: &Segment, start: u64, end: u64) {
-        self.walked += (end - start) as f64;
-        self.walked_resident += segment.presence.resident_bytes(start, end) as f64;
+    /// Each figure times `factor`.
+    pub fn scaled(&self, factor: f64) -> Self {
+        self.with(self, |value, _| value * factor)
+    }
+
+    /// The difference. Of what is resident, and of the largest chunk, there is none.
+    pub fn without(&self, other: &Self) -> Self {
+        Self { resident: self.resident, ..self.with(other, |own, other| own - other) }
+    }
+
+    fn with(&self, other: &Self, f: impl Fn(f64, f64) -> f64) -> Self {
+        Self {
+            resident: f(self.resident, other.resident),
+            free: f(self.free, other.free),
+            free_resident: f(self.free_resident, other.free_resident),
+            free_pages: f(self.free_pages, other.free_pages),
+            run_pages: f(self.run_pages, other.run_pages),
+            fastbins: f(self.fastbins, other.fastbins),
+            free_chunks: f(self.free_chunks, other.free_chunks),
+            chunks_in_use: f(self.chunks_in_use, other.chunks_in_use),
+            fastbin_chunks: f(self.fastbin_chunks, other.fastbin_chunks),
+            largest_free: self.largest_free.max(other.largest_free),
+        }
     }
 }
 
-/// Reads a piece and adds up its chunks. Where sizes lead on from no place, it lies inside of a chunk in use.
-pub fn walk_piece(memory: &impl Memory, piece: &Piece, buffer: &mut Vec<u8>) -> Sums {
-    // Most often there is nothing to see, and only seldom did it change meanwhile.
-    let tries: &[bool] = if piece.has_chunk_at_start { &[false, true] } else { &[false] };
-    for &is_last_try in tries {
-        let window = Window::of(memory, piece, buffer);
-        let search = (piece.start.next_multiple_of(chunk::ALIGNMENT)..piece.end)
-            .step_by(chunk::ALIGNMENT as usize);
-        let known = Some(piece.start).filter(|_| piece.has_chunk_at_start);
-        for start in known.into_iter().chain(search) {
-            if let Some(mut found) = window.sums_from(start, is_last_try) {
-                window.add_end_of_chunk_below(&mut found, start);
-                return found;
-            }
-        }
+impl Sum for Sums {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| sum.with(&one, |a, b| a + b))
     }
+}
+
+/// Where a piece is looked at.
+pub struct Place<'a, M> {
+    pub memory: &'a M,
+    pub state: &'a ArenaState,
+    /// Of all arenas, by address.
+    pub segments: &'a [&'a Segment],
+    pub known: &'a Known,
+    pub has_safe_linking: bool,
+}
+
+/// What of the piece is known from the lists.
+pub fn known_sums(piece: &Piece, known: &Known) -> Sums {
+    let (presence, part) = (&piece.segment.presence, (piece.start, piece.end));
     let mut sums = Sums::default();
-    sums.add_in_use(piece.segment, piece.start, piece.end);
+    for &(start, end) in within(&known.free, part.0, part.1) {
+        let (from, to) = (start.max(part.0), end.min(part.1));
+        sums.free += (to - from) as f64;
+        sums.free_resident += presence.resident_bytes(from, to) as f64;
+        sums.free_pages += page_bytes(presence, (start, end), part) as f64;
+        sums.free_chunks += f64::from(u8::from(start >= part.0));
+    }
+    for &(start, end) in within(&known.fastbins, part.0, part.1) {
+        sums.fastbins += (end.min(part.1) - start.max(part.0)) as f64;
+        sums.fastbin_chunks += f64::from(u8::from(start >= part.0));
+    }
+    for &run in within(&known.runs, part.0, part.1) {
+        sums.run_pages += page_bytes(presence, run, part) as f64;
+    }
     sums
 }
 
-/// Whether the chunks of a walked piece are no left-over sizes inside of others: one of them, or of those behind, is on a list.
-pub fn is_proven(memory: &impl Memory, segment: &Segment, sums: &Sums) -> bool {
-    let mut sums = *sums;
-    let mut buffer = Vec::new();
-    for _ in 0..MOST_PROOF_PIECES {
-        if sums.a_free_chunk != 0 {
-            return is_listed(memory, &sums);
-        }
-        let limit = segment.top.unwrap_or(segment.end);
-        if sums.next_chunk == 0 || sums.next_chunk >= limit {
-            return sums.next_chunk == limit;
-        }
-        let (start, has_chunk_at_start) = (sums.next_chunk, true);
-        let end = (start + PROOF_PIECE_BYTES).min(limit);
-        let piece = Piece { segment, start, end, has_chunk_at_start };
-        let window = Window::of(memory, &piece, &mut buffer);
-        let Some(next) = window.sums_from(start, false) else { return false };
-        sums = next;
-    }
-    false
+/// Reads a piece and adds up what it holds.
+pub fn look<M: Memory>(place: &Place<M>, piece: &Piece, buffer: &mut Vec<u8>) -> Sums {
+    let mut look = Look {
+        place,
+        piece,
+        window: Window::of(place.memory, piece, buffer),
+        sums: Sums::default(),
+        run: None,
+    };
+    look.sums.resident = piece.segment.presence.resident_bytes(piece.start, piece.end) as f64;
+    look.scan();
+    look.end_run();
+    look.sums
 }
 
-/// Whether the next chunk on the list of the free chunk that was seen refers back to it.
-fn is_listed(memory: &impl Memory, sums: &Sums) -> bool {
-    let word = |address: u64| word_at(&read_present(memory, address, 8)?, 0);
-    let next = match sums.next_on_list {
-        0 => word(sums.a_free_chunk + 2 * chunk::OVERHEAD_BYTES),
-        next => Some(next),
-    };
-    let back = next.and_then(|next| next.checked_add(3 * chunk::OVERHEAD_BYTES)).and_then(word);
-    back == Some(sums.a_free_chunk)
+/// What a chunk is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    InUse,
+    Free,
+    Fastbin,
+}
+
+struct Look<'a, M> {
+    place: &'a Place<'a, M>,
+    piece: &'a Piece<'a>,
+    window: Window<'a>,
+    sums: Sums,
+    /// Free chunks and those of fastbins that touch.
+    run: Option<(u64, u64)>,
+}
+
+impl<M: Memory> Look<'_, M> {
+    fn scan(&mut self) {
+        let mut from = self.window.start_of_chunks;
+        let mut boundary = self.piece.has_chunk_at_start.then_some(from);
+        let known = self.place.known;
+        if boundary.is_some() && let Some(run) = within(&known.runs, from - 1, from).first() {
+            // It ends in this piece, or here.
+            self.run = Some((run.0, from));
+        }
+        for (chunks, kind) in [(&known.free, Kind::Free), (&known.fastbins, Kind::Fastbin)] {
+            if let Some(&(start, end)) = within(chunks, from, from + 1).first()
+                && boundary.is_none()
+            {
+                self.add(start, end, kind);
+                boundary = Some(end);
+            }
+        }
+        while from < self.piece.end {
+            if let Some(at) = boundary {
+                from = self.walk(at).map_or(u64::MAX, |torn| torn + chunk::ALIGNMENT);
+                boundary = None;
+                continue;
+            }
+            let anchor = self.next_free(from);
+            self.lead_in(from, anchor);
+            match anchor {
+                Some(anchor) => boundary = Some(anchor),
+                None => return,
+            }
+        }
+    }
+
+    /// Adds the chunks from `at`, a chunk, to the end of the piece; where sizes do not lead on, if so.
+    fn walk(&mut self, mut at: u64) -> Option<u64> {
+        while at < self.piece.end && at < self.piece.segment.limit() {
+            let (next, is_free) = match self.window.step(at) {
+                Step::End => return None,
+                Step::Torn => return Some(at),
+                Step::Chunk { next, is_free } => (next, is_free),
+            };
+            let is_free = is_free.unwrap_or_else(|| self.listed(at) == Some(next));
+            self.add(at, next, if is_free { Kind::Free } else { self.kind_in_use(at, next) });
+            at = next;
+        }
+        None
+    }
+
+    /// Adds what is before `anchor`, the first chunk that is free for sure, or all of the piece.
+    fn lead_in(&mut self, from: u64, anchor: Option<u64>) {
+        let target = anchor.unwrap_or(self.piece.end);
+        let Some(first) = self.window.longest(from, target, anchor.is_some()) else {
+            return self.look_behind(target);
+        };
+        self.add_below(first);
+        let mut at = first;
+        while at < target {
+            let Step::Chunk { next, .. } = self.window.step(at) else { return };
+            self.add(at, next, self.kind_in_use(at, next));
+            at = next;
+        }
+    }
+
+    /// The chunk that ends at `boundary` and started before the window, if it is free.
+    fn add_below(&mut self, boundary: u64) {
+        let words = self.window.word(boundary).zip(self.window.word(boundary + 8));
+        let Some((below, head)) = words.filter(|words| words.1 & chunk::PREV_INUSE == 0) else {
+            return;
+        };
+        let start = boundary.checked_sub(below).filter(|&start| start < self.window.start_of_chunks);
+        if let Some(start) = start
+            && self.listed(start) == Some(boundary)
+            && head != 0
+        {
+            self.add(start, boundary, Kind::Free);
+        }
+    }
+
+    /// In a piece in which no chunk ends: whether the one that it lies in is free, where that cannot be excluded.
+    fn look_behind(&mut self, from: u64) {
+        if self.place.known.is_whole {
+            return;
+        }
+        let segment = self.piece.segment;
+        let end = (from + MOST_SEARCHED_BYTES).min(segment.limit());
+        let piece = Piece { start: from, end, has_chunk_at_start: true, ..*self.piece };
+        let mut buffer = Vec::new();
+        let window = Window::of(self.place.memory, &piece, &mut buffer);
+        for at in (from.next_multiple_of(chunk::ALIGNMENT)..=end).step_by(chunk::ALIGNMENT as usize)
+        {
+            let Some((below, head)) = window.word(at).zip(window.word(at + 8)) else { return };
+            let start = at.wrapping_sub(below);
+            let is_around = head & chunk::PREV_INUSE == 0
+                && below.is_multiple_of(chunk::ALIGNMENT)
+                && (segment.first_chunk..=self.piece.start).contains(&start);
+            if is_around && self.listed(start) == Some(at) {
+                return self.add(start, at, Kind::Free);
+            }
+        }
+    }
+
+    /// The first chunk from `from` on that is free for sure, or in a fastbin.
+    fn next_free(&self, from: u64) -> Option<u64> {
+        let mut at = from.next_multiple_of(chunk::ALIGNMENT);
+        let fastbins = within(&self.place.known.fastbins, at, self.piece.end);
+        let kept = fastbins.iter().map(|chunk| chunk.0).find(|&start| start >= at);
+        while at < kept.unwrap_or(self.piece.end) {
+            if self.window.may_be_free(at) && self.listed(at).is_some() {
+                return Some(at);
+            }
+            at += chunk::ALIGNMENT;
+        }
+        kept
+    }
+
+    /// The end of the chunk at `at`, if it is free: both neighbours on its list refer to it.
+    fn listed(&self, at: u64) -> Option<u64> {
+        let Place { memory, state, segments, known, .. } = self.place;
+        if let [known] = within(&known.free, at, at + 1)
+            && known.0 == at
+        {
+            return Some(known.1);
+        }
+        let segment = self.piece.segment;
+        if at < segment.first_chunk || !has_head(segment, at) {
+            return None;
+        }
+        let head = match self.window.head(at) {
+            Some(head) => head,
+            None => memory.heads(&[at])[0]?,
+        };
+        let links = [head[2], head[3]];
+        let may_be_read = |&link: &u64| {
+            state.is_bin(link) || segment_at(segments, link).is_some_and(|of| has_head(of, link))
+        };
+        if !links.iter().all(may_be_read) {
+            return None;
+        }
+        let neighbours = memory.heads(&links);
+        let is_listed = neighbours[0].is_some_and(|next| next[3] == at)
+            && neighbours[1].is_some_and(|last| last[2] == at);
+        let end = at.checked_add(head[1] & !chunk::FLAGS)?;
+        (is_listed && end <= segment.limit()).then_some(end)
+    }
+
+    /// Whether a chunk that the allocator counts as in use lies in a fastbin.
+    fn kind_in_use(&self, at: u64, next: u64) -> Kind {
+        let known = self.place.known;
+        let is_known = || within(&known.fastbins, at, at + 1).first() == Some(&(at, next));
+        let is_one = match known.has_all_fastbins {
+            true => !known.fastbins.is_empty() && is_known(),
+            false => next - at <= chunk::MOST_FASTBIN_BYTES && (is_known() || self.has_link(at, next)),
+        };
+        if is_one { Kind::Fastbin } else { Kind::InUse }
+    }
+
+    /// Whether its first word is a link to another chunk of its size.
+    fn has_link(&self, at: u64, next: u64) -> bool {
+        let Some(word) = self.window.word(at + 16) else { return false };
+        let mask = if self.place.has_safe_linking { (at + 16) >> 12 } else { 0 };
+        let link = word ^ mask;
+        let may_be = |segment: &Segment| link.is_multiple_of(chunk::ALIGNMENT) && has_head(segment, link);
+        segment_at(self.place.segments, link).is_some_and(may_be)
+            && self.place.memory.heads(&[link])[0]
+                .is_some_and(|head| head[1] & !chunk::FLAGS == next - at)
+    }
+
+    fn add(&mut self, start: u64, next: u64, kind: Kind) {
+        let (from, end) = (start.max(self.piece.start), next.min(self.piece.end));
+        if kind == Kind::InUse {
+            self.end_run();
+        } else {
+            match self.run.as_mut().filter(|run| run.1 == start) {
+                Some(run) => run.1 = next,
+                None => {
+                    self.end_run();
+                    self.run = Some((start, next));
+                }
+            }
+        }
+        let is_first = f64::from(u8::from((self.piece.start..self.piece.end).contains(&start)));
+        if from >= end {
+            return;
+        }
+        let bytes = (end - from) as f64;
+        match kind {
+            Kind::Free => {
+                let presence = &self.piece.segment.presence;
+                let part = (self.piece.start, self.piece.end);
+                self.sums.free += bytes;
+                self.sums.free_resident += presence.resident_bytes(from, end) as f64;
+                self.sums.free_pages += page_bytes(presence, (start, next), part) as f64;
+                self.sums.free_chunks += is_first;
+                self.sums.largest_free = self.sums.largest_free.max(next - start);
+            }
+            Kind::Fastbin => {
+                self.sums.fastbins += bytes;
+                self.sums.fastbin_chunks += is_first;
+                self.sums.chunks_in_use += is_first;
+            }
+            Kind::InUse => self.sums.chunks_in_use += is_first,
+        }
+    }
+
+    fn end_run(&mut self) {
+        let Some((start, mut end)) = self.run.take() else { return };
+        // What lies behind the piece is known at most from the lists.
+        if end >= self.piece.end
+            && let Some(run) = within(&self.place.known.runs, end, end + 1).first()
+        {
+            end = run.1;
+        }
+        let (presence, part) = (&self.piece.segment.presence, (self.piece.start, self.piece.end));
+        self.sums.run_pages += page_bytes(presence, (start, end), part) as f64;
+    }
+}
+
+/// Where the size of a chunk leads.
+enum Step {
+    /// `is_free` is `None` where the next chunk was not read.
+    Chunk { next: u64, is_free: Option<bool> },
+    /// The marker at the end of a heap.
+    End,
+    /// This is no chunk.
+    Torn,
 }
 
 struct Window<'a> {
-    piece: &'a Piece<'a>,
+    segment: &'a Segment,
     /// Address of the first byte.
     start: u64,
-    /// Zeros where a page is absent.
+    /// The first place where a chunk may start.
+    start_of_chunks: u64,
+    /// Zeros where a page is absent. No chunk has the size 0.
     bytes: &'a [u8],
 }
 
 impl<'a> Window<'a> {
-    /// The piece's pages and one behind, where the next size may lie. No chunk has the size 0.
-    fn of(memory: &impl Memory, piece: &'a Piece, bytes: &'a mut Vec<u8>) -> Self {
-        let start = page_of(piece.start);
+    /// The piece's pages, one before, where a run of free chunks may begin, and one behind, where the next size may lie.
+    fn of(memory: &impl Memory, piece: &Piece<'a>, bytes: &'a mut Vec<u8>) -> Self {
+        let segment = piece.segment;
+        let start_of_chunks = match piece.has_chunk_at_start {
+            true => piece.start,
+            false => piece.start.saturating_sub(PAGE_BYTES).max(segment.first_chunk),
+        };
+        let start = page_of(start_of_chunks);
         let end = (page_of(piece.end + PAGE_BYTES - 1) + PAGE_BYTES)
-            .min(page_of(piece.segment.end + PAGE_BYTES - 1));
+            .min(page_of(segment.end + PAGE_BYTES - 1));
         bytes.clear();
         bytes.resize((end - start) as usize, 0);
-        piece.segment.presence.read_pages(memory, start, bytes);
-        Self { piece, start, bytes }
+        segment.presence.read_pages(memory, start, bytes);
+        Self { segment, start, start_of_chunks, bytes }
     }
 
+    #[inline]
     fn word(&self, address: u64) -> Option<u64> {
         word_at(self.bytes, address.checked_sub(self.start)? as usize)
     }
 
-    /// The chunk that ends at `start`, of which the piece has the end.
-    fn add_end_of_chunk_below(&self, sums: &mut Sums, start: u64) {
-        let bytes = start - self.piece.start;
-        let words = self.word(start).zip(self.word(start + chunk::OVERHEAD_BYTES));
-        let (below, head) = words.unwrap_or((0, chunk::PREV_INUSE));
-        let is_free = head & chunk::PREV_INUSE == 0;
-        if is_free && below >= bytes && bytes > 0 {
-            self.add(sums, self.piece.start, start, true);
-            self.note_free(sums, start.saturating_sub(below));
-            // Only a part of it is in the piece.
-            let part = bytes as f64 / below as f64 - 1.0;
-            sums.chunks += part;
-            sums.free_chunks += part;
-        } else {
-            sums.add_in_use(self.piece.segment, self.piece.start, start);
-        }
+    fn head(&self, at: u64) -> Option<Head> {
+        let offset = at.checked_sub(self.start)? as usize;
+        let bytes = self.bytes.get(offset..offset + HEAD_BYTES)?;
+        Some(head_of(bytes))
     }
 
-    /// The chunks from `start` on, if they lead to the end of the piece, or, where the program is changing it, are many.
-    fn sums_from(&self, start: u64, is_changing: bool) -> Option<Sums> {
-        let limit = self.piece.segment.top.unwrap_or(self.piece.segment.end);
-        let mut sums = Sums::default();
-        let (mut at, mut is_free_below) = (start, false);
-        while at < self.piece.end && at < limit {
-            let head = self.word(at + chunk::OVERHEAD_BYTES)?;
-            let bytes = head & !chunk::FLAGS;
-            let next = at.saturating_add(bytes);
-            let is_marker = bytes < chunk::LEAST_BYTES
-                && self.piece.segment.top.is_none()
-                && at + MOST_MARKER_BYTES >= limit;
-            if is_marker {
-                break;
-            }
-            let is_chunk = bytes >= chunk::LEAST_BYTES
-                && bytes.is_multiple_of(chunk::ALIGNMENT)
-                && head & chunk::IS_MMAPPED == 0
-                && !(self.piece.segment.is_main && head & chunk::NON_MAIN_ARENA != 0)
-                && next <= limit;
-            let state = if is_chunk { self.is_free(bytes, next, is_free_below) } else { None };
-            match state {
-                Some(Some(is_free)) => {
-                    self.add(&mut sums, at, next, is_free);
-                    is_free_below = is_free;
-                    sums.next_chunk = next;
-                }
-                // It reaches beyond what was read.
-                Some(None) => {
-                    if bytes >= LARGE_BYTES {
-                        self.add(&mut sums, at, next, false);
-                    }
-                    break;
-                }
-                None if is_changing && sums.chunks >= PROOF_CHUNKS => break,
-                None => return None,
-            }
-            at = next;
-        }
-        Some(sums)
+    /// The size of what may be a chunk at `at`, with its marks.
+    #[inline]
+    fn size(&self, at: u64) -> Option<(u64, u64)> {
+        let head = self.word(at + chunk::OVERHEAD_BYTES)?;
+        let bytes = head & !chunk::FLAGS;
+        let is_possible = bytes >= chunk::LEAST_BYTES
+            && bytes.is_multiple_of(chunk::ALIGNMENT)
+            && head & chunk::IS_MMAPPED == 0
+            && bytes <= self.segment.limit().saturating_sub(at)
+            && !(self.segment.is_main && head & chunk::NON_MAIN_ARENA != 0);
+        is_possible.then_some((bytes, head))
     }
 
-    /// Whether the chunk of `bytes` below `next` is free; `Some(None)` where that was not read, `None` if there is none.
-    fn is_free(&self, bytes: u64, next: u64, is_free_below: bool) -> Option<Option<bool>> {
-        let is_read = self.piece.segment.presence.is_present(next);
-        let words = self.word(next).zip(self.word(next + chunk::OVERHEAD_BYTES));
-        let Some((below, next_head)) = words.filter(|_| is_read) else { return Some(None) };
+    /// Whether the marks at both ends are those of a free chunk, as far as they were read.
+    #[inline]
+    fn may_be_free(&self, at: u64) -> bool {
+        let Some((bytes, head)) = self.size(at) else { return false };
+        let next = at + bytes;
+        // Free chunks that touch are joined at once.
+        head & chunk::PREV_INUSE != 0
+            && self.word(next).is_none_or(|below| below == bytes)
+            && self.word(next + 8).is_none_or(|next| next & chunk::PREV_INUSE == 0)
+    }
+
+    fn step(&self, at: u64) -> Step {
+        let Some((bytes, head)) = self.size(at) else {
+            let is_marker = self.segment.top.is_none() && at + MOST_MARKER_BYTES >= self.segment.end;
+            return if is_marker { Step::End } else { Step::Torn };
+        };
+        let next = at + bytes;
+        let words = self.word(next).zip(self.word(next + 8));
+        let is_read = self.segment.presence.is_present(next);
+        let Some((below, next_head)) = words.filter(|_| is_read) else {
+            return Step::Chunk { next, is_free: None };
+        };
         let is_free = next_head & chunk::PREV_INUSE == 0;
-        // Free chunks that touch are joined at once: two of them are what was left behind inside of another chunk.
-        let is_possible = !is_free || below == bytes && !is_free_below;
-        is_possible.then_some(Some(is_free))
+        let is_possible = if is_free {
+            below == bytes && head & chunk::PREV_INUSE != 0
+        } else {
+            self.segment.is_main || head & chunk::NON_MAIN_ARENA != 0
+        };
+        if is_possible { Step::Chunk { next, is_free: Some(is_free) } } else { Step::Torn }
     }
 
-    fn add(&self, sums: &mut Sums, start: u64, next: u64, is_free: bool) {
-        let end = next.min(self.piece.end);
-        let part = (end - start) as f64 / (next - start) as f64;
-        sums.add_in_use(self.piece.segment, start, end);
-        sums.chunks += part;
-        if is_free {
-            let presence = &self.piece.segment.presence;
-            let first = (start + chunk::TRIM_KEEPS_BYTES).next_multiple_of(PAGE_BYTES);
-            sums.free_chunks += part;
-            sums.free += (end - start) as f64;
-            sums.free_resident += presence.resident_bytes(start, end) as f64;
-            sums.free_pages += presence.resident_bytes(first, page_of(end)) as f64;
-            sums.largest_free = sums.largest_free.max(next - start);
-            self.note_free(sums, start);
+    /// From where the most chunks lead on to `target`, or beyond it where that is no chunk's start.
+    fn longest(&self, from: u64, target: u64, is_chunk: bool) -> Option<u64> {
+        let from = from.next_multiple_of(chunk::ALIGNMENT);
+        let count = (target.saturating_sub(from)).div_ceil(chunk::ALIGNMENT) as usize;
+        // Chunks from each place to the target; 0: there is no way.
+        let mut steps = vec![0u32; count];
+        let mut best = None;
+        for index in (0..count).rev() {
+            let at = from + index as u64 * chunk::ALIGNMENT;
+            let next = match self.step(at) {
+                Step::Torn => continue,
+                Step::End if is_chunk => continue,
+                Step::End => target,
+                Step::Chunk { next, .. } => next,
+            };
+            let behind = match () {
+                () if next == target || next > target && !is_chunk => 0,
+                () if next > target => continue,
+                () => steps[((next - from) / chunk::ALIGNMENT) as usize],
+            };
+            if behind == 0 && next < target {
+                continue;
+            }
+            steps[index] = behind + 1;
+            if best.is_none_or(|(most, _)| steps[index] >= most) {
+                best = Some((steps[index], at));
+            }
         }
-    }
-
-    fn note_free(&self, sums: &mut Sums, address: u64) {
-        sums.a_free_chunk = address;
-        sums.next_on_list = self.word(address + 2 * chunk::OVERHEAD_BYTES).unwrap_or(0);
+        best.map(|(_, at)| at)
     }
 }
+
+/// From the marker behind the last chunk of a heap to the heap's end.
+const MOST_MARKER_BYTES: u64 = 64;
