@@ -1,5 +1,6 @@
-//! `surveys [FIRST COUNT [PIECES]]`: surveys COUNT heaps from seed FIRST on, with PIECES drawn or as many as it takes, and tells how often the 95 % intervals
-//! have the truth in them. Fails below 93 %.
+//! `surveys [FIRST COUNT [PIECES]]`: surveys COUNT heaps from seed FIRST on, with PIECES drawn or as many as it takes, and tells how often the
+//! 95 % intervals have the truth in them; then it has each trimmed, and tells how often what that returned was as predicted. Fails below 93 %, and where
+//! a walk of every chunk was more than 20 % and 4 MiB off what the trim returned.
 #![forbid(unsafe_code)]
 
 use ramson_process::glibc::{Effort, Statistics};
@@ -10,6 +11,10 @@ use std::time::Instant;
 /// Heaps are larger than what is walked as a whole, and small enough for many of them.
 const MIB: (u64, u64) = (70, 200);
 const LEAST_COVERAGE: f64 = 0.93;
+const MOST_OFF_BYTES: f64 = 4194304.0;
+const MOST_OFF_SHARE: f64 = 0.2;
+/// What a trim itself touches.
+const STIR_BYTES: f64 = 65536.0;
 
 fn main() -> ExitCode {
     let arguments: Vec<u64> =
@@ -19,9 +24,10 @@ fn main() -> ExitCode {
     let effort =
         arguments.get(2).map_or(Effort::Survey(0), |&pieces| Effort::Sample(pieces as usize));
     let mut covered = [0u64; 3];
+    let (mut predicted, mut predicted_by_survey) = (0, 0);
     let mut widths: [Vec<f64>; 3] = Default::default();
     for seed in first..first + count {
-        let heap = Heap::start(seed, MIB.0, MIB.1);
+        let mut heap = Heap::start(seed, MIB.0, MIB.1);
         let truth = heap.read(Effort::Exact);
         heap.assert_agrees(&truth);
         let truth = Figures::of(&truth);
@@ -34,6 +40,15 @@ fn main() -> ExitCode {
             covered[index] += u64::from(covers[index]);
             widths[index].push(figures.half_widths[index] / truth.taken);
         }
+        let (walked, surveyed) = (truth.values[2], figures.values[2]);
+        let returned = heap.trim();
+        let is_as_walked = (returned - walked).abs() <= MOST_OFF_BYTES.max(MOST_OFF_SHARE * returned);
+        let is_as_surveyed = (returned - surveyed).abs() <= figures.half_widths[2] + STIR_BYTES;
+        predicted += u64::from(is_as_walked);
+        predicted_by_survey += u64::from(is_as_surveyed);
+        if !is_as_walked || !is_as_surveyed {
+            println!("seed {seed}: a trim returned {returned:.0}; a walk said {walked:.0}, the survey {surveyed:.0} ±{:.0}", figures.half_widths[2]);
+        }
         if covers != [true; 3] || std::env::var_os("VERBOSE").is_some() {
             let terms = [0, 1, 2].map(|index| {
                 let (off, half_width) = (off[index], figures.half_widths[index]);
@@ -43,7 +58,8 @@ fn main() -> ExitCode {
             print!("seed {seed}: {}; read {share:.2} in {took:.1?}; {}", terms.join(", "), heap.said);
         }
     }
-    let mut is_good = true;
+    println!("a trim returned what a walk had predicted, within 20 % or 4 MiB, in {predicted} of {count}; what lies in the survey's interval in {predicted_by_survey}");
+    let mut is_good = predicted == count && predicted_by_survey as f64 >= LEAST_COVERAGE * count as f64;
     for (index, name) in FIGURES.iter().enumerate() {
         let share = covered[index] as f64 / count as f64;
         is_good &= share >= LEAST_COVERAGE;

@@ -10,6 +10,8 @@ use crate::memory::{HEAD_BYTES, Head, Memory};
 const FIRST_LARGE_BIN: usize = 113;
 /// Lists followed at once.
 const MOST_LISTS: usize = 512;
+/// What a call costs, in chunks that it reads.
+const CALL_CHUNKS: usize = 3;
 
 /// What the lists of one arena told.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +22,7 @@ pub struct Listed {
     pub is_whole: bool,
 }
 
-/// Follows the bins of all arenas until `most` chunks were read, those of large chunks first.
+/// Follows the bins of all arenas until that has cost as much as reading `most` chunks at once, those of large chunks first.
 pub fn listed(
     memory: &impl Memory,
     segments: &[&Segment],
@@ -104,7 +106,7 @@ impl List {
     }
 }
 
-/// Follows each list by a chunk at both ends; how many chunks were read.
+/// Follows each list by a chunk at both ends; what that cost.
 fn step(
     memory: &impl Memory,
     segments: &[&Segment],
@@ -137,7 +139,7 @@ fn step(
         }
         found[list.arena].is_whole &= !list.is_broken;
     }
-    places.len()
+    places.len() + CALL_CHUNKS
 }
 
 /// The one of `segments`, which are sorted by address, that has a chunk at this place.

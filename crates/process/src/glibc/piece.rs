@@ -8,12 +8,16 @@ use super::find::ArenaState;
 use super::heaps::Segment;
 use super::layout::chunk;
 use super::lists::{has_head, segment_at};
-use super::runs::{page_bytes, within};
+use super::runs::{page_bytes, run_page_bytes, within};
 use crate::memory::{HEAD_BYTES, Head, Memory, PAGE_BYTES, head_of, page_of, word_at};
+use std::cell::Cell;
 use std::iter::Sum;
 
-/// So far behind a piece in which no chunk ends the end of one is looked for, where not all free chunks are known.
-const MOST_SEARCHED_BYTES: u64 = 1 << 20;
+/// So many chunks in use that follow each other are no chance, nor what others left behind: chunks that were joined do not lead to one another.
+const PROOF_CHUNKS: u32 = 8;
+/// So much behind pieces without any proof is read for the end of the free chunk that each may lie in, and so much of it at once.
+pub const MOST_SEARCHED_BYTES: u64 = 128 << 20;
+const SEARCHED_BYTES: u64 = 64 << 10;
 
 /// A part of a segment without large free chunks. It begins and ends on a page, or where chunks do.
 #[derive(Clone, Copy)]
@@ -103,6 +107,8 @@ pub struct Place<'a, M> {
     pub segments: &'a [&'a Segment],
     pub known: &'a Known,
     pub has_safe_linking: bool,
+    /// What is left of [`MOST_SEARCHED_BYTES`].
+    pub searches: &'a Cell<u64>,
 }
 
 /// What of the piece is known from the lists.
@@ -121,7 +127,7 @@ pub fn known_sums(piece: &Piece, known: &Known) -> Sums {
         sums.fastbin_chunks += f64::from(u8::from(start >= part.0));
     }
     for &run in within(&known.runs, part.0, part.1) {
-        sums.run_pages += page_bytes(presence, run, part) as f64;
+        sums.run_pages += run_page_bytes(piece.segment, run, part) as f64;
     }
     sums
 }
@@ -149,6 +155,14 @@ enum Kind {
     Fastbin,
 }
 
+/// What proves where chunks are.
+enum Proven {
+    /// A chunk starts here.
+    Start(u64),
+    /// A free chunk that started before the window.
+    End { start: u64, end: u64 },
+}
+
 struct Look<'a, M> {
     place: &'a Place<'a, M>,
     piece: &'a Piece<'a>,
@@ -161,33 +175,42 @@ struct Look<'a, M> {
 impl<M: Memory> Look<'_, M> {
     fn scan(&mut self) {
         let mut from = self.window.start_of_chunks;
-        let mut boundary = self.piece.has_chunk_at_start.then_some(from);
-        let known = self.place.known;
-        if boundary.is_some() && let Some(run) = within(&known.runs, from - 1, from).first() {
-            // It ends in this piece, or here.
-            self.run = Some((run.0, from));
-        }
-        for (chunks, kind) in [(&known.free, Kind::Free), (&known.fastbins, Kind::Fastbin)] {
-            if let Some(&(start, end)) = within(chunks, from, from + 1).first()
-                && boundary.is_none()
-            {
-                self.add(start, end, kind);
-                boundary = Some(end);
-            }
-        }
+        let mut boundary = self.first_known(from);
         while from < self.piece.end {
-            if let Some(at) = boundary {
+            if let Some(at) = boundary.take() {
                 from = self.walk(at).map_or(u64::MAX, |torn| torn + chunk::ALIGNMENT);
-                boundary = None;
                 continue;
             }
-            let anchor = self.next_free(from);
-            self.lead_in(from, anchor);
-            match anchor {
-                Some(anchor) => boundary = Some(anchor),
-                None => return,
+            boundary = match self.next_proven(from) {
+                Some(Proven::Start(at)) => {
+                    self.lead_in(from, Some(at));
+                    Some(at)
+                }
+                Some(Proven::End { start, end }) => {
+                    self.add(start, end, Kind::Free);
+                    Some(end)
+                }
+                None => return self.lead_in(from, None),
+            };
+        }
+    }
+
+    /// Where a chunk starts, if that is known of the beginning.
+    fn first_known(&mut self, from: u64) -> Option<u64> {
+        let known = self.place.known;
+        if self.piece.has_chunk_at_start {
+            // A run may end here, or go on.
+            let run = within(&known.runs, from.saturating_sub(1), from).first();
+            self.run = run.map(|run| (run.0, from));
+            return Some(from);
+        }
+        for (chunks, kind) in [(&known.free, Kind::Free), (&known.fastbins, Kind::Fastbin)] {
+            if let Some(&(start, end)) = within(chunks, from, from + 1).first() {
+                self.add(start, end, kind);
+                return Some(end);
             }
         }
+        None
     }
 
     /// Adds the chunks from `at`, a chunk, to the end of the piece; where sizes do not lead on, if so.
@@ -208,10 +231,14 @@ impl<M: Memory> Look<'_, M> {
     /// Adds what is before `anchor`, the first chunk that is free for sure, or all of the piece.
     fn lead_in(&mut self, from: u64, anchor: Option<u64>) {
         let target = anchor.unwrap_or(self.piece.end);
-        let Some(first) = self.window.longest(from, target, anchor.is_some()) else {
-            return self.look_behind(target);
-        };
-        self.add_below(first);
+        let (steps, first) = self.window.longest(from, target, anchor.is_some());
+        let is_proven = anchor.is_some() || steps >= PROOF_CHUNKS || self.place.known.is_whole;
+        if !is_proven && let Some((start, end)) = self.chunk_around() {
+            return self.add(start, end, Kind::Free);
+        }
+        if steps == 0 {
+            return;
+        }
         let mut at = first;
         while at < target {
             let Step::Chunk { next, .. } = self.window.step(at) else { return };
@@ -220,56 +247,51 @@ impl<M: Memory> Look<'_, M> {
         }
     }
 
-    /// The chunk that ends at `boundary` and started before the window, if it is free.
-    fn add_below(&mut self, boundary: u64) {
-        let words = self.window.word(boundary).zip(self.window.word(boundary + 8));
-        let Some((below, head)) = words.filter(|words| words.1 & chunk::PREV_INUSE == 0) else {
-            return;
-        };
-        let start = boundary.checked_sub(below).filter(|&start| start < self.window.start_of_chunks);
-        if let Some(start) = start
-            && self.listed(start) == Some(boundary)
-            && head != 0
-        {
-            self.add(start, boundary, Kind::Free);
-        }
-    }
-
-    /// In a piece in which no chunk ends: whether the one that it lies in is free, where that cannot be excluded.
-    fn look_behind(&mut self, from: u64) {
-        if self.place.known.is_whole {
-            return;
-        }
-        let segment = self.piece.segment;
-        let end = (from + MOST_SEARCHED_BYTES).min(segment.limit());
-        let piece = Piece { start: from, end, has_chunk_at_start: true, ..*self.piece };
-        let mut buffer = Vec::new();
-        let window = Window::of(self.place.memory, &piece, &mut buffer);
-        for at in (from.next_multiple_of(chunk::ALIGNMENT)..=end).step_by(chunk::ALIGNMENT as usize)
-        {
-            let Some((below, head)) = window.word(at).zip(window.word(at + 8)) else { return };
-            let start = at.wrapping_sub(below);
-            let is_around = head & chunk::PREV_INUSE == 0
-                && below.is_multiple_of(chunk::ALIGNMENT)
-                && (segment.first_chunk..=self.piece.start).contains(&start);
-            if is_around && self.listed(start) == Some(at) {
-                return self.add(start, at, Kind::Free);
+    /// The free chunk that the whole piece lies in, if it ends not far behind, and before another one starts.
+    fn chunk_around(&self) -> Option<(u64, u64)> {
+        let (segment, mut buffer) = (self.piece.segment, Vec::new());
+        let limit = (self.piece.end + self.place.searches.get()).min(segment.limit());
+        let mut at = self.piece.end;
+        while at < limit {
+            let end = (at + SEARCHED_BYTES).min(limit);
+            let piece = Piece { start: at, end, has_chunk_at_start: true, ..*self.piece };
+            let window = Window::of(self.place.memory, &piece, &mut buffer);
+            self.place.searches.set(self.place.searches.get().saturating_sub(end - at));
+            while at < end {
+                at = at.next_multiple_of(chunk::ALIGNMENT);
+                if let Some(start) = window.start_below(at, self.piece.start + 1)
+                    && self.listed(start) == Some(at)
+                {
+                    return Some((start, at));
+                }
+                if window.may_be_free(at) && self.listed(at).is_some() {
+                    return None;
+                }
+                at += chunk::ALIGNMENT;
             }
         }
+        None
     }
 
-    /// The first chunk from `from` on that is free for sure, or in a fastbin.
-    fn next_free(&self, from: u64) -> Option<u64> {
+    /// The first place from `from` on where a chunk starts or ends that is free for sure, or one starts that is in a fastbin.
+    fn next_proven(&self, from: u64) -> Option<Proven> {
         let mut at = from.next_multiple_of(chunk::ALIGNMENT);
-        let fastbins = within(&self.place.known.fastbins, at, self.piece.end);
+        let known = self.place.known;
+        let fastbins = within(&known.fastbins, at, self.piece.end);
         let kept = fastbins.iter().map(|chunk| chunk.0).find(|&start| start >= at);
-        while at < kept.unwrap_or(self.piece.end) {
-            if self.window.may_be_free(at) && self.listed(at).is_some() {
-                return Some(at);
+        while at < self.piece.end {
+            if !known.is_whole
+                && let Some(start) = self.window.start_below(at, self.window.start_of_chunks)
+                && self.listed(start) == Some(at)
+            {
+                return Some(Proven::End { start, end: at });
+            }
+            if kept == Some(at) || self.window.may_be_free(at) && self.listed(at).is_some() {
+                return Some(Proven::Start(at));
             }
             at += chunk::ALIGNMENT;
         }
-        kept
+        None
     }
 
     /// The end of the chunk at `at`, if it is free: both neighbours on its list refer to it.
@@ -369,8 +391,8 @@ impl<M: Memory> Look<'_, M> {
         {
             end = run.1;
         }
-        let (presence, part) = (&self.piece.segment.presence, (self.piece.start, self.piece.end));
-        self.sums.run_pages += page_bytes(presence, (start, end), part) as f64;
+        let part = (self.piece.start, self.piece.end);
+        self.sums.run_pages += run_page_bytes(self.piece.segment, (start, end), part) as f64;
     }
 }
 
@@ -446,6 +468,16 @@ impl<'a> Window<'a> {
             && self.word(next + 8).is_none_or(|next| next & chunk::PREV_INUSE == 0)
     }
 
+    /// Where the free chunk below `at` starts, if there may be one, from before `limit` on.
+    #[inline]
+    fn start_below(&self, at: u64, limit: u64) -> Option<u64> {
+        let (below, head) = self.word(at).zip(self.word(at + chunk::OVERHEAD_BYTES))?;
+        let is_possible =
+            head & chunk::PREV_INUSE == 0 && below.is_multiple_of(chunk::ALIGNMENT);
+        let start = at.checked_sub(below).filter(|_| is_possible)?;
+        (self.segment.first_chunk..limit).contains(&start).then_some(start)
+    }
+
     fn step(&self, at: u64) -> Step {
         let Some((bytes, head)) = self.size(at) else {
             let is_marker = self.segment.top.is_none() && at + MOST_MARKER_BYTES >= self.segment.end;
@@ -466,13 +498,13 @@ impl<'a> Window<'a> {
         if is_possible { Step::Chunk { next, is_free: Some(is_free) } } else { Step::Torn }
     }
 
-    /// From where the most chunks lead on to `target`, or beyond it where that is no chunk's start.
-    fn longest(&self, from: u64, target: u64, is_chunk: bool) -> Option<u64> {
+    /// From where the most chunks lead on to `target`, or beyond it where that is no chunk's start; how many. 0: from nowhere.
+    fn longest(&self, from: u64, target: u64, is_chunk: bool) -> (u32, u64) {
         let from = from.next_multiple_of(chunk::ALIGNMENT);
         let count = (target.saturating_sub(from)).div_ceil(chunk::ALIGNMENT) as usize;
         // Chunks from each place to the target; 0: there is no way.
         let mut steps = vec![0u32; count];
-        let mut best = None;
+        let mut best = (0, 0);
         for index in (0..count).rev() {
             let at = from + index as u64 * chunk::ALIGNMENT;
             let next = match self.step(at) {
@@ -481,20 +513,19 @@ impl<'a> Window<'a> {
                 Step::End => target,
                 Step::Chunk { next, .. } => next,
             };
-            let behind = match () {
-                () if next == target || next > target && !is_chunk => 0,
-                () if next > target => continue,
-                () => steps[((next - from) / chunk::ALIGNMENT) as usize],
+            steps[index] = match () {
+                () if next == target || next > target && !is_chunk => 1,
+                () if next > target => 0,
+                () => match steps[((next - from) / chunk::ALIGNMENT) as usize] {
+                    0 => 0,
+                    behind => behind + 1,
+                },
             };
-            if behind == 0 && next < target {
-                continue;
-            }
-            steps[index] = behind + 1;
-            if best.is_none_or(|(most, _)| steps[index] >= most) {
-                best = Some((steps[index], at));
+            if steps[index] > 0 && steps[index] >= best.0 {
+                best = (steps[index], at);
             }
         }
-        best.map(|(_, at)| at)
+        best
     }
 }
 

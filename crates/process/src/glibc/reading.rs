@@ -8,7 +8,7 @@ use super::map::HeapMap;
 use super::mapped_chunks::{self, Expected};
 use super::lists::{Listed, listed};
 use super::piece::Known;
-use super::runs::{joined, page_bytes};
+use super::runs::{joined, run_page_bytes};
 use super::statistics::{Arena, Range, Statistics};
 use super::survey::{PIECE_BYTES, Plan, Subject, survey};
 use super::walk;
@@ -21,8 +21,9 @@ const MOST_TCACHES: usize = 1 << 17;
 /// Arenas of so many resident bytes in all are walked by default, larger ones surveyed.
 pub const MOST_WALKED_BYTES: u64 = 64 << 20;
 
-/// Of lists of free chunks, in a survey: chunks followed at least, and one more for each piece.
-const LEAST_FOLLOWED: usize = 1 << 15;
+/// Of lists of free chunks, in a survey: chunks followed at least, and one more for so many pieces.
+const LEAST_FOLLOWED: usize = 1 << 14;
+const PIECES_A_CHUNK: u64 = 2;
 
 /// How to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub fn read(
         Effort::Survey(beyond_bytes) => resident <= beyond_bytes,
         Effort::Sample(_) => false,
     };
-    let followed = LEAST_FOLLOWED + (resident / PIECE_BYTES) as usize;
+    let followed = LEAST_FOLLOWED + (resident / PIECE_BYTES / PIECES_A_CHUNK) as usize;
     let budget = if is_exact { usize::MAX } else { followed };
     let mut reading = Reading {
         heap: Heap::new(memory, layout, parameters, &by_address, budget),
@@ -175,8 +176,6 @@ impl<M: Memory> Reading<'_, M> {
             for segment in segments {
                 self.walk_segment(segment, known, &mut arena);
             }
-            arena.fastbin_page_bytes =
-                arena.fastbin_page_bytes.saturating_sub(arena.free_page_bytes);
             self.statistics.arenas[index] = arena;
         }
     }
@@ -205,7 +204,7 @@ impl<M: Memory> Reading<'_, M> {
         }
     }
 
-    /// Adds up the chunks of one segment, and to `fastbin_page_bytes` what a trim would return of them.
+    /// Adds up the chunks of one segment, and to `joined_page_bytes` what a trim would return of them.
     fn walk_segment(&mut self, segment: &Segment, known: &Known, arena: &mut Arena) {
         let presence = &segment.presence;
         let tcache_bytes = self.heap.layout.tcache.chunk_bytes();
@@ -217,7 +216,7 @@ impl<M: Memory> Reading<'_, M> {
             if chunk.is_free || is_kept {
                 self.statistics.map.add_free(presence, start, end);
                 if run.1 != start {
-                    arena.fastbin_page_bytes += page_bytes(presence, run, run);
+                    arena.joined_page_bytes += run_page_bytes(segment, run, run);
                     run.0 = start;
                 }
                 run.1 = end;
@@ -230,7 +229,7 @@ impl<M: Memory> Reading<'_, M> {
                 self.tcaches.push(start);
             }
         });
-        arena.fastbin_page_bytes += page_bytes(presence, run, run);
+        arena.joined_page_bytes += run_page_bytes(segment, run, run);
         arena.metadata_bytes += presence.resident_bytes(segment.start, segment.first_chunk);
         match (walked.is_whole, segment.top) {
             (true, Some(_)) => {

@@ -1,5 +1,6 @@
 //! What a trim returns: it joins the chunks of fastbins with what is free beside them, then gives back the whole pages inside of each free chunk.
 
+use super::heaps::Segment;
 use super::layout::chunk;
 use crate::memory::{PAGE_BYTES, Presence, page_of};
 
@@ -8,6 +9,12 @@ pub fn page_bytes(presence: &Presence, (start, end): (u64, u64), part: (u64, u64
     let first = (start + chunk::TRIM_KEEPS_BYTES).next_multiple_of(PAGE_BYTES).max(part.0);
     let last = page_of(end).min(page_of(part.1));
     if first < last { presence.resident_bytes(first, last) } else { 0 }
+}
+
+/// The same of a run. One that ends at the top becomes a part of it, and only the main arena's top is returned.
+pub fn run_page_bytes(segment: &Segment, run: (u64, u64), part: (u64, u64)) -> u64 {
+    let is_kept = segment.top == Some(run.1) && !segment.is_main;
+    if is_kept { 0 } else { page_bytes(&segment.presence, run, part) }
 }
 
 /// Joins neighbours that touch. `chunks` by address.

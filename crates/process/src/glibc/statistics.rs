@@ -30,7 +30,7 @@ pub struct Arena {
     pub in_use: Space,
     /// Chunks in bins.
     pub free: Space,
-    /// Whole pages of these that are present: what `malloc_trim` gives back.
+    /// Whole pages of these that are present.
     pub free_page_bytes: u64,
     /// The largest of them.
     pub largest_free_bytes: u64,
@@ -38,8 +38,8 @@ pub struct Arena {
     pub top: Space,
     /// In fastbins.
     pub fastbins: Kept,
-    /// Whole pages that are free after these were joined with the free chunks beside them, and not before.
-    pub fastbin_page_bytes: u64,
+    /// Whole pages that are present once these are joined with the free chunks beside them, as a trim does first.
+    pub joined_page_bytes: u64,
     /// In tcaches that lie in this arena. The chunks in them may lie in others.
     pub tcaches: Kept,
     /// Headers of heaps and the arena's state, outside of chunks; resident.
@@ -160,7 +160,7 @@ impl Arena {
     /// What `malloc_trim(0)` gives back. It joins the fastbins' chunks first, and cuts the top of the main arena only.
     pub fn releasable_bytes(&self) -> u64 {
         let top = if self.is_main { self.top.resident_bytes.saturating_sub(PAGE_BYTES) } else { 0 };
-        self.free_page_bytes + self.fastbin_page_bytes + top / PAGE_BYTES * PAGE_BYTES
+        self.joined_page_bytes + top / PAGE_BYTES * PAGE_BYTES
     }
 }
 

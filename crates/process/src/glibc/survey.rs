@@ -6,11 +6,12 @@
 use super::find::ArenaState;
 use super::heaps::Segment;
 use super::map::HeapMap;
-use super::piece::{Known, Piece, Place, Sums, known_sums, look};
-use super::runs::{page_bytes, within};
+use super::piece::{Known, MOST_SEARCHED_BYTES, Piece, Place, Sums, known_sums, look};
+use super::runs::{run_page_bytes, within};
 use super::statistics::{Arena, Space, Spreads};
 use super::strata::{Draw, Spread};
 use crate::memory::Memory;
+use std::cell::Cell;
 
 /// Bytes of a piece.
 pub const PIECE_BYTES: u64 = 64 << 10;
@@ -92,8 +93,6 @@ fn cut_all<'a>(subject: &Subject<'a>) -> Vec<Piece<'a>> {
     for segment in subject.segments {
         cut(segment, &subject.known.free, &mut pieces);
     }
-    // Where no page is present, there is nothing to read.
-    pieces.retain(|piece| piece.segment.presence.resident_bytes(piece.start, piece.end) > 0);
     pieces
 }
 
@@ -134,7 +133,7 @@ fn strata<'a>(pieces: &'a [Vec<Piece<'a>>]) -> Vec<Stratum<'a>> {
 
 /// Reads of each stratum as many pieces as are missing from `each`.
 fn draw(plan: &Plan<impl Memory>, subjects: &[Subject], strata: &mut [Stratum], each: usize) {
-    let mut buffer = Vec::new();
+    let (mut buffer, searches) = (Vec::new(), Cell::new(MOST_SEARCHED_BYTES));
     for stratum in strata {
         let subject = &subjects[stratum.subject];
         let place = Place {
@@ -143,15 +142,10 @@ fn draw(plan: &Plan<impl Memory>, subjects: &[Subject], strata: &mut [Stratum], 
             segments: plan.segments,
             known: subject.known,
             has_safe_linking: plan.has_safe_linking,
+            searches: &searches,
         };
         for &piece in stratum.pieces.iter().take(each).skip(stratum.rests.len()) {
             let found = look(&place, piece, &mut buffer);
-            if std::env::var_os("DEBUG_PIECE").is_some() {
-                let r = found.without(&known_sums(piece, subject.known));
-                if subject.known.is_whole && (r.free != 0.0 || r.run_pages != 0.0 || r.fastbins != 0.0) {
-                    eprintln!("{:x}-{:x} {} {r:?}", piece.start, piece.end, piece.has_chunk_at_start);
-                }
-            }
             stratum.rests.push(found.without(&known_sums(piece, subject.known)));
         }
     }
@@ -223,10 +217,9 @@ fn add_known(subject: &Subject, arena: &mut Arena, map: &mut HeapMap) {
             map.add_free(presence, start, end);
         }
         for &run in within(&known.runs, segment.first_chunk, limit) {
-            arena.fastbin_page_bytes += page_bytes(presence, run, run);
+            arena.joined_page_bytes += run_page_bytes(segment, run, run);
         }
     }
-    arena.fastbin_page_bytes = arena.fastbin_page_bytes.saturating_sub(arena.free_page_bytes);
 }
 
 /// Adds what is estimated. All that is neither free nor top is in use.
@@ -234,8 +227,6 @@ fn settle(subject: &Subject, estimate: &Estimate, arena: &mut Arena) {
     let rest = &estimate.rest;
     let whole = |value: f64| value.max(0.0).round() as u64;
     let added = |known: u64, rest: f64| whole(known as f64 + rest);
-    let run_pages =
-        added(arena.free_page_bytes + arena.fastbin_page_bytes, rest.run_pages);
     arena.free = Space {
         chunks: added(arena.free.chunks, rest.free_chunks),
         bytes: added(arena.free.bytes, rest.free).min(arena.in_use.bytes),
@@ -244,7 +235,7 @@ fn settle(subject: &Subject, estimate: &Estimate, arena: &mut Arena) {
     };
     arena.free_page_bytes =
         added(arena.free_page_bytes, rest.free_pages).min(arena.free.resident_bytes);
-    arena.fastbin_page_bytes = run_pages.saturating_sub(arena.free_page_bytes);
+    arena.joined_page_bytes = added(arena.joined_page_bytes, rest.run_pages);
     arena.largest_free_bytes = arena.largest_free_bytes.max(rest.largest_free);
     if !subject.known.has_all_fastbins {
         let bytes = added(arena.fastbins.bytes, rest.fastbins);
