@@ -8,6 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+// Not in glibc before 2.33.
+extern struct mallinfo2 mallinfo2(void) __attribute__((weak));
+
 enum { MOST_THREADS = 16, MOST_ROUNDS = 8 };
 
 // What a heap is like.
@@ -130,8 +133,10 @@ int main(int count, char **arguments) {
     shape.base += next(&state) % shape.base;
     shape.touches = next(&state) % 3 != 0;
     // Every thread has an arena of its own, and what is large stays in it.
-    mallopt(M_ARENA_MAX, MOST_THREADS + 1);
-    mallopt(M_MMAP_THRESHOLD, 128 << 10);
+    if (getenv("GLIBC_TUNABLES") == NULL) {
+        mallopt(M_ARENA_MAX, MOST_THREADS + 1);
+        mallopt(M_MMAP_THRESHOLD, 128 << 10);
+    }
     pthread_barrier_init(&filled, NULL, shape.threads);
     for (int i = 1; i < shape.threads; i++) {
         pthread_t thread;
@@ -141,9 +146,16 @@ int main(int count, char **arguments) {
     pthread_barrier_wait(&filled);
     uint64_t live = 0;
     for (int i = 0; i < shape.threads; i++) live += live_chunk_bytes[i];
-    struct mallinfo2 info = mallinfo2();
+    size_t arena, freed;
+    if (mallinfo2 != NULL) {
+        struct mallinfo2 info = mallinfo2();
+        arena = info.arena, freed = info.fordblks;
+    } else {
+        struct mallinfo info = mallinfo();
+        arena = info.arena, freed = info.fordblks;
+    }
     printf("bytes %zu threads %d rounds %d sizes %d frees %d fill %.2f base %zu touches %d: live %lu arena %zu free %zu\n", shape.bytes,
-           shape.threads, shape.rounds, shape.sizes, shape.frees, shape.fill, shape.base, shape.touches, live, info.arena, info.fordblks);
+           shape.threads, shape.rounds, shape.sizes, shape.frees, shape.fill, shape.base, shape.touches, live, arena, freed);
     fflush(stdout);
     while (getchar() == '\n') {
         long before = rss_bytes();

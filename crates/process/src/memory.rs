@@ -40,6 +40,8 @@ pub struct Presence {
     bits: Vec<u64>,
     /// Present pages before each word of `bits`, and all of them at the end.
     before: Vec<u32>,
+    /// Whether the pages are part of RSS: those of hugetlbfs are not.
+    is_in_rss: bool,
 }
 
 impl Presence {
@@ -58,7 +60,12 @@ impl Presence {
             *sum += word.count_ones();
             Some(*sum)
         }));
-        is_known.then_some(Self { start, bits, before })
+        is_known.then_some(Self { start, bits, before, is_in_rss: true })
+    }
+
+    /// The same, of pages that are not part of RSS: they may be read, and count as nothing.
+    pub fn outside_rss(self) -> Self {
+        Self { is_in_rss: false, ..self }
     }
 
     /// Whether the page of `address` may be read without an effect on the process; false outside the range.
@@ -69,9 +76,12 @@ impl Presence {
         word.is_some_and(|word| word >> (page % 64) & 1 == 1)
     }
 
-    /// Bytes of `start..end` on pages that are present.
+    /// Bytes of `start..end` on pages that are present, and part of RSS.
     #[inline]
     pub fn resident_bytes(&self, start: u64, end: u64) -> u64 {
+        if !self.is_in_rss {
+            return 0;
+        }
         // Most chunks lie on one page.
         if page_of(start) == page_of(end.wrapping_sub(1)) {
             return if self.is_present(start) { end.saturating_sub(start) } else { 0 };

@@ -43,7 +43,8 @@ impl Memory for ProcessMemory {
         while heads.len() < addresses.len() {
             let first = heads.len();
             let whole = remote::read_places(self.pid, &addresses[first..], HEAD_BYTES, &mut bytes);
-            heads.extend(bytes.chunks_exact(HEAD_BYTES).take(whole).map(|head| Some(head_of(head))));
+            heads
+                .extend(bytes.chunks_exact(HEAD_BYTES).take(whole).map(|head| Some(head_of(head))));
             // It stops at the first that cannot be read.
             if let (0, Some(&address)) = (whole, addresses.get(first)) {
                 let head = &mut bytes[..HEAD_BYTES];

@@ -3,10 +3,9 @@
 //! a walk of every chunk was more than 20 % and 4 MiB off what the trim returned.
 #![forbid(unsafe_code)]
 
-use ramson_process::glibc::{Effort, Statistics};
+use ramson_process::glibc::Effort;
 use ramson_tests::surveys::{FIGURES, Figures, Heap};
 use std::process::ExitCode;
-use std::time::Instant;
 
 /// Heaps are larger than what is walked as a whole, and small enough for many of them.
 const MIB: (u64, u64) = (70, 200);
@@ -16,59 +15,88 @@ const MOST_OFF_SHARE: f64 = 0.2;
 /// What a trim itself touches.
 const STIR_BYTES: f64 = 65536.0;
 
+/// What was found of all heaps.
+#[derive(Default)]
+struct Tally {
+    heaps: u64,
+    covered: [u64; 3],
+    /// Half the widths of the intervals, as shares of the heaps.
+    widths: [Vec<f64>; 3],
+    returned_as_walked: u64,
+    returned_as_surveyed: u64,
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<u64> =
         std::env::args().skip(1).map(|word| word.parse().expect("a number")).collect();
-    let (first, count) =
-        (arguments.first().copied().unwrap_or(1), arguments.get(1).copied().unwrap_or(1000));
-    let effort =
-        arguments.get(2).map_or(Effort::Survey(0), |&pieces| Effort::Sample(pieces as usize));
-    let mut covered = [0u64; 3];
-    let (mut predicted, mut predicted_by_survey) = (0, 0);
-    let mut widths: [Vec<f64>; 3] = Default::default();
-    for seed in first..first + count {
+    let argument = |index: usize| arguments.get(index).copied();
+    let effort = argument(2).map_or(Effort::Survey(0), |pieces| Effort::Sample(pieces as usize));
+    let first = argument(0).unwrap_or(1);
+    let mut tally = Tally::default();
+    for seed in first..first + argument(1).unwrap_or(1000) {
+        tally.add(seed, effort);
+    }
+    if tally.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Tally {
+    fn add(&mut self, seed: u64, effort: Effort) {
         let mut heap = Heap::start(seed, MIB.0, MIB.1);
         let truth = heap.read(Effort::Exact);
         heap.assert_agrees(&truth);
-        let truth = Figures::of(&truth);
-        let start = Instant::now();
-        let statistics: Statistics = heap.read(effort);
-        let took = start.elapsed();
-        let figures = Figures::of(&statistics);
+        let (truth, figures) = (Figures::of(&truth), Figures::of(&heap.read(effort)));
         let (covers, off) = (figures.covers(&truth), figures.off(&truth));
+        self.heaps += 1;
         for index in 0..3 {
-            covered[index] += u64::from(covers[index]);
-            widths[index].push(figures.half_widths[index] / truth.taken);
+            self.covered[index] += u64::from(covers[index]);
+            self.widths[index].push(figures.half_widths[index] / truth.taken);
+            if !covers[index] {
+                let (name, half_width) = (FIGURES[index], figures.half_widths[index]);
+                println!(
+                    "seed {seed}: {name} is {:.0} off, ±{half_width:.0}; {}",
+                    off[index],
+                    heap.said.trim()
+                );
+            }
         }
         let (walked, surveyed) = (truth.values[2], figures.values[2]);
-        let returned = heap.trim();
-        let is_as_walked = (returned - walked).abs() <= MOST_OFF_BYTES.max(MOST_OFF_SHARE * returned);
-        let is_as_surveyed = (returned - surveyed).abs() <= figures.half_widths[2] + STIR_BYTES;
-        predicted += u64::from(is_as_walked);
-        predicted_by_survey += u64::from(is_as_surveyed);
+        let (returned, half_width) = (heap.trim(), figures.half_widths[2]);
+        let is_as_walked =
+            (returned - walked).abs() <= MOST_OFF_BYTES.max(MOST_OFF_SHARE * returned);
+        let is_as_surveyed = (returned - surveyed).abs() <= half_width + STIR_BYTES;
+        self.returned_as_walked += u64::from(is_as_walked);
+        self.returned_as_surveyed += u64::from(is_as_surveyed);
         if !is_as_walked || !is_as_surveyed {
-            println!("seed {seed}: a trim returned {returned:.0}; a walk said {walked:.0}, the survey {surveyed:.0} ±{:.0}", figures.half_widths[2]);
-        }
-        if covers != [true; 3] || std::env::var_os("VERBOSE").is_some() {
-            let terms = [0, 1, 2].map(|index| {
-                let (off, half_width) = (off[index], figures.half_widths[index]);
-                format!("{} {:.0} off {off:.0} ±{half_width:.0}", FIGURES[index], truth.values[index])
-            });
-            let share = figures.read / truth.taken;
-            print!("seed {seed}: {}; read {share:.2} in {took:.1?}; {}", terms.join(", "), heap.said);
+            println!(
+                "seed {seed}: a trim returned {returned:.0}; a walk said {walked:.0}, the survey {surveyed:.0} ±{half_width:.0}"
+            );
         }
     }
-    println!("a trim returned what a walk had predicted, within 20 % or 4 MiB, in {predicted} of {count}; what lies in the survey's interval in {predicted_by_survey}");
-    let mut is_good = predicted == count && predicted_by_survey as f64 >= LEAST_COVERAGE * count as f64;
-    for (index, name) in FIGURES.iter().enumerate() {
-        let share = covered[index] as f64 / count as f64;
-        is_good &= share >= LEAST_COVERAGE;
-        widths[index].sort_by(f64::total_cmp);
-        let quantile = |share: f64| widths[index][(share * (count - 1) as f64) as usize] * 100.0;
+
+    /// Says what was found.
+    fn is_good(&mut self) -> bool {
+        let count = self.heaps as f64;
         println!(
-            "{name}: the truth is in {} of {count} intervals ({:.1} %); half their width, of the heap: median {:.3} %, 95 % below {:.3} %, at most {:.3} %",
-            covered[index], share * 100.0, quantile(0.5), quantile(0.95), quantile(1.0)
+            "a trim returned what a walk had predicted, within 20 % or 4 MiB, in {} of {count}; what lies in the survey's interval in {}",
+            self.returned_as_walked, self.returned_as_surveyed
         );
+        for (index, name) in FIGURES.iter().enumerate() {
+            let widths = &mut self.widths[index];
+            widths.sort_by(f64::total_cmp);
+            let quantile = |share: f64| widths[(share * (count - 1.0)) as usize] * 100.0;
+            println!(
+                "{name}: the truth is in {} of {count} intervals ({:.1} %); half their width, of the heap: median {:.3} %, 95 % below {:.3} %, \
+                 at most {:.3} %",
+                self.covered[index],
+                self.covered[index] as f64 / count * 100.0,
+                quantile(0.5),
+                quantile(0.95),
+                quantile(1.0)
+            );
+        }
+        let is_often = |times: u64| times as f64 >= LEAST_COVERAGE * count;
+        self.returned_as_walked == self.heaps
+            && is_often(self.returned_as_surveyed)
+            && self.covered.into_iter().all(is_often)
     }
-    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -236,7 +236,11 @@ fn parameters_at(bytes: &[u8], layout: &Layout, main_heap: Option<&Area>) -> Opt
     let (mapped_bytes, mapped_chunks) = (word(mapped)?, half(layout.n_mmaps)?);
     let sbrk_base = word(mapped + parameters::SBRK_BASE)?;
     let has_fixed_thresholds = half(layout.n_mmaps + parameters::NO_DYN_THRESHOLD)?;
-    let is_base = sbrk_base == 0 || main_heap.is_some_and(|heap| heap.contains(sbrk_base));
+    let huge_page_bytes = layout.hp_pagesize.map_or(Some(0), word)?;
+    // With huge pages of hugetlbfs, the main arena is mapped.
+    let may_be_mapped = huge_page_bytes > 0 && sbrk_base.is_multiple_of(PAGE_BYTES);
+    let is_in_heap = || main_heap.is_some_and(|heap| heap.contains(sbrk_base));
+    let is_base = sbrk_base == 0 || may_be_mapped || is_in_heap();
     let are_mapped_bytes = match layout.mapped_header_bytes {
         0 => mapped_bytes.is_multiple_of(PAGE_BYTES) && (mapped_chunks == 0) == (mapped_bytes == 0),
         header => mapped_bytes.is_multiple_of(header) && mapped_bytes >= mapped_chunks * PAGE_BYTES,
@@ -261,7 +265,7 @@ fn parameters_at(bytes: &[u8], layout: &Layout, main_heap: Option<&Area>) -> Opt
         sbrk_base,
         tcache_count: word(tcache + 16)?,
         tcache_max_bytes,
-        huge_page_bytes: layout.hp_pagesize.map_or(Some(0), word)?,
+        huge_page_bytes,
     })
 }
 

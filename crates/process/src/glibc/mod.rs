@@ -8,14 +8,17 @@ mod layout;
 mod lists;
 mod map;
 mod mapped_chunks;
+mod mapped_main;
 mod piece;
 mod pins;
 mod reading;
 mod runs;
 mod statistics;
 mod strata;
+mod sums;
 mod survey;
 mod walk;
+mod window;
 
 pub use find::{LibraryData, Parameters};
 pub use map::{Cell, HeapMap};

@@ -9,95 +9,16 @@ use super::heaps::Segment;
 use super::layout::chunk;
 use super::lists::{has_head, segment_at};
 use super::runs::{page_bytes, run_page_bytes, within};
-use crate::memory::{HEAD_BYTES, Head, Memory, PAGE_BYTES, head_of, page_of, word_at};
+use super::sums::{Known, Piece, Sums};
+use super::window::{Step, Window};
+use crate::memory::Memory;
 use std::cell::Cell;
-use std::iter::Sum;
 
 /// So many chunks in use that follow each other are no chance, nor what others left behind: chunks that were joined do not lead to one another.
 const PROOF_CHUNKS: u32 = 8;
 /// So much behind pieces without any proof is read for the end of the free chunk that each may lie in, and so much of it at once.
 pub const MOST_SEARCHED_BYTES: u64 = 128 << 20;
 const SEARCHED_BYTES: u64 = 64 << 10;
-
-/// A part of a segment without large free chunks. It begins and ends on a page, or where chunks do.
-#[derive(Clone, Copy)]
-pub struct Piece<'a> {
-    pub segment: &'a Segment,
-    pub start: u64,
-    pub end: u64,
-    /// Whether a chunk starts at its start.
-    pub has_chunk_at_start: bool,
-}
-
-/// What is free, as the lists told it: start and end of chunks, by address, apart.
-#[derive(Clone, Debug, Default)]
-pub struct Known {
-    pub free: Vec<(u64, u64)>,
-    /// Whether these are all.
-    pub is_whole: bool,
-    pub fastbins: Vec<(u64, u64)>,
-    /// Whether these are all.
-    pub has_all_fastbins: bool,
-    /// Both, joined where they touch.
-    pub runs: Vec<(u64, u64)>,
-}
-
-/// What a piece holds. Bytes are those in the piece, chunks those that start in it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sums {
-    pub resident: f64,
-    pub free: f64,
-    pub free_resident: f64,
-    /// Whole pages of free chunks.
-    pub free_pages: f64,
-    /// Whole pages after free chunks and those of fastbins were joined.
-    pub run_pages: f64,
-    pub fastbins: f64,
-    pub free_chunks: f64,
-    /// With those in fastbins.
-    pub chunks_in_use: f64,
-    pub fastbin_chunks: f64,
-    pub largest_free: u64,
-}
-
-impl Sums {
-    /// Of resident memory, what is not the program's: free, or the sizes in front of its blocks.
-    pub fn not_live(&self) -> f64 {
-        let heads = self.chunks_in_use - self.fastbin_chunks;
-        self.free_resident + self.fastbins + heads * chunk::OVERHEAD_BYTES as f64
-    }
-
-    /// Each figure times `factor`.
-    pub fn scaled(&self, factor: f64) -> Self {
-        self.with(self, |value, _| value * factor)
-    }
-
-    /// The difference. Of what is resident, and of the largest chunk, there is none.
-    pub fn without(&self, other: &Self) -> Self {
-        Self { resident: self.resident, ..self.with(other, |own, other| own - other) }
-    }
-
-    fn with(&self, other: &Self, f: impl Fn(f64, f64) -> f64) -> Self {
-        Self {
-            resident: f(self.resident, other.resident),
-            free: f(self.free, other.free),
-            free_resident: f(self.free_resident, other.free_resident),
-            free_pages: f(self.free_pages, other.free_pages),
-            run_pages: f(self.run_pages, other.run_pages),
-            fastbins: f(self.fastbins, other.fastbins),
-            free_chunks: f(self.free_chunks, other.free_chunks),
-            chunks_in_use: f(self.chunks_in_use, other.chunks_in_use),
-            fastbin_chunks: f(self.fastbin_chunks, other.fastbin_chunks),
-            largest_free: self.largest_free.max(other.largest_free),
-        }
-    }
-}
-
-impl Sum for Sums {
-    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::default(), |sum, one| sum.with(&one, |a, b| a + b))
-    }
-}
 
 /// Where a piece is looked at.
 pub struct Place<'a, M> {
@@ -109,27 +30,6 @@ pub struct Place<'a, M> {
     pub has_safe_linking: bool,
     /// What is left of [`MOST_SEARCHED_BYTES`].
     pub searches: &'a Cell<u64>,
-}
-
-/// What of the piece is known from the lists.
-pub fn known_sums(piece: &Piece, known: &Known) -> Sums {
-    let (presence, part) = (&piece.segment.presence, (piece.start, piece.end));
-    let mut sums = Sums::default();
-    for &(start, end) in within(&known.free, part.0, part.1) {
-        let (from, to) = (start.max(part.0), end.min(part.1));
-        sums.free += (to - from) as f64;
-        sums.free_resident += presence.resident_bytes(from, to) as f64;
-        sums.free_pages += page_bytes(presence, (start, end), part) as f64;
-        sums.free_chunks += f64::from(u8::from(start >= part.0));
-    }
-    for &(start, end) in within(&known.fastbins, part.0, part.1) {
-        sums.fastbins += (end.min(part.1) - start.max(part.0)) as f64;
-        sums.fastbin_chunks += f64::from(u8::from(start >= part.0));
-    }
-    for &run in within(&known.runs, part.0, part.1) {
-        sums.run_pages += run_page_bytes(piece.segment, run, part) as f64;
-    }
-    sums
 }
 
 /// Reads a piece and adds up what it holds.
@@ -330,7 +230,9 @@ impl<M: Memory> Look<'_, M> {
         let is_known = || within(&known.fastbins, at, at + 1).first() == Some(&(at, next));
         let is_one = match known.has_all_fastbins {
             true => !known.fastbins.is_empty() && is_known(),
-            false => next - at <= chunk::MOST_FASTBIN_BYTES && (is_known() || self.has_link(at, next)),
+            false => {
+                next - at <= chunk::MOST_FASTBIN_BYTES && (is_known() || self.has_link(at, next))
+            }
         };
         if is_one { Kind::Fastbin } else { Kind::InUse }
     }
@@ -340,7 +242,8 @@ impl<M: Memory> Look<'_, M> {
         let Some(word) = self.window.word(at + 16) else { return false };
         let mask = if self.place.has_safe_linking { (at + 16) >> 12 } else { 0 };
         let link = word ^ mask;
-        let may_be = |segment: &Segment| link.is_multiple_of(chunk::ALIGNMENT) && has_head(segment, link);
+        let may_be =
+            |segment: &Segment| link.is_multiple_of(chunk::ALIGNMENT) && has_head(segment, link);
         segment_at(self.place.segments, link).is_some_and(may_be)
             && self.place.memory.heads(&[link])[0]
                 .is_some_and(|head| head[1] & !chunk::FLAGS == next - at)
@@ -395,139 +298,3 @@ impl<M: Memory> Look<'_, M> {
         self.sums.run_pages += run_page_bytes(self.piece.segment, (start, end), part) as f64;
     }
 }
-
-/// Where the size of a chunk leads.
-enum Step {
-    /// `is_free` is `None` where the next chunk was not read.
-    Chunk { next: u64, is_free: Option<bool> },
-    /// The marker at the end of a heap.
-    End,
-    /// This is no chunk.
-    Torn,
-}
-
-struct Window<'a> {
-    segment: &'a Segment,
-    /// Address of the first byte.
-    start: u64,
-    /// The first place where a chunk may start.
-    start_of_chunks: u64,
-    /// Zeros where a page is absent. No chunk has the size 0.
-    bytes: &'a [u8],
-}
-
-impl<'a> Window<'a> {
-    /// The piece's pages, one before, where a run of free chunks may begin, and one behind, where the next size may lie.
-    fn of(memory: &impl Memory, piece: &Piece<'a>, bytes: &'a mut Vec<u8>) -> Self {
-        let segment = piece.segment;
-        let start_of_chunks = match piece.has_chunk_at_start {
-            true => piece.start,
-            false => piece.start.saturating_sub(PAGE_BYTES).max(segment.first_chunk),
-        };
-        let start = page_of(start_of_chunks);
-        let end = (page_of(piece.end + PAGE_BYTES - 1) + PAGE_BYTES)
-            .min(page_of(segment.end + PAGE_BYTES - 1));
-        bytes.clear();
-        bytes.resize((end - start) as usize, 0);
-        segment.presence.read_pages(memory, start, bytes);
-        Self { segment, start, start_of_chunks, bytes }
-    }
-
-    #[inline]
-    fn word(&self, address: u64) -> Option<u64> {
-        word_at(self.bytes, address.checked_sub(self.start)? as usize)
-    }
-
-    fn head(&self, at: u64) -> Option<Head> {
-        let offset = at.checked_sub(self.start)? as usize;
-        let bytes = self.bytes.get(offset..offset + HEAD_BYTES)?;
-        Some(head_of(bytes))
-    }
-
-    /// The size of what may be a chunk at `at`, with its marks.
-    #[inline]
-    fn size(&self, at: u64) -> Option<(u64, u64)> {
-        let head = self.word(at + chunk::OVERHEAD_BYTES)?;
-        let bytes = head & !chunk::FLAGS;
-        let is_possible = bytes >= chunk::LEAST_BYTES
-            && bytes.is_multiple_of(chunk::ALIGNMENT)
-            && head & chunk::IS_MMAPPED == 0
-            && bytes <= self.segment.limit().saturating_sub(at)
-            && !(self.segment.is_main && head & chunk::NON_MAIN_ARENA != 0);
-        is_possible.then_some((bytes, head))
-    }
-
-    /// Whether the marks at both ends are those of a free chunk, as far as they were read.
-    #[inline]
-    fn may_be_free(&self, at: u64) -> bool {
-        let Some((bytes, head)) = self.size(at) else { return false };
-        let next = at + bytes;
-        // Free chunks that touch are joined at once.
-        head & chunk::PREV_INUSE != 0
-            && self.word(next).is_none_or(|below| below == bytes)
-            && self.word(next + 8).is_none_or(|next| next & chunk::PREV_INUSE == 0)
-    }
-
-    /// Where the free chunk below `at` starts, if there may be one, from before `limit` on.
-    #[inline]
-    fn start_below(&self, at: u64, limit: u64) -> Option<u64> {
-        let (below, head) = self.word(at).zip(self.word(at + chunk::OVERHEAD_BYTES))?;
-        let is_possible =
-            head & chunk::PREV_INUSE == 0 && below.is_multiple_of(chunk::ALIGNMENT);
-        let start = at.checked_sub(below).filter(|_| is_possible)?;
-        (self.segment.first_chunk..limit).contains(&start).then_some(start)
-    }
-
-    fn step(&self, at: u64) -> Step {
-        let Some((bytes, head)) = self.size(at) else {
-            let is_marker = self.segment.top.is_none() && at + MOST_MARKER_BYTES >= self.segment.end;
-            return if is_marker { Step::End } else { Step::Torn };
-        };
-        let next = at + bytes;
-        let words = self.word(next).zip(self.word(next + 8));
-        let is_read = self.segment.presence.is_present(next);
-        let Some((below, next_head)) = words.filter(|_| is_read) else {
-            return Step::Chunk { next, is_free: None };
-        };
-        let is_free = next_head & chunk::PREV_INUSE == 0;
-        let is_possible = if is_free {
-            below == bytes && head & chunk::PREV_INUSE != 0
-        } else {
-            self.segment.is_main || head & chunk::NON_MAIN_ARENA != 0
-        };
-        if is_possible { Step::Chunk { next, is_free: Some(is_free) } } else { Step::Torn }
-    }
-
-    /// From where the most chunks lead on to `target`, or beyond it where that is no chunk's start; how many. 0: from nowhere.
-    fn longest(&self, from: u64, target: u64, is_chunk: bool) -> (u32, u64) {
-        let from = from.next_multiple_of(chunk::ALIGNMENT);
-        let count = (target.saturating_sub(from)).div_ceil(chunk::ALIGNMENT) as usize;
-        // Chunks from each place to the target; 0: there is no way.
-        let mut steps = vec![0u32; count];
-        let mut best = (0, 0);
-        for index in (0..count).rev() {
-            let at = from + index as u64 * chunk::ALIGNMENT;
-            let next = match self.step(at) {
-                Step::Torn => continue,
-                Step::End if is_chunk => continue,
-                Step::End => target,
-                Step::Chunk { next, .. } => next,
-            };
-            steps[index] = match () {
-                () if next == target || next > target && !is_chunk => 1,
-                () if next > target => 0,
-                () => match steps[((next - from) / chunk::ALIGNMENT) as usize] {
-                    0 => 0,
-                    behind => behind + 1,
-                },
-            };
-            if steps[index] > 0 && steps[index] >= best.0 {
-                best = (steps[index], at);
-            }
-        }
-        best
-    }
-}
-
-/// From the marker behind the last chunk of a heap to the heap's end.
-const MOST_MARKER_BYTES: u64 = 64;

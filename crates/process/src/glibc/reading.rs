@@ -4,12 +4,12 @@ use super::caches::Heap;
 use super::find::{ArenaState, LibraryData};
 use super::heaps::{self, Segment};
 use super::layout::chunk;
+use super::lists::{Listed, listed};
 use super::map::HeapMap;
 use super::mapped_chunks::{self, Expected};
-use super::lists::{Listed, listed};
-use super::piece::Known;
 use super::runs::{joined, run_page_bytes};
 use super::statistics::{Arena, Range, Statistics};
+use super::sums::Known;
 use super::survey::{PIECE_BYTES, Plan, Subject, survey};
 use super::walk;
 use crate::areas::Area;
@@ -47,7 +47,8 @@ pub fn read(
     let library = LibraryData::read(memory, library, version)?;
     let (layout, states) = (library.layout, library.arenas(memory)?);
     let parameters = library.parameters(areas.iter().find(|area| area.path == "[heap]"))?;
-    let of_arena = |(index, state)| heaps::segments(memory, state, index, layout, &parameters);
+    let of_arena =
+        |(index, state)| heaps::segments(memory, areas, state, index, layout, &parameters);
     let segments: Vec<Vec<Segment>> = states.iter().enumerate().map(of_arena).collect();
     let mut by_address: Vec<&Segment> = segments.iter().flatten().collect();
     by_address.sort_by_key(|segment| segment.start);
@@ -162,10 +163,12 @@ impl<M: Memory> Reading<'_, M> {
             has_safe_linking: self.heap.layout.has_safe_linking,
             pieces,
         };
-        let subject =
-            |((state, segments), known)| Subject { state, segments: Vec::as_slice(segments), known };
-        let subjects: Vec<Subject> =
-            states.iter().zip(segments).zip(known).map(subject).collect();
+        let subject = |((state, segments), known)| Subject {
+            state,
+            segments: Vec::as_slice(segments),
+            known,
+        };
+        let subjects: Vec<Subject> = states.iter().zip(segments).zip(known).map(subject).collect();
         let Statistics { arenas, map, .. } = &mut self.statistics;
         self.statistics.read_bytes = survey(&plan, &subjects, arenas, map);
     }

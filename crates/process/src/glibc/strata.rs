@@ -45,7 +45,10 @@ impl Sum for Spread {
 
 impl Spread {
     /// Of a stratum of `count` pieces, of which those with these remainders were drawn.
-    pub fn of_stratum(count: usize, remainders: impl ExactSizeIterator<Item = f64> + Clone) -> Self {
+    pub fn of_stratum(
+        count: usize,
+        remainders: impl ExactSizeIterator<Item = f64> + Clone,
+    ) -> Self {
         let (all, drawn) = (count as f64, remainders.len() as f64);
         if remainders.len() < 2 || remainders.len() >= count {
             return Self::default();

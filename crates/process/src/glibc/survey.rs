@@ -6,10 +6,11 @@
 use super::find::ArenaState;
 use super::heaps::Segment;
 use super::map::HeapMap;
-use super::piece::{Known, MOST_SEARCHED_BYTES, Piece, Place, Sums, known_sums, look};
+use super::piece::{MOST_SEARCHED_BYTES, Place, look};
 use super::runs::{run_page_bytes, within};
 use super::statistics::{Arena, Space, Spreads};
 use super::strata::{Draw, Spread};
+use super::sums::{Known, Piece, Sums, known_sums};
 use crate::memory::Memory;
 use std::cell::Cell;
 
