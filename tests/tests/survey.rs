@@ -41,7 +41,7 @@ fn the_more_is_read_the_narrower_the_interval_and_all_of_it_is_the_truth() {
         (figures.read, figures.half_widths[0], figures.off(&truth)[0].abs())
     });
     assert!(widths.is_sorted_by(|less, more| less.0 < more.0 && less.1 > more.1), "{widths:?}");
-    assert!(widths[0].1 < 0.02 * truth.taken && widths[2].1 == 0.0, "{widths:?}");
+    assert!(widths[0].1 < 0.02 * truth.taken && widths[2].1 < 0.001 * truth.taken, "{widths:?}");
     assert!(widths[2].2 < 0.0001 * truth.taken, "{widths:?}");
 }
 

@@ -67,6 +67,11 @@ impl Spread {
         Self { unseen, ..Self::default() }
     }
 
+    /// So many bytes either way, however many pieces were drawn.
+    pub fn of_count(bytes: u64) -> Self {
+        Self { unseen: (bytes as f64).powi(2), ..Self::default() }
+    }
+
     /// Half the width of the 95 % interval.
     pub fn half_width_95(self) -> f64 {
         let freedom = if self.doubt > 0.0 { self.variance.powi(2) / self.doubt } else { f64::MAX };

@@ -24,6 +24,8 @@ const FIRST_DRAWN: usize = 2;
 /// Of all pieces, one in so many is read at most, but never fewer or more than these.
 const MOST_SHARE: usize = 16;
 const MOST_DRAWN: (usize, usize) = (2048, 8192);
+/// By how much the sizes of an arena's chunks in use may be off where these were counted before the first free one of a piece: a few chunks.
+const COUNT_BYTES: u64 = 4096;
 /// Half the width of the 95 % interval that is narrow enough, of all arenas together.
 const ENOUGH_SHARE: f64 = 0.005;
 
@@ -187,7 +189,7 @@ impl Estimate {
         let is_known = known.is_whole && known.has_all_fastbins;
         let kept = measure(|rest| rest.free + rest.fastbins, is_known);
         let spreads = Spreads {
-            live: measure(Sums::not_live, false).max(kept),
+            live: measure(Sums::not_live, false).max(kept) + Spread::of_count(COUNT_BYTES),
             free: measure(|rest| rest.free_resident + rest.fastbins, is_known).max(kept),
             releasable: measure(|rest| rest.run_pages, is_known),
         };
