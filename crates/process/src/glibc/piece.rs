@@ -12,7 +12,7 @@ use super::runs::{page_bytes, run_page_bytes, within};
 use super::sums::{Known, Piece, Sums};
 use super::window::{Step, Window};
 use crate::memory::Memory;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 /// So many chunks in use that follow each other are no chance, nor what others left behind: chunks that were joined do not lead to one another.
 const PROOF_CHUNKS: u32 = 8;
@@ -30,6 +30,8 @@ pub struct Place<'a, M> {
     pub has_safe_linking: bool,
     /// What is left of [`MOST_SEARCHED_BYTES`].
     pub searches: &'a Cell<u64>,
+    /// Free chunks that were found around pieces.
+    pub found: &'a RefCell<Vec<(u64, u64)>>,
 }
 
 /// Reads a piece and adds up what it holds.
@@ -61,6 +63,17 @@ enum Proven {
     Start(u64),
     /// A free chunk that started before the window.
     End { start: u64, end: u64 },
+}
+
+/// What a piece without any proof lies in.
+enum Around {
+    Free {
+        start: u64,
+        end: u64,
+    },
+    InUse,
+    /// Too much would have to be read.
+    Unknown,
 }
 
 struct Look<'a, M> {
@@ -133,8 +146,12 @@ impl<M: Memory> Look<'_, M> {
         let target = anchor.unwrap_or(self.piece.end);
         let (steps, first) = self.window.longest(from, target, anchor.is_some());
         let is_proven = anchor.is_some() || steps >= PROOF_CHUNKS || self.place.known.is_whole;
-        if !is_proven && let Some((start, end)) = self.chunk_around() {
-            return self.add(start, end, Kind::Free);
+        if !is_proven {
+            match self.chunk_around() {
+                Around::Free { start, end } => return self.add(start, end, Kind::Free),
+                Around::Unknown => self.sums.unresolved = self.sums.resident,
+                Around::InUse => {}
+            }
         }
         if steps == 0 {
             return;
@@ -147,9 +164,14 @@ impl<M: Memory> Look<'_, M> {
         }
     }
 
-    /// The free chunk that the whole piece lies in, if it ends not far behind, and before another one starts.
-    fn chunk_around(&self) -> Option<(u64, u64)> {
+    /// What the whole piece lies in, by where a free chunk ends or starts behind it.
+    fn chunk_around(&self) -> Around {
         let (segment, mut buffer) = (self.piece.segment, Vec::new());
+        let is_around =
+            |found: &&(u64, u64)| found.0 <= self.piece.start && found.1 > self.piece.start;
+        if let Some(&(start, end)) = self.place.found.borrow().iter().find(is_around) {
+            return Around::Free { start, end };
+        }
         let limit = (self.piece.end + self.place.searches.get()).min(segment.limit());
         let mut at = self.piece.end;
         while at < limit {
@@ -157,20 +179,21 @@ impl<M: Memory> Look<'_, M> {
             let piece = Piece { start: at, end, has_chunk_at_start: true, ..*self.piece };
             let window = Window::of(self.place.memory, &piece, &mut buffer);
             self.place.searches.set(self.place.searches.get().saturating_sub(end - at));
+            at = at.next_multiple_of(chunk::ALIGNMENT);
             while at < end {
-                at = at.next_multiple_of(chunk::ALIGNMENT);
                 if let Some(start) = window.start_below(at, self.piece.start + 1)
                     && self.listed(start) == Some(at)
                 {
-                    return Some((start, at));
+                    self.place.found.borrow_mut().push((start, at));
+                    return Around::Free { start, end: at };
                 }
                 if window.may_be_free(at) && self.listed(at).is_some() {
-                    return None;
+                    return Around::InUse;
                 }
                 at += chunk::ALIGNMENT;
             }
         }
-        None
+        if limit == segment.limit() { Around::InUse } else { Around::Unknown }
     }
 
     /// The first place from `from` on where a chunk starts or ends that is free for sure, or one starts that is in a fastbin.

@@ -68,8 +68,8 @@ impl Spread {
     }
 
     /// So many bytes either way, however many pieces were drawn.
-    pub fn of_count(bytes: u64) -> Self {
-        Self { unseen: (bytes as f64).powi(2), ..Self::default() }
+    pub fn of_count(bytes: f64) -> Self {
+        Self { unseen: bytes * bytes, ..Self::default() }
     }
 
     /// Half the width of the 95 % interval.

@@ -43,6 +43,8 @@ pub struct Sums {
     /// With those in fastbins.
     pub chunks_in_use: f64,
     pub fastbin_chunks: f64,
+    /// Of pieces in which nothing proves what they are.
+    pub unresolved: f64,
     pub largest_free: u64,
 }
 
@@ -74,6 +76,7 @@ impl Sums {
             free_chunks: f(self.free_chunks, other.free_chunks),
             chunks_in_use: f(self.chunks_in_use, other.chunks_in_use),
             fastbin_chunks: f(self.fastbin_chunks, other.fastbin_chunks),
+            unresolved: f(self.unresolved, other.unresolved),
             largest_free: self.largest_free.max(other.largest_free),
         }
     }

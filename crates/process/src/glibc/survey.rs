@@ -12,7 +12,7 @@ use super::statistics::{Arena, Space, Spreads};
 use super::strata::{Draw, Spread};
 use super::sums::{Known, Piece, Sums, known_sums};
 use crate::memory::Memory;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 /// Bytes of a piece.
 pub const PIECE_BYTES: u64 = 64 << 10;
@@ -25,7 +25,7 @@ const FIRST_DRAWN: usize = 2;
 const MOST_SHARE: usize = 16;
 const MOST_DRAWN: (usize, usize) = (2048, 8192);
 /// By how much the sizes of an arena's chunks in use may be off where these were counted before the first free one of a piece: a few chunks.
-const COUNT_BYTES: u64 = 4096;
+const COUNT_BYTES: f64 = 4096.0;
 /// Half the width of the 95 % interval that is narrow enough, of all arenas together.
 const ENOUGH_SHARE: f64 = 0.005;
 
@@ -136,8 +136,10 @@ fn strata<'a>(pieces: &'a [Vec<Piece<'a>>]) -> Vec<Stratum<'a>> {
 
 /// Reads of each stratum as many pieces as are missing from `each`.
 fn draw(plan: &Plan<impl Memory>, subjects: &[Subject], strata: &mut [Stratum], each: usize) {
-    let (mut buffer, searches) = (Vec::new(), Cell::new(MOST_SEARCHED_BYTES));
-    for stratum in strata {
+    let (mut buffer, found) = (Vec::new(), RefCell::new(Vec::new()));
+    let searches = Cell::new(MOST_SEARCHED_BYTES);
+    // From the last on: of the pieces in a large free chunk, the one nearest to its end finds it for all.
+    for stratum in strata.iter_mut().rev() {
         let subject = &subjects[stratum.subject];
         let place = Place {
             memory: plan.memory,
@@ -146,10 +148,11 @@ fn draw(plan: &Plan<impl Memory>, subjects: &[Subject], strata: &mut [Stratum], 
             known: subject.known,
             has_safe_linking: plan.has_safe_linking,
             searches: &searches,
+            found: &found,
         };
         for &piece in stratum.pieces.iter().take(each).skip(stratum.rests.len()) {
-            let found = look(&place, piece, &mut buffer);
-            stratum.rests.push(found.without(&known_sums(piece, subject.known)));
+            let sums = look(&place, piece, &mut buffer);
+            stratum.rests.push(sums.without(&known_sums(piece, subject.known)));
         }
     }
 }
@@ -186,12 +189,17 @@ impl Estimate {
             let unseen = if is_known && furthest == 0.0 { Spread::default() } else { unseen };
             strata.iter().map(of_stratum).sum::<Spread>() + unseen
         };
+        // May be free as well as in use.
+        let unresolved = Spread::of_count(rest.unresolved.max(0.0));
         let is_known = known.is_whole && known.has_all_fastbins;
         let kept = measure(|rest| rest.free + rest.fastbins, is_known);
         let spreads = Spreads {
-            live: measure(Sums::not_live, false).max(kept) + Spread::of_count(COUNT_BYTES),
-            free: measure(|rest| rest.free_resident + rest.fastbins, is_known).max(kept),
-            releasable: measure(|rest| rest.run_pages, is_known),
+            live: measure(Sums::not_live, false).max(kept)
+                + Spread::of_count(COUNT_BYTES)
+                + unresolved,
+            free: measure(|rest| rest.free_resident + rest.fastbins, is_known).max(kept)
+                + unresolved,
+            releasable: measure(|rest| rest.run_pages, is_known) + unresolved,
         };
         Self { rest, spreads }
     }
