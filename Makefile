@@ -10,13 +10,14 @@ TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-co
   bpftrace musl-tools gcc-multilib util-linux procps curl libboost-context-dev luajit strace xz-utils debuginfod chromium
 BENCH_PACKAGES := $(TEST_PACKAGES) valgrind llvm stress-ng
 
-.PHONY: help build demo test model sanitize soak hostile hostile-sources lint bench fuzz install clean
+.PHONY: help build demo test surveys model sanitize soak hostile hostile-sources lint bench fuzz install clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
 	@echo 'make test   run every test (9 to 14 minutes on 2 cores)'
 	@echo 'make hostile  run hostile programs plain and under ramson over four allocators, and compare'
 	@echo 'make hostile-sources  the malloc tests of glibc, jemalloc and mimalloc, plain and under ramson'
 	@echo 'make model  check the recorder in every order of its threads with two switches at most (part of make test)'
+	@echo 'make surveys  survey 1,000 heaps, and count how often the intervals have the truth in them'
 	@echo 'make sanitize  the library under ThreadSanitizer and AddressSanitizer (needs a nightly toolchain)'
 	@echo 'make soak   redis, PostgreSQL and an allocator torture under load, SOAK_MINUTES=30 each, and whether anything grows or drifts'
 	@echo 'make lint   formatting, clippy, sizes, layers, links in documents (part of make test)'
@@ -34,6 +35,11 @@ demo: packages-demo build
 
 test: packages-test build lint
 	tests/run
+
+# SURVEYS heaps from seed 1 on.
+SURVEYS ?= 1000
+surveys: packages-test
+	cargo run --quiet --release --locked --package ramson-tests --bin surveys 1 $(SURVEYS)
 
 hostile: packages-test build
 	RAMSON_LIBRARY=$(CURDIR)/target/guest/libramson.so cargo run --quiet --locked --package ramson-tests --bin hostile

@@ -9,7 +9,8 @@
 
 #define BLOCKS 20000
 
-static const char *const jemalloc[] = {"stats.allocated", "stats.active", "stats.metadata", "stats.resident", "stats.mapped", "stats.retained"};
+static const char *const jemalloc[] = {"stats.allocated", "stats.active", "stats.metadata", "stats.resident", "stats.mapped", "stats.retained",
+                                       "stats.arenas.4096.pdirty", "stats.arenas.4096.pmuzzy"};
 static const char *const tcmalloc[] = {"generic.current_allocated_bytes", "generic.heap_size", "tcmalloc.pageheap_free_bytes",
                                        "tcmalloc.pageheap_unmapped_bytes", "tcmalloc.central_cache_free_bytes",
                                        "tcmalloc.transfer_cache_free_bytes", "tcmalloc.current_total_thread_cache_bytes"};
@@ -21,7 +22,7 @@ static void say_figures(void) {
     unsigned long epoch = 1;
     if (mallctl != NULL) mallctl("epoch", NULL, NULL, &epoch, sizeof epoch);
     for (size_t i = 0; mallctl != NULL && i < sizeof jemalloc / sizeof *jemalloc; i++)
-        if (mallctl(jemalloc[i], &value, &bytes, NULL, 0) == 0) printf("%s %zu\n", jemalloc[i], value);
+        if (mallctl(jemalloc[i], &value, &bytes, NULL, 0) == 0) printf("%s %zu\n", jemalloc[i], i < 6 ? value : value * 4096);
     for (size_t i = 0; property != NULL && i < sizeof tcmalloc / sizeof *tcmalloc; i++)
         if (property(tcmalloc[i], &value)) printf("%s %zu\n", tcmalloc[i], value);
     printf("ready 0\n");

@@ -36,7 +36,7 @@ fn figures(talking: &Talking) -> Vec<(String, f64)> {
 fn the_figures_are_the_ones_that_the_program_gets_itself() {
     let program = program_with("figures.c", "figures", &["-ldl"]);
     for (library, first, count) in [
-        ("libjemalloc.so.2", "stats.allocated", 6),
+        ("libjemalloc.so.2", "stats.allocated", 8),
         ("libtcmalloc.so.4", "generic.current_allocated_bytes", 7),
     ] {
         let scratch = Scratch::new();

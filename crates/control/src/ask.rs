@@ -4,18 +4,23 @@ use crate::outside::{Callee, NOTHING, refused};
 use ramson_inject::{Argument, Step};
 use ramson_process::allocators::{Allocators, Figures};
 use ramson_process::identify::AllocatorKind;
-use ramson_process::{Part, read_smaps};
+use ramson_process::{PAGE_BYTES, Part, read_smaps};
 use ramson_source::{Failure, Target, gone};
 
 /// What jemalloc 5 counts, as mallctl(3) names it.
-const JEMALLOC: [&str; 6] = [
+const JEMALLOC: [&str; 8] = [
     "stats.allocated",
     "stats.active",
     "stats.metadata",
     "stats.resident",
     "stats.mapped",
     "stats.retained",
+    DIRTY,
+    MUZZY,
 ];
+/// Of all arenas (MALLCTL_ARENAS_ALL of jemalloc 5), what a purge returns; in pages.
+const DIRTY: &str = "stats.arenas.4096.pdirty";
+const MUZZY: &str = "stats.arenas.4096.pmuzzy";
 /// What gperftools' tcmalloc counts (gperftools/malloc_extension.h).
 const TCMALLOC: [&str; 7] = [
     "generic.current_allocated_bytes",
@@ -73,7 +78,7 @@ pub fn ask(target: &Target) -> Result<Figures, Failure> {
     let called = callee.call(address, &steps, None)?;
     let answers = called.data.iter().skip(usize::from(is_mallctl)).map(|data| word(data));
     let figures = names.iter().copied().zip(answers).filter(|&(_, answer)| answer != UNKNOWN);
-    let figures: Vec<_> = figures.collect();
+    let figures: Vec<_> = figures.map(in_bytes).collect();
     let parts = parts(kind, &figures).ok_or_else(|| {
         refused(target, &format!("{} was built without statistics", found.name), NOTHING)
     })?;
@@ -89,6 +94,12 @@ fn question(name: &str) -> Vec<u8> {
 
 fn word(data: &[u8]) -> u64 {
     data.first_chunk().map_or(UNKNOWN, |&word| u64::from_le_bytes(word))
+}
+
+/// What the allocator counts in pages, in bytes.
+fn in_bytes((name, answer): (&'static str, u64)) -> (&'static str, u64) {
+    let unit = if [DIRTY, MUZZY].contains(&name) { PAGE_BYTES } else { 1 };
+    (name, answer.saturating_mul(unit))
 }
 
 /// The parts of RSS by the allocator's figures; `None` if it did not tell the first of them.
@@ -108,8 +119,10 @@ fn parts(kind: AllocatorKind, figures: &[(&str, u64)]) -> Option<Vec<(Part, u64)
         ]);
     }
     let allocated = known("stats.allocated")?;
-    let (active, metadata) = (figure("stats.active"), figure("stats.metadata"));
-    let unused = figure("stats.resident").saturating_sub(active + metadata);
+    let (resident, active) = (figure("stats.resident"), figure("stats.active"));
+    // Not what is left of the resident bytes without active ones and metadata: to 5.2 it counts less as metadata than is resident of it.
+    let unused = figure(DIRTY) + figure(MUZZY);
+    let metadata = resident.saturating_sub(active + unused).max(figure("stats.metadata"));
     Some(vec![
         (Part::FreePages, unused),
         (Part::Live, allocated),
@@ -130,10 +143,12 @@ mod tests {
             ("stats.metadata", 7),
             ("stats.resident", 150),
             ("stats.retained", 1000),
+            (DIRTY, 30),
+            (MUZZY, 5),
         ];
         let parts = parts(AllocatorKind::Jemalloc, &figures).unwrap();
         assert_eq!(parts.iter().map(|(_, bytes)| bytes).sum::<u64>(), 150);
-        assert_eq!(parts[0], (Part::FreePages, 43));
+        assert_eq!((parts[0], parts[3]), ((Part::FreePages, 35), (Part::Metadata, 15)));
         assert_eq!(super::parts(AllocatorKind::Jemalloc, &figures[1..]), None);
     }
 

@@ -67,6 +67,11 @@ impl Area {
         self.permissions.starts_with("rw")
     }
 
+    /// Whether it is anonymous memory of hugetlbfs, whose pages are not part of RSS.
+    pub fn is_huge(&self) -> bool {
+        self.path.starts_with("/anon_hugepage")
+    }
+
     /// Whether `address` is in it.
     pub fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)

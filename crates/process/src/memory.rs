@@ -8,10 +8,24 @@ const MOST_PAGES: u64 = 1 << 28;
 /// Read whole at most.
 const MOST_READ_BYTES: u64 = 64 << 20;
 
+/// The first four words of a chunk: as much as a list needs.
+pub type Head = [u64; 4];
+/// Bytes of a [`Head`].
+pub const HEAD_BYTES: usize = size_of::<Head>();
+
 /// A process, or a snapshot of one.
 pub trait Memory {
     /// Fills `buffer` with what is at `address`; false if any of it cannot be read.
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool;
+
+    /// What is at each of these places; `None` where it cannot be read.
+    fn heads(&self, addresses: &[u64]) -> Vec<Option<Head>> {
+        let head = |&address: &u64| {
+            let mut bytes = [0; HEAD_BYTES];
+            self.read(address, &mut bytes).then(|| head_of(&bytes))
+        };
+        addresses.iter().map(head).collect()
+    }
 
     /// Passes the runs of present pages of `start..end`, page-aligned, to `visit` in their order; false if they cannot be known. Reading
     /// others (never touched, given back, swapped out) would have an effect on the process.
@@ -26,6 +40,8 @@ pub struct Presence {
     bits: Vec<u64>,
     /// Present pages before each word of `bits`, and all of them at the end.
     before: Vec<u32>,
+    /// Whether the pages are part of RSS: those of hugetlbfs are not.
+    is_in_rss: bool,
 }
 
 impl Presence {
@@ -44,7 +60,12 @@ impl Presence {
             *sum += word.count_ones();
             Some(*sum)
         }));
-        is_known.then_some(Self { start, bits, before })
+        is_known.then_some(Self { start, bits, before, is_in_rss: true })
+    }
+
+    /// The same, of pages that are not part of RSS: they may be read, and count as nothing.
+    pub fn outside_rss(self) -> Self {
+        Self { is_in_rss: false, ..self }
     }
 
     /// Whether the page of `address` may be read without an effect on the process; false outside the range.
@@ -55,9 +76,12 @@ impl Presence {
         word.is_some_and(|word| word >> (page % 64) & 1 == 1)
     }
 
-    /// Bytes of `start..end` on pages that are present.
+    /// Bytes of `start..end` on pages that are present, and part of RSS.
     #[inline]
     pub fn resident_bytes(&self, start: u64, end: u64) -> u64 {
+        if !self.is_in_rss {
+            return 0;
+        }
         // Most chunks lie on one page.
         if page_of(start) == page_of(end.wrapping_sub(1)) {
             return if self.is_present(start) { end.saturating_sub(start) } else { 0 };
@@ -125,6 +149,11 @@ fn set(bits: &mut [u64], first: usize, behind: usize) {
 /// The start of the page of `address`.
 pub fn page_of(address: u64) -> u64 {
     address & !(PAGE_BYTES - 1)
+}
+
+/// The words of so many bytes.
+pub fn head_of(bytes: &[u8]) -> Head {
+    [0, 1, 2, 3].map(|index| word_at(bytes, 8 * index).unwrap_or(0))
 }
 
 /// The word at `offset` of `bytes`.

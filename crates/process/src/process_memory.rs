@@ -1,6 +1,6 @@
 //! The memory of a running process, through /proc.
 
-use crate::memory::{Memory, PAGE_BYTES, word_at};
+use crate::memory::{HEAD_BYTES, Head, Memory, PAGE_BYTES, head_of, word_at};
 use crate::remote;
 use std::fs::File;
 use std::io;
@@ -35,6 +35,23 @@ impl Memory for ProcessMemory {
         // Half the price of the file; but sandboxes may forbid the call.
         remote::read(self.pid, address, buffer)
             || self.memory.read_exact_at(buffer, address).is_ok()
+    }
+
+    fn heads(&self, addresses: &[u64]) -> Vec<Option<Head>> {
+        let mut bytes = vec![0; addresses.len() * HEAD_BYTES];
+        let mut heads = Vec::with_capacity(addresses.len());
+        while heads.len() < addresses.len() {
+            let first = heads.len();
+            let whole = remote::read_places(self.pid, &addresses[first..], HEAD_BYTES, &mut bytes);
+            heads
+                .extend(bytes.chunks_exact(HEAD_BYTES).take(whole).map(|head| Some(head_of(head))));
+            // It stops at the first that cannot be read.
+            if let (0, Some(&address)) = (whole, addresses.get(first)) {
+                let head = &mut bytes[..HEAD_BYTES];
+                heads.push(self.read(address, head).then(|| head_of(head)));
+            }
+        }
+        heads
     }
 
     fn present_runs(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool {

@@ -10,6 +10,8 @@ use std::ptr::without_provenance_mut;
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: u64 =
     3 << 30 | (size_of::<pm_scan_arg>() as u64) << 16 | (b'f' as u64) << 8 | 16;
+/// Places read at once: the kernel takes no more (UIO_MAXIOV).
+const MOST_PLACES: usize = 1024;
 /// Runs taken at once.
 const MOST_RUNS: usize = 512;
 
@@ -24,6 +26,30 @@ pub fn read(pid: u32, address: u64, buffer: &mut [u8]) -> bool {
         libc::process_vm_readv(pid.cast_signed(), &raw const local, 1, &raw const remote, 1, 0)
     };
     usize::try_from(copied) == Ok(buffer.len())
+}
+
+/// Fills `buffer` with `length` bytes from each of the addresses, as many of them as one call takes; says of how many, from the first on.
+pub fn read_places(pid: u32, addresses: &[u64], length: usize, buffer: &mut [u8]) -> usize {
+    let count = addresses.len().min(MOST_PLACES).min(buffer.len() / length);
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: count * length };
+    let remote = |&address: &u64| libc::iovec {
+        iov_base: without_provenance_mut(address as usize),
+        iov_len: length,
+    };
+    let remote: Vec<libc::iovec> = addresses[..count].iter().map(remote).collect();
+    // SAFETY: the kernel writes to `buffer` alone, at most `count * length` bytes, which it has; `remote` outlives the call and holds
+    // `count` places, which are the other process's and are not accessed by us.
+    let copied = unsafe {
+        libc::process_vm_readv(
+            pid.cast_signed(),
+            &raw const local,
+            1,
+            remote.as_ptr(),
+            count as libc::c_ulong,
+            0,
+        )
+    };
+    usize::try_from(copied).map_or(0, |copied| copied / length)
 }
 
 /// Passes the runs of present pages to `visit`, in order; fails at once where there is no such call.

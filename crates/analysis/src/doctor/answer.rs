@@ -52,6 +52,8 @@ struct StatisticsAnswer<'a> {
     not_walked_share: f64,
     is_surveyed: bool,
     half_width_95: u64,
+    half_widths_95: BTreeMap<&'static str, u64>,
+    read_bytes: u64,
     mapped_chunks: &'a Space,
     parameters: &'a Parameters,
     arenas: Vec<ArenaAnswer<'a>>,
@@ -71,12 +73,23 @@ impl<'a> StatisticsAnswer<'a> {
             not_walked_share: statistics.not_walked_share(),
             is_surveyed: statistics.is_surveyed(),
             half_width_95: statistics.half_width_95_bytes().round() as u64,
+            half_widths_95: half_widths(statistics),
+            read_bytes: statistics.read_bytes,
             mapped_chunks: &statistics.mapped,
             parameters: &statistics.parameters,
             arenas: statistics.arenas.iter().map(arena).collect(),
             map: &statistics.map.cells,
         }
     }
+}
+
+fn half_widths(statistics: &Statistics) -> BTreeMap<&'static str, u64> {
+    let half_widths = [
+        ("live", statistics.live_half_width_95_bytes()),
+        ("free", statistics.half_width_95_bytes()),
+        ("releasable", statistics.releasable_half_width_95_bytes()),
+    ];
+    half_widths.map(|(name, bytes)| (name, bytes.ceil() as u64)).into()
 }
 
 #[derive(Serialize)]

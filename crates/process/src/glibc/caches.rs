@@ -6,22 +6,12 @@ use super::layout::{Layout, SMALL_TCACHE_BINS, chunk};
 use super::mapped_chunks::range_of;
 use super::statistics::Kept;
 use crate::memory::{Memory, PAGE_BYTES, Presence, page_of, read_present, word_at};
-use std::collections::HashMap;
 use std::ops::Range;
 
-/// Pieces read from lists that do not follow the order of addresses; then the rest of a list stays unknown.
-const MOST_READS: u32 = 400_000;
-/// Pieces kept, direct-mapped.
-const KEPT_PIECES: usize = 2048;
-/// Where neighbours are read one after the other, a page at once is cheapest, …
-pub const NEAR_BYTES: u64 = PAGE_BYTES;
-/// … and where they lie anywhere, a few lines of the processor's cache: what is copied costs more than the calls.
-pub const FAR_BYTES: u64 = 256;
+/// Pages kept, direct-mapped.
+const KEPT_PAGES: usize = 2048;
 /// Times a tcache that changes is read again.
 const MOST_TRIES: u32 = 4;
-
-/// Bytes by the page in which they lie.
-pub type PageBytes = HashMap<u64, u64>;
 
 /// Reads words of the segments' present pages.
 pub struct Heap<'a, M> {
@@ -30,53 +20,43 @@ pub struct Heap<'a, M> {
     pub parameters: Parameters,
     /// By address.
     pub segments: &'a [&'a Segment],
-    /// Read at once: a power of two, a page at most.
-    piece_bytes: u64,
     /// Address and contents; an address of 0 is none.
-    pieces: Vec<(u64, Vec<u8>)>,
-    reads: u32,
+    pages: Vec<(u64, Vec<u8>)>,
+    /// Pages that may still be read; then the rest of a list stays unknown.
+    budget: usize,
 }
 
 impl<'a, M: Memory> Heap<'a, M> {
-    /// Reads as many bytes at once, [`NEAR_BYTES`] or [`FAR_BYTES`].
+    /// Reads no more than `budget` pages.
     pub fn new(
         memory: &'a M,
         layout: &'static Layout,
         parameters: Parameters,
         segments: &'a [&'a Segment],
-        piece_bytes: u64,
+        budget: usize,
     ) -> Self {
-        let pieces = vec![(0, Vec::new()); KEPT_PIECES];
-        Self { memory, layout, parameters, segments, piece_bytes, pieces, reads: 0 }
-    }
-
-    /// Drops what was read: it may have changed.
-    pub fn forget(&mut self) {
-        self.pieces.iter_mut().for_each(|piece| piece.0 = 0);
+        let pages = vec![(0, Vec::new()); KEPT_PAGES];
+        Self { memory, layout, parameters, segments, pages, budget }
     }
 
     pub fn word(&mut self, address: u64) -> Option<u64> {
-        let start = address & !(self.piece_bytes - 1);
-        let slot = self.slot(start);
-        if self.pieces[slot].0 != start {
+        let start = page_of(address);
+        let slot = slot(start);
+        if self.pages[slot].0 != start {
             self.load(start, slot)?;
         }
-        word_at(&self.pieces[slot].1, (address - start) as usize)
-    }
-
-    fn slot(&self, address: u64) -> usize {
-        (address / self.piece_bytes) as usize % KEPT_PIECES
+        word_at(&self.pages[slot].1, (address - start) as usize)
     }
 
     fn load(&mut self, start: u64, slot: usize) -> Option<()> {
         let behind = self.segments.partition_point(|segment| page_of(segment.start) <= start);
         let segment = self.segments.get(behind.saturating_sub(1))?;
-        if !segment.presence.is_present(start) || self.reads >= MOST_READS {
+        if !segment.presence.is_present(start) {
             return None;
         }
-        self.reads += 1;
-        let (kept, bytes) = &mut self.pieces[slot];
-        bytes.resize(self.piece_bytes as usize, 0);
+        self.budget = self.budget.checked_sub(1)?;
+        let (kept, bytes) = &mut self.pages[slot];
+        bytes.resize(PAGE_BYTES as usize, 0);
         *kept = 0;
         self.memory.read(start, bytes).then(|| *kept = start)
     }
@@ -88,17 +68,8 @@ impl<'a, M: Memory> Heap<'a, M> {
         (head & chunk::IS_MMAPPED == 0).then_some(head & !chunk::FLAGS)
     }
 
-    /// The size of the chunk at `at`, if it is in a list behind `before` as a free one.
-    pub fn free_chunk_bytes(&mut self, at: u64, before: u64) -> Option<u64> {
-        let bytes = self.chunk_bytes(at.checked_add(2 * chunk::OVERHEAD_BYTES)?)?;
-        let next = at.checked_add(bytes).filter(|_| bytes >= chunk::LEAST_BYTES)?;
-        let is_free = self.word(next + chunk::OVERHEAD_BYTES)? & chunk::PREV_INUSE == 0
-            && self.word(next)? == bytes;
-        (is_free && self.word(at + 3 * chunk::OVERHEAD_BYTES)? == before).then_some(bytes)
-    }
-
-    /// Follows the fastbin that starts with the chunk `first` and holds chunks of `bytes`, and adds these to their pages.
-    pub fn fastbin(&mut self, first: u64, bytes: u64, pages: &mut PageBytes) -> Kept {
+    /// Follows the fastbin that starts with the chunk `first` and holds chunks of `bytes`, and adds these to `chunks`.
+    pub fn fastbin(&mut self, first: u64, bytes: u64, chunks: &mut Vec<(u64, u64)>) -> Kept {
         let mut kept = Kept::default();
         let mut at = first;
         let all: u64 = self.segments.iter().map(|segment| segment.end - segment.start).sum();
@@ -110,11 +81,7 @@ impl<'a, M: Memory> Heap<'a, M> {
                 break;
             };
             kept.add_small(1, bytes);
-            let on_first = bytes.min(PAGE_BYTES - at % PAGE_BYTES);
-            *pages.entry(page_of(at)).or_default() += on_first;
-            if on_first < bytes {
-                *pages.entry(page_of(at) + PAGE_BYTES).or_default() += bytes - on_first;
-            }
+            chunks.push((at, at + bytes));
             at = if self.layout.has_safe_linking { link ^ (at + 16) >> 12 } else { link };
         }
         kept
@@ -127,8 +94,7 @@ impl<'a, M: Memory> Heap<'a, M> {
                 return Some(kept).filter(|kept| kept.chunks > 0);
             }
             for read in [address, address + self.layout.tcache.chunk_bytes()] {
-                let slot = self.slot(read);
-                self.pieces[slot].0 = 0;
+                self.pages[slot(read)].0 = 0;
             }
         }
         None
@@ -170,11 +136,11 @@ impl<'a, M: Memory> Heap<'a, M> {
         let mut kept = Kept::default();
         let (mut at, mut least) = (first, sizes.start);
         for _ in 0..count {
-            if self.reads >= MOST_READS {
+            let Some(budget) = self.budget.checked_sub(1) else {
                 kept.is_cut = true;
                 return Some(kept);
-            }
-            self.reads += 1;
+            };
+            self.budget = budget;
             let start = at.checked_sub(2 * chunk::OVERHEAD_BYTES)?;
             let words = read_present(self.memory, start, 24)?;
             let word = |offset| word_at(&words, offset);
@@ -198,4 +164,8 @@ impl<'a, M: Memory> Heap<'a, M> {
         }
         (at == 0).then_some(kept)
     }
+}
+
+fn slot(address: u64) -> usize {
+    (address / PAGE_BYTES) as usize % KEPT_PAGES
 }

@@ -31,11 +31,6 @@ impl ArenaState {
         looks_like_arena(&bytes, top).then_some(Self { address, top, bytes })
     }
 
-    /// The same, as it is now.
-    pub fn read_again(&self, memory: &impl Memory) -> Option<Self> {
-        Self::read(memory, self.address, self.top)
-    }
-
     pub fn top(&self) -> u64 {
         self.word(0)
     }
@@ -53,10 +48,17 @@ impl ArenaState {
         (arena::FASTBINS..self.top).step_by(8).filter_map(|offset| word_at(&self.bytes, offset))
     }
 
-    /// What a list refers to as the bin of this number, and its first chunk, which is the bin itself if it is empty.
-    pub fn bin(&self, number: usize) -> (u64, u64) {
+    /// What a list refers to as the bin of this number, and its first and last chunk, which are the bin itself if it is empty.
+    pub fn bin(&self, number: usize) -> (u64, [u64; 2]) {
         let offset = arena::BINS + 16 * (number - 1);
-        (self.address + (self.top + offset) as u64 - 16, self.word(offset))
+        let own = self.address + (self.top + offset) as u64 - 16;
+        (own, [self.word(offset), self.word(offset + 8)])
+    }
+
+    /// Whether this is the address of a bin as lists refer to it.
+    pub fn is_bin(&self, address: u64) -> bool {
+        let first = self.bin(1).0;
+        (first..first + 16 * arena::BIN_COUNT as u64).contains(&address)
     }
 
     /// Before the first allocation, the top is the address of the first bin.
@@ -234,7 +236,11 @@ fn parameters_at(bytes: &[u8], layout: &Layout, main_heap: Option<&Area>) -> Opt
     let (mapped_bytes, mapped_chunks) = (word(mapped)?, half(layout.n_mmaps)?);
     let sbrk_base = word(mapped + parameters::SBRK_BASE)?;
     let has_fixed_thresholds = half(layout.n_mmaps + parameters::NO_DYN_THRESHOLD)?;
-    let is_base = sbrk_base == 0 || main_heap.is_some_and(|heap| heap.contains(sbrk_base));
+    let huge_page_bytes = layout.hp_pagesize.map_or(Some(0), word)?;
+    // With huge pages of hugetlbfs, the main arena is mapped.
+    let may_be_mapped = huge_page_bytes > 0 && sbrk_base.is_multiple_of(PAGE_BYTES);
+    let is_in_heap = || main_heap.is_some_and(|heap| heap.contains(sbrk_base));
+    let is_base = sbrk_base == 0 || may_be_mapped || is_in_heap();
     let are_mapped_bytes = match layout.mapped_header_bytes {
         0 => mapped_bytes.is_multiple_of(PAGE_BYTES) && (mapped_chunks == 0) == (mapped_bytes == 0),
         header => mapped_bytes.is_multiple_of(header) && mapped_bytes >= mapped_chunks * PAGE_BYTES,
@@ -259,7 +265,7 @@ fn parameters_at(bytes: &[u8], layout: &Layout, main_heap: Option<&Area>) -> Opt
         sbrk_base,
         tcache_count: word(tcache + 16)?,
         tcache_max_bytes,
-        huge_page_bytes: layout.hp_pagesize.map_or(Some(0), word)?,
+        huge_page_bytes,
     })
 }
 

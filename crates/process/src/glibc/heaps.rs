@@ -2,6 +2,8 @@
 
 use super::find::{ArenaState, Parameters};
 use super::layout::{HEAP_BYTES, Layout, arena, chunk};
+use super::mapped_main;
+use crate::areas::Area;
 use crate::memory::{Memory, Presence, read_present, word_at};
 
 /// Heaps of one arena followed at most: 64 TiB.
@@ -26,9 +28,22 @@ pub struct Segment {
     pub is_main: bool,
 }
 
+impl Segment {
+    /// Where its chunks end: the top, or the end.
+    pub fn limit(&self) -> u64 {
+        self.top.unwrap_or(self.end)
+    }
+
+    /// Resident bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.presence.resident_bytes(self.start, self.end)
+    }
+}
+
 /// The segments of the arena with this index; the first is the main one. What could not be found is missing from the sum of their bytes.
 pub fn segments(
     memory: &impl Memory,
+    areas: &[Area],
     state: &ArenaState,
     index: usize,
     layout: &Layout,
@@ -36,6 +51,9 @@ pub fn segments(
 ) -> Vec<Segment> {
     if state.is_empty() {
         return Vec::new();
+    }
+    if index == 0 && parameters.huge_page_bytes > 0 {
+        return mapped_main::segments(memory, areas, state);
     }
     if index == 0 {
         return main_segment(memory, state, parameters).into_iter().collect();
@@ -57,13 +75,20 @@ pub fn segments(
             first_chunk += ((layout.top + arena::BYTES) as u64).next_multiple_of(chunk::ALIGNMENT);
         }
         let end = heap + bytes;
-        let Some(presence) = Presence::of(memory, heap, end) else { break };
+        let Some(presence) = presence_of(memory, areas, heap, end) else { break };
         let top = segments.is_empty().then(|| state.top());
         let (arena, start, is_main) = (index, heap, false);
         segments.push(Segment { arena, start, first_chunk, top, end, presence, is_main });
         heap = previous;
     }
     segments
+}
+
+/// Of pages of an area, which may be of hugetlbfs.
+pub fn presence_of(memory: &impl Memory, areas: &[Area], start: u64, end: u64) -> Option<Presence> {
+    let presence = Presence::of(memory, start, end)?;
+    let is_huge = areas.iter().any(|area| area.contains(start) && area.hugetlb > 0);
+    Some(if is_huge { presence.outside_rss() } else { presence })
 }
 
 /// The main arena's memory at the program break. What it mapped elsewhere is on no list.

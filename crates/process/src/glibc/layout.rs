@@ -45,6 +45,8 @@ pub mod chunk {
     pub const TRIM_KEEPS_BYTES: u64 = 48;
     /// The smallest that is not a marker at the end of a heap.
     pub const LEAST_BYTES: u64 = 32;
+    /// The largest that a setting lets into fastbins (`MAX_FAST_SIZE`).
+    pub const MOST_FASTBIN_BYTES: u64 = 176;
 }
 
 /// Heaps of arenas other than the main one begin at multiples of this.

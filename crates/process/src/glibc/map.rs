@@ -64,12 +64,4 @@ impl HeapMap {
             cell.free_bytes += presence.resident_bytes(from, to) as f64;
         }
     }
-
-    /// Adds what of a page lies in fastbins. What is estimated for the rest of a cell may leave too little room for it.
-    pub(super) fn add_fastbins(&mut self, page: u64, bytes: u64) {
-        let index = self.first_at(page);
-        if let Some(cell) = self.cells.get_mut(index) {
-            cell.free_bytes = (cell.free_bytes + bytes as f64).min(cell.resident_bytes as f64);
-        }
-    }
 }

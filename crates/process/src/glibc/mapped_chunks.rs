@@ -1,6 +1,6 @@
 //! Chunks that were mapped one by one because they are large (`M_MMAP_THRESHOLD`): live memory outside the arenas.
 
-use super::heaps::Segment;
+use super::heaps::{Segment, presence_of};
 use super::layout::chunk;
 use super::statistics::{Range, Space};
 use crate::areas::{Area, Backing};
@@ -60,11 +60,12 @@ pub fn find(
         mapped = MappedChunks::default();
         for area in areas {
             let is_anonymous = area.backing() == Backing::Anonymous && area.path != "[heap]";
-            if !is_anonymous || !area.is_writable() || area.rss == 0 {
+            let is_anonymous = is_anonymous && area.rss > 0 || area.is_huge() && area.hugetlb > 0;
+            if !is_anonymous || !area.is_writable() {
                 continue;
             }
             for (start, end) in outside(area, segments) {
-                let Some(presence) = Presence::of(memory, start, end).map(Arc::new) else {
+                let Some(presence) = presence_of(memory, areas, start, end).map(Arc::new) else {
                     continue;
                 };
                 let (mut at, mut is_chained) = (start, true);

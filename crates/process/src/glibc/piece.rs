@@ -1,234 +1,323 @@
-//! One piece of a segment, walked from the first place from where sizes lead on.
+//! One piece of a segment: which of its bytes are free, and how many chunks it has.
+//!
+//! A piece begins somewhere, not at a chunk, and what was there before looks like chunks, too. So nothing in it counts as free that does not
+//! prove it: the sizes at both ends and the marks of both neighbours agree, and the chunks before and behind on its list refer to it. From such a chunk on,
+//! sizes lead from chunk to chunk. Before the first of them is only memory in use, whose chunks are counted from where sizes lead on longest.
 
+use super::find::ArenaState;
 use super::heaps::Segment;
 use super::layout::chunk;
-use crate::memory::{Memory, PAGE_BYTES, page_of, read_present, word_at};
+use super::lists::{has_head, segment_at};
+use super::runs::{page_bytes, run_page_bytes, within};
+use super::sums::{Known, Piece, Sums};
+use super::window::{Step, Window};
+use crate::memory::Memory;
+use std::cell::{Cell, RefCell};
 
-/// A chunk whose state is not seen is in use if it is as large as this: free ones of its size are rare.
-const LARGE_BYTES: u64 = 1024;
-/// So many chunks that follow each other are no chance.
-const PROOF_CHUNKS: f64 = 32.0;
-/// So far beyond a piece a free chunk is looked for: pieces of so many bytes.
-const MOST_PROOF_PIECES: u32 = 8;
-const PROOF_PIECE_BYTES: u64 = 64 << 10;
-/// From the marker behind the last chunk of a heap to the heap's end.
-const MOST_MARKER_BYTES: u64 = 64;
+/// So many chunks in use that follow each other are no chance, nor what others left behind: chunks that were joined do not lead to one another.
+const PROOF_CHUNKS: u32 = 8;
+/// So much behind pieces without any proof is read for the end of the free chunk that each may lie in, and so much of it at once.
+pub const MOST_SEARCHED_BYTES: u64 = 128 << 20;
+const SEARCHED_BYTES: u64 = 64 << 10;
 
-/// A part of a segment without large free chunks.
-#[derive(Clone, Copy)]
-pub struct Piece<'a> {
-    pub segment: &'a Segment,
-    pub start: u64,
-    pub end: u64,
-    /// Whether a chunk starts at its start.
-    pub has_chunk_at_start: bool,
+/// Where a piece is looked at.
+pub struct Place<'a, M> {
+    pub memory: &'a M,
+    pub state: &'a ArenaState,
+    /// Of all arenas, by address.
+    pub segments: &'a [&'a Segment],
+    pub known: &'a Known,
+    pub has_safe_linking: bool,
+    /// What is left of [`MOST_SEARCHED_BYTES`].
+    pub searches: &'a Cell<u64>,
+    /// Free chunks that were found around pieces.
+    pub found: &'a RefCell<Vec<(u64, u64)>>,
 }
 
-/// What a walked piece holds: bytes, and parts of chunks.
-#[derive(Clone, Copy, Default)]
-pub struct Sums {
-    pub walked: f64,
-    pub walked_resident: f64,
-    pub chunks: f64,
-    pub free_chunks: f64,
-    pub free: f64,
-    pub free_resident: f64,
-    pub free_pages: f64,
-    pub largest_free: u64,
-    /// Address of one of the free chunks; 0 if there is none.
-    pub a_free_chunk: u64,
-    /// The chunk behind it on its list; 0 if that was not seen.
-    pub next_on_list: u64,
-    /// Where the next chunk starts; 0 if that was not seen.
-    pub next_chunk: u64,
-}
-
-impl Sums {
-    pub fn add(&mut self, other: &Self) {
-        self.walked += other.walked;
-        self.walked_resident += other.walked_resident;
-        self.chunks += other.chunks;
-        self.free_chunks += other.free_chunks;
-        self.free += other.free;
-        self.free_resident += other.free_resident;
-        self.free_pages += other.free_pages;
-        self.largest_free = self.largest_free.max(other.largest_free);
-    }
-
-    pub fn add_in_use(&mut self, segment: &Segment, start: u64, end: u64) {
-        self.walked += (end - start) as f64;
-        self.walked_resident += segment.presence.resident_bytes(start, end) as f64;
-    }
-}
-
-/// Reads a piece and adds up its chunks. Where sizes lead on from no place, it lies inside of a chunk in use.
-pub fn walk_piece(memory: &impl Memory, piece: &Piece, buffer: &mut Vec<u8>) -> Sums {
-    // Most often there is nothing to see, and only seldom did it change meanwhile.
-    let tries: &[bool] = if piece.has_chunk_at_start { &[false, true] } else { &[false] };
-    for &is_last_try in tries {
-        let window = Window::of(memory, piece, buffer);
-        let search = (piece.start.next_multiple_of(chunk::ALIGNMENT)..piece.end)
-            .step_by(chunk::ALIGNMENT as usize);
-        let known = Some(piece.start).filter(|_| piece.has_chunk_at_start);
-        for start in known.into_iter().chain(search) {
-            if let Some(mut found) = window.sums_from(start, is_last_try) {
-                window.add_end_of_chunk_below(&mut found, start);
-                return found;
-            }
-        }
-    }
-    let mut sums = Sums::default();
-    sums.add_in_use(piece.segment, piece.start, piece.end);
-    sums
-}
-
-/// Whether the chunks of a walked piece are no left-over sizes inside of others: one of them, or of those behind, is on a list.
-pub fn is_proven(memory: &impl Memory, segment: &Segment, sums: &Sums) -> bool {
-    let mut sums = *sums;
-    let mut buffer = Vec::new();
-    for _ in 0..MOST_PROOF_PIECES {
-        if sums.a_free_chunk != 0 {
-            return is_listed(memory, &sums);
-        }
-        let limit = segment.top.unwrap_or(segment.end);
-        if sums.next_chunk == 0 || sums.next_chunk >= limit {
-            return sums.next_chunk == limit;
-        }
-        let (start, has_chunk_at_start) = (sums.next_chunk, true);
-        let end = (start + PROOF_PIECE_BYTES).min(limit);
-        let piece = Piece { segment, start, end, has_chunk_at_start };
-        let window = Window::of(memory, &piece, &mut buffer);
-        let Some(next) = window.sums_from(start, false) else { return false };
-        sums = next;
-    }
-    false
-}
-
-/// Whether the next chunk on the list of the free chunk that was seen refers back to it.
-fn is_listed(memory: &impl Memory, sums: &Sums) -> bool {
-    let word = |address: u64| word_at(&read_present(memory, address, 8)?, 0);
-    let next = match sums.next_on_list {
-        0 => word(sums.a_free_chunk + 2 * chunk::OVERHEAD_BYTES),
-        next => Some(next),
+/// Reads a piece and adds up what it holds.
+pub fn look<M: Memory>(place: &Place<M>, piece: &Piece, buffer: &mut Vec<u8>) -> Sums {
+    let mut look = Look {
+        place,
+        piece,
+        window: Window::of(place.memory, piece, buffer),
+        sums: Sums::default(),
+        run: None,
     };
-    let back = next.and_then(|next| next.checked_add(3 * chunk::OVERHEAD_BYTES)).and_then(word);
-    back == Some(sums.a_free_chunk)
+    look.sums.resident = piece.segment.presence.resident_bytes(piece.start, piece.end) as f64;
+    look.scan();
+    look.end_run();
+    look.sums
 }
 
-struct Window<'a> {
+/// What a chunk is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    InUse,
+    Free,
+    Fastbin,
+}
+
+/// What proves where chunks are.
+enum Proven {
+    /// A chunk starts here.
+    Start(u64),
+    /// A free chunk that started before the window.
+    End { start: u64, end: u64 },
+}
+
+/// What a piece without any proof lies in.
+enum Around {
+    Free {
+        start: u64,
+        end: u64,
+    },
+    InUse,
+    /// Too much would have to be read.
+    Unknown,
+}
+
+struct Look<'a, M> {
+    place: &'a Place<'a, M>,
     piece: &'a Piece<'a>,
-    /// Address of the first byte.
-    start: u64,
-    /// Zeros where a page is absent.
-    bytes: &'a [u8],
+    window: Window<'a>,
+    sums: Sums,
+    /// Free chunks and those of fastbins that touch.
+    run: Option<(u64, u64)>,
 }
 
-impl<'a> Window<'a> {
-    /// The piece's pages and one behind, where the next size may lie. No chunk has the size 0.
-    fn of(memory: &impl Memory, piece: &'a Piece, bytes: &'a mut Vec<u8>) -> Self {
-        let start = page_of(piece.start);
-        let end = (page_of(piece.end + PAGE_BYTES - 1) + PAGE_BYTES)
-            .min(page_of(piece.segment.end + PAGE_BYTES - 1));
-        bytes.clear();
-        bytes.resize((end - start) as usize, 0);
-        piece.segment.presence.read_pages(memory, start, bytes);
-        Self { piece, start, bytes }
-    }
-
-    fn word(&self, address: u64) -> Option<u64> {
-        word_at(self.bytes, address.checked_sub(self.start)? as usize)
-    }
-
-    /// The chunk that ends at `start`, of which the piece has the end.
-    fn add_end_of_chunk_below(&self, sums: &mut Sums, start: u64) {
-        let bytes = start - self.piece.start;
-        let words = self.word(start).zip(self.word(start + chunk::OVERHEAD_BYTES));
-        let (below, head) = words.unwrap_or((0, chunk::PREV_INUSE));
-        let is_free = head & chunk::PREV_INUSE == 0;
-        if is_free && below >= bytes && bytes > 0 {
-            self.add(sums, self.piece.start, start, true);
-            self.note_free(sums, start.saturating_sub(below));
-            // Only a part of it is in the piece.
-            let part = bytes as f64 / below as f64 - 1.0;
-            sums.chunks += part;
-            sums.free_chunks += part;
-        } else {
-            sums.add_in_use(self.piece.segment, self.piece.start, start);
+impl<M: Memory> Look<'_, M> {
+    fn scan(&mut self) {
+        let mut from = self.window.start_of_chunks;
+        let mut boundary = self.first_known(from);
+        while from < self.piece.end {
+            if let Some(at) = boundary.take() {
+                from = self.walk(at).map_or(u64::MAX, |torn| torn + chunk::ALIGNMENT);
+                continue;
+            }
+            boundary = match self.next_proven(from) {
+                Some(Proven::Start(at)) => {
+                    self.lead_in(from, Some(at));
+                    Some(at)
+                }
+                Some(Proven::End { start, end }) => {
+                    self.add(start, end, Kind::Free);
+                    Some(end)
+                }
+                None => return self.lead_in(from, None),
+            };
         }
     }
 
-    /// The chunks from `start` on, if they lead to the end of the piece, or, where the program is changing it, are many.
-    fn sums_from(&self, start: u64, is_changing: bool) -> Option<Sums> {
-        let limit = self.piece.segment.top.unwrap_or(self.piece.segment.end);
-        let mut sums = Sums::default();
-        let (mut at, mut is_free_below) = (start, false);
-        while at < self.piece.end && at < limit {
-            let head = self.word(at + chunk::OVERHEAD_BYTES)?;
-            let bytes = head & !chunk::FLAGS;
-            let next = at.saturating_add(bytes);
-            let is_marker = bytes < chunk::LEAST_BYTES
-                && self.piece.segment.top.is_none()
-                && at + MOST_MARKER_BYTES >= limit;
-            if is_marker {
-                break;
+    /// Where a chunk starts, if that is known of the beginning.
+    fn first_known(&mut self, from: u64) -> Option<u64> {
+        let known = self.place.known;
+        if self.piece.has_chunk_at_start {
+            // A run may end here, or go on.
+            let run = within(&known.runs, from.saturating_sub(1), from).first();
+            self.run = run.map(|run| (run.0, from));
+            return Some(from);
+        }
+        for (chunks, kind) in [(&known.free, Kind::Free), (&known.fastbins, Kind::Fastbin)] {
+            if let Some(&(start, end)) = within(chunks, from, from + 1).first() {
+                self.add(start, end, kind);
+                return Some(end);
             }
-            let is_chunk = bytes >= chunk::LEAST_BYTES
-                && bytes.is_multiple_of(chunk::ALIGNMENT)
-                && head & chunk::IS_MMAPPED == 0
-                && !(self.piece.segment.is_main && head & chunk::NON_MAIN_ARENA != 0)
-                && next <= limit;
-            let state = if is_chunk { self.is_free(bytes, next, is_free_below) } else { None };
-            match state {
-                Some(Some(is_free)) => {
-                    self.add(&mut sums, at, next, is_free);
-                    is_free_below = is_free;
-                    sums.next_chunk = next;
-                }
-                // It reaches beyond what was read.
-                Some(None) => {
-                    if bytes >= LARGE_BYTES {
-                        self.add(&mut sums, at, next, false);
-                    }
-                    break;
-                }
-                None if is_changing && sums.chunks >= PROOF_CHUNKS => break,
-                None => return None,
-            }
+        }
+        None
+    }
+
+    /// Adds the chunks from `at`, a chunk, to the end of the piece; where sizes do not lead on, if so.
+    fn walk(&mut self, mut at: u64) -> Option<u64> {
+        while at < self.piece.end && at < self.piece.segment.limit() {
+            let (next, is_free) = match self.window.step(at) {
+                Step::End => return None,
+                Step::Torn => return Some(at),
+                Step::Chunk { next, is_free } => (next, is_free),
+            };
+            let is_free = is_free.unwrap_or_else(|| self.listed(at) == Some(next));
+            self.add(at, next, if is_free { Kind::Free } else { self.kind_in_use(at, next) });
             at = next;
         }
-        Some(sums)
+        None
     }
 
-    /// Whether the chunk of `bytes` below `next` is free; `Some(None)` where that was not read, `None` if there is none.
-    fn is_free(&self, bytes: u64, next: u64, is_free_below: bool) -> Option<Option<bool>> {
-        let is_read = self.piece.segment.presence.is_present(next);
-        let words = self.word(next).zip(self.word(next + chunk::OVERHEAD_BYTES));
-        let Some((below, next_head)) = words.filter(|_| is_read) else { return Some(None) };
-        let is_free = next_head & chunk::PREV_INUSE == 0;
-        // Free chunks that touch are joined at once: two of them are what was left behind inside of another chunk.
-        let is_possible = !is_free || below == bytes && !is_free_below;
-        is_possible.then_some(Some(is_free))
-    }
-
-    fn add(&self, sums: &mut Sums, start: u64, next: u64, is_free: bool) {
-        let end = next.min(self.piece.end);
-        let part = (end - start) as f64 / (next - start) as f64;
-        sums.add_in_use(self.piece.segment, start, end);
-        sums.chunks += part;
-        if is_free {
-            let presence = &self.piece.segment.presence;
-            let first = (start + chunk::TRIM_KEEPS_BYTES).next_multiple_of(PAGE_BYTES);
-            sums.free_chunks += part;
-            sums.free += (end - start) as f64;
-            sums.free_resident += presence.resident_bytes(start, end) as f64;
-            sums.free_pages += presence.resident_bytes(first, page_of(end)) as f64;
-            sums.largest_free = sums.largest_free.max(next - start);
-            self.note_free(sums, start);
+    /// Adds what is before `anchor`, the first chunk that is free for sure, or all of the piece.
+    fn lead_in(&mut self, from: u64, anchor: Option<u64>) {
+        let target = anchor.unwrap_or(self.piece.end);
+        let (steps, first) = self.window.longest(from, target, anchor.is_some());
+        let is_proven = anchor.is_some() || steps >= PROOF_CHUNKS || self.place.known.is_whole;
+        if !is_proven {
+            match self.chunk_around() {
+                Around::Free { start, end } => return self.add(start, end, Kind::Free),
+                Around::Unknown => self.sums.unresolved = self.sums.resident,
+                Around::InUse => {}
+            }
+        }
+        if steps == 0 {
+            return;
+        }
+        let mut at = first;
+        while at < target {
+            let Step::Chunk { next, .. } = self.window.step(at) else { return };
+            self.add(at, next, self.kind_in_use(at, next));
+            at = next;
         }
     }
 
-    fn note_free(&self, sums: &mut Sums, address: u64) {
-        sums.a_free_chunk = address;
-        sums.next_on_list = self.word(address + 2 * chunk::OVERHEAD_BYTES).unwrap_or(0);
+    /// What the whole piece lies in, by where a free chunk ends or starts behind it.
+    fn chunk_around(&self) -> Around {
+        let (segment, mut buffer) = (self.piece.segment, Vec::new());
+        let is_around =
+            |found: &&(u64, u64)| found.0 <= self.piece.start && found.1 > self.piece.start;
+        if let Some(&(start, end)) = self.place.found.borrow().iter().find(is_around) {
+            return Around::Free { start, end };
+        }
+        let limit = (self.piece.end + self.place.searches.get()).min(segment.limit());
+        let mut at = self.piece.end;
+        while at < limit {
+            let end = (at + SEARCHED_BYTES).min(limit);
+            let piece = Piece { start: at, end, has_chunk_at_start: true, ..*self.piece };
+            let window = Window::of(self.place.memory, &piece, &mut buffer);
+            self.place.searches.set(self.place.searches.get().saturating_sub(end - at));
+            at = at.next_multiple_of(chunk::ALIGNMENT);
+            while at < end {
+                if let Some(start) = window.start_below(at, self.piece.start + 1)
+                    && self.listed(start) == Some(at)
+                {
+                    self.place.found.borrow_mut().push((start, at));
+                    return Around::Free { start, end: at };
+                }
+                if window.may_be_free(at) && self.listed(at).is_some() {
+                    return Around::InUse;
+                }
+                at += chunk::ALIGNMENT;
+            }
+        }
+        if limit == segment.limit() { Around::InUse } else { Around::Unknown }
+    }
+
+    /// The first place from `from` on where a chunk starts or ends that is free for sure, or one starts that is in a fastbin.
+    fn next_proven(&self, from: u64) -> Option<Proven> {
+        let mut at = from.next_multiple_of(chunk::ALIGNMENT);
+        let known = self.place.known;
+        let fastbins = within(&known.fastbins, at, self.piece.end);
+        let kept = fastbins.iter().map(|chunk| chunk.0).find(|&start| start >= at);
+        while at < self.piece.end {
+            if !known.is_whole
+                && let Some(start) = self.window.start_below(at, self.window.start_of_chunks)
+                && self.listed(start) == Some(at)
+            {
+                return Some(Proven::End { start, end: at });
+            }
+            if kept == Some(at) || self.window.may_be_free(at) && self.listed(at).is_some() {
+                return Some(Proven::Start(at));
+            }
+            at += chunk::ALIGNMENT;
+        }
+        None
+    }
+
+    /// The end of the chunk at `at`, if it is free: both neighbours on its list refer to it.
+    fn listed(&self, at: u64) -> Option<u64> {
+        let Place { memory, state, segments, known, .. } = self.place;
+        if let [known] = within(&known.free, at, at + 1)
+            && known.0 == at
+        {
+            return Some(known.1);
+        }
+        let segment = self.piece.segment;
+        if at < segment.first_chunk || !has_head(segment, at) {
+            return None;
+        }
+        let head = match self.window.head(at) {
+            Some(head) => head,
+            None => memory.heads(&[at])[0]?,
+        };
+        let links = [head[2], head[3]];
+        let may_be_read = |&link: &u64| {
+            state.is_bin(link) || segment_at(segments, link).is_some_and(|of| has_head(of, link))
+        };
+        if !links.iter().all(may_be_read) {
+            return None;
+        }
+        let neighbours = memory.heads(&links);
+        let is_listed = neighbours[0].is_some_and(|next| next[3] == at)
+            && neighbours[1].is_some_and(|last| last[2] == at);
+        let end = at.checked_add(head[1] & !chunk::FLAGS)?;
+        (is_listed && end <= segment.limit()).then_some(end)
+    }
+
+    /// Whether a chunk that the allocator counts as in use lies in a fastbin.
+    fn kind_in_use(&self, at: u64, next: u64) -> Kind {
+        let known = self.place.known;
+        let is_known = || within(&known.fastbins, at, at + 1).first() == Some(&(at, next));
+        let is_one = match known.has_all_fastbins {
+            true => !known.fastbins.is_empty() && is_known(),
+            false => {
+                next - at <= chunk::MOST_FASTBIN_BYTES && (is_known() || self.has_link(at, next))
+            }
+        };
+        if is_one { Kind::Fastbin } else { Kind::InUse }
+    }
+
+    /// Whether its first word is a link to another chunk of its size.
+    fn has_link(&self, at: u64, next: u64) -> bool {
+        let Some(word) = self.window.word(at + 16) else { return false };
+        let mask = if self.place.has_safe_linking { (at + 16) >> 12 } else { 0 };
+        let link = word ^ mask;
+        let may_be =
+            |segment: &Segment| link.is_multiple_of(chunk::ALIGNMENT) && has_head(segment, link);
+        segment_at(self.place.segments, link).is_some_and(may_be)
+            && self.place.memory.heads(&[link])[0]
+                .is_some_and(|head| head[1] & !chunk::FLAGS == next - at)
+    }
+
+    fn add(&mut self, start: u64, next: u64, kind: Kind) {
+        let (from, end) = (start.max(self.piece.start), next.min(self.piece.end));
+        if kind == Kind::InUse {
+            self.end_run();
+        } else {
+            match self.run.as_mut().filter(|run| run.1 == start) {
+                Some(run) => run.1 = next,
+                None => {
+                    self.end_run();
+                    self.run = Some((start, next));
+                }
+            }
+        }
+        let is_first = f64::from(u8::from((self.piece.start..self.piece.end).contains(&start)));
+        if from >= end {
+            return;
+        }
+        let bytes = (end - from) as f64;
+        match kind {
+            Kind::Free => {
+                let presence = &self.piece.segment.presence;
+                let part = (self.piece.start, self.piece.end);
+                self.sums.free += bytes;
+                self.sums.free_resident += presence.resident_bytes(from, end) as f64;
+                self.sums.free_pages += page_bytes(presence, (start, next), part) as f64;
+                self.sums.free_chunks += is_first;
+                self.sums.largest_free = self.sums.largest_free.max(next - start);
+            }
+            Kind::Fastbin => {
+                self.sums.fastbins += bytes;
+                self.sums.fastbin_chunks += is_first;
+                self.sums.chunks_in_use += is_first;
+            }
+            Kind::InUse => self.sums.chunks_in_use += is_first,
+        }
+    }
+
+    fn end_run(&mut self) {
+        let Some((start, mut end)) = self.run.take() else { return };
+        // What lies behind the piece is known at most from the lists.
+        if end >= self.piece.end
+            && let Some(run) = within(&self.place.known.runs, end, end + 1).first()
+        {
+            end = run.1;
+        }
+        let part = (self.piece.start, self.piece.end);
+        self.sums.run_pages += run_page_bytes(self.piece.segment, (start, end), part) as f64;
     }
 }

@@ -1,15 +1,19 @@
 //! Reads the statistics: finds the arenas, walks or surveys each, and adds what caches and mapped chunks hold.
 
-use super::caches::{FAR_BYTES, Heap, NEAR_BYTES, PageBytes};
+use super::caches::Heap;
 use super::find::{ArenaState, LibraryData};
 use super::heaps::{self, Segment};
 use super::layout::chunk;
+use super::lists::{Listed, listed};
 use super::map::HeapMap;
 use super::mapped_chunks::{self, Expected};
+use super::runs::{joined, run_page_bytes};
 use super::statistics::{Arena, Range, Statistics};
-use super::{bins, survey, walk};
+use super::sums::Known;
+use super::survey::{PIECE_BYTES, Plan, Subject, survey};
+use super::walk;
 use crate::areas::Area;
-use crate::memory::{Memory, PAGE_BYTES};
+use crate::memory::Memory;
 use crate::stacks::thread_pointers;
 
 /// Chunks that may be a tcache; more than there can be threads.
@@ -17,11 +21,17 @@ const MOST_TCACHES: usize = 1 << 17;
 /// Arenas of so many resident bytes in all are walked by default, larger ones surveyed.
 pub const MOST_WALKED_BYTES: u64 = 64 << 20;
 
+/// Of lists of free chunks, in a survey: chunks followed at least, and one more for so many pieces.
+const LEAST_FOLLOWED: usize = 1 << 14;
+const PIECES_A_CHUNK: u64 = 2;
+
 /// How to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Every chunk, where the arenas have no more resident bytes than this; else a part of them, with an interval.
     Survey(u64),
+    /// So many pieces of 64 KiB, or as many as there are, beside the lists of free chunks as far as these are short.
+    Sample(usize),
     /// Every chunk.
     Exact,
 }
@@ -37,19 +47,36 @@ pub fn read(
     let library = LibraryData::read(memory, library, version)?;
     let (layout, states) = (library.layout, library.arenas(memory)?);
     let parameters = library.parameters(areas.iter().find(|area| area.path == "[heap]"))?;
-    let of_arena = |(index, state)| heaps::segments(memory, state, index, layout, &parameters);
+    let of_arena =
+        |(index, state)| heaps::segments(memory, areas, state, index, layout, &parameters);
     let segments: Vec<Vec<Segment>> = states.iter().enumerate().map(of_arena).collect();
     let mut by_address: Vec<&Segment> = segments.iter().flatten().collect();
     by_address.sort_by_key(|segment| segment.start);
     let map = HeapMap::of(by_address.iter().copied());
-    let heap = |piece_bytes| Heap::new(memory, layout, parameters, &by_address, piece_bytes);
+    let resident: u64 = segments.iter().flatten().map(Segment::resident_bytes).sum();
+    let is_exact = match effort {
+        Effort::Exact => true,
+        Effort::Survey(beyond_bytes) => resident <= beyond_bytes,
+        Effort::Sample(_) => false,
+    };
+    let followed = LEAST_FOLLOWED + (resident / PIECE_BYTES / PIECES_A_CHUNK) as usize;
+    let budget = if is_exact { usize::MAX } else { followed };
     let mut reading = Reading {
-        heap: heap(NEAR_BYTES),
-        bins: heap(FAR_BYTES),
+        heap: Heap::new(memory, layout, parameters, &by_address, budget),
         statistics: Statistics { parameters, map, ..Statistics::default() },
         tcaches: Vec::new(),
     };
-    reading.read_arenas(states, &segments, effort);
+    reading.statistics.arenas = begin(&states, &segments);
+    let known = reading.follow(&states, if is_exact { 0 } else { followed });
+    if is_exact {
+        reading.walk(&segments, &known);
+        reading.statistics.read_bytes = resident;
+    } else {
+        let pieces = if let Effort::Sample(pieces) = effort { Some(pieces) } else { None };
+        reading.survey(&states, &segments, &known, pieces);
+    }
+    // A new budget: there are few, and each is at a known place.
+    reading.heap = Heap::new(memory, layout, parameters, &by_address, followed);
     reading.read_tcaches(areas);
     let mut statistics = reading.statistics;
     let expected = Expected {
@@ -70,56 +97,89 @@ pub fn read(
     Ok(statistics)
 }
 
+/// The arenas without their chunks.
+fn begin(states: &[ArenaState], segments: &[Vec<Segment>]) -> Vec<Arena> {
+    let of_arena = |(index, (state, segments)): (usize, (&ArenaState, &Vec<Segment>))| {
+        let found: u64 = segments.iter().map(|segment| segment.end - segment.start).sum();
+        Arena {
+            is_main: index == 0,
+            threads: state.threads(),
+            system_bytes: state.system_bytes(),
+            heaps: segments.len() as u64,
+            // What is in none of its segments.
+            not_walked_bytes: state.system_bytes().saturating_sub(found),
+            ..Arena::default()
+        }
+    };
+    states.iter().zip(segments).enumerate().map(of_arena).collect()
+}
+
 /// The statistics while they are read.
 struct Reading<'a, M> {
     heap: Heap<'a, M>,
-    /// The same for the lists of bins.
-    bins: Heap<'a, M>,
     statistics: Statistics,
     /// Chunks that may be tcaches.
     tcaches: Vec<u64>,
 }
 
 impl<M: Memory> Reading<'_, M> {
-    fn read_arenas(&mut self, states: Vec<ArenaState>, segments: &[Vec<Segment>], effort: Effort) {
-        let resident =
-            |segment: &Segment| segment.presence.resident_bytes(segment.start, segment.end);
-        let all_resident: u64 = segments.iter().flatten().map(resident).sum();
-        let is_exact = match effort {
-            Effort::Exact => true,
-            Effort::Survey(beyond_bytes) => all_resident <= beyond_bytes,
+    /// Follows the fastbins, and of the other lists of free chunks `most` chunks.
+    fn follow(&mut self, states: &[ArenaState], most: usize) -> Vec<Known> {
+        let listed = match most {
+            0 => vec![Listed::default(); states.len()],
+            _ => listed(self.heap.memory, self.heap.segments, states, most),
         };
-        let all: u64 = states.iter().map(ArenaState::system_bytes).sum();
-        for (mut state, segments) in states.into_iter().zip(segments) {
-            let found: u64 = segments.iter().map(|segment| segment.end - segment.start).sum();
-            let mut arena = Arena {
-                is_main: self.statistics.arenas.is_empty(),
-                threads: state.threads(),
-                system_bytes: state.system_bytes(),
-                heaps: segments.len() as u64,
-                // What is in none of its segments.
-                not_walked_bytes: state.system_bytes().saturating_sub(found),
-                ..Arena::default()
-            };
-            let is_surveyed = !is_exact && {
-                let free = bins::large_free(&mut self.bins, &mut state);
-                let share = arena.system_bytes.max(1) as f64 / all.max(1) as f64;
-                let map = &mut self.statistics.map;
-                survey::survey(self.heap.memory, segments, &free, share, &mut arena, map)
-            };
-            if !is_surveyed {
-                segments.iter().for_each(|segment| self.walk_segment(segment, &mut arena));
-            }
-            let mut pages = PageBytes::new();
+        let mut all = Vec::new();
+        for ((state, arena), listed) in states.iter().zip(&mut self.statistics.arenas).zip(listed) {
+            let mut fastbins = Vec::new();
             for (index, first) in state.fastbins().enumerate() {
                 let bytes = chunk::LEAST_BYTES + chunk::ALIGNMENT * index as u64;
-                arena.fastbins.add(self.heap.fastbin(first, bytes, &mut pages));
+                arena.fastbins.add(self.heap.fastbin(first, bytes, &mut fastbins));
             }
-            for (page, bytes) in pages {
-                arena.fastbin_page_bytes += if bytes == PAGE_BYTES { bytes } else { 0 };
-                self.statistics.map.add_fastbins(page, bytes);
+            fastbins.sort_unstable();
+            let mut free = [listed.chunks.as_slice(), &fastbins].concat();
+            free.sort_unstable();
+            all.push(Known {
+                free: listed.chunks,
+                is_whole: listed.is_whole,
+                fastbins,
+                has_all_fastbins: !arena.fastbins.is_cut,
+                runs: joined(free.into_iter()),
+            });
+        }
+        all
+    }
+
+    fn survey(
+        &mut self,
+        states: &[ArenaState],
+        segments: &[Vec<Segment>],
+        known: &[Known],
+        pieces: Option<usize>,
+    ) {
+        let plan = Plan {
+            memory: self.heap.memory,
+            segments: self.heap.segments,
+            has_safe_linking: self.heap.layout.has_safe_linking,
+            pieces,
+        };
+        let subject = |((state, segments), known)| Subject {
+            state,
+            segments: Vec::as_slice(segments),
+            known,
+        };
+        let subjects: Vec<Subject> = states.iter().zip(segments).zip(known).map(subject).collect();
+        let Statistics { arenas, map, .. } = &mut self.statistics;
+        self.statistics.read_bytes = survey(&plan, &subjects, arenas, map);
+    }
+
+    fn walk(&mut self, segments: &[Vec<Segment>], known: &[Known]) {
+        for (index, (segments, known)) in segments.iter().zip(known).enumerate() {
+            let mut arena = std::mem::take(&mut self.statistics.arenas[index]);
+            for segment in segments {
+                self.walk_segment(segment, known, &mut arena);
             }
-            self.statistics.arenas.push(arena);
+            self.statistics.arenas[index] = arena;
         }
     }
 
@@ -147,22 +207,32 @@ impl<M: Memory> Reading<'_, M> {
         }
     }
 
-    /// Adds up the chunks of one segment.
-    fn walk_segment(&mut self, segment: &Segment, arena: &mut Arena) {
+    /// Adds up the chunks of one segment, and to `joined_page_bytes` what a trim would return of them.
+    fn walk_segment(&mut self, segment: &Segment, known: &Known, arena: &mut Arena) {
         let presence = &segment.presence;
         let tcache_bytes = self.heap.layout.tcache.chunk_bytes();
+        let mut run = (0, 0);
         let walked = walk::walk(self.heap.memory, segment, |chunk| {
-            let end = chunk.address + chunk.bytes;
-            if chunk.is_free {
-                arena.add_free(presence, chunk.address, end);
-                self.statistics.map.add_free(presence, chunk.address, end);
-                return;
+            let (start, end) = (chunk.address, chunk.address + chunk.bytes);
+            let is_small = chunk.bytes <= chunk::MOST_FASTBIN_BYTES;
+            let is_kept = is_small && known.fastbins.binary_search(&(start, end)).is_ok();
+            if chunk.is_free || is_kept {
+                self.statistics.map.add_free(presence, start, end);
+                if run.1 != start {
+                    arena.joined_page_bytes += run_page_bytes(segment, run, run);
+                    run.0 = start;
+                }
+                run.1 = end;
             }
-            arena.in_use.add(presence, chunk.address, end);
+            if chunk.is_free {
+                return arena.add_free(presence, start, end);
+            }
+            arena.in_use.add(presence, start, end);
             if chunk.bytes == tcache_bytes && self.tcaches.len() < MOST_TCACHES {
-                self.tcaches.push(chunk.address);
+                self.tcaches.push(start);
             }
         });
+        arena.joined_page_bytes += run_page_bytes(segment, run, run);
         arena.metadata_bytes += presence.resident_bytes(segment.start, segment.first_chunk);
         match (walked.is_whole, segment.top) {
             (true, Some(_)) => {

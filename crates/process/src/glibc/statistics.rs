@@ -3,8 +3,11 @@
 use super::find::Parameters;
 use super::layout::chunk;
 use super::map::HeapMap;
+use super::runs::page_bytes;
+use super::strata::Spread;
 use crate::memory::{PAGE_BYTES, Presence};
 use serde::Serialize;
+use std::iter::Sum;
 use std::sync::Arc;
 
 /// One arena. Bytes; `resident` are those on pages that are present.
@@ -27,7 +30,7 @@ pub struct Arena {
     pub in_use: Space,
     /// Chunks in bins.
     pub free: Space,
-    /// Whole pages of these that are present: what `malloc_trim` gives back.
+    /// Whole pages of these that are present.
     pub free_page_bytes: u64,
     /// The largest of them.
     pub largest_free_bytes: u64,
@@ -35,8 +38,8 @@ pub struct Arena {
     pub top: Space,
     /// In fastbins.
     pub fastbins: Kept,
-    /// Whole pages of these.
-    pub fastbin_page_bytes: u64,
+    /// Whole pages that are present once these are joined with the free chunks beside them, as a trim does first.
+    pub joined_page_bytes: u64,
     /// In tcaches that lie in this arena. The chunks in them may lie in others.
     pub tcaches: Kept,
     /// Headers of heaps and the arena's state, outside of chunks; resident.
@@ -45,9 +48,38 @@ pub struct Arena {
     /// Chunks that hold tcaches, without their sizes.
     #[serde(skip)]
     pub tcache_metadata_bytes: u64,
-    /// If not every chunk was walked: half the width of the 95 % interval of free bytes, and of bytes in use.
+    /// If not every chunk was walked: how uncertain that makes its figures.
     #[serde(skip)]
-    pub half_width_95_bytes: Option<f64>,
+    pub spreads: Option<Spreads>,
+}
+
+/// How uncertain the figures of a survey are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spreads {
+    /// Of bytes in use by the program.
+    pub live: Spread,
+    /// Of free bytes.
+    pub free: Spread,
+    /// Of what a trim returns.
+    pub releasable: Spread,
+}
+
+impl Spreads {
+    /// Half the width of the widest 95 % interval, in bytes.
+    pub(super) fn widest_half_width_95(&self) -> f64 {
+        let half_widths = [self.live, self.free, self.releasable].map(Spread::half_width_95);
+        half_widths.into_iter().fold(0.0, f64::max)
+    }
+}
+
+impl Sum for Spreads {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            live: sum.live + one.live,
+            free: sum.free + one.free,
+            releasable: sum.releasable + one.releasable,
+        })
+    }
 }
 
 /// Chunks of one kind.
@@ -104,8 +136,7 @@ impl Arena {
     /// Adds a chunk that lies in a bin.
     pub(super) fn add_free(&mut self, presence: &Presence, start: u64, end: u64) {
         self.free.add(presence, start, end);
-        let first = (start + chunk::TRIM_KEEPS_BYTES).next_multiple_of(PAGE_BYTES);
-        self.free_page_bytes += presence.resident_bytes(first, end / PAGE_BYTES * PAGE_BYTES);
+        self.free_page_bytes += page_bytes(presence, (start, end), (start, end));
         self.largest_free_bytes = self.largest_free_bytes.max(end - start);
     }
 
@@ -129,7 +160,7 @@ impl Arena {
     /// What `malloc_trim(0)` gives back. It joins the fastbins' chunks first, and cuts the top of the main arena only.
     pub fn releasable_bytes(&self) -> u64 {
         let top = if self.is_main { self.top.resident_bytes.saturating_sub(PAGE_BYTES) } else { 0 };
-        self.free_page_bytes + self.fastbin_page_bytes + top / PAGE_BYTES * PAGE_BYTES
+        self.joined_page_bytes + top / PAGE_BYTES * PAGE_BYTES
     }
 }
 
@@ -159,6 +190,8 @@ pub struct Statistics {
     pub ranges: Vec<Range>,
     /// Where in the arenas memory is in use.
     pub map: HeapMap,
+    /// Of the arenas, read: all of them, or the part that was surveyed.
+    pub read_bytes: u64,
 }
 
 impl Statistics {
@@ -196,15 +229,28 @@ impl Statistics {
         (arenas + self.mapped.bytes).saturating_sub(self.sum(|arena| arena.tcaches.bytes))
     }
 
-    /// Half the width of the 95 % interval of free and in-use bytes; 0 where every chunk was walked.
+    /// Half the width of the 95 % interval of free bytes; 0 where every chunk was walked.
     pub fn half_width_95_bytes(&self) -> f64 {
-        let half_widths = self.arenas.iter().filter_map(|arena| arena.half_width_95_bytes);
-        half_widths.map(|half_width| half_width.powi(2)).sum::<f64>().sqrt()
+        self.spreads().free.half_width_95()
+    }
+
+    /// The same of live bytes, all of them or those that are resident.
+    pub fn live_half_width_95_bytes(&self) -> f64 {
+        self.spreads().live.half_width_95()
+    }
+
+    /// The same of what a trim returns.
+    pub fn releasable_half_width_95_bytes(&self) -> f64 {
+        self.spreads().releasable.half_width_95()
+    }
+
+    fn spreads(&self) -> Spreads {
+        self.arenas.iter().filter_map(|arena| arena.spreads).sum()
     }
 
     /// Whether some arenas were surveyed and not walked.
     pub fn is_surveyed(&self) -> bool {
-        self.arenas.iter().any(|arena| arena.half_width_95_bytes.is_some())
+        self.arenas.iter().any(|arena| arena.spreads.is_some())
     }
 
     /// Of what the arenas took from the kernel, the share that was not walked.

@@ -1,89 +1,110 @@
-//! How much of an arena is in use and how much is free, from pieces at equal distances, walked from where sizes lead on to their end.
+//! How much of the arenas is in use and how much is free: what the lists of free chunks tell, and of the rest an estimate from a random part.
 //!
-//! Large free chunks are known exactly, by their bins, and no piece lies in one: left-over sizes inside of them would look like chunks. The rest,
-//! A bytes, is cut into pieces of which every k-th is read. With f free of w walked bytes in a piece, A·Σf/Σw estimates what is free, with the
-//! variance (1 − 1/k)·A²·Σ(f − r·w)²/((n − 1)·n·w̄²), r = Σf/Σw (Cochran, Sampling Techniques, 2.11: the ratio estimator). k is halved until
-//! the interval is as narrow as [`ENOUGH_SHARE`] says, or every piece was read.
+//! The arenas without their large free chunks are cut into pieces, and these, by address, into strata. Of each stratum the same number of pieces is drawn.
+//! What is estimated is only what the lists did not tell. More is drawn until the intervals are as narrow as [`ENOUGH_SHARE`] says.
 
-use super::bins::LargeFree;
+use super::find::ArenaState;
 use super::heaps::Segment;
 use super::map::HeapMap;
-use super::piece::{Piece, Sums, is_proven, walk_piece};
-use super::statistics::{Arena, Space};
+use super::piece::{MOST_SEARCHED_BYTES, Place, look};
+use super::runs::{run_page_bytes, within};
+use super::statistics::{Arena, Space, Spreads};
+use super::strata::{Draw, Spread};
+use super::sums::{Known, Piece, Sums, known_sums};
 use crate::memory::Memory;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
 
 /// Bytes of a piece.
-const PIECE_BYTES: u64 = 64 << 10;
-/// Pieces read at first, of all arenas together, and at least of each.
-const FIRST_PIECES: f64 = 512.0;
-const LEAST_PIECES: usize = 16;
+pub const PIECE_BYTES: u64 = 64 << 10;
+/// A known free chunk of so many bytes is in no piece.
+const LARGE_BYTES: u64 = 16 << 10;
+/// Strata of all arenas together, and pieces drawn of each at first.
+const STRATA: usize = 256;
+const FIRST_DRAWN: usize = 2;
+/// Of all pieces, one in so many is read at most, but never fewer or more than these.
+const MOST_SHARE: usize = 16;
+const MOST_DRAWN: (usize, usize) = (2048, 8192);
+/// By how much the sizes of an arena's chunks in use may be off where these were counted before the first free one of a piece: a few chunks.
+const COUNT_BYTES: f64 = 4096.0;
 /// Half the width of the 95 % interval that is narrow enough, of all arenas together.
 const ENOUGH_SHARE: f64 = 0.005;
-/// Where not all large free chunks are known: the share of pieces without a free chunk that is on a list, beyond which every chunk must be walked.
-const MOST_UNPROVEN_SHARE: f64 = 0.1;
-/// 97.5 % quantile of the standard normal distribution.
-const NORMAL_QUANTILE_975: f64 = 1.959964;
 
-/// Divides the chunks of one arena's `segments`; `share` is its part of all. False: there is no telling chunks from what they left behind.
+/// What is surveyed: an arena with its segments and what the lists told of it.
+pub struct Subject<'a> {
+    pub state: &'a ArenaState,
+    pub segments: &'a [Segment],
+    pub known: &'a Known,
+}
+
+/// How to survey.
+pub struct Plan<'a, M> {
+    pub memory: &'a M,
+    /// Of all arenas, by address.
+    pub segments: &'a [&'a Segment],
+    pub has_safe_linking: bool,
+    /// Pieces that are drawn, if that is not left to the survey.
+    pub pieces: Option<usize>,
+}
+
+struct Stratum<'a> {
+    subject: usize,
+    /// In the order in which they are drawn.
+    pieces: Vec<&'a Piece<'a>>,
+    /// What of the first of them is not known from the lists, …
+    rests: Vec<Sums>,
+}
+
+/// Divides the chunks of the arenas; how many bytes of them were read.
 pub fn survey(
-    memory: &impl Memory,
-    segments: &[Segment],
-    large_free: &LargeFree,
-    share: f64,
-    arena: &mut Arena,
+    plan: &Plan<impl Memory>,
+    subjects: &[Subject],
+    arenas: &mut [Arena],
     map: &mut HeapMap,
-) -> bool {
-    let mut pieces = Vec::new();
-    for segment in segments {
-        cut(segment, &large_free.chunks, &mut pieces);
-    }
-    let mut area = Sums::default();
-    for piece in &pieces {
-        area.add_in_use(piece.segment, piece.start, piece.end);
-    }
-    let first = ((FIRST_PIECES * share) as usize).max(LEAST_PIECES);
-    let first_step = (pieces.len() / first).max(1).next_power_of_two();
-    let enough = ENOUGH_SHARE * arena.system_bytes as f64 / share.sqrt();
-    let (mut step, mut unproven) = (first_step, 0);
-    let mut read: BTreeMap<usize, Sums> = BTreeMap::new();
-    let mut buffer = Vec::new();
+) -> u64 {
+    let pieces: Vec<Vec<Piece>> = subjects.iter().map(cut_all).collect();
+    let mut strata = strata(&pieces);
+    let all: usize = pieces.iter().map(Vec::len).sum();
+    let most = plan.pieces.unwrap_or((all / MOST_SHARE).clamp(MOST_DRAWN.0, MOST_DRAWN.1));
+    let enough = ENOUGH_SHARE * arenas.iter().map(|arena| arena.system_bytes as f64).sum::<f64>();
+    let mut each = match plan.pieces {
+        Some(pieces) => pieces.div_ceil(strata.len().max(1)).max(FIRST_DRAWN),
+        None => FIRST_DRAWN,
+    };
     loop {
-        // Every second one of those of the next smaller step.
-        for index in (first_step / 2 % step..pieces.len()).step_by(step) {
-            let piece = &pieces[index];
-            read.entry(index).or_insert_with(|| {
-                let sums = walk_piece(memory, piece, &mut buffer);
-                let is_proven = large_free.is_whole || is_proven(memory, piece.segment, &sums);
-                unproven += u64::from(!is_proven);
-                sums
-            });
+        draw(plan, subjects, &mut strata, each);
+        let spreads: Spreads = (0..subjects.len())
+            .map(|subject| Estimate::of(subject, &strata, subjects[subject].known).spreads)
+            .sum();
+        let drawn: usize = strata.iter().map(|stratum| stratum.rests.len()).sum();
+        if spreads.widest_half_width_95() <= enough || drawn >= most || drawn == all {
+            break;
         }
-        if unproven as f64 > MOST_UNPROVEN_SHARE * read.len() as f64 {
-            return false;
-        }
-        let mut sum = Sums::default();
-        read.values().for_each(|piece| sum.add(piece));
-        let half_width = half_width(&read, pieces.len(), &sum, &area);
-        if step > 1 && half_width > enough {
-            step /= 2;
-            continue;
-        }
-        for segment in segments {
-            add_known(segment, &large_free.chunks, arena, map);
-        }
-        arena.half_width_95_bytes = Some(half_width);
-        settle(arena, &area, &sum);
-        paint(map, segments, &pieces, &read, &sum);
-        return true;
+        // No more than may be read in all.
+        each = (each * 2).min((most / strata.len().max(1)).max(each + 1));
     }
+    for (index, (subject, arena)) in subjects.iter().zip(arenas).enumerate() {
+        add_known(subject, arena, map);
+        settle(subject, &Estimate::of(index, &strata, subject.known), arena);
+    }
+    paint(map, subjects, &strata);
+    let drawn = strata.iter().flat_map(|stratum| stratum.pieces.iter().take(stratum.rests.len()));
+    drawn.map(|piece| piece.segment.presence.resident_bytes(piece.start, piece.end)).sum()
+}
+
+fn cut_all<'a>(subject: &Subject<'a>) -> Vec<Piece<'a>> {
+    let mut pieces = Vec::new();
+    for segment in subject.segments {
+        cut(segment, &subject.known.free, &mut pieces);
+    }
+    pieces
 }
 
 /// Cuts what is between large free chunks into pieces.
-fn cut<'a>(segment: &'a Segment, large_free: &[(u64, u64)], pieces: &mut Vec<Piece<'a>>) {
-    let limit = segment.top.unwrap_or(segment.end);
+fn cut<'a>(segment: &'a Segment, free: &[(u64, u64)], pieces: &mut Vec<Piece<'a>>) {
+    let limit = segment.limit();
     let mut at = segment.first_chunk;
-    for &(start, end) in within(segment, large_free).iter().chain([&(limit, limit)]) {
+    let large = within(free, at, limit).iter().filter(|chunk| chunk.1 - chunk.0 >= LARGE_BYTES);
+    for &(start, end) in large.chain([&(limit, limit)]) {
         let mut has_chunk_at_start = true;
         while at < start {
             let end = ((at / PIECE_BYTES + 1) * PIECE_BYTES).min(start);
@@ -94,79 +115,173 @@ fn cut<'a>(segment: &'a Segment, large_free: &[(u64, u64)], pieces: &mut Vec<Pie
     }
 }
 
-/// Those of the large free chunks that lie in the segment.
-fn within<'a>(segment: &Segment, large_free: &'a [(u64, u64)]) -> &'a [(u64, u64)] {
-    let limit = segment.top.unwrap_or(segment.end);
-    let first = large_free.partition_point(|&(start, _)| start < segment.first_chunk);
-    let last = large_free.partition_point(|&(_, end)| end <= limit);
-    &large_free[first..last.max(first)]
+/// Divides the pieces of each arena, in the order of their addresses, into strata of about equal numbers.
+fn strata<'a>(pieces: &'a [Vec<Piece<'a>>]) -> Vec<Stratum<'a>> {
+    let all: usize = pieces.iter().map(Vec::len).sum();
+    let mut draw = Draw::new();
+    let mut strata = Vec::new();
+    for (subject, pieces) in pieces.iter().enumerate().filter(|(_, pieces)| !pieces.is_empty()) {
+        let count = (pieces.len() * STRATA / all).clamp(1, pieces.len().div_ceil(FIRST_DRAWN));
+        for index in 0..count {
+            let (first, behind) =
+                (pieces.len() * index / count, pieces.len() * (index + 1) / count);
+            let mut order: Vec<usize> = (first..behind).collect();
+            draw.shuffle(&mut order);
+            let pieces = order.into_iter().map(|index| &pieces[index]).collect();
+            strata.push(Stratum { subject, pieces, rests: Vec::new() });
+        }
+    }
+    strata
+}
+
+/// Reads of each stratum as many pieces as are missing from `each`.
+fn draw(plan: &Plan<impl Memory>, subjects: &[Subject], strata: &mut [Stratum], each: usize) {
+    let (mut buffer, found) = (Vec::new(), RefCell::new(Vec::new()));
+    let searches = Cell::new(MOST_SEARCHED_BYTES);
+    // From the last on: of the pieces in a large free chunk, the one nearest to its end finds it for all.
+    for stratum in strata.iter_mut().rev() {
+        let subject = &subjects[stratum.subject];
+        let place = Place {
+            memory: plan.memory,
+            state: subject.state,
+            segments: plan.segments,
+            known: subject.known,
+            has_safe_linking: plan.has_safe_linking,
+            searches: &searches,
+            found: &found,
+        };
+        for &piece in stratum.pieces.iter().take(each).skip(stratum.rests.len()) {
+            let sums = look(&place, piece, &mut buffer);
+            stratum.rests.push(sums.without(&known_sums(piece, subject.known)));
+        }
+    }
+}
+
+/// Of one arena, what its lists did not tell.
+struct Estimate {
+    rest: Sums,
+    spreads: Spreads,
+}
+
+impl Estimate {
+    fn of(subject: usize, strata: &[Stratum], known: &Known) -> Self {
+        let strata: Vec<&Stratum> =
+            strata.iter().filter(|stratum| stratum.subject == subject).collect();
+        let drawn: Sums = strata.iter().flat_map(|stratum| &stratum.rests).copied().sum();
+        let ratio = drawn.scaled(1.0 / drawn.resident.max(1.0));
+        let all: f64 = strata.iter().flat_map(|stratum| &stratum.pieces).map(resident).sum();
+        let mut rest = ratio.scaled(all);
+        for stratum in &strata {
+            let weight = stratum.pieces.len() as f64 / stratum.rests.len().max(1) as f64;
+            let off = stratum.rests.iter().map(|rest| rest.without(&ratio.scaled(rest.resident)));
+            rest = [rest, off.sum::<Sums>().scaled(weight)].into_iter().sum();
+        }
+        let measure = |measure: fn(&Sums) -> f64, is_known: bool| {
+            let off = |rest: &Sums| measure(rest) - measure(&ratio) * rest.resident;
+            let of_stratum = |stratum: &&Stratum| {
+                Spread::of_stratum(stratum.pieces.len(), stratum.rests.iter().map(off))
+            };
+            let all = strata.iter().map(|stratum| stratum.pieces.len()).sum();
+            let rests = strata.iter().flat_map(|stratum| &stratum.rests);
+            let furthest = rests.clone().map(|rest| off(rest).abs()).fold(0.0, f64::max);
+            let unseen = Spread::of_unseen(all, rests.count(), furthest);
+            // Where the lists told all, there is nothing unseen.
+            let unseen = if is_known && furthest == 0.0 { Spread::default() } else { unseen };
+            strata.iter().map(of_stratum).sum::<Spread>() + unseen
+        };
+        // May be free as well as in use.
+        let unresolved = Spread::of_count(rest.unresolved.max(0.0));
+        let is_known = known.is_whole && known.has_all_fastbins;
+        let kept = measure(|rest| rest.free + rest.fastbins, is_known);
+        let spreads = Spreads {
+            live: measure(Sums::not_live, false).max(kept)
+                + Spread::of_count(COUNT_BYTES)
+                + unresolved,
+            free: measure(|rest| rest.free_resident + rest.fastbins, is_known).max(kept)
+                + unresolved,
+            releasable: measure(|rest| rest.run_pages, is_known) + unresolved,
+        };
+        Self { rest, spreads }
+    }
+}
+
+fn resident(piece: &&Piece) -> f64 {
+    piece.segment.presence.resident_bytes(piece.start, piece.end) as f64
 }
 
 /// Adds what needs no estimate.
-fn add_known(segment: &Segment, large_free: &[(u64, u64)], arena: &mut Arena, map: &mut HeapMap) {
-    let presence = &segment.presence;
-    arena.metadata_bytes += presence.resident_bytes(segment.start, segment.first_chunk);
-    if let Some(top) = segment.top {
-        arena.top.add(presence, top, segment.end);
-        map.add_free(presence, top, segment.end);
-    }
-    for &(start, end) in within(segment, large_free) {
-        arena.add_free(presence, start, end);
-        map.add_free(presence, start, end);
+fn add_known(subject: &Subject, arena: &mut Arena, map: &mut HeapMap) {
+    let known = subject.known;
+    for segment in subject.segments {
+        let (presence, limit) = (&segment.presence, segment.limit());
+        arena.metadata_bytes += presence.resident_bytes(segment.start, segment.first_chunk);
+        arena.in_use.add(presence, segment.first_chunk, limit);
+        if let Some(top) = segment.top {
+            arena.top.add(presence, top, segment.end);
+            map.add_free(presence, top, segment.end);
+        }
+        for &(start, end) in within(&known.free, segment.first_chunk, limit) {
+            arena.add_free(presence, start, end);
+            map.add_free(presence, start, end);
+        }
+        for &(start, end) in within(&known.fastbins, segment.first_chunk, limit) {
+            map.add_free(presence, start, end);
+        }
+        for &run in within(&known.runs, segment.first_chunk, limit) {
+            arena.joined_page_bytes += run_page_bytes(segment, run, run);
+        }
     }
 }
 
-/// Half the width of the 95 % interval of what is free, in bytes.
-fn half_width(read: &BTreeMap<usize, Sums>, pieces: usize, sum: &Sums, area: &Sums) -> f64 {
-    let count = read.len() as f64;
-    let ratio = sum.free / sum.walked.max(1.0);
-    let residual = |sums: &Sums| (sums.free - ratio * sums.walked).powi(2);
-    let residuals: f64 = read.values().map(residual).sum();
-    let unread = 1.0 - count / pieces.max(1) as f64;
-    let mean = sum.walked / count.max(1.0);
-    let variance = unread * (area.walked / mean.max(1.0)).powi(2) * residuals
-        / ((count - 1.0).max(1.0) * count.max(1.0));
-    NORMAL_QUANTILE_975 * variance.sqrt()
-}
-
-/// Divides `area` as what was walked of it, `sum`, is divided.
-fn settle(arena: &mut Arena, area: &Sums, sum: &Sums) {
-    let of_bytes = area.walked / sum.walked.max(1.0);
-    let of_resident = area.walked_resident / sum.walked_resident.max(1.0);
-    let whole = |value: f64| value.round() as u64;
-    let (free, free_resident) =
-        (whole(sum.free * of_bytes), whole(sum.free_resident * of_resident));
-    let free_chunks = whole(sum.free_chunks * of_bytes);
-    arena.free.chunks += free_chunks;
-    arena.free.bytes += free;
-    arena.free.resident_bytes += free_resident;
-    arena.free_page_bytes += whole(sum.free_pages * of_resident);
-    arena.largest_free_bytes = arena.largest_free_bytes.max(sum.largest_free);
-    arena.in_use = Space {
-        chunks: whole(sum.chunks * of_bytes).saturating_sub(free_chunks),
-        bytes: whole(area.walked).saturating_sub(free),
-        resident_bytes: whole(area.walked_resident).saturating_sub(free_resident),
+/// Adds what is estimated. All that is neither free nor top is in use.
+fn settle(subject: &Subject, estimate: &Estimate, arena: &mut Arena) {
+    let rest = &estimate.rest;
+    let whole = |value: f64| value.max(0.0).round() as u64;
+    let added = |known: u64, rest: f64| whole(known as f64 + rest);
+    arena.free = Space {
+        chunks: added(arena.free.chunks, rest.free_chunks),
+        bytes: added(arena.free.bytes, rest.free).min(arena.in_use.bytes),
+        resident_bytes: added(arena.free.resident_bytes, rest.free_resident)
+            .min(arena.in_use.resident_bytes),
     };
+    arena.free_page_bytes =
+        added(arena.free_page_bytes, rest.free_pages).min(arena.free.resident_bytes);
+    arena.joined_page_bytes = added(arena.joined_page_bytes, rest.run_pages);
+    arena.largest_free_bytes = arena.largest_free_bytes.max(rest.largest_free);
+    if !subject.known.has_all_fastbins {
+        let bytes = added(arena.fastbins.bytes, rest.fastbins);
+        let chunks = added(arena.fastbins.chunks, rest.fastbin_chunks);
+        (arena.fastbins.bytes, arena.fastbins.resident_bytes) = (bytes, bytes);
+        (arena.fastbins.chunks, arena.fastbins.is_cut) = (chunks, false);
+    }
+    arena.in_use = Space {
+        chunks: whole(rest.chunks_in_use),
+        bytes: arena.in_use.bytes - arena.free.bytes,
+        resident_bytes: arena.in_use.resident_bytes - arena.free.resident_bytes,
+    };
+    arena.spreads = Some(estimate.spreads);
 }
 
-/// Divides each cell as its own pieces say, or as the whole arena where none of a cell was read.
-fn paint(
-    map: &mut HeapMap,
-    segments: &[Segment],
-    pieces: &[Piece],
-    read: &BTreeMap<usize, Sums>,
-    sum: &Sums,
-) {
+/// Divides what is not known of each cell as its own pieces say, or as the whole arena where none of a cell was read.
+fn paint(map: &mut HeapMap, subjects: &[Subject], strata: &[Stratum]) {
     let mut own = vec![Sums::default(); map.cells.len()];
-    for (&index, sums) in read {
-        own[map.first_at(pieces[index].start)].add(sums);
+    let mut whole = vec![Sums::default(); subjects.len()];
+    for stratum in strata {
+        for (piece, rest) in stratum.pieces.iter().zip(&stratum.rests) {
+            let cell = map.first_at(piece.start);
+            own[cell] = [own[cell], *rest].into_iter().sum();
+            whole[stratum.subject] = [whole[stratum.subject], *rest].into_iter().sum();
+        }
     }
-    for segment in segments {
-        let cells = map.first_at(segment.start)..map.first_at(segment.end);
-        for (cell, own) in map.cells[cells.clone()].iter_mut().zip(&own[cells]) {
-            let known = if own.walked_resident > 0.0 { own } else { sum };
-            let share = known.free_resident / known.walked_resident.max(1.0);
-            cell.free_bytes += (cell.resident_bytes as f64 - cell.free_bytes).max(0.0) * share;
+    for (subject, whole) in subjects.iter().zip(&whole) {
+        for segment in subject.segments {
+            let cells = map.first_at(segment.start)..map.first_at(segment.end);
+            for (cell, own) in map.cells[cells.clone()].iter_mut().zip(&own[cells]) {
+                let known = if own.resident > 0.0 { own } else { whole };
+                let share = (known.free_resident + known.fastbins) / known.resident.max(1.0);
+                let all = cell.resident_bytes as f64;
+                cell.free_bytes = (cell.free_bytes + all * share.max(0.0)).min(all);
+            }
         }
     }
 }

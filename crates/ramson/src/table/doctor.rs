@@ -221,8 +221,12 @@ fn push_doubts(out: &mut String, statistics: &Statistics) {
     let mut push = |doubt: &str| push_prose(out, "", doubt);
     if statistics.is_surveyed() {
         push(&format!(
-            "surveyed a sample of the pages (±{} at 95 %); --exact reads everything",
+            "surveyed: read {} of {}, chosen at random (at 95 %: live ±{}, free ±{}, releasable ±{}); --exact reads everything",
+            size(statistics.read_bytes),
+            size(statistics.sum(|arena| arena.system_bytes)),
+            format_bytes(statistics.live_half_width_95_bytes()),
             format_bytes(statistics.half_width_95_bytes()),
+            format_bytes(statistics.releasable_half_width_95_bytes()),
         ));
     }
     let share = statistics.not_walked_share();

@@ -124,10 +124,11 @@ fn put_causes_before_trim(all: &mut Vec<Advice>) {
 
 fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
     let bytes = statistics.sum(Arena::releasable_bytes);
-    let fastbins = size(statistics.sum(|arena| arena.fastbin_page_bytes));
+    let joined = |arena: &Arena| arena.joined_page_bytes.saturating_sub(arena.free_page_bytes);
+    let fastbins = size(statistics.sum(joined));
     let chunks = size(statistics.sum(|arena| arena.free_page_bytes));
     let mut evidence = format!(
-        "{chunks} in whole pages of free chunks, {fastbins} in pages that only fastbins fill, the rest at the top of the main arena"
+        "{chunks} in whole pages of free chunks, {fastbins} in pages that are free once fastbins are joined with them, the rest at the top of the main arena"
     );
     if let Some((site, share)) = first_site(finding) {
         let share = format_share(share);
@@ -141,7 +142,7 @@ fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
         ),
         evidence,
         risk: "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB returned",
-        saving: Saving::expected(bytes, statistics.half_width_95_bytes()),
+        saving: Saving::expected(bytes, statistics.releasable_half_width_95_bytes()),
     })
 }
 

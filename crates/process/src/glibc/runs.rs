@@ -1,0 +1,37 @@
+//! What a trim returns: it joins the chunks of fastbins with what is free beside them, then gives back the whole pages inside of each free chunk.
+
+use super::heaps::Segment;
+use super::layout::chunk;
+use crate::memory::{PAGE_BYTES, Presence, page_of};
+
+/// The whole pages inside of the free chunk or the run `start..end`, as far as they lie in `part`: resident bytes.
+pub fn page_bytes(presence: &Presence, (start, end): (u64, u64), part: (u64, u64)) -> u64 {
+    let first = (start + chunk::TRIM_KEEPS_BYTES).next_multiple_of(PAGE_BYTES).max(part.0);
+    let last = page_of(end).min(page_of(part.1));
+    if first < last { presence.resident_bytes(first, last) } else { 0 }
+}
+
+/// The same of a run. One that ends at the top becomes a part of it, and only the main arena's top is returned.
+pub fn run_page_bytes(segment: &Segment, run: (u64, u64), part: (u64, u64)) -> u64 {
+    let is_kept = segment.top == Some(run.1) && !segment.is_main;
+    if is_kept { 0 } else { page_bytes(&segment.presence, run, part) }
+}
+
+/// Joins neighbours that touch. `chunks` by address.
+pub fn joined(chunks: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in chunks {
+        match runs.last_mut().filter(|last| last.1 == start) {
+            Some(last) => last.1 = end,
+            None => runs.push((start, end)),
+        }
+    }
+    runs
+}
+
+/// Those of the ranges, which are sorted and apart, that touch `start..end`.
+pub fn within(ranges: &[(u64, u64)], start: u64, end: u64) -> &[(u64, u64)] {
+    let first = ranges.partition_point(|range| range.1 <= start);
+    let last = ranges.partition_point(|range| range.0 < end);
+    &ranges[first..last.max(first)]
+}

@@ -1,0 +1,127 @@
+//! A survey of a large heap: how far its figures are off, against what a walk of every chunk counts. The heaps do nothing meanwhile, and their seeds
+//! are fixed: the same figures come out each time.
+
+use ramson_process::glibc::{Effort, MOST_WALKED_BYTES};
+use ramson_tests::keeping::{MIB, doctor_with};
+use ramson_tests::program_with;
+use ramson_tests::releases::{RELEASES, Release};
+use ramson_tests::servers::*;
+use ramson_tests::surveys::{Figures, Heap};
+
+/// Smaller than the default survey's, as if the heaps were larger.
+const PIECES: usize = 256;
+/// 2.x.
+const NEWEST_KNOWN: u32 = 44;
+
+#[test]
+fn the_truth_is_in_the_intervals_of_heaps_of_all_kinds() {
+    // Of 40 intervals at 95 %, 35 or more have the truth in them in 96.5 % of all draws of heaps, and in these.
+    const HEAPS: u64 = 40;
+    let mut covered = [0; 3];
+    for seed in 5001..5001 + HEAPS {
+        let heap = Heap::start(seed, 16, 48);
+        let walked = heap.read(Effort::Exact);
+        heap.assert_agrees(&walked);
+        let surveyed = heap.read(Effort::Sample(PIECES));
+        assert!(surveyed.is_surveyed());
+        let covers = Figures::of(&surveyed).covers(&Figures::of(&walked));
+        (0..3).for_each(|index| covered[index] += u64::from(covers[index]));
+        // It reads what it says.
+        assert!(surveyed.read_bytes <= walked.read_bytes);
+    }
+    assert!(covered.iter().all(|&covered| covered >= 35), "{covered:?}");
+}
+
+#[test]
+fn the_more_is_read_the_narrower_the_interval_and_all_of_it_is_the_truth() {
+    let heap = Heap::start(5100, 150, 160);
+    let truth = Figures::of(&heap.read(Effort::Exact));
+    let widths = [256, 1024, usize::MAX].map(|pieces| {
+        let figures = Figures::of(&heap.read(Effort::Sample(pieces)));
+        (figures.read, figures.half_widths[0], figures.off(&truth)[0].abs())
+    });
+    assert!(widths.is_sorted_by(|less, more| less.0 < more.0 && less.1 > more.1), "{widths:?}");
+    assert!(widths[0].1 < 0.02 * truth.taken && widths[2].1 < 0.001 * truth.taken, "{widths:?}");
+    assert!(widths[2].2 < 0.0001 * truth.taken, "{widths:?}");
+}
+
+#[test]
+fn what_a_trim_returns_is_what_was_predicted() {
+    for seed in 5201..5213 {
+        let mut heap = Heap::start(seed, 16, 48);
+        let walked = Figures::of(&heap.read(Effort::Exact));
+        let surveyed = Figures::of(&heap.read(Effort::Sample(PIECES)));
+        let returned = heap.trim();
+        let off = (returned - walked.values[2]).abs();
+        assert!(off <= (4.0 * MIB).min(0.2 * returned + 65536.0), "{seed}: {returned} {walked:?}");
+        // Twice the interval: 12 times in 10,000 draws it does not have it.
+        let off = (returned - surveyed.values[2]).abs();
+        assert!(off <= 2.0 * surveyed.half_widths[2] + 65536.0, "{seed}: {returned} {surveyed:?}");
+    }
+}
+
+#[test]
+fn doctor_says_how_much_it_read_and_how_certain_each_figure_is() {
+    let scratch = Scratch::new();
+    let heap = Heap::start(5300, 150, 160);
+    let json = doctor_with(&scratch, heap.pid(), &[]);
+    assert_eq!(*json.at("statistics.is_surveyed"), Json::Word("true".into()));
+    let read = json.number("statistics.read_bytes");
+    assert!(read > MIB && read < 100.0 * MIB, "{json:?}");
+    let statistics = heap.read(Effort::Survey(MOST_WALKED_BYTES));
+    let figures = Figures::of(&statistics);
+    for (index, name) in ramson_tests::surveys::FIGURES.iter().enumerate() {
+        let half_width = json.number(&format!("statistics.half_widths_95.{name}"));
+        assert_eq!(half_width, figures.half_widths[index].ceil(), "{name}");
+    }
+    let text = finish(ramson(&scratch).args(["doctor", &heap.pid().to_string()])).good().text();
+    assert!(text.contains("surveyed: read ") && text.contains(" at random"), "{text}");
+    let exact = doctor_with(&scratch, heap.pid(), &["--exact"]);
+    assert_eq!(exact.number("statistics.half_widths_95.live"), 0.0);
+}
+
+#[test]
+fn the_settings_of_malloc_make_no_difference() {
+    for setting in [
+        "hugetlb=1",
+        "hugetlb=2",
+        "tcache_count=0",
+        "arena_max=1",
+        "mmap_threshold=4096",
+        "mmap_threshold=4096:glibc.malloc.hugetlb=2",
+    ] {
+        let program = program_with("heaps.c", "heaps", &["-Wno-deprecated-declarations"]);
+        let tunables = format!("glibc.malloc.{setting}");
+        let heap = Heap::start_program(program, 5401, (16, 48), |command| {
+            command.env("GLIBC_TUNABLES", &tunables);
+        });
+        assert_covers(&heap, setting);
+    }
+}
+
+#[test]
+fn other_versions_of_glibc_are_surveyed_as_this_one() {
+    for release in RELEASES.into_iter().map(Release::of).filter(|of| of.minor() <= NEWEST_KNOWN) {
+        for seed in [5501, 5502, 5503] {
+            let heap = Heap::start_program(release.program("heaps.c"), seed, (16, 48), |_| {});
+            assert_covers(&heap, &format!("2.{}", release.minor()));
+        }
+    }
+}
+
+/// Fails unless a walk agrees with what the program says, and a survey of it, within twice its interval, with the walk.
+#[track_caller]
+fn assert_covers(heap: &Heap, what: &str) {
+    let walked = heap.read(Effort::Exact);
+    heap.assert_agrees(&walked);
+    let surveyed = Figures::of(&heap.read(Effort::Sample(PIECES)));
+    let off = surveyed.off(&Figures::of(&walked));
+    for index in 0..3 {
+        let allowed = 2.0 * surveyed.half_widths[index] + 1.0;
+        assert!(
+            off[index].abs() <= allowed,
+            "{what}: {index}, {off:?}, {surveyed:?}, {}",
+            heap.said
+        );
+    }
+}
