@@ -18,7 +18,6 @@ fn forks(way: &str) -> Finished {
 }
 
 const PARENT: (u64, u64, u64) = (100, 40, 6001);
-/// So many that it has a file: at most 63 samples would have stayed in its memory.
 const CHILD: (u64, u64, u64) = (80, 70, 6002);
 
 #[track_caller]

@@ -3,6 +3,7 @@
 //! No sample waits for another thread: where two threads meet, one of them takes another slot. What does not fit is counted, never lost in
 //! silence. (The end of a recording, and a filter that the program installs, wait for slow paths to end: `process`, `sys`.)
 
+mod claims;
 mod confine;
 mod cost;
 mod extents;
@@ -11,6 +12,7 @@ mod file;
 mod frees;
 mod live;
 mod meter;
+mod moving;
 mod nursery;
 mod objects;
 mod profile;

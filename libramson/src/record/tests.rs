@@ -1,5 +1,6 @@
 //! The recorder's tables against plain models, alone and with several threads.
 
+mod bounds;
 mod cost;
 mod extents;
 mod frees;
@@ -390,34 +391,4 @@ fn the_page_filter_never_says_no_wrongly_not_even_when_it_is_full() {
     assert_eq!(page_filter::of(0x99_9000).load(Relaxed), 1);
     forget(recording.recorder, 0x99_9000);
     assert_eq!(page_filter::of(0x99_9000).load(Relaxed), 0);
-}
-
-#[test]
-fn a_sample_that_does_not_fit_is_counted_and_leaves_no_trace_in_the_filter() {
-    let recording = Recording::new(1 << 20);
-    let address = |block: u64| 0x6000_0000_0000 + block * 4096;
-    let mut blocks = 0;
-    while recording.health(Health::DroppedLive) == 0 {
-        recording.record(address(blocks), 1, 0x1000);
-        blocks += 1;
-        assert!(blocks < 1 << 16);
-    }
-    assert_eq!(page_filter::of(address(blocks - 1)).load(Relaxed), 0);
-    assert_eq!(recording.live().len() as u64, blocks - 1);
-    assert_eq!(recording.health(Health::Samples), blocks);
-    forget(recording.recorder, address(blocks - 1));
-    assert_eq!(recording.health(Health::Frees), 0);
-}
-
-#[test]
-fn a_thread_that_finds_every_scratch_taken_counts_its_walk_as_dropped() {
-    let recording = Recording::new(1 << 20);
-    let owners = || recording.recorder.scratches.owners();
-    owners().for_each(|owner| owner.store(1, Relaxed));
-    recording.record(0x4444_0000, 5, 0x1000);
-    assert_eq!(recording.health(Health::DroppedWalks), 1);
-    assert_eq!(recording.live(), [0x4444_0000]);
-    owners().last().unwrap().store(0, Relaxed);
-    recording.record(0x4445_0000, 5, 0x1000);
-    assert_eq!(recording.health(Health::DroppedWalks), 1);
 }
