@@ -31,7 +31,7 @@ const PARTS: [&str; 19] = [
     "changed_during_measurement",
 ];
 /// Every term of RSS, in its order.
-pub const TERMS: [&str; 11] = [
+pub const TERMS: [&str; 12] = [
     "live",
     "free_in_allocator",
     "allocator_metadata",
@@ -43,6 +43,7 @@ pub const TERMS: [&str; 11] = [
     "kernel",
     "ramson",
     "other_anonymous",
+    "changed_during_measurement",
 ];
 /// Bytes.
 pub const MIB: f64 = 1048576.0;

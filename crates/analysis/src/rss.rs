@@ -25,6 +25,8 @@ pub struct Rss {
     /// Every term of `Term::ALL`, in its order.
     #[serde(serialize_with = "by_name")]
     terms: Vec<Estimate>,
+    /// The terms are of the moment of `bytes`, and not read while these changed too fast.
+    is_settled: bool,
     /// The live bytes are the allocator's own figure, and not the profile's estimate.
     #[serde(rename = "live_is_counted")]
     pub is_live_counted: bool,
@@ -87,6 +89,7 @@ impl Rss {
         };
         Self {
             bytes: explained.rss,
+            is_settled: !explained.is_unsettled,
             terms: Term::ALL.iter().map(of_term).collect(),
             is_live_counted,
             allocator: match other {
@@ -104,6 +107,7 @@ impl Rss {
         let of_term = |&(term, _): &(Term, &str)| all.iter().map(|rss| rss.term(term)).sum();
         Some(Self {
             bytes: all.iter().map(|rss| rss.bytes).sum(),
+            is_settled: all.iter().all(|rss| rss.is_settled),
             terms: Term::ALL.iter().map(of_term).collect(),
             is_live_counted: all.iter().all(|rss| rss.is_live_counted),
             allocator: if is_one_allocator { first.allocator.clone() } else { "allocators".into() },
@@ -118,7 +122,11 @@ impl Rss {
 
     /// `RSS 132 MiB = live 108 MiB (±13 %) + files 10.9 MiB + …`: the terms in their order, zeros left out.
     pub fn line(&self) -> String {
-        let mut line = format!("RSS {} =", format_bytes(self.bytes as f64));
+        let mut line = format!("RSS {}", format_bytes(self.bytes as f64));
+        if self.explained.is_unsettled {
+            line += " (by the kernel's total: it changes faster than its parts can be read)";
+        }
+        line += " =";
         let shown = Term::ALL.iter().map(|&(term, _)| (term, self.term(term)));
         for (index, (term, estimate)) in shown.filter(|(_, of)| of.value != 0.0).enumerate() {
             let sign = match (index, estimate.value < 0.0) {

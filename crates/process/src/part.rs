@@ -25,11 +25,13 @@ pub enum Term {
     Ramson,
     /// Anonymous memory of which no more is known.
     Other,
+    /// What changed during the measurement; may be negative.
+    Moved,
 }
 
 impl Term {
     /// All of them, in their order, with the names of `--json`.
-    pub const ALL: [(Self, &str); 11] = [
+    pub const ALL: [(Self, &str); 12] = [
         (Self::Live, "live"),
         (Self::Free, "free_in_allocator"),
         (Self::Metadata, "allocator_metadata"),
@@ -41,6 +43,7 @@ impl Term {
         (Self::Kernel, "kernel"),
         (Self::Ramson, "ramson"),
         (Self::Other, "other_anonymous"),
+        (Self::Moved, "changed_during_measurement"),
     ];
 }
 
@@ -108,6 +111,6 @@ impl Part {
         (Self::Anonymous, "other_anonymous", Term::Other),
         (Self::Padding, "huge_page_padding", Term::Other),
         (Self::NotWalked, "not_walked", Term::Other),
-        (Self::Moved, "changed_during_measurement", Term::Other),
+        (Self::Moved, "changed_during_measurement", Term::Moved),
     ];
 }

@@ -1,7 +1,7 @@
 //! RSS in parts that add up to it: the one classification, which every command shows.
 
 use crate::allocators::{Allocators, Missing};
-use crate::areas::{Area, Backing, anonymous_bytes, read_smaps};
+use crate::areas::{Area, Areas, Backing, anonymous_bytes, read_areas};
 use crate::glibc::{Arena, Effort, Statistics};
 use crate::identify::base_name;
 use crate::memory::Presence;
@@ -23,8 +23,10 @@ const TMPFS_MAGIC: i64 = 0x0102_1994;
 /// RSS in parts, and what stands beside it. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explained {
-    /// The sum of the parts.
+    /// What the kernel counts: the sum of the parts.
     pub rss: u64,
+    /// It changed faster than its parts can be read: they are of other moments than the total.
+    pub is_unsettled: bool,
     parts: [i64; Part::ALL.len()],
     /// Anonymous memory that is no stack, nor a binary's, shared, or ramson's.
     pub anonymous: Vec<Area>,
@@ -62,6 +64,13 @@ impl Explained {
         self.add(part, bytes);
     }
 
+    /// Makes `rss` the sum; what the parts have more or less than that has changed meanwhile.
+    fn settle(&mut self, rss: u64, is_settled: bool) {
+        self.add(Part::Moved, rss as i64 - self.rss as i64);
+        self.rss = rss;
+        self.is_unsettled = !is_settled;
+    }
+
     fn add(&mut self, part: Part, bytes: i64) {
         self.parts[part as usize] += bytes;
     }
@@ -72,6 +81,7 @@ impl<'a> iter::Sum<&'a Self> for Explained {
     fn sum<I: Iterator<Item = &'a Self>>(all: I) -> Self {
         all.fold(Self::default(), |mut sum, one| {
             sum.rss += one.rss;
+            sum.is_unsettled |= one.is_unsettled;
             sum.parts.iter_mut().zip(one.parts).for_each(|(sum, bytes)| *sum += bytes);
             sum.swap += one.swap;
             sum.anonymous_huge += one.anonymous_huge;
@@ -259,7 +269,7 @@ pub fn read(
     let mut tries = 0;
     loop {
         tries += 1;
-        let areas = read_smaps(pid)?;
+        let Areas { all: areas, rss, is_settled } = read_areas(pid)?;
         if areas.iter().all(|area| area.rss == 0) {
             return Err(ErrorKind::NotFound.into());
         }
@@ -291,10 +301,11 @@ pub fn read(
                 Some(presence.resident_bytes(range.start, range.end))
             },
         };
-        let explained = explain(&areas, &known);
+        let mut explained = explain(&areas, &known);
         let moved = explained.part(Part::Moved).abs();
         let is_still = moved <= STILL_BYTES.max((explained.rss as f64 * STILL_SHARE) as i64);
-        if is_still || tries == MOST_TRIES {
+        explained.settle(rss, is_settled);
+        if is_still || !is_settled || tries == MOST_TRIES {
             return Ok(Reading { explained, statistics, memory: memory.ok() });
         }
     }
