@@ -91,7 +91,8 @@ fn wild_ones_close(reports: usize) {
         let json = growing.report();
         let rss = closed_rss(&json);
         assert!((least..=least + WILD_BYTES).contains(&rss), "{least} {rss}: {json:?}");
-        unsettled += usize::from(matches!(json.at("rss.is_settled"), Json::Word(word) if word == "false"));
+        unsettled +=
+            usize::from(matches!(json.at("rss.is_settled"), Json::Word(word) if word == "false"));
     }
     println!("wild: {reports} of {reports} close, {unsettled} by the kernel's total");
 }

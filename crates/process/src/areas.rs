@@ -42,6 +42,8 @@ pub struct Area {
     pub rss: u64,
     /// Resident, and not (or no longer) a file's page.
     pub anonymous: u64,
+    /// Resident, and in use by other processes too.
+    pub shared: u64,
     /// Of that in transparent huge pages.
     pub anonymous_huge: u64,
     /// In hugetlbfs, which is not part of RSS.
@@ -149,6 +151,9 @@ pub fn parse_smaps(smaps: impl BufRead) -> Vec<Area> {
         match key {
             "Rss" => last.rss = bytes(),
             "Anonymous" => last.anonymous = bytes(),
+            "Shared_Clean" | "Shared_Dirty" => {
+                last.shared = last.shared.saturating_add(bytes());
+            }
             "AnonHugePages" => last.anonymous_huge = bytes(),
             "Shared_Hugetlb" | "Private_Hugetlb" => {
                 last.hugetlb = last.hugetlb.saturating_add(bytes());

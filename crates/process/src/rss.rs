@@ -1,13 +1,13 @@
 //! RSS in parts that add up to it: the one classification, which every command shows.
 
 use crate::allocators::{Allocators, Missing};
-use crate::areas::{Area, Areas, Backing, anonymous_bytes, read_areas};
+use crate::areas::{Area, Areas, Backing, read_areas};
 use crate::glibc::{Arena, Effort, Statistics};
 use crate::identify::base_name;
 use crate::memory::Presence;
 use crate::part::{Part, Term};
 use crate::process_memory::ProcessMemory;
-use crate::{padding, rights, stat, text, thread_stacks};
+use crate::{forked, padding, rights, stat, text, thread_stacks};
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::{fs, iter, ops};
@@ -52,16 +52,17 @@ impl Explained {
 
     /// Moves what an allocator says of itself out of the anonymous memory, in this order, as far as there is any.
     pub fn divide_anonymous(&mut self, parts: &[(Part, u64)]) {
+        self.transfer(Part::Held, Part::Anonymous, self.part(Part::Held));
         for &(part, bytes) in parts {
             let moved = self.part(Part::Anonymous).max(0).min(bytes.min(i64::MAX as u64) as i64);
-            self.move_from_anonymous(part, moved);
+            self.transfer(Part::Anonymous, part, moved);
         }
     }
 
-    /// Moves anonymous memory of which no more is known to `part`; what there is not stays as a negative rest.
-    pub fn move_from_anonymous(&mut self, part: Part, bytes: i64) {
-        self.add(Part::Anonymous, -bytes);
-        self.add(part, bytes);
+    /// Moves bytes of one part to another.
+    pub fn transfer(&mut self, from: Part, to: Part, bytes: i64) {
+        self.add(from, -bytes);
+        self.add(to, bytes);
     }
 
     /// Makes `rss` the sum; what the parts have more or less than that has changed meanwhile.
@@ -109,6 +110,10 @@ pub struct Known<'a> {
     pub statistics: Option<&'a Statistics>,
     /// What the program mapped itself, by address.
     pub extents: &'a [ops::Range<u64>],
+    /// Addresses of blocks that live, in their order.
+    pub blocks: &'a [u64],
+    /// It was forked by a process of the same program, which still runs.
+    pub is_child: bool,
     /// ramson's file in this process.
     pub profile: Option<&'a str>,
     /// Stacks that their names do not tell.
@@ -189,6 +194,11 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
     if rest == Part::Anonymous {
         explained.anonymous.push(area.clone());
     }
+    if known.is_child && known.statistics.is_none() && rest != Part::Ramson {
+        let inherited = (area.shared as i64).min(elsewhere);
+        explained.add(Part::Inherited, inherited);
+        elsewhere -= inherited;
+    }
     // The kernel joins what the program maps with a library's variables, too.
     if matches!(rest, Part::Anonymous | Part::Data) && elsewhere > 0 {
         let mapped = (extent_bytes(area, known) as i64).min(elsewhere);
@@ -200,7 +210,14 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
         explained.add(Part::Padding, padding);
         elsewhere -= padding;
     }
-    explained.add(rest, elsewhere);
+    let is_held = rest == Part::Anonymous && known.statistics.is_none() && has_block(area, known);
+    explained.add(if is_held { Part::Held } else { rest }, elsewhere);
+}
+
+/// Whether an allocator has made a block of the area.
+fn has_block(area: &Area, known: &Known) -> bool {
+    let first = known.blocks.partition_point(|&block| block < area.start);
+    known.blocks.get(first).is_some_and(|&block| block < area.end)
 }
 
 /// Resident bytes of the extents in an area. `known.extents` do not overlap.
@@ -251,12 +268,12 @@ pub struct Reading {
 pub struct Request<'a> {
     /// How the allocator's statistics are read.
     pub effort: Effort,
-    /// Where there is more anonymous memory than this, they are not.
-    pub most_anonymous_bytes: u64,
     /// ramson's file in this process.
     pub profile: Option<&'a str>,
     /// What the program mapped itself, by address.
     pub extents: &'a [ops::Range<u64>],
+    /// Addresses of blocks that live, in their order.
+    pub blocks: &'a [u64],
 }
 
 /// Reads and explains a process's memory, again if too much changed meanwhile. `allocators` are found if they are `None`.
@@ -266,6 +283,7 @@ pub fn read(
     request: &Request,
 ) -> io::Result<Reading> {
     let memory = ProcessMemory::open(pid).map_err(|error| denied(pid, &error));
+    let parent = forked::parent(pid);
     let mut tries = 0;
     loop {
         tries += 1;
@@ -276,9 +294,7 @@ pub fn read(
         let allocators = allocators.get_or_insert_with(|| Allocators::of(pid, &areas));
         let statistics = match &memory {
             Err(why) => Err(why.clone()),
-            Ok(_) if anonymous_bytes(&areas) > request.most_anonymous_bytes => {
-                Err(Missing::Refused("too much memory to read each time".into()))
-            }
+            Ok(_) if forked::is_mostly_shared(&areas, parent) => Err(forked::missing(parent)),
             Ok(memory) => allocators.statistics(memory, &areas, request.effort),
         };
         let memory_read = memory.as_ref().ok();
@@ -287,6 +303,8 @@ pub fn read(
         let known = Known {
             statistics: statistics.as_ref().ok(),
             extents: request.extents,
+            blocks: request.blocks,
+            is_child: parent.is_some(),
             profile: request.profile,
             is_stack: &|area| {
                 let mut pointers = pointers.iter().filter(|_| area.path != "[heap]");

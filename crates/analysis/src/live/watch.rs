@@ -3,7 +3,6 @@
 use super::pace::Pace;
 use crate::coverage::Coverage;
 use crate::end;
-use crate::extents::live_heap;
 use crate::rss::Rss;
 use ramson_process::allocators::Allocators;
 use ramson_process::clock::monotonic_ns;
@@ -131,10 +130,8 @@ impl Watched {
         } else if let Some(rss) = rss {
             if self.coverage_pace.is_due() {
                 let snapshot = self.follower.snapshot().unwrap_or(&self.recording.snapshot);
-                let anonymous = &rss.explained.anonymous;
-                self.coverage = self.coverage_pace.run(|| {
-                    Coverage::of(pid, anonymous, &snapshot.live, live_heap(snapshot)).line()
-                });
+                let coverage = || Coverage::of(pid, &rss, snapshot).line();
+                self.coverage = self.coverage_pace.run(coverage);
             }
             self.rss = Some(rss);
         }

@@ -9,8 +9,8 @@ use ramson_analysis::recording::{interval, what_is_missing};
 use ramson_analysis::rss::live_text;
 use ramson_profile::SampleUnit;
 use ramson_profile::format::{
-    format_bytes, format_duration, format_half_width, format_objects, format_objects_short,
-    format_relative_error,
+    format_bytes, format_duration, format_estimate, format_half_width, format_objects,
+    format_objects_short,
 };
 use std::iter::from_fn;
 
@@ -63,7 +63,7 @@ impl Heading {
 /// `live 108 MiB (±13 %)  ▁▂▃▅█  102 MiB to 108 MiB in 60 s`, with as many bars as there is room for.
 pub fn spark_line(model: &Model, columns: usize) -> String {
     let live = model.picture.moments.total.live;
-    let start = format!("live {} ({})  ", format_bytes(live.value), format_relative_error(live));
+    let start = format!("live {}  ", format_estimate(live, SampleUnit::Bytes));
     let most = columns.saturating_sub(start.chars().count() + 36);
     let skipped = model.picture.history.len().saturating_sub(most);
     let points: Vec<f64> =
