@@ -3,6 +3,7 @@
 use crate::{stat, text};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Result as IoResult};
+use std::ops::Range;
 
 /// Asked of smaps at once. The kernel writes whole entries until it has as much, and counts the pages of an area once more if its entry does
 /// not fit into the rest of a page. It fits where only this much is before it.
@@ -124,6 +125,25 @@ pub fn read_areas(pid: u32) -> IoResult<Areas> {
 /// The kernel's total of process `pid`; `None` where it does not tell.
 fn rollup(pid: u32) -> Option<u64> {
     stat::bytes(&text::read(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss")
+}
+
+/// The areas without these ranges, which do not overlap: what is left of each is an area of its own.
+pub fn without(areas: &[Area], ranges: &[Range<u64>]) -> Vec<Area> {
+    let mut left = Vec::new();
+    for area in areas {
+        let mut start = area.start;
+        let first = ranges.partition_point(|range| range.end <= area.start);
+        for range in ranges[first..].iter().take_while(|range| range.start < area.end) {
+            if start < range.start {
+                left.push(Area { start, end: range.start, ..area.clone() });
+            }
+            start = range.end;
+        }
+        if start < area.end {
+            left.push(Area { start, ..area.clone() });
+        }
+    }
+    left
 }
 
 /// Resident bytes of what no file is behind.

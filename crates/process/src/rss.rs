@@ -1,7 +1,7 @@
 //! RSS in parts that add up to it: the one classification, which every command shows.
 
 use crate::allocators::{Allocators, Missing};
-use crate::areas::{Area, Areas, Backing, read_areas};
+use crate::areas::{Area, Areas, Backing, read_areas, without};
 use crate::glibc::{Arena, Effort, Statistics};
 use crate::identify::base_name;
 use crate::memory::Presence;
@@ -295,7 +295,11 @@ pub fn read(
         let statistics = match &memory {
             Err(why) => Err(why.clone()),
             Ok(_) if forked::is_mostly_shared(&areas, parent) => Err(forked::missing(parent)),
-            Ok(memory) => allocators.statistics(memory, &areas, request.effort),
+            // What the program mapped itself may look like blocks that malloc mapped.
+            Ok(memory) => {
+                let searched = without(&areas, request.extents);
+                allocators.statistics(memory, &searched, request.effort)
+            }
         };
         let memory_read = memory.as_ref().ok();
         let stacks = memory_read.map_or(Vec::new(), |memory| thread_stacks(memory, &areas));

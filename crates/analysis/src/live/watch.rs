@@ -10,7 +10,7 @@ use ramson_process::stat::Stat;
 use ramson_reader::{Follower, ReadAt, Snapshot};
 use ramson_source::{Recording, clip_extents};
 use std::fs::File;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The split of RSS is read this far apart, and for this share of a core: the kernel walks the whole page table for it.
 const RSS_PAUSE: Duration = Duration::from_secs(1);
@@ -27,6 +27,9 @@ pub struct Watched {
     pub pid: u32,
     /// As it was read last.
     pub rss: Option<Rss>,
+    rss_read: Instant,
+    /// Resident bytes at the latest reading of the profile.
+    pub rss_bytes: Option<u64>,
     /// What holds the memory if live heap does not.
     pub coverage: Option<String>,
     /// What became of it, if it does not run any more.
@@ -49,6 +52,8 @@ impl Watched {
         Self {
             pid: recording.pid(),
             rss: None,
+            rss_read: Instant::now(),
+            rss_bytes: None,
             coverage: None,
             end: recording.running.is_none().then(|| end::state_of(&recording)),
             bytes: recording.bytes(),
@@ -79,6 +84,8 @@ impl Watched {
         if self.end.is_none() && self.rss_pace.is_due() {
             self.read_rss();
         }
+        let stat = self.recording.running.and_then(Stat::of);
+        self.rss_bytes = stat.and_then(|stat| stat.rss).or(self.rss_bytes);
     }
 
     /// The same without where its RSS is.
@@ -134,7 +141,13 @@ impl Watched {
                 self.coverage = self.coverage_pace.run(coverage);
             }
             self.rss = Some(rss);
+            self.rss_read = Instant::now();
         }
+    }
+
+    /// Time since the split of RSS was read.
+    pub fn rss_age(&self) -> Duration {
+        self.rss_read.elapsed()
     }
 
     fn runs(&self) -> bool {

@@ -115,6 +115,25 @@ fn an_area_with_a_block_is_held_by_an_allocator_that_cannot_be_read() {
 }
 
 #[test]
+fn what_extents_leave_of_areas_are_areas_of_their_own() {
+    let area = |start, end| Area { start, end, ..Area::default() };
+    let areas = [area(0x1000, 0x5000), area(0x5000, 0x6000), area(0x8000, 0x9000)];
+    let left = |ranges: &[std::ops::Range<u64>]| -> Vec<(u64, u64)> {
+        let left = crate::areas::without(&areas, ranges);
+        left.iter().map(|area| (area.start, area.end)).collect()
+    };
+    assert_eq!(left(&[]), [(0x1000, 0x5000), (0x5000, 0x6000), (0x8000, 0x9000)]);
+    assert_eq!(
+        left(&[0x2000..0x3000, 0x4000..0x6000]),
+        [(0x1000, 0x2000), (0x3000, 0x4000), (0x8000, 0x9000)]
+    );
+    assert_eq!(
+        left(&[0x0..0x1000, 0x1000..0x2000, 0x7000..0x8800]),
+        [(0x2000, 0x5000), (0x5000, 0x6000), (0x8800, 0x9000)]
+    );
+}
+
+#[test]
 fn an_area_that_is_listed_again_because_it_has_grown_counts_once() {
     let text = "\
 404000-504000 rw-p 00000000 00:00 0                                      [heap]

@@ -1,7 +1,7 @@
 //! What is said above the rows: the process, where its RSS is, its live bytes over time, and what is not as it should be.
 
 use super::model::Model;
-use crate::table::{cut, wrap};
+use crate::table::{cut, size, wrap};
 use ramson_analysis::end::rss_and_live_text;
 use ramson_analysis::live::watch::Watched;
 use ramson_analysis::live_heap;
@@ -13,6 +13,7 @@ use ramson_profile::format::{
     format_objects_short,
 };
 use std::iter::from_fn;
+use std::time::Duration;
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -42,7 +43,13 @@ impl Heading {
         );
         let live = live_heap(snapshot);
         let rss = match (&watched.rss, &watched.end) {
-            (Some(rss), None) => rss.line(),
+            (Some(rss), None) => match watched.rss_bytes {
+                Some(bytes) if watched.rss_age() >= OLD => {
+                    let ago = format_duration(watched.rss_age().as_nanos() as u64);
+                    format!("RSS {} now; {ago} ago {}", size(bytes), rss.line())
+                }
+                _ => rss.line(),
+            },
             (Some(rss), Some(_)) => format!("last {}", rss.line()),
             (None, None) => format!("RSS not readable; live {}", live_text(live)),
             (None, Some(_)) => rss_and_live_text(recording, live),
@@ -59,6 +66,9 @@ impl Heading {
         Self { title, rss, notes }
     }
 }
+
+/// A split of RSS that is older is said to be so: reading a large one often would take too much.
+const OLD: Duration = Duration::from_secs(5);
 
 /// `live 108 MiB (±13 %)  ▁▂▃▅█  102 MiB to 108 MiB in 60 s`, with as many bars as there is room for.
 pub fn spark_line(model: &Model, columns: usize) -> String {
