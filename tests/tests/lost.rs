@@ -53,8 +53,10 @@ fn what_is_left_of_lost_records_is_a_lower_bound_wherever_it_is_shown() {
     let doctor = Json::parse(&say(&scratch, &["doctor", &pid, "--json"]));
     assert_is_part(&doctor, "live_by_profile");
     let list = Json::parse(&say(&scratch, &["list", "--json"]));
-    assert_is_part(&list.list("profiles")[0], "live");
-    let profile = list.list("profiles")[0].text("profile").to_owned();
+    let is_it = |entry: &&Json| entry.number("pid") == f64::from(keeping.pid());
+    let entry = list.list("profiles").iter().find(is_it).unwrap();
+    assert_is_part(entry, "live");
+    let profile = entry.text("profile").to_owned();
     let diff = say(&scratch, &["diff", &profile, &profile]);
     assert!(diff.contains('≥'), "{diff}");
     keeping.running.signal("KILL");

@@ -1,6 +1,6 @@
 //! The RSS line closes, and its RSS is the kernel's, also while the program grows or shrinks.
 
-use ramson_tests::keeping::TERMS;
+use ramson_tests::keeping::{Keeping, MIB, TERMS, part};
 use ramson_tests::servers::*;
 use ramson_tests::{preload, program};
 use std::fs;
@@ -36,10 +36,7 @@ impl Growing {
 
     /// By the kernel.
     fn rss(&self) -> u64 {
-        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.running.0.id()));
-        let rollup = rollup.unwrap();
-        let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
-        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+        rollup(self.running.0.id())
     }
 
     /// What a report says of it.
@@ -48,6 +45,12 @@ impl Growing {
         let outcome = finish(ramson(&self.scratch).args(["report", &pid, "--json"])).good();
         Json::parse(&outcome.text())
     }
+}
+
+fn rollup(pid: u32) -> u64 {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
 /// RSS, of which the terms are the sum.
@@ -105,6 +108,45 @@ fn rss_lies_between_what_the_kernel_says_before_and_after_while_a_program_grows(
 #[test]
 fn the_terms_add_up_while_a_program_grows_and_shrinks_as_fast_as_it_can() {
     wild_ones_close(REPORTS);
+}
+
+#[test]
+fn no_page_of_a_process_comes_in_by_being_looked_at() {
+    let scratch = Scratch::new();
+    // Half of what it has allocated was never touched.
+    let keeping = Keeping::start(&scratch, &["large", "64"], |command| {
+        preload(command, "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
+    });
+    let before = rollup(keeping.pid());
+    let pid = keeping.pid().to_string();
+    for arguments in [&["report", &pid][..], &["doctor", &pid], &["doctor", "--exact", &pid]] {
+        let text = finish(ramson(&scratch).args(arguments)).good().text();
+        assert!(text.starts_with("RSS "), "{text}");
+        assert_eq!(rollup(keeping.pid()), before, "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_memory_of_a_forked_child_is_its_parent_s_and_nothing_of_it_can_be_saved() {
+    let scratch = Scratch::new();
+    let script = "import os, time; held = [b'x' * (1 << 20) for _ in range(64)]; \
+                  child = os.fork(); child and print('ready', child, flush=True); time.sleep(600)";
+    let log = scratch.path("log");
+    let mut command = clean(python());
+    let parent = Running::start(command.args(["-c", script]), &log, || {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"))
+    });
+    let said = fs::read_to_string(&log).unwrap();
+    let child = said.trim().rsplit(' ').next().unwrap();
+    let json = finish(ramson(&scratch).args(["doctor", "--json", child])).good().text();
+    signal(child.parse().unwrap(), "KILL");
+    let json = Json::parse(&json);
+    assert!(part(&json, "inherited_from_parent") >= 64.0 * MIB, "{json:?}");
+    assert!(part(&json, "other_anonymous") < 16.0 * MIB, "{json:?}");
+    let why = json.text("statistics_missing");
+    assert!(why.contains(&format!("its parent, process {}, ", parent.0.id())), "{why}");
+    let saves = |advice: &&Json| !matches!(advice.at("saving"), Json::Word(word) if word == "null");
+    assert_eq!(json.list("advice").iter().find(saves).map(|it| it.text("action")), None);
 }
 
 #[test]

@@ -106,7 +106,7 @@ pub fn format_relative_error(estimate: Estimate) -> String {
 /// The 95 % interval in the value's own unit: `±73.1 MiB`.
 pub fn format_half_width(estimate: Estimate, unit: SampleUnit) -> String {
     if estimate.is_part() {
-        return "≥".into();
+        return "± unknown".into();
     }
     format!("±{}", format_value(estimate.half_width_95(), unit))
 }

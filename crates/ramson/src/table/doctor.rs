@@ -64,7 +64,10 @@ pub fn text(finding: &Finding, rows: usize) -> String {
 /// One character a share: live, free in the allocator, the program's mmaps, everything else.
 fn bar(finding: &Finding) -> String {
     let columns = columns().unwrap_or(BAR_COLUMNS).min(BAR_COLUMNS);
-    let kinds = [('█', Term::Live), ('░', Term::Free), ('▒', Term::Mmap)];
+    let is_held =
+        finding.rss.term(Term::Free).value == 0.0 && finding.rss.term(Term::Held).value > 0.0;
+    let free = if is_held { Term::Held } else { Term::Free };
+    let kinds = [('█', Term::Live), ('░', free), ('▒', Term::Mmap)];
     let rss = finding.rss.bytes.max(1) as f64;
     let cells =
         |term| (finding.rss.term(term).value.max(0.0) / rss * columns as f64).round() as usize;
