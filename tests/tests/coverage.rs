@@ -75,7 +75,8 @@ fn an_allocator_inside_of_a_library_is_named_with_it() {
     let mut gcc = Command::new(installed("gcc", "gcc"));
     let options = ["-O1", "-shared", "-fPIC", "-DLIBRARY", "-o"];
     finish(gcc.args(options).arg(&library).arg(real("unseen.c"))).good();
-    let program = compile(&scratch, &["-DPROGRAM", "-Wl,--no-as-needed", library.to_str().unwrap()]);
+    let program =
+        compile(&scratch, &["-DPROGRAM", "-Wl,--no-as-needed", library.to_str().unwrap()]);
     assert_unseen(&scratch, &start(&scratch, program, &[]), "jemalloc inside libframes.so");
 }
 
