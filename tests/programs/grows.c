@@ -65,24 +65,21 @@ static void wild(void) {
     }
 }
 
-static void pause_until_asked(void) {
+int main(int count, char **arguments) {
+    const char *what = count > 1 ? arguments[1] : "";
+    // Before there are threads, which inherit it.
     sigset_t asked;
     int signal;
     sigemptyset(&asked);
     sigaddset(&asked, SIGUSR1);
     sigprocmask(SIG_BLOCK, &asked, NULL);
-    sigwait(&asked, &signal);
-}
-
-int main(int count, char **arguments) {
-    const char *what = count > 1 ? arguments[1] : "";
     mallopt(M_TOP_PAD, 0);
     // Makes the profile.
     memset(malloc(2 << 20), 1, 2 << 20);
     puts("ready");
     fflush(stdout);
     // The first growth is not before its reader has looked.
-    pause_until_asked();
+    sigwait(&asked, &signal);
     pthread_t thread;
     pthread_attr_t large;
     pthread_attr_init(&large);
