@@ -220,6 +220,10 @@ fn take_live(explained: &mut Explained, live: Estimate) -> Vec<(Term, f64)> {
             variances.push((term, live.variance));
         }
         left = (left - taken).max(0);
+        // Where its blocks are, less than it by no more than its error is all of it.
+        if part == Part::Held && there > 0 && !is_all && left as f64 <= noise {
+            left = 0;
+        }
     }
     variances
 }
