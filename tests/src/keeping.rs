@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Every part of RSS.
-const PARTS: [&str; 19] = [
+const PARTS: [&str; 21] = [
     "live",
     "free_top",
     "free_whole_pages",
@@ -17,6 +17,8 @@ const PARTS: [&str; 19] = [
     "free_fastbins",
     "free_tcaches",
     "allocator_metadata",
+    "held_by_allocator",
+    "inherited_from_parent",
     "mmap",
     "stacks",
     "code",
@@ -31,10 +33,12 @@ const PARTS: [&str; 19] = [
     "changed_during_measurement",
 ];
 /// Every term of RSS, in its order.
-pub const TERMS: [&str; 11] = [
+pub const TERMS: [&str; 14] = [
     "live",
     "free_in_allocator",
     "allocator_metadata",
+    "held_by_allocator",
+    "inherited_from_parent",
     "mmap",
     "stacks",
     "code_and_data",
@@ -43,6 +47,7 @@ pub const TERMS: [&str; 11] = [
     "kernel",
     "ramson",
     "other_anonymous",
+    "changed_during_measurement",
 ];
 /// Bytes.
 pub const MIB: f64 = 1048576.0;

@@ -69,6 +69,18 @@ fn an_allocator_in_the_executable_is_told() {
 }
 
 #[test]
+fn an_allocator_inside_of_a_library_is_named_with_it() {
+    let scratch = Scratch::new();
+    let library = scratch.path("libframes.so");
+    let mut gcc = Command::new(installed("gcc", "gcc"));
+    let options = ["-O1", "-shared", "-fPIC", "-DLIBRARY", "-o"];
+    finish(gcc.args(options).arg(&library).arg(real("unseen.c"))).good();
+    let program =
+        compile(&scratch, &["-DPROGRAM", "-Wl,--no-as-needed", library.to_str().unwrap()]);
+    assert_unseen(&scratch, &start(&scratch, program, &[]), "jemalloc inside libframes.so");
+}
+
+#[test]
 fn the_heap_of_a_go_program_is_told() {
     let scratch = Scratch::new();
     let program = scratch.path("unseen");

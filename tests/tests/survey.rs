@@ -15,8 +15,8 @@ const NEWEST_KNOWN: u32 = 44;
 
 #[test]
 fn the_truth_is_in_the_intervals_of_heaps_of_all_kinds() {
-    // Of 40 intervals at 95 %, 35 or more have the truth in them in 96.5 % of all draws of heaps, and in these.
-    const HEAPS: u64 = 40;
+    // Of 20 intervals at 95 %, 17 or more have the truth in them in 98.4 % of all draws of heaps, and in these.
+    const HEAPS: u64 = 20;
     let mut covered = [0; 3];
     for seed in 5001..5001 + HEAPS {
         let heap = Heap::start(seed, 16, 48);
@@ -29,7 +29,7 @@ fn the_truth_is_in_the_intervals_of_heaps_of_all_kinds() {
         // It reads what it says.
         assert!(surveyed.read_bytes <= walked.read_bytes);
     }
-    assert!(covered.iter().all(|&covered| covered >= 35), "{covered:?}");
+    assert!(covered.iter().all(|&covered| covered >= 17), "{covered:?}");
 }
 
 #[test]
@@ -47,14 +47,14 @@ fn the_more_is_read_the_narrower_the_interval_and_all_of_it_is_the_truth() {
 
 #[test]
 fn what_a_trim_returns_is_what_was_predicted() {
-    for seed in 5201..5213 {
+    for seed in 5201..5207 {
         let mut heap = Heap::start(seed, 16, 48);
         let walked = Figures::of(&heap.read(Effort::Exact));
         let surveyed = Figures::of(&heap.read(Effort::Sample(PIECES)));
         let returned = heap.trim();
         let off = (returned - walked.values[2]).abs();
         assert!(off <= (4.0 * MIB).min(0.2 * returned + 65536.0), "{seed}: {returned} {walked:?}");
-        // Twice the interval: 12 times in 10,000 draws it does not have it.
+        // Twice the interval: 6 times in 10,000 draws it does not have it.
         let off = (returned - surveyed.values[2]).abs();
         assert!(off <= 2.0 * surveyed.half_widths[2] + 65536.0, "{seed}: {returned} {surveyed:?}");
     }

@@ -1,76 +1,64 @@
-//! What of a running process's anonymous memory did not come from malloc, and the likely reason.
+//! What of a running process's anonymous memory did not come from malloc, and whose it is.
 //!
-//! Evidence: an area of anonymous memory in which no live sample lies, and which is no arena of the C library, was not handed out by
-//! the allocator that the hooks see.
+//! The bytes are those of the RSS line: what is live, free in the allocator or held by it came from malloc, what the program mapped
+//! itself and the rest did not.
 
-use ramson_process::{Area, executable};
-use ramson_profile::Estimate;
+use crate::owners::{self, Owner};
+use crate::rss::Rss;
+use ramson_process::Term;
 use ramson_profile::format::{format_bytes, format_percent};
-use ramson_reader::LiveSample;
+use ramson_reader::Snapshot;
 use serde::Serialize;
 
-/// Less anonymous memory is not worth a word.
-const LEAST_BYTES: u64 = 16 << 20;
+/// Less memory outside of malloc is not worth a word …
+const LEAST_BYTES: f64 = (16 << 20) as f64;
+/// … nor is this part of the anonymous memory.
+const LEAST_SHARE: f64 = 0.25;
 /// If the live heap explains this part of the anonymous memory, that is enough.
 const ENOUGH: f64 = 0.5;
-/// glibc aligns its arenas to this.
-const ARENA_BYTES: u64 = 64 << 20;
-/// Arenas are where mmap puts things; runtimes that choose addresses for aligned heaps of their own choose lower ones.
-const LEAST_MMAP_ADDRESS: u64 = 0x7000_0000_0000;
 
 /// How the anonymous memory divides.
 #[derive(Serialize)]
 pub struct Coverage {
     anonymous_bytes: u64,
     live_bytes: u64,
-    /// In areas of the allocator below the hooks.
+    /// Of the allocator below the hooks: live, free, or its own.
     allocator_bytes: u64,
     /// Elsewhere.
     outside_bytes: u64,
-    /// What is there, if the live heap explains too little.
+    /// Whose that is, if the live heap explains too little.
+    owners: Vec<Owner>,
+    /// The same as a phrase.
     reason: Option<String>,
 }
 
 impl Coverage {
     /// Of a running process.
-    pub fn of(pid: u32, anonymous: &[Area], samples: &[LiveSample], live: Estimate) -> Self {
-        let mut addresses: Vec<u64> = samples.iter().map(|sample| sample.address).collect();
-        addresses.sort_unstable();
-        let is_allocators = |area: &&Area| {
-            let first = addresses.partition_point(|&address| address < area.start);
-            area.path == "[heap]"
-                || addresses.get(first).is_some_and(|&address| address < area.end)
-                || is_arena(area)
-        };
-        let allocator_bytes = anonymous.iter().filter(is_allocators).map(|area| area.rss).sum();
-        let anonymous_bytes: u64 = anonymous.iter().map(|area| area.rss).sum();
-        let coverage = Self {
-            anonymous_bytes,
-            live_bytes: live.value.round() as u64,
-            allocator_bytes,
-            outside_bytes: anonymous_bytes - allocator_bytes,
-            reason: None,
-        };
-        let seen_at_most = live.value + live.half_width_95();
-        let is_enough = seen_at_most >= ENOUGH * anonymous_bytes as f64;
-        let reason =
-            (anonymous_bytes >= LEAST_BYTES && !is_enough).then(|| coverage.likely_reason(pid));
-        Self { reason, ..coverage }
+    pub fn of(pid: u32, rss: &Rss, snapshot: &Snapshot) -> Self {
+        Self::divided(rss, |outside| owners::owners(pid, snapshot, outside))
     }
 
-    fn likely_reason(&self, pid: u32) -> String {
-        if self.allocator_bytes > self.outside_bytes {
-            return format!(
-                "{} of the rest lie in the allocator's own areas: most likely freed and kept by it",
-                format_bytes(self.allocator_bytes.saturating_sub(self.live_bytes) as f64),
-            );
-        }
-        let outside = format_bytes(self.outside_bytes as f64);
-        match executable::heap_owner(pid) {
-            Some(owner) => format!("{outside} lie outside malloc: {owner}"),
-            None => format!(
-                "{outside} lie outside malloc: taken with mmap, by a pool or an allocator of the program's own"
-            ),
+    fn divided(rss: &Rss, owners: impl Fn(u64) -> Vec<Owner>) -> Self {
+        let sum = |terms: &[Term]| -> f64 { terms.iter().map(|&term| rss.term(term).value).sum() };
+        let allocator = sum(&[Term::Live, Term::Free, Term::Metadata, Term::Held]).max(0.0);
+        let outside = sum(&[Term::Mmap, Term::Other]).max(0.0);
+        let (live, anonymous) = (rss.term(Term::Live), allocator + outside);
+        let half_width = live.half_width_95();
+        let seen_at_most = live.value + if live.is_part() { 0.0 } else { half_width };
+        let is_little = seen_at_most < ENOUGH * anonymous;
+        let is_told = is_little && outside >= LEAST_BYTES.max(LEAST_SHARE * anonymous);
+        let owners = if is_told { owners(outside as u64) } else { Vec::new() };
+        let reason = is_told.then(|| {
+            let outside = format_bytes(outside);
+            format!("{outside} lie outside malloc: {}", owners::text(&owners))
+        });
+        Self {
+            anonymous_bytes: allocator.round() as u64 + outside.round() as u64,
+            live_bytes: live.value.round() as u64,
+            allocator_bytes: allocator.round() as u64,
+            outside_bytes: outside.round() as u64,
+            owners,
+            reason,
         }
     }
 
@@ -86,63 +74,44 @@ impl Coverage {
     }
 }
 
-fn is_arena(area: &Area) -> bool {
-    area.start >= LEAST_MMAP_ADDRESS
-        && area.start.is_multiple_of(ARENA_BYTES)
-        && area.end - area.start <= ARENA_BYTES
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rss::of_areas;
 
     const MIB: u64 = 1 << 20;
 
-    fn area(start: u64, mib: u64, name: &str) -> Area {
-        let (path, rss) = (name.into(), mib * MIB);
-        Area { start, end: start + rss, path, rss, ..Area::default() }
-    }
-
-    fn coverage(areas: Vec<Area>, address: u64, live_mib: u64) -> Coverage {
-        let sample = LiveSample {
-            address,
-            size: live_mib * MIB,
-            inverse_probability: 1.0,
-            monotonic_ns: 0,
-            stack: 0,
-            tid: 0,
-        };
-        // Of this process: neither a runtime nor an allocator of its own.
-        Coverage::of(
-            std::process::id(),
-            &areas,
-            &[sample],
-            Estimate::exact((live_mib * MIB) as f64),
-        )
+    /// Of a heap of so many MiB, in which so many live, and another mapping.
+    fn coverage(heap: u64, live: u64, other: u64, owners: &[(&str, u64)]) -> Coverage {
+        let rss = of_areas(heap, other, live);
+        let owner = |&(name, mib): &(&str, u64)| Owner { name: name.into(), bytes: mib * MIB };
+        Coverage::divided(&rss, |outside| {
+            assert_eq!(outside, other * MIB);
+            owners.iter().map(owner).collect()
+        })
     }
 
     #[test]
     fn a_heap_that_is_seen_needs_no_word() {
-        let heap = area(0x5500_0000_0000, 60, "[heap]");
-        assert_eq!(coverage(vec![heap], 0x5500_0000_1000, 40).line(), None);
-        let small = area(0x5500_0000_0000, 15, "[heap]");
-        assert_eq!(coverage(vec![small], 0x5500_0000_1000, 0).line(), None);
+        assert_eq!(coverage(60, 40, 10, &[]).line(), None);
+        assert_eq!(coverage(0, 0, 15, &[]).line(), None);
     }
 
     #[test]
-    fn memory_without_a_sample_lies_outside_malloc() {
-        let areas = vec![area(0x5500_0000_0000, 10, "[heap]"), area(0x7f00_1000_0000, 90, "")];
-        let line = coverage(areas, 0x5500_0000_1000, 5).line().unwrap();
+    fn what_the_allocator_holds_is_not_outside_of_malloc() {
+        let coverage = coverage(60, 5, 10, &[]);
+        assert_eq!((coverage.allocator_bytes, coverage.outside_bytes), (60 * MIB, 10 * MIB));
+        assert_eq!(coverage.line(), None);
+    }
+
+    #[test]
+    fn memory_outside_malloc_is_that_of_its_owners() {
+        let line = coverage(10, 5, 90, &[("the Go heap", 90)]).line().unwrap();
         let start = "live is 5.00 % of the anonymous memory (5.00 MiB of 100 MiB); 90.0 MiB lie outside malloc: ";
-        assert!(line.starts_with(start), "{line}");
-    }
-
-    #[test]
-    fn arenas_and_areas_with_a_sample_are_the_allocator_s() {
-        let areas = vec![area(0x7f00_0000_0000, 50, ""), area(0x7f11_1000_0000, 20, "")];
-        let coverage = coverage(areas, 0x7f11_1000_0010, 5);
-        assert_eq!((coverage.allocator_bytes, coverage.outside_bytes), (70 * MIB, 0));
-        let line = coverage.line().unwrap();
-        assert!(line.ends_with("65.0 MiB of the rest lie in the allocator's own areas: most likely freed and kept by it"), "{line}");
+        assert_eq!(line, format!("{start}the Go heap"));
+        let two = [("jemalloc inside polars.abi3.so", 82), ("mapped by other.so", 8)];
+        let line = coverage(10, 5, 90, &two).line().unwrap();
+        let owners = "82.0 MiB jemalloc inside polars.abi3.so; 8.00 MiB mapped by other.so";
+        assert_eq!(line, format!("{start}{owners}"));
     }
 }

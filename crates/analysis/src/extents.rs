@@ -1,6 +1,8 @@
 //! What the program mapped itself, beside the heap.
 
-use ramson_format::{Kind, flags};
+use ramson_format::{Health, Kind, flags};
+use ramson_process::{Presence, ProcessMemory};
+use ramson_profile::format::format_objects;
 use ramson_profile::{Estimate, SampleUnit};
 use ramson_reader::{Extent, LiveSample, Snapshot};
 use serde::Serialize;
@@ -16,32 +18,83 @@ pub struct Live {
     /// On the clock of the profile.
     pub monotonic_ns: u64,
     inverse_probability: f64,
+    /// Others like it were lost.
+    is_part: bool,
 }
 
 impl Live {
     /// Of the objects or bytes, what it stands for.
     pub fn estimate(&self, unit: SampleUnit) -> Estimate {
-        Estimate::of_sample(self.size, self.inverse_probability, unit)
+        let estimate = Estimate::of_sample(self.size, self.inverse_probability, unit);
+        if self.is_part { estimate.as_part() } else { estimate }
     }
 }
 
 /// All of one kind, or of both.
 pub fn live(snapshot: &Snapshot, kind: Option<Kind>) -> impl Iterator<Item = Live> {
-    let heap = snapshot.live.iter().map(|sample| {
+    let [lost_heap, lost_extents] = [Kind::Heap, Kind::Mmap].map(|kind| lost(snapshot, kind) > 0);
+    let heap = snapshot.live.iter().map(move |sample| {
         let &LiveSample { stack, size, tid, monotonic_ns, inverse_probability, .. } = sample;
-        Live { stack, size, tid, monotonic_ns, inverse_probability }
+        Live { stack, size, tid, monotonic_ns, inverse_probability, is_part: lost_heap }
     });
-    let extents = snapshot.extents.iter().filter(|extent| !extent.is_reserved).map(|extent| {
+    let extents = snapshot.extents.iter().filter(|extent| !extent.is_reserved).map(move |extent| {
         let &Extent { stack, bytes: size, tid, monotonic_ns, .. } = extent;
-        Live { stack, size, tid, monotonic_ns, inverse_probability: 1.0 }
+        let is_part = lost_extents;
+        Live { stack, size, tid, monotonic_ns, inverse_probability: 1.0, is_part }
     });
     let is_of = move |stack: usize| kind.is_none_or(|kind| snapshot.stacks[stack].kind() == kind);
     heap.chain(extents).filter(move |live| is_of(live.stack))
 }
 
+/// Records of a kind that are not among the live ones though they may live.
+pub fn lost(snapshot: &Snapshot, kind: Kind) -> u64 {
+    let counter = match kind {
+        Kind::Heap => Health::DroppedLive,
+        Kind::Mmap => Health::DroppedExtents,
+    };
+    snapshot.header.health.get(counter as usize).copied().unwrap_or(0)
+}
+
+/// `, 19,700,000 samples not kept`, where that is so.
+pub fn lost_text(snapshot: &Snapshot) -> String {
+    match lost(snapshot, Kind::Heap) {
+        0 => String::new(),
+        1 => ", 1 sample not kept".into(),
+        count => format!(", {} samples not kept", format_objects(count as f64)),
+    }
+}
+
 /// Live bytes of the heap, without what the program mapped itself.
 pub fn live_heap(snapshot: &Snapshot) -> Estimate {
-    live(snapshot, Some(Kind::Heap)).map(|live| live.estimate(SampleUnit::Bytes)).sum()
+    let sum: Estimate =
+        live(snapshot, Some(Kind::Heap)).map(|live| live.estimate(SampleUnit::Bytes)).sum();
+    if lost(snapshot, Kind::Heap) > 0 { sum.as_part() } else { sum }
+}
+
+/// The same without what is not resident, by some of the samples.
+pub fn resident_heap(snapshot: &Snapshot, memory: &ProcessMemory) -> Estimate {
+    const MOST_SAMPLES: usize = 10_000;
+    let step = snapshot.live.len().div_ceil(MOST_SAMPLES).max(1);
+    let (mut all, mut resident) = (0.0, 0.0);
+    let is_heap = |sample: &&LiveSample| snapshot.stacks[sample.stack].kind() == Kind::Heap;
+    for sample in snapshot.live.iter().filter(is_heap).step_by(step) {
+        let end = sample.address.saturating_add(sample.size);
+        let Some(presence) = Presence::of(memory, sample.address, end) else { continue };
+        all += sample.inverse_probability * sample.size as f64;
+        let bytes = presence.resident_bytes(sample.address, end);
+        resident += sample.inverse_probability * bytes as f64;
+    }
+    let share = if all > 0.0 { resident / all } else { 1.0 };
+    live_heap(snapshot).scaled(share)
+}
+
+/// Addresses of the heap's blocks that live, in their order.
+pub fn blocks(snapshot: &Snapshot) -> Vec<u64> {
+    let is_heap = |sample: &&LiveSample| snapshot.stacks[sample.stack].kind() == Kind::Heap;
+    let mut blocks: Vec<u64> =
+        snapshot.live.iter().filter(is_heap).map(|sample| sample.address).collect();
+    blocks.sort_unstable();
+    blocks
 }
 
 /// What a program mapped itself, in sums.
@@ -65,8 +118,9 @@ impl MmapSums {
             snapshot.extents.iter().partition(|extent| extent.is_reserved);
         let bytes = |all: &[&Extent]| all.iter().map(|extent| extent.bytes).sum::<u64>() as f64;
         let is_clipped = snapshot.header.flags & flags::CLIPPED != 0;
+        let sum = Estimate::exact(bytes(&mapped));
         Self {
-            mapped: Estimate::exact(bytes(&mapped)),
+            mapped: if lost(snapshot, Kind::Mmap) > 0 { sum.as_part() } else { sum },
             extents: mapped.len(),
             reserved: Estimate::exact(bytes(&reserved)),
             without_holes: snapshot.extents.is_empty() || is_clipped,

@@ -3,7 +3,7 @@
 //!
 //! `named` joins snapshot and symbols to a profile, `naming` looks names up, `selection` takes the part that is asked for,
 //! `overlap` tells what two moments of a process share, `extents` what the program mapped itself. `rss` explains resident
-//! memory, `coverage` what of it the profile does not see, `recording` what recording cost, `end` how a process ended,
+//! memory, `coverage` what of it the profile does not see and `owners` whose that is, `recording` what recording cost, `end` how a process ended,
 //! `summary` is all of these, `members` are several processes as one. `report`, `comparison`, `suspects`, `doctor`, `frees`, `timeline` and `listing` are the
 //! answers; `live` is one that goes on.
 #![forbid(unsafe_code)]
@@ -22,6 +22,7 @@ pub mod members;
 pub mod named;
 pub mod naming;
 mod overlap;
+mod owners;
 pub mod recording;
 pub mod report;
 pub mod rss;
@@ -31,6 +32,6 @@ pub mod suspects;
 pub mod timeline;
 
 pub use coverage::Coverage;
-pub use extents::{MmapSums, live_heap};
+pub use extents::{MmapSums, live_heap, lost_text};
 pub use overlap::is_same_process;
 pub use selection::Selection;

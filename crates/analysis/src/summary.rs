@@ -92,10 +92,8 @@ impl Summary {
         let rss = recording
             .running
             .and_then(|pid| Rss::read(pid, &recording.origin, snapshot, &mut None));
-        let coverage = rss
-            .as_ref()
-            .zip(recording.running)
-            .map(|(rss, pid)| Coverage::of(pid, &rss.explained.anonymous, &snapshot.live, live));
+        let coverage =
+            rss.as_ref().zip(recording.running).map(|(rss, pid)| Coverage::of(pid, rss, snapshot));
         let intervals = Intervals::of(recording);
         let own_bytes = rss.as_ref().map(|rss| rss.explained.part(ramson_process::Part::Ramson));
         Self {

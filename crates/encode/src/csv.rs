@@ -42,7 +42,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
 
 /// Rounded; empty if unknown.
 fn number(value: f64) -> String {
-    if value.is_nan() { String::new() } else { (value.round() as i64).to_string() }
+    if !value.is_finite() { String::new() } else { (value.round() as i64).to_string() }
 }
 
 fn cell(text: &str) -> String {

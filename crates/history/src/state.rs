@@ -3,8 +3,8 @@
 //!
 //! What was freed is not kept: it is what was allocated and is not live.
 
-use ramson_format::LIFETIME_BUCKETS;
 use ramson_format::live_flags::EXTENT;
+use ramson_format::{Health, LIFETIME_BUCKETS};
 use ramson_profile::{Estimate, SampleUnit};
 use ramson_reader::{Extent, Header, LiveSample, Snapshot, Stack};
 
@@ -193,5 +193,8 @@ pub fn live_space(snapshot: &Snapshot) -> Estimate {
     let of = |live: &LiveSample| {
         Estimate::of_sample(live.size, live.inverse_probability, SampleUnit::Bytes)
     };
-    snapshot.live.iter().map(of).sum()
+    let sum: Estimate = snapshot.live.iter().map(of).sum();
+    // What found no place in the live table may live, too.
+    let lost = snapshot.header.health.get(Health::DroppedLive as usize);
+    if lost.is_some_and(|&lost| lost > 0) { sum.as_part() } else { sum }
 }

@@ -1,11 +1,15 @@
-//! The areas of a process, as one reading of /proc/PID/smaps tells them.
+//! The areas of a process, as one reading of /proc/PID/smaps tells them, and the kernel's total beside them.
 
+use crate::{stat, text};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Result as IoResult};
+use std::ops::Range;
 
 /// Asked of smaps at once. The kernel writes whole entries until it has as much, and counts the pages of an area once more if its entry does
 /// not fit into the rest of a page. It fits where only this much is before it.
 const SMAPS_READ_BYTES: usize = 1024;
+/// Times that smaps is read until it agrees with the total.
+const MOST_READINGS: u32 = 4;
 
 /// What is behind an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub struct Area {
     pub rss: u64,
     /// Resident, and not (or no longer) a file's page.
     pub anonymous: u64,
+    /// Resident, and in use by other processes too.
+    pub shared: u64,
     /// Of that in transparent huge pages.
     pub anonymous_huge: u64,
     /// In hugetlbfs, which is not part of RSS.
@@ -89,19 +95,76 @@ pub fn read_smaps(pid: u32) -> IoResult<Vec<Area>> {
     Ok(parse_smaps(BufReader::with_capacity(SMAPS_READ_BYTES, smaps)))
 }
 
+/// The areas of a process, and what they must add up to.
+pub struct Areas {
+    /// In the order of their addresses.
+    pub all: Vec<Area>,
+    /// What the kernel counts as resident: the sum of the areas, if that is settled.
+    pub rss: u64,
+    /// The sum lies between the kernel's total right before the reading and right after it.
+    pub is_settled: bool,
+}
+
+/// Reads the areas between two totals, again while their sum lies outside of these: each area is counted at a moment of its own.
+pub fn read_areas(pid: u32) -> IoResult<Areas> {
+    let mut before = rollup(pid);
+    let mut readings = 0;
+    loop {
+        readings += 1;
+        let all = read_smaps(pid)?;
+        let sum = all.iter().map(|area| area.rss).sum();
+        let after = if before == Some(sum) { before } else { rollup(pid) };
+        let Some((first, last)) = before.zip(after) else {
+            return Ok(Areas { all, rss: sum, is_settled: true });
+        };
+        if (first.min(last)..=first.max(last)).contains(&sum) {
+            return Ok(Areas { all, rss: sum, is_settled: true });
+        }
+        if readings == MOST_READINGS {
+            return Ok(Areas { all, rss: last, is_settled: false });
+        }
+        before = after;
+    }
+}
+
+/// The kernel's total of process `pid`; `None` where it does not tell.
+fn rollup(pid: u32) -> Option<u64> {
+    stat::bytes(&text::read(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss")
+}
+
+/// The areas without these ranges, which do not overlap: what is left of each is an area of its own.
+pub fn without(areas: &[Area], ranges: &[Range<u64>]) -> Vec<Area> {
+    let mut left = Vec::new();
+    for area in areas {
+        let mut start = area.start;
+        let first = ranges.partition_point(|range| range.end <= area.start);
+        for range in ranges[first..].iter().take_while(|range| range.start < area.end) {
+            if start < range.start {
+                left.push(Area { start, end: range.start, ..area.clone() });
+            }
+            start = range.end;
+        }
+        if start < area.end {
+            left.push(Area { start, ..area.clone() });
+        }
+    }
+    left
+}
+
 /// Resident bytes of what no file is behind.
 pub fn anonymous_bytes(areas: &[Area]) -> u64 {
     let anonymous = areas.iter().filter(|area| area.backing() == Backing::Anonymous);
     anonymous.map(|area| area.rss).sum()
 }
 
-/// The areas that the text of smaps tells.
+/// The areas that the text of smaps tells. One that grows between two reads is listed again: only its last entry counts.
 pub fn parse_smaps(smaps: impl BufRead) -> Vec<Area> {
     let mut all: Vec<Area> = Vec::new();
     for line in smaps.split(b'\n').map_while(Result::ok) {
         // A file's name may be any bytes.
         let line = String::from_utf8_lossy(&line);
         if let Some(area) = parse_head(&line) {
+            while all.pop_if(|last| area.start < last.end).is_some() {}
             all.push(area);
             continue;
         }
@@ -113,6 +176,9 @@ pub fn parse_smaps(smaps: impl BufRead) -> Vec<Area> {
         match key {
             "Rss" => last.rss = bytes(),
             "Anonymous" => last.anonymous = bytes(),
+            "Shared_Clean" | "Shared_Dirty" => {
+                last.shared = last.shared.saturating_add(bytes());
+            }
             "AnonHugePages" => last.anonymous_huge = bytes(),
             "Shared_Hugetlb" | "Private_Hugetlb" => {
                 last.hugetlb = last.hugetlb.saturating_add(bytes());

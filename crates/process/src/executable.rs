@@ -14,9 +14,16 @@ const RUNTIMES: [(&str, &str); 6] = [
     ("/libcoreclr.so", "the .NET heap"),
     ("/libnode.so", "V8's heap"),
     ("/libmozjs-", "SpiderMonkey's heap"),
-    ("/libpython", "Python's own arenas (PYTHONMALLOC=malloc shows them)"),
-    ("/bin/python", "Python's own arenas (PYTHONMALLOC=malloc shows them)"),
+    ("/libpython", PYTHON),
+    ("/bin/python", PYTHON),
 ];
+
+/// Where the arenas of Python 3.10 and newer have less than 1 MiB, they are not Python's.
+const PYTHON: &str = "Python's own arenas (PYTHONMALLOC=malloc shows them)";
+
+/// Texts that each version of an allocator contains, also where its symbols are gone.
+const TEXTS: [(&[u8], &str); 3] =
+    [(b"<jemalloc>: ", "jemalloc"), (b"mimalloc: ", "mimalloc"), (b"tcmalloc: ", "tcmalloc")];
 
 /// Names by which an allocator inside the executable is known.
 const ALLOCATORS: [(&str, &str); 7] = [
@@ -32,8 +39,11 @@ const ALLOCATORS: [(&str, &str); 7] = [
 /// The owner of memory that did not come from malloc, as far as mapped files and the executable tell.
 pub fn heap_owner(pid: u32) -> Option<String> {
     let maps = text::read(format!("/proc/{pid}/maps")).ok()?;
-    if let Some((_, whose)) = RUNTIMES.iter().find(|(part, _)| maps.contains(part)) {
-        return Some((*whose).into());
+    match runtime_in(&maps) {
+        // Since 3.10 an arena has 1 MiB: each is known by who mapped it.
+        Some(PYTHON) => return maps.lines().any(is_old_python).then(|| PYTHON.into()),
+        Some(whose) => return Some(whose.into()),
+        None => {}
     }
     let bytes = executable(pid)?;
     let executable = object::File::parse(&*bytes).ok()?;
@@ -54,6 +64,34 @@ fn executable(pid: u32) -> Option<Vec<u8>> {
     let path = format!("/proc/{pid}/exe");
     let is_small = fs::metadata(&path).is_ok_and(|facts| facts.len() <= MOST_EXECUTABLE_BYTES);
     is_small.then(|| fs::read(&path).ok())?
+}
+
+/// Whose heap comes with a mapped file of this name.
+pub fn runtime_in(path: &str) -> Option<&'static str> {
+    RUNTIMES.iter().find(|(part, _)| path.contains(part)).map(|&(_, whose)| whose)
+}
+
+/// Before 3.10.
+fn is_old_python(path: &str) -> bool {
+    let minor = path.rsplit_once("python3.").map(|(_, version)| version);
+    let digits = minor.map(|minor| minor.split(|c: char| !c.is_ascii_digit()).next());
+    digits.flatten().and_then(|digits| digits.parse().ok()).is_some_and(|minor: u32| minor < 10)
+}
+
+/// Allocators inside a file that a process has mapped, by its symbols and texts.
+pub fn allocators_in(pid: u32, path: &str) -> Vec<&'static str> {
+    let path = format!("/proc/{pid}/root{path}");
+    let is_small = fs::metadata(&path).is_ok_and(|facts| facts.len() <= MOST_EXECUTABLE_BYTES);
+    let Some(bytes) = is_small.then(|| fs::read(&path).ok()).flatten() else { return Vec::new() };
+    let has = |text: &&(&[u8], &'static str)| memmem::find(&bytes, text.0).is_some();
+    let mut found: Vec<&str> = TEXTS.iter().filter(has).map(|text| text.1).collect();
+    if let Ok(object) = object::File::parse(&*bytes)
+        && let Some(by_symbol) = allocator_among(&defined_symbols(&object))
+        && !found.contains(&by_symbol)
+    {
+        found.push(by_symbol);
+    }
+    found
 }
 
 /// The allocator that is linked into a process's executable: glibc's, if that `may_be_static`, or one that its symbols tell.

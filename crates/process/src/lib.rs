@@ -11,6 +11,7 @@ mod areas;
 pub mod cgroup;
 pub mod clock;
 pub mod executable;
+mod forked;
 pub mod glibc;
 pub mod identify;
 mod memory;

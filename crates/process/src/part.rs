@@ -9,6 +9,10 @@ pub enum Term {
     Free,
     /// The allocator's own bytes.
     Metadata,
+    /// In the areas of an allocator that cannot be read, beyond what lives there: free, its own bytes, and what it rounds up.
+    Held,
+    /// Of a forked child: what it still shares with its parent, copy on write.
+    Inherited,
     /// Anonymous memory that the program mapped itself, as far as it was recorded.
     Mmap,
     /// Of threads.
@@ -25,14 +29,18 @@ pub enum Term {
     Ramson,
     /// Anonymous memory of which no more is known.
     Other,
+    /// What changed during the measurement; may be negative.
+    Moved,
 }
 
 impl Term {
     /// All of them, in their order, with the names of `--json`.
-    pub const ALL: [(Self, &str); 11] = [
+    pub const ALL: [(Self, &str); 14] = [
         (Self::Live, "live"),
         (Self::Free, "free_in_allocator"),
         (Self::Metadata, "allocator_metadata"),
+        (Self::Held, "held_by_allocator"),
+        (Self::Inherited, "inherited_from_parent"),
         (Self::Mmap, "mmap"),
         (Self::Stacks, "stacks"),
         (Self::CodeAndData, "code_and_data"),
@@ -41,6 +49,7 @@ impl Term {
         (Self::Kernel, "kernel"),
         (Self::Ramson, "ramson"),
         (Self::Other, "other_anonymous"),
+        (Self::Moved, "changed_during_measurement"),
     ];
 }
 
@@ -61,6 +70,10 @@ pub enum Part {
     Tcaches,
     /// The allocator's own.
     Metadata,
+    /// In areas with live samples whose allocator cannot be read.
+    Held,
+    /// Still shared with the process that forked this one, copy on write.
+    Inherited,
     /// Extents: anonymous memory that the program mapped itself.
     Extents,
     /// Of threads.
@@ -89,7 +102,7 @@ pub enum Part {
 
 impl Part {
     /// All of them, in the order in which they are shown, with the names of `--json` and the terms that they belong to.
-    pub const ALL: [(Self, &str, Term); 19] = [
+    pub const ALL: [(Self, &str, Term); 21] = [
         (Self::Live, "live", Term::Live),
         (Self::Top, "free_top", Term::Free),
         (Self::FreePages, "free_whole_pages", Term::Free),
@@ -97,6 +110,8 @@ impl Part {
         (Self::Fastbins, "free_fastbins", Term::Free),
         (Self::Tcaches, "free_tcaches", Term::Free),
         (Self::Metadata, "allocator_metadata", Term::Metadata),
+        (Self::Held, "held_by_allocator", Term::Held),
+        (Self::Inherited, "inherited_from_parent", Term::Inherited),
         (Self::Extents, "mmap", Term::Mmap),
         (Self::Stacks, "stacks", Term::Stacks),
         (Self::Code, "code", Term::CodeAndData),
@@ -108,6 +123,6 @@ impl Part {
         (Self::Anonymous, "other_anonymous", Term::Other),
         (Self::Padding, "huge_page_padding", Term::Other),
         (Self::NotWalked, "not_walked", Term::Other),
-        (Self::Moved, "changed_during_measurement", Term::Other),
+        (Self::Moved, "changed_during_measurement", Term::Moved),
     ];
 }

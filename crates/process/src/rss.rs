@@ -1,13 +1,13 @@
 //! RSS in parts that add up to it: the one classification, which every command shows.
 
 use crate::allocators::{Allocators, Missing};
-use crate::areas::{Area, Backing, anonymous_bytes, read_smaps};
+use crate::areas::{Area, Areas, Backing, read_areas, without};
 use crate::glibc::{Arena, Effort, Statistics};
 use crate::identify::base_name;
 use crate::memory::Presence;
 use crate::part::{Part, Term};
 use crate::process_memory::ProcessMemory;
-use crate::{padding, rights, stat, text, thread_stacks};
+use crate::{forked, padding, rights, stat, text, thread_stacks};
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::{fs, iter, ops};
@@ -23,8 +23,10 @@ const TMPFS_MAGIC: i64 = 0x0102_1994;
 /// RSS in parts, and what stands beside it. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explained {
-    /// The sum of the parts.
+    /// What the kernel counts: the sum of the parts.
     pub rss: u64,
+    /// It changed faster than its parts can be read: they are of other moments than the total.
+    pub is_unsettled: bool,
     parts: [i64; Part::ALL.len()],
     /// Anonymous memory that is no stack, nor a binary's, shared, or ramson's.
     pub anonymous: Vec<Area>,
@@ -50,16 +52,24 @@ impl Explained {
 
     /// Moves what an allocator says of itself out of the anonymous memory, in this order, as far as there is any.
     pub fn divide_anonymous(&mut self, parts: &[(Part, u64)]) {
+        self.transfer(Part::Held, Part::Anonymous, self.part(Part::Held));
         for &(part, bytes) in parts {
             let moved = self.part(Part::Anonymous).max(0).min(bytes.min(i64::MAX as u64) as i64);
-            self.move_from_anonymous(part, moved);
+            self.transfer(Part::Anonymous, part, moved);
         }
     }
 
-    /// Moves anonymous memory of which no more is known to `part`; what there is not stays as a negative rest.
-    pub fn move_from_anonymous(&mut self, part: Part, bytes: i64) {
-        self.add(Part::Anonymous, -bytes);
-        self.add(part, bytes);
+    /// Moves bytes of one part to another.
+    pub fn transfer(&mut self, from: Part, to: Part, bytes: i64) {
+        self.add(from, -bytes);
+        self.add(to, bytes);
+    }
+
+    /// Makes `rss` the sum; what the parts have more or less than that has changed meanwhile.
+    fn settle(&mut self, rss: u64, is_settled: bool) {
+        self.add(Part::Moved, rss as i64 - self.rss as i64);
+        self.rss = rss;
+        self.is_unsettled = !is_settled;
     }
 
     fn add(&mut self, part: Part, bytes: i64) {
@@ -72,6 +82,7 @@ impl<'a> iter::Sum<&'a Self> for Explained {
     fn sum<I: Iterator<Item = &'a Self>>(all: I) -> Self {
         all.fold(Self::default(), |mut sum, one| {
             sum.rss += one.rss;
+            sum.is_unsettled |= one.is_unsettled;
             sum.parts.iter_mut().zip(one.parts).for_each(|(sum, bytes)| *sum += bytes);
             sum.swap += one.swap;
             sum.anonymous_huge += one.anonymous_huge;
@@ -99,6 +110,10 @@ pub struct Known<'a> {
     pub statistics: Option<&'a Statistics>,
     /// What the program mapped itself, by address.
     pub extents: &'a [ops::Range<u64>],
+    /// Addresses of blocks that live, in their order.
+    pub blocks: &'a [u64],
+    /// It was forked by a process of the same program, which still runs.
+    pub is_child: bool,
     /// ramson's file in this process.
     pub profile: Option<&'a str>,
     /// Stacks that their names do not tell.
@@ -179,6 +194,11 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
     if rest == Part::Anonymous {
         explained.anonymous.push(area.clone());
     }
+    if known.is_child && known.statistics.is_none() && rest != Part::Ramson {
+        let inherited = (area.shared as i64).min(elsewhere);
+        explained.add(Part::Inherited, inherited);
+        elsewhere -= inherited;
+    }
     // The kernel joins what the program maps with a library's variables, too.
     if matches!(rest, Part::Anonymous | Part::Data) && elsewhere > 0 {
         let mapped = (extent_bytes(area, known) as i64).min(elsewhere);
@@ -190,7 +210,14 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
         explained.add(Part::Padding, padding);
         elsewhere -= padding;
     }
-    explained.add(rest, elsewhere);
+    let is_held = rest == Part::Anonymous && known.statistics.is_none() && has_block(area, known);
+    explained.add(if is_held { Part::Held } else { rest }, elsewhere);
+}
+
+/// Whether an allocator has made a block of the area.
+fn has_block(area: &Area, known: &Known) -> bool {
+    let first = known.blocks.partition_point(|&block| block < area.start);
+    known.blocks.get(first).is_some_and(|&block| block < area.end)
 }
 
 /// Resident bytes of the extents in an area. `known.extents` do not overlap.
@@ -241,12 +268,12 @@ pub struct Reading {
 pub struct Request<'a> {
     /// How the allocator's statistics are read.
     pub effort: Effort,
-    /// Where there is more anonymous memory than this, they are not.
-    pub most_anonymous_bytes: u64,
     /// ramson's file in this process.
     pub profile: Option<&'a str>,
     /// What the program mapped itself, by address.
     pub extents: &'a [ops::Range<u64>],
+    /// Addresses of blocks that live, in their order.
+    pub blocks: &'a [u64],
 }
 
 /// Reads and explains a process's memory, again if too much changed meanwhile. `allocators` are found if they are `None`.
@@ -256,20 +283,23 @@ pub fn read(
     request: &Request,
 ) -> io::Result<Reading> {
     let memory = ProcessMemory::open(pid).map_err(|error| denied(pid, &error));
+    let parent = forked::parent(pid);
     let mut tries = 0;
     loop {
         tries += 1;
-        let areas = read_smaps(pid)?;
+        let Areas { all: areas, rss, is_settled } = read_areas(pid)?;
         if areas.iter().all(|area| area.rss == 0) {
             return Err(ErrorKind::NotFound.into());
         }
         let allocators = allocators.get_or_insert_with(|| Allocators::of(pid, &areas));
         let statistics = match &memory {
             Err(why) => Err(why.clone()),
-            Ok(_) if anonymous_bytes(&areas) > request.most_anonymous_bytes => {
-                Err(Missing::Refused("too much memory to read each time".into()))
+            Ok(_) if forked::is_mostly_shared(&areas, parent) => Err(forked::missing(parent)),
+            // What the program mapped itself may look like blocks that malloc mapped.
+            Ok(memory) => {
+                let searched = without(&areas, request.extents);
+                allocators.statistics(memory, &searched, request.effort)
             }
-            Ok(memory) => allocators.statistics(memory, &areas, request.effort),
         };
         let memory_read = memory.as_ref().ok();
         let stacks = memory_read.map_or(Vec::new(), |memory| thread_stacks(memory, &areas));
@@ -277,6 +307,8 @@ pub fn read(
         let known = Known {
             statistics: statistics.as_ref().ok(),
             extents: request.extents,
+            blocks: request.blocks,
+            is_child: parent.is_some(),
             profile: request.profile,
             is_stack: &|area| {
                 let mut pointers = pointers.iter().filter(|_| area.path != "[heap]");
@@ -291,10 +323,11 @@ pub fn read(
                 Some(presence.resident_bytes(range.start, range.end))
             },
         };
-        let explained = explain(&areas, &known);
+        let mut explained = explain(&areas, &known);
         let moved = explained.part(Part::Moved).abs();
         let is_still = moved <= STILL_BYTES.max((explained.rss as f64 * STILL_SHARE) as i64);
-        if is_still || tries == MOST_TRIES {
+        explained.settle(rss, is_settled);
+        if is_still || !is_settled || tries == MOST_TRIES {
             return Ok(Reading { explained, statistics, memory: memory.ok() });
         }
     }

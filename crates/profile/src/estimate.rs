@@ -30,18 +30,22 @@ pub struct Estimate {
     /// Unbiased estimate. Negative only in a diff; NaN if the profile's source does not count this.
     pub value: f64,
     /// Estimated variance of `value`, in squared units; 0 where every allocation was recorded, NaN if the profile's source
-    /// does not say how it sampled.
+    /// does not say how it sampled, infinite where records were lost: `value` is then of those that are left, and no sum with
+    /// it is more certain.
     pub variance: f64,
 }
 
-/// `{"value": int, "half_width_95": int}`; null for what is not known.
+/// `{"value": int, "half_width_95": int}`; null for what is not known. Where records were lost, also `"at_least": true`.
 impl Serialize for Estimate {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let integer = |number: f64| (!number.is_nan()).then_some(number as i64);
-        let mut object = serializer.serialize_struct("Estimate", 2)?;
+        let integer = |number: f64| number.is_finite().then_some(number as i64);
+        let mut object = serializer.serialize_struct("Estimate", 3)?;
         object.serialize_field("value", &integer(self.value.round()))?;
         // Up, so that a small uncertainty does not read as certainty.
         object.serialize_field("half_width_95", &integer(self.half_width_95().ceil()))?;
+        if self.is_part() {
+            object.serialize_field("at_least", &true)?;
+        }
         object.end()
     }
 }
@@ -60,6 +64,16 @@ impl Estimate {
     /// A number that was counted, not estimated.
     pub fn exact(value: f64) -> Estimate {
         Estimate { value, variance: 0.0 }
+    }
+
+    /// The same of records of which some were lost: the whole is this or more.
+    pub fn as_part(self) -> Estimate {
+        Estimate { variance: f64::INFINITY, ..self }
+    }
+
+    /// Whether records were lost, so that the value is of those that are left.
+    pub fn is_part(self) -> bool {
+        self.variance == f64::INFINITY
     }
 
     /// `factor` times as much, in the unit of the value.

@@ -70,10 +70,26 @@ pub fn format_share(share: f64) -> String {
     format!("{} %", three_digits((share * 100.0).clamp(-1e6, 1e6)))
 }
 
+/// A value with its interval: `108 MiB (±13 %)`; `≥ 108 MiB` where records were lost, `0 B` of nothing.
+pub fn format_estimate(estimate: Estimate, unit: SampleUnit) -> String {
+    let value = format_value(estimate.value, unit);
+    match () {
+        () if estimate.is_part() => format!("≥ {value}"),
+        () if estimate.is_nothing() || estimate.variance.is_nan() => value,
+        () => format!("{value} ({})", format_relative_error(estimate)),
+    }
+}
+
 /// The 95 % interval relative to the value: `±1.8 %`; `±0 %` where everything was recorded, `±>999 %` where the
-/// value is noise.
+/// value is noise, `≥` where records were lost, `–` of nothing.
 pub fn format_relative_error(estimate: Estimate) -> String {
     let half_width = estimate.half_width_95();
+    if estimate.is_part() {
+        return "≥".into();
+    }
+    if estimate.is_nothing() {
+        return NOT_A_NUMBER.into();
+    }
     if half_width == 0.0 {
         return "±0 %".into();
     }
@@ -89,6 +105,9 @@ pub fn format_relative_error(estimate: Estimate) -> String {
 
 /// The 95 % interval in the value's own unit: `±73.1 MiB`.
 pub fn format_half_width(estimate: Estimate, unit: SampleUnit) -> String {
+    if estimate.is_part() {
+        return "± unknown".into();
+    }
     format!("±{}", format_value(estimate.half_width_95(), unit))
 }
 
@@ -222,8 +241,23 @@ mod tests {
         assert_eq!(format_relative_error(of(100.0, 0.01)), "±<0.1 %");
         assert_eq!(format_relative_error(of(100.0, 0.0)), "±0 %");
         assert_eq!(format_relative_error(of(0.0, 5.0)), "±>999 %");
-        assert_eq!(format_relative_error(of(0.0, 0.0)), "±0 %");
+        assert_eq!(format_relative_error(of(0.0, 0.0)), "–");
         assert_eq!(format_half_width(of(0.0, 73.1 * MIB), SampleUnit::Bytes), "±73.1 MiB");
+    }
+
+    #[test]
+    fn what_is_left_of_lost_records_is_a_lower_bound() {
+        let of = |value, half_width: f64| {
+            let variance = (half_width / 1.959964).powi(2);
+            Estimate { value: value * MIB, variance: variance * MIB * MIB }
+        };
+        let text = |estimate| format_estimate(estimate, SampleUnit::Bytes);
+        assert_eq!(text(of(108.0, 13.0)), "108 MiB (±12 %)");
+        assert_eq!(text(of(108.0, 0.0)), "108 MiB (±0 %)");
+        assert_eq!(text(of(0.0, 0.0)), "0 B");
+        assert_eq!(text(of(177.0, 0.0).as_part()), "≥ 177 MiB");
+        assert_eq!(text(of(177.0, 0.0).as_part() + of(3.0, 1.0)), "≥ 180 MiB");
+        assert_eq!(format_relative_error(of(177.0, 0.0).as_part()), "≥");
     }
 
     #[test]

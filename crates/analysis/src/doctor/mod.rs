@@ -55,34 +55,35 @@ pub fn examine(
     asked: Option<Result<Figures, Failure>>,
 ) -> Result<Finding, Failure> {
     let profile = target.profile.as_ref();
-    let extents = profile.map_or(Vec::new(), |recording| extents::ranges(&recording.snapshot));
+    let snapshot = profile.map(|recording| &recording.snapshot);
+    let extents = snapshot.map_or(Vec::new(), extents::ranges);
+    let blocks = snapshot.map_or(Vec::new(), extents::blocks);
     let mut allocators = None;
     let request = Request {
         effort,
-        most_anonymous_bytes: u64::MAX,
         profile: profile.map(|recording| recording.origin.as_str()),
         extents: &extents,
+        blocks: &blocks,
     };
-    let reading = rss::read(target.pid, &mut allocators, &request).map_err(|_| gone(target))?;
+    let mut reading = rss::read(target.pid, &mut allocators, &request).map_err(|_| gone(target))?;
     let allocators = allocators.ok_or_else(|| gone(target))?;
-    let rss::Reading { mut explained, statistics, memory, .. } = reading;
-    if let (Some(Ok(figures)), Err(_)) = (&asked, &statistics) {
-        explained.divide_anonymous(&figures.parts);
+    if let (Some(Ok(figures)), Err(_)) = (&asked, &reading.statistics) {
+        reading.explained.divide_anonymous(&figures.parts);
     }
-    let live = profile.map(|recording| extents::live_heap(&recording.snapshot));
-    let pins = match (profile, &memory, &statistics) {
+    let live = snapshot.map(extents::live_heap);
+    let pins = match (profile, &reading.memory, &reading.statistics) {
         (Some(recording), Some(memory), Ok(statistics)) => {
             Some(pins::pins(recording, memory, statistics, names)?)
         }
         _ => None,
     };
-    let rss = Rss::of(explained, statistics.as_ref().ok(), live, Some(&allocators));
+    let rss = Rss::of(&reading, snapshot, Some(&allocators));
     let mut finding = Finding {
         pid: target.pid,
         name: target.name.clone(),
         rss,
         allocators,
-        statistics,
+        statistics: reading.statistics,
         asked: asked.map(|asked| asked.map_err(|failure| failure.to_string())),
         live,
         limit: Groups::of(target.pid).limit(),

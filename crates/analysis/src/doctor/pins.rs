@@ -1,5 +1,6 @@
 //! What pins free memory: the call sites of live blocks that free chunks touch.
 
+use crate::extents::lost;
 use crate::named::{Detail, assemble, short_frames, stack_number};
 use crate::naming::Names;
 use ramson_format::Kind;
@@ -82,6 +83,12 @@ pub fn pins(
         site.ages_ns.push(now_ns.saturating_sub(live.monotonic_ns));
     }
     let mut sites: Vec<Site> = sites.into_values().filter(|site| site.held.value > 0.0).collect();
+    if lost(snapshot, Kind::Heap) > 0 {
+        held = held.as_part();
+        for site in &mut sites {
+            (site.held, site.live) = (site.held.as_part(), site.live.as_part());
+        }
+    }
     // Of few samples the estimate may be more than there is; that is counted.
     let free_bytes = statistics.sum(|arena| arena.free.resident_bytes) as f64;
     let scale = (free_bytes / held.value).min(1.0);

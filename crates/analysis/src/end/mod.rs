@@ -3,6 +3,7 @@
 pub mod kernel_log;
 pub mod sites;
 
+use crate::extents::lost_text;
 use crate::rss::live_text;
 use kernel_log::KernelLog;
 use ramson_format::state;
@@ -173,7 +174,8 @@ fn is_copy(end: Option<&Noted>) -> bool {
 pub fn rss_and_live_text(recording: &Recording, live: Estimate) -> String {
     let end = end_of(recording);
     let when = if is_copy(end.as_ref()) { "then" } else { "at its end" };
-    format!("{}; live {when} {}", rss_text(end.as_ref()), live_text(live))
+    let lost = lost_text(&recording.snapshot);
+    format!("{}; live {when} {}{lost}", rss_text(end.as_ref()), live_text(live))
 }
 
 /// RSS as it was last seen, and where that is from.

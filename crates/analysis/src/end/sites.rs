@@ -1,11 +1,12 @@
 //! Where a program that died of memory had it: the last words that an allocator would say.
 
 use super::{Lack, cause_of, end_of, fate, rss_text};
+use crate::extents::lost_text;
 use crate::named::{Detail, numbered, short_frames, stack_number, unnamed};
 use crate::naming;
-use ramson_profile::format::{format_bytes, format_percent, format_relative_error};
+use ramson_profile::format::{format_bytes, format_estimate, format_percent};
 use ramson_profile::{
-    FrameTable, Location, Profile, SampleType, StackSample, drop_allocator_frames,
+    FrameTable, Location, Profile, SampleType, SampleUnit, StackSample, drop_allocator_frames,
 };
 use ramson_source::Recording;
 use ramson_source::places;
@@ -47,13 +48,13 @@ impl LastProfile {
         }
         let live = self.profile.total(SampleType::InuseSpace);
         let mut lines = vec![format!(
-            "{} (pid {}) {}: {}, live {} ({})",
+            "{} (pid {}) {}: {}, live {}{}",
             source.name(),
             source.pid(),
             fate(source),
             rss_text(end_of(source).as_ref()),
-            format_bytes(live.value),
-            format_relative_error(live),
+            format_estimate(live, SampleUnit::Bytes),
+            lost_text(&source.snapshot),
         )];
         let frames = FrameTable::new(&self.profile);
         let line = |bytes: f64, word: &str, sample: &StackSample| {

@@ -43,7 +43,7 @@ impl Pace {
 
     /// Until the next time, after one that cost so much.
     pub fn pause(&self, cost: Duration) -> Duration {
-        const MOST: Duration = Duration::from_secs(60);
+        const MOST: Duration = Duration::from_secs(600);
         self.least.max(cost.div_f64(self.share).min(MOST))
     }
 }
@@ -63,6 +63,7 @@ mod tests {
         let pace = Pace::new(Duration::from_millis(250), 0.01);
         assert_eq!(pace.pause(Duration::from_millis(2)), Duration::from_millis(250));
         assert_eq!(pace.pause(Duration::from_millis(20)), Duration::from_secs(2));
-        assert_eq!(pace.pause(Duration::from_secs(20)), Duration::from_secs(60));
+        assert_eq!(pace.pause(Duration::from_millis(700)), Duration::from_secs(70));
+        assert_eq!(pace.pause(Duration::from_secs(20)), Duration::from_secs(600));
     }
 }

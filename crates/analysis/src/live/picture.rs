@@ -111,8 +111,12 @@ pub struct Live {
     pub interval_bytes: u64,
     /// Taken since the start.
     pub samples: u64,
-    /// Its resident memory.
+    /// Its resident memory, as it was read last.
     pub rss: Option<Rss>,
+    /// How long ago that was.
+    pub rss_age_ns: Option<u64>,
+    /// Resident bytes now, by a count that the kernel keeps.
+    pub rss_bytes: Option<u64>,
     /// Live bytes of the heap.
     pub live: ramson_profile::Estimate,
     /// Changes are since then.
@@ -153,6 +157,8 @@ impl Live {
             interval_bytes: snapshot.header.interval_bytes,
             samples: snapshot.header.health[Health::Samples as usize],
             rss: watched.rss.clone(),
+            rss_age_ns: watched.rss.as_ref().map(|_| watched.rss_age().as_nanos() as u64),
+            rss_bytes: watched.rss_bytes,
             live: extents::live_heap(snapshot),
             since_mark_ns: picture.moments.since_mark_ns(),
             rate_window_ns: picture.moments.rate_window_ns(),

@@ -83,7 +83,9 @@ impl Sums {
     /// Live bytes now − at the mark. What is live at both cancels, value and error (docs/sampling.md).
     pub fn change(&self) -> Estimate {
         let variance = self.live.variance + self.marked.variance - 2.0 * self.kept_variance;
-        Estimate { value: self.live.value - self.marked.value, variance: variance.max(0.0) }
+        // Infinite minus infinite: what was lost is in neither.
+        let variance = if variance.is_nan() { self.live.variance } else { variance.max(0.0) };
+        Estimate { value: self.live.value - self.marked.value, variance }
     }
 
     /// Mean age of the live bytes; `None` where nothing is live.

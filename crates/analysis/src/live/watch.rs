@@ -3,7 +3,6 @@
 use super::pace::Pace;
 use crate::coverage::Coverage;
 use crate::end;
-use crate::extents::live_heap;
 use crate::rss::Rss;
 use ramson_process::allocators::Allocators;
 use ramson_process::clock::monotonic_ns;
@@ -11,7 +10,7 @@ use ramson_process::stat::Stat;
 use ramson_reader::{Follower, ReadAt, Snapshot};
 use ramson_source::{Recording, complete, find_again};
 use std::fs::File;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The split of RSS is read this far apart, and for this share of a core: the kernel walks the whole page table for it.
 const RSS_PAUSE: Duration = Duration::from_secs(1);
@@ -28,6 +27,9 @@ pub struct Watched {
     pub pid: u32,
     /// As it was read last.
     pub rss: Option<Rss>,
+    rss_read: Instant,
+    /// Resident bytes at the latest reading of the profile.
+    pub rss_bytes: Option<u64>,
     /// What holds the memory if live heap does not.
     pub coverage: Option<String>,
     /// What became of it, if it does not run any more.
@@ -50,6 +52,8 @@ impl Watched {
         Self {
             pid: recording.pid(),
             rss: None,
+            rss_read: Instant::now(),
+            rss_bytes: None,
             coverage: None,
             end: recording.running.is_none().then(|| end::state_of(&recording)),
             bytes: recording.bytes(),
@@ -80,6 +84,8 @@ impl Watched {
         if self.end.is_none() && self.rss_pace.is_due() {
             self.read_rss();
         }
+        let stat = self.recording.running.and_then(Stat::of);
+        self.rss_bytes = stat.and_then(|stat| stat.rss).or(self.rss_bytes);
     }
 
     /// The same without where its RSS is.
@@ -145,13 +151,17 @@ impl Watched {
         } else if let Some(rss) = rss {
             if self.coverage_pace.is_due() {
                 let snapshot = self.follower.snapshot().unwrap_or(&self.recording.snapshot);
-                let anonymous = &rss.explained.anonymous;
-                self.coverage = self.coverage_pace.run(|| {
-                    Coverage::of(pid, anonymous, &snapshot.live, live_heap(snapshot)).line()
-                });
+                let coverage = || Coverage::of(pid, &rss, snapshot).line();
+                self.coverage = self.coverage_pace.run(coverage);
             }
             self.rss = Some(rss);
+            self.rss_read = Instant::now();
         }
+    }
+
+    /// Time since the split of RSS was read.
+    pub fn rss_age(&self) -> Duration {
+        self.rss_read.elapsed()
     }
 
     fn runs(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod stacks;
 
+use crate::extents::lost;
 use crate::members::{Each, together, unprofiled_text};
 use crate::named::{Detail, assemble};
 use crate::naming::Names;
@@ -232,8 +233,22 @@ fn judged(courses: &[Course], question: &Question) -> Result<Vec<Suspect>, Failu
     }
     let stacks = stacks::together(all);
     let settings = Settings { min_age_ns: question.min_age_ns, stacks: stacks.len() };
+    let is_part =
+        courses.iter().any(|course| lost(&course.moment.recording.snapshot, Kind::Heap) > 0);
+    let finding = |stack: &NamedStack| {
+        let finding = judge(&stack.history, &settings);
+        let (objects, space) = (finding.inuse_objects, finding.inuse_space);
+        match is_part {
+            true => Finding {
+                inuse_objects: objects.as_part(),
+                inuse_space: space.as_part(),
+                ..finding
+            },
+            false => finding,
+        }
+    };
     let suspect = |stack: NamedStack| Suspect {
-        finding: judge(&stack.history, &settings),
+        finding: finding(&stack),
         first_seen_ns: stack.history.observed_ns(),
         frames: stack.frames,
         binaries: stack.binaries,

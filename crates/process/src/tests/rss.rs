@@ -16,6 +16,8 @@ fn nothing<'a>() -> Known<'a> {
     Known {
         statistics: None,
         extents: &[],
+        blocks: &[],
+        is_child: false,
         profile: None,
         is_stack: &|_| false,
         is_shmem: &|_| false,
@@ -97,6 +99,56 @@ fn each_area_of_a_process_belongs_to_one_term() {
 }
 
 #[test]
+fn an_area_with_a_block_is_held_by_an_allocator_that_cannot_be_read() {
+    let areas = parse_smaps(SMAPS.as_bytes());
+    let extents = std::slice::from_ref(&(0x7f00_0400_0000..0x7f00_0410_0000));
+    let known = Known { extents, blocks: &[0x40_4010, 0x7f00_0440_0010], ..nothing() };
+    let mut explained = explain(&areas, &known);
+    let kib = |of: &Explained, term| of.term(term) / 1024;
+    assert_eq!(kib(&explained, Term::Held), 800 + 4096 - 512);
+    assert_eq!(kib(&explained, Term::Mmap), 512);
+    // What the allocator says of itself when it is asked divides all of it.
+    explained.divide_anonymous(&[(Part::Live, 1000 << 10)]);
+    assert_eq!((kib(&explained, Term::Held), kib(&explained, Term::Live)), (0, 1000));
+    let sum: i64 = Term::ALL.iter().map(|&(term, _)| explained.term(term)).sum();
+    assert_eq!(sum as u64, explained.rss);
+}
+
+#[test]
+fn what_extents_leave_of_areas_are_areas_of_their_own() {
+    let area = |start, end| Area { start, end, ..Area::default() };
+    let areas = [area(0x1000, 0x5000), area(0x5000, 0x6000), area(0x8000, 0x9000)];
+    let left = |ranges: &[std::ops::Range<u64>]| -> Vec<(u64, u64)> {
+        let left = crate::areas::without(&areas, ranges);
+        left.iter().map(|area| (area.start, area.end)).collect()
+    };
+    assert_eq!(left(&[]), [(0x1000, 0x5000), (0x5000, 0x6000), (0x8000, 0x9000)]);
+    assert_eq!(
+        left(&[0x2000..0x3000, 0x4000..0x6000]),
+        [(0x1000, 0x2000), (0x3000, 0x4000), (0x8000, 0x9000)]
+    );
+    assert_eq!(
+        left(&[0x0..0x1000, 0x1000..0x2000, 0x7000..0x8800]),
+        [(0x2000, 0x5000), (0x5000, 0x6000), (0x8800, 0x9000)]
+    );
+}
+
+#[test]
+fn an_area_that_is_listed_again_because_it_has_grown_counts_once() {
+    let text = "\
+404000-504000 rw-p 00000000 00:00 0                                      [heap]
+Rss:                 800 kB
+404000-604000 rw-p 00000000 00:00 0                                      [heap]
+Rss:                1600 kB
+7f0000000000-7f0000002000 r--p 00000000 08:01 4                          /srv/data.db
+Rss:                   8 kB
+";
+    let areas = parse_smaps(text.as_bytes());
+    let found: Vec<(u64, u64)> = areas.iter().map(|area| (area.end, area.rss / 1024)).collect();
+    assert_eq!(found, [(0x60_4000, 1600), (0x7f00_0000_2000, 8)]);
+}
+
+#[test]
 fn ramson_s_own_memory_is_told_apart() {
     let areas = parse_smaps(SMAPS.as_bytes());
     let is_own = |index: usize| is_ramsons(&areas[index], areas[..index].last(), None);
@@ -109,9 +161,9 @@ fn ramson_s_own_memory_is_told_apart() {
 fn the_terms_of_this_process_add_up_to_its_rss() {
     let request = crate::rss::Request {
         effort: Effort::Survey(glibc::MOST_WALKED_BYTES),
-        most_anonymous_bytes: u64::MAX,
         profile: None,
         extents: &[],
+        blocks: &[],
     };
     let reading = crate::rss::read(std::process::id(), &mut None, &request).unwrap();
     let explained = reading.explained;

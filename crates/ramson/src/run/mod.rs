@@ -15,12 +15,12 @@ use crate::trim;
 use confined::Filters;
 use prune::Bounds;
 use ramson_analysis::end::sites::LastProfile;
-use ramson_analysis::{end, live_heap};
+use ramson_analysis::rss::live_text;
+use ramson_analysis::{end, live_heap, lost_text};
 use ramson_control::Schedule;
 use ramson_format::{Health, state};
 use ramson_process::clock::unix_ns;
 use ramson_process::program;
-use ramson_profile::format::{format_bytes, format_relative_error};
 use ramson_reader::Way;
 use ramson_source::{Failure, Recording, files_since, open_file, places};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -291,12 +291,12 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
     for source in profiles.iter().take(MAX_REPORTED) {
         let live = live_heap(&source.snapshot);
         remark(format_args!(
-            "{} (pid {}) {}, {} live ({}): ramson report {}",
+            "{} (pid {}) {}, live {}{}: ramson report {}",
             source.name(),
             source.pid(),
             end::state_of(source),
-            format_bytes(live.value),
-            format_relative_error(live),
+            live_text(live),
+            lost_text(&source.snapshot),
             source.origin
         ));
     }

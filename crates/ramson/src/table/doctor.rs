@@ -17,7 +17,7 @@ const MOST_MAP_LINES: usize = 4;
 /// From all in use to all free, by the share that is free.
 const SHADES: [(f64, char); 4] = [(0.1, '█'), (0.5, '▓'), (0.9, '▒'), (1.0, '░')];
 
-const NAMES: [(Part, &str); 19] = [
+const NAMES: [(Part, &str); 21] = [
     (Part::Live, "live, by the allocator's statistics"),
     (Part::Top, "free at the end of the heap"),
     (Part::FreePages, "free whole pages (ramson trim returns these)"),
@@ -25,6 +25,11 @@ const NAMES: [(Part, &str); 19] = [
     (Part::Fastbins, "free in fastbins"),
     (Part::Tcaches, "free in thread caches"),
     (Part::Metadata, "allocator metadata"),
+    (
+        Part::Held,
+        "in the areas of the allocator, beyond what lives there: free, its own bytes, or rounded up",
+    ),
+    (Part::Inherited, "its parent's memory, shared copy on write"),
     (Part::Extents, "mmap: what the program mapped itself"),
     (Part::Stacks, "stacks"),
     (Part::Code, "code of binaries"),
@@ -59,7 +64,10 @@ pub fn text(finding: &Finding, rows: usize) -> String {
 /// One character a share: live, free in the allocator, the program's mmaps, everything else.
 fn bar(finding: &Finding) -> String {
     let columns = columns().unwrap_or(BAR_COLUMNS).min(BAR_COLUMNS);
-    let kinds = [('█', Term::Live), ('░', Term::Free), ('▒', Term::Mmap)];
+    let is_held =
+        finding.rss.term(Term::Free).value == 0.0 && finding.rss.term(Term::Held).value > 0.0;
+    let free = if is_held { Term::Held } else { Term::Free };
+    let kinds = [('█', Term::Live), ('░', free), ('▒', Term::Mmap)];
     let rss = finding.rss.bytes.max(1) as f64;
     let cells =
         |term| (finding.rss.term(term).value.max(0.0) / rss * columns as f64).round() as usize;

@@ -4,7 +4,9 @@ use super::{Table, blocks, frees, health, percent, place, sizes, stack, subject,
 use ramson_analysis::report::{Functions, Report, View};
 use ramson_analysis::summary::Subject;
 use ramson_profile::Estimate;
-use ramson_profile::format::{format_objects, format_relative_error, format_value};
+use ramson_profile::format::{
+    format_estimate, format_objects, format_relative_error, format_value,
+};
 use ramson_symbols::SymbolDefect;
 use std::fmt::Write;
 
@@ -51,12 +53,12 @@ fn block(report: &Report, rows: usize) -> String {
 /// `inuse_space, total 4.05 GiB`, or how much of it passed the filters.
 pub fn title(report: &Report, shown: Estimate) -> String {
     let (sample_type, unit) = (report.sample_type, report.sample_type.unit());
-    let total = format_value(report.whole.value, unit);
+    let total = format_estimate(report.whole, unit);
     match shown.value == report.whole.value {
         true => format!("{sample_type}, total {total}"),
         false => format!(
-            "{sample_type}, {} ({}) of total {total}",
-            format_value(shown.value, unit),
+            "{sample_type}, {}, {} of total {total}",
+            format_estimate(shown, unit),
             percent(shown.value, report.magnitude),
         ),
     }

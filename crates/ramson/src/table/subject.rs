@@ -3,11 +3,13 @@
 use super::{Table, command, or_dash, size};
 use ramson_analysis::MmapSums;
 use ramson_analysis::members::{Row, Sum, unprofiled_text};
-use ramson_analysis::rss::live_text;
+use ramson_analysis::rss::{Rss, live_text};
 use ramson_analysis::summary::{ForeignSummary, Subject, Summary};
 use ramson_process::clock::unix_ns;
+use ramson_profile::SampleUnit;
 use ramson_profile::format::{
-    format_bytes, format_duration, format_local_time, format_objects, format_relative_error,
+    format_bytes, format_duration, format_estimate, format_local_time, format_objects,
+    format_relative_error,
 };
 use ramson_source::Past;
 use std::fmt::Write;
@@ -102,6 +104,9 @@ fn of_recording(summary: &Summary) -> String {
         format_objects(samples as f64),
         format_objects(live_samples as f64),
     );
+    if let Some(line) = summary.rss.as_ref().and_then(Rss::profile_line) {
+        let _ = writeln!(out, "{line}");
+    }
     if let Some(line) = summary.coverage.as_ref().and_then(|coverage| coverage.line()) {
         let _ = writeln!(out, "{line}");
     }
@@ -149,10 +154,7 @@ fn past_fate(past: &Past, profiled: &str) -> String {
 fn of_foreign(summary: &ForeignSummary) -> String {
     let mut out = format!("RSS not recorded in {} files", summary.format);
     if let Some(live) = summary.live {
-        let _ = write!(out, "; live {}", format_bytes(live.value));
-        if !live.variance.is_nan() {
-            let _ = write!(out, " ({})", format_relative_error(live));
-        }
+        let _ = write!(out, "; live {}", format_estimate(live, SampleUnit::Bytes));
     }
     let _ = write!(out, "\n{}", summary.origin);
     if !summary.command.is_empty() {

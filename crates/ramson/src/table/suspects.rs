@@ -3,8 +3,9 @@
 use super::{blocks, columns, cut, most, push_rest, stack, subject};
 use ramson_analysis::suspects::{Suspect, Suspects};
 use ramson_leaks::{Finding, Growth, Verdict};
+use ramson_profile::SampleUnit;
 use ramson_profile::format::{
-    format_bytes, format_duration, format_objects, format_relative_error, format_share,
+    format_bytes, format_duration, format_estimate, format_objects, format_share,
 };
 use std::fmt::Write;
 
@@ -74,9 +75,8 @@ fn push_suspect(out: &mut String, rank: usize, suspect: &Suspect) {
 
 fn live(finding: &Finding) -> String {
     let mut out = format!(
-        "live {} ({}), objects {}, samples {}",
-        format_bytes(finding.inuse_space.value),
-        format_relative_error(finding.inuse_space),
+        "live {}, objects {}, samples {}",
+        format_estimate(finding.inuse_space, SampleUnit::Bytes),
         format_objects(finding.inuse_objects.value),
         format_objects(finding.samples as f64),
     );

@@ -2,6 +2,7 @@
 
 use super::{Table, or_dash, push_rest, size};
 use ramson_analysis::timeline::{Gaps, Timeline};
+use ramson_profile::Estimate;
 use ramson_profile::format::{
     format_bytes, format_duration, format_local_time, format_objects, format_relative_error,
 };
@@ -18,13 +19,18 @@ pub fn csv(timeline: &Timeline) -> String {
             "{},{rss},{},{},{},{},{}",
             row.time_unix_ns,
             row.live.value,
-            row.live.half_width_95().ceil(),
+            half_width(row.live),
             row.live_samples,
             row.allocated,
             row.triggers.replace(',', " "),
         );
     }
     out
+}
+
+/// Empty where records were lost: the value is at least that much.
+fn half_width(live: Estimate) -> String {
+    if live.is_part() { String::new() } else { live.half_width_95().ceil().to_string() }
 }
 
 pub fn text(timeline: &Timeline) -> String {

@@ -1,7 +1,7 @@
 //! What is said above the rows: the process, where its RSS is, its live bytes over time, and what is not as it should be.
 
 use super::model::Model;
-use crate::table::{cut, wrap};
+use crate::table::{cut, size, wrap};
 use ramson_analysis::end::rss_and_live_text;
 use ramson_analysis::interval::Intervals;
 use ramson_analysis::live::watch::Watched;
@@ -10,10 +10,11 @@ use ramson_analysis::recording::what_is_missing;
 use ramson_analysis::rss::live_text;
 use ramson_profile::SampleUnit;
 use ramson_profile::format::{
-    format_bytes, format_duration, format_half_width, format_objects, format_objects_short,
-    format_relative_error,
+    format_bytes, format_duration, format_estimate, format_half_width, format_objects,
+    format_objects_short,
 };
 use std::iter::from_fn;
+use std::time::Duration;
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -43,7 +44,13 @@ impl Heading {
         );
         let live = live_heap(snapshot);
         let rss = match (&watched.rss, &watched.end) {
-            (Some(rss), None) => rss.line(),
+            (Some(rss), None) => match watched.rss_bytes {
+                Some(bytes) if watched.rss_age() >= OLD => {
+                    let ago = format_duration(watched.rss_age().as_nanos() as u64);
+                    format!("RSS {} now; {ago} ago {}", size(bytes), rss.line())
+                }
+                _ => rss.line(),
+            },
             (Some(rss), Some(_)) => format!("last {}", rss.line()),
             (None, None) => format!("RSS not readable; live {}", live_text(live)),
             (None, Some(_)) => rss_and_live_text(recording, live),
@@ -61,10 +68,13 @@ impl Heading {
     }
 }
 
+/// A split of RSS that is older is said to be so: reading a large one often would take too much.
+const OLD: Duration = Duration::from_secs(5);
+
 /// `live 108 MiB (±13 %)  ▁▂▃▅█  102 MiB to 108 MiB in 60 s`, with as many bars as there is room for.
 pub fn spark_line(model: &Model, columns: usize) -> String {
     let live = model.picture.moments.total.live;
-    let start = format!("live {} ({})  ", format_bytes(live.value), format_relative_error(live));
+    let start = format!("live {}  ", format_estimate(live, SampleUnit::Bytes));
     let most = columns.saturating_sub(start.chars().count() + 36);
     let skipped = model.picture.history.len().saturating_sub(most);
     let points: Vec<f64> =

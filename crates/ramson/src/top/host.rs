@@ -8,7 +8,10 @@ use crate::output::{print, print_json};
 use crate::table::{cut, cut_all, or_dash, size};
 use ramson_analysis::live::processes::{Column as Order, Process, Processes};
 use ramson_analysis::live::watch::Watched;
-use ramson_profile::format::{format_bytes, format_objects_short, format_relative_error};
+use ramson_profile::SampleUnit;
+use ramson_profile::format::{
+    format_bytes, format_estimate, format_objects_short, format_relative_error,
+};
 use ramson_source::{Failure, Selector};
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
@@ -105,11 +108,10 @@ impl Host {
     fn summary(&self) -> String {
         let (rss, total) = self.processes.sums();
         format!(
-            "{} profiled processes: RSS {}, live {} ({})",
+            "{} profiled processes: RSS {}, live {}",
             self.processes.list.len(),
             size(rss),
-            format_bytes(total.live.value),
-            format_relative_error(total.live),
+            format_estimate(total.live, SampleUnit::Bytes),
         )
     }
 

@@ -271,7 +271,8 @@ fn of_other(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
         Missing::Denied { .. } | Missing::Refused(_) => None,
     };
     let (unused, scattered) = (part(Part::FreePages), part(Part::FreeChunks));
-    let (undivided, pid) = (part(Part::Anonymous), finding.pid);
+    let (held, pid) = (part(Part::Held), finding.pid);
+    let undivided = held + part(Part::Anonymous);
     let lever = kind.and_then(lever);
     if !finding.is_divided() {
         let Some(lever) = lever else {
@@ -284,8 +285,8 @@ fn of_other(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
             }
             _ => lever.action,
         };
-        // With the profile, all except live bytes is left there.
-        let saving = finding.live.and_then(|_| Saving::at_most(undivided));
+        // With the profile, what lives is told from the rest of its areas.
+        let saving = finding.live.and_then(|_| Saving::at_most(held));
         return vec![Advice { action, saving, ..lever }];
     }
     let scattered = Advice {

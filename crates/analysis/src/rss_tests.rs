@@ -1,0 +1,160 @@
+use super::*;
+use ramson_process::parse_smaps;
+use ramson_process::rss::{Known, explain};
+
+const MIB: f64 = 1048576.0;
+
+const HEAP: u64 = 0x404000;
+
+fn explained() -> Explained {
+    explained_with(&[])
+}
+
+fn explained_with(blocks: &[u64]) -> Explained {
+    const SMAPS: &str = "\
+404000-804000 rw-p 00000000 00:00 0                                      [heap]
+Rss:                3072 kB
+7f0000000000-7f0000002000 r--p 00000000 08:01 4                          /srv/data.db
+Rss:                1024 kB
+7f1000000000-7f1000100000 rw-p 00000000 00:00 0
+Rss:                1024 kB
+";
+    explained_of(SMAPS, blocks)
+}
+
+fn explained_of(smaps: &str, blocks: &[u64]) -> Explained {
+    let known = Known {
+        statistics: None,
+        extents: &[],
+        blocks,
+        is_child: false,
+        profile: None,
+        is_stack: &|_| false,
+        is_shmem: &|_| false,
+        padding: &|_| 0,
+        resident: &|_| None,
+    };
+    explain(&parse_smaps(smaps.as_bytes()), &known)
+}
+
+/// A heap and another mapping of so many MiB, with so many live in the heap.
+pub fn of_areas(heap: u64, other: u64, live: u64) -> Rss {
+    let text = format!(
+        "10000000-50000000 rw-p 0 00:00 0 [heap]\nRss: {} kB\n\
+         7f1000000000-7f1100000000 rw-p 0 00:00 0 \nRss: {} kB\n",
+        heap << 10,
+        other << 10,
+    );
+    let explained = explained_of(&text, &[0x1000_0000]);
+    Rss::divided(explained, None, Some(estimate(live as f64, 0.0)), &|| None, None)
+}
+
+fn divided(live: Option<Estimate>) -> Rss {
+    Rss::divided(explained(), None, live, &|| None, None)
+}
+
+fn estimate(mib: f64, half_width_mib: f64) -> Estimate {
+    Estimate { value: mib * MIB, variance: (half_width_mib * MIB / Z_95).powi(2) }
+}
+
+#[test]
+fn the_terms_add_up_to_rss_whatever_the_profile_estimates() {
+    for live in [0.0, 2.0, 3.0, 5.0] {
+        let rss = divided(Some(estimate(live, 0.3)));
+        let sum: f64 = Term::ALL.iter().map(|&(term, _)| rss.term(term).value).sum();
+        assert_eq!(sum, 5.0 * MIB, "{live}");
+    }
+}
+
+#[test]
+fn the_line_has_the_terms_in_their_order_and_leaves_zeros_out() {
+    let rss = divided(Some(estimate(2.0, 0.3)));
+    assert_eq!(
+        rss.line(),
+        "RSS 5.00 MiB = live 2.00 MiB (±15 %) + files 1.00 MiB + other anonymous 2.00 MiB (±15 %)"
+    );
+    let rss = divided(None);
+    assert_eq!(rss.line(), "RSS 5.00 MiB = files 1.00 MiB + other anonymous 4.00 MiB");
+}
+
+/// Where blocks are known to lie in the heap, and none in the other mapping.
+fn line_of(live: Estimate) -> (String, Option<String>) {
+    let rss = Rss::divided(explained_with(&[HEAP]), None, Some(live), &|| Some(live), None);
+    (rss.line(), rss.profile_line())
+}
+
+#[test]
+fn a_remainder_inside_the_noise_is_live_and_the_profile_s_own_estimate_stands_beside_it() {
+    for (live, error) in [(2.8, "±11 %"), (3.2, "±9.4 %")] {
+        let (line, beside) = line_of(estimate(live, 0.3));
+        let terms = "files 1.00 MiB + other anonymous 1.00 MiB";
+        assert_eq!(line, format!("RSS 5.00 MiB = live 3.00 MiB (±10 %) + {terms}"), "{live}");
+        assert_eq!(beside, Some(format!("live by the profile {live:.2} MiB ({error})")));
+    }
+    // All of it, if it may be.
+    let (line, beside) = line_of(estimate(3.9, 0.3));
+    assert_eq!(line, "RSS 5.00 MiB = live 4.00 MiB (±7.5 %) + files 1.00 MiB");
+    assert!(beside.is_some());
+    assert_eq!(line_of(estimate(4.0, 0.3)).1, None);
+}
+
+#[test]
+fn a_remainder_beyond_the_noise_is_held_by_the_allocator_in_whose_areas_it_is() {
+    let (line, beside) = line_of(estimate(2.0, 0.3));
+    assert_eq!(
+        line,
+        "RSS 5.00 MiB = live 2.00 MiB (±15 %) + held by malloc 1.00 MiB (±30 %) + files 1.00 MiB + other anonymous 1.00 MiB"
+    );
+    assert_eq!(beside, None);
+}
+
+#[test]
+fn what_is_live_and_not_resident_is_said_where_the_pages_say_so() {
+    let of = |resident| {
+        let live = Some(estimate(8.0, 0.8));
+        Rss::divided(explained_with(&[HEAP]), None, live, &|| Some(resident), None)
+    };
+    // All pages of the samples are there: the rest is noise.
+    let rss = of(estimate(8.0, 0.8));
+    assert_eq!(rss.line(), "RSS 5.00 MiB = live 4.00 MiB (±20 %) + files 1.00 MiB");
+    assert_eq!(rss.profile_line().unwrap(), "live by the profile 8.00 MiB (±10 %)");
+    let rss = of(estimate(3.0, 0.3));
+    let terms = "live 3.00 MiB (±10 %) + files 1.00 MiB + other anonymous 1.00 MiB";
+    assert_eq!(rss.line(), format!("RSS 5.00 MiB = {terms}"));
+    assert_eq!(
+        rss.profile_line().unwrap(),
+        "live by the profile 8.00 MiB (±10 %), of which 5.00 MiB (±10 %) is not resident: never touched, or swapped out"
+    );
+}
+
+#[test]
+fn a_part_of_the_live_records_is_a_lower_bound_and_the_rest_an_upper_one() {
+    let (line, _) = line_of(estimate(2.0, 0.0).as_part());
+    assert_eq!(
+        line,
+        "RSS 5.00 MiB = live ≥ 2.00 MiB + held by malloc ≤ 1.00 MiB + files 1.00 MiB + other anonymous 1.00 MiB"
+    );
+}
+
+#[test]
+fn the_terms_of_several_processes_add_up_with_their_variances() {
+    let one = divided(Some(estimate(2.0, 0.3)));
+    let other = divided(Some(estimate(1.0, 0.4)));
+    let sum = Rss::sum(&[&one, &other]).unwrap();
+    assert_eq!(sum.bytes, 10 << 20);
+    let live = sum.term(Term::Live);
+    assert_eq!(live.value, 3.0 * MIB);
+    assert!((live.half_width_95() / (0.5 * MIB) - 1.0).abs() < 1e-6, "{live:?}");
+    assert_eq!(sum.explained.rss, 10 << 20);
+    assert!(Rss::sum(&[]).is_none());
+}
+
+#[test]
+fn an_object_has_every_term() {
+    let rss = divided(Some(estimate(2.0, 0.3)));
+    let object = serde_json::to_value(&rss).unwrap();
+    assert_eq!(object["bytes"], 5 << 20);
+    assert_eq!(object["terms"]["live"]["value"], 2 << 20);
+    assert_eq!(object["terms"]["kernel"]["value"], 0);
+    assert_eq!(object["terms"].as_object().unwrap().len(), Term::ALL.len());
+}

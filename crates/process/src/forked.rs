@@ -1,0 +1,35 @@
+//! A process that its parent has forked and that has not started another program: its memory is its parent's, copy on write.
+
+use crate::allocators::Missing;
+use crate::areas::{Area, Backing};
+use crate::stat;
+use std::fs;
+
+/// Less than this is what any child has.
+const LEAST_BYTES: u64 = 16 << 20;
+
+/// The process that forked this one, if it still runs and both run one program.
+pub fn parent(pid: u32) -> Option<u64> {
+    // PF_FORKNOEXEC (Linux, include/linux/sched.h).
+    const FORKED: u64 = 0x40;
+    let (flags, parent) = (stat::number(pid, 9)?, stat::number(pid, 4)?);
+    let executable = |pid: u64| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let is_same = executable(parent).is_some_and(|of| executable(pid.into()) == Some(of));
+    (flags & FORKED != 0 && is_same).then_some(parent)
+}
+
+/// Whether most of its anonymous memory is still its parent's.
+pub fn is_mostly_shared(areas: &[Area], parent: Option<u64>) -> bool {
+    let anonymous = areas.iter().filter(|area| area.backing() == Backing::Anonymous);
+    let (rss, shared) =
+        anonymous.fold((0, 0), |(rss, shared), area| (rss + area.rss, shared + area.shared));
+    parent.is_some() && shared >= LEAST_BYTES && 2 * shared > rss
+}
+
+/// Why the statistics of such a process say nothing of it.
+pub fn missing(parent: Option<u64>) -> Missing {
+    Missing::Refused(format!(
+        "most of its memory is that of its parent, process {}, shared copy on write: it goes with this process",
+        parent.unwrap_or_default()
+    ))
+}

@@ -1,0 +1,157 @@
+//! The RSS line closes, and its RSS is the kernel's, also while the program grows or shrinks.
+
+use ramson_tests::keeping::{Keeping, MIB, TERMS, part};
+use ramson_tests::servers::*;
+use ramson_tests::{preload, program};
+use std::fs;
+use std::ops::RangeInclusive;
+
+/// Reports of each way to grow in a run of all tests; `-- --ignored` makes more.
+const REPORTS: usize = 50;
+const MORE_REPORTS: usize = 1000;
+/// What `grows wild` has at most beside what it had at first, and what else may become resident: its stacks, ramson's file.
+const WILD_BYTES: u64 = (48 + 2) << 20;
+
+struct Growing {
+    running: Running,
+    scratch: Scratch,
+}
+
+impl Growing {
+    /// It has begun, and does not grow yet.
+    fn start(how: &str) -> Self {
+        let scratch = Scratch::new();
+        let mut command = clean(program("grows.c"));
+        preload(command.arg(how), "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
+        let log = scratch.path("log");
+        let running = Running::start(&mut command, &log, || {
+            fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"))
+        });
+        Self { running, scratch }
+    }
+
+    fn grow(&self) {
+        self.running.signal("USR1");
+    }
+
+    /// By the kernel.
+    fn rss(&self) -> u64 {
+        rollup(self.running.0.id())
+    }
+
+    /// What a report says of it.
+    fn report(&self) -> Json {
+        let pid = self.running.0.id().to_string();
+        let outcome = finish(ramson(&self.scratch).args(["report", &pid, "--json"])).good();
+        Json::parse(&outcome.text())
+    }
+}
+
+fn rollup(pid: u32) -> u64 {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// RSS, of which the terms are the sum.
+fn closed_rss(json: &Json) -> u64 {
+    let rss = json.number("rss.bytes");
+    let sum: f64 = TERMS.iter().map(|term| json.number(&format!("rss.terms.{term}.value"))).sum();
+    assert!((sum - rss).abs() <= TERMS.len() as f64, "{sum} is not {rss}: {json:?}");
+    rss as u64
+}
+
+/// Reports of a program that grows in this way, and those that did not lie in what the kernel said before and after.
+fn outside(how: &str, reports: usize) -> Vec<(RangeInclusive<u64>, u64)> {
+    let growing = Growing::start(how);
+    growing.grow();
+    let mut outside = Vec::new();
+    for _ in 0..reports {
+        let before = growing.rss();
+        let rss = closed_rss(&growing.report());
+        let range = before..=growing.rss();
+        if !range.contains(&rss) {
+            outside.push((range, rss));
+        }
+    }
+    outside
+}
+
+fn all_lie_inside(reports: usize) {
+    for how in ["heap", "arena", "stack", "mapping"] {
+        let outside = outside(how, reports);
+        assert!(outside.is_empty(), "{how}: {} of {reports}: {outside:?}", outside.len());
+        println!("{how}: {reports} of {reports} inside");
+    }
+}
+
+fn wild_ones_close(reports: usize) {
+    let growing = Growing::start("wild");
+    let least = growing.rss();
+    growing.grow();
+    let mut unsettled = 0;
+    for _ in 0..reports {
+        let json = growing.report();
+        let rss = closed_rss(&json);
+        assert!((least..=least + WILD_BYTES).contains(&rss), "{least} {rss}: {json:?}");
+        unsettled +=
+            usize::from(matches!(json.at("rss.is_settled"), Json::Word(word) if word == "false"));
+    }
+    println!("wild: {reports} of {reports} close, {unsettled} by the kernel's total");
+}
+
+#[test]
+fn rss_lies_between_what_the_kernel_says_before_and_after_while_a_program_grows() {
+    all_lie_inside(REPORTS);
+}
+
+#[test]
+fn the_terms_add_up_while_a_program_grows_and_shrinks_as_fast_as_it_can() {
+    wild_ones_close(REPORTS);
+}
+
+#[test]
+fn no_page_of_a_process_comes_in_by_being_looked_at() {
+    let scratch = Scratch::new();
+    // Half of what it has allocated was never touched.
+    let keeping = Keeping::start(&scratch, &["large", "64"], |command| {
+        preload(command, "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
+    });
+    let before = rollup(keeping.pid());
+    let pid = keeping.pid().to_string();
+    for arguments in [&["report", &pid][..], &["doctor", &pid], &["doctor", "--exact", &pid]] {
+        let text = finish(ramson(&scratch).args(arguments)).good().text();
+        assert!(text.starts_with("RSS "), "{text}");
+        assert_eq!(rollup(keeping.pid()), before, "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_memory_of_a_forked_child_is_its_parent_s_and_nothing_of_it_can_be_saved() {
+    let scratch = Scratch::new();
+    let script = "import os, time; held = [b'x' * (1 << 20) for _ in range(64)]; \
+                  child = os.fork(); child and print('ready', child, flush=True); time.sleep(600)";
+    let log = scratch.path("log");
+    let mut command = clean(python());
+    let parent = Running::start(command.args(["-c", script]), &log, || {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"))
+    });
+    let said = fs::read_to_string(&log).unwrap();
+    let child = said.trim().rsplit(' ').next().unwrap();
+    let json = finish(ramson(&scratch).args(["doctor", "--json", child])).good().text();
+    signal(child.parse().unwrap(), "KILL");
+    let json = Json::parse(&json);
+    assert!(part(&json, "inherited_from_parent") >= 64.0 * MIB, "{json:?}");
+    assert!(part(&json, "other_anonymous") < 16.0 * MIB, "{json:?}");
+    let why = json.text("statistics_missing");
+    assert!(why.contains(&format!("its parent, process {}, ", parent.0.id())), "{why}");
+    let saves = |advice: &&Json| !matches!(advice.at("saving"), Json::Word(word) if word == "null");
+    assert_eq!(json.list("advice").iter().find(saves).map(|it| it.text("action")), None);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn of_thousands_of_reports_of_growing_programs_none_is_outside() {
+    all_lie_inside(MORE_REPORTS);
+    wild_ones_close(MORE_REPORTS);
+}
