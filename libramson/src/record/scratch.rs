@@ -118,8 +118,8 @@ mod tests {
 
     const MOST: usize = BLOCK * BLOCKS;
 
-    /// SAFETY: integers; all zero is the initial state.
     fn scratches() -> Box<Scratches> {
+        // SAFETY: integers; all zero is the initial state.
         unsafe { Box::<Scratches>::new_zeroed().assume_init() }
     }
 
