@@ -29,6 +29,9 @@ fn pages(start: u64, bytes: u64) -> Option<Range<u64>> {
 /// The program is about to unmap `range`, or to map over it: recording ends if the profile is
 /// there.
 fn leave(range: Option<&Range<u64>>) {
+    if let Some(range) = range {
+        process::forget_profile_in(range);
+    }
     if let (Some(range), Some(recorder)) = (range, process::recorder()) {
         let file = recorder.profile().file.mapped();
         if file.start < range.end && range.start < file.end {

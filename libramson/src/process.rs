@@ -9,6 +9,7 @@ use crate::sys::{self, permit};
 use crate::{counter, resolve, room, sampler, startup};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use ramson_format::Health;
 
@@ -183,6 +184,8 @@ fn begin(thread: &Thread) -> Option<&'static Recorder> {
     }
     let pid = sys::process_id();
     let is_forked = match INHERITED.image_pid.load(Relaxed) {
+        // Nothing may be asked: what the parent had was copied, and this is no beginning.
+        _ if pid == 0 => false,
         0 => ![0, pid].contains(&INHERITED.started_pid.load(Relaxed)),
         image_pid => image_pid != pid,
     };
@@ -229,13 +232,24 @@ pub fn move_out(recorder: &Recorder, is_last_chance: bool) {
     recorder.charge(begin_cycles);
 }
 
+fn inherited_profile() -> Option<&'static Profile> {
+    // SAFETY: 0, or a profile that is never given back, in memory that a child has a copy of.
+    unsafe { (INHERITED.profile.load(Relaxed) as *const Profile).as_ref() }
+}
+
 /// Counts this process in the profile of the one that it was forked from.
 #[cold]
 fn count_in_ancestor(counter: Health) {
-    // SAFETY: 0, or a profile that is never given back, in memory that a child has a copy of.
-    let profile = unsafe { (INHERITED.profile.load(Relaxed) as *const Profile).as_ref() };
-    if let Some(profile) = profile.filter(|profile| profile.file.is_whole()) {
+    if let Some(profile) = inherited_profile().filter(|profile| profile.file.is_whole()) {
         profile.count(counter, 1);
+    }
+}
+
+/// The program is about to take away what is mapped there.
+pub fn forget_profile_in(range: &Range<u64>) {
+    let file = inherited_profile().map(|profile| profile.file.mapped()).unwrap_or_default();
+    if file.start < range.end && range.start < file.end {
+        INHERITED.profile.store(0, Relaxed);
     }
 }
 

@@ -262,7 +262,7 @@ SITE(site_vfork) {
 }
 
 SITE(site_child) {
-    MAP(3 * MiB);
+    MAP(36 * MiB);
 }
 
 SITE(site_fork) {

@@ -184,7 +184,7 @@ fn a_forked_child_has_its_own_extents_and_the_parent_s_stay() {
     assert_eq!(parent, site([1, 4 * MIB], [0, 0], [1, 4 * MIB]));
     let child = finished.snapshot_of(finished.number("child ") as u32);
     let child = sites(&child, &program);
-    assert_eq!(child.get("site_child"), Some(&site([1, 3 * MIB], [0, 0], [1, 3 * MIB])));
+    assert_eq!(child.get("site_child"), Some(&site([1, 36 * MIB], [0, 0], [1, 36 * MIB])));
     assert_eq!(child.get("site_fork"), None);
 }
 

@@ -98,7 +98,7 @@ impl Measurement {
         Self::of(file, path, file.count_one(counter))
     }
 
-    /// Of the next look after the file.
+    /// Of the next look after the file, which may not be there.
     pub fn begin_look(file: &ProfileFile) -> Self {
         Self::of(file, Path::Look, file.meters.looks.fetch_add(1, Relaxed))
     }
@@ -108,7 +108,7 @@ impl Measurement {
         match share(number) {
             0 => Self { path, number, begin_cycles: 0, stands_for: 0, stacks: 0 },
             stands_for => {
-                let stacks = file.header().stack_count.load(Relaxed);
+                let stacks = stacks_of(file, path);
                 Self { path, number, begin_cycles: counter::cycles(), stands_for, stacks }
             }
         }
@@ -124,7 +124,7 @@ impl Measurement {
 
     #[cold]
     fn count(self, file: &ProfileFile, cycles: u64) {
-        let is_new = file.header().stack_count.load(Relaxed) != self.stacks;
+        let is_new = stacks_of(file, self.path) != self.stacks;
         let cost = if is_new {
             cycles.min(MOST_NEW_CYCLES)
         } else {
@@ -132,6 +132,12 @@ impl Measurement {
         };
         file.count(Health::SlowCycles, self.stands_for * (cost + file.besides_cycles(self.path)));
     }
+}
+
+/// Stacks that there are, as far as this path could add one.
+#[inline]
+fn stacks_of(file: &ProfileFile, path: Path) -> u32 {
+    if path == Path::Look { 0 } else { file.header().stack_count.load(Relaxed) }
 }
 
 /// For how many slow paths of its kind the one with this number stands, 0 if it is not measured.

@@ -335,7 +335,7 @@ impl Recorder {
         }
         let profile = self.profile();
         let header = profile.file.header();
-        if header.state.load(Relaxed) != state::RECORDING {
+        if ![state::MAKING, state::RECORDING].contains(&header.state.load(Relaxed)) {
             // exit(3) has been here already; _exit now knows nothing better.
             return;
         }

@@ -6,7 +6,7 @@
 
 use super::live::{self, Slot};
 use super::nursery::Claim;
-use super::profile::{NurseryMemory, Profile};
+use super::profile::Profile;
 use super::stacks::Holder;
 use super::{Recorder, add_float, page_filter};
 use crate::config::Config;
@@ -90,18 +90,20 @@ impl Recorder {
             to.store(from.load(Relaxed), Relaxed);
         }
         to.flags.fetch_or(from.flags.load(Relaxed) & !flags::PRIVATE, Relaxed);
-        let own_bytes =
-            size_of::<Self>() + size_of::<NurseryMemory>() + profile.stacks.index_bytes();
-        profile.count(Health::OwnBytes, own_bytes as u64);
+        let nursery_bytes = self.nursery.profile.own_bytes();
+        let own_bytes = (size_of::<Self>() + profile.stacks.index_bytes()) as u64;
+        profile.count(Health::OwnBytes, own_bytes + nursery_bytes);
         self.move_health(profile);
         self.move_mappings(profile);
-        to.state.store(state::RECORDING, Release);
+        self.pid.store(to.pid.load(Relaxed), Relaxed);
         self.moved.swap(core::ptr::from_ref(profile) as u64, AcqRel);
         // Readers that look through this process's memory find one profile.
         from.magic.store(0, Relaxed);
         // The governor may have decided meanwhile.
         to.interval_bytes.store(from.interval_bytes.load(Relaxed), Relaxed);
         self.drain();
+        // Not before: a process that is killed meanwhile leaves no part that looks like the whole.
+        let _ = to.state.compare_exchange(state::MAKING, state::RECORDING, Release, Relaxed);
     }
 
     /// Moves what is in the nursery.

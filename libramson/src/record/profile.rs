@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::{room, sys};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU32;
-use ramson_format::{FILE_BYTES_RANGE, Health, PAGE_BYTES, RegionKind, Stack};
+use ramson_format::{FILE_BYTES_RANGE, Health, PAGE_BYTES, REGION_KINDS, RegionKind, Stack};
 
 /// More than twice as many as there can be stacks in the nursery.
 const NURSERY_PLACES: usize = 8192;
@@ -59,6 +59,13 @@ impl Profile {
     #[inline]
     pub fn stack(&self, number: u32) -> &Stack {
         self.stacks.entry(&self.file, number)
+    }
+
+    /// What it takes at most where it is in memory.
+    pub fn own_bytes(&self) -> u64 {
+        let bytes = |kind: RegionKind| self.file.committed(kind) * kind.entry_bytes();
+        let regions: u64 = REGION_KINDS.into_iter().map(bytes).sum();
+        PAGE_BYTES + regions + self.stacks.index_bytes() as u64
     }
 
     /// Adds to a health counter.

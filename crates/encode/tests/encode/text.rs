@@ -97,14 +97,15 @@ fn numbers_beyond_every_integer_and_unknown_ones_stay_json() {
     profile.samples[0].values = [
         Estimate { value: f64::MAX, variance: f64::MAX },
         Estimate { value: f64::NAN, variance: f64::NAN },
-        Estimate { value: f64::NEG_INFINITY, variance: f64::INFINITY },
+        Estimate { value: f64::MIN, variance: f64::INFINITY },
         Estimate::default(),
     ];
     let object = parsed(|out| json::write(&profile, out).unwrap());
     let values = &object["stacks"][0];
     assert_eq!(values["alloc_objects"]["value"], i64::MAX);
     assert_eq!(values["alloc_space"], json!({"value": null, "half_width_95": null}));
-    assert_eq!(values["inuse_objects"]["value"], i64::MIN);
+    let at_least = json!({"value": i64::MIN, "half_width_95": null, "at_least": true});
+    assert_eq!(values["inuse_objects"], at_least);
 }
 
 /// An output whose reader has gone away.
