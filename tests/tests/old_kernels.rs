@@ -70,7 +70,7 @@ fn what_a_child_samples_in_its_parent_s_memory_leaves_the_profile_the_parent_s()
     let found = sites(&snapshot, &program);
     assert_eq!(found.get("site_parent"), Some(&Site::exactly(100, 40, 6001)));
     // Only the second one's: nothing was recorded yet when the first ran.
-    assert_eq!(found.get("site_child"), Some(&Site::exactly(30, 20, 6002)));
+    assert_eq!(found.get("site_child"), Some(&Site::exactly(80, 70, 6002)));
 }
 
 #[test]

@@ -225,7 +225,8 @@ fn nginx_serves_the_same_from_its_workers_and_each_has_its_profile() {
     };
     let expected =
         Expected { executable: "nginx", samples: 20, failed_percent: 1, whole_stacks: 0.9 };
-    compare(&["64K", "1"], &every_allocator(), &expected, |way| {
+    // Workers of fewer than 64 samples leave no profile.
+    compare(&["4K", "1"], &every_allocator(), &expected, |way| {
         let (scratch, port) = (way.scratch, free_port());
         scratch.file("page.txt", "a line of the page\n".repeat(5000));
         let conf = scratch.file("conf", configuration(&scratch.path(""), port));
