@@ -69,6 +69,8 @@ fuzz_target!(|bytes: &[u8]| {
         let known = Known {
             statistics: Some(&statistics),
             extents: &[],
+            blocks: &[],
+            is_child: false,
             profile: None,
             is_stack: &|_| false,
             is_shmem: &|_| false,
