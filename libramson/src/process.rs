@@ -308,6 +308,7 @@ pub fn end_recording(recorder: &Recorder) {
 }
 
 /// A normal exit; `status` is that of `_exit`. A child that shares our memory (vfork) is not us.
+/// At exit(3) the program's floating-point traps are not masked: nothing here computes with floats.
 pub fn finish(status: Option<i32>) {
     if let Some(recorder) = recorder() {
         recorder.finish(status);

@@ -216,8 +216,7 @@ fn nginx_serves_the_same_from_its_workers_and_each_has_its_profile() {
             "daemon off; pid {0}/pid; error_log {0}/error.log; worker_processes 2; events {{}}
              http {{
                access_log off; gzip on; gzip_types text/plain; types {{ text/plain txt; }}
-               client_body_temp_path {0}/1; proxy_temp_path {0}/2; fastcgi_temp_path {0}/3;
-               uwsgi_temp_path {0}/4; scgi_temp_path {0}/5;
+               client_body_temp_path {0}/1; proxy_temp_path {0}/2; fastcgi_temp_path {0}/3; uwsgi_temp_path {0}/4; scgi_temp_path {0}/5;
                server {{ listen 127.0.0.1:{port}; root {0}; }}
              }}",
             scratch.display()
