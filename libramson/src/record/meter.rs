@@ -296,10 +296,12 @@ mod tests {
         const MASKED_INEXACT: u32 = 1 << 12;
         let meter = meter();
         // SAFETY: the register is as before when the test ends.
-        let before = unsafe { _mm_getcsr() };
-        unsafe { _mm_setcsr(before & !MASKED_INEXACT) };
-        (0..500).for_each(|number| _ = core::hint::black_box(&meter).take(cost(number, 5_000)));
-        unsafe { _mm_setcsr(before) };
+        unsafe {
+            let before = _mm_getcsr();
+            _mm_setcsr(before & !MASKED_INEXACT);
+            (0..500).for_each(|number| _ = core::hint::black_box(&meter).take(cost(number, 5_000)));
+            _mm_setcsr(before);
+        }
         assert!(meter.mean_cycles() > 0.0);
     }
 }
