@@ -10,13 +10,11 @@ import time
 import machine
 from busy_programs import Busy, Java, Memcached, Node, Postgres, Redis, load, report, short_directory, tenth_of_a_core
 from machine import say
-from measure import MeasurementError
+from measure import STUDENT, MeasurementError, interval_of
 from table import Row, Table
 
 KIB, MIB = 1 << 10, 1 << 20
 BETWEEN_LOOKS = 0.05
-# Student's t for a two-sided interval of 95 %, by degrees of freedom; 2 beyond.
-STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}
 # What a process takes before its governor has seen a second of it is not what it is held at.
 SETTLED_SECONDS = 2
 BOUND, HELD = 0.015, (0.007, 0.013)
@@ -200,15 +198,6 @@ def difference_of_rss(answer):
     """The terms' sum over the RSS that the report shows."""
     rss = answer.get("rss")
     return sum(term["value"] for term in rss["terms"].values()) / rss["bytes"] if rss else math.nan
-
-
-def interval_of(values):
-    """Mean and 95 % interval."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return mean, -math.inf, math.inf
-    half = STUDENT.get(len(values) - 1, 2.0) * statistics.stdev(values) / math.sqrt(len(values))
-    return mean, mean - half, mean + half
 
 
 def percent(share, digits=2):

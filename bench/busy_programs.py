@@ -190,11 +190,11 @@ class Memcached(Program):
 
 
 class Postgres(Program):
-    """32 clients of pgbench over a Unix socket, each with a server process."""
+    """Clients of pgbench over a Unix socket, each with a server process; `options` of pgbench."""
     NEEDS = ("pgbench",)
 
-    def __init__(self, transactions):
-        self.transactions = transactions
+    def __init__(self, transactions, clients=32, options=()):
+        self.transactions, self.clients, self.options = transactions, clients, options
 
     def begin(self, environment, directory):
         self.directory, owner = directory, pwd.getpwnam("postgres")
@@ -216,7 +216,8 @@ class Postgres(Program):
                        capture_output=True, **self.user)
 
     def work(self):
-        self.run("pgbench", "-h", self.directory, "-S", "-c", 32, "-j", 2, "-t", self.transactions // 32, "postgres")
+        self.run("pgbench", "-h", self.directory, "-S", "-c", self.clients, "-j", 2, "-t", self.transactions // self.clients, *self.options,
+                 "postgres")
 
     def stop(self):
         self.process.send_signal(signal.SIGINT)

@@ -1,6 +1,7 @@
 """How things are measured: interleaved rounds, CPU time of a process, instructions under callgrind."""
 
 import dataclasses
+import math
 import multiprocessing
 import os
 import pathlib
@@ -10,6 +11,9 @@ import subprocess
 import time
 
 import machine
+
+# Student's t for a two-sided interval of 95 %, by degrees of freedom; 2 beyond.
+STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}
 
 
 @dataclasses.dataclass
@@ -52,6 +56,15 @@ class Series:
 
     def __truediv__(self, other):
         return Series(a / b for a, b in zip(self.values, other.values, strict=True))
+
+
+def interval_of(values):
+    """Mean and 95 % interval."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return mean, -math.inf, math.inf
+    half = STUDENT.get(len(values) - 1, 2.0) * statistics.stdev(values) / math.sqrt(len(values))
+    return mean, mean - half, mean + half
 
 
 def interleave(variants, rounds, measure):

@@ -83,9 +83,13 @@ impl Rss {
         allocators: Option<&Allocators>,
     ) -> Self {
         let is_live_counted = explained.part(Part::Live) != 0;
-        let half_width = statistics.map_or(0.0, Statistics::half_width_95_bytes);
-        let surveyed = (half_width / Z_95).powi(2);
-        let mut variances = [(Term::Live, surveyed), (Term::Free, surveyed)].to_vec();
+        let surveyed = |half_width: fn(&Statistics) -> f64| {
+            (statistics.map_or(0.0, half_width) / Z_95).powi(2)
+        };
+        let mut variances = vec![
+            (Term::Live, surveyed(Statistics::live_half_width_95_bytes)),
+            (Term::Free, surveyed(Statistics::half_width_95_bytes)),
+        ];
         let mut live_not_resident = None;
         if let (Some(live), false) = (live, is_live_counted) {
             let mut shown = live;
