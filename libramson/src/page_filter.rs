@@ -20,7 +20,10 @@ pub fn of(address: u64) -> &'static AtomicU8 {
 
 /// Raises the count of the page of `address`, up to 255; the count before, as an error if it could go no higher.
 pub fn raise(address: u64) -> Result<u8, u8> {
-    of(address).fetch_update(Relaxed, Relaxed, |count| count.checked_add(1))
+    // Not read first: of a page that was not touched before, a store after a load is a second page fault.
+    of(address)
+        .compare_exchange(0, 1, Relaxed, Relaxed)
+        .or_else(|_| of(address).fetch_update(Relaxed, Relaxed, |count| count.checked_add(1)))
 }
 
 /// Lowers it; a count that reached 255 is not known any more and stays.

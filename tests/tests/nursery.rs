@@ -60,6 +60,27 @@ fn a_child_of_few_samples_is_found_in_its_memory_and_moves_to_a_file_with_more()
 }
 
 #[test]
+fn a_child_without_a_sample_is_not_shown_as_its_parent() {
+    let scratch = Scratch::new();
+    let directory = scratch.open_directory("profiles");
+    let fork = "import os, time\nheld = [bytes(100000) for _ in range(300)]\nprint(os.fork(), flush=True)\ntime.sleep(1000)";
+    let log = scratch.path("log");
+    let mut command = clean(python());
+    preload(command.args(["-c", fork]), "512K").env("RAMSON_DIR", &directory);
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    // Each of the two says what fork returned.
+    let parent = Running::start(&mut command, &log, || said().lines().count() == 2);
+    let child = said().lines().find(|&line| line != "0").unwrap().to_owned();
+    let outcome = finish(ramson(&scratch).args(["report", &child]));
+    assert_eq!(outcome.essence().0, 5, "{outcome:?}");
+    let parent = parent.0.id();
+    let expected = format!(
+        "ramson: process {child}: forked by process {parent}, no sample of its own yet. \"ramson report {parent}\" shows what it inherited\n"
+    );
+    assert!(outcome.remarks.contains(&expected), "{outcome:?}");
+}
+
+#[test]
 fn run_says_how_many_children_ended_without_a_profile() {
     let scratch = Scratch::new();
     let mut run = ramson(&scratch);

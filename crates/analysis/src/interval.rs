@@ -87,7 +87,7 @@ fn widening(live: &[LiveSample], configured_bytes: u64) -> f64 {
     });
     let (actual, at_configured) =
         variances.fold((0.0, 0.0), |sums, more| (sums.0 + more.0, sums.1 + more.1));
-    if at_configured > 0.0 { (actual / at_configured).sqrt() - 1.0 } else { 0.0 }
+    if at_configured > 0.0 { ((actual / at_configured).sqrt() - 1.0).max(0.0) } else { 0.0 }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::foreign::Foreign;
 use crate::maps::{Map, bytes_of_map, has_mapped, maps, open_found};
 use crate::recording::{Recording, complete};
-use ramson_format::{FILE_BYTES_RANGE, MAGIC};
+use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags};
 use ramson_import::InuseAt;
 use ramson_process::{processes, text};
 use ramson_reader::{Header, ReadAt, ReadError, Snapshot};
@@ -125,7 +125,7 @@ fn unreadable(object: &str, error: &ReadError) -> Failure {
 
 /// The profile of a running process, if it has one of its own: a forked child still has its parent's mapped, too.
 pub fn open_member(pid: u32) -> Option<Recording> {
-    open_mapped(pid).find(|recording| Some(recording.snapshot.header.pid) == own_pid(pid))
+    open_mapped(pid).find(|recording| recording.has_pid_of(pid))
 }
 
 /// The recording of process `pid` that has this header, where it is now: a forked child moves it from its memory to a file.
@@ -182,6 +182,16 @@ pub fn open_to_write(profile: &File) -> io::Result<File> {
 }
 
 impl Recording {
+    fn has_pid_of(&self, pid: u32) -> bool {
+        Some(self.snapshot.header.pid) == own_pid(pid)
+    }
+
+    /// Whether process `pid`, which has it mapped, records in it. A child that may ask for nothing goes on in its copy of what its parent had in
+    /// memory, by its parent's number.
+    pub fn is_of(&self, pid: u32) -> bool {
+        self.has_pid_of(pid) || self.snapshot.header.flags & flags::PRIVATE != 0
+    }
+
     /// The bytes of its profile, to be read again: its file, as seen from the process where that runs elsewhere, else the
     /// process's memory. `None` where they are gone, or came through a pipe.
     pub fn bytes(&self) -> Option<Box<dyn ReadAt>> {

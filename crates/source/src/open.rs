@@ -196,9 +196,16 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
         }
         _ => Failure::not_found(format!("process {pid}: {error}")),
     })?;
-    // A forked child has its parent's, too, until it has its own.
-    if let Some(found) = open_member(pid).or_else(|| open_mapped(pid).next()) {
-        return Ok(found);
+    // A forked child has its parent's mapped until it has its own. In memory of the child it is a copy, in which it goes on.
+    let of_parent = match open_member(pid).or_else(|| open_mapped(pid).next()) {
+        Some(found) if found.is_of(pid) => return Ok(found),
+        other => other,
+    };
+    if let Some(found) = of_parent {
+        let parent = found.snapshot.header.pid;
+        return Err(Failure::not_found(format!(
+            "process {pid}: forked by process {parent}, no sample of its own yet. \"ramson report {parent}\" shows what it inherited"
+        )));
     }
     if maps.iter().any(Map::is_library) {
         return Err(Failure::not_found(format!(

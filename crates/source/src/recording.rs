@@ -54,7 +54,8 @@ pub fn complete(snapshot: &mut Snapshot, pid: u32) {
     header.process_start_ticks = Stat::of(pid).map_or(0, |stat| stat.start_ticks);
     header.comm = text::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned();
     let command = text::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    header.command = command.split_terminator('\0').map(str::to_owned).collect();
+    // A program that changes its title leaves the rest of the room empty.
+    header.command = command.trim_end_matches('\0').split('\0').map(str::to_owned).collect();
 }
 
 impl Recording {

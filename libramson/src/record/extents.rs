@@ -165,7 +165,9 @@ impl Recorder {
 
     fn add_extent(&self, profile: &Profile, start: u64, sample: &Sample) {
         let end = start + sample.size;
-        [start, end - 1].iter().for_each(|&address| self.raise_filter(address));
+        for address in [start, end - 1] {
+            self.raise_filter(address);
+        }
         let most = profile.file.capacity(RegionKind::LiveKeys) / SHARE_OF_TABLE;
         let has_room = self.extents.count.fetch_add(1, Relaxed) < most;
         if has_room && self.insert(profile, start, sample) {

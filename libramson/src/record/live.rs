@@ -60,6 +60,13 @@ fn lines(address: u64, segments: u32) -> impl Iterator<Item = u64> {
 /// In private memory, the lines that all addresses share are tried first: the few samples of a short process are on few pages.
 const SHARED_LINES: [u64; 2] = [0, LINE as u64];
 
+/// The first touch of the page of shared lines is a store: after a load it would be a second page fault.
+pub fn touch(file: &ProfileFile) {
+    if let Some(key) = key_of(file, Slot(SHARED_LINES[0])) {
+        key.fetch_or(0, Relaxed);
+    }
+}
+
 /// Whole segments: segment k ends at 512·(2^(k+1) − 1).
 fn segments_of(file: &ProfileFile) -> u32 {
     (file.committed(RegionKind::LiveKeys) / LIVE_FIRST_SEGMENT + 1).ilog2()

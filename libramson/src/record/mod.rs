@@ -159,7 +159,9 @@ impl Recorder {
         let profile = self.profile();
         let measurement = Measurement::begin(&profile.file, Path::Sample, Health::Samples);
         let now_ns = self.now_ns();
-        if let Some(stale) = self.claim(address) {
+        if !self.raise_filter(address)
+            && let Some(stale) = self.claim(address)
+        {
             profile.count(Health::Healed, 1);
             self.complete(stale, address);
         }
@@ -175,7 +177,6 @@ impl Recorder {
             flags: 0,
             number: 0,
         };
-        self.raise_filter(address);
         if !self.insert(profile, address, &sample) {
             page_filter::lower(address);
             profile.count(Health::DroppedLive, 1);
@@ -185,11 +186,13 @@ impl Recorder {
         self.govern(now_ns);
     }
 
-    /// Counts a record on the page of `address`.
-    fn raise_filter(&self, address: u64) {
-        if page_filter::raise(address) == Ok(0) {
+    /// Counts a record on the page of `address`; whether it is the only one there.
+    fn raise_filter(&self, address: u64) -> bool {
+        let is_first = page_filter::raise(address) == Ok(0);
+        if is_first {
             self.cost.count_filter_page(&self.profile().file, address);
         }
+        is_first
     }
 
     /// The kernel's id of this thread; where it must not be asked, from the C library's own record.

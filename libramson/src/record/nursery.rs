@@ -1,7 +1,7 @@
 //! The nursery: private memory in which a process begins to record. It needs no system call, where making a file takes a hundred, and the
 //! thread that makes it may lose the processor. See `moving`.
 
-use super::live::Slot;
+use super::live::{self, Slot};
 use super::profile::{NurseryMemory, Profile};
 use crate::config::Config;
 use crate::walk::WALKER;
@@ -36,6 +36,7 @@ impl Nursery {
     ) -> bool {
         self.may_stay.store(may_stay, Relaxed);
         self.profile.begin_in(memory, config, pid);
+        live::touch(&self.profile.file);
         let is_first = !self.has_objects.swap(true, Relaxed);
         if is_first {
             WALKER.objects.add_inherited(&self.profile);

@@ -75,7 +75,11 @@ impl StackTable {
         let mut added = None;
         for probe in 0..MAX_PROBES {
             let place = self.place(hash.wrapping_add(probe) & mask);
-            let mut number = place.load(Acquire);
+            // In memory that was not touched before, a store after a load is a second page fault.
+            let mut number = match file.is_private() {
+                true => place.fetch_or(0, Acquire),
+                false => place.load(Acquire),
+            };
             if number == 0 {
                 let own = match added {
                     Some(own) => own,
