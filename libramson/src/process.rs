@@ -5,7 +5,7 @@ use crate::arch::{self, Thread};
 use crate::config::Config;
 use crate::page_filter::{FILTER_PAGES, PAGE_FILTER};
 use crate::record::{NurseryMemory, Profile, Recorder};
-use crate::sys::{self, permit};
+use crate::sys::{self, Status, permit};
 use crate::{counter, resolve, room, sampler, startup};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -157,18 +157,20 @@ fn begin(thread: &Thread) -> Option<&'static Recorder> {
         return None;
     }
     let config = config()?;
-    // What is recorded where a child shares its parent's memory would be the parent's, under its own name.
+    // A child that shares its parent's memory would record into its parent's profile, under its own process ID.
     if shares_memory(thread) {
         return None;
     }
-    // Before the first look nothing may be asked. A forked child inherits what was found; it is looked at again before a file is made.
+    // No system call is allowed before the first look. A forked child inherits what was found, and looks again before it makes a file.
+    let is_protected = INHERITED.is_protected.load(Relaxed);
+    let status = if is_protected && permit::is_full() { None } else { Status::read() };
     if !permit::is_full() {
-        sys::look_for_filters(config.tried_filters);
+        sys::look_for_filters(status.as_ref(), config.tried_filters);
         if shares_memory(thread) {
             return None;
         }
     }
-    if !INHERITED.is_protected.load(Relaxed) && room::is_locked() {
+    if !is_protected && status.is_some_and(|status| status.locked > 0) {
         if INHERITED.is_unlocking.swap(true, Relaxed) {
             // Another thread is about to give back what would be recorded now.
             return None;
@@ -184,7 +186,7 @@ fn begin(thread: &Thread) -> Option<&'static Recorder> {
     }
     let pid = sys::process_id();
     let is_forked = match INHERITED.image_pid.load(Relaxed) {
-        // Nothing may be asked: what the parent had was copied, and this is no beginning.
+        // No system call is allowed: the parent's state was copied, and this is no new beginning.
         _ if pid == 0 => false,
         0 => ![0, pid].contains(&INHERITED.started_pid.load(Relaxed)),
         image_pid => image_pid != pid,
@@ -215,10 +217,12 @@ pub fn settle(recorder: &Recorder) {
 pub fn move_out(recorder: &Recorder, is_last_chance: bool) {
     let begin_cycles = counter::cycles();
     let Some(config) = config().filter(|_| recorder.begins_to_move()) else { return };
-    sys::look_for_filters(config.tried_filters);
+    let status = Status::read();
+    sys::look_for_filters(status.as_ref(), config.tried_filters);
     // A file that could not be removed at exit any more is made only if it is to stay.
     let may_be_file = permit::is_full() && (config.keep || !is_last_chance);
-    let Some(profile) = recorder.move_out(config, may_be_file) else {
+    let room_bytes = room::for_profile(config.file_bytes, status.as_ref());
+    let Some(profile) = recorder.move_out(config, may_be_file, room_bytes) else {
         PER_PROCESS.state.store(OFF, Release);
         return;
     };

@@ -2,7 +2,7 @@
 //!
 //! Read from files, which may be read where the questions themselves may not be asked.
 
-use crate::sys::numbers_in;
+use crate::sys::{Status, numbers_in};
 
 /// Part of what is left that the profile takes at most.
 const SHARE: u64 = 8;
@@ -10,15 +10,9 @@ const ROOT: u64 = 0;
 
 /// Bytes that may be mapped for a profile.
 #[cold]
-pub fn for_profile(wanted_bytes: u64) -> u64 {
-    let Some((limits, usage)) = Limits::read().zip(Usage::read()) else { return wanted_bytes };
-    wanted_bytes.min(left(&limits, &usage) / SHARE)
-}
-
-/// Whether the program locks its memory.
-#[cold]
-pub fn is_locked() -> bool {
-    Usage::read().is_some_and(|usage| usage.locked > 0)
+pub fn for_profile(wanted_bytes: u64, status: Option<&Status>) -> u64 {
+    let Some((limits, status)) = Limits::read().zip(status) else { return wanted_bytes };
+    wanted_bytes.min(left(&limits, status) / SHARE)
 }
 
 /// Soft limits; `u64::MAX` is none.
@@ -29,16 +23,7 @@ struct Limits {
     locked: u64,
 }
 
-#[derive(Debug, Default, PartialEq)]
-struct Usage {
-    address_space: u64,
-    data: u64,
-    /// 0 unless the program locks its memory; then what is mapped next is most likely locked, too.
-    locked: u64,
-    user: u64,
-}
-
-fn left(limits: &Limits, usage: &Usage) -> u64 {
+fn left(limits: &Limits, usage: &Status) -> u64 {
     let address_space = limits.address_space.saturating_sub(usage.address_space);
     let data = limits.data.saturating_sub(usage.data);
     // The limit is not for root.
@@ -57,26 +42,19 @@ impl Limits {
     }
 }
 
-impl Usage {
-    fn read() -> Option<Self> {
-        let names: [&[u8]; _] = [b"VmSize:", b"VmData:", b"VmLck:", b"Uid:"];
-        let [address_space, data, locked, user] =
-            numbers_in(c"/proc/self/status", names)?.map(Option::unwrap_or_default);
-        Some(Self {
-            address_space: address_space << 10,
-            data: data << 10,
-            locked: locked << 10,
-            user,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const NONE: Limits = Limits { address_space: u64::MAX, data: u64::MAX, locked: u64::MAX };
-    const USAGE: Usage = Usage { address_space: 100 << 20, data: 10 << 20, locked: 0, user: 1000 };
+    const USAGE: Status = Status {
+        address_space: 100 << 20,
+        data: 10 << 20,
+        locked: 0,
+        user: 1000,
+        seccomp: None,
+        filters: None,
+    };
 
     #[test]
     fn the_tightest_limit_says_what_is_left() {
@@ -92,16 +70,14 @@ mod tests {
     #[test]
     fn a_limit_on_locked_memory_counts_for_a_user_who_locks() {
         let limits = Limits { locked: 9 << 20, ..NONE };
-        let locking = Usage { locked: 1 << 20, ..USAGE };
+        let locking = Status { locked: 1 << 20, ..USAGE };
         assert_eq!(left(&limits, &locking), 8 << 20);
         assert!(left(&limits, &USAGE) > 1 << 60);
-        assert!(left(&limits, &Usage { user: ROOT, ..locking }) > 1 << 60);
+        assert!(left(&limits, &Status { user: ROOT, ..locking }) > 1 << 60);
     }
 
     #[test]
-    fn the_kernel_s_files_are_understood() {
-        let usage = Usage::read().unwrap();
-        assert!(usage.address_space > usage.data && usage.data > 0, "{usage:?}");
+    fn the_kernel_s_limits_are_understood() {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: fills the structure.
         unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };

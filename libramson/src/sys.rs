@@ -8,6 +8,7 @@ mod flags;
 mod memory;
 pub mod permit;
 mod proc_lines;
+mod status;
 mod thread;
 
 pub use file::{
@@ -22,6 +23,7 @@ pub use memory::{
 };
 pub use permit::{EEXIST, Errno};
 pub use proc_lines::{Lines, numbers_in};
+pub use status::Status;
 pub use thread::{
     clock_ns, file_size_limit, pause, process_id, signal_stack, thread_id, thread_name, user_id,
 };

@@ -47,7 +47,7 @@ impl Recorder {
                 || age_ns >= MOST_NS)
     }
 
-    /// True once: whoever is told so moves the recording out.
+    /// True for one thread only, which then moves the recording out.
     #[cold]
     pub fn begins_to_move(&self) -> bool {
         !self.nursery.is_moving.swap(true, Relaxed)
@@ -55,8 +55,13 @@ impl Recorder {
 
     /// Goes on in a file, or where none can be made in larger memory. `None`: there is no room for either.
     #[cold]
-    pub fn move_out(&self, config: &Config, may_be_file: bool) -> Option<&'static Profile> {
-        let Some(profile) = Profile::create(config, may_be_file) else {
+    pub fn move_out(
+        &self,
+        config: &Config,
+        may_be_file: bool,
+        room_bytes: u64,
+    ) -> Option<&'static Profile> {
+        let Some(profile) = Profile::create(config, may_be_file, room_bytes) else {
             // No reader is to take a part for the whole.
             self.nursery.profile.file.header().magic.store(0, Relaxed);
             return None;

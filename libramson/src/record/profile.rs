@@ -3,7 +3,7 @@
 use super::file::{NURSERY_BYTES, ProfileFile};
 use super::stacks::StackTable;
 use crate::config::Config;
-use crate::{room, sys};
+use crate::sys;
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU32;
 use ramson_format::{FILE_BYTES_RANGE, Health, PAGE_BYTES, REGION_KINDS, RegionKind, Stack};
@@ -29,11 +29,11 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// In a file, or where none can be made in memory of its own. `None`: there is no room for it.
+    /// In a file, or where none can be made in memory of its own; `room_bytes` at most. `None`: there is no room for it.
     #[cold]
-    pub fn create(config: &Config, may_be_file: bool) -> Option<&'static Self> {
+    pub fn create(config: &Config, may_be_file: bool, room_bytes: u64) -> Option<&'static Self> {
         // Nothing is taken where what is left is too little.
-        let room_bytes = room::for_profile(config.file_bytes) & !(PAGE_BYTES - 1);
+        let room_bytes = room_bytes & !(PAGE_BYTES - 1);
         if room_bytes < FILE_BYTES_RANGE.0 {
             return None;
         }

@@ -61,7 +61,7 @@ impl Recording {
 
     fn move_out(&self) {
         assert!(self.recorder.begins_to_move());
-        assert!(self.recorder.move_out(&self.config, true).is_some());
+        assert!(self.recorder.move_out(&self.config, true, self.config.file_bytes).is_some());
     }
 
     fn profile(&self) -> &'static Profile {

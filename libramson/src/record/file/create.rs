@@ -3,7 +3,7 @@
 
 use super::{ProfileFile, name::ProcessStat};
 use crate::config::Config;
-use crate::sys::{self, Errno, File};
+use crate::sys::{self, File};
 use core::sync::atomic::Ordering::*;
 use ramson_format::{
     FILE_BYTES_RANGE, LIVE_FIRST_SEGMENT, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind,
@@ -118,27 +118,15 @@ impl ProfileFile {
         FIRST_ENTRIES[kind as usize].min(self.capacity(kind))
     }
 
-    /// Sets the length, allocates the first entries of every region, or all of them, maps.
+    /// Sets the length, and maps. The space comes through the mapping, or where that cannot be asked for it, all of it at once before.
     fn map(&mut self, file: &File, file_bytes: u64, is_growing: bool) -> Option<()> {
         // Another thread may have closed what is not its own (closefrom), and opened a file of the program's under this number.
         if !self.is_ours(file) {
             return None;
         }
         file.set_length(file_bytes).ok()?;
-        const NO_SPACE: [i32; 3] = [28, 122, 27];
-        let is_full =
-            |result: Result<(), Errno>| result.is_err_and(|errno| NO_SPACE.contains(&errno.0));
         if !is_growing {
             file.allocate(0, file_bytes).ok()?;
-        } else if is_full(file.allocate(0, PAGE_BYTES)) {
-            return None;
-        }
-        for kind in REGION_KINDS {
-            let bytes = self.first_entries(kind) * kind.entry_bytes();
-            // Nothing at all cannot be asked for.
-            if bytes != 0 && is_full(file.allocate(self.plan(kind).offset, bytes)) {
-                return None;
-            }
         }
         let base = file.map_shared(file_bytes).ok()?;
         let is_laid_out = self.is_ours(file) && {
