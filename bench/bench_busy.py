@@ -15,7 +15,7 @@ from table import Row, Table
 
 KIB, MIB = 1 << 10, 1 << 20
 BETWEEN_LOOKS = 0.05
-# What a process takes before its governor has seen a second of it is not what it is held at.
+# What a process takes before its governor has seen some of it is not what it is held at.
 SETTLED_SECONDS = 2
 BOUND, HELD = 0.015, (0.007, 0.013)
 IDLE_SECONDS = 300

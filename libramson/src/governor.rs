@@ -2,7 +2,7 @@
 //!
 //! Samples per second, and with them their cost, are inversely proportional to the interval T, as long as allocations are smaller than it. So
 //! what samples would cost at the configured interval is what they cost now, times T over the configured one: the demand. It does not depend
-//! on T, is summed over the latest second, and T is as many times the configured interval as the demand is the bound. Where allocations are
+//! on T, is summed over the latest second, and the wanted T is the configured interval times demand over bound. Where allocations are
 //! larger than T, a larger one lowers the cost by less than that: the demand then looks larger under it, and the next window goes on.
 //!
 //! The interval follows from the past alone, so estimates stay unbiased (docs/sampling.md).
@@ -11,7 +11,7 @@
 pub const WINDOW_NS: u64 = 20_000_000;
 /// The demand of the present span and the one before decides; what is older than both, less than a second, does not count.
 const SPAN_NS: f64 = 450e6;
-/// Fewer samples a second are never made fewer still: at 6 to 14 µs each they take less than half a percent of one CPU.
+/// Below this many samples a second the interval is not raised, nor ever so far that fewer are left: at 6 to 14 µs each they take less than half a percent of one CPU.
 const FREE_PER_NS: f64 = 300e-9;
 /// Share that is aimed at, of the bound.
 const AIM: f64 = 0.85;
@@ -76,7 +76,7 @@ pub fn is_busy(window: &Window, present_bytes: u64, settings: Settings) -> bool 
     window.samples * settings.raised_by(present_bytes) >= FREE_PER_NS * window.wall_ns
 }
 
-/// Whether there were so few samples of late that the next ones need not be looked at before they are busy again.
+/// Whether samples were so few of late that nothing is to be decided until they are frequent again.
 pub fn is_calm(recent: &Recent) -> bool {
     let demand = recent[0].plus(recent[1], 1.0);
     demand.samples < FREE_PER_NS * demand.wall_ns

@@ -31,7 +31,7 @@ fn coverage(scratch: &Scratch, running: &Running) -> (Option<String>, Json) {
 fn assert_unseen(scratch: &Scratch, running: &Running, reason: &str) {
     let (line, json) = coverage(scratch, running);
     let line = line.unwrap_or_else(|| panic!("ramson is silent: {json:?}"));
-    assert!(line.contains("lie outside malloc: ") && line.ends_with(reason), "{line}");
+    assert!(line.contains("is outside malloc: ") && line.ends_with(reason), "{line}");
     assert_eq!(line.split_once("; ").unwrap().1, json.text("coverage.reason"));
     let outside = json.number("coverage.outside_bytes");
     assert!((100.0..130.0).contains(&(outside / f64::from(1 << 20))), "{outside}");
@@ -56,7 +56,7 @@ fn compile(scratch: &Scratch, options: &[&str]) -> std::path::PathBuf {
 fn a_pool_made_by_mmap_is_told() {
     let scratch = Scratch::new();
     let running = start(&scratch, compile(&scratch, &[]), &[]);
-    let reason = "taken with mmap, by a pool or an allocator of the program's own";
+    let reason = "mapped by a pool or an allocator of the program's own";
     assert_unseen(&scratch, &running, reason);
 }
 
@@ -102,7 +102,7 @@ fn the_heap_of_a_java_program_is_told() {
     let running = start(&scratch, java, &options);
     let (line, json) = coverage(&scratch, &running);
     let line = line.unwrap_or_else(|| panic!("ramson is silent: {json:?}"));
-    assert!(line.ends_with("lie outside malloc: the Java heap"), "{line}");
+    assert!(line.ends_with("is outside malloc: the Java heap"), "{line}");
     assert!(json.number("coverage.outside_bytes") >= 100.0 * f64::from(1 << 20), "{json:?}");
 }
 

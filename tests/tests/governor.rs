@@ -208,7 +208,7 @@ fn the_report_says_by_how_much_a_raised_interval_widened_the_estimate() {
     // Of blocks of 60,000 bytes e^−15 are missed, of those of 4,000 the variance is 0.58 of T times their bytes.
     assert!((0.4..1.0).contains(&(configured / (4096.0 * truth))), "{configured} {truth}");
     assert!(json.number("recording.most_interval_bytes") > 8192.0);
-    assert!(report(&[]).contains(" by the overhead bound; live ± "), "{}", report(&[]));
+    assert!(report(&[]).contains(" by the overhead bound; ± of live is "), "{}", report(&[]));
 }
 
 #[test]

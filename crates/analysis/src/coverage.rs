@@ -50,7 +50,7 @@ impl Coverage {
         let owners = if is_told { owners(outside as u64) } else { Vec::new() };
         let reason = is_told.then(|| {
             let outside = format_bytes(outside);
-            format!("{outside} lie outside malloc: {}", owners::text(&owners))
+            format!("{outside} is outside malloc: {}", owners::text(&owners))
         });
         Self {
             anonymous_bytes: allocator.round() as u64 + outside.round() as u64,
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn memory_outside_malloc_is_that_of_its_owners() {
         let line = coverage(10, 5, 90, &[("the Go heap", 90)]).line().unwrap();
-        let start = "live is 5.00 % of the anonymous memory (5.00 MiB of 100 MiB); 90.0 MiB lie outside malloc: ";
+        let start = "live is 5.00 % of the anonymous memory (5.00 MiB of 100 MiB); 90.0 MiB is outside malloc: ";
         assert_eq!(line, format!("{start}the Go heap"));
         let two = [("jemalloc inside polars.abi3.so", 82), ("mapped by other.so", 8)];
         let line = coverage(10, 5, 90, &two).line().unwrap();

@@ -45,14 +45,14 @@ impl std::fmt::Display for Intervals {
         let text = |bytes: u64| format_bytes(bytes as f64);
         let is_raised = (1..self.present_bytes).contains(&self.configured_bytes);
         let is_wider = self.widening >= LEAST_WIDENING;
-        let wider = format!("live ± {} wider", format_percent(self.widening, 1.0));
+        let wider = format!("± of live is {} wider", format_percent(self.widening, 1.0));
         let bound = "by the overhead bound";
         let [configured, present, most] =
             [self.configured_bytes, self.present_bytes, self.most_bytes].map(text);
         match (is_raised, is_wider) {
             (true, true) => write!(f, "{configured} (raised to {present} {bound}; {wider})"),
             (true, false) => write!(f, "{configured} (raised to {present} {bound})"),
-            (false, true) => write!(f, "{present} (at times up to {most} {bound}; {wider})"),
+            (false, true) => write!(f, "{present} (at times raised to {most} {bound}; {wider})"),
             (false, false) => f.write_str(&present),
         }
     }
@@ -115,9 +115,10 @@ mod tests {
         assert_eq!(intervals(2 << 20, &calm).to_string(), raised);
         // A quarter of the samples: twice the interval.
         let stormy = vec![sample(100, 2 << 20); 10];
-        let wider = "512 KiB (raised to 2.00 MiB by the overhead bound; live ± 100 % wider)";
+        let wider = "512 KiB (raised to 2.00 MiB by the overhead bound; ± of live is 100 % wider)";
         assert_eq!(intervals(2 << 20, &stormy).to_string(), wider);
-        let over = "512 KiB (at times up to 2.00 MiB by the overhead bound; live ± 100 % wider)";
+        let over =
+            "512 KiB (at times raised to 2.00 MiB by the overhead bound; ± of live is 100 % wider)";
         assert_eq!(intervals(CONFIGURED, &stormy).to_string(), over);
         // Written by a library that knew no configured interval.
         let old = Intervals { configured_bytes: 0, widening: 0.0, ..intervals(2 << 20, &stormy) };

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Of memory of which no more is known.
-const POOL: &str = "taken with mmap, by a pool or an allocator of the program's own";
+const POOL: &str = "mapped by a pool or an allocator of the program's own";
 /// Less than this share of it is not worth a word.
 const LEAST_SHARE: f64 = 0.02;
 /// Objects that map for others.

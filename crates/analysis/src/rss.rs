@@ -152,7 +152,7 @@ impl Rss {
     pub fn line(&self) -> String {
         let mut line = format!("RSS {}", format_bytes(self.bytes as f64));
         if self.explained.is_unsettled {
-            line += " (by the kernel's total: it changes faster than its parts can be read)";
+            line += " (the kernel's total; memory changes faster than its parts can be read)";
         }
         line += " =";
         let shown = Term::ALL.iter().map(|&(term, _)| (term, self.term(term)));
@@ -185,7 +185,7 @@ impl Rss {
         let mut line = format!("live by the profile {}", format_estimate(live, SampleUnit::Bytes));
         if let Some(missing) = self.live_not_resident {
             let missing = format_estimate(missing, SampleUnit::Bytes);
-            line += &format!(", of which {missing} is not resident: never touched, or swapped out");
+            line += &format!("; {missing} of it is not resident (never touched, or swapped out)");
         }
         Some(line)
     }
@@ -208,7 +208,7 @@ fn rest(explained: &Explained) -> i64 {
 /// Takes what is live out of the memory of which no more is known, first where its blocks are. What remains there, more or
 /// less, is live too if it lies within the estimate's error: it cannot be told from that. Returns the terms' variances.
 fn take_live(explained: &mut Explained, live: Estimate) -> Vec<(Term, f64)> {
-    // Of lost records the error is not known: nothing is told to be live that was not seen.
+    // The error from lost records is unknown: only what was seen counts as live.
     let noise = if live.is_part() { 0.0 } else { live.half_width_95() };
     let is_all = (live.value - rest(explained) as f64).abs() <= noise;
     let mut left = live.value.round() as i64;
@@ -224,7 +224,7 @@ fn take_live(explained: &mut Explained, live: Estimate) -> Vec<(Term, f64)> {
             variances.push((term, live.variance));
         }
         left = (left - taken).max(0);
-        // Where its blocks are, less than it by no more than its error is all of it.
+        // Where the allocator's areas fall short of the estimate by no more than its error, nothing is left to take elsewhere.
         if part == Part::Held && there > 0 && !is_all && left as f64 <= noise {
             left = 0;
         }

@@ -123,7 +123,7 @@ fn what_is_live_and_not_resident_is_said_where_the_pages_say_so() {
     assert_eq!(rss.line(), format!("RSS 5.00 MiB = {terms}"));
     assert_eq!(
         rss.profile_line().unwrap(),
-        "live by the profile 8.00 MiB (±10 %), of which 5.00 MiB (±10 %) is not resident: never touched, or swapped out"
+        "live by the profile 8.00 MiB (±10 %); 5.00 MiB (±10 %) of it is not resident (never touched, or swapped out)"
     );
 }
 

@@ -45,7 +45,7 @@ pub struct Area {
     pub anonymous: u64,
     /// Resident, and in use by other processes too.
     pub shared: u64,
-    /// Of that in transparent huge pages.
+    /// Of the anonymous memory, in transparent huge pages.
     pub anonymous_huge: u64,
     /// In hugetlbfs, which is not part of RSS.
     pub hugetlb: u64,

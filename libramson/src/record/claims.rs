@@ -33,7 +33,7 @@ impl Recorder {
             if let Some(claim) = self.claim_in_nursery(address) {
                 return Some(claim);
             }
-            // A key that was read may be a mover's work: what it did in the file before is to be seen, too.
+            // A mover may have changed the key that was read: what it stored in the file before must be visible, too.
             fence(Acquire);
         }
         let slot = live::claim(&self.moved()?.file, address)?;

@@ -15,7 +15,7 @@ use ramson_format::atomic::AtomicU64;
 const MEASURED_SINGLY: u64 = 64;
 /// Later, reading the counter twice each time would cost a tenth of a sample: one in so many is measured and counts for all.
 const MEASURED_SHARE: u64 = 16;
-/// What happens once counts for no more: it was interrupted. Making the file takes 1 ms, meeting a stack 50 µs.
+/// What happens once counts as no more than this; a longer one was interrupted. Making the file takes 1 ms, meeting a stack 50 µs.
 const MOST_ONCE_CYCLES: u64 = 1 << 22;
 const MOST_NEW_CYCLES: u64 = 1 << 17;
 /// Cycles outside of what is measured, on an AMD EPYC: before the real allocator runs, and on the way here and back. Together they are
@@ -51,7 +51,7 @@ pub enum Path {
 
 const PATHS: usize = 6;
 
-/// What one kind of slow path costs. All zero is "none yet". Threads that meet here lose a step of one of them.
+/// What one kind of slow path costs. All zero is "none yet". Of two threads that update it at once, the step of one is lost.
 struct Meter {
     median_cycles: AtomicU64,
     /// In parts of a cycle.
@@ -107,7 +107,7 @@ impl Measurement {
         Self::of(file, path, file.count_one(counter))
     }
 
-    /// Of the next look after the file, which may not be there.
+    /// Of the next look whether the file is still there.
     pub fn begin_look(file: &ProfileFile) -> Self {
         Self::of(file, Path::Look, file.meters.looks.fetch_add(1, Relaxed))
     }

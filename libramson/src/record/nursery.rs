@@ -16,7 +16,7 @@ pub struct Nursery {
     pub(super) live: AtomicU64,
     /// Slot in the file of the record that is being moved.
     pub(super) moving_to: AtomicU64,
-    /// Threads that want what is left moved; the first one does it for all.
+    /// Threads that have asked for the rest to be moved; the first one moves it for all.
     pub(super) drains: AtomicU64,
     /// What has been added to the file's health counters.
     pub(super) moved_health: [PlainU64; HEALTH.len()],

@@ -28,7 +28,7 @@ impl NewMapping for Profile {
 }
 
 impl Profile {
-    /// Takes over a mapping of the profile `from`, or no more than that it ended.
+    /// Copies a mapping of the profile `from`, or of one that is here already, that it ended.
     pub fn take_over_mapping(&self, mapping: &Mapping, from: &ProfileFile) {
         let (start, epoch_from) = (mapping.start.load(Relaxed), mapping.epoch_from.load(Relaxed));
         let is_it = |own: &&Mapping| {

@@ -306,8 +306,10 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
     };
     match count(Health::Children).saturating_sub(count(Health::ChildrenWithFile)) {
         0 => {}
-        1 => remark(format_args!("1 child ended before it had a profile")),
-        children => remark(format_args!("{children} children ended before they had a profile")),
+        1 => remark(format_args!("1 forked child ended before it had a profile file")),
+        children => {
+            remark(format_args!("{children} forked children ended before they had a profile file"))
+        }
     }
     if profiles.len() > MAX_REPORTED {
         remark(format_args!("and {} more: ramson list", profiles.len() - MAX_REPORTED));

@@ -25,10 +25,7 @@ const NAMES: [(Part, &str); 21] = [
     (Part::Fastbins, "free in fastbins"),
     (Part::Tcaches, "free in thread caches"),
     (Part::Metadata, "allocator metadata"),
-    (
-        Part::Held,
-        "in the areas of the allocator, beyond what lives there: free, its own bytes, or rounded up",
-    ),
+    (Part::Held, "in the allocator's areas, beyond live blocks: free, metadata, or rounding"),
     (Part::Inherited, "its parent's memory, shared copy on write"),
     (Part::Extents, "mmap: what the program mapped itself"),
     (Part::Stacks, "stacks"),
@@ -229,7 +226,7 @@ fn push_doubts(out: &mut String, statistics: &Statistics) {
     let mut push = |doubt: &str| push_prose(out, "", doubt);
     if statistics.is_surveyed() {
         push(&format!(
-            "surveyed: read {} of {}, chosen at random (at 95 %: live ±{}, free ±{}, releasable ±{}); --exact reads everything",
+            "surveyed: read {} of {}, chosen at random (95 % intervals: live ±{}, free ±{}, releasable ±{}); --exact reads everything",
             size(statistics.read_bytes),
             size(statistics.sum(|arena| arena.system_bytes)),
             format_bytes(statistics.live_half_width_95_bytes()),

@@ -71,7 +71,7 @@ fn time(cost: &Cost, samples: u64, extents: u64) -> String {
     };
     let slow_ns = slow_ns as f64;
     let each = slow_ns / (samples + extents).max(1) as f64;
-    let kind = if extents == 0 { "a sample with its free" } else { "a sample or mapping" };
+    let kind = if extents == 0 { "for a sample with its free" } else { "for a sample or mapping" };
     let mut text = format!("{}, {} {kind}", span(slow_ns), span(each));
     if let Some(ppm) = cost.overhead_ppm {
         let _ = write!(text, "; {} of the CPU time", percent(ppm / 1e6));

@@ -47,7 +47,7 @@ impl Heading {
             (Some(rss), None) => match watched.rss_bytes {
                 Some(bytes) if watched.rss_age() >= OLD => {
                     let ago = format_duration(watched.rss_age().as_nanos() as u64);
-                    format!("RSS {} now; {ago} ago {}", size(bytes), rss.line())
+                    format!("RSS {} now; as read {ago} ago: {}", size(bytes), rss.line())
                 }
                 _ => rss.line(),
             },

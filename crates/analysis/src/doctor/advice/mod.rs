@@ -128,7 +128,7 @@ fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
     let fastbins = size(statistics.sum(joined));
     let chunks = size(statistics.sum(|arena| arena.free_page_bytes));
     let mut evidence = format!(
-        "{chunks} in whole pages of free chunks, {fastbins} in pages that are free once fastbins are joined with them, the rest at the top of the main arena"
+        "{chunks} in whole pages of free chunks, {fastbins} in pages that become free when a trim merges the fastbins, the rest at the top of the main arena"
     );
     if let Some((site, share)) = first_site(finding) {
         let share = format_share(share);
