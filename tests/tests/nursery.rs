@@ -90,7 +90,7 @@ fn run_says_how_many_children_ended_without_a_profile() {
         outcome
             .remarks
             .iter()
-            .any(|line| line.contains("3 forked children ended before they had a profile file")),
+            .any(|line| line.contains("3 forked children ended before a profile file was made")),
         "{outcome:?}"
     );
 }

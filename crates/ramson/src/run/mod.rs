@@ -304,12 +304,10 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
         let of = |source: &Recording| source.snapshot.header.health[counter as usize];
         profiles.iter().map(of).sum::<u64>()
     };
-    match count(Health::Children).saturating_sub(count(Health::ChildrenWithFile)) {
-        0 => {}
-        1 => remark(format_args!("1 forked child ended before it had a profile file")),
-        children => {
-            remark(format_args!("{children} forked children ended before they had a profile file"))
-        }
+    let early = count(Health::Children).saturating_sub(count(Health::ChildrenWithFile));
+    if early > 0 {
+        let children = if early == 1 { "child" } else { "children" };
+        remark(format_args!("{early} forked {children} ended before a profile file was made"));
     }
     if profiles.len() > MAX_REPORTED {
         remark(format_args!("and {} more: ramson list", profiles.len() - MAX_REPORTED));
