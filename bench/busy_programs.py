@@ -153,8 +153,7 @@ class Redis(Program):
         if self.requests:
             self.client("redis-benchmark", "-s", self.socket, "-q", "-t", "set", "-c", 50, "-P", 16, "-n", self.requests,
                         "-r", max(self.keys, 100_000), "-d", VALUE_BYTES)
-        memory = dict(line.split(":", 1) for line in self.client("redis-cli", "-s", self.socket, "info", "memory").splitlines() if ":" in line)
-        return float(memory["used_memory"])
+        # Its own count is of what the allocator made of its requests, a tenth more.
 
     def stop(self):
         subprocess.run(["redis-cli", "-s", str(self.socket), "shutdown", "nosave"], env=machine.environment(), capture_output=True)

@@ -107,7 +107,9 @@ pub fn remember(recent: &mut Recent, window: &Window, present_bytes: u64, settin
 pub fn next_interval(recent: &Recent, present_bytes: u64, settings: Settings) -> u64 {
     let demand = recent[0].plus(recent[1], 1.0);
     let bound = settings.max_overhead_ppm as f64 / 1e6 * AIM;
-    let by_cost = demand.slow_ns / demand.program_ns.max(1.0) * (1.0 - bound) / bound;
+    // What is younger than a span is taken for the beginning of one: the first samples are dear, as nothing is in the caches yet.
+    let program_ns = demand.program_ns.max(1.0) * (SPAN_NS / demand.wall_ns).max(1.0);
+    let by_cost = demand.slow_ns / program_ns * (1.0 - bound) / bound;
     let by_number = demand.samples / (FREE_PER_NS * demand.wall_ns.max(SPAN_NS));
     let wanted = by_cost.min(by_number) * settings.configured_bytes as f64;
     if wanted <= settings.configured_bytes as f64 {

@@ -105,6 +105,19 @@ fn a_burst_that_is_under_the_bound_over_a_second_changes_nothing() {
 }
 
 #[test]
+fn a_cold_start_changes_nothing() {
+    // 8 threads on 2 CPUs that grow a heap: samples take 4 % until what they need is in the caches.
+    let settings = Settings { configured_bytes: 512 << 10, ..SETTINGS };
+    let mut process = Process::new(settings);
+    let warm = Load { size: 2000.0, rate: 1.0, cpus: 2.0, sample_ns: 3e3 };
+    let cold = process.windows(4, Load { sample_ns: 2e4, ..warm });
+    assert!(mean(&cold) > 0.035, "{cold:?}");
+    assert_eq!(process.present, settings.configured_bytes);
+    process.windows(SECOND, warm);
+    assert_eq!(process.present, settings.configured_bytes);
+}
+
+#[test]
 fn below_300_samples_a_second_nothing_changes_whatever_they_cost() {
     for sample_ns in [1e4, 1e6] {
         let mut process = Process::new(SETTINGS);
@@ -178,7 +191,8 @@ fn every_interval_can_rise_and_has_an_end() {
     let all = Window { samples: 1e6, slow_ns: WINDOW, cpu_ns: WINDOW, wall_ns: WINDOW };
     let exact = Settings { configured_bytes: 1, ..SETTINGS };
     let mut process = Process::new(exact);
-    process.end(Window { slow_ns: 0.02 * WINDOW, ..all });
+    let span = Window { samples: 1e6, slow_ns: 0.02 * SPAN_NS, cpu_ns: SPAN_NS, wall_ns: SPAN_NS };
+    process.end(span);
     assert_eq!(process.present, 3);
     (0..SECOND).for_each(|_| process.end(all));
     assert_eq!(process.present, MOST_BYTES);
