@@ -322,7 +322,7 @@ fn a_block_whose_record_is_being_moved_is_freed_once_and_so_is_its_successor() {
     recording.record_as(1, A, 0x1000);
     let recorder = recording.recorder;
     let slot = live::find(recording.file(), A).unwrap().0;
-    let profile = Profile::create(&recording.config, true).unwrap();
+    let profile = Profile::create(&recording.config, true, recording.config.file_bytes).unwrap();
     recorder.moved.store(core::ptr::from_ref(profile) as u64, Relaxed);
     model(AsOrdered, move || {
         let mover = thread::spawn(move || recorder.move_record(profile, slot, A));
@@ -351,7 +351,7 @@ fn a_block_whose_record_is_being_moved_is_found_by_whoever_has_it() {
     recording.record_as(1, B, 0x1000);
     let recorder = recording.recorder;
     let slots = [A, B].map(|address| (live::find(recording.file(), address).unwrap().0, address));
-    let profile = Profile::create(&recording.config, true).unwrap();
+    let profile = Profile::create(&recording.config, true, recording.config.file_bytes).unwrap();
     recorder.moved.store(core::ptr::from_ref(profile) as u64, Relaxed);
     model(AsOrdered, move || {
         let mover = thread::spawn(move || {
