@@ -210,14 +210,23 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
         explained.add(Part::Padding, padding);
         elsewhere -= padding;
     }
-    let is_held = rest == Part::Anonymous && known.statistics.is_none() && has_block(area, known);
-    explained.add(if is_held { Part::Held } else { rest }, elsewhere);
+    // An allocator's area may lie right behind a library's variables, and be one with them.
+    let own = match (rest, first_block(area, known)) {
+        (Part::Anonymous, Some(_)) => 0,
+        (Part::Data, Some(block)) => {
+            (resident_bytes(area, area.start..block, known) as i64).min(elsewhere)
+        }
+        _ => elsewhere,
+    };
+    explained.add(rest, own);
+    explained.add(Part::Held, elsewhere - own);
 }
 
-/// Whether an allocator has made a block of the area.
-fn has_block(area: &Area, known: &Known) -> bool {
+/// The first block in the area that the allocator has made, where its statistics do not tell.
+fn first_block(area: &Area, known: &Known) -> Option<u64> {
     let first = known.blocks.partition_point(|&block| block < area.start);
-    known.blocks.get(first).is_some_and(|&block| block < area.end)
+    let block = known.blocks.get(first).copied().filter(|&block| block < area.end);
+    block.filter(|_| known.statistics.is_none())
 }
 
 /// Resident bytes of the extents in an area. `known.extents` do not overlap.
@@ -225,14 +234,18 @@ fn extent_bytes(area: &Area, known: &Known) -> u64 {
     let first = known.extents.partition_point(|extent| extent.end <= area.start);
     let within = known.extents[first..].iter().take_while(|extent| extent.start < area.end);
     let bytes = |extent: &ops::Range<u64>| {
-        let part = extent.start.max(area.start)..extent.end.min(area.end);
-        if part == (area.start..area.end) {
-            return area.rss;
-        }
-        let share = (part.end - part.start) as f64 / (area.end - area.start) as f64;
-        (known.resident)(part).unwrap_or((area.rss as f64 * share) as u64)
+        resident_bytes(area, extent.start.max(area.start)..extent.end.min(area.end), known)
     };
     within.map(bytes).sum::<u64>().min(area.rss)
+}
+
+/// Of a part of an area; by its share of the addresses where the pages cannot be asked.
+fn resident_bytes(area: &Area, part: ops::Range<u64>, known: &Known) -> u64 {
+    if part == (area.start..area.end) {
+        return area.rss;
+    }
+    let share = (part.end - part.start) as f64 / (area.end - area.start) as f64;
+    (known.resident)(part).unwrap_or((area.rss as f64 * share) as u64)
 }
 
 fn add_statistics(explained: &mut Explained, statistics: &Statistics) {

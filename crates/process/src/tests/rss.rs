@@ -67,6 +67,26 @@ Rss:                   4 kB
 ";
 
 #[test]
+fn an_allocator_s_area_behind_variables_is_not_theirs() {
+    let smaps = "\
+7f0000000000-7f0000001000 rw-p 00001000 08:01 3                          /usr/lib/libjemalloc.so.2
+Rss:                   4 kB
+Anonymous:             4 kB
+7f0000001000-7f0000801000 rw-p 00000000 00:00 0
+Rss:                8000 kB
+Anonymous:          8000 kB
+";
+    let areas = parse_smaps(smaps.as_bytes());
+    let resident = |range: std::ops::Range<u64>| Some(range.end - range.start);
+    let of = |blocks: &[u64]| {
+        let explained = explain(&areas, &Known { resident: &resident, blocks, ..nothing() });
+        [Term::CodeAndData, Term::Held].map(|term| explained.term(term) / 1024)
+    };
+    assert_eq!(of(&[]), [8000, 0]);
+    assert_eq!(of(&[0x7f00_0004_1000, 0x7f00_0070_0000]), [256, 8000 - 256]);
+}
+
+#[test]
 fn each_area_of_a_process_belongs_to_one_term() {
     let areas = parse_smaps(SMAPS.as_bytes());
     // The first one is shared, the others lie in one area that is larger.
