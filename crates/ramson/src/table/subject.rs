@@ -120,9 +120,10 @@ fn mmap_line(mmap: &MmapSums) -> Option<String> {
         return None;
     }
     let mut line = format!(
-        "mmap {} in {} extents, not part of live: --kind mmap",
+        "mmap {} in {} extent{}, not part of live: --kind mmap",
         format_bytes(mmap.mapped.value),
         format_objects(mmap.extents as f64),
+        if mmap.extents == 1 { "" } else { "s" },
     );
     if mmap.reserved.value > 0.0 {
         let reserved = format_bytes(mmap.reserved.value);
