@@ -14,15 +14,15 @@ import sys
 from arrows import Crate
 from rust_source import ROOT, production
 
-LOWER = "format reader profile import history leaks symbols process source analysis control encode"
+LOWER = "format paths reader profile import history leaks symbols process source analysis control encode"
 # What each crate may import of ours.
 MAY_IMPORT = {
-    "format": "", "libramson": "format", "launch": "", "symbols": "", "process": "", "inject": "",
+    "format": "", "libramson": "format", "launch": "", "paths": "", "symbols": "paths", "process": "paths", "inject": "paths",
     "reader": "format", "profile": "format", "import": "profile", "encode": "profile", "leaks": "format profile",
     "history": "format reader profile",
-    "source": "format reader profile import history symbols process",
-    "analysis": "format reader profile history leaks symbols process source",
-    "control": "format reader profile process source inject",
+    "source": "format paths reader profile import history symbols process",
+    "analysis": "format paths reader profile history leaks symbols process source",
+    "control": "format paths reader profile process source inject",
     "serve": LOWER, "agent": LOWER, "ramson": LOWER + " inject launch serve agent",
 }
 # What besides may not be named in them.

@@ -1,0 +1,21 @@
+//! The one door: opens every path that a profile, a process, debug information or another user names.
+//!
+//! Such a path is resolved beneath a root that we chose, so no link leads out of it. What is there is looked at before it is opened:
+//! opening a FIFO would wait, opening a device may act, and reading a file of a pseudo file system may take something away. Only a regular
+//! file of known size is opened. The links of `/proc/PID` are followed only where this crate forms them.
+//!
+//! A path that the user typed is not for this crate: it is opened as any tool opens it.
+#![forbid(unsafe_code)]
+
+mod directory;
+mod mapped;
+mod regular;
+mod root;
+
+pub use directory::{Directory, Entry};
+pub use mapped::{MappedFile, executable_of, mapped_file};
+pub use regular::{Facts, Refusal, RegularFile};
+pub use root::{Links, Root};
+
+#[cfg(test)]
+mod tests;

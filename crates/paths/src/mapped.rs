@@ -1,0 +1,58 @@
+//! The files that a running process has mapped.
+
+use crate::regular::{Refusal, RegularFile, look_at, open_regular};
+use crate::root::{Links, Root};
+use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
+use std::ops::Range;
+use std::path::Path;
+
+/// File systems where stat names another device than a process's maps do (linux/magic.h): btrfs, overlayfs.
+const DEVICES_DIFFER: [u64; 2] = [0x9123_683e, 0x794c_7630];
+
+/// A line of `/proc/PID/maps`.
+pub struct MappedFile<'a> {
+    /// The process.
+    pub pid: u32,
+    /// Its addresses.
+    pub range: Range<u64>,
+    /// As stat has it.
+    pub device: u64,
+    /// Number of the file there.
+    pub inode: u64,
+    /// In the process's own root directory.
+    pub path: &'a str,
+}
+
+/// The very file that is mapped, also where another one has its name by now.
+///
+/// By the kernel's own link where that may be followed, which takes root; else by its name, if device and inode are those of the map.
+pub fn mapped_file(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
+    let Range { start, end } = mapped.range;
+    let by_link = open_link(&format!("/proc/{}/map_files/{start:x}-{end:x}", mapped.pid));
+    if !matches!(by_link, Err(Refusal::Io(_) | Refusal::Missing)) {
+        return by_link;
+    }
+    let found = Root::of_process(mapped.pid)?.open(Path::new(mapped.path), Links::WithinRoot)?;
+    let is_same_device = || {
+        found.facts.device == mapped.device
+            || fstatfs(&found.file).is_ok_and(|facts| {
+                DEVICES_DIFFER.contains(&(facts.f_type.cast_unsigned() & 0xffff_ffff))
+            })
+    };
+    if found.facts.inode == mapped.inode && is_same_device() {
+        return Ok(found);
+    }
+    Err(Refusal::OtherFile)
+}
+
+/// The executable of process `pid`.
+pub fn executable_of(pid: u32) -> Result<RegularFile, Refusal> {
+    open_link(&format!("/proc/{pid}/exe"))
+}
+
+/// What a link of `/proc/PID` leads to.
+fn open_link(link: &str) -> Result<RegularFile, Refusal> {
+    let path_only = openat(CWD, link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    look_at(&path_only)?;
+    open_regular(path_only)
+}

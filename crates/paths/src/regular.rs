@@ -1,0 +1,166 @@
+//! A regular file, looked at before it is opened.
+
+use pathrs::HandleRef;
+use pathrs::error::{Error, ErrorKind};
+use pathrs::flags::OpenFlags;
+use rustix::fs::{FileType, Stat, fstat, fstatfs};
+use rustix::process::getuid;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::{fmt, io};
+
+/// File systems whose regular files are no stored bytes (linux/magic.h). Reading `/proc/kmsg` takes lines away from syslog; a write to a file in
+/// /sys acts, and an open in debugfs may wait.
+const PSEUDO_FILE_SYSTEMS: [u64; 17] = [
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x7363_6673, // securityfs
+    0x27_e0eb,   // cgroup
+    0x6367_7270, // cgroup2
+    0xcafe_4a11, // bpf
+    0x6265_6570, // configfs
+    0x6165_676c, // pstore
+    0xde5e_81e4, // efivarfs
+    0xf97c_ff8c, // selinux
+    0x4343_5d53, // smack
+    0x6e73_6673, // nsfs
+    0x1cd1,      // devpts
+    0x4249_4e4d, // binfmt_misc
+    0x1980_0202, // mqueue
+];
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub struct RegularFile {
+    /// Its content.
+    pub file: File,
+    /// What it was when it was opened.
+    pub facts: Facts,
+}
+
+/// Which file it is, and whose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Facts {
+    /// Of the file system, as stat has it.
+    pub device: u64,
+    /// Number of the file there.
+    pub inode: u64,
+    /// Length.
+    pub bytes: u64,
+    /// User ID.
+    pub owner: u32,
+    /// Permission bits.
+    pub mode: u32,
+    /// Time of the last change of its content, since 1970.
+    pub modified_ns: i128,
+}
+
+impl Facts {
+    fn of(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            bytes: stat.st_size.cast_unsigned(),
+            owner: stat.st_uid,
+            mode: stat.st_mode & 0o7777,
+            modified_ns: i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec),
+        }
+    }
+
+    /// Whether it belongs to root or to the user who runs this.
+    pub fn is_trusted(&self) -> bool {
+        self.owner == 0 || self.owner == getuid().as_raw()
+    }
+
+    /// Whether every user may read it.
+    pub fn is_public(&self) -> bool {
+        self.mode & 0o004 != 0
+    }
+}
+
+/// Why a path was not opened.
+#[derive(Debug)]
+pub enum Refusal {
+    /// Nothing is there.
+    Missing,
+    /// A FIFO, a device, a socket, a directory; by what it is.
+    NotRegular(&'static str),
+    /// A file that the kernel makes up.
+    Pseudo,
+    /// A link where none may be.
+    Link,
+    /// Another file than the one that is mapped.
+    OtherFile,
+    /// It belongs to this user, and the directory to another.
+    OtherOwner(u32),
+    /// The kernel refused.
+    Io(io::Error),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("no such file"),
+            Self::NotRegular(kind) => write!(f, "{kind}, not a regular file"),
+            Self::Pseudo => f.write_str("a file of the kernel's, not one that is stored"),
+            Self::Link => f.write_str("a symbolic link, which is not followed there"),
+            Self::OtherFile => f.write_str("replaced: another file is mapped"),
+            Self::OtherOwner(user) => {
+                write!(f, "it belongs to user {user}, who does not own the directory")
+            }
+            Self::Io(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl From<rustix::io::Errno> for Refusal {
+    fn from(error: rustix::io::Errno) -> Self {
+        match error {
+            rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => Self::Missing,
+            rustix::io::Errno::LOOP => Self::Link,
+            other => Self::Io(other.into()),
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::OsError(Some(number)) => rustix::io::Errno::from_raw_os_error(number).into(),
+            _ => Self::Io(io::Error::other(error.to_string())),
+        }
+    }
+}
+
+/// Opens for reading what an O_PATH descriptor refers to, if that is a regular file that is stored.
+pub(crate) fn open_regular(path_only: impl AsFd) -> Result<RegularFile, Refusal> {
+    let facts = look_at(path_only.as_fd())?;
+    // Without O_NONBLOCK a lease that the owner holds would delay the open.
+    let flags =
+        OpenFlags::O_RDONLY | OpenFlags::O_NONBLOCK | OpenFlags::O_NOCTTY | OpenFlags::O_CLOEXEC;
+    let file = HandleRef::from_fd(path_only.as_fd()).reopen(flags)?;
+    Ok(RegularFile { file, facts })
+}
+
+/// What it is, if it is a regular file that is stored.
+pub(crate) fn look_at(path_only: impl AsFd) -> Result<Facts, Refusal> {
+    let stat = fstat(&path_only)?;
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => None,
+        FileType::Directory => Some("a directory"),
+        FileType::Fifo => Some("a FIFO"),
+        FileType::Socket => Some("a socket"),
+        FileType::Symlink => return Err(Refusal::Link),
+        _ => Some("a device"),
+    };
+    if let Some(kind) = kind {
+        return Err(Refusal::NotRegular(kind));
+    }
+    let file_system = fstatfs(&path_only)?.f_type.cast_unsigned();
+    if PSEUDO_FILE_SYSTEMS.contains(&(file_system & 0xffff_ffff)) {
+        return Err(Refusal::Pseudo);
+    }
+    Ok(Facts::of(&stat))
+}

@@ -1,0 +1,141 @@
+use super::*;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// A root with `inner/file` in it, and a secret beside it.
+fn scratch() -> (TempDir, Root) {
+    let directory = TempDir::new().unwrap();
+    let root = directory.path().join("root");
+    fs::create_dir_all(root.join("inner")).unwrap();
+    fs::write(root.join("inner/file"), "inside").unwrap();
+    fs::write(directory.path().join("secret"), "outside").unwrap();
+    let opened = Root::at(&root).unwrap();
+    (directory, opened)
+}
+
+fn content(opened: Result<RegularFile, Refusal>) -> Result<String, Refusal> {
+    let mut text = String::new();
+    opened?.file.read_to_string(&mut text).unwrap();
+    Ok(text)
+}
+
+#[test]
+fn a_link_is_resolved_as_if_the_root_were_the_only_file_system() {
+    let (directory, root) = scratch();
+    let link = |name: &str, target: &Path| {
+        symlink(target, directory.path().join("root").join(name)).unwrap();
+        content(root.open(Path::new(name), Links::WithinRoot))
+    };
+    assert_eq!(link("relative", Path::new("inner/file")).unwrap(), "inside");
+    assert_eq!(link("absolute", Path::new("/inner/file")).unwrap(), "inside");
+    assert_eq!(link("above", Path::new("../../../inner/file")).unwrap(), "inside");
+    let secret = directory.path().join("secret");
+    for (name, target) in [("up", Path::new("../secret")), ("out", secret.as_path())] {
+        assert!(matches!(link(name, target), Err(Refusal::Missing)), "{name}");
+    }
+    assert!(matches!(root.open(Path::new("relative"), Links::Refused), Err(Refusal::Link)));
+    assert_eq!(content(root.open(Path::new("/inner/file"), Links::Refused)).unwrap(), "inside");
+}
+
+#[test]
+fn a_link_that_the_kernel_makes_up_leads_nowhere() {
+    let root = Root::at(Path::new("/")).unwrap();
+    for path in ["/proc/self/exe", "/proc/self/root/etc/passwd", "/proc/self/cwd/Cargo.toml"] {
+        let found = root.open(Path::new(path), Links::WithinRoot);
+        assert!(found.is_err(), "{path}: {found:?}");
+    }
+}
+
+#[test]
+fn only_a_stored_regular_file_is_opened() {
+    let (directory, root) = scratch();
+    let path = |name| directory.path().join("root").join(name);
+    mknodat(CWD, path("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    // The null device, which root may make.
+    mknodat(CWD, path("device"), FileType::CharacterDevice, Mode::RUSR, 0x103).unwrap();
+    let _socket = UnixListener::bind(path("socket")).unwrap();
+    for (name, kind) in [
+        ("fifo", "a FIFO"),
+        ("device", "a device"),
+        ("socket", "a socket"),
+        ("inner", "a directory"),
+    ] {
+        match root.open(Path::new(name), Links::WithinRoot) {
+            Err(Refusal::NotRegular(found)) => assert_eq!(found, kind),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    let system = Root::at(Path::new("/")).unwrap();
+    for path in ["/proc/kmsg", "/proc/version", "/sys/kernel/notes", "/sys/fs/cgroup/cgroup.procs"]
+    {
+        let found = system.open(Path::new(path), Links::WithinRoot);
+        assert!(matches!(found, Err(Refusal::Pseudo | Refusal::Missing)), "{path}: {found:?}");
+    }
+}
+
+#[test]
+fn a_directory_shows_its_owner_s_regular_files_only() {
+    let scratch = TempDir::new().unwrap();
+    let path = scratch.path().join("profiles");
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("own"), "1").unwrap();
+    fs::write(path.join("planted"), "2").unwrap();
+    std::os::unix::fs::chown(path.join("planted"), Some(1501), None).unwrap();
+    symlink("/etc/passwd", path.join("link")).unwrap();
+    mknodat(CWD, path.join("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    let directory = Directory::open(&path).unwrap();
+    assert_eq!(directory.owner(), 0);
+    let entries = directory.entries().unwrap();
+    assert_eq!(entries.iter().map(|entry| entry.name.as_os_str()).collect::<Vec<_>>(), ["own"]);
+    assert_eq!(content(directory.open_file(OsStr::new("own"))).unwrap(), "1");
+    let planted = directory.open_file(OsStr::new("planted"));
+    assert!(matches!(planted, Err(Refusal::OtherOwner(1501))), "{planted:?}");
+    assert!(matches!(directory.open_file(OsStr::new("link")), Err(Refusal::Link)));
+    assert!(matches!(directory.open_file(OsStr::new("../secret")), Err(Refusal::Missing)));
+    symlink(&path, scratch.path().join("linked")).unwrap();
+    assert!(Directory::open(&scratch.path().join("linked")).is_err());
+}
+
+#[test]
+fn a_directory_that_was_replaced_is_still_the_one_that_was_opened() {
+    let scratch = TempDir::new().unwrap();
+    let path = scratch.path().join("profiles");
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("profile"), "true").unwrap();
+    let directory = Directory::open(&path).unwrap();
+    fs::rename(&path, scratch.path().join("away")).unwrap();
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("profile"), "false").unwrap();
+    assert_eq!(content(directory.open_file(OsStr::new("profile"))).unwrap(), "true");
+}
+
+#[test]
+fn a_process_s_executable_is_found_under_any_name() {
+    let opened = executable_of(std::process::id()).unwrap();
+    let expected = fs::metadata(std::env::current_exe().unwrap()).unwrap();
+    assert_eq!(opened.facts.bytes, expected.len());
+    assert!(opened.facts.is_trusted());
+}
+
+#[test]
+fn another_file_at_the_path_of_a_map_is_not_taken_for_the_mapped_one() {
+    let facts = executable_of(std::process::id()).unwrap().facts;
+    let path = std::env::current_exe().unwrap();
+    // A range that is no mapping, as for a caller whom the kernel refuses its link.
+    let map = |inode| MappedFile {
+        pid: std::process::id(),
+        range: 0x1000..0x2000,
+        device: facts.device,
+        inode,
+        path: path.to_str().unwrap(),
+    };
+    assert_eq!(mapped_file(&map(facts.inode)).unwrap().facts, facts);
+    let other = mapped_file(&map(facts.inode + 1));
+    assert!(matches!(other, Err(Refusal::OtherFile)), "{other:?}");
+}
