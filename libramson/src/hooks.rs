@@ -47,6 +47,7 @@ pub extern "C" fn rearm(size: u64, entry: u64) -> u64 {
         thread.countdown.set(BUSY);
         return 0;
     }
+    process::meet_child(thread);
     let Some(interval) = process::interval() else {
         thread.countdown.set(PARKED);
         return 0;

@@ -96,7 +96,11 @@ impl ProfileFile {
         header.exit_status.store(-1, Relaxed);
         let keep = if config.keep { flags::KEEP } else { 0 };
         header.flags.fetch_or(keep | backing_flag, Relaxed);
-        fill::<EXE_BYTES>(&header.exe, &header.exe_bytes, executable);
+        let exe_bytes = executable_bytes();
+        header.exe_bytes.store(exe_bytes as u32, Relaxed);
+        for (to, word) in header.exe.iter().zip(&EXECUTABLE).take(exe_bytes.div_ceil(8)) {
+            to.store(word.load(Relaxed), Relaxed);
+        }
         header.stack_count.fetch_max(KINDS.len() as u32, Relaxed);
         header.version.store(VERSION, Relaxed);
         header.magic.store(u64::from_le_bytes(MAGIC), Release);
@@ -225,14 +229,16 @@ impl ProfileFile {
         RegionPlan { offset: offset.load(Relaxed), capacity: capacity.load(Relaxed) }
     }
 
-    /// Copies `bytes` into the strings region and returns their offset there.
-    pub fn add_string(&self, bytes: &[u8]) -> Option<u32> {
+    /// Copies `length` bytes into the strings region and returns their offset there.
+    pub fn add_string(&self, length: usize, bytes: impl Iterator<Item = u8>) -> Option<u32> {
         let used = &self.header().string_bytes;
-        let first = self.reserve(RegionKind::Strings, used, bytes.len() as u64)?;
+        let first = self.reserve(RegionKind::Strings, used, length as u64)?;
         let offset = self.plan(RegionKind::Strings).offset + first;
-        let to = (self.base.load(Relaxed) + offset) as *mut u8;
-        // SAFETY: the range below `committed` was just reserved for us alone.
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        let start = (self.base.load(Relaxed) + offset) as *mut u8;
+        for (index, byte) in bytes.take(length).enumerate() {
+            // SAFETY: the range below `committed` was just reserved for us alone.
+            unsafe { start.add(index).write(byte) };
+        }
         Some(first as u32)
     }
 
@@ -250,28 +256,34 @@ fn read_file(path: &CStr, buffer: &mut [u8]) -> usize {
     sys::open_to_read(path).map_or(0, |file| file.read(buffer))
 }
 
-/// What `executable` has found. Inherited by forked children, for which it is the same.
+/// Path of the executable. Inherited by forked children, for which it is the same.
 static EXECUTABLE: [atomic::AtomicU64; EXE_BYTES / 8] =
     [const { atomic::AtomicU64::new(0) }; EXE_BYTES / 8];
 static EXECUTABLE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Path of the executable; the number of bytes put in `target`.
-pub fn executable(target: &mut [u8; EXE_BYTES]) -> usize {
-    let known_bytes = EXECUTABLE_BYTES.load(Acquire);
-    let (words, _) = target.as_chunks_mut::<8>();
-    if known_bytes != 0 {
-        words
-            .iter_mut()
-            .zip(&EXECUTABLE)
-            .for_each(|(to, word)| *to = word.load(Relaxed).to_le_bytes());
-        return known_bytes;
+/// Length of the path in `EXECUTABLE`, which the first process to ask puts there.
+fn executable_bytes() -> usize {
+    match EXECUTABLE_BYTES.load(Acquire) {
+        0 => learn_executable(),
+        known => known,
     }
-    let bytes = ask_for_executable(target);
-    let (words, _) = target.as_chunks::<8>();
-    EXECUTABLE
-        .iter()
-        .zip(words)
-        .for_each(|(to, word)| to.store(u64::from_le_bytes(*word), Relaxed));
+}
+
+/// The path of the executable.
+pub fn executable() -> impl Iterator<Item = u8> {
+    let bytes = executable_bytes();
+    EXECUTABLE.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).take(bytes)
+}
+
+/// Apart, so that only who asks needs room for it on the program's stack.
+#[cold]
+#[inline(never)]
+fn learn_executable() -> usize {
+    let mut path = [0; EXE_BYTES];
+    let bytes = ask_for_executable(&mut path);
+    for (to, word) in EXECUTABLE.iter().zip(path.as_chunks().0) {
+        to.store(u64::from_le_bytes(*word), Relaxed);
+    }
     EXECUTABLE_BYTES.store(bytes, Release);
     bytes
 }

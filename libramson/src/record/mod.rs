@@ -36,6 +36,7 @@ use extents::Extents;
 use frees::{Entry, FreeRing};
 use meter::{Measurement, Path};
 use nursery::Nursery;
+use profile::NearIndex;
 use ramson_format::atomic::AtomicU64;
 use ramson_format::{Health, Kind, NO_STACK, RegionKind, Stack, lifetime_bucket, state};
 use scratch::Scratches;
@@ -53,6 +54,7 @@ type ClockGetTime = unsafe extern "C" fn(i32, *mut [u64; 2]) -> i32;
 /// One process's recorder. All zero is one that has not begun. What a forked child touches comes first, on as few pages as possible.
 #[repr(C)]
 pub struct Recorder {
+    near_index: NearIndex,
     /// Address of the profile where recording goes on; 0 as long as it is in the nursery.
     moved: AtomicU64,
     /// Address of the kernel's clock without a system call, where it offers one.
@@ -92,7 +94,7 @@ impl Recorder {
     /// Makes everything that recording in the nursery needs. Any number of threads may do so at once; true for one of them.
     /// `may_stay`: it may be left later than at the first sample.
     pub fn begin(
-        &self,
+        &'static self,
         memory: &'static NurseryMemory,
         config: &Config,
         pid: u32,
@@ -102,7 +104,7 @@ impl Recorder {
         self.keep.store(config.keep, Relaxed);
         self.clock.store(startup::clock_address(), Relaxed);
         self.pid.store(pid, Relaxed);
-        let is_first = self.nursery.begin(memory, config, pid, may_stay);
+        let is_first = self.nursery.begin(memory, &self.near_index, config, pid, may_stay);
         let profile = self.nursery.profile();
         let (now_ns, stamp) = (self.now_ns(), self.stamp());
         self.cost.begin(config, profile.file.header(), now_ns, stamp);

@@ -2,7 +2,7 @@
 //! thread that makes it may lose the processor. See `moving`.
 
 use super::live::{self, Slot};
-use super::profile::{NurseryMemory, Profile};
+use super::profile::{NearIndex, NurseryMemory, Profile};
 use crate::config::Config;
 use crate::walk::WALKER;
 use core::sync::atomic::{AtomicBool, AtomicU64 as PlainU64, Ordering::*};
@@ -30,12 +30,13 @@ impl Nursery {
     pub fn begin(
         &self,
         memory: &'static NurseryMemory,
+        near: &'static NearIndex,
         config: &Config,
         pid: u32,
         may_stay: bool,
     ) -> bool {
         self.may_stay.store(may_stay, Relaxed);
-        self.profile.begin_in(memory, config, pid);
+        self.profile.begin_in(memory, near, config, pid);
         live::touch(&self.profile.file);
         let is_first = !self.has_objects.swap(true, Relaxed);
         if is_first {

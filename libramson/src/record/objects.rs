@@ -4,9 +4,7 @@ use super::file::{self, ProfileFile};
 use super::profile::Profile;
 use crate::walk::{self, NewMapping};
 use core::sync::atomic::Ordering::*;
-use ramson_format::{
-    BEGUN, COMMITTED, EPOCH_OPEN, EXE_BYTES, Health, Mapping, RegionKind, mapping_check,
-};
+use ramson_format::{BEGUN, COMMITTED, EPOCH_OPEN, Health, Mapping, RegionKind, mapping_check};
 
 impl NewMapping for Profile {
     fn add(&self, facts: &walk::MappingFacts) -> u32 {
@@ -68,17 +66,16 @@ impl Profile {
     }
 
     fn add_mapping(&self, facts: &walk::MappingFacts, epoch_from: u32) -> Option<u32> {
-        let mut own_path = [0u8; EXE_BYTES];
-        let path = if facts.path.is_empty() {
-            let length = file::executable(&mut own_path);
-            own_path.get(..length).unwrap_or_default()
-        } else {
-            facts.path
-        };
         let header = self.file.header();
         // The string first: a reader that finds the mapping then knows of it too. Without room for it, no path.
-        let path_offset = self.file.add_string(path);
-        let path_bytes = path_offset.map_or(0, |_| path.len() as u32);
+        let (path_bytes, path_offset) = match facts.path {
+            [] => {
+                let length = header.exe_bytes.load(Relaxed) as usize;
+                (length, self.file.add_string(length, file::executable()))
+            }
+            path => (path.len(), self.file.add_string(path.len(), path.iter().copied())),
+        };
+        let path_bytes = path_offset.map_or(0, |_| path_bytes as u32);
         let path_offset = path_offset.unwrap_or(0);
         let index = self.file.reserve(RegionKind::Mappings, &header.mapping_count, 1)?;
         let mapping: &Mapping = self.file.entry(RegionKind::Mappings, index)?;

@@ -1,7 +1,7 @@
 //! A profile and the index of its stacks: what a sample is recorded in.
 
 use super::file::{NURSERY_BYTES, ProfileFile};
-use super::stacks::StackTable;
+use super::stacks::{NEAR_PLACES, StackTable};
 use crate::config::Config;
 use crate::sys;
 use core::cell::UnsafeCell;
@@ -10,6 +10,9 @@ use ramson_format::{FILE_BYTES_RANGE, Health, PAGE_BYTES, REGION_KINDS, RegionKi
 
 /// More than twice as many as there can be stacks in the nursery.
 const NURSERY_PLACES: usize = 8192;
+
+/// The part of a nursery's index that is tried first.
+pub type NearIndex = [AtomicU32; NEAR_PLACES];
 
 /// What a nursery takes. All zero is empty.
 #[repr(C, align(4096))]
@@ -49,10 +52,16 @@ impl Profile {
     }
 
     /// Makes zeroed memory of this process a profile. Any number of threads may do so at once, even while others record in it already.
-    pub fn begin_in(&self, memory: &'static NurseryMemory, config: &Config, pid: u32) {
+    pub fn begin_in(
+        &self,
+        memory: &'static NurseryMemory,
+        near: &'static NearIndex,
+        config: &Config,
+        pid: u32,
+    ) {
         self.file.begin_in(memory.profile.get() as u64, config, pid);
         let index = (&raw const memory.index) as u64;
-        self.stacks.begin_in(&self.file, index, NURSERY_PLACES as u64);
+        self.stacks.begin_in(&self.file, index, NURSERY_PLACES as u64, near.as_ptr() as u64);
     }
 
     /// The counters of a stack.

@@ -11,6 +11,9 @@ use ramson_format::{BEGUN, COMMITTED, KINDS, Kind, LookupAddress, RegionKind, St
 
 /// Entries of the index that one look-up tries; past them a stack counts as not to be recorded.
 const MAX_PROBES: u64 = 64;
+/// Places of the near part, and how many of them one look-up tries first.
+pub const NEAR_PLACES: usize = 256;
+const NEAR_PROBES: u64 = 4;
 
 /// Who a stack is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,6 +28,8 @@ pub struct StackTable {
     /// Address of `AtomicU32`s: 0 or an entry's number.
     index: AtomicU64,
     mask: atomic::AtomicU64,
+    /// Of a nursery: the near part of the index, on a page that is in use anyway; 0 elsewhere. The few stacks of a short process are in it.
+    near: AtomicU64,
 }
 
 impl StackTable {
@@ -32,13 +37,14 @@ impl StackTable {
     pub fn create(&self, file: &ProfileFile) -> Option<()> {
         let places = (file.capacity(RegionKind::Stacks) * 2).next_power_of_two();
         let index = sys::map_own(places as usize * size_of::<AtomicU32>()).ok()?;
-        self.begin_in(file, index as u64, places);
+        self.begin_in(file, index as u64, places, 0);
         Some(())
     }
 
-    /// The same with `places`, a power of two, in zeroed memory at `index`, by any number of threads at once.
-    pub fn begin_in(&self, file: &ProfileFile, index: u64, places: u64) {
+    /// The same with `places`, a power of two, in zeroed memory at `index` and `near`, by any number of threads at once.
+    pub fn begin_in(&self, file: &ProfileFile, index: u64, places: u64, near: u64) {
         self.mask.store(places - 1, Relaxed);
+        self.near.store(near, Relaxed);
         self.index.store(index, Release);
         for kind in KINDS {
             self.entry(file, kind.overflow_stack()).flags.store(kind.stack_flags(), Relaxed);
@@ -71,15 +77,10 @@ impl StackTable {
     ) -> Option<u32> {
         let kind = Kind::of_stack(flags);
         let hash = stack_hash(kind, epoch, frames.clone());
-        let mask = self.mask.load(Relaxed);
         let mut added = None;
         for probe in 0..MAX_PROBES {
-            let place = self.place(hash.wrapping_add(probe) & mask);
-            // In memory that was not touched before, a store after a load is a second page fault.
-            let mut number = match file.is_private() {
-                true => place.fetch_or(0, Acquire),
-                false => place.load(Acquire),
-            };
+            let place = self.place(hash, probe);
+            let mut number = place.load(Acquire);
             if number == 0 {
                 let own = match added {
                     Some(own) => own,
@@ -102,9 +103,16 @@ impl StackTable {
         added
     }
 
-    fn place(&self, index: u64) -> &AtomicU32 {
-        // SAFETY: `index` is masked to the size of the mapping that `create` made.
-        unsafe { &*((self.index.load(Relaxed) + index * 4) as *const AtomicU32) }
+    /// Where a look-up tries next.
+    #[inline]
+    fn place(&self, hash: u64, probe: u64) -> &AtomicU32 {
+        let near = self.near.load(Relaxed);
+        let (first, mask) = match near != 0 && probe < NEAR_PROBES {
+            true => (near, NEAR_PLACES as u64 - 1),
+            false => (self.index.load(Relaxed), self.mask.load(Relaxed)),
+        };
+        // SAFETY: the index is masked to the places that there are.
+        unsafe { &*((first + (hash.wrapping_add(probe) & mask) * 4) as *const AtomicU32) }
     }
 
     #[cold]

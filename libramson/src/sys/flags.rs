@@ -14,6 +14,7 @@ pub const MADV_DONTNEED: i32 = 4;
 pub const MADV_NOHUGEPAGE: i32 = 15;
 pub const MADV_DONTDUMP: i32 = 16;
 pub const MADV_WIPEONFORK: i32 = 18;
+pub const MADV_POPULATE_READ: i32 = 22;
 pub const MADV_POPULATE_WRITE: i32 = 23;
 
 pub const PROT_NONE: usize = 0;

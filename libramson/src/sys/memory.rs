@@ -3,6 +3,7 @@
 use super::flags::*;
 use super::permit::{self, Errno, call};
 use crate::arch::nr;
+use ramson_format::atomic::AtomicU64;
 
 /// See errno(3).
 const EFAULT: Errno = Errno(14);
@@ -73,6 +74,15 @@ pub fn has_page(address: *const u8) -> bool {
     call(nr::SETITIMER, [NO_TIMER, address as usize, 0, 0, 0, 0]) != Err(EFAULT)
 }
 
+/// Adds one to the low half of a counter in a mapping of ours. Nothing happens where its page has gone: the kernel does the addition, in the
+/// one system call that does so.
+pub fn add_one(counter: &AtomicU64) {
+    const FUTEX_WAKE_OP_PRIVATE: usize = 5 | 128;
+    const ADD_ONE: usize = 1 << 28 | 1 << 12;
+    let address = core::ptr::from_ref(counter) as usize;
+    let _ = call(nr::FUTEX, [address, FUTEX_WAKE_OP_PRIVATE, 0, 0, address, ADD_ONE]);
+}
+
 /// Makes memory that `map_own` returned readable only.
 pub fn protect(address: *const u8, bytes: usize) -> Result<(), Errno> {
     call(nr::MPROTECT, [address as usize, bytes, PROT_READ, 0, 0, 0]).map(drop)
@@ -91,6 +101,22 @@ pub fn while_writable(address: *const u8, bytes: usize, work: impl FnOnce()) -> 
 /// madvise(2). Only with advice that leaves the contents alone in this process.
 pub fn advise(address: *const u8, bytes: usize, advice: i32) -> Result<(), Errno> {
     call(nr::MADVISE, [address as usize, bytes, advice as usize, 0, 0, 0]).map(drop)
+}
+
+/// Has the kernel enter the library's code and constants into the page tables, which a fork does not copy: one call instead of a page fault
+/// for each 64 KiB.
+#[cold]
+pub fn populate_code() {
+    unsafe extern "C" {
+        // By the linker: the first byte of the file, and where its code ends.
+        static __ehdr_start: u8;
+        static etext: u8;
+    }
+    if permit::is_full() {
+        let (start, end) = (&raw const __ehdr_start, &raw const etext);
+        // Linux before 5.14 does not know this advice; then they are page faults.
+        let _ = advise(start, end as usize - start as usize, MADV_POPULATE_READ);
+    }
 }
 
 /// One range of memory for `read_own_memory`: address and length, as struct iovec has them.

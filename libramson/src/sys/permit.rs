@@ -9,16 +9,17 @@
 
 use super::flags::*;
 use crate::arch::{nr, syscall};
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
 const LIKE_THE_LOADER: u32 = 0;
 const EVERYTHING: u32 = 1;
 const NOTHING: u32 = 2;
 
 static GRANTED: AtomicU32 = AtomicU32::new(if cfg!(test) { EVERYTHING } else { LIKE_THE_LOADER });
-/// Threads between the look at `GRANTED` and the end of their call.
-static CALLS: AtomicU32 = AtomicU32::new(0);
-/// Times that `give_up` looks for them: milliseconds. A forked child inherits the count of threads that it does not have.
+/// Threads between the look at `GRANTED` and the end of their call, until `count_calls_in` names another place.
+static FIRST_CALLS: AtomicU32 = AtomicU32::new(0);
+static CALLS: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const FIRST_CALLS).cast_mut());
+/// Times that `give_up` looks for them: milliseconds.
 const LOOKS: u32 = 1 << 20;
 
 /// A failed call's errno.
@@ -30,10 +31,22 @@ pub const EEXIST: Errno = Errno(17);
 /// A call that was not made.
 const EPERM: isize = 1;
 
+/// Counts threads that make a call in `counter`, which the kernel zeroes in a forked child: of the threads that were counted it has only the one
+/// that forked. Before the first call.
+pub fn count_calls_in(counter: &'static AtomicU32) {
+    CALLS.store(core::ptr::from_ref(counter).cast_mut(), Relaxed);
+}
+
+fn calls() -> &'static AtomicU32 {
+    // SAFETY: only addresses of statics are stored there.
+    unsafe { &*CALLS.load(Relaxed) }
+}
+
 /// Makes a system call, if it may be made.
 pub(super) fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
     // Both sequentially consistent, as the store and the load in `give_up`: one of the two sees the other.
-    CALLS.fetch_add(1, SeqCst);
+    let calls = calls();
+    calls.fetch_add(1, SeqCst);
     let is_granted = match GRANTED.load(SeqCst) {
         EVERYTHING => true,
         LIKE_THE_LOADER => is_of_the_loader(number, &arguments),
@@ -41,7 +54,7 @@ pub(super) fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Errno>
     };
     // SAFETY: each caller in this folder passes pointers that are valid for what the call reads or writes.
     let result = if is_granted { unsafe { syscall(number, arguments) } } else { -EPERM };
-    CALLS.fetch_sub(1, Release);
+    calls.fetch_sub(1, Release);
     if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(result as usize) }
 }
 
@@ -79,7 +92,7 @@ pub(super) fn grant(everything: bool) {
 pub fn give_up() {
     GRANTED.store(NOTHING, SeqCst);
     for _ in 0..LOOKS {
-        if CALLS.load(SeqCst) == 0 {
+        if calls().load(SeqCst) == 0 {
             return;
         }
         core::hint::spin_loop();

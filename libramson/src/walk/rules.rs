@@ -92,18 +92,27 @@ pub fn follow_frame_pointer(registers: Caller, memory: &impl StackMemory) -> Opt
     })
 }
 
-/// Rules by code address, two ways per set. An entry is valid if its two words agree, so torn or racing stores are misses.
+/// Rules by code address, two ways per set; at the start of a page. An entry is valid if its two words agree, so torn or racing stores are misses.
+#[repr(align(4096))]
 pub struct RuleCache([[AtomicU64; 2]; CACHE_ENTRIES]);
 
-const CACHE_ENTRIES: usize = 8192;
+const CACHE_ENTRIES: usize = PAGES * PAGE_ENTRIES;
+/// Pages of the cache, and entries of 16 bytes on each.
+const PAGES: usize = 32;
+const PAGE_ENTRIES: usize = 256;
+/// Regions of code have 64 KiB.
+const REGION_SHIFT: u32 = 16;
 /// Code addresses are shorter; a rule's scope, 16 bits, is kept above them.
 const SCOPE_SHIFT: u32 = 48;
 /// 2^64 over the golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl RuleCache {
+    /// Rules of one region of code share a page, so that a forked child that meets new code, or a short process, touches few.
     pub fn set_of(address: u64) -> usize {
-        (address.wrapping_mul(MULTIPLIER) >> 51) as usize & (CACHE_ENTRIES - 2)
+        let page = (address >> REGION_SHIFT).wrapping_mul(MULTIPLIER) >> (64 - PAGES.ilog2());
+        let set = address.wrapping_mul(MULTIPLIER) >> (64 - (PAGE_ENTRIES / 2).ilog2());
+        page as usize * PAGE_ENTRIES + set as usize * 2
     }
 
     /// What the first word of an entry must be. The product spreads a rule's few bits over the word, so that the words of two

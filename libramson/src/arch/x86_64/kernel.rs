@@ -22,6 +22,7 @@ pub mod nr {
     pub const MUNLOCK: usize = 150;
     pub const PRCTL: usize = 157;
     pub const GETTID: usize = 186;
+    pub const FUTEX: usize = 202;
     pub const CLOCK_GETTIME: usize = 228;
     pub const OPENAT: usize = 257;
     pub const MKDIRAT: usize = 258;
