@@ -30,10 +30,14 @@ pub struct Config {
     pub entropy: u64,
     /// One past the first thread's stack.
     pub main_stack_high: u64,
+    /// Where the executable's program headers lie; 0: not told.
+    pub program_headers: u64,
 }
 
 /// More variables and auxiliary entries than the kernel would pass.
 const MAX_WORDS: usize = 1 << 21;
+/// Address of the executable's program headers.
+const AT_PHDR: usize = 3;
 const AT_SECURE: usize = 23;
 const AT_RANDOM: usize = 25;
 
@@ -60,6 +64,7 @@ impl Config {
         let mut kind = words.find(|&word| word != 0);
         while let Some(known @ 1..) = kind {
             match (known, words.next()) {
+                (AT_PHDR, Some(address)) => self.program_headers = address as u64,
                 (AT_SECURE, Some(value)) => is_secure = value != 0,
                 (AT_RANDOM, Some(at)) => {
                     // SAFETY: the kernel put 16 bytes there.
@@ -131,6 +136,7 @@ impl Default for Config {
             max_overhead_ppm: None,
             entropy: 0,
             main_stack_high: 0,
+            program_headers: 0,
         }
     }
 }

@@ -9,7 +9,7 @@
 use crate::arch::{self, hooks::Call};
 use crate::parking::parked;
 use crate::record::Taken;
-use crate::{process, resolve, walk};
+use crate::{process, walk};
 use core::ops::Range;
 use ramson_format::{EXTENT_LEAST_BYTES, PAGE_BYTES, live_flags};
 
@@ -66,7 +66,7 @@ fn complete(range: Range<u64>, is_over: bool, flags: Option<u32>, call: &Call) {
     let bytes = range.end - range.start;
     let caller = walk::Caller::at_hook(call.entry(), call.frame_pointer);
     if bytes < EXTENT_LEAST_BYTES
-        || resolve::may_be_allocator(caller.lookup_address.0)
+        || walk::is_of_allocator(caller.lookup_address.0)
         || process::interval().is_none()
     {
         return;

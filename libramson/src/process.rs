@@ -87,15 +87,16 @@ pub fn read_config() -> bool {
     }
     permit::count_calls_in(&PER_PROCESS.calls);
     // SAFETY: at the first allocation, which comes before main. This thread alone moved the state from 0 to 1.
-    unsafe {
+    let config = unsafe {
         let config = (*INHERITED.config.get()).write(Config::default());
         match resolve::initial_stack() {
             Some(stack) => config.take_from_initial_stack(stack),
             // A C library that we do not know: off.
             None => config.interval_bytes = None,
         }
-    }
-    startup::learn();
+        &*config
+    };
+    startup::learn(config.program_headers);
     INHERITED.image_pid.store(startup::recorded_thread_id(), Relaxed);
     INHERITED.config_state.store(2, Release);
     true

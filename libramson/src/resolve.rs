@@ -17,7 +17,7 @@ pub struct LinkMap {
     /// An address inside the object.
     pub dynamic: *const Dynamic,
     pub next: *const LinkMap,
-    previous: *const LinkMap,
+    pub previous: *const LinkMap,
 }
 
 /// struct r_debug (link.h).
@@ -150,26 +150,25 @@ fn find_object_function() -> Option<FindObject> {
     unsafe { core::mem::transmute::<usize, Option<FindObject>>(address) }
 }
 
+impl FoundObject {
+    /// What the loader would tell.
+    pub fn new(start: u64, end: u64, link_map: *const LinkMap, unwind_header: u64) -> Self {
+        Self { flags: 0, start, end, link_map, unwind_header, reserved: [0; 7] }
+    }
+}
+
+/// Whether `object_at` knows: since glibc 2.35.
+#[inline]
+pub fn loader_finds_objects() -> bool {
+    find_object_function().is_some()
+}
+
 /// The object at `address`, without a lock. `None` for other code, and everywhere on C libraries before glibc 2.35.
 pub fn object_at(address: u64) -> Option<FoundObject> {
     let find = find_object_function()?;
     let mut found = core::mem::MaybeUninit::<FoundObject>::uninit();
     // SAFETY: `find` fills the structure if it returns 0; it is async-signal-safe and takes no lock.
     unsafe { (find(address as *mut c_void, found.as_mut_ptr()) == 0).then(|| found.assume_init()) }
-}
-
-/// Whether the code at `address` is of an allocator: of a library that defines malloc. An allocator in the executable is not one
-/// that we see, so what it maps is the program's own. True too where it cannot be told, before glibc 2.35.
-pub fn may_be_allocator(address: u64) -> bool {
-    if find_object_function().is_none() {
-        return true;
-    }
-    // SAFETY: the object's code called us, so it is loaded, and so is its record with the name.
-    object_at(address).and_then(|found| unsafe { found.link_map.as_ref() }).is_some_and(|object| {
-        // SAFETY: as above; the loader gives every object a name, the executable an empty one.
-        let is_executable = unsafe { object.name.is_null() || *object.name == 0 };
-        !is_executable && defines(object, c"malloc")
-    })
 }
 
 /// Where the kernel put argc: arguments, environment and auxiliary vector follow. `None` on C libraries without

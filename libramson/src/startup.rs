@@ -11,8 +11,13 @@ static CLOCK_ADDRESS: AtomicUsize = AtomicUsize::new(0);
 /// The last object in the loader's list.
 static LAST_OBJECT: AtomicPtr<LinkMap> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Looks around, at the first allocation.
-pub fn learn() {
+/// See `executable_start`.
+static EXECUTABLE_START: AtomicU64 = AtomicU64::new(0);
+
+/// Looks around, at the first allocation. `program_headers`: the executable's, in memory.
+pub fn learn(program_headers: u64) {
+    // They follow the ELF header, on its page.
+    EXECUTABLE_START.store(program_headers & !0xfff, Relaxed);
     if let Some(last) = resolve::objects().last() {
         LAST_OBJECT.store(core::ptr::from_ref(last).cast_mut(), Relaxed);
     }
@@ -20,6 +25,16 @@ pub fn learn() {
     THREAD_ID_OFFSET.store(resolve::thread_id_offset(), Relaxed);
     let clock = resolve::find_next(c"__vdso_clock_gettime", 0);
     CLOCK_ADDRESS.store(clock.map_or(0, |(address, _)| address), Relaxed);
+}
+
+/// Where the executable begins, which no entry of the loader's list says; 0 if the kernel did not tell.
+pub fn executable_start() -> u64 {
+    EXECUTABLE_START.load(Relaxed)
+}
+
+/// The last of `objects`; null if there is none.
+pub fn last_object() -> *const LinkMap {
+    LAST_OBJECT.load(Relaxed)
 }
 
 /// The objects that were there at the start, which are never unloaded.

@@ -25,6 +25,7 @@ struct ProgramHeader {
 
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PF_X: u32 = 1;
 const PF_R: u32 = 4;
 const PAGE_BYTES: u64 = 4096;
@@ -70,6 +71,20 @@ impl Elf {
     fn range(&self, header: &ProgramHeader) -> Option<(u64, u64)> {
         let low = self.start.checked_add(header.address.checked_sub(self.first_address)?)?;
         Some((low, low.checked_add(header.file_bytes)?))
+    }
+
+    /// Where its last segment ends, in memory.
+    pub fn end(&self) -> Option<u64> {
+        let segments = self.headers.iter().filter(|header| header.kind == PT_LOAD);
+        let end =
+            segments.map(|header| header.address.saturating_add(header.memory_bytes)).max()?;
+        self.start.checked_add(end.checked_sub(self.first_address)?)
+    }
+
+    /// Its .eh_frame_hdr.
+    pub fn unwind_header(&self) -> Option<u64> {
+        let header = self.headers.iter().find(|header| header.kind == PT_GNU_EH_FRAME)?;
+        self.range(header).map(|(low, _)| low)
     }
 
     fn readable_segments(&self) -> impl Iterator<Item = (&ProgramHeader, (u64, u64))> {

@@ -6,6 +6,7 @@
 
 mod elf;
 mod frames;
+mod loaded;
 mod objects;
 mod rules;
 mod stack;
@@ -13,6 +14,7 @@ mod stack_reach;
 mod unwind_tables;
 
 pub use frames::{Caller, End};
+pub use loaded::is_of_allocator;
 pub use objects::{MappingFacts, NewMapping, Objects};
 pub use stack::{StackView, is_short_of_stack, know_stack, view_of};
 #[cfg(fuzzing)]

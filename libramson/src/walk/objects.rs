@@ -1,11 +1,13 @@
 //! The objects that walks have met: where their unwind tables are, and whether they are still what they were.
 //!
-//! `_dl_find_object` tells without a lock which object is at an address. Objects that were there at the first allocation stay
+//! `loaded` tells without a lock which object is at an address. Objects that were there at the first allocation stay
 //! for good; others are asked about once per walk, because dlclose may have taken them away and put others in their place.
 
 use super::elf::Elf;
+use super::loaded;
 use crate::resolve::{self, FoundObject, LinkMap};
-use crate::startup;
+use crate::sys::{self, permit};
+use crate::{counter, startup};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 use ramson_format::mix;
@@ -89,6 +91,8 @@ pub struct Object {
     /// Address of a word that tells this object from others (in its build ID), or 0, and the word.
     identity_at: AtomicU64,
     identity: AtomicU64,
+    /// The cycle counter when `is_unchanged` last asked the kernel.
+    asked_at_cycles: AtomicU64,
     build_id: [AtomicU64; 4],
     build_id_bytes: AtomicU32,
 }
@@ -153,7 +157,14 @@ impl Objects {
         {
             return Some(place);
         }
-        let found = resolve::object_at(address);
+        if let Some(place) = known
+            && !resolve::loader_finds_objects()
+            && hinted.is_unchanged(place.generation)
+        {
+            cursor.remember(place.generation);
+            return Some(place);
+        }
+        let found = loaded::object_at(address);
         let is_same = found.as_ref().is_some_and(|found| hinted.is(found));
         if let Some(known) = known
             && !is_same
@@ -255,6 +266,30 @@ impl Object {
             && self.identity.load(Relaxed) == identity(self.identity_at.load(Relaxed), found)
     }
 
+    /// Whether the object that is known here is still there, by the word that tells it from others; of what has none that is not known. The kernel
+    /// copies the word, as it may be gone, and its answer holds good for less time than it takes to load another object.
+    #[cold]
+    fn is_unchanged(&self, generation: u32) -> bool {
+        const ANSWER_CYCLES: u64 = 25_000;
+        let now = counter::cycles();
+        if now != 0 && now.wrapping_sub(self.asked_at_cycles.load(Relaxed)) < ANSWER_CYCLES {
+            return true;
+        }
+        let (place, mut word) = (self.identity_at.load(Relaxed) as usize, [0; 8]);
+        let is_it = place != 0
+            && permit::is_full()
+            && sys::read_own_memory(sys::process_id(), &[[place, word.len()]], &mut word)
+                == word.len()
+            && u64::from_le_bytes(word) == self.identity.load(Relaxed);
+        // As in `place`: what was asked about is of this generation.
+        fence(Acquire);
+        let is_it = is_it && self.state.load(Relaxed) == generation << GENERATION_SHIFT | READY;
+        if is_it {
+            self.asked_at_cycles.store(now, Relaxed);
+        }
+        is_it
+    }
+
     /// The object of this generation is gone. The profile knows before its slot is free, so that whatever is met in its place counts
     /// from a later epoch.
     fn retire(&self, generation: u32, sink: &impl NewMapping) {
@@ -272,7 +307,7 @@ impl Object {
     /// Retires it if its object was unloaded; takes it if it is retired.
     fn is_to_be_used_again(&self, sink: &impl NewMapping) -> bool {
         if let Some(place) = self.place().filter(|place| !place.is_permanent) {
-            let found = resolve::object_at(place.start);
+            let found = loaded::object_at(place.start);
             if !found.is_some_and(|found| self.is(&found)) {
                 self.retire(place.generation, sink);
             }

@@ -3,6 +3,7 @@
 mod damage;
 mod hostile;
 mod live;
+mod loaded;
 mod measure;
 mod oracle;
 mod programs;

@@ -1,0 +1,104 @@
+//! Objects by the loader's list, as `_dl_find_object` finds them.
+
+use super::programs::{Library, build};
+use crate::resolve::{self, FoundObject, LinkMap};
+use crate::walk::loaded::Start;
+use std::ffi::CStr;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What tells an object.
+fn facts(found: Option<FoundObject>) -> Option<(u64, *const LinkMap, u64)> {
+    found.map(|found| (found.start, found.link_map, found.unwind_header))
+}
+
+/// As if the program had started with the loader as its last object: the libraries of tests come later.
+fn start() -> Start {
+    let is_loader = |object: &&LinkMap| {
+        // SAFETY: the names of objects are C strings; those before the loader's are never unloaded.
+        unsafe { CStr::from_ptr(object.name) }.to_str().is_ok_and(|name| name.contains("ld-linux"))
+    };
+    let last = resolve::objects().find(is_loader).unwrap();
+    // SAFETY: asks for a word of the auxiliary vector.
+    let executable = unsafe { libc::getauxval(libc::AT_PHDR) } & !0xfff;
+    Start { executable, last }
+}
+
+/// Other tests load libraries, too, and a list that is being changed is searched again at the next walk.
+fn found_at_last(start: &Start, address: u64) -> Option<FoundObject> {
+    (0..100_000).find_map(|_| start.search(address))
+}
+
+/// Code of the objects that are never unloaded.
+fn addresses() -> Vec<u64> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let is_kept = |line: &&str| !line.contains(".so") || line.contains("/lib");
+    let lines = maps.lines().filter(|line| line.contains(" r-xp ") && line.contains('/'));
+    let start = |line: &str| u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+    lines.filter(is_kept).map(|line| start(line) + 64).collect()
+}
+
+#[test]
+fn every_object_of_the_start_is_found_by_the_list_as_by_the_loader() {
+    let start = start();
+    let addresses = addresses();
+    assert!(addresses.len() >= 3, "{addresses:x?}");
+    for &address in &addresses {
+        let expected = resolve::object_at(address);
+        let found = start.search(address);
+        assert_eq!(facts(found), facts(expected), "{address:x}");
+        // The loader rounds the end up, or does not.
+        let ends = found.zip(expected).map(|(found, expected)| expected.end.abs_diff(found.end));
+        assert!(ends < Some(4096), "{address:x}");
+    }
+    let on_stack = &raw const addresses as u64;
+    for address in [16, 1 << 46, u64::MAX, on_stack] {
+        assert_eq!(facts(start.search(address)), None, "{address:x}");
+    }
+}
+
+#[test]
+fn a_library_that_is_loaded_later_is_found_until_it_is_unloaded() {
+    let start = start();
+    let paths: Vec<PathBuf> = (0..3).map(|_| build("frames.c", &["-O1"])).collect();
+    let mut libraries: Vec<Library> = paths.iter().map(|path| Library::open(path)).collect();
+    let ways: Vec<u64> = libraries.iter().map(|library| library.way() as usize as u64).collect();
+    for &way in &ways {
+        assert_eq!(facts(found_at_last(&start, way)), facts(resolve::object_at(way)));
+    }
+    libraries.remove(1).close();
+    assert_eq!(facts(start.search(ways[1])), None);
+    for way in [ways[0], ways[2]] {
+        assert_eq!(facts(found_at_last(&start, way)), facts(resolve::object_at(way)));
+    }
+    libraries.into_iter().for_each(Library::close);
+}
+
+#[test]
+fn the_list_is_read_without_a_fault_while_other_threads_load_and_unload() {
+    let start = start();
+    let is_over = AtomicBool::new(false);
+    let stays = Library::open(&build("frames.c", &["-O1"]));
+    let way = stays.way() as usize as u64;
+    let expected = facts(resolve::object_at(way));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let path = build("frames.c", &["-O1"]);
+            let is_over = &is_over;
+            scope.spawn(move || {
+                while !is_over.load(Relaxed) {
+                    Library::open(&path).close();
+                }
+            });
+        }
+        for _ in 0..20_000 {
+            let found = facts(start.search(way));
+            // An entry that is being changed ends one search, not all.
+            assert!(found.is_none() || found == expected, "{found:x?}");
+        }
+        is_over.store(true, Relaxed);
+    });
+    assert_eq!(facts(found_at_last(&start, way)), expected);
+    stays.close();
+}
