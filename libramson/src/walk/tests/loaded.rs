@@ -5,8 +5,10 @@ use crate::resolve::{self, FoundObject, LinkMap};
 use crate::walk::loaded::Start;
 use std::ffi::CStr;
 use std::fs;
+use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
 
 /// What tells an object.
 fn facts(found: Option<FoundObject>) -> Option<(u64, *const LinkMap, u64)> {
@@ -101,4 +103,74 @@ fn the_list_is_read_without_a_fault_while_other_threads_load_and_unload() {
     });
     assert_eq!(facts(found_at_last(&start, way)), expected);
     stays.close();
+}
+
+/// The way not taken: the line of /proc/self/maps.
+fn is_in_maps(address: u64) -> bool {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().any(|line| {
+        let (start, rest) = line.split_once('-').unwrap();
+        let end = rest.split(' ').next().unwrap();
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        (number(start)..number(end)).contains(&address)
+    })
+}
+
+fn median_us(mut search: impl FnMut()) -> f64 {
+    let turn = || {
+        let start = Instant::now();
+        search();
+        start.elapsed().as_nanos() as f64 / 1e3
+    };
+    let mut turns: Vec<f64> = std::iter::repeat_with(turn).take(21).collect();
+    turns.sort_by(f64::total_cmp);
+    turns[turns.len() / 2]
+}
+
+/// The price of the first sight of an object, as more are loaded and more is mapped. `RAMSON_MEASURE=1` as in `measure`.
+#[test]
+fn measure_searches_when_asked() {
+    let is_asked = std::env::var_os("RAMSON_MEASURE").is_some_and(|value| value == "1");
+    let (start, library) = (start(), build("frames.c", &["-O1"]));
+    let loaded = if is_asked { vec![10, 100, 500] } else { vec![2] };
+    let mut libraries = Vec::new();
+    for count in loaded {
+        while libraries.len() < count {
+            let copy = library.with_extension(format!("{}.so", libraries.len()));
+            fs::copy(&library, &copy).unwrap();
+            libraries.push(Library::open(&copy));
+        }
+        let way = libraries[count / 2].way() as usize as u64;
+        let by_list = median_us(|| _ = black_box(start.search(way)));
+        let by_maps = median_us(|| assert!(is_in_maps(way)));
+        if is_asked {
+            println!(
+                "{count} objects loaded later: by the list {by_list:.1} µs, by maps {by_maps:.1}"
+            );
+        }
+    }
+    if is_asked {
+        // Every second page may not be touched, so that no two are one mapping.
+        let pages: u64 = 60_000;
+        // SAFETY: fresh memory, which nobody else knows.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let memory = libc::mmap(
+                std::ptr::null_mut(),
+                pages as usize * 4096,
+                libc::PROT_READ,
+                flags,
+                -1,
+                0,
+            );
+            for page in (0..pages).step_by(2) {
+                libc::mprotect(memory.byte_add(page as usize * 4096), 4096, libc::PROT_NONE);
+            }
+        }
+        let way = libraries[7].way() as usize as u64;
+        let by_list = median_us(|| _ = black_box(start.search(way)));
+        let by_maps = median_us(|| _ = black_box(is_in_maps(way)));
+        println!("and {pages} mappings: by the list {by_list:.1} µs, by maps {by_maps:.1}");
+    }
+    libraries.into_iter().for_each(Library::close);
 }
