@@ -10,13 +10,14 @@ TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-co
   bpftrace musl-tools gcc-multilib util-linux procps curl libboost-context-dev luajit strace xz-utils debuginfod chromium
 BENCH_PACKAGES := $(TEST_PACKAGES) valgrind llvm stress-ng
 
-.PHONY: help build demo test surveys model sanitize soak hostile hostile-sources lint bench fuzz install clean
+.PHONY: help build dist demo test surveys model sanitize soak hostile hostile-sources lint bench fuzz install clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
 	@echo 'make test   run every test (9 to 14 minutes on 2 cores)'
 	@echo 'make hostile  run hostile programs plain and under ramson over four allocators, and compare'
 	@echo 'make hostile-sources  the malloc tests of glibc, jemalloc and mimalloc, plain and under ramson'
 	@echo 'make model  check the recorder in every order of its threads with two switches at most (part of make test)'
+	@echo 'make dist   the command as one file for glibc 2.17 and newer, with libramson.so in it: target/dist/ramson'
 	@echo 'make surveys  survey 1,000 heaps, and count how often the intervals have the truth in them'
 	@echo 'make sanitize  the library under ThreadSanitizer and AddressSanitizer (needs a nightly toolchain)'
 	@echo 'make soak   redis, PostgreSQL and an allocator torture under load, SOAK_MINUTES=30 each, and whether anything grows or drifts'
@@ -29,6 +30,15 @@ help:
 build: cargo
 	cargo build --release --locked --package ramson
 	cargo build --profile guest --locked --package libramson
+
+# One file for every glibc from 2.17 on, with libramson.so in it. Zig links it against an old C library's symbols.
+DIST := target/x86_64-unknown-linux-gnu/release/ramson
+dist: build
+	@command -v cargo-zigbuild > /dev/null || { tests/packages python3-pip; python3 -m pip install --quiet --break-system-packages cargo-zigbuild ziglang; }
+	RAMSON_EMBEDDED_LIBRARY=$(CURDIR)/target/guest/libramson.so \
+	  cargo zigbuild --release --locked --package ramson --target x86_64-unknown-linux-gnu.2.17
+	install -D -s $(DIST) target/dist/ramson
+	@ls -l target/dist/ramson
 
 demo: packages-demo build
 	demo/run

@@ -66,8 +66,8 @@ fn complete(range: Range<u64>, is_over: bool, flags: Option<u32>, call: &Call) {
     let bytes = range.end - range.start;
     let caller = walk::Caller::at_hook(call.entry(), call.frame_pointer);
     if bytes < EXTENT_LEAST_BYTES
-        || walk::is_of_allocator(caller.lookup_address.0)
         || process::interval().is_none()
+        || walk::is_of_allocator(caller.lookup_address.0)
     {
         return;
     }

@@ -3,6 +3,7 @@
 pub mod compact;
 mod confined;
 mod end_note;
+mod library;
 pub mod prune;
 mod settings;
 mod signals;
@@ -69,7 +70,7 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     let (shown, run_id) = (found.path.display(), new_run_id());
     let mut is_kept = true;
     if found.obstacle.is_none() {
-        let library = places::library().map_err(fail)?;
+        let library = library::find().map_err(fail)?;
         command.env("LD_PRELOAD", preload(&library).map_err(fail)?);
         // AddressSanitizer ends a program that has anything preloaded before it, though it works
         // behind libramson.so as any allocator does. What the user sets counts, as it comes later.
