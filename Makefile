@@ -70,6 +70,7 @@ lint: cargo
 	python3 tests/lint/sizes.py
 	python3 tests/lint/layers.py
 	python3 tests/lint/links.py
+	python3 tests/lint/promises.py
 
 bench: packages-bench build
 	bench/run
