@@ -22,7 +22,7 @@ help:
 	@echo 'make soak   redis, PostgreSQL and an allocator torture under load, SOAK_MINUTES=30 each, and whether anything grows or drifts'
 	@echo 'make lint   formatting, clippy, sizes, layers, links in documents, licences (part of make test)'
 	@echo 'make bench  measure what ramson costs, side by side with its peers'
-	@echo 'make fuzz   fuzz the readers of foreign bytes, FUZZ_SECONDS=600 each (needs cargo-fuzz and a nightly toolchain)'
+	@echo 'make fuzz   fuzz the readers of foreign bytes for an hour, FUZZ_SECONDS=150 each (needs cargo-fuzz and a nightly toolchain)'
 	@echo 'make install PREFIX=/usr/local'
 
 # The program and the library that it preloads.
@@ -77,7 +77,7 @@ bench: packages-bench build
 	bench/run
 
 # FUZZ_SECONDS for each target; FUZZ_TARGETS names some of them.
-FUZZ_SECONDS ?= 600
+FUZZ_SECONDS ?= 150
 fuzz:
 	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run $(FUZZ_TARGETS)
 
