@@ -21,9 +21,9 @@ help:
 	@echo 'make surveys  survey 1,000 heaps, and count how often the intervals have the truth in them'
 	@echo 'make sanitize  the library under ThreadSanitizer and AddressSanitizer (needs a nightly toolchain)'
 	@echo 'make soak   redis, PostgreSQL and an allocator torture under load, SOAK_MINUTES=30 each, and whether anything grows or drifts'
-	@echo 'make lint   formatting, clippy, sizes, layers, links in documents (part of make test)'
+	@echo 'make lint   formatting, clippy, sizes, layers, links in documents, licences (part of make test)'
 	@echo 'make bench  measure what ramson costs, side by side with its peers'
-	@echo 'make fuzz   fuzz the readers of foreign bytes, FUZZ_SECONDS=600 each (needs cargo-fuzz and a nightly toolchain)'
+	@echo 'make fuzz   fuzz the readers of foreign bytes for an hour, FUZZ_SECONDS=150 each (needs cargo-fuzz and a nightly toolchain)'
 	@echo 'make install PREFIX=/usr/local'
 
 # The program and the library that it preloads.
@@ -80,12 +80,14 @@ lint: cargo
 	python3 tests/lint/sizes.py
 	python3 tests/lint/layers.py
 	python3 tests/lint/links.py
+	python3 tests/lint/promises.py
+	python3 licences/check.py
 
 bench: packages-bench build
 	bench/run
 
 # FUZZ_SECONDS for each target; FUZZ_TARGETS names some of them.
-FUZZ_SECONDS ?= 600
+FUZZ_SECONDS ?= 150
 fuzz:
 	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run $(FUZZ_TARGETS)
 
@@ -93,6 +95,9 @@ PREFIX ?= /usr/local
 install: build
 	install -D -s target/release/ramson $(DESTDIR)$(PREFIX)/bin/ramson
 	install -D -m 644 target/guest/libramson.so $(DESTDIR)$(PREFIX)/lib/ramson/libramson.so
+	@command -v python3 > /dev/null || tests/packages python3
+	python3 licences/notices.py > target/NOTICES
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/ramson LICENSE-MIT LICENSE-APACHE target/NOTICES
 
 clean:
 	cargo clean

@@ -1,7 +1,3 @@
-//! heaptrack's text.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use ramson_fuzz::check_import;
-
-fuzz_target!(|bytes: &[u8]| check_import(b"v 10400 3\n", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| (ramson_fuzzed::target("import_heaptrack").check)(bytes));

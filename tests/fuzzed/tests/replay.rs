@@ -1,0 +1,34 @@
+//! The targets of `make fuzz`, with the stable compiler: seeds, old findings and fixed mutations.
+
+use ramson_fuzzed::TARGETS;
+use std::process::{Command, Output};
+
+/// What `replay` says with these arguments. One arena: address space, which is bounded, is then about what is used.
+fn replay(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_replay"));
+    command.args(arguments).env("MALLOC_ARENA_MAX", "1").env("RUST_BACKTRACE", "0");
+    command.output().expect("it was built for this test")
+}
+
+/// How a replay failed, if it did: the input, and the first line of what was said of it.
+fn failure(output: &Output) -> Option<String> {
+    let [inputs, said] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    let last = inputs.lines().last().unwrap_or("no input");
+    let said: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).take(2).collect();
+    (!output.status.success()).then(|| format!("{last}: {}: {}", output.status, said.join(" ")))
+}
+
+#[test]
+fn no_seed_and_no_mutation_breaks_a_reader_or_its_bounds() {
+    let failures: Vec<String> =
+        TARGETS.iter().filter_map(|target| failure(&replay(&[target.name]))).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn what_exceeds_a_bound_is_found() {
+    let memory = failure(&replay(&["--exceed", "memory"]));
+    assert!(memory.is_some_and(|it| it.contains("memory allocation")));
+    let time = failure(&replay(&["--exceed", "time"]));
+    assert!(time.is_some_and(|it| it.contains("5000 ms of CPU time")));
+}
