@@ -38,6 +38,7 @@ dist: build
 	RAMSON_EMBEDDED_LIBRARY=$(CURDIR)/target/guest/libramson.so \
 	  cargo zigbuild --release --locked --package ramson --target x86_64-unknown-linux-gnu.2.17
 	install -D -s $(DIST) target/dist/ramson
+	@! objdump -T target/dist/ramson | grep -E 'GLIBC_2\.(1[89]|[2-9][0-9])'
 	@ls -l target/dist/ramson
 
 demo: packages-demo build

@@ -15,8 +15,10 @@ const EMBEDDED: Option<&[u8]> = Some(include_bytes!(env!("RAMSON_EMBEDDED_LIBRAR
 #[cfg(not(has_library))]
 const EMBEDDED: Option<&[u8]> = None;
 
-/// Group and others may read what a server that gives up its user will load after an exec.
-const DIRECTORY_MODE: u32 = 0o755;
+/// A server that root starts may give up its user before an exec, after which it loads the library again.
+const DIRECTORY_MODE_OF_ROOT: u32 = 0o755;
+/// The directory with a user's profiles is made here, too.
+const DIRECTORY_MODE_OF_USER: u32 = 0o700;
 const FILE_MODE: u32 = 0o555;
 /// Those who may write: the owner only.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -64,7 +66,8 @@ fn unpack_into(
     content: &[u8],
     is_loaded: impl Fn(&Path) -> io::Result<()>,
 ) -> io::Result<PathBuf> {
-    DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)?;
+    let mode = if getuid().is_root() { DIRECTORY_MODE_OF_ROOT } else { DIRECTORY_MODE_OF_USER };
+    DirBuilder::new().recursive(true).mode(mode).create(directory)?;
     let facts = fs::symlink_metadata(directory)?;
     if !facts.is_dir() || facts.uid() != getuid().as_raw() || facts.mode() & WRITABLE_BY_OTHERS != 0
     {
