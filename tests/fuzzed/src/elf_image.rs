@@ -179,18 +179,19 @@ fn debug_info(choices: &mut Choices) -> Vec<u8> {
     joined(&(unit.len() as u32).to_le_bytes(), &unit)
 }
 
-/// Functions, all of which have the same name, or each a later part of it.
+/// Functions, all of which have the same name, or each a later part of it, at addresses of their own or at the same.
 fn symbols(choices: &mut Choices) -> (Vec<u8>, Vec<u8>) {
     let count = choices.size(MOST_SYMBOLS);
     let name_bytes = choices.size(MOST_NAME_BYTES);
-    let stride = u64::from(choices.byte());
+    let (kind, most) = (u64::from(choices.byte()), name_bytes.max(1));
+    let (stride, distance) = (kind >> 1, kind & 1);
     let mut symtab = vec![0; 24];
     for index in 0..count {
-        let name = 1 + index * stride % name_bytes.max(1);
+        let name = 1 + index * stride % most;
         symtab.extend((name as u32).to_le_bytes());
         // A global function in some section.
         symtab.extend([0x12, 0, 1, 0]);
-        symtab.extend([CODE + index, 1].map(u64::to_le_bytes).as_flattened());
+        symtab.extend([CODE + index * distance, 1].map(u64::to_le_bytes).as_flattened());
     }
     let mut strtab = vec![b'f'; name_bytes as usize + 2];
     strtab[0] = 0;

@@ -7,6 +7,7 @@ pub const OPEN: &[(&str, &str)] = &[
     ("profile_regions", "2-1000-mappings-with-one-path-of-4-MiB"),
     ("profile_regions", "2-240000-mappings"),
     ("pprof_messages", "7-one-location-of-40000-lines-40000-times"),
+    ("elf_sections", "6-65535-ends-of-one-long-name-at-one-address"),
     ("elf_sections", "6-overlapping-sections"),
     ("elf_sections", "6-a-linked-file-of-1-TiB"),
     ("elf_sections", "6-inlined-20000-deep"),

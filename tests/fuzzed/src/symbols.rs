@@ -114,7 +114,7 @@ pub fn carried_names() -> Vec<Seed> {
     vec![Seed::new("small", body)]
 }
 
-/// Functions (0: no debug information), depth, period of blocks; symbols, bytes of a name, stride; chunks of mini debug information. Then no link.
+/// Functions (0: no debug information), depth, period of blocks; symbols, bytes of a name, kind; chunks of mini debug information. Then no link.
 fn described(dwarf: (u64, u64, u8), symbols: (u64, u64, u8), chunks: u64) -> Vec<u8> {
     let mut bytes = [dwarf.0, dwarf.1].map(sized).concat();
     bytes.push(dwarf.2);
@@ -127,7 +127,7 @@ fn described(dwarf: (u64, u64, u8), symbols: (u64, u64, u8), chunks: u64) -> Vec
 /// Seeds of `read_symbols`; fuzz/seeds adds some that gcc makes.
 pub fn small_files() -> Vec<Seed> {
     let folder = TempDir::new().expect("the temporary directory can be written");
-    let description = described((3, 3, 2), (10, 30, 1), 1);
+    let description = described((3, 3, 2), (10, 30, 3), 1);
     let path = Elf::of(&mut Choices(&description)).write_to(folder.path());
     let content = std::fs::read(path).expect("it was just written");
     vec![Seed::new("small", joined(&CODE.to_le_bytes(), &content))]
@@ -151,10 +151,15 @@ pub fn elf_files() -> Vec<Seed> {
     vec![
         Seed::new("a-linked-file", linked(1 << 16)),
         Seed::of_finding(6, "a-linked-file-of-1-TiB", linked(1 << 40)),
-        Seed::new("plain", described((5, 3, 2), (10, 30, 1), 0)),
+        Seed::new("plain", described((5, 3, 2), (10, 30, 3), 0)),
         Seed::new("small-mini-debug-information", described((1, 0, 0), none, 3)),
         Seed::new("nested-100-deep", described((2, 100, 7), none, 0)),
-        Seed::new("one-long-name", described((1, 0, 0), (1 << 14, 1 << 12, 0), 0)),
+        Seed::new("one-long-name", described((1, 0, 0), (1 << 14, 1 << 12, 1), 0)),
+        Seed::of_finding(
+            6,
+            "65535-ends-of-one-long-name-at-one-address",
+            described(none, (65_535, 64_000, 254), 0),
+        ),
         Seed::of_finding(6, "overlapping-sections", overlapping),
         Seed::of_finding(6, "inlined-20000-deep", described((1, 20_000, 0), none, 0)),
         Seed::of_finding(6, "mini-debug-information-of-4-GiB", described((1, 0, 0), none, 2048)),
