@@ -5,6 +5,7 @@ use crate::choices::Choices;
 use crate::seed::joined;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 /// Where the program's code is.
 pub const CODE: u64 = 0x1000;
@@ -15,14 +16,18 @@ const MOST_SYMBOLS: u64 = 1 << 16;
 const MOST_NAME_BYTES: u64 = 1 << 20;
 const MOST_CHUNKS: u64 = 1 << 12;
 const MOST_FILE_BYTES: u64 = 1 << 34;
+const MOST_LINKED_BYTES: u64 = 1 << 40;
+/// `.gnu_debuglink`: a name, and a checksum that is wrong.
+const LINK: &[u8] = b"linked\0\0\x01\x02\x03\x04";
 /// Sections that a reader of names may want; the first few have content here, the others are only claimed.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     ".shstrtab",
     ".debug_abbrev",
     ".debug_info",
     ".symtab",
     ".strtab",
     ".gnu_debugdata",
+    ".gnu_debuglink",
     ".debug_str",
     ".debug_line",
     ".debug_line_str",
@@ -32,7 +37,6 @@ const NAMES: [&str; 14] = [
     ".debug_str_offsets",
     ".debug_aranges",
 ];
-const WITH_CONTENT: usize = 6;
 const SYMTAB: usize = 3;
 /// LZMA2: two megabytes of zeroes, beginning anew, so that they can be had again and again.
 const ZEROES: &[u8] = include_bytes!("zeroes.lzma2");
@@ -46,6 +50,8 @@ struct Section {
 pub struct Elf {
     pieces: Vec<(u64, Vec<u8>)>,
     length: u64,
+    /// Length of the file that it links to; 0: it links to none.
+    linked_bytes: u64,
 }
 
 impl Elf {
@@ -54,12 +60,14 @@ impl Elf {
         let info = debug_info(choices);
         let (symtab, strtab) = symbols(choices);
         let packed = mini_debug_info(choices.size(MOST_CHUNKS));
+        let linked_bytes = choices.size(MOST_LINKED_BYTES);
+        let link = if linked_bytes > 0 { LINK.to_vec() } else { Vec::new() };
         let names: Vec<u8> =
             NAMES.iter().flat_map(|name| [name.as_bytes(), b"\0"].concat()).collect();
         let mut pieces = Vec::new();
         let mut sections = Vec::new();
         let mut end = 64;
-        for content in [names, ABBREVIATIONS.to_vec(), info, symtab, strtab, packed] {
+        for content in [names, ABBREVIATIONS.to_vec(), info, symtab, strtab, packed, link] {
             sections.push(Section { offset: end, bytes: content.len() as u64 });
             let next = end + (content.len() as u64).next_multiple_of(8);
             pieces.push((end, content));
@@ -75,15 +83,25 @@ impl Elf {
         }
         pieces.push((table, section_headers(&sections)));
         pieces.push((0, file_header(table)));
-        Self { pieces, length }
+        Self { pieces, length, linked_bytes }
     }
 
-    /// Writes it.
-    pub fn write_to(&self, file: &File) {
-        file.set_len(self.length).expect("files may be sparse here");
+    /// Writes it, and beside it the file that it links to: as it is itself, but for the length. Returns its path.
+    pub fn write_to(&self, folder: &Path) -> PathBuf {
+        let path = folder.join("binary");
+        self.write(&path, self.length);
+        if self.linked_bytes > 0 {
+            self.write(&folder.join("linked"), self.linked_bytes);
+        }
+        path
+    }
+
+    fn write(&self, path: &Path, length: u64) {
+        let file = File::create(path).expect("the folder can be written");
         for (offset, piece) in &self.pieces {
             file.write_all_at(piece, *offset).expect("there is room");
         }
+        file.set_len(length).expect("files may be sparse here");
     }
 }
 
@@ -119,7 +137,6 @@ fn section_headers(sections: &[Section]) -> Vec<u8> {
         headers.extend([1, entry_bytes].map(u64::to_le_bytes).as_flattened());
         name += text.len() as u32 + 1;
     }
-    debug_assert!(sections.len() > WITH_CONTENT);
     headers
 }
 
@@ -133,10 +150,13 @@ const ABBREVIATIONS: &[u8] = &[
 ];
 
 fn debug_info(choices: &mut Choices) -> Vec<u8> {
-    let functions = choices.size(MOST_FUNCTIONS).max(1);
-    let depth = choices.size(MOST_DEPTH).min(MOST_DEPTH * 8 / functions);
+    let functions = choices.size(MOST_FUNCTIONS);
+    let depth = choices.size(MOST_DEPTH).min(MOST_DEPTH * 8 / functions.max(1));
     // Inlined calls, or every so many a block.
     let period = u64::from(choices.byte());
+    if functions == 0 {
+        return Vec::new();
+    }
     let range = [CODE, CODE_BYTES].map(u64::to_le_bytes);
     // Behind the length: version 4, abbreviations from 0, addresses of 8 bytes.
     let mut unit = vec![4, 0, 0, 0, 0, 0, 8];
@@ -159,18 +179,19 @@ fn debug_info(choices: &mut Choices) -> Vec<u8> {
     joined(&(unit.len() as u32).to_le_bytes(), &unit)
 }
 
-/// Functions, all of which have the same name, or each a later part of it.
+/// Functions, all of which have the same name, or each a later part of it, at addresses of their own or at the same.
 fn symbols(choices: &mut Choices) -> (Vec<u8>, Vec<u8>) {
     let count = choices.size(MOST_SYMBOLS);
     let name_bytes = choices.size(MOST_NAME_BYTES);
-    let stride = u64::from(choices.byte());
+    let (kind, most) = (u64::from(choices.byte()), name_bytes.max(1));
+    let (stride, distance) = (kind >> 1, kind & 1);
     let mut symtab = vec![0; 24];
     for index in 0..count {
-        let name = 1 + index * stride % name_bytes.max(1);
+        let name = 1 + index * stride % most;
         symtab.extend((name as u32).to_le_bytes());
         // A global function in some section.
         symtab.extend([0x12, 0, 1, 0]);
-        symtab.extend([CODE + index, 1].map(u64::to_le_bytes).as_flattened());
+        symtab.extend([CODE + index * distance, 1].map(u64::to_le_bytes).as_flattened());
     }
     let mut strtab = vec![b'f'; name_bytes as usize + 2];
     strtab[0] = 0;

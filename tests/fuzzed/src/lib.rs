@@ -17,6 +17,8 @@ mod profile_image;
 pub mod seed;
 mod symbols;
 
+pub use open::OPEN;
+
 use seed::Seed;
 
 /// One way into the readers.
@@ -44,7 +46,7 @@ impl Target {
     /// The seeds that are not in the list of what still breaks a reader; or, the other way around, those in it.
     pub fn seeds_that_are(&self, is_open: bool) -> Vec<Seed> {
         let mut seeds = (self.seeds)();
-        seeds.retain(|seed| open::OPEN.contains(&(self.name, &seed.name)) == is_open);
+        seeds.retain(|seed| OPEN.contains(&(self.name, &seed.name)) == is_open);
         seeds
     }
 }

@@ -6,28 +6,29 @@ use crate::seed::{Seed, joined};
 use ramson_symbols::{
     Binary, CarriedNames, CodeAddress, FileAddress, Options, PerfMap, RuntimeAddress, Symbolizer,
 };
-use std::io::Write;
-use tempfile::{NamedTempFile, TempDir};
+use std::path::Path;
+use tempfile::TempDir;
 
 /// Whatever the bytes of a binary, the symbolizer answers for each address: ELF headers, symbol tables, compressed sections,
 /// DWARF. The first eight bytes are the step between the addresses asked for.
 pub fn read_symbols(bytes: &[u8]) {
     let Some((step, content)) = bytes.split_first_chunk() else { return };
-    let mut file = NamedTempFile::new().expect("the temporary directory can be written");
-    file.write_all(content).expect("the same");
+    let folder = TempDir::new().expect("the temporary directory can be written");
+    let path = folder.path().join("binary");
+    std::fs::write(&path, content).expect("the same");
     let step = u64::from_le_bytes(*step);
-    symbolize(&file, std::array::from_fn(|index| FileAddress(step.wrapping_mul(index as u64))));
+    symbolize(&path, std::array::from_fn(|index| FileAddress(step.wrapping_mul(index as u64))));
 }
 
 /// The same of a file that the input describes.
 pub fn elf_sections(bytes: &[u8]) {
-    let file = NamedTempFile::new().expect("the temporary directory can be written");
-    Elf::of(&mut Choices(bytes)).write_to(file.as_file());
-    symbolize(&file, std::array::from_fn(|index| FileAddress(CODE + 3 * index as u64)));
+    let folder = TempDir::new().expect("the temporary directory can be written");
+    let path = Elf::of(&mut Choices(bytes)).write_to(folder.path());
+    symbolize(&path, std::array::from_fn(|index| FileAddress(CODE + 3 * index as u64)));
 }
 
-fn symbolize(file: &NamedTempFile, addresses: [FileAddress; 16]) {
-    let path = file.path().display().to_string();
+fn symbolize(path: &Path, addresses: [FileAddress; 16]) {
+    let path = path.display().to_string();
     let binary = Binary { path, build_id: String::new(), pid: None };
     let answer = Symbolizer::new(Options::default()).symbolize(&binary, &addresses);
     assert_eq!(answer.frames.len(), addresses.len());
@@ -113,21 +114,22 @@ pub fn carried_names() -> Vec<Seed> {
     vec![Seed::new("small", body)]
 }
 
-/// Functions, depth, period of blocks; symbols, bytes of a name, stride; chunks of mini debug information.
+/// Functions (0: no debug information), depth, period of blocks; symbols, bytes of a name, kind; chunks of mini debug information. Then no link.
 fn described(dwarf: (u64, u64, u8), symbols: (u64, u64, u8), chunks: u64) -> Vec<u8> {
     let mut bytes = [dwarf.0, dwarf.1].map(sized).concat();
     bytes.push(dwarf.2);
     bytes.extend([symbols.0, symbols.1].map(sized).as_flattened());
     bytes.push(symbols.2);
-    bytes.extend(sized(chunks));
+    bytes.extend([sized(chunks), sized(0)].as_flattened());
     bytes
 }
 
 /// Seeds of `read_symbols`; fuzz/seeds adds some that gcc makes.
 pub fn small_files() -> Vec<Seed> {
-    let file = NamedTempFile::new().expect("the temporary directory can be written");
-    Elf::of(&mut Choices(&described((3, 3, 2), (10, 30, 1), 1))).write_to(file.as_file());
-    let content = std::fs::read(file.path()).expect("it was just written");
+    let folder = TempDir::new().expect("the temporary directory can be written");
+    let description = described((3, 3, 2), (10, 30, 3), 1);
+    let path = Elf::of(&mut Choices(&description)).write_to(folder.path());
+    let content = std::fs::read(path).expect("it was just written");
     vec![Seed::new("small", joined(&CODE.to_le_bytes(), &content))]
 }
 
@@ -137,15 +139,27 @@ pub fn elf_files() -> Vec<Seed> {
     // Four sections of debug information that are claimed to have most of a file of 2 GiB, each.
     let mut overlapping = joined(&described((1, 1, 0), none, 0), &sized(2 << 30));
     overlapping.push(4);
-    for section in [6, 7, 8, 10] {
+    for section in [7, 8, 9, 11] {
         overlapping.push(section);
         overlapping.extend([sized(1 << 20), sized(1536 << 20)].as_flattened());
     }
+    let linked = |bytes| {
+        let mut description = described(none, none, 0);
+        description.truncate(description.len() - 3);
+        joined(&description, &sized(bytes))
+    };
     vec![
-        Seed::new("plain", described((5, 3, 2), (10, 30, 1), 0)),
+        Seed::new("a-linked-file", linked(1 << 16)),
+        Seed::of_finding(6, "a-linked-file-of-1-TiB", linked(1 << 40)),
+        Seed::new("plain", described((5, 3, 2), (10, 30, 3), 0)),
         Seed::new("small-mini-debug-information", described((1, 0, 0), none, 3)),
         Seed::new("nested-100-deep", described((2, 100, 7), none, 0)),
-        Seed::new("one-long-name", described((1, 0, 0), (1 << 14, 1 << 12, 0), 0)),
+        Seed::new("one-long-name", described((1, 0, 0), (1 << 14, 1 << 12, 1), 0)),
+        Seed::of_finding(
+            6,
+            "65535-ends-of-one-long-name-at-one-address",
+            described(none, (65_535, 64_000, 254), 0),
+        ),
         Seed::of_finding(6, "overlapping-sections", overlapping),
         Seed::of_finding(6, "inlined-20000-deep", described((1, 20_000, 0), none, 0)),
         Seed::of_finding(6, "mini-debug-information-of-4-GiB", described((1, 0, 0), none, 2048)),

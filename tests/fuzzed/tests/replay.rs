@@ -1,12 +1,16 @@
 //! The targets of `make fuzz`, with the stable compiler: seeds, old findings and fixed mutations.
 
-use ramson_fuzzed::TARGETS;
+use ramson_fuzzed::{OPEN, TARGETS};
 use std::process::{Command, Output};
+use tempfile::TempDir;
 
-/// What `replay` says with these arguments. One arena: address space, which is bounded, is then about what is used.
+/// What `replay` says with these arguments. One arena: address space, which is bounded, is then about what is used. One that is
+/// ended leaves files.
 fn replay(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_replay"));
-    command.args(arguments).env("MALLOC_ARENA_MAX", "1").env("RUST_BACKTRACE", "0");
+    let scratch = TempDir::new().expect("the temporary directory can be written");
+    command.args(arguments).env("TMPDIR", scratch.path());
+    command.env("MALLOC_ARENA_MAX", "1").env("RUST_BACKTRACE", "0");
     command.output().expect("it was built for this test")
 }
 
@@ -31,4 +35,10 @@ fn what_exceeds_a_bound_is_found() {
     assert!(memory.is_some_and(|it| it.contains("memory allocation")));
     let time = failure(&replay(&["--exceed", "time"]));
     assert!(time.is_some_and(|it| it.contains("5000 ms of CPU time")));
+}
+
+#[test]
+fn what_is_left_out_exists() {
+    let seeds = TARGETS.iter().map(|target| target.seeds_that_are(true).len()).sum::<usize>();
+    assert_eq!(seeds, OPEN.len());
 }
