@@ -16,6 +16,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+/// A process has its own profile mapped, and those of its ancestors that it inherited.
+const MOST_MAPPED: usize = 64;
+
 /// What a SRC turned out to be.
 pub enum Opened {
     /// A profile that libramson wrote.
@@ -116,6 +119,7 @@ fn unreadable(object: &str, error: &ReadError) -> Failure {
         ReadError::Version(_) => "Use the ramson that came with the library that wrote it",
         ReadError::Unfinished => "There is nothing to read in it; it can be removed",
         ReadError::Io(_) => "Check that it can be read",
+        ReadError::TooLarge(_) => "Run ramson as its owner",
         ReadError::Empty | ReadError::NotAProfile(_) => {
             "Pass the profile file; \"ramson run ./prog\" creates one"
         }
@@ -125,7 +129,8 @@ fn unreadable(object: &str, error: &ReadError) -> Failure {
 
 /// The profile of a running process, if it has one of its own: a forked child still has its parent's mapped, too.
 pub fn open_member(pid: u32) -> Option<Recording> {
-    open_mapped(pid).find(|recording| recording.has_pid_of(pid))
+    let own = own_pid(pid)?;
+    open_mapped(pid, |header| header.pid == own).next()
 }
 
 /// The recording of process `pid` that has this header, where it is now: a forked child moves it from its memory to a file.
@@ -133,14 +138,23 @@ pub fn find_again(pid: u32, header: &Header) -> Option<Recording> {
     open_member(pid).filter(|found| found.snapshot.header.identity() == header.identity())
 }
 
-/// The profiles that a running process has mapped.
-pub fn open_mapped(pid: u32) -> impl Iterator<Item = Recording> {
+/// The profiles that a running process has mapped and whose header is wanted. More than `MOST_MAPPED` of these are not looked at.
+pub fn open_mapped(
+    pid: u32,
+    is_wanted: impl Fn(&Header) -> bool,
+) -> impl Iterator<Item = Recording> {
     let maps = maps(pid).ok().filter(|maps| maps.iter().any(Map::is_library)).unwrap_or_default();
-    maps.into_iter().filter(Map::may_be_profile).filter_map(move |map| {
+    let maps = maps.into_iter().filter(Map::may_be_profile);
+    let places = maps.filter_map(move |map| {
         bytes_of_map(pid, map).find_map(|(bytes, origin)| {
-            let snapshot = Snapshot::read(&*bytes).ok()?;
-            Some(Recording::of(snapshot, Some(pid), origin))
+            let header = Header::read(&*bytes).ok()?;
+            Some((bytes, origin, header))
         })
+    });
+    let wanted = places.take(MOST_MAPPED).filter(move |(_, _, header)| is_wanted(header));
+    wanted.filter_map(move |(bytes, origin, _)| {
+        let snapshot = Snapshot::read(&*bytes).ok()?;
+        Some(Recording::of(snapshot, Some(pid), origin))
     })
 }
 

@@ -86,7 +86,7 @@ pub fn maps(pid: u32) -> io::Result<Vec<Map>> {
 
 /// What may be read as a profile that is mapped there, and where it is.
 pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>, String)> {
-    let Map { range, inode, path, .. } = map;
+    let Map { range, access, inode, path, .. } = map;
     let is_file = path.starts_with('/') && !path.starts_with("/memfd:");
     let candidates = [format!("/proc/{pid}/root{path}"), path.clone()];
     let files = candidates.into_iter().filter(move |_| is_file).filter_map(move |candidate| {
@@ -95,7 +95,9 @@ pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>
         is_it.then(|| (Box::new(file) as Box<dyn ReadAt>, path.clone()))
     });
     let memory = std::iter::once_with(move || {
-        let memory = ProcessRange::open(pid, range.start, range.end).ok()?;
+        // Memory that is shared may be present where this process has not touched it.
+        let open = if access[3] == b'p' { ProcessRange::open_private } else { ProcessRange::open };
+        let memory = open(pid, range.start, range.end).ok()?;
         Some((Box::new(memory) as Box<dyn ReadAt>, format!("memory of process {pid}")))
     });
     files.chain(memory.flatten())

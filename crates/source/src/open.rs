@@ -197,7 +197,7 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
         _ => Failure::not_found(format!("process {pid}: {error}")),
     })?;
     // A forked child has its parent's mapped until it has its own. In memory of the child it is a copy, in which it goes on.
-    let of_parent = match open_member(pid).or_else(|| open_mapped(pid).next()) {
+    let of_parent = match open_member(pid).or_else(|| open_mapped(pid, |_| true).next()) {
         Some(found) if found.is_of(pid) => return Ok(found),
         other => other,
     };
