@@ -21,5 +21,6 @@ pub use entries::{freed_check, live_check, mapping_check};
 pub use fields::{Entry, Fields};
 pub use follow::Follower;
 pub use ramson_format::{End, LookupAddress, Way};
+pub use reading::regions;
 pub use snapshot::{Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack};
 pub use source::{ProcessRange, ReadAt};

@@ -33,6 +33,13 @@ impl Header {
     }
 }
 
+/// Where the committed entries of each region are, in the order of the directory. `None`: its row is damaged, or another region has a part
+/// of that place.
+pub fn regions<S: ReadAt + ?Sized>(source: &S) -> Result<[Option<Range<u64>>; REGIONS], ReadError> {
+    let reading = Reading::begin(source)?;
+    Ok(REGION_KINDS.map(|kind| reading.place(kind).filter(|place| reading.is_apart(kind, place))))
+}
+
 pub struct Reading<'a, S: ReadAt + ?Sized> {
     source: &'a S,
     length: u64,

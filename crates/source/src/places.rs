@@ -1,28 +1,64 @@
 //! Where ramson keeps things: profiles, cached symbols, the library.
 
+use ramson_paths::{Directory, Refusal};
 use rustix::process::getuid;
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const SHARED: &str = "/var/tmp";
 
-/// Directories in which this user's profiles lie; root looks at everybody's.
+/// Directories in which this user's profiles may lie; root looks at everybody's.
 pub fn profile_directories() -> Vec<PathBuf> {
     let own = env::var_os("RAMSON_DIR").map(PathBuf::from);
     if !getuid().is_root() {
         return own.into_iter().chain([usual_directory()]).collect();
     }
-    let is_usual = |entry: &fs::DirEntry| {
-        let name = entry.file_name();
-        let user = name.to_str().and_then(|name| name.strip_prefix("ramson-"));
-        user.is_some_and(|user| !user.is_empty() && user.bytes().all(|byte| byte.is_ascii_digit()))
-            && entry.file_type().is_ok_and(|kind| kind.is_dir())
-    };
-    let entries = fs::read_dir(SHARED).into_iter().flatten().flatten().filter(is_usual);
-    let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    let entries = fs::read_dir(SHARED).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut all: Vec<PathBuf> = paths.filter(|path| usual_owner(path).is_some()).collect();
     all.sort();
     own.into_iter().chain(all).collect()
+}
+
+/// Those of them that are there, opened; and of each that is not its user's, a line that says so.
+pub fn opened_profile_directories() -> (Vec<Directory>, Vec<String>) {
+    let (mut opened, mut lines) = (Vec::new(), Vec::new());
+    for path in profile_directories() {
+        match open_directory(&path) {
+            Ok(directory) => opened.push(directory),
+            Err(Refusal::Missing) => {}
+            Err(refusal) => lines.push(format!("{}: left out: {refusal}", path.display())),
+        }
+    }
+    (opened, lines)
+}
+
+/// Opens a directory with profiles. One of the usual name must be that user's own, and only his files count; any other one was chosen by the
+/// user who runs this.
+pub fn open_directory(path: &Path) -> Result<Directory, Refusal> {
+    let Some(owner) = usual_owner(path) else { return Directory::open_chosen(path) };
+    let directory = Directory::open(path)?;
+    match directory.owner() == owner {
+        true => Ok(directory),
+        false => Err(Refusal::OtherOwner(directory.owner())),
+    }
+}
+
+/// Opens the directory of a file, and the file's name in it.
+pub fn open_directory_of(file: &Path) -> Result<(Directory, &OsStr), Refusal> {
+    let name = file.file_name().ok_or(Refusal::Missing)?;
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Ok((open_directory(parent.unwrap_or(Path::new(".")))?, name))
+}
+
+/// The user whose directory has this name.
+fn usual_owner(path: &Path) -> Option<u32> {
+    let name = path.strip_prefix(SHARED).ok()?.to_str()?;
+    let user = name.strip_prefix("ramson-")?;
+    let is_number = user.bytes().all(|byte| byte.is_ascii_digit());
+    user.parse().ok().filter(|_| is_number)
 }
 
 /// The one of them in which this user's programs put their profiles.

@@ -138,7 +138,7 @@ impl Processes {
 }
 
 fn search(wanted: &[Selector]) -> Vec<Recording> {
-    if wanted.is_empty() { all() } else { running(wanted) }
+    if wanted.is_empty() { all().found } else { running(wanted) }
 }
 
 /// The processes at one moment.

@@ -5,11 +5,11 @@ use ramson_analysis::end::in_log;
 use ramson_analysis::end::kernel_log::KernelLog;
 use ramson_format::{END_OFFSET, state};
 use ramson_reader::{End, Way};
+use ramson_source::places::open_directory_of;
 use ramson_source::{Recording, open_to_write};
-use rustix::fs::OFlags;
 use std::cell::LazyCell;
-use std::fs::OpenOptions;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ fn with_log(source: &Recording, end: End, first: &LazyCell<KernelLog>) -> End {
 }
 
 fn write(path: &str, end: &End) -> std::io::Result<()> {
-    let file =
-        OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)?;
+    let (directory, name) = open_directory_of(Path::new(path))?;
+    let file = directory.open_file(name)?.file;
     open_to_write(&file)?.write_all_at(&end.to_bytes(), END_OFFSET)
 }

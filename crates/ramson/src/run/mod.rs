@@ -22,14 +22,15 @@ use ramson_format::{Health, state};
 use ramson_process::clock::unix_ns;
 use ramson_process::program;
 use ramson_reader::Way;
-use ramson_source::{Failure, Recording, files_since, open_file, places};
+use ramson_source::{Failure, Recording, files_in, files_since, places};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Access, StatVfs, access, statvfs};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -257,15 +258,11 @@ fn new_run_id() -> u64 {
 fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &Ended) {
     let began_ticks = start_ticks_of(std::process::id());
     let mut profiles = files_since(began_ticks, |header| header.run_id == run_id);
+    profiles.extend(output.into_iter().flat_map(|output| files_beside(output, run_id)));
     for recording in profiles.iter_mut().filter(|recording| may_run_elsewhere(recording, ended)) {
-        if let Ok(found) = open_file(Path::new(&recording.origin)) {
-            *recording = found;
-        }
+        recording.look_elsewhere();
     }
-    let beside_output = output.into_iter().flat_map(files_beside);
-    profiles.extend(beside_output.filter_map(|path| open_file(&path).ok()));
-    profiles
-        .retain(|source| source.snapshot.header.run_id == run_id && source.origin.starts_with('/'));
+    profiles.retain(|source| source.origin.starts_with('/'));
     profiles.sort_by(|a, b| a.origin.cmp(&b.origin));
     profiles.dedup_by(|a, b| a.origin == b.origin);
     let live = |of: &Recording| live_heap(&of.snapshot).value;
@@ -331,7 +328,11 @@ fn keep(source: &Recording) -> Vec<String> {
         return Vec::new();
     }
     let last = LastProfile::of(source);
-    let _ = compact::compact(path, &last.names.to_block());
+    // Another user may not read every binary that we may.
+    let facts = source.file().and_then(|file| file.metadata().ok());
+    let is_own = facts.is_some_and(|facts| facts.uid() == geteuid().as_raw());
+    let block = if is_own { last.names.to_block() } else { Vec::new() };
+    let _ = compact::compact(path, &block);
     last.lines(source)
 }
 
@@ -346,15 +347,8 @@ fn emptied(output: Option<&Path>, ended: &Ended) -> Option<std::path::PathBuf> {
 }
 
 /// The output file, and those of further processes: its name with .PID added.
-fn files_beside(output: &Path) -> Vec<std::path::PathBuf> {
-    let (Some(directory), Some(name)) = (output.parent(), output.file_name()) else {
-        return Vec::new();
-    };
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries
-        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(name.as_encoded_bytes()))
-        // To open a FIFO waits for its writer.
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
-        .map(|entry| entry.path())
-        .collect()
+fn files_beside(output: &Path, run_id: u64) -> Vec<Recording> {
+    let Ok((directory, name)) = places::open_directory_of(output) else { return Vec::new() };
+    let begins_so = |other: &OsStr| other.as_encoded_bytes().starts_with(name.as_encoded_bytes());
+    files_in(&directory, begins_so, |header| header.run_id == run_id)
 }
