@@ -89,6 +89,17 @@ impl Directory {
         self.mode & 0o022 != 0
     }
 
+    /// Whether only its owner may enter it.
+    pub fn is_private(&self) -> bool {
+        self.mode & 0o077 == 0
+    }
+
+    /// Whether a user may put files here who is in no group of it.
+    pub fn may_be_written_by(&self, user: u32) -> bool {
+        let bit = if user == self.owner { 0o200 } else { 0o002 };
+        user == 0 || self.mode & bit != 0
+    }
+
     /// When a file was made in it last, or removed, since 1970.
     pub fn modified_ns(&self) -> i128 {
         self.modified_ns

@@ -8,6 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const SHARED: &str = "/var/tmp";
+/// Where root's profiles are if another user has taken their directory's name in /var/tmp.
+const ROOTS_OWN: &str = "/var/lib/ramson-0";
 
 /// Directories in which this user's profiles may lie; root looks at everybody's.
 pub fn profile_directories() -> Vec<PathBuf> {
@@ -18,6 +20,7 @@ pub fn profile_directories() -> Vec<PathBuf> {
     let entries = fs::read_dir(SHARED).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     let mut all: Vec<PathBuf> = paths.filter(|path| usual_owner(path).is_some()).collect();
+    all.push(ROOTS_OWN.into());
     all.sort();
     own.into_iter().chain(all).collect()
 }
@@ -55,6 +58,9 @@ pub fn open_directory_of(file: &Path) -> Result<(Directory, &OsStr), Refusal> {
 
 /// The user whose directory has this name.
 fn usual_owner(path: &Path) -> Option<u32> {
+    if path == Path::new(ROOTS_OWN) {
+        return Some(0);
+    }
     let name = path.strip_prefix(SHARED).ok()?.to_str()?;
     let user = name.strip_prefix("ramson-")?;
     let is_number = user.bytes().all(|byte| byte.is_ascii_digit());
@@ -67,7 +73,33 @@ pub fn own_profile_directory() -> PathBuf {
 }
 
 fn usual_directory() -> PathBuf {
-    Path::new(SHARED).join(format!("ramson-{}", getuid().as_raw()))
+    usual_directory_of(getuid().as_raw())
+}
+
+/// The one of them in which a user's programs put their profiles where no variable names another.
+pub fn usual_directory_of(user: u32) -> PathBuf {
+    let shared = Path::new(SHARED).join(format!("ramson-{user}"));
+    let is_taken = user == 0 && objection(&shared, user).is_some();
+    if is_taken { ROOTS_OWN.into() } else { shared }
+}
+
+/// Why programs of `user` put no profiles into a directory that is there.
+pub fn objection(path: &Path, user: u32) -> Option<String> {
+    let is_usual = usual_owner(path).is_some();
+    let opened = if is_usual { Directory::open(path) } else { Directory::open_chosen(path) };
+    let directory = match opened {
+        Ok(directory) => directory,
+        Err(Refusal::Missing) => return None,
+        Err(refusal) => return Some(refusal.to_string()),
+    };
+    let owner = directory.owner();
+    if is_usual && owner != user {
+        return Some(format!("it belongs to user {owner}"));
+    }
+    if is_usual && !directory.is_private() {
+        return Some("other users may enter it, its mode must be 0700".into());
+    }
+    (!directory.may_be_written_by(user)).then(|| format!("user {user} may not write to it"))
 }
 
 /// Where answers about binaries are kept from one report to the next.
