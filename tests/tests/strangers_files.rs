@@ -64,6 +64,8 @@ fn one_profile_that_is_over_its_bounds_is_a_line_and_the_others_are_shown() {
     assert_eq!(by_name.status, 1, "{by_name:?}");
     said(&by_name, "more than 128 MiB of records of another user");
     finish(ramson(&scratch).args(["report", "name:allocates"])).good();
+    let top = finish(ramson(&scratch).args(["top", "--once"])).good();
+    assert!(top.text().contains("1 more cannot be read"), "{top:?}");
     finish(ramson(&scratch).args(["list", "--prune"])).good();
 }
 

@@ -1,6 +1,6 @@
 //! All profiles of this machine that this user may read.
 
-use crate::file::{mapped_header, open_member, read_file};
+use crate::file::{mapped_header, member_failure, open_member, read_file};
 use crate::places::opened_profile_directories;
 use crate::recording::Recording;
 use ramson_paths::Directory;
@@ -18,6 +18,12 @@ pub struct Discovery<T> {
     pub unreadable: Vec<String>,
     /// Of each directory that was left out, why.
     pub left_out: Vec<String>,
+}
+
+impl<T> Default for Discovery<T> {
+    fn default() -> Self {
+        Self { found: Vec::new(), unreadable: Vec::new(), left_out: Vec::new() }
+    }
 }
 
 /// Every profile that can be found: files in the usual directories, and what this user's processes have mapped elsewhere.
@@ -65,7 +71,12 @@ pub fn map_all<T>(
     for directory in &directories {
         each_file_in(directory, &is_called_so, &is_wanted, &mut keep_file, &mut unreadable);
     }
-    unseen.into_values().filter_map(open_member).for_each(keep);
+    for pid in unseen.into_values() {
+        match open_member(pid) {
+            Some(recording) => keep(recording),
+            None => unreadable.extend(member_failure(pid).map(|failure| failure.to_string())),
+        }
+    }
     found.sort_by_key(|(start_ns, _)| *start_ns);
     let found = found.into_iter().map(|(_, kept)| kept).collect();
     Discovery { found, unreadable, left_out }

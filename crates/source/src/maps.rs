@@ -2,14 +2,16 @@
 
 use ramson_format::FILE_BYTES_RANGE;
 use ramson_paths::{Links, MappedFile, Root, mapped_file};
-use ramson_process::text;
 use ramson_reader::{ProcessRange, ReadAt, Snapshot};
 use rustix::fs::{major, makedev, minor};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, absolute};
+
+/// Twice as much as 65,530 mappings, the most that the kernel allows by itself, with paths of 200 bytes.
+const MOST_MAPS_BYTES: u64 = 32 << 20;
 
 /// The regular file of this name. The user did not name it, or it may have been replaced.
 pub fn open_found(path: impl AsRef<Path>) -> Option<File> {
@@ -79,9 +81,11 @@ impl Map {
     }
 }
 
-/// None of a process that is just gone.
+/// None of a process that is just gone. What lies behind the first `MOST_MAPS_BYTES` is not looked at.
 pub fn maps(pid: u32) -> io::Result<Vec<Map>> {
-    let maps = text::read(format!("/proc/{pid}/maps"))?;
+    let mut maps = Vec::new();
+    File::open(format!("/proc/{pid}/maps"))?.take(MOST_MAPS_BYTES).read_to_end(&mut maps)?;
+    let maps = String::from_utf8_lossy(&maps);
     Ok(maps.lines().filter_map(Map::parse).collect())
 }
 

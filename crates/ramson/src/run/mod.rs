@@ -238,9 +238,11 @@ fn make_place(output: Option<&Path>) -> bool {
     let directory = output.and_then(Path::parent).map_or_else(own, Path::to_path_buf);
     let free = |space: &StatVfs| space.f_bavail.saturating_mul(space.f_frsize);
     let objection = places::objection(&directory, getuid().as_raw());
-    let problem = match access(&directory, Access::WRITE_OK).map(|()| statvfs(&directory)) {
-        // It will be made.
-        Err(Errno::NOENT) => return false,
+    // libramson makes its own.
+    let is_made = output.is_some() || directory.exists();
+    let place =
+        if is_made { directory.as_path() } else { directory.parent().unwrap_or(&directory) };
+    let problem = match access(place, Access::WRITE_OK).map(|()| statvfs(place)) {
         Err(error) => format!("not writable ({error})"),
         Ok(_) if let Some(objection) = objection => objection,
         Ok(Ok(space)) if free(&space) < LEAST_FREE_BYTES => "no space".into(),
