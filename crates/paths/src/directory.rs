@@ -1,8 +1,8 @@
 //! A directory in which another user may write, such as one with profiles.
 
-use crate::regular::{Facts, Refusal, RegularFile, look_at, modified_ns, open_regular};
+use crate::regular::{Facts, Refusal, RegularFile, modified_ns, open_regular};
 use rustix::fs::{
-    AtFlags, CWD, Dir, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat,
 };
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -116,7 +116,9 @@ impl Directory {
     /// The regular files that count, in no order. Links, devices, FIFOs and the files of other users are left out, none is opened.
     pub fn entries(&self) -> Result<Vec<Entry>, Refusal> {
         let found = self.names()?.into_iter().filter_map(|name| {
-            let facts = look_at(self.path_only(&name).ok()?).ok()?;
+            let stat = statat(&self.descriptor, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            let facts = is_regular.then(|| Facts::of(&stat))?;
             self.counts(facts).then_some(Entry { name, facts })
         });
         Ok(found.collect())

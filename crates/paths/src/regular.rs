@@ -60,7 +60,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    fn of(stat: &Stat) -> Self {
+    pub(crate) fn of(stat: &Stat) -> Self {
         Self {
             device: stat.st_dev,
             inode: stat.st_ino,

@@ -92,7 +92,8 @@ pub fn maps(pid: u32) -> io::Result<Vec<Map>> {
 /// What may be read as a profile that is mapped there, and where it is.
 pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>, String)> {
     let Map { range, access, device, inode, path, .. } = map;
-    let is_file = path.starts_with('/') && !path.starts_with("/memfd:");
+    // A memfd's name ends so, too.
+    let is_file = path.starts_with('/') && !path.ends_with(" (deleted)");
     let (major, minor) = device;
     let mapped = is_file.then(|| (path.clone(), range.clone()));
     let file = mapped.into_iter().filter_map(move |(path, range)| {
