@@ -6,7 +6,7 @@ use ramson_tests::forged::*;
 use ramson_tests::servers::*;
 use ramson_tests::{library, program};
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -116,6 +116,16 @@ fn a_quarter_of_a_million_mappings_take_no_quadratic_time() {
     for arguments in [&["list"][..], &["report", path.to_str().unwrap()]] {
         assert_shown(&finish(&mut bounded(&scratch, arguments)), arguments[0]);
     }
+}
+
+#[test]
+fn a_profile_with_holes_is_read_as_the_same_bytes_are() {
+    let run = ramson_tests::Run::new(program("stacks.c")).arg("stacks").arg("5").succeed();
+    let path = &run.profiles[0];
+    let bytes = fs::read(path).unwrap();
+    assert!(fs::metadata(path).unwrap().blocks() * 512 < bytes.len() as u64 / 2);
+    let (sparse, whole) = (ramson_tests::read(path), ramson_tests::read_bytes(&bytes));
+    assert_eq!(sparse.unwrap(), whole.unwrap());
 }
 
 /// Starts `forges` as a stranger.

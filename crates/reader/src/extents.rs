@@ -90,6 +90,32 @@ mod tests {
     }
 
     #[test]
+    fn each_place_belongs_to_the_latest_extent_there() {
+        let mut random = 1u64;
+        let mut below = |bound: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % bound
+        };
+        for _ in 0..2000 {
+            let mut owners = [None; 64];
+            let mut extents = Vec::new();
+            for moment in 0..below(12) as usize {
+                let start = below(64);
+                let range = start..start + below(65 - start);
+                owners[range.start as usize..range.end as usize].fill(Some(moment));
+                extents.push((extent(range, moment), moment));
+            }
+            let mut found = [None; 64];
+            for part in without_overlap(extents) {
+                let place = part.start as usize..(part.start + part.bytes) as usize;
+                assert!(found[place.clone()].iter().all(Option::is_none));
+                found[place].fill(Some(part.stack));
+            }
+            assert_eq!(found, owners);
+        }
+    }
+
+    #[test]
     fn of_an_extent_stays_what_the_process_has_mapped() {
         let extents = vec![extent(10..50, 1), extent(50..60, 2), extent(70..80, 3)];
         let mut snapshot = Snapshot { extents, ..Snapshot::default() };
