@@ -8,6 +8,7 @@
 mod build;
 pub mod cgroups;
 pub mod deaths;
+pub mod forged;
 pub mod hostile;
 pub mod keeping;
 mod random;

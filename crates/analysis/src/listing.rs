@@ -4,7 +4,7 @@ use crate::end::{self, Cause, End};
 use crate::extents;
 use ramson_process::stat;
 use ramson_profile::Estimate;
-use ramson_source::{Recording, all};
+use ramson_source::{Recording, map_all};
 use serde::Serialize;
 
 /// The answer.
@@ -12,6 +12,8 @@ use serde::Serialize;
 pub struct Listing {
     /// In the order of their starts.
     pub profiles: Vec<Entry>,
+    /// A line for each profile that cannot be read, and for each directory that is not its user's.
+    pub unreadable: Vec<String>,
 }
 
 /// One profile.
@@ -46,7 +48,9 @@ pub struct Entry {
 
 /// Every profile of this machine that this user may read.
 pub fn list() -> Listing {
-    Listing { profiles: all().iter().map(Entry::of).collect() }
+    let all = map_all(|_| true, |recording| Entry::of(&recording));
+    let unreadable = all.unreadable.into_iter().chain(all.left_out).collect();
+    Listing { profiles: all.found, unreadable }
 }
 
 impl Entry {

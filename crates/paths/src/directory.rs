@@ -1,8 +1,11 @@
 //! A directory in which another user may write, such as one with profiles.
 
-use crate::regular::{Facts, Refusal, RegularFile, look_at, open_regular};
-use rustix::fs::{CWD, Dir, Mode, OFlags, fstat, openat};
+use crate::regular::{Facts, Refusal, RegularFile, modified_ns, open_regular};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat,
+};
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -14,9 +17,12 @@ pub struct Directory {
     path: PathBuf,
     owner: u32,
     mode: u32,
+    modified_ns: i128,
+    /// Files of other users are in it, too.
+    is_of_all: bool,
 }
 
-/// A regular file of the directory's owner.
+/// A regular file in a directory.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Within the directory.
@@ -26,17 +32,46 @@ pub struct Entry {
 }
 
 impl Directory {
-    /// The directory at `path`, not a link to one.
+    /// The directory at `path`, not a link to one. Only its owner's files count.
     pub fn open(path: &Path) -> Result<Self, Refusal> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Self::open_with(path, OFlags::NOFOLLOW, false)
+    }
+
+    /// A directory that the user chose: a link may lead to it, and the files of all users count.
+    pub fn open_chosen(path: &Path) -> Result<Self, Refusal> {
+        Self::open_with(path, OFlags::empty(), true)
+    }
+
+    fn open_with(path: &Path, flags: OFlags, is_of_all: bool) -> Result<Self, Refusal> {
+        let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = openat(CWD, path, flags, Mode::empty())?;
+        Self::of(descriptor, path.to_owned(), is_of_all)
+    }
+
+    fn of(descriptor: OwnedFd, path: PathBuf, is_of_all: bool) -> Result<Self, Refusal> {
         let stat = fstat(&descriptor)?;
         Ok(Self {
-            descriptor,
-            path: path.to_owned(),
             owner: stat.st_uid,
             mode: stat.st_mode & 0o7777,
+            modified_ns: modified_ns(&stat),
+            descriptor,
+            path,
+            is_of_all,
         })
+    }
+
+    /// The directory of this name in it, not a link to one; made for its owner only if it is missing. Only its owner's files count.
+    pub fn make_directory(&self, name: &OsStr) -> Result<Self, Refusal> {
+        // It may exist; what counts is what is opened.
+        let _ = mkdirat(&self.descriptor, plain(name)?, Mode::RWXU);
+        self.directory(name)
+    }
+
+    /// The same without making it.
+    pub fn directory(&self, name: &OsStr) -> Result<Self, Refusal> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let descriptor = openat(&self.descriptor, plain(name)?, flags, Mode::empty())?;
+        Self::of(descriptor, self.path.join(name), false)
     }
 
     /// As it was named.
@@ -54,31 +89,84 @@ impl Directory {
         self.mode & 0o022 != 0
     }
 
-    /// The regular files of its owner, in no order. Links, devices, FIFOs and the files of other users are left out, none is opened.
-    pub fn entries(&self) -> Result<Vec<Entry>, Refusal> {
+    /// Whether only its owner may enter it.
+    pub fn is_private(&self) -> bool {
+        self.mode & 0o077 == 0
+    }
+
+    /// Whether a user may put files here who is in no group of it.
+    pub fn may_be_written_by(&self, user: u32) -> bool {
+        let bit = if user == self.owner { 0o200 } else { 0o002 };
+        user == 0 || self.mode & bit != 0
+    }
+
+    /// When a file was made in it last, or removed, since 1970.
+    pub fn modified_ns(&self) -> i128 {
+        self.modified_ns
+    }
+
+    /// The names of all that is in it, in no order.
+    pub fn names(&self) -> Result<Vec<OsString>, Refusal> {
         let entries = Dir::read_from(&self.descriptor)?.filter_map(Result::ok);
-        let found = entries.filter_map(|entry| {
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            let facts = look_at(self.path_only(name).ok()?).ok()?;
-            (facts.owner == self.owner).then(|| Entry { name: name.to_owned(), facts })
+        Ok(entries
+            .map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned())
+            .collect())
+    }
+
+    /// The regular files that count, in no order. Links, devices, FIFOs and the files of other users are left out, none is opened.
+    pub fn entries(&self) -> Result<Vec<Entry>, Refusal> {
+        let found = self.names()?.into_iter().filter_map(|name| {
+            let stat = statat(&self.descriptor, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            let facts = is_regular.then(|| Facts::of(&stat))?;
+            self.counts(facts).then_some(Entry { name, facts })
         });
         Ok(found.collect())
     }
 
-    /// Opens the regular file of this name, which belongs to the directory's owner.
+    /// Opens the regular file of this name, if it counts.
     pub fn open_file(&self, name: &OsStr) -> Result<RegularFile, Refusal> {
         let opened = open_regular(self.path_only(name)?)?;
-        match opened.facts.owner == self.owner {
+        match self.counts(opened.facts) {
             true => Ok(opened),
             false => Err(Refusal::OtherOwner(opened.facts.owner)),
         }
     }
 
-    fn path_only(&self, name: &OsStr) -> Result<OwnedFd, Refusal> {
-        if name.as_bytes().contains(&b'/') || name == OsStr::new("..") {
-            return Err(Refusal::Missing);
-        }
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(openat(&self.descriptor, name, flags, Mode::empty())?)
+    /// Makes a file that was not there, for its owner only, to be written.
+    pub fn create_file(&self, name: &OsStr) -> Result<File, Refusal> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let made = openat(&self.descriptor, plain(name)?, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(made.into())
     }
+
+    /// Whether there is anything of this name, be it a link.
+    pub fn has(&self, name: &OsStr) -> bool {
+        statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// Gives a file in it another name, in place of what had that name.
+    pub fn rename(&self, from: &OsStr, to: &OsStr) -> Result<(), Refusal> {
+        Ok(renameat(&self.descriptor, plain(from)?, &self.descriptor, plain(to)?)?)
+    }
+
+    /// Removes the name of a file, or of a link.
+    pub fn remove(&self, name: &OsStr) -> Result<(), Refusal> {
+        Ok(unlinkat(&self.descriptor, plain(name)?, AtFlags::empty())?)
+    }
+
+    fn counts(&self, facts: Facts) -> bool {
+        self.is_of_all || facts.owner == self.owner
+    }
+
+    fn path_only(&self, name: &OsStr) -> Result<OwnedFd, Refusal> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat(&self.descriptor, plain(name)?, flags, Mode::empty())?)
+    }
+}
+
+/// The name of something in the directory itself.
+fn plain(name: &OsStr) -> Result<&OsStr, Refusal> {
+    let leads_away = name.as_bytes().contains(&b'/') || name == OsStr::new("..");
+    if leads_away { Err(Refusal::Missing) } else { Ok(name) }
 }

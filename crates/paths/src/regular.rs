@@ -49,6 +49,8 @@ pub struct Facts {
     pub inode: u64,
     /// Length.
     pub bytes: u64,
+    /// What it takes on disk.
+    pub allocated_bytes: u64,
     /// User ID.
     pub owner: u32,
     /// Permission bits.
@@ -58,14 +60,15 @@ pub struct Facts {
 }
 
 impl Facts {
-    fn of(stat: &Stat) -> Self {
+    pub(crate) fn of(stat: &Stat) -> Self {
         Self {
             device: stat.st_dev,
             inode: stat.st_ino,
             bytes: stat.st_size.cast_unsigned(),
+            allocated_bytes: stat.st_blocks.cast_unsigned() * 512,
             owner: stat.st_uid,
             mode: stat.st_mode & 0o7777,
-            modified_ns: i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec),
+            modified_ns: modified_ns(stat),
         }
     }
 
@@ -115,6 +118,18 @@ impl fmt::Display for Refusal {
     }
 }
 
+impl std::error::Error for Refusal {}
+
+impl From<Refusal> for io::Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Io(error) => error,
+            Refusal::Missing => io::ErrorKind::NotFound.into(),
+            other => Self::other(other.to_string()),
+        }
+    }
+}
+
 impl From<rustix::io::Errno> for Refusal {
     fn from(error: rustix::io::Errno) -> Self {
         match error {
@@ -132,6 +147,11 @@ impl From<Error> for Refusal {
             _ => Self::Io(io::Error::other(error.to_string())),
         }
     }
+}
+
+/// Time of the last change, since 1970.
+pub(crate) fn modified_ns(stat: &Stat) -> i128 {
+    i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec)
 }
 
 /// Opens for reading what an O_PATH descriptor refers to, if that is a regular file that is stored.

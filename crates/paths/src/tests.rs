@@ -116,6 +116,37 @@ fn a_directory_that_was_replaced_is_still_the_one_that_was_opened() {
 }
 
 #[test]
+fn what_is_made_in_a_directory_is_made_where_no_link_leads() {
+    let scratch = TempDir::new().unwrap();
+    let elsewhere = scratch.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let directory = Directory::open_chosen(scratch.path()).unwrap();
+    symlink(&elsewhere, scratch.path().join("marks")).unwrap();
+    assert!(directory.make_directory(OsStr::new("marks")).is_err());
+    assert!(directory.create_file(OsStr::new("marks")).is_err());
+    assert!(directory.create_file(OsStr::new("elsewhere/file")).is_err());
+    let own = directory.make_directory(OsStr::new("own")).unwrap();
+    assert!(own.is_private() && own.may_be_written_by(own.owner()) && !own.may_be_written_by(1501));
+    own.create_file(OsStr::new("file")).unwrap();
+    own.rename(OsStr::new("file"), OsStr::new("renamed")).unwrap();
+    assert!(own.has(OsStr::new("renamed")) && !own.has(OsStr::new("file")));
+    own.remove(OsStr::new("renamed")).unwrap();
+    assert!(own.entries().unwrap().is_empty() && fs::read_dir(elsewhere).unwrap().next().is_none());
+}
+
+#[test]
+fn a_directory_that_was_chosen_shows_the_files_of_all_users() {
+    let scratch = TempDir::new().unwrap();
+    fs::write(scratch.path().join("planted"), "2").unwrap();
+    std::os::unix::fs::chown(scratch.path().join("planted"), Some(1501), None).unwrap();
+    symlink("planted", scratch.path().join("link")).unwrap();
+    let directory = Directory::open_chosen(scratch.path()).unwrap();
+    assert_eq!(directory.entries().unwrap().len(), 1);
+    assert_eq!(content(directory.open_file(OsStr::new("planted"))).unwrap(), "2");
+    assert!(matches!(directory.open_file(OsStr::new("link")), Err(Refusal::Link)));
+}
+
+#[test]
 fn a_process_s_executable_is_found_under_any_name() {
     let opened = executable_of(std::process::id()).unwrap();
     let expected = fs::metadata(std::env::current_exe().unwrap()).unwrap();

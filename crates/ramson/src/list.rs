@@ -1,7 +1,7 @@
 //! `ramson list`: which profiles there are.
 
 use crate::flags::ListFlags;
-use crate::output::{hint, print, print_json};
+use crate::output::{hint, print, print_json, remark};
 use crate::run::prune::{self, Bounds};
 use crate::table;
 use ramson_analysis::listing;
@@ -15,6 +15,7 @@ pub fn list(flags: &ListFlags) -> Result<(), Failure> {
     if flags.json {
         return print_json("list", &listing);
     }
+    listing.unreadable.iter().for_each(remark);
     if listing.profiles.is_empty() {
         hint("no profiles. Start a program with \"ramson run -- CMD\"");
         return Ok(());

@@ -1,9 +1,12 @@
 //! Files that commands write: whole or not at all.
 
+use ramson_paths::Directory;
 use ramson_source::Failure;
-use std::fs::{self, File, Metadata};
-use std::io::{self, BufWriter, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use ramson_source::places::open_directory_of;
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
 /// Refuses to replace what is there without `--force`.
@@ -36,30 +39,45 @@ pub fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!("{shown}: cannot be written: {error}. Choose another place"))
 }
 
-/// The same without asking. A profile is for the owner of its `model` only.
+/// The same without asking.
 pub fn replace(
     path: &Path,
     model: Option<&Metadata>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.partial", std::process::id()));
-    let partial = path.with_file_name(name);
-    let mode = if model.is_some() { 0o600 } else { 0o666 };
-    let made = File::options().write(true).create_new(true).mode(mode).open(&partial);
-    let written = made.and_then(|file| {
-        if let Some(owner) = model {
-            // Only root can give a file away, and only root has to.
-            let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
-        }
-        let mut out = BufWriter::new(file);
-        write(&mut out)?;
-        out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        fs::rename(&partial, path)
-    });
-    if written.as_ref().is_err_and(|error| error.kind() != ErrorKind::AlreadyExists) {
-        // Nothing to lose: it may not even be there.
-        let _ = fs::remove_file(&partial);
+    let (directory, name) = open_directory_of(path)?;
+    replace_in(&directory, name, model, write)
+}
+
+/// The same in a directory. What is written is for its owner only: that of the `model`, if there is one.
+pub fn replace_in(
+    directory: &Directory,
+    name: &OsStr,
+    model: Option<&Metadata>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut partial = name.to_owned();
+    partial.push(format!(".{}.partial", std::process::id()));
+    let file = directory.create_file(&partial)?;
+    let written = write_to(file, model, write).and_then(|()| Ok(directory.rename(&partial, name)?));
+    if written.is_err() {
+        // Nothing to lose.
+        let _ = directory.remove(&partial);
     }
     written
+}
+
+fn write_to(
+    file: File,
+    model: Option<&Metadata>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    if let Some(owner) = model {
+        // Only root can give a file away, and only root has to.
+        let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
+    }
+    let mut out = BufWriter::new(file);
+    write(&mut out)?;
+    out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    Ok(())
 }

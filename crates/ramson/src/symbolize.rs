@@ -9,8 +9,12 @@ use ramson_analysis::named::{Detail, Kinds, take_named, unnamed};
 use ramson_analysis::naming::{Demangle, Names, carried, name};
 use ramson_encode::pprof;
 use ramson_profile::SampleType;
+use ramson_reader::ReadAt;
 use ramson_source::{Failure, Opened, Recording, open_one};
-use std::fs::{self, File};
+use rustix::process::getuid;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 pub fn symbolize(flags: &SymbolizeFlags) -> Result<(), Failure> {
@@ -53,22 +57,41 @@ fn symbolize_own(flags: &SymbolizeFlags, recording: &Recording) -> Result<(), Fa
     }
     let target = flags.output.as_deref().unwrap_or(file);
     check_free(target, flags.force || flags.output.is_none())?;
+    let unreadable =
+        |error| Failure::failed(format!("{shown}: {error}. Check that it can be read"));
+    let profile_file =
+        recording.file().ok_or_else(|| unreadable(io::ErrorKind::NotFound.into()))?;
+    let model = profile_file.metadata().map_err(unreadable)?;
+    let is_strangers = getuid().is_root() && model.uid() != 0;
+    if is_strangers && flags.output.is_none() {
+        return Err(Failure::failed(format!(
+            "{shown}: belongs to user {}, who may not read every binary that root may. Run ramson as that user, or add -o FILE",
+            model.uid()
+        )));
+    }
     let mut profile = unnamed(recording, Detail::Stacks, None);
     let mut symbolizer = flags.search.search().symbolizer(Some(recording))?;
     let missing = name(&mut profile, Some(recording), &mut symbolizer);
     let names = carried(&profile);
-    let compacted = File::open(file).and_then(|file| compact::compacted(&file));
     // A file that was cut is kept as it is.
-    let content = compacted.or_else(|_| fs::read(file));
-    let mut content = content
-        .map_err(|error| Failure::failed(format!("{shown}: {error}. Check that it can be read")))?;
+    let content = compact::compacted(&profile_file).or_else(|_| whole(&profile_file));
+    let mut content = content.map_err(unreadable)?;
     content.extend(names.to_block());
-    let written = file
-        .metadata()
-        .and_then(|model| replace(target, Some(&model), |out| out.write_all(&content)));
+    let model = Some(&model).filter(|_| !is_strangers);
+    let written = replace(target, model, |out| out.write_all(&content));
     written.map_err(|error| cannot_write(target, &error))?;
     let (named, all) = (names.count(), profile.locations.len());
     hint(&format!("{named} of {all} addresses have names, in {}", target.display()));
     say_what_is_missing(&missing);
     Ok(())
+}
+
+fn whole(file: &File) -> io::Result<Vec<u8>> {
+    let length = file.length()?;
+    if length > file.most_bytes() {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut content = vec![0; length as usize];
+    file.read_exact_at(&mut content, 0)?;
+    Ok(content)
 }

@@ -6,7 +6,9 @@ use crate::table::{Table, or_dash, size};
 use ramson_control::{Schedule, TrimAnswer, Trimmed, Trims};
 use ramson_profile::format::format_bytes;
 use ramson_source::{Failure, Target, find_targets};
+use rustix::fs::OFlags;
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 pub fn trim(flags: &TrimFlags) -> Result<(), Failure> {
@@ -68,7 +70,9 @@ pub fn schedule(flags: &ScheduleFlags) -> Result<Option<Schedule>, String> {
         return Ok(None);
     }
     let open = |path: &std::path::PathBuf| {
-        let opened = File::options().create(true).append(true).open(path);
+        let mut options = File::options();
+        options.create(true).append(true).mode(0o600);
+        let opened = options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path);
         opened.map_err(|error| format!("{}: {error}. Choose another FILE", path.display()))
     };
     let log = flags.trim_log.as_ref().map(open).transpose()?;

@@ -16,6 +16,8 @@ pub enum ReadError {
     Version(u32),
     /// The process died, or is still busy, before the header was complete.
     Unfinished,
+    /// More than this many bytes are present in its regions.
+    TooLarge(u64),
 }
 
 impl fmt::Display for ReadError {
@@ -33,6 +35,9 @@ impl fmt::Display for ReadError {
             }
             Self::Unfinished => {
                 write!(f, "the profile was never begun: its process ended while making the file")
+            }
+            Self::TooLarge(most_bytes) => {
+                write!(f, "more than {} MiB of records of another user", most_bytes >> 20)
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Single records. One walk over the fields of each reads or writes them; a record is taken whole and checked, or not at all.
 
 use crate::fields::{Entry, Fields};
+use crate::region::Region;
 use crate::snapshot::{Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Stack};
 use ramson_format as format;
 use ramson_format::{
@@ -9,6 +10,8 @@ use ramson_format::{
 };
 use std::mem::offset_of;
 
+/// Longer than the kernel takes a path (PATH_MAX).
+const MAX_PATH_BYTES: usize = 4096;
 /// Room for a build ID.
 const BUILD_ID_BYTES: usize = size_of::<[u64; 4]>();
 
@@ -105,17 +108,19 @@ pub fn mapping_check(entry: Entry) -> u64 {
     ])
 }
 
-pub fn mapping(mut entry: Entry, strings: &[u8]) -> Option<Mapping> {
+pub fn mapping(mut entry: Entry, strings: &Region) -> Option<Mapping> {
     use format::Mapping as M;
+    let path = [offset_of!(M, path_offset), offset_of!(M, path_bytes)];
+    let [path_offset, path_bytes] = path.map(|at| entry.u32(at));
     let is_whole = entry.u32(offset_of!(M, commit)) == COMMITTED
         && entry.u32(offset_of!(M, build_id_bytes)) as usize <= BUILD_ID_BYTES
+        && path_bytes as usize <= MAX_PATH_BYTES
         && entry.u64(offset_of!(M, check)) == mapping_check(entry);
     is_whole.then(|| {
         let mut mapping = Mapping::default();
         mapping.walk(&mut entry);
-        let path = [offset_of!(M, path_offset), offset_of!(M, path_bytes)];
-        let [offset, length] = path.map(|at| entry.u32(at) as usize);
-        mapping.path = String::from_utf8_lossy(Entry(strings).slice(offset, length)).into_owned();
+        let path = strings.slice(path_offset.into(), path_bytes as usize);
+        mapping.path = String::from_utf8_lossy(path.unwrap_or_default()).into_owned();
         mapping
     })
 }
@@ -178,14 +183,13 @@ pub fn counters(mut entry: Entry) -> Stack {
     stack
 }
 
-pub fn stack(entry: Entry, frames: &[u8]) -> Option<Stack> {
+pub fn stack(entry: Entry, frames: &Region) -> Option<Stack> {
     use format::Stack as S;
     let depth = entry.u32(offset_of!(S, depth)) as usize;
     if entry.u32(offset_of!(S, commit)) != COMMITTED || depth == 0 || depth > MAX_DEPTH {
         return None;
     }
-    let start = usize::try_from(entry.u64(offset_of!(S, first_frame)).checked_mul(8)?).ok()?;
-    let words = frames.get(start..start.checked_add(depth * 8)?)?.chunks_exact(8);
+    let words = frames.slice(entry.u64(offset_of!(S, first_frame)), depth)?.chunks_exact(8);
     let frames = words.map(|word| LookupAddress(Entry(word).u64(0))).collect();
     let stack = Stack { frames, ..counters(entry) };
     (stack.hash() == entry.u64(offset_of!(S, hash))).then_some(stack)

@@ -16,22 +16,28 @@ impl Extent {
 /// earlier, whose other parts stay.
 pub fn without_overlap<M: Ord>(mut extents: Vec<(Extent, M)>) -> Vec<Extent> {
     extents.sort_by(|(_, one), (_, other)| other.cmp(one));
-    let mut parts = BTreeMap::<u64, Extent>::new();
-    let mut free = Vec::new();
+    // Starts and ends of what the later ones cover together.
+    let mut covered = BTreeMap::<u64, u64>::new();
+    let mut parts = Vec::new();
     for (extent, _) in &extents {
-        let end = extent.start + extent.bytes;
-        let mut at = extent.start;
-        let before = parts.range(..at).next_back().map(|(_, part)| part.start + part.bytes);
-        at = at.max(before.unwrap_or(0)).min(end);
-        for (&start, part) in parts.range(at..end) {
-            free.push(at..start);
-            at = start + part.bytes;
+        let mut all = extent.start..extent.start + extent.bytes;
+        let mut add = |range: Range<u64>| {
+            parts.extend((range.start < range.end).then(|| extent.part(range)));
+        };
+        let mut rest = all.clone();
+        while let Some((&start, &end)) = covered.range(..=rest.end).next_back()
+            && end >= rest.start
+        {
+            covered.remove(&start);
+            add(end..rest.end);
+            rest.end = start.clamp(rest.start, rest.end);
+            all = all.start.min(start)..all.end.max(end);
         }
-        free.push(at..end);
-        let whole = free.drain(..).filter(|range| range.start < range.end);
-        parts.extend(whole.map(|range| (range.start, extent.part(range))));
+        add(rest);
+        covered.insert(all.start, all.end);
     }
-    parts.into_values().collect()
+    parts.sort_unstable_by_key(|part| part.start);
+    parts
 }
 
 impl Snapshot {
@@ -81,6 +87,32 @@ mod tests {
         assert_eq!(ranges(&parts), expected);
         let parts = without_overlap(vec![inside, over_all, reserved, at_start, over_end]);
         assert_eq!(ranges(&parts), [(0, 200, 5)]);
+    }
+
+    #[test]
+    fn each_place_belongs_to_the_latest_extent_there() {
+        let mut random = 1u64;
+        let mut below = |bound: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % bound
+        };
+        for _ in 0..2000 {
+            let mut owners = [None; 64];
+            let mut extents = Vec::new();
+            for moment in 0..below(12) as usize {
+                let start = below(64);
+                let range = start..start + below(65 - start);
+                owners[range.start as usize..range.end as usize].fill(Some(moment));
+                extents.push((extent(range, moment), moment));
+            }
+            let mut found = [None; 64];
+            for part in without_overlap(extents) {
+                let place = part.start as usize..(part.start + part.bytes) as usize;
+                assert!(found[place.clone()].iter().all(Option::is_none));
+                found[place].fill(Some(part.stack));
+            }
+            assert_eq!(found, owners);
+        }
     }
 
     #[test]

@@ -5,13 +5,11 @@ use crate::defect::{Defect, ReadError};
 use crate::entries;
 use crate::fields::Entry;
 use crate::reading::Reading;
+use crate::region::Region;
 use crate::snapshot::{FailedAllocation, Header, Snapshot, Stack};
 use hashbrown::{DefaultHashBuilder, HashTable};
-use ramson_format as format;
-use ramson_format::{ABORT_OFFSET, FAILURE_OFFSET, KINDS, Kind, LookupAddress, RegionKind};
+use ramson_format::{ABORT_OFFSET, FAILURE_OFFSET, KINDS, Kind, LookupAddress, RegionKind, flags};
 use std::hash::BuildHasher;
-
-const ENTRY_BYTES: usize = size_of::<format::Stack>();
 
 /// Reads the profile of one process, any number of times.
 #[derive(Default)]
@@ -25,6 +23,8 @@ pub struct Follower {
 struct Numbers {
     /// For each entry the index of its stack; `None`: it was not whole.
     renumbered: Vec<Option<usize>>,
+    /// Frames of all that are whole.
+    frames: u64,
     /// Indices of stacks, by what they are.
     known: HashTable<usize>,
     hasher: DefaultHashBuilder,
@@ -32,27 +32,35 @@ struct Numbers {
 
 impl Follower {
     /// Reads what there is now; of another process image than before, all anew. Never panics, whatever the bytes; takes memory
-    /// in proportion to the committed bytes. After an error the snapshot is the one before.
+    /// in proportion to the bytes that are present. After an error the snapshot is the one before.
     pub fn read<S: ReadAt + ?Sized>(&mut self, source: &S) -> Result<&mut Snapshot, ReadError> {
         let mut reading = Reading::begin(source)?;
-        let (keys, samples) = reading.live_table();
-        let (mut freed, max_freed) = reading.freed();
+        let (keys, samples) = reading.live_table()?;
+        let (mut freed, max_freed) = reading.freed()?;
         // Newer than the samples: none of those may name a stack that we do not know yet.
         reading.read_header()?;
         let mut header = reading.facts();
         // A recording that moved from memory to a file has its stacks under other numbers.
-        let place = |header: &Header| header.flags & format::flags::PRIVATE;
+        let place = |header: &Header| header.flags & flags::PRIVATE;
         let image =
             |header: &Header| (header.pid, header.start_monotonic_ns, header.run_id, place(header));
-        let before = self.snapshot.take().filter(|before| image(&before.header) == image(&header));
-        let mut stacks = match before {
-            Some(before) => before.stacks,
-            None => {
+        let is_same = |before: &Snapshot| image(&before.header) == image(&header);
+        let goes_on = self.snapshot.as_ref().is_some_and(is_same);
+        let entries = reading.region(RegionKind::Stacks)?;
+        let frames = match goes_on && self.numbers.has_all(&entries) {
+            true => Region::new(RegionKind::Frames),
+            false => reading.region(RegionKind::Frames)?,
+        };
+        let mappings = reading.mappings()?;
+        let mut stacks = match self.snapshot.take() {
+            Some(before) if goes_on => before.stacks,
+            _ => {
                 self.numbers = Numbers::default();
                 KINDS.map(Stack::overflow).to_vec()
             }
         };
-        self.numbers.update(&mut stacks, &mut reading);
+        let bad = self.numbers.update(&mut stacks, &entries, &frames);
+        reading.count(bad, Defect::BadStacks);
         let number = |stack: usize| self.numbers.renumbered.get(stack).copied().flatten();
         let failure_at = |offset: u64| {
             let failure = entries::failure(reading.header(), offset as usize)?;
@@ -61,9 +69,6 @@ impl Follower {
         };
         header.last_failure = failure_at(FAILURE_OFFSET);
         header.last_abort = failure_at(ABORT_OFFSET);
-        let (entries, strings) =
-            (reading.region(RegionKind::Mappings), reading.region(RegionKind::Strings));
-        let mappings = reading.mappings(&entries, &strings);
         let (live, extents) = reading.live(&keys, &samples, &self.numbers.renumbered);
         freed.retain_mut(|freed| {
             // A free whose stack was damaged has none; one whose allocation's stack was is of no use.
@@ -90,23 +95,22 @@ impl Follower {
 }
 
 impl Numbers {
-    /// Brings the counters of `stacks` up to date, and adds the stacks that are new.
-    fn update<S: ReadAt + ?Sized>(
-        &mut self,
-        stacks: &mut Vec<Stack>,
-        reading: &mut Reading<'_, S>,
-    ) {
-        let entries = reading.region(RegionKind::Stacks);
-        let is_new = |number: usize| self.renumbered.get(number).is_none_or(Option::is_none);
-        let has_new = (0..entries.len() / ENTRY_BYTES).any(is_new);
-        let frames = if has_new { reading.region(RegionKind::Frames) } else { Vec::new() };
-        let (mut counted, mut bad) = (Vec::new(), 0);
-        for (number, bytes) in entries.chunks_exact(ENTRY_BYTES).enumerate() {
-            if number == self.renumbered.len() {
-                self.renumbered.push(None);
+    /// Whether each of these entries was whole before.
+    fn has_all(&self, entries: &Region) -> bool {
+        let is_known = |number: usize| self.renumbered.get(number).is_some_and(Option::is_some);
+        entries.entries().all(|(number, _)| is_known(number))
+    }
+
+    /// Brings the counters of `stacks` up to date, and adds the stacks that are new. How many entries are not whole.
+    fn update(&mut self, stacks: &mut Vec<Stack>, entries: &Region, frames: &Region) -> u64 {
+        stacks.reserve_exact((entries.count() as usize).saturating_sub(stacks.len()));
+        let (mut counted, mut bad) = (Vec::new(), entries.absent);
+        for (number, bytes) in entries.entries() {
+            if number >= self.renumbered.len() {
+                self.renumbered.resize(number + 1, None);
             }
             let known = self.renumbered[number];
-            let found = known.or_else(|| self.add(stacks, number, Entry(bytes), &frames));
+            let found = known.or_else(|| self.add(stacks, number, Entry(bytes), frames));
             self.renumbered[number] = found;
             let Some(index) = found else {
                 bad += 1;
@@ -123,7 +127,7 @@ impl Numbers {
                 false => *stack = Stack { frames: std::mem::take(&mut stack.frames), ..counters },
             }
         }
-        reading.count(bad, Defect::BadStacks);
+        bad
     }
 
     /// The index of the stack of a new entry, if it is whole.
@@ -132,12 +136,15 @@ impl Numbers {
         stacks: &mut Vec<Stack>,
         number: usize,
         entry: Entry,
-        frames: &[u8],
+        frames: &Region,
     ) -> Option<usize> {
         if number < KINDS.len() {
             return Some(number);
         }
         let stack = entries::stack(entry, frames)?;
+        // Each has frames of its own: they are no more than there are.
+        let all_frames = self.frames + stack.frames.len() as u64;
+        self.frames = Some(all_frames).filter(|&all| all <= frames.count())?;
         let hash = self.hasher.hash_one(identity(&stack));
         let known = self.known.find(hash, |&index| identity(&stacks[index]) == identity(&stack));
         if known.is_some() {

@@ -6,18 +6,21 @@ use crate::entries;
 use crate::extents::without_overlap;
 use crate::fields::Entry;
 use crate::follow::Follower;
+use crate::region::{Part, Region};
 use crate::settle::{Copied, newest_of_each_address, settle};
 use crate::snapshot::{Extent, Freed, Header, LiveSample, Mapping, Snapshot};
 use ramson_format as format;
 use ramson_format::{
     FILE_BYTES_RANGE, KEY_CANCELLED, Kind, MAGIC, PAGE_BYTES, REGION_KINDS, REGIONS, RegionKind,
-    VERSION, live_flags, state,
+    VERSION, live_flags, plan, state,
 };
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::mem::offset_of;
+use std::ops::Range;
 
 impl Snapshot {
-    /// Reads a snapshot. Never panics, whatever the bytes; takes memory in proportion to the committed bytes.
+    /// Reads a snapshot. Never panics, whatever the bytes; takes memory in proportion to the bytes that are present.
     pub fn read<S: ReadAt + ?Sized>(source: &S) -> Result<Self, ReadError> {
         Ok(std::mem::take(Follower::default().read(source)?))
     }
@@ -30,9 +33,18 @@ impl Header {
     }
 }
 
+/// Where the committed entries of each region are, in the order of the directory. `None`: its row is damaged, or another region has a part
+/// of that place.
+pub fn regions<S: ReadAt + ?Sized>(source: &S) -> Result<[Option<Range<u64>>; REGIONS], ReadError> {
+    let reading = Reading::begin(source)?;
+    Ok(REGION_KINDS.map(|kind| reading.place(kind).filter(|place| reading.is_apart(kind, place))))
+}
+
 pub struct Reading<'a, S: ReadAt + ?Sized> {
     source: &'a S,
     length: u64,
+    /// Bytes that may still be copied.
+    room: u64,
     header: Vec<u8>,
     pub defects: Vec<Defect>,
 }
@@ -43,7 +55,8 @@ const REGION_NAMES: [&str; REGIONS] =
 impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
     pub fn begin(source: &'a S) -> Result<Self, ReadError> {
         let length = source.length().map_err(ReadError::Io)?.min(FILE_BYTES_RANGE.1);
-        let mut reading = Self { source, length, header: Vec::new(), defects: Vec::new() };
+        let (room, header, defects) = (source.most_bytes(), Vec::new(), Vec::new());
+        let mut reading = Self { source, length, room, header, defects };
         reading.read_header()?;
         Ok(reading)
     }
@@ -86,9 +99,61 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         Entry(&self.header)
     }
 
-    /// The committed bytes of a region, as far as they are there.
-    pub fn region(&mut self, kind: RegionKind) -> Vec<u8> {
-        let name = REGION_NAMES[kind as usize];
+    /// The committed entries of a region, as far as they are present.
+    pub fn region(&mut self, kind: RegionKind) -> Result<Region, ReadError> {
+        let source = self.source;
+        self.copy(kind, |rest| source.next_present(rest))
+    }
+
+    /// The same of those parts that `next` finds in what is left of the region.
+    fn copy(
+        &mut self,
+        kind: RegionKind,
+        mut next: impl FnMut(Range<u64>) -> Option<Range<u64>>,
+    ) -> Result<Region, ReadError> {
+        let mut region = Region::new(kind);
+        let Some(place) = self.place(kind).filter(|place| self.is_apart(kind, place)) else {
+            self.defects.push(Defect::BadRegion(REGION_NAMES[kind as usize]));
+            return Ok(region);
+        };
+        let entry_bytes = kind.entry_bytes();
+        let committed = (place.end - place.start) / entry_bytes;
+        let wanted_end = place.start + self.used(kind, committed) * entry_bytes;
+        let end = wanted_end.min(self.length.max(place.start));
+        let mut missing_bytes = wanted_end - end;
+        // Always the start of an entry.
+        let mut at = place.start;
+        while at < end
+            && let Some(present) = next(at..end)
+        {
+            let first = (present.start - place.start) / entry_bytes;
+            let start = place.start + first * entry_bytes;
+            let whole_bytes = (present.end - start).next_multiple_of(entry_bytes);
+            at = (start + whole_bytes).min(end);
+            let bytes = self.bytes(start..at)?;
+            missing_bytes += at - start - bytes.len() as u64;
+            region.parts.push(Part { first, bytes });
+        }
+        region.absent = (end - place.start) / entry_bytes - region.count();
+        if missing_bytes > 0 {
+            let region = REGION_NAMES[kind as usize];
+            self.defects.push(Defect::CutRegion { region, missing_bytes });
+        }
+        Ok(region)
+    }
+
+    fn bytes(&mut self, range: Range<u64>) -> Result<Vec<u8>, ReadError> {
+        let length = range.end - range.start;
+        let too_large = || ReadError::TooLarge(self.source.most_bytes());
+        self.room = self.room.checked_sub(length).ok_or_else(too_large)?;
+        let mut bytes = vec![0; length as usize];
+        let count = self.source.read_at(range.start, &mut bytes).unwrap_or(0);
+        bytes.truncate(count);
+        Ok(bytes)
+    }
+
+    /// Where the committed entries of a region are, if its row of the directory makes sense by itself.
+    fn place(&self, kind: RegionKind) -> Option<Range<u64>> {
         let row = kind.row();
         let header = self.header();
         let [offset, capacity, committed] = [0, 8, 16].map(|field| header.u64(row + field));
@@ -97,57 +162,63 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
             && offset >= PAGE_BYTES
             && offset.is_multiple_of(PAGE_BYTES)
             && committed <= capacity
-            && committed
-                .checked_mul(kind.entry_bytes())
-                .is_some_and(|bytes| bytes <= FILE_BYTES_RANGE.1);
-        if !is_sane {
-            self.defects.push(Defect::BadRegion(name));
-            return Vec::new();
-        }
-        let wanted = self.used(kind, committed) * kind.entry_bytes();
-        let present = wanted.min(self.length.saturating_sub(offset));
-        let mut bytes = vec![0; present as usize];
-        let count = self.source.read_at(offset, &mut bytes).unwrap_or(0);
-        bytes.truncate(count);
-        if (count as u64) < wanted {
-            let missing_bytes = wanted - count as u64;
-            self.defects.push(Defect::CutRegion { region: name, missing_bytes });
-        }
-        bytes
+            && committed <= plan(FILE_BYTES_RANGE.1)[kind as usize].capacity;
+        let end = offset.checked_add(committed.checked_mul(kind.entry_bytes())?)?;
+        is_sane.then_some(offset..end)
     }
 
-    /// Where a region is in the source, and its copy.
-    fn copied<'b>(&self, kind: RegionKind, bytes: &'b mut [u8]) -> Copied<'b> {
-        let offset = self.header().u64(kind.row());
-        Copied { offset, entry_bytes: kind.entry_bytes() as usize, bytes }
+    /// Whether no other region has a part of that place.
+    fn is_apart(&self, kind: RegionKind, place: &Range<u64>) -> bool {
+        let others = REGION_KINDS.into_iter().filter(|&other| other != kind);
+        let mut others = others.filter_map(|other| self.place(other));
+        !others.any(|other| place.start < other.end && other.start < place.end)
     }
 
-    /// Keys and entries of the live table.
-    pub fn live_table(&mut self) -> (Vec<u8>, Vec<u8>) {
-        let mut keys = self.region(RegionKind::LiveKeys);
-        let mut entries = self.region(RegionKind::LiveSamples);
-        let arrays = [
-            self.copied(RegionKind::LiveKeys, &mut keys),
-            self.copied(RegionKind::LiveSamples, &mut entries),
-        ];
-        settle(self.source, arrays, |[key, entry]| {
-            let key = Entry(key).u64(0);
-            key == 0 || (key > KEY_CANCELLED && entries::live(key, Entry(entry)).is_some())
+    /// Where a part of a region is in the source, and its copy.
+    fn copied<'b>(&self, kind: RegionKind, part: &'b mut Part) -> Copied<'b> {
+        let offset = self.header().u64(kind.row()) + part.first * kind.entry_bytes();
+        Copied { offset, entry_bytes: kind.entry_bytes() as usize, bytes: &mut part.bytes }
+    }
+
+    /// Keys and entries of the live table, in parts of the same slots.
+    pub fn live_table(&mut self) -> Result<(Region, Region), ReadError> {
+        use RegionKind::{LiveKeys, LiveSamples};
+        let mut keys = self.region(LiveKeys)?;
+        let [key_bytes, entry_bytes] = [LiveKeys, LiveSamples].map(RegionKind::entry_bytes);
+        let offset = self.header().u64(LiveSamples.row());
+        let slots = keys.parts.iter().map(|part| {
+            let count = part.bytes.len() as u64 / key_bytes;
+            part.first..part.first + count
         });
-        (keys, entries)
+        let mut places =
+            slots.map(|slots| offset + slots.start * entry_bytes..offset + slots.end * entry_bytes);
+        let mut entries = self.copy(LiveSamples, |rest| {
+            let place = places.next()?;
+            Some(place.start..place.end.min(rest.end)).filter(|place| !place.is_empty())
+        })?;
+        for (keys, entries) in keys.parts.iter_mut().zip(&mut entries.parts) {
+            let arrays = [self.copied(LiveKeys, keys), self.copied(LiveSamples, entries)];
+            settle(self.source, arrays, |[key, entry]| {
+                let key = Entry(key).u64(0);
+                key == 0 || (key > KEY_CANCELLED && entries::live(key, Entry(entry)).is_some())
+            });
+        }
+        Ok((keys, entries))
     }
 
     /// Recent frees, the latest first, by the file's numbers of stacks, and how many there can be.
-    pub fn freed(&mut self) -> (Vec<Freed>, u64) {
+    pub fn freed(&mut self) -> Result<(Vec<Freed>, u64), ReadError> {
         let kind = RegionKind::RecentFrees;
         let is_empty = |entry: &[u8]| entry.iter().all(|&byte| byte == 0);
-        let mut ring = self.region(kind);
-        // Each entry is its own commit.
-        settle(self.source, [self.copied(kind, &mut ring)], |[entry]| {
-            is_empty(entry) || entries::freed(Entry(entry)).is_some()
-        });
+        let mut ring = self.region(kind)?;
+        for part in &mut ring.parts {
+            // Each entry is its own commit.
+            settle(self.source, [self.copied(kind, part)], |[entry]| {
+                is_empty(entry) || entries::freed(Entry(entry)).is_some()
+            });
+        }
         let (mut freed, mut torn) = (Vec::new(), 0);
-        for entry in ring.chunks_exact(kind.entry_bytes() as usize) {
+        for (_, entry) in ring.entries() {
             match entries::freed(Entry(entry)) {
                 Some(whole) => freed.push(whole),
                 None => torn += !is_empty(entry) as u64,
@@ -155,7 +226,7 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         }
         freed.sort_unstable_by_key(|freed| Reverse(freed.number));
         self.count(torn, Defect::TornFrees);
-        (freed, self.header().u64(kind.row() + offset_of!(format::Region, capacity)))
+        Ok((freed, self.header().u64(kind.row() + offset_of!(format::Region, capacity))))
     }
 
     /// Entries of a region that can hold something.
@@ -188,32 +259,36 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         header
     }
 
-    pub fn mappings(&mut self, entries: &[u8], strings: &[u8]) -> Vec<Mapping> {
-        let mut bad = 0;
-        let mut mappings: Vec<Mapping> = Vec::new();
-        for bytes in entries.chunks_exact(size_of::<format::Mapping>()) {
-            match entries::mapping(Entry(bytes), strings) {
-                // Two threads that met an object at once each wrote it.
-                Some(mapping) if mappings.contains(&mapping) => {}
-                Some(mapping) => mappings.push(mapping),
+    pub fn mappings(&mut self) -> Result<Vec<Mapping>, ReadError> {
+        let (entries, strings) =
+            (self.region(RegionKind::Mappings)?, self.region(RegionKind::Strings)?);
+        // Two threads that met an object at once each wrote it.
+        let (mut known, mut mappings) = (HashSet::new(), Vec::new());
+        let mut bad = entries.absent;
+        for (_, bytes) in entries.entries() {
+            match entries::mapping(Entry(bytes), &strings) {
+                Some(mapping) if known.contains(&mapping) => {}
+                Some(mapping) => {
+                    known.insert(mapping.clone());
+                    mappings.push(mapping);
+                }
                 None => bad += 1,
             }
         }
         self.count(bad, Defect::BadMappings);
-        mappings
+        Ok(mappings)
     }
 
     /// Samples and extents.
     pub fn live(
         &mut self,
-        keys: &[u8],
-        entries: &[u8],
+        keys: &Region,
+        entries: &Region,
         renumbered: &[Option<usize>],
     ) -> (Vec<LiveSample>, Vec<Extent>) {
         let (mut torn, mut bad, mut stackless) = (0, 0, 0);
         let (mut samples, mut extents) = (Vec::new(), Vec::new());
-        let entries = entries.chunks_exact(size_of::<format::LiveSample>());
-        for (key, bytes) in keys.chunks_exact(8).zip(entries) {
+        for ((_, key), (_, bytes)) in keys.entries().zip(entries.entries()) {
             let key = Entry(key).u64(0);
             if key <= KEY_CANCELLED {
                 torn += key;

@@ -55,7 +55,7 @@ pub struct FailedAllocation {
 }
 
 /// One executable range.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct Mapping {
     pub start: u64,

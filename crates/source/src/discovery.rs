@@ -1,58 +1,132 @@
 //! All profiles of this machine that this user may read.
 
-use crate::file::{open_member, read_file};
-use crate::maps::open_found;
-use crate::places;
+use crate::file::{mapped_header, member_failure, open_member, read_file};
+use crate::places::opened_profile_directories;
 use crate::recording::Recording;
+use ramson_paths::Directory;
 use ramson_process::processes;
 use ramson_reader::Header;
-use std::fs;
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// What was found, and what could not be read.
+pub struct Discovery<T> {
+    /// By the start of the recording.
+    pub found: Vec<T>,
+    /// Of each profile that is wanted and cannot be read, why.
+    pub unreadable: Vec<String>,
+    /// Of each directory that was left out, why.
+    pub left_out: Vec<String>,
+}
+
+impl<T> Default for Discovery<T> {
+    fn default() -> Self {
+        Self { found: Vec::new(), unreadable: Vec::new(), left_out: Vec::new() }
+    }
+}
 
 /// Every profile that can be found: files in the usual directories, and what this user's processes have mapped elsewhere.
-pub fn all() -> Vec<Recording> {
+pub fn all() -> Discovery<Recording> {
     all_with(|_| true)
 }
 
-/// Those of them whose header is wanted, by the start of their recording.
-pub fn all_with(is_wanted: impl Fn(&Header) -> bool) -> Vec<Recording> {
-    let mut found = files_since(0, &is_wanted);
-    let known: Vec<u32> = found.iter().filter_map(|source| source.running).collect();
-    for pid in processes::all().into_iter().filter(|pid| !known.contains(pid)) {
-        let own = open_member(pid).filter(|own| is_wanted(&own.snapshot.header));
-        let Some(own) = own else { continue };
-        // In another PID namespace, its file did not tell where it runs.
-        let identity = own.snapshot.header.identity();
-        let is_it = |known: &&mut Recording| {
-            known.running.is_none() && known.snapshot.header.identity() == identity
-        };
-        match found.iter_mut().find(is_it) {
-            Some(known) => known.running = Some(pid),
-            None => found.push(own),
+/// Those of them whose header is wanted.
+pub fn all_with(is_wanted: impl Fn(&Header) -> bool) -> Discovery<Recording> {
+    map_all(is_wanted, |recording| recording)
+}
+
+/// What `map` makes of each of them. They are not all in memory at once.
+pub fn map_all<T>(
+    is_wanted: impl Fn(&Header) -> bool,
+    map: impl Fn(Recording) -> T,
+) -> Discovery<T> {
+    let headers = processes::all().into_iter().filter_map(|pid| Some((pid, mapped_header(pid)?)));
+    let wanted = headers.filter(|(_, header)| is_wanted(header));
+    let mut unseen: HashMap<_, u32> =
+        wanted.map(|(pid, header)| (header.identity(), pid)).collect();
+    let mut found = Vec::new();
+    let mut keep = |recording: Recording| {
+        let start_ns = recording.snapshot.header.start_realtime_ns;
+        found.push((start_ns, map(recording)));
+    };
+    let mut unreadable = Vec::new();
+    let (directories, left_out) = opened_profile_directories();
+    let is_called_so = |name: &OsStr| name.as_bytes().ends_with(b".ramson");
+    let mut keep_file = |mut recording: Recording| {
+        let Header { pid: own_pid, .. } = recording.snapshot.header;
+        let identity = recording.snapshot.header.identity();
+        let elsewhere = unseen.get(&identity).copied().filter(|&pid| pid != own_pid);
+        if recording.running.is_none()
+            && let Some(pid) = elsewhere
+        {
+            // In another PID namespace, its file does not tell where it runs.
+            recording.begin_to_run(pid);
+        }
+        if recording.running.is_some() {
+            unseen.remove(&identity);
+        }
+        keep(recording);
+    };
+    for directory in &directories {
+        each_file_in(directory, &is_called_so, &is_wanted, &mut keep_file, &mut unreadable);
+    }
+    for pid in unseen.into_values() {
+        match open_member(pid) {
+            Some(recording) => keep(recording),
+            None => unreadable.extend(member_failure(pid).map(|failure| failure.to_string())),
         }
     }
-    found.sort_by_key(|source| source.snapshot.header.start_realtime_ns);
-    found
+    found.sort_by_key(|(start_ns, _)| *start_ns);
+    let found = found.into_iter().map(|(_, kept)| kept).collect();
+    Discovery { found, unreadable, left_out }
 }
 
 /// Those in files of the usual directories whose header is wanted, of processes that began at `began_ticks` or
 /// later. A build may leave thousands of others: their names tell. Other PID namespaces are not searched.
 pub fn files_since(began_ticks: u64, is_wanted: impl Fn(&Header) -> bool) -> Vec<Recording> {
-    let paths = places::profile_directories()
-        .into_iter()
-        .flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten())
-        .filter(|entry| {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            name.strip_suffix(".ramson").is_some_and(|name| may_have_begun(name, began_ticks))
-        })
-        .map(|entry| entry.path());
-    let read = |path: PathBuf| {
-        let file = open_found(&path)?;
-        Header::read(&file).ok().filter(&is_wanted)?;
-        read_file(&path, &file).ok()
+    let is_named = |name: &OsStr| {
+        let name = name.to_string_lossy();
+        name.strip_suffix(".ramson").is_some_and(|name| may_have_begun(name, began_ticks))
     };
-    paths.filter_map(read).collect()
+    let (directories, _) = opened_profile_directories();
+    let files = directories.iter().map(|directory| files_in(directory, is_named, &is_wanted));
+    files.flatten().collect()
+}
+
+/// The same of the files of one directory whose names are wanted.
+pub fn files_in(
+    directory: &Directory,
+    is_named: impl Fn(&OsStr) -> bool,
+    is_wanted: impl Fn(&Header) -> bool,
+) -> Vec<Recording> {
+    let mut found = Vec::new();
+    let mut keep = |recording| found.push(recording);
+    each_file_in(directory, &is_named, &is_wanted, &mut keep, &mut Vec::new());
+    found
+}
+
+fn each_file_in(
+    directory: &Directory,
+    is_named: &impl Fn(&OsStr) -> bool,
+    is_wanted: &impl Fn(&Header) -> bool,
+    keep: &mut impl FnMut(Recording),
+    unreadable: &mut Vec<String>,
+) {
+    for name in directory.names().unwrap_or_default() {
+        if !is_named(&name) {
+            continue;
+        }
+        // It may be removed at any time, and be no profile.
+        let Ok(opened) = directory.open_file(&name) else { continue };
+        if !Header::read(&opened.file).is_ok_and(|header| is_wanted(&header)) {
+            continue;
+        }
+        match read_file(&directory.path().join(&name), &opened.file) {
+            Ok(recording) => keep(recording),
+            Err(failure) => unreadable.push(failure.to_string()),
+        }
+    }
 }
 
 /// Whether a profile of this name may be of a process that began at `began_ticks` or later. The library names

@@ -4,9 +4,9 @@ use crate::failure::Failure;
 use crate::foreign::Foreign;
 use crate::maps::{Map, bytes_of_map, has_mapped, maps, open_found};
 use crate::recording::{Recording, complete};
+use crate::running::{self, is_running, running_elsewhere};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags};
 use ramson_import::InuseAt;
-use ramson_process::{processes, text};
 use ramson_reader::{Header, ReadAt, ReadError, Snapshot};
 use ramson_symbols::CarriedNames;
 use std::fs::{File, Permissions};
@@ -15,6 +15,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+
+/// A process has its own profile mapped, and those of its ancestors that it inherited.
+const MOST_MAPPED: usize = 64;
 
 /// What a SRC turned out to be.
 pub enum Opened {
@@ -78,9 +81,10 @@ pub fn open_stream(
 pub fn open_file(path: &Path) -> Result<Recording, Failure> {
     let file = open_to_read(path)?;
     let mut recording = read_file(path, &file)?;
-    if recording.running.is_none() {
-        recording.running = running_with(&recording.snapshot.header, &file);
-        recording.running.iter().for_each(|&pid| complete(&mut recording.snapshot, pid));
+    if recording.running.is_none()
+        && let Some(pid) = running_elsewhere(&recording.snapshot.header, &file)
+    {
+        recording.begin_to_run(pid);
     }
     Ok(recording)
 }
@@ -106,7 +110,7 @@ fn open_to_read(path: &Path) -> Result<File, Failure> {
 pub fn read_file(path: &Path, file: &File) -> Result<Recording, Failure> {
     let shown = path.display().to_string();
     let snapshot = Snapshot::read(file).map_err(|error| unreadable(&shown, &error))?;
-    let running = Some(snapshot.header.pid).filter(|&pid| has_mapped(pid, file));
+    let running = Some(snapshot.header.pid).filter(|_| is_running(&snapshot.header, file));
     let names = CarriedNames::in_file(file).map(Arc::new);
     Ok(Recording { names, ..Recording::of(snapshot, running, shown) })
 }
@@ -116,6 +120,7 @@ fn unreadable(object: &str, error: &ReadError) -> Failure {
         ReadError::Version(_) => "Use the ramson that came with the library that wrote it",
         ReadError::Unfinished => "There is nothing to read in it; it can be removed",
         ReadError::Io(_) => "Check that it can be read",
+        ReadError::TooLarge(_) => "Run ramson as its owner",
         ReadError::Empty | ReadError::NotAProfile(_) => {
             "Pass the profile file; \"ramson run ./prog\" creates one"
         }
@@ -125,7 +130,21 @@ fn unreadable(object: &str, error: &ReadError) -> Failure {
 
 /// The profile of a running process, if it has one of its own: a forked child still has its parent's mapped, too.
 pub fn open_member(pid: u32) -> Option<Recording> {
-    open_mapped(pid).find(|recording| recording.has_pid_of(pid))
+    let own = running::own_pid(pid)?;
+    open_mapped(pid, |header| header.pid == own).next()
+}
+
+/// The header of the profile that `open_member` opens.
+pub fn mapped_header(pid: u32) -> Option<Header> {
+    let own = running::own_pid(pid)?;
+    mapped_headers(pid).map(|(_, _, header)| header).find(|header| header.pid == own)
+}
+
+/// Why `open_member` cannot read what it finds.
+pub fn member_failure(pid: u32) -> Option<Failure> {
+    let own = running::own_pid(pid)?;
+    let (bytes, origin, _) = mapped_headers(pid).find(|(_, _, header)| header.pid == own)?;
+    Snapshot::read(&*bytes).err().map(|error| unreadable(&origin, &error))
 }
 
 /// The recording of process `pid` that has this header, where it is now: a forked child moves it from its memory to a file.
@@ -133,30 +152,28 @@ pub fn find_again(pid: u32, header: &Header) -> Option<Recording> {
     open_member(pid).filter(|found| found.snapshot.header.identity() == header.identity())
 }
 
-/// The profiles that a running process has mapped.
-pub fn open_mapped(pid: u32) -> impl Iterator<Item = Recording> {
-    let maps = maps(pid).ok().filter(|maps| maps.iter().any(Map::is_library)).unwrap_or_default();
-    maps.into_iter().filter(Map::may_be_profile).filter_map(move |map| {
-        bytes_of_map(pid, map).find_map(|(bytes, origin)| {
-            let snapshot = Snapshot::read(&*bytes).ok()?;
-            Some(Recording::of(snapshot, Some(pid), origin))
-        })
+/// The profiles that a running process has mapped and whose header is wanted. More than `MOST_MAPPED` of these are not looked at.
+pub fn open_mapped(
+    pid: u32,
+    is_wanted: impl Fn(&Header) -> bool,
+) -> impl Iterator<Item = Recording> {
+    let wanted = mapped_headers(pid).filter(move |(_, _, header)| is_wanted(header));
+    wanted.filter_map(move |(bytes, origin, _)| {
+        let snapshot = Snapshot::read(&*bytes).ok()?;
+        Some(Recording::of(snapshot, Some(pid), origin))
     })
 }
 
-/// The process, in a container, that has `file` mapped and is called `header.pid` in a namespace of its own.
-fn running_with(header: &Header, file: &File) -> Option<u32> {
-    processes::all()
-        .into_iter()
-        .find(|&pid| pid != header.pid && own_pid(pid) == Some(header.pid) && has_mapped(pid, file))
-}
-
-/// What a process of ours is called in its own, innermost namespace.
-fn own_pid(pid: u32) -> Option<u32> {
-    let status = text::read(format!("/proc/{pid}/status")).ok()?;
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    // Before Linux 4.1 the line is missing.
-    ids.map_or(Some(pid), |ids| ids.split_whitespace().last()?.parse().ok())
+fn mapped_headers(pid: u32) -> impl Iterator<Item = (Box<dyn ReadAt>, String, Header)> {
+    let maps = maps(pid).ok().filter(|maps| maps.iter().any(Map::is_library)).unwrap_or_default();
+    let maps = maps.into_iter().filter(Map::may_be_profile);
+    let found = maps.filter_map(move |map| {
+        bytes_of_map(pid, map).find_map(|(bytes, origin)| {
+            let header = Header::read(&*bytes).ok()?;
+            Some((bytes, origin, header))
+        })
+    });
+    found.take(MOST_MAPPED)
 }
 
 /// Opens a profile that is open for reading once more. libramson makes it read-only, so that it is
@@ -182,8 +199,27 @@ pub fn open_to_write(profile: &File) -> io::Result<File> {
 }
 
 impl Recording {
+    /// The file under its name, if that is a regular one; the name may be one that a process told.
+    pub fn file(&self) -> Option<File> {
+        open_found(&self.origin)
+    }
+
+    /// Its process was found elsewhere, and is called `pid` here.
+    pub fn begin_to_run(&mut self, pid: u32) {
+        self.running = Some(pid);
+        complete(&mut self.snapshot, pid);
+    }
+
+    /// Looks for its process in other PID namespaces.
+    pub fn look_elsewhere(&mut self) {
+        let header = &self.snapshot.header;
+        if let Some(pid) = self.file().and_then(|file| running_elsewhere(header, &file)) {
+            self.begin_to_run(pid);
+        }
+    }
+
     fn has_pid_of(&self, pid: u32) -> bool {
-        Some(self.snapshot.header.pid) == own_pid(pid)
+        Some(self.snapshot.header.pid) == running::own_pid(pid)
     }
 
     /// Whether process `pid`, which has it mapped, records in it. A child that may ask for nothing goes on in its copy of what its parent had in
@@ -199,7 +235,7 @@ impl Recording {
         let is_it = |bytes: &dyn ReadAt| {
             Header::read(bytes).is_ok_and(|header| header.identity() == identity)
         };
-        let file = open_found(&self.origin).map(|file| Box::new(file) as Box<dyn ReadAt>);
+        let file = self.file().map(|file| Box::new(file) as Box<dyn ReadAt>);
         let mapped = self.running.into_iter().flat_map(|pid| {
             let maps = maps(pid).unwrap_or_default().into_iter().filter(Map::may_be_profile);
             maps.flat_map(move |map| bytes_of_map(pid, map)).map(|(bytes, _)| bytes)
@@ -216,6 +252,6 @@ impl Recording {
         };
         self.origin.starts_with("memory of ") && find_again(pid, &self.snapshot.header).is_some()
             || maps(pid).unwrap_or_default().iter().any(is_it)
-            || file.is_some_and(|file| has_mapped(pid, file))
+            || file.is_some_and(|file| has_mapped(pid, file).is_ok_and(|is_mapped| is_mapped))
     }
 }

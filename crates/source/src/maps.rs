@@ -1,26 +1,29 @@
 //! The mappings of a process: those that may be its profile, what may be read through them, and which of its memory is no file's.
 
 use ramson_format::FILE_BYTES_RANGE;
-use ramson_process::text;
+use ramson_paths::{Links, MappedFile, Root, mapped_file};
 use ramson_reader::{ProcessRange, ReadAt, Snapshot};
-use rustix::fs::{OFlags, major, minor};
-use std::fs::{self, File, OpenOptions};
-use std::io;
+use rustix::fs::{major, makedev, minor};
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, absolute};
 
-/// A file that the user did not name: it may be a FIFO, and opening one waits for a writer.
+/// Twice as much as 65,530 mappings, the most that the kernel allows by itself, with paths of 200 bytes.
+const MOST_MAPS_BYTES: u64 = 32 << 20;
+
+/// The regular file of this name. The user did not name it, or it may have been replaced.
 pub fn open_found(path: impl AsRef<Path>) -> Option<File> {
-    let flags = OFlags::NONBLOCK.bits() as i32;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    file.metadata().is_ok_and(|facts| facts.is_file()).then_some(file)
+    let path = absolute(path.as_ref()).ok()?;
+    let root = Root::at(Path::new("/")).ok()?;
+    root.open(&path, Links::WithinRoot).ok().map(|found| found.file)
 }
 
 /// Whether a process runs and still has `file` mapped: a process ID may be in use again, and exec keeps it.
-pub fn has_mapped(pid: u32, file: &File) -> bool {
-    let Ok(facts) = file.metadata() else { return false };
-    maps(pid).unwrap_or_default().iter().any(|map| map.may_be_profile() && map.is_of(&facts))
+pub fn has_mapped(pid: u32, file: &File) -> io::Result<bool> {
+    let facts = file.metadata()?;
+    Ok(maps(pid)?.iter().any(|map| map.may_be_profile() && map.is_of(&facts)))
 }
 
 /// A line of /proc/PID/maps.
@@ -78,27 +81,38 @@ impl Map {
     }
 }
 
-/// None of a process that is just gone.
+/// None of a process that is just gone. What lies behind the first `MOST_MAPS_BYTES` is not looked at.
 pub fn maps(pid: u32) -> io::Result<Vec<Map>> {
-    let maps = text::read(format!("/proc/{pid}/maps"))?;
+    let mut maps = Vec::new();
+    File::open(format!("/proc/{pid}/maps"))?.take(MOST_MAPS_BYTES).read_to_end(&mut maps)?;
+    let maps = String::from_utf8_lossy(&maps);
     Ok(maps.lines().filter_map(Map::parse).collect())
 }
 
 /// What may be read as a profile that is mapped there, and where it is.
 pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>, String)> {
-    let Map { range, inode, path, .. } = map;
-    let is_file = path.starts_with('/') && !path.starts_with("/memfd:");
-    let candidates = [format!("/proc/{pid}/root{path}"), path.clone()];
-    let files = candidates.into_iter().filter(move |_| is_file).filter_map(move |candidate| {
-        let file = open_found(candidate)?;
-        let is_it = file.metadata().is_ok_and(|metadata| metadata.ino() == inode);
-        is_it.then(|| (Box::new(file) as Box<dyn ReadAt>, path.clone()))
+    let Map { range, access, device, inode, path, .. } = map;
+    // A memfd's name ends so, too.
+    let is_file = path.starts_with('/') && !path.ends_with(" (deleted)");
+    let (major, minor) = device;
+    let mapped = is_file.then(|| (path.clone(), range.clone()));
+    let file = mapped.into_iter().filter_map(move |(path, range)| {
+        let device = makedev(major, minor);
+        let mapped = MappedFile { pid, range, device, inode, path: &path };
+        // After a chroot, its paths are still those from our root.
+        let found = mapped_file(&mapped).ok().map(|found| found.file).or_else(|| {
+            let file = open_found(&path)?;
+            file.metadata().is_ok_and(|facts| facts.ino() == inode).then_some(file)
+        })?;
+        Some((Box::new(found) as Box<dyn ReadAt>, path))
     });
     let memory = std::iter::once_with(move || {
-        let memory = ProcessRange::open(pid, range.start, range.end).ok()?;
+        // Memory that is shared may be present where this process has not touched it.
+        let open = if access[3] == b'p' { ProcessRange::open_private } else { ProcessRange::open };
+        let memory = open(pid, range.start, range.end).ok()?;
         Some((Box::new(memory) as Box<dyn ReadAt>, format!("memory of process {pid}")))
     });
-    files.chain(memory.flatten())
+    file.chain(memory.flatten())
 }
 
 /// Leaves of the extents what process `pid`, whose snapshot it is, has mapped now: a hole that the program unmapped inside one

@@ -1,24 +1,28 @@
 //! Marks: a moment of a process kept under a name, as a profile file in a directory of the user who made it.
 
 use crate::failure::Failure;
-use crate::file::open_file;
+use crate::file::read_file;
 use crate::open::{open_recording, open_recordings};
-use crate::places::own_profile_directory;
+use crate::places::{open_directory, own_profile_directory};
 use crate::recording::Recording;
+use ramson_paths::Directory;
 use ramson_reader::Header;
 use rustix::process::getuid;
-use std::env;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::DirBuilder;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 
+/// Within the directory of profiles.
+const MARKS: &str = "marks";
 const MAX_NAME_BYTES: usize = 64;
 
 /// Keeps the present moment of a process under a name. `force` moves a mark that exists.
 pub fn keep(recording: &Recording, name: &str, force: bool) -> Result<PathBuf, Failure> {
-    let path = make_directory()?.join(file_name(&recording.snapshot.header, name));
-    if !force && path.symlink_metadata().is_ok() {
+    let directory = make_directory()?;
+    let file = OsString::from(file_name(&recording.snapshot.header, name));
+    if !force && directory.has(&file) {
         return Err(Failure::failed(format!(
             "mark {name}: exists for this process. Choose another name, or move it with --force"
         )));
@@ -29,11 +33,13 @@ pub fn keep(recording: &Recording, name: &str, force: bool) -> Result<PathBuf, F
             recording.origin, recording.origin
         )));
     }
-    let partial = path.with_extension(format!("{}.partial", std::process::id()));
-    let written = write(&partial, &recording.to_bytes()).and_then(|()| fs::rename(&partial, &path));
+    let path = directory.path().join(&file);
+    let partial = OsString::from(format!("{}.partial", std::process::id()));
+    let written = write(&directory, &partial, &recording.to_bytes())
+        .and_then(|()| Ok(directory.rename(&partial, &file)?));
     if let Err(error) = written {
         // Nothing to lose: it may not even exist.
-        let _ = fs::remove_file(&partial);
+        let _ = directory.remove(&partial);
         return Err(Failure::failed(format!(
             "{}: cannot be written: {error}. Make space, or set RAMSON_DIR to another directory",
             path.display()
@@ -45,10 +51,13 @@ pub fn keep(recording: &Recording, name: &str, force: bool) -> Result<PathBuf, F
 /// Of each of these processes its mark of this name; if none has one, whatever profiles `wanted` names, of one process one.
 pub fn open_all(wanted: &str, of: &[&Recording]) -> Result<Vec<Recording>, Failure> {
     if parse_name(wanted).is_ok() {
-        let paths = of.iter().map(|of| directory().join(file_name(&of.snapshot.header, wanted)));
-        let there: Vec<PathBuf> = paths.filter(|path| path.exists()).collect();
-        if !there.is_empty() {
-            return there.iter().map(|path| open_file(path)).collect();
+        let names = of.iter().map(|of| OsString::from(file_name(&of.snapshot.header, wanted)));
+        let directory = open_directory(&own_profile_directory());
+        if let Ok(marks) = directory.and_then(|directory| directory.directory(MARKS.as_ref())) {
+            let there: Vec<_> = names.filter(|name| marks.has(name)).collect();
+            if !there.is_empty() {
+                return there.iter().map(|name| open(&marks, name)).collect();
+            }
         }
     }
     let [one] = of else { return Ok(open_recordings(&[wanted])?.0) };
@@ -66,35 +75,39 @@ fn file_name(header: &Header, name: &str) -> String {
     format!("{}-{}-{name}.ramson", header.pid, header.start_realtime_ns)
 }
 
-fn directory() -> PathBuf {
-    own_profile_directory().join("marks")
+fn open(marks: &Directory, name: &OsStr) -> Result<Recording, Failure> {
+    let path = marks.path().join(name);
+    let opened = marks.open_file(name);
+    let opened = opened.map_err(|refusal| {
+        Failure::failed(format!("{}: {refusal}. Make the mark again with --force", path.display()))
+    })?;
+    read_file(&path, &opened.file)
 }
 
-/// Anybody may make directories in /var/tmp: one that is not ours is not used.
-fn make_directory() -> Result<PathBuf, Failure> {
-    let directory = directory();
-    let shown = directory.display();
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
-    made.map_err(|error| {
+/// Any user may make directories in /var/tmp: one that is not ours, or a link, is not used.
+fn make_directory() -> Result<Directory, Failure> {
+    let path = own_profile_directory();
+    // It may exist; what counts is what is opened.
+    let _ = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+    let opened = open_directory(&path);
+    let marks = opened.and_then(|directory| directory.make_directory(MARKS.as_ref()));
+    let shown = path.join(MARKS);
+    let shown = shown.display();
+    let marks = marks.map_err(|refusal| {
         Failure::failed(format!(
-            "{shown}: {error}. Set RAMSON_DIR to a directory that you can write"
+            "{shown}: {refusal}. Set RAMSON_DIR to a directory that you can write"
         ))
     })?;
-    let is_ours = |path: &Path| {
-        path.symlink_metadata()
-            .is_ok_and(|facts| facts.is_dir() && facts.uid() == getuid().as_raw())
-    };
-    let is_asked_for = env::var_os("RAMSON_DIR").is_some();
-    if is_ours(&directory) && (is_asked_for || directory.parent().is_some_and(is_ours)) {
-        return Ok(directory);
+    if marks.owner() == getuid().as_raw() {
+        return Ok(marks);
     }
     Err(Failure::failed(format!(
         "{shown}: belongs to another user. Set RAMSON_DIR to another directory"
     )))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
+fn write(directory: &Directory, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
+    directory.create_file(name)?.write_all(bytes)
 }
 
 /// A mark's name as the user typed it.

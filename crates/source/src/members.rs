@@ -40,7 +40,7 @@ pub fn processes_of(base: &Base) -> Option<Vec<u32>> {
 fn named(name: &str) -> Vec<u32> {
     let mut found = processes::named(name);
     let profiled = all_with(|header| is_named(header, name));
-    found.extend(profiled.into_iter().filter_map(|recording| recording.running));
+    found.extend(profiled.found.into_iter().filter_map(|recording| recording.running));
     found
 }
 

@@ -2,7 +2,9 @@
 
 use crate::discovery::all_with;
 use crate::failure::Failure;
-use crate::file::{Opened, open_any_file, open_file, open_mapped, open_member, open_stream};
+use crate::file::{
+    Opened, member_failure, open_any_file, open_file, open_mapped, open_member, open_stream,
+};
 use crate::maps::{Map, maps};
 use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
@@ -11,10 +13,10 @@ use crate::{http, moment};
 use ramson_history::Span;
 use ramson_import::InuseAt;
 use ramson_process::stat::Stat;
-use ramson_process::{program, text};
+use ramson_process::{program, stat, text};
+use rustix::process::getuid;
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// What one SRC, or several in a row, name.
@@ -121,12 +123,14 @@ fn open_group(selector: &Selector) -> Result<Members, Failure> {
         return Ok(Members::of(profiled, unprofiled));
     }
     if let Base::Name(name) = &selector.base {
-        let last = all_with(|header| is_named(header, name)).pop();
-        return last.map(|last| Members::of(vec![last], 0)).ok_or_else(|| {
-            Failure::not_found(format!(
+        let mut named = all_with(|header| is_named(header, name));
+        return match (named.found.pop(), named.unreadable.pop()) {
+            (Some(last), _) => Ok(Members::of(vec![last], 0)),
+            (None, Some(why)) => Err(Failure::failed(why)),
+            (None, None) => Err(Failure::not_found(format!(
                 "name:{name}: no profiled process has that name. \"ramson list\" shows the profiles there are"
-            ))
-        });
+            ))),
+        };
     }
     match pids.as_slice() {
         [] => Err(none_of(selector)),
@@ -176,28 +180,21 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
     // Gone, or waiting for its parent to take note of that.
     if Stat::of(pid).is_none() {
         let mut left = all_with(|header| header.pid == pid);
-        left.retain(|found| found.running.is_none());
-        return left.pop().ok_or_else(|| {
-            Failure::not_found(format!(
+        left.found.retain(|found| found.running.is_none());
+        return match (left.found.pop(), left.unreadable.pop()) {
+            (Some(last), _) => Ok(last),
+            (None, Some(why)) => Err(Failure::failed(why)),
+            (None, None) => Err(Failure::not_found(format!(
                 "process {pid}: there is none, and it left no profile. \"ramson list\" shows the profiles there are"
-            ))
-        });
+            ))),
+        };
     }
-    let maps = maps(pid).map_err(|error| match error.kind() {
-        ErrorKind::PermissionDenied if rustix::process::getuid().is_root() => Failure::failed(format!(
-            "process {pid}: the kernel does not let even root look at it. Run ramson in its namespace or without confinement"
-        )),
-        ErrorKind::PermissionDenied => {
-            let owner = process.metadata().map(|facts| format!("user {}", facts.uid()));
-            Failure::failed(format!(
-                "process {pid}: it belongs to {}. Run ramson as that user or as root",
-                owner.unwrap_or_else(|_| "another user".into())
-            ))
-        }
-        _ => Failure::not_found(format!("process {pid}: {error}")),
-    })?;
+    let maps = match maps(pid) {
+        Ok(maps) => maps,
+        Err(error) => return open_hidden(pid, &error),
+    };
     // A forked child has its parent's mapped until it has its own. In memory of the child it is a copy, in which it goes on.
-    let of_parent = match open_member(pid).or_else(|| open_mapped(pid).next()) {
+    let of_parent = match open_member(pid).or_else(|| open_mapped(pid, |_| true).next()) {
         Some(found) if found.is_of(pid) => return Ok(found),
         other => other,
     };
@@ -206,6 +203,9 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
         return Err(Failure::not_found(format!(
             "process {pid}: forked by process {parent}, no sample of its own yet. \"ramson report {parent}\" shows what it inherited"
         )));
+    }
+    if let Some(failure) = member_failure(pid) {
+        return Err(failure);
     }
     if maps.iter().any(Map::is_library) {
         return Err(Failure::not_found(format!(
@@ -219,4 +219,33 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
         None => ". Start it with \"ramson run -- CMD\"".into(),
     };
     Err(Failure::not_found(format!("process {pid} ({}): not profiled{why}", name.trim())))
+}
+
+/// Opens the profile of a process whose maps cannot be read, by its file.
+fn open_hidden(pid: u32, error: &io::Error) -> Result<Recording, Failure> {
+    let is_its = |found: &Recording| found.running == Some(pid);
+    if let Some(found) = all_with(|header| header.pid == pid).found.into_iter().find(is_its) {
+        return Ok(found);
+    }
+    if error.kind() != ErrorKind::PermissionDenied {
+        return Err(Failure::not_found(format!("process {pid}: {error}")));
+    }
+    let status = text::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let owner = stat::line(&status, "Uid").and_then(|ids| ids.split_whitespace().next());
+    let owner = owner.and_then(|id| id.parse::<u32>().ok());
+    let is_own = owner == Some(getuid().as_raw());
+    Err(Failure::failed(match owner {
+        _ if getuid().is_root() => format!(
+            "process {pid}: the kernel does not let even root look at it. Run ramson in its namespace or without confinement"
+        ),
+        Some(_) if is_own => format!(
+            "process {pid}: it gave up rights or forbids to be looked at, also by its own user, and has no profile of his. Run ramson as root"
+        ),
+        Some(owner) => {
+            format!("process {pid}: it belongs to user {owner}. Run ramson as that user or as root")
+        }
+        None => {
+            format!("process {pid}: it belongs to another user. Run ramson as that user or as root")
+        }
+    }))
 }

@@ -1,28 +1,70 @@
 //! Where ramson keeps things: profiles, cached symbols, the library.
 
+use ramson_paths::{Directory, Refusal};
 use rustix::process::getuid;
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const SHARED: &str = "/var/tmp";
+/// Where root's profiles are if another user has taken their directory's name in /var/tmp.
+const ROOTS_OWN: &str = "/var/lib/ramson-0";
 
-/// Directories in which this user's profiles lie; root looks at everybody's.
+/// Directories in which this user's profiles may lie; root looks at everybody's.
 pub fn profile_directories() -> Vec<PathBuf> {
     let own = env::var_os("RAMSON_DIR").map(PathBuf::from);
     if !getuid().is_root() {
         return own.into_iter().chain([usual_directory()]).collect();
     }
-    let is_usual = |entry: &fs::DirEntry| {
-        let name = entry.file_name();
-        let user = name.to_str().and_then(|name| name.strip_prefix("ramson-"));
-        user.is_some_and(|user| !user.is_empty() && user.bytes().all(|byte| byte.is_ascii_digit()))
-            && entry.file_type().is_ok_and(|kind| kind.is_dir())
-    };
-    let entries = fs::read_dir(SHARED).into_iter().flatten().flatten().filter(is_usual);
-    let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    let entries = fs::read_dir(SHARED).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut all: Vec<PathBuf> = paths.filter(|path| usual_owner(path).is_some()).collect();
+    all.push(ROOTS_OWN.into());
     all.sort();
     own.into_iter().chain(all).collect()
+}
+
+/// Those of them that are there, opened; and of each that is not its user's, a line that says so.
+pub fn opened_profile_directories() -> (Vec<Directory>, Vec<String>) {
+    let (mut opened, mut lines) = (Vec::new(), Vec::new());
+    for path in profile_directories() {
+        match open_directory(&path) {
+            Ok(directory) => opened.push(directory),
+            Err(Refusal::Missing) => {}
+            Err(refusal) => lines.push(format!("{}: left out: {refusal}", path.display())),
+        }
+    }
+    (opened, lines)
+}
+
+/// Opens a directory with profiles. One of the usual name must be that user's own, and only his files count; any other one was chosen by the
+/// user who runs this.
+pub fn open_directory(path: &Path) -> Result<Directory, Refusal> {
+    let Some(owner) = usual_owner(path) else { return Directory::open_chosen(path) };
+    let directory = Directory::open(path)?;
+    match directory.owner() == owner {
+        true => Ok(directory),
+        false => Err(Refusal::OtherOwner(directory.owner())),
+    }
+}
+
+/// Opens the directory of a file, and the file's name in it.
+pub fn open_directory_of(file: &Path) -> Result<(Directory, &OsStr), Refusal> {
+    let name = file.file_name().ok_or(Refusal::Missing)?;
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Ok((open_directory(parent.unwrap_or(Path::new(".")))?, name))
+}
+
+/// The user whose directory has this name.
+fn usual_owner(path: &Path) -> Option<u32> {
+    if path == Path::new(ROOTS_OWN) {
+        return Some(0);
+    }
+    let name = path.strip_prefix(SHARED).ok()?.to_str()?;
+    let user = name.strip_prefix("ramson-")?;
+    let is_number = user.bytes().all(|byte| byte.is_ascii_digit());
+    user.parse().ok().filter(|_| is_number)
 }
 
 /// The one of them in which this user's programs put their profiles.
@@ -31,7 +73,33 @@ pub fn own_profile_directory() -> PathBuf {
 }
 
 fn usual_directory() -> PathBuf {
-    Path::new(SHARED).join(format!("ramson-{}", getuid().as_raw()))
+    usual_directory_of(getuid().as_raw())
+}
+
+/// The one of them in which a user's programs put their profiles where no variable names another.
+pub fn usual_directory_of(user: u32) -> PathBuf {
+    let shared = Path::new(SHARED).join(format!("ramson-{user}"));
+    let is_taken = user == 0 && objection(&shared, user).is_some();
+    if is_taken { ROOTS_OWN.into() } else { shared }
+}
+
+/// Why programs of `user` put no profiles into a directory that is there.
+pub fn objection(path: &Path, user: u32) -> Option<String> {
+    let is_usual = usual_owner(path).is_some();
+    let opened = if is_usual { Directory::open(path) } else { Directory::open_chosen(path) };
+    let directory = match opened {
+        Ok(directory) => directory,
+        Err(Refusal::Missing) => return None,
+        Err(refusal) => return Some(refusal.to_string()),
+    };
+    let owner = directory.owner();
+    if is_usual && owner != user {
+        return Some(format!("it belongs to user {owner}"));
+    }
+    if is_usual && !directory.is_private() {
+        return Some("other users may enter it, its mode must be 0700".into());
+    }
+    (!directory.may_be_written_by(user)).then(|| format!("user {user} may not write to it"))
 }
 
 /// Where answers about binaries are kept from one report to the next.

@@ -1,9 +1,11 @@
 //! Names that a profile brings along, so that it can be read where its binaries are not: a block at the end of the file, as
 //! FORMAT.md has it under "Names".
 
+use rustix::fs::{SeekFrom, seek};
+use rustix::process::getuid;
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use crate::address::CodeAddress;
 use crate::answers::Answers;
@@ -13,8 +15,10 @@ use crate::frame::Frame;
 const MAGIC: &[u8; 16] = b"\x89ramson-names\r\n\x1a";
 const VERSION: u32 = 1;
 const FOOTER_BYTES: u64 = 32;
-/// A larger block is as good as absent.
+/// A larger block is as good as absent …
 const MAX_BLOCK_BYTES: u64 = 1 << 30;
+/// … and in a file of another user's one that is larger than this: unpacked, it may take twelve times as much.
+const MAX_STRANGERS_BLOCK_BYTES: u64 = 16 << 20;
 
 /// Names of binaries' file addresses, and of runtime addresses outside every binary.
 #[derive(Default)]
@@ -62,25 +66,36 @@ impl CarriedNames {
 
     /// The names at the end of `file`. `None`: there are none, or not whole ones.
     pub fn in_file(file: &File) -> Option<Self> {
-        let length = file.metadata().ok()?.len();
-        Self::read(length, |buffer, offset| file.read_exact_at(buffer, offset).ok())
+        let facts = file.metadata().ok()?;
+        let is_trusted = facts.uid() == 0 || facts.uid() == getuid().as_raw();
+        let most_bytes = if is_trusted { MAX_BLOCK_BYTES } else { MAX_STRANGERS_BLOCK_BYTES };
+        Self::read(facts.len(), most_bytes, |buffer, offset| {
+            // A hole costs the one who made it nothing.
+            let end = seek(file, SeekFrom::Hole(offset)).unwrap_or(u64::MAX);
+            let is_there = end >= offset + buffer.len() as u64;
+            is_there.then(|| file.read_exact_at(buffer, offset).ok())?
+        })
     }
 
     /// The same of a file's whole content.
     pub fn in_bytes(bytes: &[u8]) -> Option<Self> {
-        Self::read(bytes.len() as u64, |buffer, offset| {
+        Self::read(bytes.len() as u64, MAX_BLOCK_BYTES, |buffer, offset| {
             buffer.copy_from_slice(bytes.get(offset as usize..)?.get(..buffer.len())?);
             Some(())
         })
     }
 
-    fn read(length: u64, read_at: impl Fn(&mut [u8], u64) -> Option<()>) -> Option<Self> {
+    fn read(
+        length: u64,
+        most_bytes: u64,
+        read_at: impl Fn(&mut [u8], u64) -> Option<()>,
+    ) -> Option<Self> {
         let mut footer = [0; FOOTER_BYTES as usize];
         let body_end = length.checked_sub(FOOTER_BYTES)?;
         read_at(&mut footer, body_end)?;
         let (body_bytes, crc32, version, magic): (u64, u32, u32, [u8; 16]) =
             borsh::from_slice(&footer).ok()?;
-        if magic != *MAGIC || version != VERSION || body_bytes > MAX_BLOCK_BYTES {
+        if magic != *MAGIC || version != VERSION || body_bytes > most_bytes {
             return None;
         }
         let body_start = body_end.checked_sub(body_bytes)?;

@@ -6,8 +6,9 @@ use super::watch::Watched;
 use ramson_format::Kind;
 use ramson_process::clock::unix_ns;
 use ramson_process::stat::Stat;
-use ramson_source::{Recording, Selector, all, running};
+use ramson_source::{Discovery, Recording, Selector, all, running};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -23,9 +24,11 @@ const READ_SHARE: f64 = 0.012;
 pub struct Processes {
     /// In the order of the last `sort`.
     pub list: Vec<Process>,
+    /// A line for each profile that could not be read at the last search.
+    pub unreadable: Vec<String>,
     /// Whom to look for; none: all.
     wanted: Arc<[Selector]>,
-    search: Option<Receiver<Vec<Recording>>>,
+    search: Option<Receiver<Discovery<Recording>>>,
     search_pace: Pace,
     read_pace: Pace,
 }
@@ -56,14 +59,14 @@ impl Processes {
     pub fn find(wanted: &[Selector]) -> Self {
         let mut processes = Self {
             list: Vec::new(),
+            unreadable: Vec::new(),
             wanted: wanted.into(),
             search: None,
             search_pace: Pace::new(SEARCH_EVERY, 1.0),
             read_pace: Pace::new(READ_EVERY, READ_SHARE),
         };
-        processes
-            .search_pace
-            .run(|| processes.list = search(wanted).into_iter().filter_map(Process::of).collect());
+        let discovery = processes.search_pace.run(|| search(wanted));
+        processes.take(discovery);
         processes
     }
 
@@ -103,9 +106,7 @@ impl Processes {
     fn look_for_others(&mut self) {
         if let Some(found) = self.search.as_ref().and_then(|search| search.try_recv().ok()) {
             self.search = None;
-            let known: Vec<u32> = self.list.iter().map(|process| process.watched.pid).collect();
-            let new = found.into_iter().filter(|recording| !known.contains(&recording.pid()));
-            self.list.extend(new.filter_map(Process::of));
+            self.take(found);
         }
         if self.search.is_none() && self.search_pace.is_due() {
             let (sender, receiver) = channel();
@@ -114,6 +115,14 @@ impl Processes {
             self.search = Some(receiver);
             self.search_pace.put_off(Duration::ZERO);
         }
+    }
+
+    fn take(&mut self, discovery: Discovery<Recording>) {
+        self.unreadable = discovery.unreadable;
+        let known: HashSet<u32> = self.list.iter().map(|process| process.watched.pid).collect();
+        let found = discovery.found.into_iter();
+        let new = found.filter(|recording| !known.contains(&recording.pid()));
+        self.list.extend(new.filter_map(Process::of));
     }
 
     /// Resident bytes and the heaps of all of them.
@@ -133,12 +142,16 @@ impl Processes {
             total: process.moments.total,
         };
         let processes = self.list.iter().take(most_rows).map(row).collect();
-        LiveProcesses { time_unix_ns: unix_ns(), processes }
+        let unreadable = self.unreadable.clone();
+        LiveProcesses { time_unix_ns: unix_ns(), processes, unreadable }
     }
 }
 
-fn search(wanted: &[Selector]) -> Vec<Recording> {
-    if wanted.is_empty() { all() } else { running(wanted) }
+fn search(wanted: &[Selector]) -> Discovery<Recording> {
+    match wanted.is_empty() {
+        true => all(),
+        false => Discovery { found: running(wanted), ..Discovery::default() },
+    }
 }
 
 /// The processes at one moment.
@@ -148,6 +161,8 @@ pub struct LiveProcesses {
     pub time_unix_ns: u64,
     /// As they are sorted.
     pub processes: Vec<LiveProcess>,
+    /// A line for each profile that could not be read.
+    pub unreadable: Vec<String>,
 }
 
 /// One process at one moment.

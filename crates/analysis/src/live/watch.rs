@@ -57,7 +57,7 @@ impl Watched {
             coverage: None,
             end: recording.running.is_none().then(|| end::state_of(&recording)),
             bytes: recording.bytes(),
-            file: File::open(&recording.origin).ok(),
+            file: recording.file(),
             follower: Follower::default(),
             start_ticks: recording.running.and_then(start_ticks),
             rss_pace: Pace::new(RSS_PAUSE, RSS_SHARE),
@@ -132,7 +132,7 @@ impl Watched {
             return false;
         };
         self.bytes = found.bytes();
-        self.file = File::open(&found.origin).ok();
+        self.file = found.file();
         self.recording = found;
         self.bytes.is_some()
     }

@@ -13,6 +13,8 @@ use ramson_history::{HistoryError, HistoryWriter, Levels, Rules, Taken, Triggers
 use ramson_process::clock::{monotonic_ns, unix_ns};
 use ramson_process::stat;
 use ramson_source::{Failure, Recording, place, unreadable};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use selection::Selection;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -97,8 +99,13 @@ fn elsewhere(path: &Path, finding: impl Display) -> Failure {
 }
 
 fn make(path: &Path) -> Result<File, Failure> {
-    let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-    made.map_err(|error| elsewhere(path, error))
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let made = options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path);
+    made.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => elsewhere(path, "a symbolic link, which is not followed"),
+        _ => elsewhere(path, error),
+    })
 }
 
 /// One writer for each history. The lock is on a file of its own: SQLite has its own locks on the database.

@@ -1,14 +1,16 @@
 //! Which processes are recorded, and how new ones are found.
 
 use crate::flags::RecordFlags;
+use crate::output::remark;
+use ramson_paths::Entry;
 use ramson_process::clock::unix_ns;
+use ramson_reader::Header;
 use ramson_source::{
-    Base, Failure, Opened, Recording, Selector, all, is_named, none_of, open_file, places,
-    processes_of,
+    Base, Failure, Opened, Recording, Selector, all, is_named, none_of, places, processes_of,
+    read_file,
 };
 use std::collections::HashSet;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
 
 /// How often new files are looked for, and profiles in other places, for which all of /proc is read.
 const FILES_NS: u64 = 1_000_000_000;
@@ -72,7 +74,7 @@ impl Selection {
         }
         if now_ns >= self.everywhere_ns + EVERYWHERE_NS {
             self.everywhere_ns = now_ns;
-            found.extend(self.wanted(all()));
+            found.extend(self.wanted(all().found));
         }
         if now_ns >= self.files_ns + FILES_NS {
             self.files_ns = now_ns;
@@ -107,20 +109,27 @@ impl Selection {
 
     fn new_files(&mut self) -> Vec<Recording> {
         let mut new = Vec::new();
-        let entries = places::profile_directories()
-            .into_iter()
-            .flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
-        for path in entries.map(|entry| entry.path()) {
-            let Ok(facts) = path.symlink_metadata() else { continue };
-            let is_profile = path.extension().is_some_and(|extension| extension == "ramson");
-            let file = (facts.dev(), facts.ino());
-            if !is_profile || !facts.is_file() || self.known.contains(&file) {
-                continue;
-            }
-            // One that is not finished yet is looked at again.
-            if let Ok(source) = open_file(&path) {
+        let (directories, _) = places::opened_profile_directories();
+        for directory in &directories {
+            for Entry { name, facts } in directory.entries().unwrap_or_default() {
+                let file = (facts.device, facts.inode);
+                let is_profile = name.as_bytes().ends_with(b".ramson");
+                if !is_profile || self.known.contains(&file) {
+                    continue;
+                }
+                let Ok(opened) = directory.open_file(&name) else { continue };
+                match read_file(&directory.path().join(&name), &opened.file) {
+                    Ok(mut source) => {
+                        if source.running.is_none() {
+                            source.look_elsewhere();
+                        }
+                        new.push(source);
+                    }
+                    Err(failure) if Header::read(&opened.file).is_ok() => remark(failure),
+                    // One that is not finished yet is looked at again.
+                    Err(_) => continue,
+                }
                 self.known.insert(file);
-                new.push(source);
             }
         }
         new

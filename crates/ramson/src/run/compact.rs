@@ -1,7 +1,9 @@
 //! Rewrites the file of a dead process without the room that it did not use, for copying and attaching to tickets.
 
-use crate::output_file::replace;
+use crate::output_file::replace_in;
 use ramson_format::{PAGE_BYTES, REGION_KINDS, Region};
+use ramson_reader::{ReadAt, regions};
+use ramson_source::places::open_directory_of;
 use std::fs::File;
 use std::io;
 use std::mem::offset_of;
@@ -11,29 +13,32 @@ use std::path::Path;
 /// Replaces `path` by a file with the same records whose regions follow each other, with a block
 /// behind them, as of names. Only for files that are not written any more.
 pub fn compact(path: &Path, block: &[u8]) -> io::Result<()> {
-    let mut content = compacted(&File::open(path)?)?;
+    let (directory, name) = open_directory_of(path)?;
+    let profile = directory.open_file(name)?.file;
+    let mut content = compacted(&profile)?;
     content.extend_from_slice(block);
-    replace(path, Some(&path.metadata()?), |out| out.write_all(&content))
+    replace_in(&directory, name, Some(&profile.metadata()?), |out| out.write_all(&content))
 }
 
 /// The records of `file`, with the regions one after the other.
 pub fn compacted(file: &File) -> io::Result<Vec<u8>> {
+    let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+    let places = regions(file).map_err(|error| damaged(&error.to_string()))?;
+    let length = file.length()?;
     let mut out = vec![0; PAGE_BYTES as usize];
     file.read_exact_at(&mut out, 0)?;
-    for kind in REGION_KINDS {
-        let row = kind.row();
-        let word = |at: usize| u64::from_le_bytes(out[at..at + 8].try_into().unwrap_or_default());
-        let (offset, committed) = (word(row), word(row + offset_of!(Region, committed)));
-        let present = file.metadata()?.len().saturating_sub(offset);
-        let bytes = committed.saturating_mul(kind.entry_bytes());
-        if bytes > present {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the profile is cut"));
+    for (kind, place) in REGION_KINDS.into_iter().zip(places) {
+        let place = place.ok_or_else(|| damaged("the profile is damaged"))?;
+        let (bytes, start) = (place.end - place.start, out.len());
+        if place.end > length || start as u64 + bytes > file.most_bytes() {
+            return Err(damaged("the profile is cut or too large"));
         }
-        let start = out.len();
         out.resize((start as u64 + bytes).next_multiple_of(PAGE_BYTES) as usize, 0);
-        file.read_exact_at(&mut out[start..start + bytes as usize], offset)?;
+        file.read_exact_at(&mut out[start..start + bytes as usize], place.start)?;
+        let row = kind.row();
         out[row..row + 8].copy_from_slice(&(start as u64).to_le_bytes());
         let capacity = row + offset_of!(Region, capacity);
+        let committed = bytes / kind.entry_bytes();
         out[capacity..capacity + 8].copy_from_slice(&committed.to_le_bytes());
     }
     Ok(out)

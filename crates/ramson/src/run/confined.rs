@@ -53,9 +53,7 @@ impl Filters {
 
 fn are_harmless(library: &Path, filters: u64) -> bool {
     // Where the profile will be in a file, and where no file can be made.
-    let mut directories: Vec<PathBuf> = places::profile_directories();
-    directories.truncate(1);
-    directories.push("/dev/null/none".into());
+    let directories: [PathBuf; 2] = [places::own_profile_directory(), "/dev/null/none".into()];
     directories.iter().all(|directory| is_harmless(library, directory, filters))
 }
 

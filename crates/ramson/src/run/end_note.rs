@@ -4,12 +4,12 @@ use super::watch::Ended;
 use ramson_analysis::end::in_log;
 use ramson_analysis::end::kernel_log::KernelLog;
 use ramson_format::{END_OFFSET, state};
-use ramson_reader::{End, Way};
+use ramson_reader::{End, Header, Way};
+use ramson_source::places::open_directory_of;
 use ramson_source::{Recording, open_to_write};
-use rustix::fs::OFlags;
 use std::cell::LazyCell;
-use std::fs::OpenOptions;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub fn note_ends(profiles: &mut [Recording], ended: &Ended) {
         };
         if let Some(end) = end {
             // A report without it is as good as before.
-            let _ = write(&source.origin, &end);
+            let _ = write(source, &end);
             source.snapshot.header.end = Some(Box::new(end));
         }
     }
@@ -78,8 +78,13 @@ fn with_log(source: &Recording, end: End, first: &LazyCell<KernelLog>) -> End {
     end
 }
 
-fn write(path: &str, end: &End) -> std::io::Result<()> {
-    let file =
-        OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)?;
+fn write(source: &Recording, end: &End) -> std::io::Result<()> {
+    let (directory, name) = open_directory_of(Path::new(&source.origin))?;
+    let file = directory.open_file(name)?.file;
+    // Its directory may be another user's.
+    let identity = Header::read(&file).map(|header| header.identity());
+    if !identity.is_ok_and(|identity| identity == source.snapshot.header.identity()) {
+        return Err(std::io::ErrorKind::NotFound.into());
+    }
     open_to_write(&file)?.write_all_at(&end.to_bytes(), END_OFFSET)
 }

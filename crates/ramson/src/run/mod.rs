@@ -1,5 +1,6 @@
 //! `ramson run`: start a program with libramson.so preloaded, pass signals and status through, keep its profiles.
 
+mod absent;
 pub mod compact;
 mod confined;
 mod end_note;
@@ -22,15 +23,16 @@ use ramson_control::Schedule;
 use ramson_format::{Health, state};
 use ramson_process::clock::unix_ns;
 use ramson_process::program;
-use ramson_reader::Way;
-use ramson_source::{Failure, Recording, files_since, open_file, places};
+use ramson_reader::{Header, Way};
+use ramson_source::{Failure, Recording, files_in, files_since, places};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Access, StatVfs, access, statvfs};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, geteuid, getuid, pidfd_open};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -233,12 +235,17 @@ fn make_place(output: Option<&Path>) -> bool {
     if output.is_none() {
         prune::prune(&places::own_profile_directory(), Bounds::from_environment());
     }
-    let own = || places::profile_directories().into_iter().next().filter(|own| own.exists());
-    let directory = output.map_or_else(own, |path| path.parent().map(Path::to_path_buf));
-    let Some(directory) = directory else { return false };
+    let own = places::own_profile_directory;
+    let directory = output.and_then(Path::parent).map_or_else(own, Path::to_path_buf);
     let free = |space: &StatVfs| space.f_bavail.saturating_mul(space.f_frsize);
-    let problem = match access(&directory, Access::WRITE_OK).map(|()| statvfs(&directory)) {
+    let objection = places::objection(&directory, getuid().as_raw());
+    // libramson makes its own.
+    let is_made = output.is_some() || directory.exists();
+    let place =
+        if is_made { directory.as_path() } else { directory.parent().unwrap_or(&directory) };
+    let problem = match access(place, Access::WRITE_OK).map(|()| statvfs(place)) {
         Err(error) => format!("not writable ({error})"),
+        Ok(_) if let Some(objection) = objection => objection,
         Ok(Ok(space)) if free(&space) < LEAST_FREE_BYTES => "no space".into(),
         Ok(_) => return false,
     };
@@ -258,15 +265,15 @@ fn new_run_id() -> u64 {
 fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &Ended) {
     let began_ticks = start_ticks_of(std::process::id());
     let mut profiles = files_since(began_ticks, |header| header.run_id == run_id);
+    profiles.extend(output.into_iter().flat_map(|output| files_beside(output, run_id)));
+    let in_its_root = absent::directory_in_its_root(ended);
+    let in_its_root = in_its_root.and_then(|path| places::open_directory(&path).ok());
+    let is_its = |header: &Header| header.run_id == run_id;
+    profiles.extend(in_its_root.iter().flat_map(|root| files_in(root, |_| true, is_its)));
     for recording in profiles.iter_mut().filter(|recording| may_run_elsewhere(recording, ended)) {
-        if let Ok(found) = open_file(Path::new(&recording.origin)) {
-            *recording = found;
-        }
+        recording.look_elsewhere();
     }
-    let beside_output = output.into_iter().flat_map(files_beside);
-    profiles.extend(beside_output.filter_map(|path| open_file(&path).ok()));
-    profiles
-        .retain(|source| source.snapshot.header.run_id == run_id && source.origin.starts_with('/'));
+    profiles.retain(|source| source.origin.starts_with('/'));
     profiles.sort_by(|a, b| a.origin.cmp(&b.origin));
     profiles.dedup_by(|a, b| a.origin == b.origin);
     let live = |of: &Recording| live_heap(&of.snapshot).value;
@@ -280,9 +287,7 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
             "{path}: its content was deleted while the program ran. Recording ended there"
         ));
     } else if profiles.is_empty() && is_kept {
-        remark(format_args!(
-            "no profile: the program allocated too little to be sampled. Try a smaller --interval"
-        ));
+        remark(absent::reason(output, ended));
     } else if profiles.is_empty() {
         remark(format_args!("no profile is left: it could not be kept in a file"));
     }
@@ -326,14 +331,16 @@ fn may_run_elsewhere(recording: &Recording, ended: &Ended) -> bool {
 /// binaries may be replaced before it is read. Returns what to say of a death of memory.
 fn keep(source: &Recording) -> Vec<String> {
     let path = Path::new(&source.origin);
-    // In either case the sparse original is as good; only its apparent size differs.
-    if !end::end_of(source).is_some_and(|noted| end::is_violent(&noted)) {
-        let _ = compact::compact(path, &[]);
-        return Vec::new();
+    let violent = end::end_of(source).is_some_and(|noted| end::is_violent(&noted));
+    let last = violent.then(|| LastProfile::of(source));
+    // Another user may not read every binary that we may, and can move the directory while we write.
+    let facts = source.file().and_then(|file| file.metadata().ok());
+    if facts.is_some_and(|facts| facts.uid() == geteuid().as_raw()) {
+        let block = last.as_ref().map_or_else(Vec::new, |last| last.names.to_block());
+        // The sparse original is as good; only its apparent size differs.
+        let _ = compact::compact(path, &block);
     }
-    let last = LastProfile::of(source);
-    let _ = compact::compact(path, &last.names.to_block());
-    last.lines(source)
+    last.map_or_else(Vec::new, |last| last.lines(source))
 }
 
 /// The profile of the program itself, if nothing is left in it.
@@ -347,15 +354,8 @@ fn emptied(output: Option<&Path>, ended: &Ended) -> Option<std::path::PathBuf> {
 }
 
 /// The output file, and those of further processes: its name with .PID added.
-fn files_beside(output: &Path) -> Vec<std::path::PathBuf> {
-    let (Some(directory), Some(name)) = (output.parent(), output.file_name()) else {
-        return Vec::new();
-    };
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries
-        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(name.as_encoded_bytes()))
-        // To open a FIFO waits for its writer.
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
-        .map(|entry| entry.path())
-        .collect()
+fn files_beside(output: &Path, run_id: u64) -> Vec<Recording> {
+    let Ok((directory, name)) = places::open_directory_of(output) else { return Vec::new() };
+    let begins_so = |other: &OsStr| other.as_encoded_bytes().starts_with(name.as_encoded_bytes());
+    files_in(&directory, begins_so, |header| header.run_id == run_id)
 }

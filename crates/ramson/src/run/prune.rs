@@ -3,18 +3,22 @@
 use crate::flags::values::{DAY_NS, parse_age, parse_total};
 use crate::output::remark;
 use ramson_format::MAGIC;
+use ramson_paths::{Directory, Entry};
+use ramson_process::clock::unix_ns;
 use ramson_profile::format::format_bytes;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use ramson_reader::Header;
+use ramson_source::places::open_directory;
+use ramson_source::runs_anywhere;
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 use std::env;
-use std::fs::{self, File, OpenOptions};
-use std::io::Read;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// A younger file may be that of a process that is just beginning.
-const LEAST_AGE_NS: u64 = 60_000_000_000;
+const LEAST_AGE_NS: i128 = 60_000_000_000;
 
 /// Which profiles stay; the largest value is no bound.
 #[derive(Clone, Copy)]
@@ -42,28 +46,27 @@ fn setting(name: &str, default: u64, parse: fn(&str) -> Result<u64, &'static str
     })
 }
 
-/// A file that may be removed if it turns out to be a profile that is not in use.
-struct Candidate {
-    path: PathBuf,
-    age_ns: u64,
-    bytes: u64,
-    inode: u64,
-}
-
 /// Removes what is beyond the bounds from one directory of profiles, and says what that was, if
 /// anything: `removed 3 old profiles, 1.81 MiB`. Marks lie elsewhere and stay.
-pub fn prune(directory: &Path, bounds: Bounds) -> Option<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten();
-    let mut candidates: Vec<Candidate> =
-        entries.filter_map(|entry| candidate(entry.ok()?.path())).collect();
-    candidates.sort_by_key(|candidate| candidate.age_ns);
+pub fn prune(path: &Path, bounds: Bounds) -> Option<String> {
+    let directory = open_directory(path).ok()?;
+    let now_ns = i128::from(unix_ns());
+    let mut candidates = directory.entries().ok()?;
+    candidates.retain(|entry| is_candidate(entry, now_ns));
+    candidates.sort_by_key(|entry| entry.facts.modified_ns);
+    // A clock that jumped makes every profile old, but none older than the latest that was made.
+    let newest_ns = candidates.last().map_or(0, |newest| newest.facts.modified_ns);
+    let latest_ns = newest_ns.max(directory.modified_ns()).min(now_ns);
     let (mut count, mut bytes) = (0, 0);
-    let mut total_bytes = candidates.iter().map(|candidate| candidate.bytes).sum::<u64>();
-    for candidate in candidates.iter().rev() {
-        let is_beyond = candidate.age_ns > bounds.age_ns || total_bytes > bounds.total_bytes;
-        if is_beyond && candidate.age_ns >= LEAST_AGE_NS && remove(candidate) {
-            total_bytes -= candidate.bytes;
-            bytes += candidate.bytes;
+    let size = |entry: &Entry| entry.facts.allocated_bytes;
+    let mut total_bytes = candidates.iter().map(size).sum::<u64>();
+    for entry in &candidates {
+        let is_old = latest_ns - entry.facts.modified_ns > i128::from(bounds.age_ns);
+        let is_young = now_ns - entry.facts.modified_ns < LEAST_AGE_NS;
+        let is_beyond = is_old || total_bytes > bounds.total_bytes;
+        if is_beyond && !is_young && remove(&directory, entry) {
+            total_bytes -= size(entry);
+            bytes += size(entry);
             count += 1;
         }
     }
@@ -72,39 +75,33 @@ pub fn prune(directory: &Path, bounds: Bounds) -> Option<String> {
     (count > 0).then(|| format!("removed {count} old {profiles}, {bytes}"))
 }
 
-fn candidate(path: PathBuf) -> Option<Candidate> {
-    let facts = path.symlink_metadata().ok()?;
-    let is_ours = facts.is_file() && facts.uid() == geteuid().as_raw();
-    let is_called_so = is_called_as_the_library_does(&path);
-    // Since the last sample or the end. In the future: a clock was set back, nothing is known.
-    let age = SystemTime::now().duration_since(facts.modified().ok()?).ok()?;
-    let (age_ns, bytes, inode) = (age.as_nanos() as u64, facts.blocks() * 512, facts.ino());
-    (is_ours && is_called_so).then_some(Candidate { path, age_ns, bytes, inode })
+/// Whether it may be removed if it turns out to be a profile that is not in use. In the future: a clock was set back, nothing is known.
+fn is_candidate(entry: &Entry, now_ns: i128) -> bool {
+    let is_ours = entry.facts.owner == geteuid().as_raw();
+    is_ours && entry.facts.modified_ns <= now_ns && is_called_as_the_library_does(&entry.name)
 }
 
 /// Removes it, if it is a profile, or what is left of an emptied one, and is not in use. While we
 /// hold its lock no process has it mapped; and a process that was profiled by a library that took
 /// none is found by its mapping.
-fn remove(candidate: &Candidate) -> bool {
-    let no_follow = OFlags::NOFOLLOW.bits() as i32;
-    let opened = OpenOptions::new().read(true).custom_flags(no_follow).open(&candidate.path);
-    let Ok(file) = opened else { return false };
-    let Ok(facts) = file.metadata() else { return false };
-    facts.ino() == candidate.inode
-        && (facts.len() == 0 || is_profile(&file))
+fn remove(directory: &Directory, entry: &Entry) -> bool {
+    let Ok(opened) = directory.open_file(&entry.name) else { return false };
+    let (file, facts) = (opened.file, opened.facts);
+    facts.inode == entry.facts.inode
+        && (facts.bytes == 0 || is_profile(&file))
         && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-        && !ramson_source::open_file(&candidate.path).is_ok_and(|found| found.running.is_some())
-        && fs::remove_file(&candidate.path).is_ok()
+        && !Header::read(&file).is_ok_and(|header| runs_anywhere(&header, &file))
+        && directory.remove(&entry.name).is_ok()
 }
 
-fn is_profile(mut file: &File) -> bool {
+fn is_profile(file: &File) -> bool {
     let mut magic = [0; MAGIC.len()];
-    file.read_exact(&mut magic).is_ok() && magic == MAGIC
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == MAGIC
 }
 
 /// As the library names files: two or three numbers. A file with another name is kept.
-fn is_called_as_the_library_does(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".ramson"));
+fn is_called_as_the_library_does(name: &OsStr) -> bool {
+    let name = name.to_str().and_then(|name| name.strip_suffix(".ramson"));
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     name.is_some_and(|name| {
         matches!(name.split('-').count(), 2 | 3) && name.split('-').all(is_number)
@@ -118,12 +115,12 @@ mod tests {
     #[test]
     fn names_that_a_person_gave_are_none_of_the_library_s() {
         for name in ["1-2.ramson", "4711-123456-4026532000.ramson"] {
-            assert!(is_called_as_the_library_does(Path::new(name)), "{name}");
+            assert!(is_called_as_the_library_does(name.as_ref()), "{name}");
         }
         for name in
             ["old.ramson", "1.ramson", "1-2", "1-2-deploy.ramson", "1-2-3-4.ramson", "1-.ramson"]
         {
-            assert!(!is_called_as_the_library_does(Path::new(name)), "{name}");
+            assert!(!is_called_as_the_library_does(name.as_ref()), "{name}");
         }
     }
 

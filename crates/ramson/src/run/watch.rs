@@ -2,11 +2,13 @@
 
 use ramson_process::cgroup::{Group, Groups};
 use ramson_process::clock::unix_ns;
-use ramson_process::stat;
+use ramson_process::{stat, text};
 use ramson_reader::{End, Way};
 use std::collections::HashMap;
+use std::fs::read_link;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -20,6 +22,31 @@ pub struct Ended {
     pub end: End,
     /// Field 22 of /proc/PID/stat, as profiles have it; 0 if it could not be read.
     pub start_ticks: u64,
+    /// As whom it ended, if that is known.
+    pub user: Option<u32>,
+    /// As it was seen last; `None`: it ended before it was looked at.
+    pub surroundings: Option<Surroundings>,
+}
+
+/// Which files a program sees.
+pub struct Surroundings {
+    /// Its root directory, if that is another one than ours.
+    pub root: Option<PathBuf>,
+    /// It has namespaces of its own, or forbids to be looked at.
+    pub may_be_elsewhere: bool,
+}
+
+impl Surroundings {
+    fn of(pid: u32) -> Self {
+        let link = |pid: &str, name: &str| read_link(format!("/proc/{pid}/{name}")).ok();
+        let pid = pid.to_string();
+        let is_alike = |name| {
+            let its = link(&pid, name);
+            its.is_some() && its == link("self", name)
+        };
+        let root = link(&pid, "root").filter(|root| root != Path::new("/"));
+        Self { root, may_be_elsewhere: !["root", "ns/mnt", "ns/user"].into_iter().all(is_alike) }
+    }
 }
 
 #[derive(Default)]
@@ -28,6 +55,7 @@ pub struct Watch {
     peak_rss: u64,
     limit: u64,
     group: Option<Group>,
+    surroundings: Option<Surroundings>,
     /// Counters at the first look at each group.
     oom_kills: HashMap<String, u64>,
 }
@@ -47,6 +75,7 @@ impl Watch {
     }
 
     fn look(&mut self, pid: u32) {
+        let surroundings = Surroundings::of(pid);
         let groups = Groups::of(pid);
         let group = groups.of_memory().map(|group| (group.oom_kills(), group.clone()));
         let limit = groups.limit().map_or(0, |limit| limit.limit_bytes);
@@ -55,6 +84,7 @@ impl Watch {
         if rss == 0 {
             return;
         }
+        self.surroundings = Some(surroundings);
         self.last_rss = Some((rss, Instant::now()));
         self.peak_rss = self.peak_rss.max(peak);
         if let Some((count, group)) = group {
@@ -109,6 +139,7 @@ impl Watch {
         let looks = watcher.and_then(|watcher| watcher.join().ok()).unwrap_or_default();
         // Not reaped yet, so the ID is still its own.
         let start_ticks = start_ticks_of(pid);
+        let user = user_of(pid);
         let (status, peak) = ramson_launch::reap(pid)?;
         let way = match (status.code(), status.signal()) {
             (Some(code), _) => Way::Exited(code as u32 & 255),
@@ -123,13 +154,19 @@ impl Watch {
         if peak > own_peak {
             end.peak_rss_bytes = end.peak_rss_bytes.max(peak);
         }
-        Ok(Ended { pid, end, start_ticks })
+        Ok(Ended { pid, end, start_ticks, user, surroundings: looks.surroundings })
     }
 }
 
 /// When a process began, in clock ticks, also of a zombie; 0 if it cannot be read.
 pub fn start_ticks_of(pid: u32) -> u64 {
     stat::number(pid, 22).unwrap_or(0)
+}
+
+/// The effective user of a process, also of a zombie.
+fn user_of(pid: u32) -> Option<u32> {
+    let status = text::read(format!("/proc/{pid}/status")).ok()?;
+    stat::line(&status, "Uid")?.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -107,8 +107,12 @@ impl Host {
 
     fn summary(&self) -> String {
         let (rss, total) = self.processes.sums();
+        let unreadable = match self.processes.unreadable.len() {
+            0 => String::new(),
+            count => format!(", {count} more cannot be read: ramson list"),
+        };
         format!(
-            "{} profiled processes: RSS {}, live {}",
+            "{} profiled processes: RSS {}, live {}{unreadable}",
             self.processes.list.len(),
             size(rss),
             format_estimate(total.live, SampleUnit::Bytes),

@@ -12,6 +12,8 @@ use ramson_format::settings::{PATH_BYTES, parse_number};
 const MAX_IMAGES: u64 = 1000;
 /// The kernel's number of the PID namespace that it starts with (PROC_PID_INIT_INO).
 const INITIAL_NAMESPACE: u64 = 0xefff_fffc;
+/// See errno(3).
+const NAME_TOO_LONG: Errno = Errno(36);
 
 /// What tells this process from every other on this machine, ever. 0 is "not known".
 #[derive(Debug, PartialEq, Eq)]
@@ -43,6 +45,32 @@ impl ProcessStat {
     }
 }
 
+/// The directory of this user's profiles. In /var/tmp any user can take its name before; for root there is another place, where none can.
+#[inline(never)]
+fn open_usual_directory(path: &mut Text) -> Option<File> {
+    let user = sys::user_id();
+    let mut open_in = |parent: &[u8]| {
+        path.clear();
+        path.push(parent).push(b"/ramson-").push_number(user as u64);
+        let opened = make_and_open(path, arch::O_NOFOLLOW);
+        let owner = opened.as_ref().map_err(|&error| error).and_then(File::stat);
+        match owner {
+            Ok(owner) if owner.uid == user && owner.mode & 0o077 == 0 => opened.ok(),
+            _ => None,
+        }
+    };
+    open_in(b"/var/tmp").or_else(|| if user == 0 { open_in(b"/var/lib") } else { None })
+}
+
+/// A directory, made for this user only if it is missing.
+fn make_and_open(path: &Text, flags: i32) -> Result<File, Errno> {
+    let path = path.as_c_str().ok_or(NAME_TOO_LONG)?;
+    // It may exist; what counts is whose it is.
+    let _ = sys::make_directory(path, 0o700);
+    let flags = sys::O_RDONLY | arch::O_DIRECTORY | sys::O_CLOEXEC | flags;
+    sys::open_at(AT_FDCWD, path, flags, 0)
+}
+
 /// Field 22 of /proc/self/stat. The second field is a name in parentheses that may contain anything.
 pub fn start_ticks_in(stat: &[u8]) -> u64 {
     let after_name = stat.iter().rposition(|&byte| byte == b')').unwrap_or(0);
@@ -58,22 +86,13 @@ impl ProfileFile {
         if let Some(output) = &config.output {
             return self.open_output(output, stat.pid);
         }
-        let directory = config.directory.unwrap_or_else(|| {
-            let mut path = Text::new();
-            path.push(b"/var/tmp/ramson-").push_number(sys::user_id() as u64);
-            path
-        });
-        let path = directory.as_c_str()?;
-        // It may exist; what counts is whether it is ours.
-        let _ = sys::make_directory(path, 0o700);
-        let is_default = config.directory.is_none();
-        let no_follow = if is_default { arch::O_NOFOLLOW } else { 0 };
-        let open_flags = sys::O_RDONLY | arch::O_DIRECTORY | sys::O_CLOEXEC | no_follow;
-        let opened = sys::open_at(AT_FDCWD, path, open_flags, 0).ok()?;
-        let owner = opened.stat().ok()?;
-        if is_default && (owner.uid != sys::user_id() || owner.mode & 0o077 != 0) {
-            return None;
-        }
+        let opened = match &config.directory {
+            Some(directory) => {
+                self.path = *directory;
+                make_and_open(&self.path, 0).ok()?
+            }
+            None => open_usual_directory(&mut self.path)?,
+        };
         let mut name = Text::new();
         name.push_number(stat.pid as u64).push(b"-").push_number(stat.start_ticks);
         if !stat.is_known() {
@@ -82,7 +101,6 @@ impl ProfileFile {
             name.push(b"-").push_number(stat.namespace);
         }
         name.push(b".ramson");
-        self.path = directory;
         self.path.push(b"/").push(name.as_c_str()?.to_bytes());
         match self.open_new() {
             // The same process before it called exec: that image has ended well.
@@ -129,7 +147,6 @@ impl ProfileFile {
 
     /// Read-only for everybody else who opens it, its owner too: the program would not survive a slip like `> FILE`.
     fn open_new(&self) -> Result<File, Errno> {
-        const NAME_TOO_LONG: Errno = Errno(36);
         const MODE: u32 = 0o400;
         let open_flags =
             sys::O_RDWR | sys::O_CREAT | sys::O_EXCL | sys::O_CLOEXEC | arch::O_NOFOLLOW;

@@ -1,0 +1,100 @@
+//! Where no profile could be made: the true cause is said, and what another user put in the way of root's is no cause.
+
+use ramson_tests::servers::*;
+use ramson_tests::{library, program};
+use std::path::{Path, PathBuf};
+
+/// A copy where every user can read it.
+fn open_copy(scratch: &Scratch, file: &Path) -> PathBuf {
+    let copied = scratch.open_directory("bin").join(file.file_name().unwrap());
+    copy(file, &copied);
+    copied
+}
+
+/// A shell script in a mount namespace of its own with an empty /var/tmp and /var/lib, where `$ramson` is the command, `$as N` runs one as
+/// user N, and `$changes` is the program.
+fn private(script: &str) -> Outcome {
+    let scratch = Scratch::new();
+    let begin = "mount -t tmpfs -o mode=1777 none /var/tmp; mount -t tmpfs -o mode=755 none /var/lib\n\
+                 as() { user=$1; shift; setpriv --reuid=$user --regid=$user --clear-groups -- \"$@\"; }\n";
+    let mut command = clean(installed("unshare", "util-linux"));
+    command.args(["-m", "sh", "-ec", &format!("{begin}{script}")]);
+    command.env("ramson", open_copy(&scratch, ramson_program()));
+    command.env("RAMSON_LIBRARY", open_copy(&scratch, library()));
+    command.env("changes", open_copy(&scratch, &program("changes.c")));
+    finish(command.env("XDG_CACHE_HOME", "/var/tmp/cache").current_dir("/"))
+}
+
+#[track_caller]
+fn assert_said(script: &str, what: &str) {
+    let outcome = private(script).good();
+    assert!(outcome.remarks.iter().any(|line| line.contains(what)), "{what}: {outcome:?}");
+    let guess = "the program allocated too little";
+    assert!(!outcome.remarks.iter().any(|line| line.contains(guess)), "{outcome:?}");
+}
+
+#[test]
+fn a_program_that_became_another_user_could_not_write_there() {
+    let script =
+        "mkdir -m 755 /var/tmp/own; RAMSON_DIR=/var/tmp/own $ramson run -- $changes user 1502";
+    let cause = "no profile: the program changed to user 1502, and /var/tmp/own: user 1502 may not write to it";
+    assert_said(script, cause);
+}
+
+#[test]
+fn a_program_that_became_another_user_whose_directory_is_taken_is_told_so() {
+    let script = "mkdir -m 777 /var/tmp/ramson-1502; chown 1501 /var/tmp/ramson-1502\n\
+                  $ramson run -- $changes user 1502";
+    assert_said(script, "/var/tmp/ramson-1502: it belongs to user 1501");
+}
+
+#[test]
+fn a_directory_of_another_user_or_of_a_wrong_mode_is_named_before_the_start() {
+    let script = "mkdir -m 777 /var/tmp/ramson-1502; chown OWNER /var/tmp/ramson-1502\n\
+                  as 1502 $ramson run -- $changes nothing";
+    let cause = |finding| format!("/var/tmp/ramson-1502: {finding}: the profile will be lost");
+    assert_said(&script.replace("OWNER", "1501"), &cause("it belongs to user 1501"));
+    assert_said(
+        &script.replace("OWNER", "1502"),
+        &cause("other users may enter it, its mode must be 0700"),
+    );
+}
+
+#[test]
+fn of_a_changed_root_directory_it_is_said_what_is_missing_there() {
+    assert_said(
+        "mkdir /var/tmp/jail; $ramson run -- $changes root /var/tmp/jail",
+        "there is no /var/tmp/jail/var/tmp",
+    );
+    let script =
+        "mkdir -p -m 1777 /var/tmp/jail/var/tmp; $ramson run -- $changes root /var/tmp/jail";
+    assert_said(script, "there is no /var/tmp/jail/proc");
+}
+
+#[test]
+fn the_profile_of_a_program_with_another_root_directory_is_found() {
+    let script = "mkdir -p -m 1777 /var/tmp/jail/var/tmp; mkdir /var/tmp/jail/proc\n\
+                  mount -t proc none /var/tmp/jail/proc\n\
+                  $ramson run -- $changes root /var/tmp/jail\n\
+                  ls /var/tmp/jail/var/tmp/ramson-0";
+    assert_said(script, "ramson report /var/tmp/jail/var/tmp/ramson-0/");
+}
+
+#[test]
+fn a_directory_that_another_user_made_does_not_switch_off_root_s_recording() {
+    let script = "as 1501 mkdir /var/tmp/ramson-0\n\
+                  $ramson run -- $changes nothing\n\
+                  $ramson list";
+    let outcome = private(script).good();
+    assert!(outcome.text().contains("/var/lib/ramson-0/"), "{outcome:?}");
+    let said = |what: &str| outcome.remarks.iter().any(|line| line.contains(what));
+    assert!(said("ramson report /var/lib/ramson-0/"), "{outcome:?}");
+    assert!(said("/var/tmp/ramson-0: left out: it belongs to user 1501"), "{outcome:?}");
+}
+
+#[test]
+fn that_too_little_was_allocated_is_said_where_it_is_known() {
+    let outcome = private("$ramson run -- sleep 0.5").good();
+    let what = "no profile: the program allocated too little to be sampled";
+    assert!(outcome.remarks.iter().any(|line| line.contains(what)), "{outcome:?}");
+}

@@ -1,0 +1,223 @@
+//! Directories, links and files that another user put where ramson looks, and what ramson itself leaves for others to read.
+
+use ramson_tests::forged::*;
+use ramson_tests::servers::*;
+use ramson_tests::{library, program};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A copy where every user can read it.
+fn open_copy(scratch: &Scratch, file: &Path) -> PathBuf {
+    let copied = scratch.open_directory("bin").join(file.file_name().unwrap());
+    if !copied.exists() {
+        copy(file, &copied);
+    }
+    copied
+}
+
+/// A shell script in a mount namespace of its own with an empty /var/tmp, where `$ramson` is the command, `$as N` runs one as user N,
+/// `$forged` is a profile that says it is of "forged", and `$program` one that allocates and ends.
+fn private(scratch: &Scratch, script: &str) -> Outcome {
+    let begin = "mount -t tmpfs -o mode=1777 none /var/tmp\n\
+                 as() { user=$1; shift; setpriv --reuid=$user --regid=$user --clear-groups -- \"$@\"; }\n";
+    let forged = scratch.path("forged");
+    if !forged.exists() {
+        Forged::new(999_999).write(&forged, 4096);
+    }
+    let mut command = clean(installed("unshare", "util-linux"));
+    command.args(["-m", "sh", "-ec", &format!("{begin}{script}")]);
+    command.env("ramson", open_copy(scratch, ramson_program()));
+    command.env("RAMSON_LIBRARY", open_copy(scratch, library()));
+    command.env("program", open_copy(scratch, &program("allocates.c")));
+    command.env("hides", open_copy(scratch, &program("hides.c")));
+    command.env("forged", forged).env("XDG_CACHE_HOME", "/var/tmp/cache");
+    finish(command.current_dir("/"))
+}
+
+#[track_caller]
+fn said(outcome: &Outcome, what: &str) {
+    assert!(outcome.remarks.iter().any(|line| line.contains(what)), "{what}: {outcome:?}");
+}
+
+#[test]
+fn one_profile_that_is_over_its_bounds_is_a_line_and_the_others_are_shown() {
+    use ramson_format::RegionKind::Stacks;
+    let scratch = Scratch::new();
+    let mut command = ramson(&scratch);
+    command.args(["run", "--interval", "4K", "--"]).arg(program("allocates.c"));
+    assert_eq!(finish(&mut command).status, 7);
+    let mut forged = Forged::new(999_999);
+    let bytes: u64 = 129 << 20;
+    forged.place(Stacks, 1 << 20, bytes / Stacks.entry_bytes());
+    let path = scratch.path("profiles/1-1.ramson");
+    let file = forged.write(&path, 256 << 20);
+    std::os::unix::fs::FileExt::write_all_at(&file, &vec![1; bytes as usize], 1 << 20).unwrap();
+    give(&path, STRANGER);
+    let list = finish(ramson(&scratch).args(["list"])).good();
+    assert!(list.text().contains(" allocates "), "{list:?}");
+    said(&list, "profiles/1-1.ramson: more than 128 MiB of records of another user");
+    let json = Json::parse(&finish(ramson(&scratch).args(["list", "--json"])).good().text());
+    assert_eq!((json.list("profiles").len(), json.list("unreadable").len()), (1, 1));
+    let by_name = finish(ramson(&scratch).args(["report", "name:forged"]));
+    assert_eq!(by_name.status, 1, "{by_name:?}");
+    said(&by_name, "more than 128 MiB of records of another user");
+    finish(ramson(&scratch).args(["report", "name:allocates"])).good();
+    let top = finish(ramson(&scratch).args(["top", "--once"])).good();
+    assert!(top.text().contains("1 more cannot be read"), "{top:?}");
+    finish(ramson(&scratch).args(["list", "--prune"])).good();
+}
+
+#[test]
+fn a_stranger_s_file_beside_the_output_does_not_change_the_status() {
+    let scratch = Scratch::new();
+    let shared = scratch.open_directory("shared");
+    let mut forged = Forged::new(999_999);
+    for kind in ramson_format::REGION_KINDS {
+        forged.place(kind, 4096, (4 << 30) / kind.entry_bytes() / 2);
+    }
+    let planted = shared.join("build.ramson.1");
+    forged.write(&planted, 4 << 30);
+    give(&planted, STRANGER);
+    let mut command = clean(installed("prlimit", "util-linux"));
+    command.args(["--as=1000000000"]).arg(ramson_program()).args(["run", "-o"]);
+    command.arg(shared.join("build.ramson")).args(["--", "sh", "-c", "exit 7"]);
+    command.env("RAMSON_DIR", scratch.open_directory("profiles"));
+    command.env("RAMSON_LIBRARY", library());
+    let outcome = finish(&mut command);
+    assert_eq!(outcome.status, 7, "{outcome:?}");
+}
+
+#[test]
+fn a_directory_that_is_not_its_user_s_is_left_out_and_a_line_says_so() {
+    let scratch = Scratch::new();
+    let script = "mkdir -m 755 /var/tmp/ramson-1501 /var/tmp/ramson-1502\n\
+                  for user in 1501 1502; do cp $forged /var/tmp/ramson-$user/1-$user.ramson; done\n\
+                  chown -R 1501 /var/tmp/ramson-*\n";
+    for user in ["0", "1502"] {
+        let list = private(&scratch, &format!("{script} as {user} $ramson list")).good();
+        assert!(!list.text().contains("1-1502.ramson"), "{list:?}");
+        assert_eq!(list.text().contains("1-1501.ramson"), user == "0", "{list:?}");
+        said(&list, "/var/tmp/ramson-1502: left out: it belongs to user 1501");
+    }
+}
+
+#[test]
+fn links_in_a_stranger_s_directory_are_not_followed() {
+    let scratch = Scratch::new();
+    let script = "mkdir /var/tmp/ramson-1501 /var/tmp/kept\n\
+                  cp $forged /var/tmp/kept/7-7.ramson\n\
+                  ln -s /var/tmp/kept/7-7.ramson /var/tmp/ramson-1501/7-7.ramson\n\
+                  cp $forged /var/tmp/ramson-1501/8-8.ramson\n\
+                  chown -R -h 1501 /var/tmp/ramson-1501\n\
+                  ln /var/tmp/kept/7-7.ramson /var/tmp/ramson-1501/9-9.ramson\n\
+                  $ramson list";
+    let list = private(&scratch, script).good();
+    let shown: Vec<bool> =
+        ["7-7", "8-8", "9-9"].iter().map(|name| list.text().contains(name)).collect();
+    assert_eq!(shown, [false, true, false], "{list:?}");
+}
+
+#[test]
+fn nothing_is_pruned_or_made_where_a_link_leads() {
+    let scratch = Scratch::new();
+    let script = "mkdir -m 700 /var/tmp/kept\n\
+                  cp $forged /var/tmp/kept/7-7.ramson\n\
+                  touch -d '-90 days' /var/tmp/kept/7-7.ramson\n\
+                  chown -R 1502 /var/tmp/kept\n\
+                  ln -s kept /var/tmp/ramson-1502\n\
+                  chown -h 1501 /var/tmp/ramson-1502\n\
+                  as 1502 $ramson run -- true || :\n\
+                  as 1502 $ramson list --prune || :\n\
+                  as 1502 $ramson mark $forged deploy || :\n\
+                  ls -A /var/tmp/kept";
+    let outcome = private(&scratch, script).good();
+    assert_eq!(outcome.text(), "7-7.ramson\n", "{outcome:?}");
+    said(&outcome, "/var/tmp/ramson-1502");
+}
+
+#[test]
+fn a_clock_that_jumped_makes_no_profile_old() {
+    let scratch = Scratch::new();
+    let prune = |age_of_directory: &str| {
+        let script = format!(
+            "mkdir -m 700 /var/tmp/ramson-0\n\
+             cp $forged /var/tmp/ramson-0/7-7.ramson\n\
+             touch -d '-40 days' /var/tmp/ramson-0/7-7.ramson\n\
+             touch -d '-{age_of_directory} days' /var/tmp/ramson-0\n\
+             $ramson list --prune >&2\n\
+             ls /var/tmp/ramson-0"
+        );
+        private(&scratch, &script).good().text()
+    };
+    assert_eq!(prune("40"), "7-7.ramson\n");
+    assert_eq!(prune("9"), "");
+}
+
+#[test]
+fn a_process_that_hides_from_its_user_is_running_and_keeps_its_file() {
+    let scratch = Scratch::new();
+    let script = "as 1502 $ramson run --interval 4K -- $hides > /var/tmp/said &\n\
+                  for _ in $(seq 1000); do grep -q ready /var/tmp/said && break; sleep 0.01; done\n\
+                  pid=$(pgrep -P $! -x hides || pgrep -n -x hides)\n\
+                  profile=$(echo /var/tmp/ramson-1502/*.ramson)\n\
+                  before=$(stat -c %i $profile)\n\
+                  as 1502 $ramson list | grep -o running || :\n\
+                  as 1502 $ramson report $pid | grep -c 'cannot be read' || :\n\
+                  as 1502 $ramson symbolize $profile || :\n\
+                  [ $before = $(stat -c %i $profile) ] && echo kept\n\
+                  kill -KILL $pid\n\
+                  wait || :";
+    let outcome = private(&scratch, script);
+    assert!(outcome.text().starts_with("running\n"), "{outcome:?}");
+    assert!(outcome.text().ends_with("kept\n"), "{outcome:?}");
+    said(&outcome, "its process still runs and writes to it");
+    assert!(!outcome.remarks.iter().any(|line| line.contains("belongs to user")), "{outcome:?}");
+}
+
+#[track_caller]
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn outputs_are_for_their_owner_only_and_no_link_is_followed() {
+    let scratch = Scratch::new();
+    let profile = scratch.path("profile");
+    Forged::new(999_999).write(&profile, 4096);
+    let (snapped, exported) = (scratch.path("snapped"), scratch.path("exported"));
+    finish(ramson(&scratch).arg("snap").arg(&profile).arg("-o").arg(&snapped)).good();
+    let mut export = ramson(&scratch);
+    finish(export.arg("export").arg(&profile).args(["-f", "json", "-o"]).arg(&exported)).good();
+    assert_eq!((mode(&snapped), mode(&exported)), (0o600, 0o600));
+    let link = scratch.path("link");
+    symlink(scratch.path("target"), &link).unwrap();
+    let mut record = ramson(&scratch);
+    let recorded = finish(record.args(["record", "--all", "-o"]).arg(&link));
+    assert_eq!(recorded.status, 1, "{recorded:?}");
+    let mut run = ramson(&scratch);
+    run.args(["run", "--trim-every", "1s", "--trim-log"]).arg(&link);
+    let run = finish(run.args(["--", "true"]));
+    assert_eq!(run.status, 125, "{run:?}");
+    assert!(!scratch.path("target").exists());
+}
+
+#[test]
+fn root_puts_no_names_into_a_stranger_s_file() {
+    let scratch = Scratch::new();
+    let mut command: Command = ramson(&scratch);
+    command.args(["run", "--interval", "4K", "--"]).arg(program("allocates.c"));
+    assert_eq!(finish(&mut command).status, 7);
+    let profile = ramson_tests::profiles_in(&scratch.path("profiles")).remove(0);
+    give(&profile, STRANGER);
+    let before = fs::metadata(&profile).unwrap().ino();
+    let refused = finish(ramson(&scratch).arg("symbolize").arg(&profile));
+    assert_eq!(refused.status, 1, "{refused:?}");
+    said(&refused, "belongs to user 1501");
+    assert_eq!(fs::metadata(&profile).unwrap().ino(), before);
+    let named = scratch.path("named");
+    finish(ramson(&scratch).arg("symbolize").arg(&profile).arg("-o").arg(&named)).good();
+    let facts = fs::metadata(&named).unwrap();
+    assert_eq!((facts.uid(), mode(&named)), (0, 0o600));
+}
