@@ -33,6 +33,7 @@ pub use input::{BYTES_PER_BYTE, BYTES_PER_PACKED_BYTE, FREE_BYTES, MOST_EXPANSIO
 pub use recognize::looks_like;
 
 use input::Input;
+use ramson_profile::{Excess, cut_excess};
 use std::fs::File;
 use std::io::Read;
 
@@ -62,6 +63,9 @@ fn read(mut input: Input, inuse_at: InuseAt) -> Result<Imported, ImportError> {
     }
     defects.extend((bad_lines > 0).then_some(ImportDefect::BadLines(bad_lines)));
     defects.append(&mut imported.defects);
+    let Excess { frames, names } = cut_excess(&mut imported.profile);
+    defects.extend((frames > 0).then_some(ImportDefect::FramesCut(frames)));
+    defects.extend((names > 0).then_some(ImportDefect::NamesCut(names)));
     imported.defects = defects;
     Ok(imported)
 }

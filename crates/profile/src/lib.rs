@@ -2,7 +2,7 @@
 //! uncertainty of each value, plus the mappings and functions that give the stacks their names.
 //!
 //! `model` says what a profile is, `labels` what else a sample may tell, `estimate` how certain its numbers are, `frames`
-//! what a code address is called, `drop_frames` which frames are the allocator's. `filter` (with `pattern` and
+//! what a code address is called, `drop_frames` which frames are the allocator's, `excess` what only a made-up profile has. `filter` (with `pattern` and
 //! `tag_filter`) makes a profile smaller, `merge` makes one of several, `diff` compares two. `view` is what the tables of
 //! `report` contain, `stacks` how trees and sorted lists come about, `pprof` the messages of that format, `format` how
 //! numbers are written, and `processors` does two things at once.
@@ -11,6 +11,7 @@
 mod diff;
 mod drop_frames;
 mod estimate;
+mod excess;
 mod filter;
 pub mod format;
 mod frames;
@@ -28,6 +29,7 @@ pub mod view;
 pub use diff::{Diff, DiffRow, DiffTable};
 pub use drop_frames::{DROP_FRAMES, drop_allocator_frames, drop_frames, is_library_function};
 pub use estimate::{Estimate, NORMAL_QUANTILE_975, SampleUnit, sampling_probability};
+pub use excess::{Excess, MOST_NAME_BYTES, beginning, cut_excess};
 pub use filter::{Filters, Step};
 pub use frames::{
     FrameAt, FrameId, FrameName, FrameTable, Granularity, NO_MAPPING, STACKS_NOT_RECORDED,
