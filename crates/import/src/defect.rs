@@ -99,6 +99,8 @@ pub enum ImportError {
     Empty,
     /// None of the formats; this is what it looks like.
     Unrecognized(String),
+    /// Reading it takes more memory or more bytes than this bound of its budget.
+    OverBudget(u64),
     /// pprof's format, but of something else than a heap.
     NotAHeapProfile(Vec<String>),
     /// The format was recognized, but nothing could be read.
@@ -115,6 +117,9 @@ impl fmt::Display for ImportError {
             ImportError::Io(error) => write!(f, "cannot be read: {error}"),
             ImportError::Empty => f.write_str("empty"),
             ImportError::Unrecognized(looks) => write!(f, "not a profile ({looks})"),
+            ImportError::OverBudget(bytes) => {
+                write!(f, "it takes more than {} MiB to read", bytes >> 20)
+            }
             ImportError::NotAHeapProfile(types) => {
                 write!(f, "a pprof file, but not of a heap: it counts {}", types.join(", "))
             }
