@@ -69,3 +69,24 @@ fn a_stranger_s_file_is_refused_where_the_caller_s_own_is_read() {
     chown(&file, Some(STRANGER), None).unwrap();
     assert_refused(&shown(&file));
 }
+
+#[test]
+fn a_history_whose_table_is_an_endless_view_is_refused() {
+    const SCRIPT: &str = "import sqlite3, sys
+made = sqlite3.connect(sys.argv[1])
+made.executescript('''PRAGMA application_id = 0x524d5348; PRAGMA user_version = 2;
+CREATE VIEW processes AS WITH RECURSIVE endless(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM endless)
+SELECT i AS id, 1 AS pid, 'x' AS name, '/x' AS exe, 'x' AS comm, 1 AS start_unix_ns FROM endless;''')";
+    let scratch = Scratch::new();
+    let file = scratch.path("v.db");
+    finish(clean(python()).args(["-c", SCRIPT]).arg(&file)).good();
+    let source = file.to_str().unwrap();
+    for words in [["timeline", source], ["report", &format!("{source}@peak")]] {
+        let mut command = ramson(&scratch);
+        let cost = cost(command.args(words));
+        assert_eq!(cost.status, 1, "{words:?}: {cost:?}");
+        let [remark] = cost.remarks.as_slice() else { panic!("{cost:?}") };
+        assert!(remark.contains("processes is not as in one. Pass a file that"), "{cost:?}");
+        assert!(cost.cpu_seconds < 2.0, "{cost:?}");
+    }
+}
