@@ -5,7 +5,7 @@
 //! what a code address is called, `drop_frames` which frames are the allocator's, `excess` what only a made-up profile has. `filter` (with `pattern` and
 //! `tag_filter`) makes a profile smaller, `merge` makes one of several, `diff` compares two. `view` is what the tables of
 //! `report` contain, `stacks` how trees and sorted lists come about, `pprof` the messages of that format, `format` how
-//! numbers are written, and `processors` does two things at once.
+//! numbers are written, `invisible` which characters of a name are shown escaped, and `processors` does two things at once.
 #![forbid(unsafe_code)]
 
 mod diff;
@@ -15,6 +15,7 @@ mod excess;
 mod filter;
 pub mod format;
 mod frames;
+mod invisible;
 mod labels;
 mod merge;
 mod model;
@@ -34,6 +35,7 @@ pub use filter::{Filters, Step};
 pub use frames::{
     FrameAt, FrameId, FrameName, FrameTable, Granularity, NO_MAPPING, STACKS_NOT_RECORDED,
 };
+pub use invisible::{escape_invisible, is_invisible};
 pub use labels::{BLOCK_SIZE, KIND, Label, LabelValue, THREAD};
 pub use merge::{DifferentTypes, merge, merge_equal_samples};
 pub use model::{BrokenIndex, Function, Line, Location, Mapping, Profile, SampleType, StackSample};
