@@ -5,6 +5,7 @@
 //! skips a test: a tool that is missing fails it with the name of its package.
 #![deny(unsafe_code)]
 
+pub mod budgets;
 mod build;
 pub mod cgroups;
 pub mod deaths;

@@ -24,20 +24,17 @@ pub fn write(profile: &Profile, out: &mut dyn Write, sample_type: SampleType) ->
         let callers = kind.into_iter().chain(leaf_first.rev());
         stacks.push(callers.map(|caller| as_caller[caller]).chain(leaf));
     }
-    let mut line = Vec::new();
     for equal in stacks.sorted() {
         let values =
             stacks.members(&equal).map(|index| profile.samples[index].value(sample_type).value);
         let value = values.fold(0.0, |sum, value| sum + value).round() as i64;
         if value != 0 {
-            line.clear();
-            for &rank in stacks.get(stacks.first(&equal)) {
-                line.extend_from_slice(names[name_of[rank as usize]].as_bytes());
-                line.push(b';');
+            // Name by name: a line is as long as all its names together.
+            for (depth, &rank) in stacks.get(stacks.first(&equal)).iter().enumerate() {
+                let separator = if depth == 0 { "" } else { ";" };
+                write!(out, "{separator}{}", names[name_of[rank as usize]])?;
             }
-            line.pop();
-            writeln!(line, " {value}")?;
-            out.write_all(&line)?;
+            writeln!(out, " {value}")?;
         }
     }
     out.flush()

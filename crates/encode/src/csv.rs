@@ -15,29 +15,38 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         write!(out, ",{sample_type},{sample_type}_half_width_95")?;
     }
     write!(out, ",stack\r\n")?;
+    let in_stack = |id| frames.name(id).name.replace(';', ":");
+    let names: Vec<String> = frames.ids().map(in_stack).collect();
     for sample in &profile.samples {
-        let mut names: Vec<String> = Vec::new();
-        for (depth, at) in frames.stack(sample).enumerate() {
+        if let Some(at) = frames.stack(sample).next() {
             let name = frames.name(at.frame);
-            if depth == 0 {
-                write!(
-                    out,
-                    "{},{},{}",
-                    cell(&name.name),
-                    cell(&name.file),
-                    number(at.line.into())
-                )?;
-            }
-            names.push(name.name.replace(';', ":"));
+            let line = number(at.line.into());
+            write!(out, "{},{},{line}", cell(&name.name), cell(&name.file))?;
         }
         for estimate in sample.values {
             let half_width = estimate.half_width_95().ceil();
             write!(out, ",{},{}", number(estimate.value), number(half_width))?;
         }
-        names.reverse();
-        write!(out, ",{}\r\n", cell(&names.join(";")))?;
+        let root_first = || frames.stack(sample).rev().map(|at| &*names[at.frame.index()]);
+        write!(out, ",")?;
+        write_joined(out, root_first)?;
+        write!(out, "\r\n")?;
     }
     out.flush()
+}
+
+/// One cell of names joined by `;`, written name by name: together they may be long.
+fn write_joined<'a, I: Iterator<Item = &'a str>>(
+    out: &mut dyn Write,
+    names: impl Fn() -> I,
+) -> io::Result<()> {
+    let quote = if names().any(is_quoted) { "\"" } else { "" };
+    write!(out, "{quote}{}", names().next().map_or("", guard))?;
+    for (position, name) in names().enumerate() {
+        let separator = if position == 0 { "" } else { ";" };
+        write!(out, "{separator}{}", name.replace('"', "\"\""))?;
+    }
+    write!(out, "{quote}")
 }
 
 /// Rounded; empty if unknown.
@@ -46,12 +55,19 @@ fn number(value: f64) -> String {
 }
 
 fn cell(text: &str) -> String {
-    // Spreadsheets begin a formula at these, also within quotes.
-    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
-    let guard = if is_formula { "'" } else { "" };
-    if text.contains(['"', ',', '\r', '\n']) {
+    let guard = guard(text);
+    if is_quoted(text) {
         format!("\"{guard}{}\"", text.replace('"', "\"\""))
     } else {
         format!("{guard}{text}")
     }
+}
+
+fn is_quoted(text: &str) -> bool {
+    text.contains(['"', ',', '\r', '\n'])
+}
+
+/// Spreadsheets begin a formula at these, also within quotes.
+fn guard(text: &str) -> &'static str {
+    if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) { "'" } else { "" }
 }

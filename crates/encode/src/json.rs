@@ -11,9 +11,10 @@
 //! absent: heap), "frames": [{"function", "file", "line"}], and the four estimates}]}`, frames leaf first, inlined frames
 //! innermost first.
 
-use ramson_profile::{Estimate, FrameTable, Profile, SampleType, StackSample};
+use ramson_profile::{Estimate, FrameTable, Profile, SampleType, StackSample, is_invisible};
 use serde::Serialize;
 use serde::ser::Serializer;
+use serde_json::ser::Formatter;
 use std::io::{self, Write};
 
 const VERSION: u32 = 1;
@@ -33,11 +34,33 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     write_line(&object, out)
 }
 
-/// Any object as a document of one line.
-pub(crate) fn write_line(object: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, object)?;
+/// Any object as a document of one line. What would steer a terminal, and what no reader sees, is written as `\u202e`.
+pub fn write_line(object: &impl Serialize, mut out: &mut dyn Write) -> io::Result<()> {
+    object.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Escaped))?;
     out.write_all(b"\n")?;
     out.flush()
+}
+
+/// JSON's own escapes are enough for the characters below a space.
+struct Escaped;
+
+impl Formatter for Escaped {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        out: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let mut rest = fragment;
+        let is_escaped = |character: char| character.is_control() || is_invisible(character);
+        while let Some((at, found)) = rest.char_indices().find(|&(_, found)| is_escaped(found)) {
+            out.write_all(&rest.as_bytes()[..at])?;
+            for unit in found.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            rest = &rest[at + found.len_utf8()..];
+        }
+        out.write_all(rest.as_bytes())
+    }
 }
 
 #[derive(Serialize)]
@@ -90,4 +113,20 @@ struct FrameObject<'a> {
 
 fn by_type<S: Serializer>(values: &[Estimate; 4], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(SampleType::ALL.into_iter().zip(values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_escaped_and_comes_back() {
+        let text = "a\u{1b}\u{7f}\u{9b}\u{202e}\u{e0041}\"é日";
+        let mut out = Vec::new();
+        write_line(&[text], &mut out).unwrap();
+        let written = String::from_utf8(out).unwrap();
+        let escaped = r#"["a\u001b\u007f\u009b\u202e\udb40\udc41\"é日"]"#;
+        assert_eq!(written.trim_end(), escaped);
+        assert_eq!(serde_json::from_str::<Vec<String>>(&written).unwrap(), [text]);
+    }
 }

@@ -1,9 +1,10 @@
 //! Foreign text in XML and HTML. Names come from the binaries of whoever runs them: all of it is hostile.
 
+use ramson_profile::is_invisible;
 use std::fmt::Write;
 
-/// Text for an element or a quoted attribute, of at most `most` characters (a longer one ends in …). What XML cannot hold, and what
-/// reorders the text around it, becomes U+FFFD.
+/// Text for an element or a quoted attribute, of at most `most` characters (a longer one ends in …). What XML cannot hold
+/// becomes U+FFFD; what no reader sees, or what reorders the text around it, is escaped.
 pub fn escape(out: &mut String, text: &str, most: usize) {
     let is_cut = text.chars().nth(most).is_some();
     let kept = if is_cut { most.saturating_sub(1) } else { most };
@@ -15,9 +16,8 @@ pub fn escape(out: &mut String, text: &str, most: usize) {
             '"' => write!(out, "&quot;"),
             '\'' => write!(out, "&#39;"),
             '\n' | '\t' | '\r' => write!(out, " "),
-            '\u{fffe}' | '\u{ffff}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                write!(out, "\u{fffd}")
-            }
+            '\u{fffe}' | '\u{ffff}' => write!(out, "\u{fffd}"),
+            _ if is_invisible(letter) => write!(out, "{}", letter.escape_unicode()),
             _ if letter.is_control() => write!(out, "\u{fffd}"),
             _ => write!(out, "{letter}"),
         };
@@ -40,7 +40,12 @@ mod tests {
     #[test]
     fn nothing_of_a_name_is_markup() {
         assert_eq!(escaped("a<b>(\"&'\n", 99), "a&lt;b&gt;(&quot;&amp;&#39; ");
-        assert_eq!(escaped("\0\u{1b}\u{7f}\u{ffff}\u{202e}é", 99), "\u{fffd}".repeat(5) + "é");
+        assert_eq!(escaped("\0\u{1b}\u{7f}\u{ffff}é", 99), "\u{fffd}".repeat(4) + "é");
+    }
+
+    #[test]
+    fn what_hides_or_reorders_text_is_escaped() {
+        assert_eq!(escaped("a\u{202e}\u{200b}b", 99), "a\\u{202e}\\u{200b}b");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use crate::json::write_line;
 use indexmap::IndexSet;
-use ramson_profile::{FrameAt, FrameTable, Profile, SampleType, SampleUnit};
+use ramson_profile::{FrameAt, FrameTable, Profile, SampleType, SampleUnit, Stacks};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -13,8 +13,10 @@ use std::io::{self, Write};
 pub fn write(profile: &Profile, out: &mut dyn Write, sample_type: SampleType) -> io::Result<()> {
     let table = FrameTable::new(profile);
     let mut known: IndexSet<FrameAt> = IndexSet::new();
-    let mut stack = |sample| table.stack(sample).rev().map(|at| known.insert_full(at).0).collect();
-    let stacks: Vec<Vec<usize>> = profile.samples.iter().map(&mut stack).collect();
+    let mut stacks = Stacks::default();
+    for sample in &profile.samples {
+        stacks.push(table.stack(sample).rev().map(|at| known.insert_full(at).0 as u32));
+    }
     let frames = known.iter().map(|at| {
         let name = table.name(at.frame);
         let file = (!name.file.is_empty()).then_some(&*name.file);
@@ -67,16 +69,17 @@ struct Sampled<'a> {
     unit: &'static str,
     start_value: i64,
     end_value: i64,
-    samples: Vec<&'a [usize]>,
+    samples: Vec<&'a [u32]>,
     weights: Vec<i64>,
 }
 
 impl<'a> Sampled<'a> {
-    fn new(profile: &Profile, stacks: &'a [Vec<usize>], sample_type: SampleType) -> Sampled<'a> {
+    fn new(profile: &Profile, stacks: &'a Stacks, sample_type: SampleType) -> Sampled<'a> {
         let rounded = |value: f64| value.round() as i64;
         let weights = profile.samples.iter().map(|sample| rounded(sample.value(sample_type).value));
-        let (weights, samples): (Vec<i64>, Vec<&[usize]>) =
-            weights.zip(stacks).filter(|(weight, _)| *weight > 0).map(|(w, s)| (w, &s[..])).unzip();
+        let stacks = (0..profile.samples.len()).map(|index| stacks.get(index));
+        let (weights, samples): (Vec<i64>, Vec<&[u32]>) =
+            weights.zip(stacks).filter(|(weight, _)| *weight > 0).unzip();
         Sampled {
             r#type: "sampled",
             name: sample_type.name(),

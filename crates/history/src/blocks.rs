@@ -21,8 +21,10 @@ pub struct Flow {
 }
 
 /// What was learnt of blocks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Models {
+    /// Live samples of one moment.
+    most_blocks: u64,
     /// By how many of its stack's are still there, and by age.
     gone: [Vec<Bit>; 4],
     count: Number,
@@ -40,7 +42,31 @@ pub struct Models {
     flags: Vec<Bit>,
 }
 
+impl Default for Models {
+    fn default() -> Models {
+        Models::within(MOST_BLOCKS)
+    }
+}
+
 impl Models {
+    pub fn within(most_blocks: u64) -> Models {
+        Models {
+            most_blocks,
+            gone: Default::default(),
+            count: Default::default(),
+            time: Default::default(),
+            address: Default::default(),
+            low_address: Vec::new(),
+            stack: Default::default(),
+            size: Default::default(),
+            threads: Vec::new(),
+            thread: Default::default(),
+            other_thread: Default::default(),
+            weight: Default::default(),
+            flags: Vec::new(),
+        }
+    }
+
     pub fn walk(
         &mut self,
         coder: &mut impl Coder,
@@ -51,7 +77,7 @@ impl Models {
         let (gone, new) = compare(&state.blocks, now);
         self.walk_gone(coder, state, &gone, &mut flow)?;
         let count = self.count.code(coder, new.len() as u64);
-        if count > MOST_BLOCKS {
+        if count.saturating_add(state.blocks.len() as u64) > self.most_blocks {
             return Err(Damaged);
         }
         let mut last = Block { monotonic_ns: state.last_ns(), ..Block::default() };

@@ -29,6 +29,11 @@ pub struct Trail {
 }
 
 impl Trail {
+    /// One that refuses moments with more live samples.
+    pub fn within(most_blocks: u64) -> Trail {
+        Trail { blocks: blocks::Models::within(most_blocks), ..Trail::default() }
+    }
+
     /// Goes on to this moment. The state is then what will be read from the bytes: the weighted counters are not quite the same.
     pub fn append(&mut self, now: &State) -> Vec<u8> {
         let mut encoder = Encoder::new();

@@ -1,6 +1,7 @@
 //! What does not change from snapshot to snapshot, kept once: a process's facts, its mappings, and stacks by content (binary and
 //! address in its file for each frame), which processes of one program share.
 
+use crate::guard::Budget;
 use crate::schema::{HistoryError, rows, unsigned};
 use hashbrown::{Equivalent, HashMap};
 use ramson_format::{Kind, mix};
@@ -101,6 +102,7 @@ pub fn stacks(
     connection: &Connection,
     process: i64,
     mappings: &[(i64, Mapping)],
+    budget: &Budget,
 ) -> Result<Vec<Stack>, HistoryError> {
     let mut places: HashMap<i64, Vec<&Mapping>> = HashMap::new();
     for (binary, mapping) in mappings {
@@ -111,29 +113,36 @@ pub fn stacks(
          FROM process_stacks JOIN stacks ON stacks.id = stack WHERE process = ?1 ORDER BY number",
     )?;
     let mut rows = query.query([process])?;
-    let mut stacks = Vec::new();
+    let (mut stacks, mut bytes, mut steps) = (Vec::new(), 0, budget.steps);
     while let Some(row) = rows.next()? {
         if row.get::<_, i64>(0)? != stacks.len() as i64 {
             return Err(HistoryError::Damaged);
         }
         let frames = row.get_ref(1)?.as_blob().map_err(|_| HistoryError::Damaged)?;
+        // An address may take a byte or two.
+        bytes += (size_of::<Stack>() + frames.len() * size_of::<LookupAddress>()) as u64;
         let epoch = row.get(2)?;
         stacks.push(Stack {
-            frames: runtime_addresses(&places, frames, epoch).ok_or(HistoryError::Damaged)?,
+            frames: runtime_addresses(&places, frames, epoch, &mut steps)
+                .ok_or(HistoryError::Damaged)?,
             epoch,
             flags: row.get(3)?,
             first_monotonic_ns: unsigned(row, 4)?,
             ..Stack::default()
         });
+        if bytes > budget.stack_bytes {
+            return Err(HistoryError::OverBudget);
+        }
     }
     Ok(stacks)
 }
 
-/// Of frames in binaries, of which the process had each in these places.
+/// Of frames in binaries, of which the process had each in these places. `steps`: how many of them may be looked at.
 fn runtime_addresses(
     places: &HashMap<i64, Vec<&Mapping>>,
     mut frames: &[u8],
     epoch: u32,
+    steps: &mut u64,
 ) -> Option<Vec<LookupAddress>> {
     let mut addresses = Vec::new();
     while !frames.is_empty() {
@@ -145,6 +154,7 @@ fn runtime_addresses(
                 let runtime = address.wrapping_add(mapping.bias);
                 mapping.epochs.contains(&epoch) && (mapping.start..mapping.end).contains(&runtime)
             };
+            *steps = steps.checked_sub(places.len() as u64)?;
             let mapping = places.iter().find(at).or(places.first())?;
             address = address.wrapping_add(mapping.bias);
         }
@@ -187,7 +197,9 @@ impl Known {
         };
         let mappings = mappings(connection, id)?;
         let mut numbers = StackNumbers::default();
-        stacks(connection, id, &mappings)?.into_iter().for_each(|stack| numbers.push(stack));
+        stacks(connection, id, &mappings, &Budget::OWN)?
+            .into_iter()
+            .for_each(|stack| numbers.push(stack));
         Ok(Self { id, stacks: numbers, mappings })
     }
 

@@ -2,13 +2,14 @@
 //!
 //! `state` is what of a snapshot changes, `difference` one state as its difference from another: `blocks` and `counters`, as `numbers` that a `coder` writes.
 //! `intern` keeps once what does not change, `writer` appends, `thinning` removes, `levels` says what is kept how long, `trigger` when a
-//! snapshot is taken, `query` reads, `moment` is how people name moments, `schema` has the tables.
+//! snapshot is taken, `query` reads, `moment` is how people name moments, `schema` has the tables, `guard` bounds what a stranger's database costs.
 #![forbid(unsafe_code)]
 
 mod blocks;
 mod coder;
 mod counters;
 mod difference;
+mod guard;
 mod intern;
 mod levels;
 mod moment;

@@ -1,6 +1,7 @@
 //! Reading: which processes a history has, what happened when, and one moment of one process as a snapshot.
 
 use crate::difference::Trail;
+use crate::guard::{Budget, Work};
 use crate::intern;
 use crate::schema::{self, HistoryError, rows, signed, unsigned};
 use crate::state::{State, set_numbers};
@@ -13,6 +14,8 @@ use std::path::Path;
 /// A history, opened for reading.
 pub struct History {
     connection: Connection,
+    work: Work,
+    budget: Budget,
 }
 
 /// One process image of which there are snapshots.
@@ -76,13 +79,20 @@ fn moment(row: &Row) -> rusqlite::Result<Moment> {
 impl History {
     /// Opens a history that may be written to meanwhile.
     pub fn open(path: &Path) -> Result<Self, HistoryError> {
-        Ok(Self { connection: schema::open_to_read(path)? })
+        let (connection, work) = schema::open_to_read(path)?;
+        Ok(Self { connection, work, budget: Budget::of(path) })
+    }
+
+    /// For one query.
+    fn connection(&self) -> &Connection {
+        self.work.begin();
+        &self.connection
     }
 
     /// Every process, by the start of its recording.
     pub fn processes(&self) -> Result<Vec<Process>, HistoryError> {
         let query = "SELECT id, pid, name, exe, comm, start_unix_ns FROM processes ORDER BY start_unix_ns, id";
-        Ok(rows(&self.connection, query, [], |row| {
+        Ok(rows(self.connection(), query, [], |row| {
             Ok(Process {
                 id: row.get(0)?,
                 pid: row.get(1)?,
@@ -105,7 +115,7 @@ impl History {
             "SELECT {MOMENT} FROM {MOMENTS} AND time_ns BETWEEN ?2 AND ?3 ORDER BY time_ns, snapshots.id"
         );
         let values = params![process, signed(from_ns), signed(to_ns)];
-        let mut series = rows(&self.connection, &query, values, moment)?;
+        let mut series = rows(self.connection(), &query, values, moment)?;
         series.dedup_by_key(|moment| moment.time_ns);
         Ok(series)
     }
@@ -134,7 +144,7 @@ impl History {
     /// Names and times of the marks of a process.
     pub fn marks(&self, process: i64) -> Result<Vec<(String, u64)>, HistoryError> {
         let query = "SELECT name, time_ns FROM marks WHERE process = ?1 ORDER BY time_ns";
-        Ok(rows(&self.connection, query, [process], |row| Ok((row.get(0)?, unsigned(row, 1)?)))?)
+        Ok(rows(self.connection(), query, [process], |row| Ok((row.get(0)?, unsigned(row, 1)?)))?)
     }
 
     /// The first moment of a process for which this holds, in this order.
@@ -145,33 +155,38 @@ impl History {
         value: impl ToSql,
     ) -> Result<Option<Moment>, HistoryError> {
         let query = format!("SELECT {MOMENT} FROM {MOMENTS} AND {condition}, snapshots.id LIMIT 1");
-        Ok(self.connection.query_row(&query, params![process, value], moment).optional()?)
+        Ok(self.connection().query_row(&query, params![process, value], moment).optional()?)
     }
 
     /// The whole snapshot of a moment, on the clock of which its header says that it was taken.
     pub fn snapshot(&self, process: i64, moment: &Moment) -> Result<Snapshot, HistoryError> {
         // The chain may be thinned away between two queries, but not within one transaction.
-        let transaction = self.connection.unchecked_transaction()?;
+        let transaction = self.connection().unchecked_transaction()?;
         let state = self.state(moment)?;
         let mut header = intern::header(&transaction, process)?;
         set_numbers(&mut header, &state.numbers);
         header.last_monotonic_ns = moment.monotonic_ns.max(header.last_monotonic_ns);
         let mappings = intern::mappings(&transaction, process)?;
-        let stacks = intern::stacks(&transaction, process, &mappings)?;
+        self.work.begin();
+        let stacks = intern::stacks(&transaction, process, &mappings, &self.budget)?;
         let (stacks, live, extents) = state.restore(stacks);
         let mappings = mappings.into_iter().map(|(_, mapping)| mapping).collect();
         Ok(Snapshot { header, mappings, stacks, live, extents, ..Snapshot::default() })
     }
 
     fn state(&self, moment: &Moment) -> Result<State, HistoryError> {
-        let mut query = self.connection.prepare(
+        let mut query = self.connection().prepare(
             "SELECT data FROM snapshots JOIN differences ON snapshot = id WHERE chain = ?1 AND id <= ?2 ORDER BY id",
         )?;
         let mut rows = query.query(params![moment.chain, moment.id])?;
-        let mut trail = Trail::default();
+        let (mut trail, mut steps) = (Trail::within(self.budget.blocks), 0);
         while let Some(row) = rows.next()? {
             let data = row.get_ref(0)?.as_blob().map_err(|_| HistoryError::Damaged)?;
             trail.read(data).map_err(|_| HistoryError::Damaged)?;
+            steps += (trail.state.blocks.len() + trail.state.counters.len() + data.len()) as u64;
+            if steps > self.budget.steps {
+                return Err(HistoryError::OverBudget);
+            }
         }
         // It may have been removed.
         Some(trail.state).filter(|state| *state != State::default()).ok_or(HistoryError::Damaged)

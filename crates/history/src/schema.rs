@@ -1,6 +1,7 @@
 //! The tables (docs/history.md explains them), and how a database is opened.
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, Params, Row};
+use crate::guard::{MOST_INSTRUCTIONS, MOST_ROW_BYTES, Work, check_schema, confine, row_bytes};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Params, Row, ffi};
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +15,7 @@ pub const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How long to wait for another writer.
 const MOST_WAIT: Duration = Duration::from_secs(10);
 
-const TABLES: &str = "
+pub(crate) const TABLES: &str = "
 CREATE TABLE processes (
   id INTEGER PRIMARY KEY AUTOINCREMENT, pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, start_unix_ns INTEGER NOT NULL,
   run_id INTEGER NOT NULL, start_monotonic_ns INTEGER NOT NULL, start_cycles INTEGER NOT NULL, start_cycles_ns INTEGER NOT NULL,
@@ -57,6 +58,10 @@ pub enum HistoryError {
     NotAHistory,
     /// Written by another version.
     Version(i32),
+    /// Its schema has this, which no history has.
+    ForeignSchema(String),
+    /// Reading it takes more than its budget.
+    OverBudget,
     /// The disk, or the database's own bound, is full.
     Full,
     /// A snapshot's bytes make no sense.
@@ -72,6 +77,10 @@ impl fmt::Display for HistoryError {
             Self::Version(version) => {
                 write!(f, "history version {version}; this ramson knows version {VERSION}")
             }
+            Self::ForeignSchema(name) => {
+                write!(f, "not a history of ramson: {name} is not as in one")
+            }
+            Self::OverBudget => write!(f, "reading it takes more memory or time than it may"),
             Self::Full => write!(f, "the disk is full"),
             Self::Damaged => write!(f, "the history is damaged"),
             Self::Database(error) => write!(f, "{error}"),
@@ -87,6 +96,9 @@ impl From<rusqlite::Error> for HistoryError {
             Some(ErrorCode::DiskFull) => Self::Full,
             Some(ErrorCode::NotADatabase) => Self::NotAHistory,
             Some(ErrorCode::DatabaseCorrupt) => Self::Damaged,
+            Some(ErrorCode::OperationInterrupted | ErrorCode::OutOfMemory | ErrorCode::TooBig) => {
+                Self::OverBudget
+            }
             _ => Self::Database(error),
         }
     }
@@ -97,9 +109,19 @@ pub fn rows<T>(
     connection: &Connection,
     query: &str,
     values: impl Params,
-    row: impl FnMut(&Row) -> rusqlite::Result<T>,
+    mut row: impl FnMut(&Row) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<Vec<T>> {
-    connection.prepare_cached(query)?.query_map(values, row)?.collect()
+    let mut statement = connection.prepare_cached(query)?;
+    let mut found = statement.query(values)?;
+    let (mut answers, mut bytes) = (Vec::new(), 0);
+    while let Some(next) = found.next()? {
+        bytes += size_of::<T>() + row_bytes(next)?;
+        if bytes > MOST_ROW_BYTES {
+            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_TOOBIG), None));
+        }
+        answers.push(row(next)?);
+    }
+    Ok(answers)
 }
 
 /// SQLite has only numbers with a sign; what is too large for one is the largest.
@@ -116,6 +138,7 @@ pub fn unsigned(row: &Row, index: usize) -> rusqlite::Result<u64> {
 pub fn open_to_write(path: &Path) -> Result<Connection, HistoryError> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(MOST_WAIT)?;
+    confine(&connection)?;
     let has_tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if has_tables > 0 {
@@ -140,19 +163,17 @@ pub fn open_to_write(path: &Path) -> Result<Connection, HistoryError> {
 }
 
 /// Opens a history to read it. Readers and one writer do not wait for each other.
-pub fn open_to_read(path: &Path) -> Result<Connection, HistoryError> {
-    let open = |path: &Path, flags| -> Result<Connection, HistoryError> {
-        let connection = Connection::open_with_flags(path, flags)?;
+pub fn open_to_read(path: &Path) -> Result<(Connection, Work), HistoryError> {
+    let open = |path: &Path, flags| -> Result<(Connection, Work), HistoryError> {
+        let mut connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(MOST_WAIT)?;
-        check_version(&connection)?;
         connection.pragma_update(None, "query_only", true)?;
-        Ok(connection)
+        confine(&connection)?;
+        let work = Work::bound(&mut connection, MOST_INSTRUCTIONS)?;
+        check_version(&connection)?;
+        Ok((connection, work))
     };
-    // A reader of a write-ahead log takes part in its locks, for which it writes beside the file.
-    let mut opened = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE);
-    if let Err(HistoryError::Database(_)) = opened {
-        opened = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
-    }
+    let mut opened = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
     // A copy in a place where nothing can be written, and so nobody does.
     if let Err(HistoryError::Database(_)) = opened {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
@@ -174,7 +195,7 @@ fn check_version(connection: &Connection) -> Result<(), HistoryError> {
         return Err(HistoryError::NotAHistory);
     }
     match number("user_version")? {
-        VERSION => Ok(()),
+        VERSION => check_schema(connection),
         other => Err(HistoryError::Version(other)),
     }
 }

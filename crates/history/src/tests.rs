@@ -20,6 +20,7 @@ use tempfile::TempDir;
 
 mod foreign;
 mod golden;
+mod strangers;
 mod thinning;
 
 const SECOND: u64 = 1_000_000_000;

@@ -1,5 +1,6 @@
 //! What a file lacks although it could be read, and why one could not be read at all.
 
+use ramson_profile::MOST_NAME_BYTES;
 use std::fmt;
 use std::io;
 
@@ -31,6 +32,10 @@ pub enum ImportDefect {
     BadLines(u64),
     /// Lines too long to be real.
     LongLines(u64),
+    /// Frames of stacks deeper, or of addresses with more inlined frames, than real ones.
+    FramesCut(u64),
+    /// Names of functions or files longer than real ones.
+    NamesCut(u64),
     /// Sample types that are not a heap profile's.
     OtherSampleTypes(Vec<String>),
     /// A regular expression of the file that cannot be used.
@@ -65,6 +70,12 @@ impl fmt::Display for ImportDefect {
             ImportDefect::BadRecords(count) => write!(f, "{count} records make no sense and were left out"),
             ImportDefect::BadLines(count) => write!(f, "{count} lines make no sense and were left out"),
             ImportDefect::LongLines(count) => write!(f, "{count} lines are too long and were left out"),
+            ImportDefect::FramesCut(count) => {
+                write!(f, "{count} frames were cut off stacks that are deeper than real ones")
+            }
+            ImportDefect::NamesCut(count) => {
+                write!(f, "{count} names are longer than {} KiB and were cut", MOST_NAME_BYTES >> 10)
+            }
             ImportDefect::OtherSampleTypes(names) => {
                 write!(f, "sample types of no heap profile were left out: {}", names.join(", "))
             }
@@ -88,6 +99,8 @@ pub enum ImportError {
     Empty,
     /// None of the formats; this is what it looks like.
     Unrecognized(String),
+    /// Reading it takes more memory or more bytes than this bound of its budget.
+    OverBudget(u64),
     /// pprof's format, but of something else than a heap.
     NotAHeapProfile(Vec<String>),
     /// The format was recognized, but nothing could be read.
@@ -104,6 +117,9 @@ impl fmt::Display for ImportError {
             ImportError::Io(error) => write!(f, "cannot be read: {error}"),
             ImportError::Empty => f.write_str("empty"),
             ImportError::Unrecognized(looks) => write!(f, "not a profile ({looks})"),
+            ImportError::OverBudget(bytes) => {
+                write!(f, "it takes more than {} MiB to read", bytes >> 20)
+            }
             ImportError::NotAHeapProfile(types) => {
                 write!(f, "a pprof file, but not of a heap: it counts {}", types.join(", "))
             }

@@ -5,7 +5,8 @@
 //! plus [`BYTES_PER_BYTE`] times the unpacked bytes read so far, and of a packed file no more than
 //! [`FREE_BYTES`] plus [`BYTES_PER_PACKED_BYTE`] times its own. Unpacking: no more than
 //! [`FREE_BYTES`] plus [`MOST_EXPANSION`] times the packed bytes read so far. A reader that meets a
-//! bound stops and keeps what it has.
+//! bound stops and keeps what it has. A [`Budget`] bounds both whatever the bytes: what exceeds it is
+//! refused.
 
 use crate::defect::{ImportDefect, ImportError};
 use crate::packing::{MAGIC_BYTES, Packing, unpacked};
@@ -32,6 +33,22 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// From so many packed bytes on, a second thread is worth its start.
 const LARGE_BYTES: u64 = 1 << 20;
 
+/// What reading one file may cost, whatever its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes of memory, about.
+    pub memory_bytes: u64,
+    /// Bytes that are read, unpacked; they stand for time.
+    pub input_bytes: u64,
+}
+
+impl Budget {
+    /// Of a file that belongs to the caller or to root.
+    pub const OWN: Budget = Budget { memory_bytes: 4 << 30, input_bytes: u64::MAX };
+    /// Of another user's, or a server's.
+    pub const STRANGER: Budget = Budget { memory_bytes: 512 << 20, input_bytes: 512 << 20 };
+}
+
 /// Why a record was not taken.
 pub enum Stop {
     /// It makes no sense.
@@ -53,6 +70,9 @@ pub struct Input<'a> {
     /// Unpacked bytes that came out of `source`.
     unpacked: u64,
     charged: u64,
+    budget: Budget,
+    /// The bound of the budget that was exceeded, if one was.
+    pub exceeded_bytes: Option<u64>,
     is_at_end: bool,
     /// Why the bytes ended early, or what was left out.
     pub defects: Vec<ImportDefect>,
@@ -62,28 +82,33 @@ pub struct Input<'a> {
 
 impl<'a> Input<'a> {
     /// Looks at the first bytes, and unpacks if they are packed.
-    pub fn new(source: impl Read + 'a) -> io::Result<Input<'a>> {
+    pub fn new(budget: Budget, source: impl Read + 'a) -> io::Result<Input<'a>> {
         let packed = Rc::new(Cell::new(0));
-        let (packing, source) = unpacked(source, packed.clone())?;
-        Ok(Input::of(source, packing, packed))
+        let (packing, source) = unpacked(source, packed.clone(), budget.input_bytes)?;
+        Ok(Input::of(budget, source, packing, packed))
     }
 
     /// The same for a regular file, of which nothing was read yet. A large one is unpacked while it is read.
-    pub fn of_file(file: File) -> io::Result<Input<'a>> {
+    pub fn of_file(budget: Budget, file: File) -> io::Result<Input<'a>> {
         let file = Arc::new(file);
         let mut magic = [0; MAGIC_BYTES];
         let seen = file.read_at(&mut magic, 0)?;
         let packing = Packing::of(&magic[..seen]);
         if packing != Packing::None && file.metadata()?.len() >= LARGE_BYTES {
             let packed = Rc::new(Cell::new(0));
-            if let Some(ahead) = ReadAhead::start(&file, packed.clone()) {
-                return Ok(Input::of(Box::new(ahead), packing, packed));
+            if let Some(ahead) = ReadAhead::start(&file, packed.clone(), budget.input_bytes) {
+                return Ok(Input::of(budget, Box::new(ahead), packing, packed));
             }
         }
-        Input::new(file)
+        Input::new(budget, file)
     }
 
-    fn of(source: Box<dyn Read + 'a>, packing: Packing, packed: Rc<Cell<u64>>) -> Input<'a> {
+    fn of(
+        budget: Budget,
+        source: Box<dyn Read + 'a>,
+        packing: Packing,
+        packed: Rc<Cell<u64>>,
+    ) -> Input<'a> {
         Input {
             source,
             packing,
@@ -93,6 +118,8 @@ impl<'a> Input<'a> {
             end: 0,
             unpacked: 0,
             charged: 0,
+            budget,
+            exceeded_bytes: None,
             is_at_end: false,
             defects: Vec::new(),
             bad_lines: 0,
@@ -180,6 +207,10 @@ impl<'a> Input<'a> {
     /// Ends reading if no `bytes` more bytes of memory may be used for what was read.
     pub fn charge(&mut self, bytes: usize) -> Result<(), Stop> {
         self.charged += bytes as u64;
+        if self.charged > self.budget.memory_bytes {
+            self.exceeded_bytes = Some(self.budget.memory_bytes);
+            return Err(Stop::End);
+        }
         let is_packed = self.packing != Packing::None;
         let bound = match self.charged.saturating_sub(FREE_BYTES) {
             more if more > BYTES_PER_BYTE * self.unpacked => ImportDefect::MemoryBound,
@@ -227,23 +258,38 @@ impl<'a> Input<'a> {
                 Ok(bytes) => {
                     self.end += bytes;
                     self.unpacked += bytes as u64;
-                    if self.unpacked > FREE_BYTES + MOST_EXPANSION * self.packed.get() {
-                        self.is_at_end = true;
-                        self.defects.push(ImportDefect::ExpandsTooMuch);
-                    }
-                    return true;
+                    return self.is_within_bounds();
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    self.is_at_end = true;
-                    self.defects.push(match (self.packing, error.kind()) {
-                        (Packing::None, _) => ImportDefect::Unreadable(error.to_string()),
-                        (_, ErrorKind::UnexpectedEof) => ImportDefect::PackedCut,
-                        _ => ImportDefect::PackedDamaged,
-                    });
-                }
+                Err(error) => self.end_with(&error),
             }
             return false;
         }
+    }
+    /// Whether what was unpacked may be used.
+    fn is_within_bounds(&mut self) -> bool {
+        if self.unpacked > self.budget.input_bytes {
+            self.is_at_end = true;
+            self.exceeded_bytes = Some(self.budget.input_bytes);
+            return false;
+        }
+        if self.unpacked > FREE_BYTES + MOST_EXPANSION * self.packed.get() {
+            self.is_at_end = true;
+            self.defects.push(ImportDefect::ExpandsTooMuch);
+        }
+        true
+    }
+
+    fn end_with(&mut self, error: &io::Error) {
+        self.is_at_end = true;
+        if error.kind() == ErrorKind::FileTooLarge || self.packed.get() > self.budget.input_bytes {
+            self.exceeded_bytes = Some(self.budget.input_bytes);
+            return;
+        }
+        self.defects.push(match (self.packing, error.kind()) {
+            (Packing::None, _) => ImportDefect::Unreadable(error.to_string()),
+            (_, ErrorKind::UnexpectedEof) => ImportDefect::PackedCut,
+            _ => ImportDefect::PackedDamaged,
+        });
     }
 }

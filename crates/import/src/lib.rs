@@ -29,32 +29,52 @@ mod weight;
 pub use defect::{ImportDefect, ImportError};
 pub use format::{ACCEPTED, Format};
 pub use import::{DropFrames, Imported, InuseAt};
-pub use input::{BYTES_PER_BYTE, BYTES_PER_PACKED_BYTE, FREE_BYTES, MOST_EXPANSION};
+pub use input::{BYTES_PER_BYTE, BYTES_PER_PACKED_BYTE, Budget, FREE_BYTES, MOST_EXPANSION};
 pub use recognize::looks_like;
 
 use input::Input;
+use ramson_profile::{Excess, cut_excess};
 use std::fs::File;
 use std::io::Read;
 
-/// Reads a foreign profile of any known format, packed with gzip, zstd or not at all.
+/// Reads a foreign profile of any known format, packed with gzip, zstd or not at all, within the caller's own budget.
 pub fn import(source: impl Read, inuse_at: InuseAt) -> Result<Imported, ImportError> {
-    read(Input::new(source).map_err(ImportError::Io)?, inuse_at)
+    import_within(Budget::OWN, source, inuse_at)
+}
+
+/// The same within another budget.
+pub fn import_within(
+    budget: Budget,
+    source: impl Read,
+    inuse_at: InuseAt,
+) -> Result<Imported, ImportError> {
+    read(Input::new(budget, source).map_err(ImportError::Io)?, inuse_at)
 }
 
 /// The same from the start of a regular file, with two threads where it is large and packed.
-pub fn import_file(file: File, inuse_at: InuseAt) -> Result<Imported, ImportError> {
-    read(Input::of_file(file).map_err(ImportError::Io)?, inuse_at)
+pub fn import_file(budget: Budget, file: File, inuse_at: InuseAt) -> Result<Imported, ImportError> {
+    read(Input::of_file(budget, file).map_err(ImportError::Io)?, inuse_at)
 }
 
 fn read(mut input: Input, inuse_at: InuseAt) -> Result<Imported, ImportError> {
-    let format = recognize::recognize(&mut input)?;
-    let mut imported = match format {
-        Format::Pprof => pprof::read(&mut input)?,
-        Format::Jemalloc => heap_text::read_jemalloc(&mut input)?,
-        Format::Gperftools => heap_text::read_gperftools(&mut input)?,
-        Format::Heaptrack => heaptrack::read(&mut input, inuse_at)?,
-        Format::Collapsed => collapsed::read(&mut input)?,
-    };
+    let imported = read_format(&mut input, inuse_at);
+    match input.exceeded_bytes {
+        Some(bytes) => Err(ImportError::OverBudget(bytes)),
+        None => with_defects(imported?, input),
+    }
+}
+
+fn read_format(input: &mut Input, inuse_at: InuseAt) -> Result<Imported, ImportError> {
+    match recognize::recognize(input)? {
+        Format::Pprof => pprof::read(input),
+        Format::Jemalloc => heap_text::read_jemalloc(input),
+        Format::Gperftools => heap_text::read_gperftools(input),
+        Format::Heaptrack => heaptrack::read(input, inuse_at),
+        Format::Collapsed => collapsed::read(input),
+    }
+}
+
+fn with_defects(mut imported: Imported, input: Input) -> Result<Imported, ImportError> {
     let bad_lines = input.bad_lines;
     let mut defects = input.into_defects();
     if imported.profile.samples.is_empty() && !defects.is_empty() {
@@ -62,6 +82,9 @@ fn read(mut input: Input, inuse_at: InuseAt) -> Result<Imported, ImportError> {
     }
     defects.extend((bad_lines > 0).then_some(ImportDefect::BadLines(bad_lines)));
     defects.append(&mut imported.defects);
+    let Excess { frames, names } = cut_excess(&mut imported.profile);
+    defects.extend((frames > 0).then_some(ImportDefect::FramesCut(frames)));
+    defects.extend((names > 0).then_some(ImportDefect::NamesCut(names)));
     imported.defects = defects;
     Ok(imported)
 }

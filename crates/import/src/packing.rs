@@ -33,12 +33,13 @@ impl Packing {
     }
 }
 
-/// The bytes without their packing; `packed` counts those that were read of the source.
+/// The bytes without their packing; `packed` counts those that were read of the source. After `most_bytes` of them it is too large.
 pub fn unpacked<'a>(
     source: impl Read + 'a,
     packed: Rc<Cell<u64>>,
+    most_bytes: u64,
 ) -> io::Result<(Packing, Box<dyn Read + 'a>)> {
-    let counted = Counted { source, count: packed };
+    let counted = Counted { source, count: packed, most_bytes };
     let mut source = BufReader::with_capacity(CHUNK_BYTES, counted);
     let mut magic = Vec::new();
     source.get_mut().take(MAGIC_BYTES as u64).read_to_end(&mut magic)?;
@@ -67,10 +68,14 @@ impl Read for Damaged {
 struct Counted<R> {
     source: R,
     count: Rc<Cell<u64>>,
+    most_bytes: u64,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.count.get() > self.most_bytes {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
         let bytes = self.source.read(buffer)?;
         self.count.set(self.count.get() + bytes as u64);
         Ok(bytes)

@@ -29,10 +29,10 @@ pub struct ReadAhead {
 impl ReadAhead {
     /// `packed` follows what was read, not what the thread is at. `None` where no thread can be started; the file has not
     /// been read then. It must be a regular one: of another kind of file the thread might wait for ever.
-    pub fn start(file: &Arc<File>, packed: Rc<Cell<u64>>) -> Option<ReadAhead> {
+    pub fn start(file: &Arc<File>, packed: Rc<Cell<u64>>, most_bytes: u64) -> Option<ReadAhead> {
         let (full, chunks) = sync_channel(MOST_CHUNKS);
         let file = file.clone();
-        Builder::new().spawn(move || unpack(file, &full)).ok()?;
+        Builder::new().spawn(move || unpack(file, most_bytes, &full)).ok()?;
         Some(ReadAhead { chunks, current: Cursor::default(), packed })
     }
 }
@@ -51,9 +51,9 @@ impl Read for ReadAhead {
     }
 }
 
-fn unpack(file: Arc<File>, full: &SyncSender<io::Result<Chunk>>) {
+fn unpack(file: Arc<File>, most_bytes: u64, full: &SyncSender<io::Result<Chunk>>) {
     let count = Rc::new(Cell::new(0));
-    let mut source = match unpacked(file, count.clone()) {
+    let mut source = match unpacked(file, count.clone(), most_bytes) {
         Ok((_, source)) => source,
         Err(error) => return drop(full.send(Err(error))),
     };

@@ -2,18 +2,20 @@
 //! uncertainty of each value, plus the mappings and functions that give the stacks their names.
 //!
 //! `model` says what a profile is, `labels` what else a sample may tell, `estimate` how certain its numbers are, `frames`
-//! what a code address is called, `drop_frames` which frames are the allocator's. `filter` (with `pattern` and
+//! what a code address is called, `drop_frames` which frames are the allocator's, `excess` what only a made-up profile has. `filter` (with `pattern` and
 //! `tag_filter`) makes a profile smaller, `merge` makes one of several, `diff` compares two. `view` is what the tables of
 //! `report` contain, `stacks` how trees and sorted lists come about, `pprof` the messages of that format, `format` how
-//! numbers are written, and `processors` does two things at once.
+//! numbers are written, `invisible` which characters of a name are shown escaped, and `processors` does two things at once.
 #![forbid(unsafe_code)]
 
 mod diff;
 mod drop_frames;
 mod estimate;
+mod excess;
 mod filter;
 pub mod format;
 mod frames;
+mod invisible;
 mod labels;
 mod merge;
 mod model;
@@ -28,10 +30,12 @@ pub mod view;
 pub use diff::{Diff, DiffRow, DiffTable};
 pub use drop_frames::{DROP_FRAMES, drop_allocator_frames, drop_frames, is_library_function};
 pub use estimate::{Estimate, NORMAL_QUANTILE_975, SampleUnit, sampling_probability};
+pub use excess::{Excess, MOST_NAME_BYTES, beginning, cut_excess};
 pub use filter::{Filters, Step};
 pub use frames::{
     FrameAt, FrameId, FrameName, FrameTable, Granularity, NO_MAPPING, STACKS_NOT_RECORDED,
 };
+pub use invisible::{escape_invisible, is_invisible};
 pub use labels::{BLOCK_SIZE, KIND, Label, LabelValue, THREAD};
 pub use merge::{DifferentTypes, merge, merge_equal_samples};
 pub use model::{BrokenIndex, Function, Line, Location, Mapping, Profile, SampleType, StackSample};

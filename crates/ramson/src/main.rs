@@ -85,6 +85,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
             clap_complete::generate(shell, &mut Cli::command(), "ramson", &mut script);
             output::print_raw(&script).map(|()| 0)
         }
+        Command::GuardTerminal => Ok(top::guard().map(|()| 0)?),
         Command::Man => {
             let mut page = Vec::new();
             clap_mangen::Man::new(Cli::command()).render(&mut page)?;

@@ -1,5 +1,6 @@
 //! Results go to standard output, remarks to standard error, hints to a terminal only.
 
+use ramson_profile::escape_invisible;
 use ramson_source::Failure;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -48,9 +49,7 @@ fn print_object(kind: Option<&str>, answer: &impl Serialize) -> Result<(), Failu
     }
     let document = Document { ramson: 1, kind, answer };
     let mut out = io::BufWriter::new(io::stdout().lock());
-    serde_json::to_writer(&mut out, &document).map_err(io::Error::from)?;
-    out.write_all(b"\n")?;
-    Ok(out.flush()?)
+    Ok(ramson_encode::json::write_line(&document, &mut out)?)
 }
 
 /// A remark for a person; a program that reads our output does not get it.
@@ -67,8 +66,15 @@ pub fn remark(message: impl fmt::Display) {
     let _ = io::stderr().write_all(visible(&line).as_bytes());
 }
 
-/// `text` without what would steer a terminal, but for `dim`.
+/// `text` without what would steer a terminal, but for `dim`, and with what no reader sees shown escaped.
 pub fn visible(text: &str) -> Cow<'_, str> {
+    match without_controls(text) {
+        Cow::Borrowed(text) => escape_invisible(text),
+        Cow::Owned(text) => Cow::Owned(escape_invisible(&text).into_owned()),
+    }
+}
+
+fn without_controls(text: &str) -> Cow<'_, str> {
     let is_foreign = |character: char| character.is_control() && character != '\n';
     if !text.contains(is_foreign) {
         return Cow::Borrowed(text);
@@ -99,6 +105,7 @@ mod tests {
     fn foreign_text_steers_no_terminal() {
         let text = format!("{}\na\x1b[2Jb\rc\u{9b}2Kd", format_args!("{DIM}x{NOT_DIM}"));
         assert_eq!(visible(&text), format!("{DIM}x{NOT_DIM}\na\u{fffd}[2Jb\u{fffd}c\u{fffd}2Kd"));
+        assert_eq!(visible("a\u{202e}\tb"), "a\\u{202e}\u{fffd}b");
         assert!(matches!(visible("größe ±3 %\n"), Cow::Borrowed(_)));
     }
 }

@@ -6,13 +6,14 @@ use crate::maps::{Map, bytes_of_map, has_mapped, maps, open_found};
 use crate::recording::{Recording, complete};
 use crate::running::{self, is_running, running_elsewhere};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags};
-use ramson_import::InuseAt;
+use ramson_import::{Budget, ImportError, InuseAt};
 use ramson_reader::{Header, ReadAt, ReadError, Snapshot};
 use ramson_symbols::CarriedNames;
+use rustix::process::geteuid;
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,8 +41,11 @@ impl Opened {
 /// Opens a file of any format.
 pub fn open_any_file(path: &Path, inuse_at: InuseAt) -> Result<Opened, Failure> {
     let file = open_to_read(path)?;
-    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return open_stream(&path.display().to_string(), file, inuse_at);
+    let facts = file.metadata().ok();
+    let is_own = facts.as_ref().is_some_and(|facts| is_trusted(facts.uid()));
+    let budget = if is_own { Budget::OWN } else { Budget::STRANGER };
+    if !facts.is_some_and(|facts| facts.is_file()) {
+        return open_stream(&path.display().to_string(), file, budget, inuse_at);
     }
     let mut magic = [0; MAGIC.len()];
     // A profile of ours that was never begun is all zeroes.
@@ -52,7 +56,7 @@ pub fn open_any_file(path: &Path, inuse_at: InuseAt) -> Result<Opened, Failure> 
     if is_own {
         return open_file(path).map(Opened::Recording);
     }
-    let imported = ramson_import::import_file(file, inuse_at);
+    let imported = ramson_import::import_file(budget, file, inuse_at);
     Foreign::of(&path.display().to_string(), imported, inuse_at).map(Opened::Foreign)
 }
 
@@ -60,17 +64,23 @@ pub fn open_any_file(path: &Path, inuse_at: InuseAt) -> Result<Opened, Failure> 
 pub fn open_stream(
     origin: &str,
     mut stream: impl Read,
+    budget: Budget,
     inuse_at: InuseAt,
 ) -> Result<Opened, Failure> {
     let mut head = Vec::new();
     let unreadable_stream = |error| unreadable(origin, &ReadError::Io(error));
     (&mut stream).take(MAGIC.len() as u64).read_to_end(&mut head).map_err(unreadable_stream)?;
     if head != MAGIC {
-        let imported = ramson_import::import(head.chain(stream), inuse_at);
+        let imported = ramson_import::import_within(budget, head.chain(stream), inuse_at);
         return Foreign::of(origin, imported, inuse_at).map(Opened::Foreign);
     }
     let (_, most_bytes) = FILE_BYTES_RANGE;
+    let most_bytes = most_bytes.min(budget.memory_bytes);
     stream.take(most_bytes).read_to_end(&mut head).map_err(unreadable_stream)?;
+    if head.len() as u64 >= most_bytes {
+        let exceeded = Err(ImportError::OverBudget(most_bytes));
+        return Foreign::of(origin, exceeded, inuse_at).map(Opened::Foreign);
+    }
     let snapshot = Snapshot::read(head.as_slice()).map_err(|error| unreadable(origin, &error))?;
     let names = CarriedNames::in_bytes(&head).map(Arc::new);
     let recording = Recording::of(snapshot, None, origin.to_owned());
@@ -87,6 +97,11 @@ pub fn open_file(path: &Path) -> Result<Recording, Failure> {
         recording.begin_to_run(pid);
     }
     Ok(recording)
+}
+
+/// Whether what belongs to that user is root's or the caller's own.
+fn is_trusted(uid: u32) -> bool {
+    uid == 0 || uid == geteuid().as_raw()
 }
 
 fn open_to_read(path: &Path) -> Result<File, Failure> {

@@ -1,7 +1,7 @@
 //! Profiles of other tools: what they are called, what is said of them, and what of theirs has to be worked out here.
 
 use crate::failure::Failure;
-use ramson_import::{ACCEPTED, DropFrames, Format, ImportError, Imported, InuseAt};
+use ramson_import::{ACCEPTED, Budget, DropFrames, Format, ImportError, Imported, InuseAt};
 use ramson_profile::{Profile, SampleType, drop_allocator_frames, drop_frames};
 
 /// A profile of another tool.
@@ -18,6 +18,10 @@ fn unreadable(origin: &str, error: &ImportError) -> Failure {
         ImportError::Empty | ImportError::Unrecognized(_) => {
             &format!("Pass a ramson profile (\"ramson run ./prog\" creates one), {ACCEPTED}")
         }
+        ImportError::OverBudget(bytes) if *bytes < Budget::OWN.memory_bytes => {
+            "Save it as a file of your own and pass that: it may take more"
+        }
+        ImportError::OverBudget(_) => "Take a smaller profile, such as one with a larger interval",
         ImportError::NotAHeapProfile(_) => "Pass a heap profile",
         ImportError::Nothing(_) => "Take the profile again",
         ImportError::RawHeaptrack => "Interpret it first: heaptrack --interpret FILE",

@@ -310,8 +310,11 @@ pub fn place() -> Result<PathBuf, Failure> {
 /// What is wrong with a history.
 pub fn unreadable(path: &Path, error: &HistoryError) -> Failure {
     let next = match error {
-        HistoryError::NotAHistory => "Pass a file that \"ramson record\" made",
+        HistoryError::NotAHistory | HistoryError::ForeignSchema(_) => {
+            "Pass a file that \"ramson record\" made"
+        }
         HistoryError::Version(_) => "Use the ramson that wrote it",
+        HistoryError::OverBudget => "A copy that belongs to you may take more",
         HistoryError::Full => "Make space, or choose another place with -o",
         HistoryError::Damaged => "\"sqlite3 FILE .recover\" may save what is left",
         HistoryError::Database(_) => "Check that it can be read and written",

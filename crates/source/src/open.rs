@@ -11,7 +11,7 @@ use crate::recording::Recording;
 use crate::selector::{Base, Selector};
 use crate::{http, moment};
 use ramson_history::Span;
-use ramson_import::InuseAt;
+use ramson_import::{Budget, InuseAt};
 use ramson_process::stat::Stat;
 use ramson_process::{program, stat, text};
 use rustix::process::getuid;
@@ -102,8 +102,12 @@ fn open_each(selector: &Selector) -> Result<Members, Failure> {
     }
     let opened = match &selector.base {
         Base::Process(pid) => Opened::Recording(open_pid(*pid)?),
-        Base::Input => open_stream("standard input", io::stdin().lock(), InuseAt::End)?,
-        Base::Address(address) => open_stream(address, http::fetch(address)?, InuseAt::End)?,
+        Base::Input => {
+            open_stream("standard input", io::stdin().lock(), Budget::OWN, InuseAt::End)?
+        }
+        Base::Address(address) => {
+            open_stream(address, http::fetch(address)?, Budget::STRANGER, InuseAt::End)?
+        }
         // What is left of its moments is a heaptrack file's own.
         Base::File(path) if selector.span.is_some() => open_any_file(path, InuseAt::Peak)?,
         Base::File(path) => open_any_file(path, InuseAt::End)?,

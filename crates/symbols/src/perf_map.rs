@@ -1,22 +1,26 @@
 //! Names of code that a runtime compiled while the program ran, from `perf-PID.map`: a line `START SIZE NAME` per function,
 //! numbers in hex. node writes one with `--perf-basic-prof`, Python 3.12 with `-X perf`, Java with an agent.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::{Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 use crate::address::RuntimeAddress;
 use crate::defect::SymbolDefect;
 
-/// What lies beyond is not read; a line takes about 60 bytes.
-const MAX_BYTES: u64 = 256 << 20;
-/// Further lines are not read either.
+/// A larger file is refused; a line takes about 60 bytes.
+const MAX_BYTES: u64 = 1 << 30;
+/// The same of one that belongs to neither root nor the caller.
+const MAX_STRANGER_BYTES: u64 = 64 << 20;
+/// Further lines are not read.
 const MAX_FUNCTIONS: usize = 4 << 20;
 /// A longer name is cut: no runtime's name is that long.
 const MAX_NAME_BYTES: usize = 4 << 10;
@@ -36,11 +40,20 @@ pub struct JitProcess {
     pub last: SystemTime,
 }
 
-/// Names by runtime address.
+/// Names by runtime address. Takes the file's size, and some 40 bytes for each function.
 #[derive(Default)]
 pub struct PerfMap {
-    /// By start, without overlaps: end and name.
-    functions: BTreeMap<u64, (u64, Arc<str>)>,
+    content: Vec<u8>,
+    /// By start, without overlaps.
+    functions: BTreeMap<u64, Function>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Function {
+    end: u64,
+    /// Where its name is in the content.
+    name_offset: u32,
+    name_bytes: u32,
 }
 
 impl PerfMap {
@@ -57,49 +70,63 @@ impl PerfMap {
         refusal.map_or(Ok(None), Err)
     }
 
-    /// From the content of a map. Of two functions at one address the later stands: runtimes use addresses again. Lines of
-    /// another form are left out.
-    pub fn parse(text: &str) -> Self {
-        let mut map = Self::default();
-        for (start, end, name) in text.lines().filter_map(function).take(MAX_FUNCTIONS) {
-            map.insert(start, end, name);
+    /// From the content of a map, which has less than 4 GiB. Of two functions at one address the later stands: runtimes use
+    /// addresses again. Lines of another form are left out.
+    pub fn parse(content: Vec<u8>) -> Self {
+        let mut functions = BTreeMap::new();
+        let mut end = 0;
+        let lines = content.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
+            let start = end;
+            end += line.len();
+            // The runtime may be in the middle of its last line.
+            line.ends_with(b"\n").then(|| function(&content, start..end - 1)).flatten()
+        });
+        for (start, function) in lines.take(MAX_FUNCTIONS) {
+            insert(&mut functions, start, function);
         }
-        map
+        Self { content, functions }
     }
 
     /// The function at a runtime address.
-    pub fn find(&self, RuntimeAddress(address): RuntimeAddress) -> Option<&str> {
-        let (_, (end, name)) = self.functions.range(..=address).next_back()?;
-        (address < *end).then_some(name)
-    }
-
-    fn insert(&mut self, start: u64, end: u64, name: &str) {
-        // Each function is removed at most once, so this takes no longer than all insertions together.
-        while let Some((&old_start, &(old_end, _))) = self.functions.range(..end).next_back()
-            && old_end > start
-            && let Some((_, old)) = self.functions.remove(&old_start)
-        {
-            if old_end > end {
-                self.functions.insert(end, (old_end, old.clone()));
-            }
-            if old_start < start {
-                self.functions.insert(old_start, (start, old));
-            }
-        }
-        self.functions.insert(start, (end, name.into()));
+    pub fn find(&self, RuntimeAddress(address): RuntimeAddress) -> Option<Cow<'_, str>> {
+        let (_, function) = self.functions.range(..=address).next_back()?;
+        let start = function.name_offset as usize;
+        let name = &self.content[start..start + function.name_bytes as usize];
+        (address < function.end).then(|| String::from_utf8_lossy(name))
     }
 }
 
-/// Start, end and name.
-fn function(line: &str) -> Option<(u64, u64, &str)> {
-    let (start, rest) = line.split_once(' ')?;
-    let (size, name) = rest.split_once(' ')?;
-    let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-    let (start, size) = (number(start)?, number(size)?);
+fn insert(functions: &mut BTreeMap<u64, Function>, start: u64, new: Function) {
+    // Each function is removed at most once, so this takes no longer than all insertions together.
+    while let Some((&old_start, old)) = functions.range(..new.end).next_back()
+        && old.end > start
+        && let Some(old) = functions.remove(&old_start)
+    {
+        if old.end > new.end {
+            functions.insert(new.end, old);
+        }
+        if old_start < start {
+            functions.insert(old_start, Function { end: start, ..old });
+        }
+    }
+    functions.insert(start, new);
+}
+
+/// Start and function of a line.
+fn function(content: &[u8], line: Range<usize>) -> Option<(u64, Function)> {
+    let mut words = content[line.clone()].splitn(3, |&byte| byte == b' ');
+    let mut number = || {
+        let word = str::from_utf8(words.next()?).ok()?;
+        u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()
+    };
+    let (start, size) = (number()?, number()?);
     let end = start.checked_add(size).filter(|&end| end > start)?;
-    let most = name.len().min(MAX_NAME_BYTES);
-    let name = &name[..(0..=most).rev().find(|&at| name.is_char_boundary(at))?];
-    (!name.is_empty()).then_some((start, end, name))
+    let name = words.next()?;
+    let name_offset = u32::try_from(line.end - name.len()).ok()?;
+    let name = name.strip_suffix(b"\r").unwrap_or(name);
+    let is_boundary = |&at: &usize| at == name.len() || name[at] & 0xc0 != 0x80;
+    let most = (0..=name.len().min(MAX_NAME_BYTES)).rev().find(is_boundary)?;
+    (most > 0).then_some((start, Function { end, name_offset, name_bytes: most as u32 }))
 }
 
 fn places(process: &JitProcess) -> Vec<PathBuf> {
@@ -133,11 +160,14 @@ fn read(path: &Path, process: &JitProcess) -> Result<Option<PerfMap>, String> {
     if !is_of_its_life(&metadata, process) {
         return Ok(None);
     }
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    // The runtime may be in the middle of a line.
-    let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-    Ok(Some(PerfMap::parse(&String::from_utf8_lossy(&bytes[..whole]))))
+    let is_own = [0, geteuid().as_raw()].contains(&metadata.uid());
+    let most = if is_own { MAX_BYTES } else { MAX_STRANGER_BYTES };
+    if metadata.len() > most {
+        return Err(format!("it is larger than {} MiB", most >> 20));
+    }
+    let mut content = Vec::with_capacity(metadata.len() as usize);
+    file.take(most).read_to_end(&mut content).map_err(|error| error.to_string())?;
+    Ok(Some(PerfMap::parse(content)))
 }
 
 /// Process numbers come again, and maps stay behind.
@@ -153,10 +183,10 @@ mod tests {
     use super::*;
 
     fn names(text: &str, addresses: impl IntoIterator<Item = u64>) -> Vec<String> {
-        let map = PerfMap::parse(text);
+        let map = PerfMap::parse(text.into());
         addresses
             .into_iter()
-            .map(|at| map.find(RuntimeAddress(at)).unwrap_or("-").to_owned())
+            .map(|at| map.find(RuntimeAddress(at)).unwrap_or("-".into()).into_owned())
             .collect()
     }
 
@@ -211,5 +241,46 @@ mod tests {
         let text =
             "\n10\n10 4\n10 4 \nzz 4 a\n10 0 a\nffffffffffffffff 4 a\n-1 4 a\n 10 4 a\n20 4 b\n";
         assert_eq!(names(text, [0x10, 0xffff_ffff_ffff_ffff, 0x20]), ["-", "-", "b"]);
+    }
+
+    #[test]
+    fn a_map_takes_little_more_than_its_file() {
+        let line =
+            |at: u64| format!("{at:x}000 1000 LazyCompile:*f{at} /srv/application.js:3:15\n");
+        let text: String = (1..10_000).map(line).collect();
+        let map = PerfMap::parse(text.clone().into());
+        assert_eq!(map.content.capacity(), text.len());
+        assert!(size_of::<Function>() <= 16);
+        let found = map.find(RuntimeAddress(0x1_2345)).unwrap();
+        assert_eq!(found, "LazyCompile:*f18 /srv/application.js:3:15");
+    }
+
+    #[test]
+    fn names_in_any_bytes_are_shown_as_far_as_they_are_text() {
+        let map = PerfMap::parse(b"10 4 a\xffb\r\n20 4 cut off".to_vec());
+        assert_eq!(map.find(RuntimeAddress(0x10)).unwrap(), "a\u{fffd}b");
+        assert_eq!(map.find(RuntimeAddress(0x20)), None);
+        let long = format!("10 4 {}\n", "é".repeat(MAX_NAME_BYTES));
+        let map = PerfMap::parse(long.into());
+        assert_eq!(map.find(RuntimeAddress(0x10)).unwrap().len(), MAX_NAME_BYTES);
+    }
+
+    #[test]
+    fn a_stranger_s_large_map_is_refused_and_the_caller_s_own_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("perf-1.map");
+        std::fs::write(&path, "10 4 a\n").unwrap();
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(MAX_STRANGER_BYTES + 1).unwrap();
+        let process = |uid| JitProcess {
+            running: None,
+            own_pid: 1,
+            uid,
+            start: SystemTime::UNIX_EPOCH,
+            last: SystemTime::now() + std::time::Duration::from_secs(60),
+        };
+        assert!(read(&path, &process(geteuid().as_raw())).unwrap().is_some());
+        std::os::unix::fs::chown(&path, Some(1501), None).expect("this test runs as root");
+        assert_eq!(read(&path, &process(1501)).err().as_deref(), Some("it is larger than 64 MiB"));
     }
 }

@@ -56,8 +56,10 @@ pub fn finish(mut raw: Raw, input: &mut Input) -> Result<Imported, ImportError> 
         samples,
         ..Profile::default()
     };
-    profile.mappings = mappings(&raw);
-    profile.functions = functions(&raw, input);
+    let mut texts = Texts::of(&raw.strings);
+    profile.mappings = mappings(&raw, &mut texts, input);
+    profile.functions = functions(&raw, &mut texts, input);
+    drop(texts);
     profile.locations = raw.locations;
     profile.command = profile.mappings.first().map_or("", Mapping::basename).to_owned();
     merge_equal_samples(&mut profile.samples);
@@ -142,41 +144,55 @@ fn replace_ids(raw: &mut Raw) -> u64 {
     bad
 }
 
-fn mappings(raw: &Raw) -> Vec<Mapping> {
+/// Each mapping has its own copy of its path, which counts. Past the memory bound mappings are nameless.
+fn mappings(raw: &Raw, texts: &mut Texts, input: &mut Input) -> Vec<Mapping> {
+    let mut text = |index: i64| {
+        let text = texts.get(index, input);
+        if input.charge(text.len()).is_ok() { text.to_string() } else { String::new() }
+    };
     let mappings = raw.rest.mapping.iter().map(|mapping| Mapping {
         start: mapping.memory_start,
         end: mapping.memory_limit,
         file_offset: mapping.file_offset,
         // So it is where segments lie in the file as in memory; the binary can tell better.
         bias: mapping.memory_start.wrapping_sub(mapping.file_offset),
-        path: raw.strings.get(mapping.filename).into_owned(),
-        build_id: raw.strings.get(mapping.build_id).to_lowercase(),
+        path: text(mapping.filename),
+        build_id: text(mapping.build_id).to_lowercase(),
     });
     mappings.collect()
 }
 
-/// Names, each text once. Past the memory bound functions are nameless.
-fn functions(raw: &Raw, input: &mut Input) -> Vec<Function> {
-    let mut known: HashMap<i64, Arc<str>> = HashMap::new();
-    let empty: Arc<str> = "".into();
-    let mut text = |strings: &Strings, index: i64| {
-        if let Some(text) = known.get(&index) {
-            return text.clone();
-        }
-        let text = strings.get(index);
-        if input.charge(text.len() + 2 * OVERHEAD_BYTES).is_err() {
-            return empty.clone();
-        }
-        let text: Arc<str> = text.into();
-        known.insert(index, text.clone());
-        text
-    };
+fn functions(raw: &Raw, texts: &mut Texts, input: &mut Input) -> Vec<Function> {
     let functions = raw.rest.function.iter().map(|function| Function {
-        name: text(&raw.strings, function.name),
-        system_name: text(&raw.strings, function.system_name),
-        file: text(&raw.strings, function.filename),
+        name: texts.get(function.name, input),
+        system_name: texts.get(function.system_name, input),
+        file: texts.get(function.filename, input),
     });
     functions.collect()
+}
+
+/// Strings as names, each once. Past the memory bound they are empty.
+struct Texts<'a> {
+    strings: &'a Strings,
+    known: HashMap<i64, Arc<str>>,
+    empty: Arc<str>,
+}
+
+impl<'a> Texts<'a> {
+    fn of(strings: &'a Strings) -> Self {
+        Self { strings, known: HashMap::new(), empty: "".into() }
+    }
+
+    fn get(&mut self, index: i64, input: &mut Input) -> Arc<str> {
+        if let Some(text) = self.known.get(&index) {
+            return text.clone();
+        }
+        let text = self.strings.get(index);
+        let fits = input.charge(text.len() + 2 * OVERHEAD_BYTES).is_ok();
+        let text = if fits { text.into() } else { self.empty.clone() };
+        self.known.insert(index, text.clone());
+        text
+    }
 }
 
 fn drop_frames(raw: &Raw, defects: &mut Vec<ImportDefect>) -> DropFrames {

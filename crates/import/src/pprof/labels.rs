@@ -3,11 +3,12 @@
 use super::strings::Strings;
 use crate::build::OVERHEAD_BYTES;
 use hashbrown::HashMap;
-use ramson_profile::{Label, LabelValue, pprof};
+use ramson_profile::{Label, LabelValue, beginning, pprof};
 use std::sync::Arc;
 
 /// Labels beyond these are not kept: a sample has a few.
 const MOST_LABELS: usize = 64;
+const MOST_TEXT_BYTES: usize = 1 << 10;
 
 #[derive(Default)]
 pub struct LabelSets {
@@ -31,11 +32,13 @@ impl LabelSets {
         size_of::<u32>() + labels.len() * label_bytes + 3 * OVERHEAD_BYTES
     }
 
-    /// The labels of every sample in the order they came.
+    /// The labels of every sample in the order they came. Sets are compared by their texts: a long one, which no real label has,
+    /// loses its end.
     pub fn resolve(self, strings: &Strings) -> impl Iterator<Item = Arc<[Label]>> {
         let mut texts: HashMap<i64, Arc<str>> = HashMap::new();
+        let cut = |text: &str| Arc::from(beginning(text, MOST_TEXT_BYTES));
         let mut text =
-            |index: i64| texts.entry(index).or_insert_with(|| strings.get(index).into()).clone();
+            |index: i64| texts.entry(index).or_insert_with(|| cut(&strings.get(index))).clone();
         let mut sets: Vec<Arc<[Label]>> = vec![Arc::default(); self.known.len()];
         for (labels, set) in self.known {
             let labels = labels.iter().map(|label| Label {

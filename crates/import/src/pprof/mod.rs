@@ -87,8 +87,12 @@ fn next_head(input: &mut Input) -> Option<Head> {
 impl Raw {
     fn take(&mut self, head: Head, input: &mut Input) -> Result<(), Stop> {
         let Head { number, size_bytes, head_bytes } = head;
-        let is_too_long = size_bytes > MOST_MESSAGE_BYTES && matches!(number, 1..=5 | 7..=12 | 14);
+        let is_too_long = size_bytes > MOST_MESSAGE_BYTES && matches!(number, 1..=12 | 14);
         if is_too_long || !matches!(number, 1..=12 | 14) {
+            if number == 6 {
+                // The others keep their places.
+                self.strings.push(b"");
+            }
             self.bad_records += u64::from(is_too_long);
             return if input.skip(size_bytes as u64) { Ok(()) } else { cut(input) };
         }

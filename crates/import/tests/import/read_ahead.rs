@@ -2,7 +2,7 @@
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use ramson_import::{InuseAt, import, import_file};
+use ramson_import::{Budget, InuseAt, import, import_file};
 use std::io::{Seek, Write};
 
 /// Two members of more than a megabyte in all.
@@ -33,7 +33,7 @@ fn both_ways(bytes: &[u8]) -> [String; 2] {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
     file.rewind().unwrap();
-    let imported = [import_file(file, InuseAt::End), import(bytes, InuseAt::End)];
+    let imported = [import_file(Budget::OWN, file, InuseAt::End), import(bytes, InuseAt::End)];
     imported.map(|imported| match imported {
         Ok(imported) => {
             let defects = &imported.defects;

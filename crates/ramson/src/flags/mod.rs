@@ -80,6 +80,9 @@ pub enum Command {
     },
     /// Print the man page, in roff
     Man,
+    /// What `top` starts for itself
+    #[command(hide = true)]
+    GuardTerminal,
 }
 
 #[cfg(test)]

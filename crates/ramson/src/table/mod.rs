@@ -17,7 +17,7 @@ mod trees;
 use crate::output::{DIM, NOT_DIM, hint};
 use ramson_analysis::members::{Each, Row};
 use ramson_profile::format::{format_bytes, format_percent};
-use ramson_profile::{FrameName, is_library_function};
+use ramson_profile::{FrameName, escape_invisible, is_library_function};
 use ramson_symbols::SymbolDefect;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
@@ -34,13 +34,14 @@ pub fn columns() -> Option<usize> {
     asked.or_else(|| of_terminal().map(|size| size.ws_col.into()).filter(|&columns| columns > 0))
 }
 
-/// `line` cut to `columns` characters, ending in … if anything is missing.
+/// `line` cut to `columns` characters, ending in … if anything is missing; what no reader sees of it takes room, escaped.
 pub fn cut(line: &str, columns: Option<usize>) -> String {
+    let line = escape_invisible(line);
     match columns {
         Some(columns) if line.chars().count() > columns => {
             line.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
         }
-        _ => line.to_owned(),
+        _ => line.into_owned(),
     }
 }
 
@@ -212,5 +213,6 @@ mod tests {
         assert_eq!(cut("ä€bcd", Some(4)), "ä€b…");
         assert_eq!(cut("abcd", Some(4)), "abcd");
         assert_eq!(cut("abcd", None), "abcd");
+        assert_eq!(cut("a\u{202e}bcd", Some(6)), "a\\u{20…");
     }
 }

@@ -158,6 +158,6 @@ fn help(model: &Model) -> Vec<Line<'static>> {
     ];
     lines.extend(words.map(Line::from));
     let missing = model.picture.shape.missing_symbols.iter();
-    lines.extend(missing.map(|defect| Line::from(format!("Names: {defect}"))));
+    lines.extend(missing.map(|defect| Line::from(cut(&format!("Names: {defect}"), None))));
     lines
 }

@@ -1,9 +1,10 @@
 //! `ramson top`: what is using the memory of a running process, as it changes.
 //!
 //! `ramson_analysis::live` reads the process and makes rows of it. `model` holds them with what the user has chosen by `keys`,
-//! `heading` and `table` are its text, `draw` puts it on the `screen`. `host` is the list of processes.
+//! `heading` and `table` are its text, `draw` puts it on the `screen`. `guard` gives the terminal back after an abort. `host` is the list of processes.
 
 mod draw;
+mod guard;
 mod heading;
 mod host;
 mod keys;
@@ -14,6 +15,7 @@ mod table;
 use crate::flags::TopFlags;
 use crate::output::{print, print_json};
 use crate::table::{columns, cut_all, say_what_is_missing};
+pub use guard::guard;
 use heading::Heading;
 use host::Host;
 use keys::Request;

@@ -1,5 +1,6 @@
 //! The terminal: taken over for the view, and given back as it was however the view ends.
 
+use super::guard::Guard;
 use crate::output::keep_terminal_clean;
 use ramson_process::stat;
 use ramson_source::Failure;
@@ -24,7 +25,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, stdin, stdout};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const MOST_TIME_TO_STOP: Duration = Duration::from_secs(5);
 /// Whether the terminal is ours. Giving it back twice would move the cursor.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+/// Gives the terminal back if we abort; none where it could not be started.
+static GUARD: OnceLock<Guard> = OnceLock::new();
 /// Held while a picture is drawn, so that nothing of it is drawn after the terminal was given back.
 static DRAWING: Mutex<()> = Mutex::new(());
 
@@ -83,6 +86,9 @@ impl Screen {
             true => stdin().as_fd().try_clone_to_owned()?,
             false => File::open("/dev/tty")?.into(),
         };
+        if let Ok(guard) = Guard::start() {
+            GUARD.get_or_init(|| guard);
+        }
         let continued = Arc::new(AtomicBool::new(false));
         flag::register(SIGCONT, continued.clone())?;
         let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP])?;
@@ -238,6 +244,7 @@ fn canvas() -> io::Result<Canvas> {
 fn enter() -> io::Result<()> {
     enable_raw_mode()?;
     IS_TAKEN.store(true, Relaxed);
+    GUARD.get().inspect(|guard| guard.say_taken());
     execute!(stdout(), EnterAlternateScreen, Hide)
 }
 
@@ -248,4 +255,5 @@ fn leave() {
     }
     let _ = execute!(stdout(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
+    GUARD.get().inspect(|guard| guard.say_left());
 }
