@@ -139,3 +139,30 @@ fn another_file_at_the_path_of_a_map_is_not_taken_for_the_mapped_one() {
     let other = mapped_file(&map(facts.inode + 1));
     assert!(matches!(other, Err(Refusal::OtherFile)), "{other:?}");
 }
+
+#[test]
+fn a_file_s_place_in_its_root_is_told_with_links_resolved() {
+    let (directory, root) = scratch();
+    symlink("inner", directory.path().join("root/link")).unwrap();
+    let opened = root.open(Path::new("/link/file"), Links::WithinRoot).unwrap();
+    assert_eq!(root.path_of(&opened).unwrap(), Path::new("/inner/file"));
+    assert_eq!(root.look(Path::new("link/file"), Links::WithinRoot).unwrap(), opened.facts);
+    let system = Root::at(Path::new("/")).unwrap();
+    let expected = directory.path().canonicalize().unwrap().join("root/inner/file");
+    assert_eq!(system.path_of(&opened).unwrap(), expected);
+    let outside = system.open(&directory.path().join("secret"), Links::WithinRoot).unwrap();
+    assert_eq!(root.path_of(&outside), None);
+}
+
+#[test]
+fn the_files_that_a_process_maps_begin_with_its_executable() {
+    let mut names = Vec::new();
+    let files = mapped_files(std::process::id(), |name| {
+        names.push(name.to_owned());
+        name.is_absolute()
+    });
+    let files: Vec<Facts> = files.map(|file| file.facts).collect();
+    assert_eq!(files[0], executable_of(std::process::id()).unwrap().facts);
+    assert_eq!(names[0], std::env::current_exe().unwrap());
+    assert!(files.len() > 2, "{names:?}");
+}

@@ -5,8 +5,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -14,32 +14,32 @@ use libdeflater::DecompressionError;
 use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
 use object::read::{ReadCache, ReadRef};
 use object::{CompressedData, CompressedFileRange, CompressionFormat, Endianness, elf};
+use ramson_paths::{Facts, Refusal, RegularFile};
+
+use crate::rooted::RootedPath;
 
 /// Larger notes, sections and tables are refused as damage.
 const MAX_NOTES_BYTES: u64 = 1 << 20;
 const MAX_SECTION_BYTES: u64 = 8 << 30;
 const MAX_SECTIONS: u32 = 1 << 16;
+const MAX_SEGMENTS: u32 = 1 << 16;
 /// Deflate cannot do better than 1 : 1032; a header that claims more lies.
 const MAX_COMPRESSION_RATIO: u64 = 1100;
 
-/// What `stat` says of a file's content: if it is the same, so is the content.
+/// Which file it was, and whose: if it is the same, so is the content.
 #[derive(Clone, Copy, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub(crate) struct Identity {
-    pub size_bytes: u64,
-    pub modified_ns: u64,
+    device: u64,
+    inode: u64,
+    size_bytes: u64,
+    modified_ns: i128,
+    owner: u32,
 }
 
-impl Identity {
-    /// `None` if there is no regular file at `path`.
-    pub fn of(path: &Path) -> Option<Self> {
-        let metadata = std::fs::metadata(path).ok()?;
-        metadata.is_file().then(|| Self::from_metadata(&metadata))
-    }
-
-    fn from_metadata(metadata: &std::fs::Metadata) -> Self {
-        let seconds_ns = metadata.mtime().wrapping_mul(1_000_000_000);
-        let modified_ns = seconds_ns.wrapping_add(metadata.mtime_nsec()) as u64;
-        Self { size_bytes: metadata.size(), modified_ns }
+impl From<Facts> for Identity {
+    fn from(facts: Facts) -> Self {
+        let Facts { device, inode, bytes, modified_ns, owner, .. } = facts;
+        Self { device, inode, size_bytes: bytes, modified_ns, owner }
     }
 }
 
@@ -49,10 +49,26 @@ pub(crate) enum OpenError {
     Unreadable(String),
 }
 
+impl From<Refusal> for OpenError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Missing => Self::Missing,
+            other => Self::Unreadable(other.to_string()),
+        }
+    }
+}
+
 /// An open ELF file. At first only its build ID has been read.
 pub(crate) struct ElfFile {
+    /// For messages.
     pub path: PathBuf,
+    /// Where it is by name; `None`: it was found through a process.
+    pub place: Option<RootedPath>,
+    /// Where it and its parts are looked for.
+    pub folder: RootedPath,
     pub identity: Identity,
+    /// Belongs to root or to the user who runs this.
+    pub is_trusted: bool,
     /// Lower-case hex; empty if there is none.
     pub build_id: String,
     file: File,
@@ -60,31 +76,49 @@ pub(crate) struct ElfFile {
 }
 
 impl ElfFile {
-    pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let unreadable = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => OpenError::Missing,
-            _ => OpenError::Unreadable(error.to_string()),
-        };
-        // Asked before opening: opening a FIFO would wait for its writer.
-        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-            return Err(OpenError::Unreadable("not a regular file".into()));
-        }
-        let file = File::open(path).map_err(unreadable)?;
-        let identity = Identity::from_metadata(&file.metadata().map_err(unreadable)?);
+    pub fn open(place: &RootedPath) -> Result<Self, OpenError> {
+        let opened = place.open()?;
+        let folder = place.folder_of(&opened).unwrap_or_else(|| place.parent());
+        let found = Self::of(opened, place.shown(), folder)?;
+        Ok(Self { place: Some(place.clone()), ..found })
+    }
+
+    /// The file that a process maps and calls `place`.
+    pub fn mapped(opened: RegularFile, place: &RootedPath) -> Result<Self, OpenError> {
+        Self::of(opened, place.shown(), place.parent())
+    }
+
+    fn of(opened: RegularFile, path: PathBuf, folder: RootedPath) -> Result<Self, OpenError> {
+        let RegularFile { file, facts } = opened;
         let build_id = match class_of(&file) {
             Some(elf::ELFCLASS64) => build_id_of::<elf::FileHeader64<Endianness>>(&file),
             Some(elf::ELFCLASS32) => build_id_of::<elf::FileHeader32<Endianness>>(&file),
             _ => Err("not an ELF file".to_owned()),
         };
         let build_id = hex(&build_id.map_err(OpenError::Unreadable)?);
-        Ok(Self { path: path.to_owned(), identity, build_id, file, sections: OnceLock::new() })
+        let (identity, is_trusted) = (facts.into(), facts.is_trusted());
+        let sections = OnceLock::new();
+        Ok(Self { path, place: None, folder, identity, is_trusted, build_id, file, sections })
     }
 
     /// The ELF file that was inside this one and is now in `file`.
     pub fn unpacked(&self, file: File) -> io::Result<Self> {
-        let identity = Identity::from_metadata(&file.metadata()?);
-        let (path, build_id) = (self.path.clone(), self.build_id.clone());
-        Ok(Self { path, identity, build_id, file, sections: OnceLock::new() })
+        let size_bytes = file.metadata()?.len();
+        Ok(Self {
+            path: self.path.clone(),
+            place: self.place.clone(),
+            folder: self.folder.clone(),
+            identity: Identity { size_bytes, ..self.identity },
+            is_trusted: self.is_trusted,
+            build_id: self.build_id.clone(),
+            file,
+            sections: OnceLock::new(),
+        })
+    }
+
+    /// Whether its names may be told of other programs: nobody else could have planted it, or the user named its directory.
+    pub fn is_chosen(&self) -> bool {
+        self.is_trusted || self.folder.is_named_by_user
     }
 
     /// The section headers, which are read once.
@@ -204,19 +238,31 @@ pub(crate) fn supplement_link(file: &ElfFile) -> Option<(Vec<u8>, String)> {
     Some((content[..end].to_owned(), hex(&content[end + 1..])))
 }
 
-fn class_of(file: &File) -> Option<elf::FileClass> {
+pub(crate) fn class_of(file: &File) -> Option<elf::FileClass> {
     let mut ident = [0; 5];
     file.read_exact_at(&mut ident, 0).ok()?;
     ident.starts_with(&elf::ELFMAG).then_some(elf::FileClass(ident[4]))
 }
 
+/// The program headers of a file; an error if there are more than any linker makes.
+pub(crate) fn program_headers<'data, E: FileHeader<Endian = Endianness>>(
+    cache: &'data ReadCache<&'data File>,
+) -> Result<(Endianness, &'data E, &'data [E::ProgramHeader]), String> {
+    let text = |error: object::read::Error| error.to_string();
+    let header = E::parse(cache).map_err(text)?;
+    let endian = header.endian().map_err(text)?;
+    if header.phnum(endian, cache).map_err(text)? > MAX_SEGMENTS {
+        return Err("too many segments".into());
+    }
+    Ok((endian, header, header.program_headers(endian, cache).map_err(text)?))
+}
+
 fn build_id_of<E: FileHeader<Endian = Endianness>>(file: &File) -> Result<Vec<u8>, String> {
     let cache = ReadCache::new(file);
     let text = |error: object::read::Error| error.to_string();
-    let header = E::parse(&cache).map_err(text)?;
-    let endian = header.endian().map_err(text)?;
-    let segments = header.program_headers(endian, &cache).map_err(text)?.iter();
+    let (endian, header, segments) = program_headers::<E>(&cache)?;
     let mut notes = segments
+        .iter()
         .filter(|segment| segment.p_type(endian) == elf::PT_NOTE)
         .filter(|segment| segment.p_filesz(endian).into() <= MAX_NOTES_BYTES)
         .filter_map(|segment| segment.notes(endian, &cache).ok().flatten());

@@ -13,6 +13,7 @@ use crate::lines::Lines;
 use crate::mini_debug_file::mini_debug_file;
 use crate::names::Names;
 use crate::processors::{MAX_THREADS, on_all};
+use crate::rooted::RootedPath;
 use crate::worker::Worker;
 
 /// Addresses that one thread names at a time where there is only a symbol table.
@@ -25,19 +26,39 @@ pub(crate) struct Engine {
     /// In the order of trust. Mini debug information has only what the dynamic symbols lack, so both count.
     names: Vec<Names>,
     pub source: SymbolSource,
-    /// The source's file.
-    pub path: PathBuf,
+    /// The source's file, for messages.
+    path: PathBuf,
+    /// The same, if it was found by name.
+    pub place: Option<RootedPath>,
     pub identity: Option<Identity>,
+    /// A file that is used belongs neither to root nor to the user who runs this.
+    pub is_strange: bool,
     /// Something that should have been readable was not; such answers are not worth keeping.
     pub damage: Option<SymbolDefect>,
 }
 
 impl Engine {
     /// Opens the best sources: DWARF of the binary itself, else of a debug file, here or from a server; names from
-    /// either.
+    /// either. Files of strangers are used only if there are no others.
     pub fn open(search: &mut Search, places: &[Place], file: Option<&ElfFile>) -> Self {
+        let chosen = file.filter(|file| file.is_chosen());
+        let (engine, is_found) = Self::of(search, places, chosen, ElfFile::is_chosen);
+        match is_found {
+            true => engine,
+            false => Self::of(search, places, file, |_| true).0,
+        }
+    }
+
+    /// The best sources among the files that may be used, and whether there was any file.
+    fn of(
+        search: &mut Search,
+        places: &[Place],
+        file: Option<&ElfFile>,
+        may_be_used: fn(&ElfFile) -> bool,
+    ) -> (Self, bool) {
         let build_id = search.build_id(file).to_owned();
         let mut engine = Self::default();
+        let mut is_found = file.is_some();
         let file = file.filter(|file| engine.has_sections(file));
         if let Some(file) = file {
             engine.open_lines(search, file);
@@ -50,15 +71,18 @@ impl Engine {
             if place.is_fetched {
                 search.fetch(&build_id);
             }
-            let found = open_debug_file(place, &build_id);
-            let Some(found) = found.filter(|found| engine.has_sections(found)) else { continue };
+            let Some(found) = open_debug_file(place, &build_id, may_be_used) else { continue };
+            is_found = true;
+            if !engine.has_sections(&found) {
+                continue;
+            }
             engine.open_lines(search, &found);
             if debug_file.is_none() || engine.lines.is_some() {
                 debug_file = Some(found);
             }
         }
         engine.open_names(debug_file.as_ref(), file);
-        engine
+        (engine, is_found)
     }
 
     fn has_sections(&mut self, file: &ElfFile) -> bool {
@@ -72,6 +96,7 @@ impl Engine {
     fn come_from(&mut self, source: SymbolSource, file: &ElfFile) {
         self.source = source;
         self.path = file.path.clone();
+        self.place = file.place.clone();
         self.identity = Some(file.identity);
     }
 
@@ -84,6 +109,7 @@ impl Engine {
         match Lines::open(file, found) {
             Ok(lines) => {
                 self.lines = Some(lines);
+                self.is_strange |= !file.is_trusted || found.is_some_and(|file| !file.is_trusted);
                 self.come_from(SymbolSource::Dwarf, file);
                 self.damage = None;
             }
@@ -116,6 +142,7 @@ impl Engine {
             None
         });
         let Some(names) = names else { return false };
+        self.is_strange |= !file.is_trusted;
         if self.lines.is_none() && self.names.is_empty() {
             let is_whole = kind == elf::SHT_SYMTAB;
             let source = if is_whole { SymbolSource::Symtab } else { SymbolSource::Dynsym };

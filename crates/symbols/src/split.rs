@@ -13,6 +13,7 @@ use gimli::{Dwarf, DwarfPackageSections, DwarfSections, RunTimeEndian, SectionId
 
 use crate::elf::ElfFile;
 use crate::lines::{Bytes, endian};
+use crate::rooted::RootedPath;
 
 /// Lists of units are short if there are this many.
 const UNIT_LISTS: usize = 1 << 10;
@@ -20,7 +21,9 @@ const UNIT_LISTS: usize = 1 << 10;
 /// Finds the outside parts of one file with DWARF, for any number of threads. Nothing is opened before the first request,
 /// and nothing closed after: threads refer to it.
 pub(crate) struct Split {
-    package_path: PathBuf,
+    package_place: RootedPath,
+    /// Its parts must then not be a stranger's either.
+    is_of_trusted_file: bool,
     package: OnceLock<Option<(DwarfPackageSections<Vec<u8>>, RunTimeEndian)>>,
     /// By the hash of the path.
     units: Vec<OnceLock<Box<Unit>>>,
@@ -39,10 +42,11 @@ struct Unit {
 
 impl Split {
     pub fn of(file: &ElfFile) -> Self {
-        let mut package_path = file.path.clone().into_os_string();
-        package_path.push(".dwp");
+        let name = file.path.file_name().unwrap_or_default();
+        let place = file.place.clone().unwrap_or_else(|| file.folder.join(name.as_ref()));
         Self {
-            package_path: package_path.into(),
+            package_place: place.with_suffix(".dwp"),
+            is_of_trusted_file: file.is_trusted,
             package: OnceLock::new(),
             units: (0..UNIT_LISTS).map(|_| OnceLock::new()).collect(),
             missing: OnceLock::new(),
@@ -94,21 +98,24 @@ impl Split {
     }
 
     fn open_package(&self) -> Option<(DwarfPackageSections<Vec<u8>>, RunTimeEndian)> {
-        let (load, endian) = self.loader(&self.package_path)?;
+        let (load, endian) = self.loader(&self.package_place)?;
         DwarfPackageSections::load(load).ok().map(|sections| (sections, endian))
     }
 
     fn open_unit(&self, path: &Path) -> Option<(DwarfSections<Vec<u8>>, RunTimeEndian)> {
-        let (load, endian) = self.loader(path)?;
+        let (load, endian) = self.loader(&RootedPath::here(path))?;
         DwarfSections::load(load).ok().map(|sections| (sections, endian))
     }
 
-    /// Reads sections of the file at `path`; a damaged one counts as empty, and the unit as missing what it had.
+    /// Reads sections of the file at `place`; a damaged one counts as empty, and the unit as missing what it had.
     fn loader(
         &self,
-        path: &Path,
+        place: &RootedPath,
     ) -> Option<(impl FnMut(SectionId) -> gimli::Result<Vec<u8>> + use<'_>, RunTimeEndian)> {
-        let file = ElfFile::open(path).ok()?;
+        let file = ElfFile::open(place).ok()?;
+        if self.is_of_trusted_file && !file.is_trusted {
+            return None;
+        }
         let endian = endian(&file).ok()?;
         let load = move |id: SectionId| {
             // All of them: the index of a package names ranges in each, used or not.
