@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use borsh::{BorshDeserialize, BorshSerialize};
 
-use crate::elf::{DebugLink, Identity};
+use crate::elf::Identity;
 use crate::frame::{Frame, SymbolSource};
+use crate::links::DebugLink;
 use crate::rooted::RootedPath;
 
 /// A binary with more asked addresses than this gets no further answers; no profile comes near.

@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use libdeflater::DecompressionError;
@@ -16,11 +17,15 @@ use object::read::{ReadCache, ReadRef};
 use object::{CompressedData, CompressedFileRange, CompressionFormat, Endianness, elf};
 use ramson_paths::{Facts, Refusal, RegularFile};
 
+use crate::budget::Budget;
 use crate::rooted::RootedPath;
 
 /// Larger notes, sections and tables are refused as damage.
 const MAX_NOTES_BYTES: u64 = 1 << 20;
-const MAX_SECTION_BYTES: u64 = 8 << 30;
+/// A file with a CRC-32 is not read to its end if it is larger.
+const MAX_CRC_BYTES: u64 = 4 << 30;
+/// Some sections are read more than once; they are small.
+const READ_AGAIN_BYTES: u64 = 1 << 20;
 const MAX_SECTIONS: u32 = 1 << 16;
 const MAX_SEGMENTS: u32 = 1 << 16;
 /// Deflate cannot do better than 1 : 1032; a header that claims more lies.
@@ -71,6 +76,10 @@ pub(crate) struct ElfFile {
     pub is_trusted: bool,
     /// Lower-case hex; empty if there is none.
     pub build_id: String,
+    /// May be shared with the other files of the binary.
+    pub budget: Budget,
+    /// What has not been read yet: no more than this, as sections do not overlap.
+    unread_bytes: AtomicU64,
     file: File,
     sections: OnceLock<Result<Sections, String>>,
 }
@@ -96,9 +105,19 @@ impl ElfFile {
             _ => Err("not an ELF file".to_owned()),
         };
         let build_id = hex(&build_id.map_err(OpenError::Unreadable)?);
-        let (identity, is_trusted) = (facts.into(), facts.is_trusted());
-        let sections = OnceLock::new();
-        Ok(Self { path, place: None, folder, identity, is_trusted, build_id, file, sections })
+        let is_trusted = facts.is_trusted();
+        Ok(Self {
+            path,
+            place: None,
+            folder,
+            identity: facts.into(),
+            is_trusted,
+            build_id,
+            budget: Budget::of(is_trusted),
+            unread_bytes: AtomicU64::new(facts.bytes.saturating_add(READ_AGAIN_BYTES)),
+            file,
+            sections: OnceLock::new(),
+        })
     }
 
     /// The ELF file that was inside this one and is now in `file`.
@@ -111,9 +130,18 @@ impl ElfFile {
             identity: Identity { size_bytes, ..self.identity },
             is_trusted: self.is_trusted,
             build_id: self.build_id.clone(),
+            budget: self.budget.clone(),
+            unread_bytes: AtomicU64::new(size_bytes + READ_AGAIN_BYTES),
             file,
             sections: OnceLock::new(),
         })
+    }
+
+    /// Takes what it unpacks from the budget of `other`, another file of the same binary.
+    pub fn share_budget(&mut self, other: &Self) {
+        if self.is_trusted == other.is_trusted {
+            self.budget = other.budget.clone();
+        }
     }
 
     /// Whether its names may be told of other programs: nobody else could have planted it, or the user named its directory.
@@ -148,17 +176,21 @@ impl ElfFile {
             section.content.clone()?;
         let fail = |reason: &str| Err(format!("{}: {reason}", section.name));
         let end = offset.checked_add(compressed_size);
-        if end.is_none_or(|end| end > self.identity.size_bytes)
-            || compressed_size > MAX_SECTION_BYTES
-        {
+        if end.is_none_or(|end| end > self.identity.size_bytes) {
             return fail("lies outside the file");
         }
-        if uncompressed_size > MAX_SECTION_BYTES
-            || uncompressed_size / MAX_COMPRESSION_RATIO > compressed_size + 1
-        {
+        if uncompressed_size / MAX_COMPRESSION_RATIO > compressed_size + 1 {
             return fail(&format!("claims {uncompressed_size} bytes"));
         }
-        let mut data = vec![0; compressed_size as usize];
+        let unread = |left: u64| left.checked_sub(compressed_size);
+        if self.unread_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, unread).is_err() {
+            return fail("overlaps other sections");
+        }
+        let unpacked_bytes = if format == CompressionFormat::None { 0 } else { uncompressed_size };
+        self.budget
+            .take(compressed_size.saturating_add(unpacked_bytes))
+            .or_else(|reason| fail(&reason).map(drop))?;
+        let mut data = zeroes(compressed_size as usize)?;
         self.file.read_exact_at(&mut data, offset).map_err(|error| error.to_string())?;
         let unpacked = match format {
             CompressionFormat::None => return Ok(data),
@@ -171,8 +203,13 @@ impl ElfFile {
         unpacked.or_else(|error| fail(&error))
     }
 
-    /// CRC-32 of the whole file, as `.gnu_debuglink` wants it.
+    /// CRC-32 of the whole file, as `.gnu_debuglink` wants it; `None` if that is too much to read.
     pub fn crc32(&self) -> Option<u32> {
+        if self.identity.size_bytes > MAX_CRC_BYTES
+            || self.budget.take(self.identity.size_bytes).is_err()
+        {
+            return None;
+        }
         let mut hasher = crc32fast::Hasher::new();
         let mut buffer = vec![0; 1 << 18];
         let mut offset = 0;
@@ -182,6 +219,10 @@ impl ElfFile {
                 count => {
                     hasher.update(&buffer[..count]);
                     offset += count as u64;
+                    // It may grow meanwhile.
+                    if offset > self.identity.size_bytes {
+                        return None;
+                    }
                 }
             }
         }
@@ -205,37 +246,6 @@ pub(crate) struct Section {
     pub link: usize,
     pub is_code: bool,
     content: Result<CompressedFileRange, String>,
-}
-
-/// Where a file says that the rest of its debug information is.
-#[derive(Clone, BorshSerialize, BorshDeserialize)]
-pub(crate) struct DebugLink {
-    /// A file name without a directory.
-    pub name: Vec<u8>,
-    pub crc32: u32,
-}
-
-/// `.gnu_debuglink`: a name, padding to four bytes, a CRC.
-pub(crate) fn debug_link(file: &ElfFile) -> Option<DebugLink> {
-    let content = file.read(file.section(".gnu_debuglink")?).ok()?;
-    let name = content.split(|&byte| byte == 0).next()?;
-    if name.is_empty() || name.contains(&b'/') || name == b"." || name == b".." {
-        return None;
-    }
-    let crc_offset = (name.len() + 1).next_multiple_of(4);
-    let crc: [u8; 4] = content.get(crc_offset..crc_offset + 4)?.try_into().ok()?;
-    let crc32 = match file.sections().ok()?.endian {
-        Endianness::Little => u32::from_le_bytes(crc),
-        Endianness::Big => u32::from_be_bytes(crc),
-    };
-    Some(DebugLink { name: name.to_owned(), crc32 })
-}
-
-/// `.gnu_debugaltlink`: the path and build ID (hex) of the file with the parts that `dwz` found to be common.
-pub(crate) fn supplement_link(file: &ElfFile) -> Option<(Vec<u8>, String)> {
-    let content = file.read(file.section(".gnu_debugaltlink")?).ok()?;
-    let end = content.iter().position(|&byte| byte == 0)?;
-    Some((content[..end].to_owned(), hex(&content[end + 1..])))
 }
 
 pub(crate) fn class_of(file: &File) -> Option<elf::FileClass> {
@@ -351,9 +361,7 @@ fn content_of<S: SectionHeader<Endian = Endianness>>(
 
 /// Exactly `size_bytes` from a zlib stream.
 fn inflated(packed: &[u8], size_bytes: usize) -> Result<Vec<u8>, String> {
-    // Whether there is room is asked for apart, as zeroed memory cannot be asked for without ending where there is none.
-    Vec::<u8>::new().try_reserve_exact(size_bytes).map_err(|error| error.to_string())?;
-    let mut content = vec![0; size_bytes];
+    let mut content = zeroes(size_bytes)?;
     let mut decompressor = libdeflater::Decompressor::new();
     match decompressor.zlib_decompress(packed, &mut content) {
         Ok(count) if count == size_bytes => Ok(content),
@@ -364,6 +372,13 @@ fn inflated(packed: &[u8], size_bytes: usize) -> Result<Vec<u8>, String> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn zeroes(size_bytes: usize) -> Result<Vec<u8>, String> {
+    // Whether there is room is asked for apart, as zeroed memory cannot be asked for without ending where there is none.
+    Vec::<u8>::new().try_reserve_exact(size_bytes).map_err(|error| error.to_string())?;
+    Ok(vec![0; size_bytes])
+}
+
+/// Lower-case.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

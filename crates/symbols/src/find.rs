@@ -10,7 +10,8 @@ use ramson_paths::{Facts, mapped_files};
 use crate::binary::{Binary, is_build_id};
 use crate::debuginfod::Servers;
 use crate::defect::SymbolDefect;
-use crate::elf::{DebugLink, ElfFile, Identity, OpenError, supplement_link};
+use crate::elf::{ElfFile, Identity, OpenError};
+use crate::links::{DebugLink, supplement_link};
 use crate::rooted::RootedPath;
 
 /// Where distributions put separate debug files.
@@ -259,11 +260,12 @@ pub(crate) fn supplement(
     let fetched = std::iter::once_with(|| search.fetch(&build_id)).flatten();
     let fetched = fetched.map(|path| RootedPath::named_by_user(&path));
     for path in paths.into_iter().chain(fetched) {
-        if let Ok(found) = ElfFile::open(&path)
+        if let Ok(mut found) = ElfFile::open(&path)
             && found.build_id == build_id
             && (found.is_chosen() || !file.is_trusted)
             && found.sections().is_ok()
         {
+            found.share_budget(file);
             return Ok(Some(found));
         }
     }

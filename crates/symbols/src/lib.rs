@@ -6,6 +6,7 @@
 mod address;
 mod answers;
 mod binary;
+mod budget;
 mod cache;
 mod debuginfod;
 mod declarations;
@@ -17,6 +18,7 @@ mod find;
 mod folder;
 mod frame;
 mod lines;
+mod links;
 mod mini_debug_file;
 mod names;
 mod names_block;

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use addr2line::SplitDwarfLoad;
 use gimli::{Dwarf, DwarfPackageSections, DwarfSections, RunTimeEndian, SectionId};
 
+use crate::budget::Budget;
 use crate::elf::ElfFile;
 use crate::lines::{Bytes, endian};
 use crate::rooted::RootedPath;
@@ -24,6 +25,7 @@ pub(crate) struct Split {
     package_place: RootedPath,
     /// Its parts must then not be a stranger's either.
     is_of_trusted_file: bool,
+    budget: Budget,
     package: OnceLock<Option<(DwarfPackageSections<Vec<u8>>, RunTimeEndian)>>,
     /// By the hash of the path.
     units: Vec<OnceLock<Box<Unit>>>,
@@ -47,6 +49,7 @@ impl Split {
         Self {
             package_place: place.with_suffix(".dwp"),
             is_of_trusted_file: file.is_trusted,
+            budget: file.budget.clone(),
             package: OnceLock::new(),
             units: (0..UNIT_LISTS).map(|_| OnceLock::new()).collect(),
             missing: OnceLock::new(),
@@ -112,10 +115,11 @@ impl Split {
         &self,
         place: &RootedPath,
     ) -> Option<(impl FnMut(SectionId) -> gimli::Result<Vec<u8>> + use<'_>, RunTimeEndian)> {
-        let file = ElfFile::open(place).ok()?;
+        let mut file = ElfFile::open(place).ok()?;
         if self.is_of_trusted_file && !file.is_trusted {
             return None;
         }
+        file.budget = self.budget.clone();
         let endian = endian(&file).ok()?;
         let load = move |id: SectionId| {
             // All of them: the index of a package names ranges in each, used or not.

@@ -11,10 +11,11 @@ use crate::binary::Binary;
 use crate::cache::Cache;
 use crate::debuginfod::{ServerOptions, Servers};
 use crate::defect::SymbolDefect;
-use crate::elf::{ElfFile, Identity, debug_link};
+use crate::elf::{ElfFile, Identity};
 use crate::engine::Engine;
 use crate::find::{Folders, Place, Search, debug_places, locate, present};
 use crate::frame::{Frame, SymbolSource};
+use crate::links::debug_link;
 use crate::names_block::CarriedNames;
 use crate::rooted::RootedPath;
 

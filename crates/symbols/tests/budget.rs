@@ -1,0 +1,97 @@
+//! Files that take all memory, all time or all stack of who reads them.
+
+mod support;
+
+use ramson_symbols::{Binary, Symbolized};
+use std::os::unix::fs::chown;
+use std::path::Path;
+use support::elf::*;
+use support::*;
+
+const STRANGER: u32 = 1501;
+
+fn given_to_stranger(path: &Path) {
+    chown(path, Some(STRANGER), Some(STRANGER)).expect("as root");
+}
+
+#[track_caller]
+fn reason(symbolized: &Symbolized) -> String {
+    symbolized.defect.as_ref().expect("a defect").to_string()
+}
+
+const DEBUG_SECTIONS: [&str; 4] = [".debug_abbrev", ".debug_info", ".debug_line", ".debug_str"];
+
+#[test]
+fn sections_of_a_sparse_file_that_overlap_are_not_read() {
+    let folder = Folder::new();
+    let path = folder.path("sparse");
+    let claim = |name| Claim { name, offset: 4096, bytes: 150 << 20 };
+    write_elf(&path, &[], &DEBUG_SECTIONS.map(claim), 200 << 20);
+    let text = reason(&symbolize(&binary(&path, ""), &[1]));
+    assert!(text.contains("overlaps other sections"), "{text}");
+}
+
+#[test]
+fn all_sections_of_a_stranger_s_file_share_one_bound() {
+    let folder = Folder::new();
+    let path = folder.path("sparse");
+    let claims = [(".debug_info", 4096), (".debug_str", 512 << 20)];
+    let claims = claims.map(|(name, offset)| Claim { name, offset, bytes: 300 << 20 });
+    write_elf(&path, &[], &claims, 1 << 30);
+    given_to_stranger(&path);
+    let strange = reason(&symbolize(&binary(&path, ""), &[1]));
+    assert!(strange.contains("more than the 512 MiB allowed"), "{strange}");
+}
+
+#[test]
+fn a_section_never_reaches_past_the_end_of_its_file() {
+    let folder = Folder::new();
+    let path = folder.path("short");
+    let claim = Claim { name: ".debug_info", offset: 64, bytes: 1 << 20 };
+    write_elf(&path, &[], &[claim], 0);
+    let text = reason(&symbolize(&binary(&path, ""), &[1]));
+    assert!(text.contains(".debug_info: lies outside the file"), "{text}");
+}
+
+#[test]
+fn a_debug_link_to_a_file_of_terabytes_is_not_followed() {
+    let folder = Folder::new();
+    let link = [b"huge\0\0\0\0".as_slice(), &[1, 2, 3, 4]].concat();
+    write_elf(&folder.path("program"), &[(".gnu_debuglink", link)], &[], 0);
+    // As large as a file may be here, and with the same build ID: none.
+    let huge = folder.path("huge");
+    let terabytes = |exponent: &u32| {
+        write_elf(&huge, &[], &[], 0);
+        std::fs::File::options().write(true).open(&huge).unwrap().set_len(1 << exponent).is_ok()
+    };
+    assert!([43, 42, 41, 40, 39].iter().any(terabytes));
+    let asked = Binary { pid: None, ..binary(&folder.path("program"), "") };
+    let start_ns = own_cpu_ns();
+    assert!(symbolize(&asked, &[1]).frames[0].is_empty());
+    assert!(own_cpu_ns() - start_ns < 5_000_000_000);
+}
+
+#[test]
+fn mini_debug_information_is_unpacked_as_far_as_any_real_one_goes() {
+    let folder = Folder::new();
+    let status = std::process::Command::new("sh")
+        .args(["-c", "head -c 65M /dev/zero | xz -1 > bomb.xz"])
+        .current_dir(&folder.0)
+        .status();
+    assert!(status.unwrap().success());
+    let bomb = std::fs::read(folder.path("bomb.xz")).unwrap();
+    write_elf(&folder.path("bomb"), &[(".gnu_debugdata", bomb)], &[], 0);
+    let text = reason(&symbolize(&binary(&folder.path("bomb"), ""), &[1]));
+    assert!(text.contains("larger than any mini debug information"), "{text}");
+}
+
+#[test]
+fn a_dictionary_of_gigabytes_is_not_allocated() {
+    let folder = Folder::new();
+    folder.write("plain", "small");
+    folder.run("xz -k --lzma2=dict=1GiB plain");
+    let packed = std::fs::read(folder.path("plain.xz")).unwrap();
+    write_elf(&folder.path("large"), &[(".gnu_debugdata", packed)], &[], 0);
+    let text = reason(&symbolize(&binary(&folder.path("large"), ""), &[1]));
+    assert!(text.contains("memory"), "{text}");
+}
