@@ -21,6 +21,16 @@ impl Budget {
         Self { most_bytes, left_bytes: Arc::new(most_bytes.into()) }
     }
 
+    #[cfg(test)]
+    pub fn left(&self) -> u64 {
+        self.left_bytes.load(Ordering::Relaxed)
+    }
+
+    /// As much is left as before it was taken.
+    pub fn give_back(&self, bytes: u64) {
+        self.left_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Takes so much, or says why there is not so much left.
     pub fn take(&self, bytes: u64) -> Result<(), String> {
         let taken = |left: u64| left.checked_sub(bytes);

@@ -12,8 +12,9 @@ use addr2line::SplitDwarfLoad;
 use gimli::{Dwarf, DwarfPackageSections, DwarfSections, RunTimeEndian, SectionId};
 
 use crate::budget::Budget;
+use crate::bytes::Bytes;
 use crate::elf::ElfFile;
-use crate::lines::{Bytes, endian};
+use crate::lines::{check_abbreviations, endian};
 use crate::rooted::RootedPath;
 
 /// Lists of units are short if there are this many.
@@ -65,7 +66,7 @@ impl Split {
             if let Ok(Some(unit)) =
                 package.and_then(|package| package.find_cu(request.dwo_id, &request.parent))
             {
-                return Some(Arc::new(unit));
+                return check_abbreviations(&unit).is_ok().then(|| Arc::new(unit));
             }
         }
         let name = request.path.as_ref()?.slice();
@@ -78,7 +79,7 @@ impl Split {
         };
         let mut unit = sections.borrow(|section| Bytes::new(section, *endian));
         unit.make_dwo(&request.parent);
-        Some(Arc::new(unit))
+        check_abbreviations(&unit).is_ok().then(|| Arc::new(unit))
     }
 
     pub fn size_bytes(&self) -> u64 {

@@ -36,7 +36,7 @@ impl<'a> Worker<'a> {
                     let name = name.map(|name| shared(texts, &name));
                     found.push((name, frame.file.map(|file| shared(texts, file)), frame.line));
                 });
-                each.err().map(|error| error.to_string())
+                each.err()
             }
             Some(Err(reason)) => Some(reason.clone()),
             None => None,

@@ -5,6 +5,7 @@ mod support;
 use ramson_symbols::{Binary, Symbolized};
 use std::os::unix::fs::chown;
 use std::path::Path;
+use support::dwarf::*;
 use support::elf::*;
 use support::*;
 
@@ -94,4 +95,87 @@ fn a_dictionary_of_gigabytes_is_not_allocated() {
     write_elf(&folder.path("large"), &[(".gnu_debugdata", packed)], &[], 0);
     let text = reason(&symbolize(&binary(&folder.path("large"), ""), &[1]));
     assert!(text.contains("memory"), "{text}");
+}
+
+/// Asks an own file and a stranger's with this debug information for the function in it.
+fn both(sections: &[(&'static str, Vec<u8>)]) -> [Symbolized; 2] {
+    let folder = Folder::new();
+    let path = folder.path("program");
+    write_elf(&path, sections, &[], 0);
+    let own = symbolize(&binary(&path, ""), &[START + 8]);
+    given_to_stranger(&path);
+    [own, symbolize(&binary(&path, ""), &[START + 8])]
+}
+
+#[test]
+fn functions_inlined_into_each_other_to_any_depth_do_not_overflow_the_stack() {
+    let deepest_real = 60;
+    for symbolized in both(&nested(deepest_real)) {
+        assert_eq!(symbolized.frames[0].len(), deepest_real + 1, "{:?}", symbolized.defect);
+    }
+    for depth in [20_000, 500_000] {
+        for symbolized in both(&nested(depth)) {
+            let text = reason(&symbolized);
+            assert!(text.contains("nested deeper"), "{depth}: {text}");
+        }
+    }
+}
+
+#[test]
+fn an_entry_of_one_byte_does_not_cost_thousands_of_attributes() {
+    for symbolized in both(&with_attributes(100, 40)) {
+        assert_eq!(functions(&symbolized), [["f"]]);
+    }
+    for symbolized in both(&with_attributes(200_000, 50_000)) {
+        let text = reason(&symbolized);
+        assert!(text.contains("more attributes than any compiler makes"), "{text}");
+    }
+}
+
+#[test]
+fn a_table_of_abbreviations_that_all_units_share_is_read_once() {
+    let start_ns = own_cpu_ns();
+    for symbolized in both(&sharing_a_table(5_000)) {
+        assert_eq!(functions(&symbolized), [["f"]]);
+    }
+    // 25 million abbreviations would take longer.
+    assert!(own_cpu_ns() - start_ns < 5_000_000_000);
+}
+
+#[test]
+fn a_line_table_names_lines() {
+    let [own, strange] = both(&with_rows(1000));
+    assert_eq!((&own.frames, own.frames[0][0].line), (&strange.frames, 1));
+}
+
+/// Run by hand, with --release: how long each takes, and how much memory.
+#[test]
+#[ignore = "prints times for people"]
+fn measured() {
+    let named: [(&str, fn() -> Content); 5] = [
+        ("nested 2,000,000 deep", || nested(2_000_000)),
+        ("20,000 entries in 20,000 ranges", || in_ranges(20_000)),
+        ("60,000,000 rows", || with_rows(60_000_000)),
+        ("200,000 entries of 50,000 attributes", || with_attributes(200_000, 50_000)),
+        ("30,000 units with 30,000 abbreviations", || sharing_a_table(30_000)),
+    ];
+    let only = std::env::var("ONLY").unwrap_or_default();
+    for (name, sections) in named.iter().filter(|(name, _)| name.contains(&only)) {
+        let folder = Folder::new();
+        let path = folder.path("program");
+        write_elf(&path, &sections(), &[], 0);
+        if std::env::var_os("OWN").is_none() {
+            given_to_stranger(&path);
+        }
+        std::fs::write("/proc/self/clear_refs", "5").unwrap();
+        let start_ns = own_cpu_ns();
+        let symbolized = symbolize(&binary(&path, ""), &[START + 8]);
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
+        let milliseconds = (own_cpu_ns() - start_ns) / 1_000_000;
+        println!(
+            "{name}: {milliseconds} ms, {peak}, {:?}",
+            symbolized.defect.map(|d| d.to_string())
+        );
+    }
 }

@@ -10,6 +10,9 @@ const PROGBITS: u32 = 1;
 const STRTAB: u32 = 3;
 const HEADER_BYTES: usize = 64;
 
+/// Sections by name.
+pub type Content = Vec<(&'static str, Vec<u8>)>;
+
 /// A section: its name, and where in the file it claims to be.
 pub struct Claim {
     pub name: &'static str,

@@ -1,6 +1,7 @@
 //! Small programs compiled by the tests, and what binutils say about them.
 #![allow(dead_code)]
 
+pub mod dwarf;
 pub mod elf;
 
 use std::path::{Path, PathBuf};
