@@ -152,7 +152,8 @@ fn a_line_table_names_lines() {
 #[test]
 #[ignore = "prints times for people"]
 fn measured() {
-    let named: [(&str, fn() -> Content); 5] = [
+    type Made = fn() -> Content;
+    let named: [(&str, Made); 5] = [
         ("nested 2,000,000 deep", || nested(2_000_000)),
         ("20,000 entries in 20,000 ranges", || in_ranges(20_000)),
         ("60,000,000 rows", || with_rows(60_000_000)),

@@ -2,7 +2,8 @@
 
 mod support;
 
-use ramson_symbols::{SymbolDefect, Symbolized};
+use ramson_symbols::{Binary, Options, SymbolDefect, SymbolSource, Symbolized, Symbolizer};
+use std::os::unix::fs::chown;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use support::*;
@@ -42,4 +43,110 @@ fn a_device_or_a_fifo_is_not_opened() {
         let Some(SymbolDefect::Unreadable { reason, .. }) = &defect else { panic!("{defect:?}") };
         assert!(reason.contains("not a regular file"), "{name}: {reason}");
     }
+}
+
+const STRANGER: u32 = 1501;
+
+/// Root's program, and a stranger's with the same build ID and other names at the same addresses.
+struct Poisoning {
+    folder: Folder,
+    genuine: Binary,
+    planted: Binary,
+    addresses: Vec<u64>,
+}
+
+impl Poisoning {
+    fn new() -> Self {
+        let folder = Folder::new();
+        folder.write("a.c", C_SOURCE);
+        folder.write(
+            "planted.c",
+            &C_SOURCE.replace("hidden", "benign").replace("visible", "harmless"),
+        );
+        folder.run("gcc -g -O2 -Wl,--build-id a.c -o a");
+        let id = build_id(&folder, "a");
+        folder.run(&format!("gcc -g -O2 -Wl,--build-id=0x{id} planted.c -o planted"));
+        let symbols = nm(&folder, "a");
+        let hidden = symbols.iter().find(|symbol| symbol.name == "hidden").unwrap();
+        let addresses = (hidden.address..hidden.address + hidden.size).collect();
+        let genuine = binary(&folder.path("a"), &id);
+        let planted = binary(&folder.path("planted"), &id);
+        let poisoning = Self { folder, genuine, planted, addresses };
+        poisoning.plant();
+        poisoning
+    }
+
+    fn plant(&self) {
+        let path = self.folder.path("planted");
+        chown(path, Some(STRANGER), Some(STRANGER)).expect("as root");
+    }
+
+    /// The functions that a report has at the first `count` addresses.
+    fn report(&self, of: &Binary, count: usize) -> Vec<String> {
+        let cache_dir = Some(self.folder.path("cache"));
+        let mut symbolizer = Symbolizer::new(Options { cache_dir, ..Options::default() });
+        let addresses = file_addresses(&self.addresses[..count]);
+        let mut names = functions(&symbolizer.symbolize(of, &addresses)).concat();
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+#[test]
+fn names_of_a_stranger_s_file_never_reach_reports_of_other_programs() {
+    let poisoning = Poisoning::new();
+    let all = poisoning.addresses.len();
+    // What it says of itself is believed in its own report, where nothing else has its build ID.
+    assert_eq!(poisoning.report(&poisoning.planted, all), ["benign", "inlined"]);
+    assert!(!poisoning.folder.path("cache").exists(), "nothing is kept of it");
+    assert_eq!(poisoning.report(&poisoning.genuine, all), ["hidden", "inlined"]);
+    assert_eq!(poisoning.report(&poisoning.planted, all), ["hidden", "inlined"]);
+    poisoning.folder.run("mv planted gone");
+    assert_eq!(poisoning.report(&poisoning.genuine, all), ["hidden", "inlined"]);
+}
+
+#[test]
+fn where_the_user_has_a_file_of_a_build_a_stranger_s_is_not_asked() {
+    let poisoning = Poisoning::new();
+    let all = poisoning.addresses.len();
+    assert_eq!(poisoning.report(&poisoning.genuine, 1), ["hidden"]);
+    assert_eq!(poisoning.report(&poisoning.planted, all), ["hidden", "inlined"]);
+    // Once the genuine file has gone, its names stay.
+    poisoning.folder.run("mv a gone");
+    assert_eq!(poisoning.report(&poisoning.genuine, all), ["hidden", "inlined"]);
+    assert_eq!(poisoning.report(&poisoning.planted, all), ["hidden", "inlined"]);
+}
+
+#[test]
+fn a_stranger_s_debug_file_counts_only_where_the_user_named_its_directory() {
+    let poisoning = Poisoning::new();
+    let folder = &poisoning.folder;
+    folder.run("objcopy --only-keep-debug a a.debug");
+    folder.run("strip a");
+    folder.run("objcopy --add-gnu-debuglink=a.debug a");
+    chown(folder.path("a.debug"), Some(STRANGER), Some(STRANGER)).unwrap();
+    let ask = |debug_paths| {
+        let cache_dir = Some(folder.path("cache"));
+        let options = Options { debug_paths, cache_dir, ..Options::default() };
+        let addresses = file_addresses(&poisoning.addresses);
+        Symbolizer::new(options).symbolize(&poisoning.genuine, &addresses)
+    };
+    assert_eq!(ask(vec![]).source, SymbolSource::None);
+    assert_eq!(ask(vec![folder.0.clone()]).source, SymbolSource::Dwarf);
+    assert!(!folder.path("cache").exists(), "its names are not kept all the same");
+}
+
+#[test]
+fn answers_that_another_user_wrote_are_not_read() {
+    let poisoning = Poisoning::new();
+    let all = poisoning.addresses.len();
+    poisoning.report(&poisoning.genuine, all);
+    poisoning.folder.run("mv a gone");
+    let answers =
+        poisoning.folder.path("cache").join(format!("{}.symbols", poisoning.genuine.build_id));
+    chown(&answers, Some(STRANGER), None).unwrap();
+    assert!(poisoning.report(&poisoning.genuine, all).is_empty());
+    chown(&answers, Some(0), None).unwrap();
+    assert_eq!(poisoning.report(&poisoning.genuine, all), ["hidden", "inlined"]);
 }
