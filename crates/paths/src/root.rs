@@ -2,7 +2,7 @@
 
 use crate::regular::{Facts, Refusal, RegularFile, look_at, open_regular};
 use pathrs::flags::ResolverFlags;
-use rustix::fs::{CWD, Mode, OFlags, openat, readlink};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat, readlink};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
@@ -58,6 +58,17 @@ impl Root {
         let of_root = descriptor_path(&self.root)?;
         let inner = descriptor_path(&file.file)?.strip_prefix(of_root).ok()?.to_owned();
         Some(Path::new("/").join(inner))
+    }
+
+    /// Whether every user may read the file where it is in this root: it, and every directory on the way.
+    pub fn is_open_to_all(&self, file: &RegularFile) -> bool {
+        let is_searchable = |folder: &Path| {
+            let folder = self.resolved(folder, Links::Refused).ok();
+            let stat = folder.and_then(|folder| fstat(&folder).ok());
+            stat.is_some_and(|stat| stat.st_mode & 0o001 != 0)
+        };
+        let path = self.path_of(file).filter(|_| file.facts.is_public());
+        path.is_some_and(|path| path.ancestors().skip(1).all(is_searchable))
     }
 
     fn resolved(&self, path: &Path, links: Links) -> Result<pathrs::Handle, Refusal> {

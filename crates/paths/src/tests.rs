@@ -1,9 +1,9 @@
 use super::*;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Read;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use tempfile::TempDir;
@@ -152,6 +152,26 @@ fn a_file_s_place_in_its_root_is_told_with_links_resolved() {
     assert_eq!(system.path_of(&opened).unwrap(), expected);
     let outside = system.open(&directory.path().join("secret"), Links::WithinRoot).unwrap();
     assert_eq!(root.path_of(&outside), None);
+}
+
+#[test]
+fn a_file_in_a_private_directory_is_not_open_to_all() {
+    let (directory, root) = scratch();
+    let mode = |path: &str, mode: u32| {
+        fs::set_permissions(directory.path().join(path), Permissions::from_mode(mode)).unwrap();
+    };
+    let is_open = || {
+        let file = root.open(Path::new("inner/file"), Links::WithinRoot).unwrap();
+        root.is_open_to_all(&file)
+    };
+    mode("root/inner", 0o711);
+    mode("root/inner/file", 0o644);
+    assert!(is_open());
+    mode("root/inner/file", 0o640);
+    assert!(!is_open());
+    mode("root/inner/file", 0o644);
+    mode("root/inner", 0o700);
+    assert!(!is_open());
 }
 
 #[test]

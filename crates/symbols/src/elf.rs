@@ -18,7 +18,7 @@ use object::{CompressedData, CompressedFileRange, CompressionFormat, Endianness,
 use ramson_paths::{Facts, Refusal, RegularFile};
 
 use crate::budget::Budget;
-use crate::rooted::RootedPath;
+use crate::rooted::{Readers, RootedPath};
 
 /// Larger notes, sections and tables are refused as damage.
 const MAX_NOTES_BYTES: u64 = 1 << 20;
@@ -72,6 +72,8 @@ pub(crate) struct ElfFile {
     /// Where it and its parts are looked for.
     pub folder: RootedPath,
     pub identity: Identity,
+    /// Who must be able to read its parts, too.
+    pub readers: Readers,
     /// Belongs to root or to the user who runs this.
     pub is_trusted: bool,
     /// Lower-case hex; empty if there is none.
@@ -85,11 +87,16 @@ pub(crate) struct ElfFile {
 }
 
 impl ElfFile {
-    pub fn open(place: &RootedPath) -> Result<Self, OpenError> {
-        let opened = place.open()?;
+    pub fn open(place: &RootedPath, readers: Readers) -> Result<Self, OpenError> {
+        let opened = match readers {
+            Readers::Caller => Some(place.open()?),
+            Readers::All => place.open_to_all()?,
+        };
+        let opened =
+            opened.ok_or_else(|| OpenError::Unreadable("not every user may read it".into()))?;
         let folder = place.folder_of(&opened).unwrap_or_else(|| place.parent());
         let found = Self::of(opened, place.shown(), folder)?;
-        Ok(Self { place: Some(place.clone()), ..found })
+        Ok(Self { place: Some(place.clone()), readers, ..found })
     }
 
     /// The file that a process maps and calls `place`.
@@ -109,6 +116,7 @@ impl ElfFile {
         Ok(Self {
             path,
             place: None,
+            readers: Readers::Caller,
             folder,
             identity: facts.into(),
             is_trusted,
@@ -126,6 +134,7 @@ impl ElfFile {
         Ok(Self {
             path: self.path.clone(),
             place: self.place.clone(),
+            readers: self.readers,
             folder: self.folder.clone(),
             identity: Identity { size_bytes, ..self.identity },
             is_trusted: self.is_trusted,
@@ -144,7 +153,7 @@ impl ElfFile {
         }
     }
 
-    /// Whether its names may be told of other programs: nobody else could have planted it, or the user named its directory.
+    /// Whether its names may be told of other programs: no stranger has put it there, or the user named its directory.
     pub fn is_chosen(&self) -> bool {
         self.is_trusted || self.folder.is_named_by_user
     }

@@ -71,7 +71,9 @@ impl Engine {
             if place.is_fetched {
                 search.fetch(&build_id);
             }
-            let Some(mut found) = open_debug_file(place, &build_id, may_be_used) else { continue };
+            let readers = search.folders.readers;
+            let found = open_debug_file(place, &build_id, readers, may_be_used);
+            let Some(mut found) = found else { continue };
             is_found = true;
             file.into_iter().for_each(|file| found.share_budget(file));
             if !engine.has_sections(&found) {

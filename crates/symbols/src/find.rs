@@ -12,7 +12,7 @@ use crate::debuginfod::Servers;
 use crate::defect::SymbolDefect;
 use crate::elf::{ElfFile, Identity, OpenError};
 use crate::links::{DebugLink, supplement_link};
-use crate::rooted::RootedPath;
+use crate::rooted::{Readers, RootedPath};
 
 /// Where distributions put separate debug files.
 const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";
@@ -26,6 +26,8 @@ pub(crate) struct Folders {
     pub debug_paths: Vec<PathBuf>,
     /// A copy of the root directory of the machine that the profile is from.
     pub sysroot: Option<PathBuf>,
+    /// Who must be able to read a file that is used.
+    pub readers: Readers,
 }
 
 impl Folders {
@@ -77,7 +79,7 @@ pub(crate) fn locate(
     let (mut differs, mut unreadable, mut strange) = (None, None, None);
     let (wanted, binary_path) = (binary.build_id.clone(), binary.path.clone());
     for place in binary_paths(binary, folders) {
-        match ElfFile::open(&place) {
+        match ElfFile::open(&place, folders.readers) {
             Ok(file) if wanted.is_empty() || file.build_id == wanted && file.is_chosen() => {
                 return Ok(file);
             }
@@ -93,7 +95,9 @@ pub(crate) fn locate(
             }
         }
     }
-    let earlier = earlier.filter(|_| strange.is_some()).and_then(|place| ElfFile::open(place).ok());
+    let earlier = earlier
+        .filter(|_| strange.is_some())
+        .and_then(|place| ElfFile::open(place, folders.readers).ok());
     let earlier = earlier.filter(|file| file.build_id == wanted && file.is_chosen());
     let missing = SymbolDefect::BinaryMissing { path: binary_path, build_id: wanted };
     earlier
@@ -230,9 +234,10 @@ fn by_build_id(root: &RootedPath, build_id: &str) -> Option<RootedPath> {
 pub(crate) fn open_debug_file(
     place: &Place,
     build_id: &str,
+    readers: Readers,
     may_be_used: fn(&ElfFile) -> bool,
 ) -> Option<ElfFile> {
-    let file = ElfFile::open(&place.at).ok().filter(may_be_used)?;
+    let file = ElfFile::open(&place.at, readers).ok().filter(may_be_used)?;
     let is_it = match place.crc32 {
         Some(crc32) => file.build_id == build_id && file.crc32() == Some(crc32),
         None => file.build_id == build_id,
@@ -260,7 +265,7 @@ pub(crate) fn supplement(
     let fetched = std::iter::once_with(|| search.fetch(&build_id)).flatten();
     let fetched = fetched.map(|path| RootedPath::named_by_user(&path));
     for path in paths.into_iter().chain(fetched) {
-        if let Ok(mut found) = ElfFile::open(&path)
+        if let Ok(mut found) = ElfFile::open(&path, folders.readers)
             && found.build_id == build_id
             && (found.is_chosen() || !file.is_trusted)
             && found.sections().is_ok()

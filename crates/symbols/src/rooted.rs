@@ -8,6 +8,16 @@ use std::path::{Path, PathBuf};
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_paths::{Facts, Links, Refusal, RegularFile, Root};
 
+/// Who must be able to read a file that is used.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// The user who runs this.
+    #[default]
+    Caller,
+    /// Every user.
+    All,
+}
+
 /// Where a file may be. The root is opened anew each time: held open, it would keep a container's file system from being unmounted.
 #[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
 pub(crate) struct RootedPath {
@@ -67,6 +77,12 @@ impl RootedPath {
 
     pub fn open(&self) -> Result<RegularFile, Refusal> {
         Root::at(&self.root)?.open(&self.inner, Links::WithinRoot)
+    }
+
+    /// What is there, if every user may read it.
+    pub fn open_to_all(&self) -> Result<Option<RegularFile>, Refusal> {
+        let opened = self.open()?;
+        Ok(Root::at(Path::new("/"))?.is_open_to_all(&opened).then_some(opened))
     }
 
     /// What is there, if it is a regular file.

@@ -15,7 +15,7 @@ use crate::budget::Budget;
 use crate::bytes::Bytes;
 use crate::elf::ElfFile;
 use crate::lines::{check_abbreviations, endian};
-use crate::rooted::RootedPath;
+use crate::rooted::{Readers, RootedPath};
 
 /// Lists of units are short if there are this many.
 const UNIT_LISTS: usize = 1 << 10;
@@ -26,6 +26,7 @@ pub(crate) struct Split {
     package_place: RootedPath,
     /// Its parts must then not be a stranger's either.
     is_of_trusted_file: bool,
+    readers: Readers,
     budget: Budget,
     package: OnceLock<Option<(DwarfPackageSections<Vec<u8>>, RunTimeEndian)>>,
     /// By the hash of the path.
@@ -50,6 +51,7 @@ impl Split {
         Self {
             package_place: place.with_suffix(".dwp"),
             is_of_trusted_file: file.is_trusted,
+            readers: file.readers,
             budget: file.budget.clone(),
             package: OnceLock::new(),
             units: (0..UNIT_LISTS).map(|_| OnceLock::new()).collect(),
@@ -116,7 +118,7 @@ impl Split {
         &self,
         place: &RootedPath,
     ) -> Option<(impl FnMut(SectionId) -> gimli::Result<Vec<u8>> + use<'_>, RunTimeEndian)> {
-        let mut file = ElfFile::open(place).ok()?;
+        let mut file = ElfFile::open(place, self.readers).ok()?;
         if self.is_of_trusted_file && !file.is_trusted {
             return None;
         }

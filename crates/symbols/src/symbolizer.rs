@@ -17,7 +17,7 @@ use crate::find::{Folders, Place, Search, debug_places, locate, present};
 use crate::frame::{Frame, SymbolSource};
 use crate::links::debug_link;
 use crate::names_block::CarriedNames;
-use crate::rooted::RootedPath;
+use crate::rooted::{Readers, RootedPath};
 
 /// Sections of binaries that were not used lately are dropped beyond this.
 const MAX_OPEN_BYTES: u64 = 2 << 30;
@@ -49,6 +49,9 @@ pub struct Options {
     pub carried: Option<Arc<CarriedNames>>,
     /// Folder for answers that are kept from run to run; `None`: keep none.
     pub cache_dir: Option<PathBuf>,
+    /// Take names only from files that every user may read, as the names will be read by others than the user who runs this. Neither the
+    /// cache nor the process itself is asked then.
+    pub is_for_all: bool,
 }
 
 /// Finds names for addresses. Keeps binaries open, so use one for a whole report; it can be sent to other threads.
@@ -76,8 +79,10 @@ struct Known {
 impl Symbolizer {
     /// Nothing is opened until the first question.
     pub fn new(options: Options) -> Self {
-        let Options { debug_paths, sysroot, servers, carried, cache_dir } = options;
-        let folders = Folders { debug_paths, sysroot };
+        let Options { debug_paths, sysroot, servers, carried, cache_dir, is_for_all } = options;
+        let readers = if is_for_all { Readers::All } else { Readers::Caller };
+        let folders = Folders { debug_paths, sysroot, readers };
+        let cache_dir = cache_dir.filter(|_| !is_for_all);
         let (servers, cache) = (servers.map(Servers::new), cache_dir.map(Cache::new));
         Self { folders, servers, carried, cache, known: HashMap::new(), calls: 0 }
     }
@@ -119,6 +124,9 @@ impl Symbolizer {
     }
 
     fn look_up(&mut self, binary: &Binary, addresses: &[FileAddress]) -> Symbolized {
+        // What a process has mapped has no path to judge by.
+        let pid = binary.pid.filter(|_| self.folders.readers == Readers::Caller);
+        let binary = &Binary { pid, ..binary.clone() };
         self.calls += 1;
         let mut known = self.known.remove(binary).unwrap_or_default();
         if known.last_call == 0

@@ -150,3 +150,25 @@ fn answers_that_another_user_wrote_are_not_read() {
     chown(&answers, Some(0), None).unwrap();
     assert_eq!(poisoning.report(&poisoning.genuine, all), ["hidden", "inlined"]);
 }
+
+#[test]
+fn names_for_others_come_from_files_that_every_user_may_read() {
+    let poisoning = Poisoning::new();
+    let folder = &poisoning.folder;
+    let mode = |name: &str, mode: &str| folder.run(&format!("chmod {mode} {name}"));
+    let count = |is_for_all| {
+        let cache_dir = Some(folder.path("cache"));
+        let options = Options { is_for_all, cache_dir, ..Options::default() };
+        let addresses = file_addresses(&poisoning.addresses);
+        let symbolized = Symbolizer::new(options).symbolize(&poisoning.genuine, &addresses);
+        symbolized.frames.iter().filter(|frames| !frames.is_empty()).count()
+    };
+    let all = poisoning.addresses.len();
+    mode(".", "755");
+    assert_eq!([count(false), count(true)], [all, all]);
+    mode("a", "750");
+    assert_eq!([count(false), count(true)], [all, 0]);
+    mode("a", "755");
+    mode(".", "700");
+    assert_eq!([count(false), count(true)], [all, 0]);
+}
