@@ -69,6 +69,7 @@ lint: cargo
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --exclude libramson --no-deps --quiet
 	python3 tests/lint/sizes.py
 	python3 tests/lint/layers.py
+	python3 tests/lint/doors.py
 	python3 tests/lint/links.py
 
 bench: packages-bench build
