@@ -172,3 +172,26 @@ fn names_for_others_come_from_files_that_every_user_may_read() {
     mode(".", "700");
     assert_eq!([count(false), count(true)], [all, 0]);
 }
+
+#[test]
+fn links_of_a_sysroot_lead_to_files_in_it_and_those_of_a_debug_path_anywhere() {
+    let poisoning = Poisoning::new();
+    let folder = &poisoning.folder;
+    folder.run("mkdir -p root/usr/lib root/nested debug/elsewhere");
+    folder.run("ln -s /usr/lib root/lib");
+    folder.run("ln -s ../../../../a root/nested/leads-out");
+    folder.run("cp a root/usr/lib/a");
+    folder.run(&format!("ln -s {} debug/a", folder.path("a").display()));
+    let source = |path: &str, options: Options| {
+        let binary = Binary { path: path.into(), ..poisoning.genuine.clone() };
+        let addresses = file_addresses(&poisoning.addresses);
+        Symbolizer::new(options).symbolize(&binary, &addresses).source
+    };
+    let sysroot = || Options { sysroot: Some(folder.path("root")), ..Options::default() };
+    assert_eq!(source("/lib/a", sysroot()), SymbolSource::Dwarf);
+    assert_eq!(source("/nested/leads-out", sysroot()), SymbolSource::None);
+    for debug_path in [folder.path("debug"), folder.path("debug/elsewhere/..")] {
+        let options = Options { debug_paths: vec![debug_path], ..Options::default() };
+        assert_eq!(source("/nowhere/a", options), SymbolSource::Dwarf);
+    }
+}
