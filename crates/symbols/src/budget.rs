@@ -31,6 +31,12 @@ impl Budget {
         self.left_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// What is left now, as a budget of its own: for what is dropped again soon.
+    pub fn rest(&self) -> Self {
+        let left_bytes = self.left_bytes.load(Ordering::Relaxed);
+        Self { most_bytes: self.most_bytes, left_bytes: Arc::new(left_bytes.into()) }
+    }
+
     /// Takes so much, or says why there is not so much left.
     pub fn take(&self, bytes: u64) -> Result<(), String> {
         let taken = |left: u64| left.checked_sub(bytes);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use object::elf;
 
 use crate::answers::Answers;
+use crate::budget::Budget;
 use crate::defect::SymbolDefect;
 use crate::elf::{ElfFile, Identity};
 use crate::find::{Place, Search, open_debug_file, supplement};
@@ -33,6 +34,8 @@ pub(crate) struct Engine {
     pub identity: Option<Identity>,
     /// A file that is used belongs neither to root nor to the user who runs this.
     pub is_strange: bool,
+    /// Of the source's files.
+    budget: Option<Budget>,
     /// Something that should have been readable was not; such answers are not worth keeping.
     pub damage: Option<SymbolDefect>,
 }
@@ -101,6 +104,7 @@ impl Engine {
         self.path = file.path.clone();
         self.place = file.place.clone();
         self.identity = Some(file.identity);
+        self.budget = Some(file.budget.clone());
     }
 
     fn open_lines(&mut self, search: &mut Search, file: &ElfFile) {
@@ -163,15 +167,17 @@ impl Engine {
 
     /// Finds the frames at `addresses` and adds them to `answers`.
     pub fn answer(&mut self, addresses: &[u64], answers: &mut Answers) {
+        // What is made of the sections is dropped at the end, but for the answers.
+        let budget = self.budget.as_ref().map_or_else(|| Budget::of(false), Budget::rest);
         let groups = match &self.lines {
-            Some(lines) => lines.groups(addresses),
+            Some(lines) => lines.groups(addresses, &budget),
             None => addresses.chunks(NAMES_PER_GROUP).map(<[u64]>::to_vec).collect(),
         };
         let (lines, names) = (self.lines.as_ref(), self.names.as_slice());
         let found = on_all(
             &groups,
             MAX_THREADS,
-            || Worker::new(lines, names),
+            || Worker::new(lines, names, budget.clone()),
             |worker, group| {
                 let found = |&address: &u64| (address, worker.find(address));
                 group.iter().map(found).collect::<Vec<_>>()
@@ -181,7 +187,7 @@ impl Engine {
         found.sort_unstable_by_key(|&(address, _)| address);
         for (address, (frames, damage)) in found {
             answers.add(address, &frames);
-            if let (Some(reason), SymbolSource::Dwarf) = (damage, self.source) {
+            if let Some(reason) = damage {
                 let (path, reason) =
                     (self.path.clone(), format!("at address {address:#x}: {reason}"));
                 self.damage.get_or_insert(SymbolDefect::Unreadable { path, reason });

@@ -29,6 +29,7 @@ mod rooted;
 mod segments;
 mod split;
 mod symbolizer;
+mod texts;
 mod units;
 mod worker;
 

@@ -57,14 +57,14 @@ pub(crate) struct Lines {
     pub split: Split,
     size_bytes: u64,
     /// Reading files of strangers is bounded.
-    budget: Option<Budget>,
+    is_strange: bool,
 }
 
 /// One thread's view of `Lines`. Units are parsed when an address first falls into them.
 pub(crate) struct LineFinder<'a> {
     context: addr2line::Context<Bytes<'a>>,
     split: &'a Split,
-    budget: Option<&'a Budget>,
+    budget: Option<Budget>,
 }
 
 /// One function activation as DWARF has it.
@@ -91,16 +91,21 @@ impl Lines {
         };
         let sections = loaded(false)?;
         let supplement = supplement.map(|_| loaded(true)).transpose()?;
-        let budget = (!file.is_trusted).then(|| file.budget.clone());
-        let split = Split::of(file);
-        let lines = Self { sections, supplement, endian, split, size_bytes, budget };
-        metered(lines.budget.as_ref(), || {
+        let (split, is_strange) = (Split::of(file), !file.is_trusted);
+        let lines = Self { sections, supplement, endian, split, size_bytes, is_strange };
+        let budget = file.budget.rest();
+        metered(lines.of_reads(&budget), || {
             let dwarf = lines.dwarf();
             check_abbreviations(&dwarf)?;
             dwarf.sup().map_or(Ok(()), check_abbreviations)
         })?;
-        lines.finder()?;
+        lines.finder(&budget)?;
         Ok(lines)
+    }
+
+    /// What reading takes its share from, if that is bounded.
+    fn of_reads<'a>(&self, budget: &'a Budget) -> Option<&'a Budget> {
+        Some(budget).filter(|_| self.is_strange)
     }
 
     fn dwarf<'a>(&'a self) -> Dwarf<Bytes<'a>> {
@@ -108,22 +113,22 @@ impl Lines {
         self.sections.borrow_with_sup(self.supplement.as_ref(), slice)
     }
 
-    pub fn finder(&self) -> Result<LineFinder<'_>, String> {
-        let budget = self.budget.as_ref();
+    pub fn finder(&self, budget: &Budget) -> Result<LineFinder<'_>, String> {
+        let budget = self.of_reads(budget);
         let context = metered(budget, || {
             let mut dwarf = self.dwarf();
             // Units may share a table, as all do in Go.
             dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
             addr2line::Context::from_dwarf(dwarf).map_err(reason)
         })?;
-        Ok(LineFinder { context, split: &self.split, budget })
+        Ok(LineFinder { context, split: &self.split, budget: budget.cloned() })
     }
 
     /// `addresses` in groups that may be looked up by different threads, the one with most work first.
-    pub fn groups(&self, addresses: &[u64]) -> Vec<Vec<u64>> {
+    pub fn groups(&self, addresses: &[u64], budget: &Budget) -> Vec<Vec<u64>> {
         match addresses.len() {
             0..FEW_ADDRESSES => vec![addresses.to_vec()],
-            _ => metered(self.budget.as_ref(), || by_unit(&self.dwarf(), addresses)),
+            _ => metered(self.of_reads(budget), || by_unit(&self.dwarf(), addresses)),
         }
     }
 
@@ -136,7 +141,7 @@ impl Lines {
 impl LineFinder<'_> {
     /// Calls `each` for every function activation at `address`, inlined ones first.
     pub fn find(&self, address: u64, each: impl FnMut(LineFrame<'_>)) -> Result<(), String> {
-        metered(self.budget, || self.find_unmetered(address, each)).map_err(reason)
+        metered(self.budget.as_ref(), || self.find_unmetered(address, each)).map_err(reason)
     }
 
     fn find_unmetered(

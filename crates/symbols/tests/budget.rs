@@ -2,7 +2,7 @@
 
 mod support;
 
-use ramson_symbols::{Binary, Symbolized};
+use ramson_symbols::{Binary, Options, Symbolized, Symbolizer};
 use std::os::unix::fs::chown;
 use std::path::Path;
 use support::dwarf::*;
@@ -140,6 +140,20 @@ fn a_table_of_abbreviations_that_all_units_share_is_read_once() {
     }
     // 25 million abbreviations would take longer.
     assert!(own_cpu_ns() - start_ns < 5_000_000_000);
+}
+
+#[test]
+fn asking_again_and_again_does_not_use_a_budget_up() {
+    let folder = Folder::new();
+    let path = folder.path("program");
+    write_elf(&path, &with_rows(400_000), &[], 0);
+    given_to_stranger(&path);
+    let mut symbolizer = Symbolizer::new(Options::default());
+    for offset in 0..200 {
+        let addresses = file_addresses(&[START + offset]);
+        let symbolized = symbolizer.symbolize(&binary(&path, ""), &addresses);
+        assert_eq!(functions(&symbolized), [["f"]], "{offset}: {:?}", symbolized.defect);
+    }
 }
 
 #[test]
