@@ -12,21 +12,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use libdeflater::DecompressionError;
-use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
+use object::read::elf::{CompressionHeader, FileHeader, SectionHeader};
 use object::read::{ReadCache, ReadRef};
 use object::{CompressedData, CompressedFileRange, CompressionFormat, Endianness, elf};
 use ramson_paths::{Facts, Refusal, RegularFile};
 
 use crate::budget::Budget;
+use crate::build_id::build_id;
 use crate::rooted::{Readers, RootedPath};
 
-/// Larger notes, sections and tables are refused as damage.
-const MAX_NOTES_BYTES: u64 = 1 << 20;
+/// None of the sections that are used has a longer name.
+const MAX_NAME_BYTES: usize = 64;
+/// Larger tables are refused as damage.
 /// A file with a CRC-32 is not read to its end if it is larger.
 const MAX_CRC_BYTES: u64 = 4 << 30;
 /// Some sections are read more than once; they are small.
 const READ_AGAIN_BYTES: u64 = 1 << 20;
-const MAX_SECTIONS: u32 = 1 << 16;
+pub(crate) const MAX_SECTIONS: u32 = 1 << 16;
 const MAX_SEGMENTS: u32 = 1 << 16;
 /// Deflate cannot do better than 1 : 1032; a header that claims more lies.
 const MAX_COMPRESSION_RATIO: u64 = 1100;
@@ -106,12 +108,7 @@ impl ElfFile {
 
     fn of(opened: RegularFile, path: PathBuf, folder: RootedPath) -> Result<Self, OpenError> {
         let RegularFile { file, facts } = opened;
-        let build_id = match class_of(&file) {
-            Some(elf::ELFCLASS64) => build_id_of::<elf::FileHeader64<Endianness>>(&file),
-            Some(elf::ELFCLASS32) => build_id_of::<elf::FileHeader32<Endianness>>(&file),
-            _ => Err("not an ELF file".to_owned()),
-        };
-        let build_id = hex(&build_id.map_err(OpenError::Unreadable)?);
+        let build_id = hex(&build_id(&file).map_err(OpenError::Unreadable)?);
         let is_trusted = facts.is_trusted();
         Ok(Self {
             path,
@@ -276,41 +273,6 @@ pub(crate) fn program_headers<'data, E: FileHeader<Endian = Endianness>>(
     Ok((endian, header, header.program_headers(endian, cache).map_err(text)?))
 }
 
-fn build_id_of<E: FileHeader<Endian = Endianness>>(file: &File) -> Result<Vec<u8>, String> {
-    let cache = ReadCache::new(file);
-    let text = |error: object::read::Error| error.to_string();
-    let (endian, header, segments) = program_headers::<E>(&cache)?;
-    let mut notes = segments
-        .iter()
-        .filter(|segment| segment.p_type(endian) == elf::PT_NOTE)
-        .filter(|segment| segment.p_filesz(endian).into() <= MAX_NOTES_BYTES)
-        .filter_map(|segment| segment.notes(endian, &cache).ok().flatten());
-    if let Some(id) = notes.find_map(|notes| build_id_note(endian, notes)) {
-        return Ok(id);
-    }
-    // Some tools leave the segments of a separate debug file pointing nowhere; its sections are right.
-    if header.shnum(endian, &cache).map_err(text)? > MAX_SECTIONS {
-        return Err("too many sections".into());
-    }
-    let sections = header.section_headers(endian, &cache).map_err(text)?.iter();
-    let mut notes = sections
-        .filter(|section| section.sh_size(endian).into() <= MAX_NOTES_BYTES)
-        .filter_map(|section| section.notes(endian, &cache).ok().flatten());
-    Ok(notes.find_map(|notes| build_id_note(endian, notes)).unwrap_or_default())
-}
-
-fn build_id_note<E: FileHeader<Endian = Endianness>>(
-    endian: Endianness,
-    mut notes: object::read::elf::NoteIterator<'_, E>,
-) -> Option<Vec<u8>> {
-    while let Ok(Some(note)) = notes.next() {
-        if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
-            return Some(note.desc().to_owned());
-        }
-    }
-    None
-}
-
 fn sections_of<E: FileHeader<Endian = Endianness>>(file: &File) -> Result<Sections, String> {
     let cache = ReadCache::new(file);
     let text = |error: object::read::Error| error.to_string();
@@ -323,7 +285,7 @@ fn sections_of<E: FileHeader<Endian = Endianness>>(file: &File) -> Result<Sectio
     let mut all = Vec::with_capacity(table.len());
     for header in table.iter() {
         let name = table.section_name(endian, header).unwrap_or_default();
-        let name = String::from_utf8_lossy(name).into_owned();
+        let name = String::from_utf8_lossy(&name[..name.len().min(MAX_NAME_BYTES)]).into_owned();
         all.push(Section {
             kind: header.sh_type(endian),
             address: header.sh_addr(endian).into(),

@@ -7,6 +7,7 @@ mod address;
 mod answers;
 mod binary;
 mod budget;
+mod build_id;
 mod bytes;
 mod cache;
 mod debuginfod;

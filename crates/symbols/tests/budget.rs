@@ -54,6 +54,24 @@ fn a_section_never_reaches_past_the_end_of_its_file() {
     assert!(text.contains(".debug_info: lies outside the file"), "{text}");
 }
 
+/// Peak of what this process had resident since it was last asked to forget it.
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn notes_that_overlap_are_not_all_kept() {
+    let folder = Folder::new();
+    let path = folder.path("notes");
+    let claim = |offset| Claim { name: ".note", offset, bytes: 1 << 20 };
+    let claims: Vec<Claim> = (64..4064).map(claim).collect();
+    write_elf(&path, &[], &claims, 2 << 20);
+    symbolize(&binary(&path, ""), &[1]);
+    assert!(peak_kib() < 3 << 20, "{} KiB", peak_kib());
+}
+
 #[test]
 fn a_debug_link_to_a_file_of_terabytes_is_not_followed() {
     let folder = Folder::new();
@@ -185,11 +203,10 @@ fn measured() {
         std::fs::write("/proc/self/clear_refs", "5").unwrap();
         let start_ns = own_cpu_ns();
         let symbolized = symbolize(&binary(&path, ""), &[START + 8]);
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
+        let peak = peak_kib();
         let milliseconds = (own_cpu_ns() - start_ns) / 1_000_000;
         println!(
-            "{name}: {milliseconds} ms, {peak}, {:?}",
+            "{name}: {milliseconds} ms, {peak} KiB, {:?}",
             symbolized.defect.map(|d| d.to_string())
         );
     }

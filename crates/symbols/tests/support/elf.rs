@@ -8,6 +8,7 @@ use std::path::Path;
 
 const PROGBITS: u32 = 1;
 const STRTAB: u32 = 3;
+const NOTE: u32 = 7;
 const HEADER_BYTES: usize = 64;
 
 /// Sections by name.
@@ -28,7 +29,10 @@ pub fn write_elf(path: &Path, sections: &[(&'static str, Vec<u8>)], claims: &[Cl
         all.push((*name, PROGBITS, content.len() as u64, bytes.len() as u64));
         content.extend(bytes);
     }
-    all.extend(claims.iter().map(|claim| (claim.name, PROGBITS, claim.offset, claim.bytes)));
+    all.extend(claims.iter().map(|claim| {
+        let kind = if claim.name.starts_with(".note") { NOTE } else { PROGBITS };
+        (claim.name, kind, claim.offset, claim.bytes)
+    }));
     let mut names = vec![0];
     let mut name_offsets = Vec::new();
     for name in all.iter().map(|(name, ..)| *name).chain([".shstrtab"]) {
