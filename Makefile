@@ -80,6 +80,7 @@ lint: cargo
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --exclude libramson --no-deps --quiet
 	python3 tests/lint/sizes.py
 	python3 tests/lint/layers.py
+	python3 tests/lint/doors.py
 	python3 tests/lint/links.py
 	python3 tests/lint/promises.py
 	python3 licences/check.py

@@ -1,41 +1,66 @@
 //! Where in its file a mapping of another tool's profile begins.
 
-use object::read::ReadCache;
-use object::{Object, ObjectSegment};
+use ramson_paths::{Links, Root};
 use ramson_profile::{Mapping, Profile};
+use ramson_symbols::address_of_offset;
 use std::collections::HashSet;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::{Path, absolute};
 
 /// Asks the binaries how their segments lie, for mappings whose locations have no names yet. Foreign formats tell where a file
 /// was mapped, but not from which address in it. A copy of the binary in `sysroot` is asked rather than what is here.
 pub fn find_biases(profile: &mut Profile, sysroot: Option<&Path>) {
     let unnamed = profile.locations.iter().filter(|location| location.lines.is_empty());
     let asked: HashSet<usize> = unnamed.filter_map(|location| location.mapping).collect();
+    let sysroot = sysroot.and_then(|path| Root::at(path).ok());
+    let here = Root::at(Path::new("/")).ok();
     for index in asked {
         let mapping = &mut profile.mappings[index];
-        let copy = sysroot.map(|root| root.join(mapping.path.trim_start_matches('/')));
-        let paths = copy.into_iter().chain([PathBuf::from(&mapping.path)]);
-        if let Some(bias) = paths.into_iter().find_map(|path| bias_of(mapping, &path)) {
+        let path = Path::new(&mapping.path);
+        let copy = sysroot.as_ref().and_then(|root| bias_of(mapping, root, path));
+        let of_here = || bias_of(mapping, here.as_ref()?, &absolute(path).ok()?);
+        if let Some(bias) = copy.or_else(of_here) {
             mapping.bias = bias;
         }
     }
 }
 
-fn bias_of(mapping: &Mapping, path: &Path) -> Option<u64> {
-    // A path in a foreign file may name anything; only regular files are opened.
-    let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    let cache = ReadCache::new(File::open(path).ok().filter(|_| is_file)?);
-    let binary = object::File::parse(&cache).ok()?;
-    let segments = binary.segments().map(|segment| (segment.address(), segment.file_range()));
-    let page = |offset: u64| offset & !0xfff;
-    segments
-        .filter(|&(_, (offset, bytes))| {
-            page(offset) <= mapping.file_offset && mapping.file_offset < offset + bytes
-        })
-        .map(|(address, (offset, _))| {
-            let mapped = address.wrapping_sub(offset).wrapping_add(mapping.file_offset);
-            mapping.start.wrapping_sub(mapped)
-        })
-        .last()
+fn bias_of(mapping: &Mapping, root: &Root, path: &Path) -> Option<u64> {
+    let binary = root.open(path, Links::WithinRoot).ok()?;
+    let mapped = address_of_offset(&binary.file, mapping.file_offset)?;
+    Some(mapping.start.wrapping_sub(mapped))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramson_profile::{Location, LookupAddress};
+    use std::fs::{canonicalize, metadata};
+
+    #[test]
+    fn a_path_of_a_foreign_profile_that_is_no_stored_file_is_not_opened() {
+        let own = canonicalize("/proc/self/exe").unwrap();
+        assert!(metadata(&own).unwrap().is_file());
+        let paths = [own.to_str().unwrap(), "/proc/self/exe", "/proc/kmsg", "/dev/zero"];
+        let mapping = |path: &str| Mapping {
+            start: 1 << 40,
+            end: 2 << 40,
+            file_offset: 0,
+            bias: 0,
+            path: path.into(),
+            build_id: String::new(),
+        };
+        let location = |index| Location {
+            mapping: Some(index),
+            address: LookupAddress(1 << 40),
+            lines: Vec::new(),
+        };
+        let mut profile = Profile {
+            mappings: paths.map(mapping).to_vec(),
+            locations: (0..paths.len()).map(location).collect(),
+            ..Profile::default()
+        };
+        find_biases(&mut profile, None);
+        let biases: Vec<u64> = profile.mappings.iter().map(|mapping| mapping.bias).collect();
+        assert_eq!(biases, [1 << 40, 0, 0, 0]);
+    }
 }

@@ -86,7 +86,7 @@ pub fn take_named(
                 profile.samples.retain(is_of);
             }
             biases::find_biases(&mut profile, names.search.sysroot.as_deref());
-            let mut symbolizer = names.search.symbolizer(None)?;
+            let mut symbolizer = names.search.symbolizer_of_foreign(&foreign.origin)?;
             let missing_symbols = naming::name(&mut profile, None, &mut symbolizer);
             foreign.drop_frames(&mut profile);
             names.show(&mut profile);

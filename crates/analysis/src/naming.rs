@@ -7,6 +7,7 @@ use ramson_symbols::{
     Binary, CarriedNames, CodeAddress, FileAddress, Frame, JitProcess, Options, PerfMap,
     RuntimeAddress, ServerOptions, SymbolDefect, Symbolizer,
 };
+use rustix::process::getuid;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +20,10 @@ pub struct Search {
     pub debug_paths: Vec<PathBuf>,
     /// A copy of a machine's root directory, in which binaries and debug files are looked for first.
     pub sysroot: Option<PathBuf>,
+    /// Ask the debuginfod servers that DEBUGINFOD_URLS names, as `RAMSON_DEBUGINFOD=1` does.
+    pub debuginfod: bool,
+    /// The names go back to the profile's owner: if root looks them up for another user, only in files that every user may read.
+    pub is_for_owner: bool,
     /// Called with the address of each file that a debuginfod server is asked for.
     pub on_fetch: Option<fn(&str)>,
 }
@@ -45,21 +50,67 @@ pub enum Demangle {
 }
 
 impl Search {
-    /// What finds names for a recording, or for a profile of another tool.
+    /// What finds names for a recording.
     pub fn symbolizer(&self, recording: Option<&Recording>) -> Result<Symbolizer, Failure> {
+        let owner = recording.map_or(Some(getuid().as_raw()), owner_of);
+        self.symbolizer_for(owner, recording.and_then(|recording| recording.names.clone()))
+    }
+
+    /// What finds names for a profile of another tool, of this file or whatever it came from.
+    pub fn symbolizer_of_foreign(&self, origin: &str) -> Result<Symbolizer, Failure> {
+        let owner = std::fs::metadata(origin).map_or(getuid().as_raw(), |metadata| metadata.uid());
+        self.symbolizer_for(Some(owner), None)
+    }
+
+    /// `owner`: the user whose program it is about, if that is known.
+    fn symbolizer_for(
+        &self,
+        owner: Option<u32>,
+        carried: Option<Arc<CarriedNames>>,
+    ) -> Result<Symbolizer, Failure> {
         if let Some(sysroot) = self.sysroot.as_ref().filter(|sysroot| !sysroot.is_dir()) {
             return Err(Failure::usage(format!(
                 "--sysroot {}: not a directory. Pass the copy of a root directory, with usr in it",
                 sysroot.display()
             )));
         }
-        let carried = recording.and_then(|recording| recording.names.clone());
+        let is_of_other_user = getuid().is_root() && owner != Some(0);
+        let servers = self.servers(is_of_other_user, |name| std::env::var(name).ok())?;
         Ok(Symbolizer::new(Options {
             debug_paths: self.debug_paths.clone(),
             sysroot: self.sysroot.clone(),
-            servers: servers(self.on_fetch),
+            servers,
             carried,
             cache_dir: places::symbol_cache(),
+            is_for_all: self.is_for_owner && is_of_other_user,
+        }))
+    }
+
+    /// The debuginfod servers, if they are to be asked. Distributions name some for every user, so that alone is no wish.
+    fn servers(
+        &self,
+        is_of_other_user: bool,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<ServerOptions>, Failure> {
+        let is_wanted =
+            self.debuginfod || variable("RAMSON_DEBUGINFOD").is_some_and(|it| it == "1");
+        let urls = variable("DEBUGINFOD_URLS").unwrap_or_default();
+        let urls: Vec<String> = urls.split_whitespace().map(str::to_owned).collect();
+        if self.debuginfod && urls.is_empty() {
+            let next = "Set DEBUGINFOD_URLS to their addresses, separated by spaces";
+            return Err(Failure::usage(format!("--debuginfod: no servers to ask. {next}")));
+        }
+        let folder = places::fetched_debug_files();
+        let folder = folder.filter(|_| is_wanted && !is_of_other_user && !urls.is_empty());
+        let number = |name| variable(name)?.trim().parse().ok().filter(|&number: &u64| number > 0);
+        let seconds = |name, default| Duration::from_secs(number(name).unwrap_or(default));
+        Ok(folder.map(|folder| ServerOptions {
+            folder,
+            urls,
+            timeout: seconds("DEBUGINFOD_TIMEOUT", 30),
+            max_wait: seconds("DEBUGINFOD_MAXTIME", 120),
+            max_file_bytes: number("DEBUGINFOD_MAXSIZE").unwrap_or(2 << 30),
+            on_fetch: self.on_fetch,
         }))
     }
 }
@@ -77,23 +128,6 @@ impl Names {
             }
         }
     }
-}
-
-/// The debuginfod servers that the user has named; without DEBUGINFOD_URLS none is asked.
-fn servers(on_fetch: Option<fn(&str)>) -> Option<ServerOptions> {
-    let urls = std::env::var("DEBUGINFOD_URLS").ok()?;
-    let urls: Vec<String> = urls.split_whitespace().map(str::to_owned).collect();
-    let number =
-        |name: &str| std::env::var(name).ok()?.trim().parse().ok().filter(|&n: &u64| n > 0);
-    let seconds = |name, default| Duration::from_secs(number(name).unwrap_or(default));
-    Some(ServerOptions {
-        folder: places::fetched_debug_files().filter(|_| !urls.is_empty())?,
-        urls,
-        timeout: seconds("DEBUGINFOD_TIMEOUT", 30),
-        max_wait: seconds("DEBUGINFOD_MAXTIME", 120),
-        max_file_bytes: number("DEBUGINFOD_MAXSIZE").unwrap_or(2 << 30),
-        on_fetch,
-    })
 }
 
 /// Looks up names where there are none yet. Returns what kept it from finding more.
@@ -181,10 +215,16 @@ fn remedy(runtime: &str) -> Option<&'static str> {
     }
 }
 
+/// The user whose program it is: of the process, or of the file. A history has programs of all users.
+fn owner_of(source: &Recording) -> Option<u32> {
+    let owned = source.running.map_or(source.origin.clone(), |pid| format!("/proc/{pid}"));
+    let metadata = std::fs::metadata(owned).ok().filter(|_| source.past.is_none());
+    metadata.map(|metadata| metadata.uid())
+}
+
 fn jit_process(source: &Recording) -> Option<JitProcess> {
     let header = &source.snapshot.header;
-    let owned = source.running.map_or(source.origin.clone(), |pid| format!("/proc/{pid}"));
-    let uid = std::fs::metadata(owned).ok()?.uid();
+    let uid = owner_of(source)?;
     let at = |unix_ns: u64| UNIX_EPOCH + Duration::from_nanos(unix_ns);
     Some(JitProcess {
         running: source.running,
@@ -252,4 +292,35 @@ fn frame(profile: &Profile, line: &Line) -> Frame {
     let file = Some(&function.file).filter(|file| !file.is_empty()).map(Arc::clone);
     let (name, system_name) = (function.name.clone(), function.system_name.clone());
     Frame { function: name, system_name, file, line: line.line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many servers are asked with these variables set.
+    fn asked(debuginfod: bool, is_of_other_user: bool, set: &[(&str, &str)]) -> usize {
+        let search = Search { debuginfod, ..Search::default() };
+        let variable = |name: &str| {
+            let found = set.iter().find(|(set, _)| *set == name);
+            found.map(|(_, value)| value.to_string())
+        };
+        let servers = search.servers(is_of_other_user, variable).unwrap();
+        servers.map_or(0, |servers| servers.urls.len())
+    }
+
+    #[test]
+    fn servers_are_asked_on_request_only_and_never_about_programs_of_others() {
+        let urls = ("DEBUGINFOD_URLS", "http://127.0.0.1:1 http://127.0.0.1:2");
+        let wish = ("RAMSON_DEBUGINFOD", "1");
+        assert_eq!(asked(false, false, &[urls]), 0);
+        assert_eq!(asked(true, false, &[urls]), 2);
+        assert_eq!(asked(false, false, &[urls, wish]), 2);
+        assert_eq!(asked(false, false, &[urls, ("RAMSON_DEBUGINFOD", "0")]), 0);
+        assert_eq!(asked(false, false, &[wish]), 0);
+        assert_eq!(asked(true, true, &[urls, wish]), 0);
+        let search = Search { debuginfod: true, ..Search::default() };
+        let refusal = search.servers(false, |_| None).err().unwrap().to_string();
+        assert!(refusal.contains("Set DEBUGINFOD_URLS"), "{refusal}");
+    }
 }

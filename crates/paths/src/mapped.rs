@@ -3,11 +3,15 @@
 use crate::regular::{Refusal, RegularFile, look_at, open_regular};
 use crate::root::{Links, Root};
 use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
+use std::fs::{read_dir, read_link};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// File systems where stat names another device than a process's maps do (linux/magic.h): btrfs, overlayfs.
 const DEVICES_DIFFER: [u64; 2] = [0x9123_683e, 0x794c_7630];
+
+/// A process has at most this many mappings by default (`vm.max_map_count`).
+const MAX_MAPPINGS: usize = 1 << 16;
 
 /// A line of `/proc/PID/maps`.
 pub struct MappedFile<'a> {
@@ -28,7 +32,7 @@ pub struct MappedFile<'a> {
 /// By the kernel's own link where that may be followed, which takes root; else by its name, if device and inode are those of the map.
 pub fn mapped_file(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
     let Range { start, end } = mapped.range;
-    let by_link = open_link(&format!("/proc/{}/map_files/{start:x}-{end:x}", mapped.pid));
+    let by_link = open_link(format!("/proc/{}/map_files/{start:x}-{end:x}", mapped.pid).as_ref());
     if !matches!(by_link, Err(Refusal::Io(_) | Refusal::Missing)) {
         return by_link;
     }
@@ -47,11 +51,25 @@ pub fn mapped_file(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
 
 /// The executable of process `pid`.
 pub fn executable_of(pid: u32) -> Result<RegularFile, Refusal> {
-    open_link(&format!("/proc/{pid}/exe"))
+    open_link(format!("/proc/{pid}/exe").as_ref())
+}
+
+/// The executable of process `pid`, then what else it has mapped, once for each mapping: those that the kernel calls by a name that `is_wanted`.
+/// Also finds files that were deleted or replaced. The kernel lets only root look at more than the executable.
+pub fn mapped_files(
+    pid: u32,
+    is_wanted: impl FnMut(&Path) -> bool,
+) -> impl Iterator<Item = RegularFile> {
+    let entries = read_dir(format!("/proc/{pid}/map_files")).ok().into_iter().flatten();
+    let links = entries.take(MAX_MAPPINGS).flatten().map(|entry| entry.path());
+    let links = std::iter::once(PathBuf::from(format!("/proc/{pid}/exe"))).chain(links);
+    let mut is_wanted = is_wanted;
+    let wanted = links.filter(move |link| read_link(link).is_ok_and(|name| is_wanted(&name)));
+    wanted.filter_map(|link| open_link(&link).ok())
 }
 
 /// What a link of `/proc/PID` leads to.
-fn open_link(link: &str) -> Result<RegularFile, Refusal> {
+fn open_link(link: &Path) -> Result<RegularFile, Refusal> {
     let path_only = openat(CWD, link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     look_at(&path_only)?;
     open_regular(path_only)

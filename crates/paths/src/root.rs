@@ -1,8 +1,11 @@
 //! A directory that we chose, beneath which a path that others wrote is resolved.
 
-use crate::regular::{Refusal, RegularFile, open_regular};
+use crate::regular::{Facts, Refusal, RegularFile, look_at, open_regular};
 use pathrs::flags::ResolverFlags;
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat, readlink};
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// What happens to symbolic links on the way.
@@ -42,10 +45,44 @@ impl Root {
 
     /// The regular file at `path`, which is taken as absolute here.
     pub fn open(&self, path: &Path, links: Links) -> Result<RegularFile, Refusal> {
+        open_regular(self.resolved(path, links)?)
+    }
+
+    /// What the regular file at `path` is, which is not opened.
+    pub fn look(&self, path: &Path, links: Links) -> Result<Facts, Refusal> {
+        look_at(self.resolved(path, links)?)
+    }
+
+    /// Where in this root the file is, with all links resolved. Another user may have moved it meanwhile, so it is only a path to open here.
+    pub fn path_of(&self, file: &RegularFile) -> Option<PathBuf> {
+        let of_root = descriptor_path(&self.root)?;
+        let inner = descriptor_path(&file.file)?.strip_prefix(of_root).ok()?.to_owned();
+        Some(Path::new("/").join(inner))
+    }
+
+    /// Whether every user may read the file where it is in this root: it, and every directory on the way.
+    pub fn is_open_to_all(&self, file: &RegularFile) -> bool {
+        let is_searchable = |folder: &Path| {
+            let folder = self.resolved(folder, Links::Refused).ok();
+            let stat = folder.and_then(|folder| fstat(&folder).ok());
+            stat.is_some_and(|stat| stat.st_mode & 0o001 != 0)
+        };
+        let path = self.path_of(file).filter(|_| file.facts.is_public());
+        path.is_some_and(|path| path.ancestors().skip(1).all(is_searchable))
+    }
+
+    fn resolved(&self, path: &Path, links: Links) -> Result<pathrs::Handle, Refusal> {
         let flags = match links {
             Links::WithinRoot => ResolverFlags::empty(),
             Links::Refused => ResolverFlags::NO_SYMLINKS,
         };
-        open_regular(self.root.as_ref().with_resolver_flags(flags).resolve(path)?)
+        Ok(self.root.as_ref().with_resolver_flags(flags).resolve(path)?)
     }
+}
+
+/// What the kernel calls the file that one of our descriptors refers to.
+fn descriptor_path(descriptor: impl AsFd) -> Option<PathBuf> {
+    let link = format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd());
+    let target = readlink(link, Vec::new()).ok()?.into_bytes();
+    Some(OsString::from_vec(target).into())
 }

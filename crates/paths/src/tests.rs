@@ -1,9 +1,9 @@
 use super::*;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Read;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use tempfile::TempDir;
@@ -169,4 +169,51 @@ fn another_file_at_the_path_of_a_map_is_not_taken_for_the_mapped_one() {
     assert_eq!(mapped_file(&map(facts.inode)).unwrap().facts, facts);
     let other = mapped_file(&map(facts.inode + 1));
     assert!(matches!(other, Err(Refusal::OtherFile)), "{other:?}");
+}
+
+#[test]
+fn a_file_s_place_in_its_root_is_told_with_links_resolved() {
+    let (directory, root) = scratch();
+    symlink("inner", directory.path().join("root/link")).unwrap();
+    let opened = root.open(Path::new("/link/file"), Links::WithinRoot).unwrap();
+    assert_eq!(root.path_of(&opened).unwrap(), Path::new("/inner/file"));
+    assert_eq!(root.look(Path::new("link/file"), Links::WithinRoot).unwrap(), opened.facts);
+    let system = Root::at(Path::new("/")).unwrap();
+    let expected = directory.path().canonicalize().unwrap().join("root/inner/file");
+    assert_eq!(system.path_of(&opened).unwrap(), expected);
+    let outside = system.open(&directory.path().join("secret"), Links::WithinRoot).unwrap();
+    assert_eq!(root.path_of(&outside), None);
+}
+
+#[test]
+fn a_file_in_a_private_directory_is_not_open_to_all() {
+    let (directory, root) = scratch();
+    let mode = |path: &str, mode: u32| {
+        fs::set_permissions(directory.path().join(path), Permissions::from_mode(mode)).unwrap();
+    };
+    let is_open = || {
+        let file = root.open(Path::new("inner/file"), Links::WithinRoot).unwrap();
+        root.is_open_to_all(&file)
+    };
+    mode("root/inner", 0o711);
+    mode("root/inner/file", 0o644);
+    assert!(is_open());
+    mode("root/inner/file", 0o640);
+    assert!(!is_open());
+    mode("root/inner/file", 0o644);
+    mode("root/inner", 0o700);
+    assert!(!is_open());
+}
+
+#[test]
+fn the_files_that_a_process_maps_begin_with_its_executable() {
+    let mut names = Vec::new();
+    let files = mapped_files(std::process::id(), |name| {
+        names.push(name.to_owned());
+        name.is_absolute()
+    });
+    let files: Vec<Facts> = files.map(|file| file.facts).collect();
+    assert_eq!(files[0], executable_of(std::process::id()).unwrap().facts);
+    assert_eq!(names[0], std::env::current_exe().unwrap());
+    assert!(files.len() > 2, "{names:?}");
 }

@@ -2,15 +2,14 @@
 //! profiles keep, each as borsh writes it: integers little-endian, a list as a u32 count and its items.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use borsh::{BorshDeserialize, BorshSerialize};
 
-use crate::elf::{DebugLink, Identity};
+use crate::elf::Identity;
 use crate::frame::{Frame, SymbolSource};
+use crate::links::DebugLink;
+use crate::rooted::RootedPath;
 
 /// A binary with more asked addresses than this gets no further answers; no profile comes near.
 const MAX_ADDRESSES: usize = 1 << 23;
@@ -21,21 +20,15 @@ const NO_STRING: u32 = u32::MAX;
 #[derive(Clone, Default, BorshSerialize, BorshDeserialize)]
 pub(crate) struct Origin {
     pub source: SymbolSource,
-    /// The source's file.
-    #[borsh(serialize_with = "write_path", deserialize_with = "read_path")]
-    pub path: PathBuf,
+    /// The source's file, if it was found by name.
+    pub place: Option<RootedPath>,
     pub identity: Option<Identity>,
     /// All files that were looked at; a new one may know more.
     pub considered: Vec<Identity>,
     pub link: Option<DebugLink>,
-}
-
-fn write_path(path: &Path, out: &mut impl Write) -> io::Result<()> {
-    path.as_os_str().as_bytes().serialize(out)
-}
-
-fn read_path(input: &mut impl Read) -> io::Result<PathBuf> {
-    Vec::deserialize_reader(input).map(|bytes| std::ffi::OsString::from_vec(bytes).into())
+    /// A file that answers were read from belongs neither to root nor to the user who runs this.
+    #[borsh(skip)]
+    pub is_strange: bool,
 }
 
 /// Frames by address.

@@ -1,17 +1,18 @@
 //! Answers on disk, one file per build ID, so that a second look at a binary need not open its debug information.
 //!
 //! A file is: `MAGIC`, which ends in the format's version; CRC-32 of the body, u32; the body, as borsh writes crate
-//! version, build ID, origin and answers. A file that does not read to its last byte, or with another version or CRC,
+//! version, build ID, origin and answers, none of which came from a file of a stranger. A file that does not read to its last byte, or with another version or CRC,
 //! is as good as absent. Of two writers the later wins, which loses answers but never mixes them.
 
-use std::fs;
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use ramson_paths::{Links, RegularFile, Root};
 
 use crate::answers::{Answers, Origin};
 use crate::folder::{Folder, touch};
 
-const MAGIC: &[u8; 12] = b"rmsymbol\x02\0\0\0";
+const MAGIC: &[u8; 12] = b"rmsymbol\x03\0\0\0";
 const CRATE_VERSION: &str = env!("CARGO_PKG_VERSION");
 const MAX_FILE_BYTES: usize = 64 << 20;
 
@@ -25,10 +26,16 @@ impl Cache {
 
     pub fn load(&self, build_id: &str) -> Option<(Origin, Answers)> {
         let path = self.0.place(build_id)?;
-        if fs::metadata(&path).ok()?.len() > MAX_FILE_BYTES as u64 {
+        let folder = Root::at(&self.0.path).ok()?;
+        let RegularFile { file, facts } =
+            folder.open(Path::new(path.file_name()?), Links::Refused).ok()?;
+        // The folder may be another user's, as under sudo.
+        if facts.bytes > MAX_FILE_BYTES as u64 || !facts.is_trusted() {
             return None;
         }
-        let answers = decode(&fs::read(&path).ok()?, build_id)?;
+        let mut content = Vec::new();
+        file.take(MAX_FILE_BYTES as u64).read_to_end(&mut content).ok()?;
+        let answers = decode(&content, build_id)?;
         touch(&path);
         Some(answers)
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::defect::SymbolDefect;
 use crate::elf::ElfFile;
 use crate::folder::{Folder, touch};
+use crate::rooted::{Readers, RootedPath};
 
 /// A server that is there answers the knock at once.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -144,7 +145,8 @@ impl Servers {
         let most = self.options.max_file_bytes;
         let count = io::copy(&mut body.take(most.saturating_add(1)), &mut file)?;
         let is_it = count <= most
-            && ElfFile::open(file.path()).is_ok_and(|found| found.build_id == build_id);
+            && ElfFile::open(&RootedPath::here(file.path()), Readers::Caller)
+                .is_ok_and(|found| found.build_id == build_id);
         if let (true, Some(path)) = (is_it, self.place(build_id)) {
             file.persist(path)?;
         }

@@ -4,36 +4,69 @@
 
 use gimli::{
     DW_AT_high_pc, DW_AT_low_pc, DW_AT_ranges, DW_FORM_implicit_const, DW_TAG_dwarf_procedure,
-    DW_TAG_subprogram, EndianSlice, LittleEndian, Reader, Result,
+    DW_TAG_subprogram, Reader, Result, RunTimeEndian,
 };
+
+use crate::bytes::Bytes;
 
 /// One byte, as the tag that it stands in for: nothing moves.
 const OTHER_TAG: u8 = DW_TAG_dwarf_procedure.0 as u8;
+
+/// gcc and rustc give an entry about 20.
+const MAX_ATTRIBUTES: usize = 1 << 8;
 
 /// Changes the tag of every abbreviation of functions without addresses, as far as `abbreviations` (.debug_abbrev) can be read.
 pub(crate) fn hide(abbreviations: &mut [u8]) {
     let mut at = 0;
     while at < abbreviations.len()
-        && let Ok((tag_at, length)) = next(&abbreviations[at..])
+        && let Ok(found) = next(&abbreviations[at..])
     {
-        if let Some(tag_at) = tag_at {
+        if let Some(tag_at) = found.tag_at {
             abbreviations[at + tag_at] = OTHER_TAG;
         }
-        at += length;
+        at += found.length;
     }
 }
 
-/// Where the tag of a declaration stands, if this abbreviation is one, and where the next abbreviation begins.
-fn next(abbreviations: &[u8]) -> Result<(Option<usize>, usize)> {
-    let mut rest = EndianSlice::new(abbreviations, LittleEndian);
-    // A 0 ends a table.
+/// Whether no abbreviation of a table has more attributes than compilers give it. A reader goes through all of them for each entry, which
+/// may be a single byte.
+pub(crate) fn are_short(table: &[u8]) -> Result<bool> {
+    let mut at = 0;
+    while at < table.len() {
+        let found = next(&table[at..])?;
+        if found.attributes > MAX_ATTRIBUTES {
+            return Ok(false);
+        }
+        if found.is_end {
+            break;
+        }
+        at += found.length;
+    }
+    Ok(true)
+}
+
+#[derive(Default)]
+struct Abbreviation {
+    /// Where the tag stands, if it is a declaration.
+    tag_at: Option<usize>,
+    length: usize,
+    attributes: usize,
+    /// It is none, and ends a table.
+    is_end: bool,
+}
+
+/// The abbreviation at the beginning.
+fn next(abbreviations: &[u8]) -> Result<Abbreviation> {
+    let mut rest = Bytes::new(abbreviations, RunTimeEndian::Little);
     if rest.read_uleb128()? == 0 {
-        return Ok((None, abbreviations.len() - rest.len()));
+        let length = abbreviations.len() - rest.len();
+        return Ok(Abbreviation { length, is_end: true, ..Abbreviation::default() });
     }
     let tag_at = abbreviations.len() - rest.len();
     let mut is_declaration = rest.read_uleb128()? == u64::from(DW_TAG_subprogram.0);
     // Whether there are children.
     rest.read_u8()?;
+    let mut attributes = 0;
     loop {
         let (name, form) = (rest.read_uleb128()?, rest.read_uleb128()?);
         if form == u64::from(DW_FORM_implicit_const.0) {
@@ -42,9 +75,11 @@ fn next(abbreviations: &[u8]) -> Result<(Option<usize>, usize)> {
         let of_addresses = [DW_AT_low_pc, DW_AT_high_pc, DW_AT_ranges];
         is_declaration &= of_addresses.iter().all(|with| u64::from(with.0) != name);
         if (name, form) == (0, 0) {
-            let length = abbreviations.len() - rest.len();
-            return Ok((is_declaration.then_some(tag_at), length));
+            let (tag_at, length) =
+                (is_declaration.then_some(tag_at), abbreviations.len() - rest.len());
+            return Ok(Abbreviation { tag_at, length, attributes, is_end: false });
         }
+        attributes += 1;
     }
 }
 

@@ -188,7 +188,7 @@ fn symbols_of(path: &str, build_id: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     match build_id.get(..12) {
         Some(prefix) => format!(
-            "Install the debug symbols of {file} (build ID {prefix}…), set DEBUGINFOD_URLS or pass --debug-path"
+            "Install the debug symbols of {file} (build ID {prefix}…), pass --debuginfod or --debug-path"
         ),
         None => {
             format!("Install the debug symbols of {file} or pass --debug-path")

@@ -5,41 +5,48 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use libdeflater::DecompressionError;
-use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
+use object::read::elf::{CompressionHeader, FileHeader, SectionHeader};
 use object::read::{ReadCache, ReadRef};
 use object::{CompressedData, CompressedFileRange, CompressionFormat, Endianness, elf};
+use ramson_paths::{Facts, Refusal, RegularFile};
 
-/// Larger notes, sections and tables are refused as damage.
-const MAX_NOTES_BYTES: u64 = 1 << 20;
-const MAX_SECTION_BYTES: u64 = 8 << 30;
-const MAX_SECTIONS: u32 = 1 << 16;
+use crate::budget::Budget;
+use crate::build_id::build_id;
+use crate::rooted::{Readers, RootedPath};
+
+/// None of the sections that are used has a longer name.
+const MAX_NAME_BYTES: usize = 64;
+/// Larger tables are refused as damage.
+/// A file with a CRC-32 is not read to its end if it is larger.
+const MAX_CRC_BYTES: u64 = 4 << 30;
+/// Some sections are read more than once; they are small.
+const READ_AGAIN_BYTES: u64 = 1 << 20;
+pub(crate) const MAX_SECTIONS: u32 = 1 << 16;
+const MAX_SEGMENTS: u32 = 1 << 16;
 /// Deflate cannot do better than 1 : 1032; a header that claims more lies.
 const MAX_COMPRESSION_RATIO: u64 = 1100;
 
-/// What `stat` says of a file's content: if it is the same, so is the content.
+/// Which file it was, and whose: if it is the same, so is the content.
 #[derive(Clone, Copy, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub(crate) struct Identity {
-    pub size_bytes: u64,
-    pub modified_ns: u64,
+    device: u64,
+    inode: u64,
+    size_bytes: u64,
+    modified_ns: i128,
+    owner: u32,
 }
 
-impl Identity {
-    /// `None` if there is no regular file at `path`.
-    pub fn of(path: &Path) -> Option<Self> {
-        let metadata = std::fs::metadata(path).ok()?;
-        metadata.is_file().then(|| Self::from_metadata(&metadata))
-    }
-
-    fn from_metadata(metadata: &std::fs::Metadata) -> Self {
-        let seconds_ns = metadata.mtime().wrapping_mul(1_000_000_000);
-        let modified_ns = seconds_ns.wrapping_add(metadata.mtime_nsec()) as u64;
-        Self { size_bytes: metadata.size(), modified_ns }
+impl From<Facts> for Identity {
+    fn from(facts: Facts) -> Self {
+        let Facts { device, inode, bytes, modified_ns, owner, .. } = facts;
+        Self { device, inode, size_bytes: bytes, modified_ns, owner }
     }
 }
 
@@ -49,42 +56,103 @@ pub(crate) enum OpenError {
     Unreadable(String),
 }
 
+impl From<Refusal> for OpenError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Missing => Self::Missing,
+            other => Self::Unreadable(other.to_string()),
+        }
+    }
+}
+
 /// An open ELF file. At first only its build ID has been read.
 pub(crate) struct ElfFile {
+    /// For messages.
     pub path: PathBuf,
+    /// Where it is by name; `None`: it was found through a process.
+    pub place: Option<RootedPath>,
+    /// Where it and its parts are looked for.
+    pub folder: RootedPath,
     pub identity: Identity,
+    /// Who must be able to read its parts, too.
+    pub readers: Readers,
+    /// Belongs to root or to the user who runs this.
+    pub is_trusted: bool,
     /// Lower-case hex; empty if there is none.
     pub build_id: String,
+    /// May be shared with the other files of the binary.
+    pub budget: Budget,
+    /// What has not been read yet: no more than this, as sections do not overlap.
+    unread_bytes: AtomicU64,
     file: File,
     sections: OnceLock<Result<Sections, String>>,
 }
 
 impl ElfFile {
-    pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let unreadable = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => OpenError::Missing,
-            _ => OpenError::Unreadable(error.to_string()),
+    pub fn open(place: &RootedPath, readers: Readers) -> Result<Self, OpenError> {
+        let opened = match readers {
+            Readers::Caller => Some(place.open()?),
+            Readers::All => place.open_to_all()?,
         };
-        // Asked before opening: opening a FIFO would wait for its writer.
-        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-            return Err(OpenError::Unreadable("not a regular file".into()));
-        }
-        let file = File::open(path).map_err(unreadable)?;
-        let identity = Identity::from_metadata(&file.metadata().map_err(unreadable)?);
-        let build_id = match class_of(&file) {
-            Some(elf::ELFCLASS64) => build_id_of::<elf::FileHeader64<Endianness>>(&file),
-            Some(elf::ELFCLASS32) => build_id_of::<elf::FileHeader32<Endianness>>(&file),
-            _ => Err("not an ELF file".to_owned()),
-        };
-        let build_id = hex(&build_id.map_err(OpenError::Unreadable)?);
-        Ok(Self { path: path.to_owned(), identity, build_id, file, sections: OnceLock::new() })
+        let opened =
+            opened.ok_or_else(|| OpenError::Unreadable("not every user may read it".into()))?;
+        let folder = place.folder_of(&opened).unwrap_or_else(|| place.parent());
+        let found = Self::of(opened, place.shown(), folder)?;
+        Ok(Self { place: Some(place.clone()), readers, ..found })
+    }
+
+    /// The file that a process maps and calls `place`.
+    pub fn mapped(opened: RegularFile, place: &RootedPath) -> Result<Self, OpenError> {
+        Self::of(opened, place.shown(), place.parent())
+    }
+
+    fn of(opened: RegularFile, path: PathBuf, folder: RootedPath) -> Result<Self, OpenError> {
+        let RegularFile { file, facts } = opened;
+        let build_id = hex(&build_id(&file).map_err(OpenError::Unreadable)?);
+        let is_trusted = facts.is_trusted();
+        Ok(Self {
+            path,
+            place: None,
+            readers: Readers::Caller,
+            folder,
+            identity: facts.into(),
+            is_trusted,
+            build_id,
+            budget: Budget::of(is_trusted),
+            unread_bytes: AtomicU64::new(facts.bytes.saturating_add(READ_AGAIN_BYTES)),
+            file,
+            sections: OnceLock::new(),
+        })
     }
 
     /// The ELF file that was inside this one and is now in `file`.
     pub fn unpacked(&self, file: File) -> io::Result<Self> {
-        let identity = Identity::from_metadata(&file.metadata()?);
-        let (path, build_id) = (self.path.clone(), self.build_id.clone());
-        Ok(Self { path, identity, build_id, file, sections: OnceLock::new() })
+        let size_bytes = file.metadata()?.len();
+        Ok(Self {
+            path: self.path.clone(),
+            place: self.place.clone(),
+            readers: self.readers,
+            folder: self.folder.clone(),
+            identity: Identity { size_bytes, ..self.identity },
+            is_trusted: self.is_trusted,
+            build_id: self.build_id.clone(),
+            budget: self.budget.clone(),
+            unread_bytes: AtomicU64::new(size_bytes + READ_AGAIN_BYTES),
+            file,
+            sections: OnceLock::new(),
+        })
+    }
+
+    /// Takes what it unpacks from the budget of `other`, another file of the same binary.
+    pub fn share_budget(&mut self, other: &Self) {
+        if self.is_trusted == other.is_trusted {
+            self.budget = other.budget.clone();
+        }
+    }
+
+    /// Whether its names may be told of other programs: no stranger has put it there, or the user named its directory.
+    pub fn is_chosen(&self) -> bool {
+        self.is_trusted || self.folder.is_named_by_user
     }
 
     /// The section headers, which are read once.
@@ -114,17 +182,21 @@ impl ElfFile {
             section.content.clone()?;
         let fail = |reason: &str| Err(format!("{}: {reason}", section.name));
         let end = offset.checked_add(compressed_size);
-        if end.is_none_or(|end| end > self.identity.size_bytes)
-            || compressed_size > MAX_SECTION_BYTES
-        {
+        if end.is_none_or(|end| end > self.identity.size_bytes) {
             return fail("lies outside the file");
         }
-        if uncompressed_size > MAX_SECTION_BYTES
-            || uncompressed_size / MAX_COMPRESSION_RATIO > compressed_size + 1
-        {
+        if uncompressed_size / MAX_COMPRESSION_RATIO > compressed_size + 1 {
             return fail(&format!("claims {uncompressed_size} bytes"));
         }
-        let mut data = vec![0; compressed_size as usize];
+        let unread = |left: u64| left.checked_sub(compressed_size);
+        if self.unread_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, unread).is_err() {
+            return fail("overlaps other sections");
+        }
+        let unpacked_bytes = if format == CompressionFormat::None { 0 } else { uncompressed_size };
+        self.budget
+            .take(compressed_size.saturating_add(unpacked_bytes))
+            .or_else(|reason| fail(&reason).map(drop))?;
+        let mut data = zeroes(compressed_size as usize)?;
         self.file.read_exact_at(&mut data, offset).map_err(|error| error.to_string())?;
         let unpacked = match format {
             CompressionFormat::None => return Ok(data),
@@ -137,8 +209,13 @@ impl ElfFile {
         unpacked.or_else(|error| fail(&error))
     }
 
-    /// CRC-32 of the whole file, as `.gnu_debuglink` wants it.
+    /// CRC-32 of the whole file, as `.gnu_debuglink` wants it; `None` if that is too much to read.
     pub fn crc32(&self) -> Option<u32> {
+        if self.identity.size_bytes > MAX_CRC_BYTES
+            || self.budget.take(self.identity.size_bytes).is_err()
+        {
+            return None;
+        }
         let mut hasher = crc32fast::Hasher::new();
         let mut buffer = vec![0; 1 << 18];
         let mut offset = 0;
@@ -148,6 +225,10 @@ impl ElfFile {
                 count => {
                     hasher.update(&buffer[..count]);
                     offset += count as u64;
+                    // It may grow meanwhile.
+                    if offset > self.identity.size_bytes {
+                        return None;
+                    }
                 }
             }
         }
@@ -173,77 +254,23 @@ pub(crate) struct Section {
     content: Result<CompressedFileRange, String>,
 }
 
-/// Where a file says that the rest of its debug information is.
-#[derive(Clone, BorshSerialize, BorshDeserialize)]
-pub(crate) struct DebugLink {
-    /// A file name without a directory.
-    pub name: Vec<u8>,
-    pub crc32: u32,
-}
-
-/// `.gnu_debuglink`: a name, padding to four bytes, a CRC.
-pub(crate) fn debug_link(file: &ElfFile) -> Option<DebugLink> {
-    let content = file.read(file.section(".gnu_debuglink")?).ok()?;
-    let name = content.split(|&byte| byte == 0).next()?;
-    if name.is_empty() || name.contains(&b'/') || name == b"." || name == b".." {
-        return None;
-    }
-    let crc_offset = (name.len() + 1).next_multiple_of(4);
-    let crc: [u8; 4] = content.get(crc_offset..crc_offset + 4)?.try_into().ok()?;
-    let crc32 = match file.sections().ok()?.endian {
-        Endianness::Little => u32::from_le_bytes(crc),
-        Endianness::Big => u32::from_be_bytes(crc),
-    };
-    Some(DebugLink { name: name.to_owned(), crc32 })
-}
-
-/// `.gnu_debugaltlink`: the path and build ID (hex) of the file with the parts that `dwz` found to be common.
-pub(crate) fn supplement_link(file: &ElfFile) -> Option<(Vec<u8>, String)> {
-    let content = file.read(file.section(".gnu_debugaltlink")?).ok()?;
-    let end = content.iter().position(|&byte| byte == 0)?;
-    Some((content[..end].to_owned(), hex(&content[end + 1..])))
-}
-
-fn class_of(file: &File) -> Option<elf::FileClass> {
+pub(crate) fn class_of(file: &File) -> Option<elf::FileClass> {
     let mut ident = [0; 5];
     file.read_exact_at(&mut ident, 0).ok()?;
     ident.starts_with(&elf::ELFMAG).then_some(elf::FileClass(ident[4]))
 }
 
-fn build_id_of<E: FileHeader<Endian = Endianness>>(file: &File) -> Result<Vec<u8>, String> {
-    let cache = ReadCache::new(file);
+/// The program headers of a file; an error if there are more than any linker makes.
+pub(crate) fn program_headers<'data, E: FileHeader<Endian = Endianness>>(
+    cache: &'data ReadCache<&'data File>,
+) -> Result<(Endianness, &'data E, &'data [E::ProgramHeader]), String> {
     let text = |error: object::read::Error| error.to_string();
-    let header = E::parse(&cache).map_err(text)?;
+    let header = E::parse(cache).map_err(text)?;
     let endian = header.endian().map_err(text)?;
-    let segments = header.program_headers(endian, &cache).map_err(text)?.iter();
-    let mut notes = segments
-        .filter(|segment| segment.p_type(endian) == elf::PT_NOTE)
-        .filter(|segment| segment.p_filesz(endian).into() <= MAX_NOTES_BYTES)
-        .filter_map(|segment| segment.notes(endian, &cache).ok().flatten());
-    if let Some(id) = notes.find_map(|notes| build_id_note(endian, notes)) {
-        return Ok(id);
+    if header.phnum(endian, cache).map_err(text)? > MAX_SEGMENTS {
+        return Err("too many segments".into());
     }
-    // Some tools leave the segments of a separate debug file pointing nowhere; its sections are right.
-    if header.shnum(endian, &cache).map_err(text)? > MAX_SECTIONS {
-        return Err("too many sections".into());
-    }
-    let sections = header.section_headers(endian, &cache).map_err(text)?.iter();
-    let mut notes = sections
-        .filter(|section| section.sh_size(endian).into() <= MAX_NOTES_BYTES)
-        .filter_map(|section| section.notes(endian, &cache).ok().flatten());
-    Ok(notes.find_map(|notes| build_id_note(endian, notes)).unwrap_or_default())
-}
-
-fn build_id_note<E: FileHeader<Endian = Endianness>>(
-    endian: Endianness,
-    mut notes: object::read::elf::NoteIterator<'_, E>,
-) -> Option<Vec<u8>> {
-    while let Ok(Some(note)) = notes.next() {
-        if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
-            return Some(note.desc().to_owned());
-        }
-    }
-    None
+    Ok((endian, header, header.program_headers(endian, cache).map_err(text)?))
 }
 
 fn sections_of<E: FileHeader<Endian = Endianness>>(file: &File) -> Result<Sections, String> {
@@ -258,7 +285,7 @@ fn sections_of<E: FileHeader<Endian = Endianness>>(file: &File) -> Result<Sectio
     let mut all = Vec::with_capacity(table.len());
     for header in table.iter() {
         let name = table.section_name(endian, header).unwrap_or_default();
-        let name = String::from_utf8_lossy(name).into_owned();
+        let name = String::from_utf8_lossy(&name[..name.len().min(MAX_NAME_BYTES)]).into_owned();
         all.push(Section {
             kind: header.sh_type(endian),
             address: header.sh_addr(endian).into(),
@@ -305,9 +332,7 @@ fn content_of<S: SectionHeader<Endian = Endianness>>(
 
 /// Exactly `size_bytes` from a zlib stream.
 fn inflated(packed: &[u8], size_bytes: usize) -> Result<Vec<u8>, String> {
-    // Whether there is room is asked for apart, as zeroed memory cannot be asked for without ending where there is none.
-    Vec::<u8>::new().try_reserve_exact(size_bytes).map_err(|error| error.to_string())?;
-    let mut content = vec![0; size_bytes];
+    let mut content = zeroes(size_bytes)?;
     let mut decompressor = libdeflater::Decompressor::new();
     match decompressor.zlib_decompress(packed, &mut content) {
         Ok(count) if count == size_bytes => Ok(content),
@@ -318,6 +343,13 @@ fn inflated(packed: &[u8], size_bytes: usize) -> Result<Vec<u8>, String> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn zeroes(size_bytes: usize) -> Result<Vec<u8>, String> {
+    // Whether there is room is asked for apart, as zeroed memory cannot be asked for without ending where there is none.
+    Vec::<u8>::new().try_reserve_exact(size_bytes).map_err(|error| error.to_string())?;
+    Ok(vec![0; size_bytes])
+}
+
+/// Lower-case.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

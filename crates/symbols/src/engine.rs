@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use object::elf;
 
 use crate::answers::Answers;
+use crate::budget::Budget;
 use crate::defect::SymbolDefect;
 use crate::elf::{ElfFile, Identity};
 use crate::find::{Place, Search, open_debug_file, supplement};
@@ -13,6 +14,7 @@ use crate::lines::Lines;
 use crate::mini_debug_file::mini_debug_file;
 use crate::names::Names;
 use crate::processors::{MAX_THREADS, on_all};
+use crate::rooted::RootedPath;
 use crate::worker::Worker;
 
 /// Addresses that one thread names at a time where there is only a symbol table.
@@ -25,19 +27,41 @@ pub(crate) struct Engine {
     /// In the order of trust. Mini debug information has only what the dynamic symbols lack, so both count.
     names: Vec<Names>,
     pub source: SymbolSource,
-    /// The source's file.
-    pub path: PathBuf,
+    /// The source's file, for messages.
+    path: PathBuf,
+    /// The same, if it was found by name.
+    pub place: Option<RootedPath>,
     pub identity: Option<Identity>,
+    /// A file that is used belongs neither to root nor to the user who runs this.
+    pub is_strange: bool,
+    /// Of the source's files.
+    budget: Option<Budget>,
     /// Something that should have been readable was not; such answers are not worth keeping.
     pub damage: Option<SymbolDefect>,
 }
 
 impl Engine {
     /// Opens the best sources: DWARF of the binary itself, else of a debug file, here or from a server; names from
-    /// either.
+    /// either. Files of strangers are used only if there are no others.
     pub fn open(search: &mut Search, places: &[Place], file: Option<&ElfFile>) -> Self {
+        let chosen = file.filter(|file| file.is_chosen());
+        let (engine, is_found) = Self::of(search, places, chosen, ElfFile::is_chosen);
+        match is_found {
+            true => engine,
+            false => Self::of(search, places, file, |_| true).0,
+        }
+    }
+
+    /// The best sources among the files that may be used, and whether there was any file.
+    fn of(
+        search: &mut Search,
+        places: &[Place],
+        file: Option<&ElfFile>,
+        may_be_used: fn(&ElfFile) -> bool,
+    ) -> (Self, bool) {
         let build_id = search.build_id(file).to_owned();
         let mut engine = Self::default();
+        let mut is_found = file.is_some();
         let file = file.filter(|file| engine.has_sections(file));
         if let Some(file) = file {
             engine.open_lines(search, file);
@@ -50,15 +74,21 @@ impl Engine {
             if place.is_fetched {
                 search.fetch(&build_id);
             }
-            let found = open_debug_file(place, &build_id);
-            let Some(found) = found.filter(|found| engine.has_sections(found)) else { continue };
+            let readers = search.folders.readers;
+            let found = open_debug_file(place, &build_id, readers, may_be_used);
+            let Some(mut found) = found else { continue };
+            is_found = true;
+            file.into_iter().for_each(|file| found.share_budget(file));
+            if !engine.has_sections(&found) {
+                continue;
+            }
             engine.open_lines(search, &found);
             if debug_file.is_none() || engine.lines.is_some() {
                 debug_file = Some(found);
             }
         }
         engine.open_names(debug_file.as_ref(), file);
-        engine
+        (engine, is_found)
     }
 
     fn has_sections(&mut self, file: &ElfFile) -> bool {
@@ -72,7 +102,9 @@ impl Engine {
     fn come_from(&mut self, source: SymbolSource, file: &ElfFile) {
         self.source = source;
         self.path = file.path.clone();
+        self.place = file.place.clone();
         self.identity = Some(file.identity);
+        self.budget = Some(file.budget.clone());
     }
 
     fn open_lines(&mut self, search: &mut Search, file: &ElfFile) {
@@ -84,6 +116,7 @@ impl Engine {
         match Lines::open(file, found) {
             Ok(lines) => {
                 self.lines = Some(lines);
+                self.is_strange |= !file.is_trusted || found.is_some_and(|file| !file.is_trusted);
                 self.come_from(SymbolSource::Dwarf, file);
                 self.damage = None;
             }
@@ -116,6 +149,7 @@ impl Engine {
             None
         });
         let Some(names) = names else { return false };
+        self.is_strange |= !file.is_trusted;
         if self.lines.is_none() && self.names.is_empty() {
             let is_whole = kind == elf::SHT_SYMTAB;
             let source = if is_whole { SymbolSource::Symtab } else { SymbolSource::Dynsym };
@@ -133,15 +167,17 @@ impl Engine {
 
     /// Finds the frames at `addresses` and adds them to `answers`.
     pub fn answer(&mut self, addresses: &[u64], answers: &mut Answers) {
+        // What is made of the sections is dropped at the end, but for the answers.
+        let budget = self.budget.as_ref().map_or_else(|| Budget::of(false), Budget::rest);
         let groups = match &self.lines {
-            Some(lines) => lines.groups(addresses),
+            Some(lines) => lines.groups(addresses, &budget),
             None => addresses.chunks(NAMES_PER_GROUP).map(<[u64]>::to_vec).collect(),
         };
         let (lines, names) = (self.lines.as_ref(), self.names.as_slice());
         let found = on_all(
             &groups,
             MAX_THREADS,
-            || Worker::new(lines, names),
+            || Worker::new(lines, names, budget.clone()),
             |worker, group| {
                 let found = |&address: &u64| (address, worker.find(address));
                 group.iter().map(found).collect::<Vec<_>>()
@@ -151,7 +187,7 @@ impl Engine {
         found.sort_unstable_by_key(|&(address, _)| address);
         for (address, (frames, damage)) in found {
             answers.add(address, &frames);
-            if let (Some(reason), SymbolSource::Dwarf) = (damage, self.source) {
+            if let Some(reason) = damage {
                 let (path, reason) =
                     (self.path.clone(), format!("at address {address:#x}: {reason}"));
                 self.damage.get_or_insert(SymbolDefect::Unreadable { path, reason });

@@ -5,17 +5,19 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use ramson_paths::{Facts, mapped_files};
+
 use crate::binary::{Binary, is_build_id};
 use crate::debuginfod::Servers;
 use crate::defect::SymbolDefect;
-use crate::elf::{DebugLink, ElfFile, Identity, OpenError, supplement_link};
+use crate::elf::{ElfFile, Identity, OpenError};
+use crate::links::{DebugLink, supplement_link};
+use crate::rooted::{Readers, RootedPath};
 
 /// Where distributions put separate debug files.
 const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";
 /// What the kernel appends to the path of an unlinked file.
 const DELETED: &str = " (deleted)";
-/// A process has at most this many mappings by default (`vm.max_map_count`).
-const MAX_MAPPINGS: usize = 1 << 16;
 
 /// Where else than in the usual places files may be.
 #[derive(Default)]
@@ -24,6 +26,25 @@ pub(crate) struct Folders {
     pub debug_paths: Vec<PathBuf>,
     /// A copy of the root directory of the machine that the profile is from.
     pub sysroot: Option<PathBuf>,
+    /// Who must be able to read a file that is used.
+    pub readers: Readers,
+}
+
+impl Folders {
+    /// Each folder with debug files as a root of its own, then by its path, as links in it may lead out of it.
+    fn debug_folders(&self) -> impl Iterator<Item = RootedPath> {
+        let roots = |path: &PathBuf| {
+            [RootedPath::within(path, Path::new("/")), RootedPath::named_by_user(path)]
+        };
+        self.debug_paths.iter().flat_map(roots)
+    }
+
+    /// Every root directory in which a path of `binary`'s process may be meant, at `path`.
+    fn in_file_systems(&self, binary: &Binary, path: &Path) -> Vec<RootedPath> {
+        let sysroot = self.sysroot.iter().map(|root| RootedPath::within(root, path));
+        let process = binary.pid.into_iter().map(|pid| RootedPath::in_process(pid, path));
+        sysroot.chain(process).chain([RootedPath::here(path)]).collect()
+    }
 }
 
 /// What is looked for, and where.
@@ -48,31 +69,46 @@ impl Search<'_> {
     }
 }
 
-/// Finds the file that `binary` was mapped from.
-pub(crate) fn locate(binary: &Binary, folders: &Folders) -> Result<ElfFile, SymbolDefect> {
-    let (mut differs, mut unreadable) = (None, None);
+/// Finds the file that `binary` was mapped from. One of a stranger counts only if neither root nor the user has one of this build, by the
+/// same name or where names came from before (`earlier`).
+pub(crate) fn locate(
+    binary: &Binary,
+    folders: &Folders,
+    earlier: Option<&RootedPath>,
+) -> Result<ElfFile, SymbolDefect> {
+    let (mut differs, mut unreadable, mut strange) = (None, None, None);
     let (wanted, binary_path) = (binary.build_id.clone(), binary.path.clone());
-    let paths = binary_paths(binary, folders).into_iter();
-    for path in paths.chain(std::iter::once_with(|| mapped_paths(binary)).flatten()) {
-        match ElfFile::open(&path) {
-            Ok(file) if wanted.is_empty() || file.build_id == wanted => return Ok(file),
+    for place in binary_paths(binary, folders) {
+        match ElfFile::open(&place, folders.readers) {
+            Ok(file) if wanted.is_empty() || file.build_id == wanted && file.is_chosen() => {
+                return Ok(file);
+            }
+            Ok(file) if file.build_id == wanted => drop(strange.get_or_insert(file)),
             Ok(file) => {
-                let (wanted, found) = (wanted.clone(), file.build_id);
+                let (wanted, found, path) = (wanted.clone(), file.build_id, file.path);
                 let defect = SymbolDefect::BuildIdDiffers { path, wanted, found, used: None };
                 differs.get_or_insert(defect);
             }
             Err(OpenError::Missing) => {}
             Err(OpenError::Unreadable(reason)) => {
-                unreadable.get_or_insert(SymbolDefect::Unreadable { path, reason });
+                unreadable.get_or_insert(SymbolDefect::Unreadable { path: place.shown(), reason });
             }
         }
     }
+    let earlier = earlier
+        .filter(|_| strange.is_some())
+        .and_then(|place| ElfFile::open(place, folders.readers).ok());
+    let earlier = earlier.filter(|file| file.build_id == wanted && file.is_chosen());
     let missing = SymbolDefect::BinaryMissing { path: binary_path, build_id: wanted };
-    mapped_under_any_name(binary).ok_or(differs.or(unreadable).unwrap_or(missing))
+    earlier
+        .or(strange)
+        .or_else(|| mapped_by_name(binary))
+        .or_else(|| mapped_under_any_name(binary))
+        .ok_or(differs.or(unreadable).unwrap_or(missing))
 }
 
 /// By name: in the sysroot, then inside the process's root, so that containers work, then here.
-fn binary_paths(binary: &Binary, folders: &Folders) -> Vec<PathBuf> {
+fn binary_paths(binary: &Binary, folders: &Folders) -> Vec<RootedPath> {
     let mut paths = Vec::new();
     let is_verifiable = !binary.build_id.is_empty();
     let is_deleted = binary.path.ends_with(DELETED);
@@ -80,76 +116,68 @@ fn binary_paths(binary: &Binary, folders: &Folders) -> Vec<PathBuf> {
     if is_deleted && !is_verifiable {
         return paths;
     }
-    let path = binary.path.strip_suffix(DELETED).unwrap_or(&binary.path);
-    if let Some(sysroot) = folders.sysroot.as_ref().filter(|_| path.starts_with('/')) {
-        paths.push(concatenated(sysroot, path));
+    let path = Path::new(plain_path(binary));
+    if let Some(sysroot) = folders.sysroot.as_ref().filter(|_| path.is_absolute()) {
+        paths.push(RootedPath::within(sysroot, path));
         if !is_verifiable {
             return paths;
         }
     }
-    let root = process_root(binary).filter(|_| path.starts_with('/'));
-    if let Some(root) = &root {
-        paths.push(concatenated(root, path));
-    }
+    let process = binary.pid.filter(|_| path.is_absolute());
+    paths.extend(process.map(|pid| RootedPath::in_process(pid, path)));
     // Without a build ID, a file of the same name outside the container proves nothing.
-    if root.is_none_or(|root| is_verifiable || !root.exists()) {
-        paths.push(PathBuf::from(path));
+    let has_root = |pid| Path::new(&format!("/proc/{pid}/root")).exists();
+    if is_verifiable || !process.is_some_and(has_root) {
+        paths.push(RootedPath::here(path));
     }
     paths
 }
 
 /// By what the process has mapped: reaches unlinked files. Needs privileges, except for the executable.
-fn mapped_paths(binary: &Binary) -> Vec<PathBuf> {
-    let mut paths = Vec::new();
-    let Some(pid) = binary.pid else { return paths };
-    let plain = binary.path.strip_suffix(DELETED).unwrap_or(&binary.path);
-    let is_it = |link: &Path| {
-        let Ok(target) = std::fs::read_link(link) else { return false };
-        let Some(target) = target.to_str() else { return false };
+fn mapped_by_name(binary: &Binary) -> Option<ElfFile> {
+    let plain = plain_path(binary);
+    let is_it = |target: &Path| {
+        let target = target.to_str().unwrap_or_default();
         target == binary.path || target.strip_suffix(DELETED) == Some(plain)
     };
-    let mut links = mapped_links(pid);
-    paths.extend(links.next().filter(|executable| is_it(executable)));
-    paths.extend(links.find(|link| is_it(link)));
-    paths
-}
-
-/// The executable, then every mapped file, once for each mapping.
-fn mapped_links(pid: u32) -> impl Iterator<Item = PathBuf> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/map_files")).ok().into_iter().flatten();
-    let links = entries.take(MAX_MAPPINGS).flatten().map(|entry| entry.path());
-    std::iter::once(PathBuf::from(format!("/proc/{pid}/exe"))).chain(links)
+    let wanted = &binary.build_id;
+    mapped(binary, is_it).find(|file| wanted.is_empty() || file.build_id == *wanted)
 }
 
 /// By build ID alone: who replaces a binary may have renamed it first, and a process in a changed root directory sees other paths
 /// than its links have.
 fn mapped_under_any_name(binary: &Binary) -> Option<ElfFile> {
-    let pid = binary.pid.filter(|_| !binary.build_id.is_empty())?;
     let mut seen = HashSet::new();
-    let is_new = |link: &PathBuf| std::fs::read_link(link).is_ok_and(|target| seen.insert(target));
-    let files = mapped_links(pid).filter(is_new).filter_map(|link| ElfFile::open(&link).ok());
-    files.into_iter().find(|file| file.build_id == binary.build_id)
+    let is_new = |target: &Path| !binary.build_id.is_empty() && seen.insert(target.to_owned());
+    mapped(binary, is_new).find(|file| file.build_id == binary.build_id)
 }
 
-fn process_root(binary: &Binary) -> Option<PathBuf> {
-    binary.pid.map(|pid| PathBuf::from(format!("/proc/{pid}/root")))
+/// The files that the process of `binary` has mapped under names that are wanted.
+fn mapped(binary: &Binary, is_wanted: impl FnMut(&Path) -> bool) -> impl Iterator<Item = ElfFile> {
+    let files = binary.pid.map(|pid| (pid, mapped_files(pid, is_wanted))).into_iter();
+    let path = Path::new(plain_path(binary));
+    files.flat_map(move |(pid, files)| {
+        files.filter_map(move |file| ElfFile::mapped(file, &RootedPath::in_process(pid, path)).ok())
+    })
 }
 
-/// `root` followed by the absolute `path`, which `Path::join` would take instead of `root`.
-fn concatenated(root: &Path, path: &str) -> PathBuf {
-    let mut joined = root.as_os_str().to_owned();
-    joined.push(path);
-    PathBuf::from(joined)
+fn plain_path(binary: &Binary) -> &str {
+    binary.path.strip_suffix(DELETED).unwrap_or(&binary.path)
 }
 
 /// A place where a separate debug file may be.
-#[derive(Default)]
 pub(crate) struct Place {
-    pub path: PathBuf,
+    pub at: RootedPath,
     /// What must hold besides the build ID.
-    pub crc32: Option<u32>,
+    crc32: Option<u32>,
     /// Where a file is once it was fetched from a server.
     pub is_fetched: bool,
+}
+
+impl From<RootedPath> for Place {
+    fn from(at: RootedPath) -> Self {
+        Self { at, crc32: None, is_fetched: false }
+    }
 }
 
 /// Every place to look for the debug file of `binary`, best first.
@@ -160,55 +188,56 @@ pub(crate) fn debug_places(
 ) -> Vec<Place> {
     let Search { binary, folders, servers } = search;
     let build_id = search.build_id(file);
-    let at = |path| Place { path, ..Place::default() };
-    let mut places = Vec::new();
     let roots = debug_roots(binary, folders);
-    for root in &roots {
-        places.extend(by_build_id(root, build_id).map(at));
-    }
-    let path = binary.path.strip_suffix(DELETED).unwrap_or(&binary.path);
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-    if is_build_id(build_id) {
+    let mut places: Vec<Place> = Vec::new();
+    places.extend(roots.iter().filter_map(|root| by_build_id(root, build_id)).map(Place::from));
+    let (folder, name) = plain_path(binary).rsplit_once('/').unwrap_or((".", plain_path(binary)));
+    if is_build_id(build_id) && !name.is_empty() {
         // An unstripped copy of the binary will do as well.
-        let copies =
-            folders.debug_paths.iter().filter(|_| !name.is_empty()).map(|root| root.join(name));
-        places.extend(copies.map(at));
+        let copies = folders.debug_folders().map(|folder| folder.join(name.as_ref()));
+        places.extend(copies.map(Place::from));
     }
     if let Some(link) = link {
-        let name = OsStr::from_bytes(&link.name);
-        let mut linked = folders.debug_paths.clone();
-        let file_systems = folders.sysroot.clone().into_iter().chain(process_root(binary));
-        for root in file_systems.chain([PathBuf::new()]) {
-            let folder = concatenated(&root, folder);
-            linked.push(folder.join(".debug"));
-            linked.push(folder);
+        let name = Path::new(OsStr::from_bytes(&link.name));
+        let mut linked: Vec<_> = folders.debug_folders().collect();
+        for beside in folders.in_file_systems(binary, Path::new(folder)) {
+            linked.extend([beside.join(".debug".as_ref()), beside]);
         }
-        linked.extend(roots.iter().map(|root| concatenated(root, folder)));
+        linked.extend(roots.iter().map(|root| root.below(folder)));
         let crc32 = Some(link.crc32);
-        places.extend(linked.into_iter().map(|folder| Place { crc32, ..at(folder.join(name)) }));
+        let linked = linked.into_iter().map(|folder| Place::from(folder.join(name)));
+        places.extend(linked.map(|place| Place { crc32, ..place }));
     }
     let fetched = servers.as_ref().and_then(|servers| servers.place(build_id));
-    places.extend(fetched.map(|path| Place { is_fetched: true, ..at(path) }));
+    places.extend(
+        fetched.map(|path| Place {
+            is_fetched: true,
+            ..Place::from(RootedPath::named_by_user(&path))
+        }),
+    );
     places
 }
 
-fn debug_roots(binary: &Binary, folders: &Folders) -> Vec<PathBuf> {
-    let mut roots = folders.debug_paths.clone();
-    let file_systems = folders.sysroot.clone().into_iter().chain(process_root(binary));
-    roots.extend(file_systems.map(|root| concatenated(&root, SYSTEM_DEBUG_DIR)));
-    roots.push(PathBuf::from(SYSTEM_DEBUG_DIR));
-    roots
+fn debug_roots(binary: &Binary, folders: &Folders) -> Vec<RootedPath> {
+    let system = folders.in_file_systems(binary, Path::new(SYSTEM_DEBUG_DIR));
+    folders.debug_folders().chain(system).collect()
 }
 
-fn by_build_id(root: &Path, build_id: &str) -> Option<PathBuf> {
+fn by_build_id(root: &RootedPath, build_id: &str) -> Option<RootedPath> {
     let (directory, file) = build_id.split_at_checked(2)?;
-    is_build_id(build_id).then(|| root.join(format!(".build-id/{directory}/{file}.debug")))
+    let inner = || format!(".build-id/{directory}/{file}.debug");
+    is_build_id(build_id).then(|| root.join(inner().as_ref()))
 }
 
-/// Opens the file at `place` if it is the debug file of the binary with this build ID. A file that is not is as
+/// Opens the file at `place` if it may be used and is the debug file of the binary with this build ID. A file that is not is as
 /// good as absent: another package may own it.
-pub(crate) fn open_debug_file(place: &Place, build_id: &str) -> Option<ElfFile> {
-    let file = ElfFile::open(&place.path).ok()?;
+pub(crate) fn open_debug_file(
+    place: &Place,
+    build_id: &str,
+    readers: Readers,
+    may_be_used: fn(&ElfFile) -> bool,
+) -> Option<ElfFile> {
+    let file = ElfFile::open(&place.at, readers).ok().filter(may_be_used)?;
     let is_it = match place.crc32 {
         Some(crc32) => file.build_id == build_id && file.crc32() == Some(crc32),
         None => file.build_id == build_id,
@@ -224,34 +253,36 @@ pub(crate) fn supplement(
     let Search { binary, folders, .. } = *search;
     let Some((link, build_id)) = supplement_link(file) else { return Ok(None) };
     let link = Path::new(OsStr::from_bytes(&link));
-    let mut paths = Vec::new();
     // Relative names start at the debug file, wherever its own links lead.
-    let real = std::fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
-    paths.extend(real.parent().map(|folder| folder.join(link)));
-    if let (Some(root), Some(link)) = (process_root(binary), link.to_str())
-        && link.starts_with('/')
-    {
-        paths.push(concatenated(&root, link));
+    let mut paths = vec![file.folder.join(link)];
+    if let Some(pid) = binary.pid.filter(|_| link.is_absolute()) {
+        paths.push(RootedPath::in_process(pid, link));
     }
     for root in debug_roots(binary, folders) {
         paths.extend(by_build_id(&root, &build_id));
-        paths.extend(link.file_name().map(|name| root.join(".dwz").join(name)));
+        paths.extend(link.file_name().map(|name| root.join(".dwz".as_ref()).join(name.as_ref())));
     }
     let fetched = std::iter::once_with(|| search.fetch(&build_id)).flatten();
+    let fetched = fetched.map(|path| RootedPath::named_by_user(&path));
     for path in paths.into_iter().chain(fetched) {
-        if let Ok(file) = ElfFile::open(&path)
-            && file.build_id == build_id
-            && file.sections().is_ok()
+        if let Ok(mut found) = ElfFile::open(&path, folders.readers)
+            && found.build_id == build_id
+            && (found.is_chosen() || !file.is_trusted)
+            && found.sections().is_ok()
         {
-            return Ok(Some(file));
+            found.share_budget(file);
+            return Ok(Some(found));
         }
     }
     let (path, supplement) = (file.path.clone(), link.to_owned());
     Err(SymbolDefect::SupplementMissing { path, supplement, build_id })
 }
 
-/// What identifies every file that exists now and could be a source.
+/// What identifies every file that exists now and could be a source, except for what strangers may have put there.
 pub(crate) fn present(file: Option<&ElfFile>, places: &[Place]) -> Vec<Identity> {
-    let debug_files = places.iter().filter_map(|place| Identity::of(&place.path));
+    let debug_files = places.iter().filter_map(|place| {
+        let is_chosen = |facts: &Facts| facts.is_trusted() || place.at.is_named_by_user;
+        place.at.look().filter(is_chosen).map(Identity::from)
+    });
     file.map(|file| file.identity).into_iter().chain(debug_files).collect()
 }

@@ -1,12 +1,16 @@
 //! Functions, inlined calls and source lines from DWARF.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use addr2line::{LookupContinuation, LookupResult};
-use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, SectionId};
+use gimli::{
+    AbbreviationsCacheStrategy, Dwarf, DwarfSections, Reader, RunTimeEndian, Section, SectionId,
+};
 use object::Endianness;
 
+use crate::budget::Budget;
+use crate::bytes::{Bytes, metered, reason};
 use crate::declarations;
 use crate::elf::ElfFile;
 use crate::processors::{MAX_THREADS, on_all};
@@ -37,9 +41,6 @@ const USED: [SectionId; 10] = [
     SectionId::DebugStrOffsets,
 ];
 
-/// Content of a section as DWARF readers take it: with the order of the bytes in a number.
-pub(crate) type Bytes<'a> = EndianSlice<'a, RunTimeEndian>;
-
 pub(crate) fn endian(file: &ElfFile) -> Result<RunTimeEndian, String> {
     Ok(match file.sections()?.endian {
         Endianness::Little => RunTimeEndian::Little,
@@ -55,12 +56,15 @@ pub(crate) struct Lines {
     endian: RunTimeEndian,
     pub split: Split,
     size_bytes: u64,
+    /// Reading files of strangers is bounded.
+    is_strange: bool,
 }
 
 /// One thread's view of `Lines`. Units are parsed when an address first falls into them.
 pub(crate) struct LineFinder<'a> {
     context: addr2line::Context<Bytes<'a>>,
     split: &'a Split,
+    budget: Option<Budget>,
 }
 
 /// One function activation as DWARF has it.
@@ -87,9 +91,21 @@ impl Lines {
         };
         let sections = loaded(false)?;
         let supplement = supplement.map(|_| loaded(true)).transpose()?;
-        let lines = Self { sections, supplement, endian, split: Split::of(file), size_bytes };
-        lines.finder()?;
+        let (split, is_strange) = (Split::of(file), !file.is_trusted);
+        let lines = Self { sections, supplement, endian, split, size_bytes, is_strange };
+        let budget = file.budget.rest();
+        metered(lines.of_reads(&budget), || {
+            let dwarf = lines.dwarf();
+            check_abbreviations(&dwarf)?;
+            dwarf.sup().map_or(Ok(()), check_abbreviations)
+        })?;
+        lines.finder(&budget)?;
         Ok(lines)
+    }
+
+    /// What reading takes its share from, if that is bounded.
+    fn of_reads<'a>(&self, budget: &'a Budget) -> Option<&'a Budget> {
+        Some(budget).filter(|_| self.is_strange)
     }
 
     fn dwarf<'a>(&'a self) -> Dwarf<Bytes<'a>> {
@@ -97,17 +113,22 @@ impl Lines {
         self.sections.borrow_with_sup(self.supplement.as_ref(), slice)
     }
 
-    pub fn finder(&self) -> Result<LineFinder<'_>, String> {
-        let context = addr2line::Context::from_dwarf(self.dwarf());
-        let context = context.map_err(|error| error.to_string())?;
-        Ok(LineFinder { context, split: &self.split })
+    pub fn finder(&self, budget: &Budget) -> Result<LineFinder<'_>, String> {
+        let budget = self.of_reads(budget);
+        let context = metered(budget, || {
+            let mut dwarf = self.dwarf();
+            // Units may share a table, as all do in Go.
+            dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+            addr2line::Context::from_dwarf(dwarf).map_err(reason)
+        })?;
+        Ok(LineFinder { context, split: &self.split, budget: budget.cloned() })
     }
 
     /// `addresses` in groups that may be looked up by different threads, the one with most work first.
-    pub fn groups(&self, addresses: &[u64]) -> Vec<Vec<u64>> {
+    pub fn groups(&self, addresses: &[u64], budget: &Budget) -> Vec<Vec<u64>> {
         match addresses.len() {
             0..FEW_ADDRESSES => vec![addresses.to_vec()],
-            _ => by_unit(&self.dwarf(), addresses),
+            _ => metered(self.of_reads(budget), || by_unit(&self.dwarf(), addresses)),
         }
     }
 
@@ -119,7 +140,15 @@ impl Lines {
 
 impl LineFinder<'_> {
     /// Calls `each` for every function activation at `address`, inlined ones first.
-    pub fn find(&self, address: u64, mut each: impl FnMut(LineFrame<'_>)) -> gimli::Result<()> {
+    pub fn find(&self, address: u64, each: impl FnMut(LineFrame<'_>)) -> Result<(), String> {
+        metered(self.budget.as_ref(), || self.find_unmetered(address, each)).map_err(reason)
+    }
+
+    fn find_unmetered(
+        &self,
+        address: u64,
+        mut each: impl FnMut(LineFrame<'_>),
+    ) -> gimli::Result<()> {
         let mut lookup = self.context.find_frames(address);
         let mut frames = loop {
             match lookup {
@@ -140,6 +169,28 @@ impl LineFinder<'_> {
         }
         Ok(())
     }
+}
+
+/// An entry may be a single byte, and a reader goes through all attributes that its abbreviation has.
+pub(crate) fn check_abbreviations(dwarf: &Dwarf<Bytes<'_>>) -> Result<(), String> {
+    let mut checked = HashSet::new();
+    let mut units = dwarf.units();
+    while let Ok(Some(unit)) = units.next() {
+        let offset = unit.debug_abbrev_offset().0;
+        let table = dwarf.debug_abbrev.reader().slice().get(offset..).unwrap_or_default();
+        if !checked.insert(offset) {
+            continue;
+        }
+        match declarations::are_short(table) {
+            Ok(false) => {
+                return Err("an entry with more attributes than any compiler makes".into());
+            }
+            Err(gimli::Error::Io) => return Err(reason(gimli::Error::Io)),
+            // The reader tells of it itself, if the unit is needed.
+            Ok(true) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Reads the sections that are used, by whether they are the supplement's.

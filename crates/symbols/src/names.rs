@@ -10,6 +10,12 @@ use crate::elf::{ElfFile, Sections};
 const MAX_ENCLOSING: usize = 64;
 /// A longer name is cut: no linker's name is that long.
 const MAX_NAME_BYTES: usize = 64 << 10;
+/// Of a name of a symbol that is none of a function.
+const PREFIX_BYTES: usize = 2;
+/// Which of several names at one address is plainest shows in so many bytes.
+const MAX_COMPARED_BYTES: usize = 1 << 8;
+/// What is kept of a symbol, and what is made of it meanwhile, by what the table has of it.
+const KEPT_RATIO: u64 = 3;
 
 /// The functions of one `.symtab` or `.dynsym`.
 pub(crate) struct Names {
@@ -45,6 +51,7 @@ impl Names {
         let strings = sections.all.get(table.link).ok_or("symbol table without strings")?;
         let strings = file.read(strings)?;
         let content = file.read(table)?;
+        file.budget.take(content.len() as u64 * KEPT_RATIO)?;
         let candidates = if sections.is_64 {
             candidates::<elf::FileHeader64<Endianness>>(sections, &content, &strings)
         } else {
@@ -72,7 +79,7 @@ impl Names {
             }
             let function = &self.functions[index];
             if address < function.end {
-                let name = name_at(&self.strings, function.name_offset);
+                let name = name_at(&self.strings, function.name_offset, MAX_NAME_BYTES);
                 return Some(String::from_utf8_lossy(without_version(name)).into_owned());
             }
         }
@@ -108,7 +115,7 @@ fn candidates<E: FileHeader<Endian = Endianness>>(
         if is_label && code.is_none() {
             continue;
         }
-        let name = name_at(strings, symbol.st_name(endian));
+        let name = name_at(strings, symbol.st_name(endian), PREFIX_BYTES);
         if name.is_empty() || name.starts_with(b"$") || name.starts_with(b".L") {
             continue;
         }
@@ -131,7 +138,7 @@ fn candidates<E: FileHeader<Endian = Endianness>>(
 /// One function per start; labels inside a function go; what has no size ends where the next begins.
 fn choose(mut candidates: Vec<Candidate>, strings: &[u8]) -> Vec<Function> {
     let plainness = |candidate: &Candidate| {
-        let name = name_at(strings, candidate.name_offset);
+        let name = name_at(strings, candidate.name_offset, MAX_COMPARED_BYTES);
         let underscores = name.iter().take_while(|&&byte| byte == b'_').count();
         // Mangled names begin with an underscore that says nothing.
         let underscores = if name.starts_with(b"_Z") { 0 } else { underscores };
@@ -159,9 +166,10 @@ fn choose(mut candidates: Vec<Candidate>, strings: &[u8]) -> Vec<Function> {
     functions.collect()
 }
 
-fn name_at(strings: &[u8], offset: u32) -> &[u8] {
+/// At most the first `most_bytes` of a name.
+fn name_at(strings: &[u8], offset: u32, most_bytes: usize) -> &[u8] {
     let rest = strings.get(offset as usize..).unwrap_or_default();
-    let rest = &rest[..rest.len().min(MAX_NAME_BYTES)];
+    let rest = &rest[..rest.len().min(most_bytes)];
     rest.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 

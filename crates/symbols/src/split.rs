@@ -11,8 +11,11 @@ use std::sync::{Arc, OnceLock};
 use addr2line::SplitDwarfLoad;
 use gimli::{Dwarf, DwarfPackageSections, DwarfSections, RunTimeEndian, SectionId};
 
+use crate::budget::Budget;
+use crate::bytes::Bytes;
 use crate::elf::ElfFile;
-use crate::lines::{Bytes, endian};
+use crate::lines::{check_abbreviations, endian};
+use crate::rooted::{Readers, RootedPath};
 
 /// Lists of units are short if there are this many.
 const UNIT_LISTS: usize = 1 << 10;
@@ -20,7 +23,11 @@ const UNIT_LISTS: usize = 1 << 10;
 /// Finds the outside parts of one file with DWARF, for any number of threads. Nothing is opened before the first request,
 /// and nothing closed after: threads refer to it.
 pub(crate) struct Split {
-    package_path: PathBuf,
+    package_place: RootedPath,
+    /// Its parts must then not be a stranger's either.
+    is_of_trusted_file: bool,
+    readers: Readers,
+    budget: Budget,
     package: OnceLock<Option<(DwarfPackageSections<Vec<u8>>, RunTimeEndian)>>,
     /// By the hash of the path.
     units: Vec<OnceLock<Box<Unit>>>,
@@ -39,10 +46,13 @@ struct Unit {
 
 impl Split {
     pub fn of(file: &ElfFile) -> Self {
-        let mut package_path = file.path.clone().into_os_string();
-        package_path.push(".dwp");
+        let name = file.path.file_name().unwrap_or_default();
+        let place = file.place.clone().unwrap_or_else(|| file.folder.join(name.as_ref()));
         Self {
-            package_path: package_path.into(),
+            package_place: place.with_suffix(".dwp"),
+            is_of_trusted_file: file.is_trusted,
+            readers: file.readers,
+            budget: file.budget.clone(),
             package: OnceLock::new(),
             units: (0..UNIT_LISTS).map(|_| OnceLock::new()).collect(),
             missing: OnceLock::new(),
@@ -58,7 +68,7 @@ impl Split {
             if let Ok(Some(unit)) =
                 package.and_then(|package| package.find_cu(request.dwo_id, &request.parent))
             {
-                return Some(Arc::new(unit));
+                return check_abbreviations(&unit).is_ok().then(|| Arc::new(unit));
             }
         }
         let name = request.path.as_ref()?.slice();
@@ -71,7 +81,7 @@ impl Split {
         };
         let mut unit = sections.borrow(|section| Bytes::new(section, *endian));
         unit.make_dwo(&request.parent);
-        Some(Arc::new(unit))
+        check_abbreviations(&unit).is_ok().then(|| Arc::new(unit))
     }
 
     pub fn size_bytes(&self) -> u64 {
@@ -94,21 +104,25 @@ impl Split {
     }
 
     fn open_package(&self) -> Option<(DwarfPackageSections<Vec<u8>>, RunTimeEndian)> {
-        let (load, endian) = self.loader(&self.package_path)?;
+        let (load, endian) = self.loader(&self.package_place)?;
         DwarfPackageSections::load(load).ok().map(|sections| (sections, endian))
     }
 
     fn open_unit(&self, path: &Path) -> Option<(DwarfSections<Vec<u8>>, RunTimeEndian)> {
-        let (load, endian) = self.loader(path)?;
+        let (load, endian) = self.loader(&RootedPath::here(path))?;
         DwarfSections::load(load).ok().map(|sections| (sections, endian))
     }
 
-    /// Reads sections of the file at `path`; a damaged one counts as empty, and the unit as missing what it had.
+    /// Reads sections of the file at `place`; a damaged one counts as empty, and the unit as missing what it had.
     fn loader(
         &self,
-        path: &Path,
+        place: &RootedPath,
     ) -> Option<(impl FnMut(SectionId) -> gimli::Result<Vec<u8>> + use<'_>, RunTimeEndian)> {
-        let file = ElfFile::open(path).ok()?;
+        let mut file = ElfFile::open(place, self.readers).ok()?;
+        if self.is_of_trusted_file && !file.is_trusted {
+            return None;
+        }
+        file.budget = self.budget.clone();
         let endian = endian(&file).ok()?;
         let load = move |id: SectionId| {
             // All of them: the index of a package names ranges in each, used or not.

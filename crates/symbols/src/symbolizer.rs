@@ -11,11 +11,13 @@ use crate::binary::Binary;
 use crate::cache::Cache;
 use crate::debuginfod::{ServerOptions, Servers};
 use crate::defect::SymbolDefect;
-use crate::elf::{ElfFile, Identity, debug_link};
+use crate::elf::{ElfFile, Identity};
 use crate::engine::Engine;
 use crate::find::{Folders, Place, Search, debug_places, locate, present};
 use crate::frame::{Frame, SymbolSource};
+use crate::links::debug_link;
 use crate::names_block::CarriedNames;
+use crate::rooted::{Readers, RootedPath};
 
 /// Sections of binaries that were not used lately are dropped beyond this.
 const MAX_OPEN_BYTES: u64 = 2 << 30;
@@ -47,6 +49,9 @@ pub struct Options {
     pub carried: Option<Arc<CarriedNames>>,
     /// Folder for answers that are kept from run to run; `None`: keep none.
     pub cache_dir: Option<PathBuf>,
+    /// Take names only from files that every user may read, as the names will be read by others than the user who runs this. Neither the
+    /// cache nor the process itself is asked then.
+    pub is_for_all: bool,
 }
 
 /// Finds names for addresses. Keeps binaries open, so use one for a whole report; it can be sent to other threads.
@@ -74,8 +79,10 @@ struct Known {
 impl Symbolizer {
     /// Nothing is opened until the first question.
     pub fn new(options: Options) -> Self {
-        let Options { debug_paths, sysroot, servers, carried, cache_dir } = options;
-        let folders = Folders { debug_paths, sysroot };
+        let Options { debug_paths, sysroot, servers, carried, cache_dir, is_for_all } = options;
+        let readers = if is_for_all { Readers::All } else { Readers::Caller };
+        let folders = Folders { debug_paths, sysroot, readers };
+        let cache_dir = cache_dir.filter(|_| !is_for_all);
         let (servers, cache) = (servers.map(Servers::new), cache_dir.map(Cache::new));
         Self { folders, servers, carried, cache, known: HashMap::new(), calls: 0 }
     }
@@ -117,9 +124,10 @@ impl Symbolizer {
     }
 
     fn look_up(&mut self, binary: &Binary, addresses: &[FileAddress]) -> Symbolized {
+        // What a process has mapped has no path to judge by.
+        let pid = binary.pid.filter(|_| self.folders.readers == Readers::Caller);
+        let binary = &Binary { pid, ..binary.clone() };
         self.calls += 1;
-        let located = locate(binary, &self.folders);
-        let file = located.as_ref().ok();
         let mut known = self.known.remove(binary).unwrap_or_default();
         if known.last_call == 0
             && let Some(cached) = self.cache.as_ref().and_then(|cache| cache.load(&binary.build_id))
@@ -127,6 +135,8 @@ impl Symbolizer {
             (known.origin, known.answers) = cached;
         }
         known.last_call = self.calls;
+        let located = locate(binary, &self.folders, known.origin.place.as_ref());
+        let file = located.as_ref().ok();
         let servers = self.servers.as_mut();
         let mut search = Search { binary, folders: &self.folders, servers };
         let places = refresh(&search, &mut known, file);
@@ -214,8 +224,10 @@ fn answer(
     });
     engine.answer(unknown, &mut known.answers);
     known.origin.source = engine.source;
-    known.origin.path.clone_from(&engine.path);
+    known.origin.place.clone_from(&engine.place);
     known.origin.identity = engine.identity;
+    // Once some of the answers are a stranger's they stay mixed.
+    known.origin.is_strange |= engine.is_strange;
     known.damage = engine.damage.clone();
     known.unsaved += unknown.len();
 }
@@ -224,6 +236,7 @@ fn save(cache: Option<&Cache>, binary: &Binary, known: &mut Known) {
     let is_whole = known.damage.is_none() && known.origin.source != SymbolSource::None;
     if let Some(cache) = cache
         && is_whole
+        && !known.origin.is_strange
         && known.unsaved > 0
     {
         cache.store(&binary.build_id, &known.origin, &known.answers);
@@ -238,10 +251,16 @@ fn is_current(binary: &Binary, then: &Origin, file: Option<&ElfFile>, now: &[Ide
         return now.iter().all(is_known);
     }
     // Nothing knows more than DWARF, and the build ID says that it is the right one. A source that has gone does no
-    // harm; one that has changed does.
+    // harm, if it was no stranger's; one that has changed does.
     let is_same_binary =
         !binary.build_id.is_empty() || file.is_none_or(|file| is_known(&file.identity));
-    is_same_binary && Identity::of(&then.path).is_none_or(|now| Some(now) == then.identity)
+    let place = then.place.as_ref();
+    let source = place.and_then(RootedPath::look).map(Identity::from);
+    let is_same_source = match source {
+        Some(_) => source == then.identity,
+        None => !then.is_strange || place.is_none(),
+    };
+    is_same_binary && is_same_source
 }
 
 fn defect(
@@ -253,7 +272,7 @@ fn defect(
     let source = origin.source;
     let refusal = match refusal {
         Some(SymbolDefect::BuildIdDiffers { path, wanted, found, .. }) => {
-            let used = (source != SymbolSource::None).then(|| origin.path.clone());
+            let used = origin.place.as_ref().map(RootedPath::shown);
             Some(SymbolDefect::BuildIdDiffers { path, wanted, found, used })
         }
         // With DWARF at hand the binary itself is not needed.

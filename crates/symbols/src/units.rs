@@ -3,7 +3,7 @@
 use gimli::Dwarf;
 use std::collections::BTreeMap;
 
-use crate::lines::Bytes;
+use crate::bytes::Bytes;
 
 /// Ranges of units may overlap; a look-up goes through no more than this.
 const MAX_OVERLAPPING: usize = 8;

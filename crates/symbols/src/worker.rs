@@ -1,12 +1,14 @@
 //! One thread's look-ups: the functions at an address from DWARF, their names from there or the symbol table.
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use std::sync::Arc;
 
+use crate::budget::Budget;
 use crate::demangle::demangle;
 use crate::frame::Frame;
 use crate::lines::{LineFinder, Lines};
 use crate::names::Names;
+use crate::texts::Texts;
 
 /// What names addresses on one thread.
 pub(crate) struct Worker<'a> {
@@ -14,15 +16,15 @@ pub(crate) struct Worker<'a> {
     lines: Option<Result<LineFinder<'a>, String>>,
     /// In the order of trust.
     names: &'a [Names],
-    /// Each text once: a function is at many addresses.
-    texts: HashSet<Arc<str>>,
+    /// A function is at many addresses.
+    texts: Texts,
     demangled: HashMap<Arc<str>, Option<Arc<str>>>,
 }
 
 impl<'a> Worker<'a> {
-    pub fn new(lines: Option<&'a Lines>, names: &'a [Names]) -> Self {
-        let lines = lines.map(Lines::finder);
-        Self { lines, names, texts: HashSet::new(), demangled: HashMap::new() }
+    pub fn new(lines: Option<&'a Lines>, names: &'a [Names], budget: Budget) -> Self {
+        let lines = lines.map(|lines| lines.finder(&budget));
+        Self { lines, names, texts: Texts::new(budget), demangled: HashMap::new() }
     }
 
     /// The frames at `address`, inlined ones first, and why there may be less than there should be.
@@ -33,10 +35,11 @@ impl<'a> Worker<'a> {
             Some(Ok(lines)) => {
                 let each = lines.find(address, |frame| {
                     let name = frame.name.filter(|name| !name.is_empty());
-                    let name = name.map(|name| shared(texts, &name));
-                    found.push((name, frame.file.map(|file| shared(texts, file)), frame.line));
+                    let name = name.and_then(|name| texts.keep(&name));
+                    let file = frame.file.and_then(|file| texts.keep(file));
+                    found.push((name, file, frame.line));
                 });
-                each.err().map(|error| error.to_string())
+                each.err()
             }
             Some(Err(reason)) => Some(reason.clone()),
             None => None,
@@ -51,7 +54,7 @@ impl<'a> Worker<'a> {
             let Some((function, system_name)) = self.named(name, symbol_address) else { continue };
             frames.push(Frame { function, system_name, file, line });
         }
-        (frames, damage)
+        (frames, damage.or_else(|| self.texts.refusal.clone()))
     }
 
     /// Function and system name from DWARF's name, or else from the symbol at the address (inlined calls have none).
@@ -67,7 +70,7 @@ impl<'a> Worker<'a> {
         }
         let symbol = symbol_address
             .and_then(|address| self.names.iter().find_map(|names| names.find(address)));
-        let symbol = symbol.map(|symbol| shared(&mut self.texts, &symbol));
+        let symbol = symbol.and_then(|symbol| self.texts.keep(&symbol));
         let Some(name) = name else {
             let symbol = symbol?;
             return Some((self.demangled(&symbol).unwrap_or_else(|| symbol.clone()), symbol));
@@ -90,12 +93,8 @@ impl<'a> Worker<'a> {
         if let Some(known) = self.demangled.get(name) {
             return known.clone();
         }
-        let demangled = demangle(name).map(Arc::from);
+        let demangled = demangle(name).and_then(|demangled| self.texts.keep(&demangled));
         self.demangled.insert(name.clone(), demangled.clone());
         demangled
     }
-}
-
-fn shared(texts: &mut HashSet<Arc<str>>, text: &str) -> Arc<str> {
-    texts.get_or_insert_with(text, |text| text.into()).clone()
 }

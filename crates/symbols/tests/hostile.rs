@@ -131,12 +131,6 @@ fn hostile_names_take_neither_time_nor_stack() {
     assert!(used_ns < 5_000_000_000, "{used_ns} ns");
 }
 
-/// CPU time of this thread: a busy machine does not add to it.
-fn own_cpu_ns() -> u64 {
-    let status = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    status.split(' ').next().unwrap().parse().unwrap()
-}
-
 #[test]
 fn names_are_demangled_by_their_own_scheme() {
     for (name, expected) in [

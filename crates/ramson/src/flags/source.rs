@@ -42,6 +42,10 @@ pub struct SearchFlags {
     /// Look for binaries and debug files in this copy of a machine's root directory first
     #[arg(long, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
+    /// Also ask the servers in DEBUGINFOD_URLS for debug files, by build ID (or set RAMSON_DEBUGINFOD=1);
+    /// as root never for programs of other users
+    #[arg(long)]
+    pub debuginfod: bool,
 }
 
 #[derive(Args, Clone)]
@@ -60,6 +64,8 @@ impl SearchFlags {
         Search {
             debug_paths: self.debug_path.clone(),
             sysroot: self.sysroot.clone(),
+            debuginfod: self.debuginfod,
+            is_for_owner: false,
             on_fetch: Some(|address| hint(&format!("fetching {address}"))),
         }
     }

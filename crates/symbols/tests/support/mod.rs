@@ -1,6 +1,9 @@
 //! Small programs compiled by the tests, and what binutils say about them.
 #![allow(dead_code)]
 
+pub mod dwarf;
+pub mod elf;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -168,4 +171,10 @@ pub fn functions(symbolized: &Symbolized) -> Vec<Vec<String>> {
         frames.iter().map(|frame| frame.function.to_string()).collect()
     };
     symbolized.frames.iter().map(of).collect()
+}
+
+/// CPU time of this thread: a busy machine does not add to it.
+pub fn own_cpu_ns() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    status.split(' ').next().unwrap().parse().unwrap()
 }

@@ -1,0 +1,48 @@
+//! How much may be unpacked of the files of one binary, all together. What is counted is counted before it is allocated.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Of files of root or of the user who runs this: more than any program's debug information.
+const OWN_BYTES: u64 = 8 << 30;
+/// Of files of strangers.
+const STRANGE_BYTES: u64 = 512 << 20;
+
+/// The bytes that are left. Relaxed: only the number itself is shared.
+#[derive(Clone)]
+pub(crate) struct Budget {
+    most_bytes: u64,
+    left_bytes: Arc<AtomicU64>,
+}
+
+impl Budget {
+    pub fn of(is_trusted: bool) -> Self {
+        let most_bytes = if is_trusted { OWN_BYTES } else { STRANGE_BYTES };
+        Self { most_bytes, left_bytes: Arc::new(most_bytes.into()) }
+    }
+
+    #[cfg(test)]
+    pub fn left(&self) -> u64 {
+        self.left_bytes.load(Ordering::Relaxed)
+    }
+
+    /// As much is left as before it was taken.
+    pub fn give_back(&self, bytes: u64) {
+        self.left_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What is left now, as a budget of its own: for what is dropped again soon.
+    pub fn rest(&self) -> Self {
+        let left_bytes = self.left_bytes.load(Ordering::Relaxed);
+        Self { most_bytes: self.most_bytes, left_bytes: Arc::new(left_bytes.into()) }
+    }
+
+    /// Takes so much, or says why there is not so much left.
+    pub fn take(&self, bytes: u64) -> Result<(), String> {
+        let taken = |left: u64| left.checked_sub(bytes);
+        let result = self.left_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
+        result.map(drop).map_err(|_| {
+            format!("with the rest it takes more than the {} MiB allowed", self.most_bytes >> 20)
+        })
+    }
+}

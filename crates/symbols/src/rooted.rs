@@ -1,0 +1,111 @@
+//! A path that others wrote, and the directory that it is resolved beneath: the root directory here, a process's, or one that the user named.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use borsh::{BorshDeserialize, BorshSerialize};
+use ramson_paths::{Facts, Links, Refusal, RegularFile, Root};
+
+/// Who must be able to read a file that is used.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// The user who runs this.
+    #[default]
+    Caller,
+    /// Every user.
+    All,
+}
+
+/// Where a file may be. The root is opened anew each time: held open, it would keep a container's file system from being unmounted.
+#[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
+pub(crate) struct RootedPath {
+    #[borsh(serialize_with = "write_path", deserialize_with = "read_path")]
+    root: PathBuf,
+    #[borsh(serialize_with = "write_path", deserialize_with = "read_path")]
+    inner: PathBuf,
+    /// The user named the directory, so its files may be another user's.
+    pub is_named_by_user: bool,
+}
+
+impl RootedPath {
+    /// As the kernel would find it from here.
+    pub fn here(path: &Path) -> Self {
+        let inner = std::path::absolute(path).unwrap_or_else(|_| Path::new("/").join(path));
+        Self { root: "/".into(), inner, is_named_by_user: false }
+    }
+
+    /// As process `pid` sees it.
+    pub fn in_process(pid: u32, path: &Path) -> Self {
+        let root = PathBuf::from(format!("/proc/{pid}/root"));
+        Self { root, inner: path.to_owned(), is_named_by_user: false }
+    }
+
+    /// In a directory that the user named.
+    pub fn within(root: &Path, path: &Path) -> Self {
+        Self { root: root.to_owned(), inner: path.to_owned(), is_named_by_user: true }
+    }
+
+    /// The same as `here`, of a path that the user named.
+    pub fn named_by_user(path: &Path) -> Self {
+        Self { is_named_by_user: true, ..Self::here(path) }
+    }
+
+    /// `path`, which never leads out of the root, begins here if it is relative.
+    pub fn join(&self, path: &Path) -> Self {
+        Self { inner: self.inner.join(path), ..self.clone() }
+    }
+
+    /// `folder`, also an absolute one, below this directory.
+    pub fn below(&self, folder: &str) -> Self {
+        self.join(Path::new(folder.trim_start_matches('/')))
+    }
+
+    /// The directory that it is in.
+    pub fn parent(&self) -> Self {
+        let inner = self.inner.parent().unwrap_or(&self.inner).to_owned();
+        Self { inner, ..self.clone() }
+    }
+
+    /// With `suffix` behind the file's name.
+    pub fn with_suffix(&self, suffix: &str) -> Self {
+        let mut inner = self.inner.clone().into_os_string();
+        inner.push(suffix);
+        Self { inner: inner.into(), ..self.clone() }
+    }
+
+    pub fn open(&self) -> Result<RegularFile, Refusal> {
+        Root::at(&self.root)?.open(&self.inner, Links::WithinRoot)
+    }
+
+    /// What is there, if every user may read it.
+    pub fn open_to_all(&self) -> Result<Option<RegularFile>, Refusal> {
+        let opened = self.open()?;
+        Ok(Root::at(Path::new("/"))?.is_open_to_all(&opened).then_some(opened))
+    }
+
+    /// What is there, if it is a regular file.
+    pub fn look(&self) -> Option<Facts> {
+        Root::at(&self.root).ok()?.look(&self.inner, Links::WithinRoot).ok()
+    }
+
+    /// The directory of `file`, which was opened here, wherever links have led.
+    pub fn folder_of(&self, file: &RegularFile) -> Option<Self> {
+        let real = Root::at(&self.root).ok()?.path_of(file)?;
+        Some(Self { inner: real.parent()?.to_owned(), ..self.clone() })
+    }
+
+    /// For messages.
+    pub fn shown(&self) -> PathBuf {
+        self.root.join(self.inner.strip_prefix("/").unwrap_or(&self.inner))
+    }
+}
+
+fn write_path(path: &Path, out: &mut impl Write) -> io::Result<()> {
+    path.as_os_str().as_bytes().serialize(out)
+}
+
+fn read_path(input: &mut impl Read) -> io::Result<PathBuf> {
+    Vec::deserialize_reader(input).map(|bytes| OsString::from_vec(bytes).into())
+}

@@ -1,0 +1,197 @@
+//! Files that another user put where root looks.
+
+mod support;
+
+use ramson_symbols::{Binary, Options, SymbolDefect, SymbolSource, Symbolized, Symbolizer};
+use std::os::unix::fs::chown;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use support::*;
+
+/// What is said of the file at `path`, at once.
+#[track_caller]
+fn answer_at_once(path: &str) -> Symbolized {
+    let asked = binary(path.as_ref(), "");
+    let (answered, answer) = channel();
+    std::thread::spawn(move || answered.send(symbolize(&asked, &[1])).unwrap());
+    let answer = answer.recv_timeout(Duration::from_secs(5));
+    answer.unwrap_or_else(|_| panic!("{path}: no answer"))
+}
+
+#[test]
+fn a_file_that_the_kernel_makes_up_is_not_opened() {
+    for path in ["/proc/kmsg", "/proc/self/maps", "/proc/version", "/sys/kernel/notes"] {
+        if !std::path::Path::new(path).exists() {
+            continue;
+        }
+        let defect = answer_at_once(path).defect;
+        let Some(SymbolDefect::Unreadable { reason, .. }) = &defect else { panic!("{defect:?}") };
+        assert!(reason.contains("a file of the kernel's"), "{path}: {reason}");
+    }
+    // What leads through a link of a process leads nowhere.
+    let defect = answer_at_once("/proc/self/exe").defect;
+    assert!(!matches!(defect, Some(SymbolDefect::NoSymbols { .. }) | None), "{defect:?}");
+}
+
+#[test]
+fn a_device_or_a_fifo_is_not_opened() {
+    let folder = Folder::new();
+    folder.run("mkfifo fifo");
+    folder.run("ln -s /dev/zero zeroes");
+    for name in ["fifo", "zeroes"] {
+        let defect = answer_at_once(folder.path(name).to_str().unwrap()).defect;
+        let Some(SymbolDefect::Unreadable { reason, .. }) = &defect else { panic!("{defect:?}") };
+        assert!(reason.contains("not a regular file"), "{name}: {reason}");
+    }
+}
+
+const STRANGER: u32 = 1501;
+
+/// Root's program, and a stranger's with the same build ID and other names at the same addresses.
+struct Poisoning {
+    folder: Folder,
+    genuine: Binary,
+    planted: Binary,
+    addresses: Vec<u64>,
+}
+
+impl Poisoning {
+    fn new() -> Self {
+        let folder = Folder::new();
+        folder.write("a.c", C_SOURCE);
+        folder.write(
+            "planted.c",
+            &C_SOURCE.replace("hidden", "benign").replace("visible", "harmless"),
+        );
+        folder.run("gcc -g -O2 -Wl,--build-id a.c -o a");
+        let id = build_id(&folder, "a");
+        folder.run(&format!("gcc -g -O2 -Wl,--build-id=0x{id} planted.c -o planted"));
+        let symbols = nm(&folder, "a");
+        let hidden = symbols.iter().find(|symbol| symbol.name == "hidden").unwrap();
+        let addresses = (hidden.address..hidden.address + hidden.size).collect();
+        let genuine = binary(&folder.path("a"), &id);
+        let planted = binary(&folder.path("planted"), &id);
+        let poisoning = Self { folder, genuine, planted, addresses };
+        poisoning.plant();
+        poisoning
+    }
+
+    fn plant(&self) {
+        let path = self.folder.path("planted");
+        chown(path, Some(STRANGER), Some(STRANGER)).expect("as root");
+    }
+
+    /// The functions that a report has at the first `count` addresses.
+    fn report(&self, of: &Binary, count: usize) -> Vec<String> {
+        let cache_dir = Some(self.folder.path("cache"));
+        let mut symbolizer = Symbolizer::new(Options { cache_dir, ..Options::default() });
+        let addresses = file_addresses(&self.addresses[..count]);
+        let mut names = functions(&symbolizer.symbolize(of, &addresses)).concat();
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+#[test]
+fn names_of_a_stranger_s_file_never_reach_reports_of_other_programs() {
+    let poisoning = Poisoning::new();
+    let all = poisoning.addresses.len();
+    // What it says of itself is believed in its own report, where nothing else has its build ID.
+    assert_eq!(poisoning.report(&poisoning.planted, all), ["benign", "inlined"]);
+    assert!(!poisoning.folder.path("cache").exists(), "nothing is kept of it");
+    assert_eq!(poisoning.report(&poisoning.genuine, all), ["hidden", "inlined"]);
+    assert_eq!(poisoning.report(&poisoning.planted, all), ["hidden", "inlined"]);
+    poisoning.folder.run("mv planted gone");
+    assert_eq!(poisoning.report(&poisoning.genuine, all), ["hidden", "inlined"]);
+}
+
+#[test]
+fn where_the_user_has_a_file_of_a_build_a_stranger_s_is_not_asked() {
+    let poisoning = Poisoning::new();
+    let all = poisoning.addresses.len();
+    assert_eq!(poisoning.report(&poisoning.genuine, 1), ["hidden"]);
+    assert_eq!(poisoning.report(&poisoning.planted, all), ["hidden", "inlined"]);
+    // Once the genuine file has gone, its names stay.
+    poisoning.folder.run("mv a gone");
+    assert_eq!(poisoning.report(&poisoning.genuine, all), ["hidden", "inlined"]);
+    assert_eq!(poisoning.report(&poisoning.planted, all), ["hidden", "inlined"]);
+}
+
+#[test]
+fn a_stranger_s_debug_file_counts_only_where_the_user_named_its_directory() {
+    let poisoning = Poisoning::new();
+    let folder = &poisoning.folder;
+    folder.run("objcopy --only-keep-debug a a.debug");
+    folder.run("strip a");
+    folder.run("objcopy --add-gnu-debuglink=a.debug a");
+    chown(folder.path("a.debug"), Some(STRANGER), Some(STRANGER)).unwrap();
+    let ask = |debug_paths| {
+        let cache_dir = Some(folder.path("cache"));
+        let options = Options { debug_paths, cache_dir, ..Options::default() };
+        let addresses = file_addresses(&poisoning.addresses);
+        Symbolizer::new(options).symbolize(&poisoning.genuine, &addresses)
+    };
+    assert_eq!(ask(vec![]).source, SymbolSource::None);
+    assert_eq!(ask(vec![folder.0.clone()]).source, SymbolSource::Dwarf);
+    assert!(!folder.path("cache").exists(), "its names are not kept all the same");
+}
+
+#[test]
+fn answers_that_another_user_wrote_are_not_read() {
+    let poisoning = Poisoning::new();
+    let all = poisoning.addresses.len();
+    poisoning.report(&poisoning.genuine, all);
+    poisoning.folder.run("mv a gone");
+    let answers =
+        poisoning.folder.path("cache").join(format!("{}.symbols", poisoning.genuine.build_id));
+    chown(&answers, Some(STRANGER), None).unwrap();
+    assert!(poisoning.report(&poisoning.genuine, all).is_empty());
+    chown(&answers, Some(0), None).unwrap();
+    assert_eq!(poisoning.report(&poisoning.genuine, all), ["hidden", "inlined"]);
+}
+
+#[test]
+fn names_for_others_come_from_files_that_every_user_may_read() {
+    let poisoning = Poisoning::new();
+    let folder = &poisoning.folder;
+    let mode = |name: &str, mode: &str| folder.run(&format!("chmod {mode} {name}"));
+    let count = |is_for_all| {
+        let cache_dir = Some(folder.path("cache"));
+        let options = Options { is_for_all, cache_dir, ..Options::default() };
+        let addresses = file_addresses(&poisoning.addresses);
+        let symbolized = Symbolizer::new(options).symbolize(&poisoning.genuine, &addresses);
+        symbolized.frames.iter().filter(|frames| !frames.is_empty()).count()
+    };
+    let all = poisoning.addresses.len();
+    mode(".", "755");
+    assert_eq!([count(false), count(true)], [all, all]);
+    mode("a", "750");
+    assert_eq!([count(false), count(true)], [all, 0]);
+    mode("a", "755");
+    mode(".", "700");
+    assert_eq!([count(false), count(true)], [all, 0]);
+}
+
+#[test]
+fn links_of_a_sysroot_lead_to_files_in_it_and_those_of_a_debug_path_anywhere() {
+    let poisoning = Poisoning::new();
+    let folder = &poisoning.folder;
+    folder.run("mkdir -p root/usr/lib root/nested debug/elsewhere");
+    folder.run("ln -s /usr/lib root/lib");
+    folder.run("ln -s ../../../../a root/nested/leads-out");
+    folder.run("cp a root/usr/lib/a");
+    folder.run(&format!("ln -s {} debug/a", folder.path("a").display()));
+    let source = |path: &str, options: Options| {
+        let binary = Binary { path: path.into(), ..poisoning.genuine.clone() };
+        let addresses = file_addresses(&poisoning.addresses);
+        Symbolizer::new(options).symbolize(&binary, &addresses).source
+    };
+    let sysroot = || Options { sysroot: Some(folder.path("root")), ..Options::default() };
+    assert_eq!(source("/lib/a", sysroot()), SymbolSource::Dwarf);
+    assert_eq!(source("/nested/leads-out", sysroot()), SymbolSource::None);
+    for debug_path in [folder.path("debug"), folder.path("debug/elsewhere/..")] {
+        let options = Options { debug_paths: vec![debug_path], ..Options::default() };
+        assert_eq!(source("/nowhere/a", options), SymbolSource::Dwarf);
+    }
+}
