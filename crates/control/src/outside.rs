@@ -1,9 +1,9 @@
 //! A thread of the process is borrowed for calls of the allocator's function (crate `ramson-inject`).
 
 use ramson_inject::{Call, Called, Code, Library, Problem, Step};
-use ramson_process::allocators::{Allocators, read_file};
+use ramson_process::allocators::Allocators;
 use ramson_process::glibc::LibraryData;
-use ramson_process::{Area, ProcessMemory, identify, program, rights, stat, text};
+use ramson_process::{Area, Binary, ProcessMemory, identify, program, rights, stat, text};
 use ramson_source::{Failure, Target, gone};
 use std::io;
 use std::thread::sleep;
@@ -35,17 +35,18 @@ impl<'a> Callee<'a> {
         check(target)?;
         // Its files cannot be read either, if this may not.
         let memory = ProcessMemory::open(target.pid).map_err(|error| denied(target, &error))?;
-        let libc = library(target, &areas, identify::is_libc)
+        let (area, binary) = library(target, &areas, identify::is_libc)
             .ok_or_else(|| refused(target, &without_libc(target, &areas), NOTHING))?;
-        let code = libc
-            .code()
+        let code = Library::new(&binary, area.start, area.offset)
+            .and_then(|libc| libc.code())
             .ok_or_else(|| refused(target, "its C library is not one that is known", NOTHING))?;
         Ok(Self { target, areas, allocators, memory, code })
     }
 
     /// Where the first file that is it has a function of this name, if it exports one.
     pub fn function(&self, name: &str, is_it: impl Fn(&Area) -> bool) -> Option<u64> {
-        library(self.target, &self.areas, is_it)?.function(name)
+        let (area, binary) = library(self.target, &self.areas, is_it)?;
+        Library::new(&binary, area.start, area.offset)?.function(name)
     }
 
     /// Calls a function, once for each step. Where the locks are seen that it takes, also a thread that computes may be borrowed.
@@ -69,9 +70,13 @@ impl<'a> Callee<'a> {
     }
 }
 
-fn library(target: &Target, areas: &[Area], is_it: impl Fn(&Area) -> bool) -> Option<Library> {
+fn library<'a>(
+    target: &Target,
+    areas: &'a [Area],
+    is_it: impl Fn(&Area) -> bool,
+) -> Option<(&'a Area, Binary)> {
     let area = areas.iter().find(|area| is_it(area))?;
-    Library::new(read_file(target.pid, area)?, area.start, area.offset)
+    Some((area, Binary::mapped(target.pid, area)?))
 }
 
 /// What a busy heap spoils is read again.
@@ -103,7 +108,7 @@ fn check(target: &Target) -> Result<(), Failure> {
         let why = "it has a shadow stack, which refuses calls from outside";
         return Err(refused(target, why, NOTHING));
     }
-    if program::is_32_bit(format!("/proc/{}/exe", target.pid).as_ref()) {
+    if program::is_32_bit(target.pid) {
         let next = "Only 64-bit ones can be called from outside";
         return Err(refused(target, "a 32-bit program", next));
     }
@@ -118,7 +123,7 @@ fn without_libc(target: &Target, areas: &[Area]) -> String {
     if areas.iter().any(|area| area.path.contains("musl")) {
         return "linked with musl, whose malloc has nothing that gives memory back".into();
     }
-    match program::obstacle(format!("/proc/{}/exe", target.pid).as_ref()) {
+    match program::obstacle_of_running(target.pid) {
         Some(_) => "statically linked: no function of its allocator can be found in it".into(),
         None => "no C library is mapped in it".into(),
     }

@@ -1,6 +1,7 @@
 //! The areas of a process, as one reading of /proc/PID/smaps tells them, and the kernel's total beside them.
 
 use crate::{stat, text};
+use rustix::fs::makedev;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Result as IoResult};
 use std::ops::Range;
@@ -35,6 +36,8 @@ pub struct Area {
     pub permissions: String,
     /// Offset in the file.
     pub offset: u64,
+    /// Of the file, as maps have it; 0 if there is none.
+    pub device: u64,
     /// Of the file; 0 if there is none.
     pub inode: u64,
     /// File, `[heap]`, a name that the program gave it, or empty.
@@ -199,8 +202,15 @@ fn parse_head(line: &str) -> Option<Area> {
         end: u64::from_str_radix(end, 16).ok()?,
         permissions: fields.next()?.into(),
         offset: u64::from_str_radix(fields.next()?, 16).ok()?,
-        inode: fields.nth(1)?.parse().ok()?,
+        device: device(fields.next()?)?,
+        inode: fields.next()?.parse().ok()?,
         path: fields.next().unwrap_or_default().trim_start().into(),
         ..Area::default()
     })
+}
+
+fn device(text: &str) -> Option<u64> {
+    let (major, minor) = text.split_once(':')?;
+    let number = |text| u32::from_str_radix(text, 16).ok();
+    Some(makedev(number(major)?, number(minor)?))
 }

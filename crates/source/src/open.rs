@@ -214,7 +214,7 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
         )));
     }
     let name = text::read(process.join("comm")).unwrap_or_default();
-    let why = match program::obstacle(&process.join("exe")) {
+    let why = match program::obstacle_of_running(pid) {
         Some(obstacle) => format!(": {obstacle}"),
         None => ". Start it with \"ramson run -- CMD\"".into(),
     };
