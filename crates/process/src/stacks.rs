@@ -3,7 +3,7 @@
 //! A guard lies below each. Since glibc 2.42 and Linux 6.13 it is no area of its own, and stacks that
 //! touch are one area: there the loader's lists of threads tell, which it has since 2.34.
 
-use crate::areas::{Area, Backing};
+use crate::areas::{Area, Backing, area_at};
 use crate::identify::base_name;
 use crate::memory::{Memory, PAGE_BYTES, page_of, pages, read_present, word_at};
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ const DESCRIPTOR_BYTES: usize = 2304;
 /// The loader's lists have that many threads at most.
 const MOST_THREADS: usize = 1 << 17;
 
-/// Starts of the areas that are stacks made by the C library: behind a guard, or by its own lists.
+/// Starts, ascending, of the areas that are stacks made by the C library: behind a guard, or by its own lists.
 pub fn thread_stacks(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
     let mut stacks: BTreeSet<u64> = guarded(memory, areas).map(|(stack, _)| stack.start).collect();
     for descriptor in listed(memory, areas) {
@@ -52,11 +52,6 @@ pub fn thread_pointers(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
         );
     }
     chunks
-}
-
-fn area_at(areas: &[Area], address: u64) -> Option<&Area> {
-    let behind = areas.partition_point(|area| area.start <= address);
-    areas.get(behind.checked_sub(1)?).filter(|area| area.contains(address))
 }
 
 /// A descriptor points to itself (x86-64 psABI: the word at the thread pointer is the thread pointer; glibc's `tcbhead_t` repeats it 16 bytes on).

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::foreign::Foreign;
-use crate::maps::{Map, bytes_of_map, has_mapped, maps, open_found};
+use crate::maps::{Map, bytes_of_map, has_mapped, maps, open_found, profile_maps};
 use crate::recording::{Recording, complete};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags};
 use ramson_import::InuseAt;
@@ -134,14 +134,29 @@ pub fn find_again(pid: u32, header: &Header) -> Option<Recording> {
 }
 
 /// The profiles that a running process has mapped.
-pub fn open_mapped(pid: u32) -> impl Iterator<Item = Recording> {
-    let maps = maps(pid).ok().filter(|maps| maps.iter().any(Map::is_library)).unwrap_or_default();
-    maps.into_iter().filter(Map::may_be_profile).filter_map(move |map| {
+fn open_mapped(pid: u32) -> impl Iterator<Item = Recording> {
+    open_maps(pid, profile_maps(pid).ok().flatten().unwrap_or_default())
+}
+
+fn open_maps(pid: u32, maps: Vec<Map>) -> impl Iterator<Item = Recording> {
+    maps.into_iter().filter_map(move |map| {
         bytes_of_map(pid, map).find_map(|(bytes, origin)| {
             let snapshot = Snapshot::read(&*bytes).ok()?;
             Some(Recording::of(snapshot, Some(pid), origin))
         })
     })
+}
+
+/// The profile of a process that has these mapped: its own, else the first.
+pub fn open_own_or_first(pid: u32, maps: Vec<Map>) -> Option<Recording> {
+    let mut first = None;
+    for found in open_maps(pid, maps) {
+        if found.has_pid_of(pid) {
+            return Some(found);
+        }
+        first.get_or_insert(found);
+    }
+    first
 }
 
 /// The process, in a container, that has `file` mapped and is called `header.pid` in a namespace of its own.
@@ -201,7 +216,7 @@ impl Recording {
         };
         let file = open_found(&self.origin).map(|file| Box::new(file) as Box<dyn ReadAt>);
         let mapped = self.running.into_iter().flat_map(|pid| {
-            let maps = maps(pid).unwrap_or_default().into_iter().filter(Map::may_be_profile);
+            let maps = maps(pid).into_iter().flatten().filter(Map::may_be_profile);
             maps.flat_map(move |map| bytes_of_map(pid, map)).map(|(bytes, _)| bytes)
         });
         file.into_iter().chain(mapped).find(|bytes| is_it(&**bytes))
@@ -215,7 +230,7 @@ impl Recording {
             map.may_be_profile() && map.path.trim_end_matches(" (deleted)") == self.origin
         };
         self.origin.starts_with("memory of ") && find_again(pid, &self.snapshot.header).is_some()
-            || maps(pid).unwrap_or_default().iter().any(is_it)
+            || maps(pid).into_iter().flatten().any(|map| is_it(&map))
             || file.is_some_and(|file| has_mapped(pid, file))
     }
 }

@@ -20,7 +20,8 @@ pub fn open_found(path: impl AsRef<Path>) -> Option<File> {
 /// Whether a process runs and still has `file` mapped: a process ID may be in use again, and exec keeps it.
 pub fn has_mapped(pid: u32, file: &File) -> bool {
     let Ok(facts) = file.metadata() else { return false };
-    maps(pid).unwrap_or_default().iter().any(|map| map.may_be_profile() && map.is_of(&facts))
+    let mut maps = maps(pid).into_iter().flatten();
+    maps.any(|map| map.may_be_profile() && map.is_of(&facts))
 }
 
 /// A line of /proc/PID/maps.
@@ -78,10 +79,19 @@ impl Map {
     }
 }
 
-/// None of a process that is just gone.
-pub fn maps(pid: u32) -> io::Result<Vec<Map>> {
-    let maps = text::read(format!("/proc/{pid}/maps"))?;
-    Ok(maps.lines().filter_map(Map::parse).collect())
+/// Its mappings, one after the other: a process may have very many, with long paths. None of a process that is just gone.
+pub fn maps(pid: u32) -> io::Result<impl Iterator<Item = Map>> {
+    Ok(text::lines(format!("/proc/{pid}/maps"))?.filter_map(|line| Map::parse(&line)))
+}
+
+/// Those that may be its profile, if it has the library.
+pub fn profile_maps(pid: u32) -> io::Result<Option<Vec<Map>>> {
+    let (mut found, mut has_library) = (Vec::new(), false);
+    for map in maps(pid)? {
+        has_library |= map.is_library();
+        found.extend(Some(map).filter(Map::may_be_profile));
+    }
+    Ok(has_library.then_some(found))
 }
 
 /// What may be read as a profile that is mapped there, and where it is.
@@ -107,9 +117,11 @@ pub fn clip_extents(snapshot: &mut Snapshot, pid: u32) {
     if snapshot.extents.is_empty() {
         return;
     }
-    if let Some(maps) = maps(pid).ok().filter(|maps| !maps.is_empty()) {
-        let anonymous = maps.into_iter().filter(Map::is_anonymous);
-        snapshot.clip_extents(&anonymous.map(|map| map.range).collect::<Vec<_>>());
+    let Ok(maps) = maps(pid) else { return };
+    let anonymous: Vec<_> = maps.filter(Map::is_anonymous).map(|map| map.range).collect();
+    // A process that is just gone has none.
+    if !anonymous.is_empty() {
+        snapshot.clip_extents(&anonymous);
     }
 }
 

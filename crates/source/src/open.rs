@@ -2,8 +2,8 @@
 
 use crate::discovery::all_with;
 use crate::failure::Failure;
-use crate::file::{Opened, open_any_file, open_file, open_mapped, open_member, open_stream};
-use crate::maps::{Map, maps};
+use crate::file::{Opened, open_any_file, open_file, open_member, open_own_or_first, open_stream};
+use crate::maps::profile_maps;
 use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
@@ -183,7 +183,7 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
             ))
         });
     }
-    let maps = maps(pid).map_err(|error| match error.kind() {
+    let maps = profile_maps(pid).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied if rustix::process::getuid().is_root() => Failure::failed(format!(
             "process {pid}: the kernel does not let even root look at it. Run ramson in its namespace or without confinement"
         )),
@@ -197,7 +197,8 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
         _ => Failure::not_found(format!("process {pid}: {error}")),
     })?;
     // A forked child has its parent's mapped until it has its own. In memory of the child it is a copy, in which it goes on.
-    let of_parent = match open_member(pid).or_else(|| open_mapped(pid).next()) {
+    let has_library = maps.is_some();
+    let of_parent = match open_own_or_first(pid, maps.unwrap_or_default()) {
         Some(found) if found.is_of(pid) => return Ok(found),
         other => other,
     };
@@ -207,7 +208,7 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
             "process {pid}: forked by process {parent}, no sample of its own yet. \"ramson report {parent}\" shows what it inherited"
         )));
     }
-    if maps.iter().any(Map::is_library) {
+    if has_library {
         return Err(Failure::not_found(format!(
             "process {pid}: runs under ramson, but has no profile: it allocated less than the sampling interval, \
              recording is off, or its file was emptied. Try again later, or start it with a smaller --interval"
