@@ -1,6 +1,6 @@
 //! A thread of the process is borrowed for calls of the allocator's function (crate `ramson-inject`).
 
-use ramson_inject::{Call, Called, Code, Library, Problem, Step};
+use ramson_inject::{Call, Called, Code, Library, Problem, Seccomp, Step};
 use ramson_process::allocators::Allocators;
 use ramson_process::glibc::LibraryData;
 use ramson_process::{Area, Binary, ProcessMemory, identify, program, rights, stat, text};
@@ -22,6 +22,8 @@ pub struct Callee<'a> {
     pub areas: Vec<Area>,
     pub allocators: Allocators,
     pub memory: ProcessMemory,
+    /// Whether filters of system calls are lifted meanwhile.
+    pub suspends_seccomp: bool,
     code: Code,
 }
 
@@ -40,7 +42,7 @@ impl<'a> Callee<'a> {
         let code = Library::new(&binary, area.start, area.offset)
             .and_then(|libc| libc.code())
             .ok_or_else(|| refused(target, "its C library is not one that is known", NOTHING))?;
-        Ok(Self { target, areas, allocators, memory, code })
+        Ok(Self { target, areas, allocators, memory, suspends_seccomp: false, code })
     }
 
     /// Where the first file that is it has a function of this name, if it exports one.
@@ -64,7 +66,13 @@ impl<'a> Callee<'a> {
         }
         let mut is_safe =
             || are_free(LOCK_LIMIT).then_some(()).ok_or_else(|| "malloc is locked".to_owned());
-        let call = Call { function, steps, code: &self.code, are_locks_seen: locks.is_some() };
+        let call = Call {
+            function,
+            steps,
+            code: &self.code,
+            suspends_seccomp: self.suspends_seccomp,
+            are_locks_seen: locks.is_some(),
+        };
         ramson_inject::call(self.target.pid, &call, &mut is_safe)
             .map_err(|problem| failure(self.target, problem))
     }
@@ -133,10 +141,7 @@ fn failure(target: &Target, problem: Problem) -> Failure {
     let refused = |why: &str, next: &str| refused(target, why, next);
     match problem {
         Problem::Denied(error) => denied(target, &error),
-        Problem::Seccomp => refused(
-            "a seccomp filter might kill it for what the allocator does, and only root can suspend that",
-            "Run it with sudo",
-        ),
+        Problem::Seccomp(why) => forbidden(target, &why),
         Problem::NoThread(why) => refused(
             &format!(
                 "no thread waits where it can be borrowed{}",
@@ -154,6 +159,28 @@ fn failure(target: &Target, problem: Problem) -> Failure {
         Problem::Gone => gone(target),
         Problem::Failed(error) => refused(&error.to_string(), NOTHING),
     }
+}
+
+/// A filter of system calls might kill the process.
+fn forbidden(target: &Target, why: &Seccomp) -> Failure {
+    const ACCEPT: &str =
+        "--suspend-seccomp lifts it meanwhile; should ramson be killed then, the process dies too";
+    let (finding, next) = match why {
+        Seccomp::Strict => ("it is in seccomp's strict mode".into(), NOTHING),
+        Seccomp::Unreadable(_) if !rights::is_administrator() => (
+            "a seccomp filter might kill it for what the allocator does, and only root can read that".into(),
+            "Run it with sudo, outside of containers",
+        ),
+        Seccomp::Unreadable(error) => (
+            format!("a seccomp filter might kill it for what the allocator does, and it cannot be read: {error}"),
+            ACCEPT,
+        ),
+        Seccomp::Refused(name) => (
+            format!("a seccomp filter might kill it for {name}, which a trim from outside may need"),
+            ACCEPT,
+        ),
+    };
+    refused(target, &finding, next)
 }
 
 /// The kernel refuses the right to trace.
