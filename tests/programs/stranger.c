@@ -1,8 +1,9 @@
-// A process whose mapped files, arguments and variables are there to harm who looks at it: stranger HOW DIRECTORY [COUNT].
+// A process whose mapped files, arguments and variables are there to harm who looks at it: stranger HOW DIRECTORY [ARGUMENT].
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/prctl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // Lower than any library: the first of its name that is found.
@@ -67,6 +69,21 @@ static void map_and_cover(const char *directory, ino_t inode) {
     exit(4);
 }
 
+// Has, as the first process of its own namespace, a file mapped that has the number of another's profile.
+static void poses(const char *directory, ino_t inode) {
+    map_and_cover(directory, inode);
+    int file = open(NAMED, O_RDWR);
+    check(file >= 0 && ftruncate(file, 4 << 20) == 0, NAMED);
+    check(mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) != MAP_FAILED, "mmap");
+    check(unshare(CLONE_NEWPID) == 0, "unshare");
+    pid_t child = fork();
+    check(child >= 0, "fork");
+    if (child == 0) return;
+    prctl(PR_SET_NAME, "outside");
+    waitpid(child, NULL, 0);
+    exit(0);
+}
+
 static void fifo(const char *directory) {
     map_and_cover(directory, 0);
     check(mount("none", directory, "tmpfs", 0, NULL) == 0 && chdir(directory) == 0, "tmpfs");
@@ -116,6 +133,69 @@ static void many(int count) {
     }
 }
 
+// So many areas of anonymous memory, of which every 16th page is there.
+static void areas(int count) {
+    char *start = mmap(NULL, count * 4096ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    check(start != MAP_FAILED, "areas");
+    for (int i = 0; i < count; i++) {
+        if (i % 16 == 0) start[i * 4096ul] = 1;
+        if (i % 2 == 1) check(mprotect(start + i * 4096ul, 4096, PROT_READ) == 0, "mprotect");
+    }
+}
+
+// An arena whose heap has itself before it, without an end, and areas of 1 TiB that begin as large blocks of malloc's do.
+static void *other_arena(void *unused) {
+    char *volatile block = malloc(1000);
+    void **heap = (void **)((unsigned long)block & ~((64ul << 20) - 1));
+    heap[1] = heap;
+    for (int i = 0; i < 60; i++) {
+        unsigned long bytes = 1ul << 40;
+        unsigned long *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (area == MAP_FAILED) break;
+        area[1] = bytes | 2;
+        // Apart from the next one.
+        mprotect((char *)area + bytes - 4096, 4096, PROT_NONE);
+    }
+    for (;;) pause();
+    return unused;
+}
+
+static void heaps(void) {
+    pthread_t thread;
+    check(pthread_create(&thread, NULL, other_arena, NULL) == 0, "thread");
+    usleep(300000);
+}
+
+// What looks like a profile (format/FORMAT.md) with the header of another, whose nine regions of 4 GiB are one and the same, and a mapping
+// of the library.
+static void profile(const char *library, const char *header_of) {
+    int file = open(library, O_RDONLY);
+    check(file >= 0 && mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, file, 0) != MAP_FAILED, library);
+    unsigned *header = mmap(NULL, 5ul << 30, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    file = open(header_of, O_RDONLY);
+    check(header != MAP_FAILED && file >= 0 && read(file, header, 4096) == 4096, header_of);
+    header[5] = getpid();
+    for (int i = 0; i < 9; i++) {
+        unsigned long *row = (unsigned long *)header + 16 + 4 * i;
+        unsigned entry_bytes = row[3];
+        row[0] = 4096;
+        row[1] = row[2] = (4ul << 30) / (entry_bytes ? entry_bytes : 1) - 100;
+    }
+}
+
+// Names that end lines, move the cursor, and are another's.
+static void names(const char *other) {
+    const char *const all[] = {"a\nb-c rw-s 00000000 00:00 0", "\x1b[2J\x1b]0;x\a", "libramson.so", "libc.so.6 (deleted)", "7f-8f rw-p 0 0:0 0 x",
+                               "\xff\xfe\xe2\x80\xae", "[heap]", "[stack]", "1-2.ramson", "libjemalloc.so.2"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        int file = open(all[i], O_RDWR | O_CREAT, 0644);
+        check(file >= 0 && ftruncate(file, 1 << 20) == 0, all[i]);
+        check(mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) != MAP_FAILED, all[i]);
+        close(file);
+    }
+    prctl(PR_SET_NAME, other);
+}
+
 int main(int count, char **arguments) {
     if (count < 3) return 2;
     const char *how = arguments[1], *directory = arguments[2];
@@ -123,7 +203,12 @@ int main(int count, char **arguments) {
     if (strcmp(how, "sparse") == 0) sparse();
     if (strcmp(how, "fifo") == 0) fifo(directory);
     if (strcmp(how, "zero") == 0) zero(directory);
+    if (strcmp(how, "poses") == 0) poses(directory, atol(arguments[3]));
     if (strcmp(how, "many") == 0) many(atoi(arguments[3]));
+    if (strcmp(how, "areas") == 0) areas(atoi(arguments[3]));
+    if (strcmp(how, "heaps") == 0) heaps();
+    if (strcmp(how, "profile") == 0) profile(arguments[3], arguments[4]);
+    if (strcmp(how, "names") == 0) names(arguments[3]);
     // What malloc has of its own, so that there is something to look at.
     void *volatile blocks[1000];
     for (int i = 0; i < 1000; i++) memset(blocks[i] = malloc(10000), 1, 10000);

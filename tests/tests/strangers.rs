@@ -3,6 +3,10 @@
 use ramson_tests::keeping::MIB;
 use ramson_tests::servers::*;
 use ramson_tests::strangers::{cost_within, stranger};
+use ramson_tests::{preload, profiles_in, program, tool};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
 
 /// Of a command that looks at one process.
 const MOST_SECONDS: f64 = 1.0;
@@ -41,4 +45,51 @@ fn a_link_to_a_device_in_the_place_of_a_mapped_file_is_not_followed() {
 #[test]
 fn arguments_and_variables_without_an_end_are_not_read_to_it() {
     assert_cheap("endless");
+}
+
+#[test]
+fn arenas_without_an_end_and_areas_of_a_tebibyte_take_no_memory() {
+    assert_cheap("heaps");
+}
+
+/// A file system of its own in which inode numbers begin at 1, as in a stranger's.
+struct FileSystem(PathBuf);
+
+impl FileSystem {
+    fn mount(at: PathBuf) -> Self {
+        tool("mount", &["-t", "tmpfs", "none", at.to_str().unwrap()]);
+        Self(at)
+    }
+}
+
+impl Drop for FileSystem {
+    fn drop(&mut self) {
+        tool("umount", &["-l", self.0.to_str().unwrap()]);
+    }
+}
+
+#[test]
+fn a_file_with_the_number_of_another_s_profile_is_not_that_profile() {
+    /// Of `pid` in the header (format/FORMAT.md).
+    const PID_OFFSET: u64 = 20;
+    let scratch = Scratch::new();
+    let mut honest = clean(program("exits.c"));
+    let profiles = scratch.open_directory("honest");
+    finish(preload(honest.arg("kill"), "1").env("RAMSON_DIR", &profiles));
+    let system = FileSystem::mount(scratch.open_directory("mounted"));
+    let profile = system.0.join("dead.ramson");
+    copy(&profiles_in(&profiles)[0], &profile);
+    tool("chmod", &["600", profile.to_str().unwrap()]);
+    // As if it had been the first process of a container.
+    File::options()
+        .write(true)
+        .open(&profile)
+        .unwrap()
+        .write_all_at(&[1, 0, 0, 0], PID_OFFSET)
+        .unwrap();
+    let inode = fs::metadata(&profile).unwrap().ino().to_string();
+    let _stranger = stranger(&scratch, "poses", &[&inode]);
+    let outcome = finish(ramson(&scratch).arg("doctor").arg(&profile));
+    assert_eq!(outcome.status, 5, "{outcome:?}");
+    assert!(outcome.remarks[0].contains("its process is gone"), "{outcome:?}");
 }

@@ -1,6 +1,5 @@
 //! What `ramson trim` refuses, in one line, without a change to the program.
 
-use ramson_tests::keeping::MIB;
 use ramson_tests::servers::*;
 use ramson_tests::trimming::{Talking, Waiting, refusal};
 use ramson_tests::{program, program_with};

@@ -1,10 +1,11 @@
 //! The mappings of a process: those that may be its profile, what may be read through them, and which of its memory is no file's.
 
 use ramson_format::FILE_BYTES_RANGE;
+use ramson_paths::{Links, MappedFile, Root, mapped_file};
 use ramson_process::text;
 use ramson_reader::{ProcessRange, ReadAt, Snapshot};
-use rustix::fs::{OFlags, major, minor};
-use std::fs::{self, File, OpenOptions};
+use rustix::fs::{OFlags, fstatfs, makedev};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -19,9 +20,9 @@ pub fn open_found(path: impl AsRef<Path>) -> Option<File> {
 
 /// Whether a process runs and still has `file` mapped: a process ID may be in use again, and exec keeps it.
 pub fn has_mapped(pid: u32, file: &File) -> bool {
-    let Ok(facts) = file.metadata() else { return false };
+    let Some(identity) = Identity::of(file) else { return false };
     let mut maps = maps(pid).into_iter().flatten();
-    maps.any(|map| map.may_be_profile() && map.is_of(&facts))
+    maps.any(|map| map.may_be_profile() && identity.is(map.device, map.inode))
 }
 
 /// A line of /proc/PID/maps.
@@ -29,7 +30,7 @@ pub struct Map {
     range: Range<u64>,
     access: [u8; 4],
     offset: u64,
-    device: (u32, u32),
+    device: u64,
     inode: u64,
     pub path: String,
 }
@@ -46,7 +47,7 @@ impl Map {
             range: number(start)?..number(end)?,
             access,
             offset,
-            device: (number(major)? as u32, number(minor)? as u32),
+            device: makedev(number(major)? as u32, number(minor)? as u32),
             inode: fields.next()?.parse().ok()?,
             path: fields.next().unwrap_or_default().trim_start().to_owned(),
         })
@@ -70,12 +71,27 @@ impl Map {
         let is_named = ["/dev/zero (deleted)", "/anon_hugepage (deleted)"].contains(&&*self.path);
         self.inode == 0 || is_named
     }
+}
 
-    fn is_of(&self, file: &fs::Metadata) -> bool {
-        let device = (major(file.dev()), minor(file.dev()));
-        // Some file systems (overlayfs, btrfs) give maps another device than stat; the inode then has to do.
-        let is_there = self.device == device || self.device.0 == 0 || device.0 == 0;
-        self.inode == file.ino() && is_there
+/// Which file one is, as maps tell it.
+struct Identity {
+    device: u64,
+    inode: u64,
+    has_other_device: bool,
+}
+
+impl Identity {
+    fn of(file: &File) -> Option<Self> {
+        /// btrfs and overlayfs give maps another device than stat; the inode then has to do.
+        const DEVICES_DIFFER: [u64; 2] = [0x9123_683e, 0x794c_7630];
+        let facts = file.metadata().ok()?;
+        let system = fstatfs(file).ok()?.f_type.cast_unsigned() & 0xffff_ffff;
+        let has_other_device = DEVICES_DIFFER.contains(&system);
+        Some(Self { device: facts.dev(), inode: facts.ino(), has_other_device })
+    }
+
+    fn is(&self, device: u64, inode: u64) -> bool {
+        self.inode == inode && (self.has_other_device || self.device == device)
     }
 }
 
@@ -96,19 +112,26 @@ pub fn profile_maps(pid: u32) -> io::Result<Option<Vec<Map>>> {
 
 /// What may be read as a profile that is mapped there, and where it is.
 pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>, String)> {
-    let Map { range, inode, path, .. } = map;
+    let Map { range, device, inode, path, .. } = map;
     let is_file = path.starts_with('/') && !path.starts_with("/memfd:");
-    let candidates = [format!("/proc/{pid}/root{path}"), path.clone()];
-    let files = candidates.into_iter().filter(move |_| is_file).filter_map(move |candidate| {
-        let file = open_found(candidate)?;
-        let is_it = file.metadata().is_ok_and(|metadata| metadata.ino() == inode);
-        is_it.then(|| (Box::new(file) as Box<dyn ReadAt>, path.clone()))
+    // One that was removed has no name any more.
+    let is_file = is_file && !path.ends_with(" (deleted)");
+    let memory_range = range.clone();
+    let file = std::iter::once_with(move || {
+        let mapped = MappedFile { pid, range, device, inode, path: &path };
+        // Of a process in a root directory of its own, maps may have the name in ours.
+        let file = mapped_file(&mapped).map(|found| found.file).ok().or_else(|| {
+            let found =
+                Root::at(Path::new("/")).ok()?.open(Path::new(&path), Links::WithinRoot).ok()?;
+            Identity::of(&found.file)?.is(device, inode).then_some(found.file)
+        });
+        Some((Box::new(file?) as Box<dyn ReadAt>, path))
     });
     let memory = std::iter::once_with(move || {
-        let memory = ProcessRange::open(pid, range.start, range.end).ok()?;
+        let memory = ProcessRange::open(pid, memory_range.start, memory_range.end).ok()?;
         Some((Box::new(memory) as Box<dyn ReadAt>, format!("memory of process {pid}")))
     });
-    files.chain(memory.flatten())
+    file.filter(move |_| is_file).flatten().chain(memory.flatten())
 }
 
 /// Leaves of the extents what process `pid`, whose snapshot it is, has mapped now: a hole that the program unmapped inside one
