@@ -37,6 +37,23 @@ static void sparse(void) {
     map_first(file);
 }
 
+// The variables of a library and of a loader of 64 MiB, a hundred times.
+static void copies(void) {
+    const char *const all[] = {NAMED, "ld-linux-x86-64.so.2"};
+    size_t bytes = 64 << 20;
+    for (int which = 0; which < 2; which++) {
+        int file = open(all[which], O_RDWR | O_CREAT | O_TRUNC, 0644);
+        check(file >= 0 && ftruncate(file, bytes) == 0, all[which]);
+        // What its version is told by.
+        static const char banner[] = "GNU C Library (Strange) stable release version 2.36.\n";
+        check(pwrite(file, banner, sizeof banner, 0) == sizeof banner, "banner");
+        for (int i = 0; i < 100; i++) {
+            void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+            check(mapped != MAP_FAILED, "copies");
+        }
+    }
+}
+
 static void write_to(const char *path, const char *text) {
     int file = open(path, O_WRONLY);
     check(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text), path);
@@ -201,6 +218,7 @@ int main(int count, char **arguments) {
     const char *how = arguments[1], *directory = arguments[2];
     check(chdir(directory) == 0, directory);
     if (strcmp(how, "sparse") == 0) sparse();
+    if (strcmp(how, "copies") == 0) copies();
     if (strcmp(how, "fifo") == 0) fifo(directory);
     if (strcmp(how, "zero") == 0) zero(directory);
     if (strcmp(how, "poses") == 0) poses(directory, atol(arguments[3]));

@@ -48,6 +48,11 @@ fn arguments_and_variables_without_an_end_are_not_read_to_it() {
 }
 
 #[test]
+fn a_library_that_is_mapped_a_hundred_times_is_not_read_as_often() {
+    assert_cheap("copies");
+}
+
+#[test]
 fn arenas_without_an_end_and_areas_of_a_tebibyte_take_no_memory() {
     assert_cheap("heaps");
 }

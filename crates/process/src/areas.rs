@@ -13,6 +13,8 @@ const SMAPS_READ_BYTES: usize = 1024;
 const MOST_READINGS: u32 = 4;
 /// … unless that has taken so long already: a process may have very many areas.
 const MOST_READING_NS: u64 = 1_000_000_000;
+/// Of areas that are read whole: the variables of a C library or loader.
+const MOST_WHOLE_BYTES: u64 = 64 << 20;
 /// Of all areas' paths: longer ones are cut.
 const MOST_PATH_BYTES: usize = 32 << 20;
 
@@ -164,6 +166,14 @@ pub fn without(areas: &[Area], ranges: &[Range<u64>]) -> Vec<Area> {
 pub fn area_at(areas: &[Area], address: u64) -> Option<&Area> {
     let behind = areas.partition_point(|area| area.start <= address);
     areas.get(behind.checked_sub(1)?).filter(|area| area.contains(address))
+}
+
+/// Those of areas that are to be read whole: a process may have mapped one file any number of times.
+pub fn bounded<'a>(areas: impl Iterator<Item = &'a Area>) -> impl Iterator<Item = &'a Area> {
+    areas.scan(0, |bytes: &mut u64, area| {
+        *bytes = bytes.saturating_add(area.end - area.start);
+        (*bytes <= MOST_WHOLE_BYTES).then_some(area)
+    })
 }
 
 /// Resident bytes of what no file is behind.
