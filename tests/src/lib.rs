@@ -20,6 +20,7 @@ pub mod several;
 mod signals;
 pub mod simulation;
 mod sites;
+pub mod strangers;
 pub mod surveys;
 pub mod terminal;
 #[allow(unsafe_code)]

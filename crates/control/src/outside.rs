@@ -1,9 +1,9 @@
 //! A thread of the process is borrowed for calls of the allocator's function (crate `ramson-inject`).
 
-use ramson_inject::{Call, Called, Code, Library, Problem, Step};
-use ramson_process::allocators::{Allocators, read_file};
+use ramson_inject::{Call, Called, Code, Library, Problem, Seccomp, Step};
+use ramson_process::allocators::Allocators;
 use ramson_process::glibc::LibraryData;
-use ramson_process::{Area, ProcessMemory, identify, program, rights, stat, text};
+use ramson_process::{Area, Binary, ProcessMemory, identify, program, rights, stat, text};
 use ramson_source::{Failure, Target, gone};
 use std::io;
 use std::thread::sleep;
@@ -22,6 +22,8 @@ pub struct Callee<'a> {
     pub areas: Vec<Area>,
     pub allocators: Allocators,
     pub memory: ProcessMemory,
+    /// Whether filters of system calls are lifted meanwhile.
+    pub suspends_seccomp: bool,
     code: Code,
 }
 
@@ -35,17 +37,18 @@ impl<'a> Callee<'a> {
         check(target)?;
         // Its files cannot be read either, if this may not.
         let memory = ProcessMemory::open(target.pid).map_err(|error| denied(target, &error))?;
-        let libc = library(target, &areas, identify::is_libc)
+        let (area, binary) = library(target, &areas, identify::is_libc)
             .ok_or_else(|| refused(target, &without_libc(target, &areas), NOTHING))?;
-        let code = libc
-            .code()
+        let code = Library::new(&binary, area.start, area.offset)
+            .and_then(|libc| libc.code())
             .ok_or_else(|| refused(target, "its C library is not one that is known", NOTHING))?;
-        Ok(Self { target, areas, allocators, memory, code })
+        Ok(Self { target, areas, allocators, memory, suspends_seccomp: false, code })
     }
 
     /// Where the first file that is it has a function of this name, if it exports one.
     pub fn function(&self, name: &str, is_it: impl Fn(&Area) -> bool) -> Option<u64> {
-        library(self.target, &self.areas, is_it)?.function(name)
+        let (area, binary) = library(self.target, &self.areas, is_it)?;
+        Library::new(&binary, area.start, area.offset)?.function(name)
     }
 
     /// Calls a function, once for each step. Where the locks are seen that it takes, also a thread that computes may be borrowed.
@@ -63,15 +66,25 @@ impl<'a> Callee<'a> {
         }
         let mut is_safe =
             || are_free(LOCK_LIMIT).then_some(()).ok_or_else(|| "malloc is locked".to_owned());
-        let call = Call { function, steps, code: &self.code, are_locks_seen: locks.is_some() };
+        let call = Call {
+            function,
+            steps,
+            code: &self.code,
+            suspends_seccomp: self.suspends_seccomp,
+            are_locks_seen: locks.is_some(),
+        };
         ramson_inject::call(self.target.pid, &call, &mut is_safe)
             .map_err(|problem| failure(self.target, problem))
     }
 }
 
-fn library(target: &Target, areas: &[Area], is_it: impl Fn(&Area) -> bool) -> Option<Library> {
+fn library<'a>(
+    target: &Target,
+    areas: &'a [Area],
+    is_it: impl Fn(&Area) -> bool,
+) -> Option<(&'a Area, Binary)> {
     let area = areas.iter().find(|area| is_it(area))?;
-    Library::new(read_file(target.pid, area)?, area.start, area.offset)
+    Some((area, Binary::mapped(target.pid, area)?))
 }
 
 /// What a busy heap spoils is read again.
@@ -103,7 +116,7 @@ fn check(target: &Target) -> Result<(), Failure> {
         let why = "it has a shadow stack, which refuses calls from outside";
         return Err(refused(target, why, NOTHING));
     }
-    if program::is_32_bit(format!("/proc/{}/exe", target.pid).as_ref()) {
+    if program::is_32_bit(target.pid) {
         let next = "Only 64-bit ones can be called from outside";
         return Err(refused(target, "a 32-bit program", next));
     }
@@ -118,7 +131,7 @@ fn without_libc(target: &Target, areas: &[Area]) -> String {
     if areas.iter().any(|area| area.path.contains("musl")) {
         return "linked with musl, whose malloc has nothing that gives memory back".into();
     }
-    match program::obstacle(format!("/proc/{}/exe", target.pid).as_ref()) {
+    match program::obstacle_of_running(target.pid) {
         Some(_) => "statically linked: no function of its allocator can be found in it".into(),
         None => "no C library is mapped in it".into(),
     }
@@ -128,10 +141,7 @@ fn failure(target: &Target, problem: Problem) -> Failure {
     let refused = |why: &str, next: &str| refused(target, why, next);
     match problem {
         Problem::Denied(error) => denied(target, &error),
-        Problem::Seccomp => refused(
-            "a seccomp filter might kill it for what the allocator does, and only root can suspend that",
-            "Run it with sudo",
-        ),
+        Problem::Seccomp(why) => forbidden(target, &why),
         Problem::NoThread(why) => refused(
             &format!(
                 "no thread waits where it can be borrowed{}",
@@ -149,6 +159,28 @@ fn failure(target: &Target, problem: Problem) -> Failure {
         Problem::Gone => gone(target),
         Problem::Failed(error) => refused(&error.to_string(), NOTHING),
     }
+}
+
+/// A filter of system calls might kill the process.
+fn forbidden(target: &Target, why: &Seccomp) -> Failure {
+    const ACCEPT: &str =
+        "--suspend-seccomp lifts it meanwhile; should ramson be killed then, the process dies too";
+    let (finding, next) = match why {
+        Seccomp::Strict => ("it is in seccomp's strict mode".into(), NOTHING),
+        Seccomp::Unreadable(_) if !rights::is_administrator() => (
+            "a seccomp filter might kill it for what the allocator does, and only root can read that".into(),
+            "Run it with sudo, outside of containers",
+        ),
+        Seccomp::Unreadable(error) => (
+            format!("a seccomp filter might kill it for what the allocator does, and it cannot be read: {error}"),
+            ACCEPT,
+        ),
+        Seccomp::Refused(name) => (
+            format!("a seccomp filter might kill it for {name}, which a trim from outside may need"),
+            ACCEPT,
+        ),
+    };
+    refused(target, &finding, next)
 }
 
 /// The kernel refuses the right to trace.

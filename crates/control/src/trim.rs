@@ -23,9 +23,11 @@ pub struct Trimmed {
     pub called: Called,
 }
 
-/// Makes a process's allocator return its free memory to the kernel.
-pub fn trim(target: &Target) -> Result<Trimmed, Failure> {
-    let (callee, lever) = prepare(target)?;
+/// Makes a process's allocator return its free memory to the kernel. Filters of system calls that might not let it through are lifted
+/// meanwhile if the caller accepts that the process may die with this one.
+pub fn trim(target: &Target, suspends_seccomp: bool) -> Result<Trimmed, Failure> {
+    let (mut callee, lever) = prepare(target)?;
+    callee.suspends_seccomp = suspends_seccomp;
     pull(&callee, &lever)
 }
 
@@ -113,11 +115,11 @@ pub struct Trims {
 }
 
 /// Trims each of them. Fails if none could be trimmed.
-pub fn trim_all(targets: &Targets) -> Result<Trims, Failure> {
+pub fn trim_all(targets: &Targets, suspends_seccomp: bool) -> Result<Trims, Failure> {
     let mut first_failure = None;
     let mut processes = Vec::new();
     for target in &targets.found {
-        let trimmed = trim(target);
+        let trimmed = trim(target, suspends_seccomp);
         processes.push(TrimAnswer::of(target, trimmed.as_ref(), None));
         first_failure = first_failure.or(trimmed.err());
     }

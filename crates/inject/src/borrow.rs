@@ -2,10 +2,12 @@
 
 use crate::frame::{self, Frame, Past, USER_CS};
 use crate::maps::Maps;
+use crate::seccomp::{self, Filters};
 use crate::threads;
-use crate::trace::{Registers, Stop, Traced};
-use crate::{Argument, CALL_LIMIT, Call, Called, Problem, Step};
+use crate::trace::{Deferred, Registers, Stop, Traced};
+use crate::{Argument, CALL_LIMIT, Call, Called, Problem, Seccomp, Step};
 use std::fs::File;
+use std::io::Error;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,8 @@ const CLEARED_FLAGS: u64 = 0x400 | 0x100;
 const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
 /// … as it does with this one unless a signal's handler runs.
 const RESTART_NO_HANDLER: i64 = -514;
+/// … and with this one as restart_syscall.
+const RESTART_BY_NUMBER: i64 = -516;
 /// Of what a fault raises: stays as the program has it.
 const FAULTS: [i32; 7] = [
     libc::SIGSEGV,
@@ -56,16 +60,25 @@ impl Process {
         let status = status.map_err(|_| unfit("it ended"))?;
         let signal = threads::harmless_signal(&status)
             .ok_or_else(|| unfit("the program has handlers for SIGURG, SIGWINCH and SIGCHLD"))?;
+        let is_filtered = self.is_filtered(tid, &status, call)?;
         let begin = Instant::now();
-        let mut traced = seize(self.pid as i32, tid, threads::field(&status, "Seccomp"))?;
+        // Whoever asks this program to end is heard when the thread has all back that is its own.
+        let _deferred = Deferred::begin();
+        let mut traced = Traced::seize(self.pid as i32, tid)?;
         traced.interrupt()?;
         if let Some(why) = wait_for_stop(&mut traced)? {
             return Err(unfit(why));
         }
         let registers = traced.registers()?;
-        let past = Resumption::of(&registers);
+        let filters = is_filtered.then(|| Filters::of(&traced));
+        let may_restart =
+            filters.as_ref().is_none_or(|of| of.as_ref().is_ok_and(Filters::allow_restart));
+        let past = Resumption::of(&registers, may_restart);
         // Whatever comes: no EINTR because of us.
         traced.set_registers(&past.helped)?;
+        if let Some(filters) = filters {
+            pass(&traced, filters, call.suspends_seccomp)?;
+        }
         let checked = self.check(&traced, &registers, call).and_then(|()| is_safe());
         checked.map_err(|why| unfit(&why))?;
         let name = threads::text(format!("{directory}/comm")).unwrap_or_default();
@@ -76,17 +89,36 @@ impl Process {
         Ok(Called { tid, name: name.trim_end().into(), stopped, called, data })
     }
 
+    /// Whether filters look at the thread's system calls; fails if it must not even be stopped because of them.
+    fn is_filtered(&self, tid: i32, status: &str, call: &Call) -> Result<bool, Problem> {
+        match threads::field(status, "Seccomp") {
+            None | Some("0") => return Ok(false),
+            Some("2") => {}
+            Some(_) => return Err(Problem::Seccomp(Seccomp::Strict)),
+        }
+        if call.suspends_seccomp {
+            return Ok(true);
+        }
+        if !seccomp::may_be_read() {
+            return Err(Problem::Seccomp(Seccomp::Unreadable("only root can read it".into())));
+        }
+        match threads::is_begun_again_by_number(self.pid, tid) {
+            true => Err(Problem::Seccomp(Seccomp::Refused("restart_syscall"))),
+            false => Ok(true),
+        }
+    }
+
     /// Whether the thread is where it can be borrowed.
     fn check(&self, traced: &Traced, registers: &Registers, call: &Call) -> Result<(), String> {
         if registers.cs != USER_CS {
             return Err("it runs 32-bit code".into());
         }
-        let maps = Maps::of(self.pid);
+        let maps = Maps::of(self.pid, registers.rsp, registers.rip);
         let stack_end = maps.stack_end(&self.memory, registers.rsp, registers.fs_base)?;
         let computes = call.are_locks_seen && !is_in_call(registers);
         let malloc_code = call.code.malloc.as_ref().filter(|_| computes);
         if malloc_code.is_some() {
-            maps.check_code(registers.rip)?;
+            maps.check_code()?;
             if self.may_be_in_a_sequence(traced) {
                 return Err("it may be in a restartable sequence".into());
             }
@@ -206,7 +238,8 @@ struct Resumption {
 }
 
 impl Resumption {
-    fn of(registers: &Registers) -> Self {
+    /// Where the kernel may not use restart_syscall, the thread begins its call anew by itself.
+    fn of(registers: &Registers, may_restart: bool) -> Self {
         let result = registers.rax as i64;
         let is_refused = result == -i64::from(libc::EINTR)
             && threads::can_begin_again(registers.orig_rax as i64);
@@ -214,6 +247,9 @@ impl Resumption {
             return Self { alone: *registers, helped: *registers };
         }
         let alone = Registers { rip: registers.rip - 2, rax: registers.orig_rax, ..*registers };
+        if result == RESTART_BY_NUMBER && !may_restart {
+            return Self { alone, helped: alone };
+        }
         // What says EINTR says it because of our stop: a signal with a handler still makes it EINTR.
         let rax = if is_refused { RESTART_NO_HANDLER as u64 } else { registers.rax };
         let helped = Registers { rax, ..*registers };
@@ -256,12 +292,18 @@ fn signals_blocked_meanwhile(blocked: u64, signal: i32) -> u64 {
     (!faults | blocked) & !bit(signal)
 }
 
-/// Under a filter only if the kernel lifts it for the time.
-fn seize(pid: i32, tid: i32, seccomp: Option<&str>) -> Result<Traced, Problem> {
-    match seccomp {
-        None | Some("0") => Ok(Traced::seize(pid, tid, false)?),
-        Some("2") => Traced::seize(pid, tid, true).map_err(|_| Problem::Seccomp),
-        Some(_) => Err(Problem::Seccomp),
+/// Under filters a call is made if they let through all of it, or if they are not looked at meanwhile because the caller wants that.
+fn pass(traced: &Traced, filters: Result<Filters, Error>, suspends: bool) -> Result<(), Problem> {
+    if suspends {
+        let unable = |error: Error| Problem::Seccomp(Seccomp::Unreadable(error.to_string()));
+        return traced.suspend_seccomp().map_err(unable);
+    }
+    match filters {
+        Err(error) => Err(Problem::Seccomp(Seccomp::Unreadable(error.to_string()))),
+        Ok(filters) => match filters.first_refused() {
+            Some(name) => Err(Problem::Seccomp(Seccomp::Refused(name))),
+            None => Ok(()),
+        },
     }
 }
 
@@ -277,6 +319,7 @@ fn wait_for_stop(traced: &mut Traced) -> Result<Option<&'static str>, Problem> {
                 traced.interrupt()?;
                 traced.go_on(signal)?;
             }
+            Some(Stop::Exec) => return Ok(Some("it has started another program")),
             Some(Stop::Gone) => return Ok(Some("it ended")),
             None => return Ok(Some("it does not stop")),
         }
@@ -304,7 +347,8 @@ fn wait_for_return(
             }
             Some(Stop::Signal(other)) => other,
             Some(Stop::Event(_)) => 0,
-            Some(Stop::Gone) => return Err(Problem::Gone),
+            // What it was is gone: nothing of that may be written to what it is now.
+            Some(Stop::Exec | Stop::Gone) => return Err(Problem::Gone),
             // It will find its way by itself, once it is not traced any more.
             None => return Ok(None),
         };

@@ -11,6 +11,7 @@ mod borrow;
 mod frame;
 mod library;
 mod maps;
+mod seccomp;
 mod threads;
 #[allow(unsafe_code)]
 mod trace;
@@ -42,6 +43,8 @@ pub struct Call<'a> {
     pub steps: &'a [Step<'a>],
     /// The pieces of the C library that it returns through.
     pub code: &'a Code,
+    /// Whether filters of system calls are not looked at meanwhile. If the tracer dies then, they are again, and may kill the process.
+    pub suspends_seccomp: bool,
     /// Whether `is_safe` sees all locks that the function takes; else fewer threads may be borrowed.
     pub are_locks_seen: bool,
 }
@@ -79,13 +82,24 @@ pub struct Called {
     pub data: Vec<Vec<u8>>,
 }
 
+/// Why a filter of system calls forbids the call.
+#[derive(Debug)]
+pub enum Seccomp {
+    /// It lets nothing through that an allocator needs.
+    Strict,
+    /// What it lets through cannot be known, or that it is not looked at meanwhile cannot be had; why.
+    Unreadable(String),
+    /// It may not let this system call through.
+    Refused(&'static str),
+}
+
 /// Why it was not called, or not seen to return.
 #[derive(Debug)]
 pub enum Problem {
     /// The kernel does not let us trace it.
     Denied(io::Error),
     /// A filter of system calls might kill for one that the function makes.
-    Seccomp,
+    Seccomp(Seccomp),
     /// No thread will do; of the last one that was tried, why.
     NoThread(Option<String>),
     /// It did not return in time, and goes on by itself.
@@ -126,11 +140,17 @@ pub fn call(
             threads.extend(running.into_iter().take(MOST_ATTEMPTS));
         }
         look += 1;
+        let mut forbidden = None;
         for tid in threads {
             match process.attempt(tid, call, is_safe) {
                 Err(Problem::NoThread(reason)) => why = reason,
+                // Each thread has its own filters, and waits elsewhere.
+                Err(Problem::Seccomp(reason)) => forbidden = Some(reason),
                 done => return done,
             }
+        }
+        if let Some(reason) = forbidden {
+            return Err(Problem::Seccomp(reason));
         }
         if begin.elapsed() > PATIENCE {
             return Err(Problem::NoThread(why));

@@ -1,7 +1,7 @@
 //! Where a library's functions are in a process, and the pieces of the C library's code that a call returns through.
 
 use object::read::elf::{ElfFile64, ElfSegment64};
-use object::{Endianness, Object, ObjectSegment, ObjectSymbol, elf};
+use object::{Endianness, Object, ObjectSegment, ObjectSymbol, ReadRef, elf};
 use std::ops::Range;
 
 /// The C library's, as addresses in the process.
@@ -19,30 +19,29 @@ pub struct Code {
     pub malloc: Option<Range<u64>>,
 }
 
-type Elf<'a> = ElfFile64<'a, Endianness>;
+type Elf<'a, Bytes> = ElfFile64<'a, Endianness, Bytes>;
 
 /// A library as a process has it mapped.
-pub struct Library {
-    file: Vec<u8>,
+pub struct Library<'a, Bytes: ReadRef<'a>> {
+    elf: Elf<'a, Bytes>,
     bias: u64,
 }
 
-impl Library {
+impl<'a, Bytes: ReadRef<'a>> Library<'a, Bytes> {
     /// From the file's bytes, and where the process has some offset of it.
-    pub fn new(file: Vec<u8>, mapped_at: u64, mapped_offset: u64) -> Option<Self> {
-        let elf = Elf::parse(&*file).ok()?;
+    pub fn new(file: Bytes, mapped_at: u64, mapped_offset: u64) -> Option<Self> {
+        let elf = Elf::parse(file).ok()?;
         let mut segments = elf.segments().map(|segment| (segment.file_range(), segment.address()));
         let ((offset, _), address) = segments.find(|&((offset, bytes), _)| {
             (offset & !4095..offset.saturating_add(bytes)).contains(&mapped_offset)
         })?;
         let bias = mapped_at.wrapping_sub(address.wrapping_add(mapped_offset).wrapping_sub(offset));
-        Some(Self { bias, file })
+        Some(Self { elf, bias })
     }
 
     /// The address of an exported function.
     pub fn function(&self, name: &str) -> Option<u64> {
-        let elf = Elf::parse(&*self.file).ok()?;
-        let symbol = elf.dynamic_symbols().find(|symbol| {
+        let symbol = self.elf.dynamic_symbols().find(|symbol| {
             let is_function = symbol.elf_symbol().st_type() == elf::STT_FUNC;
             is_function && symbol.is_definition() && symbol.name() == Ok(name)
         })?;
@@ -77,8 +76,7 @@ impl Library {
     fn errno_offset_at(&self) -> Option<u64> {
         let address = self.function("__errno_location")?;
         let at = address.wrapping_sub(self.bias);
-        let elf = Elf::parse(&*self.file).ok()?;
-        let code = executable(&elf).find_map(|segment| segment.data_range(at, 24).ok()?)?;
+        let code = self.executable().find_map(|segment| segment.data_range(at, 24).ok()?)?;
         let code = code.strip_prefix(b"\xf3\x0f\x1e\xfa").unwrap_or(code);
         let prologue = if code.len() < 24 { 4 } else { 0 };
         // mov offset(%rip), %rax; add %fs:0, %rax; ret
@@ -92,15 +90,14 @@ impl Library {
     }
 
     fn find_code(&self, pattern: &[u8]) -> Option<u64> {
-        let elf = Elf::parse(&*self.file).ok()?;
-        executable(&elf).find_map(|segment| {
+        self.executable().find_map(|segment| {
             let mut places = segment.data().ok()?.windows(pattern.len());
             let at = places.position(|code| code == pattern)? as u64;
             Some(self.bias.wrapping_add(segment.address().wrapping_add(at)))
         })
     }
-}
 
-fn executable<'a>(elf: &'a Elf<'a>) -> impl Iterator<Item = ElfSegment64<'a, 'a, Endianness>> {
-    elf.segments().filter(|segment| segment.permissions().executable())
+    fn executable(&self) -> impl Iterator<Item = ElfSegment64<'a, '_, Endianness, Bytes>> {
+        self.elf.segments().filter(|segment| segment.permissions().executable())
+    }
 }

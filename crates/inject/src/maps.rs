@@ -1,7 +1,7 @@
 //! Where a thread is, by the mappings of its process: on which stack, and in whose code.
 
-use crate::threads;
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
@@ -14,6 +14,8 @@ const ABOVE_THREAD_POINTER_BYTES: u64 = 64 << 10;
 /// `struct pthread` of glibc 2.34 to 2.44 is this long at least, and has its record of the stack there.
 const DESCRIPTOR_BYTES: usize = 2304;
 const PAGE_BYTES: u64 = 4096;
+/// Read at once of /proc/PID/maps.
+const READ_BYTES: usize = 64 << 10;
 /// Where the heaps of malloc's arenas begin, in which a program may have put a stack.
 const HEAP_ALIGNMENT: u64 = 64 << 20;
 
@@ -30,44 +32,76 @@ const FOREIGN: [&str; 9] = [
     "libmimalloc",
 ];
 
-/// /proc/PID/maps.
-pub struct Maps(String);
+/// What of /proc/PID/maps is at a thread's stack pointer and instruction, and what lies below the stack.
+#[derive(Default)]
+pub struct Maps {
+    stack: Option<Mapping>,
+    below: Option<Mapping>,
+    code: Option<Mapping>,
+}
 
-struct Mapping<'a> {
+#[derive(Clone)]
+struct Mapping {
     range: Range<u64>,
-    permissions: &'a str,
-    path: &'a str,
+    permissions: String,
+    path: String,
+}
+
+impl Mapping {
+    fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.splitn(6, ' ');
+        let (start, end) = fields.next()?.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        Some(Self {
+            range: number(start)?..number(end)?,
+            permissions: fields.next()?.into(),
+            path: fields.nth(3).unwrap_or_default().trim_start().into(),
+        })
+    }
 }
 
 impl Maps {
     /// Of process `pid`; empty where they cannot be read.
-    pub fn of(pid: u32) -> Self {
-        Self(threads::text(format!("/proc/{pid}/maps")).unwrap_or_default())
+    pub fn of(pid: u32, pointer: u64, instruction: u64) -> Self {
+        let file = File::open(format!("/proc/{pid}/maps"));
+        file.map_or_else(
+            |_| Self::default(),
+            |maps| Self::parse(BufReader::with_capacity(READ_BYTES, maps), pointer, instruction),
+        )
     }
 
-    fn all(&self) -> impl Iterator<Item = Mapping<'_>> {
-        self.0.lines().filter_map(|line| {
-            let mut fields = line.splitn(6, ' ');
-            let (start, end) = fields.next()?.split_once('-')?;
-            let number = |text| u64::from_str_radix(text, 16).ok();
-            Some(Mapping {
-                range: number(start)?..number(end)?,
-                permissions: fields.next()?,
-                path: fields.nth(3).unwrap_or_default().trim_start(),
-            })
-        })
+    /// A process may have very many: of each line no more is looked at than its addresses.
+    fn parse(mut maps: impl BufRead, pointer: u64, instruction: u64) -> Self {
+        let (mut found, mut last) = (Self::default(), Vec::new());
+        let mut line = Vec::new();
+        while maps.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            let text = line.strip_suffix(b"\n").unwrap_or(&line);
+            let range = range_of(text);
+            let mapping = |line| Mapping::parse(&String::from_utf8_lossy(line));
+            if range.contains(&pointer) {
+                found.stack = mapping(text);
+                found.below = mapping(&last);
+            }
+            if range.contains(&instruction) {
+                found.code = mapping(text);
+            }
+            // Names in it may be any bytes, and long.
+            last.clear();
+            last.extend_from_slice(text);
+            line.clear();
+        }
+        found
     }
 
     /// Why a thread that computes there may not be borrowed, if so: in the program's own code the call is what a signal's handler is that
     /// makes it, harmless unless it interrupts the allocator. What the stack must not hold, the caller checks.
-    pub fn check_code(&self, instruction: u64) -> Result<(), String> {
-        let is_own = |mapping: Mapping| {
+    pub fn check_code(&self) -> Result<(), String> {
+        let is_own = |mapping: &Mapping| {
             let name = mapping.path.strip_prefix('/').and_then(|path| path.rsplit('/').next());
-            mapping.range.contains(&instruction)
-                && mapping.permissions == "r-xp"
+            mapping.permissions == "r-xp"
                 && name.is_some_and(|name| !FOREIGN.iter().any(|start| name.starts_with(start)))
         };
-        let is_own_code = self.all().any(is_own);
+        let is_own_code = self.code.as_ref().is_some_and(is_own);
         is_own_code.then_some(()).ok_or_else(|| "it runs, and not the program's own code".into())
     }
 
@@ -87,8 +121,7 @@ impl Maps {
     }
 
     fn find_stack_end(&self, pointer: u64, thread_pointer: u64, descriptor: &[u8]) -> Option<u64> {
-        let is_there = |mapping: &Mapping| mapping.range.contains(&pointer);
-        let Mapping { range, permissions, path } = self.all().find(is_there)?;
+        let Mapping { range, permissions, path } = self.stack.as_ref()?;
         if permissions != "rw-p" {
             return None;
         }
@@ -96,8 +129,9 @@ impl Maps {
             return (pointer - range.start >= FIRST_ROOM_BYTES).then_some(range.end);
         }
         let is_guard =
-            |below: Mapping| below.range.end == range.start && below.permissions == "---p";
-        let is_guarded = !range.start.is_multiple_of(HEAP_ALIGNMENT) && self.all().any(is_guard);
+            |below: &Mapping| below.range.end == range.start && below.permissions == "---p";
+        let is_guarded = !range.start.is_multiple_of(HEAP_ALIGNMENT)
+            && self.below.as_ref().is_some_and(is_guard);
         let (low, end) = match is_guarded {
             true => (range.start, range.end),
             false => recorded(descriptor, pointer, thread_pointer)?,
@@ -108,6 +142,14 @@ impl Maps {
             && end - thread_pointer <= ABOVE_THREAD_POINTER_BYTES;
         (is_threads && pointer.checked_sub(low)? >= ROOM_BYTES).then_some(end)
     }
+}
+
+/// The addresses at the start of a line.
+fn range_of(line: &[u8]) -> Range<u64> {
+    let addresses = line.split(|&byte| byte == b' ').next().unwrap_or_default();
+    let addresses = std::str::from_utf8(addresses).ok().and_then(|text| text.split_once('-'));
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    addresses.and_then(|(start, end)| Some(number(start)?..number(end)?)).unwrap_or(0..0)
 }
 
 /// Where a thread's stack begins behind its guard, and where it ends, by the C library's own record in the descriptor: start, length, and of
@@ -137,7 +179,8 @@ mod tests {
 
     #[test]
     fn only_stacks_whose_ends_are_known_are_used() {
-        let is_found = |pointer, thread| maps(MAPS).find_stack_end(pointer, thread, &[]).is_some();
+        let is_found =
+            |pointer, thread| maps(MAPS, pointer, 0).find_stack_end(pointer, thread, &[]).is_some();
         assert!(is_found(0x7ffd_0001_f000, 0x7f00_1080_0700));
         assert!(is_found(0x7f00_107f_0000, 0x7f00_1080_0700));
         // Too near to the end.
@@ -151,7 +194,7 @@ mod tests {
 
     #[test]
     fn among_stacks_that_touch_the_thread_s_own_record_tells_the_ends() {
-        let maps = maps("7f0000000000-7f0001000000 rw-p 00000000 00:00 0\n");
+        const MAPS: &str = "7f0000000000-7f0001000000 rw-p 00000000 00:00 0\n";
         let descriptor = |record: [u64; 3]| {
             let mut descriptor = vec![0x11; DESCRIPTOR_BYTES];
             for (place, word) in descriptor[1680..].chunks_exact_mut(8).zip(record) {
@@ -161,8 +204,9 @@ mod tests {
         };
         let (start, length, guard) = (0x7f00_0080_0000, 0x80_0000, 0x1000);
         let thread = start + length - 0x940;
-        let end =
-            |record, pointer, thread| maps.find_stack_end(pointer, thread, &descriptor(record));
+        let end = |record, pointer, thread| {
+            maps(MAPS, pointer, 0).find_stack_end(pointer, thread, &descriptor(record))
+        };
         let own = [start, length, guard];
         assert_eq!(end(own, start + 0x7f_0000, thread), Some(start + length));
         // Too near to the guard; below it, on another thread's; above it.
@@ -175,6 +219,7 @@ mod tests {
         assert_eq!(end([start, length + 8, guard], start + 0x7f_0000, thread), None);
         // Of a thread with its variables elsewhere.
         assert_eq!(end(own, start + 0x7f_0000, start - 0x940), None);
+        let maps = maps(MAPS, start + 0x7f_0000, 0);
         assert!(maps.find_stack_end(start + 0x7f_0000, thread, &[]).is_none());
     }
 
@@ -200,14 +245,14 @@ mod tests {
             (0x9000, false),
         ] {
             assert_eq!(
-                Maps(maps.into()).check_code(instruction).is_ok(),
+                super::Maps::parse(maps.as_bytes(), 0, instruction).check_code().is_ok(),
                 is_own,
                 "{instruction:x}"
             );
         }
     }
 
-    fn maps(text: &str) -> Maps {
-        Maps(text.into())
+    fn maps(text: &str, pointer: u64, instruction: u64) -> Maps {
+        Maps::parse(text.as_bytes(), pointer, instruction)
     }
 }

@@ -106,6 +106,21 @@ pub fn rank(number: i64, arguments: &[u64]) -> Option<u32> {
     (!has_begun).then_some(*rank)
 }
 
+/// Whether a thread must not be stopped where it waits while its filters are not known: the kernel begins such a wait again as
+/// restart_syscall, for which a filter may kill, and does so by itself if the tracer dies.
+pub fn is_begun_again_by_number(pid: u32, tid: i32) -> bool {
+    let call = text(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
+    let words: Vec<&str> = call.split_whitespace().collect();
+    let argument = |index: usize| words.get(1 + index).copied().unwrap_or("0x0");
+    match words.first().and_then(|number| number.parse::<i64>().ok()) {
+        Some(libc::SYS_poll | libc::SYS_nanosleep) => true,
+        // Of TIMER_ABSTIME alone the rest of the time is not the kernel's to know.
+        Some(libc::SYS_clock_nanosleep) => argument(1) == "0x0",
+        Some(libc::SYS_futex) => argument(3) != "0x0",
+        _ => false,
+    }
+}
+
 /// System calls that say EINTR after any stop, without an effect: a thread that ran may just have begun one.
 const REFUSING: [i64; 3] = [libc::SYS_io_getevents, libc::SYS_sendto, libc::SYS_sendmsg];
 

@@ -13,11 +13,15 @@ pub type Registers = libc::user_regs_struct;
 
 const NT_X86_XSTATE: usize = 0x202;
 const PTRACE_EVENT_STOP: i32 = 128;
+/// More than any program may install.
+const MOST_INSTRUCTIONS: usize = 1 << 15;
 /// More than any processor has (AMX: 11 KiB).
 const MOST_XSTATE_BYTES: usize = 64 << 10;
 const KCMP_VM: usize = 1;
 /// Linux 5.13 and later.
 const PTRACE_GET_RSEQ_CONFIGURATION: u32 = 0x420f;
+/// Linux 4.4 and later, with CONFIG_CHECKPOINT_RESTORE.
+const PTRACE_SECCOMP_GET_FILTER: u32 = 0x420c;
 
 /// While one waits for a thread to stop that must not be left: between two looks whether it still can.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
@@ -45,16 +49,38 @@ pub enum Stop {
     Event(i32),
     /// It is about to get this signal.
     Signal(i32),
+    /// It has started another program.
+    Exec,
     /// It is gone.
     Gone,
 }
 
 impl Traced {
     /// Starts to trace a thread of process `pid`, which runs on.
-    pub fn seize(pid: i32, tid: i32, suspend_seccomp: bool) -> Result<Self> {
-        let options = if suspend_seccomp { libc::PTRACE_O_SUSPEND_SECCOMP as usize } else { 0 };
-        request(libc::PTRACE_SEIZE, tid, 0, options)?;
+    pub fn seize(pid: i32, tid: i32) -> Result<Self> {
+        request(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACEEXEC as usize)?;
         Ok(Self { tid, is_leader: pid == tid, state: State::Running })
+    }
+
+    /// Has no filter of system calls looked at until it is let go.
+    pub fn suspend_seccomp(&self) -> Result<()> {
+        let options = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_SUSPEND_SECCOMP;
+        request(libc::PTRACE_SETOPTIONS, self.tid, 0, options as usize)
+    }
+
+    /// One of its filters of system calls, the newest first; `None` behind the oldest.
+    pub fn seccomp_filter(&self, index: usize) -> Result<Option<Vec<libc::sock_filter>>> {
+        let none = libc::sock_filter { code: 0, jt: 0, jf: 0, k: 0 };
+        let mut filter = vec![none; MOST_INSTRUCTIONS];
+        let data = filter.as_mut_ptr() as usize;
+        match answer(PTRACE_SECCOMP_GET_FILTER, self.tid, index, data) {
+            Ok(length) => {
+                filter.truncate(length);
+                Ok(Some(filter))
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Has it stop; `wait` tells when it has.
@@ -168,10 +194,10 @@ fn meaning(kind: i32, status: i32) -> (State, Stop) {
         return (State::Gone, Stop::Gone);
     }
     let (signal, event) = (status & 0x7f, status >> 8);
-    if event == PTRACE_EVENT_STOP {
-        (State::Stopped(0), Stop::Event(signal))
-    } else {
-        (State::Stopped(signal), Stop::Signal(signal))
+    match event {
+        PTRACE_EVENT_STOP => (State::Stopped(0), Stop::Event(signal)),
+        libc::PTRACE_EVENT_EXEC => (State::Stopped(0), Stop::Exec),
+        _ => (State::Stopped(signal), Stop::Signal(signal)),
     }
 }
 
@@ -198,12 +224,46 @@ fn look(tid: i32, kinds: i32) -> Result<Option<(i32, i32)>> {
     Ok((pid != 0).then_some((found.si_code, status)))
 }
 
-/// `address` and `data` are what the request of that number takes.
 fn request(number: u32, tid: i32, address: usize, data: usize) -> Result<()> {
+    answer(number, tid, address, data).map(|_| ())
+}
+
+/// `address` and `data` are what the request of that number takes.
+fn answer(number: u32, tid: i32, address: usize, data: usize) -> Result<usize> {
     // SAFETY: of all requests that are made here, the kernel writes to our memory only for those that get something, through a pointer to a
-    // live variable of the size that the request has or is told; none maps or frees anything of ours.
+    // live variable of the size that the request has or is told; none maps or frees anything of ours. A filter of system calls has no more
+    // instructions than the vector that it is copied to.
     let result = unsafe { libc::ptrace(number, tid, address, data) };
-    if result == -1 { Err(Error::last_os_error()) } else { Ok(()) }
+    usize::try_from(result).map_err(|_| Error::last_os_error())
+}
+
+/// While this lives, the signals that ask a program to end wait for this thread.
+pub struct Deferred {
+    before: libc::sigset_t,
+}
+
+impl Deferred {
+    pub fn begin() -> Self {
+        // SAFETY: all zero is a valid value of a set of signals; each call writes to one through a pointer that is valid for it.
+        unsafe {
+            let (mut signals, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigemptyset(&raw mut signals);
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                libc::sigaddset(&raw mut signals, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, &raw mut before);
+            Self { before }
+        }
+    }
+}
+
+impl Drop for Deferred {
+    fn drop(&mut self) {
+        // SAFETY: the kernel reads one set of signals through a pointer that is valid for the call.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut())
+        };
+    }
 }
 
 /// Whether two processes have one address space, as after vfork; false where the kernel does not say.
@@ -223,6 +283,8 @@ mod tests {
         assert!(stopped == (State::Stopped(libc::SIGUSR1), Stop::Signal(libc::SIGUSR1)));
         let asked = meaning(libc::CLD_TRAPPED, libc::SIGTRAP | PTRACE_EVENT_STOP << 8);
         assert!(asked == (State::Stopped(0), Stop::Event(libc::SIGTRAP)));
+        let started = meaning(libc::CLD_TRAPPED, libc::SIGTRAP | libc::PTRACE_EVENT_EXEC << 8);
+        assert!(started == (State::Stopped(0), Stop::Exec));
         for kind in [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED] {
             assert!(meaning(kind, libc::SIGUSR1) == (State::Gone, Stop::Gone));
         }
@@ -232,5 +294,22 @@ mod tests {
     fn a_thread_that_does_not_exist_has_ended_and_this_one_has_not() {
         assert!(has_ended(i32::MAX));
         assert!(!has_ended(std::process::id() as i32));
+    }
+
+    #[test]
+    fn another_program_is_noticed_before_it_runs_and_let_go_untouched() {
+        use std::io::Write;
+        use std::process::{Command, Stdio};
+        let mut shell = Command::new("sh");
+        // What the loader sets up after a register was spoilt would not come to print anything.
+        shell.args(["-c", "read line; exec echo unharmed"]).stdin(Stdio::piped());
+        let mut child = shell.stdout(Stdio::piped()).spawn().unwrap();
+        let pid = child.id() as i32;
+        let mut traced = Traced::seize(pid, pid).unwrap();
+        child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        let stop = traced.wait(Instant::now() + Duration::from_secs(60)).unwrap();
+        assert_eq!(stop, Some(Stop::Exec));
+        drop(traced);
+        assert_eq!(child.wait_with_output().unwrap().stdout, b"unharmed\n");
     }
 }

@@ -4,14 +4,15 @@ use crate::areas::anonymous_bytes;
 use crate::glibc::{self, Effort, Statistics};
 use crate::identify::{self, AllocatorKind};
 use crate::part::Part;
-use crate::{Area, ProcessMemory, executable, program};
+use crate::{Area, Binary, ProcessMemory, executable, program, text};
 use serde::{Serialize, Serializer};
-use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 use std::{fmt, fs};
 
 /// Beside another allocator, the C library's own counts from this part of the anonymous memory on.
 const LEAST_SHARE: f64 = 0.1;
+/// The kernel starts no program with more arguments and variables; one that runs may show any length.
+const MOST_VARIABLES_BYTES: u64 = 6 << 20;
 
 /// All that are there.
 #[derive(Serialize)]
@@ -112,13 +113,14 @@ impl fmt::Display for Missing {
 impl Allocators {
     /// Those of process `pid`.
     pub fn of(pid: u32, areas: &[Area]) -> Self {
-        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let environ = text::start(format!("/proc/{pid}/environ"), MOST_VARIABLES_BYTES);
+        let environ = environ.unwrap_or_default();
         let settings = identify::settings(&environ);
         let preload = settings.iter().find(|(name, _)| name == "LD_PRELOAD");
         let preload = preload.map_or("", |(_, list)| list);
         let library = areas.iter().find(|area| identify::is_libc(area));
         let version =
-            library.and_then(|library| identify::glibc_version(&read_file(pid, library)?));
+            library.and_then(|library| Binary::mapped(pid, library)?.find(identify::glibc_version));
         let name = match &version {
             Some(((major, minor), package)) => format!("glibc {major}.{minor} ({package})"),
             None => "glibc of unknown version".into(),
@@ -128,7 +130,7 @@ impl Allocators {
             glibc,
             other: other(pid, areas, preload),
             version: version.map(|(version, _)| version),
-            is_32_bit: program::is_32_bit(format!("/proc/{pid}/exe").as_ref()),
+            is_32_bit: program::is_32_bit(pid),
             settings,
         }
     }
@@ -167,9 +169,9 @@ impl Allocators {
 
 fn other(pid: u32, areas: &[Area], preload: &str) -> Option<(AllocatorKind, Allocator)> {
     if let Some((kind, area)) = identify::replacing_allocator(areas, preload) {
-        let library = read_file(pid, area).unwrap_or_default();
-        let version =
-            identify::jemalloc_version(&library).filter(|_| kind == AllocatorKind::Jemalloc);
+        let is_jemalloc = kind == AllocatorKind::Jemalloc;
+        let library = is_jemalloc.then(|| Binary::mapped(pid, area)).flatten();
+        let version = library.and_then(|library| library.find(identify::jemalloc_version));
         let name = format!("{kind:?}").to_lowercase();
         let name = version.map_or(name.clone(), |version| format!("{name} {version}"));
         return Some((kind, Allocator::new(name, preload, &area.path)));
@@ -186,16 +188,6 @@ impl Allocator {
         let origin = if is_preloaded { format!("preloaded, {path}") } else { path.to_owned() };
         Self { name, origin, path: path.to_owned() }
     }
-}
-
-/// The file that is mapped, also where it has been replaced on disk since.
-pub fn read_file(pid: u32, area: &Area) -> Option<Vec<u8>> {
-    let path = format!("/proc/{pid}/root{}", area.path);
-    let is_it = fs::metadata(&path).is_ok_and(|facts| facts.ino() == area.inode);
-    if is_it {
-        return fs::read(path).ok();
-    }
-    fs::read(format!("/proc/{pid}/map_files/{:x}-{:x}", area.start, area.end)).ok()
 }
 
 /// What cannot be known of other allocators from outside.

@@ -1,6 +1,7 @@
 //! The areas of a process, as one reading of /proc/PID/smaps tells them, and the kernel's total beside them.
 
-use crate::{stat, text};
+use crate::{clock, stat, text};
+use rustix::fs::makedev;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Result as IoResult};
 use std::ops::Range;
@@ -8,8 +9,14 @@ use std::ops::Range;
 /// Asked of smaps at once. The kernel writes whole entries until it has as much, and counts the pages of an area once more if its entry does
 /// not fit into the rest of a page. It fits where only this much is before it.
 const SMAPS_READ_BYTES: usize = 1024;
-/// Times that smaps is read until it agrees with the total.
+/// Times that smaps is read until it agrees with the total …
 const MOST_READINGS: u32 = 4;
+/// … unless that has taken so long already: a process may have very many areas.
+const MOST_READING_NS: u64 = 1_000_000_000;
+/// Of areas that are read whole: the variables of a C library or loader.
+const MOST_WHOLE_BYTES: u64 = 64 << 20;
+/// Of all areas' paths: longer ones are cut.
+const MOST_PATH_BYTES: usize = 32 << 20;
 
 /// What is behind an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +42,8 @@ pub struct Area {
     pub permissions: String,
     /// Offset in the file.
     pub offset: u64,
+    /// Of the file, as maps have it; 0 if there is none.
+    pub device: u64,
     /// Of the file; 0 if there is none.
     pub inode: u64,
     /// File, `[heap]`, a name that the program gave it, or empty.
@@ -107,6 +116,7 @@ pub struct Areas {
 
 /// Reads the areas between two totals, again while their sum lies outside of these: each area is counted at a moment of its own.
 pub fn read_areas(pid: u32) -> IoResult<Areas> {
+    let begin_ns = clock::thread_cpu_ns();
     let mut before = rollup(pid);
     let mut readings = 0;
     loop {
@@ -120,7 +130,8 @@ pub fn read_areas(pid: u32) -> IoResult<Areas> {
         if (first.min(last)..=first.max(last)).contains(&sum) {
             return Ok(Areas { all, rss: sum, is_settled: true });
         }
-        if readings == MOST_READINGS {
+        let has_taken_long = clock::thread_cpu_ns() - begin_ns > MOST_READING_NS;
+        if readings == MOST_READINGS || has_taken_long {
             return Ok(Areas { all, rss: last, is_settled: false });
         }
         before = after;
@@ -151,6 +162,20 @@ pub fn without(areas: &[Area], ranges: &[Range<u64>]) -> Vec<Area> {
     left
 }
 
+/// The area that an address is in.
+pub fn area_at(areas: &[Area], address: u64) -> Option<&Area> {
+    let behind = areas.partition_point(|area| area.start <= address);
+    areas.get(behind.checked_sub(1)?).filter(|area| area.contains(address))
+}
+
+/// Those of areas that are to be read whole: a process may have mapped one file any number of times.
+pub fn bounded<'a>(areas: impl Iterator<Item = &'a Area>) -> impl Iterator<Item = &'a Area> {
+    areas.scan(0, |bytes: &mut u64, area| {
+        *bytes = bytes.saturating_add(area.end - area.start);
+        (*bytes <= MOST_WHOLE_BYTES).then_some(area)
+    })
+}
+
 /// Resident bytes of what no file is behind.
 pub fn anonymous_bytes(areas: &[Area]) -> u64 {
     let anonymous = areas.iter().filter(|area| area.backing() == Backing::Anonymous);
@@ -158,37 +183,53 @@ pub fn anonymous_bytes(areas: &[Area]) -> u64 {
 }
 
 /// The areas that the text of smaps tells. One that grows between two reads is listed again: only its last entry counts.
-pub fn parse_smaps(smaps: impl BufRead) -> Vec<Area> {
+pub fn parse_smaps(mut smaps: impl BufRead) -> Vec<Area> {
     let mut all: Vec<Area> = Vec::new();
-    for line in smaps.split(b'\n').map_while(Result::ok) {
+    let (mut bytes, mut path_bytes) = (Vec::new(), 0);
+    while smaps.read_until(b'\n', &mut bytes).is_ok_and(|read| read > 0) {
         // A file's name may be any bytes.
-        let line = String::from_utf8_lossy(&line);
-        if let Some(area) = parse_head(&line) {
+        let line = String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(&bytes));
+        if let Some(mut area) = parse_head(&line) {
             while all.pop_if(|last| area.start < last.end).is_some() {}
+            path_bytes += area.path.len();
+            if path_bytes > MOST_PATH_BYTES {
+                area.path = without_directory(&area.path);
+            }
             all.push(area);
-            continue;
+        } else if let Some((last, (key, value))) = all.last_mut().zip(line.split_once(':')) {
+            add_figure(last, key, value);
         }
-        let (Some(last), Some((key, value))) = (all.last_mut(), line.split_once(':')) else {
-            continue;
-        };
-        let kib = || value.split_whitespace().next()?.parse::<u64>().ok();
-        let bytes = || kib().unwrap_or(0).saturating_mul(1024);
-        match key {
-            "Rss" => last.rss = bytes(),
-            "Anonymous" => last.anonymous = bytes(),
-            "Shared_Clean" | "Shared_Dirty" => {
-                last.shared = last.shared.saturating_add(bytes());
-            }
-            "AnonHugePages" => last.anonymous_huge = bytes(),
-            "Shared_Hugetlb" | "Private_Hugetlb" => {
-                last.hugetlb = last.hugetlb.saturating_add(bytes());
-            }
-            "Swap" => last.swap = bytes(),
-            "VmFlags" => last.flags = value.trim().into(),
-            _ => {}
-        }
+        bytes.clear();
     }
+    all.shrink_to_fit();
     all
+}
+
+fn add_figure(area: &mut Area, key: &str, value: &str) {
+    let kib = || value.split_whitespace().next()?.parse::<u64>().ok();
+    let bytes = || kib().unwrap_or(0).saturating_mul(1024);
+    match key {
+        "Rss" => area.rss = bytes(),
+        "Anonymous" => area.anonymous = bytes(),
+        "Shared_Clean" | "Shared_Dirty" => {
+            area.shared = area.shared.saturating_add(bytes());
+        }
+        "AnonHugePages" => area.anonymous_huge = bytes(),
+        "Shared_Hugetlb" | "Private_Hugetlb" => {
+            area.hugetlb = area.hugetlb.saturating_add(bytes());
+        }
+        "Swap" => area.swap = bytes(),
+        "VmFlags" => area.flags = value.trim().into(),
+        _ => {}
+    }
+}
+
+/// What tells files apart well enough where a process has too many long paths.
+fn without_directory(path: &str) -> String {
+    match path.rsplit_once('/') {
+        Some((_, name)) if path.starts_with('/') => format!("/…/{name}"),
+        _ => path.into(),
+    }
 }
 
 fn parse_head(line: &str) -> Option<Area> {
@@ -199,8 +240,16 @@ fn parse_head(line: &str) -> Option<Area> {
         end: u64::from_str_radix(end, 16).ok()?,
         permissions: fields.next()?.into(),
         offset: u64::from_str_radix(fields.next()?, 16).ok()?,
-        inode: fields.nth(1)?.parse().ok()?,
+        device: device(fields.next()?)?,
+        inode: fields.next()?.parse().ok()?,
         path: fields.next().unwrap_or_default().trim_start().into(),
         ..Area::default()
     })
+}
+
+/// `MAJOR:minor`, in the number base of maps.
+pub fn device(text: &str) -> Option<u64> {
+    let (major, minor) = text.split_once(':')?;
+    let number = |text| u32::from_str_radix(text, 16).ok();
+    Some(makedev(number(major)?, number(minor)?))
 }

@@ -1,12 +1,9 @@
 //! What a process's executable contains: an allocator, a C library, a language's run time.
 
+use crate::binary::Binary;
 use crate::text;
 use memchr::memmem;
 use object::{Object, ObjectSymbol};
-use std::fs;
-
-/// Larger executables are not searched for symbols.
-const MOST_EXECUTABLE_BYTES: u64 = 256 << 20;
 
 /// Parts of mapped files' names, and whose heap comes with them.
 const RUNTIMES: [(&str, &str); 6] = [
@@ -38,32 +35,30 @@ const ALLOCATORS: [(&str, &str); 7] = [
 
 /// The owner of memory that did not come from malloc, as far as mapped files and the executable tell.
 pub fn heap_owner(pid: u32) -> Option<String> {
-    let maps = text::read(format!("/proc/{pid}/maps")).ok()?;
-    match runtime_in(&maps) {
+    let (mut first, mut has_old_python) = (RUNTIMES.len(), false);
+    for line in text::lines(format!("/proc/{pid}/maps")).ok()? {
+        first = RUNTIMES.iter().take(first).position(|of| line.contains(of.0)).unwrap_or(first);
+        has_old_python |= is_old_python(&line);
+    }
+    match RUNTIMES.get(first).map(|of| of.1) {
         // Since 3.10 an arena has 1 MiB: each is known by who mapped it.
-        Some(PYTHON) => return maps.lines().any(is_old_python).then(|| PYTHON.into()),
+        Some(PYTHON) => return has_old_python.then(|| PYTHON.into()),
         Some(whose) => return Some(whose.into()),
         None => {}
     }
-    let bytes = executable(pid)?;
-    let executable = object::File::parse(&*bytes).ok()?;
+    let binary = Binary::executable(pid)?;
+    let executable = object::File::parse(&binary).ok()?;
     if executable.section_by_name(".gopclntab").is_some()
         || executable.section_by_name(".note.go.buildid").is_some()
     {
         return Some("the Go heap".into());
     }
-    let defined = defined_symbols(&executable);
-    if defined.iter().any(|name| name.starts_with("_ZN2v8")) {
+    let defined = Defined::by(&executable);
+    if defined.has_v8 {
         return Some("V8's heap".into());
     }
-    let allocator = allocator_among(&defined)?;
+    let allocator = defined.allocator()?;
     Some(format!("{allocator} is linked into the executable, where ramson has no hooks"))
-}
-
-fn executable(pid: u32) -> Option<Vec<u8>> {
-    let path = format!("/proc/{pid}/exe");
-    let is_small = fs::metadata(&path).is_ok_and(|facts| facts.len() <= MOST_EXECUTABLE_BYTES);
-    is_small.then(|| fs::read(&path).ok())?
 }
 
 /// Whose heap comes with a mapped file of this name.
@@ -80,13 +75,19 @@ fn is_old_python(path: &str) -> bool {
 
 /// Allocators inside a file that a process has mapped, by its symbols and texts.
 pub fn allocators_in(pid: u32, path: &str) -> Vec<&'static str> {
-    let path = format!("/proc/{pid}/root{path}");
-    let is_small = fs::metadata(&path).is_ok_and(|facts| facts.len() <= MOST_EXECUTABLE_BYTES);
-    let Some(bytes) = is_small.then(|| fs::read(&path).ok()).flatten() else { return Vec::new() };
-    let has = |text: &&(&[u8], &'static str)| memmem::find(&bytes, text.0).is_some();
-    let mut found: Vec<&str> = TEXTS.iter().filter(has).map(|text| text.1).collect();
-    if let Ok(object) = object::File::parse(&*bytes)
-        && let Some(by_symbol) = allocator_among(&defined_symbols(&object))
+    let Some(binary) = Binary::at(pid, path) else { return Vec::new() };
+    let mut found: Vec<&str> = Vec::new();
+    binary.find(|piece| {
+        let is_new = |text: &&(&[u8], &'static str)| {
+            !found.contains(&text.1) && memmem::find(piece, text.0).is_some()
+        };
+        let new: Vec<&str> = TEXTS.iter().filter(is_new).map(|text| text.1).collect();
+        found.extend(new);
+        (found.len() == TEXTS.len()).then_some(())
+    });
+    found.sort_by_key(|name| TEXTS.iter().position(|text| text.1 == *name));
+    if let Ok(object) = object::File::parse(&binary)
+        && let Some(by_symbol) = Defined::by(&object).allocator()
         && !found.contains(&by_symbol)
     {
         found.push(by_symbol);
@@ -96,24 +97,41 @@ pub fn allocators_in(pid: u32, path: &str) -> Vec<&'static str> {
 
 /// The allocator that is linked into a process's executable: glibc's, if that `may_be_static`, or one that its symbols tell.
 pub fn allocator_in_executable(pid: u32, may_be_static: bool) -> Option<&'static str> {
-    let bytes = executable(pid)?;
+    let binary = Binary::executable(pid)?;
     // A text that each static program has, also without symbols. It does not tell the version.
-    if may_be_static && memmem::find(&bytes, b"glibc-ld.so.cache").is_some() {
+    let has_text = || binary.find(|piece| memmem::find(piece, b"glibc-ld.so.cache"));
+    if may_be_static && has_text().is_some() {
         return Some("static glibc");
     }
-    let executable = object::File::parse(&*bytes).ok()?;
-    let defined = defined_symbols(&executable);
+    let defined = Defined::by(&object::File::parse(&binary).ok()?);
     // The dynamic loader, called by name, has a malloc for itself only.
-    let is_loader = defined.contains(&"_rtld_global");
-    allocator_among(&defined).filter(|_| !is_loader)
+    defined.allocator().filter(|_| !defined.is_loader)
 }
 
-fn defined_symbols<'a>(executable: &'a object::File) -> Vec<&'a str> {
-    let symbols = executable.symbols().chain(executable.dynamic_symbols());
-    let defined = symbols.filter(|symbol| symbol.is_definition());
-    defined.filter_map(|symbol| symbol.name().ok()).collect()
+/// What the symbols tell that a file defines.
+#[derive(Default)]
+struct Defined {
+    has_v8: bool,
+    is_loader: bool,
+    /// By its place in ALLOCATORS.
+    allocators: [bool; ALLOCATORS.len()],
 }
 
-fn allocator_among(defined: &[&str]) -> Option<&'static str> {
-    ALLOCATORS.iter().find(|(name, _)| defined.contains(name)).map(|&(_, allocator)| allocator)
+impl Defined {
+    fn by<'a>(object: &object::File<'a, &'a Binary>) -> Self {
+        let mut found = Self::default();
+        let symbols = object.symbols().chain(object.dynamic_symbols());
+        for name in symbols.filter(ObjectSymbol::is_definition).filter_map(|s| s.name().ok()) {
+            found.has_v8 |= name.starts_with("_ZN2v8");
+            found.is_loader |= name == "_rtld_global";
+            if let Some(place) = ALLOCATORS.iter().position(|(known, _)| *known == name) {
+                found.allocators[place] = true;
+            }
+        }
+        found
+    }
+
+    fn allocator(&self) -> Option<&'static str> {
+        self.allocators.iter().zip(ALLOCATORS).find(|(is_there, _)| **is_there).map(|(_, of)| of.1)
+    }
 }

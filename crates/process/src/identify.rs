@@ -1,6 +1,6 @@
 //! Which allocator a process has, where it comes from, and how it was told to behave.
 
-use crate::areas::Area;
+use crate::areas::{Area, bounded};
 use memchr::memmem;
 
 /// Allocators that are told apart.
@@ -68,7 +68,7 @@ pub fn is_libc(area: &Area) -> bool {
 
 /// The writable areas of glibc's library.
 pub fn data_of_libc(areas: &[Area]) -> Vec<&Area> {
-    areas.iter().filter(|area| is_libc(area) && area.is_writable()).collect()
+    bounded(areas.iter().filter(|area| is_libc(area) && area.is_writable())).collect()
 }
 
 /// The file's name without directory, also of one that was replaced on disk.

@@ -8,6 +8,7 @@
 
 pub mod allocators;
 mod areas;
+mod binary;
 pub mod cgroup;
 pub mod clock;
 pub mod executable;
@@ -32,6 +33,7 @@ pub mod text;
 mod tests;
 
 pub use areas::{Area, Backing, parse_smaps, read_smaps};
+pub use binary::Binary;
 pub use memory::{Memory, PAGE_BYTES, Presence};
 pub use padding::padding;
 pub use part::{Part, Term};

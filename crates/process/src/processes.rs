@@ -15,6 +15,9 @@ const UNIT_DIRECTORIES: [&str; 4] = [
     "/lib/systemd/system",
 ];
 
+/// Of its arguments; a program may show any length.
+const MOST_COMMAND_BYTES: u64 = 64 << 10;
+
 /// Every process ID, ascending. A process may be gone by the time that it is looked at.
 pub fn all() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -30,11 +33,11 @@ pub fn named(name: &str) -> Vec<u32> {
 }
 
 fn is_named(pid: u32, name: &str) -> bool {
-    let read = |file: &str| text::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let comm = text::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-    let (exe, command) = (exe.to_string_lossy(), read("cmdline"));
-    let called = called_name(command.split('\0').next().unwrap_or_default(), &exe);
-    !name.is_empty() && [read("comm").trim_ascii_end(), base_name(&exe), called].contains(&name)
+    let (exe, command) = (exe.to_string_lossy(), command(pid));
+    let called = called_name(command.first().map_or("", String::as_str), &exe);
+    !name.is_empty() && [comm.trim_ascii_end(), base_name(&exe), called].contains(&name)
 }
 
 /// A process and its descendants. What its parent left behind belongs to another ancestor.
@@ -140,7 +143,7 @@ impl<'a> GroupPath<'a> {
 
 /// The words of its command line as they are now: a server may tell there what it does. Empty where it has none.
 pub fn command(pid: u32) -> Vec<String> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = text::start(format!("/proc/{pid}/cmdline"), MOST_COMMAND_BYTES).unwrap_or_default();
     let end = line.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     let words = line[..end].split(|&byte| byte == 0).filter(|_| end > 0);
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()

@@ -1,8 +1,10 @@
 //! Which file a command is, and whether a library can be preloaded into it.
 
+use crate::Binary;
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Architecture, Object};
+use ramson_paths::executable_of;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -118,11 +120,20 @@ fn interpreter_of_script(line: &[u8]) -> Option<PathBuf> {
     Some(command.and_then(|command| locate(OsStr::from_bytes(command))).unwrap_or(interpreter))
 }
 
-/// Whether the file is a program of 32 bits; one that cannot be read is none.
-pub fn is_32_bit(path: &Path) -> bool {
-    let is_32_bit =
-        |head: Vec<u8>| head.starts_with(&elf::ELFMAG) && head.get(4) == Some(&elf::ELFCLASS32.0);
-    read_head(path).is_some_and(is_32_bit)
+/// Whether a process runs a program of 32 bits; one that cannot be read is none.
+pub fn is_32_bit(pid: u32) -> bool {
+    let head = Binary::executable(pid).and_then(|binary| binary.head::<5>());
+    head.is_some_and(|head| head.starts_with(&elf::ELFMAG) && head[4] == elf::ELFCLASS32.0)
+}
+
+/// Why the program that a process runs cannot be profiled, if so.
+pub fn obstacle_of_running(pid: u32) -> Option<String> {
+    let privileges = obstacle_of_privileges(Path::new(&format!("/proc/{pid}/exe")));
+    privileges.or_else(|| {
+        let mut head = Vec::new();
+        executable_of(pid).ok()?.file.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+        obstacle_of_binary(&head)
+    })
 }
 
 /// What a program may do that its user may not, by the rules of bprm_fill_uid and cap_bprm_creds_from_file in the kernel: the loader is

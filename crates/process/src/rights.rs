@@ -1,5 +1,6 @@
 //! What to do where the kernel does not let a process be looked at.
 
+use crate::stat;
 use rustix::process::getuid;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,6 +13,14 @@ pub fn next_step(pid: u32) -> String {
         own if own.as_raw() == owner => "Run it with sudo".into(),
         _ => format!("Run it as user {owner} or with sudo"),
     }
+}
+
+/// Whether this process has all rights, as root outside of containers.
+pub fn is_administrator() -> bool {
+    const CAP_SYS_ADMIN: u64 = 1 << 21;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let rights = stat::line(&status, "CapEff").and_then(|set| u64::from_str_radix(set, 16).ok());
+    rights.is_some_and(|set| set & CAP_SYS_ADMIN != 0)
 }
 
 /// Yama's setting, for messages; empty where it forbids nothing.

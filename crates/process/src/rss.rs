@@ -1,24 +1,24 @@
 //! RSS in parts that add up to it: the one classification, which every command shows.
 
 use crate::allocators::{Allocators, Missing};
-use crate::areas::{Area, Areas, Backing, read_areas, without};
+use crate::areas::{self, Area, Areas, Backing, read_areas, without};
 use crate::glibc::{Arena, Effort, Statistics};
 use crate::identify::base_name;
 use crate::memory::Presence;
 use crate::part::{Part, Term};
 use crate::process_memory::ProcessMemory;
-use crate::{forked, padding, rights, stat, text, thread_stacks};
+use crate::{clock, forked, padding, rights, stat, text, thread_stacks};
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::{fs, iter, ops};
 
 /// Times that everything is read again because it changed meanwhile.
 const MOST_TRIES: u32 = 3;
+/// None begins when the others took so long.
+const MOST_READING_NS: u64 = 1_000_000_000;
 /// So much of RSS, or so many bytes, may change without another try.
 const STILL_SHARE: f64 = 0.01;
 const STILL_BYTES: i64 = 256 << 10;
-/// tmpfs, in what statfs(2) says.
-const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 /// RSS in parts, and what stands beside it. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -180,12 +180,12 @@ pub fn explain(areas: &[Area], known: &Known) -> Explained {
 /// joins areas that touch, so that blocks of the allocator may lie behind a library's variables, or beside a stack.
 fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
     let (mut covered, mut resident) = (0, 0);
-    for range in known.statistics.map_or(&[][..], |statistics| &statistics.ranges) {
+    let ranges = known.statistics.map_or(&[][..], |statistics| &statistics.ranges);
+    let first = ranges.partition_point(|range| range.end <= area.start);
+    for range in ranges[first..].iter().take_while(|range| range.start < area.end) {
         let (start, end) = (range.start.max(area.start), range.end.min(area.end));
-        if start < end {
-            covered += end - start;
-            resident += range.presence.resident_bytes(start, end);
-        }
+        covered += end - start;
+        resident += range.presence.resident_bytes(start, end);
     }
     let outside = area.rss as i64 - resident as i64;
     let uncovered = (area.end - area.start - covered) as i64;
@@ -297,7 +297,7 @@ pub fn read(
 ) -> io::Result<Reading> {
     let memory = ProcessMemory::open(pid).map_err(|error| denied(pid, &error));
     let parent = forked::parent(pid);
-    let mut tries = 0;
+    let (mut tries, begin_ns) = (0, clock::thread_cpu_ns());
     loop {
         tries += 1;
         let Areas { all: areas, rss, is_settled } = read_areas(pid)?;
@@ -317,6 +317,7 @@ pub fn read(
         let memory_read = memory.as_ref().ok();
         let stacks = memory_read.map_or(Vec::new(), |memory| thread_stacks(memory, &areas));
         let pointers = stack_pointers(pid);
+        let tmpfs = tmpfs_devices(pid);
         let known = Known {
             statistics: statistics.as_ref().ok(),
             extents: request.extents,
@@ -324,12 +325,13 @@ pub fn read(
             is_child: parent.is_some(),
             profile: request.profile,
             is_stack: &|area| {
-                let mut pointers = pointers.iter().filter(|_| area.path != "[heap]");
+                let next = pointers.partition_point(|&pointer| pointer < area.start);
+                let has_pointer = pointers.get(next).is_some_and(|&next| next < area.end);
                 area.path == "[stack]"
-                    || stacks.contains(&area.start)
-                    || pointers.any(|&pointer| area.contains(pointer))
+                    || stacks.binary_search(&area.start).is_ok()
+                    || has_pointer && area.path != "[heap]"
             },
-            is_shmem: &|area| is_on_tmpfs(pid, &area.path),
+            is_shmem: &|area| tmpfs.contains(&area.device),
             padding: &|area| memory_read.map_or(0, |memory| padding(memory, area)),
             resident: &|range| {
                 let presence = Presence::of(memory_read?, range.start, range.end)?;
@@ -340,15 +342,24 @@ pub fn read(
         let moved = explained.part(Part::Moved).abs();
         let is_still = moved <= STILL_BYTES.max((explained.rss as f64 * STILL_SHARE) as i64);
         explained.settle(rss, is_settled);
-        if is_still || !is_settled || tries == MOST_TRIES {
+        let has_taken_long = clock::thread_cpu_ns() - begin_ns > MOST_READING_NS;
+        if is_still || !is_settled || tries == MOST_TRIES || has_taken_long {
             return Ok(Reading { explained, statistics, memory: memory.ok() });
         }
     }
 }
 
-fn is_on_tmpfs(pid: u32, path: &str) -> bool {
-    let path = format!("/proc/{pid}/root{path}");
-    rustix::fs::statfs(path).is_ok_and(|system| system.f_type == TMPFS_MAGIC)
+/// The file systems of this kind that a process has mounted, by their devices. Its paths are not asked: that might act, or wait.
+fn tmpfs_devices(pid: u32) -> HashSet<u64> {
+    let mounts = text::lines(format!("/proc/{pid}/mountinfo")).into_iter().flatten();
+    mounts.filter_map(|mount| tmpfs_device(&mount)).collect()
+}
+
+/// `36 35 0:33 / /mnt rw,noatime shared:1 - tmpfs none rw`.
+fn tmpfs_device(mount: &str) -> Option<u64> {
+    let (of_mount, of_system) = mount.split_once(" - ")?;
+    let device = of_mount.split(' ').nth(2)?;
+    of_system.starts_with("tmpfs ").then(|| areas::device(device))?
 }
 
 fn denied(pid: u32, error: &io::Error) -> Missing {
@@ -361,18 +372,18 @@ fn denied(pid: u32, error: &io::Error) -> Missing {
     }
 }
 
-/// Where the threads' stacks are, for those that the kernel tells (threads that are blocked; ptrace rights needed).
+/// Where the threads' stacks are, ascending, for those that the kernel tells (threads that are blocked; ptrace rights needed).
 fn stack_pointers(pid: u32) -> Vec<u64> {
     const MOST_THREADS: usize = 4096;
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    tasks
-        .take(MOST_THREADS)
-        .filter_map(|task| {
-            let call = text::read(task.path().join("syscall")).ok()?;
-            let pointer = call.split_whitespace().rev().nth(1)?;
-            u64::from_str_radix(pointer.strip_prefix("0x")?, 16).ok()
-        })
-        .collect()
+    let pointers = tasks.take(MOST_THREADS).filter_map(|task| {
+        let call = text::read(task.path().join("syscall")).ok()?;
+        let pointer = call.split_whitespace().rev().nth(1)?;
+        u64::from_str_radix(pointer.strip_prefix("0x")?, 16).ok()
+    });
+    let mut pointers: Vec<u64> = pointers.collect();
+    pointers.sort_unstable();
+    pointers
 }
 
 /// Page tables, which no process's RSS contains; bytes.

@@ -3,7 +3,7 @@
 //! A guard lies below each. Since glibc 2.42 and Linux 6.13 it is no area of its own, and stacks that
 //! touch are one area: there the loader's lists of threads tell, which it has since 2.34.
 
-use crate::areas::{Area, Backing};
+use crate::areas::{Area, Backing, area_at, bounded};
 use crate::identify::base_name;
 use crate::memory::{Memory, PAGE_BYTES, page_of, pages, read_present, word_at};
 use std::collections::BTreeSet;
@@ -20,10 +20,13 @@ const LINKS: u64 = 704;
 /// Of a descriptor, in every version that has it at the top of a stack.
 const DESCRIPTOR_BYTES: usize = 2304;
 
+/// What threads' variables may refer to is searched for no more than these.
+const MOST_CHUNKS: usize = 1 << 22;
+
 /// The loader's lists have that many threads at most.
 const MOST_THREADS: usize = 1 << 17;
 
-/// Starts of the areas that are stacks made by the C library: behind a guard, or by its own lists.
+/// Starts, ascending, of the areas that are stacks made by the C library: behind a guard, or by its own lists.
 pub fn thread_stacks(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
     let mut stacks: BTreeSet<u64> = guarded(memory, areas).map(|(stack, _)| stack.start).collect();
     for descriptor in listed(memory, areas) {
@@ -42,6 +45,9 @@ pub fn thread_pointers(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
     let mut chunks = Vec::new();
     for descriptor in descriptors {
         let Some(area) = area_at(areas, descriptor) else { continue };
+        if chunks.len() > MOST_CHUNKS {
+            break;
+        }
         let first = descriptor.saturating_sub(SEARCHED_STORAGE_BYTES).max(area.start);
         let bytes = pages(memory, page_of(first), page_of(descriptor) + PAGE_BYTES);
         let words = bytes.chunks_exact(8).filter_map(|word| word_at(word, 0));
@@ -52,11 +58,6 @@ pub fn thread_pointers(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
         );
     }
     chunks
-}
-
-fn area_at(areas: &[Area], address: u64) -> Option<&Area> {
-    let behind = areas.partition_point(|area| area.start <= address);
-    areas.get(behind.checked_sub(1)?).filter(|area| area.contains(address))
 }
 
 /// A descriptor points to itself (x86-64 psABI: the word at the thread pointer is the thread pointer; glibc's `tcbhead_t` repeats it 16 bytes on).
@@ -89,7 +90,7 @@ fn last_descriptor(memory: &impl Memory, stack: &Area) -> Option<u64> {
 fn listed(memory: &impl Memory, areas: &[Area]) -> Vec<u64> {
     let mut found = Vec::new();
     let is_loader = |area: &&Area| area.is_writable() && base_name(&area.path).starts_with("ld-");
-    for area in areas.iter().filter(is_loader) {
+    for area in bounded(areas.iter().filter(is_loader)) {
         let bytes = pages(memory, area.start, area.end);
         for offset in (0..bytes.len().saturating_sub(8)).step_by(8) {
             let head = area.start + offset as u64;

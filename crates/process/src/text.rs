@@ -1,10 +1,39 @@
 //! Files of /proc as text.
 
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
-use std::{fs, io};
+
+/// Of a line of /proc/PID/maps: a path has at most 4,096 bytes, each of which is shown as four if it ends lines.
+const MOST_LINE_BYTES: u64 = 32 << 10;
 
 /// What is not UTF-8 is replaced: names of programs, files and mount points may be any bytes, and the kernel cuts some of them
 /// in the middle of a letter.
 pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The start of a file whose length its process decides, such as its arguments and variables.
+pub fn start(path: impl AsRef<Path>, most_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most_bytes).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The lines of a file that may be too long to be kept.
+pub fn lines(path: impl AsRef<Path>) -> io::Result<impl Iterator<Item = String>> {
+    Ok(lines_of(BufReader::with_capacity(64 << 10, File::open(path)?)))
+}
+
+fn lines_of(mut text: impl BufRead) -> impl Iterator<Item = String> {
+    std::iter::from_fn(move || {
+        let mut line = Vec::new();
+        (&mut text)
+            .take(MOST_LINE_BYTES)
+            .read_until(b'\n', &mut line)
+            .ok()
+            .filter(|&read| read > 0)?;
+        line.pop_if(|last| *last == b'\n');
+        Some(String::from_utf8_lossy(&line).into_owned())
+    })
 }

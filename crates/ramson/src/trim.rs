@@ -14,13 +14,13 @@ use std::time::Duration;
 pub fn trim(flags: &TrimFlags) -> Result<(), Failure> {
     let targets = find_targets(&flags.sources)?;
     if let ([target], []) = (targets.found.as_slice(), targets.refused.as_slice()) {
-        let trimmed = ramson_control::trim(target)?;
+        let trimmed = ramson_control::trim(target, flags.suspend_seccomp)?;
         return match flags.json {
             true => print_json("trim", &TrimAnswer::of(target, Ok(&trimmed), None)),
             false => print(&text(target, &trimmed)),
         };
     }
-    let trims = ramson_control::trim_all(&targets)?;
+    let trims = ramson_control::trim_all(&targets, flags.suspend_seccomp)?;
     match flags.json {
         true => print_json("trim", &trims),
         false => print(&table_of(&trims)),

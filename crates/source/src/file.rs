@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::foreign::Foreign;
-use crate::maps::{Map, bytes_of_map, has_mapped, maps, open_found};
+use crate::maps::{Map, bytes_of_map, has_mapped, maps, open_found, profile_maps};
 use crate::recording::{Recording, complete};
 use crate::running::{self, is_running, running_elsewhere};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags};
@@ -152,14 +152,14 @@ pub fn open_member(pid: u32) -> Option<Recording> {
 /// The header of the profile that `open_member` opens.
 pub fn mapped_header(pid: u32) -> Option<Header> {
     let own = running::own_pid(pid)?;
-    mapped_headers(pid).map(|(_, _, header)| header).find(|header| header.pid == own)
+    mapped_headers(pid).map(|found| found.header).find(|header| header.pid == own)
 }
 
 /// Why `open_member` cannot read what it finds.
 pub fn member_failure(pid: u32) -> Option<Failure> {
     let own = running::own_pid(pid)?;
-    let (bytes, origin, _) = mapped_headers(pid).find(|(_, _, header)| header.pid == own)?;
-    Snapshot::read(&*bytes).err().map(|error| unreadable(&origin, &error))
+    let found = mapped_headers(pid).find(|found| found.header.pid == own)?;
+    Snapshot::read(&*found.bytes).err().map(|error| unreadable(&found.origin, &error))
 }
 
 /// The recording of process `pid` that has this header, where it is now: a forked child moves it from its memory to a file.
@@ -168,27 +168,46 @@ pub fn find_again(pid: u32, header: &Header) -> Option<Recording> {
 }
 
 /// The profiles that a running process has mapped and whose header is wanted. More than `MOST_MAPPED` of these are not looked at.
-pub fn open_mapped(
-    pid: u32,
-    is_wanted: impl Fn(&Header) -> bool,
-) -> impl Iterator<Item = Recording> {
-    let wanted = mapped_headers(pid).filter(move |(_, _, header)| is_wanted(header));
-    wanted.filter_map(move |(bytes, origin, _)| {
-        let snapshot = Snapshot::read(&*bytes).ok()?;
-        Some(Recording::of(snapshot, Some(pid), origin))
-    })
+fn open_mapped(pid: u32, is_wanted: impl Fn(&Header) -> bool) -> impl Iterator<Item = Recording> {
+    let wanted = mapped_headers(pid).filter(move |found| is_wanted(&found.header));
+    wanted.filter_map(move |found| found.open(pid))
 }
 
-fn mapped_headers(pid: u32) -> impl Iterator<Item = (Box<dyn ReadAt>, String, Header)> {
-    let maps = maps(pid).ok().filter(|maps| maps.iter().any(Map::is_library)).unwrap_or_default();
-    let maps = maps.into_iter().filter(Map::may_be_profile);
-    let found = maps.filter_map(move |map| {
+/// A profile that a process has mapped, of which the header was read.
+struct Mapped {
+    bytes: Box<dyn ReadAt>,
+    origin: String,
+    header: Header,
+}
+
+impl Mapped {
+    fn open(self, pid: u32) -> Option<Recording> {
+        let snapshot = Snapshot::read(&*self.bytes).ok()?;
+        Some(Recording::of(snapshot, Some(pid), self.origin))
+    }
+}
+
+fn mapped_headers(pid: u32) -> impl Iterator<Item = Mapped> {
+    headers_of(pid, profile_maps(pid).ok().flatten().unwrap_or_default())
+}
+
+fn headers_of(pid: u32, maps: Vec<Map>) -> impl Iterator<Item = Mapped> {
+    let found = maps.into_iter().filter_map(move |map| {
         bytes_of_map(pid, map).find_map(|(bytes, origin)| {
             let header = Header::read(&*bytes).ok()?;
-            Some((bytes, origin, header))
+            Some(Mapped { bytes, origin, header })
         })
     });
     found.take(MOST_MAPPED)
+}
+
+/// The profile of a process that has these mapped: its own, else the first.
+pub fn open_own_or_first(pid: u32, maps: Vec<Map>) -> Option<Recording> {
+    let own = running::own_pid(pid);
+    let mut all: Vec<Mapped> = headers_of(pid, maps).collect();
+    // Its own first, and the others in their order.
+    all.sort_by_key(|found| Some(found.header.pid) != own);
+    all.into_iter().find_map(|found| found.open(pid))
 }
 
 /// Opens a profile that is open for reading once more. libramson makes it read-only, so that it is
@@ -252,7 +271,7 @@ impl Recording {
         };
         let file = self.file().map(|file| Box::new(file) as Box<dyn ReadAt>);
         let mapped = self.running.into_iter().flat_map(|pid| {
-            let maps = maps(pid).unwrap_or_default().into_iter().filter(Map::may_be_profile);
+            let maps = maps(pid).into_iter().flatten().filter(Map::may_be_profile);
             maps.flat_map(move |map| bytes_of_map(pid, map)).map(|(bytes, _)| bytes)
         });
         file.into_iter().chain(mapped).find(|bytes| is_it(&**bytes))
@@ -266,7 +285,7 @@ impl Recording {
             map.may_be_profile() && map.path.trim_end_matches(" (deleted)") == self.origin
         };
         self.origin.starts_with("memory of ") && find_again(pid, &self.snapshot.header).is_some()
-            || maps(pid).unwrap_or_default().iter().any(is_it)
+            || maps(pid).into_iter().flatten().any(|map| is_it(&map))
             || file.is_some_and(|file| has_mapped(pid, file).is_ok_and(|is_mapped| is_mapped))
     }
 }

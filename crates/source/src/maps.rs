@@ -2,16 +2,14 @@
 
 use ramson_format::FILE_BYTES_RANGE;
 use ramson_paths::{Links, MappedFile, Root, mapped_file};
+use ramson_process::text;
 use ramson_reader::{ProcessRange, ReadAt, Snapshot};
-use rustix::fs::{major, makedev, minor};
-use std::fs::{self, File};
-use std::io::{self, Read};
+use rustix::fs::{fstatfs, makedev};
+use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, absolute};
-
-/// Twice as much as 65,530 mappings, the most that the kernel allows by itself, with paths of 200 bytes.
-const MOST_MAPS_BYTES: u64 = 32 << 20;
 
 /// The regular file of this name. The user did not name it, or it may have been replaced.
 pub fn open_found(path: impl AsRef<Path>) -> Option<File> {
@@ -22,8 +20,9 @@ pub fn open_found(path: impl AsRef<Path>) -> Option<File> {
 
 /// Whether a process runs and still has `file` mapped: a process ID may be in use again, and exec keeps it.
 pub fn has_mapped(pid: u32, file: &File) -> io::Result<bool> {
-    let facts = file.metadata()?;
-    Ok(maps(pid)?.iter().any(|map| map.may_be_profile() && map.is_of(&facts)))
+    let identity = Identity::of(file)?;
+    let is_it = |map: Map| map.may_be_profile() && identity.is(map.device, map.inode);
+    Ok(maps(pid)?.any(is_it))
 }
 
 /// A line of /proc/PID/maps.
@@ -31,7 +30,7 @@ pub struct Map {
     range: Range<u64>,
     access: [u8; 4],
     offset: u64,
-    device: (u32, u32),
+    device: u64,
     inode: u64,
     pub path: String,
 }
@@ -48,7 +47,7 @@ impl Map {
             range: number(start)?..number(end)?,
             access,
             offset,
-            device: (number(major)? as u32, number(minor)? as u32),
+            device: makedev(number(major)? as u32, number(minor)? as u32),
             inode: fields.next()?.parse().ok()?,
             path: fields.next().unwrap_or_default().trim_start().to_owned(),
         })
@@ -72,21 +71,43 @@ impl Map {
         let is_named = ["/dev/zero (deleted)", "/anon_hugepage (deleted)"].contains(&&*self.path);
         self.inode == 0 || is_named
     }
+}
 
-    fn is_of(&self, file: &fs::Metadata) -> bool {
-        let device = (major(file.dev()), minor(file.dev()));
-        // Some file systems (overlayfs, btrfs) give maps another device than stat; the inode then has to do.
-        let is_there = self.device == device || self.device.0 == 0 || device.0 == 0;
-        self.inode == file.ino() && is_there
+/// Which file one is, as maps tell it.
+struct Identity {
+    device: u64,
+    inode: u64,
+    has_other_device: bool,
+}
+
+impl Identity {
+    fn of(file: &File) -> io::Result<Self> {
+        /// btrfs and overlayfs give maps another device than stat; the inode then has to do.
+        const DEVICES_DIFFER: [u64; 2] = [0x9123_683e, 0x794c_7630];
+        let facts = file.metadata()?;
+        let system = fstatfs(file)?.f_type.cast_unsigned() & 0xffff_ffff;
+        let has_other_device = DEVICES_DIFFER.contains(&system);
+        Ok(Self { device: facts.dev(), inode: facts.ino(), has_other_device })
+    }
+
+    fn is(&self, device: u64, inode: u64) -> bool {
+        self.inode == inode && (self.has_other_device || self.device == device)
     }
 }
 
-/// None of a process that is just gone. What lies behind the first `MOST_MAPS_BYTES` is not looked at.
-pub fn maps(pid: u32) -> io::Result<Vec<Map>> {
-    let mut maps = Vec::new();
-    File::open(format!("/proc/{pid}/maps"))?.take(MOST_MAPS_BYTES).read_to_end(&mut maps)?;
-    let maps = String::from_utf8_lossy(&maps);
-    Ok(maps.lines().filter_map(Map::parse).collect())
+/// Its mappings, one after the other: a process may have very many, with long paths. None of a process that is just gone.
+pub fn maps(pid: u32) -> io::Result<impl Iterator<Item = Map>> {
+    Ok(text::lines(format!("/proc/{pid}/maps"))?.filter_map(|line| Map::parse(&line)))
+}
+
+/// Those that may be its profile, if it has the library.
+pub fn profile_maps(pid: u32) -> io::Result<Option<Vec<Map>>> {
+    let (mut found, mut has_library) = (Vec::new(), false);
+    for map in maps(pid)? {
+        has_library |= map.is_library();
+        found.extend(Some(map).filter(Map::may_be_profile));
+    }
+    Ok(has_library.then_some(found))
 }
 
 /// What may be read as a profile that is mapped there, and where it is.
@@ -94,15 +115,13 @@ pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>
     let Map { range, access, device, inode, path, .. } = map;
     // A memfd's name ends so, too.
     let is_file = path.starts_with('/') && !path.ends_with(" (deleted)");
-    let (major, minor) = device;
     let mapped = is_file.then(|| (path.clone(), range.clone()));
     let file = mapped.into_iter().filter_map(move |(path, range)| {
-        let device = makedev(major, minor);
         let mapped = MappedFile { pid, range, device, inode, path: &path };
         // After a chroot, its paths are still those from our root.
         let found = mapped_file(&mapped).ok().map(|found| found.file).or_else(|| {
             let file = open_found(&path)?;
-            file.metadata().is_ok_and(|facts| facts.ino() == inode).then_some(file)
+            Identity::of(&file).ok()?.is(device, inode).then_some(file)
         })?;
         Some((Box::new(found) as Box<dyn ReadAt>, path))
     });
@@ -121,9 +140,11 @@ pub fn clip_extents(snapshot: &mut Snapshot, pid: u32) {
     if snapshot.extents.is_empty() {
         return;
     }
-    if let Some(maps) = maps(pid).ok().filter(|maps| !maps.is_empty()) {
-        let anonymous = maps.into_iter().filter(Map::is_anonymous);
-        snapshot.clip_extents(&anonymous.map(|map| map.range).collect::<Vec<_>>());
+    let Ok(maps) = maps(pid) else { return };
+    let anonymous: Vec<_> = maps.filter(Map::is_anonymous).map(|map| map.range).collect();
+    // A process that is just gone has none.
+    if !anonymous.is_empty() {
+        snapshot.clip_extents(&anonymous);
     }
 }
 

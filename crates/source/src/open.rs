@@ -3,9 +3,9 @@
 use crate::discovery::all_with;
 use crate::failure::Failure;
 use crate::file::{
-    Opened, member_failure, open_any_file, open_file, open_mapped, open_member, open_stream,
+    Opened, member_failure, open_any_file, open_file, open_member, open_own_or_first, open_stream,
 };
-use crate::maps::{Map, maps};
+use crate::maps::profile_maps;
 use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
@@ -193,12 +193,13 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
             ))),
         };
     }
-    let maps = match maps(pid) {
+    let maps = match profile_maps(pid) {
         Ok(maps) => maps,
         Err(error) => return open_hidden(pid, &error),
     };
+    let has_library = maps.is_some();
     // A forked child has its parent's mapped until it has its own. In memory of the child it is a copy, in which it goes on.
-    let of_parent = match open_member(pid).or_else(|| open_mapped(pid, |_| true).next()) {
+    let of_parent = match open_own_or_first(pid, maps.unwrap_or_default()) {
         Some(found) if found.is_of(pid) => return Ok(found),
         other => other,
     };
@@ -211,14 +212,14 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
     if let Some(failure) = member_failure(pid) {
         return Err(failure);
     }
-    if maps.iter().any(Map::is_library) {
+    if has_library {
         return Err(Failure::not_found(format!(
             "process {pid}: runs under ramson, but has no profile: it allocated less than the sampling interval, \
              recording is off, or its file was emptied. Try again later, or start it with a smaller --interval"
         )));
     }
     let name = text::read(process.join("comm")).unwrap_or_default();
-    let why = match program::obstacle(&process.join("exe")) {
+    let why = match program::obstacle_of_running(pid) {
         Some(obstacle) => format!(": {obstacle}"),
         None => ". Start it with \"ramson run -- CMD\"".into(),
     };

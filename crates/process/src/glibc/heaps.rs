@@ -3,11 +3,14 @@
 use super::find::{ArenaState, Parameters};
 use super::layout::{HEAP_BYTES, Layout, arena, chunk};
 use super::mapped_main;
-use crate::areas::Area;
+use crate::areas::{Area, area_at};
 use crate::memory::{Memory, Presence, read_present, word_at};
+use std::collections::HashSet;
 
 /// Heaps of one arena followed at most: 64 TiB.
 const MOST_HEAPS: usize = 1 << 20;
+/// Sizes that they have on x86-64.
+const HUGE_PAGES: [u64; 2] = [2 << 20, 1 << 30];
 
 /// A contiguous run of chunks.
 #[derive(Clone, Debug)]
@@ -58,12 +61,14 @@ pub fn segments(
     if index == 0 {
         return main_segment(memory, state, parameters).into_iter().collect();
     }
-    let huge_bytes = parameters.huge_page_bytes.checked_mul(4).filter(|&bytes| bytes > 0);
-    let huge_bytes = huge_bytes.filter(|_| layout.has_heaps_of_huge_pages);
-    let heap_bytes = huge_bytes.and_then(u64::checked_next_power_of_two).unwrap_or(HEAP_BYTES);
+    let has_huge_pages =
+        layout.has_heaps_of_huge_pages && HUGE_PAGES.contains(&parameters.huge_page_bytes);
+    let heap_bytes = if has_huge_pages { 4 * parameters.huge_page_bytes } else { HEAP_BYTES };
     let mut segments: Vec<Segment> = Vec::new();
+    let mut known = HashSet::new();
     let mut heap = state.top() & !(heap_bytes - 1);
-    while heap != 0 && segments.len() < MOST_HEAPS {
+    // The list may be made to lead back to itself.
+    while heap != 0 && segments.len() < MOST_HEAPS && known.insert(heap) {
         let Some(header) = read_present(memory, heap, 24) else { break };
         let word = |offset| word_at(&header, offset).unwrap_or(0);
         let (owner, previous, bytes) = (word(0), word(8), word(16));
@@ -87,7 +92,7 @@ pub fn segments(
 /// Of pages of an area, which may be of hugetlbfs.
 pub fn presence_of(memory: &impl Memory, areas: &[Area], start: u64, end: u64) -> Option<Presence> {
     let presence = Presence::of(memory, start, end)?;
-    let is_huge = areas.iter().any(|area| area.contains(start) && area.hugetlb > 0);
+    let is_huge = area_at(areas, start).is_some_and(|area| area.hugetlb > 0);
     Some(if is_huge { presence.outside_rss() } else { presence })
 }
 

@@ -12,6 +12,8 @@ const HUGE_PAGES: u64 = 1;
 
 /// Pages of areas searched beyond their first chunks.
 const MOST_SEARCHED_PAGES: u32 = 1 << 18;
+/// Of all areas that are searched, whether touched or not: what is kept of each takes memory.
+const MOST_AREA_BYTES: u64 = 1 << 40;
 
 /// What the allocator's own statistics say of these chunks.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +60,7 @@ pub fn find(
     let mut searched = 0;
     for is_thorough in [false, true] {
         mapped = MappedChunks::default();
+        let mut left_bytes = MOST_AREA_BYTES;
         for area in areas {
             let is_anonymous = area.backing() == Backing::Anonymous && area.path != "[heap]";
             let is_anonymous = is_anonymous && area.rss > 0 || area.is_huge() && area.hugetlb > 0;
@@ -65,6 +68,8 @@ pub fn find(
                 continue;
             }
             for (start, end) in outside(area, segments) {
+                let Some(left) = left_bytes.checked_sub(end - start) else { continue };
+                left_bytes = left;
                 let Some(presence) = presence_of(memory, areas, start, end).map(Arc::new) else {
                     continue;
                 };

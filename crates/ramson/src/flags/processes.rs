@@ -45,6 +45,9 @@ Examples:
 pub struct TrimFlags {
     #[arg(value_name = "SRC", required = true, help = PROCESSES)]
     pub sources: Vec<String>,
+    /// Lift the process's seccomp filters meanwhile, if they might not let the trim through. If ramson is killed then, the process dies too
+    #[arg(long)]
+    pub suspend_seccomp: bool,
     /// One JSON object instead of two lines, or of a line for each of several processes
     #[arg(long)]
     pub json: bool,

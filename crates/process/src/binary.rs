@@ -1,0 +1,161 @@
+//! A file that a process runs or has mapped, read in pieces: it may be of any size, and anyone's.
+
+use crate::areas::Area;
+use object::ReadRef;
+use ramson_paths::{Facts, Links, MappedFile, RegularFile, Root, executable_of, mapped_file};
+use rustix::fs::{SeekFrom, seek};
+use std::cell::{Cell, OnceCell};
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Read of one file, for its texts and once more for its tables.
+const MOST_READ_BYTES: u64 = 256 << 20;
+/// What lies beyond is not looked at.
+const MOST_FILE_BYTES: u64 = 16 << 30;
+/// Read at once of a text.
+const PIECE_BYTES: usize = 1 << 20;
+/// A text that is looked for is shorter.
+const OVERLAP_BYTES: usize = 4096;
+/// Read at once around a name.
+const BLOCK_BYTES: u64 = 64 << 10;
+/// A name that is looked for is shorter.
+const MOST_NAME_BYTES: u64 = 256;
+/// Headers and tables of one file.
+const MOST_TABLES: usize = 64;
+
+/// The file, open.
+pub struct Binary {
+    file: File,
+    facts: Facts,
+    left_bytes: Cell<u64>,
+    /// Each read once, when it is needed.
+    blocks: Vec<OnceCell<Vec<u8>>>,
+    tables: [OnceCell<(u64, Vec<u8>)>; MOST_TABLES],
+}
+
+impl Binary {
+    /// The very file that is mapped, also where it has been replaced on disk since.
+    pub fn mapped(pid: u32, area: &Area) -> Option<Self> {
+        let Area { start, end, device, inode, ref path, .. } = *area;
+        let mapped = MappedFile { pid, range: start..end, device, inode, path };
+        mapped_file(&mapped).ok().map(Self::new)
+    }
+
+    /// The executable of process `pid`.
+    pub fn executable(pid: u32) -> Option<Self> {
+        executable_of(pid).ok().map(Self::new)
+    }
+
+    /// What is at `path` in the root directory of process `pid` by now.
+    pub fn at(pid: u32, path: &str) -> Option<Self> {
+        let opened = Root::of_process(pid).ok()?.open(Path::new(path), Links::WithinRoot);
+        opened.ok().map(Self::new)
+    }
+
+    fn new(opened: RegularFile) -> Self {
+        let bytes = opened.facts.bytes.min(MOST_FILE_BYTES);
+        Self {
+            file: opened.file,
+            facts: opened.facts,
+            left_bytes: Cell::new(MOST_READ_BYTES),
+            blocks: (0..bytes.div_ceil(BLOCK_BYTES)).map(|_| OnceCell::new()).collect(),
+            tables: [const { OnceCell::new() }; MOST_TABLES],
+        }
+    }
+
+    /// So many of its first bytes, if it is not shorter.
+    pub fn head<const LENGTH: usize>(&self) -> Option<[u8; LENGTH]> {
+        let mut bytes = [0; LENGTH];
+        self.file.read_exact_at(&mut bytes, 0).ok()?;
+        Some(bytes)
+    }
+
+    /// The first answer that a piece of what is stored gives, in the order of the file. Each place that a short text is at is within a piece.
+    pub fn find<T>(&self, mut answer: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
+        let (mut piece, mut kept, mut left) =
+            (vec![0; OVERLAP_BYTES + PIECE_BYTES], 0, MOST_READ_BYTES);
+        let mut at = 0;
+        while let Some(stored) = self.stored(at).filter(|_| left > 0) {
+            // What lies before a hole ends there.
+            kept = if stored.start == at { kept } else { 0 };
+            let length = (stored.end - stored.start).min(PIECE_BYTES as u64).min(left) as usize;
+            let read = self.file.read_at(&mut piece[kept..kept + length], stored.start).ok()?;
+            if read == 0 {
+                return None;
+            }
+            let filled = kept + read;
+            if let Some(found) = answer(&piece[..filled]) {
+                return Some(found);
+            }
+            kept = filled.min(OVERLAP_BYTES);
+            piece.copy_within(filled - kept..filled, 0);
+            left -= read as u64;
+            at = stored.start + read as u64;
+        }
+        None
+    }
+
+    /// The first range from `at` on that is no hole.
+    fn stored(&self, at: u64) -> Option<Range<u64>> {
+        let start = seek(&self.file, SeekFrom::Data(at)).ok()?;
+        let end = seek(&self.file, SeekFrom::Hole(start)).unwrap_or(self.facts.bytes);
+        (start < end).then_some(start..end)
+    }
+
+    fn read(&self, offset: u64, length: u64) -> Option<Vec<u8>> {
+        self.left_bytes.set(self.left_bytes.get().checked_sub(length)?);
+        let (mut bytes, mut at, end) = (vec![0; length as usize], offset, offset + length);
+        // The zeros of a hole stay untouched, and so take no memory.
+        while let Some(stored) = self.stored(at).filter(|stored| stored.start < end) {
+            let (from, to) = (stored.start, stored.end.min(end));
+            let part = (from - offset) as usize..(to - offset) as usize;
+            self.file.read_exact_at(&mut bytes[part], from).ok()?;
+            at = to;
+        }
+        Some(bytes)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.facts.bytes.min(MOST_FILE_BYTES)
+    }
+}
+
+/// Headers, tables and names of it, within the bound.
+impl<'a> ReadRef<'a> for &'a Binary {
+    fn len(self) -> Result<u64, ()> {
+        Ok(self.bytes())
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
+        if size == 0 {
+            return Ok(&[]);
+        }
+        let is_it =
+            |(start, bytes): &(u64, Vec<u8>)| *start == offset && bytes.len() as u64 == size;
+        let mut known = self.tables.iter().map_while(OnceCell::get);
+        if let Some((_, bytes)) = known.find(|table| is_it(table)) {
+            return Ok(bytes);
+        }
+        let is_within = offset.checked_add(size).is_some_and(|end| end <= self.bytes());
+        let free = self.tables.iter().find(|table| table.get().is_none()).ok_or(())?;
+        let bytes = is_within.then(|| self.read(offset, size)).flatten().ok_or(())?;
+        Ok(&free.get_or_init(|| (offset, bytes)).1)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
+        let number = range.start / BLOCK_BYTES;
+        let block = self.blocks.get(number as usize).ok_or(())?;
+        let start = number * BLOCK_BYTES;
+        if block.get().is_none() {
+            let end = (start + BLOCK_BYTES + MOST_NAME_BYTES).min(self.bytes());
+            block.set(self.read(start, end - start).ok_or(())?).map_err(drop)?;
+        }
+        let name_start = (range.start - start) as usize;
+        let rest = block.get().and_then(|block| block.get(name_start..)).ok_or(())?;
+        let most = range.end.saturating_sub(range.start).min(MOST_NAME_BYTES) as usize;
+        let rest = &rest[..rest.len().min(most)];
+        memchr::memchr(delimiter, rest).map(|end| &rest[..end]).ok_or(())
+    }
+}

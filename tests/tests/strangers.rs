@@ -1,0 +1,100 @@
+//! Root's `ramson` looks at processes of another user that are there to stop it, to fool it, or to make it take all memory.
+
+use ramson_tests::keeping::MIB;
+use ramson_tests::servers::*;
+use ramson_tests::strangers::{cost_within, stranger};
+use ramson_tests::{preload, profiles_in, program, tool};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+
+/// Of a command that looks at one process.
+const MOST_SECONDS: f64 = 1.0;
+const MOST_BYTES: f64 = 200.0 * MIB;
+
+/// That looking at a stranger's process costs no more than looking at any.
+#[track_caller]
+fn assert_cheap(how: &str) {
+    let scratch = Scratch::new();
+    let stranger = stranger(&scratch, how, &[]);
+    for subcommand in ["doctor", "trim"] {
+        let mut command = ramson(&scratch);
+        let cost = cost_within(command.args([subcommand, &stranger.pid().to_string()]), 8);
+        let is_answer = matches!(cost.status, Some(0 | 1));
+        assert!(is_answer, "{how}: {subcommand}: {cost:?}");
+        assert!(cost.seconds < MOST_SECONDS, "{how}: {subcommand}: {cost:?}");
+        assert!(cost.peak_bytes < MOST_BYTES, "{how}: {subcommand}: {cost:?}");
+    }
+}
+
+#[test]
+fn a_mapped_file_of_5_gib_without_a_byte_in_it_is_not_read() {
+    assert_cheap("sparse");
+}
+
+#[test]
+fn a_fifo_in_the_place_of_a_mapped_file_is_not_waited_for() {
+    assert_cheap("fifo");
+}
+
+#[test]
+fn a_link_to_a_device_in_the_place_of_a_mapped_file_is_not_followed() {
+    assert_cheap("zero");
+}
+
+#[test]
+fn arguments_and_variables_without_an_end_are_not_read_to_it() {
+    assert_cheap("endless");
+}
+
+#[test]
+fn a_library_that_is_mapped_a_hundred_times_is_not_read_as_often() {
+    assert_cheap("copies");
+}
+
+#[test]
+fn arenas_without_an_end_and_areas_of_a_tebibyte_take_no_memory() {
+    assert_cheap("heaps");
+}
+
+/// A file system of its own in which inode numbers begin at 1, as in a stranger's.
+struct FileSystem(PathBuf);
+
+impl FileSystem {
+    fn mount(at: PathBuf) -> Self {
+        tool("mount", &["-t", "tmpfs", "none", at.to_str().unwrap()]);
+        Self(at)
+    }
+}
+
+impl Drop for FileSystem {
+    fn drop(&mut self) {
+        tool("umount", &["-l", self.0.to_str().unwrap()]);
+    }
+}
+
+#[test]
+fn a_file_with_the_number_of_another_s_profile_is_not_that_profile() {
+    /// Of `pid` in the header (format/FORMAT.md).
+    const PID_OFFSET: u64 = 20;
+    let scratch = Scratch::new();
+    let mut honest = clean(program("exits.c"));
+    let profiles = scratch.open_directory("honest");
+    finish(preload(honest.arg("kill"), "1").env("RAMSON_DIR", &profiles));
+    let system = FileSystem::mount(scratch.open_directory("mounted"));
+    let profile = system.0.join("dead.ramson");
+    copy(&profiles_in(&profiles)[0], &profile);
+    tool("chmod", &["600", profile.to_str().unwrap()]);
+    // As if it had been the first process of a container.
+    File::options()
+        .write(true)
+        .open(&profile)
+        .unwrap()
+        .write_all_at(&[1, 0, 0, 0], PID_OFFSET)
+        .unwrap();
+    let inode = fs::metadata(&profile).unwrap().ino().to_string();
+    let _stranger = stranger(&scratch, "poses", &[&inode]);
+    let outcome = finish(ramson(&scratch).arg("doctor").arg(&profile));
+    assert_eq!(outcome.status, 5, "{outcome:?}");
+    assert!(outcome.remarks[0].contains("its process is gone"), "{outcome:?}");
+}
