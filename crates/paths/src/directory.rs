@@ -6,7 +6,7 @@ use rustix::fs::{
 };
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -43,9 +43,7 @@ impl Directory {
     }
 
     fn open_with(path: &Path, flags: OFlags, is_of_all: bool) -> Result<Self, Refusal> {
-        let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = openat(CWD, path, flags, Mode::empty())?;
-        Self::of(descriptor, path.to_owned(), is_of_all)
+        Self::of(open_directory(CWD, path, flags)?, path.to_owned(), is_of_all)
     }
 
     fn of(descriptor: OwnedFd, path: PathBuf, is_of_all: bool) -> Result<Self, Refusal> {
@@ -69,8 +67,8 @@ impl Directory {
 
     /// The same without making it.
     pub fn directory(&self, name: &OsStr) -> Result<Self, Refusal> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let descriptor = openat(&self.descriptor, plain(name)?, flags, Mode::empty())?;
+        let descriptor =
+            open_directory(&self.descriptor, Path::new(plain(name)?), OFlags::NOFOLLOW)?;
         Self::of(descriptor, self.path.join(name), false)
     }
 
@@ -163,6 +161,19 @@ impl Directory {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(openat(&self.descriptor, plain(name)?, flags, Mode::empty())?)
     }
+}
+
+/// Says also what is there instead of a directory.
+fn open_directory(at: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Refusal> {
+    let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(&at, path, flags, Mode::empty()).map_err(|error| {
+        let found = statat(&at, path, AtFlags::SYMLINK_NOFOLLOW);
+        match found.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            Ok(FileType::Symlink) if flags.contains(OFlags::NOFOLLOW) => Refusal::Link,
+            Ok(_) => Refusal::Io(error.into()),
+            Err(_) => error.into(),
+        }
+    })
 }
 
 /// The name of something in the directory itself.

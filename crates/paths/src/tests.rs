@@ -99,7 +99,12 @@ fn a_directory_shows_its_owner_s_regular_files_only() {
     assert!(matches!(directory.open_file(OsStr::new("link")), Err(Refusal::Link)));
     assert!(matches!(directory.open_file(OsStr::new("../secret")), Err(Refusal::Missing)));
     symlink(&path, scratch.path().join("linked")).unwrap();
-    assert!(Directory::open(&scratch.path().join("linked")).is_err());
+    let linked = Directory::open(&scratch.path().join("linked"));
+    assert!(matches!(linked, Err(Refusal::Link)), "{linked:?}");
+    let file = Directory::open(&path.join("own"));
+    assert!(matches!(file, Err(Refusal::Io(_))), "{file:?}");
+    let missing = Directory::open(&scratch.path().join("missing"));
+    assert!(matches!(missing, Err(Refusal::Missing)), "{missing:?}");
 }
 
 #[test]

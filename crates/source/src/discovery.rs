@@ -6,7 +6,7 @@ use crate::recording::Recording;
 use ramson_paths::Directory;
 use ramson_process::processes;
 use ramson_reader::Header;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -113,13 +113,16 @@ fn each_file_in(
     keep: &mut impl FnMut(Recording),
     unreadable: &mut Vec<String>,
 ) {
+    let mut known = HashSet::new();
     for name in directory.names().unwrap_or_default() {
         if !is_named(&name) {
             continue;
         }
         // It may be removed at any time, and be no profile.
         let Ok(opened) = directory.open_file(&name) else { continue };
-        if !Header::read(&opened.file).is_ok_and(|header| is_wanted(&header)) {
+        // A file may have any number of names.
+        let is_new = known.insert((opened.facts.device, opened.facts.inode));
+        if !is_new || !Header::read(&opened.file).is_ok_and(|header| is_wanted(&header)) {
             continue;
         }
         match read_file(&directory.path().join(&name), &opened.file) {
