@@ -213,6 +213,6 @@ mod tests {
         assert_eq!(cut("ä€bcd", Some(4)), "ä€b…");
         assert_eq!(cut("abcd", Some(4)), "abcd");
         assert_eq!(cut("abcd", None), "abcd");
-        assert_eq!(cut("a\u{202e}bcd", Some(6)), "a\\u{20…");
+        assert_eq!(cut("a\u{202e}bcd", Some(6)), "a\\u{2…");
     }
 }
