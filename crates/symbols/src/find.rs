@@ -210,10 +210,7 @@ pub(crate) fn debug_places(
     }
     let fetched = servers.as_ref().and_then(|servers| servers.place(build_id));
     places.extend(
-        fetched.map(|path| Place {
-            is_fetched: true,
-            ..Place::from(RootedPath::named_by_user(&path))
-        }),
+        fetched.map(|path| Place { is_fetched: true, ..Place::from(RootedPath::here(&path)) }),
     );
     places
 }
@@ -263,7 +260,7 @@ pub(crate) fn supplement(
         paths.extend(link.file_name().map(|name| root.join(".dwz".as_ref()).join(name.as_ref())));
     }
     let fetched = std::iter::once_with(|| search.fetch(&build_id)).flatten();
-    let fetched = fetched.map(|path| RootedPath::named_by_user(&path));
+    let fetched = fetched.map(|path| RootedPath::here(&path));
     for path in paths.into_iter().chain(fetched) {
         if let Ok(mut found) = ElfFile::open(&path, folders.readers)
             && found.build_id == build_id
