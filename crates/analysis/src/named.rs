@@ -8,8 +8,8 @@ use ramson_format::Kind;
 use ramson_process::clock::unix_ns;
 use ramson_process::text;
 use ramson_profile::{
-    Estimate, FrameTable, Label, LabelValue, Location, LookupAddress, Mapping, Profile, SampleType,
-    SampleUnit, StackSample, drop_allocator_frames, is_library_function,
+    Estimate, Excess, FrameTable, Label, LabelValue, Location, LookupAddress, Mapping, Profile,
+    SampleType, SampleUnit, StackSample, cut_excess, drop_allocator_frames, is_library_function,
 };
 use ramson_reader::{Snapshot, Stack};
 use ramson_source::{Failure, Opened, Recording, name_of};
@@ -175,7 +175,10 @@ pub fn name(
     symbolizer: &mut Symbolizer,
     mut profile: Profile,
 ) -> Named {
-    let missing_symbols = naming::name(&mut profile, Some(recording), symbolizer);
+    let mut missing_symbols = naming::name(&mut profile, Some(recording), symbolizer);
+    let Excess { frames, names: cut_names } = cut_excess(&mut profile);
+    let is_cut = frames > 0 || cut_names > 0;
+    missing_symbols.extend(is_cut.then_some(SymbolDefect::Excess { frames, names: cut_names }));
     put_executable_first(&mut profile, &recording.snapshot.header.exe);
     drop_allocator_frames(&mut profile);
     names.show(&mut profile);

@@ -6,7 +6,7 @@ use crate::output_file::{cannot_write, check_free, replace, write_file};
 use crate::run::compact;
 use crate::table::say_what_is_missing;
 use ramson_analysis::named::{Detail, Kinds, take_named, unnamed};
-use ramson_analysis::naming::{Demangle, Names, carried, name};
+use ramson_analysis::naming::{Demangle, Names, Search, carried, name};
 use ramson_encode::pprof;
 use ramson_profile::SampleType;
 use ramson_reader::ReadAt;
@@ -62,22 +62,18 @@ fn symbolize_own(flags: &SymbolizeFlags, recording: &Recording) -> Result<(), Fa
     let profile_file =
         recording.file().ok_or_else(|| unreadable(io::ErrorKind::NotFound.into()))?;
     let model = profile_file.metadata().map_err(unreadable)?;
+    // What root writes for another user goes back to that user if it stays in place; another file stays root's.
     let is_strangers = getuid().is_root() && model.uid() != 0;
-    if is_strangers && flags.output.is_none() {
-        return Err(Failure::failed(format!(
-            "{shown}: belongs to user {}, who may not read every binary that root may. Run ramson as that user, or add -o FILE",
-            model.uid()
-        )));
-    }
+    let search = Search { is_for_owner: flags.output.is_none(), ..flags.search.search() };
     let mut profile = unnamed(recording, Detail::Stacks, None);
-    let mut symbolizer = flags.search.search().symbolizer(Some(recording))?;
+    let mut symbolizer = search.symbolizer(Some(recording))?;
     let missing = name(&mut profile, Some(recording), &mut symbolizer);
     let names = carried(&profile);
     // A file that was cut is kept as it is.
     let content = compact::compacted(&profile_file).or_else(|_| whole(&profile_file));
     let mut content = content.map_err(unreadable)?;
     content.extend(names.to_block());
-    let model = Some(&model).filter(|_| !is_strangers);
+    let model = Some(&model).filter(|_| !is_strangers || flags.output.is_none());
     let written = replace(target, model, |out| out.write_all(&content));
     written.map_err(|error| cannot_write(target, &error))?;
     let (named, all) = (names.count(), profile.locations.len());

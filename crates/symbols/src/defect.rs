@@ -68,6 +68,13 @@ pub enum SymbolDefect {
         /// What was wrong with it.
         reason: String,
     },
+    /// Debug information told of more than real programs have: more calls inlined into each other, or longer names. What exceeds that is cut.
+    Excess {
+        /// Frames that were cut off stacks.
+        frames: u64,
+        /// Names that lost their end.
+        names: u64,
+    },
     /// A map of code compiled at run time is there, but is not to be used.
     PerfMapRefused {
         /// `perf-PID.map`.
@@ -140,6 +147,10 @@ impl SymbolDefect {
                 write!(out, "{}: cannot read symbols ({reason}). ", path.display())?;
                 write!(out, "Check the file and its permissions, or pass --debug-path with a copy")
             }
+            Self::Excess { frames, names } => write!(
+                out,
+                "debug information: {frames} frames and {names} names exceed what real programs have and were cut. Totals are unchanged"
+            ),
             Self::PerfMapRefused { path, reason } => {
                 let path = path.display();
                 write!(out, "{path}: not used ({reason}). Remove it and restart the program")

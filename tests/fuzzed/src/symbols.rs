@@ -88,11 +88,11 @@ pub fn read_carried_names(body: &[u8]) {
 pub fn read_perf_map(bytes: &[u8]) {
     let Some((address, content)) = bytes.split_first_chunk() else { return };
     let text = String::from_utf8_lossy(content);
-    let map = PerfMap::parse(&text);
+    let map = PerfMap::parse(content.to_vec());
     let address = u64::from_le_bytes(*address);
     for address in [address, address.wrapping_sub(1), 0, u64::MAX] {
         if let Some(name) = map.find(RuntimeAddress(address)) {
-            assert!(!name.is_empty() && text.contains(name));
+            assert!(!name.is_empty() && text.contains(&*name));
         }
     }
 }
