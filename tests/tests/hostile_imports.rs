@@ -109,9 +109,13 @@ fn a_long_text_named_many_times_costs_what_its_bytes_do() {
     assert!(missing.contains("16 KiB"), "{missing}");
     let mapping = |id: u64| message(3, &[number(1, id), number(5, 4)].concat());
     let mappings: Vec<u8> = (1..20_000).flat_map(mapping).collect();
-    let missing =
-        survive(&scratch, "mappings.pb", &pprof(&text, &[mappings, location(1), sample(1, b"")]));
-    assert!(missing.contains("more than 4 bytes"), "{missing}");
+    let bytes = pprof(&text, &[mappings, location(1), sample(1, b"")]);
+    let file = scratch.file("mappings.pb", &bytes);
+    // 20,000 paths of 3 MiB.
+    let cost = cost(ramson(&scratch).arg("report").arg(&file));
+    assert_eq!(cost.status, 1, "{cost:?}");
+    assert!(format!("{cost:?}").contains("it takes more than 4096 MiB to read"), "{cost:?}");
+    assert!(cost.peak_bytes < FREE_BYTES + BYTES_PER_BYTE * bytes.len() as u64, "{cost:?}");
     let label =
         |id: u64| sample(1, &message(3, &[number(1, 4), number(2, 4), number(3, id)].concat()));
     let samples: Vec<u8> = (1..20_000).flat_map(label).collect();

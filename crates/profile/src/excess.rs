@@ -4,6 +4,8 @@
 
 use crate::merge::merge_equal_samples;
 use crate::model::{Profile, StackSample};
+use hashbrown::HashMap;
+use std::sync::Arc;
 
 /// Frames of a stack, inlined ones included. What is deeper is cut at the root.
 const MOST_STACK_FRAMES: usize = 4096;
@@ -117,10 +119,13 @@ fn cut_names(profile: &mut Profile) -> u64 {
             cut += 1;
         }
     }
+    // Many functions may share one text: what is left of it is shared as well.
+    let mut known: HashMap<*const u8, Arc<str>> = HashMap::new();
     for function in &mut profile.functions {
         for text in [&mut function.name, &mut function.system_name, &mut function.file] {
             if text.len() > MOST_NAME_BYTES {
-                *text = format!("{}…", beginning(text, MOST_NAME_BYTES)).into();
+                let shorter = || format!("{}…", beginning(text, MOST_NAME_BYTES)).into();
+                *text = known.entry(text.as_ptr()).or_insert_with(shorter).clone();
                 cut += 1;
             }
         }
@@ -140,7 +145,6 @@ mod tests {
     use crate::estimate::Estimate;
     use crate::model::{Function, Line, Location, SampleType};
     use ramson_format::LookupAddress;
-    use std::sync::Arc;
 
     /// A profile of one function, with locations of so many inlined frames, and stacks of locations.
     fn profile(inlined: &[usize], stacks: Vec<Vec<u32>>) -> Profile {

@@ -163,6 +163,8 @@ struct Naming<'a> {
     files: Vec<Arc<str>>,
     /// By function, where its name is all that a frame is told by: most frames need no look at their text then.
     of_function: Vec<Option<FrameId>>,
+    /// By where the texts of name and file lie, and the line if that tells a frame: a long text may be shared by many functions.
+    of_texts: HashMap<(*const u8, *const u8, u32), FrameId>,
     ids: HashMap<FrameName, FrameId>,
     names: Vec<FrameName>,
 }
@@ -174,6 +176,7 @@ impl<'a> Naming<'a> {
             profile,
             files: functions.map(|function| shortest_path(&function.file)).collect(),
             of_function: vec![None; profile.functions.len()],
+            of_texts: HashMap::new(),
             ids: HashMap::new(),
             names: Vec::new(),
         }
@@ -209,6 +212,21 @@ impl<'a> Naming<'a> {
             (true, true) => None,
         };
         let file = &self.files[line.function];
+        let is_told_by_name =
+            matches!(granularity, Granularity::Functions | Granularity::FileFunctions);
+        let line_told = match granularity {
+            Granularity::Lines => Some(line.line),
+            _ => is_told_by_name.then_some(0),
+        };
+        let texts = own_name.zip(line_told);
+        let texts = texts.map(|(name, line)| (name.as_ptr(), file.as_ptr(), line));
+        let known = texts.and_then(|texts| self.of_texts.get(&texts).copied());
+        if let Some(id) = known {
+            if is_told_by_name {
+                self.of_function[line.function] = Some(id);
+            }
+            return id;
+        }
         let nameless = || nameless(self.profile, location);
         let name = match (granularity, own_name) {
             (Granularity::Mappings, _) => nameless(),
@@ -223,9 +241,10 @@ impl<'a> Naming<'a> {
                 named(&name.into(), file.clone(), line.line)
             }
         };
-        let is_told_by_name =
-            matches!(granularity, Granularity::Functions | Granularity::FileFunctions);
         let id = self.id(name);
+        if let Some(texts) = texts {
+            self.of_texts.insert(texts, id);
+        }
         if is_told_by_name && own_name.is_some() {
             self.of_function[line.function] = Some(id);
         }
@@ -245,7 +264,7 @@ fn nameless(profile: &Profile, location: &Location) -> FrameName {
 /// By the text alone, as in pprof.
 fn shortest_path(path: &Arc<str>) -> Arc<str> {
     let is_short = |part: &str| !["", ".", ".."].contains(&part);
-    if path.strip_prefix('/').unwrap_or(path).split('/').all(is_short) {
+    if path.is_empty() || path.strip_prefix('/').unwrap_or(path).split('/').all(is_short) {
         return path.clone();
     }
     let is_absolute = path.starts_with('/');
