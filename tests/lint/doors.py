@@ -8,28 +8,25 @@ from rust_source import ROOT, production
 CRATES = "symbols process source analysis inject"
 OPENS = re.compile(r"\b(?:File::open|File::options|OpenOptions|fs::read|fs::read_to_string|read_link|readlink|canonicalize)\b")
 OWN_PROC = "a file of /proc that we form, which the kernel makes up"
-NOT_YET = "not converted yet"
 # What each opens besides.
 EXCEPTIONS = {
     "crates/symbols/src/folder.rs": "the user's own cache",
-    "crates/symbols/src/perf_map.rs": NOT_YET,
-    "crates/process/src/allocators.rs": NOT_YET,
+    "crates/symbols/src/perf_map.rs": "maps of compiled code: no links, of the program's user or root only",
+    "crates/process/src/allocators.rs": OWN_PROC,
     "crates/process/src/areas.rs": OWN_PROC,
-    "crates/process/src/executable.rs": NOT_YET,
     "crates/process/src/forked.rs": OWN_PROC,
     "crates/process/src/process_memory.rs": OWN_PROC,
     "crates/process/src/processes.rs": OWN_PROC + ", and control groups that the user names",
     "crates/process/src/program.rs": "the program that the user runs",
     "crates/process/src/rights.rs": OWN_PROC,
     "crates/process/src/text.rs": OWN_PROC + " or /sys",
-    "crates/source/src/file.rs": NOT_YET,
-    "crates/source/src/maps.rs": NOT_YET,
-    "crates/source/src/marks.rs": NOT_YET,
-    "crates/source/src/moment.rs": NOT_YET,
+    "crates/source/src/file.rs": "what the user typed, and /proc/self/fd",
+    "crates/source/src/moment.rs": "the history that the user named",
     "crates/source/src/places.rs": "our own library, or what RAMSON_LIBRARY names",
     "crates/source/src/target.rs": OWN_PROC,
-    "crates/analysis/src/live/watch.rs": NOT_YET,
     "crates/inject/src/borrow.rs": OWN_PROC,
+    "crates/inject/src/maps.rs": OWN_PROC,
+    "crates/inject/src/seccomp.rs": OWN_PROC,
     "crates/inject/src/threads.rs": OWN_PROC,
     "crates/inject/src/trace.rs": OWN_PROC,
 }

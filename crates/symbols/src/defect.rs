@@ -156,10 +156,7 @@ impl SymbolDefect {
                 write!(out, "{path}: not used ({reason}). Remove it and restart the program")
             }
             Self::NoPerfMap { addresses, runtime, remedy } => {
-                write!(
-                    out,
-                    "{runtime}: {addresses} addresses of code that it compiled have no names. "
-                )?;
+                write!(out, "{runtime}: {addresses} addresses of compiled code have no names. ")?;
                 write!(out, "Start it with {remedy}")
             }
             Self::ServerFailed { url, reason } => {
