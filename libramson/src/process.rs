@@ -11,7 +11,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
-use ramson_format::Health;
+use ramson_format::{Health, MAGIC};
 
 /// Where the profile is mapped, once it is: start and end. munmap looks here. A forked child begins
 /// with its parent's.
@@ -219,7 +219,7 @@ fn begin(thread: &Thread) -> Option<&'static Recorder> {
     let may_stay = is_forked && config.recent_frees == 0;
     let is_first = PER_PROCESS.recorder.begin(&PER_PROCESS.nursery, config, pid, may_stay);
     if is_first && is_forked {
-        count_in_ancestor(Health::Children);
+        count_in_ancestor(Health::Children, pid);
     }
     let _ = PER_PROCESS.state.compare_exchange(NEW, RECORDING, Release, Relaxed);
     recorder()
@@ -247,8 +247,9 @@ pub fn move_out(recorder: &Recorder, is_last_chance: bool) {
         PER_PROCESS.state.store(OFF, Release);
         return;
     };
-    if INHERITED.started_pid.swap(sys::process_id(), Relaxed) != 0 {
-        count_in_ancestor(Health::ChildrenWithFile);
+    let pid = sys::process_id();
+    if INHERITED.started_pid.swap(pid, Relaxed) != 0 {
+        count_in_ancestor(Health::ChildrenWithFile, pid);
     }
     INHERITED.profile.store(core::ptr::from_ref(profile) as u64, Relaxed);
     let range = profile.file.mapped();
@@ -262,11 +263,17 @@ fn inherited_profile() -> Option<&'static Profile> {
     unsafe { (INHERITED.profile.load(Relaxed) as *const Profile).as_ref() }
 }
 
-/// Counts this process in the profile of the one that it was forked from, if others see what is stored there.
+/// Counts this process, `pid`, in the profile of the one that it was forked from, if others see what is stored there. The program may have put
+/// memory of its own there by a system call that nobody can hook, so the kernel is asked for the magic number first.
 #[cold]
-fn count_in_ancestor(counter: Health) {
-    if let Some(profile) = inherited_profile().filter(|profile| !profile.file.is_private()) {
-        sys::add_one(&profile.file.header().health[counter as usize]);
+fn count_in_ancestor(counter: Health, pid: u32) {
+    let Some(profile) = inherited_profile().filter(|profile| !profile.file.is_private()) else {
+        return;
+    };
+    let (header, mut magic) = (profile.file.header(), [0; MAGIC.len()]);
+    let range = [(&raw const header.magic) as usize, magic.len()];
+    if sys::read_own_memory(pid, &[range], &mut magic) == magic.len() && magic == MAGIC {
+        sys::add_one(&header.health[counter as usize]);
     }
 }
 

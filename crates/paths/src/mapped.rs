@@ -1,10 +1,12 @@
 //! The files that a running process has mapped.
 
-use crate::regular::{Refusal, RegularFile, look_at, open_regular};
+use crate::regular::{Refusal, RegularFile, open_regular};
 use crate::root::{Links, Root};
 use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
-use std::fs::{read_dir, read_link};
+use std::fs::{File, read_dir, read_link};
+use std::io;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// File systems where stat names another device than a process's maps do (linux/magic.h): btrfs, overlayfs.
@@ -12,6 +14,28 @@ const DEVICES_DIFFER: [u64; 2] = [0x9123_683e, 0x794c_7630];
 
 /// A process has at most this many mappings by default (`vm.max_map_count`).
 const MAX_MAPPINGS: usize = 1 << 16;
+
+/// Which file one is, as maps tell it.
+pub struct MapIdentity {
+    device: u64,
+    inode: u64,
+    has_other_device: bool,
+}
+
+impl MapIdentity {
+    /// Of an open file.
+    pub fn of(file: &File) -> io::Result<Self> {
+        let facts = file.metadata()?;
+        let system = fstatfs(file)?.f_type.cast_unsigned() & 0xffff_ffff;
+        let has_other_device = DEVICES_DIFFER.contains(&system);
+        Ok(Self { device: facts.dev(), inode: facts.ino(), has_other_device })
+    }
+
+    /// Whether a map with this device and inode is of this file. Where stat names another device, the inode has to do.
+    pub fn is(&self, device: u64, inode: u64) -> bool {
+        self.inode == inode && (self.has_other_device || self.device == device)
+    }
+}
 
 /// A line of `/proc/PID/maps`.
 pub struct MappedFile<'a> {
@@ -37,16 +61,9 @@ pub fn mapped_file(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
         return by_link;
     }
     let found = Root::of_process(mapped.pid)?.open(Path::new(mapped.path), Links::WithinRoot)?;
-    let is_same_device = || {
-        found.facts.device == mapped.device
-            || fstatfs(&found.file).is_ok_and(|facts| {
-                DEVICES_DIFFER.contains(&(facts.f_type.cast_unsigned() & 0xffff_ffff))
-            })
-    };
-    if found.facts.inode == mapped.inode && is_same_device() {
-        return Ok(found);
-    }
-    Err(Refusal::OtherFile)
+    let is_it =
+        MapIdentity::of(&found.file).is_ok_and(|identity| identity.is(mapped.device, mapped.inode));
+    if is_it { Ok(found) } else { Err(Refusal::OtherFile) }
 }
 
 /// The executable of process `pid`.
@@ -70,7 +87,5 @@ pub fn mapped_files(
 
 /// What a link of `/proc/PID` leads to.
 fn open_link(link: &Path) -> Result<RegularFile, Refusal> {
-    let path_only = openat(CWD, link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    look_at(&path_only)?;
-    open_regular(path_only)
+    open_regular(openat(CWD, link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }

@@ -21,7 +21,6 @@ pub enum Links {
 #[derive(Debug)]
 pub struct Root {
     root: pathrs::Root,
-    path: PathBuf,
 }
 
 impl Root {
@@ -30,17 +29,12 @@ impl Root {
         // The root itself may be a link, also one of /proc/PID.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = openat(CWD, path, flags, Mode::empty())?;
-        Ok(Self { root: pathrs::Root::from_fd(descriptor), path: path.to_owned() })
+        Ok(Self { root: pathrs::Root::from_fd(descriptor) })
     }
 
     /// The root directory of process `pid`, as it sees it.
     pub fn of_process(pid: u32) -> Result<Self, Refusal> {
         Self::at(Path::new(&format!("/proc/{pid}/root")))
-    }
-
-    /// As it was named.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The regular file at `path`, which is taken as absolute here.

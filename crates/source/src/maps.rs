@@ -1,14 +1,13 @@
 //! The mappings of a process: those that may be its profile, what may be read through them, and which of its memory is no file's.
 
 use ramson_format::FILE_BYTES_RANGE;
-use ramson_paths::{Links, MappedFile, Root, mapped_file};
+use ramson_paths::{Links, MapIdentity, MappedFile, Root, mapped_file};
 use ramson_process::text;
 use ramson_reader::{ProcessRange, ReadAt, Snapshot};
-use rustix::fs::{fstatfs, makedev};
+use rustix::fs::makedev;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, absolute};
 
 /// The regular file of this name. The user did not name it, or it may have been replaced.
@@ -20,7 +19,7 @@ pub fn open_found(path: impl AsRef<Path>) -> Option<File> {
 
 /// Whether a process runs and still has `file` mapped: a process ID may be in use again, and exec keeps it.
 pub fn has_mapped(pid: u32, file: &File) -> io::Result<bool> {
-    let identity = Identity::of(file)?;
+    let identity = MapIdentity::of(file)?;
     let is_it = |map: Map| map.may_be_profile() && identity.is(map.device, map.inode);
     Ok(maps(pid)?.any(is_it))
 }
@@ -73,28 +72,6 @@ impl Map {
     }
 }
 
-/// Which file one is, as maps tell it.
-struct Identity {
-    device: u64,
-    inode: u64,
-    has_other_device: bool,
-}
-
-impl Identity {
-    fn of(file: &File) -> io::Result<Self> {
-        /// btrfs and overlayfs give maps another device than stat; the inode then has to do.
-        const DEVICES_DIFFER: [u64; 2] = [0x9123_683e, 0x794c_7630];
-        let facts = file.metadata()?;
-        let system = fstatfs(file)?.f_type.cast_unsigned() & 0xffff_ffff;
-        let has_other_device = DEVICES_DIFFER.contains(&system);
-        Ok(Self { device: facts.dev(), inode: facts.ino(), has_other_device })
-    }
-
-    fn is(&self, device: u64, inode: u64) -> bool {
-        self.inode == inode && (self.has_other_device || self.device == device)
-    }
-}
-
 /// Its mappings, one after the other: a process may have very many, with long paths. None of a process that is just gone.
 pub fn maps(pid: u32) -> io::Result<impl Iterator<Item = Map>> {
     Ok(text::lines(format!("/proc/{pid}/maps"))?.filter_map(|line| Map::parse(&line)))
@@ -121,7 +98,7 @@ pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>
         // After a chroot, its paths are still those from our root.
         let found = mapped_file(&mapped).ok().map(|found| found.file).or_else(|| {
             let file = open_found(&path)?;
-            Identity::of(&file).ok()?.is(device, inode).then_some(file)
+            MapIdentity::of(&file).ok()?.is(device, inode).then_some(file)
         })?;
         Some((Box::new(found) as Box<dyn ReadAt>, path))
     });
