@@ -49,8 +49,9 @@ fn where_the_allocator_tells_nothing_the_profile_s_live_bytes_are_the_part_that_
     assert!(json.list("advice").iter().any(|advice| advice.text("cause") == "leaks"), "{json:?}");
     let pid = keeping.pid().to_string();
     let text = finish(ramson(&scratch).args(["doctor", &pid])).good().text();
-    let line = text.lines().next().unwrap();
-    assert!(line.contains(" = live ") && line.contains("(±"), "{text}");
+    let line = text.lines().find(|line| line.starts_with("RSS ") && line.contains(" = live "));
+    let line = line.unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("(±"), "{text}");
     assert!(line.contains(" + other anonymous "), "{text}");
 }
 
@@ -269,25 +270,37 @@ fn what_is_no_process_with_memory_is_refused_in_one_line() {
 }
 
 #[test]
-fn the_text_begins_with_the_sum_and_survives_a_closed_pipe() {
+fn the_text_begins_with_what_the_memory_is_and_survives_a_closed_pipe() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["survivors", "16"]);
     let pid = keeping.pid().to_string();
     let text = finish(ramson(&scratch).args(["doctor", &pid])).good().text();
-    assert!(text.starts_with("RSS ") && text.contains(" + free in malloc "), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("RSS ") && lines[0].contains(&format!("(pid {pid})")), "{text}");
+    let free = " is free memory that the program gave back to malloc; ";
+    assert!(lines[1].contains(free) && lines[1].contains("malloc_trim would return "), "{text}");
+    assert!(text.contains("\nRSS ") && text.contains(" + free in malloc "), "{text}");
+    let of_experts = ["top of arenas", "fastbins", "tcache", "frag", "releasable", "dynamic"];
+    for word in of_experts {
+        assert!(!text.contains(word), "{word}: {text}");
+    }
+    let details = ["doctor", "--details", &pid];
+    let details = finish(ramson(&scratch).args(details)).good().text();
     assert!(
-        text.contains("free whole pages (ramson trim returns these)")
-            && text.contains("\narena threads heaps"),
-        "{text}"
+        details.contains("free whole pages (ramson trim returns these)")
+            && details.contains("\narena threads heaps"),
+        "{details}"
     );
+    for word in ["fastbins: ", "thread caches, tcaches: ", "arena: ", "columns: "] {
+        assert_eq!(details.matches(&format!("\n{word}")).count(), 1, "{word}: {details}");
+    }
     let mut narrow = ramson(&scratch);
     let narrow = finish(narrow.env("COLUMNS", "60").args(["doctor", &pid])).good().text();
     assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
     // Tables are cut, sentences are not.
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let advice = &text[text.find("1. trim now").unwrap()..];
-    assert!(words(&narrow).ends_with(&words(advice)), "{narrow}");
-    assert!(words(&narrow).starts_with(&words(text.lines().next().unwrap())), "{narrow}");
+    let prose = &text[..text.find("\nRSS ").unwrap()];
+    assert!(words(&narrow).starts_with(&words(prose)), "{narrow}");
     let shell = format!("{} doctor {pid} | head -1", ramson_program().display());
     let outcome = finish(clean("bash").args(["-o", "pipefail", "-c", &shell])).good();
     assert_eq!(outcome.text().lines().count(), 1);

@@ -127,7 +127,8 @@ fn blocks_that_were_mapped_and_grew_are_found_whatever_glibc_has_counted() {
             let may_be = release.minor() >= FIRST_WITHOUT_FASTBINS && too_many == 128.0;
             assert!(too_many == 0.0 || may_be, "{too_many} {json:?}");
             assert!((part(&json, "live") / MIB - 8.0 * blocks).abs() < 0.1, "{json:?}");
-            let text = finish(ramson(&scratch).args(["doctor", &keeping.pid().to_string()]));
+            let pid = keeping.pid().to_string();
+            let text = finish(ramson(&scratch).args(["doctor", "--details", &pid]));
             assert!(!text.good().text().contains("blocks that malloc mapped:"), "{json:?}");
         }
     }

@@ -75,34 +75,38 @@ fn the_view_of_a_loaded_redis_obeys_keys_and_leaves_the_terminal_as_it_was() {
     let mut terminal = loaded.top(80, 24);
     terminal.wait_until("rows and rates", |text| {
         let is_whole =
-            text.contains("RSS ") && text.contains(" = live ") && text.contains("; alloc ");
+            text.contains("RSS ") && text.contains(" live ") && text.contains(", alloc ");
         is_whole && text.contains("redis-server (pid ") && text.contains("sdsnewlen ←")
     });
     assert!(!terminal.is_as_usual());
     terminal.press("\r");
-    terminal.wait_for("↑ ");
+    terminal.wait_for("← createStringObject");
     terminal.press("2");
+    terminal.wait_for("[2 own]");
+    terminal.press("\r");
+    terminal.wait_for("↑ ");
+    terminal.press("3");
     terminal
-        .wait_until("cumulated rows", |text| text.contains("[2 cum]") && text.contains(" main"));
+        .wait_until("cumulated rows", |text| text.contains("[3 cum]") && text.contains(" main"));
     terminal.press("/processCommand\r");
     terminal.wait_until("the filter", |text| {
         text.contains("filter processCommand: ") && !text.contains(" aeMain")
     });
-    terminal.press("3");
-    terminal.wait_for("[3 stacks]");
+    terminal.press("1");
+    terminal.wait_for("[1 stacks]");
     terminal.press("4");
     terminal.wait_for("redis-server/");
     terminal.press("\x1b");
     terminal.press("s");
     terminal.wait_for("Δ▼");
     terminal.press("?");
-    terminal.wait_for("callers below the row (of a stack");
+    terminal.wait_for("the wheel");
     terminal.press("?");
     terminal.wait_for("[4 threads]");
     assert!((0..100).any(|_| {
         terminal.press("m");
         thread::sleep(Duration::from_millis(500));
-        terminal.text().lines().any(|line| line.starts_with('Δ') && line.contains(" in 0"))
+        terminal.text().contains(" all; Δ in 0")
     }));
     terminal.press("q");
     assert_eq!(terminal.wait().code(), Some(0));
@@ -119,7 +123,7 @@ fn a_terminal_that_changes_its_size_is_filled_again() {
         terminal.wait_until("the last line is at the bottom", |_| {
             let last =
                 terminal.ask(|screen| screen.contents_between(rows - 1, 0, rows - 1, columns));
-            last.contains("[1 own]")
+            last.contains("[1 stacks]")
         });
     }
     terminal.press("q");
@@ -233,9 +237,9 @@ fn of_a_process_that_ends_the_last_picture_stays() {
     let text = terminal.wait_for("the process is gone: ");
     assert!(text.contains("last RSS ") && text.contains("zmalloc"), "{text}");
     // It still obeys.
-    terminal.press("2");
+    terminal.press("3");
     terminal
-        .wait_until("cumulated rows", |text| text.contains("[2 cum]") && text.contains(" main"));
+        .wait_until("cumulated rows", |text| text.contains("[3 cum]") && text.contains(" main"));
     terminal.press("q");
     assert_eq!(terminal.wait().code(), Some(0));
 }
@@ -259,6 +263,30 @@ fn without_colours_nothing_is_lost() {
     assert!(is_plain);
     terminal.press("\x03");
     assert_eq!(terminal.wait().code(), Some(0));
+}
+
+#[test]
+fn the_mouse_sorts_opens_and_moves() {
+    let loaded = Loaded::start();
+    let mut terminal = loaded.top(100, 30);
+    let text = terminal.wait_for("sdsnewlen ←");
+    let line = |text: &str, part: &str| 1 + text.lines().position(|line| line.contains(part)).unwrap();
+    let head = line(&text, "l:live▼");
+    // Reports of xterm (SGR): button, column, line; from 1.
+    let click = |column: usize, line: usize| format!("\x1b[<0;{column};{line}M\x1b[<0;{column};{line}m");
+    terminal.press(&click(22, head));
+    terminal.wait_for("d:Δ▼");
+    terminal.press(&click(22, head));
+    terminal.wait_for("d:Δ▲");
+    terminal.press(&click(3, head));
+    terminal.wait_for("l:live▼");
+    terminal.press(&click(3, head + 2));
+    terminal.wait_for("← createStringObject");
+    terminal.press("q");
+    assert_eq!(terminal.wait().code(), Some(0));
+    terminal.wait_until("the terminal as it was", |_| terminal.is_as_usual());
+    let mode = terminal.ask(|screen| screen.mouse_protocol_mode());
+    assert_eq!(mode, vt100::MouseProtocolMode::None);
 }
 
 #[test]
@@ -289,11 +317,10 @@ fn once_prints_the_table_and_its_numbers_are_the_report_s() {
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with(&format!("holds (pid {pid}), running")), "{text}");
     assert!(lines[1].starts_with("RSS ") && lines[1].contains(" = live "), "{text}");
-    assert!(text.contains("  hold  ") && text.contains("real/holds.c:"), "{text}");
-    let json =
-        finish(&mut top(&scratch, &[&pid, "--once", "--json", "--every", "100ms", "-n", "0"]))
-            .good()
-            .text();
+    assert!(text.contains("  hold ← ") && text.contains("real/holds.c:"), "{text}");
+    let of_functions =
+        [&pid, "--once", "--json", "--every", "100ms", "-n", "0", "--view", "own"];
+    let json = finish(&mut top(&scratch, &of_functions)).good().text();
     let (top, report) = (Json::parse(&json), {
         let report = finish(ramson(&scratch).args(["report", &pid, "--json", "-n", "0"])).good();
         Json::parse(&report.text())
@@ -369,7 +396,8 @@ fn a_stream_of_objects_ends_quietly_when_nobody_reads_it_and_with_the_process() 
     assert_eq!(stream.wait().code(), Some(0));
     let last = Json::parse(&last);
     assert_eq!(last.at("is_running"), &Json::Word("false".into()));
-    let hold = last.list("rows").iter().find(|row| row.text("name") == "hold").unwrap();
+    let of_hold = |row: &&Json| row.text("name").starts_with("hold ← ");
+    let hold = last.list("rows").iter().find(of_hold).unwrap();
     assert_eq!(hold.number("live.value"), 100_000.0);
 }
 

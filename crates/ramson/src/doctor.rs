@@ -1,4 +1,4 @@
-//! `ramson doctor`: what a process's resident memory is, and what its allocator has of it.
+//! `ramson doctor`: what a process's resident memory is, why it is there, and what to do.
 
 use crate::flags::DoctorFlags;
 use crate::output::{print, print_json};
@@ -11,6 +11,7 @@ use ramson_source::{Failure, Targets, find_target, find_targets};
 pub fn doctor(flags: &DoctorFlags) -> Result<(), Failure> {
     let effort = if flags.exact { Effort::Exact } else { Effort::Survey(MOST_WALKED_BYTES) };
     let names = flags.names.names();
+    let shown = table::doctor::Shown { rows: flags.rows, details: flags.details };
     let targets = match (flags.ask, flags.sources.as_slice()) {
         (true, [source]) => Targets { found: vec![find_target(source)?], refused: Vec::new() },
         (true, _) => return Err(Failure::usage("--ask: takes one process. Pass one SRC")),
@@ -23,12 +24,12 @@ pub fn doctor(flags: &DoctorFlags) -> Result<(), Failure> {
         }
         return match flags.json {
             true => print_json("doctor", &finding),
-            false => print(&table::doctor::text(&finding, flags.rows)),
+            false => print(&table::doctor::text(&finding, shown)),
         };
     }
     let findings = examine_all(&targets, effort, &names)?;
     match flags.json {
         true => print_json("doctor", &findings),
-        false => print(&table::doctor_sum::text(&findings, flags.rows, flags.each)),
+        false => print(&table::doctor_sum::text(&findings, shown, flags.each)),
     }
 }

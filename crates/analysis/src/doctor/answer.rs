@@ -18,10 +18,11 @@ impl Serialize for Finding {
         ]);
         let statistics = self.statistics.as_ref();
         let asked = self.asked.as_ref().map(Result::as_ref);
-        let mut object = serializer.serialize_struct("Finding", 14)?;
+        let mut object = serializer.serialize_struct("Finding", 16)?;
         object.serialize_field("pid", &self.pid)?;
         object.serialize_field("name", &self.name)?;
         object.serialize_field("rss", &self.rss)?;
+        object.serialize_field("causes", &self.causes)?;
         object.serialize_field("parts", &Parts(explained))?;
         object.serialize_field("beside", &beside)?;
         object.serialize_field("live_by_profile", &self.live)?;
@@ -33,6 +34,7 @@ impl Serialize for Finding {
         object.serialize_field("asked", &asked.and_then(Result::ok))?;
         object.serialize_field("asked_missing", &asked.and_then(Result::err))?;
         object.serialize_field("pins", &self.pins)?;
+        object.serialize_field("leaks", &self.leaks)?;
         object.serialize_field("advice", &self.advice)?;
         object.end()
     }

@@ -1,20 +1,25 @@
-//! What a process's resident memory is, what its allocator has of it, and what to do: no thread is stopped.
+//! What a process's resident memory is, why it is there, and what to do: no thread is stopped.
 
 mod advice;
 mod answer;
+mod causes;
+mod leaks;
 mod pins;
+mod words;
 
-pub use advice::{Advice, Saving};
+pub use advice::{Advice, Needs, Saving};
+pub use causes::Cause;
+pub use leaks::{Growing, Leaks};
 pub use pins::{Pins, Site};
 
 use crate::extents;
 use crate::members::{Each, Row};
 use crate::naming::Names;
 use crate::rss::Rss;
-use ramson_process::Part;
+use ramson_process::{Part, Term};
 use ramson_process::allocators::{Allocators, Figures, Missing};
 use ramson_process::cgroup::{Groups, Limit};
-use ramson_process::glibc::{Effort, Statistics};
+use ramson_process::glibc::{Arena, Effort, Statistics};
 use ramson_process::rss::{self, Request};
 use ramson_profile::Estimate;
 use ramson_source::{Failure, Target, Targets, gone};
@@ -29,6 +34,8 @@ pub struct Finding {
     pub name: String,
     /// Its resident memory, in terms and parts.
     pub rss: Rss,
+    /// What it is, in a sentence each, the largest first; never empty.
+    pub causes: Vec<Cause>,
     /// Which allocators it has.
     pub allocators: Allocators,
     /// The C library's statistics, or why there are none.
@@ -43,7 +50,9 @@ pub struct Finding {
     pub page_tables: Option<u64>,
     /// What pins free memory; `None` without a profile or statistics.
     pub pins: Option<Pins>,
-    /// Best first; never empty.
+    /// Whether what is live grows; `None` without a profile.
+    pub leaks: Option<Leaks>,
+    /// What an operator can do first, best first; never empty.
     pub advice: Vec<Advice>,
 }
 
@@ -77,11 +86,13 @@ pub fn examine(
         }
         _ => None,
     };
+    let leaks = profile.map(|recording| Leaks::of(recording, names)).transpose()?;
     let rss = Rss::of(&reading, snapshot, Some(&allocators));
     let mut finding = Finding {
         pid: target.pid,
         name: target.name.clone(),
         rss,
+        causes: Vec::new(),
         allocators,
         statistics: reading.statistics,
         asked: asked.map(|asked| asked.map_err(|failure| failure.to_string())),
@@ -89,8 +100,10 @@ pub fn examine(
         limit: Groups::of(target.pid).limit(),
         page_tables: rss::page_tables(target.pid),
         pins,
+        leaks,
         advice: Vec::new(),
     };
+    finding.causes = causes::causes(&finding);
     finding.advice = advice::advice(&finding);
     Ok(finding)
 }
@@ -105,6 +118,27 @@ impl Finding {
     pub fn part(&self, part: Part) -> u64 {
         self.rss.explained.part(part).max(0) as u64
     }
+
+    /// The same with its interval, where it is an estimate.
+    pub fn part_estimate(&self, part: Part) -> Estimate {
+        let of_releasable = || self.releasable().map_or(0.0, |bytes| bytes.variance);
+        let variance = match part {
+            Part::Live => self.rss.term(Term::Live).variance,
+            Part::FreePages => of_releasable(),
+            Part::FreeChunks => self.rss.term(Term::Free).variance,
+            Part::Held => self.rss.term(Term::Held).variance,
+            Part::Anonymous => self.rss.term(Term::Other).variance,
+            _ => 0.0,
+        };
+        Estimate { value: self.part(part) as f64, variance }
+    }
+
+    /// What a trim of glibc's arenas would return; `None` where their statistics are not known.
+    pub fn releasable(&self) -> Option<Estimate> {
+        let statistics = self.statistics.as_ref().ok()?;
+        let bytes = statistics.sum(Arena::releasable_bytes) as f64;
+        Some(words::with_half_width(bytes, statistics.releasable_half_width_95_bytes()))
+    }
 }
 
 /// What was found in several processes.
@@ -112,7 +146,7 @@ impl Finding {
 pub struct Findings {
     /// The sum of each term; pages that the processes share count in each.
     pub rss: Option<Rss>,
-    /// What saves anything, the most first.
+    /// What saves anything: what an operator can do first, the most first.
     pub advice: Vec<Placed>,
     /// Those that could not be looked at.
     pub refused: Vec<Refusal>,
@@ -176,6 +210,10 @@ fn placed(processes: &[Each<Finding>]) -> Vec<Placed> {
         saving.map(|advice| Placed { pid: *pid, name: name.clone(), advice: advice.clone() })
     });
     let mut all: Vec<Placed> = of_each.collect();
-    all.sort_by_key(|placed| Reverse(placed.advice.saving.map(|saving| saving.bytes)));
+    let bytes = |placed: &Placed| placed.advice.saving.map(|saving| saving.bytes);
+    all.sort_by_key(|placed| (placed.advice.needs == Needs::Code, Reverse(bytes(placed))));
     all
 }
+
+#[cfg(test)]
+mod tests;

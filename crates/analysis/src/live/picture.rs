@@ -17,9 +17,22 @@ use ramson_source::Failure;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// One point of live bytes per second, at most these.
+/// One point a second, at most these.
 const MOST_POINTS: usize = 600;
 const POINT_STEP_NS: u64 = 1_000_000_000;
+
+/// Bytes at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Point {
+    /// On the clock of the profile.
+    pub at_ns: u64,
+    /// Live, of the kind that is shown.
+    pub live: f64,
+    /// Resident.
+    pub rss: Option<u64>,
+    /// Free in the allocator, or held by one that cannot be read; `None` if that was not read since the last point.
+    pub free: Option<f64>,
+}
 
 /// What is known of a process.
 #[derive(Default)]
@@ -28,8 +41,10 @@ pub struct Picture {
     pub moments: Moments,
     /// What it is called.
     pub shape: Shape,
-    /// Times and live bytes, one a second, the latest last.
-    pub history: VecDeque<(u64, f64)>,
+    /// One a second, the latest last.
+    pub history: VecDeque<Point>,
+    /// How long the process has been profiled.
+    pub profiled_ns: u64,
     /// As far as they are known.
     pub thread_names: HashMap<u32, String>,
 }
@@ -48,7 +63,11 @@ impl Picture {
         view: View,
     ) -> Result<(), Failure> {
         watched.read();
-        self.update(watched.snapshot(), watched.now_ns());
+        let is_new = self.update(watched.snapshot(), watched.now_ns());
+        if let Some(point) = self.history.back_mut().filter(|_| is_new) {
+            point.rss = watched.rss_bytes;
+            point.free = watched.take_free();
+        }
         if view == View::Threads {
             self.name_threads(watched.pid);
         }
@@ -59,15 +78,20 @@ impl Picture {
         Ok(())
     }
 
-    /// The next snapshot, of `now_ns` on the clock of its times.
-    pub fn update(&mut self, snapshot: &Snapshot, now_ns: u64) {
+    /// The next snapshot, of `now_ns` on the clock of its times; whether that made a point.
+    pub fn update(&mut self, snapshot: &Snapshot, now_ns: u64) -> bool {
         self.moments.update(snapshot, now_ns);
-        if self.history.back().is_none_or(|&(last_ns, _)| now_ns >= last_ns + POINT_STEP_NS) {
-            self.history.push_back((now_ns, self.moments.total.live.value));
+        self.profiled_ns = now_ns.saturating_sub(snapshot.header.start_monotonic_ns);
+        let is_due = |last: &Point| now_ns >= last.at_ns + POINT_STEP_NS;
+        let is_new = self.history.back().is_none_or(is_due);
+        if is_new {
+            let live = self.moments.total.live.value;
+            self.history.push_back(Point { at_ns: now_ns, live, ..Point::default() });
             if self.history.len() > MOST_POINTS {
                 self.history.pop_front();
             }
         }
+        is_new
     }
 
     /// What rows are made from.
@@ -115,7 +139,7 @@ pub struct Live {
     pub rss: Option<Rss>,
     /// How long ago that was.
     pub rss_age_ns: Option<u64>,
-    /// Resident bytes now, by a count that the kernel keeps.
+    /// Resident bytes at the moment of the rows, by a count that the kernel keeps.
     pub rss_bytes: Option<u64>,
     /// Live bytes of the heap.
     pub live: ramson_profile::Estimate,
@@ -145,7 +169,8 @@ impl Live {
         most_rows: usize,
     ) -> Self {
         let (none, snapshot) = (HashSet::new(), watched.snapshot());
-        let (mut rows, _) = rows(&picture.material(view, None, &none), sort, false);
+        let (mut rows, _) =
+            rows(&picture.material(view, None, &none), sort, false, &HashMap::new());
         rows.truncate(most_rows);
         let missing = picture.shape.missing_symbols.iter();
         Self {

@@ -18,7 +18,7 @@ use std::time::Duration;
 const SEARCH_EVERY: Duration = Duration::from_secs(5);
 /// Each process is read this far apart, and for no more than its part of a share of a core.
 const READ_EVERY: Duration = Duration::from_secs(1);
-const READ_SHARE: f64 = 0.012;
+const READ_SHARE: f64 = 0.006;
 
 /// The processes that run.
 pub struct Processes {

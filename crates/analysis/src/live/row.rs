@@ -8,23 +8,23 @@ use std::sync::Arc;
 /// What a row of the table is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
+    /// Whole stacks
+    Stacks,
     /// Functions, by their own allocations
     Own,
     /// Functions, with what they call
     Cum,
-    /// Whole stacks
-    Stacks,
     /// Allocating threads
     Threads,
 }
 
 impl View {
     /// All of them, in the order of their keys.
-    pub const ALL: [View; 4] = [View::Own, View::Cum, View::Stacks, View::Threads];
+    pub const ALL: [View; 4] = [View::Stacks, View::Own, View::Cum, View::Threads];
 
     /// Its name on the command line and in `--json`.
     pub fn name(self) -> &'static str {
-        ["own", "cum", "stacks", "threads"][self as usize]
+        ["stacks", "own", "cum", "threads"][self as usize]
     }
 }
 

@@ -27,8 +27,14 @@ pub struct Material<'a> {
     pub thread_names: &'a HashMap<u32, String>,
 }
 
-/// All rows in order, and what they add up to (of a view with callees: what the stacks add up to).
-pub fn rows(material: &Material, sort: Sort, is_reversed: bool) -> (Vec<Row>, Sums) {
+/// All rows in order, and what they add up to (of a view with callees: what the stacks add up to). Rows with a place in `places`
+/// keep their order; the others come behind them.
+pub fn rows(
+    material: &Material,
+    sort: Sort,
+    is_reversed: bool,
+    places: &HashMap<Key, usize>,
+) -> (Vec<Row>, Sums) {
     let shown = material.shown_stacks();
     let stacks = material.moments.stacks.iter().zip(&shown);
     let mut total: Sums = stacks.filter(|(_, shown)| **shown).map(|(sums, _)| *sums).sum();
@@ -38,6 +44,8 @@ pub fn rows(material: &Material, sort: Sort, is_reversed: bool) -> (Vec<Row>, Su
         View::Threads => material.threads(&shown),
     };
     order(&mut roots, sort, is_reversed);
+    let place = |row: &Row| row.key.as_ref().and_then(|key| places.get(key).copied());
+    roots.sort_by_key(|row| place(row).unwrap_or(usize::MAX));
     let mut rows = Vec::with_capacity(roots.len());
     for root in roots {
         let key = root.key.clone();

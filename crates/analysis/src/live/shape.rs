@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// New names are asked for this far apart, and for this share of a core.
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
-const SHARE: f64 = 0.003;
+const SHARE: f64 = 0.001;
 
 /// A frame and a line in it.
 #[derive(Clone, Copy)]

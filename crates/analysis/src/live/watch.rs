@@ -4,9 +4,11 @@ use super::pace::Pace;
 use crate::coverage::Coverage;
 use crate::end;
 use crate::rss::Rss;
+use ramson_process::Term;
 use ramson_process::allocators::Allocators;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::stat::Stat;
+use ramson_profile::Estimate;
 use ramson_reader::{Follower, ReadAt, Snapshot};
 use ramson_source::{Recording, complete, find_again};
 use std::fs::File;
@@ -14,10 +16,10 @@ use std::time::{Duration, Instant};
 
 /// The split of RSS is read this far apart, and for this share of a core: the kernel walks the whole page table for it.
 const RSS_PAUSE: Duration = Duration::from_secs(1);
-const RSS_SHARE: f64 = 0.006;
+const RSS_SHARE: f64 = 0.003;
 /// Why the profile does not explain most of the memory: that takes a look at the executable.
 const COVERAGE_PAUSE: Duration = Duration::from_secs(30);
-const COVERAGE_SHARE: f64 = 0.001;
+const COVERAGE_SHARE: f64 = 0.0005;
 
 /// A process and its latest profile.
 pub struct Watched {
@@ -28,6 +30,8 @@ pub struct Watched {
     /// As it was read last.
     pub rss: Option<Rss>,
     rss_read: Instant,
+    /// Its free bytes, until they are taken.
+    new_free: Option<f64>,
     /// Resident bytes at the latest reading of the profile.
     pub rss_bytes: Option<u64>,
     /// What holds the memory if live heap does not.
@@ -53,6 +57,7 @@ impl Watched {
             pid: recording.pid(),
             rss: None,
             rss_read: Instant::now(),
+            new_free: None,
             rss_bytes: None,
             coverage: None,
             end: recording.running.is_none().then(|| end::state_of(&recording)),
@@ -154,9 +159,15 @@ impl Watched {
                 let coverage = || Coverage::of(pid, &rss, snapshot).line();
                 self.coverage = self.coverage_pace.run(coverage);
             }
+            self.new_free = Some(free_or_held(&rss).1.value);
             self.rss = Some(rss);
             self.rss_read = Instant::now();
         }
+    }
+
+    /// Free bytes in the allocator, if they were read since they were taken last.
+    pub fn take_free(&mut self) -> Option<f64> {
+        self.new_free.take()
     }
 
     /// Time since the split of RSS was read.
@@ -179,6 +190,12 @@ impl Watched {
         self.recording.running = None;
         self.end = Some(end::state_of(&self.recording));
     }
+}
+
+/// What is free in the allocator, or held by one whose statistics cannot be read, where that is known.
+pub fn free_or_held(rss: &Rss) -> (Term, Estimate) {
+    let (free, held) = (rss.term(Term::Free), rss.term(Term::Held));
+    if free.value == 0.0 && held.value > 0.0 { (Term::Held, held) } else { (Term::Free, free) }
 }
 
 /// `None` for a process that is gone, or dead and not waited for.

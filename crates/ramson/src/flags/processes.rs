@@ -5,16 +5,19 @@ use clap::Args;
 
 #[derive(Args)]
 #[command(after_help = "\
-Works on any process that this user may trace, profiled or not, and does not stop it. glibc's arenas are read from outside. Of other allocators only the name is known, except that --ask gets the statistics of jemalloc and tcmalloc. For processes under ramson, the call sites that pin free memory are shown. Each advice comes with its evidence, the bytes that it saves and its risk.
+The first lines say what the memory is, a sentence for each cause; then comes what to do: first what an operator can do, then what requires a code change. Each advice has its evidence, the bytes that it saves and its risk.
+
+Works on any process that this user may trace, profiled or not, and does not stop it. glibc's arenas are read from outside. Of other allocators only the name is known, except that --ask gets the statistics of jemalloc and tcmalloc. For processes under ramson, doctor also looks for leaks, and shows the call sites that pin free memory.
 
 Examples:
   ramson doctor 4711
+  ramson doctor 4711 --details
   ramson doctor unit:postgresql.service
   ramson doctor name:redis-server --json")]
 pub struct DoctorFlags {
     #[arg(value_name = "SRC", required = true, help = PROCESSES)]
     pub sources: Vec<String>,
-    /// Walk every chunk of glibc's arenas, also of large ones: about half a second per GiB
+    /// Read every block of glibc's arenas, also of large ones: about half a second per GiB
     #[arg(long)]
     pub exact: bool,
     /// Ask jemalloc or tcmalloc for its statistics: stops one waiting thread for some milliseconds,
@@ -24,6 +27,9 @@ pub struct DoctorFlags {
     /// Call sites that pin free memory to show; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: usize,
+    /// Also the allocator's settings, every part of RSS and the arenas, with an explanation of their terms
+    #[arg(long)]
+    pub details: bool,
     #[command(flatten)]
     pub names: NameFlags,
     /// Of several processes, a block for each instead of a row

@@ -35,7 +35,7 @@ pub struct TopFlags {
     #[arg(long, default_value = "heap", value_parser = one_of(KINDS), hide_possible_values = true)]
     pub kind: Kinds,
     /// The first view: what a row stands for
-    #[arg(long, default_value = "own", value_parser = one_of(View::ALL.map(|view| (view.name(), view))))]
+    #[arg(long, default_value = "stacks", value_parser = one_of(View::ALL.map(|view| (view.name(), view))))]
     pub view: View,
     /// The first order of the rows
     #[arg(long, default_value = "live", value_parser = one_of(Sort::ALL.map(|sort| (sort.name(), sort))))]

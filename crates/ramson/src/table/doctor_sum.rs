@@ -1,5 +1,6 @@
 //! What `doctor` finds in several processes as text: their sum, a row for each, and what saves most.
 
+use super::doctor::Shown;
 use super::{Table, blocks, command, doctor, pins, push_prose};
 use ramson_analysis::doctor::Findings;
 use ramson_analysis::rss::Rss;
@@ -7,37 +8,50 @@ use ramson_process::Term;
 use ramson_profile::format::format_bytes;
 use std::fmt::Write;
 
-/// Processes that get a row, and advice that is shown.
+/// Processes that get a sentence, those that get a row, and advice that is shown.
+const MOST_SENTENCES: usize = 4;
 const MOST_ROWS: usize = 40;
 const MOST_ADVICE: usize = 10;
 
-pub fn text(findings: &Findings, rows: usize, is_each: bool) -> String {
+pub fn text(findings: &Findings, shown: Shown, is_each: bool) -> String {
     let mut out = heading(findings);
     if is_each {
-        return blocks(&out, &findings.processes, |finding| doctor::text(finding, rows));
+        return blocks(&out, &findings.processes, |finding| doctor::text(finding, shown));
     }
+    push_advice(&mut out, findings);
     push_table(&mut out, findings);
+    out
+}
+
+fn push_advice(out: &mut String, findings: &Findings) {
     if findings.advice.is_empty() {
         out.push_str("\nno advice saves memory in any of them\n");
-        return out;
+        return;
     }
     let shown = findings.advice.iter().take(MOST_ADVICE);
     let place = |pid: u32, name: &str| format!("{name} (pid {pid}): ");
     let shown = shown.map(|placed| (place(placed.pid, &placed.name), &placed.advice));
-    pins::push_advice(&mut out, shown);
+    pins::push_advice(out, shown);
     if findings.advice.len() > MOST_ADVICE {
         let _ = writeln!(out, "({} more; --json has all)", findings.advice.len() - MOST_ADVICE);
     }
-    out
 }
 
+/// What they have together, and the largest cause in the largest of them.
 fn heading(findings: &Findings) -> String {
     let mut out = String::new();
-    if let Some(rss) = &findings.rss {
-        push_prose(&mut out, "", &rss.line());
-    }
     let count = findings.processes.len();
-    let _ = writeln!(out, "{count} processes; pages that they share count in each");
+    let rss = findings.rss.as_ref().map_or(0.0, |rss| rss.bytes as f64);
+    let title = format!("RSS {} in {count} processes; pages that they share count in each", format_bytes(rss));
+    push_prose(&mut out, "", &title);
+    let causes = findings.processes.iter().filter_map(|each| {
+        Some((format!("{} (pid {}): ", each.answer.name, each.answer.pid), each.answer.causes.first()?))
+    });
+    let mut causes: Vec<_> = causes.collect();
+    causes.sort_by(|a, b| b.1.bytes.value.total_cmp(&a.1.bytes.value));
+    for (place, cause) in causes.iter().take(MOST_SENTENCES) {
+        push_prose(&mut out, "", &(place.clone() + &cause.sentence));
+    }
     for refusal in &findings.refused {
         push_prose(&mut out, "not looked at: ", &refusal.reason);
     }
@@ -61,6 +75,7 @@ fn push_table(out: &mut String, findings: &Findings) {
         [first, rss].into_iter().chain(values).chain([last]).collect::<Vec<_>>()
     };
     out.push('\n');
+    push_prose(out, "", &sum.line());
     let mut table = Table::new(out, &format!("pid:>10|RSS:>10{heads}|command"));
     for each in findings.processes.iter().take(MOST_ROWS) {
         table.row(cells(each.answer.pid.to_string(), &each.answer.rss, command(&each.row)));

@@ -2,6 +2,7 @@
 
 pub mod comparison;
 pub mod doctor;
+mod doctor_details;
 pub mod doctor_sum;
 mod frees;
 mod health;

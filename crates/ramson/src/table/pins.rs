@@ -1,7 +1,7 @@
 //! What pins free memory, and what to do about it, as text.
 
 use super::{Table, most, push_prose, push_rest, size};
-use ramson_analysis::doctor::{Advice, Finding, Saving};
+use ramson_analysis::doctor::{Advice, Finding, Needs, Saving};
 use ramson_analysis::rss::live_text;
 use ramson_process::Term;
 use ramson_profile::format::{
@@ -24,14 +24,15 @@ pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
     let samples = format_objects(pins.samples as f64);
     let _ = writeln!(
         out,
-        "\nfree memory pinned by: blocks that touch it, half for each side ({samples} sampled blocks)"
+        "\nfree memory pinned by live blocks beside it, by call site ({samples} sampled blocks)"
     );
-    let mut table = Table::new(out, "pins:>10|±:>8|live:>10|age p50:>9|oldest:>9|allocated by");
+    let mut table = Table::new(out, "pins:>10|±:>8|live:>10|±:>8|age p50:>9|oldest:>9|allocated by");
     for site in pins.sites.iter().take(most(rows)) {
         table.row([
             format_bytes(site.held.value),
             format_relative_error(site.held).replace('±', ""),
             format_bytes(site.live.value),
+            format_relative_error(site.live).replace('±', ""),
             format_duration(site.median_age_ns),
             format_duration(site.oldest_age_ns),
             site.frames.join(" ← "),
@@ -41,24 +42,32 @@ pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
     let _ = writeln!(out, "{:>10} all sites", live_text(pins.held));
 }
 
-/// Adds advice, each behind what says where to follow it.
+/// Adds advice, each behind what says where to follow it: what an operator can do, then what takes a change of the code.
 pub fn push_advice<'a>(out: &mut String, advice: impl Iterator<Item = (String, &'a Advice)>) {
-    out.push_str("\nwhat to do\n");
+    let mut heading = "";
     for (index, (place, advice)) in advice.enumerate() {
-        let saving = match advice.saving {
-            None => String::new(),
-            Some(Saving { bytes, half_width_95, is_at_most }) => {
-                let bound = if is_at_most { "at most " } else { "" };
-                let error = half_width_95.filter(|&bytes| bytes > 0);
-                let error = error.map(|bytes| format!(" (±{})", size(bytes)));
-                format!(": saves {bound}{}{}", size(bytes), error.unwrap_or_default())
-            }
+        let its = match advice.needs {
+            Needs::Code => "what to change in the code",
+            Needs::Command | Needs::Restart => "what to do",
         };
+        if its != heading {
+            let _ = writeln!(out, "\n{its}");
+            heading = its;
+        }
         let number = format!("{}. ", index + 1);
+        let saving = saving_text(advice.saving);
         push_prose(out, &number, &format!("{place}{}{saving}", advice.action));
         push_prose(out, "   why   ", &advice.evidence);
         if advice.risk != "none" {
             push_prose(out, "   risk  ", advice.risk);
         }
     }
+}
+
+fn saving_text(saving: Option<Saving>) -> String {
+    let Some(Saving { bytes, half_width_95, is_at_most }) = saving else { return String::new() };
+    let bound = if is_at_most { "at most " } else { "" };
+    let error = half_width_95.filter(|&bytes| bytes > 0);
+    let error = error.map(|bytes| format!(" (±{})", size(bytes)));
+    format!(": saves {bound}{}{}", size(bytes), error.unwrap_or_default())
 }

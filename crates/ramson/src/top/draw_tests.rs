@@ -1,10 +1,11 @@
 //! What the screen shows of a process of known truth.
 
 use super::draw::draw;
-use super::heading::{Heading, wrapped};
+use super::heading::Heading;
 use super::model::Model;
 use super::screen::take_colours;
-use super::tests::{SECOND, blocks, model, press, snapshot};
+use super::tests::{Block, SECOND, blocks, model, press, snapshot};
+use ramson_symbols::SymbolDefect;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
@@ -13,9 +14,11 @@ use ratatui::style::Color;
 
 fn heading() -> Heading {
     Heading {
-        title: "server (pid 42), running, 90 s; interval 512 KiB, 4 samples live".into(),
-        rss: "RSS 40.0 MiB = live 15.0 MiB (±0 %) + files 10.9 MiB + stacks 56.0 KiB + ramson 448 KiB + other anonymous 13.6 MiB".into(),
+        title: "server (pid 42), running, 90 s; 4 samples live; interval 512 KiB".into(),
+        rss: "RSS 40.0 MiB = live 15.0 MiB (±0 %) + 25.0 MiB (±0 %) that is not live heap".into(),
+        split: None,
         notes: vec![],
+        charts: ["RSS 40.0 MiB", "live 15.0 MiB (±0 %)", "free in malloc 0 B"].map(str::to_owned),
     }
 }
 
@@ -75,7 +78,6 @@ zmalloc ← create ← create ← serve ← main
 #[test]
 fn no_size_of_the_screen_is_too_small_to_draw_upon() {
     let mut model = model();
-    press(&mut model, KeyCode::Char('3'));
     press(&mut model, KeyCode::Enter);
     for width in [1, 2, 7, 20, 39, 40, 80, 300] {
         for height in [1, 2, 3, 5, 8, 15, 16, 24, 70] {
@@ -100,15 +102,82 @@ fn without_colours_there_are_none() {
     assert_eq!(colours(&picture), 0);
 }
 
+/// Lines of the screen from the heading of the columns on.
+fn head_line(shown: &[String]) -> usize {
+    shown.iter().position(|line| line.contains("l:live")).expect("a heading")
+}
+
 #[test]
-fn long_lines_are_broken_where_a_part_begins() {
-    let rss = heading().rss;
-    for columns in [30, 60, 80, 200] {
-        let lines = wrapped(&rss, columns);
-        assert!(lines.iter().all(|line| line.chars().count() <= columns), "{columns}: {lines:?}");
-        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        if columns >= 60 {
-            assert_eq!(words(&lines.join(" ")), words(&rss), "nothing is lost");
+fn whatever_is_said_above_them_the_rows_stay_where_they_are() {
+    for (width, height) in [(50, 24), (80, 24), (120, 36), (200, 50)] {
+        let mut model = model();
+        let place = |model: &mut Model, heading: &Heading| {
+            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+            terminal.draw(|frame| drop(draw(frame, model, heading))).unwrap();
+            head_line(&lines(&terminal))
+        };
+        let usual = place(&mut model, &heading());
+        let mut long = heading();
+        long.title += &" and more".repeat(30);
+        long.rss += &" + more 1 MiB".repeat(30);
+        assert_eq!(place(&mut model, &long), usual);
+        long.notes = vec!["not complete: much".repeat(20), "and more".into()];
+        assert_eq!(place(&mut model, &long), usual);
+        press(&mut model, KeyCode::Char('/'));
+        assert_eq!(place(&mut model, &heading()), usual);
+        press(&mut model, KeyCode::Char('z'));
+        press(&mut model, KeyCode::Enter);
+        assert!(model.filter.is_some() && place(&mut model, &heading()) == usual);
+        for second in 101..200 {
+            model.update(&snapshot(&blocks(), &[80.0, 20.0, 40.0, 10.0]), second * SECOND);
         }
+        assert_eq!(place(&mut model, &heading()), usual);
     }
+}
+
+#[test]
+fn no_line_of_the_help_is_cut_and_every_one_can_be_scrolled_to() {
+    for (width, height) in [(20, 10), (50, 24), (80, 24), (120, 36), (200, 50)] {
+        let mut model = model();
+        model.picture.shape.missing_symbols = vec![SymbolDefect::Excess { frames: 3, names: 4 }];
+        press(&mut model, KeyCode::Char('?'));
+        let mut seen = String::new();
+        for _ in 0..200 {
+            let shown = lines(&screen(&mut model, width, height));
+            assert!(!shown.concat().contains('…'), "{shown:?}");
+            seen += &(shown.concat().replace(' ', "") + "\n");
+            press(&mut model, KeyCode::Down);
+        }
+        let has = |text: &str| seen.contains(&text.replace(' ', ""));
+        assert!(model.is_help_shown && has("ramson top") && has("every 3 s at most") && has("Names: "));
+    }
+}
+
+#[test]
+fn the_line_of_keys_has_what_fits_and_nothing_is_cut() {
+    let mut model = model();
+    for width in 20..=200 {
+        let shown = lines(&screen(&mut model, width, 24));
+        let last = shown.last().unwrap();
+        assert!(last.contains("[1 stacks]") && last.contains("? help"), "{width}: {last}");
+        assert!(!last.contains('…'), "{width}: {last}");
+    }
+    let shown = lines(&screen(&mut model, 80, 24));
+    assert!(shown.last().unwrap().ends_with("q quit"), "{shown:?}");
+}
+
+#[test]
+fn growth_and_age_have_a_sign_beside_their_colour() {
+    let mut model = model();
+    let mut grown = blocks();
+    grown.push(Block(3, 8, 100 << 20, 1.0, 109));
+    model.update(&snapshot(&grown, &[80.0, 20.0, 40.0, 11.0]), 110 * SECOND);
+    let terminal = screen(&mut model, 80, 24);
+    let buffer = terminal.backend().buffer();
+    let signs = |colour: u8| -> String {
+        let cells = buffer.content.iter().filter(|cell| cell.fg == Color::Indexed(colour));
+        cells.map(Cell::symbol).collect()
+    };
+    assert!(signs(208).contains("+100 MiB") && signs(208).contains('◆'), "{}", signs(208));
+    assert!(signs(33).contains('◇'), "{}", signs(33));
 }

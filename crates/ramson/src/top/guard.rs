@@ -5,6 +5,7 @@
 
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::execute;
+use ratatui::crossterm::style::Print;
 use ratatui::crossterm::terminal::LeaveAlternateScreen;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -16,6 +17,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Have the terminal report clicks and the wheel, but not each move of the mouse, and no more.
+pub const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
+pub const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1000l";
 /// The hidden command that the child runs.
 pub const COMMAND: &str = "guard-terminal";
 const READY: u8 = b'r';
@@ -74,7 +78,7 @@ pub fn guard() -> io::Result<()> {
         }
     }
     if last == TAKEN {
-        let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+        let _ = execute!(stdout(), Print(MOUSE_OFF), LeaveAlternateScreen, Show);
         if let Some(before) = before {
             let _ = tcsetattr(stdout(), OptionalActions::Now, &before);
         }

@@ -1,30 +1,38 @@
-//! What is said above the rows: the process, where its RSS is, its live bytes over time, and what is not as it should be.
+//! What is said above the rows: the process, what its RSS is, and what is not as it should be. Each is one line, so that no row
+//! moves.
 
 use super::model::Model;
-use crate::table::{cut, size, wrap};
 use ramson_analysis::end::rss_and_live_text;
 use ramson_analysis::interval::Intervals;
-use ramson_analysis::live::watch::Watched;
+use ramson_analysis::live::watch::{Watched, free_or_held};
 use ramson_analysis::live_heap;
 use ramson_analysis::recording::what_is_missing;
-use ramson_analysis::rss::live_text;
-use ramson_profile::SampleUnit;
+use ramson_analysis::rss::{Rss, live_text};
+use ramson_process::Term;
 use ramson_profile::format::{
-    format_bytes, format_duration, format_estimate, format_half_width, format_objects,
-    format_objects_short,
+    format_bytes, format_duration, format_estimate, format_objects, format_percent,
 };
-use std::iter::from_fn;
-use std::time::Duration;
-
-const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+use ramson_profile::{Estimate, SampleUnit};
 
 #[derive(Default)]
 pub struct Heading {
     /// `redis-server (pid 4711), running …`.
     pub title: String,
+    /// Resident and live bytes of the same moment.
     pub rss: String,
+    /// What else is resident, largest first, and when that was read.
+    pub split: Option<Split>,
     /// What the reader has to know before believing the numbers, the most important first.
     pub notes: Vec<String>,
+    /// RSS, live, and free in the allocator, each with its value.
+    pub charts: [String; 3],
+}
+
+/// The terms of RSS except live, which are read less often.
+#[derive(Default)]
+pub struct Split {
+    age_ns: u64,
+    terms: Vec<String>,
 }
 
 impl Heading {
@@ -35,23 +43,17 @@ impl Heading {
         let profiled_ns = watched.now_ns().saturating_sub(header.start_monotonic_ns);
         let fate = watched.end.as_deref().unwrap_or("running");
         let title = format!(
-            "{} (pid {}), {fate}, {}; interval {}, {} samples live",
+            "{} (pid {}), {fate}, {}; {} samples live; interval {}",
             recording.name(),
             watched.pid,
             format_duration(profiled_ns),
-            Intervals::of(recording),
             format_objects((snapshot.live.len() + snapshot.extents.len()) as f64),
+            Intervals::of(recording),
         );
         let live = live_heap(snapshot);
-        let rss = match (&watched.rss, &watched.end) {
-            (Some(rss), None) => match watched.rss_bytes {
-                Some(bytes) if watched.rss_age() >= OLD => {
-                    let ago = format_duration(watched.rss_age().as_nanos() as u64);
-                    format!("RSS {} now; as read {ago} ago: {}", size(bytes), rss.line())
-                }
-                _ => rss.line(),
-            },
-            (Some(rss), Some(_)) => format!("last {}", rss.line()),
+        let rss = match (watched.rss_bytes, &watched.end) {
+            (Some(bytes), None) => equation(bytes, live),
+            (Some(bytes), Some(_)) => format!("last {}", equation(bytes, live)),
             (None, None) => format!("RSS not readable; live {}", live_text(live)),
             (None, Some(_)) => rss_and_live_text(recording, live),
         };
@@ -64,64 +66,133 @@ impl Heading {
             what_is_missing(recording).into_iter().map(|what| format!("not complete: {what}"));
         let coverage = watched.coverage.clone().filter(|_| watched.end.is_none());
         let notes = ended.into_iter().chain(missing).chain(coverage).collect();
-        Self { title, rss, notes }
+        let split = watched.rss.as_ref().filter(|_| watched.end.is_none());
+        let split = split.map(|rss| Split::of(rss, watched.rss_age().as_nanos() as u64));
+        let charts = [
+            watched.rss_bytes.map_or("RSS not readable".into(), |bytes| format!("RSS {}", format_bytes(bytes as f64))),
+            format!("live {}", live_text(live)),
+            watched.rss.as_ref().map_or("free: not readable".into(), free_text),
+        ];
+        Self { title, rss, split, notes, charts }
     }
 }
 
-/// A split of RSS that is older is said to be so: reading a large one often would take too much.
-const OLD: Duration = Duration::from_secs(5);
-
-/// `live 108 MiB (±13 %)  ▁▂▃▅█  102 MiB to 108 MiB in 60 s`, with as many bars as there is room for.
-pub fn spark_line(model: &Model, columns: usize) -> String {
-    let live = model.picture.moments.total.live;
-    let start = format!("live {}  ", format_estimate(live, SampleUnit::Bytes));
-    let most = columns.saturating_sub(start.chars().count() + 36);
-    let skipped = model.picture.history.len().saturating_sub(most);
-    let points: Vec<f64> =
-        model.picture.history.iter().skip(skipped).map(|&(_, live)| live).collect();
-    let (least, largest) =
-        points.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), &point| (a.min(point), b.max(point)));
-    if points.is_empty() {
-        return start.trim_end().into();
+/// `RSS 124 MiB = live 97.1 MiB (±4.9 %) + 26.9 MiB (±4.76 MiB) that is not live heap`.
+fn equation(rss_bytes: u64, live: Estimate) -> String {
+    let (rss, live_text) = (format_bytes(rss_bytes as f64), live_text(live));
+    let rest = Estimate { value: rss_bytes as f64 - live.value, ..live };
+    if rest.value >= 0.0 {
+        let rest = match live.is_part() {
+            true => format!("at most {}", format_bytes(rest.value)),
+            false => format_estimate(rest, SampleUnit::Bytes),
+        };
+        return format!("RSS {rss} = live {live_text} + {rest} that is not live heap");
     }
-    let bar = |&point: &f64| match largest - least {
-        0.0 => BARS[3],
-        range => BARS[((point - least) / range * 7.0).round().clamp(0.0, 7.0) as usize],
-    };
-    let bars: String = points.iter().map(bar).collect();
-    let first_ns = model.picture.history.get(skipped).map_or(0, |&(at_ns, _)| at_ns);
-    let span = format_duration(model.picture.moments.now_ns.saturating_sub(first_ns));
-    format!("{start}{bars}  {} to {} in {span}", format_bytes(least), format_bytes(largest))
+    let why = if rest.is_significant() { "never touched, or swapped out" } else { "within ±" };
+    let excess = format_bytes(-rest.value);
+    format!("RSS {rss}; live {live_text} exceeds it by {excess} ({why})")
 }
 
-/// What changed since the mark, and how fast memory is allocated and freed.
-pub fn change_line(model: &Model) -> String {
-    let (change, total) = (model.picture.moments.total.change(), &model.picture.moments.total);
-    let since = format_duration(model.picture.moments.since_mark_ns());
-    let rates = match model.picture.moments.rate_window_ns() {
+fn free_text(rss: &Rss) -> String {
+    let (term, bytes) = free_or_held(rss);
+    format!("{} {}", rss.word(term), format_estimate(bytes, SampleUnit::Bytes))
+}
+
+impl Split {
+    fn of(rss: &Rss, age_ns: u64) -> Self {
+        let terms = Term::ALL.iter().map(|&(term, _)| (term, rss.term(term)));
+        let mut terms: Vec<(Term, Estimate)> =
+            terms.filter(|(term, bytes)| *term != Term::Live && bytes.value != 0.0).collect();
+        terms.sort_by(|a, b| b.1.value.total_cmp(&a.1.value));
+        let text = |(term, bytes): (Term, Estimate)| {
+            format!("{} {}", rss.word(term), format_estimate(bytes, SampleUnit::Bytes))
+        };
+        Self { age_ns, terms: terms.into_iter().map(text).collect() }
+    }
+
+    /// `as of 3 s ago: free in malloc 31.8 MiB (±2.2 %), files 3.12 MiB, 4 more`: as many terms as there is room for.
+    pub fn line(&self, columns: usize) -> String {
+        let mut line = format!("as of {} s ago:", self.age_ns / 1_000_000_000);
+        let all = self.terms.len();
+        for (index, term) in self.terms.iter().enumerate() {
+            let end = if index + 1 < all { format!(", {} more", all - index - 1) } else { String::new() };
+            let separator = if index == 0 { " " } else { ", " };
+            let length = (line.chars().count() + separator.len() + term.chars().count()) + end.len();
+            if length > columns {
+                return match index {
+                    0 => line + &format!(" {all} terms"),
+                    _ => line + &format!(", {} more", all - index),
+                };
+            }
+            line += separator;
+            line += term;
+        }
+        line
+    }
+}
+
+/// What the row of all stacks says behind its numbers: rates and the age of the mark, or what the filter leaves.
+pub fn total_text(model: &Model) -> String {
+    let (moments, total) = (&model.picture.moments, &model.shown);
+    if let Some(filter) = filter_text(model) {
+        return filter;
+    }
+    let rates = match moments.rate_window_ns() {
         0 => String::new(),
         _ => format!(
-            "; alloc {}/s, {}/s; free {}/s",
+            ", alloc {}/s, free {}/s",
             format_bytes(total.alloc_bytes_per_s),
-            format_objects_short(total.alloc_objects_per_s),
             format_bytes(total.freed_bytes_per_s),
         ),
     };
-    let sign = if change.value >= 0.5 { "+" } else { "" };
-    let error = format_half_width(change, SampleUnit::Bytes);
-    format!("Δ {sign}{} ({error}) in {since}{rates}", format_bytes(change.value))
+    format!("all; Δ in {}{rates}", format_duration(moments.since_mark_ns()))
 }
 
-/// `line` in pieces of at most `columns` characters, broken where a part of a sum or of a sentence begins.
-pub fn wrapped(line: &str, columns: usize) -> Vec<String> {
-    const BREAKS: [(&str, usize); 4] = [(" + ", 1), (" − ", 1), ("; ", 2), (", ", 2)];
-    let mut rest = line;
-    let parts = from_fn(|| {
-        let end = BREAKS.iter().filter_map(|(at, kept)| Some(rest.find(at)? + kept)).min();
-        let (part, after) = rest.split_at(end.unwrap_or(rest.len()));
-        rest = after;
-        Some(part).filter(|part| !part.is_empty())
-    });
-    let lines = wrap(parts, columns, 2);
-    lines.iter().map(|line| cut(line.trim_end(), Some(columns))).collect()
+/// `filter Session: 12 rows, 63.7 % of live`.
+fn filter_text(model: &Model) -> Option<String> {
+    let filter = model.filter.as_ref()?;
+    let rows = match model.row_count() {
+        1 => "1 row".into(),
+        count => format!("{count} rows"),
+    };
+    let (shown, total) = (model.shown.live.value, model.picture.moments.total.live.value);
+    Some(format!("filter {}: {rows}, {} of live", filter.as_str(), format_percent(shown, total)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: f64 = 1048576.0;
+
+    #[test]
+    fn resident_and_live_bytes_are_of_one_moment_and_add_up() {
+        let live = |mib: f64, half_width_mib: f64| {
+            Estimate { value: mib * MIB, variance: (half_width_mib * MIB / 1.959_964).powi(2) }
+        };
+        let of = |live| equation(100 << 20, live);
+        assert_eq!(
+            of(live(60.0, 6.0)),
+            "RSS 100 MiB = live 60.0 MiB (±10 %) + 40.0 MiB (±15 %) that is not live heap"
+        );
+        assert_eq!(of(live(104.0, 6.0)), "RSS 100 MiB; live 104 MiB (±5.8 %) exceeds it by 4.00 MiB (within ±)");
+        assert_eq!(
+            of(live(150.0, 6.0)),
+            "RSS 100 MiB; live 150 MiB (±4.0 %) exceeds it by 50.0 MiB (never touched, or swapped out)"
+        );
+        assert_eq!(
+            of(live(60.0, 0.0).as_part()),
+            "RSS 100 MiB = live ≥ 60.0 MiB + at most 40.0 MiB that is not live heap"
+        );
+    }
+
+    #[test]
+    fn as_many_terms_are_shown_as_fit_and_the_others_are_counted() {
+        let terms = ["free in malloc 31.8 MiB", "files 3.12 MiB", "stacks 12.0 KiB"];
+        let split = Split { age_ns: 3_900_000_000, terms: terms.map(str::to_owned).to_vec() };
+        assert_eq!(split.line(200), format!("as of 3 s ago: {}", terms.join(", ")));
+        assert_eq!(split.line(62), "as of 3 s ago: free in malloc 31.8 MiB, files 3.12 MiB, 1 more");
+        assert_eq!(split.line(61), "as of 3 s ago: free in malloc 31.8 MiB, 2 more");
+        assert_eq!(split.line(20), "as of 3 s ago: 3 terms");
+    }
 }

@@ -1,8 +1,8 @@
 //! All profiled processes of the host: which of them holds the memory, and which grows.
 
 use super::draw::{marked, put, scrolled};
-use super::keys::{Request, moved, of_every_view};
-use super::table::{Column, FAINT, PLAIN, STRONG, change_text, head, numbers};
+use super::keys::{Request, moved, of_every_view, wheeled};
+use super::table::{Column, FAINT, PLAIN, STRONG, change_text, column_at, head, numbers};
 use crate::flags::TopFlags;
 use crate::output::{print, print_json};
 use crate::table::{cut, cut_all, or_dash, size};
@@ -14,7 +14,7 @@ use ramson_profile::format::{
 };
 use ramson_source::{Failure, Selector};
 use ratatui::Frame;
-use ratatui::crossterm::event::{KeyCode, KeyEvent};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::text::Line;
 use std::thread;
 
@@ -33,13 +33,17 @@ pub struct Host {
     cursor: usize,
     first: usize,
     sort: Order,
+    page: usize,
 }
+
+/// Lines above the rows; the last is the heading of the columns.
+const LINES_ABOVE: usize = 3;
 
 impl Host {
     /// Those that are named and run now; nothing named: all.
     pub fn find(wanted: &[Selector]) -> Self {
         let processes = Processes::find(wanted);
-        let mut host = Self { processes, cursor: 0, first: 0, sort: Order::Live };
+        let mut host = Self { processes, cursor: 0, first: 0, sort: Order::Live, page: 0 };
         host.read();
         host
     }
@@ -89,9 +93,35 @@ impl Host {
         Request::Done
     }
 
+    /// The wheel moves, a click on a heading sorts, a click on a process opens it.
+    pub fn point(&mut self, mouse: MouseEvent) -> Request {
+        let count = self.processes.list.len();
+        match mouse.kind {
+            MouseEventKind::ScrollUp | MouseEventKind::ScrollDown => {
+                self.cursor = wheeled(mouse.kind, self.cursor, count);
+            }
+            MouseEventKind::Down(MouseButton::Left) => {
+                let line = usize::from(mouse.row);
+                if line + 1 == LINES_ABOVE {
+                    let sort = column_at(&COLUMNS, mouse.column.into(), usize::MAX).flatten();
+                    self.sort = sort.unwrap_or(self.sort);
+                    self.arrange(None);
+                }
+                let row = line.checked_sub(LINES_ABOVE).filter(|row| *row < self.page);
+                if let Some(row) = row.map(|row| self.first + row).filter(|row| *row < count) {
+                    self.cursor = row;
+                    return Request::Open;
+                }
+            }
+            _ => {}
+        }
+        Request::Done
+    }
+
     pub fn draw(&mut self, frame: &mut Frame) -> usize {
         let (width, height) = (frame.area().width as usize, frame.area().height as usize);
-        let page = height.saturating_sub(4).max(1);
+        let page = height.saturating_sub(LINES_ABOVE + 1).max(1);
+        self.page = page;
         self.first = scrolled(self.first, self.cursor, page, self.processes.list.len());
         let line = |text: &str| cut(text, Some(width));
         let summary = Line::styled(line(&self.summary()), STRONG);

@@ -1,25 +1,31 @@
-//! What each key does.
+//! What each key and the mouse does.
 
-use super::model::Model;
+use super::model::{Clickable, Model};
+use super::table::sort_at;
 use ramson_analysis::live::row::{Direction, Sort, View};
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{
+    KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 
-pub const HELP: [(&str, &str); 14] = [
-    ("1 2 3 4", "functions by own allocations, with callees, stacks, threads"),
+pub const HELP: [(&str, &str); 15] = [
+    ("1 2 3 4", "stacks, functions by own allocations, functions with callees, threads"),
     ("Tab", "the next of these views"),
-    ("↑ ↓ PgUp PgDn", "move; also k j, Home End g G"),
-    ("Enter → c", "callers below the row (of a stack: its frames); again: close"),
-    ("e", "callees below the row (view 2)"),
+    ("↑ ↓ PgUp PgDn", "move; also k j, Home End g G, the wheel"),
+    ("Enter → c", "open the row, also by a click: frames of a stack, callers of a function; again: close"),
+    ("e", "callees below the row (view 3)"),
     ("←", "close the row, or the one above"),
-    ("s S  l d a o n", "next, previous order; live, Δ, alloc/s, age, name"),
+    ("l d a o n", "sort by live, Δ, alloc/s, age, name, also by a click on the heading; s S: next, previous"),
     ("r", "reverse the order"),
-    ("/", "only stacks with a function or file that matches (view 2: rows)"),
-    ("Esc", "no filter; back to the list of processes"),
+    ("/", "filter: only stacks with a function or file that matches (view 3: rows)"),
+    ("Esc", "remove the filter; back to the list of processes"),
     ("m", "mark: Δ is since now"),
-    ("Space", "pause, and go on"),
-    ("Ctrl-L Ctrl-Z", "draw anew; stop (fg goes on)"),
+    ("Space", "pause, resume"),
+    ("Shift", "held: the mouse selects text, as without ramson"),
+    ("Ctrl-L Ctrl-Z", "redraw; stop (fg resumes)"),
     ("q Ctrl-C", "quit"),
 ];
+/// Rows that a turn of the wheel moves by.
+const WHEEL_ROWS: usize = 3;
 
 /// What a key asks of the view's loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,14 +61,23 @@ pub fn of_every_view(key: KeyEvent) -> Option<Request> {
 pub fn moved(code: KeyCode, cursor: usize, page: usize, rows: usize) -> Option<usize> {
     let to = match code {
         KeyCode::Up | KeyCode::Char('k') => cursor.saturating_sub(1),
-        KeyCode::Down | KeyCode::Char('j') => cursor + 1,
+        KeyCode::Down | KeyCode::Char('j') => cursor.saturating_add(1),
         KeyCode::PageUp => cursor.saturating_sub(page),
-        KeyCode::PageDown => cursor + page,
+        KeyCode::PageDown => cursor.saturating_add(page),
         KeyCode::Home | KeyCode::Char('g') => 0,
         KeyCode::End | KeyCode::Char('G') => rows,
         _ => return None,
     };
     Some(to.min(rows.saturating_sub(1)))
+}
+
+/// Where the wheel moves a cursor among so many rows.
+pub fn wheeled(kind: MouseEventKind, cursor: usize, rows: usize) -> usize {
+    let to = match kind {
+        MouseEventKind::ScrollUp => cursor.saturating_sub(WHEEL_ROWS),
+        _ => cursor.saturating_add(WHEEL_ROWS),
+    };
+    to.min(rows.saturating_sub(1))
 }
 
 /// What comes so many places after `now`, around the end.
@@ -82,14 +97,18 @@ impl Model {
             return Request::Done;
         }
         if self.is_help_shown {
-            self.is_help_shown = false;
+            // What is drawn bounds it.
+            match moved(key.code, self.help_first, page.max(1), usize::MAX) {
+                Some(first) => self.help_first = first,
+                None => self.is_help_shown = false,
+            }
             return if key.code == KeyCode::Char('q') { Request::Quit } else { Request::Done };
         }
         match key.code {
             KeyCode::Char('q') => return Request::Quit,
             KeyCode::Esc if self.filter.is_none() => return Request::Back,
             KeyCode::Esc => self.set_filter(""),
-            KeyCode::Char('?' | 'h') => self.is_help_shown = true,
+            KeyCode::Char('?' | 'h') => (self.is_help_shown, self.help_first) = (true, 0),
             KeyCode::Char('/') => self.typed = Some(String::new()),
             KeyCode::Char('m') => self.set_mark(),
             KeyCode::Char(' ') => self.is_paused = !self.is_paused,
@@ -105,6 +124,43 @@ impl Model {
             }
         }
         Request::Done
+    }
+
+    /// What the mouse does: the wheel moves, a click on the heading sorts, a click on a row opens it.
+    pub fn point(&mut self, mouse: MouseEvent) {
+        let rows = if self.is_help_shown { usize::MAX } else { self.rows.len() };
+        let at = if self.is_help_shown { self.help_first } else { self.cursor };
+        match mouse.kind {
+            MouseEventKind::ScrollUp | MouseEventKind::ScrollDown => {
+                let to = wheeled(mouse.kind, at, rows);
+                match self.is_help_shown {
+                    true => self.help_first = to,
+                    false => self.move_cursor(to),
+                }
+            }
+            MouseEventKind::Down(MouseButton::Left) => {
+                match std::mem::take(&mut self.is_help_shown) {
+                    true => {}
+                    false => self.click(mouse.column.into(), mouse.row.into()),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn click(&mut self, column: usize, line: usize) {
+        let Clickable { width, head, rows, page } = self.clickable;
+        if line == head {
+            let Some(sort) = sort_at(column, width) else { return };
+            self.is_reversed = self.sort == sort && !self.is_reversed;
+            self.sort = sort;
+            return self.arrange();
+        }
+        let row = line.checked_sub(rows).filter(|row| *row < page).map(|row| self.first + row);
+        if let Some(row) = row.filter(|row| *row < self.rows.len()) {
+            self.move_cursor(row);
+            self.toggle(Direction::Callers);
+        }
     }
 
     fn choose_view(&mut self, code: KeyCode) -> bool {

@@ -1,8 +1,9 @@
 //! `ramson top`: what is using the memory of a running process, as it changes.
 //!
 //! `ramson_analysis::live` reads the process and makes rows of it. `model` holds them with what the user has chosen by `keys`,
-//! `heading` and `table` are its text, `draw` puts it on the `screen`. `guard` gives the terminal back after an abort. `host` is the list of processes.
+//! `heading` and `table` are its text, `charts` its pictures, `draw` puts it on the `screen`. `guard` gives the terminal back after an abort. `host` is the list of processes.
 
+mod charts;
 mod draw;
 mod guard;
 mod heading;
@@ -16,7 +17,7 @@ use crate::flags::TopFlags;
 use crate::output::{print, print_json};
 use crate::table::{columns, cut_all, say_what_is_missing};
 pub use guard::guard;
-use heading::Heading;
+use heading::{Heading, total_text};
 use host::Host;
 use keys::Request;
 use model::Model;
@@ -25,7 +26,7 @@ use ramson_analysis::live::picture::Live;
 use ramson_analysis::live::shape::{Namer, Wanted};
 use ramson_analysis::live::watch::Watched;
 use ramson_source::{Failure, Recording, Selector, open_recordings};
-use ratatui::crossterm::event::KeyEvent;
+use ratatui::crossterm::event::{KeyEvent, MouseEvent};
 use screen::{Input, Screen};
 use std::thread;
 
@@ -89,17 +90,20 @@ fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
 fn text(watch: &Watch, flags: &TopFlags) -> String {
     const WIDTH_OF_A_FILE: usize = 4096;
     let (model, heading) = (&watch.model, Heading::of(&watch.watched));
-    let mut lines = vec![heading.title, heading.rss, heading::change_line(model)];
-    lines.extend(heading.notes);
-    lines.extend(draw::filter_line(model));
     let width = columns().unwrap_or(WIDTH_OF_A_FILE);
+    let mut lines = vec![heading.title, heading.rss];
+    lines.extend(heading.split.map(|split| split.line(width)));
+    lines.extend(heading.notes);
     lines.extend([String::new(), table::head_of_rows(model, width)]);
+    let profiled_ns = model.picture.profiled_ns;
+    lines.push(table::total(&model.shown, &total_text(model), width, profiled_ns).to_string());
     let rows = model.rows.iter().take(flags.most_rows());
-    cut_all(lines.into_iter().chain(rows.map(|row| table::line(row, width).to_string())))
+    let rows = rows.map(|row| table::line(row, width, profiled_ns).to_string());
+    cut_all(lines.into_iter().chain(rows))
 }
 
 /// What looking and drawing may take of one core; the split of RSS and new names have shares of their own.
-const SHARE: f64 = 0.013;
+const SHARE: f64 = 0.0055;
 
 struct Watch {
     watched: Watched,
@@ -118,7 +122,7 @@ impl Watch {
 
     fn read(&mut self) -> Result<(), Failure> {
         self.model.picture.read(&mut self.watched, &mut self.namer, self.model.view)?;
-        self.model.arrange();
+        self.model.refresh();
         Ok(())
     }
 }
@@ -150,12 +154,13 @@ fn interactive(
                 shown.draw(&mut screen)
             })?;
         }
-        let key = match screen.next_input(pace.next())? {
-            Input::Key(key) => key,
+        let request = match screen.next_input(pace.next())? {
+            Input::Key(key) => shown.press(key, page),
+            Input::Mouse(mouse) => shown.point(mouse),
             Input::Nothing => continue,
             Input::Gone => return Ok(()),
         };
-        match shown.press(key, page) {
+        match request {
             Request::Done => {}
             Request::Quit => return Ok(()),
             Request::Back if is_alone => {}
@@ -191,6 +196,16 @@ impl Shown {
         match self {
             Shown::Host(host) => host.press(key, page),
             Shown::Process(watch) => watch.model.press(key, page),
+        }
+    }
+
+    fn point(&mut self, mouse: MouseEvent) -> Request {
+        match self {
+            Shown::Host(host) => host.point(mouse),
+            Shown::Process(watch) => {
+                watch.model.point(mouse);
+                Request::Done
+            }
         }
     }
 

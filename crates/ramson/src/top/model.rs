@@ -7,7 +7,21 @@ use ramson_analysis::live::rows::{Material, rows};
 use ramson_analysis::live::sums::Sums;
 use ramson_format::Kind;
 use ramson_profile::Pattern;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+
+/// Rows keep their places for this long, so that they can be read and clicked.
+const REST_NS: u64 = 3_000_000_000;
+
+/// Where on the screen is what can be clicked.
+#[derive(Clone, Copy, Default)]
+pub struct Clickable {
+    pub width: usize,
+    /// Line of the heading of the columns.
+    pub head: usize,
+    /// Line of the first row, and how many there is room for.
+    pub rows: usize,
+    pub page: usize,
+}
 
 pub struct Model {
     pub picture: Picture,
@@ -21,11 +35,17 @@ pub struct Model {
     pub opened: HashSet<Key>,
     pub is_paused: bool,
     pub is_help_shown: bool,
+    /// The first line of the help on the screen.
+    pub help_first: usize,
+    pub clickable: Clickable,
     pub rows: Vec<Row>,
     pub shown: Sums,
     /// Row of the cursor, and the first one on the screen.
     pub cursor: usize,
     pub first: usize,
+    /// Places of the rows at the left edge, and since when.
+    places: HashMap<Key, usize>,
+    placed_ns: u64,
     /// What the cursor stays on; `None`: on the first row, whatever that is.
     held: Option<Key>,
     /// Answer to the last key, if it could not be obeyed.
@@ -44,10 +64,14 @@ impl Model {
             opened: HashSet::new(),
             is_paused: false,
             is_help_shown: false,
+            help_first: 0,
+            clickable: Clickable::default(),
             rows: Vec::new(),
             shown: Sums::default(),
             cursor: 0,
             first: 0,
+            places: HashMap::new(),
+            placed_ns: 0,
             held: None,
             remark: None,
         }
@@ -57,7 +81,15 @@ impl Model {
     #[cfg(test)]
     pub fn update(&mut self, snapshot: &ramson_reader::Snapshot, now_ns: u64) {
         self.picture.update(snapshot, now_ns);
-        self.arrange();
+        self.refresh();
+    }
+
+    /// Makes rows of the latest moment. They keep their places, unless they have had them for long.
+    pub fn refresh(&mut self) {
+        if self.picture.moments.now_ns.saturating_sub(self.placed_ns) >= REST_NS {
+            self.places.clear();
+        }
+        self.place_rows();
     }
 
     pub fn set_mark(&mut self) {
@@ -69,11 +101,29 @@ impl Model {
         self.picture.material(self.view, self.filter.as_ref(), &self.opened)
     }
 
+    /// Makes rows, in order.
     pub fn arrange(&mut self) {
-        (self.rows, self.shown) = rows(&self.material(), self.sort, self.is_reversed);
+        self.places.clear();
+        self.place_rows();
+    }
+
+    fn place_rows(&mut self) {
+        (self.rows, self.shown) =
+            rows(&self.material(), self.sort, self.is_reversed, &self.places);
+        if self.places.is_empty() {
+            let roots = self.rows.iter().filter(|row| row.depth == 0);
+            let keys = roots.filter_map(|row| row.key.clone());
+            self.places = keys.zip(0..).collect();
+            self.placed_ns = self.picture.moments.now_ns;
+        }
         let is_held = |row: &Row| row.key == self.held;
         let held = self.held.as_ref().and_then(|_| self.rows.iter().position(is_held));
         self.cursor = held.unwrap_or(self.cursor.min(self.rows.len().saturating_sub(1)));
+    }
+
+    /// Rows at the left edge: what is below an opened one does not count.
+    pub fn row_count(&self) -> usize {
+        self.rows.iter().filter(|row| row.depth == 0 && row.key.is_some()).count()
     }
 
     /// On the first row the cursor stays with the place, elsewhere with what it is on.
@@ -94,13 +144,13 @@ impl Model {
         let is_function = matches!(key.root, Root::Function(_));
         if key.direction == Direction::Callees && !(is_function && self.view == View::Cum) {
             self.remark =
-                Some("callees are in view 2: here a row is what a function allocates itself");
+                Some("callees are in view 3: here a row is what a function allocates itself");
             return;
         }
         if !self.opened.remove(&key) {
             self.opened.insert(key);
         }
-        self.arrange();
+        self.place_rows();
     }
 
     /// Closes the row of the cursor, or the one that it is below.
@@ -121,7 +171,7 @@ impl Model {
             self.move_cursor(above.unwrap_or(0));
             return self.close();
         }
-        self.arrange();
+        self.place_rows();
     }
 
     pub fn set_view(&mut self, view: View) {

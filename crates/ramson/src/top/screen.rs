@@ -1,14 +1,15 @@
 //! The terminal: taken over for the view, and given back as it was however the view ends.
 
-use super::guard::Guard;
+use super::guard::{Guard, MOUSE_OFF, MOUSE_ON};
 use crate::output::keep_terminal_clean;
 use ramson_process::stat;
 use ramson_source::Failure;
 use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::cursor::{Hide, Show};
-use ratatui::crossterm::event::{self, Event, KeyEvent};
+use ratatui::crossterm::event::{self, Event, KeyEvent, MouseEvent};
 use ratatui::crossterm::execute;
+use ratatui::crossterm::style::Print;
 use ratatui::crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
@@ -51,6 +52,7 @@ pub struct Screen {
 
 pub enum Input {
     Key(KeyEvent),
+    Mouse(MouseEvent),
     /// None until then, or a new size.
     Nothing,
     Gone,
@@ -142,6 +144,7 @@ impl Screen {
             if event::poll(Duration::ZERO)? {
                 return Ok(match event::read()? {
                     Event::Key(key) => Input::Key(key),
+                    Event::Mouse(mouse) => Input::Mouse(mouse),
                     _ => Input::Nothing,
                 });
             }
@@ -245,7 +248,7 @@ fn enter() -> io::Result<()> {
     enable_raw_mode()?;
     IS_TAKEN.store(true, Relaxed);
     GUARD.get().inspect(|guard| guard.say_taken());
-    execute!(stdout(), EnterAlternateScreen, Hide)
+    execute!(stdout(), EnterAlternateScreen, Print(MOUSE_ON), Hide)
 }
 
 /// What fails here fails because the terminal has gone.
@@ -253,7 +256,7 @@ fn leave() {
     if !IS_TAKEN.swap(false, Relaxed) {
         return;
     }
-    let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+    let _ = execute!(stdout(), Print(MOUSE_OFF), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
     GUARD.get().inspect(|guard| guard.say_left());
 }

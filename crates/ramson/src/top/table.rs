@@ -3,6 +3,7 @@
 use super::model::Model;
 use crate::table::{cut, or_dash};
 use ramson_analysis::live::row::{Direction, Row, Sort};
+use ramson_analysis::live::sums::Sums;
 use ramson_profile::Estimate;
 use ramson_profile::format::{
     format_bytes, format_duration, format_objects_short, format_relative_error,
@@ -14,21 +15,28 @@ use ratatui::text::{Line, Span};
 pub const PLAIN: Style = Style::new();
 pub const STRONG: Style = PLAIN.add_modifier(Modifier::BOLD);
 pub const FAINT: Style = PLAIN.add_modifier(Modifier::DIM);
-/// Orange and blue where a terminal has its usual colours: told apart by everybody.
-const GROWS: Style = Style { fg: Some(Color::Yellow), ..STRONG };
-const SHRINKS: Style = Style { fg: Some(Color::Blue), ..PLAIN };
+/// Orange and blue: told apart by colour-blind readers, and by the sign beside them.
+const GROWS: Style = Style { fg: Some(Color::Indexed(208)), ..STRONG };
+const SHRINKS: Style = Style { fg: Some(Color::Indexed(33)), ..PLAIN };
+/// Bytes that are on average at least half as old as the profile, if that is a minute …
+const OLD_SHARE: f64 = 0.5;
+const LEAST_OLD_NS: u64 = 60_000_000_000;
+/// … or that live for less than this.
+const YOUNG_NS: u64 = 10_000_000_000;
 
 /// A column before the name: what it is called, the order that it shows, its width, and the least
 /// width of a screen that has room for it.
 pub type Column<S> = (&'static str, Option<S>, usize, usize);
 
+/// Each with the key that sorts by it.
 const COLUMNS: [Column<Sort>; 5] = [
-    ("live", Some(Sort::Live), 8, 0),
-    ("±", None, 7, 72),
-    ("Δ", Some(Sort::Change), 10, 0),
-    ("alloc/s", Some(Sort::Rate), 7, 60),
-    ("age", Some(Sort::Age), 6, 50),
+    ("l:live", Some(Sort::Live), 8, 0),
+    ("±", None, 7, 64),
+    ("d:Δ", Some(Sort::Change), 10, 0),
+    ("a:alloc/s", Some(Sort::Rate), 10, 72),
+    ("o:age", Some(Sort::Age), 6, 46),
 ];
+const NAME: &str = " n:function  file:line";
 
 /// The names of the columns; the one that rows are sorted by is marked.
 pub fn head<S: Copy + PartialEq>(
@@ -57,35 +65,65 @@ pub fn numbers<S>(
 pub fn head_of_rows(model: &Model, width: usize) -> String {
     let mark = if model.is_reversed { '▲' } else { '▼' };
     let is_by_name = model.sort == Sort::Name;
-    let name = if is_by_name {
-        format!(" function  file:line{mark}")
-    } else {
-        " function  file:line".into()
-    };
+    let name = if is_by_name { format!("{NAME}{mark}") } else { NAME.into() };
     head(&COLUMNS, width, model.sort, mark) + &name
 }
 
-pub fn line(row: &Row, width: usize) -> Line<'static> {
-    let cells = row.sums.as_ref().map_or_else(Default::default, |sums| {
-        let live = sums.live;
-        [
-            (format_bytes(live.value), STRONG),
-            (or_dash((live.value != 0.0).then(|| format_relative_error(live))), FAINT),
-            change_text(sums.change()),
-            (rate(sums.alloc_objects_per_s), PLAIN),
-            // `42s`, `3min`, `5h`.
-            (or_dash(sums.mean_age_ns().map(|ns| format_duration(ns).replace(' ', ""))), PLAIN),
-        ]
-    });
-    let mut spans = numbers(&COLUMNS, width, cells);
-    let taken: usize = spans.iter().map(Span::width).sum();
+/// The order that the heading at a column of the screen stands for.
+pub fn sort_at(column: usize, width: usize) -> Option<Sort> {
+    column_at(&COLUMNS, column, width).unwrap_or(Some(Sort::Name))
+}
+
+/// What the heading at a column of the screen sorts by, if anything; `None` right of all of them.
+pub fn column_at<S: Copy>(columns: &[Column<S>], column: usize, width: usize) -> Option<Option<S>> {
+    let mut end = 0;
+    let shown = columns.iter().filter(|(.., least)| width >= *least);
+    shown.map(|&(_, sort, room, _)| (sort, room)).find_map(|(sort, room)| {
+        end += room + 1;
+        (column < end).then_some(sort)
+    })
+}
+
+/// A row's numbers, and room for its name.
+pub struct Numbers {
+    pub spans: Vec<Span<'static>>,
+    pub room: usize,
+}
+
+impl Numbers {
+    /// `profiled_ns`: what is old is old beside that.
+    pub fn of(sums: Option<&Sums>, width: usize, profiled_ns: u64) -> Self {
+        let cells = sums.map_or_else(Default::default, |sums| {
+            let live = sums.live;
+            [
+                (format_bytes(live.value), STRONG),
+                (or_dash((live.value != 0.0).then(|| format_relative_error(live))), FAINT),
+                change_text(sums.change()),
+                (rate(sums.alloc_objects_per_s), PLAIN),
+                age_text(sums.mean_age_ns(), profiled_ns),
+            ]
+        });
+        let spans = numbers(&COLUMNS, width, cells);
+        let taken: usize = spans.iter().map(Span::width).sum();
+        Self { spans, room: width.saturating_sub(taken + 1) }
+    }
+}
+
+/// The row of all stacks.
+pub fn total(sums: &Sums, text: &str, width: usize, profiled_ns: u64) -> Line<'static> {
+    let Numbers { mut spans, room } = Numbers::of(Some(sums), width, profiled_ns);
+    spans.push(Span::styled(cut(&format!(" {text}"), Some(room + 1)), FAINT));
+    spans.into()
+}
+
+pub fn line(row: &Row, width: usize, profiled_ns: u64) -> Line<'static> {
+    let Numbers { mut spans, room } = Numbers::of(row.sums.as_ref(), width, profiled_ns);
     let arrow = match (row.depth, row.direction, &row.sums) {
         (0, ..) => "",
         (_, _, None) => "← ",
         (_, Direction::Callers, _) => "↑ ",
         (_, Direction::Callees, _) => "↓ ",
     };
-    let room = width.saturating_sub(taken + 1);
     let indent = " ".repeat(row.depth.saturating_mul(2).min(room / 2));
     let place = place(row, room);
     let name = format!(" {indent}{arrow}{}", ramson_profile::short_name(&row.name));
@@ -119,6 +157,18 @@ pub fn change_text(change: Estimate) -> (String, Style) {
         (false, _) => (format!("~{sign}{bytes}"), FAINT),
         (true, true) => (format!("{sign}{bytes}"), GROWS),
         (true, false) => (bytes, SHRINKS),
+    }
+}
+
+/// `42s`, `3min`, `5.0h`: with ◆ where that is old, with ◇ where it is young.
+fn age_text(mean_age_ns: Option<u64>, profiled_ns: u64) -> (String, Style) {
+    let Some(age_ns) = mean_age_ns else { return (or_dash(None), PLAIN) };
+    let text = format_duration(age_ns).replace(' ', "");
+    let is_old = age_ns >= LEAST_OLD_NS && age_ns as f64 >= OLD_SHARE * profiled_ns as f64;
+    match age_ns {
+        _ if is_old => (format!("◆{text}"), GROWS),
+        ..YOUNG_NS => (format!("◇{text}"), SHRINKS),
+        _ => (text, PLAIN),
     }
 }
 

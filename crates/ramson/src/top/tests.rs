@@ -1,13 +1,16 @@
 //! A process of known truth: what the rows say of it, and what keys do.
 
+use super::heading::total_text;
 use super::keys::Request;
-use super::model::Model;
+use super::model::{Clickable, Model};
 use ramson_analysis::live::row::{Row, Sort, View};
 use ramson_analysis::live::shape::{Place, Shape};
 use ramson_format::Kind;
 use ramson_profile::FrameName;
 use ramson_reader::{Header, LiveSample, Snapshot, Stack};
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{
+    KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 
 const MIB: u64 = 1 << 20;
 pub const SECOND: u64 = 1_000_000_000;
@@ -89,7 +92,16 @@ pub fn blocks() -> Vec<Block> {
 }
 
 pub fn model() -> Model {
-    let mut model = Model::new(Some(Kind::Heap), View::Own, Sort::Live);
+    model_of(View::Stacks)
+}
+
+/// With functions by what they allocate themselves.
+fn functions() -> Model {
+    model_of(View::Own)
+}
+
+fn model_of(view: View) -> Model {
+    let mut model = Model::new(Some(Kind::Heap), view, Sort::Live);
     model.picture.shape = shape(&STACKS);
     model.arrange();
     model.update(&snapshot(&blocks(), &[80.0, 20.0, 40.0, 10.0]), 100 * SECOND);
@@ -120,15 +132,15 @@ fn told(rows: &[Row]) -> Vec<String> {
 
 #[test]
 fn own_rows_are_of_leaves_with_the_line_that_holds_most() {
-    let model = model();
+    let model = functions();
     assert_eq!(told(&model.rows), ["zmalloc:10 14", "grow:50 1"]);
     assert_eq!(model.shown.live.value, model.picture.moments.total.live.value);
 }
 
 #[test]
 fn with_callees_a_function_counts_once_in_a_stack_that_it_recurs_in() {
-    let mut model = model();
-    press(&mut model, KeyCode::Char('2'));
+    let mut model = functions();
+    press(&mut model, KeyCode::Char('3'));
     assert_eq!(
         told(&model.rows),
         ["main:1 15", "create:20 14", "zmalloc:10 14", "serve:30 13", "load:40 2", "grow:50 1"]
@@ -137,7 +149,7 @@ fn with_callees_a_function_counts_once_in_a_stack_that_it_recurs_in() {
 
 #[test]
 fn callers_open_in_place_level_by_level_and_add_up_to_their_row() {
-    let mut model = model();
+    let mut model = functions();
     press(&mut model, KeyCode::Enter);
     assert_eq!(told(&model.rows), ["zmalloc:10 14", " create:20 14", "grow:50 1"]);
     press(&mut model, KeyCode::Down);
@@ -160,10 +172,10 @@ fn callers_open_in_place_level_by_level_and_add_up_to_their_row() {
 
 #[test]
 fn callees_of_a_function_that_calls_itself_are_those_below_its_innermost_frame() {
-    let mut model = model();
+    let mut model = functions();
     press(&mut model, KeyCode::Char('e'));
-    assert!(model.remark.is_some_and(|remark| remark.contains("view 2")));
-    press(&mut model, KeyCode::Char('2'));
+    assert!(model.remark.is_some_and(|remark| remark.contains("view 3")));
+    press(&mut model, KeyCode::Char('3'));
     press(&mut model, KeyCode::Down);
     press(&mut model, KeyCode::Char('e'));
     assert_eq!(told(&model.rows)[1..3], ["create:20 14", " zmalloc:10 14"]);
@@ -175,7 +187,6 @@ fn callees_of_a_function_that_calls_itself_are_those_below_its_innermost_frame()
 #[test]
 fn stacks_and_threads_open_to_frames_and_to_what_each_thread_allocates() {
     let mut model = model();
-    press(&mut model, KeyCode::Char('3'));
     assert_eq!(&*model.rows[0].name, "zmalloc ← create ← serve ← main");
     press(&mut model, KeyCode::Enter);
     assert_eq!(told(&model.rows)[1..5], [" zmalloc:10", " create:20", " serve:30", " main:1"]);
@@ -189,7 +200,7 @@ fn stacks_and_threads_open_to_frames_and_to_what_each_thread_allocates() {
 
 #[test]
 fn what_lives_since_the_mark_cancels_with_its_error() {
-    let mut model = model();
+    let mut model = functions();
     let sampled = |size| Block(0, 7, size, 2.0, 10);
     model.update(&snapshot(&[sampled(MIB), sampled(3 * MIB)], &[4.0]), 101 * SECOND);
     press(&mut model, KeyCode::Char('m'));
@@ -207,7 +218,7 @@ fn what_lives_since_the_mark_cancels_with_its_error() {
 
 #[test]
 fn rates_are_of_the_last_seconds_and_unknown_at_first() {
-    let mut model = model();
+    let mut model = functions();
     assert!(model.rows[0].sums.unwrap().alloc_objects_per_s.is_nan());
     // 50 a second for 20 s, then none.
     for second in 1..=40 {
@@ -226,7 +237,7 @@ fn rates_are_of_the_last_seconds_and_unknown_at_first() {
 
 #[test]
 fn age_is_the_mean_of_the_live_bytes() {
-    let model = model();
+    let model = functions();
     let sums = model.rows[0].sums.unwrap();
     // 8 MiB are 90 s old, 2 MiB 80 s, 4 MiB 40 s.
     let mean = (8.0 * 90.0 + 2.0 * 80.0 + 4.0 * 40.0) / 14.0;
@@ -236,7 +247,7 @@ fn age_is_the_mean_of_the_live_bytes() {
 
 #[test]
 fn every_order_can_be_chosen_and_reversed() {
-    let mut model = model();
+    let mut model = functions();
     let first = |model: &Model| model.rows[0].name.to_string();
     for (key, name) in [('n', "grow"), ('l', "zmalloc"), ('o', "zmalloc"), ('a', "zmalloc")] {
         press(&mut model, KeyCode::Char(key));
@@ -253,13 +264,13 @@ fn every_order_can_be_chosen_and_reversed() {
 
 #[test]
 fn a_filter_leaves_the_stacks_with_a_frame_that_matches() {
-    let mut model = model();
+    let mut model = functions();
     types(&mut model, "/load");
     assert_eq!(told(&model.rows), ["zmalloc:10 14", "grow:50 1"], "not before Enter");
     press(&mut model, KeyCode::Enter);
     assert_eq!(told(&model.rows), ["zmalloc:10 2"]);
     // With callees the row itself has to match.
-    press(&mut model, KeyCode::Char('2'));
+    press(&mut model, KeyCode::Char('3'));
     assert_eq!(told(&model.rows), ["load:40 2"]);
     types(&mut model, "/(");
     press(&mut model, KeyCode::Enter);
@@ -272,26 +283,26 @@ fn a_filter_leaves_the_stacks_with_a_frame_that_matches() {
 
 #[test]
 fn the_cursor_stays_on_its_function_when_rows_change_places_and_at_the_top_otherwise() {
-    let mut model = model();
+    let mut model = functions();
     let grown = || {
         let mut blocks = blocks();
         blocks.push(Block(3, 8, 100 * MIB, 1.0, 99));
         snapshot(&blocks, &[80.0, 20.0, 40.0, 11.0])
     };
-    let mut other = self::model();
+    let mut other = functions();
     press(&mut model, KeyCode::Down);
     assert_eq!(&*model.rows[model.cursor].name, "grow");
-    model.update(&grown(), 101 * SECOND);
+    model.update(&grown(), 104 * SECOND);
     assert_eq!((model.cursor, &*model.rows[0].name), (0, "grow"));
-    other.update(&grown(), 101 * SECOND);
+    other.update(&grown(), 104 * SECOND);
     assert_eq!(other.cursor, 0);
-    model.update(&snapshot(&[], &[]), 102 * SECOND);
+    model.update(&snapshot(&[], &[]), 108 * SECOND);
     assert!(model.rows.len() <= 2 && model.cursor < model.rows.len().max(1));
 }
 
 #[test]
 fn stacks_without_names_yet_are_counted_and_said() {
-    let mut model = model();
+    let mut model = functions();
     let mut blocks = blocks();
     blocks.push(Block(4, 7, 3 * MIB, 1.0, 100));
     model.update(&snapshot(&blocks, &[80.0, 20.0, 40.0, 10.0, 1.0]), 101 * SECOND);
@@ -312,4 +323,66 @@ fn keys_that_are_not_of_the_model_are_handed_on() {
     assert_eq!(press(&mut model, KeyCode::Char('m')), Request::Done);
     assert!(!model.is_help_shown);
     assert_eq!(press(&mut model, KeyCode::Char('q')), Request::Quit);
+}
+
+#[test]
+fn rows_keep_their_places_for_some_seconds_and_at_once_where_the_user_asks() {
+    let mut model = functions();
+    let mut grown = blocks();
+    grown.push(Block(3, 8, 100 * MIB, 1.0, 99));
+    let grown = snapshot(&grown, &[80.0, 20.0, 40.0, 11.0]);
+    model.update(&grown, 101 * SECOND);
+    assert_eq!(told(&model.rows), ["zmalloc:10 14", "grow:50 101"]);
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(told(&model.rows), ["zmalloc:10 14", " create:20 14", "grow:50 101"]);
+    press(&mut model, KeyCode::Enter);
+    model.update(&grown, 103 * SECOND);
+    assert_eq!(told(&model.rows), ["grow:50 101", "zmalloc:10 14"]);
+    model.update(&snapshot(&blocks(), &[80.0, 20.0, 40.0, 11.0]), 104 * SECOND);
+    assert_eq!(told(&model.rows), ["grow:50 1", "zmalloc:10 14"]);
+    press(&mut model, KeyCode::Char('l'));
+    assert_eq!(told(&model.rows), ["zmalloc:10 14", "grow:50 1"]);
+}
+
+#[test]
+fn what_is_below_an_open_row_does_not_count_as_a_row() {
+    let mut model = model();
+    types(&mut model, "/create");
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(total_text(&model), "filter create: 3 rows, 93.3 % of live");
+    press(&mut model, KeyCode::Enter);
+    assert!(model.rows.len() > 3);
+    assert_eq!(total_text(&model), "filter create: 3 rows, 93.3 % of live");
+}
+
+#[test]
+fn the_wheel_moves_a_click_on_the_heading_sorts_and_one_on_a_row_opens_it() {
+    let mut model = functions();
+    model.clickable = Clickable { width: 80, head: 5, rows: 7, page: 10 };
+    let mouse = |kind, column, row| MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE };
+    let click = |column, row| mouse(MouseEventKind::Down(MouseButton::Left), column, row);
+    model.point(mouse(MouseEventKind::ScrollDown, 0, 9));
+    assert_eq!(model.cursor, 1);
+    model.point(mouse(MouseEventKind::ScrollUp, 0, 9));
+    assert_eq!(model.cursor, 0);
+    model.point(click(3, 7));
+    assert_eq!(told(&model.rows), ["zmalloc:10 14", " create:20 14", "grow:50 1"]);
+    model.point(click(3, 7));
+    assert_eq!(told(&model.rows), ["zmalloc:10 14", "grow:50 1"]);
+    // The place of ± sorts nothing; the others are live, Δ, alloc/s, age and the name.
+    model.point(click(10, 5));
+    assert!(model.sort == Sort::Live && !model.is_reversed);
+    model.point(click(3, 5));
+    assert!(model.sort == Sort::Live && model.is_reversed);
+    let sorts = [(20, Sort::Change), (34, Sort::Rate), (42, Sort::Age), (70, Sort::Name)];
+    for (column, sort) in sorts {
+        model.point(click(column, 5));
+        assert!(model.sort == sort && !model.is_reversed, "{column}");
+    }
+    // Beside all rows nothing happens.
+    let before = told(&model.rows);
+    for line in [0, 6, 9, 16, 17, 23] {
+        model.point(click(3, line));
+    }
+    assert_eq!(told(&model.rows), before);
 }

@@ -1,7 +1,8 @@
 //! Memory that is not free in the allocator: live, mapped, shared, of files, and the padding of huge pages.
 
-use super::{Advice, MAIN_SHARE, Saving, size};
+use super::{Advice, MAIN_SHARE, Needs, Saving, size};
 use crate::doctor::Finding;
+use crate::doctor::leaks::Leaks;
 use ramson_process::Part;
 use ramson_profile::format::format_percent;
 
@@ -10,9 +11,10 @@ pub fn padding(finding: &Finding) -> Option<Advice> {
     let (huge, zeros) = (size(finding.rss.explained.anonymous_huge), size(bytes));
     (bytes > 0).then(|| Advice {
         cause: "thp",
+        needs: Needs::Restart,
         action:
-            "no huge pages there: MADV_NOHUGEPAGE, prctl(PR_SET_THP_DISABLE), or \"madvise\" in \
-                 /sys/kernel/mm/transparent_hugepage/enabled"
+            "no huge pages there: \"madvise\" in /sys/kernel/mm/transparent_hugepage/enabled, or MADV_NOHUGEPAGE or \
+                 prctl(PR_SET_THP_DISABLE) in the program"
                 .into(),
         evidence: format!(
             "{huge} in transparent huge pages, of which {zeros} are zeros: most likely never touched"
@@ -35,8 +37,8 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
         (
             "leaks",
             sum(&[Part::Live, Part::Metadata]),
-            "lives: the program has not freed it",
-            format!("ask whether it grows: {}", after_start("leaks PID")),
+            "is live: the program has not freed it",
+            format!("check for a leak: {}", after_start("leaks PID")),
         ),
         (
             "files",
@@ -55,14 +57,20 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
             "mmaps",
             sum(&[Part::Extents]) + elsewhere,
             "was mapped by the program itself, not by malloc",
-            format!("see who mapped it: {}", after_start("report PID --kind mmap")),
+            format!("see what mapped it: {}", after_start("report PID --kind mmap")),
         ),
     ];
     let is_main = |bytes: u64| bytes as f64 >= MAIN_SHARE * rss_bytes as f64;
     let (cause, bytes, what, action) = candidates.into_iter().find(|found| is_main(found.1))?;
+    let is_growing = |leaks: &Leaks| !leaks.growing.is_empty();
+    // That has its own advice, which comes first.
+    if cause == "leaks" && finding.leaks.as_ref().is_some_and(is_growing) {
+        return None;
+    }
     let share = format_percent(bytes as f64, rss_bytes as f64);
     Some(Advice {
         cause,
+        needs: Needs::Command,
         action,
         evidence: format!("{} ({share}) {what}", size(bytes)),
         risk: "none",

@@ -1,0 +1,176 @@
+//! What to do where the C library's statistics are known.
+
+use super::{Advice, Needs, Saving, size};
+use crate::doctor::{Finding, Site};
+use crate::doctor::words::{measured, share, site, with_half_width};
+use ramson_process::Part;
+use ramson_process::glibc::{Arena, Statistics};
+use ramson_profile::Estimate;
+use ramson_profile::format::format_percent;
+
+/// glibc's thresholds before they move.
+const DEFAULT_THRESHOLD_BYTES: u64 = 128 << 10;
+/// The largest block that a thread cache keeps by default; larger ones since glibc 2.42.
+const DEFAULT_TCACHE_MAX_BYTES: u64 = 1032;
+/// A site that pins this share of all pinned memory is worth a pool of its own.
+const POOL_SHARE: f64 = 0.5;
+
+pub fn advice(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
+    let settings = [thresholds(statistics), tcache(statistics), arena_max(statistics)];
+    let all = [trim(finding, statistics)].into_iter().chain(settings).flatten();
+    all.chain(scattered(finding, statistics)).collect()
+}
+
+fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
+    let bytes = statistics.sum(Arena::releasable_bytes);
+    let joined = |arena: &Arena| arena.joined_page_bytes.saturating_sub(arena.free_page_bytes);
+    let small = size(statistics.sum(joined));
+    let chunks = measured(finding.part_estimate(Part::FreePages));
+    let mut evidence = format!(
+        "{chunks} in free whole pages, {small} in pages that become free when the trim merges small free blocks, the rest at the end of the heap"
+    );
+    if let Some((first, share)) = first_site(finding) {
+        evidence += &format!("; most of it is pinned by blocks of {} ({share})", site(&first.frames));
+    }
+    Some(Advice {
+        cause: "trim",
+        needs: Needs::Command,
+        action: format!(
+            "trim now: ramson trim {}; every time this much is free: ramson run --trim-every 30s, or malloc_trim(0) in the program",
+            finding.pid
+        ),
+        evidence,
+        risk: "the pages fault in again when the program needs them; each arena is locked meanwhile, about 0.1 s per GiB returned",
+        saving: Saving::expected(bytes, statistics.releasable_half_width_95_bytes()),
+    })
+}
+
+/// The top is cut beyond the trim threshold, in the main arena.
+fn thresholds(statistics: &Statistics) -> Option<Advice> {
+    let main = statistics.arenas.first()?;
+    let parameters = &statistics.parameters;
+    let kept = DEFAULT_THRESHOLD_BYTES + parameters.top_pad_bytes;
+    let saving = Saving::expected(main.top.resident_bytes.saturating_sub(kept), 0.0);
+    if parameters.trim_threshold_bytes <= DEFAULT_THRESHOLD_BYTES {
+        return None;
+    }
+    let (top, trim) = (size(main.top.resident_bytes), size(parameters.trim_threshold_bytes));
+    let mmap = size(parameters.mmap_threshold_bytes);
+    let evidence = format!("{top} free at the end of the heap, which malloc shortens only beyond {trim}");
+    Some(if parameters.has_dynamic_thresholds {
+        Advice {
+            cause: "mmap_threshold",
+            needs: Needs::Restart,
+            action: "fix the thresholds: start it with MALLOC_MMAP_THRESHOLD_=131072".into(),
+            evidence: format!(
+                "{evidence}; malloc raised both thresholds when a block of {mmap} was freed: since then blocks up to that size come from the heap"
+            ),
+            risk: "every block of 128 KiB or more is mapped and unmapped: slower where they come and go often",
+            saving,
+        }
+    } else {
+        Advice {
+            cause: "trim_threshold",
+            needs: Needs::Restart,
+            action: "lower the trim threshold: start it with MALLOC_TRIM_THRESHOLD_=131072".into(),
+            evidence,
+            risk: "the end of the heap is returned and taken again more often",
+            saving,
+        }
+    })
+}
+
+fn tcache(statistics: &Statistics) -> Option<Advice> {
+    let bytes = statistics.sum(|arena| arena.tcaches.resident_bytes);
+    let chunks = statistics.sum(|arena| arena.tcaches.chunks);
+    let parameters = &statistics.parameters;
+    let (count, most) = (parameters.tcache_count, size(parameters.tcache_max_bytes));
+    let smaller = match count {
+        _ if parameters.tcache_max_bytes > DEFAULT_TCACHE_MAX_BYTES => {
+            format!("tcache_max={DEFAULT_TCACHE_MAX_BYTES}")
+        }
+        0..=7 => "tcache_count=0".into(),
+        _ => "tcache_count=7".into(),
+    };
+    Some(Advice {
+        cause: "tcache",
+        needs: Needs::Restart,
+        action: format!("smaller thread caches: start it with GLIBC_TUNABLES=glibc.malloc.{smaller}"),
+        evidence: format!(
+            "{chunks} free blocks, {}, in caches of threads, each of which keeps up to {count} of a size up to {most}; no trim reaches them",
+            size(bytes)
+        ),
+        risk: "malloc and free lock the arena more often: slower with many threads",
+        // Outside of the caches, they may be the holes of pages in use.
+        saving: Saving::at_most(Estimate::exact(bytes as f64)),
+    })
+}
+
+/// In one arena, what one thread freed serves the others: of what is free, the largest arena's share would be enough.
+fn arena_max(statistics: &Statistics) -> Option<Advice> {
+    let free =
+        |arena: &Arena| arena.free.resident_bytes + arena.top.resident_bytes + arena.fastbins.bytes;
+    let used: Vec<u64> = statistics.arenas.iter().map(free).filter(|&bytes| bytes > 0).collect();
+    let most = *used.iter().max()?;
+    let bytes = used.iter().sum::<u64>() - most;
+    let all = with_half_width((bytes + most) as f64, statistics.half_width_95_bytes());
+    (used.len() > 1).then(|| Advice {
+        cause: "arena_max",
+        needs: Needs::Restart,
+        action: "fewer arenas: start it with MALLOC_ARENA_MAX=1, or 2 where threads allocate at the same time".into(),
+        evidence: format!(
+            "{} arenas (malloc gives threads heaps of their own) have {} free, the largest of them {}: what one thread freed no other can \
+             use. Less is saved where threads need their memory at the same time",
+            used.len(),
+            measured(all),
+            size(most)
+        ),
+        risk: "threads wait for each other in malloc",
+        saving: Saving::at_most(Estimate { value: bytes as f64, ..all }),
+    })
+}
+
+/// Free memory on pages in use, which no trim returns: what a setting may do, and what the program may.
+fn scattered(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
+    let bytes = finding.part_estimate(Part::FreeChunks);
+    let resident = statistics.sum(|arena| arena.in_use.resident_bytes + arena.free.resident_bytes);
+    let of_arenas = format_percent(bytes.value, resident as f64);
+    let evidence =
+        format!("{} ({of_arenas} of the arenas) is free on pages that still hold live blocks", measured(bytes));
+    let other = Advice {
+        cause: "other_allocator",
+        needs: Needs::Restart,
+        action: "try an allocator that keeps sizes apart: LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=background_thread:true,dirty_decay_ms:1000; \
+                 a restart alone packs the live blocks again, for a time"
+            .into(),
+        evidence: evidence.clone(),
+        risk: "another allocator has its own caches and its own speed: measure both. It saves little where blocks of one size stayed \
+             between others of that size",
+        saving: Saving::at_most(bytes),
+    };
+    let pool = first_site(finding).filter(|(first, _)| {
+        let all = finding.pins.as_ref().map_or(0.0, |pins| pins.held.value);
+        first.held.value >= POOL_SHARE * all
+    });
+    let pool = pool.map(|(first, share)| {
+        let name = site(&first.frames);
+        Advice {
+            cause: "pool",
+            needs: Needs::Code,
+            action: format!(
+                "allocate {name}'s long-lived blocks from a separate pool, or before the short-lived ones"
+            ),
+            evidence: format!("{evidence}; blocks of {name} pin {share} of what is pinned"),
+            risk: "requires a code change",
+            saving: Saving::at_most(bytes),
+        }
+    });
+    [other].into_iter().chain(pool).collect()
+}
+
+/// The one that pins most, and its share of all that is pinned.
+fn first_site(finding: &Finding) -> Option<(&Site, String)> {
+    let pins = finding.pins.as_ref()?;
+    let first = pins.sites.first()?;
+    Some((first, share(first.held, pins.held)?))
+}

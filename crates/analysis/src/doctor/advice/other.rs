@@ -1,0 +1,120 @@
+//! What to do where the C library's statistics are not known: the settings of another allocator, with what they are worth if
+//! that was asked.
+
+use super::{Advice, Needs, Saving, can_defragment, size};
+use crate::doctor::Finding;
+use crate::doctor::words::measured;
+use ramson_process::allocators::Missing;
+use ramson_process::identify::AllocatorKind;
+use ramson_process::{Part, Term};
+
+pub fn advice(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
+    let kind = match missing {
+        Missing::Unreadable(kind) => Some(*kind),
+        Missing::Denied { .. } | Missing::Refused(_) => None,
+    };
+    let setting = kind.and_then(setting);
+    if finding.is_divided() {
+        return of_figures(finding, setting);
+    }
+    let Some(setting) = setting else {
+        let undivided = finding.part(Part::Held) + finding.part(Part::Anonymous);
+        let unknown = (undivided >= least).then(|| unknown(finding, missing, undivided));
+        return unknown.into_iter().collect();
+    };
+    let action = match kind {
+        Some(AllocatorKind::Jemalloc | AllocatorKind::Tcmalloc) if finding.asked.is_none() => {
+            format!("ask how much of it is free: ramson doctor --ask {}; {}", finding.pid, setting.action)
+        }
+        _ => setting.action,
+    };
+    // With the profile, what is live is told from the rest of its areas.
+    let held = finding.rss.term(Term::Held);
+    let saving = finding.live.and_then(|_| Saving::at_most(held));
+    vec![Advice { action, saving, ..setting }]
+}
+
+/// Where the allocator was asked.
+fn of_figures(finding: &Finding, setting: Option<Advice>) -> Vec<Advice> {
+    let (unused, scattered) =
+        (finding.part_estimate(Part::FreePages), finding.part_estimate(Part::FreeChunks));
+    let setting = setting.map(|setting| Advice {
+        action: format!("trim now: ramson trim {}; for good, {}", finding.pid, setting.action),
+        evidence: format!("{} in free whole pages, by the allocator's own figures", measured(unused)),
+        saving: Saving::at_most(unused),
+        ..setting
+    });
+    let evidence = format!(
+        "{} is free on pages that still hold live blocks, by the allocator's own figures",
+        measured(scattered)
+    );
+    let moving = match can_defragment(finding) {
+        true => Advice {
+            cause: "scattered",
+            needs: Needs::Command,
+            action: "let it move its live blocks together: redis-cli CONFIG SET activedefrag yes".into(),
+            evidence,
+            risk: "it takes CPU time of the server, up to active-defrag-cycle-max percent",
+            saving: Saving::at_most(scattered),
+        },
+        false => Advice {
+            cause: "scattered",
+            needs: Needs::Restart,
+            action: "restart it in a maintenance window: that packs the live blocks again, for a time. (A redis that was built with its own \
+                     jemalloc can do it while it runs: CONFIG SET activedefrag yes.) For good, the program has to allocate \
+                     long-lived blocks apart from short-lived ones"
+                .into(),
+            evidence,
+            risk: "none",
+            saving: Saving::at_most(scattered),
+        },
+    };
+    setting.into_iter().chain([moving]).collect()
+}
+
+/// Where nothing is known of memory, nothing is not what is to be done.
+fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
+    let Finding { pid, allocators, live, .. } = finding;
+    let why = match missing {
+        Missing::Denied { why, .. } => why.clone(),
+        _ => missing.to_string(),
+    };
+    let next = match missing {
+        Missing::Denied { next, .. } => next.clone(),
+        _ if live.is_some() => format!("See what is live: ramson report {pid}"),
+        _ if allocators.glibc.is_none() || allocators.is_32_bit => "Ask the program itself".into(),
+        _ => "See what is live: start it with \"ramson run\", then \"ramson report PID\"".into(),
+    };
+    Advice {
+        cause: "unknown",
+        needs: Needs::Command,
+        action: format!("not known from outside. {next}"),
+        evidence: format!("{} of anonymous memory is not divided: {why}", size(undivided)),
+        risk: "none",
+        saving: None,
+    }
+}
+
+fn setting(kind: AllocatorKind) -> Option<Advice> {
+    let action = match kind {
+        AllocatorKind::Jemalloc => {
+            "start it with MALLOC_CONF=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0 (or mallctl arena.<i>.purge in the program)"
+        }
+        AllocatorKind::Tcmalloc => {
+            "start it with TCMALLOC_RELEASE_RATE=10 (or MallocExtension::ReleaseFreeMemory in the program)"
+        }
+        AllocatorKind::Mimalloc => {
+            "start it with MIMALLOC_PURGE_DELAY=0 (before 2.1: MIMALLOC_RESET_DELAY=0)"
+        }
+        AllocatorKind::Musl | AllocatorKind::InProgram => return None,
+    };
+    Some(Advice {
+        cause: "other_lever",
+        needs: Needs::Restart,
+        action: action.into(),
+        evidence: "its statistics cannot be read from outside; malloc_trim does nothing here"
+            .into(),
+        risk: "returned pages fault in again when the program needs them",
+        saving: None,
+    })
+}

@@ -1,0 +1,254 @@
+//! What RSS is, in plain words: a sentence for each cause that accounts for a part worth a word, the largest first.
+
+use super::Finding;
+use super::leaks::Leaks;
+use super::words::{amount, measured, sentence, site};
+use ramson_process::allocators::Missing;
+use ramson_process::glibc::{Arena, Statistics};
+use ramson_process::identify::AllocatorKind;
+use ramson_process::{Part, Term};
+use ramson_profile::Estimate;
+use ramson_profile::format::format_bytes;
+use serde::Serialize;
+
+/// Less than this, and less than this share of RSS, is not worth a sentence …
+pub const LEAST_BYTES: u64 = 1 << 20;
+/// … nor a change.
+pub const LEAST_SHARE: f64 = 0.05;
+/// More sentences answer nothing.
+const MOST_CAUSES: usize = 5;
+/// A trim that returns less of what is free returns next to nothing.
+const NEXT_TO_NOTHING: f64 = 0.05;
+
+/// A part of RSS, and why it is there.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cause {
+    /// The name in `--json`.
+    pub cause: &'static str,
+    /// Resident bytes; of `growing`, live ones.
+    pub bytes: Estimate,
+    /// For people.
+    pub sentence: String,
+}
+
+/// Parts that one phrase explains.
+const OTHERS: [(&str, &[Part], &str); 12] = [
+    (
+        "mmap",
+        &[Part::Extents],
+        "is memory that the program mapped itself, without malloc (ramson report PID --kind mmap)",
+    ),
+    (
+        "inherited",
+        &[Part::Inherited],
+        "is its parent's memory, shared until either of them writes to it",
+    ),
+    (
+        "files",
+        &[Part::Code, Part::Data, Part::Files],
+        "is files that the program mapped, its binaries among them",
+    ),
+    (
+        "shared",
+        &[Part::Shmem],
+        "is shared memory, which counts in the RSS of each process that has touched it",
+    ),
+    ("stacks", &[Part::Stacks], "is stacks of threads"),
+    (
+        "huge_pages",
+        &[Part::Padding],
+        "is zeros in transparent huge pages, most likely never touched by the program",
+    ),
+    (
+        "metadata",
+        &[Part::Metadata],
+        "is allocator metadata: what the allocator itself needs to manage the blocks",
+    ),
+    (
+        "not_walked",
+        &[Part::NotWalked],
+        "is in the allocator's areas and could not be read: it changed meanwhile, or is swapped out",
+    ),
+    ("ramson", &[Part::Ramson], "is ramson's own: its library, tables and profile file"),
+    ("kernel", &[Part::Kernel], "belongs to the kernel (vdso)"),
+    (
+        "changed",
+        &[Part::Moved],
+        "changed during the measurement; run doctor again for a better figure",
+    ),
+    (
+        "other",
+        &[Part::Anonymous],
+        "is other anonymous memory: a runtime's heap, another allocator, or mappings that were not recorded",
+    ),
+];
+
+/// The largest first; never empty.
+pub fn causes(finding: &Finding) -> Vec<Cause> {
+    let rss = finding.rss.bytes;
+    let mut all: Vec<Cause> = growing(finding).into_iter().collect();
+    all.extend([live(finding), free(finding), held(finding)].into_iter().flatten());
+    all.extend(OTHERS.iter().filter_map(|other| of_parts(finding, other)));
+    all.sort_by(|a, b| b.bytes.value.total_cmp(&a.bytes.value));
+    let least = (rss as f64 * LEAST_SHARE).max(LEAST_BYTES as f64);
+    let told = all.iter().filter(|cause| cause.bytes.value >= least).count();
+    all.truncate(told.clamp(1, MOST_CAUSES));
+    all
+}
+
+/// What the leak analysis calls growing.
+fn growing(finding: &Finding) -> Option<Cause> {
+    let leaks = finding.leaks.as_ref()?;
+    let first = leaks.growing.first()?;
+    let (bytes, rate) = (leaks.live(), leaks.bytes_per_hour());
+    let more = match leaks.growing.len() {
+        1 => String::new(),
+        2 => " and 1 more call site".into(),
+        count => format!(" and {} more call sites", count - 1),
+    };
+    let sentence = format!(
+        "{} is live and growing by {}/h, allocated by {}{more}. {}",
+        amount(bytes, finding.rss.bytes),
+        measured(rate),
+        site(&first.frames),
+        sentence(&first.reason),
+    );
+    Some(Cause { cause: "growing", bytes, sentence })
+}
+
+fn live(finding: &Finding) -> Option<Cause> {
+    let live = finding.rss.term(Term::Live);
+    let growing = finding.leaks.as_ref().map(Leaks::live).unwrap_or_default();
+    let value = live.value - growing.value;
+    if value <= 0.0 {
+        return None;
+    }
+    let bytes = Estimate { value, ..live };
+    let is_undecided = |leaks: &Leaks| leaks.undecided.value * 2.0 > live.value;
+    let growth = match &finding.leaks {
+        None => "Whether it grows is not known without a profile",
+        Some(leaks) if !leaks.growing.is_empty() => "It is not known to grow",
+        Some(leaks) if is_undecided(leaks) => "It is too early to tell whether it grows",
+        Some(_) => "No stack is known to grow",
+    };
+    let more = if growing.value > 0.0 { " more" } else { "" };
+    let sentence = format!(
+        "{}{more} is live: the program has not freed it. {growth}.",
+        amount(bytes, finding.rss.bytes)
+    );
+    Some(Cause { cause: "live", bytes, sentence })
+}
+
+/// What the program freed and the allocator has not returned.
+fn free(finding: &Finding) -> Option<Cause> {
+    let bytes = finding.rss.term(Term::Free);
+    if bytes.value <= 0.0 {
+        return None;
+    }
+    let why = match &finding.statistics {
+        Ok(statistics) => of_glibc(finding, statistics, bytes.value),
+        Err(_) => format!(
+            "{} of it shares pages with live blocks and cannot be returned. A trim would return at most {}",
+            part_text(finding, Part::FreeChunks),
+            part_text(finding, Part::FreePages),
+        ),
+    };
+    let sentence = format!(
+        "{} is free memory that the program gave back to {}; {why}.",
+        amount(bytes, finding.rss.bytes),
+        finding.rss.allocator,
+    );
+    Some(Cause { cause: "free", bytes, sentence })
+}
+
+/// Why glibc has not returned it, and what a trim would return.
+fn of_glibc(finding: &Finding, statistics: &Statistics, free: f64) -> String {
+    let releasable = finding.releasable().unwrap_or_default();
+    let is_most = |part: Part| finding.part(part) as f64 > free / 2.0;
+    let main_top = statistics.arenas.first().map_or(0, |arena: &Arena| arena.top.resident_bytes);
+    let trim = statistics.parameters.trim_threshold_bytes as f64;
+    let why = if is_most(Part::FreeChunks) && releasable.value < NEXT_TO_NOTHING * free {
+        "malloc cannot return it because nearly every 4-KiB page of it still holds a live block".into()
+    } else if is_most(Part::FreeChunks) {
+        let scattered = part_text(finding, Part::FreeChunks);
+        format!("malloc cannot return {scattered} of it, on pages that still hold live blocks")
+    } else if is_most(Part::Tcaches) {
+        "most of it lies in caches of threads, which malloc_trim does not empty".into()
+    } else if is_most(Part::Top) && main_top as f64 > free / 2.0 {
+        format!("it lies at the end of the heap, which malloc shortens only beyond {}", format_bytes(trim))
+    } else if is_most(Part::Top) {
+        "most of it lies at the end of heaps of threads, which malloc_trim does not shorten".into()
+    } else if is_most(Part::Fastbins) {
+        "it is in small blocks, which malloc merges only when it is trimmed".into()
+    } else {
+        "malloc keeps it for reuse".into()
+    };
+    format!("{why}. malloc_trim would return {}", measured(releasable))
+}
+
+/// What an allocator has whose statistics are not read.
+fn held(finding: &Finding) -> Option<Cause> {
+    let bytes = finding.rss.term(Term::Held);
+    let allocator = &finding.rss.allocator;
+    (bytes.value > 0.0).then(|| Cause {
+        cause: "held",
+        bytes,
+        sentence: format!(
+            "{} is held by {allocator} beyond the live blocks: free memory, metadata and rounding.{}",
+            amount(bytes, finding.rss.bytes),
+            next_question(finding),
+        ),
+    })
+}
+
+fn of_parts(finding: &Finding, other: &(&'static str, &[Part], &str)) -> Option<Cause> {
+    let &(cause, parts, phrase) = other;
+    let value = parts.iter().map(|&part| finding.part(part)).sum::<u64>() as f64;
+    let variance = match parts {
+        [Part::Anonymous] => finding.rss.term(Term::Other).variance,
+        _ => 0.0,
+    };
+    let bytes = Estimate { value, variance };
+    let start = amount(bytes, finding.rss.bytes);
+    let sentence = match cause {
+        "other" if !finding.is_divided() => undivided(finding, &start),
+        _ => format!("{start} {}.", phrase.replace("PID", &finding.pid.to_string())),
+    };
+    (value > 0.0).then_some(Cause { cause, bytes, sentence })
+}
+
+/// Anonymous memory, where the allocator's part of it is not known.
+fn undivided(finding: &Finding, start: &str) -> String {
+    match &finding.statistics {
+        Err(Missing::Unreadable(kind)) if *kind != AllocatorKind::InProgram => format!(
+            "{start} is anonymous memory, of which {} has {}.{}",
+            finding.rss.allocator,
+            if finding.live.is_some() { "free memory and metadata" } else { "live blocks, free memory and metadata" },
+            next_question(finding),
+        ),
+        Err(missing) => {
+            let why = missing.to_string();
+            format!("{start} is anonymous memory that cannot be divided: {}.", why.trim_end_matches('.'))
+        }
+        Ok(_) => format!("{start} is other anonymous memory."),
+    }
+}
+
+/// How to learn how much of it is free.
+fn next_question(finding: &Finding) -> String {
+    let can_be_asked = matches!(
+        finding.statistics,
+        Err(Missing::Unreadable(AllocatorKind::Jemalloc | AllocatorKind::Tcmalloc))
+    );
+    match (can_be_asked, &finding.asked) {
+        (true, None) => format!(
+            " Only {} knows how much of it is free: ramson doctor --ask {}.",
+            finding.rss.allocator, finding.pid
+        ),
+        _ => String::new(),
+    }
+}
+
+fn part_text(finding: &Finding, part: Part) -> String {
+    measured(finding.part_estimate(part))
+}

@@ -1,0 +1,82 @@
+//! Whether the live memory grows, as `ramson leaks` judges it from the ages of what is kept.
+
+use crate::naming::Names;
+use crate::selection::Selection;
+use crate::suspects::{Course, Question, Suspect, suspects};
+use ramson_leaks::{Suppressions, Verdict};
+use ramson_profile::{Estimate, is_library_function};
+use ramson_source::{Failure, Recording};
+use serde::Serialize;
+
+/// What lives shorter is churn: the default of `ramson leaks`.
+const MIN_AGE_NS: u64 = 60_000_000_000;
+/// Frames shown of a stack.
+const MOST_FRAMES: usize = 6;
+
+/// What the leak analysis finds.
+#[derive(Serialize)]
+pub struct Leaks {
+    /// How many stacks were judged.
+    pub stacks: usize,
+    /// Those that grow, the fastest first.
+    pub growing: Vec<Growing>,
+    /// Live bytes of stacks with too few samples, or observed for too short a time, to judge.
+    pub undecided: Estimate,
+}
+
+/// A stack that grows.
+#[derive(Serialize)]
+pub struct Growing {
+    /// Leaf first, with lines.
+    pub frames: Vec<String>,
+    /// Live bytes.
+    pub live: Estimate,
+    /// Bytes per hour.
+    pub bytes_per_hour: Option<Estimate>,
+    /// The evidence, as a clause.
+    pub reason: String,
+}
+
+impl Leaks {
+    /// Judges the live stacks of a recording.
+    pub fn of(recording: &Recording, names: &Names) -> Result<Self, Failure> {
+        let question = Question {
+            names,
+            selection: &Selection::default(),
+            min_age_ns: MIN_AGE_NS,
+            suppressions: &Suppressions::default(),
+        };
+        let course = Course::of(recording.with(recording.snapshot.clone()));
+        let found = suspects(&[course], &[], 0, &question)?;
+        let undecided = found.suspects.iter().map(|suspect| &suspect.finding);
+        let undecided = undecided.filter(|finding| finding.verdict == Verdict::NotEnoughData);
+        Ok(Self {
+            stacks: found.stacks,
+            growing: found.growing().map(Growing::of).collect(),
+            undecided: undecided.map(|finding| finding.inuse_space).sum(),
+        })
+    }
+
+    /// Live bytes of all that grow.
+    pub fn live(&self) -> Estimate {
+        self.growing.iter().map(|stack| stack.live).sum()
+    }
+
+    /// What they grow by together.
+    pub fn bytes_per_hour(&self) -> Estimate {
+        self.growing.iter().filter_map(|stack| stack.bytes_per_hour).sum()
+    }
+}
+
+impl Growing {
+    fn of(suspect: &Suspect) -> Self {
+        let finding = &suspect.finding;
+        let frames = suspect.frames.iter().filter(|frame| !is_library_function(&frame.name));
+        Self {
+            frames: frames.take(MOST_FRAMES).map(|frame| frame.short()).collect(),
+            live: finding.inuse_space,
+            bytes_per_hour: finding.growth.as_ref().map(|growth| growth.per_hour),
+            reason: finding.reason.clone(),
+        }
+    }
+}

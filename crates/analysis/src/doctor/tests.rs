@@ -1,0 +1,137 @@
+//! What is said of a process whose memory is known.
+
+use super::words::with_half_width;
+use super::*;
+use crate::rss::of_areas;
+use ramson_process::identify::AllocatorKind;
+use ramson_process::allocators::Allocator;
+
+const MIB: f64 = 1048576.0;
+
+fn mib(value: f64, half_width: f64) -> Estimate {
+    with_half_width(value * MIB, half_width * MIB)
+}
+
+fn allocators(name: &str, kind: AllocatorKind) -> Allocators {
+    let of = |origin: &str| Allocator { name: name.into(), origin: origin.into(), path: origin.into() };
+    Allocators {
+        glibc: None,
+        other: Some((kind, of("in the executable"))),
+        settings: Vec::new(),
+        version: None,
+        is_32_bit: false,
+    }
+}
+
+/// 80 of 100 MiB live in the heap, and 20 MiB elsewhere.
+fn finding(leaks: Option<Leaks>, limit: Option<Limit>) -> Finding {
+    let mut finding = Finding {
+        pid: 42,
+        name: "server".into(),
+        rss: of_areas(100, 20, 80),
+        causes: Vec::new(),
+        allocators: allocators("jemalloc 5.3.0", AllocatorKind::Jemalloc),
+        statistics: Err(Missing::Unreadable(AllocatorKind::Jemalloc)),
+        asked: None,
+        live: Some(mib(80.0, 0.0)),
+        limit,
+        page_tables: None,
+        pins: None,
+        leaks,
+        advice: Vec::new(),
+    };
+    finding.causes = causes::causes(&finding);
+    finding.advice = advice::advice(&finding);
+    finding
+}
+
+fn leaks(undecided: f64, growing: &[&str]) -> Leaks {
+    let stack = |name: &&str| Growing {
+        frames: vec![format!("{name}:50"), "serve:12".into(), "main:1".into()],
+        live: mib(30.0, 3.0),
+        bytes_per_hour: Some(mib(6.0, 1.0)),
+        reason: "nothing allocated here in 11 min has been freed".into(),
+    };
+    Leaks { stacks: 9, growing: growing.iter().map(stack).collect(), undecided: mib(undecided, 0.0) }
+}
+
+fn sentences(finding: &Finding) -> Vec<&str> {
+    finding.causes.iter().map(|cause| cause.sentence.as_str()).collect()
+}
+
+#[test]
+fn each_cause_is_one_sentence_the_largest_first_and_a_leak_is_named() {
+    let found = finding(Some(leaks(0.0, &["open_session", "cache"])), None);
+    assert_eq!(
+        sentences(&found)[..3],
+        [
+            "60.0 MiB (±4.24 MiB; 50.0 %) is live and growing by 12.0 MiB (±1.41 MiB)/h, allocated by open_session:50 ← \
+             serve:12 and 1 more call site. Nothing allocated here in 11 min has been freed.",
+            "20.0 MiB (16.7 %) more is live: the program has not freed it. It is not known to grow.",
+            "20.0 MiB (16.7 %) is held by malloc beyond the live blocks: free memory, metadata and rounding. Only malloc \
+             knows how much of it is free: ramson doctor --ask 42.",
+        ]
+    );
+    for (of, words) in [
+        (None, "Whether it grows is not known without a profile."),
+        (Some(leaks(10.0, &[])), "No stack is known to grow."),
+        (Some(leaks(70.0, &[])), "It is too early to tell whether it grows."),
+    ] {
+        let found = finding(of, None);
+        let live = "80.0 MiB (66.7 %) is live: the program has not freed it. ";
+        assert_eq!(sentences(&found)[0], live.to_owned() + words);
+    }
+}
+
+#[test]
+fn a_leak_comes_before_what_is_free_and_a_change_of_the_code_last() {
+    let limit = |left: u64| {
+        let (limit_bytes, group) = (200 << 20, "/a".to_owned());
+        Some(Limit { limit_bytes, used_bytes: limit_bytes - (left << 20), group })
+    };
+    let order = |finding: &Finding| -> Vec<(&'static str, Needs)> {
+        finding.advice.iter().map(|advice| (advice.cause, advice.needs)).collect()
+    };
+    let growing = || Some(leaks(0.0, &["open_session", "cache"]));
+    let found = finding(growing(), limit(60));
+    assert_eq!(
+        order(&found),
+        [("growing", Needs::Restart), ("other_lever", Needs::Restart), ("growing", Needs::Code)]
+    );
+    let action = "restart it before its memory limit is met, in 5.0 h (4.5 h to 5.7 h); until then, watch it: ramson leaks 42";
+    assert_eq!(found.advice[0].action, action);
+    assert_eq!(found.advice[2].action, "free what open_session:50 ← serve:12 allocates, or bound it");
+    // The kernel is about to kill it.
+    assert_eq!(order(&finding(growing(), limit(10)))[0], ("limit", Needs::Command));
+    // Without growth, it is worth a look.
+    assert_eq!(order(&finding(Some(leaks(0.0, &[])), limit(60))).last(), Some(&("leaks", Needs::Command)));
+}
+
+#[test]
+fn only_a_redis_with_its_own_jemalloc_is_told_to_defragment() {
+    let action = |name: &str, kind: AllocatorKind| {
+        let mut found = finding(None, None);
+        found.name = name.into();
+        found.allocators = allocators("jemalloc", kind);
+        found.statistics = Err(Missing::Unreadable(kind));
+        let figures = Figures {
+            function: "mallctl",
+            figures: Vec::new(),
+            parts: Vec::new(),
+            tid: 42,
+            thread: String::new(),
+            stopped: std::time::Duration::ZERO,
+        };
+        found.asked = Some(Ok(figures));
+        found.rss.explained.transfer(Part::Anonymous, Part::FreeChunks, 20 << 20);
+        let advice = advice::advice(&found);
+        advice.into_iter().find(|advice| advice.cause == "scattered").unwrap()
+    };
+    let own = action("redis-server", AllocatorKind::InProgram);
+    assert!(own.needs == Needs::Command && own.action.ends_with("redis-cli CONFIG SET activedefrag yes"));
+    for other in
+        [action("redis-server", AllocatorKind::Jemalloc), action("server", AllocatorKind::InProgram)]
+    {
+        assert!(other.needs == Needs::Restart && other.action.starts_with("restart it"), "{other:?}");
+    }
+}
