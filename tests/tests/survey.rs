@@ -74,7 +74,9 @@ fn doctor_says_how_much_it_read_and_how_certain_each_figure_is() {
         let half_width = json.number(&format!("statistics.half_widths_95.{name}"));
         assert_eq!(half_width, figures.half_widths[index].ceil(), "{name}");
     }
-    let text = finish(ramson(&scratch).args(["doctor", "--details", &heap.pid().to_string()])).good().text();
+    let text = finish(ramson(&scratch).args(["doctor", "--details", &heap.pid().to_string()]))
+        .good()
+        .text();
     assert!(text.contains("surveyed: read ") && text.contains(" at random"), "{text}");
     let exact = doctor_with(&scratch, heap.pid(), &["--exact"]);
     assert_eq!(exact.number("statistics.half_widths_95.live"), 0.0);

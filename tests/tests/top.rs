@@ -106,7 +106,7 @@ fn the_view_of_a_loaded_redis_obeys_keys_and_leaves_the_terminal_as_it_was() {
     assert!((0..100).any(|_| {
         terminal.press("m");
         thread::sleep(Duration::from_millis(500));
-        terminal.text().contains(" all; Δ in 0")
+        terminal.text().contains(" sum, Δ in 0")
     }));
     terminal.press("q");
     assert_eq!(terminal.wait().code(), Some(0));
@@ -270,10 +270,12 @@ fn the_mouse_sorts_opens_and_moves() {
     let loaded = Loaded::start();
     let mut terminal = loaded.top(100, 30);
     let text = terminal.wait_for("sdsnewlen ←");
-    let line = |text: &str, part: &str| 1 + text.lines().position(|line| line.contains(part)).unwrap();
+    let line =
+        |text: &str, part: &str| 1 + text.lines().position(|line| line.contains(part)).unwrap();
     let head = line(&text, "l:live▼");
     // Reports of xterm (SGR): button, column, line; from 1.
-    let click = |column: usize, line: usize| format!("\x1b[<0;{column};{line}M\x1b[<0;{column};{line}m");
+    let click =
+        |column: usize, line: usize| format!("\x1b[<0;{column};{line}M\x1b[<0;{column};{line}m");
     terminal.press(&click(22, head));
     terminal.wait_for("d:Δ▼");
     terminal.press(&click(22, head));
@@ -318,8 +320,7 @@ fn once_prints_the_table_and_its_numbers_are_the_report_s() {
     assert!(lines[0].starts_with(&format!("holds (pid {pid}), running")), "{text}");
     assert!(lines[1].starts_with("RSS ") && lines[1].contains(" = live "), "{text}");
     assert!(text.contains("  hold ← ") && text.contains("real/holds.c:"), "{text}");
-    let of_functions =
-        [&pid, "--once", "--json", "--every", "100ms", "-n", "0", "--view", "own"];
+    let of_functions = [&pid, "--once", "--json", "--every", "100ms", "-n", "0", "--view", "own"];
     let json = finish(&mut top(&scratch, &of_functions)).good().text();
     let (top, report) = (Json::parse(&json), {
         let report = finish(ramson(&scratch).args(["report", &pid, "--json", "-n", "0"])).good();

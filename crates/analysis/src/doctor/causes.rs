@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::leaks::Leaks;
-use super::words::{amount, measured, sentence, site};
+use super::words::{amount, measured, per_hour, sentence, site};
 use ramson_process::allocators::Missing;
 use ramson_process::glibc::{Arena, Statistics};
 use ramson_process::identify::AllocatorKind;
@@ -107,9 +107,9 @@ fn growing(finding: &Finding) -> Option<Cause> {
         count => format!(" and {} more call sites", count - 1),
     };
     let sentence = format!(
-        "{} is live and growing by {}/h, allocated by {}{more}. {}",
+        "{} is live and growing by {}, allocated by {}{more}. {}",
         amount(bytes, finding.rss.bytes),
-        measured(rate),
+        per_hour(rate),
         site(&first.frames),
         sentence(&first.reason),
     );
@@ -168,14 +168,18 @@ fn of_glibc(finding: &Finding, statistics: &Statistics, free: f64) -> String {
     let main_top = statistics.arenas.first().map_or(0, |arena: &Arena| arena.top.resident_bytes);
     let trim = statistics.parameters.trim_threshold_bytes as f64;
     let why = if is_most(Part::FreeChunks) && releasable.value < NEXT_TO_NOTHING * free {
-        "malloc cannot return it because nearly every 4-KiB page of it still holds a live block".into()
+        "malloc cannot return it because nearly every 4-KiB page of it still holds a live block"
+            .into()
     } else if is_most(Part::FreeChunks) {
         let scattered = part_text(finding, Part::FreeChunks);
         format!("malloc cannot return {scattered} of it, on pages that still hold live blocks")
     } else if is_most(Part::Tcaches) {
         "most of it lies in caches of threads, which malloc_trim does not empty".into()
     } else if is_most(Part::Top) && main_top as f64 > free / 2.0 {
-        format!("it lies at the end of the heap, which malloc shortens only beyond {}", format_bytes(trim))
+        format!(
+            "it lies at the end of the heap, which malloc shortens only beyond {}",
+            format_bytes(trim)
+        )
     } else if is_most(Part::Top) {
         "most of it lies at the end of heaps of threads, which malloc_trim does not shorten".into()
     } else if is_most(Part::Fastbins) {
@@ -223,12 +227,19 @@ fn undivided(finding: &Finding, start: &str) -> String {
         Err(Missing::Unreadable(kind)) if *kind != AllocatorKind::InProgram => format!(
             "{start} is anonymous memory, of which {} has {}.{}",
             finding.rss.allocator,
-            if finding.live.is_some() { "free memory and metadata" } else { "live blocks, free memory and metadata" },
+            if finding.live.is_some() {
+                "free memory and metadata"
+            } else {
+                "live blocks, free memory and metadata"
+            },
             next_question(finding),
         ),
         Err(missing) => {
             let why = missing.to_string();
-            format!("{start} is anonymous memory that cannot be divided: {}.", why.trim_end_matches('.'))
+            format!(
+                "{start} is anonymous memory that cannot be divided: {}.",
+                why.trim_end_matches('.')
+            )
         }
         Ok(_) => format!("{start} is other anonymous memory."),
     }

@@ -3,8 +3,8 @@
 use super::words::with_half_width;
 use super::*;
 use crate::rss::of_areas;
-use ramson_process::identify::AllocatorKind;
 use ramson_process::allocators::Allocator;
+use ramson_process::identify::AllocatorKind;
 
 const MIB: f64 = 1048576.0;
 
@@ -13,7 +13,8 @@ fn mib(value: f64, half_width: f64) -> Estimate {
 }
 
 fn allocators(name: &str, kind: AllocatorKind) -> Allocators {
-    let of = |origin: &str| Allocator { name: name.into(), origin: origin.into(), path: origin.into() };
+    let of =
+        |origin: &str| Allocator { name: name.into(), origin: origin.into(), path: origin.into() };
     Allocators {
         glibc: None,
         other: Some((kind, of("in the executable"))),
@@ -52,7 +53,11 @@ fn leaks(undecided: f64, growing: &[&str]) -> Leaks {
         bytes_per_hour: Some(mib(6.0, 1.0)),
         reason: "nothing allocated here in 11 min has been freed".into(),
     };
-    Leaks { stacks: 9, growing: growing.iter().map(stack).collect(), undecided: mib(undecided, 0.0) }
+    Leaks {
+        stacks: 9,
+        growing: growing.iter().map(stack).collect(),
+        undecided: mib(undecided, 0.0),
+    }
 }
 
 fn sentences(finding: &Finding) -> Vec<&str> {
@@ -65,7 +70,7 @@ fn each_cause_is_one_sentence_the_largest_first_and_a_leak_is_named() {
     assert_eq!(
         sentences(&found)[..3],
         [
-            "60.0 MiB (±4.24 MiB; 50.0 %) is live and growing by 12.0 MiB (±1.41 MiB)/h, allocated by open_session:50 ← \
+            "60.0 MiB (±4.24 MiB; 50.0 %) is live and growing by 12.0 MiB/h (±1.41 MiB), allocated by open_session:50 ← \
              serve:12 and 1 more call site. Nothing allocated here in 11 min has been freed.",
             "20.0 MiB (16.7 %) more is live: the program has not freed it. It is not known to grow.",
             "20.0 MiB (16.7 %) is held by malloc beyond the live blocks: free memory, metadata and rounding. Only malloc \
@@ -100,11 +105,17 @@ fn a_leak_comes_before_what_is_free_and_a_change_of_the_code_last() {
     );
     let action = "restart it before its memory limit is met, in 5.0 h (4.5 h to 5.7 h); until then, watch it: ramson leaks 42";
     assert_eq!(found.advice[0].action, action);
-    assert_eq!(found.advice[2].action, "free what open_session:50 ← serve:12 allocates, or bound it");
+    assert_eq!(
+        found.advice[2].action,
+        "free what open_session:50 ← serve:12 allocates, or bound it"
+    );
     // The kernel is about to kill it.
     assert_eq!(order(&finding(growing(), limit(10)))[0], ("limit", Needs::Command));
     // Without growth, it is worth a look.
-    assert_eq!(order(&finding(Some(leaks(0.0, &[])), limit(60))).last(), Some(&("leaks", Needs::Command)));
+    assert_eq!(
+        order(&finding(Some(leaks(0.0, &[])), limit(60))).last(),
+        Some(&("leaks", Needs::Command))
+    );
 }
 
 #[test]
@@ -128,10 +139,17 @@ fn only_a_redis_with_its_own_jemalloc_is_told_to_defragment() {
         advice.into_iter().find(|advice| advice.cause == "scattered").unwrap()
     };
     let own = action("redis-server", AllocatorKind::InProgram);
-    assert!(own.needs == Needs::Command && own.action.ends_with("redis-cli CONFIG SET activedefrag yes"));
-    for other in
-        [action("redis-server", AllocatorKind::Jemalloc), action("server", AllocatorKind::InProgram)]
-    {
-        assert!(other.needs == Needs::Restart && other.action.starts_with("restart it"), "{other:?}");
+    assert!(
+        own.needs == Needs::Command
+            && own.action.ends_with("redis-cli CONFIG SET activedefrag yes")
+    );
+    for other in [
+        action("redis-server", AllocatorKind::Jemalloc),
+        action("server", AllocatorKind::InProgram),
+    ] {
+        assert!(
+            other.needs == Needs::Restart && other.action.starts_with("restart it"),
+            "{other:?}"
+        );
     }
 }

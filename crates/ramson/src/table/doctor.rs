@@ -15,6 +15,9 @@ const MOST_MAP_LINES: usize = 4;
 /// From all live to all free, by the share that is free.
 const SHADES: [(f64, char); 4] = [(0.1, '█'), (0.5, '▓'), (0.9, '▒'), (1.0, '░')];
 
+/// Of RSS: what is free has to have this share to be shown where it is.
+const LEAST_SHARE: f64 = 0.05;
+
 /// How much is shown.
 #[derive(Clone, Copy)]
 pub struct Shown {
@@ -28,7 +31,7 @@ pub fn text(finding: &Finding, shown: Shown) -> String {
     let mut out = String::new();
     push_prose(&mut out, "", &title(finding));
     for cause in &finding.causes {
-        push_prose(&mut out, "", &cause.sentence);
+        push_prose(&mut out, "• ", &cause.sentence);
     }
     if let Some(Err(refusal)) = &finding.asked {
         push_prose(&mut out, "not asked: ", refusal);
@@ -40,7 +43,10 @@ pub fn text(finding: &Finding, shown: Shown) -> String {
     if shown.details {
         doctor_details::push_details(&mut out, finding);
     }
-    if let Ok(statistics) = &finding.statistics {
+    // Where next to nothing is free, nothing is pinned that is worth a table.
+    let free = finding.rss.term(Term::Free).value;
+    let is_worth_it = shown.details || free > LEAST_SHARE * finding.rss.bytes as f64;
+    if let Some(statistics) = finding.statistics.as_ref().ok().filter(|_| is_worth_it) {
         pins::push_pins(&mut out, finding, shown.rows);
         push_map(&mut out, &statistics.map);
     }
@@ -59,7 +65,8 @@ fn title(finding: &Finding) -> String {
     let allocators = &finding.allocators;
     let other = allocators.other.as_ref().map(|(_, found)| found);
     let is_of_glibc = finding.statistics.is_ok();
-    let known = if is_of_glibc { allocators.glibc.as_ref() } else { other.or(allocators.glibc.as_ref()) };
+    let known =
+        if is_of_glibc { allocators.glibc.as_ref() } else { other.or(allocators.glibc.as_ref()) };
     let is_known = !matches!(finding.statistics, Err(Missing::Denied { .. }));
     if let Some(found) = known.filter(|_| is_known) {
         let _ = write!(title, ", {}", found.name);
@@ -90,8 +97,10 @@ fn bar(finding: &Finding) -> String {
         |term| (finding.rss.term(term).value.max(0.0) / rss * columns as f64).round() as usize;
     let shares = kinds.iter().flat_map(|&(c, term)| vec![c; cells(term)]);
     let bar: String = shares.chain(std::iter::repeat('·')).take(columns).collect();
-    let legend = kinds.iter().map(|&(c, term)| format!("{c} {}", finding.rss.word(term)));
-    format!("{bar}\n{}  · everything else", legend.collect::<Vec<_>>().join("  "))
+    let shown = kinds.iter().filter(|&&(_, term)| cells(term) > 0);
+    let legend = shown.map(|&(c, term)| format!("{c} {}", finding.rss.word(term)));
+    let legend: Vec<String> = legend.chain(["· everything else".into()]).collect();
+    format!("{bar}\n{}", legend.join("  "))
 }
 
 /// The heap by address: how much of each part is free.

@@ -17,14 +17,35 @@ const MOST_ARENAS: usize = 12;
 
 /// Each word that only those know who know the allocator, once; the second half is of arenas.
 const TERMS: [(&str, &str); 7] = [
-    ("allocator metadata", "sizes in front of live blocks, headers of heaps and arenas: what the allocator needs to manage them"),
-    ("end of the heap", "the free memory behind the last block of an arena; malloc shortens that of the main arena once it exceeds the trim threshold"),
-    ("fastbins", "lists of small freed blocks that malloc keeps for reuse and does not merge into larger ones before a trim"),
-    ("thread caches, tcaches", "lists of freed blocks that a thread keeps for itself; no trim empties them"),
-    ("mmap threshold", "malloc maps and unmaps each block from this size on by itself; smaller ones come from arenas. Dynamic: freeing such a block raises this and the trim threshold"),
-    ("arena", "a heap of malloc's; threads are spread over several, so that they do not wait for each other. Heaps: the ranges of addresses it is made of"),
-    ("columns", "taken: from the kernel. In use and free: as mallinfo2 counts them. Releasable: what malloc_trim(0) returns. Largest: the largest free block. \
-      Frag: the share of the arena's resident blocks that is free, on pages that still hold live blocks"),
+    (
+        "allocator metadata",
+        "sizes in front of live blocks, headers of heaps and arenas: what the allocator needs to manage them",
+    ),
+    (
+        "end of the heap",
+        "the free memory behind the last block of an arena; malloc shortens that of the main arena once it exceeds the trim threshold",
+    ),
+    (
+        "fastbins",
+        "lists of small freed blocks that malloc keeps for reuse and does not merge into larger ones before a trim",
+    ),
+    (
+        "thread caches, tcaches",
+        "lists of freed blocks that a thread keeps for itself; no trim empties them",
+    ),
+    (
+        "mmap threshold",
+        "malloc maps and unmaps each block from this size on by itself; smaller ones come from arenas. Dynamic: freeing such a block raises this and the trim threshold",
+    ),
+    (
+        "arena",
+        "a heap of malloc's; threads are spread over several, so that they do not wait for each other. Heaps: the ranges of addresses it is made of",
+    ),
+    (
+        "columns",
+        "taken: from the kernel. In use and free: as mallinfo2 counts them. Releasable: what malloc_trim(0) returns. Largest: the largest free block. \
+      Frag: the share of the arena's resident blocks that is free, on pages that still hold live blocks",
+    ),
 ];
 /// What is not of glibc's arenas.
 const TERMS_OF_ALL: usize = 1;

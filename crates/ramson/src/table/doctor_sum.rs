@@ -42,10 +42,16 @@ fn heading(findings: &Findings) -> String {
     let mut out = String::new();
     let count = findings.processes.len();
     let rss = findings.rss.as_ref().map_or(0.0, |rss| rss.bytes as f64);
-    let title = format!("RSS {} in {count} processes; pages that they share count in each", format_bytes(rss));
+    let title = format!(
+        "RSS {} in {count} processes; pages that they share count in each",
+        format_bytes(rss)
+    );
     push_prose(&mut out, "", &title);
     let causes = findings.processes.iter().filter_map(|each| {
-        Some((format!("{} (pid {}): ", each.answer.name, each.answer.pid), each.answer.causes.first()?))
+        Some((
+            format!("{} (pid {}): ", each.answer.name, each.answer.pid),
+            each.answer.causes.first()?,
+        ))
     });
     let mut causes: Vec<_> = causes.collect();
     causes.sort_by(|a, b| b.1.bytes.value.total_cmp(&a.1.bytes.value));

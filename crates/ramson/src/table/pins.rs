@@ -26,7 +26,8 @@ pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
         out,
         "\nfree memory pinned by live blocks beside it, by call site ({samples} sampled blocks)"
     );
-    let mut table = Table::new(out, "pins:>10|±:>8|live:>10|±:>8|age p50:>9|oldest:>9|allocated by");
+    let mut table =
+        Table::new(out, "pins:>10|±:>8|live:>10|±:>8|age p50:>9|oldest:>9|allocated by");
     for site in pins.sites.iter().take(most(rows)) {
         table.row([
             format_bytes(site.held.value),
@@ -55,8 +56,10 @@ pub fn push_advice<'a>(out: &mut String, advice: impl Iterator<Item = (String, &
             heading = its;
         }
         let number = format!("{}. ", index + 1);
-        let saving = saving_text(advice.saving);
-        push_prose(out, &number, &format!("{place}{}{saving}", advice.action));
+        push_prose(out, &number, &format!("{place}{}", advice.action));
+        if let Some(saving) = advice.saving {
+            push_prose(out, "   saves ", &saving_text(saving));
+        }
         push_prose(out, "   why   ", &advice.evidence);
         if advice.risk != "none" {
             push_prose(out, "   risk  ", advice.risk);
@@ -64,10 +67,10 @@ pub fn push_advice<'a>(out: &mut String, advice: impl Iterator<Item = (String, &
     }
 }
 
-fn saving_text(saving: Option<Saving>) -> String {
-    let Some(Saving { bytes, half_width_95, is_at_most }) = saving else { return String::new() };
+fn saving_text(saving: Saving) -> String {
+    let Saving { bytes, half_width_95, is_at_most } = saving;
     let bound = if is_at_most { "at most " } else { "" };
     let error = half_width_95.filter(|&bytes| bytes > 0);
     let error = error.map(|bytes| format!(" (±{})", size(bytes)));
-    format!(": saves {bound}{}{}", size(bytes), error.unwrap_or_default())
+    format!("{bound}{}{}", size(bytes), error.unwrap_or_default())
 }

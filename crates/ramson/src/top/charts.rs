@@ -4,13 +4,13 @@ use super::model::Model;
 use super::table::{FAINT, STRONG};
 use crate::table::cut;
 use ramson_analysis::live::picture::Point;
+use ramson_profile::format::{format_bytes, format_duration};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Color;
 use ratatui::symbols::Marker;
 use ratatui::text::Line;
 use ratatui::widgets::canvas::{Canvas, Points};
-use ramson_profile::format::{format_bytes, format_duration};
 
 /// Lines of text with each chart.
 pub const TEXT_LINES: usize = 2;
@@ -25,8 +25,8 @@ const DOTS: (usize, usize) = (2, 4);
 
 /// One line over time.
 struct Series {
-    /// What it is and what it is now.
-    label: String,
+    /// What it is and what it is now, and shorter.
+    label: [String; 2],
     /// Times and bytes.
     points: Vec<(u64, f64)>,
 }
@@ -42,12 +42,13 @@ pub fn dot_lines(height: usize) -> usize {
 }
 
 /// Draws them into `area`, side by side.
-pub fn draw(frame: &mut Frame, area: Rect, model: &Model, labels: &[String; 3]) {
+pub fn draw(frame: &mut Frame, area: Rect, model: &Model, labels: &[[String; 2]; 3]) {
     let shown = (area.width as usize / LEAST_COLUMNS).clamp(1, labels.len());
     let span_ns = span_ns(model);
     for (index, series) in series(model, labels).into_iter().take(shown).enumerate() {
         let (start, end) = (index as u16, index as u16 + 1);
-        let edge = |place: u16| area.x + (u32::from(area.width) * u32::from(place) / shown as u32) as u16;
+        let edge =
+            |place: u16| area.x + (u32::from(area.width) * u32::from(place) / shown as u32) as u16;
         // A column stays empty between two of them.
         let gap = u16::from(index + 1 < shown);
         let x = edge(start);
@@ -56,7 +57,7 @@ pub fn draw(frame: &mut Frame, area: Rect, model: &Model, labels: &[String; 3]) 
     }
 }
 
-fn series(model: &Model, labels: &[String; 3]) -> [Series; 3] {
+fn series(model: &Model, labels: &[[String; 2]; 3]) -> [Series; 3] {
     let points = |of: fn(&Point) -> Option<f64>| {
         let all = model.picture.history.iter();
         all.filter_map(|point| Some((point.at_ns, of(point)?))).collect()
@@ -81,12 +82,16 @@ fn span_ns(model: &Model) -> u64 {
 fn draw_one(frame: &mut Frame, area: Rect, series: &Series, span_ns: u64) {
     let width = Some(area.width as usize);
     let line = |y: u16| Rect { y, height: 1, ..area };
-    frame.render_widget(Line::styled(cut(&series.label, width), STRONG), line(area.y));
+    let [label, short] = &series.label;
+    let fits = label.chars().count() <= area.width as usize;
+    let label = cut(if fits { label } else { short }, width);
+    frame.render_widget(Line::styled(label, STRONG), line(area.y));
     let Some((low, high)) = range(&series.points) else { return };
-    let text = format!("{} to {} in {}", format_bytes(low), format_bytes(high), format_duration(span_ns));
+    let text = format!("{}, {}", range_text(low, high), format_duration(span_ns));
     let bottom = area.y + area.height.saturating_sub(1);
     frame.render_widget(Line::styled(cut(&text, width), FAINT), line(bottom));
-    let dots = Rect { y: area.y + 1, height: area.height.saturating_sub(TEXT_LINES as u16), ..area };
+    let dots =
+        Rect { y: area.y + 1, height: area.height.saturating_sub(TEXT_LINES as u16), ..area };
     let (columns, levels) = (dots.width as usize * DOTS.0, dots.height as usize * DOTS.1);
     if columns < 2 || levels < 2 {
         return;
@@ -98,6 +103,16 @@ fn draw_one(frame: &mut Frame, area: Rect, series: &Series, span_ns: u64) {
         .y_bounds([0.0, (levels - 1) as f64])
         .paint(|context| context.draw(&Points { coords: &points, color: Color::Reset }));
     frame.render_widget(canvas, dots);
+}
+
+/// `84.3 to 86.9 MiB`; with both units where they differ.
+fn range_text(low: f64, high: f64) -> String {
+    let (low, high) = (format_bytes(low), format_bytes(high));
+    let units = (low.split_once(' '), high.split_once(' '));
+    match units {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {high}"),
+        _ => format!("{low} to {high}"),
+    }
 }
 
 fn range(points: &[(u64, f64)]) -> Option<(f64, f64)> {
@@ -129,7 +144,9 @@ fn filled(values: &[Option<f64>], levels: usize) -> Vec<(f64, f64)> {
     };
     let column = |(column, value): (usize, &Option<f64>)| {
         let top = value.map(level);
-        (0..levels).filter(move |&at| top.is_some_and(|top| at <= top)).map(move |at| (column as f64, at as f64))
+        (0..levels)
+            .filter(move |&at| top.is_some_and(|top| at <= top))
+            .map(move |at| (column as f64, at as f64))
     };
     values.iter().enumerate().flat_map(column).collect()
 }
@@ -146,6 +163,12 @@ mod tests {
         let values = columns_of(&points, 60 * SECOND, 7);
         assert_eq!(values, [None, None, None, Some(5.0), Some(5.0), Some(5.0), Some(7.0)]);
         assert_eq!(columns_of(&[], 60 * SECOND, 2), [None, None]);
+    }
+
+    #[test]
+    fn a_range_names_a_common_unit_once() {
+        assert_eq!(range_text(88_395_162.0, 91_121_254.0), "84.3 to 86.9 MiB");
+        assert_eq!(range_text(1000.0, 91_121_254.0), "1000 B to 86.9 MiB");
     }
 
     #[test]

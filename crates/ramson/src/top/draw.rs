@@ -35,9 +35,8 @@ pub fn draw(frame: &mut Frame, model: &mut Model, heading: &Heading) -> usize {
     let charts = Rect { y: top.len() as u16, height: chart_lines(height) as u16, ..area };
     top.resize(top.len() + charts.height as usize, Line::default());
     let head = top.len();
-    let total = (height >= 10).then(|| {
-        table::total(&model.shown, &total_text(model), width, model.picture.profiled_ns)
-    });
+    let total = (height >= 10)
+        .then(|| table::total(&model.shown, &total_text(model), width, model.picture.profiled_ns));
     let first_row = head + 1 + usize::from(total.is_some());
     let page = height.saturating_sub(first_row + bottom.len());
     model.first = scrolled(model.first, model.cursor, page.max(1), model.rows.len());

@@ -24,8 +24,8 @@ pub struct Heading {
     pub split: Option<Split>,
     /// What the reader has to know before believing the numbers, the most important first.
     pub notes: Vec<String>,
-    /// RSS, live, and free in the allocator, each with its value.
-    pub charts: [String; 3],
+    /// RSS, live, and free in the allocator, each with its value, and shorter.
+    pub charts: [[String; 2]; 3],
 }
 
 /// The terms of RSS except live, which are read less often.
@@ -68,16 +68,22 @@ impl Heading {
         let notes = ended.into_iter().chain(missing).chain(coverage).collect();
         let split = watched.rss.as_ref().filter(|_| watched.end.is_none());
         let split = split.map(|rss| Split::of(rss, watched.rss_age().as_nanos() as u64));
+        let unreadable = || ["RSS not readable".to_owned(), "RSS –".into()];
+        let rss_text =
+            |bytes| ["RSS", "RSS"].map(|name| format!("{name} {}", format_bytes(bytes as f64)));
         let charts = [
-            watched.rss_bytes.map_or("RSS not readable".into(), |bytes| format!("RSS {}", format_bytes(bytes as f64))),
-            format!("live {}", live_text(live)),
-            watched.rss.as_ref().map_or("free: not readable".into(), free_text),
+            watched.rss_bytes.map_or_else(unreadable, rss_text),
+            ["live", "live"].map(|name| format!("{name} {}", live_text(live))),
+            watched
+                .rss
+                .as_ref()
+                .map_or_else(|| ["free: not read yet".into(), "free –".into()], free_text),
         ];
         Self { title, rss, split, notes, charts }
     }
 }
 
-/// `RSS 124 MiB = live 97.1 MiB (±4.9 %) + 26.9 MiB (±4.76 MiB) that is not live heap`.
+/// `RSS 124 MiB = live 97.1 MiB (±4.9 %) + rest 26.9 MiB (±18 %)`.
 fn equation(rss_bytes: u64, live: Estimate) -> String {
     let (rss, live_text) = (format_bytes(rss_bytes as f64), live_text(live));
     let rest = Estimate { value: rss_bytes as f64 - live.value, ..live };
@@ -86,16 +92,26 @@ fn equation(rss_bytes: u64, live: Estimate) -> String {
             true => format!("at most {}", format_bytes(rest.value)),
             false => format_estimate(rest, SampleUnit::Bytes),
         };
-        return format!("RSS {rss} = live {live_text} + {rest} that is not live heap");
+        return format!("RSS {rss} = live {live_text} + rest {rest}");
     }
     let why = if rest.is_significant() { "never touched, or swapped out" } else { "within ±" };
     let excess = format_bytes(-rest.value);
     format!("RSS {rss}; live {live_text} exceeds it by {excess} ({why})")
 }
 
-fn free_text(rss: &Rss) -> String {
+fn free_text(rss: &Rss) -> [String; 2] {
     let (term, bytes) = free_or_held(rss);
-    format!("{} {}", rss.word(term), format_estimate(bytes, SampleUnit::Bytes))
+    let word = rss.word(term);
+    let short = word.split(' ').next().unwrap_or_default();
+    [&word, short].map(|name| format!("{name} {}", counted_or_estimated(bytes)))
+}
+
+/// With ± where there is one.
+fn counted_or_estimated(bytes: Estimate) -> String {
+    match bytes.variance > 0.0 {
+        true => format_estimate(bytes, SampleUnit::Bytes),
+        false => format_bytes(bytes.value),
+    }
 }
 
 impl Split {
@@ -104,20 +120,20 @@ impl Split {
         let mut terms: Vec<(Term, Estimate)> =
             terms.filter(|(term, bytes)| *term != Term::Live && bytes.value != 0.0).collect();
         terms.sort_by(|a, b| b.1.value.total_cmp(&a.1.value));
-        let text = |(term, bytes): (Term, Estimate)| {
-            format!("{} {}", rss.word(term), format_estimate(bytes, SampleUnit::Bytes))
-        };
+        let text = |(term, bytes)| format!("{} {}", rss.word(term), counted_or_estimated(bytes));
         Self { age_ns, terms: terms.into_iter().map(text).collect() }
     }
 
-    /// `as of 3 s ago: free in malloc 31.8 MiB (±2.2 %), files 3.12 MiB, 4 more`: as many terms as there is room for.
+    /// `rest, 3 s ago: free in malloc 31.8 MiB (±2.2 %), files 3.12 MiB, 4 more`: as many terms as there is room for.
     pub fn line(&self, columns: usize) -> String {
-        let mut line = format!("as of {} s ago:", self.age_ns / 1_000_000_000);
+        let mut line = format!("rest, {} s ago:", self.age_ns / 1_000_000_000);
         let all = self.terms.len();
         for (index, term) in self.terms.iter().enumerate() {
-            let end = if index + 1 < all { format!(", {} more", all - index - 1) } else { String::new() };
+            let end =
+                if index + 1 < all { format!(", {} more", all - index - 1) } else { String::new() };
             let separator = if index == 0 { " " } else { ", " };
-            let length = (line.chars().count() + separator.len() + term.chars().count()) + end.len();
+            let length =
+                (line.chars().count() + separator.len() + term.chars().count()) + end.len();
             if length > columns {
                 return match index {
                     0 => line + &format!(" {all} terms"),
@@ -145,7 +161,7 @@ pub fn total_text(model: &Model) -> String {
             format_bytes(total.freed_bytes_per_s),
         ),
     };
-    format!("all; Δ in {}{rates}", format_duration(moments.since_mark_ns()))
+    format!("sum, Δ in {}{rates}", format_duration(moments.since_mark_ns()))
 }
 
 /// `filter Session: 12 rows, 63.7 % of live`.
@@ -167,22 +183,26 @@ mod tests {
 
     #[test]
     fn resident_and_live_bytes_are_of_one_moment_and_add_up() {
-        let live = |mib: f64, half_width_mib: f64| {
-            Estimate { value: mib * MIB, variance: (half_width_mib * MIB / 1.959_964).powi(2) }
+        let live = |mib: f64, half_width_mib: f64| Estimate {
+            value: mib * MIB,
+            variance: (half_width_mib * MIB / 1.959_964).powi(2),
         };
         let of = |live| equation(100 << 20, live);
         assert_eq!(
             of(live(60.0, 6.0)),
-            "RSS 100 MiB = live 60.0 MiB (±10 %) + 40.0 MiB (±15 %) that is not live heap"
+            "RSS 100 MiB = live 60.0 MiB (±10 %) + rest 40.0 MiB (±15 %)"
         );
-        assert_eq!(of(live(104.0, 6.0)), "RSS 100 MiB; live 104 MiB (±5.8 %) exceeds it by 4.00 MiB (within ±)");
+        assert_eq!(
+            of(live(104.0, 6.0)),
+            "RSS 100 MiB; live 104 MiB (±5.8 %) exceeds it by 4.00 MiB (within ±)"
+        );
         assert_eq!(
             of(live(150.0, 6.0)),
             "RSS 100 MiB; live 150 MiB (±4.0 %) exceeds it by 50.0 MiB (never touched, or swapped out)"
         );
         assert_eq!(
             of(live(60.0, 0.0).as_part()),
-            "RSS 100 MiB = live ≥ 60.0 MiB + at most 40.0 MiB that is not live heap"
+            "RSS 100 MiB = live ≥ 60.0 MiB + rest at most 40.0 MiB"
         );
     }
 
@@ -190,9 +210,12 @@ mod tests {
     fn as_many_terms_are_shown_as_fit_and_the_others_are_counted() {
         let terms = ["free in malloc 31.8 MiB", "files 3.12 MiB", "stacks 12.0 KiB"];
         let split = Split { age_ns: 3_900_000_000, terms: terms.map(str::to_owned).to_vec() };
-        assert_eq!(split.line(200), format!("as of 3 s ago: {}", terms.join(", ")));
-        assert_eq!(split.line(62), "as of 3 s ago: free in malloc 31.8 MiB, files 3.12 MiB, 1 more");
-        assert_eq!(split.line(61), "as of 3 s ago: free in malloc 31.8 MiB, 2 more");
-        assert_eq!(split.line(20), "as of 3 s ago: 3 terms");
+        assert_eq!(split.line(200), format!("rest, 3 s ago: {}", terms.join(", ")));
+        assert_eq!(
+            split.line(62),
+            "rest, 3 s ago: free in malloc 31.8 MiB, files 3.12 MiB, 1 more"
+        );
+        assert_eq!(split.line(61), "rest, 3 s ago: free in malloc 31.8 MiB, 2 more");
+        assert_eq!(split.line(20), "rest, 3 s ago: 3 terms");
     }
 }

@@ -11,10 +11,16 @@ pub const HELP: [(&str, &str); 15] = [
     ("1 2 3 4", "stacks, functions by own allocations, functions with callees, threads"),
     ("Tab", "the next of these views"),
     ("↑ ↓ PgUp PgDn", "move; also k j, Home End g G, the wheel"),
-    ("Enter → c", "open the row, also by a click: frames of a stack, callers of a function; again: close"),
+    (
+        "Enter → c",
+        "open the row, also by a click: frames of a stack, callers of a function; again: close",
+    ),
     ("e", "callees below the row (view 3)"),
     ("←", "close the row, or the one above"),
-    ("l d a o n", "sort by live, Δ, alloc/s, age, name, also by a click on the heading; s S: next, previous"),
+    (
+        "l d a o n",
+        "sort by live, Δ, alloc/s, age, name, also by a click on the heading; s S: next, previous",
+    ),
     ("r", "reverse the order"),
     ("/", "filter: only stacks with a function or file that matches (view 3: rows)"),
     ("Esc", "remove the filter; back to the list of processes"),

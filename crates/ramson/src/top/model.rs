@@ -108,8 +108,7 @@ impl Model {
     }
 
     fn place_rows(&mut self) {
-        (self.rows, self.shown) =
-            rows(&self.material(), self.sort, self.is_reversed, &self.places);
+        (self.rows, self.shown) = rows(&self.material(), self.sort, self.is_reversed, &self.places);
         if self.places.is_empty() {
             let roots = self.rows.iter().filter(|row| row.depth == 0);
             let keys = roots.filter_map(|row| row.key.clone());

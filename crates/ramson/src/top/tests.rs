@@ -42,7 +42,7 @@ fn shape(stacks: &[&[&str]]) -> Shape {
 }
 
 /// One block: number of the stack (from 0), thread, size, 1/p, second of its allocation.
-pub struct Block(usize, u32, u64, f64, u64);
+pub struct Block(pub usize, pub u32, pub u64, pub f64, pub u64);
 
 pub fn snapshot(blocks: &[Block], allocated: &[f64]) -> Snapshot {
     let mut stacks = vec![Stack::overflow(Kind::Heap), Stack::overflow(Kind::Mmap)];

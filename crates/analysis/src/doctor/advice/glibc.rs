@@ -1,8 +1,8 @@
 //! What to do where the C library's statistics are known.
 
 use super::{Advice, Needs, Saving, size};
-use crate::doctor::{Finding, Site};
 use crate::doctor::words::{measured, share, site, with_half_width};
+use crate::doctor::{Finding, Site};
 use ramson_process::Part;
 use ramson_process::glibc::{Arena, Statistics};
 use ramson_profile::Estimate;
@@ -30,7 +30,8 @@ fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
         "{chunks} in free whole pages, {small} in pages that become free when the trim merges small free blocks, the rest at the end of the heap"
     );
     if let Some((first, share)) = first_site(finding) {
-        evidence += &format!("; most of it is pinned by blocks of {} ({share})", site(&first.frames));
+        evidence +=
+            &format!("; most of it is pinned by blocks of {} ({share})", site(&first.frames));
     }
     Some(Advice {
         cause: "trim",
@@ -56,7 +57,8 @@ fn thresholds(statistics: &Statistics) -> Option<Advice> {
     }
     let (top, trim) = (size(main.top.resident_bytes), size(parameters.trim_threshold_bytes));
     let mmap = size(parameters.mmap_threshold_bytes);
-    let evidence = format!("{top} free at the end of the heap, which malloc shortens only beyond {trim}");
+    let evidence =
+        format!("{top} free at the end of the heap, which malloc shortens only beyond {trim}");
     Some(if parameters.has_dynamic_thresholds {
         Advice {
             cause: "mmap_threshold",
@@ -95,7 +97,9 @@ fn tcache(statistics: &Statistics) -> Option<Advice> {
     Some(Advice {
         cause: "tcache",
         needs: Needs::Restart,
-        action: format!("smaller thread caches: start it with GLIBC_TUNABLES=glibc.malloc.{smaller}"),
+        action: format!(
+            "smaller thread caches: start it with GLIBC_TUNABLES=glibc.malloc.{smaller}"
+        ),
         evidence: format!(
             "{chunks} free blocks, {}, in caches of threads, each of which keeps up to {count} of a size up to {most}; no trim reaches them",
             size(bytes)
@@ -135,8 +139,10 @@ fn scattered(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
     let bytes = finding.part_estimate(Part::FreeChunks);
     let resident = statistics.sum(|arena| arena.in_use.resident_bytes + arena.free.resident_bytes);
     let of_arenas = format_percent(bytes.value, resident as f64);
-    let evidence =
-        format!("{} ({of_arenas} of the arenas) is free on pages that still hold live blocks", measured(bytes));
+    let evidence = format!(
+        "{} ({of_arenas} of the arenas) is free on pages that still hold live blocks",
+        measured(bytes)
+    );
     let other = Advice {
         cause: "other_allocator",
         needs: Needs::Restart,

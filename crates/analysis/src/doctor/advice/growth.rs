@@ -2,7 +2,7 @@
 
 use super::{Advice, Needs, Saving, size};
 use crate::doctor::Finding;
-use crate::doctor::words::{measured, sentence, site};
+use crate::doctor::words::{per_hour, site};
 use ramson_process::cgroup::Limit;
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_duration, format_percent};
@@ -20,10 +20,18 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
     let mut all: Vec<Advice> = raise_limit(finding).into_iter().collect();
     let Some(leaks) = growing else { return all };
     let (live, rate) = (leaks.live(), leaks.bytes_per_hour());
-    let time = finding.limit.as_ref().and_then(|limit| time_left(limit, rate));
-    let when = match time {
-        Some(time) => format!("restart it before its memory limit is met, {time}"),
-        None => "plan a restart".into(),
+    let near = finding.limit.as_ref().and_then(|limit| Some((limit, time_left(limit, rate)?)));
+    let (when, evidence) = match near {
+        Some((limit, time)) => (
+            format!("restart it before its memory limit is met, {time}"),
+            format!(
+                "{} is left of the limit of {} of control group {}",
+                size(limit.limit_bytes.saturating_sub(limit.used_bytes)),
+                size(limit.limit_bytes),
+                limit.group
+            ),
+        ),
+        None => ("plan a restart".into(), another_gib(rate)),
     };
     let pid = finding.pid;
     let first = &leaks.growing[0];
@@ -31,12 +39,7 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
         cause: "growing",
         needs: Needs::Restart,
         action: format!("{when}; until then, watch it: ramson leaks {pid}"),
-        evidence: format!(
-            "{} is live where it grows, by {}/h. {}",
-            measured(live),
-            measured(rate),
-            sentence(&first.reason)
-        ),
+        evidence: format!("it grows by {}: {evidence}", per_hour(rate)),
         risk: "the restart returns the memory, and the growth begins anew",
         saving: Saving::at_most(live),
     });
@@ -44,11 +47,23 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
         cause: "growing",
         needs: Needs::Code,
         action: format!("free what {} allocates, or bound it", site(&first.frames)),
-        evidence: format!("ramson leaks {pid} shows the evidence, of {} stacks that were judged", leaks.stacks),
+        evidence: format!(
+            "ramson leaks {pid} shows the evidence, of {} stacks that were judged",
+            leaks.stacks
+        ),
         risk: "requires a code change",
         saving: None,
     });
     all
+}
+
+/// How long it takes for that much more.
+fn another_gib(per_hour: Estimate) -> String {
+    let hours = (1_u64 << 30) as f64 / per_hour.value.max(1.0);
+    match hours < MOST_HOURS {
+        true => format!("another GiB every {}", format_duration((hours * NS_PER_HOUR) as u64)),
+        false => "less than a GiB in a year".into(),
+    }
 }
 
 /// Where the kernel is about to kill it.

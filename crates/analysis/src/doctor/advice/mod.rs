@@ -83,7 +83,10 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
             cause: "nothing",
             needs: Needs::Command,
             action: "nothing to do".into(),
-            evidence: format!("nothing that could be returned accounts for {} or more", size(least)),
+            evidence: format!(
+                "nothing that could be returned accounts for {} or more",
+                size(least)
+            ),
             risk: "none",
             saving: None,
         });
@@ -131,14 +134,17 @@ fn put_causes_before_trim(all: &mut Vec<Advice>) {
     }
 }
 
+fn is_redis(finding: &Finding) -> bool {
+    const NAMES: [&str; 3] = ["redis-server", "valkey-server", "keydb-server"];
+    NAMES.contains(&finding.name.as_str())
+}
+
 /// Whether the program is a redis whose own jemalloc can be told to move live blocks.
 fn can_defragment(finding: &Finding) -> bool {
-    const NAMES: [&str; 3] = ["redis-server", "valkey-server", "keydb-server"];
-    let is_own = |(kind, allocator): &(AllocatorKind, _)| {
-        let allocator: &ramson_process::allocators::Allocator = allocator;
+    let has_own_jemalloc = finding.allocators.other.as_ref().is_some_and(|(kind, allocator)| {
         *kind == AllocatorKind::InProgram && allocator.name.contains("jemalloc")
-    };
-    NAMES.contains(&finding.name.as_str()) && finding.allocators.other.as_ref().is_some_and(is_own)
+    });
+    has_own_jemalloc && is_redis(finding)
 }
 
 fn size(bytes: u64) -> String {

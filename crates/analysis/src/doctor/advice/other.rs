@@ -1,7 +1,7 @@
 //! What to do where the C library's statistics are not known: the settings of another allocator, with what they are worth if
 //! that was asked.
 
-use super::{Advice, Needs, Saving, can_defragment, size};
+use super::{Advice, Needs, Saving, can_defragment, is_redis, size};
 use crate::doctor::Finding;
 use crate::doctor::words::measured;
 use ramson_process::allocators::Missing;
@@ -24,7 +24,10 @@ pub fn advice(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
     };
     let action = match kind {
         Some(AllocatorKind::Jemalloc | AllocatorKind::Tcmalloc) if finding.asked.is_none() => {
-            format!("ask how much of it is free: ramson doctor --ask {}; {}", finding.pid, setting.action)
+            format!(
+                "ask how much of it is free: ramson doctor --ask {}; {}",
+                finding.pid, setting.action
+            )
         }
         _ => setting.action,
     };
@@ -40,7 +43,10 @@ fn of_figures(finding: &Finding, setting: Option<Advice>) -> Vec<Advice> {
         (finding.part_estimate(Part::FreePages), finding.part_estimate(Part::FreeChunks));
     let setting = setting.map(|setting| Advice {
         action: format!("trim now: ramson trim {}; for good, {}", finding.pid, setting.action),
-        evidence: format!("{} in free whole pages, by the allocator's own figures", measured(unused)),
+        evidence: format!(
+            "{} in free whole pages, by the allocator's own figures",
+            measured(unused)
+        ),
         saving: Saving::at_most(unused),
         ..setting
     });
@@ -60,10 +66,14 @@ fn of_figures(finding: &Finding, setting: Option<Advice>) -> Vec<Advice> {
         false => Advice {
             cause: "scattered",
             needs: Needs::Restart,
-            action: "restart it in a maintenance window: that packs the live blocks again, for a time. (A redis that was built with its own \
-                     jemalloc can do it while it runs: CONFIG SET activedefrag yes.) For good, the program has to allocate \
-                     long-lived blocks apart from short-lived ones"
-                .into(),
+            action: if is_redis(finding) {
+                "restart it in a maintenance window: the live blocks are then packed again, for a time. For good, run a redis that \
+                 was built with its own jemalloc, and CONFIG SET activedefrag yes there"
+            } else {
+                "restart it in a maintenance window: the live blocks are then packed again, for a time. For good, the program has to \
+                 allocate long-lived blocks apart from short-lived ones"
+            }
+            .into(),
             evidence,
             risk: "none",
             saving: Saving::at_most(scattered),
