@@ -191,7 +191,7 @@ impl Process {
     }
 
     fn read(&mut self) {
-        self.watched.read_without_split();
+        self.watched.read_profile_only();
         self.moments.update(self.watched.snapshot(), self.watched.now_ns());
         self.rss = Stat::of(self.watched.pid).and_then(|stat| stat.rss).or(self.rss);
     }

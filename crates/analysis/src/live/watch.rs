@@ -83,18 +83,22 @@ impl Watched {
         if self.end.is_some() { last_ns } else { last_ns.max(monotonic_ns()) }
     }
 
-    /// Reads what there is now. Of a process that has ended, what it left.
-    pub fn read(&mut self) {
-        self.read_without_split();
+    /// Reads what else is resident, if it is time: that has a share of a core of its own.
+    pub fn read_split(&mut self) {
         if self.end.is_none() && self.rss_pace.is_due() {
             self.read_rss();
         }
+    }
+
+    /// Reads profile and resident bytes as they are now. Of a process that has ended, what it left.
+    pub fn read(&mut self) {
+        self.read_profile_only();
         let stat = self.recording.running.and_then(Stat::of);
         self.rss_bytes = stat.and_then(|stat| stat.rss).or(self.rss_bytes);
     }
 
-    /// The same without where its RSS is.
-    pub fn read_without_split(&mut self) {
+    /// The same without the resident bytes.
+    pub fn read_profile_only(&mut self) {
         if self.end.is_some() && self.follower.snapshot().is_some() {
             return;
         }

@@ -63,12 +63,12 @@ fn alone(flags: &TopFlags) -> Result<Option<Recording>, Failure> {
 
 fn stream(flags: &TopFlags, recording: Recording) -> Result<(), Failure> {
     let mut watch = Watch::of(Watched::of(recording), flags)?;
-    watch.read()?;
+    watch.read_all()?;
     loop {
         // Rates need two moments; a process that is dead has but one.
         if watch.watched.end.is_none() {
             thread::sleep(flags.pause());
-            watch.read()?;
+            watch.read_all()?;
         }
         let picture = &watch.model.picture;
         match flags.json {
@@ -120,6 +120,13 @@ impl Watch {
         Ok(Self { watched, namer, model: Model::new(kind, flags.view, flags.sort) })
     }
 
+    /// Reads all that there is.
+    fn read_all(&mut self) -> Result<(), Failure> {
+        self.watched.read_split();
+        self.read()
+    }
+
+    /// Reads what is of the same moment: the profile and resident bytes.
     fn read(&mut self) -> Result<(), Failure> {
         self.model.picture.read(&mut self.watched, &mut self.namer, self.model.view)?;
         self.model.refresh();
@@ -149,6 +156,7 @@ fn interactive(
     let mut page = 1;
     loop {
         if pace.is_due() {
+            shown.read_split();
             page = pace.run(|| {
                 shown.read()?;
                 shown.draw(&mut screen)
@@ -181,6 +189,13 @@ fn interactive(
 }
 
 impl Shown {
+    fn read_split(&mut self) {
+        match self {
+            Shown::Process(watch) if !watch.model.is_paused => watch.watched.read_split(),
+            Shown::Host(_) | Shown::Process(_) => {}
+        }
+    }
+
     fn read(&mut self) -> Result<(), Failure> {
         match self {
             Shown::Host(host) => {

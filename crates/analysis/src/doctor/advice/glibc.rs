@@ -23,15 +23,22 @@ pub fn advice(finding: &Finding, statistics: &Statistics) -> Vec<Advice> {
 
 fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
     let bytes = statistics.sum(Arena::releasable_bytes);
+    let chunks = finding.part_estimate(Part::FreePages);
     let joined = |arena: &Arena| arena.joined_page_bytes.saturating_sub(arena.free_page_bytes);
-    let small = size(statistics.sum(joined));
-    let chunks = measured(finding.part_estimate(Part::FreePages));
-    let mut evidence = format!(
-        "{chunks} in free whole pages, {small} in pages that become free when the trim merges small free blocks, the rest at the end of the heap"
-    );
+    let small = Estimate::exact(statistics.sum(joined) as f64);
+    let end = Estimate::exact((bytes as f64 - chunks.value - small.value).max(0.0));
+    let places = [
+        (chunks, "in free whole pages"),
+        (small, "in pages that become free when the trim merges small free blocks"),
+        (end, "at the end of the heap"),
+    ];
+    let places = places.iter().filter(|(bytes, _)| bytes.value > 0.0);
+    let places: Vec<String> =
+        places.map(|(bytes, place)| format!("{} {place}", measured(*bytes))).collect();
+    let mut evidence = places.join(", ");
     if let Some((first, share)) = first_site(finding) {
-        evidence +=
-            &format!("; most of it is pinned by blocks of {} ({share})", site(&first.frames));
+        let name = site(&first.frames);
+        evidence += &format!("; {share} of what is free lies between live blocks of {name}");
     }
     Some(Advice {
         cause: "trim",
