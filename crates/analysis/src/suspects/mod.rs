@@ -2,6 +2,8 @@
 
 mod stacks;
 
+pub use stacks::{NamedStack, stacks, together as stacks_together};
+
 use crate::extents::lost;
 use crate::members::{Each, together, unprofiled_text};
 use crate::named::{Detail, assemble};
@@ -11,15 +13,17 @@ use crate::recording::what_is_missing;
 use crate::selection::Selection;
 use crate::summary::{Subject, Summary};
 use ramson_format::Kind;
-use ramson_leaks::{Finding, Settings, Suppressions, Verdict, judge};
+use ramson_leaks::{Finding, Growth, Suppressions, Verdict};
 use ramson_process::clock::monotonic_ns;
 use ramson_profile::{FrameName, SampleType};
 use ramson_source::{Failure, Recording};
 use serde::Serialize;
-use stacks::NamedStack;
 use std::collections::HashSet;
 use std::slice;
 use std::sync::Arc;
+
+/// What lives shorter is churn, and what was first seen later is not judged, unless it is said otherwise.
+pub const MIN_AGE_NS: u64 = 60_000_000_000;
 
 /// A profile and the moment that it shows.
 pub struct DatedRecording {
@@ -207,12 +211,16 @@ impl Course {
 impl DatedRecording {
     /// A running process is looked at now, what is left of a dead one shows its last sample.
     pub fn of(recording: Recording) -> Self {
-        let last_ns = recording.snapshot.header.last_monotonic_ns;
-        let now_ns = match recording.running {
-            Some(_) => last_ns.max(monotonic_ns()),
-            None => last_ns,
-        };
-        Self { recording, now_ns }
+        Self { now_ns: moment_ns(&recording), recording }
+    }
+}
+
+/// The moment that a recording shows, on the clock of its times.
+pub fn moment_ns(recording: &Recording) -> u64 {
+    let last_ns = recording.snapshot.header.last_monotonic_ns;
+    match recording.running {
+        Some(_) => last_ns.max(monotonic_ns()),
+        None => last_ns,
     }
 }
 
@@ -224,19 +232,33 @@ fn judged(courses: &[Course], question: &Question) -> Result<Vec<Suspect>, Failu
         let named = assemble(recording, question.names, Detail::Numbered, Some(Kind::Heap))?;
         let mut profile = named.profile;
         match question.selection.apply(&mut profile, SampleType::InuseSpace) {
-            Ok(_) => all.push((*now_ns, stacks::stacks(course, &profile))),
+            Ok(_) => {
+                let earlier = course.earlier.as_ref();
+                all.push((*now_ns, stacks(&recording.snapshot, *now_ns, earlier, &profile)));
+            }
             Err(failure) => drop(nothing_left.get_or_insert(failure)),
         }
     }
     if let (true, Some(failure)) = (all.is_empty(), nothing_left) {
         return Err(failure);
     }
-    let stacks = stacks::together(all);
-    let settings = Settings { min_age_ns: question.min_age_ns, stacks: stacks.len() };
     let is_part =
         courses.iter().any(|course| lost(&course.moment.recording.snapshot, Kind::Heap) > 0);
+    Ok(judge_all(stacks_together(all), question.min_age_ns, is_part))
+}
+
+/// The growth of those suspects among stacks that are judged together which grow.
+pub fn growing(stacks: Vec<NamedStack>) -> Vec<Growth> {
+    let suspects = judge_all(stacks, MIN_AGE_NS, false).into_iter();
+    let growing = suspects.filter(Suspect::is_growing);
+    growing.filter_map(|suspect| suspect.finding.growth).collect()
+}
+
+/// The verdicts on stacks that are judged together, worst first. `is_part`: samples of them were lost.
+fn judge_all(stacks: Vec<NamedStack>, min_age_ns: u64, is_part: bool) -> Vec<Suspect> {
+    let count = stacks.len();
     let finding = |stack: &NamedStack| {
-        let finding = judge(&stack.history, &settings);
+        let finding = stack.judged(count, min_age_ns);
         let (objects, space) = (finding.inuse_objects, finding.inuse_space);
         match is_part {
             true => Finding {
@@ -257,7 +279,7 @@ fn judged(courses: &[Course], question: &Question) -> Result<Vec<Suspect>, Failu
     suspects.sort_by(|a, b| {
         a.finding.verdict.cmp(&b.finding.verdict).then_with(|| b.weight().total_cmp(&a.weight()))
     });
-    Ok(suspects)
+    suspects
 }
 
 impl Suspect {
