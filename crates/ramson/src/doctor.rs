@@ -3,14 +3,15 @@
 use crate::flags::DoctorFlags;
 use crate::output::{print, print_json};
 use crate::table;
-use ramson_analysis::doctor::{examine, examine_all};
+use ramson_analysis::doctor::{Question, examine, examine_all};
 use ramson_process::glibc::{Effort, MOST_WALKED_BYTES};
 use ramson_source::{Failure, Targets, find_target, find_targets};
 
 /// Stops no thread unless `--ask` is given.
 pub fn doctor(flags: &DoctorFlags) -> Result<(), Failure> {
     let effort = if flags.exact { Effort::Exact } else { Effort::Survey(MOST_WALKED_BYTES) };
-    let names = flags.names.names();
+    let (names, own_frames) = (flags.names.names(), flags.frames.own_frames());
+    let question = Question { effort, names: &names, own_frames: own_frames.as_ref() };
     let shown = table::doctor::Shown { rows: flags.rows, details: flags.details };
     let targets = match (flags.ask, flags.sources.as_slice()) {
         (true, [source]) => Targets { found: vec![find_target(source)?], refused: Vec::new() },
@@ -18,16 +19,16 @@ pub fn doctor(flags: &DoctorFlags) -> Result<(), Failure> {
         (false, sources) => find_targets(sources)?,
     };
     if let ([target], []) = (targets.found.as_slice(), targets.refused.as_slice()) {
-        let mut finding = examine(target, effort, &names, None)?;
+        let mut finding = examine(target, &question, None)?;
         if flags.ask && finding.statistics.is_err() {
-            finding = examine(target, effort, &names, Some(ramson_control::ask(target)))?;
+            finding = examine(target, &question, Some(ramson_control::ask(target)))?;
         }
         return match flags.json {
             true => print_json("doctor", &finding),
             false => print(&table::doctor::text(&finding, shown)),
         };
     }
-    let findings = examine_all(&targets, effort, &names)?;
+    let findings = examine_all(&targets, &question)?;
     match flags.json {
         true => print_json("doctor", &findings),
         false => print(&table::doctor_sum::text(&findings, shown, flags.each)),

@@ -2,14 +2,12 @@
 
 use crate::naming::Names;
 use crate::selection::Selection;
-use crate::suspects::{Course, Question, Suspect, suspects};
+use crate::suspects::{Course, MIN_AGE_NS, Question, Suspect, suspects};
 use ramson_leaks::{Suppressions, Verdict};
-use ramson_profile::{Estimate, is_library_function};
+use ramson_profile::{Estimate, OwnFrames};
 use ramson_source::{Failure, Recording};
 use serde::Serialize;
 
-/// What lives shorter is churn: the default of `ramson leaks`.
-const MIN_AGE_NS: u64 = 60_000_000_000;
 /// Frames shown of a stack.
 const MOST_FRAMES: usize = 6;
 
@@ -39,10 +37,15 @@ pub struct Growing {
 
 impl Leaks {
     /// Judges the live stacks of a recording.
-    pub fn of(recording: &Recording, names: &Names) -> Result<Self, Failure> {
+    pub fn of(
+        recording: &Recording,
+        names: &Names,
+        own_frames: Option<&OwnFrames>,
+    ) -> Result<Self, Failure> {
+        let selection = Selection { own_frames: own_frames.cloned(), ..Selection::default() };
         let question = Question {
             names,
-            selection: &Selection::default(),
+            selection: &selection,
             min_age_ns: MIN_AGE_NS,
             suppressions: &Suppressions::default(),
         };
@@ -71,7 +74,7 @@ impl Leaks {
 impl Growing {
     fn of(suspect: &Suspect) -> Self {
         let finding = &suspect.finding;
-        let frames = suspect.frames.iter().filter(|frame| !is_library_function(&frame.name));
+        let frames = suspect.frames.iter();
         Self {
             frames: frames.take(MOST_FRAMES).map(|frame| frame.short()).collect(),
             live: finding.inuse_space,

@@ -21,7 +21,7 @@ use ramson_process::cgroup::{Groups, Limit};
 use ramson_process::glibc::{Arena, Effort, Statistics};
 use ramson_process::rss::{self, Request};
 use ramson_process::{Part, Term};
-use ramson_profile::Estimate;
+use ramson_profile::{Estimate, OwnFrames};
 use ramson_source::{Failure, Target, Targets, gone};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -56,11 +56,20 @@ pub struct Finding {
     pub advice: Vec<Advice>,
 }
 
+/// How to look at a process.
+pub struct Question<'a> {
+    /// How much of the allocator's memory is read.
+    pub effort: Effort,
+    /// Which names are shown.
+    pub names: &'a Names,
+    /// Which frames are; `None`: all.
+    pub own_frames: Option<&'a OwnFrames>,
+}
+
 /// Looks at a process. `asked` is what its allocator said when it was asked just before, if it was.
 pub fn examine(
     target: &Target,
-    effort: Effort,
-    names: &Names,
+    question: &Question,
     asked: Option<Result<Figures, Failure>>,
 ) -> Result<Finding, Failure> {
     let profile = target.profile.as_ref();
@@ -68,6 +77,7 @@ pub fn examine(
     let extents = snapshot.map_or(Vec::new(), extents::ranges);
     let blocks = snapshot.map_or(Vec::new(), extents::blocks);
     let mut allocators = None;
+    let &Question { effort, names, own_frames } = question;
     let request = Request {
         effort,
         profile: profile.map(|recording| recording.origin.as_str()),
@@ -82,11 +92,11 @@ pub fn examine(
     let live = snapshot.map(extents::live_heap);
     let pins = match (profile, &reading.memory, &reading.statistics) {
         (Some(recording), Some(memory), Ok(statistics)) => {
-            Some(pins::pins(recording, memory, statistics, names)?)
+            Some(pins::pins(recording, memory, statistics, names, own_frames)?)
         }
         _ => None,
     };
-    let leaks = profile.map(|recording| Leaks::of(recording, names)).transpose()?;
+    let leaks = profile.map(|recording| Leaks::of(recording, names, own_frames)).transpose()?;
     let rss = Rss::of(&reading, snapshot, Some(&allocators));
     let mut finding = Finding {
         pid: target.pid,
@@ -176,13 +186,13 @@ pub struct Refusal {
 }
 
 /// Looks at each of them. One that ends meanwhile is refused; fails if none is left.
-pub fn examine_all(targets: &Targets, effort: Effort, names: &Names) -> Result<Findings, Failure> {
+pub fn examine_all(targets: &Targets, question: &Question) -> Result<Findings, Failure> {
     let refusal = |pid, failure: &Failure| Refusal { pid, reason: failure.to_string() };
     let refused = targets.refused.iter().map(|refused| refusal(refused.pid, &refused.failure));
     let mut refused: Vec<Refusal> = refused.collect();
     let (mut processes, mut first_failure) = (Vec::new(), None);
     for target in &targets.found {
-        match examine(target, effort, names, None) {
+        match examine(target, question, None) {
             Ok(finding) => {
                 let mut row = Row::of_process(target.pid, target.name.clone());
                 row.rss = Some(finding.rss.bytes);

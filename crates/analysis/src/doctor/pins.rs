@@ -53,10 +53,13 @@ pub fn pins(
     memory: &ProcessMemory,
     statistics: &Statistics,
     names: &Names,
+    own_frames: Option<&OwnFrames>,
 ) -> Result<Pins, Failure> {
     let snapshot = &recording.snapshot;
     let mut named = assemble(recording, names, Detail::Numbered, Some(Kind::Heap))?;
-    OwnFrames::default().fold(&mut named.profile);
+    if let Some(own_frames) = own_frames {
+        own_frames.fold(&mut named.profile);
+    }
     let table = FrameTable::new(&named.profile);
     let mut frames_of: HashMap<usize, Vec<String>> = HashMap::new();
     for sample in &named.profile.samples {

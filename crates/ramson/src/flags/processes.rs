@@ -1,5 +1,6 @@
 //! The flags of commands on processes, profiled or not: `doctor`, `trim`.
 
+use super::filters::FrameFlags;
 use super::source::{NameFlags, PROCESSES};
 use clap::Args;
 
@@ -32,6 +33,8 @@ pub struct DoctorFlags {
     pub details: bool,
     #[command(flatten)]
     pub names: NameFlags,
+    #[command(flatten)]
+    pub frames: FrameFlags,
     /// Of several processes, a block for each instead of a row
     #[arg(long)]
     pub each: bool,
