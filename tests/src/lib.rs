@@ -12,6 +12,7 @@ pub mod deaths;
 pub mod forged;
 pub mod hostile;
 pub mod keeping;
+pub mod loaded;
 mod random;
 pub mod releases;
 mod run;

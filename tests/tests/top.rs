@@ -1,5 +1,6 @@
 //! `ramson top` as its users meet it: in a terminal, with a real server behind.
 
+use ramson_tests::loaded::{Loaded, top};
 use ramson_tests::servers::*;
 use ramson_tests::terminal::Terminal;
 use ramson_tests::{preload, profiles_in, program_with};
@@ -11,49 +12,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
-
-/// A redis that is recorded, and a client that fills it without end.
-struct Loaded {
-    scratch: Scratch,
-    server: Running,
-    _client: Running,
-}
-
-impl Loaded {
-    #[track_caller]
-    fn start() -> Self {
-        let scratch = Scratch::new();
-        let server = redis(&scratch);
-        let mut client = clean(installed("redis-benchmark", "redis-tools"));
-        client.arg("-s").arg(scratch.path("redis.sock"));
-        client.args(["-q", "-t", "set,lpush", "-r", "100000", "-d", "200", "-n", "1000000000"]);
-        let client = Running::start(&mut client, &scratch.path("client"), || true);
-        let loaded = Self { scratch, server, _client: client };
-        wait_until("redis has allocated", || {
-            profiles(&loaded.scratch).iter().any(|found| found.live.len() > 20)
-        });
-        loaded
-    }
-
-    fn top(&self, columns: u16, rows: u16) -> Terminal {
-        Terminal::start(&top(&self.scratch, &[&self.server.0.id().to_string()]), columns, rows)
-    }
-}
-
-fn redis(scratch: &Scratch) -> Running {
-    let socket = scratch.path("redis.sock");
-    let mut server = clean(installed("redis-server", "redis-server"));
-    server.args(["--port", "0", "--save", "", "--dir"]).arg(scratch.path(""));
-    server.arg("--unixsocket").arg(&socket);
-    preload(&mut server, "64K").env("RAMSON_DIR", scratch.open_directory("profiles"));
-    Running::start(&mut server, &scratch.path("log"), || accepts(&socket))
-}
-
-fn top(scratch: &Scratch, arguments: &[&str]) -> Command {
-    let mut command = ramson(scratch);
-    command.arg("top").args(arguments);
-    command
-}
 
 /// A program that holds 100 blocks of one function and 50 of another, and waits.
 fn holding(scratch: &Scratch) -> Running {
@@ -261,32 +219,6 @@ fn without_colours_nothing_is_lost() {
     assert!(is_plain);
     terminal.press("\x03");
     assert_eq!(terminal.wait().code(), Some(0));
-}
-
-#[test]
-fn the_mouse_sorts_opens_and_moves() {
-    let loaded = Loaded::start();
-    let mut terminal = loaded.top(100, 30);
-    let text = terminal.wait_for("sdsnewlen ←");
-    let line =
-        |text: &str, part: &str| 1 + text.lines().position(|line| line.contains(part)).unwrap();
-    let head = line(&text, "l:live▼");
-    // Reports of xterm (SGR): button, column, line; from 1.
-    let click =
-        |column: usize, line: usize| format!("\x1b[<0;{column};{line}M\x1b[<0;{column};{line}m");
-    terminal.press(&click(22, head));
-    terminal.wait_for("d:Δ▼");
-    terminal.press(&click(22, head));
-    terminal.wait_for("d:Δ▲");
-    terminal.press(&click(3, head));
-    terminal.wait_for("l:live▼");
-    terminal.press(&click(3, head + 2));
-    terminal.wait_for("← createStringObject");
-    terminal.press("q");
-    assert_eq!(terminal.wait().code(), Some(0));
-    terminal.wait_until("the terminal as it was", |_| terminal.is_as_usual());
-    let mode = terminal.ask(|screen| screen.mouse_protocol_mode());
-    assert_eq!(mode, vt100::MouseProtocolMode::None);
 }
 
 #[test]

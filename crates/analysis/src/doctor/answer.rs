@@ -1,6 +1,6 @@
 //! The finding as `--json` has it.
 
-use super::Finding;
+use super::finding::Finding;
 use ramson_process::glibc::{Arena, Cell, Parameters, Space, Statistics};
 use ramson_process::{Explained, Part};
 use serde::ser::SerializeStruct;

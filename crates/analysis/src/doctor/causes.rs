@@ -1,6 +1,7 @@
 //! What RSS is, in plain words: a sentence for each cause that accounts for a part worth a word, the largest first.
 
-use super::Finding;
+use super::cause::Cause;
+use super::finding::Finding;
 use super::leaks::Leaks;
 use super::words::{amount, measured, per_hour, sentence, site};
 use ramson_process::allocators::Missing;
@@ -9,7 +10,6 @@ use ramson_process::identify::AllocatorKind;
 use ramson_process::{Part, Term};
 use ramson_profile::Estimate;
 use ramson_profile::format::format_bytes;
-use serde::Serialize;
 
 /// Less than this, and less than this share of RSS, is not worth a sentence …
 pub const LEAST_BYTES: u64 = 1 << 20;
@@ -19,17 +19,6 @@ pub const LEAST_SHARE: f64 = 0.05;
 const MOST_CAUSES: usize = 5;
 /// A trim that returns less of what is free returns next to nothing.
 const NEXT_TO_NOTHING: f64 = 0.05;
-
-/// A part of RSS, and why it is there.
-#[derive(Clone, Debug, Serialize)]
-pub struct Cause {
-    /// The name in `--json`.
-    pub cause: &'static str,
-    /// Resident bytes; of `growing`, live ones.
-    pub bytes: Estimate,
-    /// For people.
-    pub sentence: String,
-}
 
 /// Parts that one phrase explains.
 const OTHERS: [(&str, &[Part], &str); 12] = [

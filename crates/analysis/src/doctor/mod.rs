@@ -2,13 +2,16 @@
 
 mod advice;
 mod answer;
+mod cause;
 mod causes;
+mod finding;
 mod leaks;
 mod pins;
 mod words;
 
 pub use advice::{Advice, Needs, Saving};
-pub use causes::Cause;
+pub use cause::Cause;
+pub use finding::Finding;
 pub use leaks::{Growing, Leaks};
 pub use pins::{Pins, Site};
 
@@ -16,45 +19,14 @@ use crate::extents;
 use crate::members::{Each, Row};
 use crate::naming::Names;
 use crate::rss::Rss;
-use ramson_process::allocators::{Allocators, Figures, Missing};
-use ramson_process::cgroup::{Groups, Limit};
-use ramson_process::glibc::{Arena, Effort, Statistics};
+use ramson_process::allocators::Figures;
+use ramson_process::cgroup::Groups;
+use ramson_process::glibc::Effort;
 use ramson_process::rss::{self, Request};
-use ramson_process::{Part, Term};
-use ramson_profile::{Estimate, OwnFrames};
+use ramson_profile::OwnFrames;
 use ramson_source::{Failure, Target, Targets, gone};
 use serde::Serialize;
 use std::cmp::Reverse;
-
-/// What was found.
-pub struct Finding {
-    /// The process.
-    pub pid: u32,
-    /// The name of its first thread.
-    pub name: String,
-    /// Its resident memory, in terms and parts.
-    pub rss: Rss,
-    /// What it is, in a sentence each, the largest first; never empty.
-    pub causes: Vec<Cause>,
-    /// Which allocators it has.
-    pub allocators: Allocators,
-    /// The C library's statistics, or why there are none.
-    pub statistics: Result<Statistics, Missing>,
-    /// What another allocator said when it was asked, or why it was not; `None` if it was not to be.
-    pub asked: Option<Result<Figures, String>>,
-    /// By the profile, if there is one. Where the allocator tells nothing, it is what is live.
-    pub live: Option<Estimate>,
-    /// Of its control group.
-    pub limit: Option<Limit>,
-    /// Which no process's RSS contains; bytes.
-    pub page_tables: Option<u64>,
-    /// What pins free memory; `None` without a profile or statistics.
-    pub pins: Option<Pins>,
-    /// Whether what is live grows; `None` without a profile.
-    pub leaks: Option<Leaks>,
-    /// What an operator can do first, best first; never empty.
-    pub advice: Vec<Advice>,
-}
 
 /// How to look at a process.
 pub struct Question<'a> {
@@ -116,39 +88,6 @@ pub fn examine(
     finding.causes = causes::causes(&finding);
     finding.advice = advice::advice(&finding);
     Ok(finding)
-}
-
-impl Finding {
-    /// Whether what the allocator has is told from the rest.
-    pub fn is_divided(&self) -> bool {
-        self.statistics.is_ok() || matches!(self.asked, Some(Ok(_)))
-    }
-
-    /// Resident bytes of a part, never negative.
-    pub fn part(&self, part: Part) -> u64 {
-        self.rss.explained.part(part).max(0) as u64
-    }
-
-    /// The same with its interval, where it is an estimate.
-    pub fn part_estimate(&self, part: Part) -> Estimate {
-        let of_releasable = || self.releasable().map_or(0.0, |bytes| bytes.variance);
-        let variance = match part {
-            Part::Live => self.rss.term(Term::Live).variance,
-            Part::FreePages => of_releasable(),
-            Part::FreeChunks => self.rss.term(Term::Free).variance,
-            Part::Held => self.rss.term(Term::Held).variance,
-            Part::Anonymous => self.rss.term(Term::Other).variance,
-            _ => 0.0,
-        };
-        Estimate { value: self.part(part) as f64, variance }
-    }
-
-    /// What a trim of glibc's arenas would return; `None` where their statistics are not known.
-    pub fn releasable(&self) -> Option<Estimate> {
-        let statistics = self.statistics.as_ref().ok()?;
-        let bytes = statistics.sum(Arena::releasable_bytes) as f64;
-        Some(words::with_half_width(bytes, statistics.releasable_half_width_95_bytes()))
-    }
 }
 
 /// What was found in several processes.

@@ -3,8 +3,11 @@
 use super::words::with_half_width;
 use super::*;
 use crate::rss::of_areas;
-use ramson_process::allocators::Allocator;
+use ramson_process::Part;
+use ramson_process::allocators::{Allocator, Allocators, Missing};
+use ramson_process::cgroup::Limit;
 use ramson_process::identify::AllocatorKind;
+use ramson_profile::Estimate;
 
 const MIB: f64 = 1048576.0;
 

@@ -57,6 +57,10 @@ pub fn with_half_width(value: f64, half_width_95: f64) -> Estimate {
     Estimate { value, variance: (half_width_95 / NORMAL_QUANTILE_975).powi(2) }
 }
 
+pub fn size(bytes: u64) -> String {
+    format_bytes(bytes as f64)
+}
+
 /// The frames next to malloc.
 pub fn site(frames: &[String]) -> String {
     match &frames[..SHOWN_FRAMES.min(frames.len())] {

@@ -15,7 +15,7 @@ mod table;
 
 use crate::flags::TopFlags;
 use crate::output::{print, print_json};
-use crate::table::{columns, cut_all, say_what_is_missing};
+use crate::table::{columns, cut_all, say_what_is_missing, wrap};
 pub use guard::guard;
 use heading::{Heading, total_text};
 use host::Host;
@@ -91,9 +91,11 @@ fn text(watch: &Watch, flags: &TopFlags) -> String {
     const WIDTH_OF_A_FILE: usize = 4096;
     let (model, heading) = (&watch.model, Heading::of(&watch.watched));
     let width = columns().unwrap_or(WIDTH_OF_A_FILE);
-    let mut lines = vec![heading.title, heading.rss];
-    lines.extend(heading.split.map(|split| split.line(width)));
-    lines.extend(heading.notes);
+    let prose = [heading.title, heading.rss].into_iter();
+    let prose = prose.chain(heading.split.map(|split| split.line(usize::MAX))).chain(heading.notes);
+    // A file keeps what a screen has no room for.
+    let wrapped = |line: String| wrap(line.split_inclusive(' '), width, 2);
+    let mut lines: Vec<String> = prose.flat_map(wrapped).collect();
     lines.extend([String::new(), table::head_of_rows(model, width)]);
     let profiled_ns = model.picture.profiled_ns;
     lines.push(table::total(&model.shown, &total_text(model), width, profiled_ns).to_string());

@@ -1,10 +1,14 @@
 //! Memory that is not free in the allocator: live, mapped, shared, of files, and the padding of huge pages.
 
-use super::{Advice, MAIN_SHARE, Needs, Saving, size};
-use crate::doctor::Finding;
+use super::saving::{Advice, Needs, Saving};
+use crate::doctor::finding::Finding;
 use crate::doctor::leaks::Leaks;
+use crate::doctor::words::size;
 use ramson_process::Part;
 use ramson_profile::format::format_percent;
+
+/// So much of RSS is what the process is made of.
+const MAIN_SHARE: f64 = 0.5;
 
 pub fn padding(finding: &Finding) -> Option<Advice> {
     let bytes = finding.part(Part::Padding);

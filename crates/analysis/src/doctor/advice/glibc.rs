@@ -1,8 +1,9 @@
 //! What to do where the C library's statistics are known.
 
-use super::{Advice, Needs, Saving, size};
-use crate::doctor::words::{measured, share, site, with_half_width};
-use crate::doctor::{Finding, Site};
+use super::saving::{Advice, Needs, Saving};
+use crate::doctor::finding::Finding;
+use crate::doctor::pins::Site;
+use crate::doctor::words::{measured, share, site, size, with_half_width};
 use ramson_process::Part;
 use ramson_process::glibc::{Arena, Statistics};
 use ramson_profile::Estimate;

@@ -1,8 +1,8 @@
 //! What to do about memory that grows: a leak comes before everything else.
 
-use super::{Advice, Needs, Saving, size};
-use crate::doctor::Finding;
-use crate::doctor::words::{per_hour, site};
+use super::saving::{Advice, Needs, Saving};
+use crate::doctor::finding::Finding;
+use crate::doctor::words::{per_hour, site, size};
 use ramson_process::cgroup::Limit;
 use ramson_profile::Estimate;
 use ramson_profile::format::{format_duration, format_percent};

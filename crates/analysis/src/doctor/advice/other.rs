@@ -1,9 +1,9 @@
 //! What to do where the C library's statistics are not known: the settings of another allocator, with what they are worth if
 //! that was asked.
 
-use super::{Advice, Needs, Saving, can_defragment, is_redis, size};
-use crate::doctor::Finding;
-use crate::doctor::words::measured;
+use super::saving::{Advice, Needs, Saving};
+use crate::doctor::finding::Finding;
+use crate::doctor::words::{measured, size};
 use ramson_process::allocators::Missing;
 use ramson_process::identify::AllocatorKind;
 use ramson_process::{Part, Term};
@@ -127,4 +127,17 @@ fn setting(kind: AllocatorKind) -> Option<Advice> {
         risk: "returned pages fault in again when the program needs them",
         saving: None,
     })
+}
+
+fn is_redis(finding: &Finding) -> bool {
+    const NAMES: [&str; 3] = ["redis-server", "valkey-server", "keydb-server"];
+    NAMES.contains(&finding.name.as_str())
+}
+
+/// Whether the program is a redis whose own jemalloc can be told to move live blocks.
+fn can_defragment(finding: &Finding) -> bool {
+    let has_own_jemalloc = finding.allocators.other.as_ref().is_some_and(|(kind, allocator)| {
+        *kind == AllocatorKind::InProgram && allocator.name.contains("jemalloc")
+    });
+    has_own_jemalloc && is_redis(finding)
 }

@@ -1,0 +1,59 @@
+//! What an advice is.
+
+use ramson_profile::Estimate;
+use serde::Serialize;
+
+/// What following an advice saves.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Saving {
+    /// An upper bound, or expected.
+    pub bytes: u64,
+    /// How uncertain these bytes are; null: they were counted, and what is saved of them depends on the program.
+    pub half_width_95: Option<u64>,
+    /// Not more than these bytes.
+    pub is_at_most: bool,
+}
+
+/// What it takes to follow an advice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Needs {
+    /// A command, while the program runs on.
+    Command,
+    /// A setting with which the program is started again, or the restart alone.
+    Restart,
+    /// A change of the program's code.
+    Code,
+}
+
+/// One advice.
+#[derive(Clone, Debug, Serialize)]
+pub struct Advice {
+    /// The name in `--json`.
+    pub cause: &'static str,
+    /// What it takes.
+    pub needs: Needs,
+    /// What to do.
+    pub action: String,
+    /// The figures behind it.
+    pub evidence: String,
+    /// What it may cost; `none`.
+    pub risk: &'static str,
+    /// What it saves; `None`: it depends on what is found next.
+    pub saving: Option<Saving>,
+}
+
+impl Saving {
+    /// Bytes that are returned for certain, within that.
+    pub(super) fn expected(bytes: u64, half_width_95: f64) -> Option<Self> {
+        let half_width_95 = Some(half_width_95.round() as u64);
+        Some(Self { bytes, half_width_95, is_at_most: false })
+    }
+
+    /// No more than these bytes.
+    pub(super) fn at_most(bytes: Estimate) -> Option<Self> {
+        let half_width = Some(bytes.half_width_95()).filter(|it| it.is_finite() && *it >= 0.5);
+        let half_width_95 = half_width.map(|half_width| half_width.round() as u64);
+        Some(Self { bytes: bytes.value.max(0.0) as u64, half_width_95, is_at_most: true })
+    }
+}

@@ -1,0 +1,76 @@
+//! What was found of one process.
+
+use super::advice::Advice;
+use super::cause::Cause;
+use super::leaks::Leaks;
+use super::pins::Pins;
+use super::words::with_half_width;
+use crate::rss::Rss;
+use ramson_process::allocators::{Allocators, Figures, Missing};
+use ramson_process::cgroup::Limit;
+use ramson_process::glibc::{Arena, Statistics};
+use ramson_process::{Part, Term};
+use ramson_profile::Estimate;
+
+/// What was found.
+pub struct Finding {
+    /// The process.
+    pub pid: u32,
+    /// The name of its first thread.
+    pub name: String,
+    /// Its resident memory, in terms and parts.
+    pub rss: Rss,
+    /// What it is, in a sentence each, the largest first; never empty.
+    pub causes: Vec<Cause>,
+    /// Which allocators it has.
+    pub allocators: Allocators,
+    /// The C library's statistics, or why there are none.
+    pub statistics: Result<Statistics, Missing>,
+    /// What another allocator said when it was asked, or why it was not; `None` if it was not to be.
+    pub asked: Option<Result<Figures, String>>,
+    /// By the profile, if there is one. Where the allocator tells nothing, it is what is live.
+    pub live: Option<Estimate>,
+    /// Of its control group.
+    pub limit: Option<Limit>,
+    /// Which no process's RSS contains; bytes.
+    pub page_tables: Option<u64>,
+    /// What pins free memory; `None` without a profile or statistics.
+    pub pins: Option<Pins>,
+    /// Whether what is live grows; `None` without a profile.
+    pub leaks: Option<Leaks>,
+    /// What an operator can do first, best first; never empty.
+    pub advice: Vec<Advice>,
+}
+
+impl Finding {
+    /// Whether what the allocator has is told from the rest.
+    pub fn is_divided(&self) -> bool {
+        self.statistics.is_ok() || matches!(self.asked, Some(Ok(_)))
+    }
+
+    /// Resident bytes of a part, never negative.
+    pub fn part(&self, part: Part) -> u64 {
+        self.rss.explained.part(part).max(0) as u64
+    }
+
+    /// The same with its interval, where it is an estimate.
+    pub fn part_estimate(&self, part: Part) -> Estimate {
+        let of_releasable = || self.releasable().map_or(0.0, |bytes| bytes.variance);
+        let variance = match part {
+            Part::Live => self.rss.term(Term::Live).variance,
+            Part::FreePages => of_releasable(),
+            Part::FreeChunks => self.rss.term(Term::Free).variance,
+            Part::Held => self.rss.term(Term::Held).variance,
+            Part::Anonymous => self.rss.term(Term::Other).variance,
+            _ => 0.0,
+        };
+        Estimate { value: self.part(part) as f64, variance }
+    }
+
+    /// What a trim of glibc's arenas would return; `None` where their statistics are not known.
+    pub fn releasable(&self) -> Option<Estimate> {
+        let statistics = self.statistics.as_ref().ok()?;
+        let bytes = statistics.sum(Arena::releasable_bytes) as f64;
+        Some(with_half_width(bytes, statistics.releasable_half_width_95_bytes()))
+    }
+}
