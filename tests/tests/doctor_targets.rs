@@ -45,7 +45,9 @@ fn where_the_allocator_tells_nothing_the_profile_s_live_bytes_are_the_part_that_
     let json = doctor(&scratch, keeping.pid());
     let live = json.number("live_by_profile.value");
     assert!((live / (31.0 * MIB) - 1.0).abs() < 0.15, "{json:?}");
-    assert_eq!(part(&json, "live"), live);
+    // What is left of the area within the error cannot be told from live memory, and counts as such.
+    let error = json.number("live_by_profile.half_width_95");
+    assert!((part(&json, "live") - live).abs() <= error, "{json:?}");
     assert!(json.list("advice").iter().any(|advice| advice.text("cause") == "leaks"), "{json:?}");
     let pid = keeping.pid().to_string();
     let text = finish(ramson(&scratch).args(["doctor", &pid])).good().text();

@@ -6,7 +6,7 @@ use ramson_tests::loaded::Loaded;
 fn the_mouse_sorts_opens_and_moves() {
     let loaded = Loaded::start();
     let mut terminal = loaded.top(100, 30);
-    let text = terminal.wait_for("sdsnewlen ←");
+    let text = terminal.wait_for("createStringObject ←");
     let line =
         |text: &str, part: &str| 1 + text.lines().position(|line| line.contains(part)).unwrap();
     let head = line(&text, "l:live▼");

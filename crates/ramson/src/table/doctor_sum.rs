@@ -56,7 +56,7 @@ fn heading(findings: &Findings) -> String {
     let mut causes: Vec<_> = causes.collect();
     causes.sort_by(|a, b| b.1.bytes.value.total_cmp(&a.1.bytes.value));
     for (place, cause) in causes.iter().take(MOST_SENTENCES) {
-        push_prose(&mut out, "", &(place.clone() + &cause.sentence));
+        push_prose(&mut out, "• ", &(place.clone() + &cause.sentence));
     }
     for refusal in &findings.refused {
         push_prose(&mut out, "not looked at: ", &refusal.reason);
@@ -64,25 +64,24 @@ fn heading(findings: &Findings) -> String {
     out
 }
 
-/// A column for each term that any of them has.
+/// Terms with a column, where any of them has it; the others are summed up.
+const COLUMNS: [(Term, &str); 4] =
+    [(Term::Live, "live"), (Term::Free, "free"), (Term::Held, "held"), (Term::Mmap, "mmap")];
+
 fn push_table(out: &mut String, findings: &Findings) {
     let Some(sum) = &findings.rss else { return };
-    let has = |term: Term| {
-        let mut all = findings.processes.iter().map(|each| &each.answer.rss);
-        all.any(|rss| rss.term(term).value != 0.0)
-    };
-    let terms: Vec<(Term, &str)> = Term::ALL.iter().copied().filter(|of| has(of.0)).collect();
-    let head =
-        |(_, name): &(Term, &str)| format!("|{}:>{}", name.replace('_', " "), name.len().max(10));
-    let heads: String = terms.iter().map(head).collect();
+    let shown: Vec<(Term, &str)> =
+        COLUMNS.into_iter().filter(|&(term, _)| sum.term(term).value != 0.0).collect();
+    let heads: String = shown.iter().map(|(_, name)| format!("|{name}:>10")).collect();
     let cells = |first: String, rss: &Rss, last: String| {
-        let values = terms.iter().map(|&(term, _)| format_bytes(rss.term(term).value));
-        let rss = format_bytes(rss.bytes as f64);
-        [first, rss].into_iter().chain(values).chain([last]).collect::<Vec<_>>()
+        let values: Vec<f64> = shown.iter().map(|&(term, _)| rss.term(term).value).collect();
+        let rest = rss.bytes as f64 - values.iter().sum::<f64>();
+        let bytes = [rss.bytes as f64].into_iter().chain(values).chain([rest]).map(format_bytes);
+        [first].into_iter().chain(bytes).chain([last]).collect::<Vec<_>>()
     };
     out.push('\n');
     push_prose(out, "", &sum.line());
-    let mut table = Table::new(out, &format!("pid:>10|RSS:>10{heads}|command"));
+    let mut table = Table::new(out, &format!("pid:>10|RSS:>10{heads}|rest:>10|command"));
     for each in findings.processes.iter().take(MOST_ROWS) {
         table.row(cells(each.answer.pid.to_string(), &each.answer.rss, command(&each.row)));
     }
