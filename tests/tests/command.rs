@@ -58,7 +58,8 @@ fn line_of(source: &str, comment: &str) -> f64 {
 }
 
 fn report(scratch: &Scratch, source: &str, more: &[&str]) -> Json {
-    let mut arguments = vec!["report", source, "--json", "-n", "0"];
+    let mut arguments =
+        vec!["report", source, "--json", "-n", "0", "--view", "top", "--all-frames"];
     arguments.extend(more);
     Json::parse(&say(scratch, &arguments).good().text())
 }
@@ -214,12 +215,13 @@ fn what_is_no_profile_is_refused_with_a_next_step() {
         ("99999999999999".into(), 2, "process ID"),
         ("name:nobody-has-this-name".into(), 5, "nobody-has-this-name"),
         ("name:".into(), 5, "ramson list"),
-        (std::process::id().to_string(), 5, "not profiled"),
     ];
     for (source, status, part) in &cases {
         assert_refused(&say(&scratch, &["report", source]), *status, part);
         assert_refused(&say(&scratch, &["export", source, "-f", "pprof"]), *status, part);
     }
+    let own = std::process::id().to_string();
+    assert_refused(&say(&scratch, &["export", &own, "-f", "pprof"]), 5, "not profiled");
 }
 
 #[test]
@@ -462,7 +464,9 @@ fn names_files_and_lines_are_those_of_the_source() {
     };
     expect(&[("hold", "in hold")], 100_000.0);
     expect(&[("inlined", "in inlined"), ("caller_of_inlined", "in caller_of_inlined")], 25_000.0);
-    let table = say(&scratch, &["report", text(&scratch.path("of-holds.ramson"))]).good().text();
+    let table = say(&scratch, &["report", text(&scratch.path("of-holds.ramson")), "--view", "top"])
+        .good()
+        .text();
     let place = format!("holds.c:{}", line_of("holds.c", "in hold"));
     assert!(table.lines().any(|line| line.contains(" hold ") && line.ends_with(&place)), "{table}");
 }
@@ -474,7 +478,8 @@ fn names_of_c_plus_plus_are_readable() {
     let path = scratch.path("names.ramson");
     let arguments = ["run", "--interval", "1", "-o", text(&path), "--", text(&program)];
     say(&scratch, &arguments).good();
-    let arguments = ["report", text(&path), "--sample-index", "alloc_space", "-n", "0"];
+    let arguments =
+        ["report", text(&path), "--sample-index", "alloc_space", "-n", "0", "--view", "top"];
     let table = say(&scratch, &arguments).good().text();
     assert!(table.contains("storage::Shelf<std::"), "{table}");
     assert!(table.contains(">::put"), "{table}");

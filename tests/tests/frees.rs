@@ -72,7 +72,8 @@ fn a_crash_after_a_free_names_who_allocated_and_who_freed_the_block() {
     assert_eq!(function("free_stack"), "drop_session");
     assert!(report(inside + 8, &[]).contains("in none of the"), "an address behind the block");
     // Who only frees holds nothing.
-    let top = finish(ramson(&scratch).args(["report", path, "-n", "0"])).good().text();
+    let top =
+        finish(ramson(&scratch).args(["report", path, "-n", "0", "--view", "top"])).good().text();
     assert!(!top.contains("drop_session"), "{top}");
 }
 

@@ -22,7 +22,8 @@ fn holds() -> PathBuf {
 /// `ramson report SRC --json` by function name.
 fn report(scratch: &Scratch, source: &str, more: &[&str]) -> Json {
     let mut command = ramson(scratch);
-    command.args(["report", source, "--json", "-n", "0", "--granularity", "functions"]).args(more);
+    command.args(["report", source, "--json", "-n", "0", "--granularity", "functions"]);
+    command.args(["--view", "top", "--all-frames"]).args(more);
     Json::parse(&finish(&mut command).good().text())
 }
 
@@ -347,6 +348,7 @@ fn our_own_exports_come_back_as_they_went() {
     for file in [scratch.path("again"), own.clone()] {
         let mut command = ramson(&scratch);
         command.args(["report", "-", "--json", "-n", "0", "--granularity", "functions"]);
+        command.args(["--view", "top", "--all-frames"]);
         let piped = finish_with(&mut command, &fs::read(file).unwrap()).good().text();
         assert_eq!(rows(&Json::parse(&piped)), rows(&report(&scratch, text(&own), &[])));
     }

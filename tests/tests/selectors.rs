@@ -12,7 +12,7 @@ use std::time::Instant;
 fn a_name_sums_two_redis_servers_on_every_surface() {
     let redises = Redises::start();
     let (scratch, source) = (&redises.scratch, redises.source.as_str());
-    let report = redises.json(&["report", source, "-n", "0"]);
+    let report = redises.json(&["report", source, "-n", "0", "--view", "top"]);
     assert_eq!(pids(&report), redises.profiled);
     assert_eq!(report.number("unprofiled"), 1.0);
     for path in ["whole.value", "live.value", "rss.bytes", "rss.terms.files.value"] {
@@ -26,13 +26,13 @@ fn a_name_sums_two_redis_servers_on_every_surface() {
 
     // By their IDs, once more, and by their parent's they are the same.
     let [one, other] = [redises.profiled[0], redises.profiled[1]].map(|pid| pid.to_string());
-    let by_id = redises.json(&["report", &one, &other, &one, "-n", "0"]);
+    let by_id = redises.json(&["report", &one, &other, &one, "-n", "0", "--view", "top"]);
     assert_eq!(by_id.at("whole"), report.at("whole"));
     assert_eq!(by_id.at("rows"), report.at("rows"));
     assert_eq!(by_id.number("unprofiled"), 0.0);
 
     // One of them by itself is as the same one in the sum.
-    let alone = redises.json(&["report", &one, "-n", "0"]);
+    let alone = redises.json(&["report", &one, "-n", "0", "--view", "top"]);
     let is_it = |process: &&Json| process.number("pid") == alone.number("pid");
     let in_sum = by_id.list("processes").iter().find(is_it).unwrap();
     assert_eq!((alone.at("rows"), alone.at("whole")), (in_sum.at("rows"), in_sum.at("whole")));

@@ -25,7 +25,11 @@ fn ramson_with_cache(scratch: &Scratch, cache: &str, arguments: &[&str]) -> Outc
 
 /// A report without the lines that name the file.
 fn report(scratch: &Scratch, cache: &str, arguments: &[&str]) -> String {
-    let text = ramson_with_cache(scratch, cache, &[&["report"], arguments].concat()).good().text();
+    let view: &[&str] = if arguments.contains(&"--view") { &[] } else { &["--view", "top"] };
+    let text =
+        ramson_with_cache(scratch, cache, &[&["report", "--all-frames"], arguments, view].concat())
+            .good()
+            .text();
     text.split_once("\n\n").unwrap().1.to_owned()
 }
 
@@ -45,7 +49,7 @@ fn a_symbolized_profile_is_read_alike_where_its_binaries_are_not() {
     assert_eq!(report(&scratch, "there", &[carrying, "--view", "lines"]), here);
     let mut piped = ramson(&scratch);
     piped.env("XDG_CACHE_HOME", scratch.open_directory("there"));
-    let piped = piped.args(["report", "-", "--view", "lines"]);
+    let piped = piped.args(["report", "-", "--view", "lines", "--all-frames"]);
     let piped = finish_with(piped, &fs::read(carrying).unwrap()).good().text();
     assert!(piped.ends_with(&here), "{piped}");
 

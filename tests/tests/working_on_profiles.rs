@@ -67,7 +67,12 @@ fn flats(report: &Json) -> BTreeMap<String, i64> {
 fn filters_choose_what_a_report_counts_and_percentages_stay_those_of_all() {
     let scratch = Scratch::new();
     let path = profile(&scratch, &keeps(&scratch, 0), "out", "1");
-    let report = |more: &[&str]| json(&scratch, &[&["report", &path, "-n", "0"], more].concat());
+    let report = |more: &[&str]| {
+        json(
+            &scratch,
+            &[&["report", &path, "-n", "0", "--view", "top", "--all-frames"], more].concat(),
+        )
+    };
     let whole = report(&[]).number("total.value");
     assert!(flats(&report(&[]))["keep"] == 100_000 && flats(&report(&[]))["keep_large"] == 50_000);
     let focused = report(&["--focus", "^keep_large$"]);
@@ -99,6 +104,7 @@ fn every_view_has_a_table_and_an_object_of_its_own() {
     let scratch = Scratch::new();
     let path = profile(&scratch, &keeps(&scratch, 0), "out", "1");
     for (view, kind, heading) in [
+        ("stacks", "stacks", "innermost first"),
         ("top", "report", "flat%"),
         ("lines", "report", "flat%"),
         ("tree", "tree", "callers above their callees"),
@@ -277,7 +283,10 @@ fn what_we_export_has_the_same_numbers_in_pprof_under_the_same_filters() {
         (vec!["--show-from", "large", "--ignore", "zzz"], vec!["-show_from=large", "-ignore=zzz"]),
         (vec!["--sample-index", "alloc_space"], vec!["-sample_index=alloc_space"]),
     ] {
-        let report = json(&scratch, &[&["report", &*new, "-n", "0"], &ours[..]].concat());
+        let report = json(
+            &scratch,
+            &[&["report", &*new, "-n", "0", "--view", "top", "--all-frames"], &ours[..]].concat(),
+        );
         let pprof = pprof_top(&scratch, &[&theirs[..], &[&*files[1]]].concat());
         assert_eq!(with_files(our_top(&report)), with_files(pprof), "{ours:?}");
     }

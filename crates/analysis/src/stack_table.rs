@@ -25,7 +25,7 @@ pub struct StackTable {
     /// Frames of libraries and of wrappers around malloc were taken out of the stacks.
     pub is_folded: bool,
     /// The largest first.
-    pub stacks: Vec<StackRow>,
+    pub rows: Vec<StackRow>,
 }
 
 /// Stacks that look the same.
@@ -93,7 +93,7 @@ impl StackTable {
             sample_type,
             total: profile.total(sample_type),
             is_folded,
-            stacks: stacks.into_iter().map(row).collect(),
+            rows: stacks.into_iter().map(row).collect(),
         }
     }
 }

@@ -18,21 +18,21 @@ const MAX_CALLERS: usize = 8;
 /// The rows, and what share of all they are.
 pub fn table(out: &mut String, report: &Report, of: &StackTable) {
     let unit = of.sample_type.unit();
-    if of.stacks.is_empty() {
+    if of.rows.is_empty() {
         out.push_str(&nothing(report, of));
         return;
     }
     let folded = if of.is_folded { FOLDED } else { "" };
     let _ = writeln!(out, "{}{folded}", title(report, of.total));
     let what = if unit == SampleUnit::Bytes { "bytes" } else { "count" };
-    let has_ages = of.stacks.iter().any(|stack| stack.ages.is_some());
-    let has_growth = of.stacks.iter().any(|stack| stack.growth.is_some());
+    let has_ages = of.rows.iter().any(|stack| stack.ages.is_some());
+    let has_growth = of.rows.iter().any(|stack| stack.growth.is_some());
     let age = if has_ages { "age:>8|" } else { "" };
     let change = if has_growth { "growth:>22|" } else { "" };
     let heads = format!("{what}:>10|share:>7|±:>8|objects:>11|{age}{change}stack, innermost first");
     let mut lines = Table::new(out, &heads);
     let mut shown = 0.0;
-    for stack in &of.stacks {
+    for stack in &of.rows {
         shown += stack.value.value;
         let mut cells = vec![
             format_value(stack.value.value, unit),
@@ -123,10 +123,10 @@ pub fn pointers(out: &mut String, pointers: &Pointers, source: &str) {
         let trim = pointers.releasable.map_or(String::new(), |bytes| {
             format!(", of which a trim would return {}", format_bytes(bytes as f64))
         });
-        let _ = writeln!(
-            out,
-            "{} free in the allocator{trim}: ramson doctor {source}",
-            format_estimate(free, SampleUnit::Bytes)
-        );
+        let free = match free.variance > 0.0 {
+            true => format_estimate(free, SampleUnit::Bytes),
+            false => format_bytes(free.value),
+        };
+        let _ = writeln!(out, "{free} free in the allocator{trim}: ramson doctor {source}");
     }
 }

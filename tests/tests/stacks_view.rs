@@ -1,0 +1,91 @@
+//! The first screen of a report: which of the program's own functions have the memory, since when, and where to look next.
+
+use ramson_tests::servers::*;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn say(scratch: &Scratch, arguments: &[&str]) -> Outcome {
+    finish(ramson(scratch).args(arguments))
+}
+
+/// A C++ program, built here, that holds 500 strings of 1,000 bytes by acme::load and a buffer of 90,000 bytes that
+/// acme::open_session allocates by a wrapper of its own, then dies.
+fn recorded(scratch: &Scratch) -> PathBuf {
+    let source = "#include <csignal>\n#include <cstdlib>\n#include <string>\n#include <vector>\n\
+         void *volatile kept;\n\
+         extern \"C\" __attribute__((noinline)) void *xmalloc(size_t size) { return malloc(size); }\n\
+         __attribute__((noinline)) void *pool_get(size_t size) { return xmalloc(size); }\n\
+         namespace acme {\n\
+         std::vector<std::string> catalog;\n\
+         __attribute__((noinline)) void load() {\n\
+           for (int i = 0; i < 500; i++) catalog.push_back(std::string(1000, 'c'));\n}\n\
+         __attribute__((noinline)) void open_session() { kept = pool_get(90000); }\n}\n\
+         int main() { acme::load(); acme::open_session(); raise(SIGKILL); }\n";
+    let file = scratch.file("acme.cc", source);
+    let program = scratch.path("acme");
+    let flags = ["-g", "-O1", "-fno-optimize-sibling-calls", "-o"];
+    finish(clean(installed("g++", "g++")).args(flags).arg(&program).arg(&file)).good();
+    let path = scratch.path("acme.ramson");
+    let run = ["run", "--interval", "1", "-o", path.to_str().unwrap(), "--"];
+    say(scratch, &[&run[..], &[program.to_str().unwrap()]].concat());
+    path
+}
+
+/// The innermost frames, with what each stack holds.
+fn leaves(scratch: &Scratch, path: &Path, more: &[&str]) -> Vec<(String, f64)> {
+    let arguments = [&["report", path.to_str().unwrap(), "--json", "-n", "0"], more].concat();
+    let report = Json::parse(&say(scratch, &arguments).good().text());
+    let leaf = |row: &Json| {
+        let name = row.list("frames")[0].text("function").to_owned();
+        (name, row.number("value.value"))
+    };
+    report.list("rows").iter().map(leaf).collect()
+}
+
+#[test]
+fn libraries_and_wrappers_count_for_the_functions_that_called_them() {
+    let scratch = Scratch::new();
+    let path = recorded(&scratch);
+    let own = leaves(&scratch, &path, &[]);
+    let names: Vec<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names[..2], ["acme::load()", "pool_get(unsigned long)"], "{own:?}");
+    assert!((500_500.0..600_000.0).contains(&own[0].1), "the strings and their table: {own:?}");
+    assert_eq!(own[1].1, 90_000.0);
+    let wrapped = leaves(&scratch, &path, &["--wrapper", "^pool_"]);
+    assert!(wrapped.contains(&("acme::open_session()".into(), 90_000.0)), "{wrapped:?}");
+    let of_library = leaves(&scratch, &path, &["--library", "^pool_|^acme::"]);
+    assert!(of_library.iter().all(|(name, _)| !name.starts_with("acme::")), "{of_library:?}");
+    let all = leaves(&scratch, &path, &["--all-frames"]);
+    assert!(all.iter().any(|(name, _)| name.contains("std::")), "{all:?}");
+    assert!(all.contains(&("xmalloc".into(), 90_000.0)), "{all:?}");
+    let sum = |rows: &[(String, f64)]| rows.iter().map(|row| row.1).sum::<f64>();
+    assert_eq!([sum(&wrapped), sum(&all)], [sum(&own); 2], "nothing is lost or counted twice");
+}
+
+#[test]
+fn the_first_rows_name_function_line_and_callers() {
+    let scratch = Scratch::new();
+    let path = recorded(&scratch);
+    let shown = say(&scratch, &["report", path.to_str().unwrap()]).good().text();
+    let below = shown.split_once("innermost first\n").unwrap_or_else(|| panic!("{shown}")).1;
+    let first = below.lines().next().unwrap();
+    assert!(first.contains("acme::load  acme.cc:11 ← main:15"), "{shown}");
+    assert!(shown.contains("library frames count for their callers"), "{shown}");
+    let more = say(&scratch, &["report", path.to_str().unwrap(), "-n", "1"]).good().text();
+    assert!(more.lines().last().unwrap().contains("in other stacks; -n 0 shows all"), "{more}");
+    let refused = say(&scratch, &["report", "1", "--all-frames", "--library", "x"]);
+    assert_eq!(refused.status, 2, "{}", refused.text());
+}
+
+#[test]
+fn a_process_without_a_profile_shows_its_rss_and_what_to_do() {
+    let scratch = Scratch::new();
+    let sleeper = Running(Command::new("sleep").arg("1000").spawn().unwrap());
+    let pid = sleeper.0.id().to_string();
+    let outcome = say(&scratch, &["report", &pid]);
+    assert_eq!(outcome.status, 5);
+    let shown = outcome.text();
+    assert!(shown.starts_with("RSS ") && shown.contains("code and data"), "{shown}");
+    assert!(shown.contains(&format!("sleep (pid {pid}), running, not profiled; allocator glibc")));
+    assert!(outcome.remarks.iter().any(|line| line.contains("ramson run -- CMD")));
+}
