@@ -341,9 +341,10 @@ pub enum Json {
 }
 
 impl Json {
-    /// Reads one value that is all of `text`.
+    /// Reads one value that is all of `text`. What ramson printed has to be as its schema says.
     #[track_caller]
     pub fn parse(text: &str) -> Self {
+        crate::schemas::check(text);
         let mut rest = text.trim();
         let value = Self::take(&mut rest).unwrap_or_else(|| panic!("not JSON at {rest:.40}"));
         assert_eq!(rest.trim(), "", "more than one value");

@@ -328,7 +328,7 @@ fn a_running_a_killed_and_an_ended_process_report_the_same_names() {
     assert_eq!(rows(&alive), rows(&killed));
     assert_eq!(rows(&alive), rows(&ended));
     let text = say(&scratch, &["report", &pid]).good().text();
-    assert!(text.contains("died without a normal exit"), "{text}");
+    assert!(text.contains("died; cause unknown"), "{text}");
 }
 
 #[test]

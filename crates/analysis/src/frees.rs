@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use std::collections::{BTreeSet, HashMap};
 
 /// The answer.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Frees {
     /// How many the profile can hold.
     pub max_frees: u64,
@@ -30,7 +30,7 @@ pub struct Frees {
 }
 
 /// A block that was sampled.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Block {
     /// First byte.
     pub address: Address,
@@ -47,7 +47,7 @@ pub struct Block {
 }
 
 /// A block that was freed.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct FreedBlock {
     /// Of those that were remembered, from 1.
     pub number: u64,
@@ -65,6 +65,20 @@ pub struct FreedBlock {
 /// In hexadecimal.
 #[derive(Clone, Copy)]
 pub struct Address(pub u64);
+
+impl schemars::JsonSchema for Address {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Address".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^0x[0-9a-f]+$" })
+    }
+}
 
 impl Serialize for Address {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -64,7 +64,7 @@ pub enum Shown {
 }
 
 /// The answer.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Report {
     /// The rows.
     #[serde(flatten)]
@@ -85,6 +85,7 @@ pub struct Report {
     pub defects: Vec<String>,
     /// What kept frames from having names.
     #[serde(serialize_with = "as_texts")]
+    #[schemars(with = "Vec<String>")]
     pub missing_symbols: Vec<SymbolDefect>,
     /// What it is of.
     #[serde(flatten)]
@@ -101,7 +102,7 @@ pub struct Report {
 }
 
 /// The rows.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum View {
     /// Functions or lines.
@@ -123,7 +124,7 @@ pub enum View {
 }
 
 /// Functions, and the few stacks that hold most, which a table of functions pulls apart.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Functions {
     /// Functions or lines.
     #[serde(flatten)]
@@ -133,7 +134,7 @@ pub struct Functions {
 }
 
 /// One stack without the C++ library's own frames.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct WholeStack {
     /// What it holds.
     pub value: Estimate,
@@ -168,6 +169,7 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
     }
     if is_one {
         let mut only = answers.remove(0);
+        only.check_peek(question)?;
         only.defects.extend(unprofiled_text(members.unprofiled));
         return Ok(only);
     }
@@ -181,6 +183,7 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
     let mut whole = Report::new(sum, defects, summed, counted);
     whole.unmatched = question.selection.apply(&mut whole.profile, counted)?;
     whole.show(None, question);
+    whole.check_peek(question)?;
     Ok(Report { processes, ..whole })
 }
 
@@ -210,6 +213,19 @@ impl Report {
             self.profile.granularity = Granularity::Lines;
         }
         self.view = rows(opened, &self.profile, question, self.sample_type);
+    }
+
+    /// Fails, as a filter that leaves nothing does, if no function has the name that was looked for.
+    fn check_peek(&self, question: &Question) -> Result<(), Failure> {
+        match (&self.view, &question.view) {
+            (View::Peek(table), Shown::Peek(pattern)) if table.functions.is_empty() => {
+                Err(Failure::failed(format!(
+                    "--view peek {}: matches no function. \"ramson report SRC\" lists the largest",
+                    pattern.as_str()
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -3,10 +3,13 @@
 use crate::flags::ReportFlags;
 use crate::output::{hint, print, print_json_of_kind};
 use crate::table::{self, say_what_is_missing};
-use ramson_analysis::report::{Question, report as answer};
+use ramson_analysis::report::{Question, Shown, report as answer};
 use ramson_source::{Failure, open_all};
 
 pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
+    if flags.address.is_some() && !matches!(flags.view, Shown::Frees) {
+        return Err(Failure::usage("--address: only --view frees looks for one. Add --view frees"));
+    }
     let mut members = open_all(&flags.source.sources)?;
     let question = Question {
         names: &flags.source.names.names(),

@@ -144,7 +144,7 @@ fn check(pid: u32) -> Result<(), Failure> {
         let parts = [("RssAnon", "anonymous"), ("RssFile", "files"), ("RssShmem", "shared memory")];
         let parts: Vec<String> = parts.into_iter().filter_map(known).collect();
         let rss = bytes("VmRSS").map_or(String::new(), |rss| {
-            format!("RSS {rss} = {}, and no more may be seen: ", parts.join(" + "))
+            format!("RSS {rss} = {}, and nothing more is readable: ", parts.join(" + "))
         });
         Failure::failed(format!("process {pid} ({name}): {rss}{error}. {}", rights::next_step(pid)))
     })

@@ -108,7 +108,7 @@ impl Finding {
 }
 
 /// What was found in several processes.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Findings {
     /// The sum of each term; pages that the processes share count in each.
     pub rss: Option<Rss>,
@@ -121,7 +121,7 @@ pub struct Findings {
 }
 
 /// An advice about one of the processes.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Placed {
     /// The process.
     pub pid: u32,
@@ -133,7 +133,7 @@ pub struct Placed {
 }
 
 /// A process that could not be looked at.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Refusal {
     /// The process.
     pub pid: u32,

@@ -10,6 +10,10 @@ use ramson_profile::view::Sort;
 use ramson_profile::{Pattern, SampleType};
 use std::ffi::OsString;
 
+/// Words of --view.
+pub(super) const VIEWS: [&str; 9] =
+    ["top", "tree", "peek", "callers", "lines", "sizes", "threads", "frees", "health"];
+
 #[derive(Args)]
 #[command(after_help = "\
 Columns: flat is the function's own allocations, cum includes those of the functions it called; ± is the 95 % interval of the estimate, in percent of flat (of cum where flat is 0). A large ± means few samples.
@@ -91,9 +95,7 @@ fn parse_view(text: &str) -> Result<Shown, String> {
         "health" => Shown::Health,
         "peek" => return Err("which functions? Add a regular expression".into()),
         _ => {
-            return Err(
-                "one of top, tree, peek RE, callers, lines, sizes, threads, frees, health".into()
-            );
+            return Err(format!("one of {}", VIEWS.join(", ").replace("peek", "peek RE")));
         }
     })
 }

@@ -28,7 +28,7 @@ const POOL_SHARE: f64 = 0.5;
 const MAIN_SHARE: f64 = 0.5;
 
 /// What following an advice saves.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, schemars::JsonSchema)]
 pub struct Saving {
     /// An upper bound, or expected.
     pub bytes: u64,
@@ -39,7 +39,7 @@ pub struct Saving {
 }
 
 /// One advice.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct Advice {
     /// The name in `--json`.
     pub cause: &'static str,
