@@ -205,8 +205,8 @@ fn chosen(series: &[Moment], rows: usize) -> Vec<&Moment> {
         return series.iter().collect();
     }
     let always = Triggers::MARK | Triggers::EXIT | Triggers::DEATH | Triggers::PRESSURE;
-    let most_live = series.iter().max_by(|a, b| a.live.value.total_cmp(&b.live.value));
-    let most_rss = series.iter().max_by_key(|moment| moment.rss);
+    let most_live = series.iter().rev().max_by(|a, b| a.live.value.total_cmp(&b.live.value));
+    let most_rss = series.iter().rev().max_by_key(|moment| moment.rss);
     let peaks = [most_live, most_rss].map(|moment| moment.map(|moment| moment.time_ns));
     // A few rows are for its ends.
     let is_peak = |time_ns| rows >= LEAST_ROWS_WITH_PEAKS && peaks.contains(&Some(time_ns));

@@ -6,6 +6,7 @@ use crate::output_file::cannot_write;
 use clap::Command;
 use clap_mangen::Man;
 use ramson_source::Failure;
+use std::{fs, io};
 
 pub fn man(flags: &ManFlags) -> Result<(), Failure> {
     // The pages are the help.
@@ -14,7 +15,8 @@ pub fn man(flags: &ManFlags) -> Result<(), Failure> {
     let is_shown = |command: &&Command| !command.is_hide_set();
     if let Some(directory) = &flags.dir {
         for of in [&command].into_iter().chain(command.get_subcommands().filter(is_shown)) {
-            page(of).generate_to(directory).map_err(|error| cannot_write(directory, &error))?;
+            let path = directory.join(page(of).get_filename());
+            fs::write(&path, text(of)?).map_err(|error| cannot_write(&path, &error))?;
         }
         return Ok(());
     }
@@ -28,9 +30,14 @@ pub fn man(flags: &ManFlags) -> Result<(), Failure> {
             "{name}: no such command. \"ramson --help\" lists them"
         )));
     };
+    print_raw(text(found)?.as_bytes())
+}
+
+fn text(command: &Command) -> io::Result<String> {
     let mut out = Vec::new();
-    page(found).render(&mut out)?;
-    print_raw(&out)
+    page(command).render(&mut out)?;
+    // clap_mangen's name for what comes last in the help.
+    Ok(String::from_utf8_lossy(&out).replace(".SH EXTRA\n", ".SH NOTES\n"))
 }
 
 fn page(command: &Command) -> Man {

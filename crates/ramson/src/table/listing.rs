@@ -16,7 +16,7 @@ pub fn text(listing: &Listing, rows: usize) -> String {
     let of_several = !listing.profiles.iter().all(is_own);
     let users = if of_several { "user:<10|" } else { "" };
     let heads = format!(
-        "pid:>8|{users}state:<21|when:>13|live:>10|±:>8|RSS:>10| ports:<7|command:<30|profile"
+        "pid:>8|{users}state:<21|when:>13|live:>10|±:>8|RSS:>10| ports:<12|command:<30|profile"
     );
     let all = listing.rows();
     let mut table = Table::new(&mut out, &heads);
@@ -121,7 +121,10 @@ mod tests {
         for part in ["for 3 min", "6379,16379", "redis-server --port 6379", "/p/7-8.ramson"] {
             assert!(rows[0].contains(part), "{part}: {text}");
         }
-        assert!(rows[1].contains("SIGKILL, OOM killer     37 min ago"), "{text}");
+        assert!(
+            rows[1].contains("SIGKILL, OOM killer ") && rows[1].contains(" 37 min ago "),
+            "{text}"
+        );
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub fn text(timeline: &Timeline, has_chart: bool) -> String {
     out
 }
 
-/// The times of the rows with the highest values.
+/// The times of the first rows with the highest values.
 struct Peaks {
     live: Option<u64>,
     rss: Option<u64>,
@@ -51,7 +51,8 @@ struct Peaks {
 impl Peaks {
     /// None of a single row.
     fn of(rows: &[Row]) -> Self {
-        let several = || rows.iter().filter(|_| rows.len() > 1);
+        // Of equal ones, the last in this order counts.
+        let several = || rows.iter().rev().filter(|_| rows.len() > 1);
         let live = several().max_by(|a, b| a.live.value.total_cmp(&b.live.value));
         let rss = several().max_by_key(|row| row.rss);
         let time = |row: Option<&Row>| row.map(|row| row.time_unix_ns);
