@@ -8,7 +8,7 @@ DEMO_PACKAGES := $(BUILD_PACKAGES) redis-server redis-tools
 TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-contrib sqlite3 git python3 nodejs \
   golang-go python3-jsonschema default-jdk-headless libjemalloc2 libjemalloc-dev libgoogle-perftools4 google-perftools heaptrack libmimalloc2.0 libc6-dbg dwz elfutils \
   bpftrace musl-tools gcc-multilib util-linux procps curl libboost-context-dev luajit strace xz-utils debuginfod chromium \
-  man-db zsh fish python3-prometheus-client
+  man-db zsh fish python3-pip
 BENCH_PACKAGES := $(TEST_PACKAGES) valgrind llvm stress-ng
 
 .PHONY: help build dist demo test surveys model sanitize soak hostile hostile-sources lint bench fuzz install install-pages schemas clean
@@ -127,5 +127,7 @@ cargo:
 	@command -v cargo > /dev/null || tests/packages cargo-web rustc-web
 
 packages-demo: ; @tests/packages $(DEMO_PACKAGES)
-packages-test: ; @tests/packages $(TEST_PACKAGES)
+packages-test:
+	@tests/packages $(TEST_PACKAGES)
+	@python3 -c 'import prometheus_client' 2> /dev/null || python3 -m pip install --quiet --break-system-packages prometheus_client
 packages-bench: ; @tests/packages $(BENCH_PACKAGES)

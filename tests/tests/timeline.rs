@@ -4,9 +4,6 @@ use ramson_tests::recorded::Recorded;
 use ramson_tests::servers::*;
 use ramson_tests::terminal::Terminal;
 
-/// Where make test installs Debian's modules.
-const DEBIAN_PYTHON: &str = "/usr/bin/python3";
-
 /// A program that was marked before and after it grew; it runs.
 fn recorded() -> Recorded {
     let recorded = Recorded::new();
@@ -79,7 +76,8 @@ for family in parse(sys.stdin.read()):
 /// Name, value, and whether it has a time, of each sample.
 #[track_caller]
 fn parsed(text: &str) -> Vec<(String, f64, bool)> {
-    let mut command = clean(installed(DEBIAN_PYTHON, "python3-prometheus-client"));
+    // Debian's takes a later time for an earlier one: make test installs prometheus_client from PyPI.
+    let mut command = clean(python());
     let shown = finish_with(command.args(["-c", PARSE]), text.as_bytes()).good().text();
     let fields = shown.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     fields

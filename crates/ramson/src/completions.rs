@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Set by the scripts: the shell that asks.
 const VARIABLE: &str = "RAMSON_COMPLETE";
-const SHELLS: Shells<'static> = Shells(&[&OwnBash, &Elvish, &Fish, &Powershell, &Zsh]);
+const SHELLS: Shells<'static> = Shells(&[&OwnBash, &Elvish, &Fish, &Powershell, &OwnZsh]);
 
 /// Answers and ends the process if a shell asks. Has to be called before anything else.
 pub fn answer() {
@@ -71,5 +71,43 @@ impl EnvCompleter for OwnBash {
         out: &mut dyn Write,
     ) -> io::Result<()> {
         Bash.write_complete(command, words, directory, out)
+    }
+}
+
+/// As clap's own, except that it also works as a function that zsh loads when it is first needed.
+struct OwnZsh;
+
+const ZSH_LOADED: &str = r#"[[ ${funcstack[1]} == _ramson ]] && _clap_dynamic_completer_ramson "$@"
+"#;
+
+impl EnvCompleter for OwnZsh {
+    fn name(&self) -> &'static str {
+        "zsh"
+    }
+
+    fn is(&self, name: &str) -> bool {
+        name == "zsh"
+    }
+
+    fn write_registration(
+        &self,
+        variable: &str,
+        name: &str,
+        program: &str,
+        completer: &str,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        Zsh.write_registration(variable, name, program, completer, out)?;
+        out.write_all(ZSH_LOADED.as_bytes())
+    }
+
+    fn write_complete(
+        &self,
+        command: &mut clap::Command,
+        words: Vec<OsString>,
+        directory: Option<&Path>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        Zsh.write_complete(command, words, directory, out)
     }
 }

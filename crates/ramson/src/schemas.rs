@@ -80,12 +80,15 @@ fn document((name, kinds, schema): Described) -> String {
     let object = schema.as_object_mut().expect("a schema of an object is an object");
     let properties = object.entry("properties").or_insert_with(|| json!({}));
     properties["ramson"] = json!({ "const": VERSION, "description": "Version of these objects." });
+    if let [kind] = kinds {
+        properties["kind"] = json!({ "const": kind });
+    }
     let required = object.entry("required").or_insert_with(|| json!([]));
     let required = required.as_array_mut().expect("required is a list");
-    required.insert(0, json!("ramson"));
-    if let [kind] = kinds {
-        required.insert(1, json!("kind"));
-        object["properties"]["kind"] = json!({ "const": kind });
+    let names = ["ramson", "kind"].into_iter().take(1 + kinds.len());
+    for (place, name) in names.enumerate() {
+        required.retain(|other| other != name);
+        required.insert(place, json!(name));
     }
     object.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
     object.insert("title".into(), json!(format!("ramson: {name}")));

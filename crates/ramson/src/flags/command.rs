@@ -18,11 +18,25 @@ fn with_short_help(command: Command) -> Command {
     let more = format!("\"ramson {} --help\" explains more", command.get_name());
     let long = command.get_after_help().map(ToString::to_string);
     let long = long.unwrap_or_else(|| "\"ramson --help\" lists the commands".into());
-    let shorten = |arg: Arg| match (arg.get_help().map(ToString::to_string), arg.get_long_help()) {
-        (Some(help), None) => arg.help(first_sentence(&help).to_owned()).long_help(help),
-        _ => arg,
+    let shorten = |arg: Arg| {
+        // A heading that is set for some flags would go on for those behind them.
+        let heading = heading_of(arg.get_id().as_str());
+        let arg = arg.help_heading(heading);
+        match (arg.get_help().map(ToString::to_string), arg.get_long_help()) {
+            (Some(help), None) => arg.help(first_sentence(&help).to_owned()).long_help(help),
+            _ => arg,
+        }
     };
     command.mut_args(shorten).after_help(more).after_long_help(long)
+}
+
+fn heading_of(id: &str) -> Option<&'static str> {
+    match id {
+        "focus" | "ignore" | "hide" | "show" | "show_from" | "tagfocus" | "tagignore"
+        | "granularity" => Some("Filters (RE matches names of functions, files and binaries)"),
+        "debug_path" | "sysroot" | "debuginfod" | "demangle" => Some("Names of functions"),
+        _ => None,
+    }
 }
 
 fn first_sentence(text: &str) -> &str {
@@ -61,6 +75,9 @@ mod tests {
             let long = command.render_long_help().to_string();
             assert!(short.lines().count() < long.lines().count(), "{name}\n{short}");
             assert!(short.contains("explains more"), "{name}\n{short}");
+            let (options, _) = short.split_once("\n\nFilters").unwrap_or((&short, ""));
+            let is_of_command = command.get_arguments().any(|arg| arg.get_id() == "json");
+            assert!(!is_of_command || options.contains("--json"), "{name}\n{short}");
             // In the long form the text is below the flag.
             let flag = long.lines().find(|line| line.contains("-h, --help"));
             assert!(flag.is_none_or(|flag| flag.trim() == "-h, --help"), "{name}\n{long}");

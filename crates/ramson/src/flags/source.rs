@@ -33,14 +33,10 @@ pub struct SourcesFlags {
     pub names: NameFlags,
 }
 
-/// The heading of the flags below.
-const NAMES: &str = "Names of functions";
-
 const DEMANGLE: [(&str, Demangle); 3] =
     [("full", Demangle::Full), ("short", Demangle::Short), ("none", Demangle::None)];
 
 #[derive(Args, Clone)]
-#[command(next_help_heading = NAMES)]
 pub struct SearchFlags {
     /// Also look for debug files in this directory (repeatable)
     #[arg(long, value_name = "DIR")]
@@ -55,7 +51,6 @@ pub struct SearchFlags {
 }
 
 #[derive(Args, Clone)]
-#[command(next_help_heading = NAMES)]
 pub struct NameFlags {
     #[command(flatten)]
     pub search: SearchFlags,

@@ -1,5 +1,6 @@
 //! A series as a picture of characters: live bytes as bars of blocks, the rest of RSS above them, marks below.
 
+use super::cut;
 use ramson_analysis::timeline::{Mark, Point};
 use ramson_profile::format::{format_bytes, format_local_time};
 use std::fmt::Write;
@@ -44,10 +45,14 @@ pub fn chart(curve: &[Point], marks: &[Mark], columns: usize) -> Option<String> 
         let _ = writeln!(out, "{label:>9} │{}", text.trim_end());
     }
     let _ = writeln!(out, "{:>9} └{}", "0 B", axis(marks, first, last, width));
-    let [from, to] = [first, last].map(format_local_time);
+    let times = [first, last].map(format_local_time);
+    let is_wide = times.iter().map(|time| time.chars().count()).sum::<usize>() < width;
+    let time = |time: &String| time.split('T').next_back().unwrap_or_default().to_owned();
+    let [from, to] = if is_wide { times } else { times.each_ref().map(time) };
     let room = (width + 1).saturating_sub(from.chars().count());
     let _ = writeln!(out, "{:10}{from}{to:>room$}", "");
-    let _ = writeln!(out, "{:10}█ live  ░ the rest of RSS{}", "", names(marks));
+    let legend = format!("{:10}█ live  ░ the rest of RSS{}", "", names(marks));
+    let _ = writeln!(out, "{}", cut(&legend, Some(columns.max(MARGIN + LEAST_WIDTH))));
     Some(out)
 }
 
