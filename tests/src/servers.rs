@@ -363,7 +363,8 @@ impl Json {
                     if first == '{' {
                         let Self::Text(key) = Self::take(rest)? else { return None };
                         *rest = rest.trim_start().strip_prefix(':')?.trim_start();
-                        object.insert(key, Self::take(rest)?);
+                        let before = object.insert(key, Self::take(rest)?);
+                        assert_eq!(before, None, "a key is there twice");
                     } else {
                         list.push(Self::take(rest)?);
                     }

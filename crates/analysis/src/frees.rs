@@ -19,7 +19,8 @@ pub struct Frees {
     pub address: Option<Address>,
     /// The latest first.
     pub frees: Vec<FreedBlock>,
-    /// Live blocks in which the address lies.
+    /// Live blocks in which the address lies. `live` is what the whole process has.
+    #[serde(rename = "live_blocks")]
     pub live: Vec<Block>,
     /// When the process began to be recorded; nanoseconds since 1970.
     #[serde(skip)]
