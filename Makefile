@@ -7,10 +7,11 @@ BUILD_PACKAGES := gcc g++ binutils make
 DEMO_PACKAGES := $(BUILD_PACKAGES) redis-server redis-tools
 TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-contrib sqlite3 git python3 nodejs \
   golang-go python3-jsonschema default-jdk-headless libjemalloc2 libjemalloc-dev libgoogle-perftools4 google-perftools heaptrack libmimalloc2.0 libc6-dbg dwz elfutils \
-  bpftrace musl-tools gcc-multilib util-linux procps curl libboost-context-dev luajit strace xz-utils debuginfod chromium
+  bpftrace musl-tools gcc-multilib util-linux procps curl libboost-context-dev luajit strace xz-utils debuginfod chromium \
+  man-db zsh fish python3-pip
 BENCH_PACKAGES := $(TEST_PACKAGES) valgrind llvm stress-ng
 
-.PHONY: help build dist demo test surveys model sanitize soak hostile hostile-sources lint bench fuzz install clean
+.PHONY: help build dist demo test surveys model sanitize soak hostile hostile-sources lint bench fuzz install install-pages schemas clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
 	@echo 'make test   run every test (9 to 14 minutes on 2 cores)'
@@ -24,6 +25,7 @@ help:
 	@echo 'make lint   formatting, clippy, sizes, layers, links in documents, licences (part of make test)'
 	@echo 'make bench  measure what ramson costs, side by side with its peers'
 	@echo 'make fuzz   fuzz the readers of foreign bytes for an hour, FUZZ_SECONDS=150 each (needs cargo-fuzz and a nightly toolchain)'
+	@echo 'make schemas  docs/schemas from the types that --json prints'
 	@echo 'make install PREFIX=/usr/local'
 
 # The program and the library that it preloads.
@@ -100,6 +102,21 @@ install: build
 	@command -v python3 > /dev/null || tests/packages python3
 	python3 licences/notices.py > target/NOTICES
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/ramson LICENSE-MIT LICENSE-APACHE target/NOTICES
+	$(MAKE) --no-print-directory install-pages
+
+# Man pages and completions, as this program prints them.
+RAMSON ?= target/release/ramson
+SHARE := $(DESTDIR)$(PREFIX)/share
+install-pages:
+	install -d $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	$(RAMSON) man --dir $(SHARE)/man/man1
+	$(RAMSON) completions bash > $(SHARE)/bash-completion/completions/ramson
+	$(RAMSON) completions zsh > $(SHARE)/zsh/site-functions/_ramson
+	$(RAMSON) completions fish > $(SHARE)/fish/vendor_completions.d/ramson.fish
+
+# docs/schemas is made from the types; a test compares.
+schemas: cargo
+	cargo run --quiet --locked --package ramson -- schema --dir docs/schemas
 
 clean:
 	cargo clean
@@ -110,5 +127,7 @@ cargo:
 	@command -v cargo > /dev/null || tests/packages cargo-web rustc-web
 
 packages-demo: ; @tests/packages $(DEMO_PACKAGES)
-packages-test: ; @tests/packages $(TEST_PACKAGES)
+packages-test:
+	@tests/packages $(TEST_PACKAGES)
+	@python3 -c 'import prometheus_client' 2> /dev/null || python3 -m pip install --quiet --break-system-packages prometheus_client
 packages-bench: ; @tests/packages $(BENCH_PACKAGES)

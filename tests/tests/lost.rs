@@ -66,5 +66,5 @@ fn what_is_left_of_lost_records_is_a_lower_bound_wherever_it_is_shown() {
     keeping.running.wait();
     let dead = say(&scratch, &["report", &profile]);
     let line = dead.lines().next().unwrap();
-    assert!(line.contains("; live at its end ≥ ") && line.ends_with(" samples not kept"), "{dead}");
+    assert!(line.contains("; live at exit ≥ ") && line.ends_with(" samples not kept"), "{dead}");
 }

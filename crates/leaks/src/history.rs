@@ -44,7 +44,7 @@ pub struct StackHistory {
 }
 
 /// How old the live bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Ages {
     /// Half of the live bytes are at least this old.
     pub p50_ns: u64,

@@ -27,7 +27,7 @@ const LEAST_PROBABILITY: f64 = 0.01;
 const HORIZONS: u32 = 4;
 
 /// What one horizon shows.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Persistence {
     /// How far back it looks.
     pub horizon_ns: u64,

@@ -20,7 +20,7 @@ const START_SHARE: u64 = 10;
 const LEAST_AT_START: usize = 3;
 
 /// What a stack's memory seems to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// What grew old is kept, and becomes more.
@@ -45,7 +45,7 @@ pub struct Settings {
 }
 
 /// The verdict on one stack, and its evidence.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Finding {
     /// In one word.
     pub verdict: Verdict,

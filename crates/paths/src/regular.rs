@@ -178,9 +178,14 @@ pub(crate) fn look_at(path_only: impl AsFd) -> Result<Facts, Refusal> {
     if let Some(kind) = kind {
         return Err(Refusal::NotRegular(kind));
     }
-    let file_system = fstatfs(&path_only)?.f_type.cast_unsigned();
-    if PSEUDO_FILE_SYSTEMS.contains(&(file_system & 0xffff_ffff)) {
-        return Err(Refusal::Pseudo);
+    match is_pseudo(&path_only)? {
+        true => Err(Refusal::Pseudo),
+        false => Ok(Facts::of(&stat)),
     }
-    Ok(Facts::of(&stat))
+}
+
+/// Whether its file system stores no bytes.
+pub(crate) fn is_pseudo(file: impl AsFd) -> rustix::io::Result<bool> {
+    let file_system = fstatfs(file)?.f_type.cast_unsigned();
+    Ok(PSEUDO_FILE_SYSTEMS.contains(&(file_system & 0xffff_ffff)))
 }

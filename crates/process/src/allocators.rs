@@ -15,15 +15,17 @@ const LEAST_SHARE: f64 = 0.1;
 const MOST_VARIABLES_BYTES: u64 = 6 << 20;
 
 /// All that are there.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Allocators {
     /// The C library's own.
     pub glibc: Option<Allocator>,
     /// One that is mapped or linked into the executable beside it.
     #[serde(serialize_with = "without_kind")]
+    #[schemars(with = "Option<Allocator>")]
     pub other: Option<(AllocatorKind, Allocator)>,
     /// Variables that the process was started with.
     #[serde(rename = "environment", serialize_with = "as_map")]
+    #[schemars(with = "std::collections::BTreeMap<String, String>")]
     pub settings: Vec<(String, String)>,
     /// Of the C library.
     #[serde(skip)]
@@ -34,7 +36,7 @@ pub struct Allocators {
 }
 
 /// One of them.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, schemars::JsonSchema)]
 pub struct Allocator {
     /// Name and version.
     pub name: String,
@@ -46,12 +48,13 @@ pub struct Allocator {
 }
 
 /// What an allocator said of itself when it was asked.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Figures {
     /// Its function.
     pub function: &'static str,
     /// By the allocator's own names. Bytes.
     #[serde(serialize_with = "as_map")]
+    #[schemars(with = "std::collections::BTreeMap<String, u64>")]
     pub figures: Vec<(&'static str, u64)>,
     /// The parts of RSS that follow from it; last what is most likely to be in part not resident.
     #[serde(skip)]
@@ -63,6 +66,7 @@ pub struct Figures {
     pub thread: String,
     /// … and how long that was stopped.
     #[serde(rename = "stopped_ms", serialize_with = "milliseconds")]
+    #[schemars(with = "f64")]
     pub stopped: Duration,
 }
 

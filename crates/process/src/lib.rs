@@ -18,6 +18,7 @@ pub mod identify;
 mod memory;
 mod padding;
 mod part;
+pub mod ports;
 mod process_memory;
 pub mod processes;
 pub mod program;

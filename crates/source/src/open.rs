@@ -241,7 +241,7 @@ fn open_hidden(pid: u32, error: &io::Error) -> Result<Recording, Failure> {
     let is_own = owner == Some(getuid().as_raw());
     Err(Failure::failed(match owner {
         _ if getuid().is_root() => format!(
-            "process {pid}: the kernel does not let even root look at it. Run ramson in its namespace or without confinement"
+            "process {pid}: the kernel denies access even to root. Run ramson in its namespace or without confinement"
         ),
         Some(_) if is_own => format!(
             "process {pid}: it gave up rights or forbids to be looked at, also by its own user, and has no profile of his. Run ramson as root"

@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::sync::Arc;
 
 /// The moment, or the range, of a source that comes from a history.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct Past {
     /// Nanoseconds since 1970.
     #[serde(rename = "time_unix_ns")]

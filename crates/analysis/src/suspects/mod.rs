@@ -54,7 +54,7 @@ pub struct Question<'a> {
 }
 
 /// The answer.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Suspects {
     /// What it is of.
     #[serde(flatten)]
@@ -77,7 +77,7 @@ pub struct Suspects {
 }
 
 /// One stack, judged.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Suspect {
     /// Verdict, reason and evidence.
     #[serde(flatten)]

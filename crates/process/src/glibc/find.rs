@@ -198,7 +198,7 @@ impl LibraryData {
 }
 
 /// `struct malloc_par`: the settings in force and what was mapped for large chunks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Parameters {
     /// Free bytes at the top of the main arena from which it shrinks.
     pub trim_threshold_bytes: u64,

@@ -8,7 +8,7 @@ use serde::Serialize;
 const MOST_CELLS: u64 = 1024;
 
 /// A part of an arena.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Cell {
     /// By its index.
     pub arena: usize,

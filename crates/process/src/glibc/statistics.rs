@@ -11,7 +11,7 @@ use std::iter::Sum;
 use std::sync::Arc;
 
 /// One arena. Bytes; `resident` are those on pages that are present.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Arena {
     /// Whether it is the one at the program break.
     pub is_main: bool,
@@ -83,7 +83,7 @@ impl Sum for Spreads {
 }
 
 /// Chunks of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Space {
     /// How many.
     pub chunks: u64,
@@ -102,7 +102,7 @@ impl Space {
 }
 
 /// Chunks on lists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Kept {
     /// How many.
     pub chunks: u64,

@@ -87,6 +87,12 @@ pub fn parse_total(text: &str) -> Result<u64, &'static str> {
     total.ok_or("not a size: bytes, or with K, M or G, as in 1G, or off")
 }
 
+/// A user's ID, by that or by the name.
+pub fn parse_user(text: &str) -> Result<u32, &'static str> {
+    let named = || uzers::get_user_by_name(text).map(|user| user.uid());
+    text.parse().ok().or_else(named).ok_or("no such user")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
