@@ -107,6 +107,14 @@ impl Persistence {
         (-FALSE_ALARMS.ln() / of_kept).ceil() as u64
     }
 
+    /// How much longer until a leak would show, if kept and freed samples keep coming as they did; `None` if it would not.
+    pub fn missing_ns(&self) -> Option<u64> {
+        let [of_kept, of_freed] = self.weights();
+        let evidence = self.kept as f64 * of_kept + self.freed as f64 * of_freed;
+        let times = -FALSE_ALARMS.ln() / evidence;
+        (evidence > 0.0).then(|| (self.horizon_ns as f64 * (times - 1.0).max(0.0)) as u64)
+    }
+
     /// The evidence of a leak: it is kept, and becomes more steadily.
     pub fn shows_growth(&self) -> bool {
         self.is_steady && self.is_kept()
@@ -254,6 +262,20 @@ mod tests {
             assert!((0.0..=share).contains(&seen.kept_share_at_least), "{seen:?}");
             assert!(kept < 100 || seen.kept_share_at_least > share - 0.001, "{seen:?}");
         }
+    }
+
+    #[test]
+    fn what_is_missing_comes_in_time_if_it_goes_on_like_this() {
+        for settled_ns in [150, 299] {
+            let least = seen(0, 0, settled_ns).least_kept();
+            // A third of the samples: twice the time again, within a sample.
+            let missing_ns = seen(least / 3, 0, settled_ns).missing_ns().unwrap();
+            assert!((1100..=1300).contains(&missing_ns), "{missing_ns}");
+            assert_eq!(seen(least, 0, settled_ns).missing_ns(), Some(0));
+            assert!(seen(36, 1, settled_ns).missing_ns() > seen(36, 0, settled_ns).missing_ns());
+        }
+        assert_eq!(seen(0, 0, 200).missing_ns(), None);
+        assert_eq!(seen(4, 2, 200).missing_ns(), None);
     }
 
     #[test]

@@ -40,7 +40,6 @@ pub fn stacks(course: &Course, profile: &Profile) -> Vec<NamedStack> {
             start_ns: snapshot.header.start_monotonic_ns,
             first_ns: stack.first_monotonic_ns,
             now_ns: moment.now_ns,
-            alloc_space: stack.alloc_space,
             lifetimes: stack.lifetimes,
             live: mem::take(&mut live[number]),
             measured: changes.as_ref().map(|changes| MeasuredChange {
@@ -49,7 +48,7 @@ pub fn stacks(course: &Course, profile: &Profile) -> Vec<NamedStack> {
             }),
         };
         match found.entry(table.stack(sample).collect()) {
-            Entry::Occupied(mut known) => join(&mut known.get_mut().history, history),
+            Entry::Occupied(mut known) => known.get_mut().history.join(&history),
             Entry::Vacant(place) => {
                 let frames = place.key().iter().map(|&at| table.name_at(at)).collect();
                 let binaries = binaries(profile, &sample.locations);
@@ -67,7 +66,7 @@ pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
     let mut found: HashMap<Vec<FrameName>, NamedStack> = HashMap::new();
     for (own_now_ns, stacks) in all {
         for mut stack in stacks {
-            shift(&mut stack.history, now_ns - own_now_ns);
+            stack.history.shift(now_ns - own_now_ns);
             match found.entry(stack.frames.clone()) {
                 Entry::Vacant(place) => drop(place.insert(stack)),
                 Entry::Occupied(mut known) => {
@@ -75,7 +74,7 @@ pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
                     known.binaries.extend(stack.binaries);
                     known.binaries.sort_unstable();
                     known.binaries.dedup();
-                    join(&mut known.history, stack.history);
+                    known.history.join(&stack.history);
                 }
             }
         }
@@ -84,32 +83,6 @@ pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
     // Equal verdicts and bytes appear in the same order each time.
     stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
     stacks
-}
-
-/// Makes it later.
-fn shift(history: &mut StackHistory, by_ns: u64) {
-    history.start_ns += by_ns;
-    history.first_ns = history.first_ns.saturating_add(by_ns);
-    history.now_ns += by_ns;
-    history.live.iter_mut().for_each(|block| block.time_ns += by_ns);
-}
-
-/// Adds what else was allocated there.
-fn join(history: &mut StackHistory, other: StackHistory) {
-    history.start_ns = history.start_ns.min(other.start_ns);
-    history.first_ns = history.first_ns.min(other.first_ns);
-    history.alloc_space += other.alloc_space;
-    for (sum, count) in history.lifetimes.iter_mut().zip(other.lifetimes) {
-        *sum = sum.saturating_add(count);
-    }
-    history.live.extend(other.live);
-    history.measured = match (history.measured, other.measured) {
-        (Some(one), Some(other)) => Some(MeasuredChange {
-            change: one.change + other.change,
-            window_ns: one.window_ns.max(other.window_ns),
-        }),
-        (one, other) => one.or(other),
-    };
 }
 
 fn block(sample: &LiveSample) -> LiveBlock {
@@ -168,7 +141,6 @@ mod tests {
             start_ns: 10,
             first_ns: 20,
             now_ns: 1000,
-            alloc_space: 300.0,
             live: vec![block(900)],
             measured: change(5.0, 60),
             ..StackHistory::default()
@@ -178,7 +150,6 @@ mod tests {
             start_ns: 100,
             first_ns: 150,
             now_ns: 800,
-            alloc_space: 200.0,
             live: vec![block(400)],
             measured: change(3.0, 50),
             ..StackHistory::default()
@@ -194,7 +165,7 @@ mod tests {
         assert_eq!((history.start_ns, history.first_ns, history.now_ns), (10, 20, 1000));
         let ages: Vec<u64> = history.live.iter().map(|block| 1000 - block.time_ns).collect();
         assert_eq!(ages, [100, 400]);
-        assert_eq!((history.alloc_space, history.lifetimes[3]), (500.0, 4));
+        assert_eq!(history.lifetimes[3], 4);
         assert_eq!(history.measured, change(8.0, 60));
         assert_eq!(together[0].history.start_ns, 300);
         assert_eq!(together[1].binaries, ["/bin/server"]);
