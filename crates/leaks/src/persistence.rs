@@ -19,7 +19,7 @@ const FALSE_ALARMS: f64 = 0.001;
 const FREED_BY_A_LEAK: f64 = 0.01;
 /// Of the bound that is shown.
 const CONFIDENCE: f64 = 0.95;
-/// Parts of the time from H to A that have to show the same rate.
+/// Parts of the time from H to A, of which the latest has to show the rate of the others.
 const SLICES: u64 = 3;
 /// The settled age is at most this part of the horizon.
 const LATEST_SETTLED: f64 = 0.8;
@@ -95,12 +95,9 @@ impl Persistence {
         let (kept, young) = (count(settled_ns, horizon_ns + 1), count(0, settled_ns));
         let span_ns = (horizon_ns - settled_ns).max(1);
         let expected_young = kept as f64 * settled_ns as f64 / span_ns as f64;
-        let is_slice_thin = |slice: u64| {
-            let at = |slice| settled_ns + span_ns * slice / SLICES;
-            let is_last = slice + 1 == SLICES;
-            let own = count(at(slice), at(slice + 1) + u64::from(is_last));
-            is_too_few(own, (kept - own) as f64 / (SLICES - 1) as f64, HALF)
-        };
+        // Of the kept ones the youngest third of the time; a leak may have been slower before.
+        let latest = count(settled_ns, settled_ns + span_ns / SLICES);
+        let expected_latest = (kept - latest) as f64 / (SLICES - 1) as f64;
         // Where the horizon is all of the time there is nothing before.
         let before = count(horizon_ns, horizon_ns + horizon_ns / 2) as f64 * 2.0;
         let is_fading = is_too_few(kept + young, before, SOMEWHAT)
@@ -108,8 +105,8 @@ impl Persistence {
         let of_horizon = &ages[..(kept + young) as usize];
         let is_steady = !is_too_few(young, expected_young, HALF)
             && !has_stopped(of_horizon)
-            && !is_fading
-            && !(0..SLICES).any(is_slice_thin);
+            && !is_too_few(latest, expected_latest, HALF)
+            && !is_fading;
         let kept_share_at_least = lower_bound(kept, freed);
         Self { horizon_ns, settled_ns, kept, freed, kept_share_at_least, is_steady }
     }

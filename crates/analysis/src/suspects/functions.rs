@@ -12,6 +12,7 @@ use std::sync::Arc;
 pub type Key = Vec<(Arc<str>, Arc<str>)>;
 
 /// What the findings are of.
+#[derive(Default)]
 pub struct Moment {
     /// All live bytes.
     pub live: Estimate,

@@ -5,6 +5,7 @@ mod functions;
 mod stacks;
 
 pub use answer::Answer;
+pub use stacks::{NamedStack, stacks, together as stacks_together};
 
 use crate::extents::lost;
 use crate::members::{Each, together, unprofiled_text};
@@ -16,16 +17,18 @@ use crate::selection::Selection;
 use crate::summary::{Subject, Summary};
 use functions::Key;
 use ramson_format::Kind;
-use ramson_leaks::{Finding, Suppressions, Verdict};
+use ramson_leaks::{Finding, Growth, Suppressions, Verdict};
 use ramson_process::clock::monotonic_ns;
 use ramson_profile::format::format_duration;
 use ramson_profile::{Estimate, FrameName, SampleType, SampleUnit};
 use ramson_source::{Failure, Recording};
 use serde::Serialize;
-use stacks::NamedStack;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::slice;
+
+/// What is freed sooner is short-lived, and what was first seen later is not judged, unless it is said otherwise.
+pub const MIN_AGE_NS: u64 = 60_000_000_000;
 
 /// A profile and the moment that it shows.
 pub struct DatedRecording {
@@ -254,13 +257,24 @@ impl Course {
 impl DatedRecording {
     /// A running process is looked at now, what is left of a dead one shows its last sample.
     pub fn of(recording: Recording) -> Self {
-        let last_ns = recording.snapshot.header.last_monotonic_ns;
-        let now_ns = match recording.running {
-            Some(_) => last_ns.max(monotonic_ns()),
-            None => last_ns,
-        };
-        Self { recording, now_ns }
+        Self { now_ns: moment_ns(&recording), recording }
     }
+}
+
+/// The moment that a recording shows, on the clock of its times.
+pub fn moment_ns(recording: &Recording) -> u64 {
+    let last_ns = recording.snapshot.header.last_monotonic_ns;
+    match recording.running {
+        Some(_) => last_ns.max(monotonic_ns()),
+        None => last_ns,
+    }
+}
+
+/// The growth of the leak suspects among stacks that are judged together.
+pub fn growing(stacks: Vec<NamedStack>) -> Vec<Growth> {
+    let suspects = functions::judged(stacks, MIN_AGE_NS, &functions::Moment::default()).into_iter();
+    let growing = suspects.filter(Suspect::is_growing);
+    growing.filter_map(|suspect| suspect.finding.growth).collect()
 }
 
 /// All stacks of some moments, judged.
@@ -285,14 +299,17 @@ fn judged(
         let named = assemble(recording, question.names, Detail::Numbered, Some(Kind::Heap))?;
         let mut profile = named.profile;
         match question.selection.apply(&mut profile, SampleType::InuseSpace) {
-            Ok(_) => all.push((*now_ns, stacks::stacks(course, &profile))),
+            Ok(_) => {
+                let earlier = course.earlier.as_ref();
+                all.push((*now_ns, stacks(&recording.snapshot, *now_ns, earlier, &profile)));
+            }
             Err(failure) => drop(nothing_left.get_or_insert(failure)),
         }
     }
     if let (true, Some(failure)) = (all.is_empty(), nothing_left) {
         return Err(failure);
     }
-    let mut stacks = stacks::together(all);
+    let mut stacks = stacks_together(all);
     let live: Estimate = stacks.iter().map(|stack| stack.history.inuse(SampleUnit::Bytes)).sum();
     let before = stacks.len();
     stacks.retain(|stack| question.suppressions.matching(stack.searched()).is_none());

@@ -1,10 +1,10 @@
 //! From snapshots to one history per stack as its frames are named: stacks that differ only in what a reader does not see (code
 //! addresses, the allocator's own frames, what a filter hides) are one.
 
-use super::Course;
+use super::DatedRecording;
 use crate::named::stack_number;
 use crate::overlap::{self, of_stack};
-use ramson_leaks::{LiveBlock, MeasuredChange, StackHistory};
+use ramson_leaks::{Finding, LiveBlock, MeasuredChange, Settings, StackHistory, judge};
 use ramson_profile::{Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit};
 use ramson_reader::{LiveSample, Snapshot};
 use std::collections::HashMap;
@@ -21,17 +21,27 @@ pub struct NamedStack {
     pub history: StackHistory,
 }
 
-/// Every stack of `profile` that has live samples; `profile` is of the moment's snapshot, with numbered stacks.
-pub fn stacks(course: &Course, profile: &Profile) -> Vec<NamedStack> {
-    let (moment, snapshot) = (&course.moment, &course.moment.recording.snapshot);
+impl NamedStack {
+    /// The verdict on it, as one of so many.
+    pub fn judged(&self, stacks: usize, min_age_ns: u64) -> Finding {
+        judge(&self.history, &Settings { min_age_ns, stacks })
+    }
+}
+
+/// Every stack of `profile` that has live samples; `profile` is of the snapshot as it was at `now_ns`, with numbered stacks.
+pub fn stacks(
+    snapshot: &Snapshot,
+    now_ns: u64,
+    earlier: Option<&DatedRecording>,
+    profile: &Profile,
+) -> Vec<NamedStack> {
     let table = FrameTable::new(profile);
     let mut live: Vec<Vec<LiveBlock>> = vec![Vec::new(); snapshot.stacks.len()];
     for sample in &snapshot.live {
         live[sample.stack].push(block(sample));
     }
-    let earlier = course.earlier.as_ref();
     let changes = earlier.map(|earlier| changes(&earlier.recording.snapshot, snapshot));
-    let window_ns = earlier.map_or(0, |earlier| moment.now_ns.saturating_sub(earlier.now_ns));
+    let window_ns = earlier.map_or(0, |earlier| now_ns.saturating_sub(earlier.now_ns));
     let mut found: HashMap<Vec<FrameAt>, NamedStack> = HashMap::new();
     for sample in &profile.samples {
         let Some(number) = stack_number(sample) else { continue };
@@ -39,7 +49,7 @@ pub fn stacks(course: &Course, profile: &Profile) -> Vec<NamedStack> {
         let history = StackHistory {
             start_ns: snapshot.header.start_monotonic_ns,
             first_ns: stack.first_monotonic_ns,
-            now_ns: moment.now_ns,
+            now_ns,
             lifetimes: stack.lifetimes,
             live: mem::take(&mut live[number]),
             measured: changes.as_ref().map(|changes| MeasuredChange {

@@ -21,7 +21,9 @@ pub fn text(found: &Suspects, rows: usize, is_each: bool) -> String {
     if found.processes.is_empty() || !is_each {
         return block(found, rows);
     }
-    let heading = subject::heading(&found.subject, &found.defects);
+    let mut heading = String::new();
+    push_prose(&mut heading, "", &answer(found));
+    heading += &subject::heading(&found.subject, &found.defects);
     blocks(&heading, &found.processes, |suspects| block(suspects, rows))
 }
 
@@ -74,12 +76,13 @@ fn answer(found: &Suspects) -> String {
     }
 }
 
+fn counted(count: f64, what: &str) -> String {
+    let plural = if count.round() == 1.0 { "" } else { "s" };
+    format!("{} {what}{plural}", format_objects(count))
+}
+
 fn functions(count: usize) -> String {
-    if count == 1 {
-        "1 function".into()
-    } else {
-        format!("{} functions", format_objects(count as f64))
-    }
+    counted(count as f64, "function")
 }
 
 fn hold(count: usize) -> String {
@@ -96,8 +99,7 @@ fn more_time(ns: Option<u64>, before: &str) -> String {
 
 fn hidden(found: &Suspects) -> String {
     let of = |count: usize, why: &str| {
-        let stacks = if count == 1 { "stack" } else { "stacks" };
-        (count > 0).then(|| format!("{} {stacks} {why}", format_objects(count as f64)))
+        (count > 0).then(|| format!("{} {why}", counted(count as f64, "stack")))
     };
     let parts = [
         of(found.suppressed, "by suppressions"),
@@ -130,11 +132,11 @@ fn push_suspect(out: &mut String, rank: usize, suspect: &Suspect, is_running: bo
 fn live(suspect: &Suspect) -> String {
     let finding = &suspect.finding;
     let mut out = format!(
-        "live {}, {} of all, {} objects, {} samples",
+        "live {}, {} of all, {}, {}",
         format_estimate(finding.inuse_space, SampleUnit::Bytes),
         format_share(suspect.share),
-        format_objects(finding.inuse_objects.value),
-        format_objects(finding.samples as f64),
+        counted(finding.inuse_objects.value, "object"),
+        counted(finding.samples as f64, "sample"),
     );
     if let Some(growth) = &finding.growth {
         let rate = rate(growth.per_hour);
