@@ -27,11 +27,13 @@ pub mod recording;
 pub mod report;
 pub mod rss;
 pub mod selection;
+pub mod stack_table;
 pub mod summary;
 pub mod suspects;
 pub mod timeline;
+pub mod unprofiled;
 
 pub use coverage::Coverage;
 pub use extents::{MmapSums, live_heap, lost_text};
 pub use overlap::is_same_process;
-pub use selection::Selection;
+pub use selection::{Applied, Selection};

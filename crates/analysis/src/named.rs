@@ -9,7 +9,7 @@ use ramson_process::clock::unix_ns;
 use ramson_process::text;
 use ramson_profile::{
     Estimate, Excess, FrameTable, Label, LabelValue, Location, LookupAddress, Mapping, Profile,
-    SampleType, SampleUnit, StackSample, cut_excess, drop_allocator_frames, is_library_function,
+    SampleType, SampleUnit, StackSample, cut_excess, drop_allocator_frames,
 };
 use ramson_reader::{Snapshot, Stack};
 use ramson_source::{Failure, Opened, Recording, name_of};
@@ -298,13 +298,12 @@ pub fn stack_number(sample: &StackSample) -> Option<usize> {
     }
 }
 
-/// The frames of a stack as `name:line` in short, leaf first, without the C++ library's own.
+/// The frames of a stack as `name:line` in short, leaf first.
 pub fn short_frames<'a>(
     table: &'a FrameTable,
     sample: &'a StackSample,
 ) -> impl Iterator<Item = String> + 'a {
-    let frames = table.stack(sample).map(|at| table.name_at(at));
-    frames.filter(|frame| !is_library_function(&frame.name)).map(|frame| frame.short())
+    table.stack(sample).map(|at| table.name_at(at).short())
 }
 
 /// Readers of pprof files take the first mapping for the program itself.

@@ -4,21 +4,18 @@ use crate::frees::{self, Frees};
 use crate::members::{Each, together, unprofiled_text};
 use crate::named::{self, Detail, Kinds, Named, common_sample_type, defects, take_named};
 use crate::naming::Names;
-use crate::selection::Selection;
+use crate::selection::{Applied, Selection};
+use crate::stack_table::{Pointers, StackTable};
 use crate::summary::Subject;
+use crate::suspects::{self, NamedStack};
 use ramson_profile::view::{self, PeekTable, SizeTable, Sort, ThreadTable, TopTable, Tree};
-use ramson_profile::{
-    Estimate, FrameName, FrameTable, Granularity, Pattern, Profile, SampleType, SampleUnit, Step,
-    is_library_function,
-};
+use ramson_profile::{Estimate, Granularity, Pattern, Profile, SampleType, SampleUnit, Step};
 use ramson_source::{Failure, Members, Opened};
 use ramson_symbols::SymbolDefect;
 use serde::{Serialize, Serializer};
 
 /// Tree frames below this share of the total are merged.
 const MIN_TREE_SHARE: f64 = 0.005;
-/// Whole stacks beside a table of functions.
-const MAX_STACKS: usize = 5;
 
 /// What is asked of a source.
 pub struct Question<'a> {
@@ -43,6 +40,8 @@ pub struct Question<'a> {
 /// How a profile is shown.
 #[derive(Clone)]
 pub enum Shown {
+    /// Stacks, the largest first.
+    Stacks,
     /// Functions.
     Top,
     /// Lines of functions.
@@ -89,9 +88,15 @@ pub struct Report {
     /// What it is of.
     #[serde(flatten)]
     pub subject: Subject,
+    /// Other commands that have more to say; of stacks that are live.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pointers: Option<Pointers>,
     /// Filters that matched nothing.
     #[serde(skip)]
     pub unmatched: Vec<Step>,
+    /// Frames of libraries and of wrappers around malloc were taken out of the stacks.
+    #[serde(skip)]
+    pub is_folded: bool,
     /// What the view was made of.
     #[serde(skip)]
     pub profile: Profile,
@@ -104,8 +109,10 @@ pub struct Report {
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum View {
+    /// Stacks.
+    Stacks(StackTable),
     /// Functions or lines.
-    Report(Functions),
+    Report(TopTable),
     /// Callers to callees.
     Tree(Tree),
     /// Callees to callers.
@@ -122,25 +129,6 @@ pub enum View {
     Health {},
 }
 
-/// Functions, and the few stacks that hold most, which a table of functions pulls apart.
-#[derive(Serialize)]
-pub struct Functions {
-    /// Functions or lines.
-    #[serde(flatten)]
-    pub table: TopTable,
-    /// The largest first.
-    pub stacks: Vec<WholeStack>,
-}
-
-/// One stack without the C++ library's own frames.
-#[derive(Serialize)]
-pub struct WholeStack {
-    /// What it holds.
-    pub value: Estimate,
-    /// Leaf first.
-    pub frames: Vec<FrameName>,
-}
-
 fn as_texts<S: Serializer>(defects: &[SymbolDefect], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(defects.iter().map(ToString::to_string))
 }
@@ -149,7 +137,13 @@ fn as_texts<S: Serializer>(defects: &[SymbolDefect], serializer: S) -> Result<S:
 pub fn report(members: &mut Members, question: &Question) -> Result<Report, Failure> {
     let counted = common_sample_type(&members.opened, question.sample_type)?;
     let is_one = members.opened.len() == 1;
-    let (mut all, mut answers) = (Vec::new(), Vec::new());
+    let own_frames = match question.view {
+        // These are what was asked for by name.
+        Shown::Peek(_) => &question.selection.with_all_frames(),
+        _ => question.selection,
+    };
+    let question = &Question { selection: own_frames, view: question.view.clone(), ..*question };
+    let (mut all, mut answers, mut all_stacks) = (Vec::new(), Vec::new(), Vec::new());
     for opened in &mut members.opened {
         let named = named(opened, question)?;
         if !is_one {
@@ -158,16 +152,19 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
         let subject = Subject::of(opened, &named.profile);
         let mut answer = Report::new(subject, defects(opened), named, counted);
         match question.selection.apply(&mut answer.profile, counted) {
-            Ok(unmatched) => answer.unmatched = unmatched,
+            Ok(applied) => answer.note(applied),
             // A filter that leaves nothing of one process leaves something of another.
             Err(_) if !is_one => answer.profile.samples.clear(),
             Err(nothing_left) => return Err(nothing_left),
         }
-        answer.show(Some(opened), question);
+        let stacks = answer.stacks(opened, question);
+        answer.show(Some(opened), &stacks.1, question);
+        all_stacks.push(stacks);
         answers.push(answer);
     }
     if is_one {
         let mut only = answers.remove(0);
+        only.point_on(all_stacks.remove(0).1);
         only.defects.extend(unprofiled_text(members.unprofiled));
         return Ok(only);
     }
@@ -179,8 +176,11 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
     let (processes, sum, defects) =
         together(answers, members.unprofiled, |it| (&it.subject, &it.defects));
     let mut whole = Report::new(sum, defects, summed, counted);
-    whole.unmatched = question.selection.apply(&mut whole.profile, counted)?;
-    whole.show(None, question);
+    let applied = question.selection.apply(&mut whole.profile, counted)?;
+    whole.note(applied);
+    let stacks = suspects::stacks_together(all_stacks);
+    whole.show(None, &stacks, question);
+    whole.point_on(stacks);
     Ok(Report { processes, ..whole })
 }
 
@@ -198,18 +198,55 @@ impl Report {
             defects,
             missing_symbols,
             subject,
+            pointers: None,
             unmatched: Vec::new(),
+            is_folded: false,
             profile,
             processes: Vec::new(),
         }
     }
 
+    fn note(&mut self, applied: Applied) {
+        self.unmatched = applied.unmatched;
+        self.is_folded = applied.is_folded;
+    }
+
+    /// The stacks with live samples, and the moment that they show; none where the view is another one.
+    fn stacks(&self, opened: &Opened, question: &Question) -> (u64, Vec<NamedStack>) {
+        match (opened, &question.view) {
+            (Opened::Recording(recording), Shown::Stacks) => {
+                let now_ns = suspects::moment_ns(recording);
+                (now_ns, suspects::stacks(&recording.snapshot, now_ns, None, &self.profile))
+            }
+            _ => (0, Vec::new()),
+        }
+    }
+
     /// Makes the rows. `opened` is what it is of, if that is one.
-    fn show(&mut self, opened: Option<&Opened>, question: &Question) {
+    fn show(&mut self, opened: Option<&Opened>, stacks: &[NamedStack], question: &Question) {
         if let Shown::Lines = question.view {
             self.profile.granularity = Granularity::Lines;
         }
-        self.view = rows(opened, &self.profile, question, self.sample_type);
+        self.view = match question.view {
+            Shown::Stacks => {
+                let (is_folded, of) = (self.is_folded, self.sample_type);
+                View::Stacks(StackTable::of(&self.profile, stacks, is_folded, question, of))
+            }
+            _ => rows(opened, &self.profile, question, self.sample_type),
+        };
+    }
+
+    /// Says what else there is to see.
+    fn point_on(&mut self, stacks: Vec<NamedStack>) {
+        if stacks.is_empty() {
+            return;
+        }
+        let rss = match &self.subject {
+            Subject::Recording(summary) => summary.rss.as_ref(),
+            Subject::Sum(sum) => sum.rss.as_ref(),
+            Subject::Foreign(_) => None,
+        };
+        self.pointers = Some(Pointers::of(rss, &suspects::growing(stacks)));
     }
 }
 
@@ -225,7 +262,11 @@ pub fn unit(sample_type: SampleType) -> &'static str {
 fn named(opened: &mut Opened, question: &Question) -> Result<Named, Failure> {
     let is_labelled =
         matches!(question.view, Shown::Sizes | Shown::Threads) || question.selection.uses_labels();
-    let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
+    let detail = match question.view {
+        _ if is_labelled => Detail::Labels,
+        Shown::Stacks => Detail::Numbered,
+        _ => Detail::Stacks,
+    };
     match (&*opened, &question.view) {
         (Opened::Recording(recording), Shown::Health) => Ok(Named {
             profile: named::unnamed(recording, detail, question.kinds.of_recording()),
@@ -255,21 +296,14 @@ fn rows(opened: Option<&Opened>, profile: &Profile, question: &Question, of: Sam
         (Shown::Frees, Some(Opened::Recording(recording))) => {
             View::Frees(frees::frees(recording, profile, question.address))
         }
-        (Shown::Frees | Shown::Health, _) => View::Health {},
+        (Shown::Stacks | Shown::Frees | Shown::Health, _) => View::Health {},
     }
 }
 
-fn functions(profile: &Profile, question: &Question, of: SampleType) -> Functions {
-    let frames = FrameTable::new(profile);
-    let mut table = view::top_of(profile, &frames, of, question.sort);
+fn functions(profile: &Profile, question: &Question, of: SampleType) -> TopTable {
+    let mut table = view::top(profile, of, question.sort);
     if question.rows > 0 {
         table.rows.truncate(question.rows);
     }
-    let is_shown = |frame: &FrameName| !is_library_function(&frame.name);
-    let stacks = view::largest_stacks(profile, &frames, of, is_shown, MAX_STACKS);
-    let stacks = stacks.into_iter().map(|stack| WholeStack {
-        value: stack.value,
-        frames: stack.frames.iter().map(|&at| frames.name_at(at)).collect(),
-    });
-    Functions { table, stacks: stacks.collect() }
+    table
 }

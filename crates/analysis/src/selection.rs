@@ -2,20 +2,31 @@
 
 use ramson_profile::format::{format_objects, format_value};
 use ramson_profile::view::{Sort, top};
-use ramson_profile::{Filters, Granularity, LabelValue, Profile, SampleType, Step};
+use ramson_profile::{Filters, Granularity, LabelValue, OwnFrames, Profile, SampleType, Step};
 use ramson_source::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names listed in a message.
 const MAX_NAMES: usize = 5;
 
-/// Filters, and what one row stands for.
+/// Filters, which frames are shown, and what one row stands for.
 #[derive(Clone, Default)]
 pub struct Selection {
     /// Applied in pprof's order.
     pub filters: Filters,
+    /// Which frames stay, after the filters; `None`: all.
+    pub own_frames: Option<OwnFrames>,
     /// `None`: the command's own default.
     pub granularity: Option<Granularity>,
+}
+
+/// What a selection did to a profile.
+#[derive(Default)]
+pub struct Applied {
+    /// Filters that matched nothing.
+    pub unmatched: Vec<Step>,
+    /// Frames of libraries or wrappers left the stacks.
+    pub is_folded: bool,
 }
 
 impl Selection {
@@ -24,19 +35,27 @@ impl Selection {
         self.filters.tag_focus.is_some() || self.filters.tag_ignore.is_some()
     }
 
-    /// Makes `profile` the part that is asked for, and returns the filters that matched nothing. Fails if nothing is left.
+    /// The same with all frames.
+    pub fn with_all_frames(&self) -> Self {
+        Self { own_frames: None, ..self.clone() }
+    }
+
+    /// Makes `profile` the part that is asked for. Fails if nothing is left.
     pub fn apply(
         &self,
         profile: &mut Profile,
         sample_type: SampleType,
-    ) -> Result<Vec<Step>, Failure> {
+    ) -> Result<Applied, Failure> {
         profile.granularity = self.granularity.unwrap_or(profile.granularity);
         if profile.samples.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Applied::default());
         }
-        self.filters
+        let unmatched = self
+            .filters
             .apply(profile)
-            .map_err(|step| Failure::failed(nothing_left(&step, profile, sample_type)))
+            .map_err(|step| Failure::failed(nothing_left(&step, profile, sample_type)))?;
+        let is_folded = self.own_frames.as_ref().is_some_and(|own| own.fold(profile));
+        Ok(Applied { unmatched, is_folded })
     }
 }
 

@@ -30,13 +30,6 @@ pub const DROP_FRAMES: &str = concat!(
 /// their inner frames.
 const ALLOCATOR_LIBRARIES: [&str; 3] = ["libjemalloc.so", "libtcmalloc", "libmimalloc.so"];
 
-/// Whether a function is the C++ library's own: such frames between a program's functions say how memory was asked for,
-/// not for what.
-pub fn is_library_function(name: &str) -> bool {
-    let name = name.strip_prefix("void ").unwrap_or(name);
-    ["std::", "__gnu_cxx::"].iter().any(|library| name.starts_with(library))
-}
-
 /// Removes from every stack the allocator's first frame (seen from the root) and all beneath it, so that the leaf is the
 /// program's function. A stack keeps at least its root frame, and equal stacks that arise are merged. The rule is
 /// pprof's for `drop_frames`, so that a written profile shows the same numbers there; applying it twice changes nothing.

@@ -2,7 +2,7 @@
 //! uncertainty of each value, plus the mappings and functions that give the stacks their names.
 //!
 //! `model` says what a profile is, `labels` what else a sample may tell, `estimate` how certain its numbers are, `frames`
-//! what a code address is called, `drop_frames` which frames are the allocator's, `excess` what only a made-up profile has. `filter` (with `pattern` and
+//! what a code address is called, `drop_frames` which frames are the allocator's, `own_frames` which are the program's, `excess` what only a made-up profile has. `filter` (with `pattern` and
 //! `tag_filter`) makes a profile smaller, `merge` makes one of several, `diff` compares two. `view` is what the tables of
 //! `report` contain, `stacks` how trees and sorted lists come about, `pprof` the messages of that format, `format` how
 //! numbers are written, `invisible` which characters of a name are shown escaped, and `processors` does two things at once.
@@ -19,6 +19,7 @@ mod invisible;
 mod labels;
 mod merge;
 mod model;
+mod own_frames;
 mod pattern;
 pub mod pprof;
 mod processors;
@@ -28,7 +29,7 @@ mod tag_filter;
 pub mod view;
 
 pub use diff::{Diff, DiffRow, DiffTable};
-pub use drop_frames::{DROP_FRAMES, drop_allocator_frames, drop_frames, is_library_function};
+pub use drop_frames::{DROP_FRAMES, drop_allocator_frames, drop_frames};
 pub use estimate::{Estimate, NORMAL_QUANTILE_975, SampleUnit, sampling_probability};
 pub use excess::{Excess, MOST_NAME_BYTES, beginning, cut_excess};
 pub use filter::{Filters, Step};
@@ -39,6 +40,7 @@ pub use invisible::{escape_invisible, is_invisible};
 pub use labels::{BLOCK_SIZE, KIND, Label, LabelValue, THREAD};
 pub use merge::{DifferentTypes, merge, merge_equal_samples};
 pub use model::{BrokenIndex, Function, Line, Location, Mapping, Profile, SampleType, StackSample};
+pub use own_frames::OwnFrames;
 pub use pattern::{BadPattern, Pattern};
 pub use ramson_format::{LookupAddress, ReturnAddress};
 pub use short_name::short_name;

@@ -271,7 +271,7 @@ fn peek_counts_a_repeated_call_once_and_no_call_to_itself() {
 
 #[test]
 fn the_largest_stacks_are_sums_of_what_looks_the_same() {
-    // Location 5 is another line of `a`; 6 is `a` inlined into `b`, which is not shown.
+    // Location 5 is another line of `a`; 6 is `a` inlined into `b`.
     let stacks: [(&[u32], f64); 6] = [
         (&[0, 2], 30.0),
         (&[5, 2], 50.0),
@@ -284,8 +284,7 @@ fn the_largest_stacks_are_sums_of_what_looks_the_same() {
     let labelled = [crate::Label::thread("x".into())].into();
     profile.samples.push(StackSample { labels: labelled, ..profile.samples[0].clone() });
     let frames = FrameTable::new(&profile);
-    let is_shown = |name: &crate::FrameName| &*name.name != "b";
-    let largest = |most| largest_stacks(&profile, &frames, SampleType::InuseSpace, is_shown, most);
+    let largest = |most| largest_stacks(&profile, &frames, SampleType::InuseSpace, most);
     let shown = largest(9).into_iter().map(|stack| {
         let name = |at: &FrameAt| format!("{}:{}", frames.name(at.frame).name, at.line);
         let names: Vec<String> = stack.frames.iter().map(name).collect();
@@ -293,10 +292,11 @@ fn the_largest_stacks_are_sums_of_what_looks_the_same() {
         (names.join(" "), stack.value.value)
     });
     let expected = [
-        ("a:10 c:30", 85.0),
+        ("a:10 c:30", 60.0),
         ("a:60 c:30", 50.0),
         ("d:40", 40.0),
-        ("a:70", 16.0),
+        ("a:10 b:20 c:30", 25.0),
+        ("a:70 b:71 b:20", 16.0),
         ("(stacks not recorded):0", 8.0),
     ];
     let expected = expected.map(|(names, value)| (names.to_owned(), value));

@@ -12,7 +12,7 @@ pub fn diff(flags: &DiffFlags) -> Result<u8, Failure> {
     let question = Question {
         names: &flags.names.names(),
         sample_type: flags.sample_index,
-        selection: &flags.filters.selection(),
+        selection: &flags.frames.selection(&flags.filters),
         sort: flags.sort,
         rows: flags.rows,
         drop_negative: flags.drop_negative,

@@ -21,7 +21,7 @@ pub fn export(flags: &ExportFlags) -> Result<(), Failure> {
         detail,
         flags.kind.unwrap_or_default(),
     )?;
-    for step in selection.apply(&mut named.profile, sample_type)? {
+    for step in selection.apply(&mut named.profile, sample_type)?.unmatched {
         hint(&format!("{step} matches nothing"));
     }
     for opened in &members.opened {

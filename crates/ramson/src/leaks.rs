@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{fs, thread};
 
 pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
-    let (names, selection) = (flags.source.names.names(), flags.filters.selection());
+    let (names, selection) = (flags.source.names.names(), flags.frames.selection(&flags.filters));
     let suppressions = read_suppressions(flags)?;
     let question = Question {
         names: &names,

@@ -4,17 +4,21 @@ use crate::flags::ReportFlags;
 use crate::output::{hint, print, print_json_of_kind};
 use crate::table::{self, say_what_is_missing};
 use ramson_analysis::report::{Question, report as answer};
-use ramson_source::{Failure, open_all};
+use ramson_analysis::unprofiled::Unprofiled;
+use ramson_profile::view::Sort;
+use ramson_source::{Failure, find_target, open_all};
 
 pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
-    let mut members = open_all(&flags.source.sources)?;
+    let source = flags.source.sources.join(" ");
+    let mut members =
+        open_all(&flags.source.sources).inspect_err(|_| say_without_profile(flags))?;
     let question = Question {
         names: &flags.source.names.names(),
         kinds: flags.kind.unwrap_or_default(),
         sample_type: flags.sample_index,
         view: flags.view.clone(),
-        selection: &flags.filters.selection(),
-        sort: flags.sort,
+        selection: &flags.frames.selection(&flags.filters),
+        sort: flags.sort.unwrap_or(Sort::Flat),
         rows: flags.rows,
         address: flags.address,
     };
@@ -25,10 +29,23 @@ pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
     if flags.json {
         print_json_of_kind(&report)?;
     } else {
-        print(&table::report::text(&report, flags.rows, flags.each))?;
+        print(&table::report::text(&report, flags.rows, flags.each, &source))?;
         say_what_is_missing(table::report::missing(&report).1);
     }
     // The end of the process frees a million stacks sooner than they free themselves.
     std::mem::forget(report);
     Ok(())
+}
+
+/// What there is to see of a running process without a profile, before the line that says so.
+fn say_without_profile(flags: &ReportFlags) {
+    let [source] = flags.source.sources.as_slice() else { return };
+    if flags.json {
+        return;
+    }
+    let unprofiled = find_target(source).ok().and_then(Unprofiled::of);
+    if let Some(unprofiled) = unprofiled {
+        // The failure that follows has the status.
+        let _ = print(&table::stacks::unprofiled(&unprofiled, source));
+    }
 }

@@ -7,7 +7,7 @@ use ramson_format::Kind;
 use ramson_process::ProcessMemory;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::glibc::{self, Statistics};
-use ramson_profile::{Estimate, FrameTable, SampleUnit};
+use ramson_profile::{Estimate, FrameTable, OwnFrames, SampleUnit};
 use ramson_source::{Failure, Recording};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -55,7 +55,8 @@ pub fn pins(
     names: &Names,
 ) -> Result<Pins, Failure> {
     let snapshot = &recording.snapshot;
-    let named = assemble(recording, names, Detail::Numbered, Some(Kind::Heap))?;
+    let mut named = assemble(recording, names, Detail::Numbered, Some(Kind::Heap))?;
+    OwnFrames::default().fold(&mut named.profile);
     let table = FrameTable::new(&named.profile);
     let mut frames_of: HashMap<usize, Vec<String>> = HashMap::new();
     for sample in &named.profile.samples {

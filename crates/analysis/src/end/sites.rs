@@ -6,7 +6,8 @@ use crate::named::{Detail, numbered, short_frames, stack_number, unnamed};
 use crate::naming;
 use ramson_profile::format::{format_bytes, format_estimate, format_percent};
 use ramson_profile::{
-    FrameTable, Location, Profile, SampleType, SampleUnit, StackSample, drop_allocator_frames,
+    FrameTable, Location, OwnFrames, Profile, SampleType, SampleUnit, StackSample,
+    drop_allocator_frames,
 };
 use ramson_source::Recording;
 use ramson_source::places;
@@ -38,6 +39,7 @@ impl LastProfile {
             profile.samples.push(sample_of_failure(&profile, source, lack.noted.stack));
         }
         drop_allocator_frames(&mut profile);
+        OwnFrames::default().fold(&mut profile);
         Self { profile, names }
     }
 

@@ -174,9 +174,8 @@ impl Material<'_> {
     pub fn names_of(&self, stack: &[usize]) -> String {
         const MOST_FRAMES: usize = 24;
         let names = stack.iter().map(|&place| &self.shape.names[self.shape.frame(place)].name);
-        let names =
-            names.filter(|name| !ramson_profile::is_library_function(name)).take(MOST_FRAMES);
-        names.map(|name| ramson_profile::short_name(name)).collect::<Vec<_>>().join(" ← ")
+        let names = names.take(MOST_FRAMES).map(|name| ramson_profile::short_name(name));
+        names.collect::<Vec<_>>().join(" ← ")
     }
 
     fn threads(&self, shown: &[bool]) -> Vec<Row> {

@@ -3,6 +3,7 @@
 mod answer;
 mod functions;
 mod stacks;
+mod suppressed;
 
 pub use answer::Answer;
 pub use stacks::{NamedStack, stacks, together as stacks_together};
@@ -20,7 +21,7 @@ use ramson_format::Kind;
 use ramson_leaks::{Finding, Growth, Suppressions, Verdict};
 use ramson_process::clock::monotonic_ns;
 use ramson_profile::format::format_duration;
-use ramson_profile::{Estimate, FrameName, SampleType, SampleUnit};
+use ramson_profile::{Estimate, FrameName, SampleType};
 use ramson_source::{Failure, Recording};
 use serde::Serialize;
 use std::cmp::Ordering;
@@ -294,26 +295,30 @@ fn judged(
     known: &HashSet<Key>,
 ) -> Result<Judged, Failure> {
     let (mut all, mut nothing_left) = (Vec::new(), None);
+    let (mut live, mut suppressed) = (Estimate::default(), 0);
     for course in courses {
         let DatedRecording { recording, now_ns } = &course.moment;
         let named = assemble(recording, question.names, Detail::Numbered, Some(Kind::Heap))?;
         let mut profile = named.profile;
-        match question.selection.apply(&mut profile, SampleType::InuseSpace) {
-            Ok(_) => {
-                let earlier = course.earlier.as_ref();
-                all.push((*now_ns, stacks(&recording.snapshot, *now_ns, earlier, &profile)));
-            }
-            Err(failure) => drop(nothing_left.get_or_insert(failure)),
+        // Suppressions see all frames.
+        let all_frames = question.selection.with_all_frames();
+        if let Err(failure) = all_frames.apply(&mut profile, SampleType::InuseSpace) {
+            nothing_left.get_or_insert(failure);
+            continue;
         }
+        live += profile.total(SampleType::InuseSpace);
+        suppressed += suppressed::remove(&mut profile, question.suppressions);
+        if let Some(own) = &question.selection.own_frames {
+            own.fold(&mut profile);
+        }
+        let earlier = course.earlier.as_ref();
+        all.push((*now_ns, stacks(&recording.snapshot, *now_ns, earlier, &profile)));
     }
     if let (true, Some(failure)) = (all.is_empty(), nothing_left) {
         return Err(failure);
     }
     let mut stacks = stacks_together(all);
-    let live: Estimate = stacks.iter().map(|stack| stack.history.inuse(SampleUnit::Bytes)).sum();
     let before = stacks.len();
-    stacks.retain(|stack| question.suppressions.matching(stack.searched()).is_none());
-    let suppressed = before - stacks.len();
     stacks.retain(|stack| !known.contains(&functions::key(stack)));
     let left = stacks.len();
     let of =
@@ -326,7 +331,7 @@ fn judged(
     }
     suspects.sort_by(Suspect::compare);
     let answer = Answer::of(&suspects, &of);
-    Ok(Judged { answer, stacks: left, suppressed, known: before - suppressed - left, suspects })
+    Ok(Judged { answer, stacks: left, suppressed, known: before - left, suspects })
 }
 
 /// The latest moment.
@@ -337,15 +342,6 @@ fn unix_ns_of(courses: &[Course]) -> u64 {
 
 fn is_running(courses: &[Course]) -> bool {
     courses.iter().any(|course| course.moment.recording.running.is_some())
-}
-
-impl NamedStack {
-    /// What a suppression may match: names of functions, source files and binaries.
-    fn searched(&self) -> impl Iterator<Item = &str> + Clone {
-        let frames = self.frames.iter().flat_map(|frame| [&*frame.name, &*frame.file]);
-        let binaries = self.binaries.iter().map(String::as_str);
-        frames.chain(binaries).filter(|name| !name.is_empty())
-    }
 }
 
 impl Suspect {

@@ -15,8 +15,6 @@ use std::mem;
 pub struct NamedStack {
     /// Leaf first, with lines.
     pub frames: Vec<FrameName>,
-    /// Paths of the binaries of its frames.
-    pub binaries: Vec<String>,
     /// What is judged.
     pub history: StackHistory,
 }
@@ -61,8 +59,7 @@ pub fn stacks(
             Entry::Occupied(mut known) => known.get_mut().history.join(&history),
             Entry::Vacant(place) => {
                 let frames = place.key().iter().map(|&at| table.name_at(at)).collect();
-                let binaries = binaries(profile, &sample.locations);
-                place.insert(NamedStack { frames, binaries, history });
+                place.insert(NamedStack { frames, history });
             }
         }
     }
@@ -81,9 +78,6 @@ pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
                 Entry::Vacant(place) => drop(place.insert(stack)),
                 Entry::Occupied(mut known) => {
                     let known = known.get_mut();
-                    known.binaries.extend(stack.binaries);
-                    known.binaries.sort_unstable();
-                    known.binaries.dedup();
                     known.history.join(&stack.history);
                 }
             }
@@ -98,16 +92,6 @@ pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
 fn block(sample: &LiveSample) -> LiveBlock {
     let LiveSample { monotonic_ns, size, inverse_probability, .. } = *sample;
     LiveBlock { time_ns: monotonic_ns, size_bytes: size, inverse_probability }
-}
-
-fn binaries(profile: &Profile, locations: &[u32]) -> Vec<String> {
-    let locations = locations.iter().map(|&location| &profile.locations[location as usize]);
-    let mappings = locations.filter_map(|location| location.mapping);
-    let mut paths: Vec<String> =
-        mappings.map(|mapping| profile.mappings[mapping].path.clone()).collect();
-    paths.sort_unstable();
-    paths.dedup();
-    paths
 }
 
 /// Later − earlier live bytes by number of the stack in the later snapshot, without the error of what lives in both.
@@ -134,7 +118,7 @@ mod tests {
 
     fn stack(name: &str, history: StackHistory) -> NamedStack {
         let frame = FrameName { name: name.into(), line: 7, ..FrameName::default() };
-        NamedStack { frames: vec![frame], binaries: vec!["/bin/server".into()], history }
+        NamedStack { frames: vec![frame], history }
     }
 
     fn block(time_ns: u64) -> LiveBlock {
@@ -178,6 +162,5 @@ mod tests {
         assert_eq!(history.lifetimes[3], 4);
         assert_eq!(history.measured, change(8.0, 60));
         assert_eq!(together[0].history.start_ns, 300);
-        assert_eq!(together[1].binaries, ["/bin/server"]);
     }
 }

@@ -1,40 +1,40 @@
-//! The few stacks that hold most.
+//! The stacks that hold most.
 
 use super::magnitude::by_magnitude;
 use crate::estimate::Estimate;
-use crate::frames::{FrameAt, FrameName, FrameTable};
+use crate::frames::{FrameAt, FrameTable};
 use crate::model::{Profile, SampleType, StackSample};
 use hashbrown::{HashMap, HashTable};
 
 /// One stack as its frames are shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LargestStack {
-    /// Those that are shown, leaf first.
+    /// Leaf first.
     pub frames: Vec<FrameAt>,
     /// Sum of all stacks that look like this one.
     pub value: Estimate,
+    /// How many allocations that is, of the same sample type.
+    pub objects: Estimate,
 }
 
-/// The `most` stacks with the largest values, by magnitude. Stacks are one if the frames that are shown and their lines are the
-/// same, whatever their labels and code addresses.
+/// The `most` stacks with the largest values, by magnitude. Stacks are one if their frames and lines are the same, whatever
+/// their labels and code addresses.
 pub fn largest_stacks(
     profile: &Profile,
     frames: &FrameTable,
     sample_type: SampleType,
-    is_shown: impl Fn(&FrameName) -> bool,
     most: usize,
 ) -> Vec<LargestStack> {
-    let is_shown: Vec<bool> = frames.ids().map(|id| is_shown(frames.name(id))).collect();
-    let shown = |sample: &'_ StackSample| -> Vec<FrameAt> {
-        frames.stack(sample).filter(|at| is_shown[at.frame.index()]).collect()
-    };
-    let looks = Looks::new(profile, frames, &is_shown);
-    // The first of those that look alike, and their sum.
-    let mut sums: Vec<(&StackSample, Estimate)> = Vec::new();
+    let looks = Looks::new(profile, frames);
+    let counted =
+        |sample: &StackSample| [sample.value(sample_type), sample.value(sample_type.objects())];
+    // The first of those that look alike, and their sums.
+    let mut sums: Vec<(&StackSample, [Estimate; 2])> = Vec::new();
     let mut known: HashTable<(u64, usize)> = HashTable::new();
     for index in candidates(profile, sample_type, &looks, most) {
         let sample = &profile.samples[index];
-        if sample.value(sample_type).is_nothing() {
+        let [value, objects] = counted(sample);
+        if value.is_nothing() {
             continue;
         }
         let hash = looks.hash(sample, usize::MAX);
@@ -42,17 +42,24 @@ pub fn largest_stacks(
             other == hash && looks.of(sums[at].0).eq(looks.of(sample))
         };
         match known.find(hash, is_it) {
-            Some(&(_, at)) => sums[at].1 += sample.value(sample_type),
+            Some(&(_, at)) => {
+                sums[at].1[0] += value;
+                sums[at].1[1] += objects;
+            }
             None => {
                 known.insert_unique(hash, (hash, sums.len()), |&(hash, _)| hash);
-                sums.push((sample, sample.value(sample_type)));
+                sums.push((sample, [value, objects]));
             }
         }
     }
     // Of equal ones the first.
-    sums.sort_by(|(_, left), (_, right)| by_magnitude(*left, *right));
+    sums.sort_by(|(_, [left, _]), (_, [right, _])| by_magnitude(*left, *right));
     sums.truncate(most);
-    let stack = |(sample, value)| LargestStack { frames: shown(sample), value };
+    let stack = |(sample, [value, objects]): (&StackSample, [Estimate; 2])| LargestStack {
+        frames: frames.stack(sample).collect(),
+        value,
+        objects,
+    };
     sums.into_iter().map(stack).collect()
 }
 
@@ -88,27 +95,25 @@ fn candidates(
     places.into_iter().enumerate().filter(is_candidate).map(|(index, _)| index)
 }
 
-/// A number for what a location shows, by location; 0 where that is nothing.
+/// A number for what a location shows, by location.
 struct Looks {
     of_location: Vec<u32>,
     not_recorded: u32,
 }
 
 impl Looks {
-    fn new(profile: &Profile, frames: &FrameTable, is_shown: &[bool]) -> Looks {
+    fn new(profile: &Profile, frames: &FrameTable) -> Looks {
         let mut known: HashMap<Vec<FrameAt>, u32> = HashMap::new();
-        known.insert(Vec::new(), 0);
         let mut number = |all: &[FrameAt]| {
-            let all = all.iter().filter(|at| is_shown[at.frame.index()]).copied();
             let next = known.len() as u32;
-            *known.entry(all.collect()).or_insert(next)
+            *known.entry(all.to_vec()).or_insert(next)
         };
         let of_location =
             (0..profile.locations.len()).map(|at| number(frames.of_location(at))).collect();
         Looks { of_location, not_recorded: number(&[frames.not_recorded()]) }
     }
 
-    /// Of the first so many that are shown.
+    /// Of the first so many.
     fn hash(&self, sample: &StackSample, most: usize) -> u64 {
         // Each step is a permutation; the last one brings the highest bits down.
         let mix =
@@ -121,6 +126,6 @@ impl Looks {
     fn of<'a>(&'a self, sample: &'a StackSample) -> impl Iterator<Item = u32> + 'a {
         let not_recorded = sample.locations.is_empty().then_some(self.not_recorded);
         let recorded = sample.locations.iter().map(|&at| self.of_location[at as usize]);
-        not_recorded.into_iter().chain(recorded).filter(|&look| look != 0)
+        not_recorded.into_iter().chain(recorded)
     }
 }

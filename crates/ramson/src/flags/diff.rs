@@ -1,6 +1,6 @@
 //! The flags of `ramson diff`, and the gate for CI.
 
-use super::filters::FilterFlags;
+use super::filters::{FilterFlags, FrameFlags};
 use super::source::NameFlags;
 use super::values::{SORTS, one_of, parse_sample_type, parse_size};
 use clap::Args;
@@ -37,6 +37,8 @@ pub struct DiffFlags {
     pub fail_above: Option<Limit>,
     #[command(flatten)]
     pub filters: FilterFlags,
+    #[command(flatten)]
+    pub frames: FrameFlags,
     /// Rows of the table to show; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub rows: usize,

@@ -3,7 +3,7 @@
 
 use clap::Args;
 use ramson_analysis::Selection;
-use ramson_profile::{Filters, Granularity, Pattern, TagFilter};
+use ramson_profile::{Filters, Granularity, OwnFrames, Pattern, TagFilter};
 
 const GRANULARITIES: [(&str, Granularity); 6] = [
     ("functions", Granularity::Functions),
@@ -59,7 +59,35 @@ impl FilterFlags {
             tag_focus: self.tagfocus.clone(),
             tag_ignore: self.tagignore.clone(),
         };
-        Selection { filters, granularity: self.granularity }
+        Selection { filters, own_frames: None, granularity: self.granularity }
+    }
+}
+
+/// Which frames are the program's own. docs/own-frames.md has the rules.
+#[derive(Args, Clone)]
+pub struct FrameFlags {
+    /// Also show the frames of the C, C++ and Rust libraries and of wrappers around malloc (xmalloc, g_malloc,
+    /// PyMem_Malloc …), whose allocations otherwise count for their callers
+    #[arg(long)]
+    pub all_frames: bool,
+    /// Functions, source files or binaries of another library, whose callers get its allocations (repeatable)
+    #[arg(long, value_name = "RE", value_parser = Pattern::new, conflicts_with = "all_frames")]
+    pub library: Vec<Pattern>,
+    /// Functions that wrap malloc, whose callers get their allocations (repeatable)
+    #[arg(long, value_name = "RE", value_parser = Pattern::new, conflicts_with = "all_frames")]
+    pub wrapper: Vec<Pattern>,
+}
+
+impl FrameFlags {
+    /// The rules; `None`: all frames are shown.
+    pub fn own_frames(&self) -> Option<OwnFrames> {
+        let own = || OwnFrames::new(self.library.clone(), self.wrapper.clone());
+        (!self.all_frames).then(own)
+    }
+
+    /// What these and the filters select.
+    pub fn selection(&self, filters: &FilterFlags) -> Selection {
+        Selection { own_frames: self.own_frames(), ..filters.selection() }
     }
 }
 

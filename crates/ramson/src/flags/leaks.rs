@@ -1,6 +1,6 @@
 //! The flags of `ramson leaks`, and the gate for CI.
 
-use super::filters::FilterFlags;
+use super::filters::{FilterFlags, FrameFlags};
 use super::source::SourcesFlags;
 use super::values::{parse_duration, parse_size};
 use clap::Args;
@@ -49,6 +49,8 @@ pub struct LeaksFlags {
     pub fail_on: Option<Gate>,
     #[command(flatten)]
     pub filters: FilterFlags,
+    #[command(flatten)]
+    pub frames: FrameFlags,
     /// Of several processes, a block for each instead of judging equal functions of all together
     #[arg(long)]
     pub each: bool,

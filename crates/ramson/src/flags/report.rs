@@ -1,6 +1,6 @@
 //! The flags of `ramson report`.
 
-use super::filters::FilterFlags;
+use super::filters::{FilterFlags, FrameFlags};
 use super::source::SourcesFlags;
 use super::values::{KINDS, SORTS, one_of, parse_sample_type};
 use clap::Args;
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 
 #[derive(Args)]
 #[command(after_help = "\
-Columns: flat is the function's own allocations, cum includes those of the functions it called; ± is the 95 % interval of the estimate, in percent of flat (of cum where flat is 0). A large ± means few samples.
+Columns of stacks: bytes that are live, ± their 95 % interval, age of the older half of them, growth where it is more than chance, then the program's innermost function and its callers. Of --view top: flat is the function's own allocations, cum includes those of the functions it called. A large ± means few samples.
 
 Examples:
   ramson report name:redis-server
@@ -22,7 +22,7 @@ Examples:
   ramson report 4711 --view callers --focus networking.c
   ramson report 4711 --view sizes --tagfocus thread=bio_
   ramson report crashed.ramson --view frees --address 0x55d0c3a2f2a0
-  ramson report old.ramson --sample-index alloc_space --sort cum -n 40")]
+  ramson report old.ramson --sample-index alloc_space --view top --sort cum -n 40")]
 pub struct ReportFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
@@ -34,23 +34,25 @@ pub struct ReportFlags {
     /// inuse_space, or a pprof file's own
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub sample_index: Option<SampleType>,
-    /// top: functions; lines: lines of functions; tree: callers to callees; callers: the same
-    /// upside down; peek RE: callers and callees of functions that match RE; sizes: live blocks by
+    /// stacks: the largest, each with its age and growth; top: functions; lines: lines of functions;
+    /// tree: callers to callees; callers: the same upside down; peek RE: callers and callees of functions that match RE; sizes: live blocks by
     /// size; threads: live blocks by thread; frees: sampled blocks freed lately, with the stacks of
     /// allocation and free; health: the cost of recording, and its losses
-    #[arg(long, value_name = "VIEW", default_value = "top", value_parser = parse_view)]
+    #[arg(long, value_name = "VIEW", default_value = "stacks", value_parser = parse_view)]
     pub view: Shown,
     /// With --view frees: only blocks that contain this address, also live ones
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub address: Option<u64>,
     #[command(flatten)]
     pub filters: FilterFlags,
+    #[command(flatten)]
+    pub frames: FrameFlags,
     /// Rows of the table to show (a tree shows five times as many); 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
-    /// Order of the rows
-    #[arg(long, default_value = "flat", value_parser = one_of(SORTS))]
-    pub sort: Sort,
+    /// Order of the rows of --view top and lines; default flat
+    #[arg(long, value_parser = one_of(SORTS))]
+    pub sort: Option<Sort>,
     /// Of several processes, a block for each instead of their sum
     #[arg(long)]
     pub each: bool,
@@ -81,6 +83,7 @@ fn parse_view(text: &str) -> Result<Shown, String> {
         return Pattern::new(expression).map(Shown::Peek).map_err(|error| error.to_string());
     }
     Ok(match text {
+        "stacks" => Shown::Stacks,
         "top" => Shown::Top,
         "lines" => Shown::Lines,
         "tree" => Shown::Tree,
@@ -92,7 +95,8 @@ fn parse_view(text: &str) -> Result<Shown, String> {
         "peek" => return Err("which functions? Add a regular expression".into()),
         _ => {
             return Err(
-                "one of top, tree, peek RE, callers, lines, sizes, threads, frees, health".into()
+                "one of stacks, top, tree, peek RE, callers, lines, sizes, threads, frees, health"
+                    .into(),
             );
         }
     })

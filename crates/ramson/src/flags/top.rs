@@ -1,6 +1,6 @@
 //! The flags of `ramson top`.
 
-use super::filters::FilterFlags;
+use super::filters::{FilterFlags, FrameFlags};
 use super::source::NameFlags;
 use super::values::{KINDS, one_of, parse_duration};
 use crate::table::most;
@@ -55,6 +55,8 @@ pub struct TopFlags {
     pub rows: usize,
     #[command(flatten)]
     pub filters: FilterFlags,
+    #[command(flatten)]
+    pub frames: FrameFlags,
 }
 
 impl TopFlags {

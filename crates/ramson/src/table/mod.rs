@@ -9,6 +9,7 @@ pub mod listing;
 mod pins;
 pub mod report;
 mod sizes;
+pub mod stacks;
 pub mod subject;
 pub mod suspects;
 pub mod timeline;
@@ -17,7 +18,7 @@ mod trees;
 use crate::output::{DIM, NOT_DIM, hint};
 use ramson_analysis::members::{Each, Row};
 use ramson_profile::format::{format_bytes, format_percent};
-use ramson_profile::{FrameName, escape_invisible, is_library_function};
+use ramson_profile::{FrameName, escape_invisible};
 use ramson_symbols::SymbolDefect;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
@@ -187,12 +188,11 @@ pub fn place(file: &str, line: u32) -> String {
     }
 }
 
-/// `leaf:12 ← caller:34 ← …`: short names without the C++ library's own functions, at most so many.
+/// `leaf:12 ← caller:34 ← …`: short names, at most so many.
 pub fn stack(frames: &[FrameName], most: usize) -> String {
-    let shown = frames.iter().filter(|frame| !is_library_function(&frame.name));
-    let names: Vec<String> = shown.clone().take(most).map(FrameName::short).collect();
+    let names: Vec<String> = frames.iter().take(most).map(FrameName::short).collect();
     let names = names.join(" ← ");
-    if shown.count() > most { names + " ← …" } else { names }
+    if frames.len() > most { names + " ← …" } else { names }
 }
 
 pub fn say_what_is_missing<'a>(defects: impl IntoIterator<Item = &'a SymbolDefect>) {

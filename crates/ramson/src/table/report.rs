@@ -1,36 +1,42 @@
 //! A report as text.
 
-use super::{Table, blocks, frees, health, percent, place, sizes, stack, subject, trees};
-use ramson_analysis::report::{Functions, Report, View};
+use super::{Table, blocks, frees, health, percent, place, sizes, stacks, subject, trees};
+use ramson_analysis::report::{Report, View};
 use ramson_analysis::summary::Subject;
 use ramson_profile::Estimate;
 use ramson_profile::format::{
     format_estimate, format_objects, format_relative_error, format_value,
 };
+use ramson_profile::view::TopTable;
 use ramson_symbols::SymbolDefect;
 use std::fmt::Write;
 
-/// Frames of a whole stack.
-const MAX_STACK_FRAMES: usize = 8;
 /// Binaries whose names are lost, one by one.
 const MAX_LOST: usize = 3;
 
 /// The whole text; at most so many rows of a table, 0: all. Of several processes the sum, or a block
-/// for each where that is wanted or a sum says nothing.
-pub fn text(report: &Report, rows: usize, is_each: bool) -> String {
+/// for each where that is wanted or a sum says nothing. `source` is how the user names what it is of.
+pub fn text(report: &Report, rows: usize, is_each: bool, source: &str) -> String {
     let is_of_one = matches!(report.view, View::Health {});
-    if report.processes.is_empty() || !(is_each || is_of_one) {
-        return block(report, rows);
+    let mut out = match report.processes.is_empty() || !(is_each || is_of_one) {
+        true => block(report, rows),
+        false => {
+            let heading = subject::heading(&report.subject, &report.defects);
+            blocks(&heading, &report.processes, |report| block(report, rows))
+        }
+    };
+    if let Some(pointers) = &report.pointers {
+        stacks::pointers(&mut out, pointers, source);
     }
-    let heading = subject::heading(&report.subject, &report.defects);
-    blocks(&heading, &report.processes, |report| block(report, rows))
+    out
 }
 
 fn block(report: &Report, rows: usize) -> String {
     let mut out = subject::heading(&report.subject, &report.defects);
     push_lost_names(&mut out, report);
     match &report.view {
-        View::Report(functions) => push_functions(&mut out, report, functions),
+        View::Stacks(table) => stacks::table(&mut out, report, table),
+        View::Report(table) => push_functions(&mut out, report, table),
         View::Tree(tree) => {
             trees::tree(&mut out, report, tree, rows, "callers above their callees")
         }
@@ -64,14 +70,14 @@ pub fn title(report: &Report, shown: Estimate) -> String {
     }
 }
 
-fn push_functions(out: &mut String, report: &Report, functions: &Functions) {
-    let table = &functions.table;
+fn push_functions(out: &mut String, report: &Report, table: &TopTable) {
     let (sample_type, unit) = (table.sample_type, table.sample_type.unit());
     if table.rows.is_empty() {
         let _ = writeln!(out, "no {sample_type} sampled yet");
         return;
     }
-    let _ = writeln!(out, "{}", title(report, table.total));
+    let folded = if report.is_folded { stacks::FOLDED } else { "" };
+    let _ = writeln!(out, "{}{folded}", title(report, table.total));
     let heads = "flat:>10|flat%:>7|sum%:>7|cum:>10|cum%:>7|±:>8|objects:>13|function  file:line";
     let mut lines = Table::new(out, heads);
     let mut sum = 0.0;
@@ -87,15 +93,6 @@ fn push_functions(out: &mut String, report: &Report, functions: &Functions) {
             format_objects(row.objects.value),
             format!("{}{}", row.name, place(&row.file, row.line)),
         ]);
-    }
-    if !functions.stacks.is_empty() {
-        let title = "largest stacks, leaf first, without the C++ library's own frames";
-        let _ = writeln!(lines.out, "\n{title}");
-    }
-    for of in &functions.stacks {
-        let (value, error) = (format_value(of.value.value, unit), format_relative_error(of.value));
-        let stack = stack(&of.frames, MAX_STACK_FRAMES);
-        lines.line_across(&format!("{value:>10} {error:>8}  {stack}"));
     }
 }
 

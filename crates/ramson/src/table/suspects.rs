@@ -6,7 +6,7 @@ use ramson_leaks::Verdict;
 use ramson_profile::format::{
     format_bytes, format_duration, format_estimate, format_local_time, format_objects, format_share,
 };
-use ramson_profile::{Estimate, SampleUnit, is_library_function, short_name};
+use ramson_profile::{Estimate, SampleUnit, short_name};
 use std::fmt::Write;
 
 /// Callers shown of a stack.
@@ -193,10 +193,8 @@ fn lines(known: &[&LineShare]) -> String {
 
 /// Those of the largest stack.
 fn callers(suspect: &Suspect) -> Option<String> {
-    let mut own =
-        suspect.frames.iter().enumerate().filter(|(_, frame)| !is_library_function(&frame.name));
-    let (_, (second, _)) = (own.next()?, own.next()?);
-    let callers = stack(&suspect.frames[second..], MAX_CALLERS);
+    let callers = suspect.frames.get(1..).filter(|callers| !callers.is_empty())?;
+    let callers = stack(callers, MAX_CALLERS);
     Some(match suspect.stacks - 1 {
         0 => format!("called by {callers}"),
         1 => format!("called by {callers}, and 1 other stack"),

@@ -110,8 +110,11 @@ struct Watch {
 impl Watch {
     fn of(watched: Watched, flags: &TopFlags) -> Result<Self, Failure> {
         let kind = flags.kind.of_recording();
-        let wanted =
-            Wanted { names: flags.names.names(), selection: flags.filters.selection(), kind };
+        let wanted = Wanted {
+            names: flags.names.names(),
+            selection: flags.frames.selection(&flags.filters),
+            kind,
+        };
         let namer = Namer::start(&watched.recording, wanted, flags.once || flags.json)?;
         Ok(Self { watched, namer, model: Model::new(kind, flags.view, flags.sort) })
     }

@@ -1,0 +1,118 @@
+//! The stacks that hold most, each with how old its memory is and how fast it grows; and what else the profile shows.
+
+use crate::report::Question;
+use crate::rss::Rss;
+use crate::suspects::{MIN_AGE_NS, NamedStack};
+use ramson_leaks::{Ages, Growth};
+use ramson_process::{Part, Term};
+use ramson_profile::view::{LargestStack, largest_stacks};
+use ramson_profile::{Estimate, FrameName, FrameTable, Profile, SampleType};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Free memory below this share of RSS, and below so many bytes, is not worth a line.
+const LEAST_FREE_SHARE: f64 = 0.05;
+const LEAST_FREE_BYTES: f64 = (1 << 20) as f64;
+
+/// The stacks with the largest values.
+#[derive(Serialize)]
+pub struct StackTable {
+    /// What was counted.
+    #[serde(serialize_with = "as_name")]
+    pub sample_type: SampleType,
+    /// Of all stacks that pass the filters.
+    pub total: Estimate,
+    /// Frames of libraries and of wrappers around malloc were taken out of the stacks.
+    pub is_folded: bool,
+    /// The largest first.
+    pub stacks: Vec<StackRow>,
+}
+
+/// Stacks that look the same.
+#[derive(Serialize)]
+pub struct StackRow {
+    /// What they hold.
+    pub value: Estimate,
+    /// How many allocations that is.
+    pub objects: Estimate,
+    /// Of the live bytes; `None` where the profile does not say when they were allocated.
+    pub ages: Option<Ages>,
+    /// Of the live bytes; `None` where it is not significant.
+    pub growth: Option<Growth>,
+    /// Leaf first.
+    pub frames: Vec<FrameName>,
+}
+
+/// Other commands that have more to say.
+#[derive(Serialize)]
+pub struct Pointers {
+    /// How many leak suspects grow.
+    pub growing: usize,
+    /// Bytes per hour of these.
+    pub growth_per_hour: Estimate,
+    /// Free in the allocator, where it is much of RSS.
+    pub free: Option<Estimate>,
+    /// What a trim would return of that; `None` where the allocator does not tell.
+    pub releasable: Option<u64>,
+}
+
+fn as_name<S: serde::Serializer>(of: &SampleType, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(of.name())
+}
+
+impl StackTable {
+    /// The largest stacks of a profile; `histories` are of the same stacks.
+    pub fn of(
+        profile: &Profile,
+        histories: &[NamedStack],
+        is_folded: bool,
+        question: &Question,
+        sample_type: SampleType,
+    ) -> Self {
+        let frames = FrameTable::new(profile);
+        let most = if question.rows == 0 { usize::MAX } else { question.rows };
+        let is_live = matches!(sample_type, SampleType::InuseSpace | SampleType::InuseObjects);
+        let histories = if is_live { histories } else { &[] };
+        let of_frames: HashMap<&[FrameName], &NamedStack> =
+            histories.iter().map(|stack| (stack.frames.as_slice(), stack)).collect();
+        let row = |stack: LargestStack| {
+            let frames: Vec<FrameName> =
+                stack.frames.iter().map(|&at| frames.name_at(at)).collect();
+            let finding =
+                of_frames.get(frames.as_slice()).map(|of| of.judged(histories.len(), MIN_AGE_NS));
+            StackRow {
+                value: stack.value,
+                objects: stack.objects,
+                ages: finding.as_ref().and_then(|finding| finding.ages),
+                growth: finding.and_then(|it| it.growth).filter(|growth| growth.is_significant),
+                frames,
+            }
+        };
+        let stacks = largest_stacks(profile, &frames, sample_type, most);
+        Self {
+            sample_type,
+            total: profile.total(sample_type),
+            is_folded,
+            stacks: stacks.into_iter().map(row).collect(),
+        }
+    }
+}
+
+impl Pointers {
+    /// Of a process, or several, with that RSS; these grow.
+    pub fn of(rss: Option<&Rss>, growing: &[Growth]) -> Self {
+        let free = rss.map(|rss| (rss, rss.term(Term::Free))).filter(|(rss, free)| {
+            free.value >= LEAST_FREE_BYTES && free.value >= LEAST_FREE_SHARE * rss.bytes as f64
+        });
+        let releasable = free.map(|(rss, _)| {
+            let parts = [Part::Top, Part::FreePages].map(|part| rss.explained.part(part).max(0));
+            parts.iter().sum::<i64>() as u64
+        });
+        Self {
+            growing: growing.len(),
+            growth_per_hour: growing.iter().map(|growth| growth.per_hour).sum(),
+            free: free.map(|(_, free)| free),
+            releasable,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Which frames are the program's own. Frames of libraries and of wrappers around malloc say how memory was asked for, not for
+//! what: folded, they leave the stacks and their callers get what they allocated.
+
+use crate::merge::merge_equal_samples;
+use crate::model::{Function, Line, Location, Mapping, Profile};
+use crate::pattern::Pattern;
+use crate::short_name::short_name;
+use regex::Regex;
+use std::sync::{Arc, LazyLock};
+
+/// The built-in rules, a kind and an expression on each line.
+const RULES: &str = include_str!("own_frames.rules");
+
+static OBJECTS: LazyLock<Regex> = LazyLock::new(|| rules("object"));
+static FILES: LazyLock<Regex> = LazyLock::new(|| rules("file"));
+static FUNCTIONS: LazyLock<Regex> = LazyLock::new(|| rules("function"));
+
+/// The rules that tell frames of libraries and wrappers: the built-in ones, and those that the user adds.
+#[derive(Clone, Debug, Default)]
+pub struct OwnFrames {
+    /// Match names of functions, source files or paths of binaries.
+    libraries: Vec<Pattern>,
+    /// Match names of functions.
+    wrappers: Vec<Pattern>,
+}
+
+/// All rules of a kind as one expression, which matches a whole text.
+fn rules(kind: &str) -> Regex {
+    let rule = |line: &'static str| line.strip_prefix(kind)?.strip_prefix(' ').map(str::trim);
+    let rules: Vec<&str> = RULES.lines().filter_map(rule).collect();
+    Regex::new(&format!("^(?:{})$", rules.join("|"))).expect("constant regexps")
+}
+
+impl OwnFrames {
+    /// The built-in rules and these.
+    pub fn new(libraries: Vec<Pattern>, wrappers: Vec<Pattern>) -> Self {
+        Self { libraries, wrappers }
+    }
+
+    /// Takes the frames of libraries and wrappers out of all stacks, and merges the stacks that became equal. A stack without
+    /// any other frame stays whole. Returns whether anything was taken.
+    pub fn fold(&self, profile: &mut Profile) -> bool {
+        let functions = profile.functions.iter().map(|function| self.is_function(function));
+        let functions: Vec<bool> = functions.collect();
+        let mappings = profile.mappings.iter().map(|mapping| self.is_object(mapping));
+        let mappings: Vec<bool> = mappings.collect();
+        let left = |location: &Location| -> Left {
+            if location.mapping.is_some_and(|mapping| mappings[mapping]) {
+                return Left::Nothing;
+            }
+            let own = |line: &&Line| !functions[line.function];
+            match location.lines.iter().filter(own).count() {
+                count if count == location.lines.len() => Left::All,
+                0 => Left::Nothing,
+                _ => Left::Some(location.lines.iter().filter(own).cloned().collect()),
+            }
+        };
+        let left: Vec<Left> = profile.locations.iter().map(left).collect();
+        if left.iter().all(|left| matches!(left, Left::All)) {
+            return false;
+        }
+        fold(profile, left);
+        true
+    }
+
+    fn is_function(&self, function: &Function) -> bool {
+        let name: &Arc<str> = match function.name.is_empty() {
+            true => &function.system_name,
+            false => &function.name,
+        };
+        let is = |pattern: &Pattern| pattern.is_match(name);
+        FUNCTIONS.is_match(&short_name(name))
+            || FILES.is_match(&function.file)
+            || self.wrappers.iter().any(is)
+            || self.libraries.iter().any(|pattern| is(pattern) || pattern.is_match(&function.file))
+    }
+
+    fn is_object(&self, mapping: &Mapping) -> bool {
+        OBJECTS.is_match(mapping.basename())
+            || self.libraries.iter().any(|pattern| pattern.is_match(&mapping.path))
+    }
+}
+
+/// What is left of a location.
+enum Left {
+    All,
+    Some(Vec<Line>),
+    Nothing,
+}
+
+fn fold(profile: &mut Profile, left: Vec<Left>) {
+    let is_own = |&location: &u32| !matches!(left[location as usize], Left::Nothing);
+    for sample in &mut profile.samples {
+        if sample.locations.iter().any(is_own) {
+            sample.locations.retain(is_own);
+        }
+    }
+    for (location, left) in profile.locations.iter_mut().zip(left) {
+        if let Left::Some(lines) = left {
+            location.lines = lines;
+        }
+    }
+    merge_equal_samples(&mut profile.samples);
+}
+
+#[cfg(test)]
+#[path = "own_frames_tests.rs"]
+mod tests;

@@ -1,0 +1,158 @@
+use super::*;
+use crate::estimate::Estimate;
+use crate::{LookupAddress, StackSample};
+
+fn function(name: &str, file: &str) -> Function {
+    Function { name: name.into(), system_name: "".into(), file: file.into() }
+}
+
+#[test]
+fn frames_of_libraries_and_wrappers_are_told_by_name_file_or_binary() {
+    let rules = OwnFrames::default();
+    for name in [
+        "std::vector<acme::Session, std::allocator<acme::Session> >::_M_realloc_insert(int)",
+        "void std::vector<char, std::allocator<char> >::_M_range_insert<char*>(char*, char*)",
+        "std::unique_ptr<acme::X> std::make_unique<acme::X>()",
+        "__gnu_cxx::new_allocator<int>::allocate(unsigned long, void const*)",
+        "_ZNSt6vectorIcSaIcEE17_M_realloc_insertEv",
+        "alloc::vec::Vec<T>::with_capacity",
+        "<alloc::string::String as core::clone::Clone>::clone",
+        "<u8 as alloc::slice::hack::ConvertVec>::to_vec",
+        "hashbrown::raw::RawTable<T,A>::reserve_rehash",
+        "xmalloc",
+        "xcalloc",
+        "xstrdup",
+        "zmalloc_usable",
+        "ztrymalloc_usable_internal",
+        "_sdsnewlen",
+        "g_malloc0",
+        "g_strdup",
+        "PyMem_RawMalloc",
+        "_PyObject_GC_New",
+        "PyType_GenericAlloc",
+        "palloc0",
+        "MemoryContextAllocZero",
+        "AllocSetAlloc",
+        "sqlite3DbMallocRawNN",
+        "ngx_palloc",
+        "CRYPTO_zalloc",
+        "os::malloc(unsigned long, MEMFLAGS)",
+        "__libc_start_call_main",
+    ] {
+        assert!(rules.is_function(&function(name, "")), "{name}");
+    }
+    for name in [
+        "main",
+        "acme::Catalog::load(unsigned long)",
+        "std::vector<int> acme::make<int>(int)",
+        "<acme::Session as core::clone::Clone>::clone",
+        "stdio_open",
+        "create_string_object",
+        "mallocate",
+        "zmalloc_trim_all",
+        "allocate",
+        "xml_parse",
+        "PyDict_New",
+        "palloc_everything",
+        "sqlite3VdbeExec",
+    ] {
+        assert!(!rules.is_function(&function(name, "/src/a.c")), "{name}");
+    }
+    for (file, is_library) in [
+        ("/usr/include/c++/12/bits/stl_vector.h", true),
+        ("/rustc/2c8144afbd8dfbb0bbc4a8c0ae4f2ca1d7b0a2c1/library/alloc/src/raw_vec.rs", true),
+        ("/build/app/include/vector.h", false),
+    ] {
+        assert_eq!(rules.is_function(&function("f", file)), is_library, "{file}");
+    }
+    for (path, is_library) in [
+        ("/usr/lib/x86_64-linux-gnu/libc.so.6", true),
+        ("/lib/libc-2.31.so", true),
+        ("/usr/lib/libstdc++.so.6.0.30", true),
+        ("/lib64/ld-linux-x86-64.so.2", true),
+        ("/usr/lib/libcrypto.so.3", false),
+        ("/usr/bin/libc.so-like", false),
+    ] {
+        let mapping = Mapping { path: path.into(), ..mapping() };
+        assert_eq!(rules.is_object(&mapping), is_library, "{path}");
+    }
+    let pattern = |text| vec![Pattern::new(text).unwrap()];
+    let added = OwnFrames::new(pattern("libcrypto|^boost::"), pattern("^pool_"));
+    assert!(added.is_function(&function("boost::container::f()", "")));
+    assert!(added.is_function(&function("pool_get", "")));
+    assert!(added.is_object(&Mapping { path: "/usr/lib/libcrypto.so.3".into(), ..mapping() }));
+}
+
+fn mapping() -> Mapping {
+    Mapping {
+        start: 0,
+        end: 4096,
+        file_offset: 0,
+        bias: 0,
+        path: "/bin/prog".into(),
+        build_id: String::new(),
+    }
+}
+
+/// Functions: 0 main, 1 acme::load, 2 std::f. Locations: 0 main, 1 acme::load, 2 std::f, 3 std::f inlined into acme::load,
+/// 4 without a name in the C library, 5 without a name in the program.
+fn profile(stacks: &[&[u32]]) -> Profile {
+    let location = |mapping, lines: &[usize]| Location {
+        mapping: Some(mapping),
+        address: LookupAddress(1),
+        lines: lines.iter().map(|&function| Line { function, line: 7 }).collect(),
+    };
+    let sample = |locations: &&[u32]| StackSample {
+        locations: locations.to_vec(),
+        values: [Estimate::exact(10.0); 4],
+        ..StackSample::default()
+    };
+    Profile {
+        mappings: vec![mapping(), Mapping { path: "/lib/libc.so.6".into(), ..mapping() }],
+        functions: ["main", "acme::load()", "void std::f<int>()"]
+            .map(|name| function(name, ""))
+            .to_vec(),
+        locations: vec![
+            location(0, &[0]),
+            location(0, &[1]),
+            location(0, &[2]),
+            location(0, &[2, 1]),
+            location(1, &[]),
+            location(0, &[]),
+        ],
+        samples: stacks.iter().map(sample).collect(),
+        ..Profile::default()
+    }
+}
+
+#[test]
+fn what_libraries_allocate_counts_for_their_callers() {
+    let mut folded = profile(&[&[2, 1, 0, 4], &[4, 2, 1, 2, 0], &[3, 0], &[5, 0]]);
+    let before = folded.total(crate::SampleType::InuseSpace);
+    assert!(OwnFrames::default().fold(&mut folded));
+    let stacks: Vec<&[u32]> = folded.samples.iter().map(|sample| &*sample.locations).collect();
+    assert_eq!(stacks, [&[1, 0][..], &[3, 0], &[5, 0]], "the first two are one now");
+    let inlined: Vec<usize> = folded.locations[3].lines.iter().map(|line| line.function).collect();
+    assert_eq!(inlined, [1], "only the program's own line is left");
+    assert_eq!(folded.samples[0].values[0], Estimate::exact(20.0));
+    assert_eq!(folded.total(crate::SampleType::InuseSpace), before);
+}
+
+#[test]
+fn a_stack_of_libraries_alone_stays_whole() {
+    let mut folded = profile(&[&[4, 2], &[], &[1, 0]]);
+    OwnFrames::default().fold(&mut folded);
+    let stacks: Vec<&[u32]> = folded.samples.iter().map(|sample| &*sample.locations).collect();
+    assert_eq!(stacks, [&[4, 2][..], &[], &[1, 0]]);
+    assert_eq!(folded.locations[2].lines.len(), 1);
+}
+
+#[test]
+fn a_profile_without_library_frames_is_left_alone() {
+    let mut own = profile(&[&[1, 0]]);
+    own.locations.truncate(2);
+    own.functions.truncate(2);
+    let before = own.clone();
+    assert!(!OwnFrames::default().fold(&mut own));
+    assert_eq!(own.samples, before.samples);
+}
