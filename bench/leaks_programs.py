@@ -117,7 +117,7 @@ def programs(directory):
         Program("msgpack 1.2.2, key that is refused", python(MSGPACK_KEY, "msgpack"), "cmsgpack|msgpack"),
         Program("redis with maxmemory", ["redis-server", "--port", str(REDIS_PORT), "--save", "", "--maxmemory", "30mb",
                                          "--maxmemory-policy", "allkeys-lru", "--dir", str(directory)], load=redis_load),
-        Program("memcached", ["memcached", "-u", "nobody", "-l", "127.0.0.1", "-p", str(MEMCACHED_PORT), "-m", "16"], load=memcached_load),
+        Program("memcached", ["memcached", "-u", "root", "-l", "127.0.0.1", "-p", str(MEMCACHED_PORT), "-m", "16"], load=memcached_load),
         Program("nginx", ["nginx", "-p", str(directory), "-c", str(directory / "nginx.conf")], load=nginx_load),
         Program("node with a cache", ["node", "-e", NODE]),
         Program("python with lru_cache", python(PYTHON_CACHE)),

@@ -31,6 +31,8 @@ struct Named {
 struct Score {
     /// Leaks with samples in the range that begins at each of `LEAST_SAMPLES`, and those of them that are found.
     leaks: [(u64, u64); LEAST_SAMPLES.len()],
+    /// Functions that leak, with or without a sample.
+    leaking: u64,
     right: u64,
     wrong: u64,
     /// Those of the wrong ones that were still filling.
@@ -98,6 +100,7 @@ impl Score {
     fn judge(&mut self, half: &[Function], end: &[Function]) {
         for function in end {
             let wrong = function.false_alarms() as u64;
+            self.leaking += u64::from(function.is_leak);
             self.wrong += wrong;
             self.filling += if function.is_settled { 0 } else { wrong };
             self.right += u64::from(function.is_found());
@@ -123,6 +126,7 @@ impl Score {
         for (sum, more) in self.leaks.iter_mut().zip(other.leaks) {
             *sum = (sum.0 + more.0, sum.1 + more.1);
         }
+        self.leaking += other.leaking;
         self.right += other.right;
         self.wrong += other.wrong;
         self.filling += other.filling;
@@ -136,7 +140,7 @@ impl Score {
     }
 
     fn line(&self, name: &str, interval_bytes: u64, minutes: u64, seeds: u64) -> String {
-        let Self { right, wrong, filling, .. } = self;
+        let Self { leaking, right, wrong, filling, .. } = self;
         let recall = LEAST_SAMPLES.iter().zip(self.leaks).map(|(least, (leaks, found))| {
             format!("{{\"samples\": {least}, \"leaks\": {leaks}, \"found\": {found}}}")
         });
@@ -148,7 +152,7 @@ impl Score {
         });
         format!(
             "{{\"program\": \"{name}\", \"interval_bytes\": {interval_bytes}, \"minutes\": {minutes}, \"seeds\": {seeds}, \
-             \"right\": {right}, \"wrong\": {wrong}, \"filling\": {filling}, \"recall\": [{recall}], {}}}",
+             \"leaking\": {leaking}, \"right\": {right}, \"wrong\": {wrong}, \"filling\": {filling}, \"recall\": [{recall}], {}}}",
             peers.join(", ")
         )
     }

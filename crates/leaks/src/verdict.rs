@@ -136,7 +136,7 @@ pub fn judge(history: &StackHistory, settings: &Settings) -> Finding {
 fn too_young(history: &StackHistory, settings: &Settings) -> Conclusion {
     let (seen, least) = (history.observed_ns(), settings.min_age_ns);
     let reason = format!(
-        "First seen {} ago; nothing is judged before {}.",
+        "First seen {} ago; nothing is judged before {} (--min-age).",
         format_duration(seen),
         format_duration(least)
     );

@@ -67,12 +67,20 @@ fn answer(found: &Suspects) -> String {
             none_keeps(answer),
             format_share(answer.undecided_share)
         ),
-        (Some(_), 0) => format!(
-            "no leak found yet: {} of live memory, in {}, cannot be judged so far{}; the rest does not keep growing",
-            format_share(answer.undecided_share),
-            functions(answer.undecided),
-            more_time(answer.judged_in_ns.filter(|_| answer.is_running), ", the largest in about "),
-        ),
+        (Some(_), 0) => {
+            let time = answer.judged_in_ns.filter(|_| answer.is_running);
+            format!(
+                "no leak found yet: {} of live memory, in {}, cannot be judged so far{}{}",
+                format_share(answer.undecided_share),
+                functions(answer.undecided),
+                more_time(time, ", the largest in about "),
+                if answer.undecided < answer.findings {
+                    "; nothing else keeps growing"
+                } else {
+                    ""
+                },
+            )
+        }
     }
 }
 
