@@ -70,7 +70,7 @@ fn moments_and_ranges_show_the_past_of_a_process_also_after_its_death() {
     let text = recorded.good("report PID@mark:middle");
     assert!(text.starts_with("RSS ") && text.contains("ago); live "), "{text}");
     assert!(text.contains("ByteArray"), "names are found later: {text}");
-    recorded.good("leaks PID@mark:middle --since PID@mark:before");
+    recorded.good("leaks PID@mark:middle --since PID@mark:before --min-age 1ms");
     recorded.good(
         "snap PID@mark:middle -o SNAP"
             .replace("SNAP", &recorded.scratch.path("s.ramson").display().to_string())
