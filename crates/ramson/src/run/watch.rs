@@ -1,5 +1,6 @@
 //! What `ramson run` sees of its program from outside, until the end: its RSS now and then, its control group, its status.
 
+use super::roots::Roots;
 use ramson_process::cgroup::{Group, Groups};
 use ramson_process::clock::unix_ns;
 use ramson_process::{stat, text};
@@ -16,6 +17,9 @@ use std::time::{Duration, Instant};
 /// A look costs the program nothing and us some microseconds: soon at first, as short programs end soon, then rarely.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Descendants are looked at in longer intervals only.
+const LEAST_PAUSE_FOR_ALL: Duration = Duration::from_millis(160);
 
 pub struct Ended {
     pub pid: u32,
@@ -98,8 +102,10 @@ impl Watch {
 
     fn go_on(mut self, pid: u32, stop: &Receiver<()>) -> Self {
         let mut pause = FIRST_PAUSE;
+        let mut roots = Roots::default();
         while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             self.look(pid);
+            roots.look(pid, pause >= LEAST_PAUSE_FOR_ALL);
             pause = (pause * 2).min(LAST_PAUSE);
         }
         self
