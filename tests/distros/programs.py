@@ -8,7 +8,10 @@ NODE = ("const held = []; for (let i = 0; i < 400; i++) held.push(Buffer.alloc(1
         "console.log('ready'); process.stdin.resume(); process.stdin.on('end', () => process.exit(0))")
 SQLITE = ("CREATE TABLE t(a, b); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000) "
           "INSERT INTO t SELECT i, hex(randomblob(50)) FROM n; SELECT 'ready';\n")
-NGINX = "daemon off; pid /tmp/nginx.pid; error_log stderr; worker_processes 1;"
+NGINX = ("daemon off; pid /tmp/nginx.pid; error_log stderr; worker_processes 1; events {} "
+         "http { access_log off; server { listen unix:/tmp/nginx; location / { return 200 ok; } } }")
+REQUESTS = ("import socket\nfor _ in range(300):\n  s = socket.socket(socket.AF_UNIX); s.connect('/tmp/nginx'); "
+            "s.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n'); assert b'200' in s.recv(999)")
 
 
 @dataclasses.dataclass
@@ -42,7 +45,8 @@ PROGRAMS = [
     Program("PostgreSQL", "postgres", ["sh", "-c", "exec $(ls /usr/lib/postgresql/*/bin/postgres) -D /tmp/pg -k /tmp -c listen_addresses="],
             "psql -q -h /tmp -d postgres -c 'select count(*) from (select repeat(i::text, 100) x from generate_series(1, 200000) i order by x) t' > /dev/null 2>&1",
             user="postgres", before="rm -rf /tmp/pg; $(ls /usr/lib/postgresql/*/bin/initdb) -D /tmp/pg > /dev/null"),
-    Program("nginx", "nginx", ["nginx", "-g", NGINX], "test -s /tmp/nginx.pid"),
+    Program("nginx", "nginx", ["nginx", "-c", "/tmp/nginx.conf"], f'python3 -c "{REQUESTS}"',
+            before=f"rm -f /tmp/nginx; echo '{NGINX}' > /tmp/nginx.conf"),
     Program("git (gc)", "git", ["git", "-C", "/tmp/repository", "gc", "--quiet", "--aggressive"], "true", is_short=True, interval="4K",
             before="rm -rf /tmp/repository; git init -q /tmp/repository; cd /tmp/repository; git config user.email a@b; git config user.name a; "
                    "cp -r /usr/lib/python3/ . 2> /dev/null; cp /usr/share/doc/*/copyright . 2> /dev/null; git add .; git commit -q -m all"),
