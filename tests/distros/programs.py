@@ -33,6 +33,8 @@ class Program:
     # It ends by itself.
     is_short: bool = False
     interval: str = "64K"
+    # It exports nothing, and Debian has stripped it.
+    is_nameless: bool = False
 
 
 PROGRAMS = [
@@ -44,12 +46,12 @@ PROGRAMS = [
     Program("sqlite3", "sqlite3", ["sqlite3", ":memory:"], "grep -q ready /tmp/out", text=SQLITE),
     Program("PostgreSQL", "postgres", ["sh", "-c", "exec $(ls /usr/lib/postgresql/*/bin/postgres) -D /tmp/pg -k /tmp -c listen_addresses="],
             "psql -q -h /tmp -d postgres -c 'select count(*) from (select repeat(i::text, 100) x from generate_series(1, 200000) i order by x) t' > /dev/null 2>&1",
-            user="postgres", before="rm -rf /tmp/pg; $(ls /usr/lib/postgresql/*/bin/initdb) -D /tmp/pg > /dev/null"),
+            user="postgres", interval="4K", before="rm -rf /tmp/pg; $(ls /usr/lib/postgresql/*/bin/initdb) -D /tmp/pg > /dev/null"),
     Program("nginx", "nginx", ["nginx", "-c", "/tmp/nginx.conf"], f'python3 -c "{REQUESTS}"',
             before=f"rm -f /tmp/nginx; echo '{NGINX}' > /tmp/nginx.conf"),
     Program("git (gc)", "git", ["git", "-C", "/tmp/repository", "gc", "--quiet", "--aggressive"], "true", is_short=True, interval="4K",
             before="rm -rf /tmp/repository; git init -q /tmp/repository; cd /tmp/repository; git config user.email a@b; git config user.name a; "
                    "cp -r /usr/lib/python3/ . 2> /dev/null; cp /usr/share/doc/*/copyright . 2> /dev/null; git add .; git commit -q -m all"),
     Program("C++: apt-cache", "apt-cache", ["apt-cache", "search", "-n", "lib"], "true", is_short=True),
-    Program("Rust: ripgrep", "rg", ["rg", "--count", "--no-messages", "the", "/usr/share"], "true", is_short=True, interval="4K"),
+    Program("Rust: ripgrep", "rg", ["rg", "--count", "--no-messages", "the", "/usr/share"], "true", is_short=True, is_nameless=True, interval="4K"),
 ]

@@ -154,7 +154,9 @@ fn run_notes_the_root_directories_of_its_tree_and_puts_the_names_into_their_prof
     wait_until("its root directory is noted", || header(&profile).root.is_some());
     let noted = header(&profile).root.unwrap();
     assert_eq!(noted.path(), root.as_os_str().as_bytes());
-    contained.end();
+    let profile = contained.end();
+    fs::rename(root, contained.scratch.path("old")).unwrap();
+    assert_named(&contained.report("elsewhere", &profile));
 }
 
 #[test]

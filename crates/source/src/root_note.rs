@@ -1,9 +1,9 @@
 //! Which root directory a process has, written into its profile while it runs: afterwards, only that tells where its binaries are.
 
 use crate::file::{mapped_header, open_to_write};
-use crate::maps::open_found;
+use crate::maps::{file_of_map, maps};
 use ramson_format::{ROOT_OFFSET, Root as Note};
-use ramson_paths::{Links, Root, RootIdentity};
+use ramson_paths::{Root, RootIdentity};
 use ramson_process::other_root;
 use ramson_reader::Header;
 use std::ffi::OsStr;
@@ -37,25 +37,24 @@ pub fn note_root(pid: u32, header: &mut Header, origin: &str) {
     let path = other.path.as_ref().map_or(&[][..], |path| path.as_os_str().as_bytes());
     let note = Note::new(path, device, inode, birth_ns);
     header.root = Some(Box::new(note));
-    let in_its_root =
-        || Root::of_process(pid).ok()?.open(Path::new(origin), Links::WithinRoot).ok();
-    let files = open_found(origin).into_iter().chain(in_its_root().map(|found| found.file));
+    let its =
+        maps(pid).into_iter().flatten().filter(|map| map.may_be_profile() && map.path == origin);
     let is_it =
         |file: &File| Header::read(file).is_ok_and(|found| found.identity() == header.identity());
-    if let Some(file) = { files }.find(is_it) {
+    // Only what it has mapped: another user's file may claim to be the same profile.
+    if let Some(file) = its.filter_map(|map| file_of_map(pid, &map)).find(is_it) {
         // A report without it is as good as before.
         let _ = write(&file, &note);
     }
 }
 
-/// The same of a process that may have no profile, or none in a file yet. True: it needs not be asked again.
-pub fn note_root_of(pid: u32) -> bool {
-    if other_root(pid).is_none() {
-        return false;
-    }
-    let Some((mut header, origin)) = mapped_header(pid) else { return false };
+/// The same of a process that may have no profile, or none in a file yet. Returns where the file is from here, as far as that is known.
+pub fn note_root_of(pid: u32) -> Option<PathBuf> {
+    other_root(pid)?;
+    let (mut header, origin) = mapped_header(pid).filter(|(_, origin)| origin.starts_with('/'))?;
     note_root(pid, &mut header, &origin);
-    origin.starts_with('/')
+    let root = Path::new(OsStr::from_bytes(header.root?.path())).to_owned();
+    Some(root.join(origin.trim_start_matches('/')))
 }
 
 fn write(file: &File, note: &Note) -> io::Result<()> {

@@ -272,6 +272,7 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
     let in_its_root = in_its_root.and_then(|path| places::open_directory(&path).ok());
     let is_its = |header: &Header| header.run_id == run_id;
     profiles.extend(in_its_root.iter().flat_map(|root| files_in(root, |_| true, is_its)));
+    profiles.extend(ended.elsewhere.iter().flat_map(|path| files_beside(path, run_id)));
     for recording in profiles.iter_mut().filter(|recording| may_run_elsewhere(recording, ended)) {
         recording.look_elsewhere();
     }

@@ -2,22 +2,20 @@
 
 use ramson_process::processes;
 use ramson_source::note_root_of;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 #[derive(Default)]
 pub struct Roots {
-    /// Processes whose profiles say it.
-    noted: HashSet<u32>,
+    /// The profiles that say it.
+    pub noted: BTreeSet<PathBuf>,
 }
 
 impl Roots {
     /// Descendants take a look at every process of the machine, the program alone some microseconds.
     pub fn look(&mut self, program: u32, with_descendants: bool) {
         let all = if with_descendants { processes::tree(program) } else { vec![program] };
-        for pid in all {
-            if !self.noted.contains(&pid) && note_root_of(pid) {
-                self.noted.insert(pid);
-            }
-        }
+        // Each time anew: after an exec it has another profile.
+        self.noted.extend(all.into_iter().filter_map(note_root_of));
     }
 }

@@ -30,6 +30,8 @@ pub struct Ended {
     pub user: Option<u32>,
     /// As it was seen last; `None`: it ended before it was looked at.
     pub surroundings: Option<Surroundings>,
+    /// Profiles of its descendants, and its own, in other root directories than ours.
+    pub elsewhere: Vec<PathBuf>,
 }
 
 /// Which files a program sees.
@@ -60,6 +62,7 @@ pub struct Watch {
     limit: u64,
     group: Option<Group>,
     surroundings: Option<Surroundings>,
+    roots: Roots,
     /// Counters at the first look at each group.
     oom_kills: HashMap<String, u64>,
 }
@@ -102,10 +105,9 @@ impl Watch {
 
     fn go_on(mut self, pid: u32, stop: &Receiver<()>) -> Self {
         let mut pause = FIRST_PAUSE;
-        let mut roots = Roots::default();
         while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             self.look(pid);
-            roots.look(pid, pause >= LEAST_PAUSE_FOR_ALL);
+            self.roots.look(pid, pause >= LEAST_PAUSE_FOR_ALL);
             pause = (pause * 2).min(LAST_PAUSE);
         }
         self
@@ -160,7 +162,9 @@ impl Watch {
         if peak > own_peak {
             end.peak_rss_bytes = end.peak_rss_bytes.max(peak);
         }
-        Ok(Ended { pid, end, start_ticks, user, surroundings: looks.surroundings })
+        let (surroundings, noted) = (looks.surroundings, looks.roots.noted);
+        let elsewhere = noted.into_iter().collect();
+        Ok(Ended { pid, end, start_ticks, user, surroundings, elsewhere })
     }
 }
 
