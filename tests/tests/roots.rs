@@ -143,20 +143,22 @@ fn a_profile_that_was_never_read_meanwhile_tells_its_root_directory_by_its_usual
 
 #[test]
 fn run_notes_the_root_directories_of_its_tree_and_puts_the_names_into_their_profiles() {
-    let mut contained = Contained::start("chroot", |scratch, command| {
-        let mut run = ramson(scratch);
-        // A descendant of its program.
-        run.args(["run", "--interval", "64K", "--", "sh", "-c", "\"$@\"; true", "sh"]);
-        run.arg(command.get_program()).args(command.get_args());
-        run
-    });
-    let (profile, root) = (contained.profile(), contained.root.clone());
-    wait_until("its root directory is noted", || header(&profile).root.is_some());
-    let noted = header(&profile).root.unwrap();
-    assert_eq!(noted.path(), root.as_os_str().as_bytes());
-    let profile = contained.end();
-    fs::rename(root, contained.scratch.path("old")).unwrap();
-    assert_named(&contained.report("elsewhere", &profile));
+    for how in WAYS {
+        let mut contained = Contained::start(how, |scratch, command| {
+            let mut run = ramson(scratch);
+            // A descendant of its program.
+            run.args(["run", "--interval", "64K", "--", "sh", "-c", "\"$@\"; true", "sh"]);
+            run.arg(command.get_program()).args(command.get_args());
+            run
+        });
+        let (profile, root) = (contained.profile(), contained.root.clone());
+        wait_until("its root directory is noted", || header(&profile).root.is_some());
+        let noted = header(&profile).root.unwrap();
+        assert_eq!(noted.path(), root.as_os_str().as_bytes());
+        let profile = contained.end();
+        fs::rename(root, contained.scratch.path("old")).unwrap();
+        assert_named(&contained.report("elsewhere", &profile));
+    }
 }
 
 #[test]

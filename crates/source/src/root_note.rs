@@ -54,7 +54,9 @@ pub fn note_root_of(pid: u32) -> Option<PathBuf> {
     let (mut header, origin) = mapped_header(pid).filter(|(_, origin)| origin.starts_with('/'))?;
     note_root(pid, &mut header, &origin);
     let root = Path::new(OsStr::from_bytes(header.root?.path())).to_owned();
-    Some(root.join(origin.trim_start_matches('/')))
+    // After a chroot, the kernel shows paths from our root directory.
+    let is_from_here = Path::new(&origin).starts_with(&root);
+    Some(if is_from_here { origin.into() } else { root.join(origin.trim_start_matches('/')) })
 }
 
 fn write(file: &File, note: &Note) -> io::Result<()> {
