@@ -191,7 +191,7 @@ mod tests {
         let shared = open_directory(&scratch, "shared");
         let own = shared.join("own");
         fs::set_permissions(&shared, Permissions::from_mode(0o777)).unwrap();
-        let failure = unpack(b"library", &[own.clone()], |_| Ok(())).unwrap_err();
+        let failure = unpack(b"library", std::slice::from_ref(&own), |_| Ok(())).unwrap_err();
         assert!(failure.contains("another user may write there"), "{failure}");
         fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
         unpack(b"library", &[own], |_| Ok(())).unwrap();
