@@ -11,7 +11,7 @@ TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-co
   man-db zsh fish python3-pip
 BENCH_PACKAGES := $(TEST_PACKAGES) valgrind llvm stress-ng
 
-.PHONY: help build dist demo test surveys model sanitize soak hostile hostile-sources lint bench fuzz install install-pages schemas clean
+.PHONY: help build dist wheel distros demo test surveys model sanitize soak hostile hostile-sources lint bench fuzz install install-pages schemas clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
 	@echo 'make test   run every test (9 to 14 minutes on 2 cores)'
@@ -19,6 +19,8 @@ help:
 	@echo 'make hostile-sources  the malloc tests of glibc, jemalloc and mimalloc, plain and under ramson'
 	@echo 'make model  check the recorder in every order of its threads with two switches at most (part of make test)'
 	@echo 'make dist   the command as one file for glibc 2.17 and newer, with libramson.so in it: target/dist/ramson'
+	@echo 'make wheel  the same as a Python wheel, for pip install: target/dist/ramson-*.whl'
+	@echo 'make distros  real programs in the root directories of Debian 11, 12, 13 and unstable (3 GB, as root), and docs/platforms.md'
 	@echo 'make surveys  survey 1,000 heaps, and count how often the intervals have the truth in them'
 	@echo 'make sanitize  the library under ThreadSanitizer and AddressSanitizer (needs a nightly toolchain)'
 	@echo 'make soak   redis, PostgreSQL and an allocator torture under load, SOAK_MINUTES=30 each, and whether anything grows or drifts'
@@ -42,6 +44,17 @@ dist: build
 	install -D -s $(DIST) target/dist/ramson
 	@! objdump -T target/dist/ramson | grep -E 'GLIBC_2\.(1[89]|[2-9][0-9])'
 	@ls -l target/dist/ramson
+
+# That file in a wheel for every Linux with glibc 2.17 or newer, checked and installed once.
+wheel: dist
+	packaging/wheel target/dist
+
+# RELEASES names some of them.
+ROOTS ?= target/roots
+RELEASES ?=
+distros: dist
+	tests/packages debootstrap util-linux
+	tests/distros/run $(ROOTS) $(RELEASES)
 
 demo: packages-demo build
 	demo/run

@@ -25,6 +25,7 @@ pub mod program;
 #[allow(unsafe_code)]
 mod remote;
 pub mod rights;
+mod roots;
 pub mod rss;
 mod stacks;
 pub mod stat;
@@ -39,5 +40,6 @@ pub use memory::{Memory, PAGE_BYTES, Presence};
 pub use padding::padding;
 pub use part::{Part, Term};
 pub use process_memory::ProcessMemory;
+pub use roots::{OtherRoot, other_root};
 pub use rss::{Explained, is_ramsons};
 pub use stacks::thread_stacks;

@@ -256,6 +256,8 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         header.walk(&mut self.header());
         let end = self.header().slice(format::END_OFFSET as usize, format::END_BYTES);
         header.end = format::End::from_bytes(end).map(Box::new);
+        let root = self.header().slice(format::ROOT_OFFSET as usize, format::ROOT_BYTES);
+        header.root = format::Root::from_bytes(root).map(Box::new);
         header
     }
 

@@ -1,7 +1,7 @@
 //! What a profile file held at one moment.
 
 use crate::defect::Defect;
-use ramson_format::{End, Kind, LIFETIME_BUCKETS, LookupAddress};
+use ramson_format::{End, Kind, LIFETIME_BUCKETS, LookupAddress, Root};
 
 /// The header's facts. Times in ns; see FORMAT.md for each.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,6 +28,8 @@ pub struct Header {
     pub cpu_ns: u64,
     /// What was told from outside when the process was gone.
     pub end: Option<Box<End>>,
+    /// What a reader with another root directory has told of its own.
+    pub root: Option<Box<Root>>,
     /// Allocations that are known to have failed: those that were to be samples.
     pub failures: u64,
     pub last_failure: Option<Box<FailedAllocation>>,

@@ -41,7 +41,7 @@ pub fn map_all<T>(
     is_wanted: impl Fn(&Header) -> bool,
     map: impl Fn(Recording) -> T,
 ) -> Discovery<T> {
-    let headers = processes::all().into_iter().filter_map(|pid| Some((pid, mapped_header(pid)?)));
+    let headers = processes::all().into_iter().filter_map(|pid| Some((pid, mapped_header(pid)?.0)));
     let wanted = headers.filter(|(_, header)| is_wanted(header));
     let mut unseen: HashMap<_, u32> =
         wanted.map(|(pid, header)| (header.identity(), pid)).collect();

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::foreign::Foreign;
 use crate::maps::{Map, bytes_of_map, has_mapped, maps, open_found, profile_maps};
 use crate::recording::{Recording, complete};
+use crate::root_note::note_root;
 use crate::running::{self, is_running, running_elsewhere};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags};
 use ramson_import::{Budget, ImportError, InuseAt};
@@ -149,17 +150,30 @@ pub fn open_member(pid: u32) -> Option<Recording> {
     open_mapped(pid, |header| header.pid == own).next()
 }
 
-/// The header of the profile that `open_member` opens.
-pub fn mapped_header(pid: u32) -> Option<Header> {
+/// The header of the profile that `open_member` opens, and where it is.
+pub fn mapped_header(pid: u32) -> Option<(Header, String)> {
     let own = running::own_pid(pid)?;
-    mapped_headers(pid).map(|found| found.header).find(|header| header.pid == own)
+    let found = mapped_headers(pid).find(|found| found.header.pid == own)?;
+    Some((found.header, found.origin))
 }
 
 /// Why `open_member` cannot read what it finds.
 pub fn member_failure(pid: u32) -> Option<Failure> {
     let own = running::own_pid(pid)?;
-    let found = mapped_headers(pid).find(|found| found.header.pid == own)?;
+    let Some(found) = mapped_headers(pid).find(|found| found.header.pid == own) else {
+        return other_version(pid);
+    };
     Snapshot::read(&*found.bytes).err().map(|error| unreadable(&found.origin, &error))
+}
+
+/// Of the library of another ramson, whose profile this one does not read.
+fn other_version(pid: u32) -> Option<Failure> {
+    let mut mapped = profile_maps(pid).ok().flatten()?.into_iter();
+    mapped.find_map(|map| {
+        let (bytes, origin) = bytes_of_map(pid, map).next()?;
+        let error = Header::read(&*bytes).err()?;
+        matches!(error, ReadError::Version(_)).then(|| unreadable(&origin, &error))
+    })
 }
 
 /// The recording of process `pid` that has this header, where it is now: a forked child moves it from its memory to a file.
@@ -242,6 +256,7 @@ impl Recording {
     pub fn begin_to_run(&mut self, pid: u32) {
         self.running = Some(pid);
         complete(&mut self.snapshot, pid);
+        note_root(pid, &mut self.snapshot.header, &self.origin);
     }
 
     /// Looks for its process in other PID namespaces.

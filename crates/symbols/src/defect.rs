@@ -75,6 +75,13 @@ pub enum SymbolDefect {
         /// Names that lost their end.
         names: u64,
     },
+    /// Nothing names what is in these: neither their files nor names that were looked up before were found after the process had ended.
+    ObjectsLost {
+        /// As the profile names them.
+        paths: Vec<String>,
+        /// Where they were.
+        root: LostRoot,
+    },
     /// A map of code compiled at run time is there, but is not to be used.
     PerfMapRefused {
         /// `perf-PID.map`.
@@ -98,6 +105,17 @@ pub enum SymbolDefect {
         /// What went wrong.
         reason: String,
     },
+}
+
+/// The root directory of a process that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LostRoot {
+    /// Is still there, or ours.
+    Present,
+    /// Another one than ours, which is not found any more; where it was, if that is known.
+    Gone(Option<PathBuf>),
+    /// Another one is at its path.
+    Replaced(PathBuf),
 }
 
 impl fmt::Display for SymbolDefect {
@@ -151,6 +169,7 @@ impl SymbolDefect {
                 out,
                 "debug information: {frames} frames and {names} names exceed what real programs have and were cut. Totals are unchanged"
             ),
+            Self::ObjectsLost { paths, root } => write_lost(out, paths, root),
             Self::PerfMapRefused { path, reason } => {
                 let path = path.display();
                 write!(out, "{path}: not used ({reason}). Remove it and restart the program")
@@ -188,6 +207,36 @@ fn write_replaced(
         None => {
             write!(out, "Restart the program, or pass --debug-path with symbols of the old build")
         }
+    }
+}
+
+fn write_lost(out: &mut String, paths: &[String], root: &LostRoot) -> fmt::Result {
+    const MOST: usize = 3;
+    let name = |path: &String| path.rsplit('/').next().map(str::to_owned);
+    let shown: Vec<String> = paths.iter().take(MOST).filter_map(name).collect();
+    out.push_str(&shown.join(", "));
+    if paths.len() > MOST {
+        write!(out, " and {} more", paths.len() - MOST)?;
+    }
+    match root {
+        LostRoot::Present => out.write_str(
+            ": not named, replaced or removed since the profile was taken. Pass --debug-path with symbols of the old builds, \
+             or --sysroot with the root directory that the program saw",
+        ),
+        LostRoot::Gone(path) => {
+            let path = path.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default();
+            write!(
+                out,
+                ": not named, the program's root directory{path} is gone, and no report named them while it was there. \
+                 Pass --sysroot with a copy of it"
+            )
+        }
+        LostRoot::Replaced(path) => write!(
+            out,
+            ": not named, {} was the program's root directory and has been replaced, and no report named them before. \
+             Pass --sysroot with a copy of the old one",
+            path.display()
+        ),
     }
 }
 

@@ -37,7 +37,7 @@ mod worker;
 pub use crate::address::{CodeAddress, FileAddress, RuntimeAddress};
 pub use crate::binary::Binary;
 pub use crate::debuginfod::ServerOptions;
-pub use crate::defect::SymbolDefect;
+pub use crate::defect::{LostRoot, SymbolDefect};
 pub use crate::demangle::demangle;
 pub use crate::frame::{Frame, SymbolSource};
 pub use crate::names_block::CarriedNames;

@@ -43,6 +43,8 @@ pub struct Options {
     /// A copy of the root directory of the machine that the profile is from: binaries and debug files are looked for in
     /// it first, and a binary without a build ID nowhere else.
     pub sysroot: Option<PathBuf>,
+    /// The root directory, if it is another one than ours, of the process that has ended: by the path that its profile tells.
+    pub root: Option<PathBuf>,
     /// Servers to ask for what is not here; `None`: ask none.
     pub servers: Option<ServerOptions>,
     /// What the profile brings along; these names are taken first.
@@ -79,9 +81,10 @@ struct Known {
 impl Symbolizer {
     /// Nothing is opened until the first question.
     pub fn new(options: Options) -> Self {
-        let Options { debug_paths, sysroot, servers, carried, cache_dir, is_for_all } = options;
+        let Options { debug_paths, sysroot, root, servers, carried, cache_dir, is_for_all } =
+            options;
         let readers = if is_for_all { Readers::All } else { Readers::Caller };
-        let folders = Folders { debug_paths, sysroot, readers };
+        let folders = Folders { debug_paths, sysroot, root, readers };
         let cache_dir = cache_dir.filter(|_| !is_for_all);
         let (servers, cache) = (servers.map(Servers::new), cache_dir.map(Cache::new));
         Self { folders, servers, carried, cache, known: HashMap::new(), calls: 0 }
