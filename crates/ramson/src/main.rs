@@ -24,15 +24,25 @@ mod trim;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use flags::{Cli, Command};
+use ramson_apart::serve_if_asked;
+use ramson_import::ForeignReader;
+use ramson_process::MemoryReader;
+use ramson_reader::ProfileReader;
 use ramson_source::Failure;
+use ramson_symbols::NameReader;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let (profiles, names) = (&mut ProfileReader, &mut NameReader::default());
+    if serve_if_asked(&mut [profiles, &mut MemoryReader, names, &mut ForeignReader]) {
+        return ExitCode::SUCCESS;
+    }
     ramson_launch::prepare();
     let cli = match Cli::try_parse_from(flags::join_peek(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
+    ramson_apart::enable(cli.budget);
     match dispatch(cli) {
         Ok(status) => ExitCode::from(status),
         // The reader of our output has closed it.

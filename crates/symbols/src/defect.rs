@@ -3,6 +3,8 @@
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
+use ramson_apart::Failure;
+
 /// Why frames of a binary have no name, or names without lines. Displays as one line: object, finding, next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SymbolDefect {
@@ -67,6 +69,13 @@ pub enum SymbolDefect {
         path: PathBuf,
         /// What was wrong with it.
         reason: String,
+    },
+    /// The file was to be read in a process of its own, which gave no answer.
+    NotRead {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        failure: Failure,
     },
     /// Debug information told of more than real programs have: more calls inlined into each other, or longer names. What exceeds that is cut.
     Excess {
@@ -146,6 +155,9 @@ impl SymbolDefect {
             Self::Unreadable { path, reason } => {
                 write!(out, "{}: cannot read symbols ({reason}). ", path.display())?;
                 write!(out, "Check the file and its permissions, or pass --debug-path with a copy")
+            }
+            Self::NotRead { path, failure } => {
+                write!(out, "{}: no names: {failure}. {}", path.display(), failure.next_step())
             }
             Self::Excess { frames, names } => write!(
                 out,

@@ -265,7 +265,7 @@ pub(crate) fn supplement(
         if let Ok(mut found) = ElfFile::open(&path, folders.readers)
             && found.build_id == build_id
             && (found.is_chosen() || !file.is_trusted)
-            && found.sections().is_ok()
+            && found.damage().is_none()
         {
             found.share_budget(file);
             return Ok(Some(found));

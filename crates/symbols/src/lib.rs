@@ -5,6 +5,7 @@
 
 mod address;
 mod answers;
+mod apart;
 mod binary;
 mod budget;
 mod build_id;
@@ -28,6 +29,8 @@ mod perf_map;
 mod processors;
 mod rooted;
 mod segments;
+mod serve;
+mod sources;
 mod split;
 mod symbolizer;
 mod texts;
@@ -43,4 +46,5 @@ pub use crate::frame::{Frame, SymbolSource};
 pub use crate::names_block::CarriedNames;
 pub use crate::perf_map::{JitProcess, PerfMap};
 pub use crate::segments::address_of_offset;
+pub use crate::serve::NameReader;
 pub use crate::symbolizer::{Options, Symbolized, Symbolizer};
