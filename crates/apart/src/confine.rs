@@ -5,7 +5,8 @@
 use libc::{c_long, pid_t};
 use rustix::io::Errno;
 use rustix::process::{
-    DumpableBehavior, Gid, Resource, Rlimit, Uid, getpid, set_dumpable_behavior, setrlimit,
+    DumpableBehavior, Gid, Resource, Rlimit, Uid, getpid, getrlimit, set_dumpable_behavior,
+    setrlimit,
 };
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities,
@@ -49,6 +50,8 @@ fn limit(memory_bytes: u64) -> io::Result<()> {
         (Resource::As, own_bytes.saturating_add(memory_bytes)),
     ];
     for (resource, most) in limits {
+        // Only root can raise one.
+        let most = getrlimit(resource).maximum.map_or(most, |before| before.min(most));
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
     }
     Ok(())

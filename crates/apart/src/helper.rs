@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(20);
 /// A helper that takes requests takes them at once.
 const MOST_TIME_TO_SEND: Duration = Duration::from_secs(10);
+/// The program itself takes a few milliseconds.
+const MOST_CPU_TO_START: Duration = Duration::from_secs(10);
 /// On a busy machine, a second of processor time takes longer.
 const WAIT_FOR_CPU: u32 = 6;
 const LEAST_WAIT: Duration = Duration::from_secs(60);
@@ -44,7 +46,7 @@ impl Helper {
         ours.set_write_timeout(Some(MOST_TIME_TO_SEND)).map_err(started)?;
         let mut helper = Self { child, channel: Channel(ours), budget };
         let greeting = greeting(owner, budget.memory_bytes);
-        let answer = helper.exchange(0, &greeting, &[])?;
+        let answer = helper.exchange(0, &greeting, &[], Some(MOST_CPU_TO_START))?;
         match answer.kind {
             ANSWER => Ok(helper),
             _ => Err(Failure::NotStarted(String::from_utf8_lossy(&answer.body).into_owned())),
@@ -53,7 +55,7 @@ impl Helper {
 
     /// Asks, and waits for the answer. After a failure there is no helper any more.
     pub fn ask(&mut self, kind: u8, body: &[u8], files: &[BorrowedFd]) -> Result<Vec<u8>, Failure> {
-        let answer = self.exchange(kind, body, files)?;
+        let answer = self.exchange(kind, body, files, self.budget.cpu)?;
         match answer.kind {
             ANSWER => Ok(answer.body),
             _ => Err(Failure::BadAnswer),
@@ -65,42 +67,38 @@ impl Helper {
         kind: u8,
         body: &[u8],
         files: &[BorrowedFd],
+        most_cpu: Option<Duration>,
     ) -> Result<Message, Failure> {
         let cpu_before = self.cpu().unwrap_or_default();
-        self.limit_cpu(cpu_before);
         let begin = Instant::now();
+        let exceeded = |helper: &Self| {
+            let used = helper.cpu().unwrap_or_default().saturating_sub(cpu_before);
+            exceeded(most_cpu?, used, begin.elapsed())
+        };
+        self.limit_cpu(cpu_before, most_cpu);
         let mut failure = None;
         let answer = self.channel.send(kind, body, files).and_then(|()| {
             self.channel.receive(self.budget.memory_bytes, || {
-                let used = self.cpu().unwrap_or_default().saturating_sub(cpu_before);
-                failure = self.exceeded(used, begin.elapsed());
+                failure = exceeded(self);
                 failure.as_ref().map_or(Ok(()), |_| Err(ErrorKind::TimedOut.into()))
             })
         });
         match answer {
-            Ok(Some(message)) if message.files.is_empty() => Ok(message),
+            Ok(Some(message)) if message.files.is_empty() => {
+                exceeded(self).map_or(Ok(message), Err)
+            }
             Err(error) if failure.is_none() && error.kind() == ErrorKind::InvalidData => {
-                self.end();
                 Err(Failure::BadAnswer)
             }
             _ => Err(failure.unwrap_or_else(|| self.why_it_ended())),
         }
     }
 
-    fn exceeded(&self, used: Duration, waited: Duration) -> Option<Failure> {
-        let most = self.budget.cpu?;
-        let most_wait = (most * WAIT_FOR_CPU).max(LEAST_WAIT);
-        (used > most)
-            .then_some(Failure::Time(most))
-            .or_else(|| (waited > most_wait).then_some(Failure::Stuck(most_wait)))
-    }
-
     /// It ends by itself should this process be gone by then.
-    fn limit_cpu(&self, used: Duration) {
-        let Some(most) = self.budget.cpu else { return };
-        let seconds = (used + most).as_secs() + 2;
-        let limit = Rlimit { current: Some(seconds), maximum: None };
+    fn limit_cpu(&self, used: Duration, most: Option<Duration>) {
+        let seconds = most.map(|most| (used + most).as_secs() + 2);
         // One that has just ended has no limits.
+        let limit = Rlimit { current: seconds, maximum: None };
         let _ = prlimit(Some(self.pid()), Resource::Cpu, limit);
     }
 
@@ -137,6 +135,16 @@ impl Helper {
             (None, Some(BROKEN)) => Failure::Broken,
             (None, _) => Failure::BadAnswer,
         }
+    }
+}
+
+/// `Stuck`: it waits for what never comes.
+fn exceeded(most: Duration, used: Duration, waited: Duration) -> Option<Failure> {
+    let most_wait = (most * WAIT_FOR_CPU).max(LEAST_WAIT);
+    match () {
+        () if used > most => Some(Failure::Time(most)),
+        () if waited > most_wait => Some(Failure::Stuck(most_wait)),
+        () => None,
     }
 }
 

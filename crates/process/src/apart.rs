@@ -116,3 +116,62 @@ fn is_arena(arena: &Arena) -> bool {
         && arena.free_page_bytes <= arena.free.resident_bytes
         && kept.iter().all(|it| it.mapped_chunks <= it.chunks)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::glibc::{Cell, Range};
+    use crate::memory::{Memory, PAGE_BYTES, Presence};
+    use std::sync::Arc;
+
+    /// Every other page is present.
+    struct Striped;
+
+    impl Memory for Striped {
+        fn read(&self, _: u64, _: &mut [u8]) -> bool {
+            false
+        }
+
+        fn present_runs(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool {
+            let pages = (start..end).step_by(2 * PAGE_BYTES as usize);
+            pages.for_each(|page| visit(page, page + PAGE_BYTES));
+            true
+        }
+    }
+
+    fn example() -> Statistics {
+        let presence = Presence::of(&Striped, 0x10000, 0x20000).unwrap();
+        let range = Range { start: 0x10000, end: 0x20000, presence: Arc::new(presence) };
+        let cell = Cell { start: 0x10000, bytes: 0x1000, ..Cell::default() };
+        let mut statistics = Statistics { arenas: vec![Arena::default()], ..Statistics::default() };
+        statistics.ranges.push(range);
+        statistics.map.cells.push(cell);
+        statistics
+    }
+
+    #[test]
+    fn statistics_arrive_as_they_were() {
+        let wire = borsh::to_vec(&example()).unwrap();
+        let back: Statistics = borsh::from_slice(&wire).unwrap();
+        assert_eq!(format!("{back:?}"), format!("{:?}", example()));
+        assert!(is_valid(&back));
+    }
+
+    #[test]
+    fn statistics_that_cannot_be_are_refused() {
+        let damages: [fn(&mut Statistics); 7] = [
+            |it| it.arenas.clear(),
+            |it| it.arenas[0].system_bytes = u64::MAX,
+            |it| it.arenas[0].free_page_bytes = 1,
+            |it| it.arenas[0].tcaches.mapped_chunks = 1,
+            |it| it.ranges.push(it.ranges[0].clone()),
+            |it| it.map.cells[0].free_bytes = f64::INFINITY,
+            |it| it.map.cells[0].bytes = u64::MAX,
+        ];
+        for (index, damage) in damages.into_iter().enumerate() {
+            let mut statistics = example();
+            damage(&mut statistics);
+            assert!(!is_valid(&statistics), "{index}");
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::defect::ReadError;
 use crate::snapshot::{FailedAllocation, Header, LiveSample, Snapshot, Stack};
-use crate::source::STRANGERS_BYTES;
+use crate::source::strangers_bytes;
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::{Apart, Failure, Request};
 use ramson_format::{END_BYTES, End, HEALTH, KINDS, LookupAddress, MAX_DEPTH};
@@ -42,7 +42,7 @@ pub(crate) enum Refusal {
 impl<'a> Passed<'a> {
     /// A file that one helper is to read, whoever owns it.
     pub fn file(by: Apart, file: &'a File) -> Self {
-        let place = Place::File { most_bytes: STRANGERS_BYTES };
+        let place = Place::File { most_bytes: strangers_bytes() };
         Self { by, place, files: vec![file.as_fd()] }
     }
 }
@@ -158,4 +158,68 @@ pub(crate) fn write_frames(frames: &[LookupAddress], out: &mut impl Write) -> io
 pub(crate) fn read_frames(input: &mut impl Read) -> io::Result<Vec<LookupAddress>> {
     let frames = Vec::<u64>::deserialize_reader(input)?;
     Ok(frames.into_iter().map(LookupAddress).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Extent, Freed};
+    use ramson_format::Way;
+
+    fn example() -> Snapshot {
+        let stack = Stack { frames: vec![LookupAddress(7)], alloc_space: 3.5, ..Stack::default() };
+        let mut stacks = KINDS.map(Stack::overflow).to_vec();
+        stacks.push(stack);
+        let live = LiveSample {
+            address: 16,
+            size: 8,
+            inverse_probability: 1.5,
+            stack: 2,
+            ..LiveSample::default()
+        };
+        let extent = Extent { start: 4096, bytes: 4096, stack: 1, ..Extent::default() };
+        let end = Some(Box::new(End::of(Way::Exited(3))));
+        let header =
+            Header { health: vec![0; HEALTH.len()], comm: "a".into(), end, ..Header::default() };
+        Snapshot {
+            header,
+            stacks,
+            live: vec![live],
+            extents: vec![extent, Extent { start: 8192, ..extent }],
+            freed: vec![Freed { alloc_stack: 2, ..Freed::default() }],
+            defects: vec![crate::Defect::BadRegion("strings")],
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn a_snapshot_arrives_as_it_was() {
+        assert!(is_valid(&example()));
+        let wire = borsh::to_vec(&example()).unwrap();
+        assert_eq!(borsh::from_slice::<Snapshot>(&wire).unwrap(), example());
+    }
+
+    #[test]
+    fn what_a_helper_says_is_checked_as_a_file_is() {
+        let damages: [fn(&mut Snapshot); 10] = [
+            |it| it.header.health.clear(),
+            |it| it.stacks.truncate(1),
+            |it| it.stacks[0].frames.push(LookupAddress(1)),
+            |it| it.stacks[2].alloc_space = f64::INFINITY,
+            |it| it.live[0].stack = 3,
+            |it| it.live[0].inverse_probability = 0.5,
+            |it| it.live[0].size = u64::MAX,
+            |it| it.extents[0].bytes = 4097,
+            |it| it.freed[0].free_stack = Some(9),
+            |it| {
+                it.header.last_failure =
+                    Some(Box::new(FailedAllocation { stack: 3, ..FailedAllocation::default() }))
+            },
+        ];
+        for (index, damage) in damages.into_iter().enumerate() {
+            let mut snapshot = example();
+            damage(&mut snapshot);
+            assert!(!is_valid(&snapshot), "{index}");
+        }
+    }
 }

@@ -13,8 +13,13 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-/// As much may be read of what belongs to another user: twice what a file of the default length holds.
-pub(crate) const STRANGERS_BYTES: u64 = 128 << 20;
+/// A snapshot takes as much memory for each byte that it is read from.
+const MEMORY_PER_BYTE: u64 = 4;
+
+/// As much may be read of what belongs to another user: by default twice what a file of the default length holds.
+pub(crate) fn strangers_bytes() -> u64 {
+    ramson_apart::bounds(false).memory_bytes / MEMORY_PER_BYTE
+}
 
 /// A file, a slice, another process's memory.
 pub trait ReadAt {
@@ -59,7 +64,7 @@ impl ReadAt for File {
 
     fn most_bytes(&self) -> u64 {
         let owner = self.metadata().map(|facts| facts.uid());
-        if owner.is_ok_and(is_trusted) { FILE_BYTES_RANGE.1 } else { STRANGERS_BYTES }
+        if owner.is_ok_and(is_trusted) { FILE_BYTES_RANGE.1 } else { strangers_bytes() }
     }
 
     fn apart(&self) -> Option<Passed<'_>> {
@@ -143,7 +148,7 @@ impl ReadAt for ProcessRange {
     /// Only root may read the memory of others.
     fn most_bytes(&self) -> u64 {
         let is_own = !getuid().is_root() && self.owner.is_some();
-        if is_own { FILE_BYTES_RANGE.1 } else { STRANGERS_BYTES }
+        if is_own { FILE_BYTES_RANGE.1 } else { strangers_bytes() }
     }
 
     fn apart(&self) -> Option<Passed<'_>> {

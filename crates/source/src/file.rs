@@ -179,7 +179,7 @@ fn unreadable(object: &str, error: &ReadError) -> Failure {
         ReadError::Version(_) => "Use the ramson that came with the library that wrote it",
         ReadError::Unfinished => "There is nothing to read in it; it can be removed",
         ReadError::Io(_) => "Check that it can be read",
-        ReadError::TooLarge(_) => "Run ramson as its owner",
+        ReadError::TooLarge(_) => "Run ramson as its owner, or allow more, as in --budget 2G,60s",
         ReadError::Apart(failure) => failure.next_step(),
         ReadError::Empty | ReadError::NotAProfile(_) => {
             "Pass the profile file; \"ramson run ./prog\" creates one"

@@ -5,71 +5,22 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_apart::{Apart, Failure, Request, for_owner, is_trusted};
+use ramson_apart::{Apart, Failure, Request, is_trusted};
 
 use crate::answers::Answers;
-use crate::binary::is_build_id;
 use crate::defect::SymbolDefect;
 use crate::elf::{ElfFile, Identity};
 use crate::engine::Files;
 use crate::frame::SymbolSource;
-use crate::links::DebugLink;
 use crate::rooted::{RootedPath, read_path, write_path};
 use crate::sources::{Found, Provenance};
 use crate::split::{MOST_MISSING, package_place};
 
-pub(crate) const IDENTIFY: u8 = 0x10;
-pub(crate) const CRC32: u8 = 0x11;
 pub(crate) const NAME: u8 = 0x12;
 /// Debug files of one binary; more are not looked at.
 const MOST_CANDIDATES: usize = 16;
 /// Parts that the debug information names are passed in so many times.
 const MOST_ROUNDS: usize = 3;
-
-/// What is in an ELF file, so that more can be found that belongs to it.
-#[derive(Default, BorshSerialize, BorshDeserialize)]
-pub(crate) struct ElfFacts {
-    pub build_id: String,
-    pub link: Option<DebugLink>,
-    pub supplement: Option<(Vec<u8>, String)>,
-    pub has_lines: bool,
-    /// Why its sections cannot be read.
-    pub damage: Option<String>,
-}
-
-/// The same as a helper told it.
-pub(crate) struct Identified {
-    pub by: Apart,
-    pub build_id: String,
-    pub link: Option<DebugLink>,
-    pub supplement: Option<(Vec<u8>, String)>,
-    pub has_lines: bool,
-    pub damage: Option<String>,
-}
-
-impl Identified {
-    /// `None`: a file of this user is read here.
-    pub fn by_owner(file: &File, owner: u32) -> Option<Result<Self, String>> {
-        for_owner(owner).map(|by| Self::of(by, file))
-    }
-
-    fn of(by: Apart, file: &File) -> Result<Self, String> {
-        let request = Request { kind: IDENTIFY, body: &[], files: &[file.as_fd()] };
-        let answer = by.ask(&request).map_err(|failure| failure.to_string())?;
-        let answer: Result<ElfFacts, String> =
-            borsh::from_slice(&answer).map_err(|_| Failure::BadAnswer.to_string())?;
-        let ElfFacts { build_id, link, supplement, has_lines, damage } = answer?;
-        let is_id = |id: &str| id.is_empty() || is_build_id(id);
-        let build_id = Some(build_id).filter(|id| is_id(id)).unwrap_or_default();
-        let supplement = supplement.filter(|(_, id)| is_id(id));
-        Ok(Self { by, build_id, link, supplement, has_lines, damage })
-    }
-
-    pub fn crc32(&self, file: &File) -> Option<u32> {
-        let request = Request { kind: CRC32, body: &[], files: &[file.as_fd()] };
-        borsh::from_slice(&self.by.ask(&request).ok()?).ok()?
-    }
-}
 
 /// What a helper is asked. Its descriptors come in the order of `files`, of each the file, its supplement, its package.
 #[derive(BorshSerialize, BorshDeserialize)]

@@ -143,14 +143,7 @@ impl SymbolDefect {
                 write!(out, "Build all of it with -g. {}", symbols_of(path, build_id))
             }
             Self::SupplementMissing { path, supplement, build_id } => {
-                let (path, supplement) = (path.display(), supplement.display());
-                write!(out, "{path}: its debug information needs {supplement}, which is missing")?;
-                match build_id.as_str() {
-                    "" => write!(out, ". Keep the .dwo files, or put a .dwp file beside it"),
-                    _ => {
-                        write!(out, " (build ID {build_id}). Install the rest of its debug package")
-                    }
-                }
+                write_missing(out, path, supplement, build_id)
             }
             Self::Unreadable { path, reason } => {
                 write!(out, "{}: cannot read symbols ({reason}). ", path.display())?;
@@ -179,6 +172,15 @@ impl SymbolDefect {
                 )
             }
         }
+    }
+}
+
+fn write_missing(out: &mut String, path: &Path, supplement: &Path, build_id: &str) -> fmt::Result {
+    let (path, supplement) = (path.display(), supplement.display());
+    write!(out, "{path}: its debug information needs {supplement}, which is missing")?;
+    match build_id {
+        "" => write!(out, ". Keep the .dwo files, or put a .dwp file beside it"),
+        _ => write!(out, " (build ID {build_id}). Install the rest of its debug package"),
     }
 }
 

@@ -17,9 +17,9 @@ use object::read::{ReadCache, ReadRef};
 use object::{CompressedData, CompressedFileRange, CompressionFormat, Endianness, elf};
 use ramson_paths::{Facts, Refusal, RegularFile};
 
-use crate::apart::Identified;
 use crate::budget::Budget;
 use crate::build_id::build_id;
+use crate::identified::Identified;
 use crate::rooted::{Readers, RootedPath};
 
 /// None of the sections that are used has a longer name.

@@ -11,7 +11,8 @@ use crate::binary::{Binary, is_build_id};
 use crate::debuginfod::Servers;
 use crate::defect::SymbolDefect;
 use crate::elf::{ElfFile, Identity, OpenError};
-use crate::links::{DebugLink, supplement_link};
+use crate::identified::DebugLink;
+use crate::links::supplement_link;
 use crate::rooted::{Readers, RootedPath};
 
 /// Where distributions put separate debug files.

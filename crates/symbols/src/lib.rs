@@ -20,6 +20,7 @@ mod engine;
 mod find;
 mod folder;
 mod frame;
+mod identified;
 mod lines;
 mod links;
 mod mini_debug_file;

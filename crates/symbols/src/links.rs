@@ -1,25 +1,9 @@
 //! Where a file says that the rest of its debug information is.
 
-use borsh::{BorshDeserialize, BorshSerialize};
 use object::Endianness;
 
 use crate::elf::{ElfFile, hex};
-
-/// Of a separate debug file.
-#[derive(Clone, BorshSerialize, BorshDeserialize)]
-pub(crate) struct DebugLink {
-    /// A file name without a directory.
-    pub name: Vec<u8>,
-    pub crc32: u32,
-}
-
-impl DebugLink {
-    /// Whether it names a file in any directory.
-    fn is_name(&self) -> bool {
-        let name = &self.name[..];
-        !name.is_empty() && !name.contains(&b'/') && name != b"." && name != b".."
-    }
-}
+use crate::identified::DebugLink;
 
 /// `.gnu_debuglink`: a name, padding to four bytes, a CRC.
 pub(crate) fn debug_link(file: &ElfFile) -> Option<DebugLink> {

@@ -8,12 +8,11 @@ use std::path::PathBuf;
 use ramson_apart::Handler;
 
 use crate::answers::Answers;
-use crate::apart::{
-    CRC32, Damage, Described, ElfFacts, IDENTIFY, NAME, Part, Question, Reply, Supplement,
-};
+use crate::apart::{Damage, Described, NAME, Part, Question, Reply, Supplement};
 use crate::defect::SymbolDefect;
 use crate::elf::{ElfFile, Identity};
 use crate::engine::{Engine, Files};
+use crate::identified::{CRC32, ElfFacts, IDENTIFY};
 use crate::links::{debug_link, supplement_link};
 use crate::split::{Parts, Split};
 
