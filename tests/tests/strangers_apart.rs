@@ -85,7 +85,14 @@ fn waiting(scratch: &Scratch) -> (Running, u32) {
     finish(clean("mkfifo").arg(&fifo)).good();
     let mut command = ramson(scratch);
     command.arg("diff").arg(forged).arg(fifo);
-    let running = Running::start(&mut command, &scratch.path("log"), || true);
+    // A descriptor that it inherits, and should not pass on.
+    let mut opens = clean("sh");
+    opens
+        .args(["-c", "exec 9</etc/passwd; exec \"$@\"", "sh"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    opens.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let running = Running::start(&mut opens, &scratch.path("log"), || true);
     let helper = || {
         children(running.0.id())
             .into_iter()
@@ -101,7 +108,7 @@ fn a_helper_has_the_owner_s_rights_and_nothing_more() {
     let scratch = Scratch::new();
     let (_running, helper) = waiting(&scratch);
     let is = |name: &str| line(helper, name).unwrap_or_else(|| panic!("{name}"));
-    assert_eq!(is("Uid"), [STRANGER.to_string(); 4].map(|id| id).join(" "));
+    assert_eq!(is("Uid"), format!("{STRANGER} {STRANGER} {STRANGER} {STRANGER}"));
     assert_eq!(is("Gid"), "65534 65534 65534 65534");
     assert_eq!(is("Groups"), "");
     for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
@@ -116,6 +123,14 @@ fn a_helper_has_the_owner_s_rights_and_nothing_more() {
     assert_eq!(fs::metadata(format!("/proc/{helper}/environ")).unwrap().uid(), 0);
     let environment = fs::read(format!("/proc/{helper}/environ")).unwrap();
     assert_eq!(environment, b"MALLOC_ARENA_MAX=1\0");
+    // Its socket, once more; what ramson was started with is closed.
+    let open = fs::read_dir(format!("/proc/{helper}/fd")).unwrap().flatten();
+    let mut open: Vec<_> = open.map(|entry| fs::read_link(entry.path()).unwrap()).collect();
+    open.sort();
+    open.dedup();
+    let [null, socket] = &open[..] else { panic!("{open:?}") };
+    assert_eq!(null, Path::new("/dev/null"));
+    assert!(socket.to_str().unwrap().starts_with("socket:"), "{open:?}");
 }
 
 #[test]

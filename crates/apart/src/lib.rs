@@ -19,4 +19,4 @@ mod users;
 pub use budget::Budget;
 pub use failure::Failure;
 pub use helpers::{Apart, NOBODY, Request, bounds, enable, for_owner, is_trusted};
-pub use serve::{Handler, serve_if_asked};
+pub use serve::{Handler, is_asked, serve_if_asked};

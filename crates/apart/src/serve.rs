@@ -34,10 +34,15 @@ pub trait Handler {
     fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>>;
 }
 
+/// Whether this program was started as a helper.
+pub fn is_asked() -> bool {
+    let mut arguments = std::env::args_os().skip(1);
+    arguments.next().is_some_and(|first| first == WORD) && arguments.next().is_none()
+}
+
 /// If this program was started as a helper, serves until its asker has gone, and returns true. To be called before anything else.
 pub fn serve_if_asked(handlers: &mut [&mut dyn Handler]) -> bool {
-    let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_none_or(|first| first != WORD) || arguments.next().is_some() {
+    if !is_asked() {
         return false;
     }
     panic::set_hook(Box::new(|_| exit(BROKEN)));

@@ -24,7 +24,7 @@ mod trim;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use flags::{Cli, Command};
-use ramson_apart::serve_if_asked;
+use ramson_apart::{is_asked, serve_if_asked};
 use ramson_import::ForeignReader;
 use ramson_process::MemoryReader;
 use ramson_reader::ProfileReader;
@@ -33,6 +33,9 @@ use ramson_symbols::NameReader;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if is_asked() {
+        ramson_launch::close_inherited();
+    }
     let (profiles, names) = (&mut ProfileReader, &mut NameReader::default());
     if serve_if_asked(&mut [profiles, &mut MemoryReader, names, &mut ForeignReader]) {
         return ExitCode::SUCCESS;
