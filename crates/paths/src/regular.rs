@@ -59,6 +59,14 @@ pub struct Facts {
     pub modified_ns: i128,
 }
 
+impl RegularFile {
+    /// What was opened elsewhere.
+    pub fn given(file: File) -> io::Result<Self> {
+        let facts = Facts::of(&fstat(&file)?);
+        Ok(Self { file, facts })
+    }
+}
+
 impl Facts {
     pub(crate) fn of(stat: &Stat) -> Self {
         Self {

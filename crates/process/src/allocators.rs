@@ -1,7 +1,8 @@
 //! Which allocators a process has, and whose statistics can be read.
 
+use crate::apart;
 use crate::areas::anonymous_bytes;
-use crate::glibc::{self, Effort, Statistics};
+use crate::glibc::{Effort, Statistics};
 use crate::identify::{self, AllocatorKind};
 use crate::part::Part;
 use crate::{Area, Binary, ProcessMemory, executable, program, text};
@@ -149,7 +150,7 @@ impl Allocators {
         let library = identify::data_of_libc(areas);
         let statistics = self
             .readable_version()
-            .and_then(|version| glibc::read(memory, areas, &library, version, effort));
+            .and_then(|version| apart::statistics(memory, areas, &library, version, effort));
         let Some((kind, _)) = self.other else { return statistics.map_err(Missing::Refused) };
         let least_bytes = LEAST_SHARE * anonymous_bytes(areas) as f64;
         statistics

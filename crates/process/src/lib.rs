@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 pub mod allocators;
+mod apart;
 mod areas;
 mod binary;
 pub mod cgroup;
@@ -34,6 +35,7 @@ pub mod text;
 #[cfg(test)]
 mod tests;
 
+pub use apart::MemoryReader;
 pub use areas::{Area, Backing, parse_smaps, read_smaps};
 pub use binary::Binary;
 pub use memory::{Memory, PAGE_BYTES, Presence};

@@ -28,10 +28,22 @@ mod trim;
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use flags::{Cli, Command};
+use ramson_apart::{is_asked, serve_if_asked};
+use ramson_import::ForeignReader;
+use ramson_process::MemoryReader;
+use ramson_reader::ProfileReader;
 use ramson_source::Failure;
+use ramson_symbols::NameReader;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if is_asked() {
+        ramson_launch::close_inherited();
+    }
+    let (profiles, names) = (&mut ProfileReader, &mut NameReader::default());
+    if serve_if_asked(&mut [profiles, &mut MemoryReader, names, &mut ForeignReader]) {
+        return ExitCode::SUCCESS;
+    }
     completions::answer();
     ramson_launch::prepare();
     let words = flags::join_peek(std::env::args_os());
@@ -40,6 +52,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
+    ramson_apart::enable(cli.budget);
     match dispatch(cli) {
         Ok(status) => ExitCode::from(status),
         // The reader of our output has closed it.

@@ -3,6 +3,8 @@
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
+use ramson_apart::Failure;
+
 /// Why frames of a binary have no name, or names without lines. Displays as one line: object, finding, next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SymbolDefect {
@@ -67,6 +69,13 @@ pub enum SymbolDefect {
         path: PathBuf,
         /// What was wrong with it.
         reason: String,
+    },
+    /// The file was to be read in a process of its own, which gave no answer.
+    NotRead {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        failure: Failure,
     },
     /// Debug information told of more than real programs have: more calls inlined into each other, or longer names. What exceeds that is cut.
     Excess {
@@ -152,18 +161,14 @@ impl SymbolDefect {
                 write!(out, "Build all of it with -g. {}", symbols_of(path, build_id))
             }
             Self::SupplementMissing { path, supplement, build_id } => {
-                let (path, supplement) = (path.display(), supplement.display());
-                write!(out, "{path}: its debug information needs {supplement}, which is missing")?;
-                match build_id.as_str() {
-                    "" => write!(out, ". Keep the .dwo files, or put a .dwp file beside it"),
-                    _ => {
-                        write!(out, " (build ID {build_id}). Install the rest of its debug package")
-                    }
-                }
+                write_missing(out, path, supplement, build_id)
             }
             Self::Unreadable { path, reason } => {
                 write!(out, "{}: cannot read symbols ({reason}). ", path.display())?;
                 write!(out, "Check the file and its permissions, or pass --debug-path with a copy")
+            }
+            Self::NotRead { path, failure } => {
+                write!(out, "{}: no names: {failure}. {}", path.display(), failure.next_step())
             }
             Self::Excess { frames, names } => write!(
                 out,
@@ -186,6 +191,15 @@ impl SymbolDefect {
                 )
             }
         }
+    }
+}
+
+fn write_missing(out: &mut String, path: &Path, supplement: &Path, build_id: &str) -> fmt::Result {
+    let (path, supplement) = (path.display(), supplement.display());
+    write!(out, "{path}: its debug information needs {supplement}, which is missing")?;
+    match build_id {
+        "" => write!(out, ". Keep the .dwo files, or put a .dwp file beside it"),
+        _ => write!(out, " (build ID {build_id}). Install the rest of its debug package"),
     }
 }
 

@@ -11,7 +11,8 @@ use crate::binary::{Binary, is_build_id};
 use crate::debuginfod::Servers;
 use crate::defect::SymbolDefect;
 use crate::elf::{ElfFile, Identity, OpenError};
-use crate::links::{DebugLink, supplement_link};
+use crate::identified::DebugLink;
+use crate::links::supplement_link;
 use crate::rooted::{Readers, RootedPath};
 
 /// Where distributions put separate debug files.
@@ -270,7 +271,7 @@ pub(crate) fn supplement(
         if let Ok(mut found) = ElfFile::open(&path, folders.readers)
             && found.build_id == build_id
             && (found.is_chosen() || !file.is_trusted)
-            && found.sections().is_ok()
+            && found.damage().is_none()
         {
             found.share_budget(file);
             return Ok(Some(found));

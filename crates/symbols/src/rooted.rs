@@ -120,10 +120,10 @@ impl RootedPath {
     }
 }
 
-fn write_path(path: &Path, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write_path(path: &Path, out: &mut impl Write) -> io::Result<()> {
     path.as_os_str().as_bytes().serialize(out)
 }
 
-fn read_path(input: &mut impl Read) -> io::Result<PathBuf> {
+pub(crate) fn read_path(input: &mut impl Read) -> io::Result<PathBuf> {
     Vec::deserialize_reader(input).map(|bytes| OsString::from_vec(bytes).into())
 }

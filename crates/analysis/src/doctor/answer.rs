@@ -1,8 +1,8 @@
 //! The finding as `--json` has it.
 
+use super::advice::Advice;
 use super::cause::Cause;
 use super::finding::Finding;
-use super::advice::Advice;
 use super::leaks::Leaks;
 use super::pins::Pins;
 use crate::rss::Rss;

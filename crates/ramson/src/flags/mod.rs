@@ -27,7 +27,9 @@ pub use run::{RunFlags, ScheduleFlags};
 pub use top::TopFlags;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ramson_apart::Budget;
 use std::path::PathBuf;
+use values::parse_budget;
 
 /// The always-on heap profiler for native Linux programs: what is using the memory, while they run
 /// and after they died
@@ -40,6 +42,10 @@ Start a server under ramson, and read its profile at any time, also after it was
 
 Exit status: 0 done, 1 failed, 2 usage, 3 a gate tripped (diff --fail-above, leaks --fail-on), 5 not found or not profiled. `run`: the program's.")]
 pub struct Cli {
+    /// What reading any one input may cost: memory, and time of a processor. Default: 512M,10s of what
+    /// belongs to neither you nor root; 4G of other memory, without a bound of time
+    #[arg(long, global = true, value_name = "SIZE,TIME", value_parser = parse_budget)]
+    pub budget: Option<Budget>,
     #[command(subcommand)]
     pub command: Command,
 }
