@@ -88,4 +88,6 @@ fn a_process_without_a_profile_shows_its_rss_and_what_to_do() {
     assert!(shown.starts_with("RSS ") && shown.contains("code and data"), "{shown}");
     assert!(shown.contains(&format!("sleep (pid {pid}), running, not profiled; allocator glibc")));
     assert!(outcome.remarks.iter().any(|line| line.contains("ramson run -- CMD")));
+    let exported = say(&scratch, &["export", &pid, "-f", "collapsed"]);
+    assert_eq!((exported.status, exported.text().as_str()), (5, ""));
 }

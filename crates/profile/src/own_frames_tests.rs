@@ -6,56 +6,60 @@ fn function(name: &str, file: &str) -> Function {
     Function { name: name.into(), system_name: "".into(), file: file.into() }
 }
 
+const LIBRARIES: &[&str] = &[
+    "std::vector<acme::Session, std::allocator<acme::Session> >::_M_realloc_insert(int)",
+    "void std::vector<char, std::allocator<char> >::_M_range_insert<char*>(char*, char*)",
+    "std::unique_ptr<acme::X> std::make_unique<acme::X>()",
+    "__gnu_cxx::new_allocator<int>::allocate(unsigned long, void const*)",
+    "_ZNSt6vectorIcSaIcEE17_M_realloc_insertEv",
+    "alloc::vec::Vec<T>::with_capacity",
+    "<alloc::string::String as core::clone::Clone>::clone",
+    "<u8 as alloc::slice::hack::ConvertVec>::to_vec",
+    "hashbrown::raw::RawTable<T,A>::reserve_rehash",
+    "xmalloc",
+    "xcalloc",
+    "xstrdup",
+    "zmalloc_usable",
+    "ztrymalloc_usable_internal",
+    "_sdsnewlen",
+    "g_malloc0",
+    "g_strdup",
+    "PyMem_RawMalloc",
+    "_PyObject_GC_New",
+    "PyType_GenericAlloc",
+    "palloc0",
+    "MemoryContextAllocZero",
+    "AllocSetAlloc",
+    "sqlite3DbMallocRawNN",
+    "ngx_palloc",
+    "CRYPTO_zalloc",
+    "os::malloc(unsigned long, MEMFLAGS)",
+    "__libc_start_call_main",
+];
+
+const OWN: &[&str] = &[
+    "main",
+    "acme::Catalog::load(unsigned long)",
+    "std::vector<int> acme::make<int>(int)",
+    "<acme::Session as core::clone::Clone>::clone",
+    "stdio_open",
+    "create_string_object",
+    "mallocate",
+    "zmalloc_trim_all",
+    "allocate",
+    "xml_parse",
+    "PyDict_New",
+    "palloc_everything",
+    "sqlite3VdbeExec",
+];
+
 #[test]
 fn frames_of_libraries_and_wrappers_are_told_by_name_file_or_binary() {
     let rules = OwnFrames::default();
-    for name in [
-        "std::vector<acme::Session, std::allocator<acme::Session> >::_M_realloc_insert(int)",
-        "void std::vector<char, std::allocator<char> >::_M_range_insert<char*>(char*, char*)",
-        "std::unique_ptr<acme::X> std::make_unique<acme::X>()",
-        "__gnu_cxx::new_allocator<int>::allocate(unsigned long, void const*)",
-        "_ZNSt6vectorIcSaIcEE17_M_realloc_insertEv",
-        "alloc::vec::Vec<T>::with_capacity",
-        "<alloc::string::String as core::clone::Clone>::clone",
-        "<u8 as alloc::slice::hack::ConvertVec>::to_vec",
-        "hashbrown::raw::RawTable<T,A>::reserve_rehash",
-        "xmalloc",
-        "xcalloc",
-        "xstrdup",
-        "zmalloc_usable",
-        "ztrymalloc_usable_internal",
-        "_sdsnewlen",
-        "g_malloc0",
-        "g_strdup",
-        "PyMem_RawMalloc",
-        "_PyObject_GC_New",
-        "PyType_GenericAlloc",
-        "palloc0",
-        "MemoryContextAllocZero",
-        "AllocSetAlloc",
-        "sqlite3DbMallocRawNN",
-        "ngx_palloc",
-        "CRYPTO_zalloc",
-        "os::malloc(unsigned long, MEMFLAGS)",
-        "__libc_start_call_main",
-    ] {
+    for name in LIBRARIES {
         assert!(rules.is_function(&function(name, "")), "{name}");
     }
-    for name in [
-        "main",
-        "acme::Catalog::load(unsigned long)",
-        "std::vector<int> acme::make<int>(int)",
-        "<acme::Session as core::clone::Clone>::clone",
-        "stdio_open",
-        "create_string_object",
-        "mallocate",
-        "zmalloc_trim_all",
-        "allocate",
-        "xml_parse",
-        "PyDict_New",
-        "palloc_everything",
-        "sqlite3VdbeExec",
-    ] {
+    for name in OWN {
         assert!(!rules.is_function(&function(name, "/src/a.c")), "{name}");
     }
     for (file, is_library) in [

@@ -1,7 +1,7 @@
 //! The answer in short: whether anything leaks, and how sure that is.
 
-use super::Suspect;
 use super::functions::Moment;
+use super::suspect::Suspect;
 use ramson_leaks::Verdict;
 use ramson_profile::Estimate;
 use serde::Serialize;

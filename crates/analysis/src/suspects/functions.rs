@@ -2,14 +2,11 @@
 //! callers leak, what is allocated for these is one of its own.
 
 use super::stacks::NamedStack;
-use super::{LineShare, Suspect};
+use super::suspect::{Key, LineShare, Suspect, key};
 use ramson_leaks::{Judged, Settings, StackHistory, judge_paths};
 use ramson_profile::{Estimate, FrameName, SampleUnit};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What names a call path, also in another process or build: its functions and their files, leaf first, without lines.
-pub type Key = Vec<(Arc<str>, Arc<str>)>;
 
 /// What the findings are of.
 #[derive(Default)]
@@ -20,11 +17,6 @@ pub struct Moment {
     pub unix_ns: u64,
     /// Whether any of the processes runs on.
     pub is_running: bool,
-}
-
-/// The call path of a stack.
-pub fn key(stack: &NamedStack) -> Key {
-    stack.frames.iter().map(|frame| (frame.name.clone(), frame.file.clone())).collect()
 }
 
 /// Judges every function; no stack is left out.

@@ -1,7 +1,7 @@
 //! From snapshots to one history per stack as its frames are named: stacks that differ only in what a reader does not see (code
 //! addresses, the allocator's own frames, what a filter hides) are one.
 
-use super::DatedRecording;
+use super::course::DatedRecording;
 use crate::named::stack_number;
 use crate::overlap::{self, of_stack};
 use ramson_leaks::{Finding, LiveBlock, MeasuredChange, Settings, StackHistory, judge};

@@ -1,0 +1,90 @@
+//! The moments of processes that are judged.
+
+use crate::overlap;
+use ramson_process::clock::monotonic_ns;
+use ramson_profile::format::format_duration;
+use ramson_source::{Failure, Recording};
+
+/// A profile and the moment that it shows.
+pub struct DatedRecording {
+    /// The profile.
+    pub recording: Recording,
+    /// On the clock of the profile's times.
+    pub now_ns: u64,
+}
+
+/// A process at the moment that is judged, and at an earlier one if growth is to be measured.
+pub struct Course {
+    /// To judge.
+    pub moment: DatedRecording,
+    /// Of the same process.
+    pub earlier: Option<DatedRecording>,
+}
+
+/// Pairs two moments of each process. One that began in between has no earlier one; fails if no process has both.
+pub fn paired(
+    mut earlier: Vec<DatedRecording>,
+    later: Vec<DatedRecording>,
+    object: &str,
+) -> Result<Vec<Course>, Failure> {
+    let course = |moment: DatedRecording| {
+        let is_its = |earlier: &DatedRecording| {
+            let (old, new) = (&earlier.recording.snapshot, &moment.recording.snapshot);
+            overlap::is_same_process(old, new) && earlier.now_ns <= moment.now_ns
+        };
+        let earlier = earlier.iter().position(is_its).map(|at| earlier.swap_remove(at));
+        Course { moment, earlier }
+    };
+    let courses: Vec<Course> = later.into_iter().map(course).collect();
+    if courses.iter().all(|course| course.earlier.is_none()) {
+        return Err(Failure::usage(format!(
+            "{object}: not an earlier moment of the same process. Growth is measured between two moments of one; \
+             --baseline compares with another process"
+        )));
+    }
+    Ok(courses)
+}
+
+/// Fails if no process was watched for as long as `min_age_ns` since `object`.
+pub fn refuse_short(courses: &[Course], min_age_ns: u64, object: &str) -> Result<(), Failure> {
+    let longest_ns = courses.iter().filter_map(Course::window_ns).max().unwrap_or(0);
+    if longest_ns >= min_age_ns {
+        return Ok(());
+    }
+    let wait = match courses.iter().any(|course| course.moment.recording.running.is_some()) {
+        true => format!("Ask again in {}", format_duration(min_age_ns - longest_ns)),
+        false => "Pass an earlier mark".into(),
+    };
+    let [window, least] = [longest_ns, min_age_ns].map(format_duration);
+    Err(Failure::failed(format!(
+        "{object}: only {window} before; growth over less than {least} (--min-age) says nothing. {wait}, or pass a smaller --min-age"
+    )))
+}
+
+impl Course {
+    /// Between its moments.
+    fn window_ns(&self) -> Option<u64> {
+        Some(self.moment.now_ns.saturating_sub(self.earlier.as_ref()?.now_ns))
+    }
+
+    /// Of one moment alone.
+    pub fn of(recording: Recording) -> Self {
+        Self { moment: DatedRecording::of(recording), earlier: None }
+    }
+}
+
+impl DatedRecording {
+    /// A running process is looked at now, what is left of a dead one shows its last sample.
+    pub fn of(recording: Recording) -> Self {
+        Self { now_ns: moment_ns(&recording), recording }
+    }
+}
+
+/// The moment that a recording shows, on the clock of its times.
+pub fn moment_ns(recording: &Recording) -> u64 {
+    let last_ns = recording.snapshot.header.last_monotonic_ns;
+    match recording.running {
+        Some(_) => last_ns.max(monotonic_ns()),
+        None => last_ns,
+    }
+}

@@ -1,0 +1,78 @@
+//! One finding of the leak analysis.
+
+use super::stacks::NamedStack;
+use ramson_leaks::{Finding, Verdict};
+use ramson_profile::{Estimate, FrameName};
+use serde::Serialize;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// What names a call path, also in another process or build: its functions and their files, leaf first, without lines.
+pub type Key = Vec<(Arc<str>, Arc<str>)>;
+
+/// The call path of a stack.
+pub fn key(stack: &NamedStack) -> Key {
+    stack.frames.iter().map(|frame| (frame.name.clone(), frame.file.clone())).collect()
+}
+
+/// One function of the program, judged: all that it allocated, or, where only some of its callers leak, what it allocated for
+/// these.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Suspect {
+    /// Verdict, reason and evidence.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// Of all live bytes that were judged, 0 to 1.
+    pub share: f64,
+    /// The first sample was taken that long ago …
+    pub first_seen_ns: u64,
+    /// … which was then.
+    pub first_seen_unix_ns: u64,
+    /// Of what grows: since then at least.
+    pub growing_since_unix_ns: Option<u64>,
+    /// The program's own function that allocated, line 0.
+    #[serde(flatten)]
+    pub function: FrameName,
+    /// Its lines, those with the most live bytes first.
+    pub lines: Vec<LineShare>,
+    /// How many stacks they are.
+    pub stacks: usize,
+    /// The stack with the most live bytes, leaf first, with lines.
+    pub frames: Vec<FrameName>,
+    #[serde(skip)]
+    pub(super) keys: Vec<Key>,
+}
+
+/// What one line allocated.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct LineShare {
+    /// 0 if unknown.
+    pub line: u32,
+    /// Live bytes.
+    pub inuse_space: Estimate,
+    /// Live samples, raw.
+    pub samples: u64,
+}
+
+impl Suspect {
+    pub(super) fn is_growing(&self) -> bool {
+        self.finding.verdict == Verdict::Growing
+    }
+
+    /// Records were lost: what is live is at least this.
+    pub(super) fn mark_part(&mut self) {
+        let finding = &mut self.finding;
+        finding.inuse_objects = finding.inuse_objects.as_part();
+        finding.inuse_space = finding.inuse_space.as_part();
+    }
+
+    /// What grows comes first, by its growth; then what has the most live bytes.
+    pub(super) fn compare(&self, other: &Self) -> Ordering {
+        let weight = |it: &Self| match (it.is_growing(), &it.finding.growth) {
+            (true, Some(growth)) => growth.per_hour.value,
+            _ => it.finding.inuse_space.value,
+        };
+        let growing_first = other.is_growing().cmp(&self.is_growing());
+        growing_first.then_with(|| weight(other).total_cmp(&weight(self)))
+    }
+}
