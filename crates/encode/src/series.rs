@@ -160,9 +160,9 @@ fn write_legend(text: &mut String) {
     for (at, class, name) in
         [(8, "rss", "RSS"), (70, "live", "live"), (132, "interval", "95 % interval of live")]
     {
-        let _ = write!(
+        let _ = writeln!(
             text,
-            "<rect class=\"{class}\" x=\"{at}\" y=\"34\" width=\"14\" height=\"14\"/><text x=\"{}\" y=\"46\">{name}</text>\n",
+            "<rect class=\"{class}\" x=\"{at}\" y=\"34\" width=\"14\" height=\"14\"/><text x=\"{}\" y=\"46\">{name}</text>",
             at + 20
         );
     }
