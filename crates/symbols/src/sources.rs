@@ -14,7 +14,7 @@ use crate::split::Split;
 
 /// The opened sources of one binary.
 pub(crate) enum Sources {
-    Here(Engine),
+    Here(Box<Engine>),
     Apart(Box<Remote>),
 }
 
@@ -45,7 +45,7 @@ impl Sources {
     fn of(found: &mut Found, file: Option<&ElfFile>) -> Self {
         match Remote::gather(found, file) {
             Some(remote) => Self::Apart(Box::new(remote)),
-            None => Self::Here(Engine::open(found, file)),
+            None => Self::Here(Box::new(Engine::open(found, file))),
         }
     }
 

@@ -45,7 +45,7 @@ enum Places {
     /// The package; others by the names that the debug information has.
     Named(RootedPath),
     /// They were given, and no others can be opened.
-    Given(Parts),
+    Given(Box<Parts>),
 }
 
 /// What another process has opened.
@@ -69,7 +69,7 @@ impl Split {
 
     /// The same of parts that were given.
     pub fn given(file: &ElfFile, parts: Parts) -> Self {
-        Self::new(file, Places::Given(parts))
+        Self::new(file, Places::Given(Box::new(parts)))
     }
 
     fn new(file: &ElfFile, places: Places) -> Self {
