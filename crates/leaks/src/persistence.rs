@@ -1,7 +1,7 @@
 //! Whether what grew old is ever freed, and whether it still becomes more: the evidence of growth without bound that one
 //! snapshot holds.
 //!
-//! Look back over a *horizon* H. The settled age A is a bucket's lower end in (H/4, H/2], or the next one. Of the samples that
+//! Look back over a *horizon* H. The settled age A is a bucket's lower end in (H/4, H/2]. Of the samples that
 //! reached A, `kept` are live (with an age in [A, H]) and `freed` were freed, at whatever time of the process's life: of a cache
 //! that evicts, of a sawtooth that was cleared, of sessions that end, the share that is freed grows towards 1; of a leak it stays
 //! at 0. And a leak adds to the kept ones at a steady rate, while a table that was built once does not.
@@ -19,10 +19,8 @@ const FALSE_ALARMS: f64 = 0.001;
 const FREED_BY_A_LEAK: f64 = 0.01;
 /// Of the bound that is shown.
 const CONFIDENCE: f64 = 0.95;
-/// Parts of the time from H to A, of which the latest has to show the rate of the others.
+/// Parts of the time from H to A that are compared with each other.
 const SLICES: u64 = 3;
-/// The settled age is at most this part of the horizon.
-const LATEST_SETTLED: f64 = 0.8;
 /// It has stopped if nothing came for so many times the longest pause before. A steady leak of n samples pauses so long with a
 /// probability of 2/n².
 const QUIET_TIMES: u64 = 2;
@@ -71,17 +69,12 @@ impl Persistence {
                 break;
             }
             let bucket = lifetime_bucket(horizon_ns / 2);
-            for bucket in [bucket, bucket + 1] {
-                if bucket_start_ns(bucket) as f64 > LATEST_SETTLED * horizon_ns as f64 {
-                    break;
-                }
-                let freed = history.lifetimes[bucket..].iter().sum();
-                let seen = Self::at(&ages, freed, horizon_ns, bucket_start_ns(bucket));
-                if seen.shows_growth() {
-                    return Some(seen);
-                }
-                longest.get_or_insert(seen);
+            let freed = history.lifetimes[bucket..].iter().sum();
+            let seen = Self::at(&ages, freed, horizon_ns, bucket_start_ns(bucket));
+            if seen.shows_growth() {
+                return Some(seen);
             }
+            longest.get_or_insert(seen);
         }
         longest
     }
@@ -95,9 +88,14 @@ impl Persistence {
         let (kept, young) = (count(settled_ns, horizon_ns + 1), count(0, settled_ns));
         let span_ns = (horizon_ns - settled_ns).max(1);
         let expected_young = kept as f64 * settled_ns as f64 / span_ns as f64;
-        // Of the kept ones the youngest third of the time; a leak may have been slower before.
-        let latest = count(settled_ns, settled_ns + span_ns / SLICES);
-        let expected_latest = (kept - latest) as f64 / (SLICES - 1) as f64;
+        // The youngest third of the time of the kept ones; a leak may have been slower before. Where old blocks were freed, a
+        // third without kept ones is what was evicted.
+        let is_thin = |slice: u64| {
+            let at = |slice| settled_ns + span_ns * slice / SLICES;
+            let own = count(at(slice), at(slice + 1));
+            is_too_few(own, (kept - own) as f64 / (SLICES - 1) as f64, HALF)
+        };
+        let judged_slices = if freed == 0 { 1 } else { SLICES };
         // Where the horizon is all of the time there is nothing before.
         let before = count(horizon_ns, horizon_ns + horizon_ns / 2) as f64 * 2.0;
         let is_fading = is_too_few(kept + young, before, SOMEWHAT)
@@ -105,7 +103,7 @@ impl Persistence {
         let of_horizon = &ages[..(kept + young) as usize];
         let is_steady = !is_too_few(young, expected_young, HALF)
             && !has_stopped(of_horizon)
-            && !is_too_few(latest, expected_latest, HALF)
+            && !(0..judged_slices).any(is_thin)
             && !is_fading;
         let kept_share_at_least = lower_bound(kept, freed);
         Self { horizon_ns, settled_ns, kept, freed, kept_share_at_least, is_steady }
@@ -347,13 +345,5 @@ mod tests {
         assert!(!Persistence::of(&ended, SECOND).unwrap().shows_growth());
         let bursts = (0..1000u64).map(|number| 24 + 50 * (number / 50));
         assert!(shows_growth(&history(bursts, &[])));
-    }
-
-    #[test]
-    fn sessions_as_long_as_a_tenth_of_the_time_do_not_hide_the_ones_that_never_end() {
-        // Of a hundred a leak keeps two; the others end after 100 s on average: e^(−a/100) of them get older than a.
-        let leaked = (0..1000).step_by(2);
-        let ended = [(300, 1200), (550, 10)];
-        assert!(shows_growth(&history(leaked, &ended)));
     }
 }
