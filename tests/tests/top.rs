@@ -1,6 +1,6 @@
 //! `ramson top` as its users meet it: in a terminal, with a real server behind.
 
-use ramson_tests::loaded::{Loaded, top};
+use ramson_tests::loaded::{Loaded, shows_frames, top};
 use ramson_tests::servers::*;
 use ramson_tests::terminal::Terminal;
 use ramson_tests::{preload, profiles_in, program_with};
@@ -38,7 +38,7 @@ fn the_view_of_a_loaded_redis_obeys_keys_and_leaves_the_terminal_as_it_was() {
     });
     assert!(!terminal.is_as_usual());
     terminal.press("\r");
-    terminal.wait_for("← createStringObject");
+    terminal.wait_until("the frames of a stack", shows_frames);
     terminal.press("2");
     terminal.wait_for("[2 own]");
     terminal.press("\r");
