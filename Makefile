@@ -7,10 +7,11 @@ BUILD_PACKAGES := gcc g++ binutils make
 DEMO_PACKAGES := $(BUILD_PACKAGES) redis-server redis-tools
 TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-contrib sqlite3 git python3 nodejs \
   golang-go python3-jsonschema default-jdk-headless libjemalloc2 libjemalloc-dev libgoogle-perftools4 google-perftools heaptrack libmimalloc2.0 libc6-dbg dwz elfutils \
-  bpftrace musl-tools gcc-multilib util-linux procps curl libboost-context-dev luajit strace xz-utils debuginfod chromium
+  bpftrace musl-tools gcc-multilib util-linux procps curl libboost-context-dev luajit strace xz-utils debuginfod chromium \
+  man-db zsh fish python3-pip
 BENCH_PACKAGES := $(TEST_PACKAGES) valgrind llvm stress-ng
 
-.PHONY: help build dist demo test surveys model sanitize soak hostile hostile-sources lint bench fuzz install clean
+.PHONY: help build dist wheel distros demo test surveys model sanitize soak hostile hostile-sources lint bench fuzz install install-pages schemas clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
 	@echo 'make test   run every test (9 to 14 minutes on 2 cores)'
@@ -18,12 +19,15 @@ help:
 	@echo 'make hostile-sources  the malloc tests of glibc, jemalloc and mimalloc, plain and under ramson'
 	@echo 'make model  check the recorder in every order of its threads with two switches at most (part of make test)'
 	@echo 'make dist   the command as one file for glibc 2.17 and newer, with libramson.so in it: target/dist/ramson'
+	@echo 'make wheel  the same as a Python wheel, for pip install: target/dist/ramson-*.whl'
+	@echo 'make distros  real programs in the root directories of Debian 11, 12, 13 and unstable (3 GB, as root), and docs/platforms.md'
 	@echo 'make surveys  survey 1,000 heaps, and count how often the intervals have the truth in them'
 	@echo 'make sanitize  the library under ThreadSanitizer and AddressSanitizer (needs a nightly toolchain)'
 	@echo 'make soak   redis, PostgreSQL and an allocator torture under load, SOAK_MINUTES=30 each, and whether anything grows or drifts'
 	@echo 'make lint   formatting, clippy, sizes, layers, links in documents, licences (part of make test)'
 	@echo 'make bench  measure what ramson costs, side by side with its peers'
 	@echo 'make fuzz   fuzz the readers of foreign bytes for an hour, FUZZ_SECONDS=150 each (needs cargo-fuzz and a nightly toolchain)'
+	@echo 'make schemas  docs/schemas from the types that --json prints'
 	@echo 'make install PREFIX=/usr/local'
 
 # The program and the library that it preloads.
@@ -40,6 +44,17 @@ dist: build
 	install -D -s $(DIST) target/dist/ramson
 	@! objdump -T target/dist/ramson | grep -E 'GLIBC_2\.(1[89]|[2-9][0-9])'
 	@ls -l target/dist/ramson
+
+# That file in a wheel for every Linux with glibc 2.17 or newer, checked and installed once.
+wheel: dist
+	packaging/wheel target/dist
+
+# RELEASES names some of them.
+ROOTS ?= target/roots
+RELEASES ?=
+distros: dist
+	tests/packages debootstrap util-linux
+	tests/distros/run $(ROOTS) $(RELEASES)
 
 demo: packages-demo build
 	demo/run
@@ -100,6 +115,21 @@ install: build
 	@command -v python3 > /dev/null || tests/packages python3
 	python3 licences/notices.py > target/NOTICES
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/ramson LICENSE-MIT LICENSE-APACHE target/NOTICES
+	$(MAKE) --no-print-directory install-pages
+
+# Man pages and completions, as this program prints them.
+RAMSON ?= target/release/ramson
+SHARE := $(DESTDIR)$(PREFIX)/share
+install-pages:
+	install -d $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	$(RAMSON) man --dir $(SHARE)/man/man1
+	$(RAMSON) completions bash > $(SHARE)/bash-completion/completions/ramson
+	$(RAMSON) completions zsh > $(SHARE)/zsh/site-functions/_ramson
+	$(RAMSON) completions fish > $(SHARE)/fish/vendor_completions.d/ramson.fish
+
+# docs/schemas is made from the types; a test compares.
+schemas: cargo
+	cargo run --quiet --locked --package ramson -- schema --dir docs/schemas
 
 clean:
 	cargo clean
@@ -110,5 +140,7 @@ cargo:
 	@command -v cargo > /dev/null || tests/packages cargo-web rustc-web
 
 packages-demo: ; @tests/packages $(DEMO_PACKAGES)
-packages-test: ; @tests/packages $(TEST_PACKAGES)
+packages-test:
+	@tests/packages $(TEST_PACKAGES)
+	@python3 -c 'import prometheus_client' 2> /dev/null || python3 -m pip install --quiet --break-system-packages prometheus_client
 packages-bench: ; @tests/packages $(BENCH_PACKAGES)

@@ -15,12 +15,14 @@ RAMSON = BUILT / "ramson"
 LIBRARY = BUILT / "libramson.so"
 MEASURE_SYMBOLS = BUILT / "measure"
 LEAKS_TRUTH = BUILT / "leaks_truth"
+LEAKS_LABELLED = BUILT / "leaks_labelled"
 SIMULATE_HISTORY = BUILT / "simulate"
 BUILDS = {
     RAMSON: ("release/ramson", ["--release", "-p", "ramson"]),
     LIBRARY: ("guest/libramson.so", ["--profile", "guest", "-p", "libramson"]),
     MEASURE_SYMBOLS: ("release/examples/measure", ["--release", "-p", "ramson-symbols", "--example", "measure"]),
     LEAKS_TRUTH: ("release/examples/leaks_truth", ["--release", "-p", "ramson-tests", "--example", "leaks_truth"]),
+    LEAKS_LABELLED: ("release/examples/leaks_labelled", ["--release", "-p", "ramson-tests", "--example", "leaks_labelled"]),
     SIMULATE_HISTORY: ("release/examples/simulate", ["--release", "-p", "ramson-history", "--example", "simulate"]),
 }
 INTERVAL_BYTES = 512 << 10

@@ -13,6 +13,7 @@ mod freed;
 mod health;
 mod kind;
 mod plan;
+mod root;
 pub mod settings;
 
 pub use address::{LookupAddress, ReturnAddress};
@@ -22,6 +23,7 @@ pub use freed::{Freed, MAX_RECENT_FREES, NO_STACK, freed_check, max_recent_frees
 pub use health::{HEALTH, Health};
 pub use kind::{KINDS, Kind};
 pub use plan::{RegionPlan, plan};
+pub use root::{ROOT_BYTES, ROOT_OFFSET, ROOT_PATH_BYTES, Root};
 
 use atomic::{AtomicI32, AtomicU32, AtomicU64};
 

@@ -22,6 +22,8 @@ fn the_layout_is_the_one_that_format_md_writes_down() {
     assert_eq!(offset_of!(Header, command), 1024);
     assert_eq!(offset_of!(Header, health), 2048);
     assert_eq!((FAILURE_OFFSET, ABORT_OFFSET), (3456, 3496));
+    assert_eq!(offset_of!(Header, unused) as u64, ROOT_OFFSET);
+    assert_eq!(ROOT_OFFSET + ROOT_BYTES as u64, FAILURE_OFFSET);
     assert!(ABORT_OFFSET + size_of::<Failure>() as u64 <= END_OFFSET);
     assert_eq!((offset_of!(Failure, stack), offset_of!(Failure, check)), (24, 32));
     assert_eq!((END_OFFSET, END_OFFSET + END_BYTES as u64), (3584, PAGE_BYTES));

@@ -15,6 +15,7 @@ EXCEPTIONS = {
     "crates/process/src/allocators.rs": OWN_PROC,
     "crates/process/src/areas.rs": OWN_PROC,
     "crates/process/src/forked.rs": OWN_PROC,
+    "crates/process/src/ports.rs": OWN_PROC,
     "crates/process/src/process_memory.rs": OWN_PROC,
     "crates/process/src/processes.rs": OWN_PROC + ", and control groups that the user names",
     "crates/process/src/program.rs": "the program that the user runs",

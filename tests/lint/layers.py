@@ -14,13 +14,13 @@ import sys
 from arrows import Crate
 from rust_source import ROOT, production
 
-LOWER = "format paths reader profile import history leaks symbols process source analysis control encode"
+LOWER = "format apart paths reader profile import history leaks symbols process source analysis control encode"
 # What each crate may import of ours.
 MAY_IMPORT = {
-    "format": "", "libramson": "format", "launch": "", "paths": "", "symbols": "paths", "process": "paths", "inject": "paths",
-    "reader": "format", "profile": "format", "import": "profile", "encode": "profile", "leaks": "format profile",
+    "format": "", "libramson": "format", "launch": "", "paths": "", "apart": "", "symbols": "apart paths", "process": "apart paths", "inject": "paths",
+    "reader": "format apart", "profile": "format", "import": "apart profile", "encode": "profile", "leaks": "format profile",
     "history": "format reader profile",
-    "source": "format paths reader profile import history symbols process",
+    "source": "format apart paths reader profile import history symbols process",
     "analysis": "format paths reader profile history leaks symbols process source",
     "control": "format paths reader profile process source inject",
     "serve": LOWER, "agent": LOWER, "ramson": LOWER + " inject launch serve agent",

@@ -1,7 +1,7 @@
 //! The C libraries of other Debian releases, and programs that run with them: unpacked by `tests/glibcs`, installed nowhere.
 
-use crate::servers::{clean, finish};
-use crate::{program_with, target_directory};
+use crate::servers::{Scratch, clean, copy, finish};
+use crate::{library, program_with, target_directory};
 use std::path::{Path, PathBuf};
 
 /// Releases whose C libraries are run: two that stay as they are, the next one, and the newest that the archive has.
@@ -40,21 +40,36 @@ impl Release {
     /// A program of `tests/programs` of its own for it, with its own loader.
     pub fn program(&self, source: &str) -> PathBuf {
         let (libc, loader) = (self.libc(), self.file("ld-linux-x86-64.so.2"));
-        let options = [
-            "-Wno-deprecated-declarations".into(),
-            "-nodefaultlibs".into(),
-            "-Wl,--allow-shlib-undefined".into(),
+        let own = [
             format!("-Wl,--dynamic-linker={}", loader.display()),
             format!("-Wl,-rpath={}", libc.parent().unwrap().display()),
-            libc.display().to_string(),
-            self.file("libpthread.so.0").display().to_string(),
-            self.file("librt.so.1").display().to_string(),
-            loader.display().to_string(),
-            "-lgcc".into(),
         ];
-        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        self.compiled(source, "", &own)
+    }
+
+    /// A root directory, `root` in `scratch`, with the C library, `/libramson.so` and a program of `tests/programs`.
+    pub fn root_with(&self, scratch: &Scratch, source: &str) -> PathBuf {
+        let root = scratch.path("root");
+        finish(clean("cp").arg("-a").arg(&self.root).arg(&root)).good();
+        copy(&self.compiled(source, "-in-root", &[]), &root.join(source.trim_end_matches(".c")));
+        copy(library(), &root.join("libramson.so"));
+        for directory in ["proc", "var/tmp"] {
+            std::fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        finish(clean("chmod").arg("1777").arg(root.join("var/tmp"))).good();
+        root
+    }
+
+    fn compiled(&self, source: &str, suffix: &str, own: &[String]) -> PathBuf {
+        let (libc, loader) = (self.libc(), self.file("ld-linux-x86-64.so.2"));
+        let files = [libc, self.file("libpthread.so.0"), self.file("librt.so.1"), loader];
+        let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+        let fixed =
+            ["-Wno-deprecated-declarations", "-nodefaultlibs", "-Wl,--allow-shlib-undefined"];
+        let named = own.iter().chain(&files).map(String::as_str);
+        let options: Vec<&str> = fixed.into_iter().chain(named).chain(["-lgcc"]).collect();
         let stem = source.split('.').next().unwrap_or(source);
-        program_with(source, &format!("{stem}-{}", self.name), &options)
+        program_with(source, &format!("{stem}-{}{suffix}", self.name), &options)
     }
 
     fn file(&self, name: &str) -> PathBuf {

@@ -341,9 +341,10 @@ pub enum Json {
 }
 
 impl Json {
-    /// Reads one value that is all of `text`.
+    /// Reads one value that is all of `text`. What ramson printed has to be as its schema says.
     #[track_caller]
     pub fn parse(text: &str) -> Self {
+        crate::schemas::check(text);
         let mut rest = text.trim();
         let value = Self::take(&mut rest).unwrap_or_else(|| panic!("not JSON at {rest:.40}"));
         assert_eq!(rest.trim(), "", "more than one value");
@@ -362,7 +363,8 @@ impl Json {
                     if first == '{' {
                         let Self::Text(key) = Self::take(rest)? else { return None };
                         *rest = rest.trim_start().strip_prefix(':')?.trim_start();
-                        object.insert(key, Self::take(rest)?);
+                        let before = object.insert(key, Self::take(rest)?);
+                        assert_eq!(before, None, "a key is there twice");
                     } else {
                         list.push(Self::take(rest)?);
                     }

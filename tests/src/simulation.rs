@@ -1,11 +1,14 @@
 //! Programs whose truth is known, in simulated time. Which allocations become samples, and what they stand for, is decided by the
 //! real sampler's source; the records are what the real recorder would have made.
 
+mod labelled;
 mod programs;
 #[path = "../../libramson/src/sampler.rs"]
 #[allow(dead_code, reason = "the governor's part is not simulated")]
 mod sampler;
+mod sites;
 
+pub use labelled::{Function, Labelled, PROGRAMS, Program};
 pub use programs::{BUSY, Kind, Simulation};
 
 use ramson_format::lifetime_bucket;
@@ -31,7 +34,6 @@ struct Thread {
 #[derive(Default)]
 struct Stack {
     first_ns: Option<u64>,
-    alloc_space: f64,
     lifetimes: [u64; ramson_format::LIFETIME_BUCKETS],
     slots: Vec<Option<LiveBlock>>,
     free_slots: Vec<usize>,
@@ -104,7 +106,6 @@ impl World {
         let inverse_probability = sampler::inverse_probability(size_bytes, self.interval_bytes);
         let record = &mut self.stacks[stack];
         record.first_ns.get_or_insert(self.now_ns);
-        record.alloc_space += inverse_probability * size_bytes as f64;
         let block = LiveBlock { time_ns: self.now_ns, size_bytes, inverse_probability };
         let slot = record.free_slots.pop().unwrap_or_else(|| {
             record.slots.push(None);
@@ -137,7 +138,6 @@ impl World {
             start_ns: 0,
             first_ns: record.first_ns.unwrap_or(0),
             now_ns: self.now_ns,
-            alloc_space: record.alloc_space,
             lifetimes: record.lifetimes,
             live,
             measured: None,

@@ -122,7 +122,7 @@ fn every_other_end_is_told_by_its_signal_or_status() {
     let found = entry(&scratch, "deaths");
     assert_eq!((found.text("state"), found.at("end")), ("died", &Json::Word("null".into())));
     let report = say(&scratch, &["report", found.text("profile")]);
-    assert!(report.contains("died without a normal exit, of an unknown cause"), "{report}");
+    assert!(report.contains("died; cause unknown"), "{report}");
     assert_eq!(report, unreaped);
 }
 

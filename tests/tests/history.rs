@@ -1,128 +1,14 @@
 //! `record`, `timeline`, `snap`, `mark` and moments of sources, on a real program.
 
+use ramson_tests::recorded::*;
 use ramson_tests::servers::{
-    Json, Outcome, Running, Scratch, clean, finish, installed, profiles, python, ramson, signal,
-    wait_until,
+    Json, Running, Scratch, clean, finish, installed, python, ramson, signal, wait_until,
 };
-use ramson_tests::{profiles_in, read};
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 const STEP_BLOCKS: f64 = 400.0;
 const BLOCK_BYTES: f64 = 32768.0;
-/// Allocates some blocks whenever the next file `stepN` is there.
-const GROW: &str = r#"
-import os, sys, time
-kept = []
-step = 0
-while True:
-    if os.path.exists(f"{sys.argv[1]}/step{step}"):
-        kept.extend(bytearray(32768) for _ in range(400))
-        open(f"{sys.argv[1]}/done{step}", "w").close()
-        step += 1
-    time.sleep(0.01)
-"#;
-
-fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
-}
-
-/// A program that grows when it is told to, and a history of it.
-struct Recorded {
-    scratch: Scratch,
-    /// Runs until this is dropped.
-    _program: Running,
-    pid: u32,
-}
-
-impl Recorded {
-    fn new() -> Self {
-        let scratch = Scratch::new();
-        let script = scratch.file("grow.py", GROW);
-        let mut command = ramson(&scratch);
-        command.args(["run", "--interval", "16K", "--max-overhead", "off", "--"]);
-        command.arg(python()).arg(script).arg(scratch.path(""));
-        // One that is being made cannot be read yet.
-        let paths = || profiles_in(&scratch.path("profiles"));
-        let has_profile = || paths().iter().any(|path| read(path).is_ok());
-        let program = Running::start(&mut command, &scratch.path("log"), has_profile);
-        let pid = profiles(&scratch)[0].header.pid;
-        Self { scratch, _program: program, pid }
-    }
-
-    fn database(&self) -> PathBuf {
-        self.scratch.path("history/history.db")
-    }
-
-    /// A command that finds the history.
-    fn ramson(&self, words: &str) -> Command {
-        let mut command = ramson(&self.scratch);
-        command.env("RAMSON_HISTORY", self.database()).env("TZ", "UTC");
-        let pid = self.pid.to_string();
-        command.args(words.split(' ').map(|word| word.replace("PID", &pid)));
-        command
-    }
-
-    #[track_caller]
-    fn good(&self, words: &str) -> String {
-        finish(&mut self.ramson(words)).good().text()
-    }
-
-    /// What is refused, and why in one line.
-    #[track_caller]
-    fn refused(&self, words: &str, status: i32, why: &str) {
-        let outcome: Outcome = finish(&mut self.ramson(words));
-        assert_eq!((outcome.status, outcome.remarks.len()), (status, 1), "{words}: {outcome:?}");
-        assert!(outcome.remarks[0].contains(why), "{words}: {outcome:?}");
-    }
-
-    #[track_caller]
-    fn json(&self, words: &str) -> Json {
-        Json::parse(&self.good(&format!("{words} --json")))
-    }
-
-    /// Starts a recorder and waits for its first snapshot.
-    fn record(&self, words: &str) -> Running {
-        let every = if words.contains("--every") { "" } else { "--every 100ms " };
-        let mut command = self.ramson(&format!("record {every}{words}"));
-        let before = self.moments().len();
-        let has_more = || self.moments().len() > before;
-        Running::start(&mut command, &self.scratch.path("recorder"), has_more)
-    }
-
-    /// Time, live bytes and triggers of every moment there is.
-    fn moments(&self) -> Vec<(u64, f64, String)> {
-        let outcome = finish(&mut self.ramson("timeline PID --csv"));
-        let text = outcome.text();
-        let fields = text.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
-        fields
-            .map(|fields| {
-                (fields[0].parse().unwrap(), fields[2].parse().unwrap(), fields[6].into())
-            })
-            .collect()
-    }
-
-    fn grow(&self, step: usize) {
-        self.scratch.file(&format!("step{step}"), "");
-        wait_until("the program grows", || self.scratch.path(&format!("done{step}")).exists());
-        let now = now_ns();
-        let is_later = |moments: Vec<(u64, f64, String)>| moments.last().unwrap().0 > now;
-        wait_until("a snapshot of what has grown", || is_later(self.moments()));
-    }
-
-    fn wait_for(&self, trigger: &str) {
-        wait_until(trigger, || self.moments().iter().any(|moment| moment.2.contains(trigger)));
-    }
-
-    fn integrity(&self) -> String {
-        let query = "import sqlite3,sys; print(sqlite3.connect(sys.argv[1]).execute('pragma integrity_check').fetchall())";
-        let mut command = clean(installed("python3", "python3"));
-        finish(command.args(["-c", query]).arg(self.database())).good().text()
-    }
-}
-
 /// 400 blocks that are sampled with p = 0.865 each: 4 standard errors are 1.07 MiB; and what else Python does.
 #[track_caller]
 fn is_one_step(grown: f64, more: f64) {
@@ -133,7 +19,7 @@ fn is_one_step(grown: f64, more: f64) {
 #[track_caller]
 fn what_makes_no_sense_is_refused(recorded: &Recorded) {
     recorded.refused("report PID@yesterday", 2, "not a moment");
-    recorded.refused("report PID@mark:other", 5, "There are before, middle");
+    recorded.refused("report PID@mark:other", 5, "Known marks: before, middle");
     recorded.refused("report PID@2001-01-01", 5, "not recorded at 2001-01-01T00:00:00");
     recorded.refused("report PID@mark:middle..mark:before", 2, "ends before it begins");
     recorded.refused("report 1@-1h", 5, "not in the history");
@@ -184,7 +70,7 @@ fn moments_and_ranges_show_the_past_of_a_process_also_after_its_death() {
     let text = recorded.good("report PID@mark:middle");
     assert!(text.starts_with("RSS ") && text.contains("ago); live "), "{text}");
     assert!(text.contains("ByteArray"), "names are found later: {text}");
-    recorded.good("leaks PID@mark:middle --since PID@mark:before");
+    recorded.good("leaks PID@mark:middle --since PID@mark:before --min-age 1ms");
     recorded.good(
         "snap PID@mark:middle -o SNAP"
             .replace("SNAP", &recorded.scratch.path("s.ramson").display().to_string())

@@ -77,11 +77,19 @@ fn a_dead_program_s_stacks_are_told_apart_by_their_truth() {
     assert_eq!(first.number("inuse_space.half_width_95"), 0.0);
     assert_eq!(first.number("survival.never_freed"), 1.0);
     let shown = say(&scratch, &["leaks", &path, "--min-age", "500ms", "-n", "1"]).good().text();
+    let answer = shown.lines().next().unwrap();
     assert!(
-        shown.contains("1. growing without bound: none of its samples was ever freed"),
-        "{shown}"
+        answer.starts_with("2 leak suspects: ") && answer.ends_with(" in site_reachable"),
+        "{answer}"
     );
-    assert!(shown.contains("more stacks; -n 0 shows all"), "{shown}");
+    assert!(shown.contains("\n1. leak suspect: site_reachable  "), "{shown}");
+    assert!(shown.contains("\n   Nothing allocated here in the last "), "{shown}");
+    assert!(shown.contains("\n   called by main:"), "{shown}");
+    assert!(shown.contains("more findings; -n 0 shows all"), "{shown}");
+    let in_short = object.at("answer");
+    assert_eq!(in_short.number("leak_suspects"), 2.0);
+    assert!(in_short.number("growth_per_hour.value") > 0.0);
+    assert_eq!(first.list("lines").len(), 1);
     // A cache that outlives the least age is none of churn.
     let arguments = ["leaks", &path, "--min-age", "100ms", "--focus", "^site_cache$", "--json"];
     let object = Json::parse(&say(&scratch, &arguments).good().text());
@@ -96,16 +104,21 @@ fn gates_trip_on_growth_only_and_what_is_known_is_hidden() {
     let gate = |more: &[&str]| say(&scratch, &[&["leaks", &path], &SOON[..], more].concat());
     let tripped = gate(&["--fail-on", "growing"]);
     assert_eq!(tripped.status, 3);
-    assert!(tripped.remarks[0].contains("2 stacks are growing"), "{:?}", tripped.remarks);
+    assert!(tripped.remarks[0].contains("2 leak suspects, growing by "), "{:?}", tripped.remarks);
     assert_eq!(gate(&["--fail-on", "1KiB/h"]).status, 3);
     assert_eq!(gate(&["--fail-on", "1TiB/h"]).status, 0);
     let hidden = gate(&["--fail-on", "growing", "--suppressions", text(&known)]);
     assert_eq!(hidden.status, 0);
-    assert!(!hidden.text().contains("growing without bound"), "{}", hidden.text());
+    let text = hidden.text();
+    assert!(!text.contains("leak suspect") && text.contains(" by suppressions"), "{text}");
     // What one process is known for is hidden in another.
     let baseline = gate(&["--fail-on", "growing", "--baseline", &path]);
     assert_eq!(baseline.status, 0);
-    assert!(baseline.text().contains("2 growing in the baseline already"), "{}", baseline.text());
+    assert!(
+        baseline.text().contains("2 stacks already growing in the baseline"),
+        "{}",
+        baseline.text()
+    );
     mistakes_are_one_line_that_says_what_to_do(&scratch, &path);
 }
 
@@ -137,10 +150,23 @@ fn growth_is_measured_over_a_window_and_since_a_mark() {
         assert!(is_true(growth.at("is_significant")), "{how:?}");
         assert!(growth.number("bytes_per_hour.value") > 0.0, "{how:?}");
     }
+    too_short_a_window_is_refused(&scratch, text(&path));
     // So early the first tooth of the sawtooth may be known, too.
     let known = suspects(&scratch, &[text(&path), "--baseline", &early]);
     assert!(known.number("known") >= 2.0 && !verdicts(&known).contains_key("site_leak"));
     drop(running);
+}
+
+fn too_short_a_window_is_refused(scratch: &Scratch, path: &str) {
+    say(scratch, &["mark", path, "now"]).good();
+    for (how, status, part) in
+        [(["--since", "now"], 1, "Ask again in "), (["--window", "59s"], 2, "Pass a longer window")]
+    {
+        let refused = say(scratch, &[&["leaks", path][..], &how].concat());
+        assert_eq!((refused.status, refused.remarks.len()), (status, 1), "{:?}", refused.remarks);
+        let remark = &refused.remarks[0];
+        assert!(remark.contains("says nothing") && remark.contains(part), "{remark}");
+    }
 }
 
 fn mistakes_are_one_line_that_says_what_to_do(scratch: &Scratch, path: &str) {

@@ -66,5 +66,22 @@ fn what_is_left_of_lost_records_is_a_lower_bound_wherever_it_is_shown() {
     keeping.running.wait();
     let dead = say(&scratch, &["report", &profile]);
     let line = dead.lines().next().unwrap();
-    assert!(line.contains("; live at its end ≥ ") && line.ends_with(" samples not kept"), "{dead}");
+    assert!(line.contains("; live at exit ≥ ") && line.ends_with(" samples not kept"), "{dead}");
+}
+
+#[test]
+fn a_running_program_with_the_library_of_another_ramson_is_named_by_its_version() {
+    use std::fs;
+    use std::os::unix::fs::{FileExt, PermissionsExt};
+    const VERSION_AT: u64 = 8;
+    let scratch = Scratch::new();
+    let keeping = start(&scratch);
+    let profile = ramson_tests::profiles_in(&scratch.path("profiles")).remove(0);
+    fs::set_permissions(&profile, fs::Permissions::from_mode(0o600)).unwrap();
+    let file = fs::File::options().write(true).open(&profile).unwrap();
+    file.write_all_at(&9_u32.to_le_bytes(), VERSION_AT).unwrap();
+    let outcome = finish(ramson(&scratch).args(["report", &keeping.pid().to_string()]));
+    assert_eq!(outcome.status, 1, "{outcome:?}");
+    let said = "profile format version 9; this ramson reads version 3. Use the ramson that came with the library that wrote it";
+    assert!(outcome.remarks[0].contains(said), "{outcome:?}");
 }

@@ -87,16 +87,20 @@ fn a_program_that_cannot_be_profiled_runs_all_the_same() {
     let ordinary = small_program(&scratch, "ordinary", &["gcc"]);
     assert_eq!(run(&scratch, &ordinary).status, 7);
     let fixed = small_program(&scratch, "fixed", &["gcc", "-static"]);
-    assert_unprofiled(&run(&scratch, &fixed), 7, "statically linked");
+    assert_unprofiled(&run(&scratch, &fixed), 7, "Link it dynamically");
     let narrow = small_program(&scratch, "narrow", &["gcc", "-m32"]);
-    assert_unprofiled(&run(&scratch, &narrow), 7, "32-bit");
+    assert_unprofiled(&run(&scratch, &narrow), 7, "Profile a build for x86-64");
     // Linux runs this one, too: it goes by the machine.
     let odd = patched(&scratch, &ordinary, "odd", EI_CLASS, 1);
     assert_unprofiled(&run(&scratch, &odd), 7, "32-bit");
     let foreign = patched(&scratch, &ordinary, "foreign", E_MACHINE, AARCH64);
-    assert_unprofiled(&run(&scratch, &foreign), 126, "Aarch64");
+    assert_unprofiled(
+        &run(&scratch, &foreign),
+        126,
+        "Aarch64); this ramson profiles x86-64. Profile a build for x86-64",
+    );
     let musl = small_program(&scratch, "musl", &["musl-gcc"]);
-    assert_unprofiled(&run(&scratch, &musl), 7, "musl");
+    assert_unprofiled(&run(&scratch, &musl), 7, "--target x86_64-unknown-linux-gnu");
     let script = scratch.file("script", format!("#!{}\n", fixed.display()));
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     assert_unprofiled(&run(&scratch, &script), 7, "statically linked");
@@ -125,14 +129,14 @@ fn a_program_that_gains_privileges_runs_without_a_profile_and_one_that_gains_non
     // Without the right to execute, the bit means something else.
     let locking = with_mode(&scratch, &ordinary, "locking", 0o2745);
     assert_profiled(&run_as_nobody(&scratch, &locking));
-    assert_unprofiled(&run_as_nobody(&scratch, &privileged), 7, "set-user-ID");
+    assert_unprofiled(&run_as_nobody(&scratch, &privileged), 7, "sudo -u '#0' ramson run");
 
     let capable = with_mode(&scratch, &ordinary, "capable", 0o755);
     // Of revision 2, effective: CAP_CHOWN, which containers have, too.
     let capabilities: Vec<u8> = [0x0200_0001_u32, 1, 0, 0, 0].map(u32::to_le_bytes).concat();
     rustix::fs::setxattr(&capable, "security.capability", &capabilities, XattrFlags::empty())
         .unwrap();
-    assert_unprofiled(&run_as_nobody(&scratch, &capable), 7, "capabilities");
+    assert_unprofiled(&run_as_nobody(&scratch, &capable), 7, "Run ramson as root");
 
     // Whoever has these privileges already gains none: nothing hinders the loader.
     for path in [&privileged, &capable] {

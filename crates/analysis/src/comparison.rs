@@ -28,7 +28,7 @@ pub struct Question<'a> {
 }
 
 /// The answer.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Comparison {
     /// `total` is the change.
     #[serde(flatten)]
@@ -50,7 +50,7 @@ pub struct Comparison {
 }
 
 /// One of two sources.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Side {
     /// Of the program, or of the file.
     pub name: String,

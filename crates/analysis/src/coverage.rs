@@ -18,7 +18,7 @@ const LEAST_SHARE: f64 = 0.25;
 const ENOUGH: f64 = 0.5;
 
 /// How the anonymous memory divides.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Coverage {
     anonymous_bytes: u64,
     live_bytes: u64,

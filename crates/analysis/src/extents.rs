@@ -98,7 +98,7 @@ pub fn blocks(snapshot: &Snapshot) -> Vec<u64> {
 }
 
 /// What a program mapped itself, in sums.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, schemars::JsonSchema)]
 pub struct MmapSums {
     /// Mapped and not unmapped.
     pub mapped: Estimate,

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use std::collections::{BTreeSet, HashMap};
 
 /// The answer.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Frees {
     /// How many the profile can hold.
     pub max_frees: u64,
@@ -19,7 +19,8 @@ pub struct Frees {
     pub address: Option<Address>,
     /// The latest first.
     pub frees: Vec<FreedBlock>,
-    /// Live blocks in which the address lies.
+    /// Live blocks in which the address lies. `live` is what the whole process has.
+    #[serde(rename = "live_blocks")]
     pub live: Vec<Block>,
     /// When the process began to be recorded; nanoseconds since 1970.
     #[serde(skip)]
@@ -30,7 +31,7 @@ pub struct Frees {
 }
 
 /// A block that was sampled.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Block {
     /// First byte.
     pub address: Address,
@@ -47,7 +48,7 @@ pub struct Block {
 }
 
 /// A block that was freed.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct FreedBlock {
     /// Of those that were remembered, from 1.
     pub number: u64,
@@ -65,6 +66,20 @@ pub struct FreedBlock {
 /// In hexadecimal.
 #[derive(Clone, Copy)]
 pub struct Address(pub u64);
+
+impl schemars::JsonSchema for Address {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Address".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^0x[0-9a-f]+$" })
+    }
+}
 
 impl Serialize for Address {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

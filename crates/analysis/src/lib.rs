@@ -18,6 +18,7 @@ pub mod frees;
 pub mod interval;
 pub mod listing;
 pub mod live;
+mod lost;
 pub mod members;
 pub mod named;
 pub mod naming;

@@ -2,27 +2,38 @@
 
 use crate::end::{self, Cause, End};
 use crate::extents;
-use ramson_process::stat;
+use ramson_process::ports::Listening;
+use ramson_process::{processes, stat};
 use ramson_profile::Estimate;
 use ramson_source::{Recording, map_all};
 use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+
+/// A process that ran for less is one of many alike, if it left others like it.
+const SHORT_LIFE_NS: u64 = 60_000_000_000;
 
 /// The answer.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Listing {
-    /// In the order of their starts.
+    /// Running ones first, by their RSS; then dead ones, the last to end first.
     pub profiles: Vec<Entry>,
+    /// How many more there are that were not asked for.
+    pub left_out: usize,
     /// A line for each profile that cannot be read, and for each directory that is not its user's.
     pub unreadable: Vec<String>,
 }
 
 /// One profile.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Entry {
     /// As the process is called here while it runs, as it called itself afterwards.
     pub pid: u32,
     /// The program's name.
     pub name: String,
+    /// The user ID of the process, or of the file that it left; null: unknown.
+    pub user: Option<u32>,
     /// `running`, `exited 0`, `SIGKILL`, `replaced`, `died` …
     pub state: String,
     /// The process runs and writes the profile.
@@ -32,6 +43,8 @@ pub struct Entry {
     pub cause: Cause,
     /// Resident bytes now, or as they were last seen.
     pub rss: Option<u64>,
+    /// TCP ports on which it listens, as far as this user may see them; empty for a dead process.
+    pub ports: Vec<u16>,
     /// How it ended.
     pub end: Option<End>,
     /// The file, or `memory of process PID`.
@@ -40,26 +53,88 @@ pub struct Entry {
     pub command: Vec<String>,
     /// Nanoseconds since 1970.
     pub start_unix_ns: u64,
+    /// When it ended, else when it last took a sample; nanoseconds since 1970.
+    pub last_unix_ns: u64,
     /// In force.
     pub interval_bytes: u64,
     /// Live bytes of the heap.
     pub live: Estimate,
 }
 
-/// Every profile of this machine that this user may read.
-pub fn list() -> Listing {
+/// Which profiles are asked for: all that meet every condition.
+#[derive(Default)]
+pub struct Wanted {
+    /// Of running processes only.
+    pub is_running: bool,
+    /// Of this user's processes only.
+    pub user: Option<u32>,
+    /// Each is in the name, the command line or the profile's path, or is the process ID or a port.
+    pub words: Vec<String>,
+}
+
+/// A row of the table: short-lived dead processes that differ in nothing but their arguments are one.
+pub struct Alike<'a> {
+    /// The last of them to end.
+    pub entry: &'a Entry,
+    /// How many they are.
+    pub count: usize,
+}
+
+/// The profiles of this machine that this user may read, as far as they are wanted.
+pub fn list(wanted: &Wanted) -> Listing {
     let all = map_all(|_| true, |recording| Entry::of(&recording));
+    let mut profiles = all.found;
+    let count = profiles.len();
+    // Asking for ports takes longest.
+    profiles.retain(|entry| wanted.has_state_and_user(entry));
+    let mut listening = Listening::default();
+    for entry in profiles.iter_mut().filter(|entry| entry.is_running) {
+        entry.ports = listening.ports(entry.pid);
+    }
+    profiles.retain(|entry| wanted.words.iter().all(|word| entry.has(word)));
+    profiles.sort_by_key(|entry| match entry.is_running {
+        true => (false, Reverse(entry.rss.unwrap_or(0))),
+        false => (true, Reverse(entry.last_unix_ns)),
+    });
     let unreadable = all.unreadable.into_iter().chain(all.left_out).collect();
-    Listing { profiles: all.found, unreadable }
+    Listing { left_out: count - profiles.len(), profiles, unreadable }
+}
+
+impl Wanted {
+    fn has_state_and_user(&self, entry: &Entry) -> bool {
+        (!self.is_running || entry.is_running)
+            && self.user.is_none_or(|user| entry.user == Some(user))
+    }
+}
+
+impl Listing {
+    /// The rows of a table, in the order of the profiles.
+    pub fn rows(&self) -> Vec<Alike<'_>> {
+        let mut rows: Vec<Alike> = Vec::new();
+        let mut known = HashMap::new();
+        for entry in &self.profiles {
+            let place = entry.likeness().map(|key| *known.entry(key).or_insert(rows.len()));
+            match place.and_then(|place| rows.get_mut(place)) {
+                Some(row) => row.count += 1,
+                None => rows.push(Alike { entry, count: 1 }),
+            }
+        }
+        rows
+    }
 }
 
 impl Entry {
-    /// Of one profile.
+    /// Of one profile; its ports are not looked for.
     pub fn of(recording: &Recording) -> Self {
         let (header, end) = (&recording.snapshot.header, End::of(recording));
+        let end_ns = end.as_ref().and_then(|end| end.time_unix_ns);
         Self {
             pid: recording.pid(),
             name: recording.name().to_owned(),
+            user: match recording.running {
+                Some(pid) => processes::user(pid),
+                None => recording.file().and_then(|file| Some(file.metadata().ok()?.uid())),
+            },
             state: end::state_of(recording),
             is_running: recording.running.is_some(),
             cause: end::cause_of(recording),
@@ -68,12 +143,92 @@ impl Entry {
                 Some(pid) => Some(stat::rss_and_peak(pid).0).filter(|&bytes| bytes > 0),
                 None => end.as_ref().and_then(|end| end.last_rss),
             },
+            ports: Vec::new(),
             end,
             profile: recording.origin.clone(),
             command: header.command.clone(),
             start_unix_ns: header.start_realtime_ns,
+            last_unix_ns: end_ns.unwrap_or_else(|| header.unix_ns(header.last_monotonic_ns)),
             interval_bytes: header.interval_bytes,
             live: extents::live_heap(&recording.snapshot),
+        }
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.name.contains(word)
+            || self.profile.contains(word)
+            || self.command.iter().any(|argument| argument.contains(word))
+            || word.parse() == Ok(self.pid)
+            || word.parse().is_ok_and(|port| self.ports.contains(&port))
+    }
+
+    /// What short-lived processes have in common that are one row. A death for a lack of memory is like no other.
+    fn likeness(&self) -> Option<(&str, &str, Option<u32>)> {
+        let life_ns = self.last_unix_ns.saturating_sub(self.start_unix_ns);
+        let is_short = !self.is_running && life_ns < SHORT_LIFE_NS;
+        (is_short && !self.cause.is_memory()).then_some((&self.name, &self.state, self.user))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, state: &str, life_s: u64) -> Entry {
+        Entry {
+            pid: 7,
+            name: name.into(),
+            user: Some(0),
+            state: state.into(),
+            is_running: state == "running",
+            cause: Cause::None,
+            rss: None,
+            ports: vec![6379],
+            end: None,
+            profile: "/var/tmp/7-8.ramson".into(),
+            command: vec![name.into(), "--port".into(), "6379".into()],
+            start_unix_ns: 1,
+            last_unix_ns: 1 + life_s * 1_000_000_000,
+            interval_bytes: 1,
+            live: Estimate::default(),
+        }
+    }
+
+    fn rows(profiles: Vec<Entry>) -> Vec<(String, usize)> {
+        let listing = Listing { profiles, left_out: 0, unreadable: vec![] };
+        let rows = listing.rows().into_iter();
+        rows.map(|row| (format!("{} {}", row.entry.name, row.entry.state), row.count)).collect()
+    }
+
+    #[test]
+    fn a_wall_of_shells_is_one_row_and_what_differs_is_not() {
+        let mut killed = [entry("sh", "SIGKILL", 1), entry("sh", "SIGKILL", 1)];
+        killed.iter_mut().for_each(|entry| entry.cause = Cause::OomKiller);
+        let mut all = vec![entry("server", "running", 1), entry("server", "running", 1)];
+        all.extend((0..50).map(|_| entry("sh", "exited 0", 2)));
+        all.push(entry("sh", "exited 1", 2));
+        all.push(entry("sh", "exited 0", 3600));
+        all.extend(killed);
+        let expected = [
+            ("server running", 1),
+            ("server running", 1),
+            ("sh exited 0", 50),
+            ("sh exited 1", 1),
+            ("sh exited 0", 1),
+            ("sh SIGKILL", 1),
+            ("sh SIGKILL", 1),
+        ];
+        assert_eq!(rows(all), expected.map(|(name, count)| (name.to_owned(), count)));
+    }
+
+    #[test]
+    fn a_word_is_a_part_of_a_name_or_a_whole_number() {
+        let entry = entry("redis-server", "running", 1);
+        for word in ["redis", "--port", "/var/tmp", "7", "6379"] {
+            assert!(entry.has(word), "{word}");
+        }
+        for word in ["memcached", "637900"] {
+            assert!(!entry.has(word), "{word}");
         }
     }
 }

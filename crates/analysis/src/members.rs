@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::cmp::Ordering;
 
 /// One of several, in a line.
-#[derive(Clone, Default, Serialize)]
+#[derive(Clone, Default, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// `None`: another tool's file does not say.
     #[serde(skip)]
@@ -31,7 +31,7 @@ pub struct Row {
 }
 
 /// What is said of one of several.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Each<T> {
     /// In a line.
     #[serde(flatten)]
@@ -42,7 +42,7 @@ pub struct Each<T> {
 }
 
 /// What is said of several together.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Sum {
     /// Of those that run, as far as it can be read: pages that they share count in each.
     pub rss: Option<Rss>,

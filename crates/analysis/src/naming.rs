@@ -1,8 +1,9 @@
 //! Names: where they are looked for, binary by binary, and how they are shown.
 
+use crate::lost;
 use hashbrown::HashMap;
 use ramson_profile::{Function, Line, LookupAddress, Mapping, Profile, short_name};
-use ramson_source::{Failure, Recording, places};
+use ramson_source::{Failure, Recording, RootFate, places, root_fate};
 use ramson_symbols::{
     Binary, CarriedNames, CodeAddress, FileAddress, Frame, JitProcess, Options, PerfMap,
     RuntimeAddress, ServerOptions, SymbolDefect, Symbolizer,
@@ -53,20 +54,22 @@ impl Search {
     /// What finds names for a recording.
     pub fn symbolizer(&self, recording: Option<&Recording>) -> Result<Symbolizer, Failure> {
         let owner = recording.map_or(Some(getuid().as_raw()), owner_of);
-        self.symbolizer_for(owner, recording.and_then(|recording| recording.names.clone()))
+        let names = recording.and_then(|recording| recording.names.clone());
+        self.symbolizer_for(owner, names, recording.and_then(other_root))
     }
 
     /// What finds names for a profile of another tool, of this file or whatever it came from.
     pub fn symbolizer_of_foreign(&self, origin: &str) -> Result<Symbolizer, Failure> {
         let owner = std::fs::metadata(origin).map_or(getuid().as_raw(), |metadata| metadata.uid());
-        self.symbolizer_for(Some(owner), None)
+        self.symbolizer_for(Some(owner), None, None)
     }
 
-    /// `owner`: the user whose program it is about, if that is known.
+    /// `owner`: the user whose program it is about, if that is known; `root`: its root directory, if that is not ours.
     fn symbolizer_for(
         &self,
         owner: Option<u32>,
         carried: Option<Arc<CarriedNames>>,
+        root: Option<PathBuf>,
     ) -> Result<Symbolizer, Failure> {
         if let Some(sysroot) = self.sysroot.as_ref().filter(|sysroot| !sysroot.is_dir()) {
             return Err(Failure::usage(format!(
@@ -79,6 +82,7 @@ impl Search {
         Ok(Symbolizer::new(Options {
             debug_paths: self.debug_paths.clone(),
             sysroot: self.sysroot.clone(),
+            root,
             servers,
             carried,
             cache_dir: places::symbol_cache(),
@@ -161,6 +165,9 @@ pub fn name(
             profile.locations[index].lines = functions.lines(frames);
         }
     }
+    if let Some(source) = source.filter(|source| source.running.is_none()) {
+        defects = lost::in_one_line(defects, fate_of(source));
+    }
     defects.extend(symbolizer.server_failures());
     if let Some(source) = source {
         defects.extend(name_compiled(profile, source, &outside, symbolizer, &mut functions));
@@ -212,6 +219,22 @@ fn remedy(runtime: &str) -> Option<&'static str> {
         "java" => Some("an agent that writes /tmp/perf-PID.map, such as perf-map-agent"),
         python if python.starts_with("python3") => Some("-X perf (Python 3.12 or newer)"),
         _ => None,
+    }
+}
+
+/// Where the files of a process that has ended are still, if not in our own root directory.
+pub fn other_root(source: &Recording) -> Option<PathBuf> {
+    match fate_of(source) {
+        RootFate::Present(root) => Some(root),
+        RootFate::Own | RootFate::Gone(_) | RootFate::Replaced(_) => None,
+    }
+}
+
+/// What became of the root directory of a process.
+fn fate_of(source: &Recording) -> RootFate {
+    match source.running {
+        Some(_) => RootFate::Own,
+        None => root_fate(&source.snapshot.header, &source.origin),
     }
 }
 

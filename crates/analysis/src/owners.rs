@@ -16,7 +16,7 @@ const LIBRARIES: [&str; 4] =
     ["libc.so.6", "libramson.so", "libstdc++.so.6", "ld-linux-x86-64.so.2"];
 
 /// One of them.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Owner {
     /// As a phrase.
     pub name: String,

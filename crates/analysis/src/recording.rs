@@ -36,7 +36,7 @@ pub const DROPS: [(Health, &str); 6] = [
 ];
 
 /// What recording cost.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Cost {
     /// In force.
     pub interval_bytes: u64,

@@ -63,7 +63,7 @@ pub enum Shown {
 }
 
 /// The answer.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Report {
     /// The rows.
     #[serde(flatten)]
@@ -84,6 +84,7 @@ pub struct Report {
     pub defects: Vec<String>,
     /// What kept frames from having names.
     #[serde(serialize_with = "as_texts")]
+    #[schemars(with = "Vec<String>")]
     pub missing_symbols: Vec<SymbolDefect>,
     /// What it is of.
     #[serde(flatten)]
@@ -106,7 +107,7 @@ pub struct Report {
 }
 
 /// The rows.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum View {
     /// Stacks.
@@ -164,6 +165,7 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
     }
     if is_one {
         let mut only = answers.remove(0);
+        only.check_peek(question)?;
         only.point_on(all_stacks.remove(0).1);
         only.defects.extend(unprofiled_text(members.unprofiled));
         return Ok(only);
@@ -181,6 +183,7 @@ pub fn report(members: &mut Members, question: &Question) -> Result<Report, Fail
     let stacks = suspects::stacks_together(all_stacks);
     whole.show(None, &stacks, question);
     whole.point_on(stacks);
+    whole.check_peek(question)?;
     Ok(Report { processes, ..whole })
 }
 
@@ -247,6 +250,19 @@ impl Report {
             Subject::Foreign(_) => None,
         };
         self.pointers = Some(Pointers::of(rss, &suspects::growing(stacks)));
+    }
+
+    /// Fails, as a filter that leaves nothing does, if no function has the name that was looked for.
+    fn check_peek(&self, question: &Question) -> Result<(), Failure> {
+        match (&self.view, &question.view) {
+            (View::Peek(table), Shown::Peek(pattern)) if table.functions.is_empty() => {
+                Err(Failure::failed(format!(
+                    "--view peek {}: matches no function. \"ramson report SRC\" lists the largest",
+                    pattern.as_str()
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

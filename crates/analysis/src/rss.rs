@@ -16,12 +16,13 @@ use std::ops::Add;
 const Z_95: f64 = 1.959_964;
 
 /// A process's resident memory.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct Rss {
     /// What the kernel counts: the sum of the terms.
     pub bytes: u64,
     /// Every term of `Term::ALL`, in its order.
     #[serde(serialize_with = "by_name")]
+    #[schemars(with = "std::collections::BTreeMap<String, Estimate>")]
     terms: Vec<Estimate>,
     /// The terms are of the moment of `bytes`, and not read while these changed too fast.
     is_settled: bool,

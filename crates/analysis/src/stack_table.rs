@@ -15,10 +15,11 @@ const LEAST_FREE_SHARE: f64 = 0.05;
 const LEAST_FREE_BYTES: f64 = (1 << 20) as f64;
 
 /// The stacks with the largest values.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct StackTable {
     /// What was counted.
     #[serde(serialize_with = "as_name")]
+    #[schemars(with = "String")]
     pub sample_type: SampleType,
     /// Of all stacks that pass the filters.
     pub total: Estimate,
@@ -29,7 +30,7 @@ pub struct StackTable {
 }
 
 /// Stacks that look the same.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct StackRow {
     /// What they hold.
     pub value: Estimate,
@@ -44,7 +45,7 @@ pub struct StackRow {
 }
 
 /// Other commands that have more to say.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Pointers {
     /// How many leak suspects grow.
     pub growing: usize,

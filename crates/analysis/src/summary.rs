@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Of one source.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 #[expect(clippy::large_enum_variant, reason = "there is one of them")]
 pub enum Subject {
@@ -39,7 +39,7 @@ impl Subject {
 }
 
 /// Of a profile that libramson wrote.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Summary {
     /// As the process is called here while it runs, as it called itself afterwards.
     pub pid: u32,
@@ -124,7 +124,7 @@ impl Summary {
 }
 
 /// Of another tool's profile.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct ForeignSummary {
     /// File, address or `standard input`.
     pub origin: String,

@@ -1,14 +1,21 @@
 //! What the history of a process has, moment by moment.
 
+use crate::extents;
+use ramson_format::Kind;
 use ramson_history::{Moment, Span, Triggers, When};
+use ramson_process::clock::unix_ns;
+use ramson_process::stat::Stat;
 use ramson_profile::Estimate;
-use ramson_source::{Failure, Selector, find, time_of, unreadable};
+use ramson_source::{Failure, Recording, Selector, find, time_of, unreadable};
 use serde::Serialize;
 use std::iter;
 use std::path::PathBuf;
 
+/// With fewer rows, the highest moments are not among them for themselves.
+const LEAST_ROWS_WITH_PEAKS: usize = 10;
+
 /// The answer.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Timeline {
     /// The program's name.
     pub name: String,
@@ -18,12 +25,39 @@ pub struct Timeline {
     pub history: PathBuf,
     /// How many moments there are.
     pub moments: usize,
-    /// Those that are shown, in their order.
+    /// The moments that the user marked.
+    pub marks: Vec<Mark>,
+    /// Those moments that are shown, in their order.
     pub rows: Vec<Row>,
+    /// All of them, for a picture.
+    #[serde(skip)]
+    pub curve: Vec<Point>,
+}
+
+/// A moment with a name.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Mark {
+    /// As `ramson mark` was given it.
+    pub name: String,
+    /// Nanoseconds since 1970.
+    pub time_unix_ns: u64,
+}
+
+/// What a picture shows of a moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Nanoseconds since 1970.
+    pub time_unix_ns: u64,
+    /// Resident bytes.
+    pub rss: Option<u64>,
+    /// Live bytes.
+    pub live: f64,
+    /// Snapshots are missing between the point before and this one.
+    pub is_after_gap: bool,
 }
 
 /// One moment.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// Nanoseconds since 1970.
     pub time_unix_ns: u64,
@@ -44,7 +78,7 @@ pub struct Row {
 }
 
 /// Times without a snapshot though one was due.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Gaps {
     /// How many.
     pub count: u64,
@@ -77,6 +111,11 @@ pub fn timeline(source: &str, rows: usize) -> Result<Timeline, Failure> {
             "{source}: the range ends before it begins. Exchange its ends"
         )));
     }
+    let ends = (series[0].time_ns, series[series.len() - 1].time_ns);
+    let marks = found.history.marks(found.process.id);
+    let marks = marks.map_err(|error| unreadable(&found.path, &error))?.into_iter();
+    let marks = marks.filter(|(_, time_ns)| (ends.0..=ends.1).contains(time_ns));
+    let marks = marks.map(|(name, time_unix_ns)| Mark { name, time_unix_ns });
     let shown = chosen(&series, rows);
     let before = iter::once(None).chain(shown.iter().map(Some));
     let row = |(moment, before): (&&Moment, Option<&&Moment>)| Row {
@@ -97,8 +136,45 @@ pub fn timeline(source: &str, rows: usize) -> Result<Timeline, Failure> {
         pid: found.process.pid,
         history: found.path.clone(),
         moments: series.len(),
+        marks: marks.collect(),
         rows: shown.iter().zip(before).map(row).collect(),
+        curve: curve(&series),
     })
+}
+
+/// A recording as a row: as it is now, or at the moment that it shows.
+pub fn now(recording: &Recording) -> Row {
+    let snapshot = &recording.snapshot;
+    let header = &snapshot.header;
+    let heap = snapshot.stacks.iter().filter(|stack| stack.kind() == Kind::Heap);
+    let allocated: f64 = heap.map(|stack| stack.alloc_space).sum();
+    let last_ns = header.unix_ns(header.last_monotonic_ns);
+    let (time_unix_ns, rss) = match (&recording.past, recording.running) {
+        (Some(past), _) => (past.time_ns, past.rss),
+        (None, Some(pid)) => (unix_ns(), Stat::of(pid).and_then(|stat| stat.rss)),
+        (None, None) => (last_ns, None),
+    };
+    Row {
+        time_unix_ns,
+        rss,
+        live: extents::live_heap(snapshot),
+        live_samples: snapshot.live.len() as u64,
+        allocated: allocated.round() as u64,
+        allocated_per_s: None,
+        triggers: String::new(),
+        gaps: None,
+    }
+}
+
+fn curve(series: &[Moment]) -> Vec<Point> {
+    let before = iter::once(None).chain(series.iter().map(Some));
+    let point = |(moment, before): (&Moment, Option<&Moment>)| Point {
+        time_unix_ns: moment.time_ns,
+        rss: moment.rss,
+        live: moment.live.value,
+        is_after_gap: before.is_some_and(|before| gaps(series, before, moment).is_some()),
+    };
+    series.iter().zip(before).map(point).collect()
 }
 
 /// Where the recorder took nothing between two moments, though it should have more than one interval before the next: it was kept from it, or did not run.
@@ -123,21 +199,26 @@ fn gaps(series: &[Moment], from: &Moment, to: &Moment) -> Option<Gaps> {
     (count > 0).then_some(Gaps { count, longest_ns })
 }
 
-/// At most so many: marks and ends, and the others evenly over the series.
+/// At most so many: marks, ends and peaks, and the others evenly over the series.
 fn chosen(series: &[Moment], rows: usize) -> Vec<&Moment> {
     if rows == 0 || series.len() <= rows {
         return series.iter().collect();
     }
     let always = Triggers::MARK | Triggers::EXIT | Triggers::DEATH | Triggers::PRESSURE;
-    let special =
-        series.iter().filter(|moment| moment.triggers.intersects(always)).count().min(rows);
+    let most_live = series.iter().rev().max_by(|a, b| a.live.value.total_cmp(&b.live.value));
+    let most_rss = series.iter().rev().max_by_key(|moment| moment.rss);
+    let peaks = [most_live, most_rss].map(|moment| moment.map(|moment| moment.time_ns));
+    // A few rows are for its ends.
+    let is_peak = |time_ns| rows >= LEAST_ROWS_WITH_PEAKS && peaks.contains(&Some(time_ns));
+    let is_always = |moment: &Moment| moment.triggers.intersects(always) || is_peak(moment.time_ns);
+    let special = series.iter().filter(|moment| is_always(moment)).count().min(rows);
     let (mut special_left, even) = (special, rows - special);
     let mut is_shown = vec![false; series.len()];
     for row in 0..even {
         is_shown[row * (series.len() - 1) / (even - 1).max(1)] = true;
     }
     let shown = series.iter().zip(is_shown).filter(|(moment, is_shown)| {
-        let is_special = special_left > 0 && !is_shown && moment.triggers.intersects(always);
+        let is_special = special_left > 0 && !is_shown && is_always(moment);
         special_left -= usize::from(is_special);
         *is_shown || is_special
     });

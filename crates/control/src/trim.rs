@@ -58,7 +58,7 @@ impl Trimmed {
 }
 
 /// A trim, or why there was none, for `--json` and logs. Absent: not known.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, schemars::JsonSchema)]
 pub struct TrimAnswer {
     /// The process.
     pub pid: u32,
@@ -108,7 +108,7 @@ impl TrimAnswer {
 }
 
 /// What came of trimming several processes, one after the other.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Trims {
     /// In the order of their process IDs.
     pub processes: Vec<TrimAnswer>,

@@ -20,16 +20,31 @@ const MOST_BYTES: usize = 5 << 20;
 const MIN_SHARE: f64 = 0.0002;
 const MOST_ROWS: usize = 4000;
 const MOST_LETTERS: usize = 1000;
+/// Of what is said of the profile: there may be many processes.
+const MOST_LINES: usize = 100;
 
 const STYLE: &str = include_str!("html.css");
 const SCRIPT: &str = include_str!("html.js");
 
+/// What a page says of itself: it may be read on another machine, years later.
+pub struct About {
+    /// The process, its machine and the time.
+    pub title: String,
+    /// Command line, RSS, how it was recorded.
+    pub lines: Vec<String>,
+}
+
 /// Writes the document.
-pub fn write(profile: &Profile, out: &mut dyn Write, sample_type: SampleType) -> io::Result<()> {
+pub fn write(
+    profile: &Profile,
+    out: &mut dyn Write,
+    sample_type: SampleType,
+    about: &About,
+) -> io::Result<()> {
     let table = top(profile, sample_type, Sort::Flat);
     let (mut min_share, mut most_rows) = (MIN_SHARE, MOST_ROWS);
     loop {
-        let page = page(profile, &table, min_share, most_rows);
+        let page = page(profile, about, &table, min_share, most_rows);
         if page.len() < MOST_BYTES || most_rows == 0 {
             out.write_all(page.as_bytes())?;
             return out.flush();
@@ -39,7 +54,13 @@ pub fn write(profile: &Profile, out: &mut dyn Write, sample_type: SampleType) ->
     }
 }
 
-fn page(profile: &Profile, table: &TopTable, min_share: f64, most_rows: usize) -> String {
+fn page(
+    profile: &Profile,
+    about: &About,
+    table: &TopTable,
+    min_share: f64,
+    most_rows: usize,
+) -> String {
     let style = format!("{}{STYLE}", flame::STYLE);
     let hash = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text));
     let mut out = String::new();
@@ -53,11 +74,16 @@ fn page(profile: &Profile, table: &TopTable, min_share: f64, most_rows: usize) -
         hash(&style),
         hash(SCRIPT)
     );
-    let name = if profile.command.is_empty() { "heap profile" } else { &profile.command };
-    escape(&mut out, name, 100);
+    escape(&mut out, &about.title, MOST_LETTERS);
     let _ = write!(out, " – ramson</title>\n<style>{style}</style>\n</head>\n<body>\n<h1>");
-    escape(&mut out, name, 100);
-    out.push_str("</h1>\n<p>");
+    escape(&mut out, &about.title, MOST_LETTERS);
+    out.push_str("</h1>\n");
+    for line in about.lines.iter().take(MOST_LINES) {
+        out.push_str("<p class=\"about\">");
+        escape(&mut out, line, MOST_LETTERS);
+        out.push_str("</p>\n");
+    }
+    out.push_str("<p>");
     let graph = lay_out(&tree(profile, table.sample_type, min_share), flame::MOST_LEVELS);
     flame::write_summary(&mut out, &graph);
     out.push_str("</p>\n");
@@ -65,6 +91,7 @@ fn page(profile: &Profile, table: &TopTable, min_share: f64, most_rows: usize) -
         "<p class=\"tools\" hidden><input type=\"search\" placeholder=\"search functions\" \
          aria-label=\"search functions\"> <output></output> <button type=\"button\">whole graph</button></p>\n",
     );
+    let _ = writeln!(out, "<p class=\"legend\">{}</p>", legend(table.sample_type));
     let height = flame::height(&graph);
     let _ = writeln!(
         out,
@@ -75,6 +102,22 @@ fn page(profile: &Profile, table: &TopTable, min_share: f64, most_rows: usize) -
     write_table(&mut out, table, most_rows);
     let _ = writeln!(out, "<script>{SCRIPT}</script>\n</body>\n</html>");
     out
+}
+
+/// How to read the picture and the table.
+fn legend(of: SampleType) -> String {
+    let what = match of {
+        SampleType::InuseSpace => "bytes that are live",
+        SampleType::InuseObjects => "blocks that are live",
+        SampleType::AllocSpace => "bytes that were allocated",
+        SampleType::AllocObjects => "blocks that were allocated",
+    };
+    format!(
+        "Each box is a function, and the boxes below it are the functions that it called. Its width is its share of {of}: {what} there. \
+         Colours only tell boxes apart; grey boxes are many small ones merged. Click a box to zoom in, press Esc to zoom out. \
+         flat: the function's own allocations; cum: also those of the functions that it called; \
+         ±: the 95 % interval. In 95 of 100 cases the true value lies within it."
+    )
 }
 
 fn write_table(out: &mut String, table: &TopTable, most_rows: usize) {
@@ -108,7 +151,9 @@ fn write_row(out: &mut String, table: &TopTable, row: &Row) {
     out.push_str("<tr>");
     number(out, row.flat.value, &format_value(row.flat.value, unit));
     number(out, row.flat.value, &format_percent(row.flat.value, table.magnitude));
-    number(out, row.shown().half_width_95(), &format_relative_error(row.shown()));
+    let shown = row.shown();
+    let parts_per_million = 1e6 * shown.half_width_95() / shown.value.abs();
+    number(out, parts_per_million, &format_relative_error(shown));
     number(out, row.cum.value, &format_value(row.cum.value, unit));
     number(out, row.cum.value, &format_percent(row.cum.value, table.magnitude));
     number(out, row.objects.value, &format_objects(row.objects.value));

@@ -12,6 +12,7 @@
 //! innermost first.
 
 use ramson_profile::{Estimate, FrameTable, Profile, SampleType, StackSample, is_invisible};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::ser::Serializer;
 use serde_json::ser::Formatter;
@@ -63,7 +64,22 @@ impl Formatter for Escaped {
     }
 }
 
-#[derive(Serialize)]
+/// What the object looks like.
+pub fn schema(generator: &mut SchemaGenerator) -> Schema {
+    ProfileObject::json_schema(generator)
+}
+
+/// The four sample types.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct ByType {
+    alloc_objects: Estimate,
+    alloc_space: Estimate,
+    inuse_objects: Estimate,
+    inuse_space: Estimate,
+}
+
+#[derive(Serialize, JsonSchema)]
 struct ProfileObject<'a> {
     ramson: u32,
     kind: &'static str,
@@ -72,7 +88,9 @@ struct ProfileObject<'a> {
     start_unix_ns: u64,
     time_unix_ns: u64,
     #[serde(serialize_with = "by_type")]
+    #[schemars(with = "ByType")]
     totals: [Estimate; 4],
+    #[schemars(with = "Vec<StackObject>")]
     stacks: Stacks<'a>,
 }
 
@@ -95,16 +113,17 @@ impl Serialize for Stacks<'_> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct StackObject<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'a str>,
     frames: Vec<FrameObject<'a>>,
     #[serde(flatten, serialize_with = "by_type")]
+    #[schemars(with = "ByType")]
     values: [Estimate; 4],
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct FrameObject<'a> {
     function: &'a str,
     file: &'a str,

@@ -12,6 +12,8 @@ pub mod heap_v2;
 pub mod html;
 pub mod json;
 mod markup;
+pub mod openmetrics;
 pub mod pprof;
+pub mod series;
 pub mod speedscope;
 pub mod svg;

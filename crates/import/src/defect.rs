@@ -1,11 +1,13 @@
 //! What a file lacks although it could be read, and why one could not be read at all.
 
+use borsh::{BorshDeserialize, BorshSerialize};
+use ramson_apart::Failure;
 use ramson_profile::MOST_NAME_BYTES;
 use std::fmt;
 use std::io;
 
 /// Something missing from a profile that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum ImportDefect {
     /// The packed bytes end in the middle.
     PackedCut,
@@ -109,6 +111,8 @@ pub enum ImportError {
     RawHeaptrack,
     /// A version of heaptrack's format that is not known.
     HeaptrackVersion(u64),
+    /// It was to be read in a process of its own, which gave no answer.
+    Apart(Failure),
 }
 
 impl fmt::Display for ImportError {
@@ -127,6 +131,7 @@ impl fmt::Display for ImportError {
             ImportError::Nothing(Some(defect)) => {
                 write!(f, "nothing in it can be read: {defect}")
             }
+            ImportError::Apart(failure) => write!(f, "{failure}"),
             ImportError::RawHeaptrack => f.write_str("a raw heaptrack file without names"),
             ImportError::HeaptrackVersion(version) => {
                 write!(f, "version {version} of heaptrack's format is not known")

@@ -1,12 +1,13 @@
 //! The formats of foreign profiles.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use std::fmt;
 
 /// What can be read besides ramson's own profile files.
 pub const ACCEPTED: &str = "pprof, jemalloc heap_v2, gperftools heap, heaptrack, collapsed stacks";
 
 /// A format of foreign profiles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum Format {
     /// google/pprof's profile.proto.
     Pprof,

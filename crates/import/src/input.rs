@@ -47,6 +47,12 @@ impl Budget {
     pub const OWN: Budget = Budget { memory_bytes: 4 << 30, input_bytes: u64::MAX };
     /// Of another user's, or a server's.
     pub const STRANGER: Budget = Budget { memory_bytes: 512 << 20, input_bytes: 512 << 20 };
+
+    /// The same, as the user wants it.
+    pub fn stranger() -> Budget {
+        let memory_bytes = ramson_apart::bounds(false).memory_bytes;
+        Budget { memory_bytes, input_bytes: memory_bytes }
+    }
 }
 
 /// Why a record was not taken.

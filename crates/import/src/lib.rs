@@ -11,6 +11,7 @@
 //! sampled. An interval, time or line of 0 is unknown.
 #![forbid(unsafe_code)]
 
+mod apart;
 mod build;
 mod collapsed;
 mod defect;
@@ -25,7 +26,9 @@ mod pprof;
 mod read_ahead;
 mod recognize;
 mod weight;
+mod wire;
 
+pub use apart::{ForeignReader, import_apart};
 pub use defect::{ImportDefect, ImportError};
 pub use format::{ACCEPTED, Format};
 pub use import::{DropFrames, Imported, InuseAt};

@@ -81,6 +81,18 @@ pub fn prepare() {
     treat(libc::SIGXFSZ, libc::SIG_IGN);
 }
 
+/// Closes what whoever started this process left open beside its first three descriptors. To be called before this process opens anything.
+pub fn close_inherited() {
+    let names = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
+    // The directory itself is among them, and closed by then.
+    let inherited: Vec<RawFd> = numbers.filter(|&number| number > 2).collect();
+    for number in inherited {
+        // SAFETY: no object of this process has a descriptor yet, so none is closed twice or used afterwards; closing one that is not open fails.
+        unsafe { libc::close(number) };
+    }
+}
+
 /// The program of `command` will have signals and descriptors as this process had them at its start, and the environment in the order in which
 /// it was. `name` is what it is called (argv\[0\]). It must be a path: nothing is looked for. A text that the kernel cannot execute is run by
 /// `SHELL`, as by execvp(3).

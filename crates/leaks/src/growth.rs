@@ -12,7 +12,7 @@ pub const NS_PER_HOUR: f64 = 3.6e12;
 const FALSE_ALARMS: f64 = 0.01;
 
 /// Live bytes per hour.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Growth {
     /// Bytes per hour, with its variance.
     #[serde(rename = "bytes_per_hour")]

@@ -33,8 +33,6 @@ pub struct StackHistory {
     pub first_ns: u64,
     /// The moment of the snapshot.
     pub now_ns: u64,
-    /// Weighted bytes allocated since the start.
-    pub alloc_space: f64,
     /// Raw counts of freed samples by lifetime, as FORMAT.md has them.
     pub lifetimes: [u64; LIFETIME_BUCKETS],
     /// Samples that are live, in any order.
@@ -44,7 +42,7 @@ pub struct StackHistory {
 }
 
 /// How old the live bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Ages {
     /// Half of the live bytes are at least this old.
     pub p50_ns: u64,
@@ -80,6 +78,12 @@ impl StackHistory {
         self.live.iter().map(|block| block.estimate(unit)).sum()
     }
 
+    /// Age of the oldest live sample that is not older than `most_ns`.
+    pub fn oldest_ns(&self, most_ns: u64) -> Option<u64> {
+        let ages = self.live.iter().map(|block| self.age_ns(block));
+        ages.filter(|&age_ns| age_ns <= most_ns).max()
+    }
+
     /// Freed samples, raw.
     pub fn freed_samples(&self) -> u64 {
         self.lifetimes.iter().sum()
@@ -100,17 +104,50 @@ impl StackHistory {
         Some(Ages { p50_ns: p50_ns?, oldest_ns: by_age.first()?.0 })
     }
 
-    /// How long a byte lives on average, by Little's law: live bytes over the rate of allocation. True for a steady
-    /// state; for memory that is never freed it is half of the time observed, or more.
-    pub fn mean_lifetime_ns(&self) -> f64 {
-        let live = self.inuse(SampleUnit::Bytes).value;
-        live / self.alloc_space.max(live).max(1.0) * self.observed_ns() as f64
+    /// How long the freed samples had lived on average, each taken for the middle of its bucket; `None` if none was freed.
+    pub fn mean_lifetime_of_freed_ns(&self) -> Option<u64> {
+        let freed = self.freed_samples();
+        let middle =
+            |bucket| (bucket_start_ns(bucket) as f64 + bucket_start_ns(bucket + 1) as f64) / 2.0;
+        let sum: f64 = self
+            .lifetimes
+            .iter()
+            .enumerate()
+            .map(|(bucket, &count)| count as f64 * middle(bucket))
+            .sum();
+        (freed > 0).then(|| (sum / freed as f64) as u64)
+    }
+
+    /// Adds what else was allocated at the same time on the same clock.
+    pub fn join(&mut self, other: &Self) {
+        self.start_ns = self.start_ns.min(other.start_ns);
+        self.first_ns = self.first_ns.min(other.first_ns);
+        for (sum, &count) in self.lifetimes.iter_mut().zip(&other.lifetimes) {
+            *sum = sum.saturating_add(count);
+        }
+        self.live.extend(&other.live);
+        self.measured = match (self.measured, other.measured) {
+            (Some(one), Some(other)) => Some(MeasuredChange {
+                change: one.change + other.change,
+                window_ns: one.window_ns.max(other.window_ns),
+            }),
+            (one, other) => one.or(other),
+        };
+    }
+
+    /// The same history on a clock that is ahead by this much.
+    pub fn shift(&mut self, by_ns: u64) {
+        self.start_ns += by_ns;
+        self.first_ns = self.first_ns.saturating_add(by_ns);
+        self.now_ns += by_ns;
+        self.live.iter_mut().for_each(|block| block.time_ns += by_ns);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ramson_format::lifetime_bucket;
 
     #[test]
     fn half_of_the_bytes_and_not_of_the_samples_is_older_than_the_median_age() {
@@ -123,10 +160,32 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_lifetime_is_live_bytes_over_the_rate_of_allocation() {
-        let live = vec![LiveBlock { time_ns: 0, size_bytes: 500, inverse_probability: 1.0 }];
-        let history =
-            StackHistory { now_ns: 1000, alloc_space: 5000.0, live, ..StackHistory::default() };
-        assert_eq!(history.mean_lifetime_ns(), 100.0);
+    fn the_mean_lifetime_is_that_of_the_freed_whatever_is_live_and_however_long_nothing_was_allocated()
+     {
+        let live = vec![LiveBlock { time_ns: 0, size_bytes: 1 << 30, inverse_probability: 1.0 }];
+        let mut history = StackHistory { now_ns: 3_600 << 30, live, ..StackHistory::default() };
+        assert_eq!(history.mean_lifetime_of_freed_ns(), None);
+        history.lifetimes[lifetime_bucket(1 << 32)] = 9;
+        history.lifetimes[lifetime_bucket(1 << 33)] = 3;
+        let expected = (9.0 * 1.5 * (1u64 << 32) as f64 + 3.0 * 1.5 * (1u64 << 33) as f64) / 12.0;
+        assert_eq!(history.mean_lifetime_of_freed_ns(), Some(expected as u64));
+    }
+
+    #[test]
+    fn joined_histories_keep_every_sample_and_begin_with_the_older_one() {
+        let block = |time_ns| LiveBlock { time_ns, size_bytes: 8, inverse_probability: 1.0 };
+        let mut one = StackHistory {
+            start_ns: 5,
+            first_ns: 90,
+            now_ns: 100,
+            live: vec![block(90)],
+            ..StackHistory::default()
+        };
+        let mut other = StackHistory { first_ns: 10, live: vec![block(10)], ..one.clone() };
+        other.lifetimes[3] = 4;
+        one.join(&other);
+        assert_eq!((one.start_ns, one.first_ns, one.live.len(), one.lifetimes[3]), (5, 10, 2, 4));
+        one.shift(1000);
+        assert_eq!((one.now_ns, one.observed_ns(), one.age_ns(&one.live[0])), (1100, 90, 10));
     }
 }

@@ -2,11 +2,12 @@
 //! docs/leaks.md.
 //!
 //! `history` is what is known of one stack, `survival` how long its memory lives, `persistence` whether what grew old is
-//! ever freed, `growth` how fast it becomes more, `verdict` what follows, `suppressions` which stacks the reader knows already.
+//! ever freed, `growth` how fast it becomes more, `verdict` what follows, `paths` which call paths of a function leak together, `suppressions` which stacks the reader knows already.
 #![forbid(unsafe_code)]
 
 mod growth;
 mod history;
+mod paths;
 mod persistence;
 mod suppressions;
 mod survival;
@@ -14,6 +15,7 @@ mod verdict;
 
 pub use growth::{Growth, NS_PER_HOUR};
 pub use history::{Ages, LiveBlock, MeasuredChange, StackHistory};
+pub use paths::{Judged, judge_paths};
 pub use persistence::Persistence;
 pub use suppressions::{BadSuppression, Suppressions};
 pub use survival::{Survival, SurvivalPoint};

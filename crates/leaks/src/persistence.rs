@@ -1,10 +1,10 @@
 //! Whether what grew old is ever freed, and whether it still becomes more: the evidence of growth without bound that one
 //! snapshot holds.
 //!
-//! Look back over a *horizon* H. The settled age A is a bucket's lower end in (H/4, H/2]. Of the samples that reached A, `kept` are
-//! live (with an age in [A, H]) and `freed` were freed, at whatever time of the process's life: of a cache that evicts, of a
-//! sawtooth that was cleared, of sessions that end, the share that is freed grows towards 1; of a leak it stays at 0. And a
-//! leak adds to the kept ones at a steady rate, while a table that was built once does not.
+//! Look back over a *horizon* H. The settled age A is a bucket's lower end in (H/4, H/2], or the next one. Of the samples that
+//! reached A, `kept` are live (with an age in [A, H]) and `freed` were freed, at whatever time of the process's life: of a cache
+//! that evicts, of a sawtooth that was cleared, of sessions that end, the share that is freed grows towards 1; of a leak it stays
+//! at 0. And a leak adds to the kept ones at a steady rate, while a table that was built once does not.
 
 use crate::history::{StackHistory, bucket_start_ns};
 use ramson_format::lifetime_bucket;
@@ -19,15 +19,30 @@ const FALSE_ALARMS: f64 = 0.001;
 const FREED_BY_A_LEAK: f64 = 0.01;
 /// Of the bound that is shown.
 const CONFIDENCE: f64 = 0.95;
-/// Parts of the time from H to A that have to show the same rate.
-const SLICES: usize = 3;
-/// A slice is too empty if so few would be seen with less than this probability at half of the common rate.
-const LEAST_PROBABILITY: f64 = 0.01;
+/// Parts of the time from H to A, of which the latest has to show the rate of the others.
+const SLICES: u64 = 3;
+/// The settled age is at most this part of the horizon.
+const LATEST_SETTLED: f64 = 0.8;
+/// It has stopped if nothing came for so many times the longest pause before. A steady leak of n samples pauses so long with a
+/// probability of 2/n².
+const QUIET_TIMES: u64 = 2;
 /// Horizons tried: all of the time, its half, its quarter, its eighth. A leak need not be as old as its stack.
 const HORIZONS: u32 = 4;
 
+/// What counts as less than the common rate: a count that this share of it would give with less than this probability.
+#[derive(Clone, Copy)]
+struct Less {
+    share: f64,
+    probability: f64,
+}
+
+/// Over the whole time a leak's rate may change by a factor of two.
+const HALF: Less = Less { share: 0.5, probability: 0.01 };
+/// What fades looks steady over a short time; it is slower then than just before.
+const SOMEWHAT: Less = Less { share: 0.75, probability: 0.05 };
+
 /// What one horizon shows.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Persistence {
     /// How far back it looks.
     pub horizon_ns: u64,
@@ -48,35 +63,50 @@ impl Persistence {
     /// has not been observed for as long as `min_age_ns`.
     pub fn of(history: &StackHistory, min_age_ns: u64) -> Option<Self> {
         let observed = history.observed_ns();
-        let mut seen = (0..HORIZONS)
-            .map(|halvings| observed >> halvings)
-            .take_while(|&horizon| horizon >= min_age_ns.max(1))
-            .map(|horizon| Self::at(history, horizon))
-            .peekable();
-        let longest = *seen.peek()?;
-        Some(seen.find(Self::shows_growth).unwrap_or(longest))
-    }
-
-    fn at(history: &StackHistory, horizon_ns: u64) -> Self {
-        let bucket = lifetime_bucket(horizon_ns / 2);
-        let settled_ns = bucket_start_ns(bucket);
-        let freed: u64 = history.lifetimes[bucket..].iter().sum();
-        let (mut slices, mut young, mut kept) = ([0u64; SLICES], 0u64, 0u64);
-        let span_ns = (horizon_ns - settled_ns).max(1);
-        for age_ns in history.live.iter().map(|block| history.age_ns(block)) {
-            if age_ns < settled_ns {
-                young += 1;
-            } else if age_ns <= horizon_ns {
-                let at = (age_ns - settled_ns) as f64 / span_ns as f64 * SLICES as f64;
-                slices[(at as usize).min(SLICES - 1)] += 1;
-                kept += 1;
+        let mut ages: Vec<u64> = history.live.iter().map(|block| history.age_ns(block)).collect();
+        ages.sort_unstable();
+        let mut longest = None;
+        for horizon_ns in (0..HORIZONS).map(|halvings| observed >> halvings) {
+            if horizon_ns < min_age_ns.max(1) {
+                break;
+            }
+            let bucket = lifetime_bucket(horizon_ns / 2);
+            for bucket in [bucket, bucket + 1] {
+                if bucket_start_ns(bucket) as f64 > LATEST_SETTLED * horizon_ns as f64 {
+                    break;
+                }
+                let freed = history.lifetimes[bucket..].iter().sum();
+                let seen = Self::at(&ages, freed, horizon_ns, bucket_start_ns(bucket));
+                if seen.shows_growth() {
+                    return Some(seen);
+                }
+                longest.get_or_insert(seen);
             }
         }
+        longest
+    }
+
+    /// `ages` ascend.
+    fn at(ages: &[u64], freed: u64, horizon_ns: u64, settled_ns: u64) -> Self {
+        let count = |from_ns: u64, to_ns: u64| {
+            let below = |limit_ns| ages.partition_point(|&age_ns| age_ns < limit_ns);
+            (below(to_ns) - below(from_ns)) as u64
+        };
+        let (kept, young) = (count(settled_ns, horizon_ns + 1), count(0, settled_ns));
+        let span_ns = (horizon_ns - settled_ns).max(1);
         let expected_young = kept as f64 * settled_ns as f64 / span_ns as f64;
-        let is_steady = !is_too_empty(young, expected_young)
-            && slices
-                .iter()
-                .all(|&count| !is_too_empty(count, (kept - count) as f64 / (SLICES - 1) as f64));
+        // Of the kept ones the youngest third of the time; a leak may have been slower before.
+        let latest = count(settled_ns, settled_ns + span_ns / SLICES);
+        let expected_latest = (kept - latest) as f64 / (SLICES - 1) as f64;
+        // Where the horizon is all of the time there is nothing before.
+        let before = count(horizon_ns, horizon_ns + horizon_ns / 2) as f64 * 2.0;
+        let is_fading = is_too_few(kept + young, before, SOMEWHAT)
+            || is_too_few(kept, before * span_ns as f64 / horizon_ns as f64, SOMEWHAT);
+        let of_horizon = &ages[..(kept + young) as usize];
+        let is_steady = !is_too_few(young, expected_young, HALF)
+            && !has_stopped(of_horizon)
+            && !is_too_few(latest, expected_latest, HALF)
+            && !is_fading;
         let kept_share_at_least = lower_bound(kept, freed);
         Self { horizon_ns, settled_ns, kept, freed, kept_share_at_least, is_steady }
     }
@@ -107,6 +137,14 @@ impl Persistence {
         (-FALSE_ALARMS.ln() / of_kept).ceil() as u64
     }
 
+    /// How much longer until a leak would show, if kept and freed samples keep coming as they did; `None` if it would not.
+    pub fn missing_ns(&self) -> Option<u64> {
+        let [of_kept, of_freed] = self.weights();
+        let evidence = self.kept as f64 * of_kept + self.freed as f64 * of_freed;
+        let times = -FALSE_ALARMS.ln() / evidence;
+        (evidence > 0.0).then(|| (self.horizon_ns as f64 * (times - 1.0).max(0.0)) as u64)
+    }
+
     /// The evidence of a leak: it is kept, and becomes more steadily.
     pub fn shows_growth(&self) -> bool {
         self.is_steady && self.is_kept()
@@ -118,8 +156,14 @@ impl Persistence {
     }
 }
 
-fn is_too_empty(count: u64, expected: f64) -> bool {
-    Poisson::new(expected / 2.0).is_ok_and(|half| half.cdf(count) < LEAST_PROBABILITY)
+fn is_too_few(count: u64, expected: f64, less: Less) -> bool {
+    Poisson::new(expected * less.share).is_ok_and(|few| few.cdf(count) < less.probability)
+}
+
+/// Whether nothing has come for longer than ever before; `ages` ascend.
+fn has_stopped(ages: &[u64]) -> bool {
+    let pauses = ages.windows(2).map(|pair| pair[1] - pair[0]);
+    pauses.max().is_some_and(|longest_ns| ages[0] / QUIET_TIMES > longest_ns)
 }
 
 /// Clopper and Pearson's one-sided bound of the share of the kept.
@@ -257,11 +301,59 @@ mod tests {
     }
 
     #[test]
+    fn what_is_missing_comes_in_time_if_it_goes_on_like_this() {
+        for settled_ns in [150, 299] {
+            let least = seen(0, 0, settled_ns).least_kept();
+            // A third of the samples: twice the time again, within a sample.
+            let missing_ns = seen(least / 3, 0, settled_ns).missing_ns().unwrap();
+            assert!((1100..=1300).contains(&missing_ns), "{missing_ns}");
+            assert_eq!(seen(least, 0, settled_ns).missing_ns(), Some(0));
+            assert!(seen(36, 1, settled_ns).missing_ns() > seen(36, 0, settled_ns).missing_ns());
+        }
+        assert_eq!(seen(0, 0, 200).missing_ns(), None);
+        assert_eq!(seen(4, 2, 200).missing_ns(), None);
+    }
+
+    #[test]
     fn slices_of_millions_are_compared_as_those_of_tens_are() {
         for expected in [20.0, 2e3, 2e6, 2e9] {
-            assert!(!is_too_empty(expected as u64, expected));
-            assert!(is_too_empty((expected / 20.0) as u64, expected));
+            assert!(!is_too_few(expected as u64, expected, HALF));
+            assert!(is_too_few((expected / 20.0) as u64, expected, HALF));
         }
-        assert!(!is_too_empty(0, 0.0) && !is_too_empty(0, 8.0) && is_too_empty(0, 10.0));
+        let too_few = |count, expected| is_too_few(count, expected, HALF);
+        assert!(!too_few(0, 0.0) && !too_few(0, 8.0) && too_few(0, 10.0));
+        assert!(is_too_few(33, 63.0, SOMEWHAT) && !is_too_few(33, 63.0, HALF));
+    }
+
+    #[test]
+    fn what_fades_is_not_growth_at_any_horizon() {
+        // The rate falls to 1/e in 400 s; over the last quarter of the time it is steady enough.
+        let ages_s = (0..2000).map(|number| {
+            let time_s = -400.0 * (1.0 - f64::from(number) / 2000.0 * (1.0 - (-2.5f64).exp())).ln();
+            1000 - time_s as u64
+        });
+        let fading = history(ages_s, &[]);
+        assert!(!shows_growth(&fading));
+        // A leak after a burst is steady, without the burst.
+        assert!(shows_growth(&history((0..1000).step_by(5).chain([990; 3000]), &[])));
+    }
+
+    #[test]
+    fn what_pauses_for_longer_than_ever_has_stopped() {
+        // A table built in 50 s, 12 s ago; bursts as far apart as that are a leak.
+        let table = (0..500u64).map(|number| 950 - number / 10);
+        let ended = StackHistory { now_ns: NOW - 888 * SECOND, ..history(table, &[]) };
+        let ended = StackHistory { first_ns: 0, ..ended };
+        assert!(!Persistence::of(&ended, SECOND).unwrap().shows_growth());
+        let bursts = (0..1000u64).map(|number| 24 + 50 * (number / 50));
+        assert!(shows_growth(&history(bursts, &[])));
+    }
+
+    #[test]
+    fn sessions_as_long_as_a_tenth_of_the_time_do_not_hide_the_ones_that_never_end() {
+        // Of a hundred a leak keeps two; the others end after 100 s on average: e^(−a/100) of them get older than a.
+        let leaked = (0..1000).step_by(2);
+        let ended = [(300, 1200), (550, 10)];
+        assert!(shows_growth(&history(leaked, &ended)));
     }
 }

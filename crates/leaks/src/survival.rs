@@ -7,7 +7,7 @@ use ramson_profile::NORMAL_QUANTILE_975;
 use serde::Serialize;
 
 /// A point of the curve.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct SurvivalPoint {
     /// Upper end of a bucket of lifetimes.
     pub age_ns: u64,
@@ -16,7 +16,7 @@ pub struct SurvivalPoint {
 }
 
 /// The curve, up to the greatest age that anything reached.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Survival {
     /// Ages ascend, shares never do.
     #[serde(rename = "curve")]

@@ -20,7 +20,7 @@ const START_SHARE: u64 = 10;
 const LEAST_AT_START: usize = 3;
 
 /// What a stack's memory seems to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// What grew old is kept, and becomes more.
@@ -45,11 +45,11 @@ pub struct Settings {
 }
 
 /// The verdict on one stack, and its evidence.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Finding {
     /// In one word.
     pub verdict: Verdict,
-    /// Why, as a clause.
+    /// Why, as one sentence.
     pub reason: String,
     /// Live bytes.
     pub inuse_space: Estimate,
@@ -65,6 +65,16 @@ pub struct Finding {
     pub persistence: Option<Persistence>,
     /// Per hour; `None` if observed for too short a time.
     pub growth: Option<Growth>,
+    /// Of what grows, for how long at least: the age of the oldest sample that is evidence.
+    pub growing_for_ns: Option<u64>,
+    /// Of what cannot be judged yet: how much longer until a leak would show at the rate so far, if that can be told.
+    pub judged_in_ns: Option<u64>,
+}
+
+/// What follows, and why.
+struct Conclusion {
+    verdict: Verdict,
+    reason: String,
 }
 
 impl Verdict {
@@ -81,116 +91,146 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Verdict::Growing => "growing without bound",
-            Verdict::Plateau => "cache or pool (plateau)",
+            Verdict::Growing => "leak suspect",
+            Verdict::Plateau => "cache or pool",
             Verdict::StartUp => "start-up",
-            Verdict::Churn => "churn",
+            Verdict::Churn => "short-lived",
             Verdict::NotEnoughData => "not enough data yet",
         })
     }
 }
 
-/// Judges one stack.
+/// Judges one stack, or several that were joined.
 pub fn judge(history: &StackHistory, settings: &Settings) -> Finding {
     let persistence = Persistence::of(history, settings.min_age_ns);
     let growth = persistence.and_then(|seen| Growth::of(history, &seen, settings.stacks));
-    let (verdict, reason) = verdict(history, persistence.as_ref(), growth.as_ref(), settings);
+    let ages = history.ages();
+    let Conclusion { verdict, reason } = match &persistence {
+        None => too_young(history, settings),
+        Some(seen) => conclusion(history, seen, growth.as_ref(), ages, settings),
+    };
+    let judged_in_ns = match (verdict, &persistence) {
+        (Verdict::NotEnoughData, Some(seen)) => seen.missing_ns(),
+        (Verdict::NotEnoughData, None) => {
+            Some(settings.min_age_ns.saturating_sub(history.observed_ns()))
+        }
+        _ => None,
+    };
     Finding {
         verdict,
         reason,
         inuse_space: history.inuse(SampleUnit::Bytes),
         inuse_objects: history.inuse(SampleUnit::Objects),
         samples: history.live.len() as u64,
-        ages: history.ages(),
+        ages,
         survival: Survival::of(history),
-        persistence,
         growth,
+        growing_for_ns: persistence
+            .filter(|_| verdict == Verdict::Growing)
+            .and_then(|seen| history.oldest_ns(seen.horizon_ns)),
+        persistence,
+        judged_in_ns,
     }
 }
 
-fn verdict(
+fn too_young(history: &StackHistory, settings: &Settings) -> Conclusion {
+    let (seen, least) = (history.observed_ns(), settings.min_age_ns);
+    let reason = format!(
+        "First seen {} ago; nothing is judged before {} (--min-age).",
+        format_duration(seen),
+        format_duration(least)
+    );
+    Conclusion { verdict: Verdict::NotEnoughData, reason }
+}
+
+fn conclusion(
     history: &StackHistory,
-    persistence: Option<&Persistence>,
+    seen: &Persistence,
     growth: Option<&Growth>,
+    ages: Option<Ages>,
     settings: &Settings,
-) -> (Verdict, String) {
-    let Some(seen) = persistence else {
-        let reason = format!(
-            "first seen {} ago; nothing is judged before {}",
-            format_duration(history.observed_ns()),
-            format_duration(settings.min_age_ns)
-        );
-        return (Verdict::NotEnoughData, reason);
-    };
+) -> Conclusion {
+    let of = |verdict, reason| Conclusion { verdict, reason };
     if seen.shows_growth() {
         return match growth.filter(|growth| is_contradiction(growth, history, seen, settings)) {
-            Some(growth) => (
+            Some(growth) => of(
                 Verdict::Plateau,
-                format!("did not grow in the last {}", format_duration(growth.window_ns)),
+                format!("Did not grow in the last {}.", format_duration(growth.window_ns)),
             ),
-            None => (Verdict::Growing, growing(history, seen)),
+            None => of(Verdict::Growing, growing(history, seen)),
         };
     }
     if let Some(reason) = built_once(history, settings) {
-        return (Verdict::StartUp, reason);
+        return of(Verdict::StartUp, reason);
     }
-    let freed = history.freed_samples();
-    let mean_ns = history.mean_lifetime_ns() as u64;
-    let is_turned_over = freed >= history.live.len() as u64;
-    if is_turned_over && mean_ns < settings.min_age_ns {
-        return (Verdict::Churn, format!("a byte lives {} on average", format_duration(mean_ns)));
-    }
-    if is_turned_over {
-        return (
+    let turned_over_ns = history
+        .mean_lifetime_of_freed_ns()
+        .filter(|_| history.freed_samples() >= history.live.len() as u64);
+    let is_left_young = ages.is_none_or(|ages| ages.p50_ns < settings.min_age_ns);
+    match turned_over_ns.map(|mean_ns| (mean_ns, format_duration(mean_ns))) {
+        Some((mean_ns, mean)) if mean_ns >= settings.min_age_ns => {
+            of(Verdict::Plateau, format!("Freed or replaced after {mean} on average."))
+        }
+        Some((_, mean)) if is_left_young => {
+            of(Verdict::Churn, format!("Short-lived: freed after {mean} on average."))
+        }
+        _ if seen.is_scarce() => of(Verdict::NotEnoughData, scarce(seen)),
+        Some((_, mean)) => of(
             Verdict::Plateau,
-            format!("freed or replaced after {} on average", format_duration(mean_ns)),
-        );
+            format!(
+                "Most is freed after {mean} on average; the rest is older and does not keep growing."
+            ),
+        ),
+        None if !seen.is_steady => {
+            of(Verdict::Plateau, "It grew, and has slowed down or stopped.".into())
+        }
+        None => of(
+            Verdict::Plateau,
+            format!(
+                "Of {} sampled blocks older than {}, {} were freed.",
+                seen.kept + seen.freed,
+                format_duration(seen.settled_ns),
+                seen.freed
+            ),
+        ),
     }
-    if seen.is_scarce() {
-        return (Verdict::NotEnoughData, scarce(seen));
-    }
-    if !seen.is_steady {
-        return (Verdict::Plateau, "grows less than it did, or not any more".into());
-    }
-    let reached = seen.kept + seen.freed;
-    let reason = format!(
-        "of {reached} samples that became older than {}, {} were freed",
-        format_duration(seen.settled_ns),
-        seen.freed
-    );
-    (Verdict::Plateau, reason)
 }
 
 /// As much as they say all the same.
 fn scarce(seen: &Persistence) -> String {
     let (reached, settled) = (seen.kept + seen.freed, format_duration(seen.settled_ns));
+    let (samples, are) = if reached == 1 { ("sample", "is") } else { ("samples", "are") };
     match (reached, seen.freed) {
-        (0, _) => format!("none of its samples became older than {settled}"),
+        (0, _) => format!("None of its samples is older than {settled}."),
         (_, 0) => format!(
-            "{reached} of its samples became older than {settled}, none was freed: {} would tell a leak",
+            "Only {reached} {samples} {are} older than {settled}; {} are needed to call it a leak.",
             seen.least_kept()
         ),
-        _ => format!(
-            "{reached} of its samples became older than {settled}, {} were freed: too few",
-            seen.freed
+        (_, freed) => format!(
+            "Only {reached} {samples} became older than {settled}, of which {freed} {} freed: too few to tell.",
+            if freed == 1 { "was" } else { "were" }
         ),
     }
 }
 
 fn growing(history: &StackHistory, seen: &Persistence) -> String {
+    let horizon = format_duration(seen.horizon_ns);
     if history.freed_samples() == 0 {
         return format!(
-            "none of its samples was ever freed in {}; a cache that still fills looks the same",
-            format_duration(seen.horizon_ns)
+            "Nothing allocated here in the last {horizon} has been freed (a cache that is still filling looks the same)."
         );
     }
-    format!(
-        "of {} samples that became older than {}, {} were freed; it became more all through the last {}",
-        seen.kept + seen.freed,
-        format_duration(seen.settled_ns),
-        if seen.freed == 0 { "none".into() } else { seen.freed.to_string() },
-        format_duration(seen.horizon_ns)
-    )
+    let settled = format_duration(seen.settled_ns);
+    match seen.freed {
+        0 => format!(
+            "What gets older than {settled} is not freed, and it kept coming for the last {horizon}."
+        ),
+        freed => format!(
+            "Of {} sampled blocks older than {settled} only {freed} {} freed, and more kept coming for the last {horizon}.",
+            seen.kept + freed,
+            if freed == 1 { "was" } else { "were" },
+        ),
+    }
 }
 
 /// Two snapshots show far less growth than the ages promise.
@@ -219,7 +259,7 @@ fn built_once(history: &StackHistory, settings: &Settings) -> Option<String> {
     let is_enough = times.len() >= LEAST_BUILT || is_at_start && times.len() >= LEAST_AT_START;
     (is_quiet && is_enough).then(|| {
         format!(
-            "built within {}, hardly anything added in the last {}",
+            "Allocated within {}; almost nothing in the {} since.",
             format_duration(built - first),
             format_duration(quiet_ns)
         )

@@ -17,9 +17,7 @@ fn history(ages_s: impl Iterator<Item = u64>, freed: &[(u64, u64)]) -> StackHist
     for &(lifetime_s, count) in freed {
         lifetimes[lifetime_bucket(lifetime_s * SECOND)] += count;
     }
-    let samples = live.len() as f64 + lifetimes.iter().sum::<u64>() as f64;
-    let alloc_space = samples * 100.0 * 5000.0;
-    StackHistory { now_ns: NOW, live, lifetimes, alloc_space, ..StackHistory::default() }
+    StackHistory { now_ns: NOW, live, lifetimes, ..StackHistory::default() }
 }
 
 fn verdict_on(history: &StackHistory) -> Verdict {
@@ -41,6 +39,40 @@ fn a_stack_that_is_seen_since_a_moment_is_not_judged() {
     let young = StackHistory { first_ns: NOW - SECOND, ..history(0..1, &[]) };
     assert_eq!(verdict_on(&young), Verdict::NotEnoughData);
     assert_eq!(judge(&young, &SETTINGS).growth, None);
+}
+
+#[test]
+fn the_lifetime_in_a_reason_is_that_of_what_was_freed() {
+    // Nothing was allocated for a quarter of an hour: live bytes over the rate of allocation would be 17 minutes.
+    let after_a_burst = history(950..1000, &[(8, 400)]);
+    let finding = judge(&after_a_burst, &SETTINGS);
+    assert!(!finding.reason.contains("min on average"), "{}", finding.reason);
+    let mixed = judge(&history((100..1000).step_by(45).chain(0..5), &[(8, 400)]), &SETTINGS);
+    assert_eq!(mixed.verdict, Verdict::NotEnoughData, "{}", mixed.reason);
+    let slowed = judge(&history((500..1000).step_by(5), &[(8, 400)]), &SETTINGS);
+    assert_eq!(slowed.verdict, Verdict::Plateau, "{}", slowed.reason);
+    assert!(slowed.reason.contains("Most is freed after 6.4 s on average"), "{}", slowed.reason);
+}
+
+#[test]
+fn what_cannot_be_judged_says_when_it_can() {
+    let young = StackHistory { first_ns: NOW - 12 * SECOND, ..history(0..1, &[]) };
+    assert_eq!(judge(&young, &SETTINGS).judged_in_ns, Some(48 * SECOND));
+    // A sample each 40 s: some 75 of them are there after 3,000 s.
+    let slow = judge(&history((0..1000).step_by(40), &[]), &SETTINGS);
+    assert!(slow.reason.starts_with("Only "), "{}", slow.reason);
+    let judged_in_s = slow.judged_in_ns.unwrap() / SECOND;
+    assert!((1800..2200).contains(&judged_in_s), "{judged_in_s}");
+    let later = history((0..1000 + 2200).step_by(40).map(|age_s| age_s * 1000 / 3200), &[]);
+    assert_eq!(verdict_on(&later), Verdict::Growing);
+    assert_eq!(judge(&later, &SETTINGS).judged_in_ns, None);
+}
+
+#[test]
+fn a_suspect_says_for_how_long_it_grows() {
+    let late = judge(&history((0..500).step_by(5), &[(1, 999)]), &SETTINGS);
+    assert_eq!(late.growing_for_ns, Some(495 * SECOND));
+    assert_eq!(judge(&history(0..5, &[(2, 1000)]), &SETTINGS).growing_for_ns, None);
 }
 
 #[test]

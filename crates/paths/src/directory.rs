@@ -1,6 +1,6 @@
 //! A directory in which another user may write, such as one with profiles.
 
-use crate::regular::{Facts, Refusal, RegularFile, modified_ns, open_regular};
+use crate::regular::{Facts, Refusal, RegularFile, is_pseudo, modified_ns, open_regular};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat,
 };
@@ -75,6 +75,11 @@ impl Directory {
     /// As it was named.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether files can be kept there: not in /proc, for one.
+    pub fn stores_files(&self) -> bool {
+        !is_pseudo(&self.descriptor).unwrap_or(false)
     }
 
     /// The user whom it belongs to.

@@ -15,7 +15,7 @@ mod root;
 pub use directory::{Directory, Entry};
 pub use mapped::{MapIdentity, MappedFile, executable_of, mapped_file, mapped_files};
 pub use regular::{Facts, Refusal, RegularFile};
-pub use root::{Links, Root};
+pub use root::{Links, Root, RootIdentity};
 
 #[cfg(test)]
 mod tests;

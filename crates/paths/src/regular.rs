@@ -59,6 +59,14 @@ pub struct Facts {
     pub modified_ns: i128,
 }
 
+impl RegularFile {
+    /// What was opened elsewhere.
+    pub fn given(file: File) -> io::Result<Self> {
+        let facts = Facts::of(&fstat(&file)?);
+        Ok(Self { file, facts })
+    }
+}
+
 impl Facts {
     pub(crate) fn of(stat: &Stat) -> Self {
         Self {
@@ -178,9 +186,14 @@ pub(crate) fn look_at(path_only: impl AsFd) -> Result<Facts, Refusal> {
     if let Some(kind) = kind {
         return Err(Refusal::NotRegular(kind));
     }
-    let file_system = fstatfs(&path_only)?.f_type.cast_unsigned();
-    if PSEUDO_FILE_SYSTEMS.contains(&(file_system & 0xffff_ffff)) {
-        return Err(Refusal::Pseudo);
+    match is_pseudo(&path_only)? {
+        true => Err(Refusal::Pseudo),
+        false => Ok(Facts::of(&stat)),
     }
-    Ok(Facts::of(&stat))
+}
+
+/// Whether its file system stores no bytes.
+pub(crate) fn is_pseudo(file: impl AsFd) -> rustix::io::Result<bool> {
+    let file_system = fstatfs(file)?.f_type.cast_unsigned();
+    Ok(PSEUDO_FILE_SYSTEMS.contains(&(file_system & 0xffff_ffff)))
 }

@@ -2,7 +2,9 @@
 
 use crate::regular::{Facts, Refusal, RegularFile, look_at, open_regular};
 use pathrs::flags::ResolverFlags;
-use rustix::fs::{CWD, Mode, OFlags, fstat, openat, readlink};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, makedev, openat, readlink, statx,
+};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
@@ -15,6 +17,17 @@ pub enum Links {
     WithinRoot,
     /// They are refused.
     Refused,
+}
+
+/// What tells a directory from another one that is at its path later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RootIdentity {
+    /// Of its file system, as stat has it.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+    /// When it was made, since 1970; 0: the file system does not tell.
+    pub birth_ns: u64,
 }
 
 /// The directory that a path begins at, and never leaves.
@@ -35,6 +48,34 @@ impl Root {
     /// The root directory of process `pid`, as it sees it.
     pub fn of_process(pid: u32) -> Result<Self, Refusal> {
         Self::at(Path::new(&format!("/proc/{pid}/root")))
+    }
+
+    /// A directory whose path another party told: it is resolved in our own root directory, without links.
+    pub fn told(path: &Path) -> Result<Self, Refusal> {
+        let found = Self::at(Path::new("/"))?.resolved(path, Links::Refused)?;
+        let mode = fstat(&found)?.st_mode;
+        match FileType::from_raw_mode(mode) {
+            FileType::Directory => Ok(Self { root: pathrs::Root::from_fd(found) }),
+            _ => Err(Refusal::Missing),
+        }
+    }
+
+    /// Which directory it is.
+    pub fn identity(&self) -> Result<RootIdentity, Refusal> {
+        let facts =
+            statx(&self.root, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME | StatxFlags::INO)?;
+        let born = facts.stx_btime;
+        let birth_ns = born.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000);
+        Ok(RootIdentity {
+            device: makedev(facts.stx_dev_major, facts.stx_dev_minor),
+            inode: facts.stx_ino,
+            birth_ns: birth_ns.wrapping_add(born.tv_nsec.into()),
+        })
+    }
+
+    /// What the kernel calls it, from here; of a directory that is in no mount of ours, the path in its own.
+    pub fn path(&self) -> Option<PathBuf> {
+        descriptor_path(&self.root)
     }
 
     /// The regular file at `path`, which is taken as absolute here.

@@ -222,3 +222,23 @@ fn the_files_that_a_process_maps_begin_with_its_executable() {
     assert_eq!(names[0], std::env::current_exe().unwrap());
     assert!(files.len() > 2, "{names:?}");
 }
+
+#[test]
+fn a_root_that_was_told_is_found_without_links_and_known_from_the_next_one_at_its_path() {
+    let (directory, root) = scratch();
+    let path = directory.path().canonicalize().unwrap().join("root");
+    let told = Root::told(&path).unwrap();
+    assert_eq!(told.identity().unwrap(), root.identity().unwrap());
+    assert_eq!(told.path().as_deref(), Some(path.as_path()));
+    assert_eq!(content(told.open(Path::new("/inner/file"), Links::Refused)).unwrap(), "inside");
+    let link = path.with_file_name("link");
+    symlink(&path, &link).unwrap();
+    assert!(matches!(Root::told(&link), Err(Refusal::Link)));
+    assert!(matches!(Root::told(&path.join("inner/file")), Err(Refusal::Missing)));
+    for made_up in ["/proc/self/root", "/proc/self/cwd"] {
+        assert!(Root::told(Path::new(made_up)).is_err(), "{made_up}");
+    }
+    fs::rename(&path, path.with_file_name("old")).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert_ne!(Root::told(&path).unwrap().identity().unwrap(), root.identity().unwrap());
+}

@@ -1,7 +1,8 @@
 //! Which allocators a process has, and whose statistics can be read.
 
+use crate::apart;
 use crate::areas::anonymous_bytes;
-use crate::glibc::{self, Effort, Statistics};
+use crate::glibc::{Effort, Statistics};
 use crate::identify::{self, AllocatorKind};
 use crate::part::Part;
 use crate::{Area, Binary, ProcessMemory, executable, program, text};
@@ -15,15 +16,17 @@ const LEAST_SHARE: f64 = 0.1;
 const MOST_VARIABLES_BYTES: u64 = 6 << 20;
 
 /// All that are there.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Allocators {
     /// The C library's own.
     pub glibc: Option<Allocator>,
     /// One that is mapped or linked into the executable beside it.
     #[serde(serialize_with = "without_kind")]
+    #[schemars(with = "Option<Allocator>")]
     pub other: Option<(AllocatorKind, Allocator)>,
     /// Variables that the process was started with.
     #[serde(rename = "environment", serialize_with = "as_map")]
+    #[schemars(with = "std::collections::BTreeMap<String, String>")]
     pub settings: Vec<(String, String)>,
     /// Of the C library.
     #[serde(skip)]
@@ -34,7 +37,7 @@ pub struct Allocators {
 }
 
 /// One of them.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, schemars::JsonSchema)]
 pub struct Allocator {
     /// Name and version.
     pub name: String,
@@ -46,12 +49,13 @@ pub struct Allocator {
 }
 
 /// What an allocator said of itself when it was asked.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Figures {
     /// Its function.
     pub function: &'static str,
     /// By the allocator's own names. Bytes.
     #[serde(serialize_with = "as_map")]
+    #[schemars(with = "std::collections::BTreeMap<String, u64>")]
     pub figures: Vec<(&'static str, u64)>,
     /// The parts of RSS that follow from it; last what is most likely to be in part not resident.
     #[serde(skip)]
@@ -63,6 +67,7 @@ pub struct Figures {
     pub thread: String,
     /// … and how long that was stopped.
     #[serde(rename = "stopped_ms", serialize_with = "milliseconds")]
+    #[schemars(with = "f64")]
     pub stopped: Duration,
 }
 
@@ -145,7 +150,7 @@ impl Allocators {
         let library = identify::data_of_libc(areas);
         let statistics = self
             .readable_version()
-            .and_then(|version| glibc::read(memory, areas, &library, version, effort));
+            .and_then(|version| apart::statistics(memory, areas, &library, version, effort));
         let Some((kind, _)) = self.other else { return statistics.map_err(Missing::Refused) };
         let least_bytes = LEAST_SHARE * anonymous_bytes(areas) as f64;
         statistics

@@ -1,6 +1,7 @@
 //! The areas of a process, as one reading of /proc/PID/smaps tells them, and the kernel's total beside them.
 
 use crate::{clock, stat, text};
+use borsh::{BorshDeserialize, BorshSerialize};
 use rustix::fs::makedev;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Result as IoResult};
@@ -32,7 +33,7 @@ pub enum Backing {
 }
 
 /// One area. Bytes throughout.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Area {
     /// First address.
     pub start: u64,

@@ -10,7 +10,7 @@ const NO_LIMIT: u64 = 1 << 62;
 const STALLED_PERCENT: f64 = 10.0;
 
 /// The limit that will be hit first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Limit {
     /// memory.max, or memory.limit_in_bytes of version 1.
     pub limit_bytes: u64,

@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 pub mod allocators;
+mod apart;
 mod areas;
 mod binary;
 pub mod cgroup;
@@ -18,12 +19,14 @@ pub mod identify;
 mod memory;
 mod padding;
 mod part;
+pub mod ports;
 mod process_memory;
 pub mod processes;
 pub mod program;
 #[allow(unsafe_code)]
 mod remote;
 pub mod rights;
+mod roots;
 pub mod rss;
 mod stacks;
 pub mod stat;
@@ -32,11 +35,13 @@ pub mod text;
 #[cfg(test)]
 mod tests;
 
+pub use apart::MemoryReader;
 pub use areas::{Area, Backing, parse_smaps, read_smaps};
 pub use binary::Binary;
 pub use memory::{Memory, PAGE_BYTES, Presence};
 pub use padding::padding;
 pub use part::{Part, Term};
 pub use process_memory::ProcessMemory;
+pub use roots::{OtherRoot, other_root};
 pub use rss::{Explained, is_ramsons};
 pub use stacks::thread_stacks;

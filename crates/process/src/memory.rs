@@ -1,5 +1,8 @@
 //! The one way to a process's memory, and which of its pages are there.
 
+use borsh::{BorshDeserialize, BorshSerialize};
+use std::io::{self, Read, Write};
+
 /// Bytes of a page on the only architecture whose layouts are known, x86-64.
 pub const PAGE_BYTES: u64 = 4096;
 
@@ -55,12 +58,16 @@ impl Presence {
             let (from, to) = (from.max(start) - start, to.min(end).saturating_sub(start));
             set(&mut bits, (from / PAGE_BYTES) as usize, (to / PAGE_BYTES) as usize);
         });
+        is_known.then(|| Self::of_bits(start, bits, true))
+    }
+
+    fn of_bits(start: u64, bits: Vec<u64>, is_in_rss: bool) -> Self {
         let mut before = vec![0];
         before.extend(bits.iter().scan(0, |sum, word| {
             *sum += word.count_ones();
             Some(*sum)
         }));
-        is_known.then_some(Self { start, bits, before, is_in_rss: true })
+        Self { start, bits, before, is_in_rss }
     }
 
     /// The same, of pages that are not part of RSS: they may be read, and count as nothing.
@@ -131,6 +138,24 @@ impl Presence {
                 memory.read(at, &mut bytes[offset..offset + length as usize]);
             }
             at += length.max(PAGE_BYTES);
+        }
+    }
+}
+
+impl BorshSerialize for Presence {
+    fn serialize<W: Write>(&self, out: &mut W) -> io::Result<()> {
+        (self.start, &self.bits, self.is_in_rss).serialize(out)
+    }
+}
+
+/// Whatever the bytes are, it is one.
+impl BorshDeserialize for Presence {
+    fn deserialize_reader<R: Read>(input: &mut R) -> io::Result<Self> {
+        let (start, bits, is_in_rss) = <(u64, Vec<u64>, bool)>::deserialize_reader(input)?;
+        let is_range = bits.len() as u64 <= MOST_PAGES / 64 && page_of(start) == start;
+        match is_range {
+            true => Ok(Self::of_bits(start, bits, is_in_rss)),
+            false => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }

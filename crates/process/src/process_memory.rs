@@ -1,9 +1,11 @@
 //! The memory of a running process, through /proc.
 
 use crate::memory::{HEAD_BYTES, Head, Memory, PAGE_BYTES, head_of, word_at};
-use crate::remote;
+use crate::{remote, stat, text};
+use ramson_apart::{Apart, for_owner};
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
 /// pagemap's bit (Linux, Documentation/admin-guide/mm/pagemap.rst).
@@ -14,7 +16,8 @@ const BATCH: usize = 1 << 14;
 /// A process whose memory may be read.
 #[derive(Debug)]
 pub struct ProcessMemory {
-    pid: u32,
+    /// `None`: it was opened elsewhere.
+    pid: Option<u32>,
     memory: File,
     pagemap: File,
 }
@@ -23,17 +26,34 @@ impl ProcessMemory {
     /// Of process `pid`. The kernel asks for the right to trace it.
     pub fn open(pid: u32) -> io::Result<Self> {
         Ok(Self {
-            pid,
+            pid: Some(pid),
             memory: File::open(format!("/proc/{pid}/mem"))?,
             pagemap: File::open(format!("/proc/{pid}/pagemap"))?,
         })
     }
+
+    /// What another process has opened.
+    pub(crate) fn given(memory: File, pagemap: File) -> Self {
+        Self { pid: None, memory, pagemap }
+    }
+
+    /// Its files, and who reads them if this process does not.
+    pub(crate) fn apart(&self) -> Option<(Apart, [BorrowedFd<'_>; 2])> {
+        let by = for_owner(user_of(self.pid?)?)?;
+        Some((by, [self.memory.as_fd(), self.pagemap.as_fd()]))
+    }
+}
+
+/// By whose rights a process acts. Its files in /proc may be root's, where it forbids to be looked at.
+fn user_of(pid: u32) -> Option<u32> {
+    let status = text::read(format!("/proc/{pid}/status")).ok()?;
+    stat::line(&status, "Uid")?.split_whitespace().nth(1)?.parse().ok()
 }
 
 impl Memory for ProcessMemory {
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
         // Half the price of the file; but sandboxes may forbid the call.
-        remote::read(self.pid, address, buffer)
+        self.pid.is_some_and(|pid| remote::read(pid, address, buffer))
             || self.memory.read_exact_at(buffer, address).is_ok()
     }
 
@@ -42,7 +62,9 @@ impl Memory for ProcessMemory {
         let mut heads = Vec::with_capacity(addresses.len());
         while heads.len() < addresses.len() {
             let first = heads.len();
-            let whole = remote::read_places(self.pid, &addresses[first..], HEAD_BYTES, &mut bytes);
+            let rest = &addresses[first..];
+            let read = |pid| remote::read_places(pid, rest, HEAD_BYTES, &mut bytes);
+            let whole = self.pid.map_or(0, read);
             heads
                 .extend(bytes.chunks_exact(HEAD_BYTES).take(whole).map(|head| Some(head_of(head))));
             // It stops at the first that cannot be read.

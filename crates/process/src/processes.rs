@@ -149,6 +149,12 @@ pub fn command(pid: u32) -> Vec<String> {
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
+/// The user that it runs as: the real one, which owns what it does.
+pub fn user(pid: u32) -> Option<u32> {
+    let status = text::read(format!("/proc/{pid}/status")).ok()?;
+    stat::line(&status, "Uid")?.split_whitespace().next()?.parse().ok()
+}
+
 /// How long ago a process that began `start_ticks` after boot did so.
 pub fn age_ns(start_ticks: u64) -> u64 {
     let ns_per_tick = 1_000_000_000 / rustix::param::clock_ticks_per_second();

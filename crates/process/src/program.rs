@@ -6,6 +6,7 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Architecture, Object};
 use ramson_paths::executable_of;
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -19,6 +20,8 @@ const MAX_SCRIPTS: usize = 5;
 const KERNEL_RELEASE: &str = "/proc/sys/kernel/osrelease";
 /// The first that knows MADV_WIPEONFORK.
 const OLDEST_KERNEL: (u32, u32) = (4, 14);
+/// Works on every process.
+const DOCTOR: &str = "Without a profile, \"ramson doctor PID\" explains its memory";
 /// As much of a binary as has its headers and interpreter.
 const HEAD_BYTES: u64 = 64 << 10;
 
@@ -27,7 +30,29 @@ pub struct Program {
     /// Where it was found.
     pub path: PathBuf,
     /// Why it cannot be profiled, and what to do.
-    pub obstacle: Option<String>,
+    pub obstacle: Option<Obstacle>,
+}
+
+/// Why a program cannot be profiled. Displays as two sentences without the last full stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What it is.
+    pub finding: String,
+    /// What can be done instead.
+    pub remedy: String,
+}
+
+impl Obstacle {
+    /// Two sentences without full stops.
+    pub fn new(finding: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { finding: finding.into(), remedy: remedy.into() }
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}. {}", self.finding, self.remedy)
+    }
 }
 
 /// A program that cannot be started.
@@ -69,15 +94,16 @@ fn locate(command: &OsStr) -> Option<PathBuf> {
 }
 
 /// Why this kernel, of which this is the release, can run no program under ramson, if so.
-fn obstacle_of_kernel(release: &str) -> Option<String> {
+fn obstacle_of_kernel(release: &str) -> Option<Obstacle> {
     let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
     let mut number = || numbers.next()?.parse::<u32>().ok();
     let version = (number()?, number()?);
     (version < OLDEST_KERNEL).then(|| {
-        format!(
+        let finding = format!(
             "Linux {} cannot keep forked children out of their parent's profile: ramson needs 4.14",
             release.trim()
-        )
+        );
+        Obstacle::new(finding, DOCTOR)
     })
 }
 
@@ -87,17 +113,17 @@ fn is_executable(path: &Path) -> bool {
 }
 
 /// Why a program cannot be profiled, if so. Follows scripts to their interpreter and looks at that.
-pub fn obstacle(path: &Path) -> Option<String> {
+pub fn obstacle(path: &Path) -> Option<Obstacle> {
     let mut path = path.to_path_buf();
     for _ in 0..MAX_SCRIPTS {
         // Who may execute a file may not always read it.
-        let Some(head) = read_head(&path) else { return obstacle_of_privileges(&path) };
+        let Some(head) = read_head(&path) else { return privileges_gained(&path) };
         match head.strip_prefix(b"#!") {
             Some(line) => path = interpreter_of_script(line)?,
             // A script that does not say what runs it.
             None if !head.starts_with(&elf::ELFMAG) => path = SHELL.into(),
             None => {
-                return obstacle_of_privileges(&path).or_else(|| obstacle_of_binary(&head));
+                return privileges_gained(&path).or_else(|| obstacle_of_binary(&head));
             }
         }
     }
@@ -127,8 +153,8 @@ pub fn is_32_bit(pid: u32) -> bool {
 }
 
 /// Why the program that a process runs cannot be profiled, if so.
-pub fn obstacle_of_running(pid: u32) -> Option<String> {
-    let privileges = obstacle_of_privileges(Path::new(&format!("/proc/{pid}/exe")));
+pub fn obstacle_of_running(pid: u32) -> Option<Obstacle> {
+    let privileges = privileges_gained(Path::new(&format!("/proc/{pid}/exe")));
     privileges.or_else(|| {
         let mut head = Vec::new();
         executable_of(pid).ok()?.file.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
@@ -138,7 +164,7 @@ pub fn obstacle_of_running(pid: u32) -> Option<String> {
 
 /// What a program may do that its user may not, by the rules of bprm_fill_uid and cap_bprm_creds_from_file in the kernel: the loader is
 /// in secure mode then (`AT_SECURE`). For root, a file's capabilities change nothing.
-fn privileges_gained(path: &Path) -> Option<&'static str> {
+fn privileges_gained(path: &Path) -> Option<Obstacle> {
     if rustix::fs::statvfs(path)
         .is_ok_and(|mount| mount.f_flag.contains(rustix::fs::StatVfsMountFlags::NOSUID))
     {
@@ -151,11 +177,23 @@ fn privileges_gained(path: &Path) -> Option<&'static str> {
     let sets_user = mode & 0o4000 != 0 && metadata.uid() != user.as_raw();
     let sets_group = mode & 0o2010 == 0o2010 && metadata.gid() != group.as_raw();
     if may_gain && (sets_user || sets_group) {
-        return Some("set-user-ID or set-group-ID");
+        // For its owner, the bit changes nothing.
+        let remedy = match sets_user {
+            true => format!("Run ramson as user {}: sudo -u '#{0}' ramson run", metadata.uid()),
+            false => "Run a copy of the program without the bit".into(),
+        };
+        let finding = "set-user-ID or set-group-ID, so the loader preloads nothing";
+        return Some(Obstacle::new(finding, remedy));
     }
     let has_capabilities = capabilities_of(path)
         .is_some_and(|(is_effective, permitted)| is_effective || may_gain && permitted != 0);
-    (has_capabilities && !user.is_root()).then_some("it has capabilities (getcap FILE)")
+    (has_capabilities && !user.is_root()).then(|| {
+        let finding = "it has capabilities (getcap FILE), so the loader preloads nothing";
+        Obstacle::new(
+            finding,
+            "Run ramson as root, for whom they change nothing, or run a copy without them",
+        )
+    })
 }
 
 /// Whether a file's capabilities are in effect at once, and which it permits: `struct vfs_cap_data` of linux/capability.h.
@@ -167,14 +205,10 @@ fn capabilities_of(path: &Path) -> Option<(bool, u64)> {
     Some((word(0) & EFFECTIVE != 0, u64::from(word(12)) << 32 | u64::from(word(4))))
 }
 
-fn obstacle_of_privileges(path: &Path) -> Option<String> {
-    let privileges = privileges_gained(path)?;
-    Some(format!("{privileges}, so the loader preloads nothing"))
-}
-
-fn obstacle_of_binary(head: &[u8]) -> Option<String> {
+fn obstacle_of_binary(head: &[u8]) -> Option<Obstacle> {
     if head.get(4) == Some(&elf::ELFCLASS32.0) {
-        return Some("a 32-bit program; ramson profiles 64-bit ones".into());
+        let finding = "a 32-bit program; ramson profiles 64-bit ones";
+        return Some(Obstacle::new(finding, "Profile a build for x86-64"));
     }
     let header = elf::FileHeader64::<object::Endianness>::parse(head).ok()?;
     let endian = header.endian().ok()?;
@@ -182,21 +216,22 @@ fn obstacle_of_binary(head: &[u8]) -> Option<String> {
         let architecture =
             ElfFile64::<object::Endianness>::parse(head).map(|file| file.architecture());
         let name = architecture.unwrap_or(Architecture::Unknown);
-        return Some(format!(
-            "a program for another architecture ({name:?}); this ramson profiles x86-64"
-        ));
+        let finding =
+            format!("a program for another architecture ({name:?}); this ramson profiles x86-64");
+        return Some(Obstacle::new(finding, "Profile a build for x86-64"));
     }
     let headers = header.program_headers(endian, head).ok()?;
     let interpreter =
         headers.iter().find_map(|header| header.interpreter(endian, head).ok().flatten());
     match interpreter {
-        None => Some(
-            "statically linked, so nothing can be preloaded; link it dynamically to profile it"
-                .into(),
-        ),
-        Some(loader) if loader.windows(4).any(|part| part == b"musl") => {
-            Some("linked with musl; ramson profiles programs of the GNU C library".into())
-        }
+        None => Some(Obstacle::new(
+            "statically linked, so nothing can be preloaded",
+            "Link it dynamically (without -static; Rust: -C target-feature=-crt-static); until then, \"ramson doctor PID\" explains its memory",
+        )),
+        Some(loader) if loader.windows(4).any(|part| part == b"musl") => Some(Obstacle::new(
+            "linked with musl; ramson profiles programs of the GNU C library",
+            "Build it for that (Rust: --target x86_64-unknown-linux-gnu; in a container: an image of Debian in place of Alpine)",
+        )),
         Some(_) => None,
     }
 }
@@ -215,7 +250,10 @@ mod tests {
     #[test]
     fn a_kernel_before_4_14_is_an_obstacle_and_one_that_names_itself_otherwise_is_none() {
         for old in ["3.10.0-1160.el7.x86_64\n", "4.13.99", "2.6.32"] {
-            assert!(obstacle_of_kernel(old).is_some_and(|why| why.contains("needs 4.14")), "{old}");
+            assert!(
+                obstacle_of_kernel(old).is_some_and(|why| why.finding.contains("needs 4.14")),
+                "{old}"
+            );
         }
         for new in ["4.14.0-1-amd64\n", "4.19", "5.4.0", "6.18.44-fc", "10.0", "", "linux", "4"] {
             assert_eq!(obstacle_of_kernel(new), None, "{new}");

@@ -28,7 +28,7 @@ pub struct Diff {
 }
 
 /// One function in both profiles.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct DiffRow {
     /// The function, with flat and cum as later − earlier. Its line is where most changed.
     #[serde(flatten)]
@@ -42,7 +42,7 @@ pub struct DiffRow {
 }
 
 /// The functions whose flat or cum changed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct DiffTable {
     /// What the values count.
     pub sample_type: SampleType,

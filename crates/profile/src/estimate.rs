@@ -7,7 +7,9 @@
 //! of x/p is unbiased. Its variance is Σ over *all* allocations of x²·(1 − p)/p; since only recorded ones are known, and
 //! each stands for 1/p, Σ over *recorded* allocations of x²·(1 − p)/p² estimates that variance, again without bias.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
+use std::borrow::Cow;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Neg, Sub};
 
@@ -47,6 +49,26 @@ impl Serialize for Estimate {
             object.serialize_field("at_least", &true)?;
         }
         object.end()
+    }
+}
+
+impl JsonSchema for Estimate {
+    fn schema_name() -> Cow<'static, str> {
+        "Estimate".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "In 95 of 100 cases the true value lies within value ± half_width_95; null: not known. \
+                            at_least: records were lost, and the true value is this or more.",
+            "type": "object",
+            "properties": {
+                "value": { "type": ["integer", "null"] },
+                "half_width_95": { "type": ["integer", "null"] },
+                "at_least": { "const": true },
+            },
+            "required": ["value", "half_width_95"],
+        })
     }
 }
 

@@ -37,7 +37,9 @@ pub struct FrameId(u32);
 
 /// A frame's identity: what the profile's granularity tells apart. By default two functions with equal names in different
 /// files are different.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, schemars::JsonSchema,
+)]
 pub struct FrameName {
     /// Demangled, with parameters; `libfoo.so+0x1234` (file address) or `0x7f…` (no mapping) where there is no symbol, and
     /// before the name at the granularity of addresses. The file or the binary where these are the frames.

@@ -5,7 +5,9 @@ use crate::estimate::{Estimate, SampleUnit};
 use crate::frames::Granularity;
 use crate::labels::{KIND, Label, LabelValue};
 use ramson_format::LookupAddress;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::{Serialize, Serializer};
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -110,6 +112,16 @@ pub struct Profile {
 impl Serialize for SampleType {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+impl JsonSchema for SampleType {
+    fn schema_name() -> Cow<'static, str> {
+        "SampleType".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "enum": SampleType::ALL.map(SampleType::name) })
     }
 }
 

@@ -1,15 +1,41 @@
-//! `ramson export`: a profile in another tool's format.
+//! `ramson export`: a profile, or a history, in another tool's format.
 
-use crate::flags::{ExportFlags, Format};
+use crate::flags::{ExportFlags, ExportView, Format};
 use crate::output::{hint, remark};
-use crate::output_file::write_file;
+use crate::output_file::{refuse_terminal, write_file};
+use crate::table::subject;
+use crate::timeline::series;
 use ramson_analysis::named::{Detail, common_sample_type, defects, take_sum};
-use ramson_encode::{collapsed, csv, firefox, heap_v2, html, json, pprof, speedscope, svg};
-use ramson_source::{Failure, open_all};
-use std::io::Write;
+use ramson_analysis::summary::Subject;
+use ramson_analysis::timeline::{now, timeline};
+use ramson_encode::html::About;
+use ramson_encode::series::{self as over_time, Series};
+use ramson_encode::{
+    collapsed, csv, firefox, heap_v2, html, json, openmetrics, pprof, speedscope, svg,
+};
+use ramson_process::text;
+use ramson_profile::format::format_local_time;
+use ramson_profile::{Profile, SampleType};
+use ramson_source::{Failure, Members, Opened, Recording, open_all, open_recordings};
+use std::io::{self, Write};
 use std::path::Path;
 
 pub fn export(flags: &ExportFlags) -> Result<(), Failure> {
+    match (flags.view, flags.format) {
+        (ExportView::Timeline, _) => export_timeline(flags),
+        (ExportView::Profile, Format::Openmetrics) => export_totals(flags),
+        (ExportView::Profile, _) => export_profile(flags),
+    }
+}
+
+fn output(flags: &ExportFlags) -> &Path {
+    flags.output.as_deref().unwrap_or(Path::new("-"))
+}
+
+fn export_profile(flags: &ExportFlags) -> Result<(), Failure> {
+    if matches!(flags.format, Format::Pprof) {
+        refuse_terminal(output(flags), "pprof")?;
+    }
     let mut members = open_all(&flags.source.sources)?;
     let sample_type = common_sample_type(&members.opened, flags.sample_index)?;
     let selection = flags.filters.selection();
@@ -24,6 +50,19 @@ pub fn export(flags: &ExportFlags) -> Result<(), Failure> {
     for step in selection.apply(&mut named.profile, sample_type)?.unmatched {
         hint(&format!("{step} matches nothing"));
     }
+    say_what_is_not_whole(flags, &members);
+    if matches!(flags.format, Format::HeapV2) && !heap_v2::has_addresses(&named.profile) {
+        return Err(Failure::usage(format!(
+            "{}: it has names without addresses, and heap_v2 has addresses only. Pass another --format",
+            flags.source.sources.join(" ")
+        )));
+    }
+    write_file(output(flags), flags.force, |out| {
+        write(flags.format, &members, &named.profile, sample_type, out)
+    })
+}
+
+fn say_what_is_not_whole(flags: &ExportFlags, members: &Members) {
     for opened in &members.opened {
         for defect in defects(opened) {
             remark(format_args!("{}: not whole: {defect}", opened.origin()));
@@ -34,22 +73,91 @@ pub fn export(flags: &ExportFlags) -> Result<(), Failure> {
         let processes = if count == 1 { "process" } else { "processes" };
         remark(format_args!("{sources}: not whole: {count} {processes} without a profile"));
     }
-    if matches!(flags.format, Format::HeapV2) && !heap_v2::has_addresses(&named.profile) {
-        return Err(Failure::usage(format!(
-            "{}: it has names without addresses, and heap_v2 has addresses only. Pass another --format",
-            flags.source.sources.join(" ")
-        )));
+}
+
+fn write(
+    format: Format,
+    members: &Members,
+    profile: &Profile,
+    of: SampleType,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        Format::Pprof => pprof::write(profile, out, of),
+        Format::Collapsed => collapsed::write(profile, out, of),
+        Format::Speedscope => speedscope::write(profile, out, of),
+        Format::Firefox => firefox::write(profile, out, of),
+        Format::Svg => svg::write(profile, out, of),
+        Format::Html => html::write(profile, out, of, &about(members, profile)),
+        Format::Json => json::write(profile, out),
+        Format::Csv => csv::write(profile, out),
+        Format::HeapV2 => heap_v2::write(profile, out),
+        Format::Openmetrics => unreachable!("totals are exported without a profile"),
     }
-    let write = |out: &mut dyn Write| match flags.format {
-        Format::Pprof => pprof::write(&named.profile, out, sample_type),
-        Format::Collapsed => collapsed::write(&named.profile, out, sample_type),
-        Format::Speedscope => speedscope::write(&named.profile, out, sample_type),
-        Format::Firefox => firefox::write(&named.profile, out, sample_type),
-        Format::Svg => svg::write(&named.profile, out, sample_type),
-        Format::Html => html::write(&named.profile, out, sample_type),
-        Format::Json => json::write(&named.profile, out),
-        Format::Csv => csv::write(&named.profile, out),
-        Format::HeapV2 => heap_v2::write(&named.profile, out),
+}
+
+/// What a page says of itself, as it may be read elsewhere.
+fn about(members: &Members, profile: &Profile) -> About {
+    let host = text::read("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = match members.opened.as_slice() {
+        [Opened::Recording(recording)] => {
+            format!("{} (pid {})", recording.name(), recording.pid())
+        }
+        [other] => other.origin().to_owned(),
+        several => format!("{} profiles", several.len()),
     };
-    write_file(flags.output.as_deref().unwrap_or(Path::new("-")), flags.force, write)
+    let time = match profile.time_unix_ns {
+        0 => String::new(),
+        time_ns => format!(", {}", format_local_time(time_ns)),
+    };
+    let mut lines = Vec::new();
+    for opened in &members.opened {
+        if let Opened::Recording(recording) = opened {
+            lines.push(format!("$ {}", recording.snapshot.header.command.join(" ")));
+        }
+        let heading = subject::heading(&Subject::of(opened, profile), &defects(opened));
+        lines.extend(heading.lines().filter(|line| !line.is_empty()).map(str::to_owned));
+    }
+    About { title: format!("{name} on {}{time}", host.trim_end()), lines }
+}
+
+fn export_timeline(flags: &ExportFlags) -> Result<(), Failure> {
+    refuse_filters(flags)?;
+    let [source] = flags.source.sources.as_slice() else {
+        return Err(Failure::usage("--view timeline takes one process. Pass one SRC"));
+    };
+    let series = series(timeline(source, 0)?);
+    match flags.format {
+        Format::Svg => write_file(output(flags), flags.force, |out| over_time::svg(&series, out)),
+        Format::Csv => write_file(output(flags), flags.force, |out| over_time::csv(&series, out)),
+        Format::Openmetrics => {
+            write_file(output(flags), flags.force, |out| openmetrics::write(&[series], true, out))
+        }
+        _ => Err(Failure::usage(
+            "--view timeline is written as svg, csv or openmetrics. \"ramson timeline --json\" prints JSON",
+        )),
+    }
+}
+
+/// Of each process as it is now, or at a moment of a history.
+fn export_totals(flags: &ExportFlags) -> Result<(), Failure> {
+    refuse_filters(flags)?;
+    let (recordings, _) = open_recordings(&flags.source.sources)?;
+    let one = |recording: &Recording| Series {
+        name: recording.name().to_owned(),
+        pid: recording.pid(),
+        moments: vec![crate::timeline::moment(now(recording))],
+        marks: Vec::new(),
+    };
+    let all: Vec<Series> = recordings.iter().map(one).collect();
+    write_file(output(flags), flags.force, |out| openmetrics::write(&all, false, out))
+}
+
+fn refuse_filters(flags: &ExportFlags) -> Result<(), Failure> {
+    match flags.filters.are_set() || flags.kind.is_some() || flags.sample_index.is_some() {
+        true => Err(Failure::usage(
+            "filters, --kind and --sample-index choose stacks; here are only totals. Leave them out",
+        )),
+        false => Ok(()),
+    }
 }

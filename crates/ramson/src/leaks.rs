@@ -3,7 +3,7 @@
 use crate::flags::LeaksFlags;
 use crate::output::{gate, hint, print, print_json};
 use crate::table;
-use ramson_analysis::suspects::{Course, DatedRecording, Question, paired, suspects};
+use ramson_analysis::suspects::{Course, DatedRecording, Question, paired, refuse_short, suspects};
 use ramson_leaks::Suppressions;
 use ramson_profile::format::format_duration;
 use ramson_source::{Failure, Recording, marks, open_recordings};
@@ -62,6 +62,12 @@ fn courses(flags: &LeaksFlags) -> Result<(Vec<Course>, usize), Failure> {
                     "{wanted}: its process does not run, so --window cannot watch it. Compare with a mark: --since MARK"
                 )));
             }
+            if window_ns < flags.min_age {
+                let [window, least] = [window_ns, flags.min_age].map(format_duration);
+                return Err(Failure::usage(format!(
+                    "--window {window}: growth over less than {least} (--min-age) says nothing. Pass a longer window, or a smaller --min-age"
+                )));
+            }
             let what = if running.len() == 1 { "process" } else { "processes" };
             let time = format_duration(window_ns);
             hint(&format!("watching {what} {} for {time}", running.join(", ")));
@@ -73,7 +79,9 @@ fn courses(flags: &LeaksFlags) -> Result<(Vec<Course>, usize), Failure> {
         (None, Some(since)) => {
             let of: Vec<&Recording> = first.iter().collect();
             let earlier = marks::open_all(since, &of)?;
-            paired(moments(earlier), moments(first), since)?
+            let courses = paired(moments(earlier), moments(first), since)?;
+            refuse_short(&courses, flags.min_age, since)?;
+            courses
         }
         (None, None) => first.into_iter().map(Course::of).collect(),
     };

@@ -2,36 +2,48 @@
 
 use crate::flags::ListFlags;
 use crate::output::{hint, print, print_json, remark};
-use crate::run::prune::{self, Bounds};
+use crate::run::prune::{self, Bounds, Pruned};
 use crate::table;
-use ramson_analysis::listing;
+use ramson_analysis::listing::{self, Listing, Wanted};
 use ramson_source::{Failure, places};
+use serde::Serialize;
 
-pub fn list(flags: &ListFlags) -> Result<(), Failure> {
-    if flags.prune {
-        prune(flags);
-    }
-    let listing = listing::list();
-    if flags.json {
-        return print_json("list", &listing);
-    }
-    listing.unreadable.iter().for_each(remark);
-    if listing.profiles.is_empty() {
-        hint("no profiles. Start a program with \"ramson run -- CMD\"");
-        return Ok(());
-    }
-    print(&table::listing::text(&listing))
+/// The answer, with what was removed before.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct ListAnswer {
+    #[serde(flatten)]
+    listing: Listing,
+    /// With --prune: what was removed; null without, or if there is no such directory.
+    pruned: Option<Pruned>,
 }
 
-/// Before the list, so that it shows what is left.
-fn prune(flags: &ListFlags) {
+pub fn list(flags: &ListFlags) -> Result<(), Failure> {
+    // Before the list, so that it shows what is left.
+    let pruned = flags.prune.then(|| prune(flags)).flatten();
+    let wanted = Wanted { is_running: flags.running, user: flags.user, words: flags.words.clone() };
+    let listing = listing::list(&wanted);
+    if flags.json {
+        return print_json("list", &ListAnswer { listing, pruned });
+    }
+    pruned.iter().for_each(remark);
+    listing.unreadable.iter().for_each(remark);
+    match listing.left_out {
+        _ if !listing.profiles.is_empty() => {
+            return print(&table::listing::text(&listing, flags.rows));
+        }
+        0 => hint("no profiles. Start a program with \"ramson run -- CMD\""),
+        count => {
+            hint(&format!("none of the {count} profiles is asked for. \"ramson list\" shows them"))
+        }
+    }
+    Ok(())
+}
+
+fn prune(flags: &ListFlags) -> Option<Pruned> {
     let default = Bounds::from_environment();
     let bounds = Bounds {
         age_ns: flags.max_age.unwrap_or(default.age_ns),
         total_bytes: flags.max_total.unwrap_or(default.total_bytes),
     };
-    let directory = places::own_profile_directory();
-    if let Some(summary) = prune::prune(&directory, bounds) {
-        hint(&format!("{}: {summary}", directory.display()));
-    }
+    prune::prune(&places::own_profile_directory(), bounds)
 }

@@ -1,12 +1,15 @@
 //! The `ramson` command: start a program under the profiler, and read what profiles say.
 #![forbid(unsafe_code)]
 
+mod answers;
+mod completions;
 mod diff;
 mod doctor;
 mod export;
 mod flags;
 mod leaks;
 mod list;
+mod man;
 mod mark;
 mod merge;
 mod output;
@@ -14,6 +17,7 @@ mod output_file;
 mod record;
 mod report;
 mod run;
+mod schemas;
 mod snap;
 mod symbolize;
 mod table;
@@ -21,18 +25,34 @@ mod timeline;
 mod top;
 mod trim;
 
+use clap::FromArgMatches;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
 use flags::{Cli, Command};
+use ramson_apart::{is_asked, serve_if_asked};
+use ramson_import::ForeignReader;
+use ramson_process::MemoryReader;
+use ramson_reader::ProfileReader;
 use ramson_source::Failure;
+use ramson_symbols::NameReader;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if is_asked() {
+        ramson_launch::close_inherited();
+    }
+    let (profiles, names) = (&mut ProfileReader, &mut NameReader::default());
+    if serve_if_asked(&mut [profiles, &mut MemoryReader, names, &mut ForeignReader]) {
+        return ExitCode::SUCCESS;
+    }
+    completions::answer();
     ramson_launch::prepare();
-    let cli = match Cli::try_parse_from(flags::join_peek(std::env::args_os())) {
+    let words = flags::join_peek(std::env::args_os());
+    let matches = flags::command().try_get_matches_from(words);
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
+    ramson_apart::enable(cli.budget);
     match dispatch(cli) {
         Ok(status) => ExitCode::from(status),
         // The reader of our output has closed it.
@@ -58,6 +78,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         let what = what.collect::<Vec<_>>().join(" ");
         let what =
             what.trim_start_matches("error: ").trim_end_matches('.').replace(" tip:", "; tip:");
+        let what = what.replace("invalid digit found in string", "not a whole number");
         output::remark(format_args!("{what}. \"ramson --help\" explains"));
     }
     ExitCode::from(error.exit_code() as u8)
@@ -80,16 +101,9 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Trim(flags) => trim::trim(&flags).map(|()| 0),
         Command::Export(flags) => export::export(&flags).map(|()| 0),
         Command::Symbolize(flags) => symbolize::symbolize(&flags).map(|()| 0),
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "ramson", &mut script);
-            output::print_raw(&script).map(|()| 0)
-        }
+        Command::Completions { shell } => completions::completions(shell).map(|()| 0),
         Command::GuardTerminal => Ok(top::guard().map(|()| 0)?),
-        Command::Man => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-            output::print_raw(&page).map(|()| 0)
-        }
+        Command::Schema(flags) => schemas::schemas(&flags).map(|()| 0),
+        Command::Man(flags) => man::man(&flags).map(|()| 0),
     }
 }

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub const DIM: &str = "\x1b[2m";
 /// … and off.
 pub const NOT_DIM: &str = "\x1b[0m";
+/// Of the objects that `--json` prints.
+pub const VERSION: u32 = 1;
 /// Whether the terminal shows a picture that a remark would spoil.
 static IS_DRAWN_UPON: AtomicBool = AtomicBool::new(false);
 
@@ -47,7 +49,7 @@ fn print_object(kind: Option<&str>, answer: &impl Serialize) -> Result<(), Failu
         #[serde(flatten)]
         answer: &'a T,
     }
-    let document = Document { ramson: 1, kind, answer };
+    let document = Document { ramson: VERSION, kind, answer };
     let mut out = io::BufWriter::new(io::stdout().lock());
     Ok(ramson_encode::json::write_line(&document, &mut out)?)
 }

@@ -5,7 +5,7 @@ use ramson_source::Failure;
 use ramson_source::places::open_directory_of;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
@@ -32,6 +32,14 @@ pub fn write_file(
     }
     check_free(path, force)?;
     replace(path, None, write).map_err(|error| cannot_write(path, &error))
+}
+
+/// Nothing binary goes to a terminal, whose state it would change.
+pub fn refuse_terminal(path: &Path, what: &str) -> Result<(), Failure> {
+    match path == Path::new("-") && io::stdout().is_terminal() {
+        true => Err(Failure::usage(format!("{what} is binary: use -o FILE or a pipe"))),
+        false => Ok(()),
+    }
 }
 
 pub fn cannot_write(path: &Path, error: &io::Error) -> Failure {

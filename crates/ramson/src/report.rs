@@ -3,12 +3,15 @@
 use crate::flags::ReportFlags;
 use crate::output::{hint, print, print_json_of_kind};
 use crate::table::{self, say_what_is_missing};
-use ramson_analysis::report::{Question, report as answer};
+use ramson_analysis::report::{Question, Shown, report as answer};
 use ramson_analysis::unprofiled::Unprofiled;
 use ramson_profile::view::Sort;
 use ramson_source::{Failure, find_target, open_all};
 
 pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
+    if flags.address.is_some() && !matches!(flags.view, Shown::Frees) {
+        return Err(Failure::usage("--address: only --view frees looks for one. Add --view frees"));
+    }
     let source = flags.source.sources.join(" ");
     let mut members =
         open_all(&flags.source.sources).inspect_err(|_| say_without_profile(flags))?;

@@ -1,7 +1,8 @@
 //! `ramson symbolize`: writes the names into a profile, so that it can be read where its binaries are not.
 
+use crate::answers::Symbolized;
 use crate::flags::SymbolizeFlags;
-use crate::output::hint;
+use crate::output::{hint, print_json};
 use crate::output_file::{cannot_write, check_free, replace, write_file};
 use crate::run::compact;
 use crate::table::say_what_is_missing;
@@ -11,6 +12,7 @@ use ramson_encode::pprof;
 use ramson_profile::SampleType;
 use ramson_reader::ReadAt;
 use ramson_source::{Failure, Opened, Recording, open_one};
+use ramson_symbols::SymbolDefect;
 use rustix::process::getuid;
 use std::fs::File;
 use std::io;
@@ -34,7 +36,7 @@ pub fn symbolize(flags: &SymbolizeFlags) -> Result<(), Failure> {
                 pprof::write(&named.profile, out, SampleType::InuseSpace)
             })?;
             say_what_is_missing(&named.missing_symbols);
-            Ok(())
+            answer(flags, output, None, &named.missing_symbols)
         }
     }
 }
@@ -79,7 +81,21 @@ fn symbolize_own(flags: &SymbolizeFlags, recording: &Recording) -> Result<(), Fa
     let (named, all) = (names.count(), profile.locations.len());
     hint(&format!("{named} of {all} addresses have names, in {}", target.display()));
     say_what_is_missing(&missing);
-    Ok(())
+    answer(flags, target, Some((named, all)), &missing)
+}
+
+fn answer(
+    flags: &SymbolizeFlags,
+    file: &Path,
+    counts: Option<(usize, usize)>,
+    missing: &[SymbolDefect],
+) -> Result<(), Failure> {
+    if !flags.json {
+        return Ok(());
+    }
+    let (named, addresses) = counts.unzip();
+    let missing_symbols = missing.iter().map(ToString::to_string).collect();
+    print_json("symbolize", &Symbolized { file: file.into(), named, addresses, missing_symbols })
 }
 
 fn whole(file: &File) -> io::Result<Vec<u8>> {

@@ -1,7 +1,9 @@
 //! What can be wrong with the bytes of a profile: a reason to refuse them, or a part that is missing.
 
-use ramson_format::VERSION;
-use std::fmt;
+use borsh::{BorshDeserialize, BorshSerialize};
+use ramson_apart::Failure;
+use ramson_format::{REGIONS, VERSION};
+use std::{fmt, io};
 
 /// Why bytes are not a profile that can be read at all.
 #[derive(Debug)]
@@ -18,6 +20,8 @@ pub enum ReadError {
     Unfinished,
     /// More than this many bytes are present in its regions.
     TooLarge(u64),
+    /// It was to be read in a process of its own, which gave no answer.
+    Apart(Failure),
 }
 
 impl fmt::Display for ReadError {
@@ -36,6 +40,7 @@ impl fmt::Display for ReadError {
             Self::Unfinished => {
                 write!(f, "the profile was never begun: its process ended while making the file")
             }
+            Self::Apart(failure) => write!(f, "{failure}"),
             Self::TooLarge(most_bytes) => {
                 write!(f, "more than {} MiB of records of another user", most_bytes >> 20)
             }
@@ -56,18 +61,29 @@ fn looks_like(first: &[u8]) -> &'static str {
     }
 }
 
+/// The names of regions in messages, in the order of the directory.
+pub(crate) const REGION_NAMES: [&str; REGIONS] =
+    ["stacks", "frames", "live keys", "live samples", "mappings", "strings", "recent frees"];
+
+fn read_region_name(input: &mut impl io::Read) -> io::Result<&'static str> {
+    let name = String::deserialize_reader(input)?;
+    let known = REGION_NAMES.into_iter().find(|known| *known == name);
+    known.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 /// Something that was not whole; the rest of the snapshot stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum Defect {
     /// A region reaches beyond the bytes that are there.
     CutRegion {
         /// Its name.
+        #[borsh(deserialize_with = "read_region_name")]
         region: &'static str,
         /// Bytes that are missing.
         missing_bytes: u64,
     },
     /// A region's entry in the directory makes no sense; nothing of it was read.
-    BadRegion(&'static str),
+    BadRegion(#[borsh(deserialize_with = "read_region_name")] &'static str),
     /// Live samples reserved and never published, or being removed at this moment.
     TornSamples(u64),
     /// Live samples whose check fails.

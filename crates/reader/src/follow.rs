@@ -34,18 +34,17 @@ impl Follower {
     /// Reads what there is now; of another process image than before, all anew. Never panics, whatever the bytes; takes memory
     /// in proportion to the bytes that are present. After an error the snapshot is the one before.
     pub fn read<S: ReadAt + ?Sized>(&mut self, source: &S) -> Result<&mut Snapshot, ReadError> {
+        if let Some(passed) = source.apart() {
+            let snapshot = passed.snapshot()?;
+            return Ok(self.go_on_with(snapshot));
+        }
         let mut reading = Reading::begin(source)?;
         let (keys, samples) = reading.live_table()?;
         let (mut freed, max_freed) = reading.freed()?;
         // Newer than the samples: none of those may name a stack that we do not know yet.
         reading.read_header()?;
         let mut header = reading.facts();
-        // A recording that moved from memory to a file has its stacks under other numbers.
-        let place = |header: &Header| header.flags & flags::PRIVATE;
-        let image =
-            |header: &Header| (header.pid, header.start_monotonic_ns, header.run_id, place(header));
-        let is_same = |before: &Snapshot| image(&before.header) == image(&header);
-        let goes_on = self.snapshot.as_ref().is_some_and(is_same);
+        let goes_on = self.goes_on(&header);
         let entries = reading.region(RegionKind::Stacks)?;
         let frames = match goes_on && self.numbers.has_all(&entries) {
             true => Region::new(RegionKind::Frames),
@@ -79,6 +78,45 @@ impl Follower {
         let snapshot =
             Snapshot { header, mappings, stacks, live, extents, freed, max_freed, defects };
         Ok(self.snapshot.insert(snapshot))
+    }
+
+    /// Takes a snapshot that was read elsewhere, with the stacks under the indices that they have here.
+    fn go_on_with(&mut self, mut new: Snapshot) -> &mut Snapshot {
+        let goes_on = self.goes_on(&new.header);
+        let mut stacks = match self.snapshot.take() {
+            Some(before) if goes_on => before.stacks,
+            _ => {
+                self.numbers = Numbers::default();
+                KINDS.map(Stack::overflow).to_vec()
+            }
+        };
+        let renumbered: Vec<usize> = std::mem::take(&mut new.stacks)
+            .into_iter()
+            .enumerate()
+            .map(|(number, stack)| self.numbers.take(&mut stacks, number, stack))
+            .collect();
+        new.stacks = stacks;
+        let stack_of = |stack: &mut usize| *stack = renumbered[*stack];
+        new.live.iter_mut().for_each(|sample| stack_of(&mut sample.stack));
+        new.extents.iter_mut().for_each(|extent| stack_of(&mut extent.stack));
+        for freed in &mut new.freed {
+            stack_of(&mut freed.alloc_stack);
+            freed.free_stack.iter_mut().for_each(stack_of);
+        }
+        let header = &mut new.header;
+        let failures = header.last_failure.iter_mut().chain(&mut header.last_abort);
+        failures.for_each(|failure| stack_of(&mut failure.stack));
+        self.snapshot.insert(new)
+    }
+
+    /// Whether it is of the same process image as the snapshot before.
+    fn goes_on(&self, header: &Header) -> bool {
+        // A recording that moved from memory to a file has its stacks under other numbers.
+        let place = |header: &Header| header.flags & flags::PRIVATE;
+        let image =
+            |header: &Header| (header.pid, header.start_monotonic_ns, header.run_id, place(header));
+        let is_same = |before: &Snapshot| image(&before.header) == image(header);
+        self.snapshot.as_ref().is_some_and(is_same)
     }
 
     /// The latest one; `None` before the first.
@@ -145,16 +183,31 @@ impl Numbers {
         // Each has frames of its own: they are no more than there are.
         let all_frames = self.frames + stack.frames.len() as u64;
         self.frames = Some(all_frames).filter(|&all| all <= frames.count())?;
+        Some(self.index_of(stacks, stack))
+    }
+
+    /// The index of a whole stack, which has now these counters.
+    fn take(&mut self, stacks: &mut Vec<Stack>, number: usize, stack: Stack) -> usize {
+        let index = match KINDS.get(number) {
+            Some(_) => number,
+            None => self.index_of(stacks, stack.clone()),
+        };
+        stacks[index] = stack;
+        index
+    }
+
+    /// The index of the stack with these frames, which is added if there is none.
+    fn index_of(&mut self, stacks: &mut Vec<Stack>, stack: Stack) -> usize {
         let hash = self.hasher.hash_one(identity(&stack));
         let known = self.known.find(hash, |&index| identity(&stacks[index]) == identity(&stack));
-        if known.is_some() {
-            return known.copied();
+        if let Some(&index) = known {
+            return index;
         }
         let index = stacks.len();
         stacks.push(stack);
         let rehash = |&index: &usize| self.hasher.hash_one(identity(&stacks[index]));
         self.known.insert_unique(hash, index, rehash);
-        Some(index)
+        index
     }
 }
 

@@ -4,6 +4,7 @@
 //! and returns what it could read together with the list of what it could not.
 #![forbid(unsafe_code)]
 
+mod apart;
 mod cost;
 mod defect;
 mod entries;
@@ -12,15 +13,18 @@ mod fields;
 mod follow;
 mod reading;
 mod region;
+mod serve;
 mod settle;
 mod snapshot;
 mod source;
 
+pub use apart::Passed;
 pub use defect::{Defect, ReadError};
 pub use entries::{freed_check, live_check, mapping_check};
 pub use fields::{Entry, Fields};
 pub use follow::Follower;
 pub use ramson_format::{End, LookupAddress, Way};
 pub use reading::regions;
+pub use serve::ProfileReader;
 pub use snapshot::{Extent, FailedAllocation, Freed, Header, LiveSample, Mapping, Snapshot, Stack};
 pub use source::{ProcessRange, ReadAt};

@@ -1,7 +1,7 @@
 //! From bytes to the parts of a `Snapshot`, by the algorithm of FORMAT.md.
 
 use crate::ReadAt;
-use crate::defect::{Defect, ReadError};
+use crate::defect::{Defect, REGION_NAMES, ReadError};
 use crate::entries;
 use crate::extents::without_overlap;
 use crate::fields::Entry;
@@ -29,7 +29,10 @@ impl Snapshot {
 impl Header {
     /// Reads the first page only.
     pub fn read<S: ReadAt + ?Sized>(source: &S) -> Result<Self, ReadError> {
-        Ok(Reading::begin(source)?.facts())
+        match source.apart() {
+            Some(passed) => passed.header(),
+            None => Ok(Reading::begin(source)?.facts()),
+        }
     }
 }
 
@@ -48,9 +51,6 @@ pub struct Reading<'a, S: ReadAt + ?Sized> {
     header: Vec<u8>,
     pub defects: Vec<Defect>,
 }
-
-const REGION_NAMES: [&str; REGIONS] =
-    ["stacks", "frames", "live keys", "live samples", "mappings", "strings", "recent frees"];
 
 impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
     pub fn begin(source: &'a S) -> Result<Self, ReadError> {
@@ -256,6 +256,8 @@ impl<'a, S: ReadAt + ?Sized> Reading<'a, S> {
         header.walk(&mut self.header());
         let end = self.header().slice(format::END_OFFSET as usize, format::END_BYTES);
         header.end = format::End::from_bytes(end).map(Box::new);
+        let root = self.header().slice(format::ROOT_OFFSET as usize, format::ROOT_BYTES);
+        header.root = format::Root::from_bytes(root).map(Box::new);
         header
     }
 

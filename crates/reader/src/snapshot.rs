@@ -1,10 +1,12 @@
 //! What a profile file held at one moment.
 
+use crate::apart::{read_end, read_frames, read_root, write_end, write_frames, write_root};
 use crate::defect::Defect;
-use ramson_format::{End, Kind, LIFETIME_BUCKETS, LookupAddress};
+use borsh::{BorshDeserialize, BorshSerialize};
+use ramson_format::{End, Kind, LIFETIME_BUCKETS, LookupAddress, Root};
 
 /// The header's facts. Times in ns; see FORMAT.md for each.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct Header {
     pub state: u32,
@@ -27,7 +29,11 @@ pub struct Header {
     pub last_cycles_ns: u64,
     pub cpu_ns: u64,
     /// What was told from outside when the process was gone.
+    #[borsh(serialize_with = "write_end", deserialize_with = "read_end")]
     pub end: Option<Box<End>>,
+    /// What a reader with another root directory has told of its own.
+    #[borsh(serialize_with = "write_root", deserialize_with = "read_root")]
+    pub root: Option<Box<Root>>,
     /// Allocations that are known to have failed: those that were to be samples.
     pub failures: u64,
     pub last_failure: Option<Box<FailedAllocation>>,
@@ -44,7 +50,7 @@ pub struct Header {
 }
 
 /// The latest allocation that is known to have failed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct FailedAllocation {
     pub size: u64,
@@ -55,7 +61,7 @@ pub struct FailedAllocation {
 }
 
 /// One executable range.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, BorshSerialize, BorshDeserialize)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct Mapping {
     pub start: u64,
@@ -68,10 +74,11 @@ pub struct Mapping {
 }
 
 /// One distinct stack. `sampled_*` are raw, the others weighted.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct Stack {
     /// Leaf first; empty for the overflow stack.
+    #[borsh(serialize_with = "write_frames", deserialize_with = "read_frames")]
     pub frames: Vec<LookupAddress>,
     pub epoch: u32,
     pub flags: u32,
@@ -90,7 +97,7 @@ pub struct Stack {
 }
 
 /// One sampled allocation that was live.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct LiveSample {
     pub address: u64,
@@ -104,7 +111,7 @@ pub struct LiveSample {
 
 /// Anonymous memory that the program mapped itself, as far as it is still there: one mapping, or a
 /// part of one.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct Extent {
     pub start: u64,
@@ -118,7 +125,7 @@ pub struct Extent {
 }
 
 /// One sampled block that was freed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 #[expect(missing_docs, reason = "FORMAT.md is the one place that explains these fields")]
 pub struct Freed {
     pub number: u64,
@@ -135,7 +142,7 @@ pub struct Freed {
 }
 
 /// An immutable copy of a profile file at one moment.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct Snapshot {
     /// What the process said of itself.
     pub header: Header,

@@ -1,17 +1,25 @@
 //! Where the bytes of a profile come from, and which of them are present: another user decides how long a file or a mapping is, and
 //! of a hole nothing needs to be read.
 
+use crate::apart::{Passed, Place};
+use ramson_apart::{for_owner, is_trusted};
 use ramson_format::{FILE_BYTES_RANGE, PAGE_BYTES};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use rustix::process::getuid;
-use std::fs::File;
+use std::fs::{File, read_to_string};
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-/// As much may be read of what belongs to another user: twice what a file of the default length holds.
-const STRANGERS_BYTES: u64 = 128 << 20;
+/// A snapshot takes as much memory for each byte that it is read from.
+const MEMORY_PER_BYTE: u64 = 4;
+
+/// As much may be read of what belongs to another user: by default twice what a file of the default length holds.
+pub(crate) fn strangers_bytes() -> u64 {
+    ramson_apart::bounds(false).memory_bytes / MEMORY_PER_BYTE
+}
 
 /// A file, a slice, another process's memory.
 pub trait ReadAt {
@@ -26,6 +34,10 @@ pub trait ReadAt {
     /// Bytes that are read for one snapshot at most.
     fn most_bytes(&self) -> u64 {
         FILE_BYTES_RANGE.1
+    }
+    /// Who reads it, if this process does not.
+    fn apart(&self) -> Option<Passed<'_>> {
+        None
     }
 }
 
@@ -52,8 +64,13 @@ impl ReadAt for File {
 
     fn most_bytes(&self) -> u64 {
         let owner = self.metadata().map(|facts| facts.uid());
-        let is_trusted = owner.is_ok_and(|owner| owner == 0 || owner == getuid().as_raw());
-        if is_trusted { FILE_BYTES_RANGE.1 } else { STRANGERS_BYTES }
+        if owner.is_ok_and(is_trusted) { FILE_BYTES_RANGE.1 } else { strangers_bytes() }
+    }
+
+    fn apart(&self) -> Option<Passed<'_>> {
+        let by = for_owner(self.metadata().ok()?.uid())?;
+        let place = Place::File { most_bytes: self.most_bytes() };
+        Some(Passed { by, place, files: vec![self.as_fd()] })
     }
 }
 
@@ -77,13 +94,21 @@ pub struct ProcessRange {
     pagemap: Option<File>,
     start: u64,
     length: u64,
+    /// Effective user of the process.
+    owner: Option<u32>,
 }
 
 impl ProcessRange {
     /// The range `start..end` of process `pid`. Fails where ptrace access would.
     pub fn open(pid: u32, start: u64, end: u64) -> io::Result<Self> {
         let memory = File::open(format!("/proc/{pid}/mem"))?;
-        Ok(Self { memory, pagemap: None, start, length: end.saturating_sub(start) })
+        let (length, owner) = (end.saturating_sub(start), user_of(pid));
+        Ok(Self { memory, pagemap: None, start, length, owner })
+    }
+
+    /// What another process has opened.
+    pub(crate) fn given(memory: File, pagemap: Option<File>, start: u64, length: u64) -> Self {
+        Self { memory, pagemap, start, length, owner: None }
     }
 
     /// The same of private memory, of which only the pages that are present are read: to read another one would add it to the process.
@@ -122,8 +147,24 @@ impl ReadAt for ProcessRange {
 
     /// Only root may read the memory of others.
     fn most_bytes(&self) -> u64 {
-        if getuid().is_root() { STRANGERS_BYTES } else { FILE_BYTES_RANGE.1 }
+        let is_own = !getuid().is_root() && self.owner.is_some();
+        if is_own { FILE_BYTES_RANGE.1 } else { strangers_bytes() }
     }
+
+    fn apart(&self) -> Option<Passed<'_>> {
+        let by = for_owner(self.owner?)?;
+        let has_pagemap = self.pagemap.is_some();
+        let place = Place::Memory { start: self.start, length: self.length, has_pagemap };
+        let files = [Some(&self.memory), self.pagemap.as_ref()];
+        Some(Passed { by, place, files: files.into_iter().flatten().map(File::as_fd).collect() })
+    }
+}
+
+/// By whose rights a process acts. Its files in /proc may be root's, where it forbids to be looked at.
+fn user_of(pid: u32) -> Option<u32> {
+    let status = read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The first of these pages that are present one after the other, in memory or swapped out.

@@ -1,11 +1,11 @@
 //! All profiles of this machine that this user may read.
 
-use crate::file::{mapped_header, member_failure, open_member, read_file};
+use crate::file::{failure_of, mapped_header, member_failure, open_member, read_file};
 use crate::places::opened_profile_directories;
 use crate::recording::Recording;
 use ramson_paths::Directory;
 use ramson_process::processes;
-use ramson_reader::Header;
+use ramson_reader::{Header, ReadError};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +41,7 @@ pub fn map_all<T>(
     is_wanted: impl Fn(&Header) -> bool,
     map: impl Fn(Recording) -> T,
 ) -> Discovery<T> {
-    let headers = processes::all().into_iter().filter_map(|pid| Some((pid, mapped_header(pid)?)));
+    let headers = processes::all().into_iter().filter_map(|pid| Some((pid, mapped_header(pid)?.0)));
     let wanted = headers.filter(|(_, header)| is_wanted(header));
     let mut unseen: HashMap<_, u32> =
         wanted.map(|(pid, header)| (header.identity(), pid)).collect();
@@ -122,10 +122,16 @@ fn each_file_in(
         let Ok(opened) = directory.open_file(&name) else { continue };
         // A file may have any number of names.
         let is_new = known.insert((opened.facts.device, opened.facts.inode));
-        if !is_new || !Header::read(&opened.file).is_ok_and(|header| is_wanted(&header)) {
-            continue;
+        let path = directory.path().join(&name);
+        match Header::read(&opened.file) {
+            Ok(header) if is_new && is_wanted(&header) => {}
+            Err(error @ ReadError::Apart(_)) if is_new => {
+                unreadable.push(failure_of(&path, &error).to_string());
+                continue;
+            }
+            _ => continue,
         }
-        match read_file(&directory.path().join(&name), &opened.file) {
+        match read_file(&path, &opened.file) {
             Ok(recording) => keep(recording),
             Err(failure) => unreadable.push(failure.to_string()),
         }

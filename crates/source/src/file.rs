@@ -4,14 +4,16 @@ use crate::failure::Failure;
 use crate::foreign::Foreign;
 use crate::maps::{Map, bytes_of_map, has_mapped, maps, open_found, profile_maps};
 use crate::recording::{Recording, complete};
+use crate::root_note::note_root;
 use crate::running::{self, is_running, running_elsewhere};
+use ramson_apart::{Apart, NOBODY, bounds, for_owner, is_trusted};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags};
 use ramson_import::{Budget, ImportError, InuseAt};
-use ramson_reader::{Header, ReadAt, ReadError, Snapshot};
+use ramson_reader::{Header, Passed, ReadAt, ReadError, Snapshot};
 use ramson_symbols::CarriedNames;
-use rustix::process::geteuid;
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::{File, Permissions};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Seek};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -42,10 +44,11 @@ impl Opened {
 pub fn open_any_file(path: &Path, inuse_at: InuseAt) -> Result<Opened, Failure> {
     let file = open_to_read(path)?;
     let facts = file.metadata().ok();
-    let is_own = facts.as_ref().is_some_and(|facts| is_trusted(facts.uid()));
-    let budget = if is_own { Budget::OWN } else { Budget::STRANGER };
+    let owner = facts.as_ref().map(MetadataExt::uid);
+    let budget = if owner.is_some_and(is_trusted) { Budget::OWN } else { Budget::stranger() };
     if !facts.is_some_and(|facts| facts.is_file()) {
-        return open_stream(&path.display().to_string(), file, budget, inuse_at);
+        let owner = owner.unwrap_or(NOBODY);
+        return open_stream(&path.display().to_string(), file, owner, inuse_at);
     }
     let mut magic = [0; MAGIC.len()];
     // A profile of ours that was never begun is all zeroes.
@@ -56,17 +59,59 @@ pub fn open_any_file(path: &Path, inuse_at: InuseAt) -> Result<Opened, Failure> 
     if is_own {
         return open_file(path).map(Opened::Recording);
     }
-    let imported = ramson_import::import_file(budget, file, inuse_at);
+    let imported = match owner.and_then(for_owner) {
+        Some(by) => ramson_import::import_apart(&by, &file, inuse_at),
+        None => ramson_import::import_file(budget, file, inuse_at),
+    };
     Foreign::of(&path.display().to_string(), imported, inuse_at).map(Opened::Foreign)
+}
+
+/// What comes through a pipe, read by a helper once all of it has come.
+fn open_copy(
+    origin: &str,
+    stream: impl Read,
+    by: &Apart,
+    budget: Budget,
+    inuse_at: InuseAt,
+) -> Result<Opened, Failure> {
+    let unreadable_stream = |error| unreadable(origin, &ReadError::Io(error));
+    let most_bytes = budget.input_bytes.min(bounds(false).memory_bytes);
+    let file = copied(stream, most_bytes).map_err(unreadable_stream)?;
+    if file.metadata().is_ok_and(|facts| facts.len() > most_bytes) {
+        return Foreign::of(origin, Err(ImportError::OverBudget(most_bytes)), inuse_at)
+            .map(Opened::Foreign);
+    }
+    let mut magic = [0; MAGIC.len()];
+    if rustix::io::pread(&file, &mut magic, 0).is_ok() && magic == MAGIC {
+        let snapshot = Passed::file(by.clone(), &file).snapshot();
+        let snapshot = snapshot.map_err(|error| unreadable(origin, &error))?;
+        let names = CarriedNames::in_copy(&file).map(Arc::new);
+        let recording = Recording::of(snapshot, None, origin.to_owned());
+        return Ok(Opened::Recording(Recording { names, ..recording }));
+    }
+    let imported = ramson_import::import_apart(by, &file, inuse_at);
+    Foreign::of(origin, imported, inuse_at).map(Opened::Foreign)
+}
+
+/// All that comes, in a file in memory; one byte more than allowed if there is more.
+fn copied(stream: impl Read, most_bytes: u64) -> io::Result<File> {
+    let mut file = File::from(memfd_create("ramson-copy", MemfdFlags::CLOEXEC)?);
+    io::copy(&mut stream.take(most_bytes.saturating_add(1)), &mut file)?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// Opens what comes through a pipe: a profile of another tool, or a whole one of ours.
 pub fn open_stream(
     origin: &str,
     mut stream: impl Read,
-    budget: Budget,
+    owner: u32,
     inuse_at: InuseAt,
 ) -> Result<Opened, Failure> {
+    let budget = if is_trusted(owner) { Budget::OWN } else { Budget::stranger() };
+    if let Some(by) = for_owner(owner) {
+        return open_copy(origin, stream, &by, budget, inuse_at);
+    }
     let mut head = Vec::new();
     let unreadable_stream = |error| unreadable(origin, &ReadError::Io(error));
     (&mut stream).take(MAGIC.len() as u64).read_to_end(&mut head).map_err(unreadable_stream)?;
@@ -99,11 +144,6 @@ pub fn open_file(path: &Path) -> Result<Recording, Failure> {
     Ok(recording)
 }
 
-/// Whether what belongs to that user is root's or the caller's own.
-fn is_trusted(uid: u32) -> bool {
-    uid == 0 || uid == geteuid().as_raw()
-}
-
 fn open_to_read(path: &Path) -> Result<File, Failure> {
     let shown = path.display();
     let file = File::open(path).map_err(|error| match error.kind() {
@@ -130,12 +170,18 @@ pub fn read_file(path: &Path, file: &File) -> Result<Recording, Failure> {
     Ok(Recording { names, ..Recording::of(snapshot, running, shown) })
 }
 
+/// Why the profile at `path` cannot be read.
+pub fn failure_of(path: &Path, error: &ReadError) -> Failure {
+    unreadable(&path.display().to_string(), error)
+}
+
 fn unreadable(object: &str, error: &ReadError) -> Failure {
     let next = match error {
         ReadError::Version(_) => "Use the ramson that came with the library that wrote it",
         ReadError::Unfinished => "There is nothing to read in it; it can be removed",
         ReadError::Io(_) => "Check that it can be read",
-        ReadError::TooLarge(_) => "Run ramson as its owner",
+        ReadError::TooLarge(_) => "Run ramson as its owner, or allow more, as in --budget 2G,60s",
+        ReadError::Apart(failure) => failure.next_step(),
         ReadError::Empty | ReadError::NotAProfile(_) => {
             "Pass the profile file; \"ramson run ./prog\" creates one"
         }
@@ -149,17 +195,30 @@ pub fn open_member(pid: u32) -> Option<Recording> {
     open_mapped(pid, |header| header.pid == own).next()
 }
 
-/// The header of the profile that `open_member` opens.
-pub fn mapped_header(pid: u32) -> Option<Header> {
+/// The header of the profile that `open_member` opens, and where it is.
+pub fn mapped_header(pid: u32) -> Option<(Header, String)> {
     let own = running::own_pid(pid)?;
-    mapped_headers(pid).map(|found| found.header).find(|header| header.pid == own)
+    let found = mapped_headers(pid).find(|found| found.header.pid == own)?;
+    Some((found.header, found.origin))
 }
 
 /// Why `open_member` cannot read what it finds.
 pub fn member_failure(pid: u32) -> Option<Failure> {
     let own = running::own_pid(pid)?;
-    let found = mapped_headers(pid).find(|found| found.header.pid == own)?;
+    let Some(found) = mapped_headers(pid).find(|found| found.header.pid == own) else {
+        return other_version(pid);
+    };
     Snapshot::read(&*found.bytes).err().map(|error| unreadable(&found.origin, &error))
+}
+
+/// Of the library of another ramson, whose profile this one does not read.
+fn other_version(pid: u32) -> Option<Failure> {
+    let mut mapped = profile_maps(pid).ok().flatten()?.into_iter();
+    mapped.find_map(|map| {
+        let (bytes, origin) = bytes_of_map(pid, map).next()?;
+        let error = Header::read(&*bytes).err()?;
+        matches!(error, ReadError::Version(_)).then(|| unreadable(&origin, &error))
+    })
 }
 
 /// The recording of process `pid` that has this header, where it is now: a forked child moves it from its memory to a file.
@@ -242,6 +301,7 @@ impl Recording {
     pub fn begin_to_run(&mut self, pid: u32) {
         self.running = Some(pid);
         complete(&mut self.snapshot, pid);
+        note_root(pid, &mut self.snapshot.header, &self.origin);
     }
 
     /// Looks for its process in other PID namespaces.

@@ -18,6 +18,7 @@ fn unreadable(origin: &str, error: &ImportError) -> Failure {
         ImportError::Empty | ImportError::Unrecognized(_) => {
             &format!("Pass a ramson profile (\"ramson run ./prog\" creates one), {ACCEPTED}")
         }
+        ImportError::Apart(failure) => failure.next_step(),
         ImportError::OverBudget(bytes) if *bytes < Budget::OWN.memory_bytes => {
             "Save it as a file of your own and pass that: it may take more"
         }

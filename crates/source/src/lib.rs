@@ -3,7 +3,7 @@
 //! `selector` understands SRC, `members` are the processes that it names; `open` opens their profiles. `file` reads one file, mapping
 //! or pipe; `discovery` finds all profiles of this machine.
 //! `moment` turns `SRC@…` into a moment of a history, `marks` into one that the user kept. `target` is a running process, profiled
-//! or not. `snapshot_bytes` makes a profile file of what was read. `failure` is how every command fails.
+//! or not. `snapshot_bytes` makes a profile file of what was read; `root_note` keeps in it which root directory its process has. `failure` is how every command fails.
 #![forbid(unsafe_code)]
 
 mod discovery;
@@ -18,6 +18,7 @@ mod moment;
 mod open;
 pub mod places;
 mod recording;
+mod root_note;
 mod running;
 mod selector;
 mod snapshot_bytes;
@@ -31,6 +32,7 @@ pub use members::{is_named, none_of, processes_of};
 pub use moment::{PastMoment, find, place, time_of, unreadable};
 pub use open::{Members, open_all, open_one, open_recording, open_recordings, running};
 pub use recording::{Past, Recording, complete, name_of};
+pub use root_note::{RootFate, note_root_of, root_fate};
 pub use running::runs_anywhere;
 pub use selector::{Base, Selector};
 pub use target::{Refused, Target, Targets, find_target, find_targets, gone};

@@ -25,6 +25,7 @@ pub fn has_mapped(pid: u32, file: &File) -> io::Result<bool> {
 }
 
 /// A line of /proc/PID/maps.
+#[derive(Clone)]
 pub struct Map {
     range: Range<u64>,
     access: [u8; 4],
@@ -89,18 +90,10 @@ pub fn profile_maps(pid: u32) -> io::Result<Option<Vec<Map>>> {
 
 /// What may be read as a profile that is mapped there, and where it is.
 pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>, String)> {
-    let Map { range, access, device, inode, path, .. } = map;
-    // A memfd's name ends so, too.
-    let is_file = path.starts_with('/') && !path.ends_with(" (deleted)");
-    let mapped = is_file.then(|| (path.clone(), range.clone()));
-    let file = mapped.into_iter().filter_map(move |(path, range)| {
-        let mapped = MappedFile { pid, range, device, inode, path: &path };
-        // After a chroot, its paths are still those from our root.
-        let found = mapped_file(&mapped).ok().map(|found| found.file).or_else(|| {
-            let file = open_found(&path)?;
-            MapIdentity::of(&file).ok()?.is(device, inode).then_some(file)
-        })?;
-        Some((Box::new(found) as Box<dyn ReadAt>, path))
+    let Map { range, access, .. } = map.clone();
+    let file = std::iter::once_with(move || {
+        let found = file_of_map(pid, &map)?;
+        Some((Box::new(found) as Box<dyn ReadAt>, map.path))
     });
     let memory = std::iter::once_with(move || {
         // Memory that is shared may be present where this process has not touched it.
@@ -108,7 +101,23 @@ pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>
         let memory = open(pid, range.start, range.end).ok()?;
         Some((Box::new(memory) as Box<dyn ReadAt>, format!("memory of process {pid}")))
     });
-    file.chain(memory.flatten())
+    file.flatten().chain(memory.flatten())
+}
+
+/// The very file that is mapped there, if it still has a name.
+pub fn file_of_map(pid: u32, map: &Map) -> Option<File> {
+    let Map { range, device, inode, path, .. } = map;
+    // A memfd's name ends so, too.
+    if !path.starts_with('/') || path.ends_with(" (deleted)") {
+        return None;
+    }
+    let (range, device, inode) = (range.clone(), *device, *inode);
+    let mapped = MappedFile { pid, range, device, inode, path };
+    // After a chroot, its paths are still those from our root.
+    mapped_file(&mapped).ok().map(|found| found.file).or_else(|| {
+        let file = open_found(path)?;
+        MapIdentity::of(&file).ok()?.is(device, inode).then_some(file)
+    })
 }
 
 /// Leaves of the extents what process `pid`, whose snapshot it is, has mapped now: a hole that the program unmapped inside one

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::recording::name_of;
 use crate::selector::{Base, Selector};
 use ramson_process::identify::base_name;
+use ramson_process::ports::Listening;
 use ramson_process::processes;
 use ramson_process::stat::Stat;
 use ramson_profile::format::{format_bytes, format_duration};
@@ -79,21 +80,31 @@ pub fn none_of(selector: &Selector) -> Failure {
 
 /// Says that one is wanted where several are named, with what tells them apart.
 pub fn several(what: &str, pids: &[u32]) -> Failure {
-    let mut text = format!(
-        "{what}: {} processes, and this takes one. Pass one of these process IDs:\n       pid        age        RSS  command",
-        pids.len()
+    let text = format!(
+        "{what}: {} processes, and this takes one. Pass one of these process IDs:{}",
+        pids.len(),
+        candidates(pids)
     );
+    Failure::usage(text)
+}
+
+/// A line for each, with what tells them apart.
+fn candidates(pids: &[u32]) -> String {
+    let mut text = "\n       pid        age        RSS  ports  command".to_owned();
+    let mut listening = Listening::default();
     for &pid in pids.iter().take(MOST_CANDIDATES) {
         let stat = Stat::of(pid);
         let age = stat.map(|stat| format_duration(processes::age_ns(stat.start_ticks)));
         let rss = stat.and_then(|stat| stat.rss).map(|rss| format_bytes(rss as f64));
         let [age, rss] = [age, rss].map(|known| known.unwrap_or_else(|| "–".into()));
+        let ports: Vec<String> = listening.ports(pid).iter().map(u16::to_string).collect();
+        let ports = if ports.is_empty() { "–".into() } else { ports.join(",") };
         let command = processes::command(pid).join(" ");
         let command: String = command.chars().take(MOST_COMMAND).collect();
-        text += &format!("\n{pid:>10} {age:>10} {rss:>10}  {command}");
+        text += &format!("\n{pid:>10} {age:>10} {rss:>10}  {ports:<5}  {command}");
     }
     if pids.len() > MOST_CANDIDATES {
         text += &format!("\n{:>10} more", pids.len() - MOST_CANDIDATES);
     }
-    Failure::usage(text)
+    text
 }

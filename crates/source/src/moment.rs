@@ -122,7 +122,10 @@ fn is_history(path: &Path) -> bool {
 pub fn find(selector: &Selector, when: &When) -> Result<PastMoment, Failure> {
     let mut found = find_all(selector, when)?;
     if let [first, _, ..] = found.as_slice() {
-        let pids: Vec<String> = found.iter().map(|found| found.process.pid.to_string()).collect();
+        let start = |process: &Process| format_local_time(process.start_unix_ns);
+        let one =
+            |found: &PastMoment| format!("{} since {}", found.process.pid, start(&found.process));
+        let pids: Vec<String> = found.iter().map(one).collect();
         return Err(Failure::usage(format!(
             "{}: {} processes of that time ({}). Pass one of these process IDs with its moment; RAMSON_HISTORY={} names the history",
             selector.base_text,
@@ -273,7 +276,7 @@ fn nothing_then(base: &str, when: &When, history: &History, processes: &[Process
         let there = if marks.is_empty() {
             format!("\"ramson mark {base} {name}\" makes one, of now")
         } else {
-            format!("There are {}", marks.join(", "))
+            format!("Known marks: {}", marks.join(", "))
         };
         return Failure::not_found(format!("{base}: no mark {name} in its history. {there}"));
     }
@@ -285,7 +288,7 @@ fn nothing_then(base: &str, when: &When, history: &History, processes: &[Process
         .map(|(first, last)| format!("{} to {}", format_local_time(first), format_local_time(last)))
         .collect();
     Failure::not_found(format!(
-        "{base}: it was not recorded at {}. There is {}",
+        "{base}: it was not recorded at {}. The history covers {}",
         format_local_time(time_of(when)),
         spans.join(", ")
     ))

@@ -10,8 +10,9 @@ use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
 use crate::{http, moment};
+use ramson_apart::NOBODY;
 use ramson_history::Span;
-use ramson_import::{Budget, InuseAt};
+use ramson_import::InuseAt;
 use ramson_process::stat::Stat;
 use ramson_process::{program, stat, text};
 use rustix::process::getuid;
@@ -103,10 +104,10 @@ fn open_each(selector: &Selector) -> Result<Members, Failure> {
     let opened = match &selector.base {
         Base::Process(pid) => Opened::Recording(open_pid(*pid)?),
         Base::Input => {
-            open_stream("standard input", io::stdin().lock(), Budget::OWN, InuseAt::End)?
+            open_stream("standard input", io::stdin().lock(), getuid().as_raw(), InuseAt::End)?
         }
         Base::Address(address) => {
-            open_stream(address, http::fetch(address)?, Budget::STRANGER, InuseAt::End)?
+            open_stream(address, http::fetch(address)?, NOBODY, InuseAt::End)?
         }
         // What is left of its moments is a heaptrack file's own.
         Base::File(path) if selector.span.is_some() => open_any_file(path, InuseAt::Peak)?,
@@ -241,7 +242,7 @@ fn open_hidden(pid: u32, error: &io::Error) -> Result<Recording, Failure> {
     let is_own = owner == Some(getuid().as_raw());
     Err(Failure::failed(match owner {
         _ if getuid().is_root() => format!(
-            "process {pid}: the kernel does not let even root look at it. Run ramson in its namespace or without confinement"
+            "process {pid}: the kernel denies access even to root. Run ramson in its namespace or without confinement"
         ),
         Some(_) if is_own => format!(
             "process {pid}: it gave up rights or forbids to be looked at, also by its own user, and has no profile of his. Run ramson as root"

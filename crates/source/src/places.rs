@@ -93,6 +93,9 @@ pub fn objection(path: &Path, user: u32) -> Option<String> {
         Err(refusal) => return Some(refusal.to_string()),
     };
     let owner = directory.owner();
+    if !directory.stores_files() {
+        return Some("its file system stores no files".into());
+    }
     if is_usual && owner != user {
         return Some(format!("it belongs to user {owner}"));
     }

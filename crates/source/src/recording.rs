@@ -1,6 +1,7 @@
 //! A profile that libramson wrote, read at one moment.
 
 use crate::maps::clip_extents;
+use crate::root_note::note_root;
 use crate::snapshot_bytes::snapshot_bytes;
 use ramson_format::flags;
 use ramson_process::clock::{monotonic_ns, unix_ns};
@@ -13,7 +14,7 @@ use serde::Serialize;
 use std::sync::Arc;
 
 /// The moment, or the range, of a source that comes from a history.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct Past {
     /// Nanoseconds since 1970.
     #[serde(rename = "time_unix_ns")]
@@ -63,6 +64,7 @@ impl Recording {
     pub(crate) fn of(mut snapshot: Snapshot, running: Option<u32>, origin: String) -> Self {
         if let Some(pid) = running {
             complete(&mut snapshot, pid);
+            note_root(pid, &mut snapshot.header, &origin);
         }
         Self { snapshot, running, origin, names: None, past: None }
     }

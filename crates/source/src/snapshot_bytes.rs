@@ -3,7 +3,7 @@
 use ramson_format as format;
 use ramson_format::{
     ABORT_OFFSET, COMMITTED, END_OFFSET, FAILURE_OFFSET, MAGIC, PAGE_BYTES, REGION_KINDS,
-    RegionKind, VERSION,
+    ROOT_OFFSET, RegionKind, VERSION,
 };
 use ramson_reader::{Entry, Fields, Freed, Header, LiveSample, Mapping, Snapshot, Stack};
 use ramson_reader::{freed_check, live_check, mapping_check};
@@ -73,6 +73,9 @@ fn header(from: &Header, regions: &Regions) -> Vec<u8> {
     }
     if let Some(end) = &from.end {
         page.bytes(END_OFFSET as usize, &mut end.to_bytes());
+    }
+    if let Some(root) = &from.root {
+        page.bytes(ROOT_OFFSET as usize, &mut root.to_bytes());
     }
     page
 }

@@ -3,11 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of files of root or of the user who runs this: more than any program's debug information.
-const OWN_BYTES: u64 = 8 << 30;
-/// Of files of strangers.
-const STRANGE_BYTES: u64 = 512 << 20;
-
 /// The bytes that are left. Relaxed: only the number itself is shared.
 #[derive(Clone)]
 pub(crate) struct Budget {
@@ -17,7 +12,7 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub fn of(is_trusted: bool) -> Self {
-        let most_bytes = if is_trusted { OWN_BYTES } else { STRANGE_BYTES };
+        let most_bytes = ramson_apart::bounds(is_trusted).memory_bytes;
         Self { most_bytes, left_bytes: Arc::new(most_bytes.into()) }
     }
 

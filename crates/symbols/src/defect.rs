@@ -3,6 +3,8 @@
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
+use ramson_apart::Failure;
+
 /// Why frames of a binary have no name, or names without lines. Displays as one line: object, finding, next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SymbolDefect {
@@ -68,12 +70,26 @@ pub enum SymbolDefect {
         /// What was wrong with it.
         reason: String,
     },
+    /// The file was to be read in a process of its own, which gave no answer.
+    NotRead {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        failure: Failure,
+    },
     /// Debug information told of more than real programs have: more calls inlined into each other, or longer names. What exceeds that is cut.
     Excess {
         /// Frames that were cut off stacks.
         frames: u64,
         /// Names that lost their end.
         names: u64,
+    },
+    /// Nothing names what is in these: neither their files nor names that were looked up before were found after the process had ended.
+    ObjectsLost {
+        /// As the profile names them.
+        paths: Vec<String>,
+        /// Where they were.
+        root: LostRoot,
     },
     /// A map of code compiled at run time is there, but is not to be used.
     PerfMapRefused {
@@ -98,6 +114,17 @@ pub enum SymbolDefect {
         /// What went wrong.
         reason: String,
     },
+}
+
+/// The root directory of a process that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LostRoot {
+    /// Is still there, or ours.
+    Present,
+    /// Another one than ours, which is not found any more; where it was, if that is known.
+    Gone(Option<PathBuf>),
+    /// Another one is at its path.
+    Replaced(PathBuf),
 }
 
 impl fmt::Display for SymbolDefect {
@@ -134,23 +161,20 @@ impl SymbolDefect {
                 write!(out, "Build all of it with -g. {}", symbols_of(path, build_id))
             }
             Self::SupplementMissing { path, supplement, build_id } => {
-                let (path, supplement) = (path.display(), supplement.display());
-                write!(out, "{path}: its debug information needs {supplement}, which is missing")?;
-                match build_id.as_str() {
-                    "" => write!(out, ". Keep the .dwo files, or put a .dwp file beside it"),
-                    _ => {
-                        write!(out, " (build ID {build_id}). Install the rest of its debug package")
-                    }
-                }
+                write_missing(out, path, supplement, build_id)
             }
             Self::Unreadable { path, reason } => {
                 write!(out, "{}: cannot read symbols ({reason}). ", path.display())?;
                 write!(out, "Check the file and its permissions, or pass --debug-path with a copy")
             }
+            Self::NotRead { path, failure } => {
+                write!(out, "{}: no names: {failure}. {}", path.display(), failure.next_step())
+            }
             Self::Excess { frames, names } => write!(
                 out,
                 "debug information: {frames} frames and {names} names exceed what real programs have and were cut. Totals are unchanged"
             ),
+            Self::ObjectsLost { paths, root } => write_lost(out, paths, root),
             Self::PerfMapRefused { path, reason } => {
                 let path = path.display();
                 write!(out, "{path}: not used ({reason}). Remove it and restart the program")
@@ -167,6 +191,15 @@ impl SymbolDefect {
                 )
             }
         }
+    }
+}
+
+fn write_missing(out: &mut String, path: &Path, supplement: &Path, build_id: &str) -> fmt::Result {
+    let (path, supplement) = (path.display(), supplement.display());
+    write!(out, "{path}: its debug information needs {supplement}, which is missing")?;
+    match build_id {
+        "" => write!(out, ". Keep the .dwo files, or put a .dwp file beside it"),
+        _ => write!(out, " (build ID {build_id}). Install the rest of its debug package"),
     }
 }
 
@@ -188,6 +221,36 @@ fn write_replaced(
         None => {
             write!(out, "Restart the program, or pass --debug-path with symbols of the old build")
         }
+    }
+}
+
+fn write_lost(out: &mut String, paths: &[String], root: &LostRoot) -> fmt::Result {
+    const MOST: usize = 3;
+    let name = |path: &String| path.rsplit('/').next().map(str::to_owned);
+    let shown: Vec<String> = paths.iter().take(MOST).filter_map(name).collect();
+    out.push_str(&shown.join(", "));
+    if paths.len() > MOST {
+        write!(out, " and {} more", paths.len() - MOST)?;
+    }
+    match root {
+        LostRoot::Present => out.write_str(
+            ": not named, replaced or removed since the profile was taken. Pass --debug-path with symbols of the old builds, \
+             or --sysroot with the root directory that the program saw",
+        ),
+        LostRoot::Gone(path) => {
+            let path = path.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default();
+            write!(
+                out,
+                ": not named, the program's root directory{path} is gone, and no report named them while it was there. \
+                 Pass --sysroot with a copy of it"
+            )
+        }
+        LostRoot::Replaced(path) => write!(
+            out,
+            ": not named, {} was the program's root directory and has been replaced, and no report named them before. \
+             Pass --sysroot with a copy of the old one",
+            path.display()
+        ),
     }
 }
 

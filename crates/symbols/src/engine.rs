@@ -8,17 +8,34 @@ use crate::answers::Answers;
 use crate::budget::Budget;
 use crate::defect::SymbolDefect;
 use crate::elf::{ElfFile, Identity};
-use crate::find::{Place, Search, open_debug_file, supplement};
 use crate::frame::SymbolSource;
 use crate::lines::Lines;
 use crate::mini_debug_file::mini_debug_file;
 use crate::names::Names;
 use crate::processors::{MAX_THREADS, on_all};
 use crate::rooted::RootedPath;
+use crate::split::Split;
 use crate::worker::Worker;
 
 /// Addresses that one thread names at a time where there is only a symbol table.
 const NAMES_PER_GROUP: usize = 1 << 10;
+
+/// Where the files of a binary come from, besides the binary itself.
+pub(crate) trait Files {
+    /// The next debug file, best first.
+    fn next_debug_file(&mut self) -> Option<ElfFile>;
+
+    /// What `dwz` moved out of this file.
+    fn supplement(&mut self, file: &ElfFile) -> Result<Option<ElfFile>, SymbolDefect>;
+
+    /// What the compiler left outside it.
+    fn split(&mut self, file: &ElfFile) -> Split;
+
+    /// Whether its debug information is to be read.
+    fn has_lines(&self, file: &ElfFile) -> bool {
+        file.has_lines()
+    }
+}
 
 /// What can name addresses of one binary.
 #[derive(Default)]
@@ -41,54 +58,28 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Opens the best sources: DWARF of the binary itself, else of a debug file, here or from a server; names from
-    /// either. Files of strangers are used only if there are no others.
-    pub fn open(search: &mut Search, places: &[Place], file: Option<&ElfFile>) -> Self {
-        let chosen = file.filter(|file| file.is_chosen());
-        let (engine, is_found) = Self::of(search, places, chosen, ElfFile::is_chosen);
-        match is_found {
-            true => engine,
-            false => Self::of(search, places, file, |_| true).0,
-        }
-    }
-
-    /// The best sources among the files that may be used, and whether there was any file.
-    fn of(
-        search: &mut Search,
-        places: &[Place],
-        file: Option<&ElfFile>,
-        may_be_used: fn(&ElfFile) -> bool,
-    ) -> (Self, bool) {
-        let build_id = search.build_id(file).to_owned();
+    /// Opens the best sources among `file` and `files`: DWARF of the binary itself, else of a debug file; names from either.
+    pub fn open(files: &mut impl Files, file: Option<&ElfFile>) -> Self {
         let mut engine = Self::default();
-        let mut is_found = file.is_some();
         let file = file.filter(|file| engine.has_sections(file));
         if let Some(file) = file {
-            engine.open_lines(search, file);
+            engine.open_lines(files, file);
         }
         let mut debug_file = None;
-        for place in places {
-            if engine.lines.is_some() {
-                break;
-            }
-            if place.is_fetched {
-                search.fetch(&build_id);
-            }
-            let readers = search.folders.readers;
-            let found = open_debug_file(place, &build_id, readers, may_be_used);
-            let Some(mut found) = found else { continue };
-            is_found = true;
+        while engine.lines.is_none()
+            && let Some(mut found) = files.next_debug_file()
+        {
             file.into_iter().for_each(|file| found.share_budget(file));
             if !engine.has_sections(&found) {
                 continue;
             }
-            engine.open_lines(search, &found);
+            engine.open_lines(files, &found);
             if debug_file.is_none() || engine.lines.is_some() {
                 debug_file = Some(found);
             }
         }
         engine.open_names(debug_file.as_ref(), file);
-        (engine, is_found)
+        engine
     }
 
     fn has_sections(&mut self, file: &ElfFile) -> bool {
@@ -107,13 +98,13 @@ impl Engine {
         self.budget = Some(file.budget.clone());
     }
 
-    fn open_lines(&mut self, search: &mut Search, file: &ElfFile) {
-        if file.section(".debug_info").is_none() {
+    fn open_lines(&mut self, files: &mut impl Files, file: &ElfFile) {
+        if !files.has_lines(file) {
             return;
         }
-        let supplement = supplement(search, file);
+        let supplement = files.supplement(file);
         let found = supplement.as_ref().ok().and_then(Option::as_ref);
-        match Lines::open(file, found) {
+        match Lines::open(file, found, files.split(file)) {
             Ok(lines) => {
                 self.lines = Some(lines);
                 self.is_strange |= !file.is_trusted || found.is_some_and(|file| !file.is_trusted);
@@ -193,11 +184,15 @@ impl Engine {
                 self.damage.get_or_insert(SymbolDefect::Unreadable { path, reason });
             }
         }
-        if let Some(part) = self.lines.as_ref().and_then(|lines| lines.split.missing.get()) {
-            let (path, supplement) = (self.path.clone(), part.clone());
-            let build_id = String::new();
+        if let Some(supplement) = self.missing_parts().into_iter().next() {
+            let (path, build_id) = (self.path.clone(), String::new());
             let missing = SymbolDefect::SupplementMissing { path, supplement, build_id };
             self.damage.get_or_insert(missing);
         }
+    }
+
+    /// Parts of the debug information that were asked for and are not there.
+    pub fn missing_parts(&self) -> Vec<PathBuf> {
+        self.lines.as_ref().map_or_else(Vec::new, |lines| lines.split.missing())
     }
 }

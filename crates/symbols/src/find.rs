@@ -11,7 +11,8 @@ use crate::binary::{Binary, is_build_id};
 use crate::debuginfod::Servers;
 use crate::defect::SymbolDefect;
 use crate::elf::{ElfFile, Identity, OpenError};
-use crate::links::{DebugLink, supplement_link};
+use crate::identified::DebugLink;
+use crate::links::supplement_link;
 use crate::rooted::{Readers, RootedPath};
 
 /// Where distributions put separate debug files.
@@ -26,6 +27,8 @@ pub(crate) struct Folders {
     pub debug_paths: Vec<PathBuf>,
     /// A copy of the root directory of the machine that the profile is from.
     pub sysroot: Option<PathBuf>,
+    /// The root directory of a process that has ended, where that is not ours.
+    pub root: Option<PathBuf>,
     /// Who must be able to read a file that is used.
     pub readers: Readers,
 }
@@ -42,8 +45,13 @@ impl Folders {
     /// Every root directory in which a path of `binary`'s process may be meant, at `path`.
     fn in_file_systems(&self, binary: &Binary, path: &Path) -> Vec<RootedPath> {
         let sysroot = self.sysroot.iter().map(|root| RootedPath::within(root, path));
-        let process = binary.pid.into_iter().map(|pid| RootedPath::in_process(pid, path));
-        sysroot.chain(process).chain([RootedPath::here(path)]).collect()
+        sysroot.chain(self.in_its_root(binary, path)).chain([RootedPath::here(path)]).collect()
+    }
+
+    /// `path` as the process of `binary` sees it, or saw it before it ended.
+    fn in_its_root(&self, binary: &Binary, path: &Path) -> Option<RootedPath> {
+        let process = binary.pid.map(|pid| RootedPath::in_process(pid, path));
+        process.or_else(|| Some(RootedPath::told(self.root.as_ref()?, path)))
     }
 }
 
@@ -123,11 +131,11 @@ fn binary_paths(binary: &Binary, folders: &Folders) -> Vec<RootedPath> {
             return paths;
         }
     }
-    let process = binary.pid.filter(|_| path.is_absolute());
-    paths.extend(process.map(|pid| RootedPath::in_process(pid, path)));
+    let in_its_root = folders.in_its_root(binary, path).filter(|_| path.is_absolute());
     // Without a build ID, a file of the same name outside the container proves nothing.
-    let has_root = |pid| Path::new(&format!("/proc/{pid}/root")).exists();
-    if is_verifiable || !process.is_some_and(has_root) {
+    let proves_nothing = in_its_root.as_ref().is_some_and(RootedPath::has_root);
+    paths.extend(in_its_root);
+    if is_verifiable || !proves_nothing {
         paths.push(RootedPath::here(path));
     }
     paths
@@ -252,9 +260,7 @@ pub(crate) fn supplement(
     let link = Path::new(OsStr::from_bytes(&link));
     // Relative names start at the debug file, wherever its own links lead.
     let mut paths = vec![file.folder.join(link)];
-    if let Some(pid) = binary.pid.filter(|_| link.is_absolute()) {
-        paths.push(RootedPath::in_process(pid, link));
-    }
+    paths.extend(folders.in_its_root(binary, link).filter(|_| link.is_absolute()));
     for root in debug_roots(binary, folders) {
         paths.extend(by_build_id(&root, &build_id));
         paths.extend(link.file_name().map(|name| root.join(".dwz".as_ref()).join(name.as_ref())));
@@ -265,7 +271,7 @@ pub(crate) fn supplement(
         if let Ok(mut found) = ElfFile::open(&path, folders.readers)
             && found.build_id == build_id
             && (found.is_chosen() || !file.is_trusted)
-            && found.sections().is_ok()
+            && found.damage().is_none()
         {
             found.share_budget(file);
             return Ok(Some(found));

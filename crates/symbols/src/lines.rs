@@ -77,7 +77,11 @@ pub(crate) struct LineFrame<'a> {
 
 impl Lines {
     /// Loads the sections of `file` and, if it was split by `dwz`, those of its supplement.
-    pub fn open(file: &ElfFile, supplement: Option<&ElfFile>) -> Result<Self, String> {
+    pub fn open(
+        file: &ElfFile,
+        supplement: Option<&ElfFile>,
+        split: Split,
+    ) -> Result<Self, String> {
         let endian = endian(file)?;
         let mut contents = read(file, supplement)?;
         if let Some(abbreviations) = contents.get_mut(&(false, SectionId::DebugAbbrev)) {
@@ -91,7 +95,7 @@ impl Lines {
         };
         let sections = loaded(false)?;
         let supplement = supplement.map(|_| loaded(true)).transpose()?;
-        let (split, is_strange) = (Split::of(file), !file.is_trusted);
+        let is_strange = !file.is_trusted;
         let lines = Self { sections, supplement, endian, split, size_bytes, is_strange };
         let budget = file.budget.rest();
         metered(lines.of_reads(&budget), || {

@@ -1,8 +1,8 @@
 //! Names that a profile brings along, so that it can be read where its binaries are not: a block at the end of the file, as
 //! FORMAT.md has it under "Names".
 
+use ramson_apart::is_trusted;
 use rustix::fs::{SeekFrom, seek};
-use rustix::process::getuid;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -67,9 +67,17 @@ impl CarriedNames {
     /// The names at the end of `file`. `None`: there are none, or not whole ones.
     pub fn in_file(file: &File) -> Option<Self> {
         let facts = file.metadata().ok()?;
-        let is_trusted = facts.uid() == 0 || facts.uid() == getuid().as_raw();
+        Self::in_file_of(file, facts.len(), is_trusted(facts.uid()))
+    }
+
+    /// The same of a file that was made of what others sent.
+    pub fn in_copy(file: &File) -> Option<Self> {
+        Self::in_file_of(file, file.metadata().ok()?.len(), false)
+    }
+
+    fn in_file_of(file: &File, length: u64, is_trusted: bool) -> Option<Self> {
         let most_bytes = if is_trusted { MAX_BLOCK_BYTES } else { MAX_STRANGERS_BLOCK_BYTES };
-        Self::read(facts.len(), most_bytes, |buffer, offset| {
+        Self::read(length, most_bytes, |buffer, offset| {
             // A hole costs the one who made it nothing.
             let end = seek(file, SeekFrom::Hole(offset)).unwrap_or(u64::MAX);
             let is_there = end >= offset + buffer.len() as u64;

@@ -27,29 +27,43 @@ pub(crate) struct RootedPath {
     inner: PathBuf,
     /// The user named the directory, so its files may be another user's.
     pub is_named_by_user: bool,
+    /// A profile told the root.
+    is_told: bool,
 }
 
 impl RootedPath {
     /// As the kernel would find it from here.
     pub fn here(path: &Path) -> Self {
         let inner = std::path::absolute(path).unwrap_or_else(|_| Path::new("/").join(path));
-        Self { root: "/".into(), inner, is_named_by_user: false }
+        Self { root: "/".into(), inner, ..Self::default() }
     }
 
     /// As process `pid` sees it.
     pub fn in_process(pid: u32, path: &Path) -> Self {
         let root = PathBuf::from(format!("/proc/{pid}/root"));
-        Self { root, inner: path.to_owned(), is_named_by_user: false }
+        Self { root, inner: path.to_owned(), ..Self::default() }
+    }
+
+    /// In the root directory that a profile tells of its process.
+    pub fn told(root: &Path, path: &Path) -> Self {
+        let (root, inner) = (root.to_owned(), path.to_owned());
+        Self { root, inner, is_told: true, ..Self::default() }
     }
 
     /// In a directory that the user named.
     pub fn within(root: &Path, path: &Path) -> Self {
-        Self { root: root.to_owned(), inner: path.to_owned(), is_named_by_user: true }
+        let (root, inner) = (root.to_owned(), path.to_owned());
+        Self { root, inner, is_named_by_user: true, ..Self::default() }
     }
 
     /// The same as `here`, of a path that the user named.
     pub fn named_by_user(path: &Path) -> Self {
         Self { is_named_by_user: true, ..Self::here(path) }
+    }
+
+    /// Whether its root can be looked into.
+    pub fn has_root(&self) -> bool {
+        self.root().is_ok()
     }
 
     /// `path`, which never leads out of the root, begins here if it is relative.
@@ -75,8 +89,12 @@ impl RootedPath {
         Self { inner: inner.into(), ..self.clone() }
     }
 
+    fn root(&self) -> Result<Root, Refusal> {
+        if self.is_told { Root::told(&self.root) } else { Root::at(&self.root) }
+    }
+
     pub fn open(&self) -> Result<RegularFile, Refusal> {
-        Root::at(&self.root)?.open(&self.inner, Links::WithinRoot)
+        self.root()?.open(&self.inner, Links::WithinRoot)
     }
 
     /// What is there, if every user may read it.
@@ -87,12 +105,12 @@ impl RootedPath {
 
     /// What is there, if it is a regular file.
     pub fn look(&self) -> Option<Facts> {
-        Root::at(&self.root).ok()?.look(&self.inner, Links::WithinRoot).ok()
+        self.root().ok()?.look(&self.inner, Links::WithinRoot).ok()
     }
 
     /// The directory of `file`, which was opened here, wherever links have led.
     pub fn folder_of(&self, file: &RegularFile) -> Option<Self> {
-        let real = Root::at(&self.root).ok()?.path_of(file)?;
+        let real = self.root().ok()?.path_of(file)?;
         Some(Self { inner: real.parent()?.to_owned(), ..self.clone() })
     }
 
@@ -102,10 +120,10 @@ impl RootedPath {
     }
 }
 
-fn write_path(path: &Path, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write_path(path: &Path, out: &mut impl Write) -> io::Result<()> {
     path.as_os_str().as_bytes().serialize(out)
 }
 
-fn read_path(input: &mut impl Read) -> io::Result<PathBuf> {
+pub(crate) fn read_path(input: &mut impl Read) -> io::Result<PathBuf> {
     Vec::deserialize_reader(input).map(|bytes| OsString::from_vec(bytes).into())
 }

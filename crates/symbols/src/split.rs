@@ -1,12 +1,13 @@
 //! Debug information that the compiler left outside the program (`-gsplit-dwarf`): all of it in a package
 //! `PROGRAM.dwp`, or one `.dwo` file per unit, where it was compiled.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use addr2line::SplitDwarfLoad;
 use gimli::{Dwarf, DwarfPackageSections, DwarfSections, RunTimeEndian, SectionId};
@@ -19,11 +20,13 @@ use crate::rooted::{Readers, RootedPath};
 
 /// Lists of units are short if there are this many.
 const UNIT_LISTS: usize = 1 << 10;
+/// Further parts that are not there are not told.
+pub(crate) const MOST_MISSING: usize = 64;
 
 /// Finds the outside parts of one file with DWARF, for any number of threads. Nothing is opened before the first request,
 /// and nothing closed after: threads refer to it.
 pub(crate) struct Split {
-    package_place: RootedPath,
+    places: Places,
     /// Its parts must then not be a stranger's either.
     is_of_trusted_file: bool,
     readers: Readers,
@@ -31,10 +34,25 @@ pub(crate) struct Split {
     package: OnceLock<Option<(DwarfPackageSections<Vec<u8>>, RunTimeEndian)>>,
     /// By the hash of the path.
     units: Vec<OnceLock<Box<Unit>>>,
-    /// The first part that was asked for and is not there.
-    pub missing: OnceLock<PathBuf>,
+    /// Parts that were asked for and are not there, in this order.
+    missing: Mutex<Vec<PathBuf>>,
     /// Relaxed: an estimate of what is held.
     size_bytes: AtomicU64,
+}
+
+/// Where the parts are.
+enum Places {
+    /// The package; others by the names that the debug information has.
+    Named(RootedPath),
+    /// They were given, and no others can be opened.
+    Given(Parts),
+}
+
+/// What another process has opened.
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub package: Option<ElfFile>,
+    pub units: HashMap<PathBuf, ElfFile>,
 }
 
 /// A `.dwo` file.
@@ -46,16 +64,23 @@ struct Unit {
 
 impl Split {
     pub fn of(file: &ElfFile) -> Self {
-        let name = file.path.file_name().unwrap_or_default();
-        let place = file.place.clone().unwrap_or_else(|| file.folder.join(name.as_ref()));
+        Self::new(file, Places::Named(package_place(file)))
+    }
+
+    /// The same of parts that were given.
+    pub fn given(file: &ElfFile, parts: Parts) -> Self {
+        Self::new(file, Places::Given(parts))
+    }
+
+    fn new(file: &ElfFile, places: Places) -> Self {
         Self {
-            package_place: place.with_suffix(".dwp"),
+            places,
             is_of_trusted_file: file.is_trusted,
             readers: file.readers,
             budget: file.budget.clone(),
             package: OnceLock::new(),
             units: (0..UNIT_LISTS).map(|_| OnceLock::new()).collect(),
-            missing: OnceLock::new(),
+            missing: Mutex::default(),
             size_bytes: AtomicU64::new(0),
         }
     }
@@ -76,12 +101,20 @@ impl Split {
         let folder = folder.unwrap_or_default();
         let path = Path::new(OsStr::from_bytes(folder)).join(OsStr::from_bytes(name));
         let Some((sections, endian)) = self.unit(&path) else {
-            self.missing.get_or_init(|| path);
+            let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+            if missing.len() < MOST_MISSING && !missing.contains(&path) {
+                missing.push(path);
+            }
             return None;
         };
         let mut unit = sections.borrow(|section| Bytes::new(section, *endian));
         unit.make_dwo(&request.parent);
         check_abbreviations(&unit).is_ok().then(|| Arc::new(unit))
+    }
+
+    /// Parts that were asked for and are not there; only so many are noted.
+    pub fn missing(&self) -> Vec<PathBuf> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn size_bytes(&self) -> u64 {
@@ -104,33 +137,47 @@ impl Split {
     }
 
     fn open_package(&self) -> Option<(DwarfPackageSections<Vec<u8>>, RunTimeEndian)> {
-        let (load, endian) = self.loader(&self.package_place)?;
-        DwarfPackageSections::load(load).ok().map(|sections| (sections, endian))
+        let load = |file: &ElfFile| {
+            let sections = DwarfPackageSections::load(self.loader(file)).ok()?;
+            Some((sections, endian(file).ok()?))
+        };
+        match &self.places {
+            Places::Named(place) => load(&self.open(place)?),
+            Places::Given(parts) => load(parts.package.as_ref()?),
+        }
     }
 
     fn open_unit(&self, path: &Path) -> Option<(DwarfSections<Vec<u8>>, RunTimeEndian)> {
-        let (load, endian) = self.loader(&RootedPath::here(path))?;
-        DwarfSections::load(load).ok().map(|sections| (sections, endian))
+        let load = |file: &ElfFile| {
+            Some((DwarfSections::load(self.loader(file)).ok()?, endian(file).ok()?))
+        };
+        match &self.places {
+            Places::Named(_) => load(&self.open(&RootedPath::here(path))?),
+            Places::Given(parts) => load(parts.units.get(path)?),
+        }
     }
 
-    /// Reads sections of the file at `place`; a damaged one counts as empty, and the unit as missing what it had.
-    fn loader(
-        &self,
-        place: &RootedPath,
-    ) -> Option<(impl FnMut(SectionId) -> gimli::Result<Vec<u8>> + use<'_>, RunTimeEndian)> {
+    fn open(&self, place: &RootedPath) -> Option<ElfFile> {
         let mut file = ElfFile::open(place, self.readers).ok()?;
-        if self.is_of_trusted_file && !file.is_trusted {
-            return None;
-        }
         file.budget = self.budget.clone();
-        let endian = endian(&file).ok()?;
-        let load = move |id: SectionId| {
+        (file.is_trusted || !self.is_of_trusted_file).then_some(file)
+    }
+
+    /// Reads sections of `file`; a damaged one counts as empty, and the unit as missing what it had.
+    fn loader(&self, file: &ElfFile) -> impl FnMut(SectionId) -> gimli::Result<Vec<u8>> {
+        |id: SectionId| {
             // All of them: the index of a package names ranges in each, used or not.
             let section = id.dwo_name().and_then(|name| file.section(name));
             let content = section.and_then(|section| file.read(section).ok()).unwrap_or_default();
             self.size_bytes.fetch_add(content.len() as u64, Ordering::Relaxed);
             Ok(content)
-        };
-        Some((load, endian))
+        }
     }
+}
+
+/// Where the package of `file`'s parts is, if there is one.
+pub(crate) fn package_place(file: &ElfFile) -> RootedPath {
+    let name = file.path.file_name().unwrap_or_default();
+    let place = file.place.clone().unwrap_or_else(|| file.folder.join(name.as_ref()));
+    place.with_suffix(".dwp")
 }

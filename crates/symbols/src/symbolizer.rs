@@ -12,12 +12,12 @@ use crate::cache::Cache;
 use crate::debuginfod::{ServerOptions, Servers};
 use crate::defect::SymbolDefect;
 use crate::elf::{ElfFile, Identity};
-use crate::engine::Engine;
 use crate::find::{Folders, Place, Search, debug_places, locate, present};
 use crate::frame::{Frame, SymbolSource};
 use crate::links::debug_link;
 use crate::names_block::CarriedNames;
 use crate::rooted::{Readers, RootedPath};
+use crate::sources::Sources;
 
 /// Sections of binaries that were not used lately are dropped beyond this.
 const MAX_OPEN_BYTES: u64 = 2 << 30;
@@ -43,6 +43,8 @@ pub struct Options {
     /// A copy of the root directory of the machine that the profile is from: binaries and debug files are looked for in
     /// it first, and a binary without a build ID nowhere else.
     pub sysroot: Option<PathBuf>,
+    /// The root directory, if it is another one than ours, of the process that has ended: by the path that its profile tells.
+    pub root: Option<PathBuf>,
     /// Servers to ask for what is not here; `None`: ask none.
     pub servers: Option<ServerOptions>,
     /// What the profile brings along; these names are taken first.
@@ -69,8 +71,8 @@ pub struct Symbolizer {
 struct Known {
     origin: Origin,
     answers: Answers,
-    engine: Option<Engine>,
-    /// What the engine could not read, if one was opened.
+    sources: Option<Sources>,
+    /// What they could not read, if they were opened.
     damage: Option<SymbolDefect>,
     unsaved: usize,
     last_call: u64,
@@ -79,9 +81,10 @@ struct Known {
 impl Symbolizer {
     /// Nothing is opened until the first question.
     pub fn new(options: Options) -> Self {
-        let Options { debug_paths, sysroot, servers, carried, cache_dir, is_for_all } = options;
+        let Options { debug_paths, sysroot, root, servers, carried, cache_dir, is_for_all } =
+            options;
         let readers = if is_for_all { Readers::All } else { Readers::Caller };
-        let folders = Folders { debug_paths, sysroot, readers };
+        let folders = Folders { debug_paths, sysroot, root, readers };
         let cache_dir = cache_dir.filter(|_| !is_for_all);
         let (servers, cache) = (servers.map(Servers::new), cache_dir.map(Cache::new));
         Self { folders, servers, carried, cache, known: HashMap::new(), calls: 0 }
@@ -172,13 +175,13 @@ impl Symbolizer {
                     .for_each(|mut old| save(self.cache.as_ref(), &binary, &mut old));
             }
         }
-        let sizes = self.known.values().filter_map(|known| known.engine.as_ref());
-        let mut open_bytes: u64 = sizes.map(Engine::size_bytes).sum();
+        let sizes = self.known.values().filter_map(|known| known.sources.as_ref());
+        let mut open_bytes: u64 = sizes.map(Sources::size_bytes).sum();
         while open_bytes > MAX_OPEN_BYTES {
             let others = self.known.values_mut().filter(|known| known.last_call < self.calls);
-            let open = others.filter(|known| known.engine.is_some());
+            let open = others.filter(|known| known.sources.is_some());
             let Some(oldest) = open.min_by_key(|known| known.last_call) else { return };
-            open_bytes -= oldest.engine.take().map_or(0, |engine| engine.size_bytes());
+            open_bytes -= oldest.sources.take().map_or(0, |sources| sources.size_bytes());
         }
     }
 }
@@ -217,18 +220,19 @@ fn answer(
     file: Option<&ElfFile>,
     unknown: &[u64],
 ) {
-    let engine = known.engine.get_or_insert_with(|| {
+    let sources = known.sources.get_or_insert_with(|| {
         // Old answers may be from a better file that has gone; should it come back, it counts as new.
         known.origin.considered = present(file, places);
-        Engine::open(search, places, file)
+        Sources::open(search, places, file)
     });
-    engine.answer(unknown, &mut known.answers);
-    known.origin.source = engine.source;
-    known.origin.place.clone_from(&engine.place);
-    known.origin.identity = engine.identity;
+    sources.answer(unknown, &mut known.answers);
+    let from = sources.provenance();
+    known.origin.source = from.source;
+    known.origin.place = from.place.cloned();
+    known.origin.identity = from.identity;
     // Once some of the answers are a stranger's they stay mixed.
-    known.origin.is_strange |= engine.is_strange;
-    known.damage = engine.damage.clone();
+    known.origin.is_strange |= from.is_strange;
+    known.damage = from.damage.cloned();
     known.unsaved += unknown.len();
 }
 

@@ -1,11 +1,43 @@
 //! The finding as `--json` has it.
 
+use super::advice::Advice;
+use super::cause::Cause;
 use super::finding::Finding;
+use super::leaks::Leaks;
+use super::pins::Pins;
+use crate::rss::Rss;
+use ramson_process::Part;
+use ramson_process::allocators::{Allocators, Figures};
+use ramson_process::cgroup::Limit;
 use ramson_process::glibc::{Arena, Cell, Parameters, Space, Statistics};
-use ramson_process::{Explained, Part};
-use serde::ser::SerializeStruct;
+use ramson_profile::Estimate;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+/// The finding, field by field.
+#[derive(Serialize, JsonSchema)]
+struct Answer<'a> {
+    pid: u32,
+    name: &'a str,
+    rss: &'a Rss,
+    causes: &'a [Cause],
+    /// Bytes of each part of RSS.
+    parts: BTreeMap<&'static str, i64>,
+    /// Bytes that are not part of RSS; null: not known.
+    beside: BTreeMap<&'static str, Option<u64>>,
+    live_by_profile: &'a Option<Estimate>,
+    limit: &'a Option<Limit>,
+    allocators: &'a Allocators,
+    statistics: Option<StatisticsAnswer<'a>>,
+    statistics_missing: Option<String>,
+    asked: Option<&'a Figures>,
+    asked_missing: Option<&'a String>,
+    pins: &'a Option<Pins>,
+    leaks: &'a Option<Leaks>,
+    advice: &'a [Advice],
+}
 
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -18,37 +50,40 @@ impl Serialize for Finding {
         ]);
         let statistics = self.statistics.as_ref();
         let asked = self.asked.as_ref().map(Result::as_ref);
-        let mut object = serializer.serialize_struct("Finding", 16)?;
-        object.serialize_field("pid", &self.pid)?;
-        object.serialize_field("name", &self.name)?;
-        object.serialize_field("rss", &self.rss)?;
-        object.serialize_field("causes", &self.causes)?;
-        object.serialize_field("parts", &Parts(explained))?;
-        object.serialize_field("beside", &beside)?;
-        object.serialize_field("live_by_profile", &self.live)?;
-        object.serialize_field("limit", &self.limit)?;
-        object.serialize_field("allocators", &self.allocators)?;
-        object.serialize_field("statistics", &statistics.ok().map(StatisticsAnswer::of))?;
-        let missing = statistics.err().map(ToString::to_string);
-        object.serialize_field("statistics_missing", &missing)?;
-        object.serialize_field("asked", &asked.and_then(Result::ok))?;
-        object.serialize_field("asked_missing", &asked.and_then(Result::err))?;
-        object.serialize_field("pins", &self.pins)?;
-        object.serialize_field("leaks", &self.leaks)?;
-        object.serialize_field("advice", &self.advice)?;
-        object.end()
+        let parts = Part::ALL.iter().map(|&(part, name, _)| (name, explained.part(part)));
+        let answer = Answer {
+            pid: self.pid,
+            name: &self.name,
+            rss: &self.rss,
+            causes: &self.causes,
+            parts: parts.collect(),
+            beside,
+            live_by_profile: &self.live,
+            limit: &self.limit,
+            allocators: &self.allocators,
+            statistics: statistics.ok().map(StatisticsAnswer::of),
+            statistics_missing: statistics.err().map(ToString::to_string),
+            asked: asked.and_then(Result::ok),
+            asked_missing: asked.and_then(Result::err),
+            pins: &self.pins,
+            leaks: &self.leaks,
+            advice: &self.advice,
+        };
+        answer.serialize(serializer)
     }
 }
 
-struct Parts<'a>(&'a Explained);
+impl JsonSchema for Finding {
+    fn schema_name() -> Cow<'static, str> {
+        "Finding".into()
+    }
 
-impl Serialize for Parts<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(Part::ALL.iter().map(|&(part, name, _)| (name, self.0.part(part))))
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Answer::json_schema(generator)
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 struct StatisticsAnswer<'a> {
     live_bytes: u64,
     not_walked_share: f64,
@@ -94,7 +129,7 @@ fn half_widths(statistics: &Statistics) -> BTreeMap<&'static str, u64> {
     half_widths.map(|(name, bytes)| (name, bytes.ceil() as u64)).into()
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 struct ArenaAnswer<'a> {
     #[serde(flatten)]
     arena: &'a Arena,

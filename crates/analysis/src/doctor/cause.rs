@@ -4,7 +4,7 @@ use ramson_profile::Estimate;
 use serde::Serialize;
 
 /// A part of RSS, and why it is there.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct Cause {
     /// The name in `--json`.
     pub cause: &'static str,

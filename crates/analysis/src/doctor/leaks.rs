@@ -12,7 +12,7 @@ use serde::Serialize;
 const MOST_FRAMES: usize = 6;
 
 /// What the leak analysis finds.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Leaks {
     /// How many stacks were judged.
     pub stacks: usize,
@@ -23,7 +23,7 @@ pub struct Leaks {
 }
 
 /// A stack that grows.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Growing {
     /// Leaf first, with lines.
     pub frames: Vec<String>,

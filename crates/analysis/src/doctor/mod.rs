@@ -91,7 +91,7 @@ pub fn examine(
 }
 
 /// What was found in several processes.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Findings {
     /// The sum of each term; pages that the processes share count in each.
     pub rss: Option<Rss>,
@@ -104,7 +104,7 @@ pub struct Findings {
 }
 
 /// An advice about one of the processes.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Placed {
     /// The process.
     pub pid: u32,
@@ -116,7 +116,7 @@ pub struct Placed {
 }
 
 /// A process that could not be looked at.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Refusal {
     /// The process.
     pub pid: u32,

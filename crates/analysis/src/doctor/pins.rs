@@ -16,7 +16,7 @@ use std::collections::HashMap;
 const MOST_FRAMES: usize = 6;
 
 /// All that was found.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Pins {
     /// Those that pin most first.
     pub sites: Vec<Site>,
@@ -28,7 +28,7 @@ pub struct Pins {
 }
 
 /// A call site whose live blocks pin free memory.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, schemars::JsonSchema)]
 pub struct Site {
     /// Leaf first.
     pub frames: Vec<String>,

@@ -23,6 +23,8 @@ const MOST_NS_BEFORE_DEATH: u64 = 5_000_000_000;
 
 const SIGABRT: u32 = 6;
 
+const LAST_SEEN: &str = "at last check";
+
 /// Why a process died, in the words of tables and of `--json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -170,17 +172,17 @@ fn is_copy(end: Option<&Noted>) -> bool {
     end.is_some_and(|end| end.way == Way::Copied)
 }
 
-/// `RSS 62.9 MiB last seen …; live at its end 10.1 MiB`, of a process that cannot be asked.
+/// `RSS 62.9 MiB last seen …; live at exit 10.1 MiB`, of a process that cannot be asked.
 pub fn rss_and_live_text(recording: &Recording, live: Estimate) -> String {
     let end = end_of(recording);
-    let when = if is_copy(end.as_ref()) { "then" } else { "at its end" };
+    let when = if is_copy(end.as_ref()) { "then" } else { "at exit" };
     let lost = lost_text(&recording.snapshot);
     format!("{}; live {when} {}{lost}", rss_text(end.as_ref()), live_text(live))
 }
 
 /// RSS as it was last seen, and where that is from.
 pub fn last_rss(end: &Noted) -> Option<(u64, &'static str)> {
-    let last_seen = if is_copy(Some(end)) { "when it was copied" } else { "last seen" };
+    let last_seen = if is_copy(Some(end)) { "when it was copied" } else { LAST_SEEN };
     let known = [
         (end.killed_rss_bytes, "when the OOM killer came"),
         (end.last_rss_bytes, last_seen),
@@ -221,7 +223,7 @@ pub fn sentence(source: &Recording) -> String {
         let lived_ns = header.last_monotonic_ns.saturating_sub(header.start_monotonic_ns);
         let what = match header.state {
             state::EXITED => "exited after",
-            _ => "died without a normal exit, of an unknown cause; last sample after",
+            _ => "died; cause unknown; last sample after",
         };
         return format!("{what} {}", format_duration(lived_ns));
     };
@@ -257,8 +259,8 @@ pub fn rss_text(end: Option<&Noted>) -> String {
         return if is_copy { "RSS unknown" } else { "RSS unknown, the process is gone" }.into();
     };
     let mut out = format!("RSS {} {when}", format_bytes(bytes as f64));
-    if when == "last seen" {
-        out += &format!(" {} s before its end", (end.last_rss_age_ns as f64 / 1e8).round() / 10.0);
+    if when == LAST_SEEN {
+        out += &format!(", {} before it ended", age_text(end.last_rss_age_ns));
         if end.peak_rss_bytes > bytes {
             out += &format!(", {} at its peak", format_bytes(end.peak_rss_bytes as f64));
         }
@@ -269,8 +271,12 @@ pub fn rss_text(end: Option<&Noted>) -> String {
     out
 }
 
+fn age_text(ns: u64) -> String {
+    if ns < 1_000_000_000 { "<1 s".into() } else { format_duration(ns) }
+}
+
 /// How a process ended, as an answer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct End {
     /// `exited`, `signalled`, `replaced` by exec, or `copied` while the process ran.
     pub way: &'static str,
@@ -356,7 +362,7 @@ mod tests {
         let end = Noted { peak_rss_bytes: 5, ..Noted::of(Way::Signalled(9)) };
         assert_eq!(last_rss(&end), Some((5, "at its peak")));
         let end = Noted { last_rss_bytes: 4 << 20, last_rss_age_ns: 250_000_000, ..end };
-        assert_eq!(rss_text(Some(&end)), "RSS 4.00 MiB last seen 0.3 s before its end");
+        assert_eq!(rss_text(Some(&end)), "RSS 4.00 MiB at last check, <1 s before it ended");
         let end = Noted { killed_rss_bytes: 6 << 20, limit_bytes: 8 << 20, ..end };
         assert_eq!(rss_text(Some(&end)), "RSS 6.00 MiB when the OOM killer came, limit 8.00 MiB");
         assert!(rss_text(None).contains("unknown"));

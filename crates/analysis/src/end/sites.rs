@@ -30,6 +30,7 @@ impl LastProfile {
         let mut profile = unnamed(source, Detail::Stacks, None);
         let mut symbolizer = Symbolizer::new(Options {
             carried: source.names.clone(),
+            root: naming::other_root(source),
             cache_dir: places::symbol_cache(),
             ..Options::default()
         });

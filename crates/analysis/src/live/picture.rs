@@ -119,7 +119,7 @@ impl Picture {
 }
 
 /// The picture at one moment.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Live {
     /// Nanoseconds since 1970.
     pub time_unix_ns: u64,

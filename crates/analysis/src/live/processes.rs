@@ -155,7 +155,7 @@ fn search(wanted: &[Selector]) -> Discovery<Recording> {
 }
 
 /// The processes at one moment.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct LiveProcesses {
     /// Nanoseconds since 1970.
     pub time_unix_ns: u64,
@@ -166,7 +166,7 @@ pub struct LiveProcesses {
 }
 
 /// One process at one moment.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct LiveProcess {
     /// The process.
     pub pid: u32,

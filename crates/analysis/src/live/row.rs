@@ -93,7 +93,7 @@ impl Key {
 }
 
 /// One line of the table.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// `None`: cannot be opened.
     #[serde(skip)]

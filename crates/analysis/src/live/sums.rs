@@ -5,7 +5,9 @@ use crate::extents::{self, Live};
 use ramson_format::Kind;
 use ramson_profile::{Estimate, SampleUnit};
 use ramson_reader::{Snapshot, Stack};
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Serialize, Serializer};
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::iter::Sum;
 use std::ops::AddAssign;
@@ -38,21 +40,43 @@ pub struct Sums {
     pub oldest_ns: u64,
 }
 
-/// Null for what is not known.
+/// The same as an answer; null: not known.
+#[derive(Serialize, JsonSchema)]
+struct SumsAnswer {
+    live: Estimate,
+    live_objects: Estimate,
+    change: Estimate,
+    alloc_objects_per_s: Option<f64>,
+    alloc_bytes_per_s: Option<f64>,
+    freed_bytes_per_s: Option<f64>,
+    mean_age_ns: Option<u64>,
+    oldest_ns: Option<u64>,
+}
+
 impl Serialize for Sums {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let rate = |per_s: f64| (!per_s.is_nan()).then_some(per_s);
-        let mut object = serializer.serialize_struct("Sums", 8)?;
-        object.serialize_field("live", &self.live)?;
-        object.serialize_field("live_objects", &self.live_objects)?;
-        object.serialize_field("change", &self.change())?;
-        object.serialize_field("alloc_objects_per_s", &rate(self.alloc_objects_per_s))?;
-        object.serialize_field("alloc_bytes_per_s", &rate(self.alloc_bytes_per_s))?;
-        object.serialize_field("freed_bytes_per_s", &rate(self.freed_bytes_per_s))?;
-        object.serialize_field("mean_age_ns", &self.mean_age_ns())?;
-        let oldest_ns = (self.oldest_ns > 0).then_some(self.oldest_ns);
-        object.serialize_field("oldest_ns", &oldest_ns)?;
-        object.end()
+        let answer = SumsAnswer {
+            live: self.live,
+            live_objects: self.live_objects,
+            change: self.change(),
+            alloc_objects_per_s: rate(self.alloc_objects_per_s),
+            alloc_bytes_per_s: rate(self.alloc_bytes_per_s),
+            freed_bytes_per_s: rate(self.freed_bytes_per_s),
+            mean_age_ns: self.mean_age_ns(),
+            oldest_ns: (self.oldest_ns > 0).then_some(self.oldest_ns),
+        };
+        answer.serialize(serializer)
+    }
+}
+
+impl JsonSchema for Sums {
+    fn schema_name() -> Cow<'static, str> {
+        "Sums".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        SumsAnswer::json_schema(generator)
     }
 }
 

@@ -1,7 +1,11 @@
 //! Which stacks are suspects of a leak, with the evidence.
 
+mod answer;
+mod functions;
 mod stacks;
+mod suppressed;
 
+pub use answer::Answer;
 pub use stacks::{NamedStack, stacks, together as stacks_together};
 
 use crate::extents::lost;
@@ -12,17 +16,19 @@ use crate::overlap;
 use crate::recording::what_is_missing;
 use crate::selection::Selection;
 use crate::summary::{Subject, Summary};
+use functions::Key;
 use ramson_format::Kind;
 use ramson_leaks::{Finding, Growth, Suppressions, Verdict};
 use ramson_process::clock::monotonic_ns;
-use ramson_profile::{FrameName, SampleType};
+use ramson_profile::format::format_duration;
+use ramson_profile::{Estimate, FrameName, SampleType};
 use ramson_source::{Failure, Recording};
 use serde::Serialize;
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::slice;
-use std::sync::Arc;
 
-/// What lives shorter is churn, and what was first seen later is not judged, unless it is said otherwise.
+/// What is freed sooner is short-lived, and what was first seen later is not judged, unless it is said otherwise.
 pub const MIN_AGE_NS: u64 = 60_000_000_000;
 
 /// A profile and the moment that it shows.
@@ -53,9 +59,11 @@ pub struct Question<'a> {
     pub suppressions: &'a Suppressions,
 }
 
-/// The answer.
-#[derive(Serialize)]
+/// What was found.
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Suspects {
+    /// In short.
+    pub answer: Answer,
     /// What it is of.
     #[serde(flatten)]
     pub subject: Subject,
@@ -63,11 +71,11 @@ pub struct Suspects {
     pub interval_bytes: u64,
     /// How many stacks were judged and not hidden.
     pub stacks: usize,
-    /// Hidden by a suppression.
+    /// Stacks hidden by a suppression.
     pub suppressed: usize,
-    /// Hidden as growing in the baseline already.
+    /// Stacks hidden as growing in the baseline already.
     pub known: usize,
-    /// Worst first.
+    /// What grows first, by its growth; then by live bytes.
     pub suspects: Vec<Suspect>,
     /// What the profile lacks.
     pub defects: Vec<String>,
@@ -76,18 +84,43 @@ pub struct Suspects {
     pub processes: Vec<Each<Suspects>>,
 }
 
-/// One stack, judged.
-#[derive(Serialize)]
+/// One function of the program, judged: all that it allocated, or, where only some of its callers leak, what it allocated for
+/// these.
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Suspect {
     /// Verdict, reason and evidence.
     #[serde(flatten)]
     pub finding: Finding,
-    /// The first sample was taken that long ago.
+    /// Of all live bytes that were judged, 0 to 1.
+    pub share: f64,
+    /// The first sample was taken that long ago …
     pub first_seen_ns: u64,
-    /// Leaf first, with lines.
+    /// … which was then.
+    pub first_seen_unix_ns: u64,
+    /// Of what grows: since then at least.
+    pub growing_since_unix_ns: Option<u64>,
+    /// The program's own function that allocated, line 0.
+    #[serde(flatten)]
+    pub function: FrameName,
+    /// Its lines, those with the most live bytes first.
+    pub lines: Vec<LineShare>,
+    /// How many stacks they are.
+    pub stacks: usize,
+    /// The stack with the most live bytes, leaf first, with lines.
     pub frames: Vec<FrameName>,
     #[serde(skip)]
-    binaries: Vec<String>,
+    keys: Vec<Key>,
+}
+
+/// What one line allocated.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct LineShare {
+    /// 0 if unknown.
+    pub line: u32,
+    /// Live bytes.
+    pub inuse_space: Estimate,
+    /// Live samples, raw.
+    pub samples: u64,
 }
 
 /// Judges moments of one process or of several; growth is measured where there is an earlier moment of the same process,
@@ -103,19 +136,22 @@ pub fn suspects(
             "--tagfocus and --tagignore: leaks judges whole stacks. Choose by frames (--focus, --show …)",
         ));
     }
-    let of_baseline = if baseline.is_empty() { Vec::new() } else { judged(baseline, question)? };
-    let known = of_baseline.iter().filter(|it| it.is_growing()).map(Suspect::key).collect();
+    let mut known = HashSet::new();
+    if !baseline.is_empty() {
+        let found = judged(baseline, question, &known)?.suspects;
+        known.extend(found.into_iter().filter(Suspect::is_growing).flat_map(|it| it.keys));
+    }
     let mut answers = Vec::new();
     for course in courses {
         let recording = &course.moment.recording;
         let header = &recording.snapshot.header;
         let summary = Summary::of(recording, header.unix_ns(course.moment.now_ns));
-        let found = match judged(slice::from_ref(course), question) {
+        let found = match judged(slice::from_ref(course), question, &known) {
             // What is left of the others is judged.
-            Err(_) if courses.len() > 1 => Vec::new(),
+            Err(_) if courses.len() > 1 => Judged::default(),
             found => found?,
         };
-        let mut answer = Suspects::of(found, &known, question, Subject::Recording(summary));
+        let mut answer = Suspects::of(found, Subject::Recording(summary));
         answer.interval_bytes = header.interval_bytes;
         answer.defects = what_is_missing(recording);
         answers.push(answer);
@@ -127,30 +163,20 @@ pub fn suspects(
     }
     let interval_bytes = answers.iter().map(|answer| answer.interval_bytes).max().unwrap_or(0);
     let (processes, sum, defects) = together(answers, unprofiled, |it| (&it.subject, &it.defects));
-    let sum = Suspects::of(judged(courses, question)?, &known, question, sum);
+    let sum = Suspects::of(judged(courses, question, &known)?, sum);
     Ok(Suspects { interval_bytes, defects, processes, ..sum })
 }
 
-/// What names a stack in another process: its functions and their files.
-type Key = Vec<(Arc<str>, Arc<str>)>;
-
 impl Suspects {
-    fn of(
-        mut suspects: Vec<Suspect>,
-        known: &HashSet<Key>,
-        question: &Question,
-        subject: Subject,
-    ) -> Self {
-        let all = suspects.len();
-        suspects.retain(|it| question.suppressions.matching(it.searched()).is_none());
-        let suppressed = all - suspects.len();
-        suspects.retain(|it| !known.contains(&it.key()));
+    fn of(found: Judged, subject: Subject) -> Self {
+        let Judged { answer, stacks, suppressed, known, suspects } = found;
         Self {
+            answer,
             subject,
             interval_bytes: 0,
-            stacks: suspects.len(),
+            stacks,
             suppressed,
-            known: all - suppressed - suspects.len(),
+            known,
             suspects,
             defects: Vec::new(),
             processes: Vec::new(),
@@ -201,7 +227,28 @@ pub fn paired(
     Ok(courses)
 }
 
+/// Fails if no process was watched for as long as `min_age_ns` since `object`.
+pub fn refuse_short(courses: &[Course], min_age_ns: u64, object: &str) -> Result<(), Failure> {
+    let longest_ns = courses.iter().filter_map(Course::window_ns).max().unwrap_or(0);
+    if longest_ns >= min_age_ns {
+        return Ok(());
+    }
+    let wait = match courses.iter().any(|course| course.moment.recording.running.is_some()) {
+        true => format!("Ask again in {}", format_duration(min_age_ns - longest_ns)),
+        false => "Pass an earlier mark".into(),
+    };
+    let [window, least] = [longest_ns, min_age_ns].map(format_duration);
+    Err(Failure::failed(format!(
+        "{object}: only {window} before; growth over less than {least} (--min-age) says nothing. {wait}, or pass a smaller --min-age"
+    )))
+}
+
 impl Course {
+    /// Between its moments.
+    fn window_ns(&self) -> Option<u64> {
+        Some(self.moment.now_ns.saturating_sub(self.earlier.as_ref()?.now_ns))
+    }
+
     /// Of one moment alone.
     pub fn of(recording: Recording) -> Self {
         Self { moment: DatedRecording::of(recording), earlier: None }
@@ -224,62 +271,77 @@ pub fn moment_ns(recording: &Recording) -> u64 {
     }
 }
 
-/// Every stack with live samples, worst first.
-fn judged(courses: &[Course], question: &Question) -> Result<Vec<Suspect>, Failure> {
-    let (mut all, mut nothing_left) = (Vec::new(), None);
-    for course in courses {
-        let DatedRecording { recording, now_ns } = &course.moment;
-        let named = assemble(recording, question.names, Detail::Numbered, Some(Kind::Heap))?;
-        let mut profile = named.profile;
-        match question.selection.apply(&mut profile, SampleType::InuseSpace) {
-            Ok(_) => {
-                let earlier = course.earlier.as_ref();
-                all.push((*now_ns, stacks(&recording.snapshot, *now_ns, earlier, &profile)));
-            }
-            Err(failure) => drop(nothing_left.get_or_insert(failure)),
-        }
-    }
-    if let (true, Some(failure)) = (all.is_empty(), nothing_left) {
-        return Err(failure);
-    }
-    let is_part =
-        courses.iter().any(|course| lost(&course.moment.recording.snapshot, Kind::Heap) > 0);
-    Ok(judge_all(stacks_together(all), question.min_age_ns, is_part))
-}
-
-/// The growth of those suspects among stacks that are judged together which grow.
+/// The growth of the leak suspects among stacks that are judged together.
 pub fn growing(stacks: Vec<NamedStack>) -> Vec<Growth> {
-    let suspects = judge_all(stacks, MIN_AGE_NS, false).into_iter();
+    let suspects = functions::judged(stacks, MIN_AGE_NS, &functions::Moment::default()).into_iter();
     let growing = suspects.filter(Suspect::is_growing);
     growing.filter_map(|suspect| suspect.finding.growth).collect()
 }
 
-/// The verdicts on stacks that are judged together, worst first. `is_part`: samples of them were lost.
-fn judge_all(stacks: Vec<NamedStack>, min_age_ns: u64, is_part: bool) -> Vec<Suspect> {
-    let count = stacks.len();
-    let finding = |stack: &NamedStack| {
-        let finding = stack.judged(count, min_age_ns);
-        let (objects, space) = (finding.inuse_objects, finding.inuse_space);
-        match is_part {
-            true => Finding {
-                inuse_objects: objects.as_part(),
-                inuse_space: space.as_part(),
-                ..finding
-            },
-            false => finding,
+/// All stacks of some moments, judged.
+#[derive(Default)]
+struct Judged {
+    answer: Answer,
+    stacks: usize,
+    suppressed: usize,
+    known: usize,
+    suspects: Vec<Suspect>,
+}
+
+/// Every function with live samples, without what is suppressed or `known`.
+fn judged(
+    courses: &[Course],
+    question: &Question,
+    known: &HashSet<Key>,
+) -> Result<Judged, Failure> {
+    let (mut all, mut nothing_left) = (Vec::new(), None);
+    let (mut live, mut suppressed) = (Estimate::default(), 0);
+    for course in courses {
+        let DatedRecording { recording, now_ns } = &course.moment;
+        let named = assemble(recording, question.names, Detail::Numbered, Some(Kind::Heap))?;
+        let mut profile = named.profile;
+        // Suppressions see all frames.
+        let all_frames = question.selection.with_all_frames();
+        if let Err(failure) = all_frames.apply(&mut profile, SampleType::InuseSpace) {
+            nothing_left.get_or_insert(failure);
+            continue;
         }
-    };
-    let suspect = |stack: NamedStack| Suspect {
-        finding: finding(&stack),
-        first_seen_ns: stack.history.observed_ns(),
-        frames: stack.frames,
-        binaries: stack.binaries,
-    };
-    let mut suspects: Vec<Suspect> = stacks.into_iter().map(suspect).collect();
-    suspects.sort_by(|a, b| {
-        a.finding.verdict.cmp(&b.finding.verdict).then_with(|| b.weight().total_cmp(&a.weight()))
-    });
-    suspects
+        live += profile.total(SampleType::InuseSpace);
+        suppressed += suppressed::remove(&mut profile, question.suppressions);
+        if let Some(own) = &question.selection.own_frames {
+            own.fold(&mut profile);
+        }
+        let earlier = course.earlier.as_ref();
+        all.push((*now_ns, stacks(&recording.snapshot, *now_ns, earlier, &profile)));
+    }
+    if let (true, Some(failure)) = (all.is_empty(), nothing_left) {
+        return Err(failure);
+    }
+    let mut stacks = stacks_together(all);
+    let before = stacks.len();
+    stacks.retain(|stack| !known.contains(&functions::key(stack)));
+    let left = stacks.len();
+    let of =
+        functions::Moment { live, unix_ns: unix_ns_of(courses), is_running: is_running(courses) };
+    let is_part =
+        courses.iter().any(|course| lost(&course.moment.recording.snapshot, Kind::Heap) > 0);
+    let mut suspects = functions::judged(stacks, question.min_age_ns, &of);
+    if is_part {
+        suspects.iter_mut().for_each(Suspect::mark_part);
+    }
+    suspects.sort_by(Suspect::compare);
+    let answer = Answer::of(&suspects, &of);
+    Ok(Judged { answer, stacks: left, suppressed, known: before - left, suspects })
+}
+
+/// The latest moment.
+fn unix_ns_of(courses: &[Course]) -> u64 {
+    let latest = courses.iter().map(|course| &course.moment).max_by_key(|moment| moment.now_ns);
+    latest.map_or(0, |moment| moment.recording.snapshot.header.unix_ns(moment.now_ns))
+}
+
+fn is_running(courses: &[Course]) -> bool {
+    courses.iter().any(|course| course.moment.recording.running.is_some())
 }
 
 impl Suspect {
@@ -287,22 +349,20 @@ impl Suspect {
         self.finding.verdict == Verdict::Growing
     }
 
-    fn key(&self) -> Key {
-        self.frames.iter().map(|frame| (frame.name.clone(), frame.file.clone())).collect()
+    /// Records were lost: what is live is at least this.
+    fn mark_part(&mut self) {
+        let finding = &mut self.finding;
+        finding.inuse_objects = finding.inuse_objects.as_part();
+        finding.inuse_space = finding.inuse_space.as_part();
     }
 
-    /// What a suppression may match: names of functions, source files and binaries.
-    fn searched(&self) -> impl Iterator<Item = &str> + Clone {
-        let frames = self.frames.iter().flat_map(|frame| [&*frame.name, &*frame.file]);
-        let binaries = self.binaries.iter().map(String::as_str);
-        frames.chain(binaries).filter(|name| !name.is_empty())
-    }
-
-    /// What ranks within a verdict: what grows by its growth, the rest by its live bytes.
-    fn weight(&self) -> f64 {
-        match (self.finding.verdict, &self.finding.growth) {
-            (Verdict::Growing, Some(growth)) => growth.per_hour.value,
-            _ => self.finding.inuse_space.value,
-        }
+    /// What grows comes first, by its growth; then what has the most live bytes.
+    fn compare(&self, other: &Self) -> Ordering {
+        let weight = |it: &Self| match (it.is_growing(), &it.finding.growth) {
+            (true, Some(growth)) => growth.per_hour.value,
+            _ => it.finding.inuse_space.value,
+        };
+        let growing_first = other.is_growing().cmp(&self.is_growing());
+        growing_first.then_with(|| weight(other).total_cmp(&weight(self)))
     }
 }

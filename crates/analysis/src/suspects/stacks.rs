@@ -15,8 +15,6 @@ use std::mem;
 pub struct NamedStack {
     /// Leaf first, with lines.
     pub frames: Vec<FrameName>,
-    /// Paths of the binaries of its frames.
-    pub binaries: Vec<String>,
     /// What is judged.
     pub history: StackHistory,
 }
@@ -50,7 +48,6 @@ pub fn stacks(
             start_ns: snapshot.header.start_monotonic_ns,
             first_ns: stack.first_monotonic_ns,
             now_ns,
-            alloc_space: stack.alloc_space,
             lifetimes: stack.lifetimes,
             live: mem::take(&mut live[number]),
             measured: changes.as_ref().map(|changes| MeasuredChange {
@@ -59,11 +56,10 @@ pub fn stacks(
             }),
         };
         match found.entry(table.stack(sample).collect()) {
-            Entry::Occupied(mut known) => join(&mut known.get_mut().history, history),
+            Entry::Occupied(mut known) => known.get_mut().history.join(&history),
             Entry::Vacant(place) => {
                 let frames = place.key().iter().map(|&at| table.name_at(at)).collect();
-                let binaries = binaries(profile, &sample.locations);
-                place.insert(NamedStack { frames, binaries, history });
+                place.insert(NamedStack { frames, history });
             }
         }
     }
@@ -77,15 +73,12 @@ pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
     let mut found: HashMap<Vec<FrameName>, NamedStack> = HashMap::new();
     for (own_now_ns, stacks) in all {
         for mut stack in stacks {
-            shift(&mut stack.history, now_ns - own_now_ns);
+            stack.history.shift(now_ns - own_now_ns);
             match found.entry(stack.frames.clone()) {
                 Entry::Vacant(place) => drop(place.insert(stack)),
                 Entry::Occupied(mut known) => {
                     let known = known.get_mut();
-                    known.binaries.extend(stack.binaries);
-                    known.binaries.sort_unstable();
-                    known.binaries.dedup();
-                    join(&mut known.history, stack.history);
+                    known.history.join(&stack.history);
                 }
             }
         }
@@ -96,45 +89,9 @@ pub fn together(all: Vec<(u64, Vec<NamedStack>)>) -> Vec<NamedStack> {
     stacks
 }
 
-/// Makes it later.
-fn shift(history: &mut StackHistory, by_ns: u64) {
-    history.start_ns += by_ns;
-    history.first_ns = history.first_ns.saturating_add(by_ns);
-    history.now_ns += by_ns;
-    history.live.iter_mut().for_each(|block| block.time_ns += by_ns);
-}
-
-/// Adds what else was allocated there.
-fn join(history: &mut StackHistory, other: StackHistory) {
-    history.start_ns = history.start_ns.min(other.start_ns);
-    history.first_ns = history.first_ns.min(other.first_ns);
-    history.alloc_space += other.alloc_space;
-    for (sum, count) in history.lifetimes.iter_mut().zip(other.lifetimes) {
-        *sum = sum.saturating_add(count);
-    }
-    history.live.extend(other.live);
-    history.measured = match (history.measured, other.measured) {
-        (Some(one), Some(other)) => Some(MeasuredChange {
-            change: one.change + other.change,
-            window_ns: one.window_ns.max(other.window_ns),
-        }),
-        (one, other) => one.or(other),
-    };
-}
-
 fn block(sample: &LiveSample) -> LiveBlock {
     let LiveSample { monotonic_ns, size, inverse_probability, .. } = *sample;
     LiveBlock { time_ns: monotonic_ns, size_bytes: size, inverse_probability }
-}
-
-fn binaries(profile: &Profile, locations: &[u32]) -> Vec<String> {
-    let locations = locations.iter().map(|&location| &profile.locations[location as usize]);
-    let mappings = locations.filter_map(|location| location.mapping);
-    let mut paths: Vec<String> =
-        mappings.map(|mapping| profile.mappings[mapping].path.clone()).collect();
-    paths.sort_unstable();
-    paths.dedup();
-    paths
 }
 
 /// Later − earlier live bytes by number of the stack in the later snapshot, without the error of what lives in both.
@@ -161,7 +118,7 @@ mod tests {
 
     fn stack(name: &str, history: StackHistory) -> NamedStack {
         let frame = FrameName { name: name.into(), line: 7, ..FrameName::default() };
-        NamedStack { frames: vec![frame], binaries: vec!["/bin/server".into()], history }
+        NamedStack { frames: vec![frame], history }
     }
 
     fn block(time_ns: u64) -> LiveBlock {
@@ -178,7 +135,6 @@ mod tests {
             start_ns: 10,
             first_ns: 20,
             now_ns: 1000,
-            alloc_space: 300.0,
             live: vec![block(900)],
             measured: change(5.0, 60),
             ..StackHistory::default()
@@ -188,7 +144,6 @@ mod tests {
             start_ns: 100,
             first_ns: 150,
             now_ns: 800,
-            alloc_space: 200.0,
             live: vec![block(400)],
             measured: change(3.0, 50),
             ..StackHistory::default()
@@ -204,9 +159,8 @@ mod tests {
         assert_eq!((history.start_ns, history.first_ns, history.now_ns), (10, 20, 1000));
         let ages: Vec<u64> = history.live.iter().map(|block| 1000 - block.time_ns).collect();
         assert_eq!(ages, [100, 400]);
-        assert_eq!((history.alloc_space, history.lifetimes[3]), (500.0, 4));
+        assert_eq!(history.lifetimes[3], 4);
         assert_eq!(history.measured, change(8.0, 60));
         assert_eq!(together[0].history.start_ns, 300);
-        assert_eq!(together[1].binaries, ["/bin/server"]);
     }
 }

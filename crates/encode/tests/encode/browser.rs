@@ -1,6 +1,7 @@
 //! The HTML export in Debian's chromium. Without it these tests fail, they do not skip.
 
 use crate::go_tool::Workplace;
+use crate::profiles::about;
 use ramson_encode::html;
 use ramson_profile::{
     Estimate, Function, Line, Location, LookupAddress, Profile, SampleType, StackSample,
@@ -39,7 +40,7 @@ fn profile() -> Profile {
 fn seen() -> Value {
     let place = Workplace::new("browser");
     let mut page = Vec::new();
-    html::write(&profile(), &mut page, SampleType::InuseSpace).unwrap();
+    html::write(&profile(), &mut page, SampleType::InuseSpace, &about()).unwrap();
     std::fs::write(place.path("page.html"), page).unwrap();
     std::fs::write(place.path("reader.html"), READER).unwrap();
     let output = Command::new("timeout")

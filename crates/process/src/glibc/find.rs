@@ -3,6 +3,7 @@
 use super::layout::{LAYOUTS, Layout, SMALL_TCACHE_BINS, arena, chunk, parameters};
 use crate::areas::Area;
 use crate::memory::{Memory, PAGE_BYTES, half_word_at, pages, read_present, word_at};
+use borsh::{BorshDeserialize, BorshSerialize};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -198,7 +199,18 @@ impl LibraryData {
 }
 
 /// `struct malloc_par`: the settings in force and what was mapped for large chunks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    BorshSerialize,
+    BorshDeserialize,
+    schemars::JsonSchema,
+)]
 pub struct Parameters {
     /// Free bytes at the top of the main arena from which it shrinks.
     pub trim_threshold_bytes: u64,

@@ -2,13 +2,24 @@
 
 use super::heaps::Segment;
 use crate::memory::{PAGE_BYTES, Presence};
+use borsh::{BorshDeserialize, BorshSerialize};
 use serde::Serialize;
 
 /// Cells at most, unless there are more runs of chunks than that.
 const MOST_CELLS: u64 = 1024;
 
 /// A part of an arena.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Serialize,
+    BorshSerialize,
+    BorshDeserialize,
+    schemars::JsonSchema,
+)]
 pub struct Cell {
     /// By its index.
     pub arena: usize,
@@ -24,7 +35,7 @@ pub struct Cell {
 }
 
 /// The cells of all arenas, by address.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct HeapMap {
     /// By address.
     pub cells: Vec<Cell>,

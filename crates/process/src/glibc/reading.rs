@@ -15,6 +15,7 @@ use super::walk;
 use crate::areas::Area;
 use crate::memory::Memory;
 use crate::stacks::thread_pointers;
+use borsh::{BorshDeserialize, BorshSerialize};
 
 /// Chunks that may be a tcache; more than there can be threads.
 const MOST_TCACHES: usize = 1 << 17;
@@ -26,7 +27,7 @@ const LEAST_FOLLOWED: usize = 1 << 14;
 const PIECES_A_CHUNK: u64 = 2;
 
 /// How to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum Effort {
     /// Every chunk, where the arenas have no more resident bytes than this; else a part of them, with an interval.
     Survey(u64),

@@ -6,12 +6,22 @@ use super::map::HeapMap;
 use super::runs::page_bytes;
 use super::strata::Spread;
 use crate::memory::{PAGE_BYTES, Presence};
+use borsh::{BorshDeserialize, BorshSerialize};
 use serde::Serialize;
 use std::iter::Sum;
 use std::sync::Arc;
 
 /// One arena. Bytes; `resident` are those on pages that are present.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(
+    Clone,
+    Debug,
+    Default,
+    PartialEq,
+    Serialize,
+    BorshSerialize,
+    BorshDeserialize,
+    schemars::JsonSchema,
+)]
 pub struct Arena {
     /// Whether it is the one at the program break.
     pub is_main: bool,
@@ -54,7 +64,7 @@ pub struct Arena {
 }
 
 /// How uncertain the figures of a survey are.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct Spreads {
     /// Of bytes in use by the program.
     pub live: Spread,
@@ -83,7 +93,18 @@ impl Sum for Spreads {
 }
 
 /// Chunks of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    BorshSerialize,
+    BorshDeserialize,
+    schemars::JsonSchema,
+)]
 pub struct Space {
     /// How many.
     pub chunks: u64,
@@ -102,7 +123,18 @@ impl Space {
 }
 
 /// Chunks on lists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    BorshSerialize,
+    BorshDeserialize,
+    schemars::JsonSchema,
+)]
 pub struct Kept {
     /// How many.
     pub chunks: u64,
@@ -165,7 +197,7 @@ impl Arena {
 }
 
 /// Memory that the allocator took from the kernel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, BorshSerialize, BorshDeserialize)]
 pub struct Range {
     /// First address.
     pub start: u64,
@@ -176,7 +208,7 @@ pub struct Range {
 }
 
 /// Everything that was read.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
 pub struct Statistics {
     /// The main arena first.
     pub arenas: Vec<Arena>,

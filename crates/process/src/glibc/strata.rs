@@ -6,6 +6,7 @@
 //! largest remainder, a page at least, counts once more.
 
 use crate::memory::PAGE_BYTES;
+use borsh::{BorshDeserialize, BorshSerialize};
 use std::iter::Sum;
 use std::ops::Add;
 
@@ -15,7 +16,7 @@ const NORMAL_QUANTILE_975: f64 = 1.959964;
 const SEED: u64 = 0x5EED;
 
 /// How uncertain an estimate is. Of independent ones the sum is that of their sum.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct Spread {
     /// Of the strata.
     variance: f64,

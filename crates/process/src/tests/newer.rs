@@ -173,5 +173,5 @@ fn stacks_that_share_a_mapping_are_found_by_the_loader_s_list_of_threads() {
     // A link that does not lead back ends a list.
     memory.set(link(threads[0]) + 8, 64);
     memory.set(heads[1], 64);
-    assert_eq!(thread_stacks(&memory, &areas), []);
+    assert_eq!(thread_stacks(&memory, &areas), [0_u64; 0]);
 }

@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 use serde::Serialize;
 
 /// The functions whose name matched.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct PeekTable {
     /// What the values count.
     pub sample_type: SampleType,
@@ -24,7 +24,7 @@ pub struct PeekTable {
 }
 
 /// One function and its neighbours.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Peek {
     /// The function.
     #[serde(flatten)]
@@ -40,7 +40,7 @@ pub struct Peek {
 }
 
 /// A caller or callee.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Neighbour {
     /// The other function.
     #[serde(flatten)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// All size classes with a recorded block, the smallest first.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct SizeTable {
     /// Whether live or all allocations are counted; `space` and `objects` are of its two types.
     pub sample_type: SampleType,
@@ -21,7 +21,7 @@ pub struct SizeTable {
 }
 
 /// One size class.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct SizeRow {
     /// Requested bytes: a power of two (or 0); `None`: the profile does not say.
     pub least_bytes: Option<u64>,

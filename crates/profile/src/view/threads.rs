@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// All threads with a recorded allocation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ThreadTable {
     /// What the values count.
     pub sample_type: SampleType,
@@ -23,7 +23,7 @@ pub struct ThreadTable {
 }
 
 /// One thread.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ThreadRow {
     /// As labelled; `None`: the profile does not say.
     pub thread: Option<Arc<str>>,

@@ -28,7 +28,7 @@ pub enum Sort {
 }
 
 /// One function.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// As `FrameName::name`.
     #[serde(rename = "function")]
@@ -49,7 +49,7 @@ pub struct Row {
 }
 
 /// All functions with a recorded stack.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct TopTable {
     /// What `flat` and `cum` count.
     pub sample_type: SampleType,

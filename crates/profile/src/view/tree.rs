@@ -9,7 +9,7 @@ use crate::stacks::{Group, Stacks};
 use serde::Serialize;
 
 /// All calls as an indented list.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Tree {
     /// What the values count.
     pub sample_type: SampleType,
@@ -25,7 +25,7 @@ pub struct Tree {
 }
 
 /// A line of the list.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct TreeRow {
     /// 0 for the frames that the tree begins with.
     pub depth: usize,
@@ -42,7 +42,7 @@ pub struct TreeRow {
 }
 
 /// What a line of the list stands for.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum TreeRowKind {
     /// One function, called along this path. Recursion is not folded: each activation is a level.

@@ -13,15 +13,21 @@ use std::path::PathBuf;
 Examples:
   ramson export 4711 -f pprof -o heap.pb.gz && go tool pprof -top heap.pb.gz
   ramson export 4711 -f html -o heap.html
-  ramson export 4711 -f svg --focus createStringObject > heap.svg")]
+  ramson export 4711 -f svg --focus createStringObject > heap.svg
+  ramson export 4711@-6h.. -f svg --view timeline > memory.svg
+  ramson export name:redis-server -f openmetrics > /var/lib/node_exporter/redis.prom
+  ramson export 4711 -f openmetrics --view timeline > day.om && promtool tsdb create-blocks-from openmetrics day.om")]
 pub struct ExportFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
     /// pprof: gzip'd profile.proto; collapsed, csv: one line per stack; svg: a flame graph; html:
     /// flame graph and table, offline; json: all stacks as one object; speedscope, firefox: for
-    /// these viewers; heap_v2: jemalloc's text, for jeprof
+    /// these viewers; heap_v2: jemalloc's text, for jeprof; openmetrics: totals, for Prometheus
     #[arg(short, long, value_enum)]
     pub format: Format,
+    /// profile: stacks; timeline: RSS and live bytes over time, from a history (svg, csv, openmetrics)
+    #[arg(long, value_enum, default_value = "profile")]
+    pub view: ExportView,
     #[command(flatten)]
     pub filters: FilterFlags,
     /// Write here instead of to standard output
@@ -52,6 +58,14 @@ pub enum Format {
     Csv,
     #[value(name = "heap_v2")]
     HeapV2,
+    Openmetrics,
+}
+
+/// What of a source is written.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub enum ExportView {
+    Profile,
+    Timeline,
 }
 
 #[derive(Args)]
@@ -69,6 +83,9 @@ pub struct MergeFlags {
     /// Replace FILE if it exists
     #[arg(long)]
     pub force: bool,
+    /// One JSON object about the file on standard output
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
@@ -87,6 +104,9 @@ pub struct SnapFlags {
     /// Replace the file if it exists
     #[arg(long)]
     pub force: bool,
+    /// One JSON object instead of the file's name
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
@@ -108,4 +128,7 @@ pub struct SymbolizeFlags {
     /// Replace the output file if it exists
     #[arg(long, requires = "output")]
     pub force: bool,
+    /// One JSON object about the file on standard output
+    #[arg(long)]
+    pub json: bool,
 }

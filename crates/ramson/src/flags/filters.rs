@@ -5,7 +5,7 @@ use clap::Args;
 use ramson_analysis::Selection;
 use ramson_profile::{Filters, Granularity, OwnFrames, Pattern, TagFilter};
 
-const GRANULARITIES: [(&str, Granularity); 6] = [
+pub(super) const GRANULARITIES: [(&str, Granularity); 6] = [
     ("functions", Granularity::Functions),
     ("filefunctions", Granularity::FileFunctions),
     ("files", Granularity::Files),
@@ -48,6 +48,15 @@ pub struct FilterFlags {
 }
 
 impl FilterFlags {
+    /// Whether any is.
+    pub fn are_set(&self) -> bool {
+        let patterns = [&self.focus, &self.ignore, &self.hide, &self.show, &self.show_from];
+        let tags = [&self.tagfocus, &self.tagignore];
+        patterns.iter().any(|pattern| pattern.is_some())
+            || tags.iter().any(|tag| tag.is_some())
+            || self.granularity.is_some()
+    }
+
     /// What they select.
     pub fn selection(&self) -> Selection {
         let filters = Filters {

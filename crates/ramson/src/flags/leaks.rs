@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "\
-Verdicts: growing without bound (old blocks are kept, and become more), cache or pool (plateau), start-up, churn, not enough data yet. A suspect is evidence, not proof: a cache that is still filling looks like a leak. docs/leaks.md has the maths.
+Each function of the program is one finding: leak suspect (what gets old is kept, and more keeps coming), cache or pool, start-up, short-lived, or not enough data yet. A suspect is evidence, not proof: a cache that is still filling looks like a leak. docs/leaks.md has the maths, and how often it is right.
 
 Exit status: 3 if --fail-on tripped.
 
@@ -19,12 +19,12 @@ Examples:
   ramson leaks 4711 --window 10m
   ramson mark 4711 deploy; sleep 3600; ramson leaks 4711 --since deploy --baseline deploy
   ramson leaks test.ramson --min-age 5s --suppressions known.txt --fail-on growing
-  ramson leaks 4711 --show '^my::'        # stacks with the same frames of my:: are judged as one")]
+  ramson leaks 4711 --show '^my::'        # only functions of my:: are told apart")]
 pub struct LeaksFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
-    /// Stacks whose memory lives shorter than this are churn; stacks younger than this are not
-    /// judged (ms, s, m, h or d)
+    /// Memory freed sooner than this on average is short-lived; what was first seen more recently
+    /// than this is not judged (ms, s, m, h or d)
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_duration)]
     pub min_age: u64,
     /// Measure growth: read the profile, wait for this time, and read it again
@@ -40,10 +40,10 @@ pub struct LeaksFlags {
     /// Hide stacks that match a line leak:PATTERN of this file (LeakSanitizer's syntax)
     #[arg(long, value_name = "FILE")]
     pub suppressions: Option<PathBuf>,
-    /// Stacks to show; 0 for all
+    /// Findings to show; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: usize,
-    /// Exit with 3 if a stack is growing, or if the growing stacks together exceed a size per hour
+    /// Exit with 3 if there is a leak suspect, or if all of them together exceed a size per hour
     /// (growing, 10MiB/h)
     #[arg(long, value_name = "GATE", value_parser = parse_gate)]
     pub fail_on: Option<Gate>,
@@ -51,7 +51,7 @@ pub struct LeaksFlags {
     pub filters: FilterFlags,
     #[command(flatten)]
     pub frames: FrameFlags,
-    /// Of several processes, a block for each instead of judging equal stacks of all together
+    /// Of several processes, a block for each instead of judging equal functions of all together
     #[arg(long)]
     pub each: bool,
     /// One JSON object instead of text
@@ -62,7 +62,7 @@ pub struct LeaksFlags {
 /// What fails a run of CI.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gate {
-    /// Any stack that is growing.
+    /// Any leak suspect.
     Growing,
     /// More than these bytes per hour, with the lower ends of the intervals.
     BytesPerHour(u64),
@@ -73,8 +73,9 @@ impl Gate {
     pub fn finding(&self, found: &Suspects) -> Option<String> {
         let count = found.growing().count();
         let at_least = found.growth_at_least();
-        let stacks = if count == 1 { "1 stack is".into() } else { format!("{count} stacks are") };
-        let finding = format!("{stacks} growing, by {}/h or more", format_bytes(at_least));
+        let suspects = if count == 1 { "suspect" } else { "suspects" };
+        let finding =
+            format!("{count} leak {suspects}, growing by {}/h or more", format_bytes(at_least));
         match *self {
             Gate::Growing => (count > 0).then_some(finding),
             Gate::BytesPerHour(most) => (at_least > most as f64)

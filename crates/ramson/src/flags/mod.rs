@@ -1,5 +1,7 @@
 //! The one definition of commands and flags; help, man page and completions come from it.
 
+mod candidates;
+mod command;
 mod diff;
 mod export;
 mod filters;
@@ -13,18 +15,21 @@ mod source;
 mod top;
 pub mod values;
 
+pub use command::command;
 pub use diff::DiffFlags;
-pub use export::{ExportFlags, Format, MergeFlags, SnapFlags, SymbolizeFlags};
+pub use export::{ExportFlags, ExportView, Format, MergeFlags, SnapFlags, SymbolizeFlags};
 pub use leaks::LeaksFlags;
 pub use processes::{DoctorFlags, TrimFlags};
-pub use profiles::{ListFlags, MarkFlags, TimelineFlags};
+pub use profiles::{ListFlags, MarkFlags, TimelineFlags, When};
 pub use record::{DEFAULT_KEEP_NS, RecordFlags};
 pub use report::{ReportFlags, join_peek};
 pub use run::{RunFlags, ScheduleFlags};
 pub use top::TopFlags;
 
-use clap::{Parser, Subcommand};
-use clap_complete::Shell;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use ramson_apart::Budget;
+use std::path::PathBuf;
+use values::parse_budget;
 
 /// The always-on heap profiler for native Linux programs: what is using the memory, while they run
 /// and after they died
@@ -37,6 +42,10 @@ Start a server under ramson, and read its profile at any time, also after it was
 
 Exit status: 0 done, 1 failed, 2 usage, 3 a gate tripped (diff --fail-above, leaks --fail-on), 5 not found or not profiled. `run`: the program's.")]
 pub struct Cli {
+    /// What reading any one input may cost: memory, and time of a processor. Default: 512M,10s of what
+    /// belongs to neither you nor root; 4G of other memory, without a bound of time
+    #[arg(long, global = true, value_name = "SIZE,TIME", value_parser = parse_budget)]
+    pub budget: Option<Budget>,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -73,16 +82,77 @@ pub enum Command {
     Export(ExportFlags),
     /// Write the names into a profile, for reading it on another machine
     Symbolize(SymbolizeFlags),
-    /// Print a completion script for a shell
+    /// Print the script that makes a shell complete commands, flags, their values, and processes
+    #[command(after_help = "\
+make install puts the scripts of bash, zsh and fish where these look for them.
+
+Examples:
+  source <(ramson completions bash)
+  ramson completions fish > ~/.config/fish/completions/ramson.fish")]
     Completions {
         /// Which shell
         shell: Shell,
     },
-    /// Print the man page, in roff
-    Man,
+    /// Print a man page, in roff
+    Man(ManFlags),
+    /// Print the JSON Schema of what --json prints
+    Schema(SchemaFlags),
     /// What `top` starts for itself
     #[command(hide = true)]
     GuardTerminal,
+}
+
+/// A shell that can complete.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Shell {
+    Bash,
+    Elvish,
+    Fish,
+    Powershell,
+    Zsh,
+}
+
+impl Shell {
+    /// As it calls itself.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bash => "bash",
+            Self::Elvish => "elvish",
+            Self::Fish => "fish",
+            Self::Powershell => "powershell",
+            Self::Zsh => "zsh",
+        }
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+make install puts all pages where man looks for them.
+
+Examples:
+  ramson man report | man -l -
+  ramson man --dir ~/.local/share/man/man1")]
+pub struct ManFlags {
+    /// Which command's; without it, that of ramson itself
+    #[arg(value_name = "COMMAND")]
+    pub command: Option<String>,
+    /// Write every page into this directory instead
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub dir: Option<PathBuf>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ramson schema list
+  ramson list --json | check-jsonschema --schemafile <(ramson schema list) -")]
+pub struct SchemaFlags {
+    /// A command with --json; processes is that of top without SRC, profile that of export -f json
+    #[arg(value_name = "COMMAND", required_unless_present = "dir")]
+    pub kind: Option<String>,
+    /// Write every schema into this directory instead
+    #[arg(long, value_name = "DIR", conflicts_with = "kind")]
+    pub dir: Option<PathBuf>,
 }
 
 #[cfg(test)]

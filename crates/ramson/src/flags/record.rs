@@ -45,4 +45,7 @@ pub struct RecordFlags {
     /// The history file: created if it does not exist, continued if it does
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// A JSON object a line on standard output when the recording of a process begins and when it ends
+    #[arg(long)]
+    pub json: bool,
 }

@@ -10,6 +10,10 @@ use ramson_profile::view::Sort;
 use ramson_profile::{Pattern, SampleType};
 use std::ffi::OsString;
 
+/// Words of --view.
+pub(super) const VIEWS: [&str; 10] =
+    ["stacks", "top", "tree", "peek", "callers", "lines", "sizes", "threads", "frees", "health"];
+
 #[derive(Args)]
 #[command(after_help = "\
 Columns of stacks: bytes that are live, ± their 95 % interval, age of the older half of them, growth where it is more than chance, then the program's innermost function and its callers. Of --view top: flat is the function's own allocations, cum includes those of the functions it called. A large ± means few samples.
@@ -94,10 +98,7 @@ fn parse_view(text: &str) -> Result<Shown, String> {
         "health" => Shown::Health,
         "peek" => return Err("which functions? Add a regular expression".into()),
         _ => {
-            return Err(
-                "one of stacks, top, tree, peek RE, callers, lines, sizes, threads, frees, health"
-                    .into(),
-            );
+            return Err(format!("one of {}", VIEWS.join(", ").replace("peek", "peek RE")));
         }
     })
 }

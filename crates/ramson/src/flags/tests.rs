@@ -1,12 +1,11 @@
 use super::values::{parse_interval, parse_max_overhead, parse_size};
 use super::*;
-use clap::CommandFactory;
 use ramson_analysis::report::Shown;
 use std::ffi::OsString;
 
 #[test]
 fn the_flag_definition_is_consistent() {
-    Cli::command().debug_assert();
+    super::command().debug_assert();
 }
 
 #[test]
@@ -29,6 +28,10 @@ fn peek_takes_an_expression_and_the_other_views_leave_the_source_alone() {
     assert!(report("ramson report 77 --view peek (").is_err());
     assert!(report("ramson report 77 --view peek").is_err());
     assert!(report("ramson report 77 --view flat").is_err());
+    for view in super::report::VIEWS {
+        let words = format!("ramson report 77 --view {view}");
+        assert_eq!(report(&words).is_ok(), view != "peek", "{view}");
+    }
 }
 
 #[test]

@@ -2,13 +2,17 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ramson_analysis::named::Kinds;
+use ramson_apart::Budget;
 use ramson_format::Kind;
 use ramson_format::settings::{self, MAX_INTERVAL_BYTES, parse_bound};
 use ramson_history::duration;
 use ramson_profile::SampleType;
 use ramson_profile::view::Sort;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
+/// The reader itself takes some.
+const LEAST_BUDGET_BYTES: u64 = 16 << 20;
 pub const DAY_NS: u64 = 86_400_000_000_000;
 /// Which kind of memory a profile is of.
 pub const KINDS: [(&str, Kinds); 3] =
@@ -87,9 +91,34 @@ pub fn parse_total(text: &str) -> Result<u64, &'static str> {
     total.ok_or("not a size: bytes, or with K, M or G, as in 1G, or off")
 }
 
+/// A user's ID, by that or by the name.
+pub fn parse_user(text: &str) -> Result<u32, &'static str> {
+    let named = || uzers::get_user_by_name(text).map(|user| user.uid());
+    text.parse().ok().or_else(named).ok_or("no such user")
+}
+
+/// A size and a time, as in `2G,60s`.
+pub fn parse_budget(text: &str) -> Result<Budget, &'static str> {
+    let parsed = text.split_once(',').and_then(|(size, time)| {
+        let memory_bytes = parse_size(size).filter(|bytes| *bytes >= LEAST_BUDGET_BYTES)?;
+        let cpu = Duration::from_nanos(parse_duration(time).ok()?);
+        Some(Budget { memory_bytes, cpu: Some(cpu) })
+    });
+    parsed.ok_or("not a size of at least 16M and a time, as in 2G,60s")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_budget_is_a_size_and_a_time() {
+        let budget = parse_budget("2G,60s").unwrap();
+        assert_eq!((budget.memory_bytes, budget.cpu), (2 << 30, Some(Duration::from_secs(60))));
+        for wrong in ["", "2G", "60s", "2G,", "1K,60s", "2G,60", "2G,0s", "2G,60s,1"] {
+            assert!(parse_budget(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_have_a_unit_and_an_end() {

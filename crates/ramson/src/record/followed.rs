@@ -9,7 +9,7 @@ use ramson_reader::{Follower, Header, ReadAt};
 use ramson_source::{Recording, complete, find_again};
 
 pub struct Followed {
-    name: String,
+    pub name: String,
     /// Another image of the process has begun.
     pub has_ended: bool,
     pub header: Header,
@@ -72,6 +72,11 @@ impl Followed {
             is_over: false,
             pending: Triggers::empty(),
         })
+    }
+
+    /// As it is called here, or as it called itself if it had ended before it was found.
+    pub fn pid(&self) -> u32 {
+        self.process.map_or(self.header.pid, |(pid, _)| pid)
     }
 
     /// Whether this is what the process ran before.

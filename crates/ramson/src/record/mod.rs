@@ -5,8 +5,9 @@ mod lateness;
 mod selection;
 mod writing;
 
+use crate::answers::{RecordEvent, Recorded};
 use crate::flags::{DEFAULT_KEEP_NS, RecordFlags};
-use crate::output::{hint, remark};
+use crate::output::{hint, print_json, remark};
 use followed::{Followed, Shot};
 use lateness::Lateness;
 use ramson_history::{HistoryError, HistoryWriter, Levels, Rules, Taken, Triggers};
@@ -33,7 +34,13 @@ const MOST_POLL_NS: u64 = SECOND;
 const MOST_HELD_BYTES: usize = 128 << 20;
 
 pub fn record(flags: &RecordFlags) -> Result<(), Failure> {
-    let path = flags.output.clone().map_or_else(place, Ok)?;
+    let path = match &flags.output {
+        Some(path) => {
+            check_directory(path)?;
+            path.clone()
+        }
+        None => usual_place()?,
+    };
     let _lock = lock(&path)?;
     let mut selection = Selection::new(flags)?;
     let (sender, events) = mpsc::channel();
@@ -45,16 +52,21 @@ pub fn record(flags: &RecordFlags) -> Result<(), Failure> {
         rules: Rules { every_ns: flags.every, every_bytes: flags.every_bytes },
         followed: Vec::new(),
         is_failing: false,
+        is_json: flags.json,
     };
+    let mut has_said_it_waits = false;
     loop {
         recording.lateness.begin_round();
         for source in selection.discover(unix_ns())? {
-            recording.follow(&source);
+            recording.follow(&source)?;
         }
-        recording.round();
+        recording.round()?;
         if recording.followed.is_empty() && selection.is_over() {
             hint("every process that was to be recorded has ended");
             break;
+        }
+        if recording.followed.is_empty() && !std::mem::replace(&mut has_said_it_waits, true) {
+            hint(&format!("waiting for {} (Ctrl-C ends)", selection.awaited()));
         }
         if !recording.waits(&events)? {
             break;
@@ -64,17 +76,17 @@ pub fn record(flags: &RecordFlags) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Keeps a mark in the history that readers look at, if that has this process.
-pub fn mark(source: &Recording, name: &str) -> Result<(), Failure> {
-    let Ok(path) = place() else { return Ok(()) };
+/// Keeps a mark in the history that readers look at, if that has this process. Whether it has.
+pub fn mark(source: &Recording, name: &str) -> Result<bool, Failure> {
+    let Ok(path) = place() else { return Ok(false) };
     if !path.exists() {
-        return Ok(());
+        return Ok(false);
     }
     let broken = |error| unreadable(&path, &error);
     let levels = Levels::new(10 * SECOND, DEFAULT_KEEP_NS);
     let mut writer = HistoryWriter::open(&path, levels, u64::MAX).map_err(broken)?;
     if !writer.has(&source.snapshot.header).map_err(broken)? {
-        return Ok(());
+        return Ok(false);
     }
     let taken = Taken {
         snapshot: &source.snapshot,
@@ -84,7 +96,8 @@ pub fn mark(source: &Recording, name: &str) -> Result<(), Failure> {
         rss: source.running.and_then(|pid| stat::Stat::of(pid)?.rss),
         triggers: Triggers::MARK,
     };
-    writer.mark(&taken, name).map_err(broken)
+    writer.mark(&taken, name).map_err(broken)?;
+    Ok(true)
 }
 
 fn open(path: &Path, flags: &RecordFlags) -> Result<HistoryWriter, Failure> {
@@ -108,12 +121,30 @@ fn make(path: &Path) -> Result<File, Failure> {
     })
 }
 
-/// One writer for each history. The lock is on a file of its own: SQLite has its own locks on the database.
-fn lock(path: &Path) -> Result<File, Failure> {
+/// Where readers look; its directory is made.
+fn usual_place() -> Result<PathBuf, Failure> {
+    let path = place()?;
     if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(|error| elsewhere(directory, error))?;
     }
+    Ok(path)
+}
+
+/// A place that the user chose has to be there: a mistyped one would be made anywhere.
+fn check_directory(path: &Path) -> Result<(), Failure> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match directory.filter(|directory| !directory.is_dir()) {
+        None => Ok(()),
+        Some(directory) => Err(Failure::failed(format!(
+            "{}: no such directory. Make it, or choose another place with -o",
+            directory.display()
+        ))),
+    }
+}
+
+/// One writer for each history. The lock is on a file of its own: SQLite has its own locks on the database.
+fn lock(path: &Path) -> Result<File, Failure> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push("-recorder");
     let opened = make(&path.with_file_name(name))?;
@@ -144,39 +175,56 @@ struct Session {
     rules: Rules,
     followed: Vec<Followed>,
     is_failing: bool,
+    /// Whether events are printed.
+    is_json: bool,
     lateness: Lateness,
 }
 
 impl Session {
-    fn follow(&mut self, source: &Recording) {
-        let Some(new) = Followed::new(source) else { return };
+    fn follow(&mut self, source: &Recording) -> Result<(), Failure> {
+        let Some(new) = Followed::new(source) else { return Ok(()) };
         if self.followed.iter().any(|old| old.header.identity() == new.header.identity()) {
-            return;
+            return Ok(());
         }
         // A process that executes another program ends its profile without a word.
         for old in self.followed.iter_mut().filter(|old| old.is_image_before(&new)) {
             old.has_ended = true;
         }
         hint(&format!("recording {} (pid {})", source.name(), source.pid()));
+        let said = self.say(RecordEvent::Begins, &new);
         self.followed.push(new);
+        said
+    }
+
+    fn say(&self, event: RecordEvent, of: &Followed) -> Result<(), Failure> {
+        if !self.is_json {
+            return Ok(());
+        }
+        let (pid, name) = (of.pid(), of.name.clone());
+        let (time_unix_ns, history) = (unix_ns(), self.path.clone());
+        print_json("record", &Recorded { event, pid, name, time_unix_ns, history })
     }
 
     /// Looks at every process once, and hands over what there is a reason to keep.
-    fn round(&mut self) {
+    fn round(&mut self) -> Result<(), Failure> {
         let time_ns = unix_ns();
         self.lateness.say_if_behind(self.writing.behind());
         if !self.writing.has_room() {
             self.lateness.miss(time_ns / self.rules.every_ns);
-            return;
+            return Ok(());
         }
         let look = |followed: &mut Followed| followed.look(time_ns, &self.rules);
         let shots: Vec<Shot> = self.followed.iter_mut().filter_map(look).collect();
         if !shots.is_empty() {
             self.writing.keep(shots);
         }
-        for followed in self.followed.extract_if(.., |followed| followed.is_over) {
+        let over: Vec<Followed> =
+            self.followed.extract_if(.., |followed| followed.is_over).collect();
+        for followed in over {
+            self.say(RecordEvent::Ends, &followed)?;
             self.writing.forget(followed.header);
         }
+        Ok(())
     }
 
     /// Until the next round, or until the last one that there will be is kept. False: the end came.

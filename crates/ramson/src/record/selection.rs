@@ -67,6 +67,19 @@ impl Selection {
         !self.is_all && self.groups.iter().all(has_ended)
     }
 
+    /// What is waited for, in words.
+    pub fn awaited(&self) -> String {
+        let group = |group: &Selector| match &group.base {
+            Base::Name(name) => format!("a process named {name}"),
+            Base::Unit(unit) => format!("a process of {unit}"),
+            _ => format!("a process in {}", group.base_text),
+        };
+        match self.is_all {
+            true => "a profiled process".into(),
+            false => self.groups.iter().map(group).collect::<Vec<_>>().join(" or "),
+        }
+    }
+
     pub fn discover(&mut self, now_ns: u64) -> Result<Vec<Recording>, Failure> {
         let mut found = std::mem::take(&mut self.single);
         if self.is_over() {

@@ -3,7 +3,7 @@
 use ramson_source::places;
 use rustix::process::getuid;
 use std::collections::hash_map::DefaultHasher;
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, Metadata, OpenOptions, Permissions};
 use std::hash::Hasher;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -22,12 +22,17 @@ const DIRECTORY_MODE_OF_USER: u32 = 0o700;
 const FILE_MODE: u32 = 0o555;
 /// Those who may write: the owner only.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+const SEARCHABLE_BY_ALL: u32 = 0o001;
+/// Only owners may give another name to what is in such a directory.
+const STICKY: u32 = 0o1000;
+/// Readers know the library in a process by it.
+const NAME: &str = "libramson.so";
 
 /// The path of libramson.so, or why there is none.
 pub fn find() -> Result<PathBuf, String> {
     match (places::library(), EMBEDDED) {
         (Err(_), Some(content)) if std::env::var_os("RAMSON_LIBRARY").is_none() => {
-            unpack(content, &directories())
+            unpack(content, &directories(), is_loaded)
         }
         (found, _) => found,
     }
@@ -43,13 +48,17 @@ fn directories() -> Vec<PathBuf> {
 }
 
 /// Writes `content` into the first directory that belongs to this user alone and from which the loader takes it, unless it is there already.
-fn unpack(content: &[u8], directories: &[PathBuf]) -> Result<PathBuf, String> {
+fn unpack(
+    content: &[u8],
+    directories: &[PathBuf],
+    is_loaded: impl Fn(&Path) -> io::Result<()>,
+) -> Result<PathBuf, String> {
     let mut hasher = DefaultHasher::new();
     hasher.write(content);
-    let name = format!("libramson-{:016x}.so", hasher.finish());
+    let version = format!("{:016x}", hasher.finish());
     let mut failures = Vec::new();
     for directory in directories {
-        match unpack_into(directory, &name, content, is_loaded) {
+        match unpack_into(directory, &version, content, &is_loaded) {
             Ok(path) => return Ok(path),
             Err(error) => failures.push(format!("{}: {error}", directory.display())),
         }
@@ -62,23 +71,19 @@ fn unpack(content: &[u8], directories: &[PathBuf]) -> Result<PathBuf, String> {
 
 fn unpack_into(
     directory: &Path,
-    name: &str,
+    version: &str,
     content: &[u8],
-    is_loaded: impl Fn(&Path) -> io::Result<()>,
+    is_loaded: &impl Fn(&Path) -> io::Result<()>,
 ) -> io::Result<PathBuf> {
-    let mode = if getuid().is_root() { DIRECTORY_MODE_OF_ROOT } else { DIRECTORY_MODE_OF_USER };
-    DirBuilder::new().recursive(true).mode(mode).create(directory)?;
-    let facts = fs::symlink_metadata(directory)?;
-    if !facts.is_dir() || facts.uid() != getuid().as_raw() || facts.mode() & WRITABLE_BY_OTHERS != 0
-    {
-        return Err(io::Error::other("another user may write there"));
-    }
-    let path = directory.join(name);
-    // What is there was written by this user, as nobody else can.
+    make(directory)?;
+    let directory = directory.join(version);
+    make(&directory)?;
+    let path = directory.join(NAME);
+    // What is there was written by this user, as no other can.
     if fs::read(&path).is_ok_and(|known| known == content) {
         return Ok(path);
     }
-    let temporary = directory.join(format!("{name}.{}", std::process::id()));
+    let temporary = directory.join(format!("{NAME}.{}", std::process::id()));
     let written = write(&temporary, content)
         .and_then(|()| is_loaded(&temporary))
         .and_then(|()| fs::rename(&temporary, &path));
@@ -87,6 +92,31 @@ fn unpack_into(
         return Err(error);
     }
     Ok(path)
+}
+
+/// Makes a directory, if it is missing, in which only this user can put a file, or replace one: nor may another one give what is
+/// above it another name.
+fn make(directory: &Path) -> io::Result<()> {
+    let is_root = getuid().is_root();
+    let mode = if is_root { DIRECTORY_MODE_OF_ROOT } else { DIRECTORY_MODE_OF_USER };
+    DirBuilder::new().recursive(true).mode(mode).create(directory)?;
+    let facts = fs::symlink_metadata(directory)?;
+    let is_ours = facts.is_dir() && facts.uid() == getuid().as_raw();
+    let is_shared = |facts: &Metadata| facts.mode() & WRITABLE_BY_OTHERS != 0;
+    let above = directory.canonicalize()?;
+    let above = above.ancestors().skip(1).map(fs::metadata).collect::<io::Result<Vec<_>>>()?;
+    let is_strange = |facts: &Metadata| {
+        let is_trusted = [0, getuid().as_raw()].contains(&facts.uid());
+        !is_trusted || is_shared(facts) && facts.mode() & STICKY == 0
+    };
+    if !is_ours || is_shared(&facts) || above.iter().any(is_strange) {
+        return Err(io::Error::other("another user may write there"));
+    }
+    let is_closed = |facts: &Metadata| facts.mode() & SEARCHABLE_BY_ALL == 0;
+    if is_root && above.iter().chain([&facts]).any(is_closed) {
+        return Err(io::Error::other("other users may not enter it, and a server may become one"));
+    }
+    Ok(())
 }
 
 fn write(path: &Path, content: &[u8]) -> io::Result<()> {
@@ -111,6 +141,16 @@ fn is_loaded(library: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    /// One that every user can enter, in a scratch directory that is then, too.
+    fn open_directory(scratch: &tempfile::TempDir, name: &str) -> PathBuf {
+        let open = || Permissions::from_mode(0o755);
+        fs::set_permissions(scratch.path(), open()).unwrap();
+        let path = scratch.path().join(name);
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, open()).unwrap();
+        path
+    }
+
     #[test]
     fn a_directory_that_others_may_write_is_not_used() {
         let scratch = tempfile::TempDir::new().unwrap();
@@ -119,7 +159,7 @@ mod tests {
         fs::set_permissions(&shared, Permissions::from_mode(0o777)).unwrap();
         let linked = scratch.path().join("linked");
         std::os::unix::fs::symlink("/", &linked).unwrap();
-        let failure = unpack(b"library", &[shared.clone(), linked]).unwrap_err();
+        let failure = unpack(b"library", &[shared.clone(), linked], |_| Ok(())).unwrap_err();
         assert_eq!(failure.matches("another user may write there").count(), 2, "{failure}");
         assert_eq!(fs::read_dir(shared).unwrap().count(), 0);
     }
@@ -128,18 +168,54 @@ mod tests {
     fn what_the_loader_does_not_take_is_not_left() {
         let scratch = tempfile::TempDir::new().unwrap();
         let refuses = |_: &Path| Err(io::Error::other("noexec"));
-        assert!(unpack_into(scratch.path(), "name", b"one", refuses).is_err());
-        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+        let open = open_directory(&scratch, "own");
+        assert!(unpack_into(&open, "1", b"one", &refuses).is_err());
+        assert_eq!(fs::read_dir(open.join("1")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn where_the_loader_takes_nothing_the_next_directory_is_taken() {
+        let scratch = tempfile::TempDir::new().unwrap();
+        let both = ["noexec", "other"].map(|name| open_directory(&scratch, name));
+        let is_loaded = |path: &Path| match path.starts_with(&both[0]) {
+            true => Err(io::Error::other("noexec")),
+            false => Ok(()),
+        };
+        let path = unpack(b"library", &both, is_loaded).unwrap();
+        assert!(path.starts_with(&both[1]) && path.ends_with(NAME), "{path:?}");
+    }
+
+    #[test]
+    fn a_directory_below_one_that_another_user_may_rename_is_not_used() {
+        let scratch = tempfile::TempDir::new().unwrap();
+        let shared = open_directory(&scratch, "shared");
+        let own = shared.join("own");
+        fs::set_permissions(&shared, Permissions::from_mode(0o777)).unwrap();
+        let failure = unpack(b"library", std::slice::from_ref(&own), |_| Ok(())).unwrap_err();
+        assert!(failure.contains("another user may write there"), "{failure}");
+        fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
+        unpack(b"library", &[own], |_| Ok(())).unwrap();
+    }
+
+    #[test]
+    fn root_s_library_is_where_every_user_can_load_it() {
+        let scratch = tempfile::TempDir::new().unwrap();
+        let closed = open_directory(&scratch, "closed");
+        fs::set_permissions(&closed, Permissions::from_mode(0o700)).unwrap();
+        let open = open_directory(&scratch, "open");
+        let path = unpack(b"library", &[closed.join("ramson"), open.clone()], |_| Ok(())).unwrap();
+        let chosen = if getuid().is_root() { open } else { closed };
+        assert!(path.starts_with(chosen), "{path:?}");
     }
 
     #[test]
     fn a_file_of_this_name_with_another_content_is_replaced() {
         let scratch = tempfile::TempDir::new().unwrap();
-        let directory = scratch.path().join("own");
-        let into = |content| unpack_into(&directory, "name", content, |_| Ok(()));
+        let directory = open_directory(&scratch, "own");
+        let into = |content| unpack_into(&directory, "1", content, &|_: &Path| Ok(()));
         let (first, again) = (into(b"one").unwrap(), into(b"two").unwrap());
         assert_eq!((&first, fs::read(&again).unwrap().as_slice()), (&again, &b"two"[..]));
         assert_eq!(fs::metadata(again).unwrap().mode() & 0o777, FILE_MODE);
-        assert_eq!(fs::read_dir(directory).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(directory.join("1")).unwrap().count(), 1);
     }
 }

@@ -6,6 +6,7 @@ mod confined;
 mod end_note;
 mod library;
 pub mod prune;
+mod roots;
 mod settings;
 mod signals;
 mod watch;
@@ -150,7 +151,8 @@ fn is_child_of_systemd() -> bool {
 fn say_obstacle(found: &program::Program) {
     if let Some(obstacle) = &found.obstacle {
         let shown = found.path.display();
-        remark(format_args!("{shown}: {obstacle}. It runs without a profile"));
+        let program::Obstacle { finding, remedy } = obstacle;
+        remark(format_args!("{shown}: {finding}. It runs without a profile. {remedy}"));
     }
 }
 
@@ -270,6 +272,7 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
     let in_its_root = in_its_root.and_then(|path| places::open_directory(&path).ok());
     let is_its = |header: &Header| header.run_id == run_id;
     profiles.extend(in_its_root.iter().flat_map(|root| files_in(root, |_| true, is_its)));
+    profiles.extend(ended.elsewhere.iter().flat_map(|path| files_beside(path, run_id)));
     for recording in profiles.iter_mut().filter(|recording| may_run_elsewhere(recording, ended)) {
         recording.look_elsewhere();
     }
@@ -327,12 +330,14 @@ fn may_run_elsewhere(recording: &Recording, ended: &Ended) -> bool {
     recording.running.is_none() && header.pid != ended.pid && header.state != state::EXITED
 }
 
-/// Makes a dead process's file small, with the names in it where the death deserves a look: its
-/// binaries may be replaced before it is read. Returns what to say of a death of memory.
+/// Makes a dead process's file small, with the names in it where the death deserves a look, or where
+/// its root directory was not ours: its binaries may be replaced, or that directory gone, before it is
+/// read. Returns what to say of a death of memory.
 fn keep(source: &Recording) -> Vec<String> {
     let path = Path::new(&source.origin);
     let violent = end::end_of(source).is_some_and(|noted| end::is_violent(&noted));
-    let last = violent.then(|| LastProfile::of(source));
+    let is_elsewhere = source.snapshot.header.root.is_some();
+    let last = (violent || is_elsewhere).then(|| LastProfile::of(source));
     // Another user may not read every binary that we may, and can move the directory while we write.
     let facts = source.file().and_then(|file| file.metadata().ok());
     if facts.is_some_and(|facts| facts.uid() == geteuid().as_raw()) {

@@ -11,11 +11,13 @@ use ramson_source::places::open_directory;
 use ramson_source::runs_anywhere;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
+use serde::Serialize;
 use std::env;
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A younger file may be that of a process that is just beginning.
 const LEAST_AGE_NS: i128 = 60_000_000_000;
@@ -46,9 +48,31 @@ fn setting(name: &str, default: u64, parse: fn(&str) -> Result<u64, &'static str
     })
 }
 
-/// Removes what is beyond the bounds from one directory of profiles, and says what that was, if
-/// anything: `removed 3 old profiles, 1.81 MiB`. Marks lie elsewhere and stay.
-pub fn prune(path: &Path, bounds: Bounds) -> Option<String> {
+/// What was removed from a directory.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Pruned {
+    /// The directory.
+    pub directory: PathBuf,
+    /// How many profiles.
+    pub removed: u64,
+    /// Bytes that they took on disk.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Pruned {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let (directory, bytes) = (self.directory.display(), format_bytes(self.bytes as f64));
+        match self.removed {
+            0 => write!(f, "{directory}: no profile is older or larger than the bounds allow"),
+            1 => write!(f, "{directory}: removed 1 old profile, {bytes}"),
+            count => write!(f, "{directory}: removed {count} old profiles, {bytes}"),
+        }
+    }
+}
+
+/// Removes what is beyond the bounds from one directory of profiles. Marks lie elsewhere and stay. `None` if the directory cannot be
+/// opened.
+pub fn prune(path: &Path, bounds: Bounds) -> Option<Pruned> {
     let directory = open_directory(path).ok()?;
     let now_ns = i128::from(unix_ns());
     let mut candidates = directory.entries().ok()?;
@@ -70,9 +94,7 @@ pub fn prune(path: &Path, bounds: Bounds) -> Option<String> {
             count += 1;
         }
     }
-    let profiles = if count == 1 { "profile" } else { "profiles" };
-    let bytes = format_bytes(bytes as f64);
-    (count > 0).then(|| format!("removed {count} old {profiles}, {bytes}"))
+    Some(Pruned { directory: path.to_owned(), removed: count, bytes })
 }
 
 /// Whether it may be removed if it turns out to be a profile that is not in use. In the future: a clock was set back, nothing is known.

@@ -1,15 +1,17 @@
 //! Settings in our environment that libramson would not take: a program that gets them runs without a profile.
 
 use ramson_format::settings::{Expected, PREFIX, setting};
+use ramson_process::program::Obstacle;
 use std::ffi::OsString;
 
 /// Why no program can be recorded with these variables, if so: the first whose value does not parse.
-pub fn obstacle(mut variables: impl Iterator<Item = (OsString, OsString)>) -> Option<String> {
+pub fn obstacle(mut variables: impl Iterator<Item = (OsString, OsString)>) -> Option<Obstacle> {
     variables.find_map(|(name, value)| {
         let suffix = name.as_encoded_bytes().strip_prefix(PREFIX.as_bytes())?;
         let Expected(expected) = setting(suffix, value.as_encoded_bytes())?.err()?;
         let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
-        Some(format!("{name}={value} must be {expected}"))
+        let remedy = format!("Unset {name}, or set it to that");
+        Some(Obstacle::new(format!("{name}={value} must be {expected}"), remedy))
     })
 }
 
@@ -20,7 +22,9 @@ mod tests {
     #[test]
     fn a_value_that_does_not_parse_is_named_with_what_is_accepted() {
         let said = |variables: &[(&str, &str)]| {
-            obstacle(variables.iter().map(|&(name, value)| (name.into(), value.into())))
+            let obstacle =
+                obstacle(variables.iter().map(|&(name, value)| (name.into(), value.into())));
+            obstacle.map(|obstacle| obstacle.finding)
         };
         assert_eq!(
             said(&[("PATH", "yes"), ("RAMSON_KEEP", "yes")]).as_deref(),

@@ -1,5 +1,6 @@
 //! What `ramson run` sees of its program from outside, until the end: its RSS now and then, its control group, its status.
 
+use super::roots::Roots;
 use ramson_process::cgroup::{Group, Groups};
 use ramson_process::clock::unix_ns;
 use ramson_process::{stat, text};
@@ -17,6 +18,9 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
+/// Descendants are looked at in longer intervals only.
+const LEAST_PAUSE_FOR_ALL: Duration = Duration::from_millis(160);
+
 pub struct Ended {
     pub pid: u32,
     pub end: End,
@@ -26,6 +30,8 @@ pub struct Ended {
     pub user: Option<u32>,
     /// As it was seen last; `None`: it ended before it was looked at.
     pub surroundings: Option<Surroundings>,
+    /// Profiles of its descendants, and its own, in other root directories than ours.
+    pub elsewhere: Vec<PathBuf>,
 }
 
 /// Which files a program sees.
@@ -56,6 +62,7 @@ pub struct Watch {
     limit: u64,
     group: Option<Group>,
     surroundings: Option<Surroundings>,
+    roots: Roots,
     /// Counters at the first look at each group.
     oom_kills: HashMap<String, u64>,
 }
@@ -100,6 +107,7 @@ impl Watch {
         let mut pause = FIRST_PAUSE;
         while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             self.look(pid);
+            self.roots.look(pid, pause >= LEAST_PAUSE_FOR_ALL);
             pause = (pause * 2).min(LAST_PAUSE);
         }
         self
@@ -154,7 +162,9 @@ impl Watch {
         if peak > own_peak {
             end.peak_rss_bytes = end.peak_rss_bytes.max(peak);
         }
-        Ok(Ended { pid, end, start_ticks, user, surroundings: looks.surroundings })
+        let (surroundings, noted) = (looks.surroundings, looks.roots.noted);
+        let elsewhere = noted.into_iter().collect();
+        Ok(Ended { pid, end, start_ticks, user, surroundings, elsewhere })
     }
 }
 

@@ -1,36 +1,138 @@
 //! The list of profiles as text.
 
-use super::{Table, or_dash, size};
+use super::{Table, cut, most, or_dash, push_rest, size};
 use ramson_analysis::end::Cause;
-use ramson_analysis::listing::Listing;
+use ramson_analysis::listing::{Alike, Entry, Listing};
 use ramson_process::clock::unix_ns;
 use ramson_profile::format::{format_bytes, format_duration, format_relative_error};
+use rustix::process::getuid;
 
-pub fn text(listing: &Listing) -> String {
+/// Of a command line: behind it comes the profile's path.
+const MOST_COMMAND: usize = 60;
+
+pub fn text(listing: &Listing, rows: usize) -> String {
     let mut out = String::new();
-    let heads =
-        "pid:>8|state:<10|cause:<13|live:>10|±:>8|RSS:>10|started:>8|ended:>8| name:<17|profile:<1";
-    let mut table = Table::new(&mut out, heads);
-    let ago = |time_ns| {
-        let duration = format_duration(unix_ns().saturating_sub(time_ns));
-        format!("-{duration}").replace(' ', "")
-    };
-    for entry in &listing.profiles {
+    let is_own = |entry: &Entry| entry.user.is_none_or(|user| user == getuid().as_raw());
+    let of_several = !listing.profiles.iter().all(is_own);
+    let users = if of_several { "user:<10|" } else { "" };
+    let heads = format!(
+        "pid:>8|{users}state:<21|when:>13|live:>10|±:>8|RSS:>10| ports:<12|command:<30|profile"
+    );
+    let all = listing.rows();
+    let mut table = Table::new(&mut out, &heads);
+    for row in all.iter().take(most(rows)) {
+        let entry = row.entry;
         let live = (entry.live.value != 0.0).then(|| format_relative_error(entry.live));
-        let cells = [
-            entry.pid.to_string(),
-            entry.state.clone(),
-            if entry.cause == Cause::None { "–" } else { entry.cause.name() }.into(),
+        let user = of_several.then(|| or_dash(entry.user.map(user_name)));
+        let others = [
+            state(entry),
+            when(entry),
             format_bytes(entry.live.value),
             or_dash(live),
             or_dash(entry.rss.map(size)),
-            ago(entry.start_unix_ns),
-            or_dash(entry.end.as_ref().and_then(|end| end.time_unix_ns).map(ago)),
-            format!(" {}", entry.name),
+            format!(" {}", ports(&entry.ports)),
+            command(row),
             entry.profile.clone(),
         ];
+        let cells = [entry.pid.to_string()].into_iter().chain(user).chain(others);
         // A program may call itself anything.
         table.row(cells.map(|cell| cell.replace(char::is_control, "\u{fffd}")));
     }
+    push_rest(&mut out, all.len(), most(rows), " rows");
     out
+}
+
+/// `SIGKILL, OOM killer`.
+fn state(entry: &Entry) -> String {
+    match entry.cause {
+        Cause::OomKiller | Cause::LackOfMemory => {
+            format!("{}, {}", entry.state, entry.cause.name())
+        }
+        Cause::Unknown if entry.end.is_none() => format!("{}; cause unknown", entry.state),
+        Cause::None | Cause::Unknown => entry.state.clone(),
+    }
+}
+
+/// Since when it runs, or when it ended.
+fn when(entry: &Entry) -> String {
+    let ago = |time_ns| format_duration(unix_ns().saturating_sub(time_ns));
+    match entry.is_running {
+        true => format!("for {}", ago(entry.start_unix_ns)),
+        false => format!("{} ago", ago(entry.last_unix_ns)),
+    }
+}
+
+fn ports(ports: &[u16]) -> String {
+    ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn user_name(id: u32) -> String {
+    let name = uzers::get_user_by_uid(id).map(|user| user.name().to_string_lossy().into_owned());
+    name.unwrap_or_else(|| id.to_string())
+}
+
+/// The name and the arguments, or the title that the program gave itself.
+fn command(row: &Alike) -> String {
+    let Entry { name, command, .. } = row.entry;
+    if row.count > 1 {
+        return format!("{name} ({} alike, the last one shown)", row.count);
+    }
+    let is_title = command.first().is_some_and(|first| first.contains([' ', ':']));
+    let name = Some(name).filter(|_| !is_title);
+    let words = name.into_iter().chain(command.iter().skip(usize::from(!is_title)));
+    let line = words.map(String::as_str).collect::<Vec<_>>().join(" ");
+    cut(line.trim_end(), Some(MOST_COMMAND))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramson_profile::Estimate;
+
+    fn entry(command: &[&str]) -> Entry {
+        Entry {
+            pid: 7,
+            name: "redis-server".into(),
+            user: Some(getuid().as_raw()),
+            state: "running".into(),
+            is_running: true,
+            cause: Cause::None,
+            rss: Some(1 << 20),
+            ports: vec![6379, 16379],
+            end: None,
+            profile: "/p/7-8.ramson".into(),
+            command: command.iter().map(|&word| word.into()).collect(),
+            start_unix_ns: unix_ns() - 180_000_000_000,
+            last_unix_ns: 0,
+            interval_bytes: 1,
+            live: Estimate::exact(1e6),
+        }
+    }
+
+    #[test]
+    fn a_row_tells_servers_apart_and_says_since_when() {
+        let running = entry(&["/usr/bin/redis-server", "--port", "6379"]);
+        let cause = Cause::OomKiller;
+        let dead = Entry { is_running: false, cause, state: "SIGKILL".into(), ..entry(&["x"]) };
+        let dead = Entry { last_unix_ns: unix_ns() - 2_220_000_000_000, ports: vec![], ..dead };
+        let profiles = vec![running, dead];
+        let text = text(&Listing { profiles, left_out: 0, unreadable: vec![] }, 0);
+        let rows: Vec<&str> = text.lines().skip(1).collect();
+        for part in ["for 3 min", "6379,16379", "redis-server --port 6379", "/p/7-8.ramson"] {
+            assert!(rows[0].contains(part), "{part}: {text}");
+        }
+        assert!(
+            rows[1].contains("SIGKILL, OOM killer ") && rows[1].contains(" 37 min ago "),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_title_is_shown_as_it_is() {
+        let line = |words: &[&str]| command(&Alike { entry: &entry(words), count: 1 });
+        assert_eq!(line(&["nginx: worker process", ""]), "nginx: worker process");
+        assert_eq!(line(&["redis-server *:6379"]), "redis-server *:6379");
+        assert_eq!(line(&["/opt/redis-server", "-p", "1"]), "redis-server -p 1");
+        assert_eq!(line(&[]), "redis-server");
+    }
 }

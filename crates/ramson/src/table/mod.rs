@@ -1,5 +1,6 @@
 //! Answers as text.
 
+mod chart;
 pub mod comparison;
 pub mod doctor;
 mod doctor_details;
@@ -138,10 +139,12 @@ pub fn most(rows: usize) -> usize {
     if rows == 0 { usize::MAX } else { rows }
 }
 
-/// Says how many of `all` are not shown, if any: `(3 more rows; -n 0 shows all)`.
+/// Says how many of `all` are not shown, if any: `(3 more rows; -n 0 shows all)`. `what` is a plural.
 pub fn push_rest(out: &mut String, all: usize, shown: usize, what: &str) {
-    if all > shown {
-        let _ = writeln!(out, "({} more{what}; -n 0 shows all)", all - shown);
+    let rest = all.saturating_sub(shown);
+    if rest > 0 {
+        let what = if rest == 1 { what.trim_end_matches('s') } else { what };
+        let _ = writeln!(out, "({rest} more{what}; -n 0 shows all)");
     }
 }
 
@@ -208,6 +211,18 @@ pub fn say_what_is_missing<'a>(defects: impl IntoIterator<Item = &'a SymbolDefec
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_that_is_not_shown_is_no_plural() {
+        let rest = |all| {
+            let mut out = String::new();
+            push_rest(&mut out, all, 5, " moments");
+            out
+        };
+        assert_eq!(rest(5), "");
+        assert_eq!(rest(6), "(1 more moment; -n 0 shows all)\n");
+        assert_eq!(rest(7), "(2 more moments; -n 0 shows all)\n");
+    }
 
     #[test]
     fn lines_are_cut_by_characters_and_marked() {

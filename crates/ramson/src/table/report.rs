@@ -102,7 +102,8 @@ pub fn missing(report: &Report) -> (Vec<&SymbolDefect>, Vec<&SymbolDefect>) {
     let is_dead = matches!(&report.subject, Subject::Recording(summary) if !summary.is_running);
     let is_lost = |defect: &&SymbolDefect| match defect {
         SymbolDefect::BuildIdDiffers { used, .. } => is_dead && used.is_none(),
-        defect => is_dead && matches!(defect, SymbolDefect::BinaryMissing { .. }),
+        SymbolDefect::BinaryMissing { .. } | SymbolDefect::ObjectsLost { .. } => is_dead,
+        _ => false,
     };
     report.missing_symbols.iter().partition(is_lost)
 }

@@ -1,6 +1,6 @@
 //! The first lines of a report: the RSS line, what the profile is of, and what it does not hold.
 
-use super::{Table, command, or_dash, size};
+use super::{Table, columns, command, or_dash, size, wrap};
 use ramson_analysis::MmapSums;
 use ramson_analysis::members::{Row, Sum, unprofiled_text};
 use ramson_analysis::rss::{Rss, live_text};
@@ -95,15 +95,17 @@ fn of_recording(summary: &Summary) -> String {
         (None, false) => summary.fate.clone(),
     };
     let (samples, live_samples) = summary.samples;
-    let _ = write!(
-        out,
-        "\n{} (pid {}), {fate}; interval {}, {} samples, {} live\n",
+    let line = format!(
+        "{} (pid {}), {fate}; interval {}, {} samples, {} live",
         summary.name,
         summary.pid,
         summary.interval,
         format_objects(samples as f64),
         format_objects(live_samples as f64),
     );
+    out.push('\n');
+    let lines = wrap(line.split_inclusive(' '), columns().unwrap_or(usize::MAX), 2);
+    out.extend(lines.iter().map(|line| line.trim_end().to_owned() + "\n"));
     if let Some(line) = summary.rss.as_ref().and_then(Rss::profile_line) {
         let _ = writeln!(out, "{line}");
     }
@@ -119,14 +121,18 @@ fn mmap_line(mmap: &MmapSums) -> Option<String> {
     if mmap.extents == 0 && mmap.reserved.value == 0.0 {
         return None;
     }
-    let mut line = format!(
-        "mmap {} in {} extent{}, not part of live: --kind mmap",
-        format_bytes(mmap.mapped.value),
-        format_objects(mmap.extents as f64),
-        if mmap.extents == 1 { "" } else { "s" },
-    );
-    if mmap.reserved.value > 0.0 {
-        let reserved = format_bytes(mmap.reserved.value);
+    let reserved = format_bytes(mmap.reserved.value);
+    let mut line = match mmap.extents {
+        // What RSS has of mmap is smaller mappings, or memory that was reserved and used since.
+        0 => format!("no extents of 1 MiB or more; {reserved} reserved but unused (PROT_NONE)"),
+        extents => format!(
+            "mmap {} in {} extent{}, not part of live: --kind mmap",
+            format_bytes(mmap.mapped.value),
+            format_objects(extents as f64),
+            if extents == 1 { "" } else { "s" },
+        ),
+    };
+    if mmap.extents > 0 && mmap.reserved.value > 0.0 {
         line += &format!("; plus {reserved} reserved but unused (PROT_NONE)");
     }
     if !mmap.without_holes {

@@ -1,111 +1,222 @@
-//! The suspects as text: verdict and reason, evidence, stack.
+//! The suspects as text: the answer in one line, then each finding with its reason and evidence.
 
-use super::{blocks, columns, cut, most, push_rest, stack, subject};
-use ramson_analysis::suspects::{Suspect, Suspects};
-use ramson_leaks::{Finding, Growth, Verdict};
-use ramson_profile::SampleUnit;
+use super::{blocks, columns, cut, most, place, push_prose, push_rest, stack, subject};
+use ramson_analysis::suspects::{Answer, LineShare, Suspect, Suspects};
+use ramson_leaks::Verdict;
 use ramson_profile::format::{
-    format_bytes, format_duration, format_estimate, format_objects, format_share,
+    format_bytes, format_duration, format_estimate, format_local_time, format_objects, format_share,
 };
+use ramson_profile::{Estimate, SampleUnit, short_name};
 use std::fmt::Write;
 
-/// Frames shown of a stack.
-const MAX_FRAMES: usize = 12;
+/// Callers shown of a stack.
+const MAX_CALLERS: usize = 6;
+/// Lines shown of a function.
+const MAX_LINES: usize = 6;
+/// What cannot be judged and holds less than this share of the live bytes leaves the answer as it is.
+const SMALL_SHARE: f64 = 0.01;
 
-/// The whole text; at most so many stacks, 0: all. Of several processes the stacks of all, or those of each.
+/// The whole text; at most so many findings, 0: all. Of several processes the findings of all, or those of each.
 pub fn text(found: &Suspects, rows: usize, is_each: bool) -> String {
     if found.processes.is_empty() || !is_each {
         return block(found, rows);
     }
-    let heading = subject::heading(&found.subject, &found.defects);
+    let mut heading = String::new();
+    push_prose(&mut heading, "", &answer(found));
+    heading += &subject::heading(&found.subject, &found.defects);
     blocks(&heading, &found.processes, |suspects| block(suspects, rows))
 }
 
 fn block(found: &Suspects, rows: usize) -> String {
-    let mut out = subject::heading(&found.subject, &found.defects) + &summary(found);
-    for (index, suspect) in found.suspects.iter().take(most(rows)).enumerate() {
-        push_suspect(&mut out, index + 1, suspect);
-    }
-    if found.suspects.len() > most(rows) {
-        out.push('\n');
-    }
-    push_rest(&mut out, found.suspects.len(), most(rows), " stacks");
-    out
-}
-
-fn summary(found: &Suspects) -> String {
-    let mut out = match found.suspects.len() {
-        0 => "no stack holds live memory that was sampled".to_owned(),
-        1 => "1 stack holds live memory".to_owned(),
-        count => format!("{} stacks hold live memory", format_objects(count as f64)),
-    };
-    let of = |verdict| {
-        let all = found.suspects.iter().filter(|suspect| suspect.finding.verdict == verdict);
-        Some(all.count()).filter(|&count| count > 0).map(|count| format!("{count} {verdict}"))
-    };
-    let verdicts: Vec<String> = Verdict::ALL.into_iter().filter_map(of).collect();
-    if !verdicts.is_empty() {
-        let _ = write!(out, ": {}", verdicts.join(", "));
-    }
-    out.push('\n');
+    let mut out = String::new();
+    push_prose(&mut out, "", &answer(found));
+    out += &subject::heading(&found.subject, &found.defects);
     if found.suppressed + found.known > 0 {
-        let _ = writeln!(
-            out,
-            "hidden: {} by suppressions, {} growing in the baseline already",
-            found.suppressed, found.known
-        );
+        let _ = writeln!(out, "hidden: {}\n", hidden(found));
     }
-    out
+    for (index, suspect) in found.suspects.iter().take(most(rows)).enumerate() {
+        push_suspect(&mut out, index + 1, suspect, found.answer.is_running);
+    }
+    push_rest(&mut out, found.suspects.len(), most(rows), " findings");
+    out.truncate(out.trim_end().len());
+    out + "\n"
 }
 
-fn push_suspect(out: &mut String, rank: usize, suspect: &Suspect) {
-    let finding = &suspect.finding;
-    let stack = stack(&suspect.frames, MAX_FRAMES);
-    let lines = [
-        format!("{rank}. {}: {}", finding.verdict, finding.reason),
-        format!("   {}", live(finding)),
-        format!("   {}", ages(suspect)),
-        format!("   {stack}"),
+/// Whether anything leaks, and how sure that is.
+fn answer(found: &Suspects) -> String {
+    let answer = &found.answer;
+    let rate = rate(answer.growth_per_hour);
+    let name = |suspect: &Suspect| short_name(&suspect.function.name);
+    match (found.suspects.first(), answer.leak_suspects) {
+        (None, _) => "nothing to judge: no sampled memory is live".into(),
+        (Some(first), 1) => format!("1 leak suspect: {rate} in {}", name(first)),
+        (Some(first), 2..) => {
+            let count = answer.leak_suspects;
+            format!("{count} leak suspects: {rate} together, most of it in {}", name(first))
+        }
+        (Some(_), 0) if answer.undecided == 0 => {
+            format!(
+                "nothing is leaking: {} live memory and {} growing",
+                hold(answer.findings),
+                none_keeps(answer)
+            )
+        }
+        (Some(_), 0) if answer.undecided_share < SMALL_SHARE => format!(
+            "nothing is leaking: {} live memory and {} growing ({} of it cannot be judged yet)",
+            hold(answer.findings),
+            none_keeps(answer),
+            format_share(answer.undecided_share)
+        ),
+        (Some(_), 0) => {
+            let time = answer.judged_in_ns.filter(|_| answer.is_running);
+            format!(
+                "no leak found yet: {} of live memory, in {}, cannot be judged so far{}{}",
+                format_share(answer.undecided_share),
+                functions(answer.undecided),
+                more_time(time, ", the largest in about "),
+                if answer.undecided < answer.findings {
+                    "; nothing else keeps growing"
+                } else {
+                    ""
+                },
+            )
+        }
+    }
+}
+
+fn counted(count: f64, what: &str) -> String {
+    let plural = if count.round() == 1.0 { "" } else { "s" };
+    format!("{} {what}{plural}", format_objects(count))
+}
+
+fn functions(count: usize) -> String {
+    counted(count as f64, "function")
+}
+
+fn hold(count: usize) -> String {
+    format!("{} {}", functions(count), if count == 1 { "holds" } else { "hold" })
+}
+
+fn none_keeps(answer: &Answer) -> &'static str {
+    if answer.findings == 1 { "does not keep" } else { "none keeps" }
+}
+
+fn more_time(ns: Option<u64>, before: &str) -> String {
+    ns.map_or(String::new(), |ns| format!("{before}{}", format_duration(ns)))
+}
+
+fn hidden(found: &Suspects) -> String {
+    let of = |count: usize, why: &str| {
+        (count > 0).then(|| format!("{} {why}", counted(count as f64, "stack")))
+    };
+    let parts = [
+        of(found.suppressed, "by suppressions"),
+        of(found.known, "already growing in the baseline"),
     ];
-    out.push('\n');
-    for line in lines {
-        let _ = writeln!(out, "{}", cut(&line, columns()));
-    }
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn live(finding: &Finding) -> String {
+fn push_suspect(out: &mut String, rank: usize, suspect: &Suspect, is_running: bool) {
+    let line = |out: &mut String, line: &str| {
+        let _ = writeln!(out, "{}", cut(line, columns()));
+    };
+    let (function, verdict) = (&suspect.function, suspect.finding.verdict);
+    let known: Vec<&LineShare> = suspect.lines.iter().filter(|line| line.line > 0).collect();
+    let only = if let [only] = known[..] { only.line } else { 0 };
+    let place = place(&function.file, only);
+    line(out, &format!("{rank}. {verdict}: {}{place}", short_name(&function.name)));
+    line(out, &format!("   {}", live(suspect)));
+    push_prose(out, "   ", &reason(suspect, is_running));
+    if known.len() > 1 {
+        line(out, &format!("   {}", lines(&known)));
+    }
+    if let Some(callers) = callers(suspect) {
+        line(out, &format!("   {callers}"));
+    }
+    line(out, &format!("   {}", ages(suspect)));
+    out.push('\n');
+}
+
+fn live(suspect: &Suspect) -> String {
+    let finding = &suspect.finding;
     let mut out = format!(
-        "live {}, objects {}, samples {}",
+        "live {}, {} of all, {}, {}",
         format_estimate(finding.inuse_space, SampleUnit::Bytes),
-        format_objects(finding.inuse_objects.value),
-        format_objects(finding.samples as f64),
+        format_share(suspect.share),
+        counted(finding.inuse_objects.value, "object"),
+        counted(finding.samples as f64, "sample"),
     );
     if let Some(growth) = &finding.growth {
-        let _ = write!(out, "; {}", growth_text(growth, finding.verdict));
+        let rate = rate(growth.per_hour);
+        let doubt = if growth.is_significant { "" } else { ", not significant" };
+        match (growth.is_measured, finding.verdict) {
+            (true, _) => {
+                let window = format_duration(growth.window_ns);
+                let _ = write!(out, "; growth {rate} over the last {window}{doubt}");
+            }
+            (false, Verdict::Growing) => {
+                let _ = write!(out, "; growth {rate}{doubt}");
+            }
+            (false, _) => {}
+        }
     }
     out
 }
 
-fn growth_text(growth: &Growth, verdict: Verdict) -> String {
-    let rate = format!(
-        "{}/h (±{})",
-        format_bytes(growth.per_hour.value),
-        format_bytes(growth.per_hour.half_width_95())
-    );
-    let window = format_duration(growth.window_ns);
-    let significance = if growth.is_significant { "significant" } else { "not significant" };
-    match (growth.is_measured, verdict) {
-        (true, _) => format!("growth {rate} over {window}, {significance}"),
-        (false, Verdict::Growing) => {
-            format!("growth {rate} from the ages of what is kept, {significance}")
+/// Bytes per hour with the 95 % interval: `380 ± 40.1 MiB/h`.
+fn rate(per_hour: Estimate) -> String {
+    let [value, error] = [per_hour.value, per_hour.half_width_95()].map(format_bytes);
+    match (value.split_once(' '), error.split_once(' ')) {
+        (Some((number, unit)), Some((error, same))) if unit == same => {
+            format!("{number} ± {error} {unit}/h")
         }
-        (false, _) => "growth not measured (--window, --since)".into(),
+        _ => format!("{value}/h ± {error}/h"),
     }
+}
+
+/// The sentence, and how much longer it takes where it cannot be judged yet.
+fn reason(suspect: &Suspect, is_running: bool) -> String {
+    let finding = &suspect.finding;
+    let reason = finding.reason.trim_end_matches('.');
+    match (finding.verdict, finding.judged_in_ns) {
+        (Verdict::NotEnoughData, Some(ns)) if is_running => {
+            format!("{reason}: about {} more at this rate.", format_duration(ns))
+        }
+        (Verdict::NotEnoughData, _) if !is_running => {
+            format!("{reason}. A longer recording or a smaller --interval would tell.")
+        }
+        _ => finding.reason.clone(),
+    }
+}
+
+fn lines(known: &[&LineShare]) -> String {
+    let share =
+        |line: &&LineShare| format!("{}: {}", line.line, format_bytes(line.inuse_space.value));
+    let mut shares: Vec<String> = known.iter().take(MAX_LINES).map(share).collect();
+    if known.len() > MAX_LINES {
+        shares.push(format!("{} more", known.len() - MAX_LINES));
+    }
+    format!("by line {}", shares.join(", "))
+}
+
+/// Those of the largest stack.
+fn callers(suspect: &Suspect) -> Option<String> {
+    let callers = suspect.frames.get(1..).filter(|callers| !callers.is_empty())?;
+    let callers = stack(callers, MAX_CALLERS);
+    Some(match suspect.stacks - 1 {
+        0 => format!("called by {callers}"),
+        1 => format!("called by {callers}, and 1 other stack"),
+        others => format!("called by {callers}, and {others} other stacks"),
+    })
 }
 
 fn ages(suspect: &Suspect) -> String {
     let finding = &suspect.finding;
-    let mut out = format!("first seen {} ago", format_duration(suspect.first_seen_ns));
+    let at = |unix_ns, ns| format!("{} ({} ago)", format_local_time(unix_ns), format_duration(ns));
+    let mut out = match suspect.growing_since_unix_ns.zip(finding.growing_for_ns) {
+        Some((since, ns)) => format!("growing since {} or earlier", at(since, ns)),
+        None => format!("first seen {}", at(suspect.first_seen_unix_ns, suspect.first_seen_ns)),
+    };
     if let Some(ages) = finding.ages {
         let _ = write!(
             out,

@@ -1,39 +1,16 @@
 //! The series of a history as text.
 
-use super::{Table, or_dash, push_rest, size};
-use ramson_analysis::timeline::{Gaps, Timeline};
-use ramson_profile::Estimate;
+use super::chart::chart;
+use super::{Table, columns, or_dash, push_rest, size};
+use ramson_analysis::timeline::{Gaps, Row, Timeline};
 use ramson_profile::format::{
     format_bytes, format_duration, format_local_time, format_objects, format_relative_error,
 };
-use std::fmt::Write;
 
-pub fn csv(timeline: &Timeline) -> String {
-    let mut out = String::from(
-        "time_unix_ns,rss_bytes,live_bytes,live_half_width_95,live_samples,allocated_bytes,triggers\n",
-    );
-    for row in &timeline.rows {
-        let rss = row.rss.map_or(String::new(), |rss| rss.to_string());
-        let _ = writeln!(
-            out,
-            "{},{rss},{},{},{},{},{}",
-            row.time_unix_ns,
-            row.live.value,
-            half_width(row.live),
-            row.live_samples,
-            row.allocated,
-            row.triggers.replace(',', " "),
-        );
-    }
-    out
-}
+/// Columns of a picture where nothing says how many there are.
+const USUAL_COLUMNS: usize = 80;
 
-/// Empty where records were lost: the value is at least that much.
-fn half_width(live: Estimate) -> String {
-    if live.is_part() { String::new() } else { live.half_width_95().ceil().to_string() }
-}
-
-pub fn text(timeline: &Timeline) -> String {
+pub fn text(timeline: &Timeline, has_chart: bool) -> String {
     let mut out = format!(
         "{} (pid {}): {} moments in {}\n\n",
         timeline.name,
@@ -41,8 +18,12 @@ pub fn text(timeline: &Timeline) -> String {
         timeline.moments,
         timeline.history.display(),
     );
+    let width = columns().unwrap_or(USUAL_COLUMNS);
+    let picture = has_chart.then(|| chart(&timeline.curve, &timeline.marks, width)).flatten();
+    out.extend(picture.map(|picture| picture + "\n"));
     let heads = "time:<19|RSS:>10|live:>10|±:>7|allocated/s:>12|samples:>8|why";
     let mut table = Table::new(&mut out, heads);
+    let peaks = Peaks::of(&timeline.rows);
     for row in &timeline.rows {
         if let Some(gaps) = &row.gaps {
             table.line_across(&gap_line(gaps));
@@ -54,11 +35,42 @@ pub fn text(timeline: &Timeline) -> String {
             format_relative_error(row.live),
             or_dash(row.allocated_per_s.map(format_bytes)),
             format_objects(row.live_samples as f64),
-            row.triggers.clone(),
+            why(timeline, row, &peaks),
         ]);
     }
     push_rest(&mut out, timeline.moments, timeline.rows.len(), " moments");
     out
+}
+
+/// The times of the first rows with the highest values.
+struct Peaks {
+    live: Option<u64>,
+    rss: Option<u64>,
+}
+
+impl Peaks {
+    /// None of a single row.
+    fn of(rows: &[Row]) -> Self {
+        // Of equal ones, the last in this order counts.
+        let several = || rows.iter().rev().filter(|_| rows.len() > 1);
+        let live = several().max_by(|a, b| a.live.value.total_cmp(&b.live.value));
+        let rss = several().max_by_key(|row| row.rss);
+        let time = |row: Option<&Row>| row.map(|row| row.time_unix_ns);
+        Self { live: time(live), rss: time(rss) }
+    }
+}
+
+/// What sets the moment apart: neither that it was time for one, nor that it was once the highest.
+fn why(timeline: &Timeline, row: &Row, peaks: &Peaks) -> String {
+    let is = |peak: Option<u64>| peak == Some(row.time_unix_ns);
+    let peaks = [(is(peaks.live), "live peak"), (is(peaks.rss), "RSS peak")];
+    let peaks = peaks.into_iter().filter(|(is_it, _)| *is_it).map(|(_, name)| name.to_owned());
+    let is_common =
+        |word: &&str| !["clock", "bytes", "live-peak", "rss-peak", "mark"].contains(word);
+    let words = row.triggers.split(',').filter(is_common).map(str::to_owned);
+    let its = timeline.marks.iter().filter(|mark| mark.time_unix_ns == row.time_unix_ns);
+    let marks = its.map(|mark| format!("mark {}", mark.name));
+    marks.chain(words).chain(peaks).collect::<Vec<_>>().join(", ")
 }
 
 fn gap_line(gaps: &Gaps) -> String {

@@ -4,7 +4,7 @@ use ramson_profile::Estimate;
 use serde::Serialize;
 
 /// What following an advice saves.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, schemars::JsonSchema)]
 pub struct Saving {
     /// An upper bound, or expected.
     pub bytes: u64,
@@ -15,7 +15,7 @@ pub struct Saving {
 }
 
 /// What it takes to follow an advice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Needs {
     /// A command, while the program runs on.
@@ -27,7 +27,7 @@ pub enum Needs {
 }
 
 /// One advice.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct Advice {
     /// The name in `--json`.
     pub cause: &'static str,

@@ -1,0 +1,161 @@
+//! How a process gives up what it does not need for reading: its user, its capabilities, the network, files, and more memory than allowed.
+//!
+//! The order matters. It is no one's to trace before it becomes the owner's, and the filter comes last, as it forbids the rest.
+
+use libc::{c_long, pid_t};
+use rustix::io::Errno;
+use rustix::process::{
+    DumpableBehavior, Gid, Resource, Rlimit, Uid, getpid, getrlimit, set_dumpable_behavior,
+    setrlimit,
+};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter,
+};
+use std::fs::read_to_string;
+use std::io;
+
+/// Descriptors are all it gets, and it keeps few.
+const MOST_DESCRIPTORS: u64 = 1 << 12;
+/// Of a file in memory, such as unpacked mini debug information.
+const MOST_FILE_BYTES: u64 = 128 << 20;
+/// PAGEMAP_SCAN of linux/fs.h: which pages of a process are present.
+const PAGEMAP_SCAN: u64 = 0xc060_6610;
+
+/// User and group to become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub user: u32,
+    pub group: u32,
+}
+
+/// Gives all of it up, for good. `owner`: whom to become; it takes root.
+pub fn confine(owner: Option<Owner>, memory_bytes: u64) -> Result<(), String> {
+    limit(memory_bytes).map_err(|error| format!("limits: {error}"))?;
+    become_owner(owner).map_err(|error| format!("user: {error}"))?;
+    let filter = filter().map_err(|error| format!("filter: {error}"))?;
+    apply_filter(&filter).map_err(|error| format!("filter: {error}"))
+}
+
+fn limit(memory_bytes: u64) -> io::Result<()> {
+    let own_bytes = address_space_bytes().ok_or(io::ErrorKind::InvalidData)?;
+    let limits = [
+        (Resource::Core, 0),
+        (Resource::Nofile, MOST_DESCRIPTORS),
+        (Resource::Fsize, MOST_FILE_BYTES),
+        (Resource::As, own_bytes.saturating_add(memory_bytes)),
+    ];
+    for (resource, most) in limits {
+        // Only root can raise one.
+        let most = getrlimit(resource).maximum.map_or(most, |before| before.min(most));
+        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+    }
+    Ok(())
+}
+
+/// What the program itself takes.
+fn address_space_bytes() -> Option<u64> {
+    let sizes = read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = sizes.split(' ').next()?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+fn become_owner(owner: Option<Owner>) -> Result<(), Errno> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    if let Some(Owner { user, group }) = owner {
+        let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+        set_thread_groups(&[])?;
+        set_thread_res_gid(group, group, group)?;
+        set_thread_res_uid(user, user, user)?;
+    }
+    // Before Linux 4.3 there is no such set.
+    let _ = clear_ambient_capability_set();
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    // A change of the user may have changed it, as fs.suid_dumpable says.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+}
+
+/// What reading takes, and no more. What it forbids fails, and readers go on without.
+fn filter() -> Result<BpfProgram, seccompiler::Error> {
+    let of_this_process = condition(0, SeccompCmpArgLen::Dword, own_pid())?;
+    let scan = condition(1, SeccompCmpArgLen::Dword, PAGEMAP_SCAN)?;
+    let mut rules: Vec<(c_long, Vec<SeccompRule>)> =
+        ALLOWED.iter().map(|&call| (call, Vec::new())).collect();
+    // What abort(3) does.
+    rules.push((libc::SYS_tgkill, vec![SeccompRule::new(vec![of_this_process])?]));
+    rules.push((libc::SYS_ioctl, vec![SeccompRule::new(vec![scan])?]));
+    let filter = SeccompFilter::new(
+        rules.into_iter().collect(),
+        SeccompAction::Errno(libc::EPERM as u32),
+        SeccompAction::Allow,
+        std::env::consts::ARCH.try_into()?,
+    )?;
+    Ok(filter.try_into()?)
+}
+
+fn condition(
+    argument: u8,
+    length: SeccompCmpArgLen,
+    value: u64,
+) -> Result<SeccompCondition, seccompiler::Error> {
+    Ok(SeccompCondition::new(argument, length, SeccompCmpOp::Eq, value)?)
+}
+
+fn own_pid() -> u64 {
+    let pid: pid_t = getpid().as_raw_nonzero().get();
+    pid as u64
+}
+
+/// No call opens, changes, executes or starts anything, sends a signal to another process, or reaches the network.
+const ALLOWED: [c_long; 41] = [
+    // Descriptors that it got, and memory that looks like a file.
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_lseek,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_fstatfs,
+    libc::SYS_fcntl,
+    libc::SYS_close,
+    libc::SYS_memfd_create,
+    libc::SYS_ftruncate,
+    // The socket that it was started with.
+    libc::SYS_recvmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_ppoll,
+    // Its own memory.
+    libc::SYS_brk,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    // Itself.
+    libc::SYS_futex,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getrandom,
+    libc::SYS_clock_gettime,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];

@@ -1,0 +1,73 @@
+//! Why a helper gave no answer.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+/// Why an input was not read. Displays as a finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// More than so many bytes of memory.
+    Memory(u64),
+    /// More than so much processor time.
+    Time(Duration),
+    /// No answer came for so long, in which next to no processor time was used.
+    Stuck(Duration),
+    /// The helper was ended by this signal.
+    Signal(i32),
+    /// The reader itself failed.
+    Broken,
+    /// There is no helper.
+    NotStarted(String),
+    /// What the helper answered is no answer.
+    BadAnswer,
+    /// Earlier inputs of the same owner have used up what all of them together may take.
+    UsedUp,
+}
+
+impl Failure {
+    /// What to do next, as a sentence without its full stop.
+    pub fn next_step(&self) -> &'static str {
+        match self {
+            Self::Memory(_) | Self::Time(_) => {
+                "Allow more memory and time for each input, as in --budget 2G,60s"
+            }
+            Self::UsedUp => "Name it alone, or allow more for each input, as in --budget 2G,60s",
+            Self::Signal(_) | Self::Stuck(_) => "Try again",
+            Self::NotStarted(_) => "Run ramson as the owner",
+            Self::Broken | Self::BadAnswer => "Report it as a bug",
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Memory(bytes) => {
+                write!(f, "reading it takes more than the {} MiB of memory allowed", bytes >> 20)
+            }
+            Self::Time(time) => {
+                let seconds = time.as_secs_f64();
+                write!(f, "reading it takes more than the {seconds} s of CPU time allowed")
+            }
+            Self::Stuck(time) => write!(f, "reading it came to no end in {} s", time.as_secs()),
+            Self::Signal(number) => {
+                write!(f, "the process that read it was ended by signal {number}")
+            }
+            Self::Broken => f.write_str("the process that read it failed"),
+            Self::NotStarted(why) => write!(f, "no process could be started to read it ({why})"),
+            Self::BadAnswer => f.write_str("the process that read it gave no proper answer"),
+            Self::UsedUp => {
+                f.write_str("not read: other files of its owner took more than is allowed")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> Self {
+        io::Error::other(failure)
+    }
+}

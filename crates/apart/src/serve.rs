@@ -1,0 +1,113 @@
+//! The helper's side.
+
+use crate::budget::Budget;
+use crate::channel::{Channel, Message};
+use crate::confine::{Owner, confine};
+use rustix::io::dup;
+use std::fs::File;
+use std::io::stdin;
+use std::os::unix::net::UnixStream;
+use std::panic;
+use std::process::exit;
+use std::sync::OnceLock;
+
+/// The one argument of a helper.
+pub const WORD: &str = "read_apart";
+/// Exit status of one whose reader failed.
+pub const BROKEN: i32 = 101;
+pub const ANSWER: u8 = 0;
+/// Of an answer to the greeting: why it cannot serve.
+pub const REFUSAL: u8 = 1;
+/// Of a request, beside what one asks.
+const MOST_REQUEST_BYTES: u64 = 1 << 30;
+const GREETING_BYTES: usize = 24;
+
+/// What the helper was allowed, if this is one.
+static OWN_BOUNDS: OnceLock<Budget> = OnceLock::new();
+
+/// What answers some kinds of requests.
+pub trait Handler {
+    /// Which. No two handlers have one in common.
+    fn kinds(&self) -> &'static [u8];
+
+    /// `None`: this is no request that it understands.
+    fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>>;
+}
+
+/// Whether this program was started as a helper.
+pub fn is_asked() -> bool {
+    let mut arguments = std::env::args_os().skip(1);
+    arguments.next().is_some_and(|first| first == WORD) && arguments.next().is_none()
+}
+
+/// If this program was started as a helper, serves until its asker has gone, and returns true. To be called before anything else.
+pub fn serve_if_asked(handlers: &mut [&mut dyn Handler]) -> bool {
+    if !is_asked() {
+        return false;
+    }
+    panic::set_hook(Box::new(|_| exit(BROKEN)));
+    if let Ok(socket) = dup(stdin()) {
+        serve(&Channel(UnixStream::from(socket)), handlers);
+    }
+    true
+}
+
+/// In a helper, what one input may cost.
+pub fn own_bounds() -> Option<Budget> {
+    OWN_BOUNDS.get().copied()
+}
+
+/// What a helper is told first.
+pub fn greeting(owner: Option<Owner>, memory_bytes: u64) -> [u8; GREETING_BYTES] {
+    let mut words = [0; GREETING_BYTES];
+    let is_changed = u64::from(owner.is_some());
+    let Owner { user, group } = owner.unwrap_or(Owner { user: 0, group: 0 });
+    words[..8].copy_from_slice(&memory_bytes.to_le_bytes());
+    words[8..16].copy_from_slice(&is_changed.to_le_bytes());
+    words[16..20].copy_from_slice(&user.to_le_bytes());
+    words[20..].copy_from_slice(&group.to_le_bytes());
+    words
+}
+
+fn parse_greeting(words: &[u8]) -> Option<(Option<Owner>, u64)> {
+    let words: &[u8; GREETING_BYTES] = words.try_into().ok()?;
+    let number = |at: usize| Some(u64::from_le_bytes(words[at..at + 8].try_into().ok()?));
+    let small = |at: usize| Some(u32::from_le_bytes(words[at..at + 4].try_into().ok()?));
+    let owner = Owner { user: small(16)?, group: small(20)? };
+    Some(((number(8)? != 0).then_some(owner), number(0)?))
+}
+
+fn serve(channel: &Channel, handlers: &mut [&mut dyn Handler]) -> Option<()> {
+    let never = || Ok(());
+    let first = channel.receive(GREETING_BYTES as u64, never).ok()??;
+    let (owner, memory_bytes) = parse_greeting(&first.body)?;
+    let confined = confine(owner, memory_bytes);
+    if let Err(why) = confined {
+        return channel.send(REFUSAL, why.as_bytes(), &[]).ok();
+    }
+    let _ = OWN_BOUNDS.set(Budget { memory_bytes, cpu: None });
+    channel.send(ANSWER, &[], &[]).ok()?;
+    while let Some(request) = channel.receive(MOST_REQUEST_BYTES, never).ok()? {
+        let Message { kind, body, files } = request;
+        let handler = handlers.iter_mut().find(|handler| handler.kinds().contains(&kind));
+        let answer = handler.and_then(|handler| handler.answer(kind, &body, files));
+        match answer {
+            Some(answer) => channel.send(ANSWER, &answer, &[]).ok()?,
+            None => channel.send(REFUSAL, &[], &[]).ok()?,
+        }
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_tells_whom_to_become() {
+        for owner in [None, Some(Owner { user: 1501, group: 100 })] {
+            assert_eq!(parse_greeting(&greeting(owner, 512 << 20)), Some((owner, 512 << 20)));
+        }
+        assert_eq!(parse_greeting(&[0; 23]), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! Helpers that are asked for too much, that fail, and that are ended.
+//!
+//! A helper is this very program: it runs the one test whose name has its argument in it.
+
+use ramson_apart::{Apart, Budget, Failure, Handler, Request, bounds, for_owner, serve_if_asked};
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::sync::Once;
+use std::time::Duration;
+
+const ECHO: u8 = 1;
+const ALLOCATE: u8 = 2;
+const COMPUTE: u8 = 3;
+const PANIC: u8 = 4;
+const WAIT: u8 = 5;
+const OPEN: u8 = 6;
+const NONE: u8 = 7;
+
+const MEMORY_BYTES: u64 = 64 << 20;
+const CPU: Duration = Duration::from_millis(300);
+
+/// Does what readers should not.
+struct Test;
+
+impl Handler for Test {
+    fn kinds(&self) -> &'static [u8] {
+        &[ECHO, ALLOCATE, COMPUTE, PANIC, WAIT, OPEN]
+    }
+
+    fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
+        match kind {
+            ECHO => Some(body.to_vec()),
+            ALLOCATE => {
+                let bytes = u64::from_le_bytes(body.try_into().ok()?);
+                let block = black_box(vec![1_u8; bytes as usize]);
+                Some(vec![block[0]])
+            }
+            COMPUTE => {
+                let mut number = 0_u64;
+                while black_box(number) != u64::MAX {
+                    number += 1;
+                }
+                None
+            }
+            PANIC => panic!("as asked"),
+            WAIT => {
+                let [mut says, mut hears] = files.try_into().ok()?;
+                says.write_all(&std::process::id().to_le_bytes()).ok()?;
+                hears.read_exact(&mut [0]).ok()?;
+                Some(Vec::new())
+            }
+            OPEN => Some(File::open("/dev/null").err()?.to_string().into_bytes()),
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn read_apart_is_what_a_helper_runs() {
+    serve_if_asked(&mut [&mut Test]);
+}
+
+/// The helper of an owner of its own.
+fn helper(owner: u32) -> Apart {
+    static ENABLED: Once = Once::new();
+    let budget = Budget { memory_bytes: MEMORY_BYTES, cpu: Some(CPU) };
+    ENABLED.call_once(|| ramson_apart::enable(Some(budget)));
+    assert_eq!(bounds(true), budget);
+    for_owner(owner).expect("a helper")
+}
+
+fn ask(apart: &Apart, kind: u8, body: &[u8]) -> Result<Vec<u8>, Failure> {
+    apart.ask(&Request { kind, body, files: &[] })
+}
+
+#[test]
+fn what_is_asked_is_answered_as_often_as_it_is_asked() {
+    let apart = helper(20_001);
+    let body = vec![7; 5 << 20];
+    for _ in 0..3 {
+        assert_eq!(ask(&apart, ECHO, &body).as_ref(), Ok(&body));
+    }
+    assert_eq!(ask(&apart, NONE, &[]), Err(Failure::BadAnswer));
+    assert_eq!(ask(&apart, ECHO, &[1]), Ok(vec![1]));
+}
+
+#[test]
+fn who_takes_more_memory_than_allowed_is_ended_and_the_next_is_answered() {
+    let apart = helper(20_002);
+    let allocate = |bytes: u64| ask(&apart, ALLOCATE, &bytes.to_le_bytes());
+    assert_eq!(allocate(32 << 20), Ok(vec![1]));
+    assert_eq!(allocate(100 << 20), Err(Failure::Memory(MEMORY_BYTES)));
+    assert_eq!(allocate(32 << 20), Ok(vec![1]));
+}
+
+#[test]
+fn who_takes_more_time_than_allowed_is_ended_and_soon_nothing_more_of_that_owner_is_read() {
+    let apart = helper(20_003);
+    for _ in 0..2 {
+        assert_eq!(ask(&apart, ECHO, &[1]), Ok(vec![1]));
+        assert_eq!(ask(&apart, COMPUTE, &[]), Err(Failure::Time(CPU)));
+    }
+    assert_eq!(ask(&apart, ECHO, &[1]), Err(Failure::UsedUp));
+    // That is no one else's fault.
+    assert_eq!(ask(&helper(20_004), ECHO, &[1]), Ok(vec![1]));
+}
+
+#[test]
+fn a_reader_that_fails_is_one_failure() {
+    let apart = helper(20_005);
+    assert_eq!(ask(&apart, PANIC, &[]), Err(Failure::Broken));
+    assert_eq!(ask(&apart, ECHO, &[1]), Ok(vec![1]));
+}
+
+#[test]
+fn a_helper_that_is_ended_in_the_middle_is_one_failure() {
+    let apart = helper(20_006);
+    let ((mut hears, its_mouth), (its_ear, _says)) = (io::pipe().unwrap(), io::pipe().unwrap());
+    let files = [its_mouth.as_fd(), its_ear.as_fd()];
+    let answer = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| apart.ask(&Request { kind: WAIT, body: &[], files: &files }));
+        let mut pid = [0; 4];
+        hears.read_exact(&mut pid).unwrap();
+        let pid = rustix::process::Pid::from_raw(i32::from_le_bytes(pid)).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        asked.join().unwrap()
+    });
+    assert_eq!(answer, Err(Failure::Signal(9)));
+    assert_eq!(ask(&apart, ECHO, &[1]), Ok(vec![1]));
+}
+
+#[test]
+fn a_helper_opens_nothing() {
+    let said = ask(&helper(20_007), OPEN, &[]).unwrap();
+    assert!(String::from_utf8(said).unwrap().contains("not permitted"));
+}

@@ -1,0 +1,94 @@
+//! The root directory of a process in a container or after a chroot, and where it is in our own file system.
+
+use crate::text;
+use ramson_paths::{Root, RootIdentity};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// A root directory that is not ours.
+#[derive(Debug)]
+pub struct OtherRoot {
+    /// Which one it is.
+    pub identity: RootIdentity,
+    /// Where it is found from here; `None`: nowhere.
+    pub path: Option<PathBuf>,
+}
+
+/// The root directory of process `pid`; `None`: it is ours, or may not be looked at.
+pub fn other_root(pid: u32) -> Option<OtherRoot> {
+    let its = Root::of_process(pid).ok()?;
+    let identity = its.identity().ok()?;
+    let own = Root::at(Path::new("/")).ok()?.identity().ok()?;
+    (identity != own).then(|| {
+        let is_it = |path: &PathBuf| {
+            Root::told(path).and_then(|root| root.identity()).is_ok_and(|found| found == identity)
+        };
+        let mounts = |of: &str| text::read(format!("/proc/{of}/mountinfo")).unwrap_or_default();
+        let mounted = places_of_mount(&mounts(&pid.to_string()), &mounts("self"));
+        let path = its.path().into_iter().chain(mounted).find(is_it);
+        OtherRoot { identity, path }
+    })
+}
+
+/// Where the mount that a process has as its root directory may be in another mount namespace. Both texts are as mountinfo has them (proc(5)).
+fn places_of_mount(its: &str, own: &str) -> Vec<PathBuf> {
+    // What is mounted later hides what was there.
+    let Some((device, root, _)) = its.lines().filter_map(mount).rfind(|mount| mount.2 == "/")
+    else {
+        return Vec::new();
+    };
+    let place = |line| {
+        let (its_device, its_root, point) = mount(line)?;
+        let below = root.strip_prefix(its_root.trim_end_matches('/'))?;
+        let is_below = its_device == device && (below.is_empty() || below.starts_with('/'));
+        is_below.then(|| plain(&format!("{}{below}", point.trim_end_matches('/'))))
+    };
+    own.lines().filter_map(place).collect()
+}
+
+/// Device, root in its file system, and mount point.
+fn mount(line: &str) -> Option<(&str, &str, &str)> {
+    let mut fields = line.split(' ').skip(2);
+    Some((fields.next()?, fields.next()?, fields.next()?))
+}
+
+/// What the kernel wrote as three octal digits is one byte: spaces, and what ends lines.
+fn plain(escaped: &str) -> PathBuf {
+    let (mut bytes, mut rest) = (Vec::new(), escaped.as_bytes());
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| first == b'\\');
+        let octal =
+            digits.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
+        bytes.push(octal.unwrap_or(first));
+        rest = if octal.is_some() { &after[3..] } else { after };
+    }
+    OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_root_directory_is_no_other_one() {
+        assert!(other_root(std::process::id()).is_none());
+        assert!(other_root(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn the_mount_of_a_container_is_found_among_ours() {
+        let its =
+            "700 600 0:99 / / rw - overlay overlay rw\n701 700 0:5 / /proc rw - proc proc rw\n";
+        let own = "20 1 8:1 / / rw - ext4 /dev/a rw\n\
+                   21 20 0:99 / /var/lib/containers/a\\040b/merged rw shared:3 - overlay overlay rw\n";
+        assert_eq!(places_of_mount(its, own), [Path::new("/var/lib/containers/a b/merged")]);
+        // A directory of a file system that we have elsewhere.
+        let bound = "700 600 8:1 /srv/roots/one / rw - ext4 /dev/a rw\n";
+        assert_eq!(places_of_mount(bound, own), [Path::new("/srv/roots/one")]);
+        let below =
+            "30 1 8:1 /srv /data rw - ext4 /dev/a rw\n31 1 8:1 /sr /other rw - ext4 /dev/a rw\n";
+        assert_eq!(places_of_mount(bound, below), [Path::new("/data/roots/one")]);
+        assert!(places_of_mount("", own).is_empty());
+    }
+}

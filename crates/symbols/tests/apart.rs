@@ -1,0 +1,34 @@
+//! Names that a helper reads. The helper is this very program: it runs the one test whose name has its argument in it.
+
+mod support;
+
+use ramson_apart::{Budget, serve_if_asked};
+use ramson_symbols::NameReader;
+use std::time::Duration;
+use support::dwarf::*;
+use support::elf::*;
+use support::*;
+
+#[test]
+fn read_apart_is_what_a_helper_runs() {
+    serve_if_asked(&mut [&mut NameReader::default()]);
+}
+
+#[test]
+fn debug_information_that_takes_more_than_allowed_is_a_defect_of_its_binary_only() {
+    // Of every file, also of this user's own.
+    let budget = Budget { memory_bytes: 64 << 20, cpu: Some(Duration::from_secs(60)) };
+    ramson_apart::enable(Some(budget));
+    let folder = Folder::new();
+    let ask = |name: &str, rows: usize| {
+        let path = folder.path(name);
+        write_elf(&path, &with_rows(rows), &[], 0);
+        symbolize(&binary(&path, ""), &[START + 8])
+    };
+    assert_eq!(functions(&ask("small", 1000)), [["f"]]);
+    let large = ask("large", 3_000_000);
+    let text = large.defect.as_ref().expect("a defect").to_string();
+    assert!(text.contains("large: no names: reading it takes more than the 64 MiB"), "{text}");
+    assert!(text.contains("--budget"), "{text}");
+    assert_eq!(functions(&ask("another", 1000)), [["f"]]);
+}

@@ -1,0 +1,131 @@
+//! `ramson list`: what tells profiles apart, and which of them are shown.
+
+use ramson_tests::program_with;
+use ramson_tests::servers::*;
+use std::fs;
+use std::path::Path;
+
+/// Listens, holds some memory, and writes its port to standard output.
+const SERVER: &str = r#"
+import socket, sys, time
+listening = socket.socket()
+listening.bind(("127.0.0.1", 0))
+listening.listen()
+kept = [bytearray(100_000) for _ in range(100)]
+print(listening.getsockname()[1], flush=True)
+while True: time.sleep(600)
+"#;
+
+#[track_caller]
+fn say(scratch: &Scratch, arguments: &[&str]) -> Outcome {
+    finish(ramson(scratch).args(arguments))
+}
+
+/// A server under ramson, its process ID and its port.
+fn server(scratch: &Scratch, name: &str) -> (Running, u32, u16) {
+    let script = scratch.file("server.py", SERVER);
+    let log = scratch.path(&format!("log-{name}"));
+    let mut command = ramson(scratch);
+    command.args(["run", "--interval", "16K", "--"]).arg(python()).arg(script).arg(name);
+    let said = || fs::read_to_string(&log).unwrap_or_default().contains('\n');
+    let running = Running::start(&mut command, &log, said);
+    let port = fs::read_to_string(&log).unwrap().lines().next().unwrap().parse().unwrap();
+    let listed = Json::parse(&say(scratch, &["list", "--json", &format!("{port}")]).good().text());
+    let pid = listed.list("profiles")[0].number("pid") as u32;
+    (running, pid, port)
+}
+
+/// The rows of the table that are of profiles in `scratch`.
+fn rows(scratch: &Scratch, arguments: &[&str]) -> Vec<String> {
+    let directory = scratch.path("profiles");
+    let words = [&["list", "-n", "0", directory.to_str().unwrap()], arguments].concat();
+    let table = say(scratch, &words).good().text();
+    table.lines().skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn two_servers_of_one_name_are_told_apart_by_command_line_and_port() {
+    let scratch = Scratch::new();
+    let (mut one, one_pid, one_port) = server(&scratch, "one");
+    let (_other, other_pid, other_port) = server(&scratch, "other");
+    let all = rows(&scratch, &[]);
+    for (pid, port, name) in [(one_pid, one_port, "one"), (other_pid, other_port, "other")] {
+        let row = all.iter().find(|row| row.trim_start().starts_with(&pid.to_string())).unwrap();
+        let parts = [&format!(" {port} "), &format!("server.py {name}"), "running", "for "];
+        assert!(parts.iter().all(|part| row.contains(*part)), "{row}");
+        let by_port = rows(&scratch, &[&port.to_string()]);
+        assert_eq!(by_port.len(), 1, "{by_port:?}");
+    }
+    // One that takes one process says the same.
+    let name = python().file_name().unwrap().to_str().unwrap().to_owned();
+    let refused = say(&scratch, &["snap", &format!("tree:{}", std::process::id())]);
+    assert_eq!(refused.status, 2, "{refused:?}");
+    for text in [one_port.to_string(), other_port.to_string(), "server.py other".into(), name] {
+        assert!(refused.stderr.contains(&text), "{text}: {refused:?}");
+    }
+    // The dead one comes last, and says how long ago.
+    signal(one_pid, "KILL");
+    assert_eq!(code(one.wait()), 137);
+    let both = rows(&scratch, &[]);
+    assert!(both[0].contains("running") && both[1].contains("SIGKILL"), "{both:?}");
+    assert!(both[1].contains(" ago "), "{both:?}");
+}
+
+#[test]
+fn equal_short_lived_processes_are_one_row_with_their_number() {
+    let scratch = Scratch::new();
+    let program = program_with("real/holds.c", "holds-listed", &[]);
+    for _ in 0..5 {
+        let mut command = ramson(&scratch);
+        command.args(["run", "--interval", "1", "--"]).arg(&program).arg("6");
+        assert_eq!(finish(&mut command).status, 6);
+    }
+    let table = rows(&scratch, &[]);
+    assert_eq!(table.len(), 1, "{table:?}");
+    assert!(table[0].contains("holds-listed (5 alike, the last one shown)"), "{table:?}");
+    let directory = scratch.path("profiles");
+    let listed = say(&scratch, &["list", "--json", directory.to_str().unwrap()]).good().text();
+    assert_eq!(Json::parse(&listed).list("profiles").len(), 5, "{listed}");
+}
+
+#[test]
+fn only_what_is_asked_for_is_shown() {
+    let scratch = Scratch::new();
+    let program = program_with("real/holds.c", "holds-of-users", &[]);
+    finish(ramson(&scratch).args(["run", "--interval", "1", "--"]).arg(&program)).good();
+    let own = fs::metadata(scratch.path("profiles")).map(|facts| owner(&facts)).unwrap();
+    assert_eq!(rows(&scratch, &["--user", &own.to_string()]).len(), 1);
+    assert_eq!(rows(&scratch, &["--user", "54321"]).len(), 0);
+    assert_eq!(rows(&scratch, &["--running"]).len(), 0);
+    assert_eq!(rows(&scratch, &["no-such-word"]).len(), 0);
+    let refused = say(&scratch, &["list", "--user", "no-such-user"]);
+    assert_eq!((refused.status, refused.remarks.len()), (2, 1), "{refused:?}");
+    assert!(refused.remarks[0].contains("no such user"), "{refused:?}");
+}
+
+fn owner(facts: &fs::Metadata) -> u32 {
+    std::os::unix::fs::MetadataExt::uid(facts)
+}
+
+#[test]
+fn pruning_says_what_it_removed_also_where_nobody_types() {
+    let scratch = Scratch::new();
+    let program = program_with("real/holds.c", "holds-pruned", &[]);
+    finish(ramson(&scratch).args(["run", "--interval", "1", "--"]).arg(&program)).good();
+    let directory = scratch.path("profiles");
+    let shown = directory.to_str().unwrap();
+    let nothing = say(&scratch, &["list", "--prune", shown]).good();
+    assert!(nothing.remarks[0].contains(&format!("{shown}: no profile is older")), "{nothing:?}");
+    let age = |path: &Path| {
+        finish(clean("touch").args(["-d", "-31 days"]).arg(path)).good();
+    };
+    ramson_tests::profiles_in(&directory).iter().for_each(|path| age(path));
+    let pruned = say(&scratch, &["list", "--prune", "--json", shown]).good();
+    let answer = Json::parse(&pruned.text());
+    assert_eq!(answer.number("pruned.removed"), 1.0, "{pruned:?}");
+    assert!(answer.number("pruned.bytes") > 0.0 && answer.text("pruned.directory") == shown);
+    finish(ramson(&scratch).args(["run", "--interval", "1", "--"]).arg(&program)).good();
+    ramson_tests::profiles_in(&directory).iter().for_each(|path| age(path));
+    let pruned = say(&scratch, &["list", "--prune"]).good();
+    assert!(pruned.remarks[0].contains(&format!("{shown}: removed 1 old profile, ")), "{pruned:?}");
+}

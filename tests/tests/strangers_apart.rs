@@ -1,0 +1,214 @@
+//! What others own is read by helpers: with whose rights, what they may take, and that honest files are read as ever.
+
+use ramson_format::{PAGE_BYTES, REGION_KINDS, RegionKind};
+use ramson_tests::forged::*;
+use ramson_tests::preload;
+use ramson_tests::servers::*;
+use ramson_tests::strangers::as_stranger;
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A C++ program with debug information that has run under the library, and its profile.
+fn recorded(scratch: &Scratch) -> (PathBuf, PathBuf) {
+    let (program, profile) = (scratch.path("names"), scratch.path("names.ramson"));
+    let mut compiler = clean(installed("g++", "g++"));
+    compiler.args(["-g", "-O1", "-Wl,--build-id", "-o"]).arg(&program).arg(real("names.cc"));
+    finish(&mut compiler).good();
+    let mut command = clean(&program);
+    preload(&mut command, "1").env("RAMSON_KEEP", "1").env("RAMSON_OUTPUT", &profile);
+    finish(&mut command).good();
+    (program, profile)
+}
+
+#[track_caller]
+fn text_of(scratch: &Scratch, arguments: &[&str]) -> String {
+    let mut command = ramson(scratch);
+    // What was learned of one's own files must not help.
+    command.env("XDG_CACHE_HOME", scratch.path("no-cache"));
+    let text = finish(command.args(arguments)).good().text();
+    fs::remove_dir_all(scratch.path("no-cache")).ok();
+    text
+}
+
+#[test]
+fn a_stranger_s_files_give_the_reports_that_one_s_own_give() {
+    let scratch = Scratch::new();
+    let (program, profile) = recorded(&scratch);
+    let own = profile.to_str().unwrap();
+    let mut files = vec![own.to_owned()];
+    for (format, name) in [("pprof", "a.pb.gz"), ("collapsed", "a.folded")] {
+        let path = scratch.path(name).to_str().unwrap().to_owned();
+        finish(ramson(&scratch).args(["export", own, "-f", format, "-o", &path])).good();
+        files.push(path);
+    }
+    let reports = || {
+        let report = |file: &String| {
+            ["top", "lines", "tree"]
+                .map(|view| text_of(&scratch, &["report", file, "--view", view]))
+        };
+        files.iter().map(report).collect::<Vec<_>>()
+    };
+    let before = reports();
+    assert!(before[0][1].contains("names.cc:"), "{}", before[0][1]);
+    let budget = |file: &String| text_of(&scratch, &["report", file, "--budget", "2G,60s"]);
+    assert_eq!(
+        files.iter().map(budget).collect::<Vec<_>>(),
+        before.iter().map(|it| it[0].clone()).collect::<Vec<_>>()
+    );
+    for path in files.iter().map(Path::new).chain([program.as_path()]) {
+        give(path, STRANGER);
+    }
+    assert_eq!(reports(), before);
+}
+
+/// The processes that a process has started.
+fn children(pid: u32) -> Vec<u32> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    numbers.filter(|&child| line(child, "PPid").as_deref() == Some(&pid.to_string())).collect()
+}
+
+/// A line of /proc/PID/status, with single spaces.
+fn line(pid: u32, name: &str) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(line.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// `ramson` that has read a stranger's profile, and waits for another file; and its helper.
+fn waiting(scratch: &Scratch) -> (Running, u32) {
+    let forged = scratch.path("forged.ramson");
+    Forged::new(999_999).write(&forged, 64 << 10);
+    give(&forged, STRANGER);
+    let fifo = scratch.path("fifo");
+    finish(clean("mkfifo").arg(&fifo)).good();
+    let mut command = ramson(scratch);
+    command.arg("diff").arg(forged).arg(fifo);
+    // A descriptor that it inherits, and should not pass on.
+    let mut opens = clean("sh");
+    opens
+        .args(["-c", "exec 9</etc/passwd; exec \"$@\"", "sh"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    opens.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let running = Running::start(&mut opens, &scratch.path("log"), || true);
+    let helper = || {
+        children(running.0.id())
+            .into_iter()
+            .find(|&child| line(child, "Seccomp").as_deref() == Some("2"))
+    };
+    wait_until("a helper has given up its rights", || helper().is_some());
+    let helper = helper().unwrap();
+    (running, helper)
+}
+
+#[test]
+fn a_helper_has_the_owner_s_rights_and_nothing_more() {
+    let scratch = Scratch::new();
+    let (_running, helper) = waiting(&scratch);
+    let is = |name: &str| line(helper, name).unwrap_or_else(|| panic!("{name}"));
+    assert_eq!(is("Uid"), format!("{STRANGER} {STRANGER} {STRANGER} {STRANGER}"));
+    assert_eq!(is("Gid"), "65534 65534 65534 65534");
+    assert_eq!(is("Groups"), "");
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(is(set), "0000000000000000", "{set}");
+    }
+    assert_eq!([is("NoNewPrivs"), is("Seccomp")], ["1", "2"]);
+    let limits = fs::read_to_string(format!("/proc/{helper}/limits")).unwrap();
+    let limit = limits.lines().find(|line| line.starts_with("Max address space")).unwrap();
+    let bytes: u64 = limit.split_whitespace().nth(3).unwrap().parse().unwrap();
+    assert!((512 << 20..700 << 20).contains(&bytes), "{limit}");
+    // Neither a core nor /proc is the owner's.
+    assert_eq!(fs::metadata(format!("/proc/{helper}/environ")).unwrap().uid(), 0);
+    let environment = fs::read(format!("/proc/{helper}/environ")).unwrap();
+    assert_eq!(environment, b"MALLOC_ARENA_MAX=1\0");
+    // Its socket, once more; what ramson was started with is closed.
+    let open = fs::read_dir(format!("/proc/{helper}/fd")).unwrap().flatten();
+    let mut open: Vec<_> = open.map(|entry| fs::read_link(entry.path()).unwrap()).collect();
+    open.sort();
+    open.dedup();
+    let [null, socket] = &open[..] else { panic!("{open:?}") };
+    assert_eq!(null, Path::new("/dev/null"));
+    assert!(socket.to_str().unwrap().starts_with("socket:"), "{open:?}");
+}
+
+#[test]
+fn the_owner_cannot_trace_a_helper() {
+    let scratch = Scratch::new();
+    let (_running, helper) = waiting(&scratch);
+    let mut sleeps = as_stranger(clean("sleep").arg("60"));
+    let own = Running::start(&mut sleeps, &scratch.path("sleeps"), || true);
+    wait_until("the stranger's process runs", || {
+        line(own.0.id(), "Uid").is_some_and(|ids| ids.starts_with("1501 "))
+    });
+    let seize = "import ctypes, os, sys\n\
+                 libc = ctypes.CDLL(None, use_errno=True)\n\
+                 for pid in sys.argv[1:]:\n    \
+                     done = libc.ptrace(0x4206, int(pid), 0, 0)\n    \
+                     print(os.strerror(ctypes.get_errno()) if done else 'seized')\n    \
+                     try: print(len(open(f'/proc/{pid}/environ', 'rb').read()) >= 0)\n    \
+                     except OSError as error: print(error.strerror)\n";
+    let mut python = clean(python());
+    python.args(["-c", seize, &helper.to_string(), &own.0.id().to_string()]);
+    let said = finish(&mut as_stranger(&python)).good().text();
+    let said: Vec<&str> = said.lines().collect();
+    assert_eq!(said[..2], ["Operation not permitted", "Permission denied"]);
+    // It may look at its own; whether it may trace them depends on the machine.
+    assert_eq!(said[3], "True", "{said:?}");
+}
+
+/// A small profile whose mappings all have the same path, which is as long as one may be; given to the stranger.
+fn large(path: &Path) {
+    const COUNT: u64 = 8_000;
+    const PATH_BYTES: u32 = 4096;
+    let mut forged = Forged::new(999_999);
+    REGION_KINDS.into_iter().for_each(|kind| forged.place(kind, 60 << 20, 0));
+    forged.place(RegionKind::Mappings, 64 << 10, COUNT);
+    forged.place(RegionKind::Strings, 32 << 20, PATH_BYTES.into());
+    let file = forged.write(path, 64 << 20);
+    let mapping = |at: u64| forged_mapping(at * PAGE_BYTES, PATH_BYTES);
+    let entries: Vec<u8> = (0..COUNT).flat_map(mapping).collect();
+    file.write_all_at(&entries, 64 << 10).unwrap();
+    file.write_all_at(&[b'x'; PATH_BYTES as usize], 32 << 20).unwrap();
+    give(path, STRANGER);
+}
+
+#[test]
+fn what_takes_more_than_its_budget_is_one_line_and_the_others_are_shown() {
+    let scratch = Scratch::new();
+    let (_, profile) = recorded(&scratch);
+    let directory = scratch.open_directory("profiles");
+    copy(&profile, &directory.join("1-1.ramson"));
+    let path = directory.join("2-2.ramson");
+    large(&path);
+    let path = path.to_str().unwrap();
+    let budgets = [
+        ("32M,60s", "reading it takes more than the 32 MiB of memory allowed"),
+        ("2G,1ms", "reading it takes more than the 0.001 s of CPU time allowed"),
+    ];
+    for (budget, finding) in budgets {
+        let report = finish(ramson(&scratch).args(["report", path, "--budget", budget]));
+        assert_eq!((report.status, report.remarks.len()), (1, 1), "{budget}: {}", report.text());
+        let line = format!(
+            "ramson: {path}: {finding}. Allow more memory and time for each input, as in --budget 2G,60s\n"
+        );
+        assert_eq!(report.remarks[0], line);
+    }
+    let list = finish(ramson(&scratch).args(["list", "--budget", budgets[0].0])).good();
+    assert!(list.text().contains("1-1.ramson"), "{list:?}");
+    assert!(list.remarks.iter().any(|line| line.contains(budgets[0].1)), "{list:?}");
+    let json = finish(ramson(&scratch).args(["list", "--json", "--budget", budgets[0].0])).good();
+    assert_eq!(Json::parse(&json.text()).list("unreadable").len(), 1);
+    finish(ramson(&scratch).args(["report", path])).good();
+}
+
+#[test]
+fn a_budget_that_makes_no_sense_is_refused() {
+    let scratch = Scratch::new();
+    for budget in ["2G", "1K,60s", "60s,2G"] {
+        let outcome = finish(ramson(&scratch).args(["list", "--budget", budget]));
+        assert_eq!(outcome.status, 2, "{outcome:?}");
+        assert!(outcome.remarks[0].contains("as in 2G,60s"), "{outcome:?}");
+    }
+}

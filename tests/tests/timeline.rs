@@ -1,0 +1,109 @@
+//! The series of a history as a chart, as a picture and as numbers for Prometheus.
+
+use ramson_tests::recorded::Recorded;
+use ramson_tests::servers::*;
+use ramson_tests::terminal::Terminal;
+
+/// A program that was marked before and after it grew; it runs.
+fn recorded() -> Recorded {
+    let recorded = Recorded::new();
+    let mut recorder = recorded.record("PID");
+    recorded.good("mark PID before");
+    recorded.grow(0);
+    recorded.good("mark PID after");
+    recorded.wait_for("live-peak");
+    recorder.signal("TERM");
+    recorder.wait();
+    recorded
+}
+
+#[test]
+fn the_chart_comes_first_on_a_terminal_fits_it_and_is_left_out_elsewhere() {
+    let recorded = recorded();
+    let plain = recorded.good("timeline PID");
+    assert!(!plain.contains(['█', '│', '▲']), "{plain}");
+    let asked = recorded.good("timeline PID --chart -n 3");
+    let marks = asked.lines().find(|line| line.contains("░ the rest of RSS")).expect(&asked);
+    assert!(marks.ends_with("▲ before, after"), "{asked}");
+    assert!(asked.contains("0 B └") && asked.find('█') < asked.find("allocated/s"), "{asked}");
+    assert!(asked.lines().filter(|line| line.contains('│')).all(|line| line.chars().count() <= 80));
+
+    let mut command = recorded.ramson("timeline PID -n 3");
+    command.env_remove("COLUMNS");
+    let mut terminal = Terminal::start(&command, 60, 40);
+    terminal.wait();
+    let screen = terminal.wait_for("allocated/s");
+    assert!(screen.contains('█') && screen.contains('▲'), "{screen}");
+    let never = finish(recorded.ramson("timeline PID").args(["--chart=never"])).good();
+    assert!(!never.text().contains('█'));
+}
+
+#[test]
+fn a_row_says_what_sets_it_apart_and_not_that_it_was_time() {
+    let recorded = recorded();
+    let text = recorded.good("timeline PID -n 0");
+    assert!(!text.contains("clock") && !text.contains("rss-peak"), "{text}");
+    let why = |word: &str| text.lines().filter(|line| line.ends_with(word)).count();
+    assert_eq!((why("mark before"), why("start")), (1, 1), "{text}");
+    assert_eq!(text.matches("RSS peak").count(), 1, "{text}");
+    assert_eq!(text.matches("live peak").count(), 1, "{text}");
+    let json = recorded.json("timeline PID -n 3");
+    let marks: Vec<&str> = json.list("marks").iter().map(|mark| mark.text("name")).collect();
+    assert_eq!(marks, ["before", "after"]);
+}
+
+#[test]
+fn a_series_is_exported_as_a_picture_and_as_the_same_numbers() {
+    let recorded = recorded();
+    let svg = recorded.good("export PID -f svg --view timeline");
+    assert!(svg.starts_with("<svg xmlns=") && svg.contains("class=\"live\""), "{svg:.500}");
+    assert!(svg.contains(">before</text>") && svg.contains(">after</text>"), "{svg:.500}");
+    assert_eq!(
+        recorded.good("export PID -f csv --view timeline"),
+        recorded.good("timeline PID --csv")
+    );
+    recorded.refused("export PID -f pprof --view timeline", 2, "svg, csv or openmetrics");
+    recorded.refused("export PID -f svg --view timeline --focus x", 2, "only totals");
+}
+
+/// Prints each sample as Prometheus' own parser reads it.
+const PARSE: &str = "import sys
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
+for family in parse(sys.stdin.read()):
+    for sample in family.samples:
+        print(family.name, family.type, family.unit, sample.labels['pid'], sample.value, sample.timestamp)";
+
+/// Name, value, and whether it has a time, of each sample.
+#[track_caller]
+fn parsed(text: &str) -> Vec<(String, f64, bool)> {
+    // Debian's takes a later time for an earlier one: make test installs prometheus_client from PyPI.
+    let mut command = clean(python());
+    let shown = finish_with(command.args(["-c", PARSE]), text.as_bytes()).good().text();
+    let fields = shown.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    fields
+        .map(|fields| (fields[0].to_owned(), fields[4].parse().unwrap(), fields[5] != "None"))
+        .collect()
+}
+
+#[test]
+fn prometheus_reads_the_totals_of_now_and_of_a_history() {
+    let recorded = recorded();
+    let now = parsed(&recorded.good("export PID -f openmetrics"));
+    let names: Vec<&str> = now.iter().map(|(name, ..)| name.as_str()).collect();
+    let expected = [
+        "ramson_rss_bytes",
+        "ramson_live_bytes",
+        "ramson_live_half_width_bytes",
+        "ramson_live_samples",
+        "ramson_allocated_bytes",
+    ];
+    assert_eq!(names, expected);
+    assert!(now.iter().all(|(_, value, has_time)| *value > 0.0 && !has_time), "{now:?}");
+
+    let series = parsed(&recorded.good("export PID -f openmetrics --view timeline"));
+    let moments = recorded.moments();
+    let live = series.iter().filter(|(name, ..)| name == "ramson_live_bytes");
+    let live: Vec<f64> =
+        live.map(|(_, value, has_time)| if *has_time { *value } else { -1.0 }).collect();
+    assert_eq!(live, moments.iter().map(|moment| moment.1).collect::<Vec<_>>());
+}
