@@ -52,3 +52,10 @@ pub fn top(scratch: &Scratch, arguments: &[&str]) -> Command {
     command.arg("top").args(arguments);
     command
 }
+
+/// Whether the row of a stack is open: below it is a frame a row, far behind the numbers.
+pub fn shows_frames(text: &str) -> bool {
+    let is_frame =
+        |line: &str| line.starts_with("          ") && line.trim_start().starts_with("← ");
+    text.lines().any(is_frame)
+}

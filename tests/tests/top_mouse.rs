@@ -1,6 +1,6 @@
 //! `ramson top` under the mouse.
 
-use ramson_tests::loaded::Loaded;
+use ramson_tests::loaded::{Loaded, shows_frames};
 
 #[test]
 fn the_mouse_sorts_opens_and_moves() {
@@ -20,7 +20,7 @@ fn the_mouse_sorts_opens_and_moves() {
     terminal.press(&click(3, head));
     terminal.wait_for("l:live▼");
     terminal.press(&click(3, head + 2));
-    terminal.wait_for("← createStringObject");
+    terminal.wait_until("the frames of a stack", shows_frames);
     terminal.press("q");
     assert_eq!(terminal.wait().code(), Some(0));
     terminal.wait_until("the terminal as it was", |_| terminal.is_as_usual());
