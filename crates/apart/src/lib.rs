@@ -1,7 +1,7 @@
 //! Reads in a process of its own what belongs to neither root nor the user who runs this.
 //!
 //! Such a process, the helper, is this program again. There is one for each owner, as long as the command runs. It has given up all rights
-//! ([`confine`](mod@confine)): it is the owner's if root runs the command, and can open nothing. It gets descriptors ([`Request`]), and answers
+//! (`confine`): it is the owner's if root runs the command, and can open nothing. It gets descriptors ([`Request`]), and answers
 //! with bytes that the asker checks. What it takes beyond the [`Budget`], or whatever else ends it, is one [`Failure`].
 //!
 //! A program that never calls [`enable`], such as a test of a library, reads everything itself.

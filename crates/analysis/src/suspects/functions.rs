@@ -2,11 +2,10 @@
 //! callers leak, what is allocated for these is one of its own.
 
 use super::stacks::NamedStack;
-use super::suspect::{Key, LineShare, Suspect, key};
+use super::suspect::{Function, Key, LineShare, Suspect, key};
 use ramson_leaks::{Judged, Settings, StackHistory, judge_paths};
 use ramson_profile::{Estimate, FrameName, SampleUnit};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// What the findings are of.
 #[derive(Default)]
@@ -19,10 +18,12 @@ pub struct Moment {
     pub is_running: bool,
 }
 
+/// The stacks of one function by their call paths.
+type Paths = BTreeMap<Key, Vec<NamedStack>>;
+
 /// Judges every function; no stack is left out.
 pub fn judged(stacks: Vec<NamedStack>, min_age_ns: u64, of: &Moment) -> Vec<Suspect> {
-    let mut functions: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Key, Vec<NamedStack>>> =
-        BTreeMap::new();
+    let mut functions: BTreeMap<Function, Paths> = BTreeMap::new();
     for stack in stacks {
         let key = key(&stack);
         let function = key.first().cloned().unwrap_or_default();

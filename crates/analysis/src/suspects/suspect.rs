@@ -7,8 +7,11 @@ use serde::Serialize;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// What names a call path, also in another process or build: its functions and their files, leaf first, without lines.
-pub type Key = Vec<(Arc<str>, Arc<str>)>;
+/// What names a function, also in another process or build: its name and file.
+pub type Function = (Arc<str>, Arc<str>);
+
+/// What names a call path: its functions, leaf first, without lines.
+pub type Key = Vec<Function>;
 
 /// The call path of a stack.
 pub fn key(stack: &NamedStack) -> Key {
