@@ -3,10 +3,10 @@
 use ramson_tests::simulation::{Labelled, PROGRAMS, SECOND};
 
 const INTERVAL_BYTES: u64 = 64 << 10;
-const MINUTES: u64 = 10;
+const MINUTES: u64 = 60;
 const MIN_AGE_NS: u64 = 60 * SECOND;
 /// Every so manieth program, which keeps it to seconds.
-const PART: usize = 4;
+const PART: usize = 2;
 /// A leak that has left so many samples is expected to be found.
 const LEAST_SAMPLES: u64 = 80;
 const LEAST_PRECISION: f64 = 0.95;
