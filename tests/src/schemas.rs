@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// What `report` prints, by its --view.
-const VIEWS: [&str; 8] =
-    ["report", "tree", "callers", "peek", "sizes", "threads", "frees", "health"];
+const VIEWS: [&str; 9] =
+    ["stacks", "report", "tree", "callers", "peek", "sizes", "threads", "frees", "health"];
 
 /// The directory of the schemas.
 pub fn directory() -> PathBuf {

@@ -196,7 +196,7 @@ fn listed(directory: &Directory) -> Vec<(u32, String)> {
     // Another test may run the same program at the same time, and every profiled process is listed.
     let is_ours = |words: &Vec<&str>| {
         let is_here = Path::new(words.last().unwrap()).starts_with(directory.path());
-        is_here && words[1] == "running" && words.contains(&"exits")
+        is_here && words.contains(&"running") && words.contains(&"exits")
     };
     let ours = lines.filter(is_ours);
     ours.map(|words| (words[0].parse().unwrap(), (*words.last().unwrap()).to_owned())).collect()

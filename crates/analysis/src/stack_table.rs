@@ -3,7 +3,7 @@
 use crate::report::Question;
 use crate::rss::Rss;
 use crate::suspects::{MIN_AGE_NS, NamedStack};
-use ramson_leaks::{Ages, Growth};
+use ramson_leaks::{Ages, Growth, Verdict};
 use ramson_process::{Part, Term};
 use ramson_profile::view::{LargestStack, largest_stacks};
 use ramson_profile::{Estimate, FrameName, FrameTable, Profile, SampleType};
@@ -38,7 +38,7 @@ pub struct StackRow {
     pub objects: Estimate,
     /// Of the live bytes; `None` where the profile does not say when they were allocated.
     pub ages: Option<Ages>,
-    /// Of the live bytes; `None` where it is not significant.
+    /// Of the live bytes; `None` unless they grow without bound, by all that is known.
     pub growth: Option<Growth>,
     /// Leaf first.
     pub frames: Vec<FrameName>,
@@ -85,7 +85,9 @@ impl StackTable {
                 value: stack.value,
                 objects: stack.objects,
                 ages: finding.as_ref().and_then(|finding| finding.ages),
-                growth: finding.and_then(|it| it.growth).filter(|growth| growth.is_significant),
+                growth: finding
+                    .filter(|it| it.verdict == Verdict::Growing)
+                    .and_then(|it| it.growth),
                 frames,
             }
         };

@@ -36,6 +36,8 @@ pub struct Recording {
     pub snapshot: Snapshot,
     /// The process, if it still runs and still writes this profile.
     pub running: Option<u32>,
+    /// When it was read, on the clock of the profile's times.
+    pub read_ns: u64,
     /// File, or `memory of process PID`.
     pub origin: String,
     /// Names that `ramson symbolize` has put into the file.
@@ -62,11 +64,12 @@ pub fn complete(snapshot: &mut Snapshot, pid: u32) {
 impl Recording {
     /// As it is now.
     pub(crate) fn of(mut snapshot: Snapshot, running: Option<u32>, origin: String) -> Self {
+        let read_ns = monotonic_ns();
         if let Some(pid) = running {
             complete(&mut snapshot, pid);
             note_root(pid, &mut snapshot.header, &origin);
         }
-        Self { snapshot, running, origin, names: None, past: None }
+        Self { snapshot, running, read_ns, origin, names: None, past: None }
     }
 
     /// The program's name as it was called (a link may have other names), else of the executable or the first thread.
@@ -84,6 +87,7 @@ impl Recording {
         Self {
             snapshot,
             running: self.running,
+            read_ns: self.read_ns,
             origin: self.origin.clone(),
             names: self.names.clone(),
             past: self.past.clone(),

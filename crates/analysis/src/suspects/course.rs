@@ -1,7 +1,6 @@
 //! The moments of processes that are judged.
 
 use crate::overlap;
-use ramson_process::clock::monotonic_ns;
 use ramson_profile::format::format_duration;
 use ramson_source::{Failure, Recording};
 
@@ -80,11 +79,12 @@ impl DatedRecording {
     }
 }
 
-/// The moment that a recording shows, on the clock of its times.
+/// The moment that a recording shows, on the clock of its times. What was read a while ago shows no samples since; that is no sign
+/// of their end.
 pub fn moment_ns(recording: &Recording) -> u64 {
     let last_ns = recording.snapshot.header.last_monotonic_ns;
     match recording.running {
-        Some(_) => last_ns.max(monotonic_ns()),
+        Some(_) => last_ns.max(recording.read_ns),
         None => last_ns,
     }
 }

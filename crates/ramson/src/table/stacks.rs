@@ -110,10 +110,10 @@ pub fn unprofiled(of: &Unprofiled, source: &str) -> String {
 /// At most two lines; `source` is how the user names the processes.
 pub fn pointers(out: &mut String, pointers: &Pointers, source: &str) {
     if pointers.growing > 0 {
-        let stacks = if pointers.growing == 1 { "stack" } else { "stacks" };
+        let suspects = if pointers.growing == 1 { "leak suspect" } else { "leak suspects" };
         let _ = writeln!(
             out,
-            "growing: {} {stacks}, {}/h ±{}: ramson leaks {source}",
+            "{} {suspects}, growing by {}/h ±{}: ramson leaks {source}",
             pointers.growing,
             format_bytes(pointers.growth_per_hour.value),
             format_bytes(pointers.growth_per_hour.half_width_95()),
