@@ -27,7 +27,7 @@ fn assert_told_as_oom(scratch: &Scratch) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as f64;
     let ago = (now - found.number("end.time_unix_ns")) / 1e9;
     assert!((-5.0..600.0).contains(&ago), "{ago} s ago: {found:?}");
-    let table = say(scratch, &["list"]);
+    let table = say(scratch, &["list", "-n", "0"]);
     let line = table.lines().find(|line| line.contains(found.text("profile"))).unwrap();
     assert!(line.contains("SIGKILL") && line.contains("OOM killer"), "{table}");
     let report = say(scratch, &["report", found.text("profile")]);
@@ -104,7 +104,7 @@ fn every_other_end_is_told_by_its_signal_or_status() {
         assert_eq!(outcome.remarks.len(), 1, "{outcome:?}");
         let found = entry(&scratch, "deaths");
         assert_eq!((found.text("state"), found.text("end.cause")), (shown, cause), "{way}");
-        assert!(say(&scratch, &["list"]).contains(shown), "{way}");
+        assert!(say(&scratch, &["list", "-n", "0"]).contains(shown), "{way}");
         let snapshot = read(Path::new(found.text("profile"))).unwrap();
         assert_eq!(snapshot.defects, [], "{way}");
         assert!(say(&scratch, &["report", found.text("profile")]).contains("site_held"), "{way}");
@@ -253,7 +253,7 @@ fn pruning_by_age_leaves_what_runs_what_is_young_and_what_is_not_ours() {
     }
     make_old(&young, 29);
     // Nothing is removed unless asked for.
-    say(&scratch, &["list"]);
+    say(&scratch, &["list", "-n", "0"]);
     assert!(old.exists());
     say(&scratch, &["list", "--prune", "--max-age", "off"]);
     assert!(old.exists());

@@ -341,7 +341,7 @@ fn the_list_tells_who_runs_who_exited_and_who_died() {
     dies.wait();
     run(&scratch, &["sh", "-c", "kill -0 $$; exit 9"]);
     let list = Json::parse(&say(&scratch, &["list", "--json"]).good().text());
-    let table = say(&scratch, &["list"]).good().text();
+    let table = say(&scratch, &["list", "-n", "0"]).good().text();
     for (pid, state) in pids.iter().zip(["running", "exited", "died"]) {
         let its = |profile: &&Json| profile.number("pid") == f64::from(*pid);
         let found = list.list("profiles").iter().find(its).unwrap();

@@ -190,7 +190,7 @@ fn container(directory: &Directory) -> Run {
 /// What `ramson list` says of the running containers: process IDs and profiles.
 fn listed(directory: &Directory) -> Vec<(u32, String)> {
     let mut list = std::process::Command::new(ramson_program());
-    list.arg("list").env("RAMSON_DIR", directory.path());
+    list.args(["list", "-n", "0"]).env("RAMSON_DIR", directory.path());
     let list = String::from_utf8(list.output().unwrap().stdout).unwrap();
     let lines = list.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     // Another test may run the same program at the same time, and every profiled process is listed.

@@ -308,6 +308,6 @@ fn a_fifo_among_the_profiles_keeps_nobody_waiting() {
     let run = format!("{} run -o $RAMSON_DIR/mine", ramson_program().display());
     let outcome = finish(&mut shell(&scratch, true, &format!("{fifos}; {run} sh -c 'exit 7'")));
     assert_eq!(outcome.status, 7, "{outcome:?}");
-    let listed = finish(ramson(&scratch).arg("list")).good();
+    let listed = finish(ramson(&scratch).args(["list", "-n", "0"])).good();
     assert!(!listed.text().contains("1-1"), "{listed:?}");
 }

@@ -47,7 +47,7 @@ fn what_is_left_of_lost_records_is_a_lower_bound_wherever_it_is_shown() {
         let text = say(&scratch, arguments);
         assert!(text.contains('≥') && !text.contains("±0 %"), "{arguments:?}: {text}");
     }
-    let list = say(&scratch, &["list"]);
+    let list = say(&scratch, &["list", "-n", "0"]);
     let line = list.lines().find(|line| line.trim_start().starts_with(&format!("{pid} ")));
     assert!(line.unwrap().contains('≥'), "{list}");
     let top = Json::parse(&say(&scratch, &["top", &pid, "--once", "--json"]));

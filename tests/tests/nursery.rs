@@ -33,7 +33,7 @@ fn a_child_of_few_samples_is_found_in_its_memory_and_moves_to_a_file_with_more()
     assert!(of_child.list("rows").iter().any(|row| row.text("function") == "site_few"));
     let tree = json(&scratch, &["report", &format!("tree:{}", parent.id())]);
     assert_eq!(pids(&tree), [parent.id(), child]);
-    let listed = json(&scratch, &["list"]);
+    let listed = json(&scratch, &["list", "-n", "0"]);
     assert!(listed.list("profiles").iter().any(|row| row.number("pid") == child as f64));
 
     rustix::process::kill_process(

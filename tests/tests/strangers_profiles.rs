@@ -66,7 +66,7 @@ fn assert_shown(outcome: &Outcome, what: &str) {
 fn regions_over_each_other_are_not_read() {
     let scratch = Scratch::new();
     let (path, _) = plant(&scratch, &overlapping(), LENGTH);
-    for arguments in [&["list"][..], &["report", path.to_str().unwrap()]] {
+    for arguments in [&["list", "-n", "0"][..], &["report", path.to_str().unwrap()]] {
         assert_shown(&finish(&mut bounded(&scratch, arguments)), arguments[0]);
     }
     let snapshot = Snapshot::read(&fs::File::open(&path).unwrap()).unwrap();
@@ -78,7 +78,7 @@ fn regions_over_each_other_are_not_read() {
 fn a_hole_is_zeroes_that_take_no_memory() {
     let scratch = Scratch::new();
     let (path, _) = plant(&scratch, &largest(), LENGTH);
-    for arguments in [&["list"][..], &["report", path.to_str().unwrap()]] {
+    for arguments in [&["list", "-n", "0"][..], &["report", path.to_str().unwrap()]] {
         assert_shown(&finish(&mut bounded(&scratch, arguments)), arguments[0]);
     }
 }
@@ -113,7 +113,7 @@ fn a_quarter_of_a_million_mappings_take_no_quadratic_time() {
     let (path, file) = plant(&scratch, &forged, 64 << 20);
     let entries: Vec<u8> = (0..COUNT).flat_map(|at| forged_mapping(at << 12, 0)).collect();
     file.write_all_at(&entries, 64 << 10).unwrap();
-    for arguments in [&["list"][..], &["report", path.to_str().unwrap()]] {
+    for arguments in [&["list", "-n", "0"][..], &["report", path.to_str().unwrap()]] {
         assert_shown(&finish(&mut bounded(&scratch, arguments)), arguments[0]);
     }
 }
@@ -153,7 +153,7 @@ fn memory_that_a_process_reserved_and_never_touched_is_not_read() {
     let scratch = Scratch::new();
     let forger = forge(&scratch, &largest(), LENGTH);
     let pid = forger.0.id().to_string();
-    for arguments in [&["list"][..], &["report", &pid], &["doctor", &pid]] {
+    for arguments in [&["list", "-n", "0"][..], &["report", &pid], &["doctor", &pid]] {
         let outcome = finish(&mut bounded(&scratch, arguments));
         assert!([0, 5].contains(&outcome.status), "{arguments:?}: {outcome:?}");
     }
