@@ -290,7 +290,10 @@ fn what_we_export_has_the_same_numbers_in_pprof_under_the_same_filters() {
         let pprof = pprof_top(&scratch, &[&theirs[..], &[&*files[1]]].concat());
         assert_eq!(with_files(our_top(&report)), with_files(pprof), "{ours:?}");
     }
-    let diff = json(&scratch, &["diff", &old, &new, "-n", "0", "--granularity", "filefunctions"]);
+    let diff = json(
+        &scratch,
+        &["diff", &old, &new, "-n", "0", "--all-frames", "--granularity", "filefunctions"],
+    );
     let base = format!("-diff_base={}", files[0]);
     assert_eq!(with_files(our_top(&diff)), with_files(pprof_top(&scratch, &[&base, &files[1]])));
     let merged = scratch.path("merged.pb.gz");
