@@ -70,7 +70,7 @@ fn the_first_rows_name_function_line_and_callers() {
     let below = shown.split_once("innermost first\n").unwrap_or_else(|| panic!("{shown}")).1;
     let first = below.lines().next().unwrap();
     assert!(first.contains("acme::load  acme.cc:11 ← main:15"), "{shown}");
-    assert!(shown.contains("library frames count for their callers"), "{shown}");
+    assert!(shown.contains("library frames are attributed to their callers"), "{shown}");
     let more = say(&scratch, &["report", path.to_str().unwrap(), "-n", "1"]).good().text();
     assert!(more.lines().last().unwrap().contains("in other stacks; -n 0 shows all"), "{more}");
     let refused = say(&scratch, &["report", "1", "--all-frames", "--library", "x"]);

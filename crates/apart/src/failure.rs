@@ -13,6 +13,8 @@ pub enum Failure {
     Time(Duration),
     /// No answer came for so long, in which next to no processor time was used.
     Stuck(Duration),
+    /// The helper was stopped by a signal.
+    Stopped,
     /// The helper was ended by this signal.
     Signal(i32),
     /// The reader itself failed.
@@ -33,7 +35,7 @@ impl Failure {
                 "Allow more memory and time for each input, as in --budget 2G,60s"
             }
             Self::UsedUp => "Name it alone, or allow more for each input, as in --budget 2G,60s",
-            Self::Signal(_) | Self::Stuck(_) => "Try again",
+            Self::Stopped | Self::Signal(_) | Self::Stuck(_) => "Try again",
             Self::NotStarted(_) => "Run ramson as the owner",
             Self::Broken | Self::BadAnswer => "Report it as a bug",
         }
@@ -51,6 +53,7 @@ impl fmt::Display for Failure {
                 write!(f, "reading it takes more than the {seconds} s of CPU time allowed")
             }
             Self::Stuck(time) => write!(f, "reading it came to no end in {} s", time.as_secs()),
+            Self::Stopped => f.write_str("the process that read it was stopped by its owner"),
             Self::Signal(number) => {
                 write!(f, "the process that read it was ended by signal {number}")
             }

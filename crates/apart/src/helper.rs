@@ -72,6 +72,9 @@ impl Helper {
         let cpu_before = self.cpu().unwrap_or_default();
         let begin = Instant::now();
         let exceeded = |helper: &Self| {
+            if helper.is_stopped() {
+                return Some(Failure::Stopped);
+            }
             let used = helper.cpu().unwrap_or_default().saturating_sub(cpu_before);
             exceeded(most_cpu?, used, begin.elapsed())
         };
@@ -114,6 +117,12 @@ impl Helper {
         let mut ticks = || fields.next()?.parse::<u64>().ok();
         let ticks = ticks()? + ticks()?;
         Some(Duration::from_secs(ticks) / rustix::param::clock_ticks_per_second() as u32)
+    }
+
+    /// By a signal: it is a process of the owner, who may send it any.
+    fn is_stopped(&self) -> bool {
+        let stat = read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('T'))
     }
 
     fn end(&mut self) -> Option<ExitStatus> {

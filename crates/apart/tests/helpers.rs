@@ -114,9 +114,9 @@ fn a_reader_that_fails_is_one_failure() {
     assert_eq!(ask(&apart, ECHO, &[1]), Ok(vec![1]));
 }
 
-#[test]
-fn a_helper_that_is_ended_in_the_middle_is_one_failure() {
-    let apart = helper(20_006);
+/// What comes of a request in whose middle the helper gets a signal; the next one is answered.
+fn signalled(owner: u32, signal: rustix::process::Signal) -> Failure {
+    let apart = helper(owner);
     let ((mut hears, its_mouth), (its_ear, _says)) = (io::pipe().unwrap(), io::pipe().unwrap());
     let files = [its_mouth.as_fd(), its_ear.as_fd()];
     let answer = std::thread::scope(|scope| {
@@ -124,11 +124,17 @@ fn a_helper_that_is_ended_in_the_middle_is_one_failure() {
         let mut pid = [0; 4];
         hears.read_exact(&mut pid).unwrap();
         let pid = rustix::process::Pid::from_raw(i32::from_le_bytes(pid)).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
         asked.join().unwrap()
     });
-    assert_eq!(answer, Err(Failure::Signal(9)));
     assert_eq!(ask(&apart, ECHO, &[1]), Ok(vec![1]));
+    answer.unwrap_err()
+}
+
+#[test]
+fn a_helper_that_is_ended_or_stopped_in_the_middle_is_one_failure() {
+    assert_eq!(signalled(20_006, rustix::process::Signal::KILL), Failure::Signal(9));
+    assert_eq!(signalled(20_010, rustix::process::Signal::STOP), Failure::Stopped);
 }
 
 #[test]

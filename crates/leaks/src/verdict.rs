@@ -223,7 +223,7 @@ fn growing(history: &StackHistory, seen: &Persistence) -> String {
     let settled = format_duration(seen.settled_ns);
     match seen.freed {
         0 => format!(
-            "What gets older than {settled} is not freed, and it kept coming for the last {horizon}."
+            "Blocks older than {settled} are not freed, and more were added throughout the last {horizon}."
         ),
         freed => format!(
             "Of {} sampled blocks older than {settled} only {freed} {} freed, and more kept coming for the last {horizon}.",

@@ -35,7 +35,7 @@ const OTHERS: [(&str, &[Part], &str); 12] = [
     (
         "files",
         &[Part::Code, Part::Data, Part::Files],
-        "is files that the program mapped, its binaries among them",
+        "is mapped files, including the program's binaries and their variables",
     ),
     (
         "shared",
@@ -214,7 +214,7 @@ fn of_parts(finding: &Finding, other: &(&'static str, &[Part], &str)) -> Option<
 fn undivided(finding: &Finding, start: &str) -> String {
     match &finding.statistics {
         Err(Missing::Unreadable(kind)) if *kind != AllocatorKind::InProgram => format!(
-            "{start} is anonymous memory, of which {} has {}.{}",
+            "{start} is anonymous memory, which may include {}'s {}.{}",
             finding.rss.allocator,
             if finding.live.is_some() {
                 "free memory and metadata"

@@ -40,10 +40,10 @@ Start a server under ramson, and read its profile at any time, also after it was
   ramson run -- redis-server --port 6379
   ramson report name:redis-server
 
-Exit status: 0 done, 1 failed, 2 usage, 3 a gate tripped (diff --fail-above, leaks --fail-on), 5 not found or not profiled. `run`: the program's.")]
+Exit status: 0 done, 1 failed, 2 usage, 3 a check failed (diff --fail-above, leaks --fail-on), 5 not found or not profiled. `run`: the program's.")]
 pub struct Cli {
-    /// What reading any one input may cost: memory, and time of a processor. Default: 512M,10s of what
-    /// belongs to neither you nor root; 4G of other memory, without a bound of time
+    /// Limit the memory and CPU time spent on reading each input. Default: 512M,10s for files and
+    /// processes of other users; 4G and no time limit for your own and root's
     #[arg(long, global = true, value_name = "SIZE,TIME", value_parser = parse_budget)]
     pub budget: Option<Budget>,
     #[command(subcommand)]
@@ -54,7 +54,7 @@ pub struct Cli {
 pub enum Command {
     /// Start a program under ramson
     Run(RunFlags),
-    /// List profiled processes of this user, running and dead
+    /// List profiled processes of this user (for root, of all users), running and dead
     List(ListFlags),
     /// Show what is using the memory
     Report(ReportFlags),

@@ -8,7 +8,7 @@ use clap::Args;
 #[command(after_help = "\
 The first lines say what the memory is, a sentence for each cause; then comes what to do: first what an operator can do, then what requires a code change. Each advice has its evidence, the bytes that it saves and its risk.
 
-Works on any process that this user may trace, profiled or not, and does not stop it. glibc's arenas are read from outside. Of other allocators only the name is known, except that --ask gets the statistics of jemalloc and tcmalloc. For processes under ramson, doctor also looks for leaks, and shows the call sites that pin free memory.
+Works on any process that this user may trace, profiled or not, and does not stop it, except with --ask. glibc's arenas are read from outside. What another allocator has free is known only with --ask, which reads the statistics of jemalloc and tcmalloc. For processes under ramson, doctor also looks for leaks, and shows the call sites that pin free memory.
 
 Examples:
   ramson doctor 4711
@@ -25,7 +25,7 @@ pub struct DoctorFlags {
     /// as "ramson trim" does. glibc's are read without that. Takes one process
     #[arg(long, conflicts_with = "each")]
     pub ask: bool,
-    /// Call sites that pin free memory to show; 0 for all
+    /// Rows of the table of call sites that pin free memory; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: usize,
     /// Also the allocator's settings, every part of RSS and the arenas, with an explanation of their terms

@@ -60,7 +60,8 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable) {
 }
 
 /// Behind the title.
-pub const FOLDED: &str = "; library frames count for their callers (--all-frames shows them)";
+pub const FOLDED: &str =
+    "; library frames are attributed to their callers (--all-frames shows them)";
 
 fn growth(stack: &StackRow) -> String {
     let Some(growth) = &stack.growth else { return "–".into() };

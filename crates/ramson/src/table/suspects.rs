@@ -70,7 +70,7 @@ fn answer(found: &Suspects) -> String {
         (Some(_), 0) => {
             let time = answer.judged_in_ns.filter(|_| answer.is_running);
             format!(
-                "no leak found yet: {} of live memory, in {}, cannot be judged so far{}{}",
+                "no leak suspect yet: {} of live memory, in {}, cannot be judged yet{}{}",
                 format_share(answer.undecided_share),
                 functions(answer.undecided),
                 more_time(time, ", the largest in about "),
@@ -180,7 +180,7 @@ fn reason(suspect: &Suspect, is_running: bool) -> String {
     let reason = finding.reason.trim_end_matches('.');
     match (finding.verdict, finding.judged_in_ns) {
         (Verdict::NotEnoughData, Some(ns)) if is_running => {
-            format!("{reason}: about {} more at this rate.", format_duration(ns))
+            format!("{reason}: about {} more.", format_duration(ns))
         }
         (Verdict::NotEnoughData, _) if !is_running => {
             format!("{reason}. A longer recording or a smaller --interval would tell.")

@@ -40,15 +40,15 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
     let candidates = [
         (
             "leaks",
-            sum(&[Part::Live, Part::Metadata]),
+            sum(&[Part::Live]),
             "is live: the program has not freed it",
             format!("check for a leak: {}", after_start("leaks PID")),
         ),
         (
             "files",
             sum(&[Part::Code, Part::Data, Part::Files]),
-            "is files that the program mapped",
-            "nothing to do: the kernel takes pages of files back when it needs memory".into(),
+            "is mapped files and the variables of binaries",
+            "nothing to do: the kernel takes back pages that it can read again from their files when it needs memory".into(),
         ),
         (
             "shared",

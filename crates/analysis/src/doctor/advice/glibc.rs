@@ -45,7 +45,7 @@ fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
         cause: "trim",
         needs: Needs::Command,
         action: format!(
-            "trim now: ramson trim {}; every time this much is free: ramson run --trim-every 30s, or malloc_trim(0) in the program",
+            "trim now: ramson trim {}; to repeat it, start the program with ramson run --trim-every 30s, or call malloc_trim(0) in it",
             finding.pid
         ),
         evidence,
