@@ -45,12 +45,14 @@ impl Growth {
         stacks: usize,
     ) -> Option<Self> {
         let Persistence { horizon_ns, settled_ns, .. } = *persistence;
-        let kept = history
-            .live
-            .iter()
-            .filter(|block| (settled_ns..=horizon_ns).contains(&history.age_ns(block)));
+        // What the function built at the start is no growth; it is in the oldest third, if anywhere.
+        let window_ns = horizon_ns.checked_sub(settled_ns)? / 3 * 2;
+        let window = settled_ns..settled_ns + window_ns;
+        let kept = history.live.iter().filter(|block| window.contains(&history.age_ns(block)));
         let bytes: Estimate = kept.map(|block| block.estimate(SampleUnit::Bytes)).sum();
-        let window_ns = horizon_ns.checked_sub(settled_ns).filter(|&window_ns| window_ns > 0)?;
+        if window_ns == 0 {
+            return None;
+        }
         Some(Self::new(bytes, window_ns, stacks))
     }
 

@@ -57,10 +57,13 @@ pub struct MappedFile<'a> {
 pub fn mapped_file(mapped: &MappedFile) -> Result<RegularFile, Refusal> {
     let Range { start, end } = mapped.range;
     let by_link = open_link(format!("/proc/{}/map_files/{start:x}-{end:x}", mapped.pid).as_ref());
-    if !matches!(by_link, Err(Refusal::Io(_) | Refusal::Missing)) {
-        return by_link;
-    }
-    let found = Root::of_process(mapped.pid)?.open(Path::new(mapped.path), Links::WithinRoot)?;
+    let found = match by_link {
+        Err(Refusal::Io(_) | Refusal::Missing) => {
+            Root::of_process(mapped.pid)?.open(Path::new(mapped.path), Links::WithinRoot)?
+        }
+        // Another file may be mapped there since the line was read.
+        found => found?,
+    };
     let is_it =
         MapIdentity::of(&found.file).is_ok_and(|identity| identity.is(mapped.device, mapped.inode));
     if is_it { Ok(found) } else { Err(Refusal::OtherFile) }

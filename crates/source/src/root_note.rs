@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Where the files of a process are that has ended.
@@ -39,9 +39,14 @@ pub fn note_root(pid: u32, header: &mut Header, origin: &str) {
     header.root = Some(Box::new(note));
     let its =
         maps(pid).into_iter().flatten().filter(|map| map.may_be_profile() && map.path == origin);
-    let is_it =
-        |file: &File| Header::read(file).is_ok_and(|found| found.identity() == header.identity());
-    // Only what it has mapped: another user's file may claim to be the same profile.
+    let owner = |facts: io::Result<std::fs::Metadata>| facts.map(|facts| facts.uid()).ok();
+    let user = owner(std::fs::metadata(format!("/proc/{pid}")));
+    let is_it = |file: &File| {
+        user.is_some()
+            && owner(file.metadata()) == user
+            && Header::read(file).is_ok_and(|found| found.identity() == header.identity())
+    };
+    // Only what it has mapped and its user owns: another file may claim to be the same profile.
     if let Some(file) = its.filter_map(|map| file_of_map(pid, &map)).find(is_it) {
         // A report without it is as good as before.
         let _ = write(&file, &note);

@@ -75,9 +75,7 @@ fn unpack_into(
     content: &[u8],
     is_loaded: &impl Fn(&Path) -> io::Result<()>,
 ) -> io::Result<PathBuf> {
-    make(directory)?;
-    let directory = directory.join(version);
-    make(&directory)?;
+    let directory = make(&make(directory)?.join(version))?;
     let path = directory.join(NAME);
     // What is there was written by this user, as no other can.
     if fs::read(&path).is_ok_and(|known| known == content) {
@@ -95,28 +93,29 @@ fn unpack_into(
 }
 
 /// Makes a directory, if it is missing, in which only this user can put a file, or replace one: nor may another one give what is
-/// above it another name.
-fn make(directory: &Path) -> io::Result<()> {
+/// above it another name. Returns its path without links, which another user might turn elsewhere.
+fn make(directory: &Path) -> io::Result<PathBuf> {
     let is_root = getuid().is_root();
     let mode = if is_root { DIRECTORY_MODE_OF_ROOT } else { DIRECTORY_MODE_OF_USER };
     DirBuilder::new().recursive(true).mode(mode).create(directory)?;
-    let facts = fs::symlink_metadata(directory)?;
+    let is_link = fs::symlink_metadata(directory)?.is_symlink();
+    let directory = directory.canonicalize()?;
+    let facts = fs::symlink_metadata(&directory)?;
     let is_ours = facts.is_dir() && facts.uid() == getuid().as_raw();
     let is_shared = |facts: &Metadata| facts.mode() & WRITABLE_BY_OTHERS != 0;
-    let above = directory.canonicalize()?;
-    let above = above.ancestors().skip(1).map(fs::metadata).collect::<io::Result<Vec<_>>>()?;
+    let above = directory.ancestors().skip(1).map(fs::metadata).collect::<io::Result<Vec<_>>>()?;
     let is_strange = |facts: &Metadata| {
         let is_trusted = [0, getuid().as_raw()].contains(&facts.uid());
         !is_trusted || is_shared(facts) && facts.mode() & STICKY == 0
     };
-    if !is_ours || is_shared(&facts) || above.iter().any(is_strange) {
+    if is_link || !is_ours || is_shared(&facts) || above.iter().any(is_strange) {
         return Err(io::Error::other("another user may write there"));
     }
     let is_closed = |facts: &Metadata| facts.mode() & SEARCHABLE_BY_ALL == 0;
     if is_root && above.iter().chain([&facts]).any(is_closed) {
         return Err(io::Error::other("other users may not enter it, and a server may become one"));
     }
-    Ok(())
+    Ok(directory)
 }
 
 fn write(path: &Path, content: &[u8]) -> io::Result<()> {
@@ -162,6 +161,16 @@ mod tests {
         let failure = unpack(b"library", &[shared.clone(), linked], |_| Ok(())).unwrap_err();
         assert_eq!(failure.matches("another user may write there").count(), 2, "{failure}");
         assert_eq!(fs::read_dir(shared).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_link_above_the_directory_is_not_in_the_path_that_is_loaded() {
+        let scratch = tempfile::TempDir::new().unwrap();
+        let own = open_directory(&scratch, "own");
+        let link = scratch.path().join("link");
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        let path = unpack(b"library", &[link.join("lib")], |_| Ok(())).unwrap();
+        assert!(path.starts_with(own.canonicalize().unwrap().join("lib")), "{path:?}");
     }
 
     #[test]
