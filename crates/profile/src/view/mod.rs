@@ -29,7 +29,7 @@ pub use magnitude::magnitude;
 pub use peek::{Neighbour, Peek, PeekTable, peek};
 pub use sizes::{SizeRow, SizeTable, sizes};
 pub use threads::{ThreadRow, ThreadTable, threads};
-pub use top::{Row, Sort, TopTable, top, top_of};
+pub use top::{Row, Sort, TopTable, top};
 pub use tree::{Tree, TreeRow, TreeRowKind, callers, tree};
 
 #[cfg(test)]

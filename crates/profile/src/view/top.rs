@@ -80,12 +80,7 @@ pub fn top(profile: &Profile, sample_type: SampleType, sort: Sort) -> TopTable {
 }
 
 /// The same with the table of frames of this profile, where it is there already.
-pub fn top_of(
-    profile: &Profile,
-    frames: &FrameTable,
-    sample_type: SampleType,
-    sort: Sort,
-) -> TopTable {
+fn top_of(profile: &Profile, frames: &FrameTable, sample_type: SampleType, sort: Sort) -> TopTable {
     let numbers = Numbers::of_frames(profile, frames);
     let (lines, Functions { own, cums, total, magnitude }) = both(
         profile.samples.len() >= MANY_STACKS,
