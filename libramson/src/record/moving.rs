@@ -70,7 +70,7 @@ impl Recorder {
         Some(profile)
     }
 
-    fn move_to(&self, profile: &'static Profile) {
+    pub(super) fn move_to(&self, profile: &'static Profile) {
         let from = self.nursery.profile.file.header();
         let to = profile.file.header();
         for (from, to) in [
@@ -101,12 +101,14 @@ impl Recorder {
         self.move_health(profile);
         self.move_mappings(profile);
         self.pid.store(to.pid.load(Relaxed), Relaxed);
+        // Taken before others see the file: this thread drains for all, and knows when everything has been moved.
+        let wanted = self.nursery.drains.fetch_add(1, AcqRel) + 1;
         self.moved.swap(core::ptr::from_ref(profile) as u64, AcqRel);
         // Readers that look through this process's memory find one profile.
         from.magic.store(0, Relaxed);
         // The governor may have decided meanwhile.
         to.interval_bytes.store(from.interval_bytes.load(Relaxed), Relaxed);
-        self.drain();
+        self.drain_for(profile, wanted);
         // Not before: a process that is killed meanwhile leaves no part that looks like the whole.
         let _ = to.state.compare_exchange(state::MAKING, state::RECORDING, Release, Relaxed);
     }
@@ -115,11 +117,14 @@ impl Recorder {
     #[cold]
     pub(super) fn drain(&self) {
         let Some(to) = self.moved() else { return };
-        let drains = &self.nursery.drains;
-        let mut wanted = drains.fetch_add(1, AcqRel) + 1;
-        if wanted != 1 {
-            return;
+        let wanted = self.nursery.drains.fetch_add(1, AcqRel) + 1;
+        if wanted == 1 {
+            self.drain_for(to, wanted);
         }
+    }
+
+    fn drain_for(&self, to: &Profile, mut wanted: u64) {
+        let drains = &self.nursery.drains;
         loop {
             self.move_health(to);
             self.move_mappings(to);

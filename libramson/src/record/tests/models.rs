@@ -367,3 +367,20 @@ fn a_block_whose_record_is_being_moved_is_found_by_whoever_has_it() {
         assert_eq!(recorder.claim(B), None);
     });
 }
+
+/// Finds: a mover that calls the file whole while another thread still moves the rest.
+#[test]
+fn a_file_is_whole_once_all_has_been_moved_whoever_moves_it() {
+    let subject = Subject::of(Recording::in_nursery(1 << 20, 0));
+    let recording = subject.recording();
+    recording.record_as(1, A, 0x1000);
+    let recorder = recording.recorder;
+    let profile = Profile::create(&recording.config, true, recording.config.file_bytes).unwrap();
+    model(AsOrdered, move || {
+        let other = thread::spawn(move || recorder.drain());
+        recorder.move_to(profile);
+        assert_eq!(profile.file.header().state.load(Acquire), state::RECORDING);
+        assert_eq!(recorder.nursery.left(), 0);
+        other.join().unwrap();
+    });
+}
