@@ -2,7 +2,9 @@
 
 use crate::lost;
 use hashbrown::HashMap;
-use ramson_profile::{Function, Line, LookupAddress, Mapping, Profile, short_name};
+use ramson_profile::{
+    CompiledFunction, Function, Line, LookupAddress, Mapping, Profile, short_name,
+};
 use ramson_source::{Failure, Recording, RootFate, places, root_fate};
 use ramson_symbols::{
     Binary, CarriedNames, CodeAddress, FileAddress, Frame, JitProcess, Options, PerfMap,
@@ -196,10 +198,9 @@ fn name_compiled(
     for &index in outside {
         let location = &mut profile.locations[index];
         let address = RuntimeAddress(location.address.0);
-        let frames = symbolizer.carried_at(address).or_else(|| {
-            let name: Arc<str> = map.as_ref()?.find(address)?.into();
-            Some(vec![Frame { function: name.clone(), system_name: name, file: None, line: 0 }])
-        });
+        let frames = symbolizer
+            .carried_at(address)
+            .or_else(|| Some(vec![compiled(&map.as_ref()?.find(address)?)]));
         match frames {
             Some(frames) => location.lines = functions.lines(frames),
             None => unnamed += 1,
@@ -210,6 +211,17 @@ fn name_compiled(
         let runtime = source.name().to_owned();
         Some(SymbolDefect::NoPerfMap { addresses: unnamed, runtime, remedy })
     })
+}
+
+/// The frame of a function that a perf map calls this.
+fn compiled(name: &str) -> Frame {
+    let system_name: Arc<str> = name.into();
+    let Some(function) = CompiledFunction::parse(name) else {
+        return Frame { function: system_name.clone(), system_name, file: None, line: 0 };
+    };
+    let CompiledFunction { name, file, line, .. } = function;
+    let file = Some(file).filter(|file| !file.is_empty()).map(Arc::from);
+    Frame { function: name.into(), system_name, file, line }
 }
 
 /// What makes a runtime tell the names of the code that it compiles.

@@ -23,7 +23,8 @@ fn shape(stacks: &[&[&str]]) -> Shape {
     for stack in stacks {
         let places = stack.iter().map(|frame| {
             let (name, line) = frame.split_once(':').unwrap();
-            let name = FrameName { name: name.into(), file: "src/x.c".into(), line: 0 };
+            let name =
+                FrameName { name: name.into(), file: "src/x.c".into(), ..FrameName::default() };
             let frame = shape.names.iter().position(|known| *known == name).unwrap_or_else(|| {
                 shape.names.push(name);
                 shape.names.len() - 1
