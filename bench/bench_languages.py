@@ -55,7 +55,8 @@ class Held:
         raise MeasurementError(f"{self.process.args[0]} did not start")
 
     def __exit__(self, *_):
-        self.end()
+        if self.process.returncode is None:
+            self.end()
 
     def end(self):
         """CPU seconds, of children too."""
@@ -128,9 +129,8 @@ def of_python(rounds):
                         "ramson": (under_ramson(command, profile), machine.environment()), "memray": (memray, machine.environment())}
             times = interleave(variants, rounds, lambda variant: cpu(*variant, directory))
             sizes = [profile.stat().st_blocks * 512, recorded.stat().st_size]
-            with Held(under_ramson(command, profile), machine.environment(), directory) as held:
+            with Held(under_ramson(command, profile), machine.environment(), directory):
                 ours = by_function(profile, "python")
-                held.end()
             peak = json.loads(machine.output_of(str(own), "-c", PEAK, str(recorded)))
         plain = times["plain"].median
         rows.append(Row(f"{name}: CPU", plain=times["plain"].text(1, 2) + " s", ramson=times["ramson"].text(1, 2) + " s",
@@ -156,7 +156,6 @@ def of_node(rounds):
         with Held(under_ramson(command, profile), machine.environment(), directory) as held:
             truth = int(held.line.split()[1])
             value, half = by_function(profile, "javascript").get("readFrames", (0, 0))
-            held.end()
         of_peer = sum(heap_prof(path) for path in sorted(pathlib.Path(directory).glob("*.heapprofile"))[-1:])
     return Table("node", [
         Row("buffers.js: CPU", plain=times["plain"].text(1, 2) + " s", ramson=times["ramson"].text(1, 2) + " s",
@@ -190,7 +189,6 @@ def of_java(rounds):
         with Held(tracked, machine.environment(), directory) as held:
             summary = machine.output_of("jcmd", str(held.process.pid), "VM.native_memory")
             truth = int(re.search(r"Other \(reserved=\d+KB, committed=(\d+)KB", summary)[1]) << 10
-            held.end()
         cpu(under_ramson(command, profile), machine.environment(), directory)
         allocated = [row for row in alloc_rows(profile) if any(frame["function"].startswith("Direct.readFrame") for frame in row["frames"])]
         value = sum(row["value"]["value"] for row in allocated)

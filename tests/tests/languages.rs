@@ -59,6 +59,9 @@ fn node_s_functions_are_named_as_javascript_names_them_also_after_a_kill() {
     let program = [node.to_str().unwrap(), "n.js"];
     let (outcome, profile) = run(&scratch, &["--frames"], &program);
     assert!(outcome.remarks[0].contains("NODE_OPTIONS"), "{:?}", outcome.remarks);
+    let logs = fs::read_dir(scratch.path("")).unwrap().flatten();
+    let mut logs = logs.filter(|entry| entry.file_name().to_string_lossy().ends_with(".log"));
+    assert!(logs.next().is_none(), "node leaves nothing where it ran");
     let stacks = frames(&scratch, &profile);
     let of = |name: &str, line: f64| {
         (name.to_owned(), "n.js".to_owned(), line, Some("javascript".to_owned()))
@@ -138,7 +141,8 @@ fn without_frames_one_line_says_that_there_are_names_to_have() {
     let node = installed("node", "nodejs");
     let remarks = |arguments: &[&str]| {
         let mut run = ramson(&scratch);
-        let outcome = finish(run.args(["run", "--"]).arg(&node).args(arguments)).good();
+        run.args(["run", "--"]).arg(&node).args(arguments).current_dir(scratch.path(""));
+        let outcome = finish(&mut run).good();
         outcome.remarks.iter().filter(|line| line.contains("--frames")).count()
     };
     assert_eq!(remarks(&["-e", "0"]), 1);

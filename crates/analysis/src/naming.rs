@@ -16,6 +16,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+const START_WITH_FRAMES: &str = "Start it with \"ramson run --frames\"";
+
 /// Where names are looked for.
 #[derive(Clone, Default)]
 pub struct Search {
@@ -207,7 +209,7 @@ fn name_compiled(
         }
     }
     refusal.or_else(|| {
-        let remedy = remedy(source.name()).filter(|_| map.is_none() && unnamed > 0)?;
+        let remedy = remedy(source).filter(|_| map.is_none() && unnamed > 0)?;
         let runtime = source.name().to_owned();
         Some(SymbolDefect::NoPerfMap { addresses: unnamed, runtime, remedy })
     })
@@ -224,12 +226,17 @@ fn compiled(name: &str) -> Frame {
     Frame { function: name.into(), system_name, file, line }
 }
 
-/// What makes a runtime tell the names of the code that it compiles.
-fn remedy(runtime: &str) -> Option<&'static str> {
-    match runtime {
-        "node" | "nodejs" => Some("--perf-basic-prof"),
-        "java" => Some("an agent that writes /tmp/perf-PID.map, such as perf-map-agent"),
-        python if python.starts_with("python3") => Some("-X perf (Python 3.12 or newer)"),
+/// What makes a run time tell the names of the code that it compiles.
+fn remedy(source: &Recording) -> Option<String> {
+    let name = source.name();
+    match (name, source.running) {
+        ("java", Some(pid)) => {
+            Some(format!("\"jcmd {pid} Compiler.perfmap\" (JDK 17) makes it write them"))
+        }
+        ("node" | "nodejs" | "java", _) => Some(START_WITH_FRAMES.into()),
+        _ if name.starts_with("python3") => {
+            Some(format!("{START_WITH_FRAMES} (Python 3.12 or newer)"))
+        }
         _ => None,
     }
 }

@@ -1,5 +1,6 @@
 //! Names of code that a runtime compiled while the program ran, from `perf-PID.map`: a line `START SIZE NAME` per function,
-//! numbers in hex. node writes one with `--perf-basic-prof`, Python 3.12 with `-X perf`, Java with an agent.
+//! numbers in hex. node writes one with `--perf-basic-prof`, Python 3.12 with `-X perf`, a JVM at its
+//! end or when jcmd asks.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

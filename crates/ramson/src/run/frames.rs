@@ -27,8 +27,11 @@ const JAVA: &[Setting] = &[Options(
         "-XX:+DumpPerfMapAtExit",
     ],
 )];
-const NODE: &[Setting] =
-    &[Options("NODE_OPTIONS", &["--perf-basic-prof", "--interpreted-frames-native-stack"])];
+/// With all code instead of functions only, node would also write a log into its working directory.
+const NODE: &[Setting] = &[Options(
+    "NODE_OPTIONS",
+    &["--perf-basic-prof-only-functions", "--interpreted-frames-native-stack"],
+)];
 /// pymalloc would hide what is smaller than 512 bytes.
 const PYTHON: &[Setting] = &[Value("PYTHONPERFSUPPORT", "1"), Value("PYTHONMALLOC", "malloc")];
 
@@ -73,7 +76,8 @@ pub fn configure(command: &mut Command) {
 fn with_user_s(options: &[&str], user_s: Option<OsString>) -> OsString {
     let user_s = user_s.unwrap_or_default();
     let text = user_s.to_string_lossy();
-    let is_new = |option: &&&str| !text.split_whitespace().any(|word| word == **option);
+    // `--perf-basic-prof` does what `--perf-basic-prof-only-functions` does, and more.
+    let is_new = |option: &&&str| !text.split_whitespace().any(|word| option.starts_with(word));
     let ours: Vec<&str> = options.iter().filter(is_new).copied().collect();
     let mut value = OsString::from(ours.join(" "));
     if !ours.is_empty() && !user_s.is_empty() {
@@ -105,7 +109,9 @@ pub fn price(run_time: Option<Language>) -> &'static str {
 pub fn is_set_by_user(run_time: Language, arguments: &[OsString]) -> bool {
     let (variable, signs): (_, &[&str]) = match run_time {
         Language::Python => ("PYTHONPERFSUPPORT", &["perf", "-Xperf"]),
-        Language::JavaScript => ("NODE_OPTIONS", &["--perf-basic-prof"]),
+        Language::JavaScript => {
+            ("NODE_OPTIONS", &["--perf-basic-prof", "--perf-basic-prof-only-functions"])
+        }
         Language::Java => ("JAVA_TOOL_OPTIONS", &["-XX:+DumpPerfMapAtExit"]),
     };
     let tells = |text: &OsStr| {
@@ -146,6 +152,8 @@ mod tests {
         assert_eq!(value(Some("--max-old-space-size=64")), "--a --b --max-old-space-size=64");
         assert_eq!(value(Some("--b --c")), "--a --b --c");
         assert_eq!(value(Some("--b --a")), "--b --a");
+        let more = with_user_s(&["--perf-all"], Some("--perf".into()));
+        assert_eq!(more, "--perf", "the user's does more");
     }
 
     #[test]
