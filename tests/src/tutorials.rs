@@ -43,6 +43,16 @@ pub enum Piece {
     Block(Vec<Step>),
 }
 
+impl Piece {
+    /// The commands of a block.
+    pub fn steps_mut(&mut self) -> Option<&mut Vec<Step>> {
+        match self {
+            Self::Prose(_) => None,
+            Self::Block(steps) => Some(steps),
+        }
+    }
+}
+
 /// The pieces of a page, in order.
 pub fn pieces(page: &str) -> Vec<Piece> {
     let (mut pieces, mut prose, mut block) = (Vec::new(), String::new(), None::<Vec<Step>>);

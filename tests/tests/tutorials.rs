@@ -9,13 +9,17 @@ use std::sync::Mutex;
 /// One page at a time: what they show is of a machine with nothing else to do.
 static ALONE: Mutex<()> = Mutex::new(());
 
+fn is_to_write() -> bool {
+    std::env::var_os("RAMSON_TUTORIALS").is_some_and(|what| what == "write")
+}
+
 #[track_caller]
 fn check(name: &str) {
     let _alone = ALONE.lock();
     let path = directory().join(name);
     let written = pieces(&fs::read_to_string(&path).unwrap());
     let now = played(&written, &programs());
-    if std::env::var_os("RAMSON_TUTORIALS").is_some_and(|what| what == "write") {
+    if is_to_write() {
         fs::write(&path, page(&now)).unwrap();
         return;
     }
@@ -35,8 +39,21 @@ fn difference(written: &Step, now: &Step) -> String {
 }
 
 #[test]
-fn the_redis_tutorial_shows_what_ramson_prints() {
+fn the_redis_tutorial_and_the_readme_show_what_ramson_prints() {
     check("redis.md");
+    let redis = pieces(&fs::read_to_string(directory().join("redis.md")).unwrap());
+    let path = directory().join("../../README.md");
+    let readme = fs::read_to_string(&path).unwrap();
+    let mut shown = pieces(&readme);
+    for step in shown.iter_mut().filter_map(Piece::steps_mut).flatten() {
+        let is_it = |other: &&Step| other.command == step.command;
+        *step = steps(&redis).find(is_it).expect("the redis tutorial has that command").clone();
+    }
+    if is_to_write() {
+        fs::write(&path, page(&shown)).unwrap();
+    } else {
+        assert_eq!(page(&shown), readme, "README.md shows what docs/tutorials/redis.md does not");
+    }
 }
 
 #[test]
