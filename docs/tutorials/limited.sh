@@ -13,7 +13,8 @@ else
   # It may be on already.
   echo +memory > "$groups/cgroup.subtree_control" 2> /dev/null || true
 fi
-group=$(mktemp -d "$groups/limited-XXXXXX") && echo "$size" > "$group/$limit" || {
+group=$groups/limited-$(date +%s%N)
+mkdir "$group" && echo "$size" > "$group/$limit" || {
   echo "limited.sh: $groups: no control group with a limit can be made. This needs root and a writable /sys/fs/cgroup" >&2
   exit 1
 }

@@ -6,9 +6,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <list>
+#include <map>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 namespace shop {
@@ -22,7 +22,7 @@ class Catalog {
     }
 
   private:
-    std::vector<std::string> texts_;
+    std::list<std::string> texts_;
 };
 
 // The latest 500 pages. It allocates all the time, and frees as much.
@@ -48,7 +48,7 @@ class SessionManager {
     }
 
   private:
-    std::unordered_map<long, std::vector<char>> sessions_;
+    std::map<long, std::vector<char>> sessions_;
 };
 
 class Server {
@@ -72,7 +72,7 @@ class Server {
 } // namespace shop
 
 int main(int argc, char **argv) {
-    const long each_time = (argc > 1 ? std::atol(argv[1]) : 2000) / 4;
+    const long each_time = (argc > 1 ? std::atol(argv[1]) : 1500) / 4;
     shop::Server server;
     long client = 0;
     // The clients come four times a second.

@@ -1,4 +1,4 @@
-// A server of uploads that leaks: it remembers each body until the upload is confirmed, and a failed one never is.
+// A server of uploads that leaks: it keeps each body until the upload is confirmed, and a third of them never are.
 // It simulates the clients itself.
 
 const waiting = new Map();
@@ -12,21 +12,21 @@ function confirm(id) {
 }
 
 function handleUpload(id) {
-  rememberBody(id, 50000);
-  if (id % 10 > 0) return confirm(id);
+  rememberBody(id, 400000);
+  if (id % 3 > 0) confirm(id);
 }
 
 const templates = [];
 function loadTemplates() {
-  for (let i = 0; i < 100; i++) templates.push(Buffer.alloc(100000, 't'));
+  for (let i = 0; i < 60; i++) templates.push(Buffer.alloc(200000, 't'));
 }
 
 loadTemplates();
 let id = 0;
 function serve() {
-  for (let i = 0; i < 100; i++) handleUpload(id++);
-  if (id < 20000) return setImmediate(serve);
-  console.log('ready', process.memoryUsage().heapUsed < 50e6);
+  for (let i = 0; i < 25; i++) handleUpload(id++);
+  if (id < 300) return setImmediate(serve);
+  console.log('ready', process.memoryUsage().heapUsed < 20e6);
   setTimeout(() => {}, 3600e3);
 }
 serve();

@@ -8,9 +8,9 @@ mod shape;
 
 pub use shape::{is_same, shape};
 
+use crate::library;
 use crate::run::Directory;
 use crate::servers::{clean, finish, installed, ramson_program};
-use crate::library;
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Where the commands run: a directory that every Debian has, so that paths are the same on all machines.
 const PLACE: &str = "/srv";
 /// Lines are cut there.
-const COLUMNS: &str = "110";
+const COLUMNS: &str = "120";
 /// What stops a page that waits for something in vain.
 const MOST_SECONDS: &str = "300";
 const OPENING: &str = "```console";
@@ -183,7 +183,10 @@ impl Stage {
         command.env("RAMSON_LIBRARY", library()).env("XDG_CACHE_HOME", format!("{PLACE}/.cache"));
         command.env("COLUMNS", COLUMNS);
         let outcome = finish(&mut command);
-        assert!(outcome.status != 137, "the page does not end within {MOST_SECONDS} s: {outcome:?}");
+        assert!(
+            outcome.status != 137,
+            "the page does not end within {MOST_SECONDS} s: {outcome:?}"
+        );
         let is_quiet = outcome.stderr.is_empty() && outcome.remarks.is_empty();
         assert!(is_quiet, "the page's shell complains: {outcome:?}");
     }

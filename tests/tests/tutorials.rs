@@ -34,8 +34,8 @@ fn check(name: &str) {
 }
 
 fn difference(written: &Step, now: &Step) -> String {
-    let of = |step: &Step| format!("{}\n  compared as:\n  {}", step.output, shape(&step.output).join("\n  "));
-    format!("$ {}\non the page:\n{}\nnow:\n{}", written.command, of(written), of(now))
+    let of = |step: &Step| format!("  {}", shape(&step.output).join("\n  "));
+    format!("$ {}\non the page:\n{}\nnow:\n{}\n", written.command, of(written), of(now))
 }
 
 #[test]
@@ -87,13 +87,17 @@ fn each_page_but_the_index_is_checked() {
     for entry in fs::read_dir(directory()).unwrap().flatten() {
         let name = entry.file_name().into_string().unwrap();
         let is_checked = source.contains(&format!("check(\"{name}\")"));
-        assert!(is_checked || name == "README.md" || !name.ends_with(".md"), "{name} is not checked");
+        assert!(
+            is_checked || name == "README.md" || !name.ends_with(".md"),
+            "{name} is not checked"
+        );
     }
 }
 
 #[test]
 fn a_page_is_its_pieces() {
-    let written = "# Title\n\n```console\n$ true\n$ printf 'a\\nb\\n' \\\n  | cat\na\nb\n```\n\nText.\n";
+    let written =
+        "# Title\n\n```console\n$ true\n$ printf 'a\\nb\\n' \\\n  | cat\na\nb\n```\n\nText.\n";
     let parsed = pieces(written);
     assert_eq!(page(&parsed), written);
     let all: Vec<&Step> = steps(&parsed).collect();
@@ -104,7 +108,9 @@ fn a_page_is_its_pieces() {
 
 #[test]
 fn commands_share_a_shell_and_see_no_other_processes() {
-    let written = pieces("```console\n$ sleep 600 & name=$!\n$ ps -o pid= -p $name | wc -l\n$ ls /var/tmp /tmp\n$ pwd; ps -e | grep -c cargo\n```\n");
+    let written = pieces(
+        "```console\n$ sleep 600 & name=$!\n$ ps -o pid= -p $name | wc -l\n$ ls /var/tmp /tmp\n$ pwd; ps -e | grep -c cargo\n```\n",
+    );
     let now = played(&written, &[]);
     let outputs: Vec<&str> = steps(&now).map(|step| step.output.as_str()).collect();
     assert_eq!(outputs, ["", "1\n", "/tmp:\n\n/var/tmp:\n", "/srv\n0\n"]);
@@ -113,13 +119,28 @@ fn commands_share_a_shell_and_see_no_other_processes() {
 #[test]
 fn numbers_are_masked_and_words_are_not() {
     let same = [
-        ("76.5 MiB   70.9%    ±16 %  197,653  1.0 s  a ← b ← c ← d", "8 KiB 1% ±1 % 2 12 min 3 s a ← b ← c"),
-        ("orderd (pid 5), running for 59 s; T 64.0 KiB", "orderd (pid 4711), running for 1 min; T 512 KiB"),
+        (
+            "76.5 MiB   70.9%    ±16 %  197,653  1.0 s  a ← b ← c ← d",
+            "8 KiB 1% ±1 % 2 12 min 3 s a ← b ← c",
+        ),
+        (
+            "orderd (pid 5), running for 59 s; T 64.0 KiB",
+            "orderd (pid 4711), running for 1 min; T 512 KiB",
+        ),
         ("died 2026-11-24 10:02:57 UTC after 17 s", "died 2027-01-01 00:00:00 UTC after 2 min"),
         ("open orderd.cc:31 +2.44 GiB/h ±416 MiB/h", "open  orderd.cc:7  +9 MiB/h ±1.00 KiB/h"),
         ("node+0x13c333", "node+0xff"),
         ("<1 s before its end", "12 ms before its end"),
         ("/var/tmp/ramson-0/5-404.ramson", "/var/tmp/ramson-0/77-9.ramson"),
+        ("████░░░····", "██░░····"),
+        ("JS:~serve app.js:3:1", "JS:*serve app.js:3:1"),
+        ("• 1 MiB is live: it is\n  too early", "• 100 MiB is live:\n  it is too early"),
+        ("for 2 min 59 s longer", "for 3 s longer"),
+        (
+            "RSS 9 MiB = live 8 MiB + code\nand data 1 MiB + kernel 4 KiB",
+            "RSS 9 MiB = live 8 MiB + code and data 1 MiB",
+        ),
+        ("age 6.2 s; never freed 34.0 % (3…", "age 6.20 s; never freed 3 % (3.1 to…"),
     ];
     for (first, second) in same {
         assert!(is_same(first, second), "{:?}\n{:?}", shape(first), shape(second));
@@ -131,6 +152,8 @@ fn numbers_are_masked_and_words_are_not() {
         ("1 MiB a", "1 MiB a\n1 MiB b"),
         ("growth +2 MiB/h", "growth –"),
         ("leak suspect: open", "cache or pool: open"),
+        ("  1 MiB   a ← b\n  1 MiB   c", "  1 MiB   c\n  1 MiB   a ← b"),
+        ("age 6.2 s; never freed 3…", "age 6.2 s; always freed 3…"),
     ];
     for (first, second) in different {
         assert!(!is_same(first, second), "{:?}\n{:?}", shape(first), shape(second));

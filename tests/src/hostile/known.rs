@@ -26,8 +26,8 @@ impl Known {
     /// Reads `docs/internals/edge-cases.md`.
     pub fn read() -> Result<Self, String> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/internals/edge-cases.md");
-        let text =
-            std::fs::read_to_string(path).map_err(|error| format!("docs/internals/edge-cases.md: {error}"))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("docs/internals/edge-cases.md: {error}"))?;
         Self::parse(&text)
     }
 
@@ -56,13 +56,15 @@ impl Known {
         let failed = |what: &str| Outcome::Failed(what.to_owned());
         match (is_in(&self.impossible), is_in(&self.not_testable), outcome) {
             (true, _, Outcome::Failed(_)) => Outcome::Known,
-            (true, _, Outcome::Passed) => failed("passes, and docs/internals/edge-cases.md says that it cannot"),
+            (true, _, Outcome::Passed) => {
+                failed("passes, and docs/internals/edge-cases.md says that it cannot")
+            }
             (_, true, Outcome::Passed | Outcome::Failed(_)) => {
                 failed("can be compared, and docs/internals/edge-cases.md says that it cannot")
             }
-            (_, false, Outcome::NotTestable(why)) => {
-                Outcome::Failed(format!("docs/internals/edge-cases.md does not list it, and it failed: {why}"))
-            }
+            (_, false, Outcome::NotTestable(why)) => Outcome::Failed(format!(
+                "docs/internals/edge-cases.md does not list it, and it failed: {why}"
+            )),
             (.., outcome) => outcome,
         }
     }
@@ -93,7 +95,8 @@ impl Row {
     }
 
     fn parse(line: &str) -> Result<Self, String> {
-        let wrong = || format!("docs/internals/edge-cases.md: not a row of the table of cells: {line}");
+        let wrong =
+            || format!("docs/internals/edge-cases.md: not a row of the table of cells: {line}");
         let cells: Vec<_> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
         let [programs, allocators, interval, reason] = cells[..] else { return Err(wrong()) };
         let is_allocator = |name: &str| name == "any" || Allocator::named(name).is_some();

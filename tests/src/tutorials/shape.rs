@@ -1,4 +1,4 @@
-//! What of an output has to be the same each time: words, names, their order, lines. Not the numbers.
+//! What of an output has to be the same each time: words, names and their order. Not the numbers, nor where a line is wrapped.
 
 /// Frames of a stack that are compared, innermost first.
 const FRAMES: usize = 3;
@@ -6,38 +6,93 @@ const FRAMES: usize = 3;
 const LARGE_SHARE: f64 = 0.1;
 /// Between frames.
 const CALLED_BY: &str = " ← ";
-/// Of a number, with a space before or without.
-const UNITS: [&str; 16] = [
-    "KiB/s", "MiB/s", "KiB/h", "MiB/h", "GiB/h", "KiB", "MiB", "GiB", "TiB", "min", "ms", "µs", "ns", "B", "s", "h",
-];
+/// What bars are drawn with.
+const BARS: [char; 5] = ['█', '▓', '▒', '░', '·'];
+/// Behind a number.
+const UNITS: [&str; 14] =
+    ["KiB", "MiB", "GiB", "TiB", "min", "days", "day", "ms", "µs", "ns", "B", "s", "h", "%"];
 
-/// The lines of an output without what differs from run to run: each number with its unit becomes `#`, as do dates and
-/// addresses, spaces in a row become one, and of a stack the first frames stay.
-pub fn shape(output: &str) -> Vec<String> {
-    lines(output).iter().map(|line| masked(line)).collect()
+/// A line, with those below that go on with it.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    words: Vec<String>,
+    /// It is longer than the terminal, and its end is missing.
+    is_cut: bool,
+    /// As it was printed.
+    text: String,
 }
 
-/// Whether two outputs have the same shape. Of a line that splits RSS up, each large term of the one must be a term of the other.
+/// The lines of an output without what differs from run to run: each number with its unit is `#`, as are dates and addresses; of a
+/// stack the first frames stay; lines that were wrapped are one.
+pub fn shape(output: &str) -> Vec<String> {
+    lines(output).iter().map(|line| line.words.join(" ")).collect()
+}
+
+/// Whether two outputs have the same shape. Of a line that splits RSS up, the large terms have to be there again. Of lines that are
+/// cut, what both have left is compared.
 pub fn is_same(written: &str, now: &str) -> bool {
     let (written, now) = (lines(written), lines(now));
-    let is_alike = |(written, now): (&String, &String)| match (terms(written), terms(now)) {
-        (Some(written), Some(now)) => {
-            let is_there = |name: &String| now.iter().any(|(other, _)| other == name);
-            written.iter().all(|(name, share)| *share < LARGE_SHARE || is_there(name))
-        }
-        (None, None) => masked(written) == masked(now),
-        _ => false,
-    };
-    written.len() == now.len() && written.iter().zip(&now).all(is_alike)
+    written.len() == now.len()
+        && written.iter().zip(&now).all(|(written, now)| written.is_like(now))
 }
 
-/// Lines, those that go on below joined.
-fn lines(output: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for line in output.lines() {
-        match lines.last_mut().filter(|last| last.starts_with("RSS ") && line.starts_with("  ")) {
-            Some(last) => *last += line,
-            None => lines.push(line.to_owned()),
+impl Line {
+    fn of(text: &str) -> Self {
+        let mut text = text.to_owned();
+        // A number for a name that another run has: of a function of node's, how it was compiled.
+        for tier in ["JS:~", "JS:^", "JS:*", "JS:+"] {
+            text = text.replace(tier, "JS:");
+        }
+        let frames: Vec<&str> = text.splitn(FRAMES + 1, CALLED_BY).take(FRAMES).collect();
+        let shown = numbers_masked(&frames.join(CALLED_BY));
+        let mut words: Vec<String> = shown.split_whitespace().map(str::to_owned).collect();
+        for word in &mut words {
+            if word.starts_with(BARS) {
+                word.truncate(word.chars().next().map_or(0, char::len_utf8));
+            }
+        }
+        let is_cut = shown.ends_with('…');
+        Self { words, is_cut, text }
+    }
+
+    /// Whether `text`, below it, goes on with it: it is indented, and has no columns.
+    fn goes_on(&self, text: &str) -> bool {
+        let is_prose = !text.trim().is_empty() && !text.trim().contains("  ");
+        let is_sum = self.text.starts_with("RSS ") && text.contains(" + ");
+        !self.is_cut && !self.words.is_empty() && is_prose && (text.starts_with("  ") || is_sum)
+    }
+
+    fn add(&mut self, text: &str) {
+        let below = Self::of(text);
+        self.words.extend(below.words);
+        self.text = format!("{} {}", self.text, below.text.trim());
+        self.is_cut = below.is_cut;
+    }
+
+    fn is_like(&self, now: &Self) -> bool {
+        if let (Some(written), Some(now)) = (terms(&self.text), terms(&now.text)) {
+            let is_there = |name: &String| now.iter().any(|(other, _)| other == name);
+            return written.iter().all(|(name, share)| *share < LARGE_SHARE || is_there(name));
+        }
+        let mut words = (self.words.clone(), now.words.clone());
+        // Of `2 min 5 s` both, also where `min` and `s` are in two lines.
+        words.0.dedup_by(|next, last| next == "#" && last == "#");
+        words.1.dedup_by(|next, last| next == "#" && last == "#");
+        if self.is_cut || now.is_cut {
+            let whole = words.0.len().min(words.1.len()).saturating_sub(1);
+            words.0.truncate(whole);
+            words.1.truncate(whole);
+        }
+        words.0 == words.1
+    }
+}
+
+fn lines(output: &str) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for text in output.lines() {
+        match lines.last_mut().filter(|last| last.goes_on(text)) {
+            Some(last) => last.add(text),
+            None => lines.push(Line::of(text)),
         }
     }
     lines
@@ -69,29 +124,13 @@ fn bytes(text: &str) -> Option<f64> {
     Some(number * f64::from(1 << unit))
 }
 
-fn masked(line: &str) -> String {
-    let mut frames = line.split(CALLED_BY);
-    let shown: Vec<String> = frames.by_ref().take(FRAMES).map(numbers_masked).collect();
-    let words = shown.iter().flat_map(|frame| {
-        let words = frame.split_whitespace().map(str::to_owned);
-        words.chain(std::iter::once("←".to_owned()))
-    });
-    let mut words: Vec<String> = words.collect();
-    words.pop();
-    // Of `2 min 5 s` both.
-    words.dedup_by(|next, last| next == "#" && last == "#");
-    words.join(" ")
-}
-
 fn numbers_masked(text: &str) -> String {
     let (mut out, mut rest, mut last) = (String::new(), text, ' ');
     while let Some(letter) = rest.chars().next() {
         let is_name = last.is_alphanumeric() || last == '_';
         let length = if is_name { 0 } else { number(rest) };
         if length > 0 {
-            while out.ends_with(['~', '<', '≥']) {
-                out.pop();
-            }
+            out.truncate(out.trim_end_matches(['~', '<', '≥']).len());
             out.push('#');
             (rest, last) = (&rest[length..], '#');
         } else {
@@ -104,7 +143,11 @@ fn numbers_masked(text: &str) -> String {
 
 /// Bytes of the number at the begin of a text, with its unit; 0 if there is none.
 fn number(text: &str) -> usize {
-    let is_date = text.len() > 4 && text.as_bytes()[..4].iter().all(u8::is_ascii_digit) && text[4..].starts_with('-');
+    if !text.starts_with(|letter: char| letter.is_ascii_digit()) {
+        return 0;
+    }
+    let year = text.bytes().take_while(u8::is_ascii_digit).count();
+    let is_date = year == 4 && text[4..].starts_with('-');
     let is_hex = text.starts_with("0x");
     let is_part = |letter: char| match letter {
         '0'..='9' | '.' | ',' => true,
@@ -112,15 +155,11 @@ fn number(text: &str) -> usize {
         'a'..='f' | 'x' => is_hex,
         _ => false,
     };
-    if !text.starts_with(|letter: char| letter.is_ascii_digit()) {
-        return 0;
-    }
     let end = text.find(|letter| !is_part(letter)).unwrap_or(text.len());
     let digits = text[..end].trim_end_matches(['.', ',', ':', '-']).len();
     let after = &text[digits..];
     let spaced = after.strip_prefix(' ').unwrap_or(after);
-    let is_whole = |unit: &&&str| !spaced[unit.len()..].starts_with(|letter: char| letter.is_alphanumeric());
+    let is_whole = |unit: &&&str| !spaced[unit.len()..].starts_with(char::is_alphanumeric);
     let unit = UNITS.iter().filter(|unit| spaced.starts_with(**unit)).find(is_whole);
-    let unit = unit.or_else(|| spaced.starts_with('%').then_some(&"%"));
     unit.map_or(digits, |unit| digits + (after.len() - spaced.len()) + unit.len())
 }
