@@ -45,7 +45,9 @@ impl OwnFrames {
         let mappings = profile.mappings.iter().map(|mapping| self.is_object(mapping));
         let mappings: Vec<bool> = mappings.collect();
         let left = |location: &Location| -> Left {
-            if location.mapping.is_some_and(|mapping| mappings[mapping]) {
+            // Code made at run time that has no name says nothing.
+            let is_unnamed = location.mapping.is_none() && location.lines.is_empty();
+            if is_unnamed || location.mapping.is_some_and(|mapping| mappings[mapping]) {
                 return Left::Nothing;
             }
             let own = |line: &&Line| !functions[line.function];
