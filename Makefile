@@ -11,10 +11,11 @@ TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-co
   man-db zsh fish python3-pip
 BENCH_PACKAGES := $(TEST_PACKAGES) valgrind llvm stress-ng
 
-.PHONY: help build dist wheel distros demo test surveys model sanitize soak hostile hostile-sources lint bench fuzz install install-pages schemas clean
+.PHONY: help build dist wheel distros demo test tutorials surveys model sanitize soak hostile hostile-sources lint bench fuzz install install-pages schemas clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
 	@echo 'make test   run every test (9 to 14 minutes on 2 cores)'
+	@echo 'make tutorials  run the commands of docs/tutorials, and write what they print into the pages (make test compares)'
 	@echo 'make hostile  run hostile programs plain and under ramson over four allocators, and compare'
 	@echo 'make hostile-sources  the malloc tests of glibc, jemalloc and mimalloc, plain and under ramson'
 	@echo 'make model  check the recorder in every order of its threads with two switches at most (part of make test)'
@@ -62,6 +63,10 @@ demo: packages-demo build
 test: packages-test build lint
 	tests/run
 
+tutorials: packages-test build
+	RAMSON_LIBRARY=$(CURDIR)/target/guest/libramson.so RAMSON_TUTORIALS=write \
+	  cargo test --quiet --locked --package ramson-tests --test tutorials
+
 # SURVEYS heaps from seed 1 on.
 SURVEYS ?= 1000
 surveys: packages-test
@@ -98,6 +103,7 @@ lint: cargo
 	python3 tests/lint/doors.py
 	python3 tests/lint/links.py
 	python3 tests/lint/promises.py
+	python3 tests/lint/costs.py
 	python3 licences/check.py
 
 bench: packages-bench build

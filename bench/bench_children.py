@@ -151,14 +151,17 @@ def server(program, variant):
 
 
 def build(variant):
+    return make_objects(environment_of(variant))
+
+
+def make_objects(environment):
     """CPU seconds of make and all that it runs: the test programs, without one that takes an option to be compiled."""
     sources = sorted(set((machine.ROOT / "tests/programs").glob("*.c")) - {machine.ROOT / "tests/programs/plugin.c"})
     with tempfile.TemporaryDirectory() as directory:
         rules = "".join(f"{source.stem}.o: {source}\n\tgcc -O2 -w -c -o $@ $<\n" for source in sources)
         objects = " ".join(f"{source.stem}.o" for source in sources)
         (pathlib.Path(directory) / "Makefile").write_text(f"all: {objects}\n{rules}")
-        environment = environment_of(variant, RAMSON_DIR=f"{directory}/profiles")
-        return cpu_seconds(["make", "-s", "-j2", "-C", directory], environment)
+        return cpu_seconds(["make", "-s", "-j2", "-C", directory], environment | {"RAMSON_DIR": f"{directory}/profiles"})
 
 
 def script(commands, variant):

@@ -1,4 +1,4 @@
-"""How often a program dies of SIGBUS when its profile is cut to nothing under it, which libramson cannot rule out (docs/limits.md)."""
+"""How often a program dies of SIGBUS when its profile is cut to nothing under it, which libramson cannot rule out (docs/internals/edge-cases.md)."""
 
 import contextlib
 import pathlib

@@ -93,14 +93,14 @@ def peers():
     return variants
 
 
-def build():
-    """Builds ramson and the programs to measure."""
+def build(copies=tuple(BUILDS)):
+    """Builds ramson and the programs to measure; of `BUILDS` only these."""
     for command, package in NEEDED.items():
         if not has(command):
             sys.exit(f"bench: {command} is not installed: apt-get install {package}")
     PROFILES.mkdir(parents=True, exist_ok=True)
     say("building")
-    for copy, (made, arguments) in BUILDS.items():
+    for copy, (made, arguments) in ((copy, BUILDS[copy]) for copy in copies):
         subprocess.run(["cargo", "build", "--quiet", "--locked", *arguments], cwd=ROOT, check=True, stdout=sys.stderr)
         copy.unlink(missing_ok=True)
         shutil.copy(ROOT / "target" / made, copy)
@@ -138,25 +138,40 @@ def file_system():
     return kind
 
 
-def describe():
-    """The head of the report: machine, commit, versions, and loudly what is missing."""
-    cpu = "unknown CPU"
+def cpu_name():
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
-            cpu = line.split(":", 1)[1].strip()
-            break
-    commit = output_of("git", "rev-parse", "--short=12", "HEAD")
-    dirty = " **plus uncommitted changes**" if output_of("git", "status", "--porcelain") else ""
+            return line.split(":", 1)[1].strip()
+    return "unknown CPU"
+
+
+def commit():
+    dirty = " with uncommitted changes" if output_of("git", "status", "--porcelain") else ""
+    return output_of("git", "rev-parse", "--short=7", "HEAD") + dirty
+
+
+def place():
+    """For documents: `at commit …, on …`."""
+    versions = {"libjemalloc2": "jemalloc", "libgoogle-perftools4": "google-perftools", "heaptrack": "heaptrack",
+                "redis-server": "redis-server"}
+    found = output_of("dpkg-query", "-W", "-f", "${Package} ${Version}\n", *versions).splitlines()
+    peers = [f"{versions[name]} {version.split(':')[-1].split('-')[0]}" for name, version in (line.split() for line in found)]
+    return (f"at commit {commit()}, on a machine with {os.cpu_count()} cores ({cpu_name()}), Linux {os.uname().release.split('-')[0]},"
+            f" {os.confstr('CS_GNU_LIBC_VERSION')}, {', '.join(peers)}")
+
+
+def describe():
+    """The head of the report: machine, commit, versions, and loudly what is missing."""
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     packages = ["libc6", "valgrind", "libjemalloc2", "libgoogle-perftools4", "heaptrack", "redis-server", "sqlite3",
                 "llvm", "elfutils"]
     versions = output_of("dpkg-query", "-W", "-f", "${Package} ${Version}, ", *packages).rstrip(", ")
     lines = [
         "# What ramson costs", "",
-        f"- machine: {cpu}, {os.cpu_count()} cores, Linux {os.uname().release}, load {load} at the start",
+        f"- machine: {cpu_name()}, {os.cpu_count()} cores, Linux {os.uname().release}, load {load} at the start",
         f"- C library: {os.confstr('CS_GNU_LIBC_VERSION')}; compilers: {output_of('gcc', '--version').splitlines()[0]};"
         f" {output_of('rustc', '--version')}",
-        f"- ramson: commit {commit}{dirty}; profiles on {file_system()}; interval 512 KiB unless said",
+        f"- ramson: commit {commit()}; profiles on {file_system()}; interval 512 KiB unless said",
         f"- packages: {versions or 'not a Debian machine'}",
         "- times: median (min–max) of interleaved rounds, CPU time (user + system) unless said; a difference or ratio is the"
         " median over the rounds. Instructions: callgrind. Only rows marked *gate* fail a check.",

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+EMPTY = "—"
 HEAD = "| what | plain | ramson | peers | ratio | target | met? |\n|---|---|---|---|---|---|---|"
 
 
@@ -9,16 +10,16 @@ HEAD = "| what | plain | ramson | peers | ratio | target | met? |\n|---|---|---|
 class Row:
     """`is_met` is None where there is no target. A row with `is_gate` rests on deterministic counts."""
     what: str
-    plain: str = "—"
-    ramson: str = "—"
-    peers: str = "—"
-    ratio: str = "—"
-    target: str = "—"
+    plain: str = EMPTY
+    ramson: str = EMPTY
+    peers: str = EMPTY
+    ratio: str = EMPTY
+    target: str = EMPTY
     is_met: bool | None = None
     is_gate: bool = False
 
     def markdown(self):
-        met = {None: "—", True: "yes", False: "**NO**"}[self.is_met] + (" (gate)" if self.is_gate else "")
+        met = {None: EMPTY, True: "yes", False: "**NO**"}[self.is_met] + (" (gate)" if self.is_gate else "")
         return f"| {' | '.join([self.what, self.plain, self.ramson, self.peers, self.ratio, self.target, met])} |"
 
 
@@ -31,6 +32,14 @@ class Table:
     def markdown(self):
         note = f"\n{self.note}\n" if self.note else ""
         return "\n".join([f"## {self.title}", note, HEAD, *(row.markdown() for row in self.rows), ""])
+
+    def document(self):
+        """As docs/cost.md has it: what was found, without the targets, and without columns that are empty."""
+        columns = [name for name in ("what", "plain", "ramson", "peers", "ratio")
+                   if any(getattr(row, name) != EMPTY for row in self.rows)]
+        lines = [f"| {' | '.join(getattr(row, name) for name in columns)} |" for row in self.rows]
+        note = [f"\n{self.note}"] if self.note else []
+        return "\n".join([f"### {self.title}", *note, "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|", *lines, ""])
 
 
 def verdict(tables):

@@ -1,5 +1,5 @@
 /* Recursion to the guard page, with an allocation at the last depth where it is safe: as deep as the allocator alone just bears,
-   found by trying without ramson, less the 3 KiB that docs/limits.md grants ramson. Small and large, with the process's first
+   found by trying without ramson, less the 3 KiB that docs/internals/edge-cases.md grants ramson. Small and large, with the process's first
    sample there or an earlier one. */
 #include "hostile.h"
 #include <pthread.h>

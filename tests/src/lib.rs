@@ -29,6 +29,7 @@ pub mod terminal;
 #[allow(unsafe_code)]
 pub mod tracing;
 pub mod trimming;
+pub mod tutorials;
 
 pub use build::{golden, library, program, program_with, shared_library, target_directory, tool};
 pub use random::Random;

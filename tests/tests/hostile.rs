@@ -20,7 +20,7 @@ fn cells_that_cannot_pass_are_of_programs_that_exist() {
         let is_there = |program: &Program| program.name == name;
         assert!(
             programs.iter().any(is_there),
-            "docs/limits.md names {name}, tests/hostile does not"
+            "docs/internals/edge-cases.md names {name}, tests/hostile does not"
         );
     }
 }
@@ -36,7 +36,7 @@ fn what_a_program_leaves_out_is_told_in_the_docs() {
             let is_told = known.has_nothing_to_compare(&program.name, allocator);
             assert!(
                 program.allocators.contains(&allocator) || is_told,
-                "docs/limits.md does not say why {} is not tried over {}",
+                "docs/internals/edge-cases.md does not say why {} is not tried over {}",
                 program.name,
                 allocator.name()
             );

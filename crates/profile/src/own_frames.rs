@@ -47,7 +47,9 @@ impl OwnFrames {
         let mappings = profile.mappings.iter().map(|mapping| self.is_object(mapping));
         let mappings: Vec<bool> = mappings.collect();
         let left = |location: &Location| -> Left {
-            if location.mapping.is_some_and(|mapping| mappings[mapping]) {
+            // Code made at run time that has no name says nothing.
+            let is_unnamed = location.mapping.is_none() && location.lines.is_empty();
+            if is_unnamed || location.mapping.is_some_and(|mapping| mappings[mapping]) {
                 return Left::Nothing;
             }
             let own = |line: &&Line| !functions[line.function];
@@ -84,8 +86,8 @@ impl OwnFrames {
     }
 }
 
-/// Takes the frames of an interpreter or a virtual machine, stubs that it made without a name included, out of the stacks in
-/// which functions of its language have names: it allocates for them. Returns whether there are any.
+/// Takes the frames of an interpreter or a virtual machine out of the stacks in which functions of its language have names: it
+/// allocates for them. Returns whether there are any.
 fn fold_run_times(profile: &mut Profile) -> bool {
     let names = |line: &Line| {
         let language = Language::of(&profile.functions[line.function].system_name);
@@ -98,10 +100,7 @@ fn fold_run_times(profile: &mut Profile) -> bool {
     }
     let of_mapping = |mapping: &Mapping| INTERPRETERS.is_match(&mapping.path);
     let of_mapping: Vec<bool> = profile.mappings.iter().map(of_mapping).collect();
-    let runs = |location: &Location| match location.mapping {
-        Some(mapping) => of_mapping[mapping],
-        None => location.lines.is_empty(),
-    };
+    let runs = |location: &Location| location.mapping.is_some_and(|mapping| of_mapping[mapping]);
     let runs: Vec<bool> = profile.locations.iter().map(runs).collect();
     for sample in &mut profile.samples {
         if sample.locations.iter().any(|&location| is_named[location as usize]) {

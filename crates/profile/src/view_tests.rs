@@ -303,3 +303,21 @@ fn the_largest_stacks_are_sums_of_what_looks_the_same() {
     assert_eq!(shown.collect::<Vec<_>>(), expected);
     assert_eq!(largest(2).len(), 2);
 }
+
+#[test]
+fn as_many_stacks_are_shown_as_were_asked_for_however_many_samples_the_largest_is_made_of() {
+    let mut profile = profile(&[(&[0, 2], 30.0), (&[3], 5.0), (&[0, 1, 2], 4.0), (&[5, 1], 3.0)]);
+    for number in 0..6 {
+        let labels = [crate::Label::thread(number.to_string().into())].into();
+        profile.samples.push(StackSample { labels, ..profile.samples[0].clone() });
+    }
+    let frames = FrameTable::new(&profile);
+    let values = |most| -> Vec<f64> {
+        let stacks = largest_stacks(&profile, &frames, SampleType::InuseSpace, most);
+        stacks.iter().map(|stack| stack.value.value).collect()
+    };
+    let all = [210.0, 5.0, 4.0, 3.0];
+    for most in 1..6 {
+        assert_eq!(values(most), all[..most.min(4)], "{most}");
+    }
+}

@@ -110,7 +110,7 @@ impl ProfileFile {
     #[inline]
     pub fn header(&self) -> &Header {
         // SAFETY: the mapping is page-aligned, its first page was populated, and it stays: `leave` replaces it, and before the program takes it
-        // away `process::end_recording` sends everybody out. A thread that stays inside longer, or a raw munmap, breaks that (docs/limits.md).
+        // away `process::end_recording` sends everybody out. A thread that stays inside longer, or a raw munmap, breaks that (docs/internals/edge-cases.md).
         unsafe { &*(self.base.load(Relaxed) as *const Header) }
     }
 

@@ -25,7 +25,7 @@ impl Allocator {
     /// In the order of the table's columns.
     pub const ALL: [Self; 4] = [Self::Glibc, Self::Jemalloc, Self::Tcmalloc, Self::Mimalloc];
 
-    /// As directives and `docs/limits.md` name it.
+    /// As directives and `docs/internals/edge-cases.md` name it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Glibc => "glibc",
@@ -65,7 +65,7 @@ impl Interval {
     /// The three of each cell.
     pub const ALL: [Self; 3] = [Self::Default, Self::Everything, Self::Off];
 
-    /// As `RAMSON_INTERVAL` and `docs/limits.md` have it.
+    /// As `RAMSON_INTERVAL` and `docs/internals/edge-cases.md` have it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Default => "512K",

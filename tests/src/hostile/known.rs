@@ -1,4 +1,4 @@
-//! The cells that cannot pass, and those in which there is nothing to compare, as two tables in `docs/limits.md` list them:
+//! The cells that cannot pass, and those in which there is nothing to compare, as two tables in `docs/internals/edge-cases.md` list them:
 //! `| program | allocator | interval | reason |`, where `any` stands for every allocator or interval; several are listed with commas.
 
 use super::cell::{Allocator, Interval};
@@ -23,11 +23,11 @@ pub struct Known {
 }
 
 impl Known {
-    /// Reads `docs/limits.md`.
+    /// Reads `docs/internals/edge-cases.md`.
     pub fn read() -> Result<Self, String> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/limits.md");
-        let text =
-            std::fs::read_to_string(path).map_err(|error| format!("docs/limits.md: {error}"))?;
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/internals/edge-cases.md");
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("docs/internals/edge-cases.md: {error}"))?;
         Self::parse(&text)
     }
 
@@ -35,7 +35,7 @@ impl Known {
     pub fn parse(text: &str) -> Result<Self, String> {
         let rows = |heading: &str| {
             let Some((_, section)) = text.split_once(heading) else {
-                return Err(format!("docs/limits.md: no section {heading:?}"));
+                return Err(format!("docs/internals/edge-cases.md: no section {heading:?}"));
             };
             let section = section.split("\n## ").next().unwrap_or_default();
             let rows = section.lines().filter(|line| line.starts_with('|')).skip(2);
@@ -56,13 +56,15 @@ impl Known {
         let failed = |what: &str| Outcome::Failed(what.to_owned());
         match (is_in(&self.impossible), is_in(&self.not_testable), outcome) {
             (true, _, Outcome::Failed(_)) => Outcome::Known,
-            (true, _, Outcome::Passed) => failed("passes, and docs/limits.md says that it cannot"),
+            (true, _, Outcome::Passed) => {
+                failed("passes, and docs/internals/edge-cases.md says that it cannot")
+            }
             (_, true, Outcome::Passed | Outcome::Failed(_)) => {
-                failed("can be compared, and docs/limits.md says that it cannot")
+                failed("can be compared, and docs/internals/edge-cases.md says that it cannot")
             }
-            (_, false, Outcome::NotTestable(why)) => {
-                Outcome::Failed(format!("docs/limits.md does not list it, and it failed: {why}"))
-            }
+            (_, false, Outcome::NotTestable(why)) => Outcome::Failed(format!(
+                "docs/internals/edge-cases.md does not list it, and it failed: {why}"
+            )),
             (.., outcome) => outcome,
         }
     }
@@ -93,7 +95,8 @@ impl Row {
     }
 
     fn parse(line: &str) -> Result<Self, String> {
-        let wrong = || format!("docs/limits.md: not a row of the table of cells: {line}");
+        let wrong =
+            || format!("docs/internals/edge-cases.md: not a row of the table of cells: {line}");
         let cells: Vec<_> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
         let [programs, allocators, interval, reason] = cells[..] else { return Err(wrong()) };
         let is_allocator = |name: &str| name == "any" || Allocator::named(name).is_some();

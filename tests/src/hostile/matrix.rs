@@ -16,9 +16,9 @@ const PLAIN_AGAIN: usize = 4;
 pub enum Outcome {
     /// No difference.
     Passed,
-    /// `docs/limits.md` gives it up, rightly.
+    /// `docs/internals/edge-cases.md` gives it up, rightly.
     Known,
-    /// The program over this allocator fails or differs by itself, as `docs/limits.md` says.
+    /// The program over this allocator fails or differs by itself, as `docs/internals/edge-cases.md` says.
     NotTestable(String),
     /// Only root can try it.
     NeedsRoot,
@@ -101,7 +101,7 @@ impl fmt::Display for Cell {
         write!(f, "{} over {} at {}: ", self.program, self.allocator.name(), self.interval.name())?;
         match &self.outcome {
             Outcome::Passed => write!(f, "passed"),
-            Outcome::Known => write!(f, "cannot pass, see docs/limits.md"),
+            Outcome::Known => write!(f, "cannot pass, see docs/internals/edge-cases.md"),
             Outcome::NotTestable(why) => write!(f, "not testable: {why}"),
             Outcome::NeedsRoot => write!(f, "not tried: it needs root"),
             Outcome::Failed(why) => write!(f, "{why}"),
@@ -213,7 +213,7 @@ impl fmt::Display for Matrix {
         }
         write!(
             f,
-            "hostile: {} of {} cells passed, {} known impossible (docs/limits.md), {} not testable",
+            "hostile: {} of {} cells passed, {} known impossible (docs/internals/edge-cases.md), {} not testable",
             self.count(|cell| cell.outcome == Outcome::Passed),
             self.cells.len(),
             self.count(|cell| cell.outcome == Outcome::Known),

@@ -2,7 +2,7 @@
 //! user of the program could see must be equal; what ramson says of it must be true.
 //!
 //! `program` reads what a program's first comment says, `build` compiles it, `cell` runs it once, `verdict` compares,
-//! `known` holds the cells that `docs/limits.md` gives up, `matrix` runs them all and counts.
+//! `known` holds the cells that `docs/internals/edge-cases.md` gives up, `matrix` runs them all and counts.
 
 mod build;
 mod cell;

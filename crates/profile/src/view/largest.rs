@@ -74,21 +74,22 @@ fn candidates(
     looks: &Looks,
     most: usize,
 ) -> impl Iterator<Item = usize> {
-    // Of all stacks whose last frames have the same hash.
+    // Of all stacks whose last frames have the same hash: their sum, and the largest sample.
     let mut sums = vec![0.0; profile.samples.len().next_power_of_two()];
+    let mut largest = vec![0.0_f64; sums.len()];
     let mut places = Vec::with_capacity(profile.samples.len());
-    let mut values = Vec::with_capacity(profile.samples.len());
+    let mut may_cancel = false;
     for sample in &profile.samples {
         let value = sample.value(sample_type).value;
         let place = looks.hash(sample, LEAF_FRAMES) as usize & (sums.len() - 1);
         sums[place] += value.abs();
+        largest[place] = largest[place].max(value);
         places.push(place as u32);
-        values.push(value);
+        may_cancel |= value < 0.0;
     }
-    // As large as the last of the largest is alone, unless others take away from it.
-    let may_cancel = values.iter().any(|&value| value < 0.0);
-    let least = match most.checked_sub(1).filter(|&last| last < values.len() && !may_cancel) {
-        Some(last) => *values.select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1,
+    // Samples at different places are of different stacks: so many stacks have this much or more, unless others take away from it.
+    let least = match most.checked_sub(1).filter(|&last| last < largest.len() && !may_cancel) {
+        Some(last) => *largest.select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1,
         None => 0.0,
     };
     let is_candidate = move |&(_, place): &(usize, u32)| sums[place as usize] >= least;

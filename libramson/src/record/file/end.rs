@@ -1,6 +1,6 @@
 //! Whether the file still reaches as far as it is used: a page beyond its end is SIGBUS when it is touched, and root, or its owner after
 //! a chmod, can cut it. Nothing keeps a file from that (no lease without a signal, no seal outside memfd), so the recorder looks before it
-//! begins, and what is cut during a slow path, or right after a look, goes unseen (docs/limits.md).
+//! begins, and what is cut during a slow path, or right after a look, goes unseen (docs/internals/edge-cases.md).
 
 use super::ProfileFile;
 use crate::record::meter::Measurement;

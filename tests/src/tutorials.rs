@@ -1,0 +1,215 @@
+//! Tutorials: pages whose commands are run as they stand, and whose output is what the commands print.
+//!
+//! A block marked `console` has commands, on lines that begin with `$ `, and below each what it prints. All commands of a
+//! page run in one shell, in namespaces of their own: no other process has a name or a profile there, and what is left
+//! running ends with the page. How pages are compared is in `shape`; docs/tutorials/README.md says it to readers.
+
+mod shape;
+
+pub use shape::{is_same, shape};
+
+use crate::library;
+use crate::run::Directory;
+use crate::servers::{clean, finish, installed, ramson_program};
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// Where the commands run: a directory that every Debian has, so that paths are the same on all machines.
+const PLACE: &str = "/srv";
+/// Lines are cut there.
+const COLUMNS: &str = "120";
+/// What stops a page that waits for something in vain.
+const MOST_SECONDS: &str = "300";
+const OPENING: &str = "```console";
+const CLOSING: &str = "```";
+
+/// A command and what it prints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// One line, or several that end in a backslash.
+    pub command: String,
+    /// With the last line's end.
+    pub output: String,
+}
+
+/// A document in pieces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Everything between the blocks.
+    Prose(String),
+    /// One block.
+    Block(Vec<Step>),
+}
+
+impl Piece {
+    /// The commands of a block.
+    pub fn steps_mut(&mut self) -> Option<&mut Vec<Step>> {
+        match self {
+            Self::Prose(_) => None,
+            Self::Block(steps) => Some(steps),
+        }
+    }
+}
+
+/// The pieces of a page, in order.
+pub fn pieces(page: &str) -> Vec<Piece> {
+    let (mut pieces, mut prose, mut block) = (Vec::new(), String::new(), None::<Vec<Step>>);
+    let mut is_continued = false;
+    for line in page.split_inclusive('\n') {
+        let text = line.trim_end();
+        match &mut block {
+            None => {
+                prose += line;
+                if text == OPENING {
+                    pieces.push(Piece::Prose(std::mem::take(&mut prose)));
+                    block = Some(Vec::new());
+                }
+            }
+            Some(steps) if text == CLOSING => {
+                pieces.push(Piece::Block(std::mem::take(steps)));
+                (block, prose) = (None, line.to_owned());
+            }
+            Some(steps) if is_continued => {
+                let last = steps.last_mut().expect("a command goes on");
+                last.command += "\n";
+                last.command += text;
+                is_continued = text.ends_with('\\');
+            }
+            Some(steps) => match (line.strip_prefix("$ "), steps.last_mut()) {
+                (Some(_), _) => {
+                    steps.push(Step { command: text[2..].to_owned(), output: String::new() });
+                    is_continued = text.ends_with('\\');
+                }
+                (None, Some(step)) => step.output += line,
+                (None, None) => panic!("a block begins with output: {line}"),
+            },
+        }
+    }
+    pieces.push(Piece::Prose(prose));
+    pieces
+}
+
+/// The page of these pieces.
+pub fn page(pieces: &[Piece]) -> String {
+    let mut page = String::new();
+    for piece in pieces {
+        match piece {
+            Piece::Prose(prose) => page += prose,
+            Piece::Block(steps) => {
+                for Step { command, output } in steps {
+                    let _ = write!(page, "$ {command}\n{output}");
+                }
+            }
+        }
+    }
+    page
+}
+
+/// The page with what its commands print now. `programs` are copied to where they run.
+pub fn played(pieces: &[Piece], programs: &[PathBuf]) -> Vec<Piece> {
+    let stage = Stage::new(programs);
+    let mut script = String::new();
+    let commands = steps(pieces).map(|step| step.command.as_str());
+    for (number, command) in commands.enumerate() {
+        // Not in a subshell: what it starts stays a child, what it sets stays set.
+        let _ = writeln!(script, "{{\n{command}\n}} > .output/{number} 2>&1 < /dev/null");
+    }
+    stage.run(&script);
+    let mut number = 0;
+    let mut next = |step: &Step| {
+        let output = stage.output(number);
+        number += 1;
+        Step { command: step.command.clone(), output }
+    };
+    let play = |piece: &Piece| match piece {
+        Piece::Prose(prose) => Piece::Prose(prose.clone()),
+        Piece::Block(steps) => Piece::Block(steps.iter().map(&mut next).collect()),
+    };
+    pieces.iter().map(play).collect()
+}
+
+/// All commands of a page.
+pub fn steps(pieces: &[Piece]) -> impl Iterator<Item = &Step> {
+    pieces.iter().flat_map(|piece| match piece {
+        Piece::Prose(_) => &[],
+        Piece::Block(steps) => steps.as_slice(),
+    })
+}
+
+/// Directories that take the places of `PLACE`, /tmp and /var/tmp.
+struct Stage(Directory);
+
+impl Stage {
+    fn new(programs: &[PathBuf]) -> Self {
+        let stage = Self(Directory::new());
+        for name in ["place/.output", "place/.cache", "bin", "tmp", "var-tmp"] {
+            fs::create_dir_all(stage.path(name)).unwrap();
+        }
+        for name in ["tmp", "var-tmp"] {
+            fs::set_permissions(stage.path(name), fs::Permissions::from_mode(0o1777)).unwrap();
+        }
+        for program in programs {
+            fs::copy(program, stage.path("place").join(program.file_name().unwrap())).unwrap();
+        }
+        symlink(ramson_program(), stage.path("bin/ramson")).unwrap();
+        stage
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Runs all commands, however they end.
+    fn run(&self, script: &str) {
+        fs::write(self.path("place/.script"), script).unwrap();
+        let places = [("place", PLACE), ("var-tmp", "/var/tmp"), ("tmp", "/tmp")];
+        let mut begin = String::new();
+        for (name, place) in places {
+            let _ = write!(begin, "mount --bind '{}' {place} && ", self.path(name).display());
+        }
+        let _ = write!(begin, "cd {PLACE} && exec bash .script");
+        let mut command = clean(installed("timeout", "coreutils"));
+        command.args(["--signal=KILL", MOST_SECONDS]).arg(installed("unshare", "util-linux"));
+        if fs::metadata("/proc/self").unwrap().uid() != 0 {
+            command.args(["--user", "--map-root-user"]);
+        }
+        command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        command.args(["bash", "-c", &begin]);
+        // Debian's programs before others of the same names.
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:/usr/bin:/bin:{path}", self.path("bin").display()));
+        command.env("RAMSON_LIBRARY", library()).env("XDG_CACHE_HOME", format!("{PLACE}/.cache"));
+        command.env("COLUMNS", COLUMNS);
+        let outcome = finish(&mut command);
+        assert!(
+            outcome.status != 137,
+            "the page does not end within {MOST_SECONDS} s: {outcome:?}"
+        );
+        let is_quiet = outcome.stderr.is_empty() && outcome.remarks.is_empty();
+        assert!(is_quiet, "the page's shell complains: {outcome:?}");
+    }
+
+    fn output(&self, number: usize) -> String {
+        let path = self.path(&format!("place/.output/{number}"));
+        let mut output = fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("command {number} was not run: {error}"));
+        if !output.is_empty() && !output.ends_with('\n') {
+            output.push('\n');
+        }
+        output
+    }
+}
+
+/// `docs/tutorials`.
+pub fn directory() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/tutorials"))
+}
+
+/// The files beside the pages.
+pub fn programs() -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory()).unwrap().flatten().map(|entry| entry.path());
+    let is_program = |path: &PathBuf| path.extension().is_some_and(|extension| extension != "md");
+    entries.filter(is_program).collect()
+}

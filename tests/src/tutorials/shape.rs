@@ -1,0 +1,165 @@
+//! What of an output has to be the same each time: words, names and their order. Not the numbers, nor where a line is wrapped.
+
+/// Frames of a stack that are compared, innermost first.
+const FRAMES: usize = 3;
+/// The share of RSS from which on a term has to be there again.
+const LARGE_SHARE: f64 = 0.1;
+/// Between frames.
+const CALLED_BY: &str = " ← ";
+/// What bars are drawn with.
+const BARS: [char; 5] = ['█', '▓', '▒', '░', '·'];
+/// Behind a number.
+const UNITS: [&str; 14] =
+    ["KiB", "MiB", "GiB", "TiB", "min", "days", "day", "ms", "µs", "ns", "B", "s", "h", "%"];
+
+/// A line, with those below that go on with it.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    words: Vec<String>,
+    /// It is longer than the terminal, and its end is missing.
+    is_cut: bool,
+    /// As it was printed.
+    text: String,
+}
+
+/// The lines of an output without what differs from run to run: each number with its unit is `#`, as are dates and addresses; of a
+/// stack the first frames stay; lines that were wrapped are one.
+pub fn shape(output: &str) -> Vec<String> {
+    lines(output).iter().map(|line| line.words.join(" ")).collect()
+}
+
+/// Whether two outputs have the same shape. Of a line that splits RSS up, the large terms have to be there again. Of lines that are
+/// cut, what both have left is compared.
+pub fn is_same(written: &str, now: &str) -> bool {
+    let (written, now) = (lines(written), lines(now));
+    written.len() == now.len()
+        && written.iter().zip(&now).all(|(written, now)| written.is_like(now))
+}
+
+impl Line {
+    fn of(text: &str) -> Self {
+        let mut text = text.to_owned();
+        // A number for a name that another run has: of a function of node's, how it was compiled.
+        for tier in ["JS:~", "JS:^", "JS:*", "JS:+"] {
+            text = text.replace(tier, "JS:");
+        }
+        let frames: Vec<&str> = text.splitn(FRAMES + 1, CALLED_BY).take(FRAMES).collect();
+        let shown = numbers_masked(&frames.join(CALLED_BY));
+        let mut words: Vec<String> = shown.split_whitespace().map(str::to_owned).collect();
+        for word in &mut words {
+            if word.starts_with(BARS) {
+                word.truncate(word.chars().next().map_or(0, char::len_utf8));
+            }
+        }
+        let is_cut = shown.ends_with('…');
+        Self { words, is_cut, text }
+    }
+
+    /// Whether `text`, below it, goes on with it: it is indented, and has no columns.
+    fn goes_on(&self, text: &str) -> bool {
+        let is_prose = !text.trim().is_empty() && !text.trim().contains("  ");
+        let is_sum = self.text.starts_with("RSS ") && text.contains(" + ");
+        !self.is_cut && !self.words.is_empty() && is_prose && (text.starts_with("  ") || is_sum)
+    }
+
+    fn add(&mut self, text: &str) {
+        let below = Self::of(text);
+        self.words.extend(below.words);
+        self.text = format!("{} {}", self.text, below.text.trim());
+        self.is_cut = below.is_cut;
+    }
+
+    fn is_like(&self, now: &Self) -> bool {
+        if let (Some(written), Some(now)) = (terms(&self.text), terms(&now.text)) {
+            let is_there = |name: &String| now.iter().any(|(other, _)| other == name);
+            return written.iter().all(|(name, share)| *share < LARGE_SHARE || is_there(name));
+        }
+        let mut words = (self.words.clone(), now.words.clone());
+        // Of `2 min 5 s` both, also where `min` and `s` are in two lines.
+        words.0.dedup_by(|next, last| next == "#" && last == "#");
+        words.1.dedup_by(|next, last| next == "#" && last == "#");
+        if self.is_cut || now.is_cut {
+            let whole = words.0.len().min(words.1.len()).saturating_sub(1);
+            words.0.truncate(whole);
+            words.1.truncate(whole);
+        }
+        words.0 == words.1
+    }
+}
+
+fn lines(output: &str) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for text in output.lines() {
+        match lines.last_mut().filter(|last| last.goes_on(text)) {
+            Some(last) => last.add(text),
+            None => lines.push(Line::of(text)),
+        }
+    }
+    lines
+}
+
+/// Of `RSS 132 MiB = live 119 MiB (±12 %) + stacks 60.0 KiB`, the terms' names and their shares of the whole.
+fn terms(line: &str) -> Option<Vec<(String, f64)>> {
+    let (whole, parts) = line.strip_prefix("RSS ")?.split_once(" = ")?;
+    let whole = bytes(whole)?;
+    let parts = parts.split(" + ").flat_map(|part| part.split(" − "));
+    let of_part = |part: &str| {
+        let part = part.split('(').next().unwrap_or(part).trim();
+        let at = part.find(|letter: char| letter.is_ascii_digit())?;
+        Some((part[..at].trim().to_owned(), bytes(&part[at..])? / whole))
+    };
+    Some(parts.filter_map(of_part).collect())
+}
+
+fn bytes(text: &str) -> Option<f64> {
+    let mut words = text.split_whitespace();
+    let number: f64 = words.next()?.replace(',', "").parse().ok()?;
+    let unit = match words.next()? {
+        "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        _ => return None,
+    };
+    Some(number * f64::from(1 << unit))
+}
+
+fn numbers_masked(text: &str) -> String {
+    let (mut out, mut rest, mut last) = (String::new(), text, ' ');
+    while let Some(letter) = rest.chars().next() {
+        let is_name = last.is_alphanumeric() || last == '_';
+        let length = if is_name { 0 } else { number(rest) };
+        if length > 0 {
+            out.truncate(out.trim_end_matches(['~', '<', '≥']).len());
+            out.push('#');
+            (rest, last) = (&rest[length..], '#');
+        } else {
+            out.push(letter);
+            (rest, last) = (&rest[letter.len_utf8()..], letter);
+        }
+    }
+    out
+}
+
+/// Bytes of the number at the begin of a text, with its unit; 0 if there is none.
+fn number(text: &str) -> usize {
+    if !text.starts_with(|letter: char| letter.is_ascii_digit()) {
+        return 0;
+    }
+    let year = text.bytes().take_while(u8::is_ascii_digit).count();
+    let is_date = year == 4 && text[4..].starts_with('-');
+    let is_hex = text.starts_with("0x");
+    let is_part = |letter: char| match letter {
+        '0'..='9' | '.' | ',' => true,
+        '-' | ':' | 'T' | 'Z' => is_date,
+        'a'..='f' | 'x' => is_hex,
+        _ => false,
+    };
+    let end = text.find(|letter| !is_part(letter)).unwrap_or(text.len());
+    let digits = text[..end].trim_end_matches(['.', ',', ':', '-']).len();
+    let after = &text[digits..];
+    let spaced = after.strip_prefix(' ').unwrap_or(after);
+    let is_whole = |unit: &&&str| !spaced[unit.len()..].starts_with(char::is_alphanumeric);
+    let unit = UNITS.iter().filter(|unit| spaced.starts_with(**unit)).find(is_whole);
+    unit.map_or(digits, |unit| digits + (after.len() - spaced.len()) + unit.len())
+}

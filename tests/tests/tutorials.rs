@@ -1,0 +1,170 @@
+//! The pages of docs/tutorials show what ramson prints: their commands are run on the real programs, and compared.
+//!
+//! `make tutorials` (RAMSON_TUTORIALS=write) writes what they print now into the pages instead.
+
+use ramson_tests::tutorials::*;
+use std::fs;
+use std::sync::Mutex;
+
+/// One page at a time: what they show is of a machine with nothing else to do.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn is_to_write() -> bool {
+    std::env::var_os("RAMSON_TUTORIALS").is_some_and(|what| what == "write")
+}
+
+#[track_caller]
+fn check(name: &str) {
+    let _alone = ALONE.lock();
+    let path = directory().join(name);
+    let written = pieces(&fs::read_to_string(&path).unwrap());
+    let now = played(&written, &programs());
+    if is_to_write() {
+        fs::write(&path, page(&now)).unwrap();
+        return;
+    }
+    let pairs = steps(&written).zip(steps(&now));
+    let wrong = pairs.filter(|(written, now)| !is_same(&written.output, &now.output));
+    let wrong: Vec<String> = wrong.map(|(written, now)| difference(written, now)).collect();
+    assert!(
+        wrong.is_empty(),
+        "docs/tutorials/{name} does not show what its commands print; \"make tutorials\" writes it anew\n{}",
+        wrong.join("\n")
+    );
+}
+
+fn difference(written: &Step, now: &Step) -> String {
+    let of = |step: &Step| format!("  {}", shape(&step.output).join("\n  "));
+    format!("$ {}\non the page:\n{}\nnow:\n{}\n", written.command, of(written), of(now))
+}
+
+#[test]
+fn the_redis_tutorial_and_the_readme_show_what_ramson_prints() {
+    check("redis.md");
+    let redis = pieces(&fs::read_to_string(directory().join("redis.md")).unwrap());
+    let path = directory().join("../../README.md");
+    let readme = fs::read_to_string(&path).unwrap();
+    let mut shown = pieces(&readme);
+    for step in shown.iter_mut().filter_map(Piece::steps_mut).flatten() {
+        let is_it = |other: &&Step| other.command == step.command;
+        *step = steps(&redis).find(is_it).expect("the redis tutorial has that command").clone();
+    }
+    if is_to_write() {
+        fs::write(&path, page(&shown)).unwrap();
+    } else {
+        assert_eq!(page(&shown), readme, "README.md shows what docs/tutorials/redis.md does not");
+    }
+}
+
+#[test]
+fn the_tutorial_of_a_leaking_cxx_server_shows_what_ramson_prints() {
+    check("cxx-server.md");
+}
+
+#[test]
+fn the_rust_tutorial_shows_what_ramson_prints() {
+    check("rust.md");
+}
+
+#[test]
+fn the_python_tutorial_shows_what_ramson_prints() {
+    check("python.md");
+}
+
+#[test]
+fn the_node_tutorial_shows_what_ramson_prints() {
+    check("node.md");
+}
+
+#[test]
+fn the_tutorial_of_a_memory_limit_shows_what_ramson_prints() {
+    check("memory-limit.md");
+}
+
+#[test]
+fn each_page_but_the_index_is_checked() {
+    let source = include_str!("tutorials.rs");
+    for entry in fs::read_dir(directory()).unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        let is_checked = source.contains(&format!("check(\"{name}\")"));
+        assert!(
+            is_checked || name == "README.md" || !name.ends_with(".md"),
+            "{name} is not checked"
+        );
+    }
+}
+
+#[test]
+fn a_page_is_its_pieces() {
+    let written =
+        "# Title\n\n```console\n$ true\n$ printf 'a\\nb\\n' \\\n  | cat\na\nb\n```\n\nText.\n";
+    let parsed = pieces(written);
+    assert_eq!(page(&parsed), written);
+    let all: Vec<&Step> = steps(&parsed).collect();
+    assert_eq!(all.len(), 2);
+    assert_eq!(all[1].command, "printf 'a\\nb\\n' \\\n  | cat");
+    assert_eq!(all[1].output, "a\nb\n");
+}
+
+#[test]
+fn commands_share_a_shell_and_see_no_other_processes() {
+    let written = pieces(
+        "```console\n$ sleep 600 & name=$!\n$ ps -o pid= -p $name | wc -l\n$ ls /var/tmp /tmp\n$ pwd; ps -e | grep -c cargo\n```\n",
+    );
+    let now = played(&written, &[]);
+    let outputs: Vec<&str> = steps(&now).map(|step| step.output.as_str()).collect();
+    assert_eq!(outputs, ["", "1\n", "/tmp:\n\n/var/tmp:\n", "/srv\n0\n"]);
+}
+
+#[test]
+fn numbers_are_masked_and_words_are_not() {
+    let same = [
+        (
+            "76.5 MiB   70.9%    ±16 %  197,653  1.0 s  a ← b ← c ← d",
+            "8 KiB 1% ±1 % 2 12 min 3 s a ← b ← c",
+        ),
+        (
+            "orderd (pid 5), running for 59 s; T 64.0 KiB",
+            "orderd (pid 4711), running for 1 min; T 512 KiB",
+        ),
+        ("died 2026-11-24 10:02:57 UTC after 17 s", "died 2027-01-01 00:00:00 UTC after 2 min"),
+        ("open orderd.cc:31 +2.44 GiB/h ±416 MiB/h", "open  orderd.cc:7  +9 MiB/h ±1.00 KiB/h"),
+        ("node+0x13c333", "node+0xff"),
+        ("<1 s before its end", "12 ms before its end"),
+        ("/var/tmp/ramson-0/5-404.ramson", "/var/tmp/ramson-0/77-9.ramson"),
+        ("████░░░····", "██░░····"),
+        ("JS:~serve app.js:3:1", "JS:*serve app.js:3:1"),
+        ("• 1 MiB is live: it is\n  too early", "• 100 MiB is live:\n  it is too early"),
+        ("for 2 min 59 s longer", "for 3 s longer"),
+        (
+            "RSS 9 MiB = live 8 MiB + code\nand data 1 MiB + kernel 4 KiB",
+            "RSS 9 MiB = live 8 MiB + code and data 1 MiB",
+        ),
+        ("age 6.2 s; never freed 34.0 % (3…", "age 6.20 s; never freed 3 % (3.1 to…"),
+    ];
+    for (first, second) in same {
+        assert!(is_same(first, second), "{:?}\n{:?}", shape(first), shape(second));
+    }
+    let different = [
+        ("8 MiB a ← b", "8 MiB b ← a"),
+        ("utf8_decode", "utf16_decode"),
+        ("1 MiB a\n2 MiB b", "2 MiB b\n1 MiB a"),
+        ("1 MiB a", "1 MiB a\n1 MiB b"),
+        ("growth +2 MiB/h", "growth –"),
+        ("leak suspect: open", "cache or pool: open"),
+        ("  1 MiB   a ← b\n  1 MiB   c", "  1 MiB   c\n  1 MiB   a ← b"),
+        ("age 6.2 s; never freed 3…", "age 6.2 s; always freed 3…"),
+    ];
+    for (first, second) in different {
+        assert!(!is_same(first, second), "{:?}\n{:?}", shape(first), shape(second));
+    }
+}
+
+#[test]
+fn of_the_rss_line_the_large_terms_are_compared() {
+    let written = "RSS 100 MiB = live 80.0 MiB (±12 %) + free in malloc 15.0 MiB + stacks 60.0 KiB\n  + kernel 4 KiB\n";
+    let now = "RSS 90.0 MiB = live 70.0 MiB (±1 %) + free in malloc 1.0 MiB\n";
+    assert!(is_same(written, now));
+    assert!(!is_same(written, "RSS 100 MiB = live 99.0 MiB\n"));
+    assert!(!is_same(written, "RSS 100 MiB\n"));
+}
