@@ -34,10 +34,11 @@ pub fn cut_all(lines: impl Iterator<Item = String>) -> String {
 }
 
 /// A function's name where there is room for `room` characters. What it is called in is left out before its own name is cut:
-/// `…SessionManager::open`.
-pub fn fitted(name: &str, room: Option<usize>) -> String {
+/// `…SessionManager::open`. Of a stack, `leaf ← caller`, the callers go first.
+pub fn fitted(stack: &str, room: Option<usize>) -> String {
+    let name = stack.split(" ← ").next().unwrap_or_default();
     let Some(room) = room.filter(|&room| name.chars().count() > room) else {
-        return name.to_owned();
+        return cut(stack, room);
     };
     let rests = outer_separators(name).into_iter().map(|end| &name[end..]);
     let mut fitting = rests.clone().filter(|rest| rest.chars().count() < room);
@@ -159,6 +160,8 @@ mod tests {
         assert_eq!(fitted(name, Some(8)), "…open_s…");
         assert_eq!(fitted("a::b(x::y)::c", Some(3)), "…c");
         assert_eq!(fitted("processMultibulkBuffer", Some(10)), "processMu…");
+        assert_eq!(fitted("a::b ← c::d", Some(6)), "a::b …");
+        assert_eq!(fitted("a::b ← c::d", Some(3)), "…b");
     }
 
     #[test]
