@@ -41,8 +41,9 @@ pub fn fitted(stack: &str, room: Option<usize>) -> String {
         return cut(stack, room);
     };
     let rests = outer_separators(name).into_iter().map(|end| &name[end..]);
-    let mut fitting = rests.clone().filter(|rest| rest.chars().count() < room);
-    match fitting.next().or_else(|| rests.last()) {
+    let rests: Vec<&str> = rests.collect();
+    let fitting = rests.iter().find(|rest| rest.chars().count() < room);
+    match fitting.or(rests.last()) {
         Some(rest) => cut(&format!("…{rest}"), Some(room)),
         None => cut(name, Some(room)),
     }

@@ -170,9 +170,14 @@ pub fn place(file: &str, line: u32) -> String {
 
 /// A function's short name and its place, as they fit.
 pub fn name_and_place(name: &str, file: &str, line: u32, room: Option<usize>) -> String {
-    let (name, place) = (short_name(name), place(file, line));
-    let fits = |room: usize| name.chars().count() + place.chars().count() <= room;
-    match room.is_none_or(fits) {
+    let (name, whole) = (short_name(name), place(file, line));
+    let fits =
+        |place: &str| room.is_none_or(|room| name.chars().count() + place.chars().count() <= room);
+    let place = match fits(&whole) {
+        true => whole,
+        false => place(file.rsplit('/').next().unwrap_or(file), line),
+    };
+    match fits(&place) {
         true => name + &place,
         // The place is worth more than the namespace, and less than the name.
         false => {
