@@ -49,7 +49,7 @@ fn insert_process(connection: &Connection, header: &Header, name: &str) -> rusql
             name,
             header.comm,
             header.exe,
-            header.command.join("\0"),
+            header.joined_command(),
             header.root.as_ref().map(|root| root.to_bytes()),
         ],
     )?;
