@@ -133,6 +133,12 @@ fn numbers_are_masked_and_words_are_not() {
         ("<1 s before its end", "12 ms before its end"),
         ("/var/tmp/ramson-0/5-404.ramson", "/var/tmp/ramson-0/77-9.ramson"),
         ("████░░░····", "██░░····"),
+        ("  1 MiB  a\n  9 KiB  in other stacks; -n 0 shows all", "  1 MiB  a"),
+        ("a\n\n(1 more finding; -n 0 shows all)", "a"),
+        (
+            "RSS 9 MiB at last check, 10 MiB at its peak, limit 9 MiB",
+            "RSS 9 MiB at last check, limit 9 MiB",
+        ),
         ("JS:~serve app.js:3:1", "JS:*serve app.js:3:1"),
         ("• 1 MiB is live: it is\n  too early", "• 100 MiB is live:\n  it is too early"),
         ("for 2 min 59 s longer", "for 3 s longer"),

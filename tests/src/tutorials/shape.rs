@@ -6,6 +6,11 @@ const FRAMES: usize = 3;
 const LARGE_SHARE: f64 = 0.1;
 /// Between frames.
 const CALLED_BY: &str = " ← ";
+/// Lines that are there or not by chance: whether a rare sample makes a further row, whether the profile's estimate is what is resident,
+/// whether a kill came during a sample.
+const BY_CHANCE: [&str; 3] = ["-n 0 shows all", "live by the profile ", "not complete: "];
+/// Part of a line, likewise: whether RSS was larger before.
+const PEAK: &str = ", # at its peak";
 /// What bars are drawn with.
 const BARS: [char; 5] = ['█', '▓', '▒', '░', '·'];
 /// Behind a number.
@@ -44,7 +49,7 @@ impl Line {
             text = text.replace(tier, "JS:");
         }
         let frames: Vec<&str> = text.splitn(FRAMES + 1, CALLED_BY).take(FRAMES).collect();
-        let shown = numbers_masked(&frames.join(CALLED_BY));
+        let shown = numbers_masked(&frames.join(CALLED_BY)).replace(PEAK, "");
         let mut words: Vec<String> = shown.split_whitespace().map(str::to_owned).collect();
         for word in &mut words {
             if word.starts_with(BARS) {
@@ -89,11 +94,15 @@ impl Line {
 
 fn lines(output: &str) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    for text in output.lines() {
+    let is_sure = |line: &&str| !BY_CHANCE.iter().any(|part| line.contains(part));
+    for text in output.lines().filter(is_sure) {
         match lines.last_mut().filter(|last| last.goes_on(text)) {
             Some(last) => last.add(text),
             None => lines.push(Line::of(text)),
         }
+    }
+    while lines.last().is_some_and(|line| line.words.is_empty()) {
+        lines.pop();
     }
     lines
 }
