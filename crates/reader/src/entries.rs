@@ -82,7 +82,8 @@ impl Header {
 
     /// As `set_command` takes it.
     pub fn joined_command(&self) -> String {
-        self.command.iter().flat_map(|word| [word, "\0"]).collect()
+        let is_last_empty = self.command.last().is_some_and(String::is_empty);
+        self.command.join("\0") + if is_last_empty { "\0" } else { "" }
     }
 }
 
@@ -339,4 +340,29 @@ pub fn failure(mut header: Entry, at: usize) -> Option<FailedAllocation> {
     failure.walk(at, &mut header);
     let check = header.u64(at + offset_of!(format::Failure, check));
     (check == failure.check()).then_some(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_keeps_its_empty_words_and_loses_the_room_of_a_title() {
+        let read = |joined: &str| {
+            let mut header = Header::default();
+            header.set_command(joined);
+            header.command
+        };
+        assert_eq!(read("redis\0--save\0\0"), ["redis", "--save", ""]);
+        assert_eq!(read("redis\0\0--port\0"), ["redis", "", "--port"]);
+        assert_eq!(read("nginx: worker process\0\0\0\0"), ["nginx: worker process"]);
+        assert_eq!(read("redis\0--port"), ["redis", "--port"]);
+        assert!(read("").is_empty());
+        for command in [vec!["a"], vec!["a", ""], vec!["a", "", "b"], vec!["a", "", ""]] {
+            let command: Vec<String> = command.into_iter().map(str::to_owned).collect();
+            let header = Header { command: command.clone(), ..Header::default() };
+            let kept = if command.ends_with(&["".into(), "".into()]) { 1 } else { command.len() };
+            assert_eq!(read(&header.joined_command()), command[..kept]);
+        }
+    }
 }

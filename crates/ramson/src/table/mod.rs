@@ -168,27 +168,25 @@ pub fn place(file: &str, line: u32) -> String {
     }
 }
 
-/// A function's short name and its place, as they fit.
+/// A function's name and its place, as they fit: shorter names and the file alone come before a cut.
 pub fn name_and_place(name: &str, file: &str, line: u32, room: Option<usize>) -> String {
-    let (name, whole) = (short_name(name), place(file, line));
+    let length = |text: &str| text.chars().count();
     let fits =
-        |place: &str| room.is_none_or(|room| name.chars().count() + place.chars().count() <= room);
-    let place = match fits(&whole) {
-        true => whole,
-        false => place(file.rsplit('/').next().unwrap_or(file), line),
-    };
-    match fits(&place) {
-        true => name + &place,
-        // The place is worth more than the namespace, and less than the name.
-        false => {
-            let taken = place.chars().count();
-            let least = name.rsplit("::").next().map_or(0, |own| own.chars().count() + 1);
-            let left = room.map(|room| room.saturating_sub(taken));
-            match left.is_some_and(|left| left >= least) {
-                true => fitted(&name, left) + &place,
-                false => fitted(&name, room),
-            }
+        |name: &str, place: &str| room.is_none_or(|room| length(name) + length(place) <= room);
+    let (whole, of_base) =
+        (place(file, line), place(file.rsplit('/').next().unwrap_or(file), line));
+    let short = short_name(name);
+    for (name, place) in [(name, &whole), (&*short, &whole), (&*short, &of_base)] {
+        if fits(name, place) {
+            return name.to_owned() + place;
         }
+    }
+    // The place is worth more than the namespace, and less than the name.
+    let least = short.rsplit("::").next().map_or(0, |own| length(own) + 1);
+    let left = room.map(|room| room.saturating_sub(length(&of_base)));
+    match left.is_some_and(|left| left >= least) {
+        true => fitted(&short, left) + &of_base,
+        false => fitted(&short, room),
     }
 }
 

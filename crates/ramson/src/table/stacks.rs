@@ -9,7 +9,7 @@ use ramson_profile::format::{
     format_bytes, format_duration, format_estimate, format_objects, format_relative_error,
     format_value,
 };
-use ramson_profile::{FrameName, SampleUnit};
+use ramson_profile::{FrameName, SampleUnit, short_name};
 use std::fmt::Write;
 
 /// Callers shown behind the first function.
@@ -82,7 +82,7 @@ fn growth(stack: &StackRow) -> [String; 2] {
 fn names(frames: &[FrameName], room: Option<usize>) -> String {
     let Some((own, callers)) = frames.split_first() else { return String::new() };
     let file = own.file.rsplit('/').next().unwrap_or("");
-    let mut names = name_and_place(&own.name, file, own.line, room);
+    let mut names = name_and_place(&short_name(&own.name), file, own.line, room);
     for caller in callers.iter().take(MAX_CALLERS) {
         let _ = write!(names, " ← {}", caller.short());
     }

@@ -124,7 +124,7 @@ fn push_suspect(out: &mut String, rank: usize, suspect: &Suspect, is_running: bo
     let only = if let [only] = known[..] { only.line } else { 0 };
     let label = format!("{rank}. {verdict}: ");
     let room = columns().map(|columns| columns.saturating_sub(label.chars().count()));
-    let name = name_and_place(&function.name, &function.file, only, room);
+    let name = name_and_place(&short_name(&function.name), &function.file, only, room);
     let _ = writeln!(out, "{label}{name}");
     push_terms(out, "   ", &live(suspect), 3);
     push_prose(out, "   ", &reason(suspect, is_running));
