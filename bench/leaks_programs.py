@@ -56,6 +56,15 @@ def step():
 NODE = """const kept = new Map(); let number = 0;
 setInterval(() => { for (let i = 0; i < 20; i++) { kept.set(number++, Buffer.alloc(20000));
   if (kept.size > 500) kept.delete(kept.keys().next().value); } }, 100);"""
+JAVA = """public class Ring {
+  public static void main(String[] arguments) throws Exception {
+    var kept = new java.nio.ByteBuffer[500];
+    for (int number = 0; ; Thread.sleep(10)) {
+      kept[number++ % kept.length] = java.nio.ByteBuffer.allocateDirect(20000);
+      if (number % 1000 == 0) System.gc();
+    }
+  }
+}"""
 PERL = """my (%kept, $n); while (1) { for (1..30) { $kept{++$n} = 'x' x 5000; delete $kept{$n - 1000}; } select undef, undef, undef, 0.1 }"""
 LUA = """local kept, n = {}, 0
 while true do for _ = 1, 2000 do n = n + 1; kept[n % 1000] = ('x'):rep(3000) .. n end os.execute('sleep 0.1') end"""
@@ -104,6 +113,8 @@ def programs(directory):
     (directory / "nginx.conf").write_text(
         f"daemon off; master_process off; error_log stderr; pid {directory}/nginx.pid; events {{}}\n"
         f"http {{ access_log off; server {{ listen 127.0.0.1:{NGINX_PORT}; location / {{ return 200 'x'; }} }} }}\n")
+    java = directory / "Ring.java"
+    java.write_text(JAVA)
     python = lambda text, package="": [sys.executable, "-c", text, str(packages.get(package, directory))]
     return [
         Program("ujson 5.12.0, dump to a full disk", python(UJSON, "ujson"), "ujson|objToJSON"),
@@ -118,6 +129,7 @@ def programs(directory):
         Program("perl with a cache", ["perl", "-e", PERL]),
         Program("luajit with a ring", ["luajit", "-e", LUA]),
         Program("bash with a table", ["bash", "-c", BASH]),
+        Program("java with a ring of buffers", ["java", "-Xmx64m", str(java)]),
     ]
 
 

@@ -584,7 +584,7 @@ fn help_is_given_where_it_is_asked_for() {
     let wrong: [(&[&str], &str); 6] = [
         (&["frobnicate"], "frobnicate"),
         (&["run"], "CMD"),
-        (&["report"], "SRC"),
+        (&["report"], "SRC. \"ramson report --help\" explains"),
         (&["report", "1", "--view", "sideways"], "top, tree, peek"),
         (&["report", "1", "--sample-index", "rss"], "inuse_space"),
         (&["export", "1", "-f", "xml"], "collapsed"),

@@ -272,6 +272,27 @@ fn what_is_no_process_with_memory_is_refused_in_one_line() {
 }
 
 #[test]
+fn of_a_process_that_died_they_point_to_its_report() {
+    let scratch = Scratch::new();
+    // Of a name that no other process has.
+    let program = scratch.path(&format!("d{}", std::process::id()));
+    copy(&installed("sh", "dash").canonicalize().unwrap(), &program);
+    let mut run = ramson(&scratch);
+    run.args(["run", "--interval", "1", "--"]).arg(&program).args(["-c", "kill -9 $$"]);
+    assert_eq!(finish(&mut run).status, 137);
+    let name = format!("name:{}", program.file_name().unwrap().to_str().unwrap());
+    let listed = finish(ramson(&scratch).args(["list", "--json", &name[5..]])).good().text();
+    let pid = Json::parse(&listed).list("profiles")[0].number("pid").to_string();
+    for (command, source) in [("doctor", &name), ("doctor", &pid), ("trim", &name), ("trim", &pid)]
+    {
+        let outcome = finish(ramson(&scratch).args([command, source]));
+        let next = format!("\"ramson report {source}\" shows what was live");
+        assert_eq!((outcome.status, outcome.remarks.len()), (5, 1), "{outcome:?}");
+        assert!(outcome.remarks[0].contains(&next), "{outcome:?}");
+    }
+}
+
+#[test]
 fn the_text_begins_with_what_the_memory_is_and_survives_a_closed_pipe() {
     let scratch = Scratch::new();
     let keeping = Keeping::plain(&scratch, &["survivors", "16"]);

@@ -208,7 +208,7 @@ fn the_report_says_by_how_much_a_raised_interval_widened_the_estimate() {
     // Of blocks of 60,000 bytes e^−15 are missed, of those of 4,000 the variance is 0.58 of T times their bytes.
     assert!((0.4..1.0).contains(&(configured / (4096.0 * truth))), "{configured} {truth}");
     assert!(json.number("recording.most_interval_bytes") > 8192.0);
-    assert!(report(&[]).contains(" by the overhead bound; ± of live is "), "{}", report(&[]));
+    assert!(report(&[]).contains(" by the overhead limit; ± of live is "), "{}", report(&[]));
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn the_health_view_says_what_recording_cost_and_the_interval_it_came_to() {
         text.lines().skip(3).filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(rows, ["samples", "time", "interval", "walks", "lost", "own", "profile"], "{text}");
     assert!(text.contains("interval 4.00 KiB (raised to "), "{text}");
-    assert!(text.contains(" of the CPU time, bound 1.00 %\n"), "{text}");
+    assert!(text.contains(" of the CPU time, limit 1.00 %"), "{text}");
     assert!(text.contains("lost         nothing\n"), "{text}");
     let json = Json::parse(&report(&["--json"]));
     let number = |name: &str| json.number(&format!("recording.{name}"));

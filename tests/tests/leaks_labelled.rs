@@ -44,3 +44,25 @@ fn a_cache_that_still_fills_is_named_as_what_it_may_be() {
     let function = &run.judged(MIN_AGE_NS)[0];
     assert!(!function.is_leak && !function.is_settled && function.false_alarms() == 1);
 }
+
+#[test]
+fn a_table_that_the_same_function_built_does_not_deny_its_leak() {
+    let beside_a_table = PROGRAMS.iter().filter(|program| program.name.contains("table"));
+    let leaks = beside_a_table.filter(|program| program.sites.iter().any(|site| site.is_leak));
+    let mut count = 0;
+    for program in leaks {
+        count += 1;
+        let mut run = Labelled::new(program, 5, 4 << 10);
+        for seconds in (15..=600).step_by(15) {
+            run.run_until(seconds);
+            let function = &run.judged(MIN_AGE_NS)[0];
+            let (name, is_found) = (program.name, function.is_found());
+            assert_eq!(function.denials, 0, "{name}, {seconds} s");
+            assert!(
+                is_found || seconds < 105 || (300..400).contains(&seconds),
+                "{name}, {seconds} s"
+            );
+        }
+    }
+    assert_eq!(count, 5);
+}

@@ -129,3 +129,20 @@ fn pruning_says_what_it_removed_also_where_nobody_types() {
     let pruned = say(&scratch, &["list", "--prune"]).good();
     assert!(pruned.remarks[0].contains(&format!("{shown}: removed 1 old profile, ")), "{pruned:?}");
 }
+
+#[test]
+fn an_empty_argument_is_shown_and_so_is_one_at_the_end() {
+    let scratch = Scratch::new();
+    let name = python().file_name().unwrap().to_str().unwrap().to_owned();
+    let script = scratch.file("big.py", "kept = [bytearray(100_000) for _ in range(100)]\n");
+    let script = script.to_str().unwrap();
+    for (arguments, shown) in [(["--save", ""], "--save ''"), (["", "two words"], "'' 'two words'")]
+    {
+        let path = scratch.path("profiles/7-8.ramson");
+        let mut command = ramson(&scratch);
+        command.args(["run", "--force", "--interval", "16K", "-o"]).arg(path).arg("--");
+        finish(command.arg(python()).arg(script).args(arguments)).good();
+        let table = say(&scratch, &["list", "big.py"]).good().text();
+        assert!(table.contains(&format!("{name} {script} {shown} ")), "{table}");
+    }
+}

@@ -177,14 +177,17 @@ fn run_puts_the_names_into_the_profile_of_its_program_in_another_root_directory(
 }
 
 #[test]
-fn record_notes_the_root_directories_of_what_it_follows() {
-    let contained = Contained::alone("pivot");
+fn record_notes_the_root_directories_of_what_it_follows_in_profiles_and_in_its_history() {
+    let mut contained = Contained::alone("pivot");
     let mut record = ramson(&contained.scratch);
     let history = contained.scratch.path("history.db");
     record.args(["record", "--every", "1s", "-o"]).arg(&history);
     record.arg(contained.running.0.id().to_string());
     let log = contained.scratch.path("record.log");
     let profile = contained.profile();
-    let recording = Running::start(&mut record, &log, || header(&profile).root.is_some());
+    let mut recording = Running::start(&mut record, &log, || header(&profile).root.is_some());
     recording.signal("TERM");
+    recording.wait();
+    contained.end();
+    assert_named(&contained.report("empty", &history));
 }

@@ -65,7 +65,11 @@ fn a_table_of_several_begins_with_a_row_for_each_or_has_a_block_for_each() {
         let text = say(scratch, &[command, source]).good().text();
         // Of leaks the first line is the answer.
         let heading = text.lines().nth(usize::from(command == "leaks")).unwrap();
-        assert!(heading.starts_with("RSS ") && text.contains("share count in each"), "{text}");
+        assert!(
+            heading.starts_with("RSS ")
+                && text.contains("shared pages are counted once per process"),
+            "{text}"
+        );
         assert!(text.contains("1 other process that is named has no profile"), "{text}");
         let rows = text.lines().skip_while(|line| !line.ends_with("command")).skip(1);
         let mut first: Vec<u32> = rows

@@ -46,7 +46,7 @@ impl std::fmt::Display for Intervals {
         let is_raised = (1..self.present_bytes).contains(&self.configured_bytes);
         let is_wider = self.widening >= LEAST_WIDENING;
         let wider = format!("± of live is {} wider", format_percent(self.widening, 1.0));
-        let bound = "by the overhead bound";
+        let bound = "by the overhead limit";
         let [configured, present, most] =
             [self.configured_bytes, self.present_bytes, self.most_bytes].map(text);
         match (is_raised, is_wider) {
@@ -111,14 +111,14 @@ mod tests {
     fn an_interval_that_was_raised_says_so_and_by_how_much_the_estimate_is_less_certain() {
         let calm = [sample(100, CONFIGURED), sample(1 << 20, CONFIGURED)];
         assert_eq!(intervals(CONFIGURED, &calm).to_string(), "512 KiB");
-        let raised = "512 KiB (raised to 2.00 MiB by the overhead bound)";
+        let raised = "512 KiB (raised to 2.00 MiB by the overhead limit)";
         assert_eq!(intervals(2 << 20, &calm).to_string(), raised);
         // A quarter of the samples: twice the interval.
         let stormy = vec![sample(100, 2 << 20); 10];
-        let wider = "512 KiB (raised to 2.00 MiB by the overhead bound; ± of live is 100 % wider)";
+        let wider = "512 KiB (raised to 2.00 MiB by the overhead limit; ± of live is 100 % wider)";
         assert_eq!(intervals(2 << 20, &stormy).to_string(), wider);
         let over =
-            "512 KiB (at times raised to 2.00 MiB by the overhead bound; ± of live is 100 % wider)";
+            "512 KiB (at times raised to 2.00 MiB by the overhead limit; ± of live is 100 % wider)";
         assert_eq!(intervals(CONFIGURED, &stormy).to_string(), over);
         // Written by a library that knew no configured interval.
         let old = Intervals { configured_bytes: 0, widening: 0.0, ..intervals(2 << 20, &stormy) };

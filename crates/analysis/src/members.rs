@@ -44,7 +44,7 @@ pub struct Each<T> {
 /// What is said of several together.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Sum {
-    /// Of those that run, as far as it can be read: pages that they share count in each.
+    /// Of those that run, as far as it can be read: shared pages are counted once per process.
     pub rss: Option<Rss>,
     /// Resident bytes of all, as far as they are known.
     pub rss_bytes: Option<u64>,

@@ -2,7 +2,9 @@
 
 use crate::lost;
 use hashbrown::HashMap;
-use ramson_profile::{Function, Line, LookupAddress, Mapping, Profile, short_name};
+use ramson_profile::{
+    CompiledFunction, Function, Line, LookupAddress, Mapping, Profile, short_name,
+};
 use ramson_source::{Failure, Recording, RootFate, places, root_fate};
 use ramson_symbols::{
     Binary, CarriedNames, CodeAddress, FileAddress, Frame, JitProcess, Options, PerfMap,
@@ -13,6 +15,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
+
+const START_WITH_FRAMES: &str = "Start it with \"ramson run --frames\"";
 
 /// Where names are looked for.
 #[derive(Clone, Default)]
@@ -196,28 +200,43 @@ fn name_compiled(
     for &index in outside {
         let location = &mut profile.locations[index];
         let address = RuntimeAddress(location.address.0);
-        let frames = symbolizer.carried_at(address).or_else(|| {
-            let name: Arc<str> = map.as_ref()?.find(address)?.into();
-            Some(vec![Frame { function: name.clone(), system_name: name, file: None, line: 0 }])
-        });
+        let frames = symbolizer
+            .carried_at(address)
+            .or_else(|| Some(vec![compiled(&map.as_ref()?.find(address)?)]));
         match frames {
             Some(frames) => location.lines = functions.lines(frames),
             None => unnamed += 1,
         }
     }
     refusal.or_else(|| {
-        let remedy = remedy(source.name()).filter(|_| map.is_none() && unnamed > 0)?;
+        let remedy = remedy(source).filter(|_| map.is_none() && unnamed > 0)?;
         let runtime = source.name().to_owned();
         Some(SymbolDefect::NoPerfMap { addresses: unnamed, runtime, remedy })
     })
 }
 
-/// What makes a runtime tell the names of the code that it compiles.
-fn remedy(runtime: &str) -> Option<&'static str> {
-    match runtime {
-        "node" | "nodejs" => Some("--perf-basic-prof"),
-        "java" => Some("an agent that writes /tmp/perf-PID.map, such as perf-map-agent"),
-        python if python.starts_with("python3") => Some("-X perf (Python 3.12 or newer)"),
+/// The frame of a function that a perf map calls this.
+fn compiled(name: &str) -> Frame {
+    let system_name: Arc<str> = name.into();
+    let Some(function) = CompiledFunction::parse(name) else {
+        return Frame { function: system_name.clone(), system_name, file: None, line: 0 };
+    };
+    let CompiledFunction { name, file, line, .. } = function;
+    let file = Some(file).filter(|file| !file.is_empty()).map(Arc::from);
+    Frame { function: name.into(), system_name, file, line }
+}
+
+/// What makes a run time tell the names of the code that it compiles.
+fn remedy(source: &Recording) -> Option<String> {
+    let name = source.name();
+    match (name, source.running) {
+        ("java", Some(pid)) => {
+            Some(format!("\"jcmd {pid} Compiler.perfmap\" (JDK 17) makes it write them"))
+        }
+        ("node" | "nodejs" | "java", _) => Some(START_WITH_FRAMES.into()),
+        _ if name.starts_with("python3") => {
+            Some(format!("{START_WITH_FRAMES} (Python 3.12 or newer)"))
+        }
         _ => None,
     }
 }

@@ -92,18 +92,16 @@ impl Rss {
             (Term::Free, surveyed(Statistics::half_width_95_bytes)),
         ];
         let mut live_not_resident = None;
-        if let (Some(live), false) = (live, is_live_counted) {
-            let mut shown = live;
-            if live.value > rest(&explained) as f64
-                && let Some(resident) = resident()
-            {
-                let missing = live.value - resident.value;
-                live_not_resident = (missing >= 1.0)
-                    .then(|| resident.scaled(missing / resident.value.max(1.0)))
-                    .map(|estimate| Estimate { value: missing, ..estimate });
-                shown = resident;
+        if let Some(live) = live {
+            let most = match is_live_counted {
+                true => explained.part(Part::Live) as f64 + live.half_width_95(),
+                false => rest(&explained) as f64,
+            };
+            let resident = if live.value > most { resident() } else { None };
+            live_not_resident = resident.and_then(|resident| not_resident(live, resident));
+            if !is_live_counted {
+                variances = take_live(&mut explained, resident.unwrap_or(live));
             }
-            variances = take_live(&mut explained, shown);
         }
         // With statistics, what is free is glibc's, whatever else is linked.
         let other = allocators.filter(|_| statistics.is_none()).and_then(|it| it.other.as_ref());
@@ -127,7 +125,7 @@ impl Rss {
         }
     }
 
-    /// Of several processes: the sum of each term. Pages that they share count in each. `None`: of no process.
+    /// Of several processes: the sum of each term. Shared pages are counted once per process. `None`: of no process.
     pub fn sum(all: &[&Self]) -> Option<Self> {
         let first = all.first()?;
         let is_one_allocator = all.iter().all(|rss| rss.allocator == first.allocator);
@@ -199,6 +197,13 @@ impl Rss {
             _ => Term::ALL[term as usize].1.replace('_', " "),
         }
     }
+}
+
+/// What of the live bytes is not resident, if anything.
+fn not_resident(live: Estimate, resident: Estimate) -> Option<Estimate> {
+    let missing = live.value - resident.value;
+    let scaled = live.scaled(missing / live.value.max(1.0));
+    (missing >= 1.0).then_some(Estimate { value: missing, ..scaled })
 }
 
 /// Anonymous memory of which the profile's estimate may be a part.

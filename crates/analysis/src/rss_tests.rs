@@ -128,6 +128,24 @@ fn what_is_live_and_not_resident_is_said_where_the_pages_say_so() {
 }
 
 #[test]
+fn what_was_never_touched_is_said_also_where_the_allocator_counts_what_is_live() {
+    let of = |live_mib: f64, resident_mib: f64| {
+        let mut explained = explained_with(&[HEAP]);
+        explained.transfer(Part::Held, Part::Live, 3 << 20);
+        let resident = || Some(estimate(resident_mib, 0.3));
+        Rss::divided(explained, None, Some(estimate(live_mib, 0.3)), &resident, None)
+    };
+    let rss = of(9.0, 3.0);
+    let terms = "live 3.00 MiB + files 1.00 MiB + other anonymous 1.00 MiB";
+    assert_eq!(rss.line(), format!("RSS 5.00 MiB = {terms}"));
+    assert_eq!(
+        rss.profile_line().unwrap(),
+        "live by the profile 9.00 MiB (±3.3 %); 6.00 MiB (±3.3 %) of it is not resident (never touched, or swapped out)"
+    );
+    assert_eq!(of(3.2, 2.0).profile_line().unwrap(), "live by the profile 3.20 MiB (±9.4 %)");
+}
+
+#[test]
 fn a_part_of_the_live_records_is_a_lower_bound_and_the_rest_an_upper_one() {
     let (line, _) = line_of(estimate(2.0, 0.0).as_part());
     assert_eq!(

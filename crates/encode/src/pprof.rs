@@ -9,8 +9,8 @@ use indexmap::IndexSet;
 use prost::Message;
 use ramson_profile::pprof as message;
 use ramson_profile::{
-    BLOCK_SIZE, DROP_FRAMES, LabelValue, Mapping, Profile, STACKS_NOT_RECORDED, SampleType,
-    SampleUnit, StackSample,
+    BLOCK_SIZE, DROP_FRAMES, LANGUAGE, LabelValue, Language, Mapping, Profile, STACKS_NOT_RECORDED,
+    SampleType, SampleUnit, StackSample,
 };
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -31,7 +31,9 @@ pub fn write(
 ) -> io::Result<()> {
     let has_empty = profile.samples.iter().any(|sample| sample.locations.is_empty());
     let not_recorded = has_empty.then(|| id(profile.locations.len()));
-    let encoder = Encoder { profile, strings: IndexSet::from([""]), not_recorded };
+    let languages = profile.functions.iter().map(|function| Language::of(&function.system_name));
+    let languages = languages.collect();
+    let encoder = Encoder { profile, strings: IndexSet::from([""]), not_recorded, languages };
     let mut gzip = GzEncoder::new(out, Compression::fast());
     encoder.write(default_sample_type, &mut gzip)?;
     gzip.finish()?.flush()
@@ -43,6 +45,8 @@ struct Encoder<'a> {
     strings: IndexSet<&'a str>,
     /// Id of the location that stands for an empty stack; `None` if there is no such stack.
     not_recorded: Option<u64>,
+    /// Of each function.
+    languages: Vec<Option<Language>>,
 }
 
 impl<'a> Encoder<'a> {
@@ -94,7 +98,7 @@ impl<'a> Encoder<'a> {
         message::Sample { location_id, value, label: self.labels(sample) }
     }
 
-    /// The sample's own labels, and the block size where it has none of that.
+    /// The sample's own labels, the language of its innermost frame that has one, and the block size where there is none.
     fn labels(&mut self, sample: &'a StackSample) -> Vec<message::Label> {
         let own = sample.labels.iter().map(|label| match &label.value {
             LabelValue::Text(text) => {
@@ -104,6 +108,10 @@ impl<'a> Encoder<'a> {
             LabelValue::Number { value, unit } => self.number(&label.key, *value, unit),
         });
         let mut labels: Vec<message::Label> = own.collect();
+        labels.extend(self.language(sample).map(|language| {
+            let (key, str) = (self.string(LANGUAGE), self.string(language.name()));
+            message::Label { key, str, ..Default::default() }
+        }));
         if !sample.labels.iter().any(|label| &*label.key == BLOCK_SIZE) {
             let size = block_size(&sample.values.map(|estimate| estimate.value));
             labels.extend(size.map(|size| self.number(BLOCK_SIZE, size, "bytes")));
@@ -166,6 +174,11 @@ impl<'a> Encoder<'a> {
             ..Default::default()
         });
         locations.chain(not_recorded).collect()
+    }
+
+    fn language(&self, sample: &StackSample) -> Option<Language> {
+        let locations = sample.locations.iter().map(|&at| &self.profile.locations[at as usize]);
+        locations.flat_map(|at| &at.lines).find_map(|line| self.languages[line.function])
     }
 
     fn functions(&mut self) -> Vec<message::Function> {

@@ -4,7 +4,7 @@
 use crate::guard::Budget;
 use crate::schema::{HistoryError, rows, unsigned};
 use hashbrown::{Equivalent, HashMap};
-use ramson_format::{Kind, mix};
+use ramson_format::{Kind, Root, mix};
 use ramson_reader::{Header, LookupAddress, Mapping, Snapshot, Stack};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -34,8 +34,8 @@ fn insert_process(connection: &Connection, header: &Header, name: &str) -> rusql
     let [pid, ticks, start, run] = identity(header);
     connection.execute(
         "INSERT INTO processes (pid, start_ticks, start_unix_ns, run_id, start_monotonic_ns, start_cycles, start_cycles_ns, \
-         configured_interval_bytes, max_overhead_ppm, name, comm, exe, command) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+         configured_interval_bytes, max_overhead_ppm, name, comm, exe, command, root) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         params![
             pid,
             ticks,
@@ -49,7 +49,8 @@ fn insert_process(connection: &Connection, header: &Header, name: &str) -> rusql
             name,
             header.comm,
             header.exe,
-            header.command.join("\0"),
+            header.joined_command(),
+            header.root.as_ref().map(|root| root.to_bytes()),
         ],
     )?;
     Ok(connection.last_insert_rowid())
@@ -58,7 +59,7 @@ fn insert_process(connection: &Connection, header: &Header, name: &str) -> rusql
 /// The header of a process, without the numbers that change.
 pub fn header(connection: &Connection, process: i64) -> rusqlite::Result<Header> {
     let query = "SELECT pid, start_ticks, start_unix_ns, run_id, start_monotonic_ns, start_cycles, start_cycles_ns, \
-                 configured_interval_bytes, max_overhead_ppm, comm, exe, command FROM processes WHERE id = ?1";
+                 configured_interval_bytes, max_overhead_ppm, comm, exe, command, root FROM processes WHERE id = ?1";
     connection.query_row(query, [process], |row| {
         let mut header = Header {
             pid: row.get(0)?,
@@ -75,6 +76,8 @@ pub fn header(connection: &Connection, process: i64) -> rusqlite::Result<Header>
             ..Header::default()
         };
         header.set_command(&row.get::<_, String>(11)?);
+        let root = row.get::<_, Option<Vec<u8>>>(12)?;
+        header.root = root.and_then(|root| Root::from_bytes(&root)).map(Box::new);
         Ok(header)
     })
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// `PRAGMA application_id`: "RMSH".
 const APPLICATION_ID: i32 = 0x524d_5348;
 /// `PRAGMA user_version`.
-pub const VERSION: i32 = 2;
+pub const VERSION: i32 = 3;
 /// The first bytes of every SQLite database.
 pub const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How long to wait for another writer.
@@ -20,7 +20,7 @@ CREATE TABLE processes (
   id INTEGER PRIMARY KEY AUTOINCREMENT, pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, start_unix_ns INTEGER NOT NULL,
   run_id INTEGER NOT NULL, start_monotonic_ns INTEGER NOT NULL, start_cycles INTEGER NOT NULL, start_cycles_ns INTEGER NOT NULL,
   configured_interval_bytes INTEGER NOT NULL, max_overhead_ppm INTEGER NOT NULL, name TEXT NOT NULL, comm TEXT NOT NULL,
-  exe TEXT NOT NULL, command TEXT NOT NULL,
+  exe TEXT NOT NULL, command TEXT NOT NULL, root BLOB,
   UNIQUE (pid, start_ticks, start_unix_ns, run_id));
 CREATE TABLE binaries (
   id INTEGER PRIMARY KEY, path TEXT NOT NULL, build_id BLOB NOT NULL, UNIQUE (path, build_id));

@@ -2,7 +2,7 @@
 
 use crate::levels::Levels;
 use crate::query::{History, between};
-use crate::schema::HistoryError;
+use crate::schema::{HistoryError, VERSION};
 use crate::state::{Block, State};
 use crate::trigger::Triggers;
 use crate::writer::{HistoryWriter, Taken};
@@ -253,10 +253,10 @@ fn what_is_not_a_history_is_refused_by_name() {
     fs::remove_file(place.database()).unwrap();
     drop(place.writer());
     let newer = rusqlite::Connection::open(place.database()).unwrap();
-    newer.pragma_update(None, "user_version", 3).unwrap();
-    assert!(matches!(History::open(&place.database()), Err(HistoryError::Version(3))));
+    newer.pragma_update(None, "user_version", VERSION + 1).unwrap();
+    assert!(matches!(History::open(&place.database()), Err(HistoryError::Version(4))));
     let refused = HistoryWriter::open(&place.database(), levels, 1 << 20);
-    assert!(matches!(refused.err(), Some(HistoryError::Version(3))));
+    assert!(matches!(refused.err(), Some(HistoryError::Version(4))));
 }
 
 /// Writes rounds as fast as it can, and says the time of each when it is kept, until it is killed.

@@ -46,6 +46,8 @@ pub struct StackHistory {
 pub struct Ages {
     /// Half of the live bytes are at least this old.
     pub p50_ns: u64,
+    /// Mean age of the live bytes.
+    pub mean_ns: u64,
     /// Age of the oldest live sample.
     pub oldest_ns: u64,
 }
@@ -101,7 +103,9 @@ impl StackHistory {
             older += bytes;
             (older >= half).then_some(age_ns)
         });
-        Some(Ages { p50_ns: p50_ns?, oldest_ns: by_age.first()?.0 })
+        let aged: f64 = by_age.iter().map(|&(age_ns, bytes)| age_ns as f64 * bytes).sum();
+        let mean_ns = (aged / (2.0 * half)) as u64;
+        Some(Ages { p50_ns: p50_ns?, mean_ns, oldest_ns: by_age.first()?.0 })
     }
 
     /// How long the freed samples had lived on average, each taken for the middle of its bucket; `None` if none was freed.
@@ -155,7 +159,8 @@ mod tests {
             |time_ns, size_bytes| LiveBlock { time_ns, size_bytes, inverse_probability: 1.0 };
         let live = vec![block(90, 10), block(10, 1000), block(80, 10), block(0, 10)];
         let history = StackHistory { now_ns: 100, live, ..StackHistory::default() };
-        assert_eq!(history.ages(), Some(Ages { p50_ns: 90, oldest_ns: 100 }));
+        let ages = Ages { p50_ns: 90, mean_ns: 88, oldest_ns: 100 };
+        assert_eq!(history.ages(), Some(ages));
         assert_eq!(StackHistory::default().ages(), None);
     }
 

@@ -18,28 +18,40 @@ pub struct Judged {
 pub fn judge_paths(paths: &[StackHistory], settings: &Settings) -> Vec<Judged> {
     let all: Vec<usize> = (0..paths.len()).collect();
     let together = judge_some(paths, all.clone(), settings);
-    if paths.len() < 2 || together.is_growing() {
+    if paths.len() < 2 {
         return vec![together];
     }
     let alone: Vec<Verdict> = paths.iter().map(|path| judge(path, settings).verdict).collect();
-    let of = |wanted: &[Verdict]| -> Vec<usize> {
-        all.iter().copied().filter(|&path| wanted.contains(&alone[path])).collect()
+    let of = |is_wanted: &dyn Fn(Verdict) -> bool| {
+        let part: Vec<usize> = all.iter().copied().filter(|&path| is_wanted(alone[path])).collect();
+        let is_part = !part.is_empty() && part.len() < paths.len();
+        is_part.then(|| judge_some(paths, part, settings))
     };
-    let growing = of(&[Verdict::Growing]);
-    let perhaps = of(&[Verdict::Growing, Verdict::NotEnoughData]);
-    for part in [perhaps, growing.clone()] {
-        if !part.is_empty() && part.len() < paths.len() {
-            let judged = judge_some(paths, part, settings);
-            if judged.is_growing() {
-                return with_rest(paths, vec![judged], settings);
-            }
-        }
+    let without_tables = || of(&|verdict| verdict != Verdict::StartUp);
+    let perhaps = || of(&|verdict| matches!(verdict, Verdict::Growing | Verdict::NotEnoughData));
+    let growing = || of(&|verdict| verdict == Verdict::Growing);
+    let is_growing = |judged: &Judged| judged.finding.verdict == Verdict::Growing;
+    if is_growing(&together) {
+        return match without_tables().filter(is_growing) {
+            Some(judged) => with_rest(paths, vec![judged], settings),
+            None => vec![together],
+        };
     }
-    if growing.is_empty() {
-        return vec![together];
+    if let Some(judged) = perhaps().filter(is_growing).or_else(|| growing().filter(is_growing)) {
+        return with_rest(paths, vec![judged], settings);
     }
-    let each = growing.into_iter().map(|path| judge_some(paths, vec![path], settings)).collect();
-    with_rest(paths, each, settings)
+    let each = all.iter().filter(|&&path| alone[path] == Verdict::Growing);
+    let each: Vec<Judged> = each.map(|&path| judge_some(paths, vec![path], settings)).collect();
+    if !each.is_empty() {
+        return with_rest(paths, each, settings);
+    }
+    // What is plainly none neither denies nor outweighs what may become one.
+    let is_hidden =
+        together.finding.verdict != Verdict::NotEnoughData || alone.contains(&Verdict::StartUp);
+    match perhaps().filter(|judged| is_hidden && judged.finding.may_leak()) {
+        Some(judged) => with_rest(paths, vec![judged], settings),
+        None => vec![together],
+    }
 }
 
 fn with_rest(paths: &[StackHistory], mut found: Vec<Judged>, settings: &Settings) -> Vec<Judged> {
@@ -55,12 +67,6 @@ fn judge_some(all: &[StackHistory], paths: Vec<usize>, settings: &Settings) -> J
     let mut joined = all[paths[0]].clone();
     paths[1..].iter().for_each(|&path| joined.join(&all[path]));
     Judged { finding: judge(&joined, settings), paths }
-}
-
-impl Judged {
-    fn is_growing(&self) -> bool {
-        self.finding.verdict == Verdict::Growing
-    }
 }
 
 #[cfg(test)]
@@ -112,6 +118,19 @@ mod tests {
         let verdicts: Vec<_> = judged.iter().map(|judged| judged.finding.verdict).collect();
         assert_eq!(verdicts, [Verdict::Growing, Verdict::StartUp]);
         assert_eq!(judged[0].finding.samples, 105);
+    }
+
+    #[test]
+    fn a_table_does_not_deny_a_leak_of_another_caller_that_has_too_few_samples_yet() {
+        let table = path((0..50_000).map(|number| 998 + number / 25_000), &[]);
+        let few = path((0..500).step_by(25), &[]);
+        let few = StackHistory { first_ns: NOW - 500 * SECOND, ..few };
+        let young = path(0..20, &[]);
+        let young = StackHistory { first_ns: NOW - 20 * SECOND, ..young };
+        for leak in [few, young] {
+            let found = verdicts(&[table.clone(), leak]);
+            assert_eq!(found, [(vec![1], Verdict::NotEnoughData), (vec![0], Verdict::StartUp)]);
+        }
     }
 
     #[test]

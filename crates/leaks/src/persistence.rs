@@ -148,6 +148,11 @@ impl Persistence {
         self.is_steady && self.is_kept()
     }
 
+    /// Whether a leak would show in time, if it goes on like this.
+    pub fn may_show_growth(&self) -> bool {
+        self.is_steady && self.missing_ns().is_some()
+    }
+
     /// Whether so few samples reached the settled age that neither answer would be sure.
     pub fn is_scarce(&self) -> bool {
         self.kept + self.freed < self.least_kept()

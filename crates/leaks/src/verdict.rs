@@ -1,10 +1,11 @@
 //! The verdict on one stack, in words, with the evidence that it rests on.
 
+use crate::bursts::LEAST_SAMPLES;
 use crate::growth::Growth;
 use crate::history::{Ages, StackHistory};
 use crate::persistence::Persistence;
 use crate::survival::Survival;
-use ramson_profile::format::format_duration;
+use ramson_profile::format::{format_bytes, format_duration};
 use ramson_profile::{Estimate, SampleUnit};
 use serde::Serialize;
 use std::fmt;
@@ -77,6 +78,15 @@ struct Conclusion {
     reason: String,
 }
 
+/// What a history shows.
+struct Evidence {
+    conclusion: Conclusion,
+    persistence: Option<Persistence>,
+    growth: Option<Growth>,
+    growing_for_ns: Option<u64>,
+    judged_in_ns: Option<u64>,
+}
+
 impl Verdict {
     /// All, worst first.
     pub const ALL: [Verdict; 5] = [
@@ -100,36 +110,85 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Judges one stack, or several that were joined.
+/// Judges one stack, or several that were joined. What came in one go does not deny a leak that goes on beside it.
 pub fn judge(history: &StackHistory, settings: &Settings) -> Finding {
-    let persistence = Persistence::of(history, settings.min_age_ns);
-    let growth = persistence.and_then(|seen| Growth::of(history, &seen, settings.stacks));
-    let ages = history.ages();
-    let Conclusion { verdict, reason } = match &persistence {
-        None => too_young(history, settings),
-        Some(seen) => conclusion(history, seen, growth.as_ref(), ages, settings),
-    };
-    let judged_in_ns = match (verdict, &persistence) {
-        (Verdict::NotEnoughData, Some(seen)) => seen.missing_ns(),
-        (Verdict::NotEnoughData, None) => {
-            Some(settings.min_age_ns.saturating_sub(history.observed_ns()))
-        }
-        _ => None,
-    };
+    let mut shown = Evidence::of(history, settings);
+    if shown.conclusion.is_denial() {
+        let later = history.since_last_burst();
+        let later = later.and_then(|since| Evidence::since(history, &since, settings));
+        shown = later.unwrap_or(shown);
+    }
+    let Evidence { conclusion, persistence, growth, growing_for_ns, judged_in_ns } = shown;
     Finding {
-        verdict,
-        reason,
+        verdict: conclusion.verdict,
+        reason: conclusion.reason,
         inuse_space: history.inuse(SampleUnit::Bytes),
         inuse_objects: history.inuse(SampleUnit::Objects),
         samples: history.live.len() as u64,
-        ages,
+        ages: history.ages(),
         survival: Survival::of(history),
         growth,
-        growing_for_ns: persistence
-            .filter(|_| verdict == Verdict::Growing)
-            .and_then(|seen| history.oldest_ns(seen.horizon_ns)),
+        growing_for_ns,
         persistence,
         judged_in_ns,
+    }
+}
+
+impl Evidence {
+    fn of(history: &StackHistory, settings: &Settings) -> Self {
+        let persistence = Persistence::of(history, settings.min_age_ns);
+        let growth = persistence.and_then(|seen| Growth::of(history, &seen, settings.stacks));
+        let conclusion = match &persistence {
+            None => too_young(history, settings),
+            Some(seen) => conclusion(history, seen, growth.as_ref(), settings),
+        };
+        let judged_in_ns = match (conclusion.verdict, &persistence) {
+            (Verdict::NotEnoughData, Some(seen)) => seen.missing_ns(),
+            (Verdict::NotEnoughData, None) => {
+                Some(settings.min_age_ns.saturating_sub(history.observed_ns()))
+            }
+            _ => None,
+        };
+        let growing_for_ns = persistence
+            .filter(|_| conclusion.verdict == Verdict::Growing)
+            .and_then(|seen| history.oldest_ns(seen.horizon_ns));
+        Self { conclusion, persistence, growth, growing_for_ns, judged_in_ns }
+    }
+
+    /// Of what came since a burst, if that is a leak or may become one.
+    fn since(all: &StackHistory, since: &StackHistory, settings: &Settings) -> Option<Self> {
+        let mut evidence = Self::of(since, settings);
+        let Conclusion { verdict, reason } = &mut evidence.conclusion;
+        let goes_on = evidence.persistence.is_none_or(|seen| seen.may_show_growth());
+        let burst = all.inuse(SampleUnit::Bytes).value - since.inuse(SampleUnit::Bytes).value;
+        let (first, rest) = reason.split_at_checked(1)?;
+        *reason = format!(
+            "Apart from {} allocated in one go: {}{rest}",
+            format_bytes(burst),
+            first.to_lowercase()
+        );
+        let is_one = match verdict {
+            Verdict::Growing => true,
+            Verdict::NotEnoughData => goes_on,
+            _ => false,
+        };
+        is_one.then_some(evidence)
+    }
+}
+
+impl Conclusion {
+    /// Says that it is no leak.
+    fn is_denial(&self) -> bool {
+        !matches!(self.verdict, Verdict::Growing | Verdict::NotEnoughData)
+    }
+}
+
+impl Finding {
+    /// What cannot be judged yet, and has enough samples to be one that leaks.
+    pub(crate) fn may_leak(&self) -> bool {
+        self.verdict == Verdict::NotEnoughData
+            && self.samples >= LEAST_SAMPLES as u64
+            && self.persistence.is_none_or(|seen| seen.may_show_growth())
     }
 }
 
@@ -147,7 +206,6 @@ fn conclusion(
     history: &StackHistory,
     seen: &Persistence,
     growth: Option<&Growth>,
-    ages: Option<Ages>,
     settings: &Settings,
 ) -> Conclusion {
     let of = |verdict, reason| Conclusion { verdict, reason };
@@ -166,7 +224,7 @@ fn conclusion(
     let turned_over_ns = history
         .mean_lifetime_of_freed_ns()
         .filter(|_| history.freed_samples() >= history.live.len() as u64);
-    let is_left_young = ages.is_none_or(|ages| ages.p50_ns < settings.min_age_ns);
+    let is_left_young = history.ages().is_none_or(|ages| ages.p50_ns < settings.min_age_ns);
     match turned_over_ns.map(|mean_ns| (mean_ns, format_duration(mean_ns))) {
         Some((mean_ns, mean)) if mean_ns >= settings.min_age_ns => {
             of(Verdict::Plateau, format!("Freed or replaced after {mean} on average."))

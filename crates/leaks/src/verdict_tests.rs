@@ -101,3 +101,55 @@ fn without_a_second_snapshot_growth_is_the_rate_at_which_kept_bytes_were_added()
     assert!(!growth.is_measured && growth.is_significant);
     assert!((growth.per_hour.value / truth - 1.0).abs() < 0.05, "{growth:?}");
 }
+
+/// A table built at the start of `observed_s`, then a sample each `step_ms`.
+fn after_a_table(observed_s: u64, step_ms: u64) -> StackHistory {
+    let first_ns = NOW - observed_s * SECOND;
+    let block = |time_ns| LiveBlock { time_ns, size_bytes: 100, inverse_probability: 5000.0 };
+    let table = (0..5000).map(|number| first_ns + number * 4_000);
+    let leak = (first_ns..NOW).step_by((step_ms * 1_000_000) as usize);
+    let live = table.chain(leak).map(block).collect();
+    StackHistory { start_ns: first_ns, first_ns, now_ns: NOW, live, ..StackHistory::default() }
+}
+
+#[test]
+fn a_table_built_first_does_not_hide_a_leak_of_the_same_call_path_at_any_time() {
+    for observed_s in (5..900).step_by(5) {
+        let finding = judge(&after_a_table(observed_s, 400), &SETTINGS);
+        let is_young = finding.verdict == Verdict::NotEnoughData && observed_s < 75;
+        assert!(is_young || finding.verdict == Verdict::Growing, "{observed_s} s: {finding:?}");
+        let slow = judge(&after_a_table(observed_s, 3000), &SETTINGS);
+        let may = [Verdict::NotEnoughData, Verdict::Growing];
+        assert!(observed_s < 60 || may.contains(&slow.verdict), "{observed_s} s: {slow:?}");
+    }
+    let finding = judge(&after_a_table(90, 400), &SETTINGS);
+    assert!(
+        finding.reason.starts_with("Apart from 2.34 GiB allocated in one go: nothing allocated"),
+        "{}",
+        finding.reason
+    );
+    let truth = 3600.0 * 2.5 * 100.0 * 5000.0;
+    let growth = finding.growth.unwrap().per_hour.value;
+    assert!((growth / truth - 1.0).abs() < 0.05, "{growth} {truth}");
+    assert!(finding.growing_for_ns.unwrap() < 90 * SECOND);
+}
+
+#[test]
+fn a_table_built_in_the_middle_does_not_hide_a_leak() {
+    let leak = |observed_s: u64| {
+        let mut leak = after_a_table(observed_s, 400);
+        let table = leak.live.drain(..5000).map(|block| block.time_ns + 70 * SECOND);
+        let table: Vec<u64> = table.collect();
+        leak.live.extend(table.into_iter().map(|time_ns| LiveBlock {
+            time_ns,
+            size_bytes: 100,
+            inverse_probability: 5000.0,
+        }));
+        judge(&leak, &SETTINGS)
+    };
+    for observed_s in (80..900).step_by(5) {
+        let finding = leak(observed_s);
+        let may = [Verdict::NotEnoughData, Verdict::Growing];
+        assert!(may.contains(&finding.verdict), "{observed_s} s: {finding:?}");
+    }
+}

@@ -82,7 +82,7 @@ impl Memory for ProcessMemory {
     }
 }
 
-/// The pages as the entries of pagemap tell them, one by one.
+/// The pages as the entries of pagemap tell them, one by one; those of zeros, which are no part of RSS, among them.
 fn entries(pagemap: &File, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool {
     let mut bytes = vec![0; BATCH.min(((end - start) / PAGE_BYTES) as usize) * 8];
     let mut at = start;
@@ -145,6 +145,16 @@ mod tests {
         };
         assert!(told.1 > (end - start) / 3);
         assert_eq!(scanned, told);
+        // What was read and never written is a page of zeros, which RSS has not.
+        let untouched = vec![0u8; PAGES * PAGE_BYTES as usize];
+        let start = (untouched.as_ptr() as u64).next_multiple_of(PAGE_BYTES);
+        let pages = untouched.chunks(PAGE_BYTES as usize);
+        assert_eq!(pages.map(|page| u64::from(std::hint::black_box(page)[7])).sum::<u64>(), 0);
+        let mut bytes = 0;
+        let end = start + (PAGES as u64 - 1) * PAGE_BYTES;
+        remote::present_runs(&process.pagemap, start, end, &mut |from, to| bytes += to - from)
+            .unwrap();
+        assert_eq!(bytes, 0);
         // A kernel without the call is one whose pagemap is no such file.
         let other = File::open("/proc/self/maps").unwrap();
         assert!(remote::present_runs(&other, start, end, &mut |_, _| panic!("a run")).is_err());

@@ -112,22 +112,29 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Why a program cannot be profiled, if so. Follows scripts to their interpreter and looks at that.
-pub fn obstacle(path: &Path) -> Option<Obstacle> {
+/// The binary that runs a program: the file itself, or what runs a script.
+pub fn binary_of(path: &Path) -> PathBuf {
     let mut path = path.to_path_buf();
     for _ in 0..MAX_SCRIPTS {
-        // Who may execute a file may not always read it.
-        let Some(head) = read_head(&path) else { return privileges_gained(&path) };
-        match head.strip_prefix(b"#!") {
-            Some(line) => path = interpreter_of_script(line)?,
+        let runs = match read_head(&path) {
+            Some(head) if head.starts_with(b"#!") => interpreter_of_script(&head[2..]),
             // A script that does not say what runs it.
-            None if !head.starts_with(&elf::ELFMAG) => path = SHELL.into(),
-            None => {
-                return privileges_gained(&path).or_else(|| obstacle_of_binary(&head));
-            }
+            Some(head) if !head.starts_with(&elf::ELFMAG) => Some(SHELL.into()),
+            // The kernel may execute what its user may not read.
+            _ => None,
+        };
+        match runs {
+            Some(runs) => path = runs,
+            None => break,
         }
     }
-    None
+    path
+}
+
+/// Why a program cannot be profiled, if so. Follows scripts to their interpreter and looks at that.
+pub fn obstacle(path: &Path) -> Option<Obstacle> {
+    let path = binary_of(path);
+    privileges_gained(&path).or_else(|| obstacle_of_binary(&read_head(&path)?))
 }
 
 fn read_head(path: &Path) -> Option<Vec<u8>> {

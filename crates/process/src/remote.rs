@@ -1,7 +1,7 @@
 //! Calls to look at another process: its memory by process_vm_readv(2), and PAGEMAP_SCAN (Linux 6.7 and later), which finds
 //! present pages for less than half of what it costs to read an entry for each.
 
-use linux_raw_sys::general::{PAGE_IS_PRESENT, page_region, pm_scan_arg};
+use linux_raw_sys::general::{PAGE_IS_PFNZERO, PAGE_IS_PRESENT, page_region, pm_scan_arg};
 use std::fs::File;
 use std::io::{Error, Result};
 use std::os::fd::AsRawFd;
@@ -71,8 +71,9 @@ pub fn present_runs(
             vec: runs.as_mut_ptr() as u64,
             vec_len: MOST_RUNS as u64,
             max_pages: 0,
-            category_inverted: 0,
-            category_mask: PAGE_IS_PRESENT.into(),
+            category_inverted: PAGE_IS_PFNZERO.into(),
+            // The kernel's page of zeros, where memory was read and never written, is no part of RSS.
+            category_mask: (PAGE_IS_PRESENT | PAGE_IS_PFNZERO).into(),
             category_anyof_mask: 0,
             return_mask: PAGE_IS_PRESENT.into(),
         };

@@ -1,6 +1,7 @@
 //! What a code address is called: the frames of every location, inlined ones included, as fine or coarse as the profile's
 //! granularity says.
 
+use crate::language::Language;
 use crate::model::{Line, Location, Profile, StackSample};
 use crate::short_name::short_name;
 use hashbrown::HashMap;
@@ -49,6 +50,9 @@ pub struct FrameName {
     pub file: Arc<str>,
     /// 0 unless lines are told apart, or it is that of one frame.
     pub line: u32,
+    /// Of a function that a language's run time compiled or interprets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<Language>,
 }
 
 /// A function and the line where it was.
@@ -243,7 +247,10 @@ impl<'a> Naming<'a> {
                 named(&name.into(), file.clone(), line.line)
             }
         };
-        let id = self.id(name);
+        let language =
+            own_name.filter(|_| texts.is_some() || granularity == Granularity::Addresses);
+        let language = language.and_then(|_| Language::of(&function.system_name));
+        let id = self.id(FrameName { language, ..name });
         if let Some(texts) = texts {
             self.of_texts.insert(texts, id);
         }
@@ -289,7 +296,7 @@ fn shortest_path(path: &Arc<str>) -> Arc<str> {
 }
 
 fn named(name: &Arc<str>, file: Arc<str>, line: u32) -> FrameName {
-    FrameName { name: visible(name.clone()), file: visible(file), line }
+    FrameName { name: visible(name.clone()), file: visible(file), line, language: None }
 }
 
 /// Names come from foreign files and may have any characters: in a row there is no end of line and nothing that steers a terminal.

@@ -8,6 +8,9 @@ pub const BLOCK_SIZE: &str = "bytes";
 /// Key of the allocating thread, a text.
 pub const THREAD: &str = "thread";
 
+/// Key of the language of the innermost frame that a run time compiled or interprets, a text. Without it: native frames only.
+pub const LANGUAGE: &str = "language";
+
 /// Key of the kind of memory, a text: `heap` or `mmap`. Without it: heap.
 pub const KIND: &str = "kind";
 

@@ -17,6 +17,7 @@ pub mod format;
 mod frames;
 mod invisible;
 mod labels;
+mod language;
 mod merge;
 mod model;
 mod own_frames;
@@ -37,7 +38,8 @@ pub use frames::{
     FrameAt, FrameId, FrameName, FrameTable, Granularity, NO_MAPPING, STACKS_NOT_RECORDED,
 };
 pub use invisible::{escape_invisible, is_invisible};
-pub use labels::{BLOCK_SIZE, KIND, Label, LabelValue, THREAD};
+pub use labels::{BLOCK_SIZE, KIND, LANGUAGE, Label, LabelValue, THREAD};
+pub use language::{CompiledFunction, Language};
 pub use merge::{DifferentTypes, merge, merge_equal_samples};
 pub use model::{BrokenIndex, Function, Line, Location, Mapping, Profile, SampleType, StackSample};
 pub use own_frames::OwnFrames;

@@ -1,6 +1,7 @@
 //! Which frames are the program's own. Frames of libraries and of wrappers around malloc say how memory was asked for, not for
 //! what: folded, they leave the stacks and their callers get what they allocated.
 
+use crate::language::Language;
 use crate::merge::merge_equal_samples;
 use crate::model::{Function, Line, Location, Mapping, Profile};
 use crate::pattern::Pattern;
@@ -14,6 +15,7 @@ const RULES: &str = include_str!("own_frames.rules");
 static OBJECTS: LazyLock<Regex> = LazyLock::new(|| rules("object"));
 static FILES: LazyLock<Regex> = LazyLock::new(|| rules("file"));
 static FUNCTIONS: LazyLock<Regex> = LazyLock::new(|| rules("function"));
+static INTERPRETERS: LazyLock<Regex> = LazyLock::new(|| rules("interpreter"));
 
 /// The rules that tell frames of libraries and wrappers: the built-in ones, and those that the user adds.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +60,8 @@ impl OwnFrames {
             }
         };
         let left: Vec<Left> = profile.locations.iter().map(left).collect();
-        if left.iter().all(|left| matches!(left, Left::All)) {
+        let has_run_time = fold_run_times(profile);
+        if left.iter().all(|left| matches!(left, Left::All)) && !has_run_time {
             return false;
         }
         fold(profile, left);
@@ -81,6 +84,30 @@ impl OwnFrames {
         OBJECTS.is_match(mapping.basename())
             || self.libraries.iter().any(|pattern| pattern.is_match(&mapping.path))
     }
+}
+
+/// Takes the frames of an interpreter or a virtual machine out of the stacks in which functions of its language have names: it
+/// allocates for them. Returns whether there are any.
+fn fold_run_times(profile: &mut Profile) -> bool {
+    let names = |line: &Line| {
+        let language = Language::of(&profile.functions[line.function].system_name);
+        language.is_some()
+    };
+    let is_named: Vec<bool> =
+        profile.locations.iter().map(|location| location.lines.iter().any(names)).collect();
+    if !is_named.contains(&true) {
+        return false;
+    }
+    let of_mapping = |mapping: &Mapping| INTERPRETERS.is_match(&mapping.path);
+    let of_mapping: Vec<bool> = profile.mappings.iter().map(of_mapping).collect();
+    let runs = |location: &Location| location.mapping.is_some_and(|mapping| of_mapping[mapping]);
+    let runs: Vec<bool> = profile.locations.iter().map(runs).collect();
+    for sample in &mut profile.samples {
+        if sample.locations.iter().any(|&location| is_named[location as usize]) {
+            sample.locations.retain(|&location| !runs[location as usize]);
+        }
+    }
+    true
 }
 
 /// What is left of a location.

@@ -27,6 +27,10 @@ const LIBRARIES: &[&str] = &[
     "PyMem_RawMalloc",
     "_PyObject_GC_New",
     "PyType_GenericAlloc",
+    "new_keys_object",
+    "v8::internal::StringTable::Data::Resize(v8::internal::Isolate*)",
+    "v8::internal::(anonymous namespace)::IterateObjectCache(v8::internal::Isolate*)",
+    "ossl_sa_set",
     "palloc0",
     "MemoryContextAllocZero",
     "AllocSetAlloc",
@@ -34,12 +38,16 @@ const LIBRARIES: &[&str] = &[
     "ngx_palloc",
     "CRYPTO_zalloc",
     "os::malloc(unsigned long, MEMFLAGS)",
+    "_PyEval_EvalFrameDefault",
+    "PyObject_Vectorcall",
+    "java.nio.DirectByteBuffer.<init>(int)",
+    "Builtin:InterpreterEntryTrampoline",
+    "JavaCalls::call_helper(JavaValue*, methodHandle const&, JavaCallArguments*, JavaThread*)",
     "__libc_start_call_main",
     "v8::internal::BackingStore::Allocate(v8::internal::Isolate*, unsigned long)",
     "node::NodeArrayBufferAllocator::AllocateUninitialized(unsigned long)",
     "node::Buffer::(anonymous namespace)::CreateUnsafeArrayBuffer(v8::FunctionCallbackInfo<v8::Value> const&)",
     "Builtins_JSEntryTrampoline",
-    "alloc node:buffer:363:28",
 ];
 
 const OWN: &[&str] = &[
@@ -56,8 +64,12 @@ const OWN: &[&str] = &[
     "PyDict_New",
     "palloc_everything",
     "sqlite3VdbeExec",
+    "PyList_New",
+    "Builtins",
+    "InterpreterPool::load()",
+    "javacc::parse",
+    "com.acme.Rows.parse(int)",
     "node::Tree::insert(int)",
-    "rememberBody /srv/uploadd.js:6:22",
     "Buffer::append(char const*)",
 ];
 
@@ -74,6 +86,11 @@ fn frames_of_libraries_and_wrappers_are_told_by_name_file_or_binary() {
         ("/usr/include/c++/12/bits/stl_vector.h", true),
         ("/rustc/2c8144afbd8dfbb0bbc4a8c0ae4f2ca1d7b0a2c1/library/alloc/src/raw_vec.rs", true),
         ("/build/app/include/vector.h", false),
+        ("/usr/lib/python3.12/json/decoder.py", true),
+        ("/srv/venv/lib/python3.12/site-packages/flask/app.py", false),
+        ("/srv/app/lib/load.py", false),
+        ("node:internal/buffer", true),
+        ("/srv/node_modules/express/index.js", false),
     ] {
         assert_eq!(rules.is_function(&function("f", file)), is_library, "{file}");
     }
@@ -168,4 +185,32 @@ fn a_profile_without_library_frames_is_left_alone() {
     let before = own.clone();
     assert!(!OwnFrames::default().fold(&mut own));
     assert_eq!(own.samples, before.samples);
+}
+
+#[test]
+fn what_an_interpreter_allocates_counts_for_the_named_function_that_it_runs() {
+    let mut profile = Profile {
+        functions: ["list_resize", "py::load:/srv/a.py", "main"]
+            .map(|name| Function { system_name: name.into(), ..function(name, "") })
+            .to_vec(),
+        ..Profile::default()
+    };
+    let python = Mapping { path: "/usr/bin/python3.13".into(), ..mapping() };
+    profile.mappings = vec![python];
+    let location = |function: usize, mapping: Option<usize>| Location {
+        mapping,
+        address: LookupAddress(function as u64),
+        lines: vec![Line { function, line: 1 }],
+    };
+    let stub = Location { mapping: None, address: LookupAddress(9), lines: Vec::new() };
+    profile.locations = vec![location(0, Some(0)), location(1, None), location(2, Some(0)), stub];
+    let sample = |locations: &[u32]| StackSample {
+        locations: locations.to_vec(),
+        values: [Estimate::exact(1.0); 4],
+        ..StackSample::default()
+    };
+    profile.samples = vec![sample(&[0, 3, 1, 2]), sample(&[0, 3, 2])];
+    assert!(OwnFrames::default().fold(&mut profile));
+    let stacks: Vec<_> = profile.samples.iter().map(|sample| sample.locations.clone()).collect();
+    assert_eq!(stacks, [vec![1], vec![0, 2]], "without a name the interpreter's frames stay");
 }

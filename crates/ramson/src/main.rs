@@ -34,6 +34,7 @@ use ramson_process::MemoryReader;
 use ramson_reader::ProfileReader;
 use ramson_source::Failure;
 use ramson_symbols::NameReader;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -46,11 +47,12 @@ fn main() -> ExitCode {
     }
     completions::answer();
     ramson_launch::prepare();
-    let words = flags::join_peek(std::env::args_os());
+    let words: Vec<OsString> = flags::join_peek(std::env::args_os());
+    let help = help_of(&words);
     let matches = flags::command().try_get_matches_from(words);
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(&error, &help),
     };
     ramson_apart::enable(cli.budget);
     match dispatch(cli) {
@@ -65,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 /// Help goes where it was asked for; a mistake is one line, as every failure is.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error, help: &str) -> ExitCode {
     let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if is_help || !error.use_stderr() {
         // The reader of our output has closed it.
@@ -79,9 +81,19 @@ fn usage(error: &clap::Error) -> ExitCode {
         let what =
             what.trim_start_matches("error: ").trim_end_matches('.').replace(" tip:", "; tip:");
         let what = what.replace("invalid digit found in string", "not a whole number");
-        output::remark(format_args!("{what}. \"ramson --help\" explains"));
+        output::remark(format_args!("{what}. \"{help}\" explains"));
     }
     ExitCode::from(error.exit_code() as u8)
+}
+
+/// Where the command that was meant is explained.
+fn help_of(words: &[OsString]) -> String {
+    let command = flags::command();
+    let meant = words.iter().skip(1).find_map(|word| command.find_subcommand(word));
+    match meant.map(clap::Command::get_name) {
+        Some("help") | None => "ramson --help".into(),
+        Some(name) => format!("ramson {name} --help"),
+    }
 }
 
 fn dispatch(cli: Cli) -> Result<u8, Failure> {

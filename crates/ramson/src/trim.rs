@@ -29,7 +29,8 @@ pub fn trim(flags: &TrimFlags) -> Result<(), Failure> {
 
 fn table_of(trims: &Trims) -> String {
     let mut out = String::new();
-    let mut table = Table::new(&mut out, "pid:>10|RSS:>10|after:>10|back:>10|stopped:>9|process");
+    let mut table =
+        Table::new(&mut out, "pid:>10|RSS:>10|after:>10|back:>10|stopped:>9@90|process");
     // What could not be trimmed says why.
     table.columns = None;
     for one in &trims.processes {

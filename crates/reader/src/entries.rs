@@ -61,16 +61,28 @@ impl Header {
         let comm = comm.split(|&byte| byte == 0).next().unwrap_or_default();
         self.comm = String::from_utf8_lossy(comm).into_owned();
         page.text(offset_of!(H, exe_bytes), offset_of!(H, exe), format::EXE_BYTES, &mut self.exe);
-        let mut command = self.command.join("\0");
+        let mut command = self.joined_command();
         let (length, at) = (offset_of!(H, command_bytes), offset_of!(H, command));
         page.text(length, at, format::COMMAND_BYTES, &mut command);
         self.set_command(&command);
     }
 
-    /// Words, each ended by a zero byte or the end.
+    /// Words, each ended by a zero byte, the last one perhaps by the end. Where a program wrote a shorter title over its
+    /// arguments, more zeros are behind it.
     pub fn set_command(&mut self, joined: &str) {
-        let words = joined.split('\0').filter(|word| !word.is_empty());
-        self.command = words.map(str::to_owned).collect();
+        let words = joined.trim_end_matches('\0');
+        // One ends the last word, two an empty one behind it.
+        let has_empty = joined.len() == words.len() + 2 && !words.is_empty();
+        let words = if has_empty { &joined[..words.len() + 1] } else { words };
+        self.command = match words {
+            "" => Vec::new(),
+            _ => words.split('\0').map(str::to_owned).collect(),
+        };
+    }
+
+    /// As `set_command` takes it.
+    pub fn joined_command(&self) -> String {
+        self.command.iter().flat_map(|word| [word, "\0"]).collect()
     }
 }
 

@@ -1,12 +1,14 @@
 //! Running processes to look at, profiled or not.
 
+use crate::discovery::all_with;
 use crate::failure::Failure;
 use crate::file::{open_file, open_member};
-use crate::members::{none_of, processes_of, several};
+use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
-use crate::selector::Selector;
+use crate::selector::{Base, Selector};
 use ramson_process::{rights, stat, text};
 use ramson_profile::format::format_bytes;
+use ramson_reader::Header;
 use rustix::process::getuid;
 use std::collections::HashSet;
 use std::fs;
@@ -85,17 +87,27 @@ fn pids_of(selector: &Selector) -> Result<Vec<u32>, Failure> {
         )));
     }
     match processes_of(&selector.base) {
-        Some(pids) if pids.is_empty() => Err(none_of(selector)),
+        Some(pids) if pids.is_empty() => {
+            let left = matches!(&selector.base, Base::Name(name) if has_left(|header| is_named(header, name)));
+            Err(if left { died(text) } else { none_of(selector) })
+        }
         Some(pids) => Ok(pids),
         None => {
             let running = open_file(text.as_ref())?.running;
-            running.map(|pid| vec![pid]).ok_or_else(|| {
-                Failure::not_found(format!(
-                    "{text}: its process is gone, and with it what its allocator kept. \"ramson report {text}\" shows what was live"
-                ))
-            })
+            running.map(|pid| vec![pid]).ok_or_else(|| died(text))
         }
     }
+}
+
+/// Whether a dead process has left such a profile.
+fn has_left(is_its: impl Fn(&Header) -> bool) -> bool {
+    all_with(is_its).found.iter().any(|recording| recording.running.is_none())
+}
+
+fn died(source: &str) -> Failure {
+    Failure::not_found(format!(
+        "{source}: its process is gone, and with it what its allocator kept. \"ramson report {source}\" shows what was live"
+    ))
 }
 
 fn target(pid: u32) -> Result<Target, Failure> {
@@ -117,6 +129,7 @@ fn check(pid: u32) -> Result<(), Failure> {
             ErrorKind::NotFound if is_hidden && !getuid().is_root() => Failure::not_found(format!(
                 "process {pid}: there is none, or /proc hides it (hidepid). Run ramson as its user or as root"
             )),
+            ErrorKind::NotFound if has_left(|header| header.pid == pid) => died(&pid.to_string()),
             ErrorKind::NotFound => Failure::not_found(format!(
                 "process {pid}: there is none. \"ps -e\" shows what there is"
             )),

@@ -104,8 +104,8 @@ pub enum SymbolDefect {
         addresses: usize,
         /// The runtime's executable.
         runtime: String,
-        /// The flag that makes it tell, or what else does.
-        remedy: &'static str,
+        /// A sentence without the last full stop: what makes it tell.
+        remedy: String,
     },
     /// A debuginfod server could not be asked; it is left out from then on.
     ServerFailed {
@@ -181,7 +181,7 @@ impl SymbolDefect {
             }
             Self::NoPerfMap { addresses, runtime, remedy } => {
                 write!(out, "{runtime}: {addresses} addresses of compiled code have no names. ")?;
-                write!(out, "Start it with {remedy}")
+                write!(out, "{remedy}")
             }
             Self::ServerFailed { url, reason } => {
                 write!(out, "{url}: no debug files from this server ({reason}). ")?;

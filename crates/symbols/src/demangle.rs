@@ -1,6 +1,7 @@
 //! From the linker's name to the one in the source. Names come from files that anybody may have made, so length,
 //! depth and output are bounded; beyond the bounds the raw name stands.
 
+use crate::schemes;
 use std::fmt::{self, Write};
 
 /// No compiler's name is longer than this and still of use to a reader.
@@ -11,7 +12,7 @@ const MAX_DEPTH: u32 = 96;
 /// Steps of printing. Substitutions can make a tree that is exponentially larger than its name and prints nothing.
 const MAX_STEPS: u32 = 1 << 17;
 
-/// The source's name for a linker's name: C++ with parameters, Rust without the hash. `None` if `name` is not a
+/// The source's name for a linker's name: C++ with parameters, Rust without the hash, D, OCaml and Fortran without either. `None` if `name` is not a
 /// mangled name (C), or not one that can be demangled within bounds.
 pub fn demangle(name: &str) -> Option<String> {
     if name.len() > MAX_MANGLED_BYTES {
@@ -24,7 +25,7 @@ pub fn demangle(name: &str) -> Option<String> {
     if name.starts_with("_Z") || name.starts_with("_GLOBAL_") || name.starts_with("___Z") {
         return demangle_cpp(name).or_else(|| path_only(name));
     }
-    None
+    schemes::demangle(name)
 }
 
 fn demangle_rust(name: &str) -> Option<String> {

@@ -29,6 +29,7 @@ mod names_block;
 mod perf_map;
 mod processors;
 mod rooted;
+mod schemes;
 mod segments;
 mod serve;
 mod sources;

@@ -1,5 +1,6 @@
 //! Names of code that a runtime compiled while the program ran, from `perf-PID.map`: a line `START SIZE NAME` per function,
-//! numbers in hex. node writes one with `--perf-basic-prof`, Python 3.12 with `-X perf`, Java with an agent.
+//! numbers in hex. node writes one with `--perf-basic-prof`, Python 3.12 with `-X perf`, a JVM at its
+//! end or when jcmd asks.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -112,16 +113,6 @@ fn insert(functions: &mut BTreeMap<u64, Function>, start: u64, new: Function) {
     functions.insert(start, new);
 }
 
-/// V8 puts before a function's name how it is compiled at the moment: the same function would have several names.
-fn without_tier(name: &[u8]) -> &[u8] {
-    let kinds: [&[u8]; 3] = [b"JS:", b"LazyCompile:", b"Function:"];
-    let named = kinds.iter().find_map(|kind| name.strip_prefix(*kind));
-    match named {
-        Some([b'~' | b'^' | b'+' | b'*', function @ ..]) if !function.is_empty() => function,
-        _ => name,
-    }
-}
-
 /// Start and function of a line.
 fn function(content: &[u8], line: Range<usize>) -> Option<(u64, Function)> {
     let mut words = content[line.clone()].splitn(3, |&byte| byte == b' ');
@@ -131,7 +122,7 @@ fn function(content: &[u8], line: Range<usize>) -> Option<(u64, Function)> {
     };
     let (start, size) = (number()?, number()?);
     let end = start.checked_add(size).filter(|&end| end > start)?;
-    let name = without_tier(words.next()?);
+    let name = words.next()?;
     let name_offset = u32::try_from(line.end - name.len()).ok()?;
     let name = name.strip_suffix(b"\r").unwrap_or(name);
     let is_boundary = |&at: &usize| at == name.len() || name[at] & 0xc0 != 0x80;
@@ -203,25 +194,13 @@ mod tests {
     #[test]
     fn maps_of_node_python_and_java_are_read() {
         let text = "7f0010 20 LazyCompile:*total /srv/app.js:3:15\n\
-                    7f0080 10 JS:~total /srv/app.js:3:15\n\
-                    7f0090 10 JS:total\n\
-                    7f00a0 10 JS:~\n\
                     0x7f0040 0x10 py::handle request:/srv/app.py\n\
                     7F0060 8 Lcom/example/Main;::run\n";
         assert_eq!(
-            names(
-                text,
-                [
-                    0x7f_0010, 0x7f_002f, 0x7f_0080, 0x7f_0090, 0x7f_00a0, 0x7f_0030, 0x7f_004f,
-                    0x7f_0067
-                ]
-            ),
+            names(text, [0x7f_0010, 0x7f_002f, 0x7f_0030, 0x7f_004f, 0x7f_0067]),
             [
-                "total /srv/app.js:3:15",
-                "total /srv/app.js:3:15",
-                "total /srv/app.js:3:15",
-                "JS:total",
-                "JS:~",
+                "LazyCompile:*total /srv/app.js:3:15",
+                "LazyCompile:*total /srv/app.js:3:15",
                 "-",
                 "py::handle request:/srv/app.py",
                 "Lcom/example/Main;::run"
@@ -274,7 +253,7 @@ mod tests {
         assert_eq!(map.content.capacity(), text.len());
         assert!(size_of::<Function>() <= 16);
         let found = map.find(RuntimeAddress(0x1_2345)).unwrap();
-        assert_eq!(found, "f18 /srv/application.js:3:15");
+        assert_eq!(found, "LazyCompile:*f18 /srv/application.js:3:15");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::SECOND;
 use super::World;
 use super::sites::{Life, Load, Running, Site};
-use ramson_leaks::{Settings, StackHistory, Verdict, judge_paths};
+use ramson_leaks::{Judged, Settings, StackHistory, Verdict, judge_paths};
 use ramson_profile::SampleUnit;
 
 const KIB: f64 = 1024.0;
@@ -33,6 +33,8 @@ pub struct Function {
     pub leaked_samples: u64,
     /// Of each finding that is called a leak suspect, whether it has a path that leaks.
     pub suspects: Vec<bool>,
+    /// Findings with a path that leaks that are called something else, not only not judged yet.
+    pub denials: usize,
     /// Live bytes, as sampled.
     pub inuse_bytes: f64,
     /// Age of the oldest live sample.
@@ -104,6 +106,10 @@ programs! {
     "leak while the program is asked now and then": [leak(240.0, 1024, Load::OnOff { on_s: 20.0, off_s: 60.0 })];
     "leak in long shifts": [leak(120.0, 1024, Load::OnOff { on_s: 300.0, off_s: 200.0 })];
     "list in one block that doubles": [site(true, 100.0 * KIB, 64, Life::Doubling(1e15), Load::Steady)];
+    "table built in 1 s, then a leak from the same call path": [leak(40.0, 1000, Load::Rush { times: 500.0, from_s: 0.0, to_s: 1.0 })];
+    "table built in 15 s, then a leak from the same call path": [leak(60.0, 1000, Load::Rush { times: 40.0, from_s: 0.0, to_s: 15.0 })];
+    "leak, with a table after 5 min from the same call path": [leak(40.0, 1000, Load::Rush { times: 500.0, from_s: 300.0, to_s: 301.0 })];
+    "table of one caller, leak of another": [leak(10.0, 1000, Load::Steady), under(Load::Until(1.0), bound(20480.0, 1000, Life::Kept))];
     // Caches.
     "cache, first in first out, full after 40 s": [bound(500.0, 4096, Life::Fifo(20.0 * MIB))];
     "cache, first in first out, full after 4 min": [bound(200.0, 4096, Life::Fifo(47.0 * MIB))];
@@ -206,13 +212,18 @@ impl Labelled {
             false => judge_paths(&histories, settings),
         };
         let suspects = judged.iter().filter(|it| it.finding.verdict == Verdict::Growing);
+        let has_leak = |it: &Judged| it.paths.iter().any(|&path| leaks[path]);
+        let is_denial = |it: &&Judged| {
+            !matches!(it.finding.verdict, Verdict::Growing | Verdict::NotEnoughData) && has_leak(it)
+        };
         let bytes = |history: &StackHistory| history.inuse(SampleUnit::Bytes).value;
         let oldest = histories.iter().filter_map(|history| history.oldest_ns(u64::MAX)).max();
         Function {
             is_leak: sites.iter().any(|site| site.site.is_leak),
             is_settled: sites.iter().all(|site| site.is_settled(self.world.now_ns())),
             leaked_samples: sites.iter().map(Running::leaked_samples).sum(),
-            suspects: suspects.map(|it| it.paths.iter().any(|&path| leaks[path])).collect(),
+            suspects: suspects.map(has_leak).collect(),
+            denials: judged.iter().filter(is_denial).count(),
             inuse_bytes: histories.iter().map(bytes).sum(),
             oldest_ns: oldest.unwrap_or(0),
         }

@@ -25,6 +25,8 @@ pub enum Load {
     Fading(f64),
     /// A tenth of a second's bytes come at once at each of these times.
     At(&'static [f64]),
+    /// So many times as much between these seconds: a table that is built beside what goes on.
+    Rush { times: f64, from_s: f64, to_s: f64 },
 }
 
 /// When memory is freed.
@@ -306,6 +308,8 @@ impl Running {
             Load::Until(end_s) => f64::from(now_s < end_s),
             Load::Power(power) => power * (now_s.max(1.0) / 600.0).powf(power - 1.0),
             Load::Fading(time_s) => (-now_s / time_s).exp(),
+            Load::Rush { times, from_s, to_s } if (from_s..to_s).contains(&now_s) => times,
+            Load::Rush { .. } => 1.0,
             Load::At(times) => {
                 let is_now = |&&at_s: &&f64| (now_s..now_s + step_s).contains(&at_s);
                 times.iter().filter(is_now).count() as f64 / step_s

@@ -93,7 +93,7 @@ pub fn examine(
 /// What was found in several processes.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Findings {
-    /// The sum of each term; pages that the processes share count in each.
+    /// The sum of each term; shared pages are counted once per process.
     pub rss: Option<Rss>,
     /// What saves anything: what an operator can do first, the most first.
     pub advice: Vec<Placed>,

@@ -2,6 +2,7 @@
 
 use crate::overlap;
 use ramson_profile::format::format_duration;
+use ramson_reader::Snapshot;
 use ramson_source::{Failure, Recording};
 
 /// A profile and the moment that it shows.
@@ -29,7 +30,10 @@ pub fn paired(
     let course = |moment: DatedRecording| {
         let is_its = |earlier: &DatedRecording| {
             let (old, new) = (&earlier.recording.snapshot, &moment.recording.snapshot);
-            overlap::is_same_process(old, new) && earlier.now_ns <= moment.now_ns
+            // What died shows its last sample, and a mark may be younger than that.
+            let last = |snapshot: &Snapshot| snapshot.header.last_monotonic_ns;
+            let is_earlier = earlier.now_ns <= moment.now_ns || last(old) <= last(new);
+            overlap::is_same_process(old, new) && is_earlier
         };
         let earlier = earlier.iter().position(is_its).map(|at| earlier.swap_remove(at));
         Course { moment, earlier }
@@ -54,9 +58,13 @@ pub fn refuse_short(courses: &[Course], min_age_ns: u64, object: &str) -> Result
         true => format!("Ask again in {}", format_duration(min_age_ns - longest_ns)),
         false => "Pass an earlier mark".into(),
     };
-    let [window, least] = [longest_ns, min_age_ns].map(format_duration);
+    let least = format_duration(min_age_ns);
+    let window = match longest_ns {
+        0 => "nothing was recorded after it".into(),
+        _ => format!("only {} were recorded after it", format_duration(longest_ns)),
+    };
     Err(Failure::failed(format!(
-        "{object}: only {window} before; growth over less than {least} (--min-age) says nothing. {wait}, or pass a smaller --min-age"
+        "{object}: {window}; growth over less than {least} (--min-age) says nothing. {wait}, or pass a smaller --min-age"
     )))
 }
 

@@ -1,7 +1,7 @@
 //! The bytes of a small history, as `tests/golden/history-VERSION.txt` has them.
 
 use super::*;
-use crate::schema::VERSION;
+use ramson_format::Root;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use std::fmt::Write;
@@ -22,6 +22,7 @@ fn busy(round: u64) -> Snapshot {
         stack.lifetimes[20] = 2 * round;
         stack.lifetimes[30] = round * round;
     }
+    snapshot.header.root = Some(Box::new(Root::new(b"/srv/root", 64_769, 2, 1)));
     if round == 4 {
         snapshot.stacks[2].sampled_alloc_objects -= 1;
         snapshot.extents.clear();
@@ -103,6 +104,7 @@ fn the_bytes_of_a_history_change_only_with_its_version() {
         let read = history.snapshot(1, &moment).unwrap();
         assert_eq!(read.live, snapshot.live, "{round}");
         assert_eq!(read.extents, snapshot.extents, "{round}");
+        assert_eq!(read.header.root, snapshot.header.root, "{round}");
         assert_eq!(read.stacks[3].lifetimes, snapshot.stacks[3].lifetimes, "{round}");
     }
 }

@@ -99,7 +99,7 @@ fn rows_that_take_too_much_are_refused() {
     changed(
         &place,
         "WITH RECURSIVE numbers(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < 300)
-         INSERT INTO processes SELECT NULL, i, 1, 1, 1, 1, 1, 1, 1, 1, hex(zeroblob(500000)), '', '', '' FROM numbers",
+         INSERT INTO processes SELECT NULL, i, 1, 1, 1, 1, 1, 1, 1, 1, hex(zeroblob(500000)), '', '', '', NULL FROM numbers",
     );
     let history = History::open(&place.database()).unwrap();
     assert!(matches!(history.processes(), Err(HistoryError::OverBudget)));

@@ -3,6 +3,7 @@
 use super::magnitude::{by_magnitude, recorded};
 use crate::estimate::Estimate;
 use crate::frames::{FrameAt, FrameName, FrameTable};
+use crate::language::Language;
 use crate::model::{Profile, SampleType, StackSample};
 use crate::processors::both;
 use serde::Serialize;
@@ -40,6 +41,9 @@ pub struct Row {
     /// As `FrameName::line`: `line` where lines are told apart, else 0.
     #[serde(skip)]
     pub frame_line: u32,
+    /// As `FrameName::language`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<Language>,
     /// Its own allocations, in the unit of the sample type.
     pub flat: Estimate,
     /// Its own and its callees', in the unit of the sample type.
@@ -65,7 +69,12 @@ pub struct TopTable {
 impl Row {
     /// The frame that the row is of.
     pub fn frame(&self) -> FrameName {
-        FrameName { name: self.name.clone(), file: self.file.clone(), line: self.frame_line }
+        FrameName {
+            name: self.name.clone(),
+            file: self.file.clone(),
+            line: self.frame_line,
+            language: self.language,
+        }
     }
 
     /// The value that an error is shown for: flat, or cum where there is no flat.
@@ -90,11 +99,11 @@ fn top_of(profile: &Profile, frames: &FrameTable, sample_type: SampleType, sort:
     let seen = frames.ids().filter(|id| cums[id.index()].stamp != 0);
     let mut rows: Vec<Row> = seen
         .map(|id| {
-            let FrameName { name, file, line: frame_line } = frames.name(id).clone();
+            let FrameName { name, file, line: frame_line, language } = frames.name(id).clone();
             let line = lines[id.index()];
             let Own { flat, objects } = own[id.index()];
             let cum = cums[id.index()].sum;
-            Row { name, file, line, frame_line, flat, cum, objects }
+            Row { name, file, line, frame_line, language, flat, cum, objects }
         })
         .collect();
     sort_rows(&mut rows, sort);

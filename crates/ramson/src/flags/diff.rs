@@ -11,7 +11,7 @@ use ramson_profile::{DiffTable, SampleType};
 
 #[derive(Args)]
 #[command(after_help = "\
-Columns: Δ is later − earlier of the function's own allocations, ± its 95 % interval (of Δ cum where Δ is 0). A row marked ~ is not significant. Functions are matched by name, so the profiles may be of different processes, machines or builds of the program. Two snapshots of one process (copies of its file) are compared more precisely: samples that are live in both cancel.
+Columns: Δ is the change of the function's own allocations, new − old; ± is its 95 % interval (that of Δ cum where Δ is 0). A row marked ~ is not significant. Functions are matched by name, so the profiles may come from different processes, machines or builds. Two snapshots of one process are compared more precisely: samples that are live in both cancel out.
 
 Exit status: 3 if --fail-above tripped.
 
@@ -21,18 +21,18 @@ Examples:
   ramson diff main.ramson branch.ramson --fail-above 5%
   ramson diff old.ramson new.ramson --focus '^db/' --fail-above 10MiB")]
 pub struct DiffFlags {
-    /// The earlier profile: any SRC of "ramson report"; where it names several, their sum
+    /// The earlier profile: any SRC of "ramson report"; if it names several, their sum
     pub old: String,
-    /// The later profile, or profiles
+    /// The later profile, in the same way
     pub new: String,
     #[command(flatten)]
     pub names: NameFlags,
-    /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects; default
-    /// inuse_space, or a pprof file's own
+    /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects. Default:
+    /// inuse_space, or the default of a pprof file
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub sample_index: Option<SampleType>,
-    /// Exit with 3 if the total grew significantly and by more than this, in percent of OLD or
-    /// absolutely (5%, 10MiB)
+    /// Exit with 3 if the total grew significantly, and by more than a percentage of OLD or a size
+    /// (5%, 10MiB)
     #[arg(long, value_name = "GROWTH", value_parser = parse_limit)]
     pub fail_above: Option<Limit>,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub struct DiffFlags {
     /// Order of the rows
     #[arg(long, default_value = "flat", value_parser = one_of(SORTS))]
     pub sort: Sort,
-    /// Leave out what shrank
+    /// Leave out rows that shrank
     #[arg(long)]
     pub drop_negative: bool,
     /// One JSON object instead of a table

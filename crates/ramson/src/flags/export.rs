@@ -20,8 +20,8 @@ Examples:
 pub struct ExportFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
-    /// pprof: gzip'd profile.proto; collapsed, csv: one line per stack; svg: a flame graph; html:
-    /// flame graph and table, offline; json: all stacks as one object; speedscope, firefox: for
+    /// pprof: gzipped profile.proto; collapsed, csv: one line per stack; svg: a flame graph; html: an
+    /// offline page with flame graph and table; json: all stacks as one object; speedscope, firefox: for
     /// these viewers; heap_v2: jemalloc's text, for jeprof; openmetrics: totals, for Prometheus
     #[arg(short, long, value_enum)]
     pub format: Format,
@@ -30,7 +30,7 @@ pub struct ExportFlags {
     pub view: ExportView,
     #[command(flatten)]
     pub filters: FilterFlags,
-    /// Write here instead of to standard output
+    /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace FILE if it exists
@@ -41,7 +41,7 @@ pub struct ExportFlags {
     #[arg(long, value_parser = one_of(KINDS))]
     pub kind: Option<Kinds>,
     /// What collapsed, svg, html and firefox count, and what pprof and speedscope show first.
-    /// Default: inuse_space, or a pprof file's own
+    /// Default: inuse_space, or the default of a pprof file
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub sample_index: Option<SampleType>,
 }
@@ -70,14 +70,14 @@ pub enum ExportView {
 
 #[derive(Args)]
 #[command(after_help = "\
-Equal stacks of the same binary (by build ID, else by path) become one and their values add up, as with \"go tool pprof -proto A B\". The result is in pprof's format, which does not have the intervals of the estimates.
+Equal stacks of the same binary (by build ID, or else by path) become one, and their values are added up, as with \"go tool pprof -proto A B\". The result is in pprof's format, which has no place for the ± of the estimates.
 
 Examples:
   ramson merge worker-*.ramson -o workers.pb.gz")]
 pub struct MergeFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
-    /// Write here
+    /// Write to FILE
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Replace FILE if it exists
@@ -98,7 +98,7 @@ Examples:
 pub struct SnapFlags {
     #[command(flatten)]
     pub source: SourceFlags,
-    /// Write here instead of to NAME-PID-TIME.ramson in this directory
+    /// Write to FILE instead of NAME-PID-TIME.ramson in this directory
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace the file if it exists
@@ -111,18 +111,18 @@ pub struct SnapFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-A profile of ramson keeps its records; every command takes the names from it first, and looks up only those that it lacks. A profile of another tool becomes a pprof file with names (-o).
+A ramson profile keeps its records and gains the names: every command uses these, and looks up only names that are missing. Another tool's profile becomes a pprof file with names (-o).
 
 Examples:
   ramson symbolize /var/tmp/ramson-0/4711-453639.ramson
   ramson symbolize --sysroot /srv/image core.ramson -o ticket-17.ramson")]
 pub struct SymbolizeFlags {
-    /// A profile of a process that has ended, or of another tool, such as pprof; name:NAME is the one that died last
+    /// The profile of a process that has ended, or another tool's, such as pprof; name:NAME is the process that died last
     #[arg(value_name = "SRC")]
     pub source: String,
     #[command(flatten)]
     pub search: SearchFlags,
-    /// Write here instead of into the profile
+    /// Write to FILE instead of into the profile
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace the output file if it exists

@@ -18,13 +18,13 @@ pub(super) const GRANULARITIES: [(&str, Granularity); 6] = [
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Filters (RE matches names of functions, files and binaries)")]
 pub struct FilterFlags {
-    /// Only stacks with a frame that matches
+    /// Keep only stacks with a matching frame
     #[arg(long, value_name = "RE", value_parser = Pattern::new)]
     pub focus: Option<Pattern>,
-    /// No stacks with a frame that matches
+    /// Drop stacks with a matching frame
     #[arg(long, value_name = "RE", value_parser = Pattern::new)]
     pub ignore: Option<Pattern>,
-    /// Remove matching frames from all stacks; their callers get their allocations
+    /// Remove matching frames from all stacks; their allocations count for their callers
     #[arg(long, value_name = "RE", value_parser = Pattern::new)]
     pub hide: Option<Pattern>,
     /// Remove all frames that do not match
@@ -33,11 +33,11 @@ pub struct FilterFlags {
     /// Remove the callers of the outermost matching frame, and stacks without a match
     #[arg(long, value_name = "RE", value_parser = Pattern::new)]
     pub show_from: Option<Pattern>,
-    /// Only samples with a matching label: thread=RE, or bytes=RANGE of block sizes, as 1kb:64kb or
-    /// 4mb:
+    /// Keep only samples with a matching label: thread=RE, or bytes=RANGE of block sizes, such as
+    /// 1kb:64kb or 4mb:
     #[arg(long, value_name = "[KEY=]RE|RANGE", value_parser = TagFilter::new, alias = "tag-focus")]
     pub tagfocus: Option<TagFilter>,
-    /// No samples with a matching label
+    /// Drop samples with a matching label
     #[arg(long, value_name = "[KEY=]RE|RANGE", value_parser = TagFilter::new, alias = "tag-ignore")]
     pub tagignore: Option<TagFilter>,
     /// What one row stands for: functions (by name; default of diff, as builds may be in different
@@ -79,10 +79,10 @@ pub struct FrameFlags {
     /// PyMem_Malloc …), whose allocations otherwise count for their callers
     #[arg(long)]
     pub all_frames: bool,
-    /// Functions, source files or binaries of another library, whose callers get its allocations (repeatable)
+    /// Functions, source files or binaries to treat as a library: their allocations count for their callers (repeatable)
     #[arg(long, value_name = "RE", value_parser = Pattern::new, conflicts_with = "all_frames")]
     pub library: Vec<Pattern>,
-    /// Functions that wrap malloc, whose callers get their allocations (repeatable)
+    /// Functions that wrap malloc: their allocations count for their callers (repeatable)
     #[arg(long, value_name = "RE", value_parser = Pattern::new, conflicts_with = "all_frames")]
     pub wrapper: Vec<Pattern>,
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "\
-Each function of the program is one finding: leak suspect (what gets old is kept, and more keeps coming), cache or pool, start-up, short-lived, or not enough data yet. A suspect is evidence, not proof: a cache that is still filling looks like a leak. docs/leaks.md has the maths, and how often it is right.
+Each function of the program is one finding: leak suspect (old memory is kept, and more keeps coming), cache or pool, start-up, short-lived, or not enough data yet. A suspect is evidence, not proof: a cache that is still filling looks like a leak. docs/leaks.md has the method, and how often it is right.
 
 Exit status: 3 if --fail-on tripped.
 
@@ -19,39 +19,38 @@ Examples:
   ramson leaks 4711 --window 10m
   ramson mark 4711 deploy; sleep 3600; ramson leaks 4711 --since deploy --baseline deploy
   ramson leaks test.ramson --min-age 5s --suppressions known.txt --fail-on growing
-  ramson leaks 4711 --show '^my::'        # only functions of my:: are told apart")]
+  ramson leaks 4711 --show '^my::'        # judge functions of my:: only")]
 pub struct LeaksFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
-    /// Memory freed sooner than this on average is short-lived; what was first seen more recently
-    /// than this is not judged (ms, s, m, h or d)
+    /// Memory that lives for less than this on average is short-lived; a function first seen more
+    /// recently is not judged yet (ms, s, m, h or d)
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_duration)]
     pub min_age: u64,
     /// Measure growth: read the profile, wait for this time, and read it again
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub window: Option<u64>,
-    /// Measure growth since a mark, or since the moment of a copy of the profile
+    /// Measure growth since a mark, or since a copy of the profile was made
     #[arg(long, value_name = "MARK|FILE", conflicts_with = "window")]
     pub since: Option<String>,
-    /// Hide stacks that are growing in this profile already: a mark of the process, or another
-    /// process's profile
+    /// Hide stacks that were growing already in this profile: a mark, or another process's profile
     #[arg(long, value_name = "MARK|FILE")]
     pub baseline: Option<String>,
-    /// Hide stacks that match a line leak:PATTERN of this file (LeakSanitizer's syntax)
+    /// Hide stacks that match a line "leak:PATTERN" of FILE (LeakSanitizer's syntax)
     #[arg(long, value_name = "FILE")]
     pub suppressions: Option<PathBuf>,
     /// Findings to show; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: usize,
-    /// Exit with 3 if there is a leak suspect, or if all of them together exceed a size per hour
-    /// (growing, 10MiB/h)
+    /// Exit with 3 if there is a leak suspect (growing), or if all suspects together grow faster than
+    /// a rate (10MiB/h)
     #[arg(long, value_name = "GATE", value_parser = parse_gate)]
     pub fail_on: Option<Gate>,
     #[command(flatten)]
     pub filters: FilterFlags,
     #[command(flatten)]
     pub frames: FrameFlags,
-    /// Of several processes, a block for each instead of judging equal functions of all together
+    /// For several processes, judge each by itself instead of all together
     #[arg(long)]
     pub each: bool,
     /// One JSON object instead of text

@@ -31,8 +31,8 @@ use ramson_apart::Budget;
 use std::path::PathBuf;
 use values::parse_budget;
 
-/// The always-on heap profiler for native Linux programs: what is using the memory, while they run
-/// and after they died
+/// An always-on heap profiler for native Linux programs: shows what is using their memory, while
+/// they run and after they died
 #[derive(Parser)]
 #[command(name = "ramson", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = "\
@@ -54,7 +54,7 @@ pub struct Cli {
 pub enum Command {
     /// Start a program under ramson
     Run(RunFlags),
-    /// List profiled processes of this user (for root, of all users), running and dead
+    /// List this user's profiled processes (for root, all users'), running and dead
     List(ListFlags),
     /// Show what is using the memory
     Report(ReportFlags),
@@ -66,11 +66,11 @@ pub enum Command {
     Diff(DiffFlags),
     /// Keep snapshots of processes in a history, so that SRC@-1h shows the past
     Record(RecordFlags),
-    /// List the moments of a process that a history has
+    /// Show RSS and live bytes of a process over time, from its history
     Timeline(TimelineFlags),
     /// Write one moment of a process to a profile file
     Snap(SnapFlags),
-    /// Keep a profile as it is now under a name
+    /// Keep the present profile under a name, to compare with it later
     Mark(MarkFlags),
     /// Add up profiles
     Merge(MergeFlags),
@@ -80,17 +80,17 @@ pub enum Command {
     Trim(TrimFlags),
     /// Write a profile in another format
     Export(ExportFlags),
-    /// Write the names into a profile, for reading it on another machine
+    /// Write the functions' names into a profile, so that it can be read on another machine
     Symbolize(SymbolizeFlags),
-    /// Print the script that makes a shell complete commands, flags, their values, and processes
+    /// Print a shell's completion script: commands, flags, their values, and processes
     #[command(after_help = "\
-make install puts the scripts of bash, zsh and fish where these look for them.
+`make install` installs the scripts for bash, zsh and fish.
 
 Examples:
   source <(ramson completions bash)
   ramson completions fish > ~/.config/fish/completions/ramson.fish")]
     Completions {
-        /// Which shell
+        /// The shell
         shell: Shell,
     },
     /// Print a man page, in roff
@@ -127,13 +127,13 @@ impl Shell {
 
 #[derive(Args)]
 #[command(after_help = "\
-make install puts all pages where man looks for them.
+`make install` installs all pages.
 
 Examples:
   ramson man report | man -l -
   ramson man --dir ~/.local/share/man/man1")]
 pub struct ManFlags {
-    /// Which command's; without it, that of ramson itself
+    /// The command to describe. Default: ramson itself
     #[arg(value_name = "COMMAND")]
     pub command: Option<String>,
     /// Write every page into this directory instead
@@ -147,7 +147,7 @@ Examples:
   ramson schema list
   ramson list --json | check-jsonschema --schemafile <(ramson schema list) -")]
 pub struct SchemaFlags {
-    /// A command with --json; processes is that of top without SRC, profile that of export -f json
+    /// A command that has --json; "processes" for top without SRC, "profile" for export -f json
     #[arg(value_name = "COMMAND", required_unless_present = "dir")]
     pub kind: Option<String>,
     /// Write every schema into this directory instead

@@ -6,9 +6,9 @@ use clap::Args;
 
 #[derive(Args)]
 #[command(after_help = "\
-The first lines say what the memory is, a sentence for each cause; then comes what to do: first what an operator can do, then what requires a code change. Each advice has its evidence, the bytes that it saves and its risk.
+The first lines say what the memory is, one sentence per cause. Then comes advice: first what an operator can do, then what requires a code change, each with its evidence, the bytes it saves, and its risk.
 
-Works on any process that this user may trace, profiled or not, and does not stop it, except with --ask. glibc's arenas are read from outside. What another allocator has free is known only with --ask, which reads the statistics of jemalloc and tcmalloc. For processes under ramson, doctor also looks for leaks, and shows the call sites that pin free memory.
+Works on any process that this user may trace, profiled or not, and does not stop it, except with --ask. glibc's arenas are read from outside. Only --ask can tell how much another allocator keeps free: it reads the statistics of jemalloc and tcmalloc. For processes under ramson, doctor also looks for leaks, and shows the call sites that pin free memory.
 
 Examples:
   ramson doctor 4711
@@ -18,7 +18,7 @@ Examples:
 pub struct DoctorFlags {
     #[arg(value_name = "SRC", required = true, help = PROCESSES)]
     pub sources: Vec<String>,
-    /// Read every block of glibc's arenas, also of large ones: about half a second per GiB
+    /// Read every block of glibc's arenas, however large they are: about half a second per GiB
     #[arg(long)]
     pub exact: bool,
     /// Ask jemalloc or tcmalloc for its statistics: stops one waiting thread for some milliseconds,
@@ -28,14 +28,14 @@ pub struct DoctorFlags {
     /// Rows of the table of call sites that pin free memory; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: usize,
-    /// Also the allocator's settings, every part of RSS and the arenas, with an explanation of their terms
+    /// Also show the allocator's settings, every part of RSS and the arenas, and explain their terms
     #[arg(long)]
     pub details: bool,
     #[command(flatten)]
     pub names: NameFlags,
     #[command(flatten)]
     pub frames: FrameFlags,
-    /// Of several processes, a block for each instead of a row
+    /// For several processes, print a block for each instead of a row
     #[arg(long)]
     pub each: bool,
     /// One JSON object instead of tables
@@ -45,7 +45,7 @@ pub struct DoctorFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-Nothing is trimmed unless this command, or \"ramson run --trim-every\" or \"--trim-after\", is used. One thread does the trim; the others run on. Of several processes one is trimmed after the other; the exit status is 1 if none could be.
+ramson trims only when you ask: with this command, or with \"ramson run --trim-every\" or \"--trim-after\". One of the process's threads is stopped and does the trim, while the others run on. Several processes are trimmed one after the other; the exit status is 1 if none could be trimmed.
 
 Examples:
   ramson trim 4711
@@ -54,10 +54,11 @@ Examples:
 pub struct TrimFlags {
     #[arg(value_name = "SRC", required = true, help = PROCESSES)]
     pub sources: Vec<String>,
-    /// Lift the process's seccomp filters meanwhile, if they might not let the trim through. If ramson is killed then, the process dies too
+    /// Suspend the process's seccomp filters during the trim, where they might forbid it. If ramson is killed meanwhile, the
+    /// process dies too
     #[arg(long)]
     pub suspend_seccomp: bool,
-    /// One JSON object instead of two lines, or of a line for each of several processes
+    /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
 }

@@ -7,11 +7,11 @@ use ramson_source::marks::parse_name;
 
 #[derive(Args)]
 #[command(after_help = "\
-Running processes come first, by their RSS; then dead ones, the last to end first. Dead processes that ran for less than a minute and differ in nothing except their arguments are one row.
+Running processes come first, the largest RSS on top; then dead ones, the latest first. Dead processes that ran for less than a minute and differ only in their arguments share a row. Narrow terminals show fewer columns; 140 columns show all.
 
-State: running, exited N, the signal that ended it, replaced (by exec), or died if nothing more is known; and the cause of a death for a lack of memory: OOM killer, or out of memory (an allocation failed just before). RSS: now, or as last seen. `ramson run` records these of its program; for others they come from the kernel's log, if this user may read it. Ports: TCP ports on which the process listens.
+State: running, exited N, the signal that ended the process, replaced (by exec), or died if nothing more is known. If it died because memory ran out, the cause follows: OOM killer, or out of memory (an allocation had just failed). RSS: now, or as last seen. `ramson run` records cause and RSS for its program; for others they come from the kernel's log, if this user may read it. Ports: the TCP ports on which the process listens.
 
-Pruning removes profiles of ended processes of this user, never files with a name of their own. `ramson run` prunes when it starts.
+Pruning removes profiles of this user's ended processes, but never a file that was given a name with -o. `ramson run` prunes when it starts.
   RAMSON_PRUNE_AGE=30d  RAMSON_PRUNE_SIZE=1G
 
 Examples:
@@ -21,13 +21,14 @@ Examples:
   ramson list --user www-data
   ramson list --prune --max-age 7d")]
 pub struct ListFlags {
-    /// Only profiles with this in their name, command line or path, or with this process ID or port. Of several words, those with all
+    /// Show only profiles that have WORD in their name, command line or path, or as process ID or port. Several words
+    /// must all match
     #[arg(value_name = "WORD")]
     pub words: Vec<String>,
-    /// Only running processes
+    /// Show only running processes
     #[arg(long)]
     pub running: bool,
-    /// Only processes of this user, by name or ID
+    /// Show only processes of this user (name or ID)
     #[arg(long, value_name = "USER", value_parser = parse_user)]
     pub user: Option<u32>,
     /// Rows of the table to show; 0 for all
@@ -36,21 +37,21 @@ pub struct ListFlags {
     /// One JSON object instead of a table
     #[arg(long)]
     pub json: bool,
-    /// First remove profiles of processes that ended before --max-age, then the oldest until the
-    /// rest is within --max-total
+    /// First remove profiles of processes that ended more than --max-age ago, then the oldest ones
+    /// until the rest fits --max-total
     #[arg(long)]
     pub prune: bool,
-    /// Largest age: a number with d, h, m or s, or off. Default: RAMSON_PRUNE_AGE, or 30d
+    /// Oldest profile to keep: a number with d, h, m or s, or off. Default: RAMSON_PRUNE_AGE, or 30d
     #[arg(long, value_name = "AGE", requires = "prune", value_parser = parse_age)]
     pub max_age: Option<u64>,
-    /// Largest size of a directory's profiles on disk, or off. Default: RAMSON_PRUNE_SIZE, or 1G
+    /// Disk space that a directory's profiles may take, or off. Default: RAMSON_PRUNE_SIZE, or 1G
     #[arg(long, value_name = "SIZE", requires = "prune", value_parser = parse_total)]
     pub max_total: Option<u64>,
 }
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints the path of the mark's file. You may remove it at any time; ramson does not. \"leaks --since\" and \"leaks --baseline\" find a mark by its name, the other commands by its path. If \"ramson record\" keeps a history of the process, the moment is there, too: SRC@mark:NAME.
+Prints the path of the mark's file. ramson never removes it; you may at any time. \"leaks --since\" and \"leaks --baseline\" find a mark by its name, other commands by its path. If \"ramson record\" keeps a history of the process, the history has the mark too: SRC@mark:NAME.
 
 Examples:
   ramson mark name:redis-server deploy; sleep 3600; ramson leaks name:redis-server --since deploy
@@ -61,7 +62,7 @@ pub struct MarkFlags {
     /// What to call this moment: letters, digits, dots, dashes and underscores
     #[arg(value_parser = parse_name)]
     pub name: String,
-    /// Move a mark that exists
+    /// Replace the mark if it exists
     #[arg(long)]
     pub force: bool,
     /// One JSON object instead of the path
@@ -79,9 +80,9 @@ pub enum When {
 
 #[derive(Args)]
 #[command(after_help = "\
-On a terminal, a chart comes first: live bytes, and the rest of RSS above them, with the marks below.
+On a terminal, a chart comes first: live bytes at the bottom, the rest of RSS above them, marks below the axis.
 
-Columns: RSS and live bytes of the moment, the 95 % interval of live in percent, bytes allocated per second since the row before, live samples, and what sets the moment apart: a mark, the start, the end, memory pressure, or the highest of the rows. A line in parentheses marks a gap, where there was no snapshot for more than twice the interval: the recorder did not run, or was prevented from taking one.
+Columns: RSS and live bytes at that time, the 95 % interval of live in percent, bytes allocated per second since the previous row, live samples, and why the row is of interest: a mark, the start, the end, memory pressure, or a peak. A line in parentheses reports a gap: no snapshot for more than twice the interval, because the recorder did not run or could not take one.
 
 Examples:
   ramson timeline name:redis-server
@@ -92,16 +93,16 @@ pub struct TimelineFlags {
     /// A process ID, name:NAME, or a history; with a range, as in SRC@-2h..-1h, only that range
     #[arg(value_name = "SRC")]
     pub source: String,
-    /// Comma-separated values: every moment, bytes as integers
+    /// Print comma-separated values: every snapshot, bytes as integers
     #[arg(long)]
     pub csv: bool,
     /// One JSON object instead of a table
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
-    /// Whether to draw the chart: auto is on a terminal only
+    /// When to draw the chart; auto: on a terminal
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto", default_missing_value = "always", num_args = 0..=1, require_equals = true)]
     pub chart: When,
-    /// Rows to show: those kept for a reason first, then evenly over time; 0 for all
+    /// Rows to show: first marks, start, end and peaks, then others evenly over time; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 40)]
     pub rows: usize,
 }

@@ -12,7 +12,7 @@ const MAX_SIZE: &str = "not a size from 1M to 4096G, as in 4G";
 
 #[derive(Args)]
 #[command(after_help = "\
-Keeps a snapshot of each process every 10 s, and one when the process reaches a new peak of live bytes or RSS, is marked (ramson mark), ends, or its cgroup is short of memory. Snapshots are thinned with age: every 10 s for an hour, every minute for a day, every 10 minutes until --keep. Runs until it is interrupted, or until every named process has ended; those of a name, unit or control group are waited for.
+Takes a snapshot of each process every 10 s, and another when the process reaches a new peak of live bytes or RSS, is marked (ramson mark), ends, or its cgroup is short of memory. Older snapshots are thinned out: every 10 s for an hour, every minute for a day, every 10 minutes until --keep. Runs until it is interrupted, or until every process that was named by its ID has ended; for a name, unit or control group it waits for further processes.
 
 Every reading command then takes moments and ranges: SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, SRC@-2h..-1h. They read the history in RAMSON_HISTORY, or the one that this command writes without -o: /var/lib/ramson/history.db for root, else history.db in $XDG_STATE_HOME/ramson (~/.local/state/ramson). docs/history.md has the tables.
 
@@ -27,7 +27,7 @@ pub struct RecordFlags {
     /// come and go
     #[arg(value_name = "SRC", required_unless_present = "all")]
     pub sources: Vec<String>,
-    /// Every profiled process of this user (of all users, for root), also those that start later
+    /// Record every profiled process of this user (for root, of all users), including those that start later
     #[arg(long, conflicts_with = "sources")]
     pub all: bool,
     /// Time between two snapshots of a process (ms, s, m, h or d)
@@ -36,7 +36,7 @@ pub struct RecordFlags {
     /// Also take a snapshot each time a process has allocated about this much
     #[arg(long, value_name = "SIZE", value_parser = size(1..=u64::MAX, "not a size, as in 1G"))]
     pub every_bytes: Option<u64>,
-    /// How long snapshots are kept
+    /// How long to keep snapshots
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time(DAY_NS / 1440..=3660 * DAY_NS, KEEP))]
     pub keep: u64,
     /// Largest size of the history; the oldest snapshots go first
@@ -45,7 +45,7 @@ pub struct RecordFlags {
     /// The history file: created if it does not exist, continued if it does
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// A JSON object a line on standard output when the recording of a process begins and when it ends
+    /// One JSON object per line when the recording of a process begins and when it ends
     #[arg(long)]
     pub json: bool,
 }

@@ -16,7 +16,7 @@ pub(super) const VIEWS: [&str; 10] =
 
 #[derive(Args)]
 #[command(after_help = "\
-Columns of stacks: bytes that are live, ± their 95 % interval, age of the older half of them, growth where it is more than chance, then the program's innermost function and its callers. Of --view top: flat is the function's own allocations, cum includes those of the functions it called. A large ± means few samples.
+Columns of stacks: live bytes, ± their 95 % interval, objects, mean age of these bytes, growth per hour of leak suspects, then the program's innermost function and its callers. In --view top, flat is what the function allocated itself, and cum includes the functions it called. A large ± means few samples. Narrow terminals show fewer columns; 120 columns show all.
 
 Examples:
   ramson report name:redis-server
@@ -34,17 +34,17 @@ pub struct ReportFlags {
     /// Default: heap; of another tool's file, all
     #[arg(long, value_parser = one_of(KINDS))]
     pub kind: Option<Kinds>,
-    /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects; default
-    /// inuse_space, or a pprof file's own
+    /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects. Default:
+    /// inuse_space, or the default of a pprof file
     #[arg(long, value_name = "TYPE", value_parser = parse_sample_type)]
     pub sample_index: Option<SampleType>,
     /// stacks: the largest, each with its age and growth; top: functions; lines: lines of functions;
-    /// tree: callers to callees; callers: the same upside down; peek RE: callers and callees of functions that match RE; sizes: live blocks by
-    /// size; threads: live blocks by thread; frees: sampled blocks freed lately, with the stacks of
-    /// allocation and free; health: the cost of recording, and its losses
+    /// tree: callers to callees; callers: callees to callers; peek RE: callers and callees of functions that match RE; sizes: live blocks by
+    /// size; threads: live blocks by thread; frees: sampled blocks freed recently, with the stacks of
+    /// allocation and free; health: what recording cost, and what it lost
     #[arg(long, value_name = "VIEW", default_value = "stacks", value_parser = parse_view)]
     pub view: Shown,
-    /// With --view frees: only blocks that contain this address, also live ones
+    /// With --view frees: only blocks that contain this address, including live ones
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub address: Option<u64>,
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub struct ReportFlags {
     /// Order of the rows of --view top and lines; default flat
     #[arg(long, value_parser = one_of(SORTS))]
     pub sort: Option<Sort>,
-    /// Of several processes, a block for each instead of their sum
+    /// For several processes, print a block for each instead of their sum
     #[arg(long)]
     pub each: bool,
     /// One JSON object instead of a table

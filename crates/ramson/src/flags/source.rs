@@ -7,9 +7,9 @@ use ramson_analysis::naming::{Demangle, Names, Search};
 use std::path::PathBuf;
 
 /// The forms that name running processes, profiled or not.
-pub const PROCESSES: &str = "A process ID; name:NAME, all processes of that name; tree:PID, a process and its descendants; unit:redis.service, the processes of a systemd unit; cgroup:PATH, those of a control group and of groups below it; or the profile file of a process that runs. There may be several";
+pub const PROCESSES: &str = "A process ID; name:NAME, all processes of that name; tree:PID, a process and its descendants; unit:redis.service, the processes of a systemd unit; cgroup:PATH, those of a control group and of groups below it; or the profile file of a running process. You may pass several";
 /// All forms, for commands that sum what is named.
-const SOURCES: &str = "A process ID; name:NAME, all processes of that name; tree:PID, a process and its descendants; unit:redis.service, the processes of a systemd unit; cgroup:PATH, those of a control group and of groups below it; a file (ramson's, pprof, jemalloc, gperftools, heaptrack, collapsed); an http:// address of a pprof endpoint; or - for standard input. Several in a row, and all that one of them names, are summed. With a history (ramson record): SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, and ranges as SRC@-2h..-1h";
+const SOURCES: &str = "A process ID; name:NAME, all processes of that name; tree:PID, a process and its descendants; unit:redis.service, the processes of a systemd unit; cgroup:PATH, those of a control group and of groups below it; a file (ramson's, pprof, jemalloc, gperftools, heaptrack, collapsed); an http:// address of a pprof endpoint; or - for standard input. If this names several processes or files, their values are added up. With a history (ramson record): SRC@-1h, SRC@2026-11-20T17:00, SRC@peak, SRC@mark:NAME, and ranges as SRC@-2h..-1h";
 /// Any of them in short.
 const SHORT: &str = "Process ID, name:NAME, tree:PID, unit:NAME, cgroup:PATH, file, address or -; with a history, SRC@MOMENT";
 /// The same, for commands that take one.
@@ -38,14 +38,14 @@ const DEMANGLE: [(&str, Demangle); 3] =
 
 #[derive(Args, Clone)]
 pub struct SearchFlags {
-    /// Also look for debug files in this directory (repeatable)
+    /// Also look for debug files in DIR (repeatable)
     #[arg(long, value_name = "DIR")]
     pub debug_path: Vec<PathBuf>,
-    /// Look for binaries and debug files in this copy of a machine's root directory first
+    /// Look for binaries and debug files in DIR first, a copy of a machine's root directory
     #[arg(long, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
-    /// Also ask the servers in DEBUGINFOD_URLS for debug files, by build ID (or set RAMSON_DEBUGINFOD=1);
-    /// as root never for programs of other users
+    /// Also fetch debug files by build ID from the servers in DEBUGINFOD_URLS (or set RAMSON_DEBUGINFOD=1);
+    /// as root, never for programs of other users
     #[arg(long)]
     pub debuginfod: bool,
 }
@@ -54,8 +54,8 @@ pub struct SearchFlags {
 pub struct NameFlags {
     #[command(flatten)]
     pub search: SearchFlags,
-    /// Names of C++ and Rust functions: full, short (without parameters and template arguments), or
-    /// none (as the linker has them)
+    /// How to show C++ and Rust names: full, short (without parameters and template arguments), or
+    /// none (as in the symbol table)
     #[arg(long, default_value = "full", value_parser = one_of(DEMANGLE), hide_possible_values = true)]
     pub demangle: Demangle,
 }

@@ -15,7 +15,7 @@ Without SRC: all profiled processes; Enter opens one. The program is not affecte
 
 Columns: live bytes, ± their 95 % interval, Δ since the mark (~: not significant), allocations per second of the last 10 s, mean age of the live bytes, function and line. Keys: 1-4 views, Enter callers, e callees, s sort, / filter, m mark, Space pause, ? help, q quit.
 
---json writes one object a line, {\"ramson\": 1, \"kind\": \"top\" (without SRC: \"processes\"), …}, until the process ends or the output is closed; with --once, one. docs/top.md has the fields.
+--json writes one object per line, {\"ramson\": 1, \"kind\": \"top\" (without SRC: \"processes\"), …}, until the process ends or the output is closed; with --once, one. docs/top.md has the fields.
 
 Examples:
   ramson top
@@ -25,8 +25,8 @@ Examples:
   ramson top 4711 --once --focus networking.c
   ramson top 4711 --json --every 10s > growth.ndjson")]
 pub struct TopFlags {
-    /// A process ID, a profile file, or name:NAME, tree:PID, unit:NAME or cgroup:PATH. Where they name several processes: the
-    /// list of these, as they come and go; without SRC, of all profiled processes
+    /// A process ID, a profile file, or name:NAME, tree:PID, unit:NAME or cgroup:PATH. If this names several processes, top
+    /// lists them, as they come and go; without SRC, it lists all profiled processes
     #[arg(value_name = "SRC")]
     pub sources: Vec<String>,
     #[command(flatten)]
@@ -34,16 +34,16 @@ pub struct TopFlags {
     /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up
     #[arg(long, default_value = "heap", value_parser = one_of(KINDS), hide_possible_values = true)]
     pub kind: Kinds,
-    /// The first view: what a row stands for
+    /// The view to begin with: what a row stands for
     #[arg(long, default_value = "stacks", value_parser = one_of(View::ALL.map(|view| (view.name(), view))))]
     pub view: View,
-    /// The first order of the rows
+    /// The order to begin with
     #[arg(long, default_value = "live", value_parser = one_of(Sort::ALL.map(|sort| (sort.name(), sort))))]
     pub sort: Sort,
-    /// One table on standard output, after one interval (for rates), instead of the view
+    /// Print one table after one interval (which rates need), instead of the live view
     #[arg(long)]
     pub once: bool,
-    /// One JSON object a line instead of the view
+    /// One JSON object per line instead of the live view
     #[arg(long)]
     pub json: bool,
     /// Shortest time between two readings (ms, s, m, h or d). Default: 250ms, or 1s with --once or

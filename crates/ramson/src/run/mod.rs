@@ -4,6 +4,7 @@ mod absent;
 pub mod compact;
 mod confined;
 mod end_note;
+mod frames;
 mod library;
 pub mod prune;
 mod roots;
@@ -70,6 +71,7 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     found.obstacle = found.obstacle.or_else(|| settings::obstacle(std::env::vars_os()));
     let mut command = Command::new(&found.path);
     command.args(&flags.command[1..]);
+    say_frames(&found.path, flags, &mut command);
     let (shown, run_id) = (found.path.display(), new_run_id());
     let mut is_kept = true;
     if found.obstacle.is_none() {
@@ -107,9 +109,31 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
         .map_err(|error| fail(format!("cannot wait for the program: {error}")))?;
     let _ = its_end.set(ended.end.way);
     if found.obstacle.is_none() {
-        report_profiles(run_id, output.as_deref(), is_kept, &ended);
+        report_profiles(run_id, output.as_deref(), is_kept, flags.frames, &ended);
     }
     Ok(signals::end_alike(ended.end.way))
+}
+
+/// With `--frames`, sets what makes run times tell their names; without, says that it can be done.
+fn say_frames(program: &Path, flags: &RunFlags, command: &mut Command) {
+    let binary = program::binary_of(program);
+    let (run_time, shown) = (frames::run_time(&binary), binary.display());
+    if let Some(version) = frames::too_old(&binary) {
+        if flags.frames {
+            remark(format_args!(
+                "--frames: {shown}: Python {version} does not tell the names of its functions. Python 3.12 does"
+            ));
+        }
+        return;
+    }
+    if flags.frames {
+        frames::configure(command);
+        remark(format_args!("--frames: {}", frames::price(run_time)));
+    } else if let Some(run_time) = run_time
+        && !frames::is_set_by_user(run_time, &flags.command[1..])
+    {
+        remark(format_args!("{shown}: \"ramson run --frames\" shows its functions by name, too"));
+    }
 }
 
 /// Starts the program beside us; what is sent to us is sent to it.
@@ -264,7 +288,13 @@ fn new_run_id() -> u64 {
 }
 
 /// Says where the profiles are. Our own words go to standard error, so the program's output stays its own.
-fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &Ended) {
+fn report_profiles(
+    run_id: u64,
+    output: Option<&Path>,
+    is_kept: bool,
+    has_names: bool,
+    ended: &Ended,
+) {
     let began_ticks = start_ticks_of(std::process::id());
     let mut profiles = files_since(began_ticks, |header| header.run_id == run_id);
     profiles.extend(output.into_iter().flat_map(|output| files_beside(output, run_id)));
@@ -283,7 +313,7 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
     profiles.sort_by(|a, b| live(b).total_cmp(&live(a)));
     end_note::note_ends(&mut profiles, ended);
     let dead = profiles.iter().filter(|source| source.running.is_none());
-    let last_words: Vec<Vec<String>> = dead.map(keep).collect();
+    let last_words: Vec<Vec<String>> = dead.map(|source| keep(source, has_names)).collect();
     if let Some(path) = emptied(output, ended) {
         let path = path.display();
         remark(format_args!(
@@ -309,6 +339,13 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
             source.origin
         ));
     }
+    say_early_children(&profiles);
+    if profiles.len() > MAX_REPORTED {
+        remark(format_args!("and {} more: ramson list", profiles.len() - MAX_REPORTED));
+    }
+}
+
+fn say_early_children(profiles: &[Recording]) {
     let count = |counter| {
         let of = |source: &Recording| source.snapshot.header.health[counter as usize];
         profiles.iter().map(of).sum::<u64>()
@@ -317,9 +354,6 @@ fn report_profiles(run_id: u64, output: Option<&Path>, is_kept: bool, ended: &En
     if early > 0 {
         let children = if early == 1 { "child" } else { "children" };
         remark(format_args!("{early} forked {children} ended before a profile file was made"));
-    }
-    if profiles.len() > MAX_REPORTED {
-        remark(format_args!("and {} more: ramson list", profiles.len() - MAX_REPORTED));
     }
 }
 
@@ -332,12 +366,12 @@ fn may_run_elsewhere(recording: &Recording, ended: &Ended) -> bool {
 
 /// Makes a dead process's file small, with the names in it where the death deserves a look, or where
 /// its root directory was not ours: its binaries may be replaced, or that directory gone, before it is
-/// read. Returns what to say of a death of memory.
-fn keep(source: &Recording) -> Vec<String> {
+/// read; as a perf map may be. Returns what to say of a death of memory.
+fn keep(source: &Recording, has_names: bool) -> Vec<String> {
     let path = Path::new(&source.origin);
     let violent = end::end_of(source).is_some_and(|noted| end::is_violent(&noted));
     let is_elsewhere = source.snapshot.header.root.is_some();
-    let last = (violent || is_elsewhere).then(|| LastProfile::of(source));
+    let last = (violent || is_elsewhere || has_names).then(|| LastProfile::of(source));
     // Another user may not read every binary that we may, and can move the directory while we write.
     let facts = source.file().and_then(|file| file.metadata().ok());
     if facts.is_some_and(|facts| facts.uid() == geteuid().as_raw()) {

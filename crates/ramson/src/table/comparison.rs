@@ -1,6 +1,6 @@
 //! A comparison as text.
 
-use super::{Table, percent, place, push_rest};
+use super::{Table, name_and_place, percent, push_rest};
 use ramson_analysis::comparison::{Comparison, is_noise};
 use ramson_profile::format::{format_half_width, format_relative_error, format_value};
 use ramson_profile::{DiffTable, Estimate};
@@ -55,8 +55,9 @@ fn push_rows(out: &mut String, table: &DiffTable, all_rows: usize) {
         return;
     }
     let value = |estimate: Estimate| format_value(estimate.value, table.sample_type.unit());
-    let heads = ":>1|Δ:>11|±:>10|Δ cum:>11|old:>10|new:>10|function  file:line";
+    let heads = ":>1|Δ:>11|±:>10|Δ cum:>11@110|old:>10@90|new:>10@70|function  file:line";
     let mut lines = Table::new(out, heads);
+    let room = lines.room();
     for row in &table.rows {
         let change = &row.change;
         let is_noise = is_noise(change.shown());
@@ -67,7 +68,7 @@ fn push_rows(out: &mut String, table: &DiffTable, all_rows: usize) {
             with_plus(change.cum.value, value(change.cum)),
             value(row.old_flat),
             value(row.new_flat),
-            format!("{}{}", change.name, place(&change.file, change.line)),
+            name_and_place(&change.name, &change.file, change.line, room),
         ];
         if is_noise { lines.dim_row(cells) } else { lines.row(cells) }
     }

@@ -1,7 +1,7 @@
 //! The finding for people: what the memory is, a sentence for each cause, then what to do, then the sum, what pins free memory
 //! and a map of the heap. What takes knowledge of the allocator is in the details.
 
-use super::{columns, cut_all, doctor_details, pins, push_prose, size};
+use super::{columns, cut_all, doctor_details, pins, push_prose, push_terms, size};
 use ramson_analysis::doctor::Finding;
 use ramson_process::Term;
 use ramson_process::allocators::Missing;
@@ -38,7 +38,7 @@ pub fn text(finding: &Finding, shown: Shown) -> String {
     }
     pins::push_advice(&mut out, finding.advice.iter().map(|advice| (String::new(), advice)));
     out.push('\n');
-    push_prose(&mut out, "", &finding.rss.line());
+    push_terms(&mut out, "", &finding.rss.line(), 2);
     let _ = writeln!(out, "{}", bar(finding));
     if shown.details {
         doctor_details::push_details(&mut out, finding);

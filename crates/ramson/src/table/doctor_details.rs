@@ -197,8 +197,8 @@ fn push_arenas(out: &mut String, statistics: &Statistics) {
     let mut arenas: Vec<(usize, &Arena)> = statistics.arenas.iter().enumerate().collect();
     arenas.sort_by_key(|(_, arena)| std::cmp::Reverse(arena.free_bytes()));
     out.push('\n');
-    let heads = "arena:>5|threads:>7|heaps:>5|taken:>10|in use:>10|free:>10|releasable:>10|fastbins:>10|\
-                 tcaches:>10|largest:>10|frag:>7";
+    let heads = "arena:>5|threads:>7|heaps:>5@90|taken:>10|in use:>10|free:>10|releasable:>10|\
+                 fastbins:>10@110|tcaches:>10@110|largest:>10@110|frag:>7";
     let mut table = Table::new(out, heads);
     for (index, arena) in arenas.iter().take(MOST_ARENAS) {
         let name = if arena.is_main { "main".into() } else { index.to_string() };

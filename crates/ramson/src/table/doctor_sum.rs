@@ -1,7 +1,7 @@
 //! What `doctor` finds in several processes as text: their sum, a row for each, and what saves most.
 
 use super::doctor::Shown;
-use super::{Table, blocks, command, doctor, pins, push_prose};
+use super::{Table, blocks, command, doctor, pins, push_prose, push_terms};
 use ramson_analysis::doctor::Findings;
 use ramson_analysis::rss::Rss;
 use ramson_process::Term;
@@ -43,7 +43,7 @@ fn heading(findings: &Findings) -> String {
     let count = findings.processes.len();
     let rss = findings.rss.as_ref().map_or(0.0, |rss| rss.bytes as f64);
     let title = format!(
-        "RSS {} in {count} processes; pages that they share count in each",
+        "RSS {} in {count} processes; shared pages are counted once per process",
         format_bytes(rss)
     );
     push_prose(&mut out, "", &title);
@@ -72,7 +72,11 @@ fn push_table(out: &mut String, findings: &Findings) {
     let Some(sum) = &findings.rss else { return };
     let shown: Vec<(Term, &str)> =
         COLUMNS.into_iter().filter(|&(term, _)| sum.term(term).value != 0.0).collect();
-    let heads: String = shown.iter().map(|(_, name)| format!("|{name}:>10")).collect();
+    let head = |&(term, name): &(Term, &str)| match term {
+        Term::Live | Term::Free => format!("|{name}:>10"),
+        _ => format!("|{name}:>10@90"),
+    };
+    let heads: String = shown.iter().map(head).collect();
     let cells = |first: String, rss: &Rss, last: String| {
         let values: Vec<f64> = shown.iter().map(|&(term, _)| rss.term(term).value).collect();
         let rest = rss.bytes as f64 - values.iter().sum::<f64>();
@@ -80,8 +84,8 @@ fn push_table(out: &mut String, findings: &Findings) {
         [first].into_iter().chain(bytes).chain([last]).collect::<Vec<_>>()
     };
     out.push('\n');
-    push_prose(out, "", &sum.line());
-    let mut table = Table::new(out, &format!("pid:>10|RSS:>10{heads}|rest:>10|command"));
+    push_terms(out, "", &sum.line(), 2);
+    let mut table = Table::new(out, &format!("pid:>10|RSS:>10{heads}|rest:>10@90|command"));
     for each in findings.processes.iter().take(MOST_ROWS) {
         table.row(cells(each.answer.pid.to_string(), &each.answer.rss, command(&each.row)));
     }

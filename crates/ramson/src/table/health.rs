@@ -1,6 +1,6 @@
 //! `--view health`: what recording cost the program, what it lost, and at which interval it samples.
 
-use super::{columns, cut};
+use super::push_prose;
 use ramson_analysis::recording::{Cost, DROPS};
 use ramson_analysis::summary::Summary;
 use ramson_format::{HEALTH, Health};
@@ -12,8 +12,7 @@ pub fn table(out: &mut String, summary: &Summary) {
     let count = |kind: Health| counted(summary, kind);
     let objects = |kind: Health| format_objects(count(kind) as f64);
     let mut row = |name: &str, value: String| {
-        let line = format!("{name:<13}{value}");
-        let _ = writeln!(out, "{}", cut(line.trim_end(), columns()));
+        push_prose(out, &format!("{name:<13}"), &value);
     };
     row("samples", format!("{}, {} freed since", objects(Health::Samples), objects(Health::Frees)));
     row("time", time(cost, count(Health::Samples), count(Health::Extents)));
@@ -76,10 +75,16 @@ fn time(cost: &Cost, samples: u64, extents: u64) -> String {
     if let Some(ppm) = cost.overhead_ppm {
         let _ = write!(text, "; {} of the CPU time", percent(ppm / 1e6));
     }
-    match cost.max_overhead_ppm {
-        0 => text + ", no bound",
-        ppm => format!("{text}, bound {}", percent(ppm as f64 / 1e6)),
+    if cost.max_overhead_ppm == 0 {
+        return text + ", no limit";
     }
+    let _ = write!(text, ", limit {}", percent(cost.max_overhead_ppm as f64 / 1e6));
+    if cost.overhead_ppm.is_some_and(|ppm| ppm > cost.max_overhead_ppm as f64) {
+        // docs/sampling.md, "An interval that changes".
+        text += ". The limit leaves out what a larger interval would not save: the first sample of each stack, making the profile, \
+                 the program's own mappings, and all that is left at 300 samples per second";
+    }
+    text
 }
 
 fn percent(share: f64) -> String {
@@ -115,9 +120,9 @@ fn memory(cost: &Cost) -> String {
     let most = format_bytes(cost.own_most_bytes as f64);
     match cost.own_resident_bytes {
         Some(bytes) => {
-            format!("{} resident of {most} taken; bound {bound}", format_bytes(bytes as f64))
+            format!("{} resident of {most} taken; limit {bound}", format_bytes(bytes as f64))
         }
-        None => format!("{most} taken at most; bound of what is resident {bound}"),
+        None => format!("at most {most} taken; limit of what is resident {bound}"),
     }
 }
 

@@ -1,24 +1,34 @@
 //! The list of profiles as text.
 
-use super::{Table, cut, most, or_dash, push_rest, size};
+use super::{Table, columns, cut, most, or_dash, push_rest, size, words_of};
 use ramson_analysis::end::Cause;
 use ramson_analysis::listing::{Alike, Entry, Listing};
 use ramson_process::clock::unix_ns;
 use ramson_profile::format::{format_bytes, format_duration, format_relative_error};
 use rustix::process::getuid;
 
-/// Of a command line: behind it comes the profile's path.
+/// Of a command line: behind it comes the profile's path …
 const MOST_COMMAND: usize = 60;
+/// … where there is room for it. The process ID finds it, too.
+const PROFILE_FROM: usize = 140;
 
 pub fn text(listing: &Listing, rows: usize) -> String {
     let mut out = String::new();
     let is_own = |entry: &Entry| entry.user.is_none_or(|user| user == getuid().as_raw());
     let of_several = !listing.profiles.iter().all(is_own);
-    let users = if of_several { "user:<10|" } else { "" };
-    let heads = format!(
-        "pid:>8|{users}state:<21|when:>13|live:>10|±:>8|RSS:>10| ports:<12|command:<30|profile"
-    );
+    let users = if of_several { "user:<10@90|" } else { "" };
     let all = listing.rows();
+    let widest = |text: fn(&Entry) -> String, least: usize| {
+        let shown = all.iter().take(most(rows));
+        shown.map(|row| text(row.entry).chars().count()).fold(least, usize::max)
+    };
+    let (state_width, when_width) = (widest(state, 5), widest(when, 4));
+    let has_profile = columns().is_none_or(|columns| columns >= PROFILE_FROM);
+    let last = if has_profile { "command:<30|profile" } else { "command" };
+    let heads = format!(
+        "pid:>8|{users}state:<{state_width}|when:>{when_width}|live:>10|±:>8@120|RSS:>10@80|\
+          ports:<12@100|{last}"
+    );
     let mut table = Table::new(&mut out, &heads);
     for row in all.iter().take(most(rows)) {
         let entry = row.entry;
@@ -78,10 +88,12 @@ fn command(row: &Alike) -> String {
         return format!("{name} ({} alike, the last one shown)", row.count);
     }
     let is_title = command.first().is_some_and(|first| first.contains([' ', ':']));
-    let name = Some(name).filter(|_| !is_title);
-    let words = name.into_iter().chain(command.iter().skip(usize::from(!is_title)));
-    let line = words.map(String::as_str).collect::<Vec<_>>().join(" ");
-    cut(line.trim_end(), Some(MOST_COMMAND))
+    let line = match is_title {
+        // What is behind it is room that the title did not need.
+        true => command.join(" ").trim_end().to_owned(),
+        false => words_of([name].into_iter().chain(command.iter().skip(1))),
+    };
+    cut(&line, Some(MOST_COMMAND))
 }
 
 #[cfg(test)]
@@ -133,6 +145,8 @@ mod tests {
         assert_eq!(line(&["nginx: worker process", ""]), "nginx: worker process");
         assert_eq!(line(&["redis-server *:6379"]), "redis-server *:6379");
         assert_eq!(line(&["/opt/redis-server", "-p", "1"]), "redis-server -p 1");
+        let empty = ["redis-server", "--save", "", "--dir", "my data"];
+        assert_eq!(line(&empty), "redis-server --save '' --dir 'my data'");
         assert_eq!(line(&[]), "redis-server");
     }
 }

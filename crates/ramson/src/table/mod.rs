@@ -7,6 +7,7 @@ mod doctor_details;
 pub mod doctor_sum;
 mod frees;
 mod health;
+mod lines;
 pub mod listing;
 mod pins;
 pub mod report;
@@ -17,91 +18,46 @@ pub mod suspects;
 pub mod timeline;
 mod trees;
 
+pub use lines::{columns, cut, cut_all, fitted, push_prose, push_terms, words, wrap};
+
 use crate::output::{DIM, NOT_DIM, hint};
 use ramson_analysis::members::{Each, Row};
 use ramson_profile::format::{format_bytes, format_percent};
-use ramson_profile::{FrameName, escape_invisible};
+use ramson_profile::{FrameName, short_name};
 use ramson_symbols::SymbolDefect;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 
-/// Prose is not broken to less.
-const LEAST_PROSE_COLUMNS: usize = 20;
 /// Missing symbols reported one by one.
 const MAX_HINTS: usize = 3;
-
-/// Columns of the terminal, or of `COLUMNS`; `None` where the output is not a terminal: then nothing is cut.
-pub fn columns() -> Option<usize> {
-    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let of_terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok();
-    asked.or_else(|| of_terminal().map(|size| size.ws_col.into()).filter(|&columns| columns > 0))
-}
-
-/// `line` cut to `columns` characters, ending in … if anything is missing; what no reader sees of it takes room, escaped.
-pub fn cut(line: &str, columns: Option<usize>) -> String {
-    let line = escape_invisible(line);
-    match columns {
-        Some(columns) if line.chars().count() > columns => {
-            line.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
-        }
-        _ => line.into_owned(),
-    }
-}
-
-/// Lines for standard output, as columns fit.
-pub fn cut_all(lines: impl Iterator<Item = String>) -> String {
-    let columns = columns();
-    lines.map(|line| cut(line.trim_end(), columns) + "\n").collect()
-}
-
-/// Parts of a text in lines of at most `columns` characters, as far as they fit; all but the first indented.
-pub fn wrap<'a>(
-    parts: impl IntoIterator<Item = &'a str>,
-    columns: usize,
-    indent: usize,
-) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for part in parts {
-        let last = lines.last_mut().expect("never empty");
-        if last.is_empty() || last.chars().count() + part.trim_end().chars().count() <= columns {
-            last.push_str(part);
-        } else {
-            lines.push(format!("{:indent$}{part}", ""));
-        }
-    }
-    lines
-}
-
-/// Adds prose, which is never cut: broken at spaces, behind `label` and below what follows it.
-pub fn push_prose(out: &mut String, label: &str, prose: &str) {
-    let indent = label.chars().count();
-    let most = columns().unwrap_or(usize::MAX).max(indent + LEAST_PROSE_COLUMNS);
-    let text = label.to_owned() + prose;
-    let lines = wrap(text.split_inclusive(' '), most, indent);
-    out.extend(lines.iter().map(|line| line.trim_end().to_owned() + "\n"));
-}
 
 /// Lines below the names of their columns, each cut to the terminal.
 pub struct Table<'a> {
     out: &'a mut String,
-    /// Of a column that is aligned right; negative: left; 0: the last one, which takes the rest.
-    widths: Vec<isize>,
     pub columns: Option<usize>,
+    /// Of a column that is aligned right; negative: left; 0: the last one, which takes the rest; `None`: there is no room for it.
+    widths: Vec<Option<isize>>,
 }
 
 impl<'a> Table<'a> {
-    /// Adds the heading: names and widths of the columns, as in `pid:>8|state:<10|name`.
+    /// Adds the heading: names and widths of the columns, as in `pid:>8|state:<10|live:>9@100|name`. A column is left out where
+    /// the terminal has fewer columns than stand behind its @.
     pub fn new(out: &'a mut String, heads: &str) -> Self {
+        let columns = columns();
         let head = |head: &str| {
+            let (head, least) = head.rsplit_once('@').unwrap_or((head, "0"));
             let right = head.rsplit_once(":>").map(|(name, width)| (name, width, 1));
             let left = || head.rsplit_once(":<").map(|(name, width)| (name, width, -1));
             let (name, width, sign) = right.or_else(left).unwrap_or((head, "0", 1));
-            (name.to_owned(), sign * width.parse::<isize>().expect("a width"))
+            let [width, least] =
+                [width, least].map(|number| number.parse::<isize>().expect("a width"));
+            let has_room = columns.is_none_or(|columns| columns >= least.unsigned_abs());
+            (name.to_owned(), has_room.then_some(sign * width))
         };
         let (names, widths): (Vec<String>, _) = heads.split('|').map(head).unzip();
-        let mut table = Self { out, widths, columns: None };
+        let mut table = Self { out, columns, widths };
         table.row(names);
-        Self { columns: columns(), ..table }
+        table
     }
 
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -119,9 +75,16 @@ impl<'a> Table<'a> {
         self.out.push_str(&(cut(line, self.columns) + "\n"));
     }
 
+    /// Characters that the last column has room for; `None`: any number.
+    pub fn room(&self) -> Option<usize> {
+        let taken: usize = self.widths.iter().flatten().map(|width| width.unsigned_abs() + 1).sum();
+        self.columns.map(|columns| columns.saturating_sub(taken))
+    }
+
     fn line(&self, cells: impl IntoIterator<Item = String>) -> String {
         let mut line = String::new();
-        for (cell, &width) in cells.into_iter().zip(&self.widths) {
+        for (cell, width) in cells.into_iter().zip(&self.widths) {
+            let Some(width) = width else { continue };
             let room = width.unsigned_abs();
             let _ = match width {
                 0 => write!(line, " {cell}"),
@@ -157,7 +120,20 @@ pub fn blocks<T>(heading: &str, all: &[Each<T>], block: impl Fn(&T) -> String) -
 
 /// The command line of a process, else its name.
 pub fn command(row: &Row) -> String {
-    if row.command_line.is_empty() { row.name.clone() } else { row.command_line.join(" ") }
+    match row.command_line.first() {
+        None => row.name.clone(),
+        Some(title) if title.contains([' ', ':']) => row.command_line.join(" ").trim_end().into(),
+        Some(_) => words_of(&row.command_line),
+    }
+}
+
+/// Arguments as a shell would take them: those that are empty or have a space are quoted.
+pub fn words_of<'a>(words: impl IntoIterator<Item = &'a String>) -> String {
+    let quoted = |word: &String| match word.is_empty() || word.contains([' ', '\'']) {
+        true => format!("'{}'", word.replace('\'', "'\\''")),
+        false => word.clone(),
+    };
+    words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 pub fn size(bytes: u64) -> String {
@@ -192,6 +168,30 @@ pub fn place(file: &str, line: u32) -> String {
     }
 }
 
+/// A function's short name and its place, as they fit.
+pub fn name_and_place(name: &str, file: &str, line: u32, room: Option<usize>) -> String {
+    let (name, whole) = (short_name(name), place(file, line));
+    let fits =
+        |place: &str| room.is_none_or(|room| name.chars().count() + place.chars().count() <= room);
+    let place = match fits(&whole) {
+        true => whole,
+        false => place(file.rsplit('/').next().unwrap_or(file), line),
+    };
+    match fits(&place) {
+        true => name + &place,
+        // The place is worth more than the namespace, and less than the name.
+        false => {
+            let taken = place.chars().count();
+            let least = name.rsplit("::").next().map_or(0, |own| own.chars().count() + 1);
+            let left = room.map(|room| room.saturating_sub(taken));
+            match left.is_some_and(|left| left >= least) {
+                true => fitted(&name, left) + &place,
+                false => fitted(&name, room),
+            }
+        }
+    }
+}
+
 /// `leaf:12 ← caller:34 ← …`: short names, at most so many.
 pub fn stack(frames: &[FrameName], most: usize) -> String {
     let names: Vec<String> = frames.iter().take(most).map(FrameName::short).collect();
@@ -222,13 +222,5 @@ mod tests {
         assert_eq!(rest(5), "");
         assert_eq!(rest(6), "(1 more moment; -n 0 shows all)\n");
         assert_eq!(rest(7), "(2 more moments; -n 0 shows all)\n");
-    }
-
-    #[test]
-    fn lines_are_cut_by_characters_and_marked() {
-        assert_eq!(cut("ä€bcd", Some(4)), "ä€b…");
-        assert_eq!(cut("abcd", Some(4)), "abcd");
-        assert_eq!(cut("abcd", None), "abcd");
-        assert_eq!(cut("a\u{202e}bcd", Some(6)), "a\\u{2…");
     }
 }

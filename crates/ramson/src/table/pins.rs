@@ -26,8 +26,10 @@ pub fn push_pins(out: &mut String, finding: &Finding, rows: usize) {
         out,
         "\nfree memory pinned by live blocks beside it, by call site ({samples} sampled blocks)"
     );
-    let mut table =
-        Table::new(out, "pins:>10|±:>8|live:>10|±:>8|age p50:>9|oldest:>9|allocated by");
+    let mut table = Table::new(
+        out,
+        "pins:>10|±:>8@60|live:>10@100|±:>8@120|age p50:>9@80|oldest:>9@120|allocated by",
+    );
     for site in pins.sites.iter().take(most(rows)) {
         table.row([
             format_bytes(site.held.value),

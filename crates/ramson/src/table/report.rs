@@ -1,6 +1,9 @@
 //! A report as text.
 
-use super::{Table, blocks, frees, health, percent, place, sizes, stacks, subject, trees};
+use super::{
+    Table, blocks, frees, health, name_and_place, percent, push_terms, sizes, stacks, subject,
+    trees,
+};
 use ramson_analysis::report::{Report, View};
 use ramson_analysis::summary::Subject;
 use ramson_profile::Estimate;
@@ -77,9 +80,11 @@ fn push_functions(out: &mut String, report: &Report, table: &TopTable) {
         return;
     }
     let folded = if report.is_folded { stacks::FOLDED } else { "" };
-    let _ = writeln!(out, "{}{folded}", title(report, table.total));
-    let heads = "flat:>10|flat%:>7|sum%:>7|cum:>10|cum%:>7|±:>8|objects:>13|function  file:line";
+    push_terms(out, "", &format!("{}{folded}", title(report, table.total)), 2);
+    let heads = "flat:>10|flat%:>7@70|sum%:>7@110|cum:>10|cum%:>7@90|±:>8@60|objects:>13@120|\
+                 function  file:line";
     let mut lines = Table::new(out, heads);
+    let room = lines.room();
     let mut sum = 0.0;
     for row in &table.rows {
         sum += row.flat.value;
@@ -91,7 +96,7 @@ fn push_functions(out: &mut String, report: &Report, table: &TopTable) {
             percent(row.cum.value, report.magnitude),
             format_relative_error(row.shown()),
             format_objects(row.objects.value),
-            format!("{}{}", row.name, place(&row.file, row.line)),
+            name_and_place(&row.name, &row.file, row.line, room),
         ]);
     }
 }

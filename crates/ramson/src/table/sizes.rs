@@ -15,7 +15,7 @@ pub fn sizes(out: &mut String, table: &SizeTable) {
         return;
     }
     let _ = writeln!(out, "{sample_type} by block size, {}", format_bytes(table.space.value));
-    let heads = "block size:>23|bytes:>10|bytes%:>7|±:>8|objects:>13|±:>8|";
+    let heads = "block size:>23|bytes:>10|bytes%:>7|±:>8|objects:>13@100|±:>8@110|";
     let mut lines = Table::new(out, heads);
     let largest = table.rows.iter().map(|row| row.space.value).fold(0.0, f64::max);
     for row in &table.rows {

@@ -1,7 +1,7 @@
 //! The largest stacks as text, and what points on to other commands.
 
 use super::report::title;
-use super::{Table, percent, place};
+use super::{Table, name_and_place, or_dash, percent, push_prose, push_terms};
 use ramson_analysis::report::Report;
 use ramson_analysis::stack_table::{Pointers, StackRow, StackTable};
 use ramson_analysis::unprofiled::Unprofiled;
@@ -9,7 +9,7 @@ use ramson_profile::format::{
     format_bytes, format_duration, format_estimate, format_objects, format_relative_error,
     format_value,
 };
-use ramson_profile::{FrameName, SampleUnit, short_name};
+use ramson_profile::{FrameName, SampleUnit};
 use std::fmt::Write;
 
 /// Callers shown behind the first function.
@@ -19,18 +19,26 @@ const MAX_CALLERS: usize = 8;
 pub fn table(out: &mut String, report: &Report, of: &StackTable) {
     let unit = of.sample_type.unit();
     if of.rows.is_empty() {
-        out.push_str(&nothing(report, of));
+        push_prose(out, "", &nothing(report, of));
         return;
     }
     let folded = if of.is_folded { FOLDED } else { "" };
-    let _ = writeln!(out, "{}{folded}", title(report, of.total));
+    push_terms(out, "", &format!("{}{folded}", title(report, of.total)), 2);
     let what = if unit == SampleUnit::Bytes { "bytes" } else { "count" };
     let has_ages = of.rows.iter().any(|stack| stack.ages.is_some());
     let has_growth = of.rows.iter().any(|stack| stack.growth.is_some());
-    let age = if has_ages { "age:>8|" } else { "" };
-    let change = if has_growth { "growth:>22|" } else { "" };
-    let heads = format!("{what}:>10|share:>7|±:>8|objects:>11|{age}{change}stack, innermost first");
+    // The function is the last thing to go, then what it holds.
+    let age = match (has_ages, has_growth) {
+        (false, _) => "",
+        (_, false) => "age:>8|",
+        (_, true) => "age:>8@90|",
+    };
+    let change = if has_growth { "growth:>12@70|±:>10@120|" } else { "" };
+    let heads = format!(
+        "{what}:>10|share:>7@50|±:>8@60|objects:>11@110|{age}{change}stack, innermost first"
+    );
     let mut lines = Table::new(out, &heads);
+    let room = lines.room();
     let mut shown = 0.0;
     for stack in &of.rows {
         shown += stack.value.value;
@@ -41,12 +49,12 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable) {
             format_objects(stack.objects.value),
         ];
         if has_ages {
-            cells.push(stack.ages.map_or("–".into(), |ages| format_duration(ages.p50_ns)));
+            cells.push(or_dash(stack.ages.map(|ages| format_duration(ages.mean_ns))));
         }
         if has_growth {
-            cells.push(growth(stack));
+            cells.extend(growth(stack));
         }
-        cells.push(names(&stack.frames));
+        cells.push(names(&stack.frames, room));
         lines.row(cells);
     }
     let rest = of.total.value - shown;
@@ -63,20 +71,18 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable) {
 pub const FOLDED: &str =
     "; library frames are attributed to their callers (--all-frames shows them)";
 
-fn growth(stack: &StackRow) -> String {
-    let Some(growth) = &stack.growth else { return "–".into() };
-    format!(
-        "+{}/h ±{}",
-        format_bytes(growth.per_hour.value),
-        format_bytes(growth.per_hour.half_width_95())
-    )
+fn growth(stack: &StackRow) -> [String; 2] {
+    let per_hour = stack.growth.as_ref().map(|growth| growth.per_hour);
+    let text = per_hour
+        .map(|it| [format!("+{}/h", format_bytes(it.value)), format_bytes(it.half_width_95())]);
+    text.unwrap_or_else(|| [or_dash(None), String::new()])
 }
 
 /// `function  file:line ← caller:line ← …`.
-fn names(frames: &[FrameName]) -> String {
+fn names(frames: &[FrameName], room: Option<usize>) -> String {
     let Some((own, callers)) = frames.split_first() else { return String::new() };
     let file = own.file.rsplit('/').next().unwrap_or("");
-    let mut names = short_name(&own.name) + &place(file, own.line);
+    let mut names = name_and_place(&own.name, file, own.line, room);
     for caller in callers.iter().take(MAX_CALLERS) {
         let _ = write!(names, " ← {}", caller.short());
     }
@@ -89,7 +95,7 @@ fn names(frames: &[FrameName]) -> String {
 fn nothing(report: &Report, of: &StackTable) -> String {
     let interval = format_bytes(report.interval_bytes as f64);
     format!(
-        "no {} sampled yet: one allocation in {interval} is. Wait, or start the program with a smaller --interval\n",
+        "no {} sampled yet: one allocation in {interval} is. Wait, or start the program with a smaller --interval",
         of.sample_type
     )
 }
@@ -97,13 +103,11 @@ fn nothing(report: &Report, of: &StackTable) -> String {
 /// What can be said of a process without a profile.
 pub fn unprofiled(of: &Unprofiled, source: &str) -> String {
     let allocator = of.allocator.as_ref().map(|name| format!("; allocator {name}"));
-    let mut out = format!(
-        "{}\n{} (pid {}), running, not profiled{}\n",
-        of.rss.line(),
-        of.name,
-        of.pid,
-        allocator.unwrap_or_default()
-    );
+    let mut out = String::new();
+    push_terms(&mut out, "", &of.rss.line(), 2);
+    let allocator = allocator.unwrap_or_default();
+    let line = format!("{} (pid {}), running, not profiled{allocator}", of.name, of.pid);
+    push_prose(&mut out, "", &line);
     pointers(&mut out, &of.pointers, source);
     out
 }
@@ -112,13 +116,13 @@ pub fn unprofiled(of: &Unprofiled, source: &str) -> String {
 pub fn pointers(out: &mut String, pointers: &Pointers, source: &str) {
     if pointers.growing > 0 {
         let suspects = if pointers.growing == 1 { "leak suspect" } else { "leak suspects" };
-        let _ = writeln!(
-            out,
+        let line = format!(
             "{} {suspects}, growing by {}/h ±{}: ramson leaks {source}",
             pointers.growing,
             format_bytes(pointers.growth_per_hour.value),
             format_bytes(pointers.growth_per_hour.half_width_95()),
         );
+        push_prose(out, "", &line);
     }
     if let Some(free) = pointers.free {
         let trim = pointers.releasable.map_or(String::new(), |bytes| {
@@ -128,6 +132,7 @@ pub fn pointers(out: &mut String, pointers: &Pointers, source: &str) {
             true => format_estimate(free, SampleUnit::Bytes),
             false => format_bytes(free.value),
         };
-        let _ = writeln!(out, "{free} free in the allocator{trim}: ramson doctor {source}");
+        let line = format!("{free} free in the allocator{trim}: ramson doctor {source}");
+        push_prose(out, "", &line);
     }
 }

@@ -1,6 +1,6 @@
 //! The first lines of a report: the RSS line, what the profile is of, and what it does not hold.
 
-use super::{Table, columns, command, or_dash, size, wrap};
+use super::{Table, command, or_dash, push_prose, push_terms, size};
 use ramson_analysis::MmapSums;
 use ramson_analysis::members::{Row, Sum, unprofiled_text};
 use ramson_analysis::rss::{Rss, live_text};
@@ -24,7 +24,7 @@ pub fn heading(subject: &Subject, defects: &[String]) -> String {
         Subject::Foreign(summary) => of_foreign(summary),
         Subject::Sum(sum) => return of_sum(sum),
     };
-    out.extend(defects.iter().map(|defect| format!("not complete: {defect}\n")));
+    defects.iter().for_each(|defect| push_prose(&mut out, "not complete: ", defect));
     out.push('\n');
     out
 }
@@ -36,26 +36,24 @@ fn of_sum(sum: &Sum) -> String {
         Some(time_ns) => format!("at {}", format_local_time(time_ns)),
         None => "in all".into(),
     };
-    let mut out = match (&sum.rss, sum.rss_bytes) {
+    let mut out = String::new();
+    let first = match (&sum.rss, sum.rss_bytes) {
         (Some(rss), _) => rss.line(),
         (None, Some(bytes)) => format!("RSS {} {all}; live {live}", size(bytes)),
         (None, None) => format!("RSS not known; live {live}"),
     };
-    let _ = write!(out, "\n{} profiles", sum.rows.len());
-    match running {
-        0 => {}
+    push_terms(&mut out, "", &first, 2);
+    let of_running = match running {
+        0 => String::new(),
         _ if running == sum.rows.len() => {
-            out.push_str(" of running processes; pages that they share count in each");
+            " of running processes; shared pages are counted once per process".into()
         }
-        _ => {
-            let _ =
-                write!(out, ", {running} of them of running processes, of which the RSS line is");
-        }
-    }
-    out.push('\n');
-    out.extend(mmap_line(&sum.mmap));
+        _ => format!(", {running} of them of running processes; the RSS line is about these"),
+    };
+    push_prose(&mut out, "", &format!("{} profiles{of_running}", sum.rows.len()));
+    push_mmap(&mut out, &sum.mmap);
     if let Some(missing) = unprofiled_text(sum.unprofiled) {
-        let _ = writeln!(out, "not complete: {missing}");
+        push_prose(&mut out, "not complete: ", &missing);
     }
     out.push('\n');
     push_rows(&mut out, &sum.rows);
@@ -64,7 +62,7 @@ fn of_sum(sum: &Sum) -> String {
 }
 
 fn push_rows(out: &mut String, rows: &[Row]) {
-    let mut table = Table::new(out, "pid:>10|RSS:>10|live:>10|±:>8|age:>10|command");
+    let mut table = Table::new(out, "pid:>10|RSS:>10|live:>10|±:>8@70|age:>10@90|command");
     for row in rows.iter().take(MOST_ROWS) {
         table.row([
             or_dash(row.pid.map(|pid| pid.to_string())),
@@ -82,12 +80,14 @@ fn push_rows(out: &mut String, rows: &[Row]) {
 
 fn of_recording(summary: &Summary) -> String {
     let live = live_text(summary.live);
-    let mut out = match (&summary.history, &summary.rss, summary.is_running) {
+    let mut out = String::new();
+    let first = match (&summary.history, &summary.rss, summary.is_running) {
         (Some(past), ..) => past_line(past, &live),
         (None, Some(rss), _) => rss.line(),
         (None, None, true) => format!("RSS not readable; live {live}"),
         (None, None, false) => summary.rss_and_live.clone(),
     };
+    push_terms(&mut out, "", &first, 2);
     let profiled = format_duration(summary.profiled_ns);
     let fate = match (&summary.history, summary.is_running) {
         (Some(past), _) => past_fate(past, &profiled),
@@ -103,23 +103,20 @@ fn of_recording(summary: &Summary) -> String {
         format_objects(samples as f64),
         format_objects(live_samples as f64),
     );
-    out.push('\n');
-    let lines = wrap(line.split_inclusive(' '), columns().unwrap_or(usize::MAX), 2);
-    out.extend(lines.iter().map(|line| line.trim_end().to_owned() + "\n"));
-    if let Some(line) = summary.rss.as_ref().and_then(Rss::profile_line) {
-        let _ = writeln!(out, "{line}");
+    push_terms(&mut out, "", &line, 2);
+    let by_profile = summary.rss.as_ref().and_then(Rss::profile_line);
+    let coverage = summary.coverage.as_ref().and_then(|coverage| coverage.line());
+    for line in [by_profile, coverage].iter().flatten() {
+        push_prose(&mut out, "", line);
     }
-    if let Some(line) = summary.coverage.as_ref().and_then(|coverage| coverage.line()) {
-        let _ = writeln!(out, "{line}");
-    }
-    out.extend(mmap_line(&summary.mmap));
+    push_mmap(&mut out, &summary.mmap);
     out
 }
 
-/// `None` if the program maps nothing itself.
-fn mmap_line(mmap: &MmapSums) -> Option<String> {
+/// Nothing if the program maps nothing itself.
+fn push_mmap(out: &mut String, mmap: &MmapSums) {
     if mmap.extents == 0 && mmap.reserved.value == 0.0 {
-        return None;
+        return;
     }
     let reserved = format_bytes(mmap.reserved.value);
     let mut line = match mmap.extents {
@@ -138,7 +135,7 @@ fn mmap_line(mmap: &MmapSums) -> Option<String> {
     if !mmap.without_holes {
         line += "; holes that the program unmapped inside an extent still count";
     }
-    Some(line + "\n")
+    push_prose(out, "", &line);
 }
 
 fn past_line(past: &Past, live: &str) -> String {

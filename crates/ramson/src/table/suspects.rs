@@ -1,6 +1,8 @@
 //! The suspects as text: the answer in one line, then each finding with its reason and evidence.
 
-use super::{blocks, columns, cut, most, place, push_prose, push_rest, stack, subject};
+use super::{
+    blocks, columns, most, name_and_place, push_prose, push_rest, push_terms, stack, subject,
+};
 use ramson_analysis::suspects::{Answer, LineShare, Suspect, Suspects};
 use ramson_leaks::Verdict;
 use ramson_profile::format::{
@@ -117,23 +119,22 @@ fn hidden(found: &Suspects) -> String {
 }
 
 fn push_suspect(out: &mut String, rank: usize, suspect: &Suspect, is_running: bool) {
-    let line = |out: &mut String, line: &str| {
-        let _ = writeln!(out, "{}", cut(line, columns()));
-    };
     let (function, verdict) = (&suspect.function, suspect.finding.verdict);
     let known: Vec<&LineShare> = suspect.lines.iter().filter(|line| line.line > 0).collect();
     let only = if let [only] = known[..] { only.line } else { 0 };
-    let place = place(&function.file, only);
-    line(out, &format!("{rank}. {verdict}: {}{place}", short_name(&function.name)));
-    line(out, &format!("   {}", live(suspect)));
+    let label = format!("{rank}. {verdict}: ");
+    let room = columns().map(|columns| columns.saturating_sub(label.chars().count()));
+    let name = name_and_place(&function.name, &function.file, only, room);
+    let _ = writeln!(out, "{label}{name}");
+    push_terms(out, "   ", &live(suspect), 3);
     push_prose(out, "   ", &reason(suspect, is_running));
     if known.len() > 1 {
-        line(out, &format!("   {}", lines(&known)));
+        push_terms(out, "   ", &lines(&known), 3);
     }
     if let Some(callers) = callers(suspect) {
-        line(out, &format!("   {callers}"));
+        push_terms(out, "   ", &callers, 5);
     }
-    line(out, &format!("   {}", ages(suspect)));
+    push_terms(out, "   ", &ages(suspect), 3);
     out.push('\n');
 }
 

@@ -21,7 +21,7 @@ pub fn text(timeline: &Timeline, has_chart: bool) -> String {
     let width = columns().unwrap_or(USUAL_COLUMNS);
     let picture = has_chart.then(|| chart(&timeline.curve, &timeline.marks, width)).flatten();
     out.extend(picture.map(|picture| picture + "\n"));
-    let heads = "time:<19|RSS:>10|live:>10|±:>7|allocated/s:>12|samples:>8|why";
+    let heads = "time:<19|RSS:>10|live:>10|±:>7|allocated/s:>12|samples:>8@90|why";
     let mut table = Table::new(&mut out, heads);
     let peaks = Peaks::of(&timeline.rows);
     for row in &timeline.rows {

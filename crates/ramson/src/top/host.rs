@@ -5,7 +5,7 @@ use super::keys::{Request, moved, of_every_view, wheeled};
 use super::table::{Column, FAINT, PLAIN, STRONG, change_text, column_at, head, numbers};
 use crate::flags::TopFlags;
 use crate::output::{print, print_json};
-use crate::table::{cut, cut_all, or_dash, size};
+use crate::table::{columns, cut, cut_all, or_dash, size};
 use ramson_analysis::live::processes::{Column as Order, Process, Processes};
 use ramson_analysis::live::watch::Watched;
 use ramson_profile::SampleUnit;
@@ -24,8 +24,8 @@ const COLUMNS: [Column<Order>; 7] = [
     ("live", Some(Order::Live), 9, 0),
     ("±", None, 7, 0),
     ("Δ", Some(Order::Change), 10, 0),
-    ("alloc/s", None, 7, 0),
-    ("alloc B/s", None, 10, 0),
+    ("alloc/s", None, 7, 90),
+    ("alloc B/s", None, 10, 110),
 ];
 
 pub struct Host {
@@ -34,6 +34,7 @@ pub struct Host {
     first: usize,
     sort: Order,
     page: usize,
+    width: usize,
 }
 
 /// Lines above the rows; the last is the heading of the columns.
@@ -43,7 +44,8 @@ impl Host {
     /// Those that are named and run now; nothing named: all.
     pub fn find(wanted: &[Selector]) -> Self {
         let processes = Processes::find(wanted);
-        let mut host = Self { processes, cursor: 0, first: 0, sort: Order::Live, page: 0 };
+        let mut host =
+            Self { processes, cursor: 0, first: 0, sort: Order::Live, page: 0, width: 0 };
         host.read();
         host
     }
@@ -103,7 +105,7 @@ impl Host {
             MouseEventKind::Down(MouseButton::Left) => {
                 let line = usize::from(mouse.row);
                 if line + 1 == LINES_ABOVE {
-                    let sort = column_at(&COLUMNS, mouse.column.into(), usize::MAX).flatten();
+                    let sort = column_at(&COLUMNS, mouse.column.into(), self.width).flatten();
                     self.sort = sort.unwrap_or(self.sort);
                     self.arrange(None);
                 }
@@ -121,17 +123,17 @@ impl Host {
     pub fn draw(&mut self, frame: &mut Frame) -> usize {
         let (width, height) = (frame.area().width as usize, frame.area().height as usize);
         let page = height.saturating_sub(LINES_ABOVE + 1).max(1);
-        self.page = page;
+        (self.page, self.width) = (page, width);
         self.first = scrolled(self.first, self.cursor, page, self.processes.list.len());
         let line = |text: &str| cut(text, Some(width));
         let summary = Line::styled(line(&self.summary()), STRONG);
         let shown = self.processes.list.iter().enumerate().skip(self.first).take(page);
-        let rows = shown.map(|(place, process)| marked(row(process), place == self.cursor));
+        let rows = shown.map(|(place, process)| marked(row(process, width), place == self.cursor));
         let nothing = "no profiled process runs. Start one with \"ramson run -- CMD\"";
         let nothing = self.processes.list.is_empty().then(|| Line::from(nothing));
         let keys = line("Enter opens  s sort  m mark  ↑↓ move  q quit");
         let below = vec![Line::from(keys)];
-        put(frame, vec![summary, Line::default()], self.head(), rows.chain(nothing), below);
+        put(frame, vec![summary, Line::default()], self.head(width), rows.chain(nothing), below);
         page
     }
 
@@ -149,18 +151,19 @@ impl Host {
         )
     }
 
-    fn head(&self) -> String {
-        head(&COLUMNS, usize::MAX, self.sort, '▼') + " name"
+    fn head(&self, width: usize) -> String {
+        head(&COLUMNS, width, self.sort, '▼') + " name"
     }
 
     fn text(&self, most_rows: usize) -> String {
-        let rows =
-            self.processes.list.iter().take(most_rows).map(|process| row(process).to_string());
-        cut_all([self.summary(), String::new(), self.head()].into_iter().chain(rows))
+        let width = columns().unwrap_or(usize::MAX);
+        let shown = self.processes.list.iter().take(most_rows);
+        let rows = shown.map(|process| row(process, width).to_string());
+        cut_all([self.summary(), String::new(), self.head(width)].into_iter().chain(rows))
     }
 }
 
-fn row(process: &Process) -> Line<'static> {
+fn row(process: &Process, width: usize) -> Line<'static> {
     let (total, is_known) = (&process.moments.total, process.moments.rate_window_ns() != 0);
     let cells = [
         (process.watched.pid.to_string(), PLAIN),
@@ -171,7 +174,7 @@ fn row(process: &Process) -> Line<'static> {
         (or_dash(is_known.then(|| format_objects_short(total.alloc_objects_per_s))), PLAIN),
         (or_dash(is_known.then(|| format_bytes(total.alloc_bytes_per_s))), PLAIN),
     ];
-    let mut line = Line::from(numbers(&COLUMNS, usize::MAX, cells));
+    let mut line = Line::from(numbers(&COLUMNS, width, cells));
     line.push_span(format!(" {}", process.watched.recording.name()));
     line
 }

@@ -15,7 +15,7 @@ mod table;
 
 use crate::flags::TopFlags;
 use crate::output::{print, print_json};
-use crate::table::{columns, cut_all, say_what_is_missing, wrap};
+use crate::table::{columns, cut_all, say_what_is_missing, words, wrap};
 pub use guard::guard;
 use heading::{Heading, total_text};
 use host::Host;
@@ -94,9 +94,9 @@ fn text(watch: &Watch, flags: &TopFlags) -> String {
     let prose = [heading.title, heading.rss].into_iter();
     let prose = prose.chain(heading.split.map(|split| split.line(usize::MAX))).chain(heading.notes);
     // A file keeps what a screen has no room for.
-    let wrapped = |line: String| wrap(line.split_inclusive(' '), width, 2);
+    let wrapped = |line: String| wrap(words(&line), width, 2);
     let mut lines: Vec<String> = prose.flat_map(wrapped).collect();
-    lines.extend([String::new(), table::head_of_rows(model, width)]);
+    lines.extend([String::new(), table::head_without_keys(model, width)]);
     let profiled_ns = model.picture.profiled_ns;
     lines.push(table::total(&model.shown, &total_text(model), width, profiled_ns).to_string());
     let rows = model.rows.iter().take(flags.most_rows());

@@ -1,7 +1,7 @@
 //! The rows as text, in columns that fit the width.
 
 use super::model::Model;
-use crate::table::{cut, or_dash};
+use crate::table::{cut, fitted, or_dash};
 use ramson_analysis::live::row::{Direction, Row, Sort};
 use ramson_analysis::live::sums::Sums;
 use ramson_profile::Estimate;
@@ -33,7 +33,7 @@ const COLUMNS: [Column<Sort>; 5] = [
     ("l:live", Some(Sort::Live), 8, 0),
     ("±", None, 7, 64),
     ("d:Δ", Some(Sort::Change), 10, 0),
-    ("a:alloc/s", Some(Sort::Rate), 10, 72),
+    ("a:alloc/s", Some(Sort::Rate), 10, 96),
     ("o:age", Some(Sort::Age), 6, 46),
 ];
 const NAME: &str = " n:function  file:line";
@@ -60,6 +60,16 @@ pub fn numbers<S>(
     let all = columns.iter().zip(cells).filter(|((.., least), _)| width >= *least);
     all.map(|((.., room, _), (text, style))| Span::styled(format!("{text:>room$} "), style))
         .collect()
+}
+
+/// Without the keys, for what takes none.
+pub fn head_without_keys(model: &Model, width: usize) -> String {
+    let columns = COLUMNS.map(|(name, sort, room, least)| (without_key(name), sort, room, least));
+    head(&columns, width, model.sort, '▼') + " function  file:line"
+}
+
+fn without_key(name: &'static str) -> &'static str {
+    name.split_once(':').map_or(name, |(_, name)| name)
 }
 
 pub fn head_of_rows(model: &Model, width: usize) -> String {
@@ -126,10 +136,12 @@ pub fn line(row: &Row, width: usize, profiled_ns: u64) -> Line<'static> {
     };
     let indent = " ".repeat(row.depth.saturating_mul(2).min(room / 2));
     let place = place(row, room);
-    let name = format!(" {indent}{arrow}{}", ramson_profile::short_name(&row.name));
-    // The line is worth more than the end of a long name.
+    let before = format!(" {indent}{arrow}");
+    // The line is worth more than the namespace of a long name.
     let least = room.saturating_sub(place.chars().count());
-    let name = cut(&name, Some(if least * 2 > room { least + 1 } else { room + 1 }));
+    let for_name = if least * 2 > room { least } else { room };
+    let for_name = (for_name + 1).saturating_sub(before.chars().count());
+    let name = before + &fitted(&ramson_profile::short_name(&row.name), Some(for_name));
     let left = (room + 1).saturating_sub(name.chars().count());
     spans.push(name.into());
     if left > 4 {

@@ -23,7 +23,8 @@ fn shape(stacks: &[&[&str]]) -> Shape {
     for stack in stacks {
         let places = stack.iter().map(|frame| {
             let (name, line) = frame.split_once(':').unwrap();
-            let name = FrameName { name: name.into(), file: "src/x.c".into(), line: 0 };
+            let name =
+                FrameName { name: name.into(), file: "src/x.c".into(), ..FrameName::default() };
             let frame = shape.names.iter().position(|known| *known == name).unwrap_or_else(|| {
                 shape.names.push(name);
                 shape.names.len() - 1
@@ -358,7 +359,7 @@ fn what_is_below_an_open_row_does_not_count_as_a_row() {
 #[test]
 fn the_wheel_moves_a_click_on_the_heading_sorts_and_one_on_a_row_opens_it() {
     let mut model = functions();
-    model.clickable = Clickable { width: 80, head: 5, rows: 7, page: 10 };
+    model.clickable = Clickable { width: 120, head: 5, rows: 7, page: 10 };
     let mouse = |kind, column, row| MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE };
     let click = |column, row| mouse(MouseEventKind::Down(MouseButton::Left), column, row);
     model.point(mouse(MouseEventKind::ScrollDown, 0, 9));

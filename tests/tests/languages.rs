@@ -1,0 +1,150 @@
+//! Functions of node and Java have their names beside native ones under `ramson run --frames`, also once the perf map is gone.
+
+use ramson_tests::read;
+use ramson_tests::servers::*;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn run(scratch: &Scratch, arguments: &[&str], program: &[&str]) -> (Outcome, PathBuf) {
+    let profile = scratch.path("one.ramson");
+    let mut run = ramson(scratch);
+    run.args(["run", "--interval", "16K", "-o"]).arg(&profile).args(arguments).arg("--");
+    let outcome = finish(run.args(program).current_dir(scratch.path("")));
+    for entry in fs::read_dir("/tmp").unwrap().flatten() {
+        // Whatever names it has now, it brings along.
+        let is_map = entry.file_name().to_string_lossy() == format!("perf-{}.map", pid(&profile));
+        if is_map {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    (outcome, profile)
+}
+
+fn pid(profile: &Path) -> u32 {
+    read(profile).unwrap().header.pid
+}
+
+/// Function, base name of the file, line, language.
+type Frame = (String, String, f64, Option<String>);
+
+/// The frames of the largest stacks, innermost first.
+fn frames(scratch: &Scratch, profile: &Path) -> Vec<Vec<Frame>> {
+    let report =
+        finish(ramson(scratch).args(["report", "--json", "-n", "0"]).arg(profile)).good().text();
+    let report = Json::parse(&report);
+    let frame = |frame: &Json| {
+        let file = frame.text("file").rsplit('/').next().unwrap().to_owned();
+        let has_language = matches!(frame, Json::Object(fields) if fields.contains_key("language"));
+        let language = has_language.then(|| frame.text("language").to_owned());
+        (frame.text("function").to_owned(), file, frame.number("line"), language)
+    };
+    let stack = |row: &Json| row.list("frames").iter().map(frame).collect();
+    report.list("rows").iter().map(stack).collect()
+}
+
+const NODE: &str = "const held = [];
+function loadTable(count) {
+  for (let i = 0; i < count; i++) held.push(Buffer.alloc(100000, 1));
+}
+function serve() { loadTable(400); }
+serve();
+process.kill(process.pid, 'SIGKILL');
+";
+
+#[test]
+fn node_s_functions_are_named_as_javascript_names_them_also_after_a_kill() {
+    let scratch = Scratch::new();
+    scratch.file("n.js", NODE);
+    let node = installed("node", "nodejs");
+    let program = [node.to_str().unwrap(), "n.js"];
+    let (outcome, profile) = run(&scratch, &["--frames"], &program);
+    assert!(outcome.remarks[0].contains("NODE_OPTIONS"), "{:?}", outcome.remarks);
+    let logs = fs::read_dir(scratch.path("")).unwrap().flatten();
+    let mut logs = logs.filter(|entry| entry.file_name().to_string_lossy().ends_with(".log"));
+    assert!(logs.next().is_none(), "node leaves nothing where it ran");
+    let stacks = frames(&scratch, &profile);
+    let of = |name: &str, line: f64| {
+        (name.to_owned(), "n.js".to_owned(), line, Some("javascript".to_owned()))
+    };
+    let largest: Vec<_> = stacks[0].iter().filter(|frame| frame.1 == "n.js").cloned().collect();
+    assert_eq!(largest[..2], [of("loadTable", 2.0), of("serve", 5.0)], "{:?}", stacks[0]);
+    let glue = |name: &str| name.starts_with("Builtin") || name.starts_with("BytecodeHandler");
+    assert!(!stacks.iter().flatten().any(|frame| glue(&frame.0)));
+    let pprof = scratch.path("one.pb.gz");
+    finish(ramson(&scratch).args(["export", "-f", "pprof", "-o"]).arg(&pprof).arg(&profile)).good();
+    let mut tool = clean(installed("go", "golang-go"));
+    let tags = finish(tool.args(["tool", "pprof", "-tags"]).arg(&pprof)).good().text();
+    assert!(tags.contains("language") && tags.contains("javascript"), "{tags}");
+}
+
+#[test]
+fn a_jvm_s_functions_are_named_as_java_names_them_after_a_normal_end() {
+    let scratch = Scratch::new();
+    scratch.file(
+        "Rows.java",
+        "import java.nio.ByteBuffer;
+public class Rows {
+    static java.util.List<ByteBuffer> held = new java.util.ArrayList<>();
+    static void parseRow() { held.add(ByteBuffer.allocateDirect(64 << 10)); }
+    public static void main(String[] arguments) {
+        for (int i = 0; i < 3000; i++) parseRow();
+    }
+}",
+    );
+    let directory = scratch.path("");
+    let mut compiler = clean(installed("javac", "default-jdk-headless"));
+    finish(compiler.arg("Rows.java").current_dir(&directory)).good();
+    let java = installed("java", "default-jdk-headless");
+    // Compiled before they run.
+    let program = [java.to_str().unwrap(), "-Xcomp", "-XX:CompileCommand=quiet"];
+    let program = [
+        &program[..],
+        &[
+            "-XX:CompileCommand=compileonly,Rows::*",
+            "-XX:CompileCommand=dontinline,Rows::*",
+            "Rows",
+        ],
+    ]
+    .concat();
+    let (outcome, profile) = run(&scratch, &["--frames"], &program);
+    assert!(outcome.remarks[0].contains("JAVA_TOOL_OPTIONS"), "{:?}", outcome.remarks);
+    let stacks = frames(&scratch, &profile);
+    let parse_row = ("Rows.parseRow()".to_owned(), String::new(), 0.0, Some("java".to_owned()));
+    assert!(stacks[0].contains(&parse_row), "{:?}", stacks[0]);
+}
+
+#[test]
+fn what_the_user_set_stays() {
+    let scratch = Scratch::new();
+    let printed = |arguments: &[&str]| {
+        let mut run = ramson(&scratch);
+        run.args(["run", "--frames", "--"]).args(arguments);
+        run.env("NODE_OPTIONS", "--max-old-space-size=64 --perf-basic-prof");
+        run.env("PYTHONMALLOC", "debug");
+        finish(&mut run).good().text()
+    };
+    let text = printed(&["env"]);
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}=")));
+        line.unwrap_or_else(|| panic!("{name}: {text}")).to_owned()
+    };
+    let node = value("NODE_OPTIONS");
+    assert_eq!(node, "--interpreted-frames-native-stack --max-old-space-size=64 --perf-basic-prof");
+    assert_eq!(value("PYTHONMALLOC"), "debug");
+    assert_eq!(value("PYTHONPERFSUPPORT"), "1");
+    assert!(value("JAVA_TOOL_OPTIONS").ends_with("-XX:+DumpPerfMapAtExit"), "{text}");
+}
+
+#[test]
+fn without_frames_one_line_says_that_there_are_names_to_have() {
+    let scratch = Scratch::new();
+    let node = installed("node", "nodejs");
+    let remarks = |arguments: &[&str]| {
+        let mut run = ramson(&scratch);
+        run.args(["run", "--"]).arg(&node).args(arguments).current_dir(scratch.path(""));
+        let outcome = finish(&mut run).good();
+        outcome.remarks.iter().filter(|line| line.contains("--frames")).count()
+    };
+    assert_eq!(remarks(&["-e", "0"]), 1);
+    assert_eq!(remarks(&["--perf-basic-prof", "-e", "process.exit()"]), 0);
+}

@@ -1,0 +1,100 @@
+//! Tables on terminals of 80 and 120 columns: no line is longer, no column is cut, and the function's own name is always whole.
+
+use ramson_tests::program;
+use ramson_tests::servers::*;
+use std::path::Path;
+
+const WIDTHS: [usize; 2] = [80, 120];
+const OWN_NAME: &str = "open_session";
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// What a command writes on a terminal of this width; no line is longer.
+fn shown(scratch: &Scratch, columns: usize, arguments: &[&str]) -> String {
+    let mut command = ramson(scratch);
+    let shown = finish(command.env("COLUMNS", columns.to_string()).args(arguments)).good().text();
+    for line in shown.lines() {
+        assert!(line.chars().count() <= columns, "{columns}, {arguments:?}: {line}\n{shown}");
+    }
+    shown
+}
+
+/// The line of `text` that has a column of this name at its end.
+fn head<'a>(text: &'a str, last: &str) -> &'a str {
+    let mut lines = text.lines().filter(|line| line.trim_end().ends_with(last));
+    lines.next().unwrap_or_else(|| panic!("no {last}: {text}"))
+}
+
+/// Lines that differ only in the width of a gap are the same.
+fn words(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_dead_program_s_tables_fit_and_name_its_function() {
+    let scratch = Scratch::new();
+    let (path, program) = (scratch.path("profiles/7-8.ramson"), program("widths.cc"));
+    scratch.open_directory("profiles");
+    let run = ["run", "--interval", "1", "-o", text(&path), "--", text(&program), "die"];
+    assert_eq!(finish(ramson(&scratch).args(run)).status, 137);
+    let empty = scratch.file("empty.collapsed", "main 0\n");
+    let path = text(&path);
+    let diff = ["Δ ± new function file:line", "Δ ± Δ cum old new function file:line"];
+    let [report, top, list] = [
+        [
+            "bytes share ± age stack, innermost first",
+            "bytes share ± objects age stack, innermost first",
+        ],
+        [
+            "flat flat% cum ± function file:line",
+            "flat flat% sum% cum cum% ± objects function file:line",
+        ],
+        ["pid state when live RSS command", "pid state when live ± RSS ports command"],
+    ];
+    for (at, columns) in WIDTHS.into_iter().enumerate() {
+        let shown = |arguments: &[&str]| shown(&scratch, columns, arguments);
+        let check = |arguments: &[&str], last: &str, heads: [&str; 2]| {
+            let shown = shown(arguments);
+            assert_eq!(words(head(&shown, last)), heads[at], "{shown}");
+            shown
+        };
+        let report = check(&["report", path], "innermost first", report);
+        assert!(report.contains("open_session  widths.cc:"), "{report}");
+        for view in ["top", "lines"] {
+            let shown = check(&["report", path, "--view", view], "file:line", top);
+            assert!(shown.contains(OWN_NAME), "{shown}");
+        }
+        let diff = check(&["diff", text(&empty), path], "file:line", diff);
+        assert!(diff.contains(OWN_NAME), "{diff}");
+        let leaks = shown(&["leaks", path, "--min-age", "1ms"]);
+        assert!(leaks.contains(" acme::networking::SessionManager::open_session  "), "{leaks}");
+        let list = check(&["list"], "command", list);
+        assert!(list.contains("widths"), "{list}");
+    }
+}
+
+#[test]
+fn a_running_program_s_tables_fit_and_name_its_function() {
+    let scratch = Scratch::new();
+    let (log, program) = (scratch.path("log"), program("widths.cc"));
+    let mut command = ramson(&scratch);
+    let path = scratch.path("live.ramson");
+    command.args(["run", "--interval", "1", "-o", text(&path), "--"]).arg(program);
+    let is_ready = || std::fs::read_to_string(&log).is_ok_and(|log| log.contains("ready"));
+    let running = Running::start(&mut command, &log, is_ready);
+    let pins = ["pins ± age p50 allocated by", "pins ± live ± age p50 oldest allocated by"];
+    let top = ["live▼ ± Δ age function file:line", "live▼ ± Δ alloc/s age function file:line"];
+    for (at, columns) in WIDTHS.into_iter().enumerate() {
+        let shown = |arguments: &[&str]| shown(&scratch, columns, arguments);
+        let doctor = shown(&["doctor", text(&path)]);
+        assert_eq!(words(head(&doctor, "allocated by")), pins[at], "{doctor}");
+        let below = doctor.split_once("allocated by\n").unwrap().1;
+        assert!(below.lines().next().unwrap().contains(OWN_NAME), "{doctor}");
+        let once = shown(&["top", text(&path), "--once", "--every", "100ms"]);
+        assert_eq!(words(head(&once, "file:line")), top[at], "{once}");
+        assert!(once.contains(OWN_NAME), "{once}");
+    }
+    drop(running);
+}
