@@ -165,7 +165,8 @@ mod tests {
     }
 
     fn verdict(guard: &Guard, headers: &[(&str, &str)]) -> Result<(), Refusal> {
-        let with_token = [headers, &[("authorization", &format!("Bearer {TOKEN}"))]].concat();
+        let bearer = format!("Bearer {TOKEN}");
+        let with_token = [headers, &[("authorization", &bearer)]].concat();
         guard.check(&head("/api/v1/list", &with_token), None, false)
     }
 
