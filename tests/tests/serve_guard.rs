@@ -269,3 +269,17 @@ fn a_thousand_idle_clients_slow_ones_and_ten_thousand_wrong_requests_cost_nothin
     drop((idle, slow));
     assert_eq!(serving.get("/debug/pprof/heap").good().body, *expected);
 }
+
+#[test]
+fn the_page_takes_the_token_from_its_address_and_lists_what_is_served() {
+    let scratch = Scratch::new();
+    let serving = Serving::start(&scratch, &[&dead(&scratch)]);
+    let mut browser = clean(installed("chromium", "chromium"));
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]);
+    browser.arg("--virtual-time-budget=10000").env("HOME", scratch.open_directory("home"));
+    let page = finish(browser.arg(&serving.line)).good();
+    let row = "<td>holds-guarded</td><td>exited 0</td>";
+    assert!(page.text().contains(row), "{}\n{}", page.text(), page.stderr);
+    // Under the page's policy, and without a way for what a server says to be markup.
+    assert!(!page.stderr.contains("Content Security Policy"), "{}", page.stderr);
+}

@@ -13,7 +13,7 @@ use serde::Serialize;
 #[serde(untagged)]
 pub enum Examined {
     One(Box<Finding>),
-    Several(Findings),
+    Several(Box<Findings>),
 }
 
 pub fn doctor(flags: &DoctorFlags) -> Result<(), Failure> {
@@ -43,5 +43,5 @@ pub fn document(flags: &DoctorFlags) -> Result<Examined, Failure> {
         }
         return Ok(Examined::One(Box::new(finding)));
     }
-    examine_all(&targets, &question).map(Examined::Several)
+    examine_all(&targets, &question).map(|all| Examined::Several(Box::new(all)))
 }

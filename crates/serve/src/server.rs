@@ -115,10 +115,13 @@ impl Answer for Server {
         let query = head.uri.query();
         let answered = match route {
             Route::Pprof(id, Pprof::Symbol) => {
-                let asked = if is_sent { symbol::sent(body).await } else { symbol::asked(query) };
+                let asked = match is_sent {
+                    true => symbol::sent(body).await,
+                    false => Ok(symbol::addresses(query.unwrap_or_default())),
+                };
                 match asked {
                     Ok(addresses) => self.symbols(id, addresses).await,
-                    Err(wrong) => return wrong,
+                    Err(untaken) => return untaken.reply(),
                 }
             }
             route => self.answer_route(route, query).await,

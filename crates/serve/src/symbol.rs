@@ -15,23 +15,29 @@ use tokio::time::timeout;
 const MOST_BYTES: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Addresses in the body of a request. `Err`: what to answer instead.
-pub async fn sent(body: Incoming) -> Result<Vec<u64>, Reply> {
-    let wrong = |status, line| Err(reply::error(status, line));
+/// Why the addresses in a body are not taken.
+pub struct Untaken(StatusCode, &'static str);
+
+impl Untaken {
+    pub fn reply(&self) -> Reply {
+        reply::error(self.0, self.1)
+    }
+}
+
+/// Addresses in the body of a request.
+pub async fn sent(body: Incoming) -> Result<Vec<u64>, Untaken> {
+    let untaken = |status, line| Err(Untaken(status, line));
     match timeout(PATIENCE, Limited::new(body, MOST_BYTES).collect()).await {
-        Err(_) => wrong(StatusCode::REQUEST_TIMEOUT, "the addresses did not come in time"),
-        Ok(Err(_)) => wrong(StatusCode::PAYLOAD_TOO_LARGE, "at most 1 MiB of addresses at a time"),
+        Err(_) => untaken(StatusCode::REQUEST_TIMEOUT, "the addresses did not come in time"),
+        Ok(Err(_)) => {
+            untaken(StatusCode::PAYLOAD_TOO_LARGE, "at most 1 MiB of addresses at a time")
+        }
         Ok(Ok(body)) => Ok(addresses(&String::from_utf8_lossy(&body.to_bytes()))),
     }
 }
 
-/// Addresses in the query of a request.
-pub fn asked(query: Option<&str>) -> Result<Vec<u64>, Reply> {
-    Ok(addresses(query.unwrap_or_default()))
-}
-
 /// Those in `0x1234+0x5678`; what is no address is left out, as Go does.
-fn addresses(text: &str) -> Vec<u64> {
+pub fn addresses(text: &str) -> Vec<u64> {
     let words = text.split(|letter: char| letter == '+' || letter.is_whitespace());
     words.filter_map(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()).collect()
 }
