@@ -57,8 +57,10 @@ fn every_document_of_a_dead_process_is_the_command_s_byte_for_byte() {
         assert_eq!(served.text(), printed, "{path}");
         Json::parse(&served.text());
     }
-    let list = serving.get("/api/v1/list").good().text();
-    assert_eq!(list, say(&scratch, &["list", "--json"]).good().text());
+    // Other processes of this machine change meanwhile.
+    let list = serving.get("/api/v1/list?word=holds-dead").good().text();
+    assert_eq!(list, say(&scratch, &["list", "holds-dead", "--json"]).good().text());
+    assert!(Json::parse(&list).list("profiles").len() == 1, "{list}");
 }
 
 #[test]

@@ -95,13 +95,14 @@ fn arguments(
     words: &[(String, String)],
 ) -> Result<Vec<String>, Failure> {
     let allowed: &[&[&str]] = match document {
-        Document::List => &[&["running", "user"]],
+        Document::List => &[&["running", "user", "word"]],
         Document::Report => &[&PARTS, &OF_REPORT],
         Document::Leaks => &[&PARTS, &["min-age"]],
         Document::Doctor => &[&["all-frames", "library", "rows", "wrapper"]],
         Document::Timeline => &[&["rows"]],
     };
     let mut arguments = vec!["ramson".to_owned(), document.command().to_owned(), "--json".into()];
+    let mut operands: Vec<String> = source.map(str::to_owned).into_iter().collect();
     for (name, value) in words {
         if !allowed.concat().contains(&name.as_str()) {
             let known = allowed.concat().join(", ");
@@ -110,11 +111,12 @@ fn arguments(
         }
         match name.as_str() {
             "all-frames" | "running" => arguments.push(format!("--{name}")),
+            "word" => operands.push(value.clone()),
             _ => arguments.push(format!("--{name}={value}")),
         }
     }
     arguments.push("--".into());
-    arguments.extend(source.map(str::to_owned));
+    arguments.extend(operands);
     Ok(arguments)
 }
 
