@@ -19,6 +19,7 @@ pub mod releases;
 mod run;
 pub mod schemas;
 pub mod servers;
+pub mod serving;
 pub mod several;
 mod signals;
 pub mod simulation;

@@ -92,12 +92,17 @@ pub fn list(wanted: &Wanted) -> Listing {
         entry.ports = listening.ports(entry.pid);
     }
     profiles.retain(|entry| wanted.words.iter().all(|word| entry.has(word)));
+    sort(&mut profiles);
+    let unreadable = all.unreadable.into_iter().chain(all.left_out).collect();
+    Listing { left_out: count - profiles.len(), profiles, unreadable }
+}
+
+/// Running ones first, by their RSS; then dead ones, the last to end first.
+pub fn sort(profiles: &mut [Entry]) {
     profiles.sort_by_key(|entry| match entry.is_running {
         true => (false, Reverse(entry.rss.unwrap_or(0))),
         false => (true, Reverse(entry.last_unix_ns)),
     });
-    let unreadable = all.unreadable.into_iter().chain(all.left_out).collect();
-    Listing { left_out: count - profiles.len(), profiles, unreadable }
 }
 
 impl Wanted {

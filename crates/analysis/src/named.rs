@@ -320,7 +320,7 @@ fn put_executable_first(profile: &mut Profile, executable: &str) {
     }
 }
 
-fn mapping(mapping: &ramson_reader::Mapping) -> Mapping {
+pub(crate) fn mapping(mapping: &ramson_reader::Mapping) -> Mapping {
     Mapping {
         start: mapping.start,
         end: mapping.end,

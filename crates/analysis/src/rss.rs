@@ -189,6 +189,11 @@ impl Rss {
         Some(line)
     }
 
+    /// Every term's name and bytes, in their order: they add up to `bytes`.
+    pub fn words(&self) -> impl Iterator<Item = (String, Estimate)> {
+        Term::ALL.iter().map(|&(term, _)| (self.word(term), self.term(term)))
+    }
+
     /// What a term is called.
     pub fn word(&self, term: Term) -> String {
         match term {

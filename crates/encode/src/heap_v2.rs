@@ -31,13 +31,19 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out)?;
         write_counts(out, sample.values)?;
     }
+    write_mappings(profile, out)?;
+    out.flush()
+}
+
+/// Where binaries were, as /proc/PID/maps has it.
+pub(crate) fn write_mappings(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nMAPPED_LIBRARIES:")?;
     for mapping in &profile.mappings {
         let (start, end, offset) = (mapping.start, mapping.end, mapping.file_offset);
         let path = mapping.path.replace(char::is_control, "?");
         writeln!(out, "{start:08x}-{end:08x} r-xp {offset:08x} 00:00 0 {path}")?;
     }
-    out.flush()
+    Ok(())
 }
 
 /// Unknown values are 0: the format has no other word for them.

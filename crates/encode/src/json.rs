@@ -18,7 +18,8 @@ use serde::ser::Serializer;
 use serde_json::ser::Formatter;
 use std::io::{self, Write};
 
-const VERSION: u32 = 1;
+/// Of all objects.
+pub const VERSION: u32 = 1;
 
 /// Writes the profile as one object and a final newline.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
@@ -33,6 +34,23 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         stacks: Stacks { frames: &FrameTable::new(profile), samples: &profile.samples },
     };
     write_line(&object, out)
+}
+
+/// An answer as a document of one line, with version and kind first; `None`: the kind is in the answer. Fields may be added within a version.
+pub fn write_document(
+    kind: Option<&str>,
+    answer: &impl Serialize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    #[derive(Serialize)]
+    struct Document<'a, T> {
+        ramson: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kind: Option<&'a str>,
+        #[serde(flatten)]
+        answer: &'a T,
+    }
+    write_line(&Document { ramson: VERSION, kind, answer }, out)
 }
 
 /// Any object as a document of one line. What would steer a terminal, and what no reader sees, is written as `\u202e`.

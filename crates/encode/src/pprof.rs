@@ -9,12 +9,16 @@ use indexmap::IndexSet;
 use prost::Message;
 use ramson_profile::pprof as message;
 use ramson_profile::{
-    BLOCK_SIZE, DROP_FRAMES, LANGUAGE, LabelValue, Language, Mapping, Profile, STACKS_NOT_RECORDED,
-    SampleType, SampleUnit, StackSample,
+    BLOCK_SIZE, DROP_FRAMES, Function, LANGUAGE, LabelValue, Language, Mapping, Profile,
+    STACKS_NOT_RECORDED, SampleType, SampleUnit, StackSample,
 };
 use std::collections::HashSet;
 use std::io::{self, Write};
 
+/// What Go's proposal 79179 calls a type that adds up to resident memory.
+const MEMORY_SPACE: &str = "memory_space";
+/// The frame of live memory that the profile's estimate lacks, or exceeds the live term of resident memory by.
+const BEYOND_ESTIMATE: &str = "[beyond the estimate]";
 /// Samples that are encoded at a time.
 const SAMPLES_PER_PART: usize = 1 << 10;
 
@@ -29,13 +33,23 @@ pub fn write(
     out: &mut dyn Write,
     default_sample_type: SampleType,
 ) -> io::Result<()> {
-    let has_empty = profile.samples.iter().any(|sample| sample.locations.is_empty());
-    let not_recorded = has_empty.then(|| id(profile.locations.len()));
-    let languages = profile.functions.iter().map(|function| Language::of(&function.system_name));
-    let languages = languages.collect();
-    let encoder = Encoder { profile, strings: IndexSet::from([""]), not_recorded, languages };
+    let encoder = Encoder::new(profile, &[]);
     let mut gzip = GzEncoder::new(out, Compression::fast());
-    encoder.write(default_sample_type, &mut gzip)?;
+    encoder.write(default_sample_type.name(), &mut gzip)?;
+    gzip.finish()?.flush()
+}
+
+/// The same with a fifth sample type, which is the default: `memory_space`, whose samples add up to the process's resident memory. Each is
+/// below one of the `terms` of that, as a frame at the root: the live stacks below the first, with what the profile's estimate
+/// lacks of it, or exceeds it by.
+pub fn write_memory(
+    profile: &Profile,
+    out: &mut dyn Write,
+    terms: &[(String, i64)],
+) -> io::Result<()> {
+    let encoder = Encoder::new(profile, terms);
+    let mut gzip = GzEncoder::new(out, Compression::fast());
+    encoder.write(MEMORY_SPACE, &mut gzip)?;
     gzip.finish()?.flush()
 }
 
@@ -47,20 +61,33 @@ struct Encoder<'a> {
     not_recorded: Option<u64>,
     /// Of each function.
     languages: Vec<Option<Language>>,
+    /// Of resident memory; without any, there are four sample types.
+    terms: &'a [(String, i64)],
 }
 
 impl<'a> Encoder<'a> {
+    fn new(profile: &'a Profile, terms: &'a [(String, i64)]) -> Self {
+        let has_empty = profile.samples.iter().any(|sample| sample.locations.is_empty());
+        let not_recorded = has_empty.then(|| id(profile.locations.len()));
+        let language = |function: &Function| Language::of(&function.system_name);
+        let languages = profile.functions.iter().map(language).collect();
+        Encoder { profile, strings: IndexSet::from([""]), not_recorded, languages, terms }
+    }
+
     /// Parts of a message, one after the other, are the message: so no more than one part is held at a time.
-    fn write(mut self, default_sample_type: SampleType, out: &mut dyn Write) -> io::Result<()> {
+    fn write(mut self, default_sample_type: &'static str, out: &mut dyn Write) -> io::Result<()> {
         let profile = self.profile;
         let mut put = |part: message::Profile| out.write_all(&part.encode_to_vec());
         let none = message::Profile::default;
-        let types = SampleType::ALL.map(|t| self.value_type(t.name(), unit_name(t)));
-        put(message::Profile { sample_type: types.to_vec(), ..none() })?;
+        let mut types = SampleType::ALL.map(|t| self.value_type(t.name(), unit_name(t))).to_vec();
+        let memory = (!self.terms.is_empty()).then(|| self.value_type(MEMORY_SPACE, "bytes"));
+        types.extend(memory);
+        put(message::Profile { sample_type: types, ..none() })?;
         for samples in profile.samples.chunks(SAMPLES_PER_PART) {
             let sample = samples.iter().map(|sample| self.sample(sample)).collect();
             put(message::Profile { sample, ..none() })?;
         }
+        put(message::Profile { sample: self.memory_samples(), ..none() })?;
         put(message::Profile { mapping: self.mappings(), ..none() })?;
         put(message::Profile { location: self.locations(), ..none() })?;
         put(message::Profile { function: self.functions(), ..none() })?;
@@ -72,7 +99,7 @@ impl<'a> Encoder<'a> {
             duration_nanos: if known { signed(duration) } else { 0 },
             period_type: Some(self.value_type("space", "bytes")),
             period: signed(profile.interval_bytes),
-            default_sample_type: self.string(default_sample_type.name()),
+            default_sample_type: self.string(default_sample_type),
             ..none()
         };
         let string_table = self.strings.into_iter().map(String::from).collect();
@@ -94,8 +121,50 @@ impl<'a> Encoder<'a> {
         if location_id.is_empty() {
             location_id.extend(self.not_recorded);
         }
-        let value = sample.values.map(|estimate| estimate.value.round() as i64).to_vec();
+        let mut value = sample.values.map(|estimate| estimate.value.round() as i64).to_vec();
+        value.extend((!self.terms.is_empty()).then_some(0));
         message::Sample { location_id, value, label: self.labels(sample) }
+    }
+
+    /// What adds up to resident memory.
+    fn memory_samples(&self) -> Vec<message::Sample> {
+        let Some(((_, live_bytes), others)) = self.terms.split_first() else { return Vec::new() };
+        let first = self.first_term();
+        let sample = |location_id: Vec<u64>, bytes: i64| message::Sample {
+            location_id,
+            value: vec![0, 0, 0, 0, bytes],
+            label: Vec::new(),
+        };
+        let mut samples = Vec::new();
+        let mut estimated = 0;
+        for live in &self.profile.samples {
+            let bytes = live.value(SampleType::InuseSpace).value.round() as i64;
+            if bytes != 0 {
+                estimated += bytes;
+                let mut stack: Vec<u64> =
+                    live.locations.iter().map(|&at| id(at as usize)).collect();
+                stack.extend(self.not_recorded.filter(|_| live.locations.is_empty()));
+                stack.push(first);
+                samples.push(sample(stack, bytes));
+            }
+        }
+        let beyond = first + self.terms.len() as u64;
+        samples.push(sample(vec![beyond, first], live_bytes - estimated));
+        samples.extend((first + 1..).zip(others).map(|(at, (_, bytes))| sample(vec![at], *bytes)));
+        samples.retain(|sample| sample.value[4] != 0);
+        samples
+    }
+
+    /// Id of the location that stands for the first term; the others follow, and then the one for what the estimate lacks. Their functions'
+    /// ids are as far apart.
+    fn first_term(&self) -> u64 {
+        id(self.profile.locations.len()) + u64::from(self.not_recorded.is_some())
+    }
+
+    /// What these locations are called.
+    fn term_names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let beyond = (!self.terms.is_empty()).then_some(BEYOND_ESTIMATE);
+        self.terms.iter().map(|(name, _)| name.as_str()).chain(beyond)
     }
 
     /// The sample's own labels, the language of its innermost frame that has one, and the block size where there is none.
@@ -173,7 +242,13 @@ impl<'a> Encoder<'a> {
             line: vec![message::Line { function_id: id(self.profile.functions.len()), line: 0 }],
             ..Default::default()
         });
-        locations.chain(not_recorded).collect()
+        let functions = self.profile.functions.len() + usize::from(self.not_recorded.is_some());
+        let terms = self.term_names().zip(0..).map(|(_, term)| message::Location {
+            id: self.first_term() + term as u64,
+            line: vec![message::Line { function_id: id(functions + term), line: 0 }],
+            ..Default::default()
+        });
+        locations.chain(not_recorded).chain(terms).collect()
     }
 
     fn language(&self, sample: &StackSample) -> Option<Language> {
@@ -192,6 +267,10 @@ impl<'a> Encoder<'a> {
         let mut messages: Vec<message::Function> = named.collect();
         if self.not_recorded.is_some() {
             let (id, name) = (id(functions.len()), self.string(STACKS_NOT_RECORDED));
+            messages.push(message::Function { id, name, ..Default::default() });
+        }
+        for name in self.term_names() {
+            let (id, name) = (id(messages.len()), self.string(name));
             messages.push(message::Function { id, name, ..Default::default() });
         }
         messages

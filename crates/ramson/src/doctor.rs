@@ -3,16 +3,34 @@
 use crate::flags::DoctorFlags;
 use crate::output::{print, print_json};
 use crate::table;
-use ramson_analysis::doctor::{Question, examine, examine_all};
+use ramson_analysis::doctor::{Finding, Findings, Question, examine, examine_all};
 use ramson_process::glibc::{Effort, MOST_WALKED_BYTES};
 use ramson_source::{Failure, Targets, find_target, find_targets};
+use serde::Serialize;
 
-/// Stops no thread unless `--ask` is given.
+/// Of one process, or of several.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Examined {
+    One(Box<Finding>),
+    Several(Box<Findings>),
+}
+
 pub fn doctor(flags: &DoctorFlags) -> Result<(), Failure> {
+    let examined = document(flags)?;
+    let shown = table::doctor::Shown { rows: flags.rows, details: flags.details };
+    match &examined {
+        _ if flags.json => print_json("doctor", &examined),
+        Examined::One(finding) => print(&table::doctor::text(finding, shown)),
+        Examined::Several(findings) => print(&table::doctor_sum::text(findings, shown, flags.each)),
+    }
+}
+
+/// What `--json` prints. Stops no thread unless `--ask` is given.
+pub fn document(flags: &DoctorFlags) -> Result<Examined, Failure> {
     let effort = if flags.exact { Effort::Exact } else { Effort::Survey(MOST_WALKED_BYTES) };
     let (names, own_frames) = (flags.names.names(), flags.frames.own_frames());
     let question = Question { effort, names: &names, own_frames: own_frames.as_ref() };
-    let shown = table::doctor::Shown { rows: flags.rows, details: flags.details };
     let targets = match (flags.ask, flags.sources.as_slice()) {
         (true, [source]) => Targets { found: vec![find_target(source)?], refused: Vec::new() },
         (true, _) => return Err(Failure::usage("--ask: takes one process. Pass one SRC")),
@@ -23,14 +41,7 @@ pub fn doctor(flags: &DoctorFlags) -> Result<(), Failure> {
         if flags.ask && finding.statistics.is_err() {
             finding = examine(target, &question, Some(ramson_control::ask(target)))?;
         }
-        return match flags.json {
-            true => print_json("doctor", &finding),
-            false => print(&table::doctor::text(&finding, shown)),
-        };
+        return Ok(Examined::One(Box::new(finding)));
     }
-    let findings = examine_all(&targets, &question)?;
-    match flags.json {
-        true => print_json("doctor", &findings),
-        false => print(&table::doctor_sum::text(&findings, shown, flags.each)),
-    }
+    examine_all(&targets, &question).map(|all| Examined::Several(Box::new(all)))
 }

@@ -3,7 +3,9 @@
 use crate::flags::LeaksFlags;
 use crate::output::{gate, hint, print, print_json};
 use crate::table;
-use ramson_analysis::suspects::{Course, DatedRecording, Question, paired, refuse_short, suspects};
+use ramson_analysis::suspects::{
+    Course, DatedRecording, Question, Suspects, paired, refuse_short, suspects,
+};
 use ramson_leaks::Suppressions;
 use ramson_profile::format::format_duration;
 use ramson_source::{Failure, Recording, marks, open_recordings};
@@ -11,6 +13,26 @@ use std::time::Duration;
 use std::{fs, thread};
 
 pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
+    let found = find(flags)?;
+    let tripped = flags.fail_on.as_ref().and_then(|gate| gate.finding(&found));
+    match flags.json {
+        true => print_json("leaks", &shown(found, flags))?,
+        false => print(&table::suspects::text(&found, flags.rows, flags.each))?,
+    }
+    Ok(gate(tripped))
+}
+
+/// What `--json` prints.
+pub fn document(flags: &LeaksFlags) -> Result<Suspects, Failure> {
+    find(flags).map(|found| shown(found, flags))
+}
+
+fn shown(mut found: Suspects, flags: &LeaksFlags) -> Suspects {
+    found.truncate(flags.rows);
+    found
+}
+
+fn find(flags: &LeaksFlags) -> Result<Suspects, Failure> {
     let (names, selection) = (flags.source.names.names(), flags.frames.selection(&flags.filters));
     let suppressions = read_suppressions(flags)?;
     let question = Question {
@@ -27,15 +49,7 @@ pub fn leaks(flags: &LeaksFlags) -> Result<u8, Failure> {
         }
         None => Vec::new(),
     };
-    let mut found = suspects(&courses, &baseline, unprofiled, &question)?;
-    let tripped = flags.fail_on.as_ref().and_then(|gate| gate.finding(&found));
-    if flags.json {
-        found.truncate(flags.rows);
-        print_json("leaks", &found)?;
-    } else {
-        print(&table::suspects::text(&found, flags.rows, flags.each))?;
-    }
-    Ok(gate(tripped))
+    suspects(&courses, &baseline, unprofiled, &question)
 }
 
 /// The moments to judge, each with an earlier one if growth is to be measured; and how many processes have no profile.

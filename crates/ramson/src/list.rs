@@ -20,8 +20,7 @@ pub struct ListAnswer {
 pub fn list(flags: &ListFlags) -> Result<(), Failure> {
     // Before the list, so that it shows what is left.
     let pruned = flags.prune.then(|| prune(flags)).flatten();
-    let wanted = Wanted { is_running: flags.running, user: flags.user, words: flags.words.clone() };
-    let listing = listing::list(&wanted);
+    let listing = listing(flags);
     if flags.json {
         return print_json("list", &ListAnswer { listing, pruned });
     }
@@ -37,6 +36,16 @@ pub fn list(flags: &ListFlags) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// What `--json` prints without `--prune`.
+pub fn document(flags: &ListFlags) -> ListAnswer {
+    ListAnswer { listing: listing(flags), pruned: None }
+}
+
+fn listing(flags: &ListFlags) -> Listing {
+    let wanted = Wanted { is_running: flags.running, user: flags.user, words: flags.words.clone() };
+    listing::list(&wanted)
 }
 
 fn prune(flags: &ListFlags) -> Option<Pruned> {

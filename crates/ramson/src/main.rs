@@ -18,6 +18,7 @@ mod record;
 mod report;
 mod run;
 mod schemas;
+mod serve;
 mod snap;
 mod symbolize;
 mod table;
@@ -73,14 +74,7 @@ fn usage(error: &clap::Error, help: &str) -> ExitCode {
         // The reader of our output has closed it.
         let _ = error.print();
     } else {
-        let text = error.render().to_string();
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let what =
-            lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
-        let what = what.collect::<Vec<_>>().join(" ");
-        let what =
-            what.trim_start_matches("error: ").trim_end_matches('.').replace(" tip:", "; tip:");
-        let what = what.replace("invalid digit found in string", "not a whole number");
+        let what = flags::line_of(error);
         output::remark(format_args!("{what}. \"{help}\" explains"));
     }
     ExitCode::from(error.exit_code() as u8)
@@ -111,6 +105,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Merge(flags) => merge::merge(&flags).map(|()| 0),
         Command::Doctor(flags) => doctor::doctor(&flags).map(|()| 0),
         Command::Trim(flags) => trim::trim(&flags).map(|()| 0),
+        Command::Serve(flags) => serve::serve(&flags).map(|()| 0),
         Command::Export(flags) => export::export(&flags).map(|()| 0),
         Command::Symbolize(flags) => symbolize::symbolize(&flags).map(|()| 0),
         Command::Completions { shell } => completions::completions(shell).map(|()| 0),

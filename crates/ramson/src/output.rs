@@ -1,5 +1,6 @@
 //! Results go to standard output, remarks to standard error, hints to a terminal only.
 
+use ramson_encode::json::write_document;
 use ramson_profile::escape_invisible;
 use ramson_source::Failure;
 use serde::Serialize;
@@ -12,8 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub const DIM: &str = "\x1b[2m";
 /// … and off.
 pub const NOT_DIM: &str = "\x1b[0m";
-/// Of the objects that `--json` prints.
-pub const VERSION: u32 = 1;
 /// Whether the terminal shows a picture that a remark would spoil.
 static IS_DRAWN_UPON: AtomicBool = AtomicBool::new(false);
 
@@ -41,17 +40,8 @@ pub fn print_json_of_kind(answer: &impl Serialize) -> Result<(), Failure> {
 }
 
 fn print_object(kind: Option<&str>, answer: &impl Serialize) -> Result<(), Failure> {
-    #[derive(Serialize)]
-    struct Document<'a, T> {
-        ramson: u32,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        kind: Option<&'a str>,
-        #[serde(flatten)]
-        answer: &'a T,
-    }
-    let document = Document { ramson: VERSION, kind, answer };
     let mut out = io::BufWriter::new(io::stdout().lock());
-    Ok(ramson_encode::json::write_line(&document, &mut out)?)
+    Ok(write_document(kind, answer, &mut out)?)
 }
 
 /// A remark for a person; a program that reads our output does not get it.

@@ -3,18 +3,44 @@
 use crate::flags::ReportFlags;
 use crate::output::{hint, print, print_json_of_kind};
 use crate::table::{self, say_what_is_missing};
-use ramson_analysis::report::{Question, Shown, report as answer};
+use ramson_analysis::report::{Question, Report, Shown, report as answer_to};
 use ramson_analysis::unprofiled::Unprofiled;
 use ramson_profile::view::Sort;
-use ramson_source::{Failure, find_target, open_all};
+use ramson_source::{Failure, Members, find_target, open_all};
 
 pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
+    check(flags)?;
+    let members = open_all(&flags.source.sources).inspect_err(|_| say_without_profile(flags))?;
+    let report = answer(flags, members)?;
+    for step in &report.unmatched {
+        hint(&format!("{step} matches nothing"));
+    }
+    if flags.json {
+        print_json_of_kind(&report)?;
+    } else {
+        let source = flags.source.sources.join(" ");
+        print(&table::report::text(&report, flags.rows, flags.each, &source))?;
+        say_what_is_missing(table::report::missing(&report).1);
+    }
+    // The end of the process frees a million stacks sooner than they free themselves.
+    std::mem::forget(report);
+    Ok(())
+}
+
+/// What `--json` prints. It has its kind in itself.
+pub fn document(flags: &ReportFlags) -> Result<Report, Failure> {
+    check(flags)?;
+    answer(flags, open_all(&flags.source.sources)?)
+}
+
+fn check(flags: &ReportFlags) -> Result<(), Failure> {
     if flags.address.is_some() && !matches!(flags.view, Shown::Frees) {
         return Err(Failure::usage("--address: only --view frees looks for one. Add --view frees"));
     }
-    let source = flags.source.sources.join(" ");
-    let mut members =
-        open_all(&flags.source.sources).inspect_err(|_| say_without_profile(flags))?;
+    Ok(())
+}
+
+fn answer(flags: &ReportFlags, mut members: Members) -> Result<Report, Failure> {
     let question = Question {
         names: &flags.source.names.names(),
         kinds: flags.kind.unwrap_or_default(),
@@ -25,19 +51,7 @@ pub fn report(flags: &ReportFlags) -> Result<(), Failure> {
         rows: flags.rows,
         address: flags.address,
     };
-    let report = answer(&mut members, &question)?;
-    for step in &report.unmatched {
-        hint(&format!("{step} matches nothing"));
-    }
-    if flags.json {
-        print_json_of_kind(&report)?;
-    } else {
-        print(&table::report::text(&report, flags.rows, flags.each, &source))?;
-        say_what_is_missing(table::report::missing(&report).1);
-    }
-    // The end of the process frees a million stacks sooner than they free themselves.
-    std::mem::forget(report);
-    Ok(())
+    answer_to(&mut members, &question)
 }
 
 /// What there is to see of a running process without a profile, before the line that says so.

@@ -3,7 +3,7 @@
 use crate::answers::{Marked, Merged, Recorded, Snapped, Symbolized};
 use crate::flags::SchemaFlags;
 use crate::list::ListAnswer;
-use crate::output::{VERSION, print_raw};
+use crate::output::print_raw;
 use crate::output_file::cannot_write;
 use ramson_analysis::comparison::Comparison;
 use ramson_analysis::doctor::{Finding, Findings};
@@ -13,6 +13,8 @@ use ramson_analysis::report::Report;
 use ramson_analysis::suspects::Suspects;
 use ramson_analysis::timeline::Timeline;
 use ramson_control::{TrimAnswer, Trims};
+use ramson_encode::json::VERSION;
+use ramson_serve::Entries;
 use ramson_source::Failure;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -23,7 +25,7 @@ use std::fs;
 type Described = (&'static str, &'static [&'static str], fn(&mut SchemaGenerator) -> Schema);
 
 /// All of them. The kinds of `report` are in its type.
-const ALL: [Described; 14] = [
+const ALL: [Described; 15] = [
     ("diff", &["diff"], schema::<Comparison>),
     ("doctor", &["doctor"], schema::<OneOrSeveral<Finding, Findings>>),
     ("leaks", &["leaks"], schema::<Suspects>),
@@ -35,6 +37,7 @@ const ALL: [Described; 14] = [
     ("record", &["record"], schema::<Recorded>),
     ("report", &[], schema::<Report>),
     ("snap", &["snap"], schema::<Snapped>),
+    ("sources", &["sources"], schema::<Entries>),
     ("symbolize", &["symbolize"], schema::<Symbolized>),
     ("timeline", &["timeline"], schema::<Timeline>),
     ("top", &["top"], schema::<Live>),

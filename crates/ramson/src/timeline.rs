@@ -9,7 +9,7 @@ use ramson_source::Failure;
 use std::io::{self, IsTerminal};
 
 pub fn timeline(flags: &TimelineFlags) -> Result<(), Failure> {
-    let timeline = answer(&flags.source, if flags.csv { 0 } else { flags.rows })?;
+    let timeline = document(flags)?;
     if flags.json {
         return print_json("timeline", &timeline);
     }
@@ -24,6 +24,11 @@ pub fn timeline(flags: &TimelineFlags) -> Result<(), Failure> {
         When::Auto => io::stdout().is_terminal(),
     };
     print(&table::timeline::text(&timeline, has_chart))
+}
+
+/// What `--json` prints; of `--csv`, every moment.
+pub fn document(flags: &TimelineFlags) -> Result<Timeline, Failure> {
+    answer(&flags.source, if flags.csv { 0 } else { flags.rows })
 }
 
 /// As a file of it has it; the timeline has to have all its rows.

@@ -30,6 +30,17 @@ fn with_short_help(command: Command) -> Command {
     command.mut_args(shorten).after_help(more).after_long_help(long)
 }
 
+/// What is wrong with the words of a command, in one line without its full stop.
+pub fn line_of(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let what =
+        lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let what = what.collect::<Vec<_>>().join(" ");
+    let what = what.trim_start_matches("error: ").trim_end_matches('.').replace(" tip:", "; tip:");
+    what.replace("invalid digit found in string", "not a whole number")
+}
+
 fn heading_of(id: &str) -> Option<&'static str> {
     match id {
         "focus" | "ignore" | "hide" | "show" | "show_from" | "tagfocus" | "tagignore"

@@ -11,11 +11,12 @@ mod profiles;
 mod record;
 mod report;
 mod run;
+mod serve;
 mod source;
 mod top;
 pub mod values;
 
-pub use command::command;
+pub use command::{command, line_of};
 pub use diff::DiffFlags;
 pub use export::{ExportFlags, ExportView, Format, MergeFlags, SnapFlags, SymbolizeFlags};
 pub use leaks::LeaksFlags;
@@ -24,6 +25,8 @@ pub use profiles::{ListFlags, MarkFlags, TimelineFlags, When};
 pub use record::{DEFAULT_KEEP_NS, RecordFlags};
 pub use report::{ReportFlags, join_peek};
 pub use run::{RunFlags, ScheduleFlags};
+pub use serve::ServeFlags;
+pub use source::NameFlags;
 pub use top::TopFlags;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -78,6 +81,8 @@ pub enum Command {
     Doctor(DoctorFlags),
     /// Make a process return its allocator's free memory to the kernel
     Trim(TrimFlags),
+    /// Serve profiles over HTTP: to go tool pprof and scrapers, as JSON, and as a page
+    Serve(ServeFlags),
     /// Write a profile in another format
     Export(ExportFlags),
     /// Write the functions' names into a profile, so that it can be read on another machine
@@ -147,7 +152,7 @@ Examples:
   ramson schema list
   ramson list --json | check-jsonschema --schemafile <(ramson schema list) -")]
 pub struct SchemaFlags {
-    /// A command that has --json; "processes" for top without SRC, "profile" for export -f json
+    /// A command that has --json; "processes" for top without SRC, "profile" for export -f json, "sources" for what serve has at /api/v1/sources
     #[arg(value_name = "COMMAND", required_unless_present = "dir")]
     pub kind: Option<String>,
     /// Write every schema into this directory instead

@@ -1,0 +1,40 @@
+//! Names of single addresses of a process.
+
+use crate::named::mapping;
+use crate::naming::{self, Names};
+use ramson_profile::{Location, LookupAddress, Profile, cut_excess, is_invisible};
+use ramson_source::{Failure, Recording};
+
+/// The function in whose code each address is, as one line of text; addresses without a name are left out. Where a mapping was replaced by
+/// another, the later one counts.
+pub fn names_of(
+    recording: &Recording,
+    names: &Names,
+    addresses: &[u64],
+) -> Result<Vec<(u64, String)>, Failure> {
+    let mappings = &recording.snapshot.mappings;
+    let mapping_at = |address: u64| {
+        mappings.iter().rposition(|mapping| (mapping.start..mapping.end).contains(&address))
+    };
+    let location = |&address: &u64| Location {
+        mapping: mapping_at(address),
+        address: LookupAddress(address),
+        lines: Vec::new(),
+    };
+    let mut profile = Profile {
+        mappings: mappings.iter().map(mapping).collect(),
+        locations: addresses.iter().map(location).collect(),
+        ..Profile::default()
+    };
+    let mut symbolizer = names.search.symbolizer(Some(recording))?;
+    naming::name(&mut profile, Some(recording), &mut symbolizer);
+    cut_excess(&mut profile);
+    names.show(&mut profile);
+    let is_kept = |letter: char| !letter.is_control() && !is_invisible(letter);
+    let named = addresses.iter().zip(&profile.locations).filter_map(|(&address, location)| {
+        // The last one is the function itself, the others were inlined into it.
+        let function = &profile.functions[location.lines.last()?.function];
+        Some((address, function.name.chars().filter(|&letter| is_kept(letter)).collect()))
+    });
+    Ok(named.collect())
+}

@@ -1,0 +1,59 @@
+//! The flags of `ramson serve`.
+
+use super::source::NameFlags;
+use clap::Args;
+use ramson_serve::Address;
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[command(after_help = "\
+Prints one address with a token, and serves until Ctrl-C. Whoever has the token can read everything that this user can read about the processes, their command lines included; without it, nothing is served except the empty page and /healthz.
+
+What is served: /debug/pprof/ as in Go programs (heap, allocs, cmdline, symbol; ?seconds=N, ?debug=1, ?memory=1) for the only SRC, and /p/PID/debug/pprof/ for each of several; /api/v1/sources, and the documents of --json as /api/v1/list and /api/v1/p/PID/report, leaks, doctor and timeline, with flags as parameters (?view=top&rows=5). Authentication: \"Authorization: Bearer TOKEN\", or the user ramson with the token as password.
+
+Examples:
+  ramson serve name:redis-server
+  go tool pprof http://ramson:TOKEN@localhost:7777/debug/pprof/heap
+  go tool pprof 'http://ramson:TOKEN@localhost:7777/p/4711/debug/pprof/heap?seconds=30'
+  curl -H \"Authorization: Bearer TOKEN\" localhost:7777/api/v1/p/4711/leaks
+  ramson serve --listen unix:/run/user/1000/ramson.sock --token-file ~/.config/ramson-token")]
+pub struct ServeFlags {
+    /// What to serve: any SRC of \"ramson report\", except -; of groups, each process. Default: all processes of this user (for root, of all users), running and dead
+    #[arg(value_name = "SRC")]
+    pub sources: Vec<String>,
+    /// Where to listen: an address with a port (0 for any that is free), or unix:PATH
+    #[arg(long, value_name = "ADDR:PORT|unix:PATH", default_value = "127.0.0.1:7777", value_parser = Address::parse)]
+    pub listen: Address,
+    /// A further name by which clients may call this server, besides localhost and the address listened on (repeatable)
+    #[arg(long, value_name = "NAME", value_parser = parse_host)]
+    pub allow_host: Vec<String>,
+    /// The file that holds the token, for this user only; made if it is missing. Default: a new token at each start
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub names: NameFlags,
+}
+
+fn parse_host(text: &str) -> Result<String, String> {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
+    let has_port = !text.ends_with(']') && text.contains(':');
+    match !text.is_empty() && text.bytes().all(is_of_name) && !has_port {
+        true => Ok(text.to_owned()),
+        false => Err("a name without a port, as in profiles.example".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_a_name_without_anything_else() {
+        for good in ["profiles.example", "10.0.0.1", "[fe80::1]"] {
+            assert_eq!(parse_host(good).as_deref(), Ok(good));
+        }
+        for wrong in ["", "http://a", "a:80", "a/b", "*", "a b", "fe80::1"] {
+            assert!(parse_host(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! `ramson serve`: profiles over HTTP.
+
+use crate::flags::{Cli, Command, NameFlags, ServeFlags, command, line_of};
+use crate::output::print_raw;
+use crate::{doctor, leaks, list, report, timeline};
+use clap::FromArgMatches;
+use ramson_encode::json::write_document;
+use ramson_serve::{Document, Documents, Options, Sources, Token};
+use ramson_source::Failure;
+use serde::Serialize;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::Arc;
+
+/// Of one document.
+const MOST_BYTES: usize = 64 << 20;
+/// Flags that say which part of a profile is asked for.
+const PARTS: [&str; 12] = [
+    "all-frames",
+    "focus",
+    "granularity",
+    "hide",
+    "ignore",
+    "library",
+    "rows",
+    "show",
+    "show-from",
+    "tagfocus",
+    "tagignore",
+    "wrapper",
+];
+const OF_REPORT: [&str; 5] = ["address", "kind", "sample-index", "sort", "view"];
+
+pub fn serve(flags: &ServeFlags) -> Result<(), Failure> {
+    let sources = match flags.sources.as_slice() {
+        [] => Sources::All,
+        named => Sources::Named(named.to_vec()),
+    };
+    sources.check()?;
+    let token = flags.token_file.as_deref().map_or_else(Token::random, Token::of_file)?;
+    let options = Options {
+        address: flags.listen.clone(),
+        hosts: flags.allow_host.clone(),
+        token,
+        sources,
+        names: flags.names.names(),
+        documents: Arc::new(Commands { names: flags.names.clone() }),
+    };
+    // A service's standard output is a log, and the file has the token.
+    let is_log = flags.token_file.is_some() && !io::stdout().is_terminal();
+    ramson_serve::serve(options, |with_token, alone| {
+        print_raw(format!("{}\n", if is_log { alone } else { with_token }).as_bytes())
+    })
+}
+
+/// The commands make the documents.
+struct Commands {
+    names: NameFlags,
+}
+
+impl Documents for Commands {
+    fn make(
+        &self,
+        document: Document,
+        source: Option<&str>,
+        words: &[(String, String)],
+    ) -> Result<Vec<u8>, Failure> {
+        let matches = command().try_get_matches_from(arguments(document, source, words)?);
+        let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+        let cli = cli.map_err(|error| Failure::usage(line_of(&error)))?;
+        let kind = Some(document.command());
+        match cli.command {
+            Command::List(flags) => bytes(kind, &list::document(&flags)),
+            Command::Report(mut flags) => {
+                flags.source.names = self.names.clone();
+                bytes(None, &report::document(&flags)?)
+            }
+            Command::Leaks(mut flags) => {
+                flags.source.names = self.names.clone();
+                bytes(kind, &leaks::document(&flags)?)
+            }
+            Command::Doctor(mut flags) => {
+                flags.names = self.names.clone();
+                bytes(kind, &doctor::document(&flags)?)
+            }
+            Command::Timeline(flags) => bytes(kind, &timeline::document(&flags)?),
+            _ => Err(Failure::not_found(format!("{}: no such document", document.command()))),
+        }
+    }
+}
+
+/// The command line that prints the document. Flags that name files, wait, or act are not a client's to choose.
+fn arguments(
+    document: Document,
+    source: Option<&str>,
+    words: &[(String, String)],
+) -> Result<Vec<String>, Failure> {
+    let allowed: &[&[&str]] = match document {
+        Document::List => &[&["running", "user", "word"]],
+        Document::Report => &[&PARTS, &OF_REPORT],
+        Document::Leaks => &[&PARTS, &["min-age"]],
+        Document::Doctor => &[&["all-frames", "library", "rows", "wrapper"]],
+        Document::Timeline => &[&["rows"]],
+    };
+    let mut arguments = vec!["ramson".to_owned(), document.command().to_owned(), "--json".into()];
+    let mut operands: Vec<String> = source.map(str::to_owned).into_iter().collect();
+    for (name, value) in words {
+        if !allowed.concat().contains(&name.as_str()) {
+            let known = allowed.concat().join(", ");
+            let name = name.escape_debug();
+            return Err(Failure::usage(format!("{name}: not a parameter here. There are {known}")));
+        }
+        match name.as_str() {
+            "all-frames" | "running" => arguments.push(format!("--{name}")),
+            "word" => operands.push(value.clone()),
+            _ => arguments.push(format!("--{name}={value}")),
+        }
+    }
+    arguments.push("--".into());
+    arguments.extend(operands);
+    Ok(arguments)
+}
+
+fn bytes(kind: Option<&str>, answer: &impl Serialize) -> Result<Vec<u8>, Failure> {
+    let mut body = Bounded(Vec::new());
+    write_document(kind, answer, &mut body).map_err(|_| {
+        let most = MOST_BYTES >> 20;
+        Failure::usage(format!("the document is larger than {most} MiB. Ask for fewer rows"))
+    })?;
+    Ok(body.0)
+}
+
+/// Takes no more than a bound.
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MOST_BYTES {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    }
+
+    #[test]
+    fn a_client_chooses_rows_and_filters_and_nothing_that_names_a_file_waits_or_acts() {
+        let made =
+            arguments(Document::Report, Some("-x"), &words(&[("view", "peek a"), ("rows", "3")]));
+        let expected = ["ramson", "report", "--json", "--view=peek a", "--rows=3", "--", "-x"];
+        assert_eq!(made.unwrap(), expected);
+        for bad in [
+            "suppressions",
+            "since",
+            "baseline",
+            "window",
+            "fail-on",
+            "debug-path",
+            "sysroot",
+            "debuginfod",
+            "budget",
+            "ask",
+            "exact",
+            "prune",
+            "max-age",
+            "csv",
+            "help",
+            "json",
+            "n",
+            "",
+            "--rows",
+        ] {
+            for document in [
+                Document::List,
+                Document::Report,
+                Document::Leaks,
+                Document::Doctor,
+                Document::Timeline,
+            ] {
+                let refused = arguments(document, Some("1"), &words(&[(bad, "x")]));
+                assert_eq!(refused.unwrap_err().status(), 2, "{bad}");
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The JSON documents of the command line.
+
+use ramson_source::Failure;
+
+/// A document that `--json` prints, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Document {
+    /// Of `ramson list`.
+    List,
+    /// Of `ramson report`.
+    Report,
+    /// Of `ramson leaks`.
+    Leaks,
+    /// Of `ramson doctor`.
+    Doctor,
+    /// Of `ramson timeline`.
+    Timeline,
+}
+
+impl Document {
+    const ALL: [(&'static str, Self); 5] = [
+        ("list", Self::List),
+        ("report", Self::Report),
+        ("leaks", Self::Leaks),
+        ("doctor", Self::Doctor),
+        ("timeline", Self::Timeline),
+    ];
+
+    /// The one that the command of this name prints.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(is, _)| *is == name).map(|(_, document)| *document)
+    }
+
+    /// Whether it is of one source.
+    pub fn is_of_source(self) -> bool {
+        self != Self::List
+    }
+
+    /// The command that prints it.
+    pub fn command(self) -> &'static str {
+        Self::ALL[self as usize].0
+    }
+}
+
+/// What makes the documents: the commands themselves, so that they are the same here and there.
+pub trait Documents: Send + Sync {
+    /// The bytes of a document. `source` is a SRC, `None` for a document of no source; `words` are flags of the command
+    /// and their values, as a client sent them.
+    fn make(
+        &self,
+        document: Document,
+        source: Option<&str>,
+        words: &[(String, String)],
+    ) -> Result<Vec<u8>, Failure>;
+}

@@ -1,0 +1,127 @@
+//! A stream that gives up on a client which does not take what it is sent.
+
+use crate::address::Stream;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// A client that does not take so many bytes …
+const LEAST_BYTES: usize = 64 << 10;
+
+/// A stream on which writing fails with `TimedOut` once a client has been too slow for too long.
+pub struct Patient {
+    stream: Stream,
+    /// … in this time is dropped, unless it has taken all there was.
+    patience: Duration,
+    /// Since the client has kept us waiting, and what it has taken since.
+    waiting: Option<(Pin<Box<Sleep>>, usize)>,
+}
+
+impl Patient {
+    pub fn new(stream: Stream, patience: Duration) -> Self {
+        Self { stream, patience, waiting: None }
+    }
+
+    fn wait<T>(&mut self, context: &mut Context) -> Poll<io::Result<T>> {
+        let patience = self.patience;
+        let (deadline, _) = self.waiting.get_or_insert_with(|| (Box::pin(sleep(patience)), 0));
+        match deadline.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context,
+        into: &mut ReadBuf,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        match Pin::new(&mut this.stream).poll_write(context, bytes) {
+            Poll::Pending => this.wait(context),
+            Poll::Ready(written) => {
+                let taken = *written.as_ref().unwrap_or(&0);
+                if let Some((_, since)) = &mut this.waiting {
+                    *since += taken;
+                    if taken == bytes.len() || *since >= LEAST_BYTES {
+                        this.waiting = None;
+                    }
+                }
+                Poll::Ready(written)
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixStream;
+    use tokio::time::pause;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    /// More than any socket holds.
+    const MOST: usize = 8 << 20;
+
+    /// What comes of writing `MOST` to a client that takes `piece` bytes a second.
+    async fn write_to_client_that_takes(piece: usize) -> io::Result<()> {
+        let (ours, mut its) = UnixStream::pair()?;
+        let mut patient = Patient::new(Stream::Unix(ours), 10 * SECOND);
+        let client = async move {
+            let mut taken = vec![0; piece];
+            loop {
+                sleep(SECOND).await;
+                if its.read_exact(&mut taken).await.is_err() {
+                    return;
+                }
+            }
+        };
+        let bytes = vec![7; MOST];
+        let written = async move {
+            let written = patient.write_all(&bytes).await;
+            drop(patient);
+            written
+        };
+        tokio::join!(written, client).0
+    }
+
+    /// Time passes when all wait.
+    fn run<T>(test: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            pause();
+            test.await
+        })
+    }
+
+    #[test]
+    fn a_client_that_takes_too_little_is_dropped_and_one_that_takes_its_time_is_not() {
+        let slow = run(write_to_client_that_takes(1 << 10));
+        assert_eq!(slow.unwrap_err().kind(), ErrorKind::TimedOut);
+        run(write_to_client_that_takes(32 << 10)).unwrap();
+    }
+}

@@ -1,0 +1,161 @@
+//! Answers to clients, with the headers that all of them have.
+
+use crate::guard::Refusal;
+use crate::waiting::Busy;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use ramson_source::Failure;
+use serde::Serialize;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// What a page may do: run and show what this server sends, and ask this server.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// By this `go tool pprof` knows that the body says what is wrong.
+const GO_PPROF: HeaderName = HeaderName::from_static("x-go-pprof");
+/// What is handed to a connection at a time: the rest stays here, and with it the claims, until the client has taken it.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// An answer.
+pub type Reply = Response<Content>;
+
+/// A body that is all there.
+#[derive(Default)]
+pub struct Content {
+    rest: Bytes,
+    claims: Claims,
+}
+
+/// What an answer holds on to until the client has it.
+#[derive(Default)]
+pub struct Claims {
+    /// One of the answers that may be there at a time.
+    pub seat: Option<OwnedSemaphorePermit>,
+    /// Its connection is not one that waits.
+    pub busy: Option<Busy>,
+}
+
+impl Content {
+    pub fn claims(&mut self) -> &mut Claims {
+        &mut self.claims
+    }
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let rest = &mut self.get_mut().rest;
+        if rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        let piece = rest.split_to(rest.len().min(PIECE_BYTES));
+        // A part of the whole would keep all of it in memory.
+        Poll::Ready(Some(Ok(Frame::data(Bytes::copy_from_slice(&piece)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+/// Bytes of this kind.
+pub fn of(kind: &'static str, body: impl Into<Bytes>) -> Reply {
+    let mut reply = Response::new(Content { rest: body.into(), claims: Claims::default() });
+    let headers = reply.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    guard_headers(headers);
+    reply
+}
+
+/// A line of text.
+pub fn text(status: StatusCode, line: &str) -> Reply {
+    let mut reply = of("text/plain; charset=utf-8", format!("{line}\n"));
+    *reply.status_mut() = status;
+    reply
+}
+
+/// What is wrong, as a line that `go tool pprof` shows.
+pub fn error(status: StatusCode, line: &str) -> Reply {
+    let mut reply = text(status, line);
+    reply.headers_mut().insert(GO_PPROF, HeaderValue::from_static("1"));
+    reply
+}
+
+/// Why a command would have failed.
+pub fn failure(failure: &Failure) -> Reply {
+    error(status_of(failure), &failure.to_string())
+}
+
+/// The same as a JSON document.
+pub fn failure_document(failure: &Failure) -> Reply {
+    #[derive(Serialize)]
+    struct Failed {
+        status: u8,
+        message: String,
+    }
+    let answer = Failed { status: failure.status(), message: failure.to_string() };
+    let mut body = Vec::new();
+    // Writing to memory does not fail.
+    let _ = ramson_encode::json::write_document(Some("error"), &answer, &mut body);
+    let mut reply = document(body);
+    *reply.status_mut() = status_of(failure);
+    reply
+}
+
+/// A JSON document.
+pub fn document(body: Vec<u8>) -> Reply {
+    of("application/json", body)
+}
+
+/// Of a request that is not let in.
+pub fn refusal(refusal: Refusal) -> Reply {
+    let mut reply = error(refusal.status(), refusal.text());
+    if refusal == Refusal::Token {
+        // Not Basic: a browser would keep the token, and send it along with what other pages ask for.
+        let challenge = HeaderValue::from_static("Bearer realm=\"ramson\"");
+        reply.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    reply
+}
+
+/// Of what is there, but not asked for in this way.
+pub fn wrong_method(allowed: &'static str) -> Reply {
+    let mut reply =
+        error(StatusCode::METHOD_NOT_ALLOWED, &format!("only {allowed} is answered here"));
+    reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+    reply
+}
+
+fn status_of(failure: &Failure) -> StatusCode {
+    match failure.status() {
+        2 => StatusCode::BAD_REQUEST,
+        5 => StatusCode::NOT_FOUND,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+fn guard_headers(headers: &mut HeaderMap) {
+    let policies = [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ];
+    headers.extend(policies.map(|(name, value)| (name, HeaderValue::from_static(value))));
+}

@@ -1,0 +1,140 @@
+//! What a path means.
+
+use crate::documents::Document;
+use crate::page::Asset;
+use ramson_profile::SampleType;
+
+/// What is asked for.
+#[derive(Debug, PartialEq)]
+pub enum Route<'a> {
+    /// A file of the page.
+    Page(Asset),
+    /// Whether the server is there.
+    Health,
+    /// What net/http/pprof has, of the source with this ID; `None`: of the only one.
+    Pprof(Option<&'a str>, Pprof),
+    /// The list of what is served.
+    Sources,
+    /// A JSON document; of the source with this ID, or of the only one.
+    Document(Option<&'a str>, Document),
+    /// Nothing.
+    Unknown,
+}
+
+/// A part of net/http/pprof.
+#[derive(Debug, PartialEq)]
+pub enum Pprof {
+    Index,
+    /// A heap profile with this type first.
+    Heap(SampleType),
+    Symbol,
+    Command,
+    /// Another kind of profile.
+    Other,
+}
+
+impl Route<'_> {
+    /// Whether it has nothing of any process.
+    pub fn is_public(&self) -> bool {
+        matches!(self, Self::Page(_) | Self::Health)
+    }
+
+    /// Whether a body may be sent to it.
+    pub fn takes_body(&self) -> bool {
+        matches!(self, Self::Pprof(_, Pprof::Symbol))
+    }
+
+    /// Whether what is wrong is said as JSON.
+    pub fn is_document(&self) -> bool {
+        matches!(self, Self::Sources | Self::Document(..))
+    }
+}
+
+/// Understands a path.
+pub fn route(path: &str) -> Route<'_> {
+    if let Some(asset) = Asset::at(path) {
+        return Route::Page(asset);
+    }
+    if path == "/healthz" {
+        return Route::Health;
+    }
+    if let Some(rest) = path.strip_prefix("/debug/pprof") {
+        return pprof(None, rest);
+    }
+    if let Some(rest) = path.strip_prefix("/p/") {
+        let found = rest.split_once("/debug/pprof").filter(|(id, _)| is_id(id));
+        return found.map_or(Route::Unknown, |(id, rest)| pprof(Some(id), rest));
+    }
+    let Some(rest) = path.strip_prefix("/api/v1/") else { return Route::Unknown };
+    if rest == "sources" {
+        return Route::Sources;
+    }
+    let (id, name) = match rest.strip_prefix("p/").and_then(|rest| rest.split_once('/')) {
+        Some((id, name)) if is_id(id) => (Some(id), name),
+        _ => (None, rest),
+    };
+    match Document::named(name) {
+        Some(document) if document.is_of_source() || id.is_none() => Route::Document(id, document),
+        _ => Route::Unknown,
+    }
+}
+
+fn pprof<'a>(id: Option<&'a str>, rest: &str) -> Route<'a> {
+    let what = match rest {
+        "" | "/" => Pprof::Index,
+        "/heap" => Pprof::Heap(SampleType::InuseSpace),
+        "/allocs" => Pprof::Heap(SampleType::AllocSpace),
+        "/symbol" | "/symbolz" => Pprof::Symbol,
+        "/cmdline" => Pprof::Command,
+        other if other.starts_with('/') => Pprof::Other,
+        _ => return Route::Unknown,
+    };
+    Route::Pprof(id, what)
+}
+
+fn is_id(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_of_one_source_or_of_the_only_one() {
+        let heap = || Pprof::Heap(SampleType::InuseSpace);
+        assert_eq!(route("/debug/pprof/heap"), Route::Pprof(None, heap()));
+        assert_eq!(route("/p/4711/debug/pprof/heap"), Route::Pprof(Some("4711"), heap()));
+        assert_eq!(route("/p/f2/debug/pprof/"), Route::Pprof(Some("f2"), Pprof::Index));
+        assert_eq!(route("/debug/pprof/profile"), Route::Pprof(None, Pprof::Other));
+        assert_eq!(route("/api/v1/p/7/leaks"), Route::Document(Some("7"), Document::Leaks));
+        assert_eq!(route("/api/v1/report"), Route::Document(None, Document::Report));
+        assert_eq!(route("/api/v1/list"), Route::Document(None, Document::List));
+        for unknown in [
+            "",
+            "/x",
+            "/p/",
+            "/p/../debug/pprof/heap",
+            "/p/a%2fb/debug/pprof/heap",
+            "/debug/pprofx",
+            "/api/v2/list",
+            "/api/v1/p/7/list",
+            "/api/v1/p//report",
+            "/api/v1/trim",
+        ] {
+            assert_eq!(route(unknown), Route::Unknown, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_process_is_public() {
+        for path in ["/", "/app.js", "/app.css", "/healthz"] {
+            assert!(route(path).is_public(), "{path}");
+        }
+        for path in
+            ["/debug/pprof/", "/debug/pprof/x", "/p/7/debug/pprof/cmdline", "/api/v1/list", "/no"]
+        {
+            assert!(!route(path).is_public(), "{path}");
+        }
+    }
+}

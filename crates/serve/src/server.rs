@@ -1,0 +1,183 @@
+//! The server: from a request to an answer.
+
+use crate::address::Address;
+use crate::connections::{self, Answer};
+use crate::documents::Documents;
+use crate::guard::Guard;
+use crate::heap::{self, Asked};
+use crate::parts::{Answered, Parts};
+use crate::query::Query;
+use crate::reply::{self, Reply};
+use crate::route::{Pprof, Route, route};
+use crate::sources::Sources;
+use crate::symbol;
+use crate::token::Token;
+use crate::work::{Overload, Work};
+use hyper::body::Incoming;
+use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::{Method, Request, StatusCode};
+use ramson_analysis::naming::Names;
+use ramson_source::Failure;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::LocalSet;
+
+/// Of a thread that reads profiles, as much as a command's only thread has.
+const STACK_BYTES: usize = 8 << 20;
+/// What a client is told that comes for too much.
+const BUSY: &str = "too much is asked for at a time: try again in some seconds";
+/// Seconds.
+const RETRY: HeaderValue = HeaderValue::from_static("5");
+const READS: &str = "GET, HEAD";
+
+/// What is served, where, and to whom.
+pub struct Options {
+    /// Where to listen.
+    pub address: Address,
+    /// By which further names it may be called.
+    pub hosts: Vec<String>,
+    /// What lets clients in.
+    pub token: Token,
+    /// What is served.
+    pub sources: Sources,
+    /// Which names of functions are shown in profiles.
+    pub names: Names,
+    /// What makes the JSON documents.
+    pub documents: Arc<dyn Documents>,
+}
+
+/// Serves until SIGINT or SIGTERM comes. `on_ready` gets the address with the token, and the address alone, once clients may come.
+pub fn serve(
+    options: Options,
+    on_ready: impl FnOnce(&str, &str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let failed = |error| Failure::failed(format!("cannot serve: {error}. Try again"));
+    let runtime = Builder::new_current_thread().enable_all().thread_stack_size(STACK_BYTES).build();
+    let runtime = runtime.map_err(failed)?;
+    let ended = LocalSet::new().block_on(&runtime, async {
+        let listener = options.address.listen().await?;
+        let address = listener.address().map_err(failed)?;
+        let fragment = options.token.fragment();
+        let server = Rc::new(Server::new(options));
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        on_ready(&format!("{address}{fragment}"), &address.to_string())?;
+        tokio::select! {
+            () = connections::accept(listener, server) => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        Ok(())
+    });
+    // What is being read is of no use any more.
+    runtime.shutdown_background();
+    ended
+}
+
+/// What requests are answered from.
+pub struct Server {
+    guard: Guard,
+    work: Work,
+    parts: Arc<Parts>,
+}
+
+impl Server {
+    fn new(options: Options) -> Self {
+        let Options { address, hosts, token, sources, names, documents } = options;
+        let guard = Guard::new(&address, &hosts, token);
+        Self { guard, work: Work::new(), parts: Arc::new(Parts { sources, names, documents }) }
+    }
+}
+
+impl Answer for Server {
+    async fn answer(&self, request: Request<Incoming>, local: Option<IpAddr>) -> Reply {
+        let (head, body) = request.into_parts();
+        let route = route(head.uri.path());
+        if let Err(refusal) = self.guard.check(&head, local, route.is_public()) {
+            return reply::refusal(refusal);
+        }
+        let is_read = matches!(head.method, Method::GET | Method::HEAD);
+        let is_sent = head.method == Method::POST && route.takes_body();
+        if !is_read && !is_sent {
+            return reply::wrong_method(if route.takes_body() { "GET, HEAD, POST" } else { READS });
+        }
+        match route {
+            Route::Page(asset) => return asset.reply(),
+            Route::Health => return reply::text(StatusCode::OK, "ok"),
+            Route::Unknown => return unknown(),
+            _ => {}
+        }
+        let Ok(seat) = self.work.seat().await else { return busy() };
+        let is_document = route.is_document();
+        let query = head.uri.query();
+        let answered = match route {
+            Route::Pprof(id, Pprof::Symbol) => {
+                let asked = match is_sent {
+                    true => symbol::sent(body).await,
+                    false => Ok(symbol::addresses(query.unwrap_or_default())),
+                };
+                match asked {
+                    Ok(addresses) => self.symbols(id, addresses).await,
+                    Err(untaken) => return untaken.reply(),
+                }
+            }
+            route => self.answer_route(route, query).await,
+        };
+        let mut reply = match answered {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(failure)) if is_document => reply::failure_document(&failure),
+            Ok(Err(failure)) => reply::failure(&failure),
+            Err(Overload) => busy(),
+        };
+        reply.body_mut().claims().seat = Some(seat);
+        reply
+    }
+}
+
+impl Server {
+    async fn answer_route(&self, route: Route<'_>, query: Option<&str>) -> Answered {
+        let parts = self.parts.clone();
+        match route {
+            Route::Sources => self.work.run(move || parts.list()).await,
+            Route::Document(id, document) => {
+                let (id, words) = (id.map(str::to_owned), Query::parse(query).pairs());
+                self.work.run(move || parts.document(id.as_deref(), document, &words)).await
+            }
+            Route::Pprof(id, Pprof::Index) => {
+                let id = id.map(str::to_owned);
+                self.work.run(move || Ok(heap::index(&parts.find(id.as_deref())?))).await
+            }
+            Route::Pprof(id, Pprof::Command) => {
+                let id = id.map(str::to_owned);
+                self.work.run(move || heap::command(&parts.find(id.as_deref())?)).await
+            }
+            Route::Pprof(id, Pprof::Heap(of)) => match Asked::parse(of, &Query::parse(query)) {
+                Ok(asked) => heap::answer(&self.work, parts, id, asked).await,
+                Err(wrong) => Ok(Err(wrong)),
+            },
+            _ => Ok(Ok(reply::error(StatusCode::NOT_FOUND, heap::NO_OTHER))),
+        }
+    }
+
+    async fn symbols(&self, id: Option<&str>, addresses: Vec<u64>) -> Answered {
+        let (parts, id) = (self.parts.clone(), id.map(str::to_owned));
+        let job = move || symbol::reply(&parts.find(id.as_deref())?, &parts.names, &addresses);
+        self.work.run(job).await
+    }
+}
+
+fn unknown() -> Reply {
+    reply::error(
+        StatusCode::NOT_FOUND,
+        "nothing here. / is the page, /debug/pprof/ the profile of the only source, /p/ID/debug/pprof/ of one of several, /api/v1/sources the list",
+    )
+}
+
+fn busy() -> Reply {
+    let mut reply = reply::error(StatusCode::SERVICE_UNAVAILABLE, BUSY);
+    reply.headers_mut().insert(RETRY_AFTER, RETRY);
+    reply
+}

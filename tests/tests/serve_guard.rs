@@ -1,0 +1,285 @@
+//! Who gets in, and what clients that mean harm achieve.
+
+use ramson_tests::program_with;
+use ramson_tests::servers::*;
+use ramson_tests::serving::{Reply, Serving};
+use ramson_tests::several::say;
+use ramson_tests::tool;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+/// The file of a process that has ended.
+fn dead(scratch: &Scratch) -> String {
+    let program = program_with("real/holds.c", "holds-guarded", &[]);
+    let mut command = ramson(scratch);
+    command.args(["run", "--interval", "1", "--"]).arg(&program);
+    finish(&mut command).good();
+    let mut found = fs::read_dir(scratch.path("profiles")).unwrap();
+    found.next().unwrap().unwrap().path().to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_server_of_another_name_a_page_of_another_server_and_a_wrong_token_get_nothing() {
+    let scratch = Scratch::new();
+    let serving = Serving::start(&scratch, &[&dead(&scratch), "--allow-host", "profiles.example"]);
+    let bearer = format!("Bearer {}", serving.token);
+    let with = |name: &str, value: &str| {
+        serving.get_with("/debug/pprof/heap", &[("Authorization", &bearer), (name, value)])
+    };
+    for good in ["localhost", "127.0.0.1:1", "[::1]:7777", "profiles.example"] {
+        assert_eq!(with("Host", good).status, 200, "{good}");
+    }
+    for bad in
+        ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "0.0.0.0", "", "127.1"]
+    {
+        let refused = with("Host", bad);
+        assert_eq!(refused.status, 403, "{bad}");
+        assert_no_secret(&serving, &refused);
+    }
+    for bad in ["http://evil.example", "http://localhost:1", "null"] {
+        assert_eq!(with("Origin", bad).status, 403, "{bad}");
+    }
+    for bad in ["cross-site", "same-site"] {
+        assert_eq!(with("Sec-Fetch-Site", bad).status, 403, "{bad}");
+    }
+    assert_eq!(with("Origin", "http://localhost").status, 200);
+    assert_eq!(with("Sec-Fetch-Site", "same-origin").status, 200);
+    let nearly = &bearer[..bearer.len() - 1];
+    for bad in ["", "Bearer", "Bearer x", nearly, "Basic cmFtc29uOng="] {
+        for path in ["/debug/pprof/heap", "/debug/pprof/cmdline", "/api/v1/sources", "/nothing"] {
+            let refused = serving.get_with(path, &[("Authorization", bad)]);
+            assert_eq!(refused.status, 401, "{bad} {path}");
+            assert_eq!(refused.header("www-authenticate"), "Bearer realm=\"ramson\"");
+            assert_no_secret(&serving, &refused);
+        }
+    }
+    assert_eq!(
+        serving.get_with(&format!("/debug/pprof/heap?token={}", serving.token), &[]).status,
+        401
+    );
+}
+
+#[track_caller]
+fn assert_no_secret(serving: &Serving, reply: &Reply) {
+    let text = format!("{:?} {}", reply.headers, reply.text());
+    assert!(!text.contains(&serving.token) && !text.contains("holds-guarded"), "{text}");
+}
+
+#[test]
+fn the_page_is_public_has_nothing_in_it_and_may_run_only_its_own_files() {
+    let scratch = Scratch::new();
+    let serving = Serving::start(&scratch, &[&dead(&scratch)]);
+    for (path, kind) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/app.js", "text/javascript; charset=utf-8"),
+        ("/app.css", "text/css; charset=utf-8"),
+        ("/healthz", "text/plain; charset=utf-8"),
+    ] {
+        let reply = serving.get_with(path, &[]).good();
+        assert_eq!(reply.header("content-type"), kind);
+        assert_no_secret(&serving, &reply);
+        let policy = reply.header("content-security-policy");
+        assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"));
+        assert!(!policy.contains("unsafe") && !policy.contains('*'), "{policy}");
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-resource-policy", "same-origin"),
+            ("cache-control", "no-store"),
+        ] {
+            assert_eq!(reply.header(name), value, "{path}");
+        }
+        assert_eq!(serving.get_with(path, &[("Host", "evil.example")]).status, 403);
+    }
+    let page = serving.get_with("/", &[]).text();
+    assert!(!page.contains("<script>") && !page.contains(" style=") && !page.contains("onclick"));
+}
+
+#[test]
+fn a_token_file_is_made_for_this_user_and_its_token_is_not_printed_to_a_log() {
+    let scratch = Scratch::new();
+    let (profile, file) = (dead(&scratch), scratch.path("token"));
+    let file = file.to_str().unwrap();
+    let mut first = Serving::start(&scratch, &[&profile, "--token-file", file]);
+    assert_eq!(fs::metadata(file).unwrap().mode() & 0o7777, 0o600);
+    let token = fs::read_to_string(file).unwrap().trim().to_owned();
+    assert!(!first.line.contains(&token) && token.len() >= 32, "{}", first.line);
+    first.token.clone_from(&token);
+    first.get("/debug/pprof/heap").good();
+    let command = fs::read(format!("/proc/{}/cmdline", first.running.0.id())).unwrap();
+    assert!(!String::from_utf8_lossy(&command).contains(&token));
+    drop(first);
+    let mut again = Serving::start(&scratch, &[&profile, "--token-file", file]);
+    again.token = token;
+    again.get("/debug/pprof/heap").good();
+    fs::set_permissions(file, Permissions::from_mode(0o644)).unwrap();
+    let words = ["serve", "--listen", "127.0.0.1:0", &profile, "--token-file", file];
+    let refused = say(&scratch, &words);
+    assert_eq!(refused.status, 1, "{refused:?}");
+    assert!(refused.remarks[0].contains("Make its mode 0600"), "{refused:?}");
+}
+
+#[test]
+fn an_interrupt_ends_it_and_leaves_no_socket() {
+    let scratch = Scratch::new();
+    let (profile, socket) = (dead(&scratch), scratch.path("serve.sock"));
+    let listen = format!("unix:{}", socket.display());
+    let start = || {
+        let mut command = ramson(&scratch);
+        Serving::start_command(command.args(["serve", "--listen", &listen, &profile]))
+    };
+    let mut serving = start();
+    assert_eq!(fs::symlink_metadata(&socket).unwrap().mode() & 0o777, 0o700);
+    let bearer = format!("Authorization: Bearer {}", serving.token);
+    let url = "http://localhost/api/v1/sources";
+    let path = socket.to_str().unwrap();
+    let got = tool("curl", &["-fsS", "--unix-socket", path, "-H", &bearer, url]);
+    assert!(got.contains("holds-guarded"), "{got}");
+    let taken = say(&scratch, &["serve", "--listen", &listen, &profile]);
+    assert!(taken.status == 1 && taken.remarks[0].contains("Another program"), "{taken:?}");
+    serving.running.signal("INT");
+    assert_eq!(code(serving.running.wait()), 0);
+    assert!(!socket.exists());
+    // What a killed one leaves is not in the way.
+    let mut killed = start();
+    killed.running.signal("KILL");
+    killed.running.wait();
+    assert!(socket.exists());
+    let mut last = start();
+    last.running.signal("TERM");
+    assert_eq!(code(last.running.wait()), 0);
+    assert!(!socket.exists());
+    scratch.file("serve.sock", "not a socket");
+    let refused = say(&scratch, &["serve", "--listen", &listen, &profile]);
+    assert_eq!((refused.status, socket.exists()), (1, true), "{refused:?}");
+}
+
+#[test]
+fn ctrl_c_ends_it_also_while_a_client_waits() {
+    let scratch = Scratch::new();
+    let program = program_with("real/holds.c", "holds-guarded", &[]);
+    let mut command = ramson(&scratch);
+    command.args(["run", "--interval", "1", "--"]).arg(&program);
+    let mut held = Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    held.0.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    let mut serving = Serving::start(&scratch, &["name:holds-guarded"]);
+    let mut waits = serving.connect();
+    let head = "GET /debug/pprof/heap?seconds=3600 HTTP/1.1\r\nHost: localhost\r\n";
+    write!(waits, "{head}Authorization: Bearer {}\r\n\r\n", serving.token).unwrap();
+    serving.running.signal("INT");
+    assert_eq!(code(serving.running.wait()), 0);
+}
+
+/// A request that is cut, turned or made of noise: what it is depends on its number only.
+fn malformed(number: usize, token: &str) -> Vec<u8> {
+    let good = format!(
+        "GET /debug/pprof/heap?seconds=0 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"
+    );
+    let mut state = number as u64 * 2 + 1;
+    let mut next = move || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize
+    };
+    let mut bytes = good.into_bytes();
+    match number % 10 {
+        0 => bytes.truncate(next() % 100),
+        1 => (0..200).for_each(|_| bytes.push(next() as u8)),
+        2 => bytes = (0..300).map(|_| next() as u8).collect(),
+        3 => bytes = [b"GET /", "a".repeat(20_000).as_bytes(), b" HTTP/1.1\r\nHost: localhost\r\n\r\n"].concat(),
+        4 => bytes = ["GET / HTTP/1.1\r\n", &"X: y\r\n".repeat(100), "\r\n"].concat().into_bytes(),
+        5 => bytes = b"POST /debug/pprof/symbol HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n0x1".to_vec(),
+        6 => bytes = b"POST /debug/pprof/symbol HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\nzz".to_vec(),
+        7 => bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        8 => bytes = b"GET /p/%00%ff/../../etc/passwd/debug/pprof/heap?seconds=%zz HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
+        _ => {
+            // Without the token, as some of them ask for what is there.
+            bytes = b"GET /debug/pprof/heap?seconds=0 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
+            let at = next() % bytes.len();
+            bytes[at] ^= 1 << (next() % 8);
+        }
+    }
+    bytes
+}
+
+#[test]
+fn a_thousand_idle_clients_slow_ones_and_ten_thousand_wrong_requests_cost_nothing_that_matters() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    let scratch = Scratch::new();
+    let serving = Serving::start(&scratch, &[&dead(&scratch)]);
+    let expected = serving.get("/debug/pprof/heap").good().body;
+    let before = serving.rss();
+    let request = format!(
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n",
+        serving.token
+    );
+    let mut idle: Vec<TcpStream> = (0..1000).map(|_| serving.connect()).collect();
+    for client in &mut idle {
+        client.write_all(request.as_bytes()).unwrap();
+        let mut begin = [0; 15];
+        client.read_exact(&mut begin).unwrap();
+        assert_eq!(&begin, b"HTTP/1.1 200 OK");
+    }
+    // More than there is room for: each has begun a request, and goes on a byte at a time.
+    let mut slow: Vec<TcpStream> = (0..300).map(|_| serving.connect()).collect();
+    for client in &mut slow {
+        client.write_all(b"GET /api/v1/sources HTTP/1.1\r\nHost: local").unwrap();
+    }
+    let (serving, expected) = (&serving, &expected);
+    let is_done = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            let mut count = 0;
+            while !is_done.load(Relaxed) || count == 0 {
+                assert_eq!(serving.get("/debug/pprof/heap").good().body, *expected);
+                count += 1;
+            }
+            count
+        });
+        for number in 0..10_000 {
+            let mut stream = serving.connect();
+            let _ = stream.write_all(&malformed(number, &serving.token));
+            if number % 7 == 0 {
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+                let mut answer = Vec::new();
+                let _ = stream.read_to_end(&mut answer);
+                let reply = Reply::parse(&answer);
+                assert_ne!(reply.status, 200, "{number}: {:?}", reply.text());
+            }
+            if number % 100 == 0 {
+                for client in &mut slow {
+                    // It may have been dropped for another.
+                    let _ = client.write_all(b"h");
+                }
+            }
+        }
+        is_done.store(true, Relaxed);
+        let count = reader.join().unwrap();
+        assert!(count > 1, "{count}");
+    });
+    let grown = serving.rss().saturating_sub(before);
+    assert!(grown < 64 << 20, "RSS grew by {grown}");
+    drop((idle, slow));
+    assert_eq!(serving.get("/debug/pprof/heap").good().body, *expected);
+}
+
+#[test]
+fn the_page_takes_the_token_from_its_address_and_lists_what_is_served() {
+    let scratch = Scratch::new();
+    let serving = Serving::start(&scratch, &[&dead(&scratch)]);
+    let mut browser = clean(installed("chromium", "chromium"));
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]);
+    browser.arg("--virtual-time-budget=10000").env("HOME", scratch.open_directory("home"));
+    let page = finish(browser.arg(&serving.line)).good();
+    let row = "<td>holds-guarded</td><td>exited 0</td>";
+    assert!(page.text().contains(row), "{}\n{}", page.text(), page.stderr);
+    // Under the page's policy, and without a way for what a server says to be markup.
+    assert!(!page.stderr.contains("Content Security Policy"), "{}", page.stderr);
+}
