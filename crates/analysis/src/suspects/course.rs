@@ -62,8 +62,9 @@ pub fn refuse_short(courses: &[Course], min_age_ns: u64, object: &str) -> Result
         0 => "nothing was recorded after it".into(),
         _ => format!("only {} were recorded after it", format_duration(longest_ns)),
     };
+    let other = if longest_ns == 0 { "leave out --since" } else { "pass a smaller --min-age" };
     Err(Failure::failed(format!(
-        "{object}: {window}; growth over less than {least} (--min-age) says nothing. {wait}, or pass a smaller --min-age"
+        "{object}: {window}; growth over less than {least} (--min-age) says nothing. {wait}, or {other}"
     )))
 }
 
