@@ -155,6 +155,10 @@ fn growth_is_measured_over_a_window_and_since_a_mark() {
     let known = suspects(&scratch, &[text(&path), "--baseline", &early]);
     assert!(known.number("known") >= 2.0 && !verdicts(&known).contains_key("site_leak"));
     drop(running);
+    // It was killed right after a mark, perhaps without another sample.
+    let refused = say(&scratch, &["leaks", text(&path), "--since", "now"]);
+    assert_eq!((refused.status, refused.remarks.len()), (1, 1), "{:?}", refused.remarks);
+    assert!(refused.remarks[0].contains("recorded after it"), "{:?}", refused.remarks);
 }
 
 fn too_short_a_window_is_refused(scratch: &Scratch, path: &str) {

@@ -70,7 +70,7 @@ fn a_dead_program_s_tables_fit_and_name_its_function() {
         assert!(diff.contains(OWN_NAME), "{diff}");
         let leaks = shown(&["leaks", path, "--min-age", "1ms"]);
         assert!(leaks.contains(" acme::networking::SessionManager::open_session  "), "{leaks}");
-        let list = check(&["list"], "command", list);
+        let list = check(&["list", path], "command", list);
         assert!(list.contains("widths"), "{list}");
     }
 }

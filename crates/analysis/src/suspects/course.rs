@@ -2,7 +2,6 @@
 
 use crate::overlap;
 use ramson_profile::format::format_duration;
-use ramson_reader::Snapshot;
 use ramson_source::{Failure, Recording};
 
 /// A profile and the moment that it shows.
@@ -31,8 +30,8 @@ pub fn paired(
         let is_its = |earlier: &DatedRecording| {
             let (old, new) = (&earlier.recording.snapshot, &moment.recording.snapshot);
             // What died shows its last sample, and a mark may be younger than that.
-            let last = |snapshot: &Snapshot| snapshot.header.last_monotonic_ns;
-            let is_earlier = earlier.now_ns <= moment.now_ns || last(old) <= last(new);
+            let is_at_end = moment.recording.running.is_none() && moment.recording.past.is_none();
+            let is_earlier = earlier.now_ns <= moment.now_ns || is_at_end;
             overlap::is_same_process(old, new) && is_earlier
         };
         let earlier = earlier.iter().position(is_its).map(|at| earlier.swap_remove(at));
@@ -63,8 +62,9 @@ pub fn refuse_short(courses: &[Course], min_age_ns: u64, object: &str) -> Result
         0 => "nothing was recorded after it".into(),
         _ => format!("only {} were recorded after it", format_duration(longest_ns)),
     };
+    let other = if longest_ns == 0 { "leave out --since" } else { "pass a smaller --min-age" };
     Err(Failure::failed(format!(
-        "{object}: {window}; growth over less than {least} (--min-age) says nothing. {wait}, or pass a smaller --min-age"
+        "{object}: {window}; growth over less than {least} (--min-age) says nothing. {wait}, or {other}"
     )))
 }
 
