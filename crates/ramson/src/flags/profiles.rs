@@ -9,7 +9,7 @@ use ramson_source::marks::parse_name;
 #[command(after_help = "\
 Running processes come first, by their RSS; then dead ones, the last to end first. Dead processes that ran for less than a minute and differ in nothing except their arguments are one row.
 
-State: running, exited N, the signal that ended it, replaced (by exec), or died if nothing more is known; and the cause of a death for a lack of memory: OOM killer, or out of memory (an allocation failed just before). RSS: now, or as last seen. `ramson run` records these of its program; for others they come from the kernel's log, if this user may read it. Ports: TCP ports on which the process listens.
+State: running, exited N, the signal that ended it, replaced (by exec), or died if nothing more is known; and the cause of a death for a lack of memory: OOM killer, or out of memory (an allocation failed just before). RSS: now, or as last seen. `ramson run` records these of its program; for others they come from the kernel's log, if this user may read it. Ports: TCP ports on which the process listens; `not read` where the processes of its user have too many files open.
 
 Pruning removes profiles of ended processes of this user, never files with a name of their own. `ramson run` prunes when it starts.
   RAMSON_PRUNE_AGE=30d  RAMSON_PRUNE_SIZE=1G
