@@ -2,11 +2,11 @@
 
 use crate::lost;
 use hashbrown::HashMap;
-use ramson_profile::{Function, Line, LookupAddress, Mapping, Profile, short_name};
+use ramson_profile::{Function, Line, Location, LookupAddress, Mapping, Profile, short_name};
 use ramson_source::{Failure, Recording, RootFate, places, root_fate};
 use ramson_symbols::{
-    Binary, CarriedNames, CodeAddress, FileAddress, Frame, JitProcess, Options, PerfMap,
-    RuntimeAddress, ServerOptions, SymbolDefect, Symbolizer,
+    Binary, CarriedNames, CodeAddress, FileAddress, Frame, JitProcess, NotedRoot, Options,
+    RuntimeAddress, ServerOptions, SymbolDefect, Symbolizer, compiled_names,
 };
 use rustix::process::getuid;
 use std::os::unix::fs::MetadataExt;
@@ -69,7 +69,7 @@ impl Search {
         &self,
         owner: Option<u32>,
         carried: Option<Arc<CarriedNames>>,
-        root: Option<PathBuf>,
+        root: Option<NotedRoot>,
     ) -> Result<Symbolizer, Failure> {
         if let Some(sysroot) = self.sysroot.as_ref().filter(|sysroot| !sysroot.is_dir()) {
             return Err(Failure::usage(format!(
@@ -187,17 +187,21 @@ fn name_compiled(
     if outside.is_empty() {
         return None;
     }
+    let address_of = |location: &Location| RuntimeAddress(location.address.0);
+    let addresses: Vec<_> =
+        outside.iter().map(|&index| address_of(&profile.locations[index])).collect();
     let process = jit_process(source);
-    let (map, refusal) = match process.map_or(Ok(None), |process| PerfMap::of(&process)) {
-        Ok(map) => (map, None),
+    let names = process.map_or(Ok(None), |process| compiled_names(&process, &addresses));
+    let (names, refusal) = match names {
+        Ok(names) => (names, None),
         Err(refusal) => (None, Some(refusal)),
     };
     let mut unnamed = 0;
     for &index in outside {
         let location = &mut profile.locations[index];
-        let address = RuntimeAddress(location.address.0);
+        let address = address_of(location);
         let frames = symbolizer.carried_at(address).or_else(|| {
-            let name: Arc<str> = map.as_ref()?.find(address)?.into();
+            let name = names.as_ref()?.get(&address)?.clone();
             Some(vec![Frame { function: name.clone(), system_name: name, file: None, line: 0 }])
         });
         match frames {
@@ -206,7 +210,7 @@ fn name_compiled(
         }
     }
     refusal.or_else(|| {
-        let remedy = remedy(source.name()).filter(|_| map.is_none() && unnamed > 0)?;
+        let remedy = remedy(source.name()).filter(|_| names.is_none() && unnamed > 0)?;
         let runtime = source.name().to_owned();
         Some(SymbolDefect::NoPerfMap { addresses: unnamed, runtime, remedy })
     })
@@ -223,9 +227,9 @@ fn remedy(runtime: &str) -> Option<&'static str> {
 }
 
 /// Where the files of a process that has ended are still, if not in our own root directory.
-pub fn other_root(source: &Recording) -> Option<PathBuf> {
+pub fn other_root(source: &Recording) -> Option<NotedRoot> {
     match fate_of(source) {
-        RootFate::Present(root) => Some(root),
+        RootFate::Present(path) => Some(NotedRoot { path, owner: owner_of(source) }),
         RootFate::Own | RootFate::Gone(_) | RootFate::Replaced(_) => None,
     }
 }
