@@ -200,6 +200,16 @@ static void profile(const char *library, const char *header_of) {
     }
 }
 
+// Has another's file mapped as its profile, in a root directory of its own.
+static void chrooted(const char *library, const char *file_name) {
+    int code = open(library, O_RDONLY), file = open(file_name, O_RDWR);
+    check(code >= 0 && mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, code, 0) != MAP_FAILED, library);
+    unsigned *header = mmap(NULL, 64 << 10, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    check(file >= 0 && header != MAP_FAILED, file_name);
+    header[5] = getpid();
+    check(unshare(CLONE_NEWUSER) == 0 && chroot(".") == 0, "chroot");
+}
+
 // Names that end lines, move the cursor, and are another's.
 static void names(const char *other) {
     const char *const all[] = {"a\nb-c rw-s 00000000 00:00 0", "\x1b[2J\x1b]0;x\a", "libramson.so", "libc.so.6 (deleted)", "7f-8f rw-p 0 0:0 0 x",
@@ -226,6 +236,7 @@ int main(int count, char **arguments) {
     if (strcmp(how, "areas") == 0) areas(atoi(arguments[3]));
     if (strcmp(how, "heaps") == 0) heaps();
     if (strcmp(how, "profile") == 0) profile(arguments[3], arguments[4]);
+    if (strcmp(how, "chrooted") == 0) chrooted(arguments[3], arguments[4]);
     if (strcmp(how, "names") == 0) names(arguments[3]);
     // What malloc has of its own, so that there is something to look at.
     void *volatile blocks[1000];

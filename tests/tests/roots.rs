@@ -2,12 +2,15 @@
 //! and afterwards, or one line says why not.
 
 use ramson_reader::Header;
+use ramson_tests::forged::give;
 use ramson_tests::releases::Release;
 use ramson_tests::servers::*;
-use ramson_tests::{profiles_in, program, read};
-use std::fs;
+use ramson_tests::strangers::{STRANGER, copied, stranger};
+use ramson_tests::{library, preload, profiles_in, program, read};
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -126,6 +129,27 @@ fn names_come_from_the_root_directory_of_the_program_while_it_runs_and_afterward
         command.args(["report", "-n", "5", "--sysroot"]).arg(&old).arg(&profile);
         assert_named(&finish(&mut command).good().text());
     }
+}
+
+#[test]
+fn no_root_directory_is_noted_in_a_file_of_another_user_than_the_process_s() {
+    let scratch = Scratch::new();
+    let mut honest = clean(program("exits.c"));
+    let directory = scratch.open_directory("honest");
+    finish(preload(honest.arg("kill"), "1").env("RAMSON_DIR", &directory));
+    let shared = scratch.path("shared.ramson");
+    copy(&profiles_in(&directory)[0], &shared);
+    fs::set_permissions(&shared, Permissions::from_mode(0o666)).unwrap();
+    let library = copied(&scratch, library(), "libramson.so");
+    let paths = [&library, &shared].map(|path| path.to_str().unwrap());
+    let _stranger = stranger(&scratch, "chrooted", &paths);
+    let noted = || {
+        finish(ramson(&scratch).arg("list")).good();
+        header(&shared).root
+    };
+    assert_eq!(noted(), None);
+    give(&shared, STRANGER);
+    assert!(noted().is_some());
 }
 
 #[test]

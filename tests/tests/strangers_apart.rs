@@ -105,12 +105,14 @@ fn waiting(scratch: &Scratch) -> (Running, u32) {
 }
 
 #[test]
-fn a_helper_has_the_owner_s_rights_and_nothing_more() {
+fn a_helper_is_no_user_s_and_has_no_rights() {
     let scratch = Scratch::new();
     let (_running, helper) = waiting(&scratch);
     let is = |name: &str| line(helper, name).unwrap_or_else(|| panic!("{name}"));
-    assert_eq!(is("Uid"), format!("{STRANGER} {STRANGER} {STRANGER} {STRANGER}"));
-    assert_eq!(is("Gid"), "65534 65534 65534 65534");
+    let own = STRANGER + (1 << 31);
+    for ids in ["Uid", "Gid"] {
+        assert_eq!(is(ids), format!("{own} {own} {own} {own}"));
+    }
     assert_eq!(is("Groups"), "");
     for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
         assert_eq!(is(set), "0000000000000000", "{set}");
@@ -120,7 +122,7 @@ fn a_helper_has_the_owner_s_rights_and_nothing_more() {
     let limit = limits.lines().find(|line| line.starts_with("Max address space")).unwrap();
     let bytes: u64 = limit.split_whitespace().nth(3).unwrap().parse().unwrap();
     assert!((512 << 20..700 << 20).contains(&bytes), "{limit}");
-    // Neither a core nor /proc is the owner's.
+    // Neither a core nor /proc is any user's.
     assert_eq!(fs::metadata(format!("/proc/{helper}/environ")).unwrap().uid(), 0);
     let environment = fs::read(format!("/proc/{helper}/environ")).unwrap();
     assert_eq!(environment, b"MALLOC_ARENA_MAX=1\0");
@@ -157,6 +159,28 @@ fn the_owner_cannot_trace_a_helper() {
     assert_eq!(said[..2], ["Operation not permitted", "Permission denied"]);
     // It may look at its own; whether it may trace them depends on the machine.
     assert_eq!(said[3], "True", "{said:?}");
+}
+
+#[test]
+fn the_owner_cannot_stop_end_slow_or_limit_a_helper() {
+    let scratch = Scratch::new();
+    let (_running, helper) = waiting(&scratch);
+    let attempts = "import os, resource, signal, sys\n\
+        pid = int(sys.argv[1])\n\
+        def tell(attempt):\n    \
+            try: print(attempt() or 'done')\n    \
+            except PermissionError: print('refused')\n\
+        for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGKILL, 0): tell(lambda: os.kill(pid, number))\n\
+        tell(lambda: os.setpriority(os.PRIO_PROCESS, pid, 19))\n\
+        tell(lambda: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0)))\n\
+        tell(lambda: os.sched_setaffinity(pid, {0}))\n\
+        tell(lambda: resource.prlimit(pid, resource.RLIMIT_CPU, (1, 1)))\n\
+        tell(lambda: open(f'/proc/{pid}/oom_score_adj', 'w').write('1000'))\n";
+    let mut python = clean(python());
+    python.args(["-c", attempts, &helper.to_string()]);
+    let said = finish(&mut as_stranger(&python)).good().text();
+    assert_eq!(said.lines().collect::<Vec<_>>(), ["refused"; 9]);
+    assert!(line(helper, "State").is_some_and(|state| state.starts_with('S')));
 }
 
 /// A small profile whose mappings all have the same path, which is as long as one may be; given to the stranger.
@@ -209,7 +233,7 @@ fn what_takes_more_than_its_budget_is_one_line_and_the_others_are_shown() {
 #[test]
 fn a_budget_that_makes_no_sense_is_refused() {
     let scratch = Scratch::new();
-    for budget in ["2G", "1K,60s", "60s,2G"] {
+    for budget in ["2G", "1K,60s", "60s,2G", "16M,1ns"] {
         let outcome = finish(ramson(&scratch).args(["list", "--budget", budget]));
         assert_eq!(outcome.status, 2, "{outcome:?}");
         assert!(outcome.remarks[0].contains("as in 2G,60s"), "{outcome:?}");

@@ -43,8 +43,8 @@ pub struct Entry {
     pub cause: Cause,
     /// Resident bytes now, or as they were last seen.
     pub rss: Option<u64>,
-    /// TCP ports on which it listens, as far as this user may see them; empty for a dead process.
-    pub ports: Vec<u16>,
+    /// TCP ports on which it listens, as far as this user may see them; empty for a dead process; null: its user has too many files open.
+    pub ports: Option<Vec<u16>>,
     /// How it ended.
     pub end: Option<End>,
     /// The file, or `memory of process PID`.
@@ -89,7 +89,7 @@ pub fn list(wanted: &Wanted) -> Listing {
     profiles.retain(|entry| wanted.has_state_and_user(entry));
     let mut listening = Listening::default();
     for entry in profiles.iter_mut().filter(|entry| entry.is_running) {
-        entry.ports = listening.ports(entry.pid);
+        entry.ports = listening.ports(entry.pid, entry.user);
     }
     profiles.retain(|entry| wanted.words.iter().all(|word| entry.has(word)));
     sort(&mut profiles);
@@ -148,7 +148,7 @@ impl Entry {
                 Some(pid) => Some(stat::rss_and_peak(pid).0).filter(|&bytes| bytes > 0),
                 None => end.as_ref().and_then(|end| end.last_rss),
             },
-            ports: Vec::new(),
+            ports: Some(Vec::new()),
             end,
             profile: recording.origin.clone(),
             command: header.command.clone(),
@@ -164,7 +164,9 @@ impl Entry {
             || self.profile.contains(word)
             || self.command.iter().any(|argument| argument.contains(word))
             || word.parse() == Ok(self.pid)
-            || word.parse().is_ok_and(|port| self.ports.contains(&port))
+            || word
+                .parse()
+                .is_ok_and(|port: u16| self.ports.iter().flatten().any(|own| *own == port))
     }
 
     /// What short-lived processes have in common that are one row. A death for a lack of memory is like no other.
@@ -188,7 +190,7 @@ mod tests {
             is_running: state == "running",
             cause: Cause::None,
             rss: None,
-            ports: vec![6379],
+            ports: Some(vec![6379]),
             end: None,
             profile: "/var/tmp/7-8.ramson".into(),
             command: vec![name.into(), "--port".into(), "6379".into()],

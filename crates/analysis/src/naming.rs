@@ -3,12 +3,12 @@
 use crate::lost;
 use hashbrown::HashMap;
 use ramson_profile::{
-    CompiledFunction, Function, Line, LookupAddress, Mapping, Profile, short_name,
+    CompiledFunction, Function, Line, Location, LookupAddress, Mapping, Profile, short_name,
 };
 use ramson_source::{Failure, Recording, RootFate, places, root_fate};
 use ramson_symbols::{
-    Binary, CarriedNames, CodeAddress, FileAddress, Frame, JitProcess, Options, PerfMap,
-    RuntimeAddress, ServerOptions, SymbolDefect, Symbolizer,
+    Binary, CarriedNames, CodeAddress, FileAddress, Frame, JitProcess, NotedRoot, Options,
+    RuntimeAddress, ServerOptions, SymbolDefect, Symbolizer, compiled_names,
 };
 use rustix::process::getuid;
 use std::os::unix::fs::MetadataExt;
@@ -73,7 +73,7 @@ impl Search {
         &self,
         owner: Option<u32>,
         carried: Option<Arc<CarriedNames>>,
-        root: Option<PathBuf>,
+        root: Option<NotedRoot>,
     ) -> Result<Symbolizer, Failure> {
         if let Some(sysroot) = self.sysroot.as_ref().filter(|sysroot| !sysroot.is_dir()) {
             return Err(Failure::usage(format!(
@@ -191,25 +191,29 @@ fn name_compiled(
     if outside.is_empty() {
         return None;
     }
+    let address_of = |location: &Location| RuntimeAddress(location.address.0);
+    let addresses: Vec<_> =
+        outside.iter().map(|&index| address_of(&profile.locations[index])).collect();
     let process = jit_process(source);
-    let (map, refusal) = match process.map_or(Ok(None), |process| PerfMap::of(&process)) {
-        Ok(map) => (map, None),
+    let names = process.map_or(Ok(None), |process| compiled_names(&process, &addresses));
+    let (names, refusal) = match names {
+        Ok(names) => (names, None),
         Err(refusal) => (None, Some(refusal)),
     };
     let mut unnamed = 0;
     for &index in outside {
         let location = &mut profile.locations[index];
-        let address = RuntimeAddress(location.address.0);
+        let address = address_of(location);
         let frames = symbolizer
             .carried_at(address)
-            .or_else(|| Some(vec![compiled(&map.as_ref()?.find(address)?)]));
+            .or_else(|| Some(vec![compiled(names.as_ref()?.get(&address)?)]));
         match frames {
             Some(frames) => location.lines = functions.lines(frames),
             None => unnamed += 1,
         }
     }
     refusal.or_else(|| {
-        let remedy = remedy(source).filter(|_| map.is_none() && unnamed > 0)?;
+        let remedy = remedy(source).filter(|_| names.is_none() && unnamed > 0)?;
         let runtime = source.name().to_owned();
         Some(SymbolDefect::NoPerfMap { addresses: unnamed, runtime, remedy })
     })
@@ -242,9 +246,9 @@ fn remedy(source: &Recording) -> Option<String> {
 }
 
 /// Where the files of a process that has ended are still, if not in our own root directory.
-pub fn other_root(source: &Recording) -> Option<PathBuf> {
+pub fn other_root(source: &Recording) -> Option<NotedRoot> {
     match fate_of(source) {
-        RootFate::Present(root) => Some(root),
+        RootFate::Present(path) => Some(NotedRoot { path, owner: owner_of(source) }),
         RootFate::Own | RootFate::Gone(_) | RootFate::Replaced(_) => None,
     }
 }

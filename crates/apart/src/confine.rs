@@ -1,6 +1,6 @@
 //! How a process gives up what it does not need for reading: its user, its capabilities, the network, files, and more memory than allowed.
 //!
-//! The order matters. It is no one's to trace before it becomes the owner's, and the filter comes last, as it forbids the rest.
+//! The order matters: the filter comes last, as it forbids the rest.
 
 use libc::{c_long, pid_t};
 use rustix::io::Errno;
@@ -28,15 +28,15 @@ const PAGEMAP_SCAN: u64 = 0xc060_6610;
 
 /// User and group to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct Ids {
     pub user: u32,
     pub group: u32,
 }
 
-/// Gives all of it up, for good. `owner`: whom to become; it takes root.
-pub fn confine(owner: Option<Owner>, memory_bytes: u64) -> Result<(), String> {
+/// Gives all of it up, for good. `ids`: whom to become; it takes root.
+pub fn confine(ids: Option<Ids>, memory_bytes: u64) -> Result<(), String> {
     limit(memory_bytes).map_err(|error| format!("limits: {error}"))?;
-    become_owner(owner).map_err(|error| format!("user: {error}"))?;
+    give_up_rights(ids).map_err(|error| format!("user: {error}"))?;
     let filter = filter().map_err(|error| format!("filter: {error}"))?;
     apply_filter(&filter).map_err(|error| format!("filter: {error}"))
 }
@@ -64,9 +64,9 @@ fn address_space_bytes() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
-fn become_owner(owner: Option<Owner>) -> Result<(), Errno> {
+fn give_up_rights(ids: Option<Ids>) -> Result<(), Errno> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    if let Some(Owner { user, group }) = owner {
+    if let Some(Ids { user, group }) = ids {
         let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
         set_thread_groups(&[])?;
         set_thread_res_gid(group, group, group)?;

@@ -11,10 +11,8 @@ pub enum Failure {
     Memory(u64),
     /// More than so much processor time.
     Time(Duration),
-    /// No answer came for so long, in which next to no processor time was used.
+    /// What was read did not answer for so long.
     Stuck(Duration),
-    /// The helper was stopped by a signal.
-    Stopped,
     /// The helper was ended by this signal.
     Signal(i32),
     /// The reader itself failed.
@@ -23,7 +21,7 @@ pub enum Failure {
     NotStarted(String),
     /// What the helper answered is no answer.
     BadAnswer,
-    /// Earlier inputs of the same owner have used up what all of them together may take.
+    /// Earlier inputs of the same owner, files or processes, have used up what all of them together may take.
     UsedUp,
 }
 
@@ -35,7 +33,7 @@ impl Failure {
                 "Allow more memory and time for each input, as in --budget 2G,60s"
             }
             Self::UsedUp => "Name it alone, or allow more for each input, as in --budget 2G,60s",
-            Self::Stopped | Self::Signal(_) | Self::Stuck(_) => "Try again",
+            Self::Signal(_) | Self::Stuck(_) => "Try again",
             Self::NotStarted(_) => "Run ramson as the owner",
             Self::Broken | Self::BadAnswer => "Report it as a bug",
         }
@@ -52,8 +50,7 @@ impl fmt::Display for Failure {
                 let seconds = time.as_secs_f64();
                 write!(f, "reading it takes more than the {seconds} s of CPU time allowed")
             }
-            Self::Stuck(time) => write!(f, "reading it came to no end in {} s", time.as_secs()),
-            Self::Stopped => f.write_str("the process that read it was stopped by its owner"),
+            Self::Stuck(time) => write!(f, "it did not answer in {} s", time.as_secs_f64()),
             Self::Signal(number) => {
                 write!(f, "the process that read it was ended by signal {number}")
             }
@@ -61,7 +58,7 @@ impl fmt::Display for Failure {
             Self::NotStarted(why) => write!(f, "no process could be started to read it ({why})"),
             Self::BadAnswer => f.write_str("the process that read it gave no proper answer"),
             Self::UsedUp => {
-                f.write_str("not read: other files of its owner took more than is allowed")
+                f.write_str("not read: others of its owner took more time than is allowed")
             }
         }
     }
@@ -71,6 +68,10 @@ impl std::error::Error for Failure {}
 
 impl From<Failure> for io::Error {
     fn from(failure: Failure) -> Self {
-        io::Error::other(failure)
+        let kind = match failure {
+            Failure::Stuck(_) | Failure::UsedUp => io::ErrorKind::TimedOut,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, failure)
     }
 }

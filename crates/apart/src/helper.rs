@@ -2,16 +2,17 @@
 
 use crate::budget::Budget;
 use crate::channel::{Channel, Message};
-use crate::confine::Owner;
+use crate::confine::Ids;
 use crate::failure::Failure;
 use crate::serve::{ANSWER, BROKEN, WORD, greeting};
+use crate::watch::Watch;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
-use std::fs::read_to_string;
 use std::io::{self, ErrorKind};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How often a helper that has not answered is looked at.
@@ -20,20 +21,27 @@ const LOOK: Duration = Duration::from_millis(20);
 const MOST_TIME_TO_SEND: Duration = Duration::from_secs(10);
 /// The program itself takes a few milliseconds.
 const MOST_CPU_TO_START: Duration = Duration::from_secs(10);
-/// On a busy machine, a second of processor time takes longer.
-const WAIT_FOR_CPU: u32 = 6;
-const LEAST_WAIT: Duration = Duration::from_secs(60);
+/// What is killed ends at once, unless it waits in the kernel for what may never come.
+const MOST_TIME_TO_END: Duration = Duration::from_millis(500);
 
 /// A process that reads for this one.
 pub struct Helper {
     child: Child,
     channel: Channel,
     budget: Budget,
+    watch: Watch,
+}
+
+/// What came of a request.
+pub struct Outcome {
+    pub answer: Result<Vec<u8>, Failure>,
+    /// How long the helper waited, and nothing came.
+    pub idle: Duration,
 }
 
 impl Helper {
-    /// Starts one that becomes `owner`, and waits until it has given up all rights.
-    pub fn start(owner: Option<Owner>, budget: Budget) -> Result<Self, Failure> {
+    /// Starts one that becomes `ids`, and waits until it has given up all rights.
+    pub fn start(ids: Option<Ids>, budget: Budget) -> Result<Self, Failure> {
         let started = |error: io::Error| Failure::NotStarted(error.to_string());
         let (ours, its) = UnixStream::pair().map_err(started)?;
         let mut command = Command::new("/proc/self/exe");
@@ -44,22 +52,41 @@ impl Helper {
         let child = command.spawn().map_err(started)?;
         ours.set_read_timeout(Some(LOOK)).map_err(started)?;
         ours.set_write_timeout(Some(MOST_TIME_TO_SEND)).map_err(started)?;
-        let mut helper = Self { child, channel: Channel(ours), budget };
-        let greeting = greeting(owner, budget.memory_bytes);
-        let answer = helper.exchange(0, &greeting, &[], Some(MOST_CPU_TO_START))?;
+        let watch = Watch::of(child.id());
+        let mut helper = Self { child, channel: Channel(ours), budget, watch };
+        let greeting = greeting(ids, budget.memory_bytes);
+        let is_over = |watch: &Watch| watch.cpu() > MOST_CPU_TO_START;
+        let answer = helper.exchange(0, &greeting, &[], |watch| {
+            is_over(watch).then_some(Failure::Time(MOST_CPU_TO_START))
+        })?;
         match answer.kind {
             ANSWER => Ok(helper),
             _ => Err(Failure::NotStarted(String::from_utf8_lossy(&answer.body).into_owned())),
         }
     }
 
-    /// Asks, and waits for the answer. After a failure there is no helper any more.
-    pub fn ask(&mut self, kind: u8, body: &[u8], files: &[BorrowedFd]) -> Result<Vec<u8>, Failure> {
-        let answer = self.exchange(kind, body, files, self.budget.cpu)?;
-        match answer.kind {
+    /// Asks, and waits for the answer, also while nothing comes for `most_idle`. After a failure it is to be ended.
+    pub fn ask(
+        &mut self,
+        kind: u8,
+        body: &[u8],
+        files: &[BorrowedFd],
+        most_idle: Duration,
+    ) -> Outcome {
+        let most_cpu = self.budget.cpu;
+        self.watch.begin();
+        self.limit_cpu(self.watch.cpu_before(), most_cpu);
+        let exceeded = |watch: &Watch| match most_cpu {
+            Some(most) if watch.cpu() > most => Some(Failure::Time(most)),
+            Some(_) if watch.idle() > most_idle => Some(Failure::Stuck(most_idle)),
+            _ => None,
+        };
+        let answer = self.exchange(kind, body, files, exceeded);
+        let answer = answer.and_then(|answer| match answer.kind {
             ANSWER => Ok(answer.body),
             _ => Err(Failure::BadAnswer),
-        }
+        });
+        Outcome { answer, idle: self.watch.idle() }
     }
 
     fn exchange(
@@ -67,28 +94,21 @@ impl Helper {
         kind: u8,
         body: &[u8],
         files: &[BorrowedFd],
-        most_cpu: Option<Duration>,
+        exceeded: impl Fn(&Watch) -> Option<Failure>,
     ) -> Result<Message, Failure> {
-        let cpu_before = self.cpu().unwrap_or_default();
-        let begin = Instant::now();
-        let exceeded = |helper: &Self| {
-            if helper.is_stopped() {
-                return Some(Failure::Stopped);
-            }
-            let used = helper.cpu().unwrap_or_default().saturating_sub(cpu_before);
-            exceeded(most_cpu?, used, begin.elapsed())
-        };
-        self.limit_cpu(cpu_before, most_cpu);
+        let watch = &mut self.watch;
         let mut failure = None;
         let answer = self.channel.send(kind, body, files).and_then(|()| {
             self.channel.receive(self.budget.memory_bytes, || {
-                failure = exceeded(self);
+                watch.look();
+                failure = exceeded(watch);
                 failure.as_ref().map_or(Ok(()), |_| Err(ErrorKind::TimedOut.into()))
             })
         });
         match answer {
             Ok(Some(message)) if message.files.is_empty() => {
-                exceeded(self).map_or(Ok(message), Err)
+                watch.look();
+                exceeded(watch).map_or(Ok(message), Err)
             }
             Err(error) if failure.is_none() && error.kind() == ErrorKind::InvalidData => {
                 Err(Failure::BadAnswer)
@@ -102,33 +122,28 @@ impl Helper {
         let seconds = most.map(|most| (used + most).as_secs() + 2);
         // One that has just ended has no limits.
         let limit = Rlimit { current: seconds, maximum: None };
-        let _ = prlimit(Some(self.pid()), Resource::Cpu, limit);
+        let _ = prlimit(Some(Pid::from_child(&self.child)), Resource::Cpu, limit);
     }
 
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
-    }
-
-    /// Processor time that it has used; the kernel counts in hundredths of a second.
-    pub fn cpu(&self) -> Option<Duration> {
-        let stat = read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        // The name in parentheses may have any characters.
-        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-        let mut ticks = || fields.next()?.parse::<u64>().ok();
-        let ticks = ticks()? + ticks()?;
-        Some(Duration::from_secs(ticks) / rustix::param::clock_ticks_per_second() as u32)
-    }
-
-    /// By a signal: it is a process of the owner, who may send it any.
-    fn is_stopped(&self) -> bool {
-        let stat = read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('T'))
-    }
-
-    fn end(&mut self) -> Option<ExitStatus> {
+    /// Ends it. `None`: it waits in the kernel, and ends when that comes to an end.
+    pub fn end(&mut self) -> Option<ExitStatus> {
         // It may have ended by itself.
         let _ = self.child.kill();
-        self.child.wait().ok()
+        let begin = Instant::now();
+        let mut pause = Duration::from_micros(100);
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if begin.elapsed() < MOST_TIME_TO_END => {}
+                ended => return ended.unwrap_or_default(),
+            }
+            sleep(pause);
+            pause = (pause * 2).min(LOOK);
+        }
+    }
+
+    /// Whether it has ended since.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
     }
 
     fn why_it_ended(&mut self) -> Failure {
@@ -144,16 +159,6 @@ impl Helper {
             (None, Some(BROKEN)) => Failure::Broken,
             (None, _) => Failure::BadAnswer,
         }
-    }
-}
-
-/// `Stuck`: it waits for what never comes.
-fn exceeded(most: Duration, used: Duration, waited: Duration) -> Option<Failure> {
-    let most_wait = (most * WAIT_FOR_CPU).max(LEAST_WAIT);
-    match () {
-        () if used > most => Some(Failure::Time(most)),
-        () if waited > most_wait => Some(Failure::Stuck(most_wait)),
-        () => None,
     }
 }
 

@@ -1,21 +1,31 @@
 //! All helpers of this process, one for each owner.
 
 use crate::budget::Budget;
-use crate::confine::Owner;
+use crate::confine::Ids;
 use crate::failure::Failure;
-use crate::helper::Helper;
-use crate::serve::own_bounds;
-use crate::users::group_of;
+use crate::helper::{Helper, Outcome};
+use crate::serve::{MOST_READ_BYTES, READ, own_bounds};
+use crate::users::{ids_for, user_of};
 use rustix::process::getuid;
 use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-/// What an owner's inputs may waste together, by what one of them may take, before no more of them are read …
+/// What an owner's inputs may waste together, by what one of them may take, before no more of them are read.
 const MOST_WASTED: u32 = 2;
-/// … for so long.
-const REFUSAL_LASTS: Duration = Duration::from_secs(60);
+/// How long one input may keep its helper waiting at a time …
+const MOST_IDLE: Duration = Duration::from_secs(3);
+/// … those of one owner together …
+const MOST_IDLE_OF_OWNER: Duration = Duration::from_secs(6);
+/// … and those of all owners, before each may only for a moment.
+const MOST_IDLE_OF_ALL: Duration = Duration::from_secs(9);
+const LEAST_IDLE: Duration = Duration::from_millis(200);
+/// Helpers of one owner that were ended, and still wait in the kernel, before there is no further one.
+const MOST_LEFT: usize = 4;
 
 static HELPERS: OnceLock<Helpers> = OnceLock::new();
 
@@ -23,6 +33,8 @@ struct Helpers {
     /// Of every input, as the user wants it.
     wanted: Option<Budget>,
     by_owner: Mutex<HashMap<u32, Apart>>,
+    /// Of all owners together.
+    idle: Mutex<Spent>,
 }
 
 /// What is to be read apart.
@@ -44,9 +56,36 @@ struct Slot {
     owner: u32,
     budget: Budget,
     helper: Option<Helper>,
-    /// Processor time of what gave no answer, and when the latest did.
-    wasted: Duration,
-    last_waste: Option<Instant>,
+    /// Those that were ended and have not ended yet.
+    left: Vec<Helper>,
+    /// Processor time of what gave no answer.
+    wasted: Spent,
+    /// Time in which its helper waited for its inputs.
+    idle: Spent,
+}
+
+/// Time that was spent since a moment, and counts for a while from then on.
+#[derive(Default)]
+struct Spent {
+    time: Duration,
+    since: Option<Instant>,
+}
+
+impl Spent {
+    const COUNTS_FOR: Duration = Duration::from_secs(60);
+
+    fn add(&mut self, time: Duration) {
+        if time > Duration::ZERO {
+            let begun = self.since.filter(|since| since.elapsed() <= Self::COUNTS_FOR);
+            *self =
+                Self { time: self.time() + time, since: begun.or_else(|| Some(Instant::now())) };
+        }
+    }
+
+    fn time(&self) -> Duration {
+        let counts = self.since.is_some_and(|since| since.elapsed() <= Self::COUNTS_FOR);
+        if counts { self.time } else { Duration::ZERO }
+    }
 }
 
 /// Who owns what comes over the network.
@@ -54,7 +93,8 @@ pub const NOBODY: u32 = 65534;
 
 /// From now on, what others own is read apart. With `budget` also what this user owns, and each input may cost so much.
 pub fn enable(budget: Option<Budget>) {
-    let _ = HELPERS.set(Helpers { wanted: budget, by_owner: Mutex::default() });
+    let (by_owner, idle) = (Mutex::default(), Mutex::default());
+    let _ = HELPERS.set(Helpers { wanted: budget, by_owner, idle });
 }
 
 /// Whether what belongs to that user is root's or this user's own.
@@ -75,53 +115,117 @@ pub fn for_owner(owner: u32) -> Option<Apart> {
     if is_trusted && helpers.wanted.is_none() {
         return None;
     }
-    let mut by_owner = helpers.by_owner.lock().unwrap_or_else(PoisonError::into_inner);
     let budget = bounds(is_trusted);
+    let mut by_owner = locked(&helpers.by_owner);
     Some(by_owner.entry(owner).or_insert_with(|| Apart::new(owner, budget)).clone())
+}
+
+/// The same of what belongs to the user by whose rights a process acts.
+pub fn for_process(pid: u32) -> Option<Apart> {
+    HELPERS.get().and_then(|_| for_owner(user_of(pid)?))
+}
+
+/// What `act` returns, unless it waits too long for a process of others.
+pub fn wait_for_process<T: Send + 'static>(
+    pid: u32,
+    act: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    match for_process(pid) {
+        Some(by) => by.wait_for(act),
+        None => Ok(act()),
+    }
+}
+
+fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Apart {
     fn new(owner: u32, budget: Budget) -> Self {
-        let (wasted, last_waste) = (Duration::ZERO, None);
-        Self(Arc::new(Mutex::new(Slot { owner, budget, helper: None, wasted, last_waste })))
+        let (wasted, idle) = (Spent::default(), Spent::default());
+        let slot = Slot { owner, budget, helper: None, left: Vec::new(), wasted, idle };
+        Self(Arc::new(Mutex::new(slot)))
     }
 
     /// Has it read, by a helper that is started if there is none. The answer may be anything: it is to be checked.
     pub fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).ask(request)
+        locked(&self.0).ask(request)
+    }
+
+    /// The next bytes of an open file, as many as come at once, asked of the kernel in pieces of so many. None at its end.
+    pub fn read(&self, file: &File, piece_bytes: u32) -> Result<Vec<u8>, Failure> {
+        let body = [MOST_READ_BYTES.to_le_bytes(), piece_bytes.to_le_bytes()].concat();
+        self.ask(&Request { kind: READ, body: &body, files: &[file.as_fd()] })
+    }
+
+    /// What `act` returns, unless it waits too long for a process or file of the owner: then it goes on waiting by itself. It must be such that it ends when
+    /// this process does.
+    pub fn wait_for<T: Send + 'static>(
+        &self,
+        act: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let most = locked(&self.0).most_idle()?;
+        let (says, hears) = channel();
+        let started = |error: std::io::Error| Failure::NotStarted(error.to_string());
+        let act = move || says.send(act()).unwrap_or_default();
+        thread::Builder::new().spawn(act).map_err(started)?;
+        hears.recv_timeout(most).map_err(|_| {
+            locked(&self.0).was_idle(most);
+            Failure::Stuck(most)
+        })
     }
 }
 
 impl Slot {
     fn ask(&mut self, request: &Request) -> Result<Vec<u8>, Failure> {
-        if self.last_waste.is_some_and(|last| last.elapsed() > REFUSAL_LASTS) {
-            self.wasted = Duration::ZERO;
-        }
-        if self.budget.cpu.is_some_and(|cpu| self.wasted >= cpu * MOST_WASTED) {
+        let is_wasted = self.budget.cpu.is_some_and(|cpu| self.wasted.time() >= cpu * MOST_WASTED);
+        self.left.retain_mut(|helper| !helper.has_ended());
+        if is_wasted || self.left.len() >= MOST_LEFT {
             return Err(Failure::UsedUp);
         }
+        let most_idle = self.most_idle()?;
         let mut helper = match self.helper.take() {
             Some(helper) => helper,
-            None => Helper::start(self.new_owner(), self.budget)?,
+            None => Helper::start(self.ids(), self.budget)?,
         };
         let begin = Instant::now();
-        let answer = helper.ask(request.kind, request.body, request.files);
+        let Outcome { answer, idle } =
+            helper.ask(request.kind, request.body, request.files, most_idle);
+        self.was_idle(idle);
         match &answer {
-            Ok(_) => self.helper = Some(helper),
-            Err(Failure::Time(used)) => self.waste(*used),
-            Err(_) => self.waste(begin.elapsed()),
+            Ok(_) => {
+                self.helper = Some(helper);
+                return answer;
+            }
+            Err(Failure::Time(used)) => self.wasted.add(*used),
+            Err(Failure::Stuck(_)) => {}
+            Err(_) => self.wasted.add(begin.elapsed()),
+        }
+        if helper.end().is_none() {
+            self.left.push(helper);
         }
         answer
     }
 
-    fn waste(&mut self, time: Duration) {
-        self.wasted += time;
-        self.last_waste = Some(Instant::now());
+    /// How long an input may keep its helper waiting now.
+    fn most_idle(&self) -> Result<Duration, Failure> {
+        let of_all = HELPERS.get().map_or(Duration::ZERO, |all| locked(&all.idle).time());
+        match self.idle.time() {
+            own if own >= MOST_IDLE_OF_OWNER => Err(Failure::UsedUp),
+            _ => Ok(MOST_IDLE.min(MOST_IDLE_OF_ALL.saturating_sub(of_all)).max(LEAST_IDLE)),
+        }
+    }
+
+    fn was_idle(&mut self, time: Duration) {
+        self.idle.add(time);
+        if let Some(all) = HELPERS.get() {
+            locked(&all.idle).add(time);
+        }
     }
 
     /// Only root can become another user.
-    fn new_owner(&self) -> Option<Owner> {
+    fn ids(&self) -> Option<Ids> {
         let is_changed = getuid().is_root() && self.owner != 0;
-        is_changed.then(|| Owner { user: self.owner, group: group_of(self.owner) })
+        is_changed.then(|| ids_for(self.owner))
     }
 }

@@ -1,7 +1,7 @@
 //! Reads in a process of its own what belongs to neither root nor the user who runs this.
 //!
 //! Such a process, the helper, is this program again. There is one for each owner, as long as the command runs. It has given up all rights
-//! (`confine`): it is the owner's if root runs the command, and can open nothing. It gets descriptors ([`Request`]), and answers
+//! (`confine`): it is no user's if root runs the command (`users`), and can open nothing. It gets descriptors ([`Request`]), and answers
 //! with bytes that the asker checks. What it takes beyond the [`Budget`], or whatever else ends it, is one [`Failure`].
 //!
 //! A program that never calls [`enable`], such as a test of a library, reads everything itself.
@@ -15,8 +15,12 @@ mod helper;
 mod helpers;
 mod serve;
 mod users;
+mod watch;
 
 pub use budget::Budget;
 pub use failure::Failure;
-pub use helpers::{Apart, NOBODY, Request, bounds, enable, for_owner, is_trusted};
+pub use helpers::{
+    Apart, NOBODY, Request, bounds, enable, for_owner, for_process, is_trusted, wait_for_process,
+};
 pub use serve::{Handler, is_asked, serve_if_asked};
+pub use users::user_of;

@@ -2,10 +2,10 @@
 
 use crate::budget::Budget;
 use crate::channel::{Channel, Message};
-use crate::confine::{Owner, confine};
+use crate::confine::{Ids, confine};
 use rustix::io::dup;
 use std::fs::File;
-use std::io::stdin;
+use std::io::{Read, stdin};
 use std::os::unix::net::UnixStream;
 use std::panic;
 use std::process::exit;
@@ -15,19 +15,23 @@ use std::sync::OnceLock;
 pub const WORD: &str = "read_apart";
 /// Exit status of one whose reader failed.
 pub const BROKEN: i32 = 101;
+/// A request for what a descriptor has next: two lengths as bytes, of all and of a piece.
+pub const READ: u8 = 0xff;
 pub const ANSWER: u8 = 0;
 /// Of an answer to the greeting: why it cannot serve.
 pub const REFUSAL: u8 = 1;
 /// Of a request, beside what one asks.
 const MOST_REQUEST_BYTES: u64 = 1 << 30;
 const GREETING_BYTES: usize = 24;
+/// Of a file, at once.
+pub const MOST_READ_BYTES: u32 = 1 << 20;
 
 /// What the helper was allowed, if this is one.
 static OWN_BOUNDS: OnceLock<Budget> = OnceLock::new();
 
 /// What answers some kinds of requests.
 pub trait Handler {
-    /// Which. No two handlers have one in common.
+    /// Which, from 1 to 254. No two handlers have one in common.
     fn kinds(&self) -> &'static [u8];
 
     /// `None`: this is no request that it understands.
@@ -58,10 +62,10 @@ pub fn own_bounds() -> Option<Budget> {
 }
 
 /// What a helper is told first.
-pub fn greeting(owner: Option<Owner>, memory_bytes: u64) -> [u8; GREETING_BYTES] {
+pub fn greeting(ids: Option<Ids>, memory_bytes: u64) -> [u8; GREETING_BYTES] {
     let mut words = [0; GREETING_BYTES];
-    let is_changed = u64::from(owner.is_some());
-    let Owner { user, group } = owner.unwrap_or(Owner { user: 0, group: 0 });
+    let is_changed = u64::from(ids.is_some());
+    let Ids { user, group } = ids.unwrap_or(Ids { user: 0, group: 0 });
     words[..8].copy_from_slice(&memory_bytes.to_le_bytes());
     words[8..16].copy_from_slice(&is_changed.to_le_bytes());
     words[16..20].copy_from_slice(&user.to_le_bytes());
@@ -69,19 +73,19 @@ pub fn greeting(owner: Option<Owner>, memory_bytes: u64) -> [u8; GREETING_BYTES]
     words
 }
 
-fn parse_greeting(words: &[u8]) -> Option<(Option<Owner>, u64)> {
+fn parse_greeting(words: &[u8]) -> Option<(Option<Ids>, u64)> {
     let words: &[u8; GREETING_BYTES] = words.try_into().ok()?;
     let number = |at: usize| Some(u64::from_le_bytes(words[at..at + 8].try_into().ok()?));
     let small = |at: usize| Some(u32::from_le_bytes(words[at..at + 4].try_into().ok()?));
-    let owner = Owner { user: small(16)?, group: small(20)? };
-    Some(((number(8)? != 0).then_some(owner), number(0)?))
+    let ids = Ids { user: small(16)?, group: small(20)? };
+    Some(((number(8)? != 0).then_some(ids), number(0)?))
 }
 
 fn serve(channel: &Channel, handlers: &mut [&mut dyn Handler]) -> Option<()> {
     let never = || Ok(());
     let first = channel.receive(GREETING_BYTES as u64, never).ok()??;
-    let (owner, memory_bytes) = parse_greeting(&first.body)?;
-    let confined = confine(owner, memory_bytes);
+    let (ids, memory_bytes) = parse_greeting(&first.body)?;
+    let confined = confine(ids, memory_bytes);
     if let Err(why) = confined {
         return channel.send(REFUSAL, why.as_bytes(), &[]).ok();
     }
@@ -89,8 +93,12 @@ fn serve(channel: &Channel, handlers: &mut [&mut dyn Handler]) -> Option<()> {
     channel.send(ANSWER, &[], &[]).ok()?;
     while let Some(request) = channel.receive(MOST_REQUEST_BYTES, never).ok()? {
         let Message { kind, body, files } = request;
-        let handler = handlers.iter_mut().find(|handler| handler.kinds().contains(&kind));
-        let answer = handler.and_then(|handler| handler.answer(kind, &body, files));
+        let answer = if kind == READ {
+            next_bytes(&body, files)
+        } else {
+            let handler = handlers.iter_mut().find(|handler| handler.kinds().contains(&kind));
+            handler.and_then(|handler| handler.answer(kind, &body, files))
+        };
         match answer {
             Some(answer) => channel.send(ANSWER, &answer, &[]).ok()?,
             None => channel.send(REFUSAL, &[], &[]).ok()?,
@@ -99,14 +107,34 @@ fn serve(channel: &Channel, handlers: &mut [&mut dyn Handler]) -> Option<()> {
     Some(())
 }
 
+/// What the one descriptor has next; nothing at its end.
+fn next_bytes(body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
+    let (most, piece) = body.split_first_chunk::<4>()?;
+    let (most, piece) = (u32::from_le_bytes(*most), u32::from_le_bytes(piece.try_into().ok()?));
+    let (most, piece) = (most.min(MOST_READ_BYTES) as usize, piece as usize);
+    let [mut file] = files.try_into().ok()?;
+    let mut bytes = Vec::new();
+    while bytes.len() < most {
+        let filled = bytes.len();
+        bytes.resize(most.min(filled + piece), 0);
+        // Of a process that has just ended there is no more.
+        let count = file.read(&mut bytes[filled..]).unwrap_or(0);
+        bytes.truncate(filled + count);
+        if count == 0 {
+            break;
+        }
+    }
+    Some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_greeting_tells_whom_to_become() {
-        for owner in [None, Some(Owner { user: 1501, group: 100 })] {
-            assert_eq!(parse_greeting(&greeting(owner, 512 << 20)), Some((owner, 512 << 20)));
+        for ids in [None, Some(Ids { user: 1501, group: 100 })] {
+            assert_eq!(parse_greeting(&greeting(ids, 512 << 20)), Some((ids, 512 << 20)));
         }
         assert_eq!(parse_greeting(&[0; 23]), None);
     }

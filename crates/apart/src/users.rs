@@ -1,22 +1,49 @@
-//! Users of this machine.
+//! By whose rights a process acts, and the user that a helper becomes.
+//!
+//! That is not the owner of what it reads: a user may signal, renice and limit every process that is theirs. It is one who has no other process.
 
-use std::fs::read_to_string;
+use crate::confine::Ids;
+use std::fs::{metadata, read, read_to_string};
+use std::os::unix::fs::MetadataExt;
 
-/// Who has no rights.
-const NOBODY_S_GROUP: u32 = 65534;
+/// From here on, nothing gives IDs to users, to containers or to services (systemd, UIDS-GIDS: "unused").
+const FIRST_UNUSED: u32 = 1 << 31;
 
-/// The first group of a user. Of one that `/etc/passwd` does not know, the group that owns nothing: a helper opens nothing, so it needs none.
-pub fn group_of(user: u32) -> u32 {
-    let known = read_to_string("/etc/passwd").unwrap_or_default();
-    group_in(&known, user).unwrap_or(NOBODY_S_GROUP)
+/// The effective user of a process. Its files in /proc are root's where it forbids to be looked at.
+pub fn user_of(pid: u32) -> Option<u32> {
+    match metadata(format!("/proc/{pid}")).ok()?.uid() {
+        0 => {
+            let status = read(format!("/proc/{pid}/status")).ok()?;
+            let status = String::from_utf8_lossy(&status);
+            let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+            ids.split_whitespace().nth(1)?.parse().ok()
+        }
+        user => Some(user),
+    }
 }
 
-fn group_in(known: &str, user: u32) -> Option<u32> {
-    known.lines().find_map(|line| {
-        let mut numbers = line.splitn(5, ':').skip(2).map(str::parse::<u32>);
-        let (is, group) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-        (is == user).then_some(group)
-    })
+/// User and group of the helper that reads what belongs to `owner`.
+pub fn ids_for(owner: u32) -> Ids {
+    let id = |map| id_within(owner, &read_to_string(map).unwrap_or_default());
+    Ids { user: id("/proc/self/uid_map"), group: id("/proc/self/gid_map") }
+}
+
+/// One for each owner, so that no helper is another's either. Where the user namespace does not have it, its last one.
+fn id_within(owner: u32, map: &str) -> u32 {
+    // The very last number is none.
+    let own = FIRST_UNUSED | Some(owner).filter(|&id| id < FIRST_UNUSED - 1).unwrap_or(0);
+    let ranges = map.lines().filter_map(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+        let (first, _, count) =
+            (numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
+        Some(first..first.saturating_add(count))
+    });
+    let ranges: Vec<_> = ranges.collect();
+    let last = ranges.iter().map(|range| range.end.saturating_sub(1)).max();
+    match ranges.iter().any(|range| range.contains(&own)) {
+        true => own,
+        false => last.unwrap_or(own),
+    }
 }
 
 #[cfg(test)]
@@ -24,10 +51,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_has_the_group_of_the_table() {
-        let known = "root:x:0:0:root:/root:/bin/sh\nbroken\na:x:1000:100::/home/a:/bin/sh\n";
-        assert_eq!(group_in(known, 1000), Some(100));
-        assert_eq!(group_in(known, 0), Some(0));
-        assert_eq!(group_in(known, 7), None);
+    fn a_helper_s_user_is_no_one_else_s() {
+        let whole = "         0          0 4294967295\n";
+        assert_eq!(id_within(1501, whole), 2_147_485_149);
+        assert_ne!(id_within(1501, whole), id_within(1502, whole));
+        for owner in [FIRST_UNUSED - 1, FIRST_UNUSED, u32::MAX - 1] {
+            assert_eq!(id_within(owner, whole), FIRST_UNUSED, "{owner}");
+        }
+        assert_eq!(id_within(1501, "0 100000 1000\n1000 1000 64537\n"), 65536);
+        assert_eq!(id_within(1501, ""), 2_147_485_149);
     }
 }

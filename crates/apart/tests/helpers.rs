@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::Once;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ECHO: u8 = 1;
 const ALLOCATE: u8 = 2;
@@ -134,11 +134,57 @@ fn signalled(owner: u32, signal: rustix::process::Signal) -> Failure {
 #[test]
 fn a_helper_that_is_ended_or_stopped_in_the_middle_is_one_failure() {
     assert_eq!(signalled(20_006, rustix::process::Signal::KILL), Failure::Signal(9));
-    assert_eq!(signalled(20_010, rustix::process::Signal::STOP), Failure::Stopped);
+    let Failure::Stuck(time) = signalled(20_010, rustix::process::Signal::STOP) else { panic!() };
+    assert!(time <= Duration::from_secs(3));
 }
 
 #[test]
 fn a_helper_opens_nothing() {
     let said = ask(&helper(20_007), OPEN, &[]).unwrap();
     assert!(String::from_utf8(said).unwrap().contains("not permitted"));
+}
+
+#[test]
+fn an_owner_s_inputs_may_keep_waiting_for_so_long_together_and_then_no_more_are_read() {
+    let apart = helper(20_008);
+    let (mut refused, begin) = (None, Instant::now());
+    for _ in 0..100 {
+        let (its_ear, _says) = io::pipe().unwrap();
+        let (_hears, its_mouth) = io::pipe().unwrap();
+        let files = [its_mouth.as_fd(), its_ear.as_fd()];
+        let answer = apart.ask(&Request { kind: WAIT, body: &[], files: &files });
+        refused = answer.err();
+        if refused == Some(Failure::UsedUp) {
+            break;
+        }
+        assert!(matches!(refused, Some(Failure::Stuck(_))), "{refused:?}");
+    }
+    assert_eq!(refused, Some(Failure::UsedUp));
+    assert!(begin.elapsed() < Duration::from_secs(40));
+    assert_eq!(ask(&helper(20_009), ECHO, &[1]), Ok(vec![1]));
+}
+
+#[test]
+fn what_waits_here_for_an_owner_is_left_alone_after_a_while() {
+    let apart = helper(20_011);
+    assert_eq!(apart.wait_for(|| 7), Ok(7));
+    let (mut its_ear, _says) = io::pipe().unwrap();
+    let answer = apart.wait_for(move || its_ear.read_exact(&mut [0]).is_ok());
+    assert!(matches!(answer, Err(Failure::Stuck(_))), "{answer:?}");
+}
+
+#[test]
+fn a_file_is_read_by_a_helper_to_its_end() {
+    let apart = helper(20_012);
+    let path = std::env::current_exe().unwrap();
+    let file = File::open(&path).unwrap();
+    let mut read = Vec::new();
+    loop {
+        let bytes = apart.read(&file, 1000).unwrap();
+        if bytes.is_empty() {
+            break;
+        }
+        read.extend(bytes);
+    }
+    assert_eq!(read, std::fs::read(path).unwrap());
 }

@@ -4,7 +4,7 @@ use crate::lever::{self, Lever};
 use crate::outside::Callee;
 use ramson_inject::Called;
 use ramson_process::allocators::Allocators;
-use ramson_process::{read_smaps, stat, text};
+use ramson_process::{read_smaps, stat, watched};
 use ramson_source::{Failure, Target, Targets, gone};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -139,5 +139,5 @@ pub fn trim_all(targets: &Targets, suspends_seccomp: bool) -> Result<Trims, Fail
 
 /// RSS in bytes, as smaps adds it up; `None` if the process is gone.
 pub fn rss_of(pid: u32) -> Option<u64> {
-    stat::bytes(&text::read(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss")
+    watched::lines(pid, "smaps_rollup").ok()?.find_map(|line| stat::bytes(&line, "Rss"))
 }

@@ -13,7 +13,7 @@ mod regular;
 mod root;
 
 pub use directory::{Directory, Entry};
-pub use mapped::{MapIdentity, MappedFile, executable_of, mapped_file, mapped_files};
+pub use mapped::{MapIdentity, MappedFile, MappedLink, executable_of, mapped_file, mapped_links};
 pub use regular::{Facts, Refusal, RegularFile};
 pub use root::{Links, Root, RootIdentity};
 

@@ -14,6 +14,8 @@ const DEVICES_DIFFER: [u64; 2] = [0x9123_683e, 0x794c_7630];
 
 /// A process has at most this many mappings by default (`vm.max_map_count`).
 const MAX_MAPPINGS: usize = 1 << 16;
+/// Of all their names; of further ones nothing is known.
+const MOST_NAME_BYTES: usize = 32 << 20;
 
 /// Which file one is, as maps tell it.
 pub struct MapIdentity {
@@ -74,18 +76,33 @@ pub fn executable_of(pid: u32) -> Result<RegularFile, Refusal> {
     open_link(format!("/proc/{pid}/exe").as_ref())
 }
 
-/// The executable of process `pid`, then what else it has mapped, once for each mapping: those that the kernel calls by a name that `is_wanted`.
-/// Also finds files that were deleted or replaced. The kernel lets only root look at more than the executable.
-pub fn mapped_files(
-    pid: u32,
-    is_wanted: impl FnMut(&Path) -> bool,
-) -> impl Iterator<Item = RegularFile> {
+/// A file that a process has mapped, by the kernel's own link.
+pub struct MappedLink {
+    link: PathBuf,
+    /// What the kernel calls the file.
+    pub name: PathBuf,
+}
+
+impl MappedLink {
+    /// The file, also if it was deleted or replaced.
+    pub fn open(&self) -> Result<RegularFile, Refusal> {
+        open_link(&self.link)
+    }
+}
+
+/// The executable of process `pid`, then what else it has mapped, once for each mapping. The kernel lets only root look at more than the
+/// executable.
+pub fn mapped_links(pid: u32) -> Vec<MappedLink> {
     let entries = read_dir(format!("/proc/{pid}/map_files")).ok().into_iter().flatten();
     let links = entries.take(MAX_MAPPINGS).flatten().map(|entry| entry.path());
     let links = std::iter::once(PathBuf::from(format!("/proc/{pid}/exe"))).chain(links);
-    let mut is_wanted = is_wanted;
-    let wanted = links.filter(move |link| read_link(link).is_ok_and(|name| is_wanted(&name)));
-    wanted.filter_map(|link| open_link(&link).ok())
+    let named = links.filter_map(|link| Some(MappedLink { name: read_link(&link).ok()?, link }));
+    let mut bytes = 0;
+    let named = named.take_while(|link| {
+        bytes += link.name.as_os_str().len();
+        bytes <= MOST_NAME_BYTES
+    });
+    named.collect()
 }
 
 /// What a link of `/proc/PID` leads to.

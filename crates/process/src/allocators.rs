@@ -5,7 +5,7 @@ use crate::areas::anonymous_bytes;
 use crate::glibc::{Effort, Statistics};
 use crate::identify::{self, AllocatorKind};
 use crate::part::Part;
-use crate::{Area, Binary, ProcessMemory, executable, program, text};
+use crate::{Area, Binary, ProcessMemory, executable, program, watched};
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 use std::{fmt, fs};
@@ -118,7 +118,7 @@ impl fmt::Display for Missing {
 impl Allocators {
     /// Those of process `pid`.
     pub fn of(pid: u32, areas: &[Area]) -> Self {
-        let environ = text::start(format!("/proc/{pid}/environ"), MOST_VARIABLES_BYTES);
+        let environ = watched::start(pid, "environ", MOST_VARIABLES_BYTES);
         let environ = environ.unwrap_or_default();
         let settings = identify::settings(&environ);
         let preload = settings.iter().find(|(name, _)| name == "LD_PRELOAD");

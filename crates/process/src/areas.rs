@@ -1,10 +1,9 @@
 //! The areas of a process, as one reading of /proc/PID/smaps tells them, and the kernel's total beside them.
 
-use crate::{clock, stat, text};
+use crate::{clock, stat, watched};
 use borsh::{BorshDeserialize, BorshSerialize};
 use rustix::fs::makedev;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Result as IoResult};
+use std::io::{BufRead, Result as IoResult};
 use std::ops::Range;
 
 /// Asked of smaps at once. The kernel writes whole entries until it has as much, and counts the pages of an area once more if its entry does
@@ -101,8 +100,8 @@ impl Area {
 
 /// The areas of process `pid`, in the order of their addresses.
 pub fn read_smaps(pid: u32) -> IoResult<Vec<Area>> {
-    let smaps = File::open(format!("/proc/{pid}/smaps"))?;
-    Ok(parse_smaps(BufReader::with_capacity(SMAPS_READ_BYTES, smaps)))
+    let smaps = watched::open_in_pieces(pid, "smaps", SMAPS_READ_BYTES as u32)?;
+    watched::read_whole(smaps, SMAPS_READ_BYTES, |smaps| parse_smaps(smaps))
 }
 
 /// The areas of a process, and what they must add up to.
@@ -141,7 +140,7 @@ pub fn read_areas(pid: u32) -> IoResult<Areas> {
 
 /// The kernel's total of process `pid`; `None` where it does not tell.
 fn rollup(pid: u32) -> Option<u64> {
-    stat::bytes(&text::read(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss")
+    watched::lines(pid, "smaps_rollup").ok()?.find_map(|line| stat::bytes(&line, "Rss"))
 }
 
 /// The areas without these ranges, which do not overlap: what is left of each is an area of its own.

@@ -1,6 +1,7 @@
 //! A file that a process runs or has mapped, read in pieces: it may be of any size, and anyone's.
 
 use crate::areas::Area;
+use crate::watched::wait_for_process;
 use object::ReadRef;
 use ramson_paths::{Facts, Links, MappedFile, RegularFile, Root, executable_of, mapped_file};
 use rustix::fs::{SeekFrom, seek};
@@ -39,8 +40,10 @@ impl Binary {
     /// The very file that is mapped, also where it has been replaced on disk since.
     pub fn mapped(pid: u32, area: &Area) -> Option<Self> {
         let Area { start, end, device, inode, ref path, .. } = *area;
-        let mapped = MappedFile { pid, range: start..end, device, inode, path };
-        mapped_file(&mapped).ok().map(Self::new)
+        let path = path.clone();
+        let open =
+            move || mapped_file(&MappedFile { pid, range: start..end, device, inode, path: &path });
+        wait_for_process(pid, open).ok()?.ok().map(Self::new)
     }
 
     /// The executable of process `pid`.

@@ -1,7 +1,7 @@
 //! What a process's executable contains: an allocator, a C library, a language's run time.
 
 use crate::binary::Binary;
-use crate::text;
+use crate::watched;
 use memchr::memmem;
 use object::{Object, ObjectSymbol};
 
@@ -36,7 +36,7 @@ const ALLOCATORS: [(&str, &str); 7] = [
 /// The owner of memory that did not come from malloc, as far as mapped files and the executable tell.
 pub fn heap_owner(pid: u32) -> Option<String> {
     let (mut first, mut has_old_python) = (RUNTIMES.len(), false);
-    for line in text::lines(format!("/proc/{pid}/maps")).ok()? {
+    for line in watched::lines(pid, "maps").ok()? {
         first = RUNTIMES.iter().take(first).position(|of| line.contains(of.0)).unwrap_or(first);
         has_old_python |= is_old_python(&line);
     }

@@ -31,6 +31,7 @@ pub mod rss;
 mod stacks;
 pub mod stat;
 pub mod text;
+pub mod watched;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,9 @@
 //! The memory of a running process, through /proc.
 
 use crate::memory::{HEAD_BYTES, Head, Memory, PAGE_BYTES, head_of, word_at};
-use crate::{remote, stat, text};
-use ramson_apart::{Apart, for_owner};
+use crate::remote;
+use crate::watched::wait_for_process;
+use ramson_apart::{Apart, for_process};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,11 +26,8 @@ pub struct ProcessMemory {
 impl ProcessMemory {
     /// Of process `pid`. The kernel asks for the right to trace it.
     pub fn open(pid: u32) -> io::Result<Self> {
-        Ok(Self {
-            pid: Some(pid),
-            memory: File::open(format!("/proc/{pid}/mem"))?,
-            pagemap: File::open(format!("/proc/{pid}/pagemap"))?,
-        })
+        let open = |name| wait_for_process(pid, move || File::open(format!("/proc/{pid}/{name}")))?;
+        Ok(Self { pid: Some(pid), memory: open("mem")?, pagemap: open("pagemap")? })
     }
 
     /// What another process has opened.
@@ -39,15 +37,9 @@ impl ProcessMemory {
 
     /// Its files, and who reads them if this process does not.
     pub(crate) fn apart(&self) -> Option<(Apart, [BorrowedFd<'_>; 2])> {
-        let by = for_owner(user_of(self.pid?)?)?;
+        let by = for_process(self.pid?)?;
         Some((by, [self.memory.as_fd(), self.pagemap.as_fd()]))
     }
-}
-
-/// By whose rights a process acts. Its files in /proc may be root's, where it forbids to be looked at.
-fn user_of(pid: u32) -> Option<u32> {
-    let status = text::read(format!("/proc/{pid}/status")).ok()?;
-    stat::line(&status, "Uid")?.split_whitespace().nth(1)?.parse().ok()
 }
 
 impl Memory for ProcessMemory {

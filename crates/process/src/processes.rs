@@ -2,7 +2,7 @@
 
 use crate::cgroup::{self, Mount};
 use crate::identify::{base_name, called_name};
-use crate::{clock, stat, text};
+use crate::{clock, stat, text, watched};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -143,7 +143,7 @@ impl<'a> GroupPath<'a> {
 
 /// The words of its command line as they are now: a server may tell there what it does. Empty where it has none.
 pub fn command(pid: u32) -> Vec<String> {
-    let line = text::start(format!("/proc/{pid}/cmdline"), MOST_COMMAND_BYTES).unwrap_or_default();
+    let line = watched::start(pid, "cmdline", MOST_COMMAND_BYTES).unwrap_or_default();
     let end = line.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     let words = line[..end].split(|&byte| byte == 0).filter(|_| end > 0);
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()

@@ -13,19 +13,12 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The start of a file whose length its process decides, such as its arguments and variables.
-pub fn start(path: impl AsRef<Path>, most_bytes: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(most_bytes).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 /// The lines of a file that may be too long to be kept.
 pub fn lines(path: impl AsRef<Path>) -> io::Result<impl Iterator<Item = String>> {
     Ok(lines_of(BufReader::with_capacity(64 << 10, File::open(path)?)))
 }
 
-fn lines_of(mut text: impl BufRead) -> impl Iterator<Item = String> {
+pub(crate) fn lines_of(mut text: impl BufRead) -> impl Iterator<Item = String> {
     std::iter::from_fn(move || {
         let mut line = Vec::new();
         (&mut text)

@@ -2,12 +2,12 @@
 //! of a hole nothing needs to be read.
 
 use crate::apart::{Passed, Place};
-use ramson_apart::{for_owner, is_trusted};
+use ramson_apart::{for_owner, is_trusted, user_of, wait_for_process};
 use ramson_format::{FILE_BYTES_RANGE, PAGE_BYTES};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use rustix::process::getuid;
-use std::fs::{File, read_to_string};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -101,7 +101,7 @@ pub struct ProcessRange {
 impl ProcessRange {
     /// The range `start..end` of process `pid`. Fails where ptrace access would.
     pub fn open(pid: u32, start: u64, end: u64) -> io::Result<Self> {
-        let memory = File::open(format!("/proc/{pid}/mem"))?;
+        let memory = wait_for_process(pid, move || File::open(format!("/proc/{pid}/mem")))??;
         let (length, owner) = (end.saturating_sub(start), user_of(pid));
         Ok(Self { memory, pagemap: None, start, length, owner })
     }
@@ -113,7 +113,8 @@ impl ProcessRange {
 
     /// The same of private memory, of which only the pages that are present are read: to read another one would add it to the process.
     pub fn open_private(pid: u32, start: u64, end: u64) -> io::Result<Self> {
-        let pagemap = File::open(format!("/proc/{pid}/pagemap")).ok();
+        let open = move || File::open(format!("/proc/{pid}/pagemap"));
+        let pagemap = wait_for_process(pid, open)?.ok();
         Ok(Self { pagemap, ..Self::open(pid, start, end)? })
     }
 }
@@ -158,13 +159,6 @@ impl ReadAt for ProcessRange {
         let files = [Some(&self.memory), self.pagemap.as_ref()];
         Some(Passed { by, place, files: files.into_iter().flatten().map(File::as_fd).collect() })
     }
-}
-
-/// By whose rights a process acts. Its files in /proc may be root's, where it forbids to be looked at.
-fn user_of(pid: u32) -> Option<u32> {
-    let status = read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    ids.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The first of these pages that are present one after the other, in memory or swapped out.

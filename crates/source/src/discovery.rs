@@ -4,7 +4,7 @@ use crate::file::{failure_of, mapped_header, member_failure, open_member, read_f
 use crate::places::opened_profile_directories;
 use crate::recording::Recording;
 use ramson_paths::Directory;
-use ramson_process::processes;
+use ramson_process::{processes, watched};
 use ramson_reader::{Header, ReadError};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -77,6 +77,7 @@ pub fn map_all<T>(
             None => unreadable.extend(member_failure(pid).map(|failure| failure.to_string())),
         }
     }
+    unreadable.extend(watched::silent());
     found.sort_by_key(|(start_ns, _)| *start_ns);
     let found = found.into_iter().map(|(_, kept)| kept).collect();
     Discovery { found, unreadable, left_out }

@@ -9,6 +9,7 @@ use crate::running::{self, is_running, running_elsewhere};
 use ramson_apart::{Apart, NOBODY, bounds, for_owner, is_trusted};
 use ramson_format::{FILE_BYTES_RANGE, MAGIC, flags};
 use ramson_import::{Budget, ImportError, InuseAt};
+use ramson_process::watched;
 use ramson_reader::{Header, Passed, ReadAt, ReadError, Snapshot};
 use ramson_symbols::CarriedNames;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -252,9 +253,13 @@ fn mapped_headers(pid: u32) -> impl Iterator<Item = Mapped> {
 
 fn headers_of(pid: u32, maps: Vec<Map>) -> impl Iterator<Item = Mapped> {
     let found = maps.into_iter().filter_map(move |map| {
-        bytes_of_map(pid, map).find_map(|(bytes, origin)| {
-            let header = Header::read(&*bytes).ok()?;
-            Some(Mapped { bytes, origin, header })
+        bytes_of_map(pid, map).find_map(|(bytes, origin)| match Header::read(&*bytes) {
+            Ok(header) => Some(Mapped { bytes, origin, header }),
+            Err(ReadError::Apart(failure)) => {
+                watched::note(pid, &failure);
+                None
+            }
+            Err(_) => None,
         })
     });
     found.take(MOST_MAPPED)

@@ -2,7 +2,7 @@
 
 use ramson_format::FILE_BYTES_RANGE;
 use ramson_paths::{Links, MapIdentity, MappedFile, Root, mapped_file};
-use ramson_process::text;
+use ramson_process::watched;
 use ramson_reader::{ProcessRange, ReadAt, Snapshot};
 use rustix::fs::makedev;
 use std::fs::File;
@@ -75,7 +75,7 @@ impl Map {
 
 /// Its mappings, one after the other: a process may have very many, with long paths. None of a process that is just gone.
 pub fn maps(pid: u32) -> io::Result<impl Iterator<Item = Map>> {
-    Ok(text::lines(format!("/proc/{pid}/maps"))?.filter_map(|line| Map::parse(&line)))
+    Ok(watched::lines(pid, "maps")?.filter_map(|line| Map::parse(&line)))
 }
 
 /// Those that may be its profile, if it has the library.
@@ -106,18 +106,20 @@ pub fn bytes_of_map(pid: u32, map: Map) -> impl Iterator<Item = (Box<dyn ReadAt>
 
 /// The very file that is mapped there, if it still has a name.
 pub fn file_of_map(pid: u32, map: &Map) -> Option<File> {
-    let Map { range, device, inode, path, .. } = map;
+    let Map { range, device, inode, path, .. } = map.clone();
     // A memfd's name ends so, too.
     if !path.starts_with('/') || path.ends_with(" (deleted)") {
         return None;
     }
-    let (range, device, inode) = (range.clone(), *device, *inode);
-    let mapped = MappedFile { pid, range, device, inode, path };
-    // After a chroot, its paths are still those from our root.
-    mapped_file(&mapped).ok().map(|found| found.file).or_else(|| {
-        let file = open_found(path)?;
-        MapIdentity::of(&file).ok()?.is(device, inode).then_some(file)
-    })
+    let find = move || {
+        let mapped = MappedFile { pid, range, device, inode, path: &path };
+        // After a chroot, its paths are still those from our root.
+        mapped_file(&mapped).ok().map(|found| found.file).or_else(|| {
+            let file = open_found(&path)?;
+            MapIdentity::of(&file).ok()?.is(device, inode).then_some(file)
+        })
+    };
+    watched::wait_for_process(pid, find).ok()?
 }
 
 /// Leaves of the extents what process `pid`, whose snapshot it is, has mapped now: a hole that the program unmapped inside one

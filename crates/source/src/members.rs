@@ -98,7 +98,8 @@ fn candidates(pids: &[u32]) -> String {
         let age = stat.map(|stat| format_duration(processes::age_ns(stat.start_ticks)));
         let rss = stat.and_then(|stat| stat.rss).map(|rss| format_bytes(rss as f64));
         let [age, rss] = [age, rss].map(|known| known.unwrap_or_else(|| "–".into()));
-        let ports: Vec<String> = listening.ports(pid).iter().map(u16::to_string).collect();
+        let ports = listening.ports(pid, processes::user(pid)).unwrap_or_default();
+        let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
         let ports = if ports.is_empty() { "–".into() } else { ports.join(",") };
         let command = processes::command(pid).join(" ");
         let command: String = command.chars().take(MOST_COMMAND).collect();

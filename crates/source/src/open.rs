@@ -14,7 +14,7 @@ use ramson_apart::NOBODY;
 use ramson_history::Span;
 use ramson_import::InuseAt;
 use ramson_process::stat::Stat;
-use ramson_process::{program, stat, text};
+use ramson_process::{program, stat, text, watched};
 use rustix::process::getuid;
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
@@ -213,6 +213,9 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
     if let Some(failure) = member_failure(pid) {
         return Err(failure);
     }
+    if let Some(line) = watched::silence_of(pid) {
+        return Err(Failure::failed(line));
+    }
     if has_library {
         return Err(Failure::not_found(format!(
             "process {pid}: runs under ramson, but has no profile: it allocated less than the sampling interval, \
@@ -232,6 +235,10 @@ fn open_hidden(pid: u32, error: &io::Error) -> Result<Recording, Failure> {
     let is_its = |found: &Recording| found.running == Some(pid);
     if let Some(found) = all_with(|header| header.pid == pid).found.into_iter().find(is_its) {
         return Ok(found);
+    }
+    if error.kind() == ErrorKind::TimedOut {
+        let line = watched::silence_of(pid);
+        return Err(Failure::failed(line.unwrap_or_else(|| format!("process {pid}: {error}"))));
     }
     if error.kind() != ErrorKind::PermissionDenied {
         return Err(Failure::not_found(format!("process {pid}: {error}")));

@@ -7,7 +7,7 @@ use ramson_format::flags;
 use ramson_process::clock::{monotonic_ns, unix_ns};
 use ramson_process::identify::{base_name, called_name};
 use ramson_process::stat::Stat;
-use ramson_process::text;
+use ramson_process::{processes, text};
 use ramson_reader::{End, Header, Snapshot, Way};
 use ramson_symbols::CarriedNames;
 use serde::Serialize;
@@ -56,9 +56,7 @@ pub fn complete(snapshot: &mut Snapshot, pid: u32) {
     }
     header.process_start_ticks = Stat::of(pid).map_or(0, |stat| stat.start_ticks);
     header.comm = text::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned();
-    let command = text::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    // A program that changes its title leaves the rest of the room empty.
-    header.command = command.trim_end_matches('\0').split('\0').map(str::to_owned).collect();
+    header.command = processes::command(pid);
 }
 
 impl Recording {

@@ -13,9 +13,9 @@ use std::io::ErrorKind;
 pub fn is_running(header: &Header, file: &File) -> bool {
     match has_mapped(header.pid, file) {
         Ok(is_mapped) => is_mapped,
-        // It gave up rights, or is not dumpable: its own user may not look at it.
+        // It gave up rights, or is not dumpable: its own user may not look at it. Or it did not answer.
         Err(error) => {
-            error.kind() == ErrorKind::PermissionDenied
+            [ErrorKind::PermissionDenied, ErrorKind::TimedOut].contains(&error.kind())
                 && Stat::of(header.pid)
                     .is_some_and(|stat| stat.start_ticks == header.process_start_ticks)
                 && is_locked(file)

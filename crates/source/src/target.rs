@@ -6,12 +6,11 @@ use crate::file::{open_file, open_member};
 use crate::members::{is_named, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
-use ramson_process::{rights, stat, text};
+use ramson_process::{rights, stat, text, watched};
 use ramson_profile::format::format_bytes;
 use ramson_reader::Header;
 use rustix::process::getuid;
 use std::collections::HashSet;
-use std::fs;
 use std::io::ErrorKind;
 
 /// Of the flags of a process, the ninth number of its stat: a kernel thread.
@@ -150,7 +149,10 @@ fn check(pid: u32) -> Result<(), Failure> {
             "process {pid} ({name}): a kernel thread, which has no memory of its own. Pass a program's process ID"
         )));
     }
-    fs::File::open(format!("{directory}/smaps")).map(drop).map_err(|error| {
+    watched::open(pid, "smaps").map(drop).map_err(|error| {
+        if error.kind() == ErrorKind::TimedOut {
+            return Failure::failed(format!("process {pid} ({name}): {error}. Try again"));
+        }
         // What everybody may know.
         let bytes = |name: &str| stat::bytes(&status, name).map(|bytes| format_bytes(bytes as f64));
         let known = |(name, what): (&str, &str)| Some(format!("{} {what}", bytes(name)?));
@@ -163,8 +165,11 @@ fn check(pid: u32) -> Result<(), Failure> {
     })
 }
 
-/// The process exited while it was looked at.
+/// The process exited while it was looked at, or did not answer.
 pub fn gone(target: &Target) -> Failure {
+    if let Some(line) = watched::silence_of(target.pid) {
+        return Failure::failed(line);
+    }
     Failure::not_found(format!(
         "process {} ({}): it ended while it was looked at. There is nothing left to see",
         target.pid, target.name

@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ramson_paths::{Facts, mapped_files};
+use ramson_apart::wait_for_process;
+use ramson_paths::{Facts, mapped_links};
 
 use crate::binary::{Binary, is_build_id};
 use crate::debuginfod::Servers;
@@ -13,7 +14,7 @@ use crate::defect::SymbolDefect;
 use crate::elf::{ElfFile, Identity, OpenError};
 use crate::identified::DebugLink;
 use crate::links::supplement_link;
-use crate::rooted::{Readers, RootedPath};
+use crate::rooted::{NotedRoot, Readers, RootedPath};
 
 /// Where distributions put separate debug files.
 const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";
@@ -28,7 +29,7 @@ pub(crate) struct Folders {
     /// A copy of the root directory of the machine that the profile is from.
     pub sysroot: Option<PathBuf>,
     /// The root directory of a process that has ended, where that is not ours.
-    pub root: Option<PathBuf>,
+    pub root: Option<NotedRoot>,
     /// Who must be able to read a file that is used.
     pub readers: Readers,
 }
@@ -162,10 +163,14 @@ fn mapped_under_any_name(binary: &Binary) -> Option<ElfFile> {
 
 /// The files that the process of `binary` has mapped under names that are wanted.
 fn mapped(binary: &Binary, is_wanted: impl FnMut(&Path) -> bool) -> impl Iterator<Item = ElfFile> {
-    let files = binary.pid.map(|pid| (pid, mapped_files(pid, is_wanted))).into_iter();
+    let mut is_wanted = is_wanted;
+    let links = |pid| wait_for_process(pid, move || mapped_links(pid)).unwrap_or_default();
+    let links = binary.pid.map(|pid| (pid, links(pid))).into_iter();
+    let links = links.flat_map(|(pid, links)| links.into_iter().map(move |link| (pid, link)));
     let path = Path::new(plain_path(binary));
-    files.flat_map(move |(pid, files)| {
-        files.filter_map(move |file| ElfFile::mapped(file, &RootedPath::in_process(pid, path)).ok())
+    links.filter(move |(_, link)| is_wanted(&link.name)).filter_map(move |(pid, link)| {
+        let file = wait_for_process(pid, move || link.open()).ok()?.ok()?;
+        ElfFile::mapped(file, &RootedPath::in_process(pid, path)).ok()
     })
 }
 

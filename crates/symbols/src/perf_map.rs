@@ -3,14 +3,17 @@
 //! end or when jcmd asks.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::fs::{Metadata, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use ramson_apart::{Apart, Failure, Request, for_owner};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
@@ -25,6 +28,9 @@ const MAX_STRANGER_BYTES: u64 = 64 << 20;
 const MAX_FUNCTIONS: usize = 4 << 20;
 /// A longer name is cut: no runtime's name is that long.
 const MAX_NAME_BYTES: usize = 4 << 10;
+/// A byte that is not text becomes a character of so many bytes.
+const REPLACED: usize = 3;
+pub(crate) const COMPILED_NAMES: u8 = 0x13;
 
 /// The process that wrote the map, as its profile and the kernel know it.
 #[derive(Clone, Debug)]
@@ -57,18 +63,39 @@ struct Function {
     name_bytes: u32,
 }
 
-impl PerfMap {
-    /// The map of this process. `Ok(None)`: it wrote none.
-    pub fn of(process: &JitProcess) -> Result<Option<Self>, SymbolDefect> {
-        let mut refusal = None;
-        for path in places(process) {
-            match read(&path, process) {
-                Ok(None) => {}
-                Ok(map) => return Ok(map),
-                Err(reason) => refusal = Some(SymbolDefect::PerfMapRefused { path, reason }),
-            }
+/// The names at these addresses by the map of this process. `Ok(None)`: it wrote none.
+pub fn compiled_names(
+    process: &JitProcess,
+    addresses: &[RuntimeAddress],
+) -> Result<Option<CompiledNames>, SymbolDefect> {
+    let mut refusal = None;
+    for path in places(process) {
+        match read(&path, process, addresses) {
+            Ok(None) => {}
+            Ok(names) => return Ok(names),
+            Err(reason) => refusal = Some(SymbolDefect::PerfMapRefused { path, reason }),
         }
-        refusal.map_or(Ok(None), Err)
+    }
+    refusal.map_or(Ok(None), Err)
+}
+
+/// Names by address; of those that have one.
+pub type CompiledNames = HashMap<RuntimeAddress, Arc<str>>;
+
+impl PerfMap {
+    /// From the file, which has at most so many bytes.
+    pub(crate) fn read(file: File, most_bytes: u64) -> io::Result<Self> {
+        let length = file.metadata()?.len().min(most_bytes);
+        let mut content = Vec::with_capacity(length as usize);
+        file.take(most_bytes).read_to_end(&mut content)?;
+        Ok(Self::parse(content))
+    }
+
+    /// Of a stranger's file, in the helper that reads it: the name at each address, or an empty one.
+    pub(crate) fn names(file: File, addresses: &[u64]) -> Option<Vec<String>> {
+        let map = Self::read(file, MAX_STRANGER_BYTES).ok()?;
+        let name = |&address| map.find(RuntimeAddress(address)).unwrap_or_default().into_owned();
+        Some(addresses.iter().map(name).collect())
     }
 
     /// From the content of a map, which has less than 4 GiB. Of two functions at one address the later stands: runtimes use
@@ -142,8 +169,12 @@ fn places(process: &JitProcess) -> Vec<PathBuf> {
     }
 }
 
-/// The map, if there is one and it is this process's own; or why it is not used.
-fn read(path: &Path, process: &JitProcess) -> Result<Option<PerfMap>, String> {
+/// What the map says, if there is one and it is this process's own; or why it is not used.
+fn read(
+    path: &Path,
+    process: &JitProcess,
+    addresses: &[RuntimeAddress],
+) -> Result<Option<CompiledNames>, String> {
     // The directory is everybody's: somebody may have put a link or a FIFO there.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path) {
@@ -166,9 +197,31 @@ fn read(path: &Path, process: &JitProcess) -> Result<Option<PerfMap>, String> {
     if metadata.len() > most {
         return Err(format!("it is larger than {} MiB", most >> 20));
     }
-    let mut content = Vec::with_capacity(metadata.len() as usize);
-    file.take(most).read_to_end(&mut content).map_err(|error| error.to_string())?;
-    Ok(Some(PerfMap::parse(content)))
+    let names: Vec<String> = match for_owner(metadata.uid()) {
+        Some(by) => names_apart(&by, &file, addresses).map_err(|failure| failure.to_string())?,
+        None => {
+            let map = PerfMap::read(file, most).map_err(|error| error.to_string())?;
+            let name = |&address| map.find(address).unwrap_or_default().into_owned();
+            addresses.iter().map(name).collect()
+        }
+    };
+    let named = addresses.iter().copied().zip(names).filter(|(_, name)| !name.is_empty());
+    Ok(Some(named.map(|(address, name)| (address, name.into())).collect()))
+}
+
+/// As `PerfMap::names` has them.
+fn names_apart(
+    by: &Apart,
+    file: &File,
+    addresses: &[RuntimeAddress],
+) -> Result<Vec<String>, Failure> {
+    let wanted: Vec<u64> = addresses.iter().map(|address| address.0).collect();
+    let body = borsh::to_vec(&wanted).map_err(|_| Failure::BadAnswer)?;
+    let answer = by.ask(&Request { kind: COMPILED_NAMES, body: &body, files: &[file.as_fd()] })?;
+    let names: Option<Vec<String>> = borsh::from_slice(&answer).map_err(|_| Failure::BadAnswer)?;
+    let is_name = |name: &String| name.len() <= MAX_NAME_BYTES * REPLACED;
+    let names = names.filter(|names| names.len() == wanted.len() && names.iter().all(is_name));
+    names.ok_or(Failure::BadAnswer)
 }
 
 /// Process numbers come again, and maps stay behind.
@@ -280,8 +333,10 @@ mod tests {
             start: SystemTime::UNIX_EPOCH,
             last: SystemTime::now() + std::time::Duration::from_secs(60),
         };
-        assert!(read(&path, &process(geteuid().as_raw())).unwrap().is_some());
+        let read = |uid| read(&path, &process(uid), &[RuntimeAddress(0x10)]);
+        let names = read(geteuid().as_raw()).unwrap().unwrap();
+        assert_eq!(&*names[&RuntimeAddress(0x10)], "a");
         std::os::unix::fs::chown(&path, Some(1501), None).expect("this test runs as root");
-        assert_eq!(read(&path, &process(1501)).err().as_deref(), Some("it is larger than 64 MiB"));
+        assert_eq!(read(1501).err().as_deref(), Some("it is larger than 64 MiB"));
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use borsh::{BorshDeserialize, BorshSerialize};
+use ramson_apart::NOBODY;
 use ramson_paths::{Facts, Links, Refusal, RegularFile, Root};
 
 /// Who must be able to read a file that is used.
@@ -18,6 +19,15 @@ pub(crate) enum Readers {
     All,
 }
 
+/// The root directory of a process that has ended, as its profile tells it.
+#[derive(Clone, Debug)]
+pub struct NotedRoot {
+    /// From our own root directory.
+    pub path: PathBuf,
+    /// Who owns the profile, if that is known.
+    pub owner: Option<u32>,
+}
+
 /// Where a file may be. The root is opened anew each time: held open, it would keep a container's file system from being unmounted.
 #[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
 pub(crate) struct RootedPath {
@@ -27,8 +37,8 @@ pub(crate) struct RootedPath {
     inner: PathBuf,
     /// The user named the directory, so its files may be another user's.
     pub is_named_by_user: bool,
-    /// A profile told the root.
-    is_told: bool,
+    /// A profile of this user told the root.
+    told_by: Option<u32>,
 }
 
 impl RootedPath {
@@ -45,9 +55,9 @@ impl RootedPath {
     }
 
     /// In the root directory that a profile tells of its process.
-    pub fn told(root: &Path, path: &Path) -> Self {
-        let (root, inner) = (root.to_owned(), path.to_owned());
-        Self { root, inner, is_told: true, ..Self::default() }
+    pub fn told(root: &NotedRoot, path: &Path) -> Self {
+        let (root, told_by, inner) = (root.path.clone(), root.owner, path.to_owned());
+        Self { root, inner, told_by: told_by.or(Some(NOBODY)), ..Self::default() }
     }
 
     /// In a directory that the user named.
@@ -90,11 +100,17 @@ impl RootedPath {
     }
 
     fn root(&self) -> Result<Root, Refusal> {
-        if self.is_told { Root::told(&self.root) } else { Root::at(&self.root) }
+        if self.told_by.is_some() { Root::told(&self.root) } else { Root::at(&self.root) }
     }
 
+    /// What is there. Where a profile told the root, what neither root, the caller nor the profile's owner has put there is not used.
     pub fn open(&self) -> Result<RegularFile, Refusal> {
-        self.root()?.open(&self.inner, Links::WithinRoot)
+        let opened = self.root()?.open(&self.inner, Links::WithinRoot)?;
+        let is_another_s = |by| by != opened.facts.owner && !opened.facts.is_trusted();
+        match self.told_by.is_some_and(is_another_s) {
+            true => Err(Refusal::Missing),
+            false => Ok(opened),
+        }
     }
 
     /// What is there, if every user may read it.

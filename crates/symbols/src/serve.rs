@@ -14,6 +14,7 @@ use crate::elf::{ElfFile, Identity};
 use crate::engine::{Engine, Files};
 use crate::identified::{CRC32, ElfFacts, IDENTIFY};
 use crate::links::{debug_link, supplement_link};
+use crate::perf_map::{COMPILED_NAMES, PerfMap};
 use crate::split::{Parts, Split};
 
 /// Reads ELF files and debug information that come as descriptors. Keeps those of the binary that was asked for last.
@@ -32,7 +33,7 @@ struct Key {
 
 impl Handler for NameReader {
     fn kinds(&self) -> &'static [u8] {
-        &[IDENTIFY, CRC32, NAME]
+        &[IDENTIFY, CRC32, NAME, COMPILED_NAMES]
     }
 
     fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
@@ -40,6 +41,10 @@ impl Handler for NameReader {
             IDENTIFY => borsh::to_vec(&identify(only(files)?)),
             CRC32 => borsh::to_vec(&given(only(files)?).ok().and_then(|file| file.crc32())),
             NAME => borsh::to_vec(&self.names(borsh::from_slice(body).ok()?, files)?),
+            COMPILED_NAMES => {
+                let addresses: Vec<u64> = borsh::from_slice(body).ok()?;
+                borsh::to_vec(&PerfMap::names(only(files)?, &addresses))
+            }
             _ => return None,
         };
         answer.ok()

@@ -16,7 +16,7 @@ use crate::find::{Folders, Place, Search, debug_places, locate, present};
 use crate::frame::{Frame, SymbolSource};
 use crate::links::debug_link;
 use crate::names_block::CarriedNames;
-use crate::rooted::{Readers, RootedPath};
+use crate::rooted::{NotedRoot, Readers, RootedPath};
 use crate::sources::Sources;
 
 /// Sections of binaries that were not used lately are dropped beyond this.
@@ -44,7 +44,7 @@ pub struct Options {
     /// it first, and a binary without a build ID nowhere else.
     pub sysroot: Option<PathBuf>,
     /// The root directory, if it is another one than ours, of the process that has ended: by the path that its profile tells.
-    pub root: Option<PathBuf>,
+    pub root: Option<NotedRoot>,
     /// Servers to ask for what is not here; `None`: ask none.
     pub servers: Option<ServerOptions>,
     /// What the profile brings along; these names are taken first.

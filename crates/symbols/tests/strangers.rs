@@ -2,7 +2,9 @@
 
 mod support;
 
-use ramson_symbols::{Binary, Options, SymbolDefect, SymbolSource, Symbolized, Symbolizer};
+use ramson_symbols::{
+    Binary, NotedRoot, Options, SymbolDefect, SymbolSource, Symbolized, Symbolizer,
+};
 use std::os::unix::fs::chown;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -171,6 +173,33 @@ fn names_for_others_come_from_files_that_every_user_may_read() {
     mode("a", "755");
     mode(".", "700");
     assert_eq!([count(false), count(true)], [all, 0]);
+}
+
+#[test]
+fn in_a_root_that_a_profile_notes_no_file_of_a_third_user_is_used() {
+    let poisoning = Poisoning::new();
+    let folder = &poisoning.folder;
+    folder.run("mkdir -p root/usr/lib");
+    folder.run("cp planted root/usr/lib/a");
+    folder.run("cp a root/usr/lib/b");
+    chown(folder.path("root/usr/lib/a"), Some(STRANGER), Some(STRANGER)).expect("as root");
+    let named = |path: &str, owner, build_id: &str| {
+        let root = Some(NotedRoot { path: folder.path("root"), owner });
+        let binary =
+            Binary { path: path.into(), build_id: build_id.into(), ..poisoning.genuine.clone() };
+        let mut symbolizer = Symbolizer::new(Options { root, ..Options::default() });
+        symbolizer.symbolize(&binary, &file_addresses(&poisoning.addresses)).source
+    };
+    let id = &poisoning.genuine.build_id;
+    for build_id in [id, ""] {
+        assert_eq!(named("/usr/lib/a", Some(STRANGER), build_id), SymbolSource::Dwarf);
+        for owner in [Some(STRANGER + 1), Some(0), None] {
+            assert_eq!(named("/usr/lib/a", owner, build_id), SymbolSource::None, "{owner:?}");
+            assert_eq!(named("/usr/lib/b", owner, build_id), SymbolSource::Dwarf, "{owner:?}");
+        }
+    }
+    let other = &id.replace(|_: char| true, "0");
+    assert_eq!(named("/usr/lib/b", Some(STRANGER), other), SymbolSource::None);
 }
 
 #[test]

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// The reader itself takes some.
 const LEAST_BUDGET_BYTES: u64 = 16 << 20;
+/// The kernel counts processor time in hundredths of a second.
+const LEAST_BUDGET_TIME: Duration = Duration::from_millis(1);
 pub const DAY_NS: u64 = 86_400_000_000_000;
 /// Which kind of memory a profile is of.
 pub const KINDS: [(&str, Kinds); 3] =
@@ -102,9 +104,9 @@ pub fn parse_budget(text: &str) -> Result<Budget, &'static str> {
     let parsed = text.split_once(',').and_then(|(size, time)| {
         let memory_bytes = parse_size(size).filter(|bytes| *bytes >= LEAST_BUDGET_BYTES)?;
         let cpu = Duration::from_nanos(parse_duration(time).ok()?);
-        Some(Budget { memory_bytes, cpu: Some(cpu) })
+        (cpu >= LEAST_BUDGET_TIME).then_some(Budget { memory_bytes, cpu: Some(cpu) })
     });
-    parsed.ok_or("not a size of at least 16M and a time, as in 2G,60s")
+    parsed.ok_or("not a size of at least 16M and a time of at least 1ms, as in 2G,60s")
 }
 
 #[cfg(test)]
@@ -115,7 +117,7 @@ mod tests {
     fn a_budget_is_a_size_and_a_time() {
         let budget = parse_budget("2G,60s").unwrap();
         assert_eq!((budget.memory_bytes, budget.cpu), (2 << 30, Some(Duration::from_secs(60))));
-        for wrong in ["", "2G", "60s", "2G,", "1K,60s", "2G,60", "2G,0s", "2G,60s,1"] {
+        for wrong in ["", "2G", "60s", "2G,", "1K,60s", "2G,60", "2G,0s", "16M,1ns", "2G,60s,1"] {
             assert!(parse_budget(wrong).is_err(), "{wrong}");
         }
     }

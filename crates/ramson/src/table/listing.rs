@@ -40,7 +40,7 @@ pub fn text(listing: &Listing, rows: usize) -> String {
             format_bytes(entry.live.value),
             or_dash(live),
             or_dash(entry.rss.map(size)),
-            format!(" {}", ports(&entry.ports)),
+            format!(" {}", ports(entry.ports.as_deref())),
             command(row),
             entry.profile.clone(),
         ];
@@ -72,8 +72,9 @@ fn when(entry: &Entry) -> String {
     }
 }
 
-fn ports(ports: &[u16]) -> String {
-    ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",")
+fn ports(ports: Option<&[u16]>) -> String {
+    let list = |ports: &[u16]| ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+    ports.map_or("not read".into(), list)
 }
 
 fn user_name(id: u32) -> String {
@@ -110,7 +111,7 @@ mod tests {
             is_running: true,
             cause: Cause::None,
             rss: Some(1 << 20),
-            ports: vec![6379, 16379],
+            ports: Some(vec![6379, 16379]),
             end: None,
             profile: "/p/7-8.ramson".into(),
             command: command.iter().map(|&word| word.into()).collect(),
@@ -126,8 +127,10 @@ mod tests {
         let running = entry(&["/usr/bin/redis-server", "--port", "6379"]);
         let cause = Cause::OomKiller;
         let dead = Entry { is_running: false, cause, state: "SIGKILL".into(), ..entry(&["x"]) };
-        let dead = Entry { last_unix_ns: unix_ns() - 2_220_000_000_000, ports: vec![], ..dead };
-        let profiles = vec![running, dead];
+        let dead =
+            Entry { last_unix_ns: unix_ns() - 2_220_000_000_000, ports: Some(vec![]), ..dead };
+        let unread = Entry { ports: None, ..entry(&["x"]) };
+        let profiles = vec![running, dead, unread];
         let text = text(&Listing { profiles, left_out: 0, unreadable: vec![] }, 0);
         let rows: Vec<&str> = text.lines().skip(1).collect();
         for part in ["for 3 min", "6379,16379", "redis-server --port 6379", "/p/7-8.ramson"] {
@@ -137,6 +140,7 @@ mod tests {
             rows[1].contains("SIGKILL, OOM killer ") && rows[1].contains(" 37 min ago "),
             "{text}"
         );
+        assert!(rows[2].contains(" not read "), "{text}");
     }
 
     #[test]

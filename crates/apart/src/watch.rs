@@ -1,0 +1,111 @@
+//! What a helper uses while it is waited for, and whether it gets on, as the kernel tells it.
+
+use std::fs::read_to_string;
+use std::time::{Duration, Instant};
+
+/// Looks at one process from time to time.
+pub struct Watch {
+    pid: u32,
+    cpu_before: Duration,
+    last: Sight,
+    seen: Instant,
+    idle: Duration,
+}
+
+/// What a process had done at one moment.
+#[derive(Default, PartialEq)]
+struct Sight {
+    cpu: Duration,
+    /// How often it has waited for something, and got it.
+    waits: u64,
+    is_runnable: bool,
+}
+
+impl Watch {
+    pub fn of(pid: u32) -> Self {
+        let last = Sight::of(pid);
+        Self { pid, cpu_before: last.cpu, last, seen: Instant::now(), idle: Duration::ZERO }
+    }
+
+    /// Counts anew: it has done nothing since the last look.
+    pub fn begin(&mut self) {
+        (self.cpu_before, self.seen, self.idle) = (self.last.cpu, Instant::now(), Duration::ZERO);
+    }
+
+    pub fn look(&mut self) {
+        let (sight, now) = (Sight::of(self.pid), Instant::now());
+        if !sight.is_runnable && sight == self.last {
+            self.idle += now - self.seen;
+        }
+        (self.last, self.seen) = (sight, now);
+    }
+
+    /// Processor time before.
+    pub fn cpu_before(&self) -> Duration {
+        self.cpu_before
+    }
+
+    /// Processor time since the beginning.
+    pub fn cpu(&self) -> Duration {
+        self.last.cpu.saturating_sub(self.cpu_before)
+    }
+
+    /// Time in which it waited and nothing came. On a busy machine, one that could go on does not wait.
+    pub fn idle(&self) -> Duration {
+        self.idle
+    }
+}
+
+impl Sight {
+    fn of(pid: u32) -> Self {
+        let read = |name: &str| read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let waits = |line: &str| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok();
+        let waits = read("status").lines().find_map(waits).unwrap_or(0);
+        let stat = read("stat");
+        // The name in parentheses may have any characters.
+        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+        let mut fields = fields.split(' ');
+        let is_runnable = fields.next() == Some("R");
+        let mut ticks = fields.skip(10).map(|field| field.parse::<u64>().unwrap_or(0));
+        let ticks = ticks.next().unwrap_or(0) + ticks.next().unwrap_or(0);
+        // The kernel counts in hundredths of a second.
+        let cpu = Duration::from_secs(ticks) / rustix::param::clock_ticks_per_second() as u32;
+        Self { cpu, waits, is_runnable }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_that_waits_is_idle_and_one_that_computes_is_not() {
+        let begin = |program: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", program]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            let said = &mut [0; 1];
+            std::io::Read::read_exact(child.stdout.as_mut().unwrap(), said).unwrap();
+            child
+        };
+        let mut waits = begin("echo; read never");
+        // It says so before it waits.
+        let is_idle = |watch: &mut Watch| {
+            watch.look();
+            watch.idle() > Duration::ZERO
+        };
+        let mut watch = Watch::of(waits.id());
+        while !is_idle(&mut watch) {}
+        let mut computes = begin("echo; while :; do :; done");
+        let mut watch = Watch::of(computes.id());
+        while watch.cpu() < Duration::from_millis(100) {
+            watch.look();
+        }
+        assert_eq!(watch.idle(), Duration::ZERO);
+        for child in [&mut waits, &mut computes] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Files in /proc that make their reader wait for the process, which may never come to an end: its maps wait for whatever a thread of it does
+//! to them, and its arguments and variables may be in memory behind which a file system of its user is.
+//!
+//! Of processes of others, they are opened and read where the waiting can be ended.
+
+use crate::text;
+use ramson_apart::{Apart, Failure, for_process};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Asked of the kernel at once, where it does not matter.
+const PIECE_BYTES: u32 = 64 << 10;
+/// How long one that did not answer is not asked again.
+const SILENCE_LASTS: Duration = Duration::from_secs(60);
+
+/// Processes that could not be read.
+static SILENT: Mutex<BTreeMap<u32, Silence>> = Mutex::new(BTreeMap::new());
+
+struct Silence {
+    since: Instant,
+    failure: Failure,
+}
+
+/// Such a file, open.
+pub struct ProcessFile(Reader);
+
+enum Reader {
+    Here(File),
+    Apart { pid: u32, by: Apart, file: File, piece_bytes: u32, bytes: Vec<u8>, at: usize },
+}
+
+/// The file `name` of process `pid`.
+pub fn open(pid: u32, name: &str) -> io::Result<ProcessFile> {
+    open_in_pieces(pid, name, PIECE_BYTES)
+}
+
+/// The same, read in pieces of so many bytes.
+pub fn open_in_pieces(pid: u32, name: &str, piece_bytes: u32) -> io::Result<ProcessFile> {
+    let path = format!("/proc/{pid}/{name}");
+    let Some(by) = for_process(pid) else {
+        return Ok(ProcessFile(Reader::Here(File::open(path)?)));
+    };
+    let file = wait_for(pid, &by, move || File::open(path))??;
+    Ok(ProcessFile(Reader::Apart { pid, by, file, piece_bytes, bytes: Vec::new(), at: 0 }))
+}
+
+/// Its first bytes.
+pub fn start(pid: u32, name: &str, most_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(pid, name)?.take(most_bytes).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Its lines.
+pub fn lines(pid: u32, name: &str) -> io::Result<impl Iterator<Item = String>> {
+    Ok(text::lines_of(BufReader::with_capacity(PIECE_BYTES as usize, open(pid, name)?)))
+}
+
+/// What `act` returns, which may wait for process `pid`, unless that takes too long.
+pub fn wait_for_process<T: Send + 'static>(
+    pid: u32,
+    act: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    match for_process(pid) {
+        Some(by) => wait_for(pid, &by, act),
+        None => Ok(act()),
+    }
+}
+
+/// The processes that could not be read lately, a line for each.
+pub fn silent() -> Vec<String> {
+    let mut silent = locked();
+    silent.retain(|_, silence| silence.since.elapsed() < SILENCE_LASTS);
+    silent.iter().filter_map(|(&pid, silence)| line(pid, silence)).collect()
+}
+
+/// The line about one that could not be read lately.
+pub fn silence_of(pid: u32) -> Option<String> {
+    let silent = locked();
+    line(pid, silent.get(&pid).filter(|silence| silence.since.elapsed() < SILENCE_LASTS)?)
+}
+
+/// It, or a helper in its stead, did not answer.
+pub fn note(pid: u32, failure: &Failure) {
+    if matches!(failure, Failure::Stuck(_) | Failure::UsedUp) {
+        silenced(pid, failure.clone());
+    }
+}
+
+fn line(pid: u32, silence: &Silence) -> Option<String> {
+    let name = text::read(format!("/proc/{pid}/comm")).ok()?;
+    let Silence { failure, .. } = silence;
+    Some(format!("process {pid} ({}): {failure}. {}", name.trim(), failure.next_step()))
+}
+
+fn wait_for<T: Send + 'static>(
+    pid: u32,
+    by: &Apart,
+    act: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let is_silent = |silence: &&Silence| {
+        matches!(silence.failure, Failure::Stuck(_)) && silence.since.elapsed() < SILENCE_LASTS
+    };
+    if let Some(silence) = locked().get(&pid).filter(is_silent) {
+        return Err(silence.failure.clone().into());
+    }
+    let done = by.wait_for(act).map_err(|failure| silenced(pid, failure))?;
+    locked().remove(&pid);
+    Ok(done)
+}
+
+fn silenced(pid: u32, failure: Failure) -> io::Error {
+    locked().insert(pid, Silence { since: Instant::now(), failure: failure.clone() });
+    failure.into()
+}
+
+fn locked() -> MutexGuard<'static, BTreeMap<u32, Silence>> {
+    SILENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Read for ProcessFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (pid, by, file, piece_bytes, bytes, at) = match &mut self.0 {
+            Reader::Here(file) => return file.read(buffer),
+            Reader::Apart { pid, by, file, piece_bytes, bytes, at } => {
+                (*pid, by, file, *piece_bytes, bytes, at)
+            }
+        };
+        if *at == bytes.len() {
+            *bytes = by.read(file, piece_bytes).map_err(|failure| silenced(pid, failure))?;
+            *at = 0;
+        }
+        let count = (&bytes[*at..]).read(buffer)?;
+        *at += count;
+        Ok(count)
+    }
+}
+
+/// What `read` makes of all of it, unless it cannot be read to its end.
+pub fn read_whole<T>(
+    file: ProcessFile,
+    capacity: usize,
+    read: impl FnOnce(&mut dyn BufRead) -> T,
+) -> io::Result<T> {
+    let mut file = BufReader::with_capacity(capacity, Noted { file, error: None });
+    let read = read(&mut file);
+    file.into_inner().error.map_or(Ok(read), Err)
+}
+
+/// Keeps the error of a file whose readers stop there.
+struct Noted {
+    file: ProcessFile,
+    error: Option<io::Error>,
+}
+
+impl Read for Noted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read(buffer).inspect_err(|error| {
+            self.error = Some(io::Error::new(error.kind(), error.to_string()));
+        })
+    }
+}
