@@ -1,6 +1,5 @@
 //! A stream that gives up on a client which does not take what it is sent.
 
-use crate::address::Stream;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,16 +11,16 @@ use tokio::time::{Sleep, sleep};
 const LEAST_BYTES: usize = 64 << 10;
 
 /// A stream on which writing fails with `TimedOut` once a client has been too slow for too long.
-pub struct Patient {
-    stream: Stream,
+pub struct Patient<S> {
+    stream: S,
     /// … in this time is dropped, unless it has taken all there was.
     patience: Duration,
     /// Since the client has kept us waiting, and what it has taken since.
     waiting: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
-impl Patient {
-    pub fn new(stream: Stream, patience: Duration) -> Self {
+impl<S> Patient<S> {
+    pub fn new(stream: S, patience: Duration) -> Self {
         Self { stream, patience, waiting: None }
     }
 
@@ -35,7 +34,7 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context,
@@ -45,7 +44,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context,
@@ -79,18 +78,16 @@ impl AsyncWrite for Patient {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::UnixStream;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
     use tokio::time::pause;
 
     const SECOND: Duration = Duration::from_secs(1);
-    /// More than any socket holds.
-    const MOST: usize = 8 << 20;
+    const MOST: usize = 1 << 20;
 
     /// What comes of writing `MOST` to a client that takes `piece` bytes a second.
     async fn write_to_client_that_takes(piece: usize) -> io::Result<()> {
-        let (ours, mut its) = UnixStream::pair()?;
-        let mut patient = Patient::new(Stream::Unix(ours), 10 * SECOND);
+        let (ours, mut its) = duplex(piece);
+        let mut patient = Patient::new(ours, 10 * SECOND);
         let client = async move {
             let mut taken = vec![0; piece];
             loop {
