@@ -96,7 +96,7 @@ pub fn our_rows(profile: &Profile, sample_type: SampleType) -> Rows {
 
 /// A file is one frame per binary there and here, but has only its own name there.
 pub fn name_in_pprof(frame: &FrameName) -> String {
-    let FrameName { name, file, line } = frame;
+    let FrameName { name, file, line, .. } = frame;
     let is_alone = file.is_empty() || file.starts_with("/nowhere/lib");
     match name.split_once(".so+0x") {
         Some((binary, _)) => format!("[{binary}.so]"),
