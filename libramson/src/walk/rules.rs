@@ -108,11 +108,17 @@ const SCOPE_SHIFT: u32 = 48;
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl RuleCache {
-    /// Rules of one region of code share a page, so that a forked child that meets new code, or a short process, touches few.
-    pub fn set_of(address: u64) -> usize {
-        let page = (address >> REGION_SHIFT).wrapping_mul(MULTIPLIER) >> (64 - PAGES.ilog2());
-        let set = address.wrapping_mul(MULTIPLIER) >> (64 - (PAGE_ENTRIES / 2).ilog2());
-        page as usize * PAGE_ENTRIES + set as usize * 2
+    /// Two sets. The near ones of one region of code share a page, so that a forked child that meets new code, or a short process,
+    /// touches few; where that set is full, another one of all is taken.
+    pub fn sets_of(address: u64) -> [usize; 2] {
+        let of = |page: u64, set: u64| page as usize * PAGE_ENTRIES + set as usize * 2;
+        let product = address.wrapping_mul(MULTIPLIER);
+        let set = |product: u64| product >> (64 - (PAGE_ENTRIES / 2).ilog2());
+        let page = |product: u64| product >> (64 - PAGES.ilog2());
+        let near = of(page((address >> REGION_SHIFT).wrapping_mul(MULTIPLIER)), set(product));
+        // Other bits of the product than those that say where the near set is.
+        let far = of(page(product << 7), set(product << 12));
+        [near, far]
     }
 
     /// What the first word of an entry must be. The product spreads a rule's few bits over the word, so that the words of two
@@ -124,18 +130,22 @@ impl RuleCache {
     /// The rule for `address`, if there is one of a scope that is valid now.
     #[inline]
     pub fn get(&self, address: u64, is_valid: impl Fn(u32) -> bool) -> Option<Rule> {
-        let set = Self::set_of(address);
-        self.0.get(set..set + 2)?.iter().find_map(|[check, rule]| {
-            let rule = rule.load(Relaxed);
-            let scope = check.load(Relaxed) ^ Self::check_of(address, 0, rule);
-            let is_it = scope << (64 - SCOPE_SHIFT) == 0 && rule != 0;
-            (is_it && is_valid((scope >> SCOPE_SHIFT) as u32)).then_some(Rule(rule))
+        Self::sets_of(address).into_iter().find_map(|set| {
+            self.0.get(set..set + 2)?.iter().find_map(|[check, rule]| {
+                let rule = rule.load(Relaxed);
+                let scope = check.load(Relaxed) ^ Self::check_of(address, 0, rule);
+                let is_it = scope << (64 - SCOPE_SHIFT) == 0 && rule != 0;
+                (is_it && is_valid((scope >> SCOPE_SHIFT) as u32)).then_some(Rule(rule))
+            })
         })
     }
 
-    /// The newest rule of a set is first; the one that was first becomes second.
+    /// The newest rule of a set is first; the one that was first becomes second. A near set that is full stays as it is: what three
+    /// hot addresses share would change at every walk.
     pub fn put(&self, address: u64, scope: u32, rule: Rule) {
-        let set = Self::set_of(address);
+        let [near, far] = Self::sets_of(address);
+        let is_full = self.0.get(near + 1).is_some_and(|[_, rule]| rule.load(Relaxed) != 0);
+        let set = if is_full { far } else { near };
         if let Some([first, second]) = self.0.get(set..set + 2) {
             second[0].store(first[0].load(Relaxed), Relaxed);
             second[1].store(first[1].load(Relaxed), Relaxed);

@@ -206,15 +206,39 @@ fn rule_of(address: u64) -> Rule {
     Rule::new(1, (address >> 3) as i64 & 0x7f_ffff, 1, (address & 0x7fff_fff8) as i64)
 }
 
+fn empty_rules() -> Box<RuleCache> {
+    // SAFETY: all zero is an empty cache.
+    unsafe { Box::from_raw(alloc_zeroed(Layout::new::<RuleCache>()).cast()) }
+}
+
+#[test]
+fn three_addresses_of_one_set_stay_beside_each_other() {
+    let cache = empty_rules();
+    let near = RuleCache::sets_of(0x7f00_0000_1000)[0];
+    let same = (0x7f00_0000_1000..).filter(|&address| RuleCache::sets_of(address)[0] == near);
+    let addresses: Vec<u64> = same.take(3).collect();
+    for &address in &addresses {
+        cache.put(address, 3, rule_of(address));
+    }
+    for &address in &addresses {
+        assert_eq!(cache.get(address, |scope| scope == 3), Some(rule_of(address)));
+    }
+}
+
 #[test]
 fn a_rule_cache_that_threads_race_on_never_gives_the_rule_of_another_address() {
-    // SAFETY: all zero is an empty cache.
-    let cache: Box<RuleCache> =
-        unsafe { Box::from_raw(alloc_zeroed(Layout::new::<RuleCache>()).cast()) };
-    // Addresses of one set, of which two differ by what their rules differ by as seldom as any two.
-    let set = RuleCache::set_of(0x7f00_0000_1000);
-    let addresses: Vec<u64> =
-        (0x7f00_0000_1000..).filter(|&address| RuleCache::set_of(address) == set).take(4).collect();
+    let cache = empty_rules();
+    // Addresses of one far set, of which two differ by what their rules differ by as seldom as any two …
+    let sharing = |from: u64, which: usize| {
+        let set = RuleCache::sets_of(from)[which];
+        (from..).filter(move |&address| RuleCache::sets_of(address)[which] == set)
+    };
+    let addresses: Vec<u64> = sharing(0x7f00_0000_1000, 1).take(4).collect();
+    // … whose near sets are full, so that they take each other's place.
+    for &address in &addresses {
+        let others = sharing(address, 0).filter(|other| !addresses.contains(other)).take(2);
+        others.for_each(|other| cache.put(other, 3, rule_of(other)));
+    }
     // The address that a torn entry of the first two would be taken for if the words were only combined by exclusive or.
     let torn = addresses[0] ^ rule_of(addresses[0]).0 ^ rule_of(addresses[1]).0;
     let (hits, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
