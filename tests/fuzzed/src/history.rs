@@ -16,7 +16,7 @@ fn check(bytes: &[u8]) -> [u8; 2] {
 }
 
 const ROWS: &str = "
-INSERT INTO processes VALUES (1, 7, 1, 1, 1, 1, 1, 1, 524288, 10000, 'a', 'a', '/a', 'a');
+INSERT INTO processes VALUES (1, 7, 1, 1, 1, 1, 1, 1, 524288, 10000, 'a', 'a', '/a', 'a', NULL);
 INSERT INTO binaries VALUES (1, '/a', x'0f');
 INSERT INTO mappings VALUES (1, 0, 1, 4096, 8192, 0, 0, 0, 9);
 INSERT INTO stacks VALUES (1, 0, x'');
