@@ -14,7 +14,7 @@ from measure import MeasurementError, Series, interleave
 from table import Row, Table
 
 PROGRAMS = machine.PROGRAMS / "languages"
-PYTHONS = ("python3.14", "python3.13", "python3.12")
+PYTHONS = ("python3.12", "python3.13", "python3.14")
 MIB = 1 << 20
 # Functions compared for each program.
 MOST_FUNCTIONS = 3
@@ -79,17 +79,17 @@ def under_ramson(command, profile):
     return [machine.RAMSON, "run", "--frames", "-o", profile, "--force", "--", *command]
 
 
-def rows_of(profile):
-    report = subprocess.run([str(machine.RAMSON), "report", "--json", "-n", "0", str(profile)], env=machine.environment(), check=True,
+def rows_of(profile, *flags):
+    report = subprocess.run([str(machine.RAMSON), "report", "--json", "-n", "0", *flags, str(profile)], env=machine.environment(), check=True,
                             capture_output=True, text=True)
     return json.loads(report.stdout)["rows"]
 
 
-def by_function(profile, language):
-    """Bytes and half the width of their 95 % interval, by the innermost function of a language."""
+def by_function(profile, language, *flags):
+    """Bytes and half the width of their 95 % interval, by the innermost function of a language, without its class."""
     found = {}
-    for row in rows_of(profile):
-        names = [frame["function"] for frame in row["frames"] if frame.get("language") == language]
+    for row in rows_of(profile, *flags):
+        names = [frame["function"].rsplit(".", 1)[-1] for frame in row["frames"] if frame.get("language") == language]
         value, variance = found.get(names[0] if names else "", (0, 0))
         half = row["value"]["half_width_95"]
         found[names[0] if names else ""] = (value + row["value"]["value"], variance + half * half)
@@ -130,14 +130,14 @@ def of_python(rounds):
             times = interleave(variants, rounds, lambda variant: cpu(*variant, directory))
             sizes = [profile.stat().st_blocks * 512, recorded.stat().st_size]
             with Held(under_ramson(command, profile), machine.environment(), directory):
-                ours = by_function(profile, "python")
+                ours = by_function(profile, "python", "--all-frames")
             peak = json.loads(machine.output_of(str(own), "-c", PEAK, str(recorded)))
         plain = times["plain"].median
         rows.append(Row(f"{name}: CPU", plain=times["plain"].text(1, 2) + " s", ramson=times["ramson"].text(1, 2) + " s",
                         peers=f"memray {times['memray'].text(1, 2)} s; PYTHONMALLOC=malloc alone {times['malloc'].text(1, 2)} s",
                         ratio=f"{times['ramson'].median / plain:.2f} ×; memray {times['memray'].median / plain:.2f} ×"))
         rows.append(Row(f"{name}: file", ramson=f"{sizes[0] / 1024:.0f} KiB", peers=f"memray {sizes[1] / MIB:.1f} MiB"))
-        for function, size in peak[:MOST_FUNCTIONS]:
+        for function, size in [(function, size) for function, size in peak if size >= MIB][:MOST_FUNCTIONS]:
             value, half = ours.get(function, (0, 0))
             rows.append(Row(f"{name}: {function}", ramson=f"{value / MIB:.1f} MiB ± {half / MIB:.1f}", peers=f"memray {size / MIB:.1f} MiB",
                             target="within ±", is_met=abs(value - size) <= half))
@@ -190,7 +190,7 @@ def of_java(rounds):
             summary = machine.output_of("jcmd", str(held.process.pid), "VM.native_memory")
             truth = int(re.search(r"Other \(reserved=\d+KB, committed=(\d+)KB", summary)[1]) << 10
         cpu(under_ramson(command, profile), machine.environment(), directory)
-        allocated = [row for row in alloc_rows(profile) if any(frame["function"].startswith("Direct.readFrame") for frame in row["frames"])]
+        allocated = [row for row in rows_of(profile, "--sample-index", "alloc_space") if any(frame["function"].startswith("Direct.readFrame") for frame in row["frames"])]
         value = sum(row["value"]["value"] for row in allocated)
         half = sum(row["value"]["half_width_95"] ** 2 for row in allocated) ** 0.5
     return Table("Java", [
@@ -200,8 +200,3 @@ def of_java(rounds):
             target="within ±", is_met=abs(value - truth) <= half),
     ], "By ramson: bytes allocated, after the end, as the names come then.")
 
-
-def alloc_rows(profile):
-    report = subprocess.run([str(machine.RAMSON), "report", "--json", "-n", "0", "--sample-index", "alloc_space", str(profile)],
-                            env=machine.environment(), check=True, capture_output=True, text=True)
-    return json.loads(report.stdout)["rows"]
