@@ -11,6 +11,8 @@ use std::path::Path;
 
 /// Threads of a killed process that may have been in the middle of a record.
 const IN_FLIGHT_WHEN_KILLED: u64 = 64;
+/// Entries of recent frees in which two threads may have met: one for each thread.
+const MOST_MEETINGS: u64 = 64;
 
 /// The first thing that a user of the program would have seen change.
 pub fn difference(plain: &Ran, ran: &Ran) -> Option<String> {
@@ -84,6 +86,8 @@ fn fault_of(program: &Program, interval: Interval, snapshot: &Snapshot) -> Optio
         Defect::TornSamples(count) | Defect::BadStacks(count) | Defect::BadMappings(count) => {
             *count <= in_flight
         }
+        // A thread that loses the processor within an entry meets another one there, a whole ring of frees later, and the entry is lost.
+        Defect::TornFrees(count) => *count <= MOST_MEETINGS,
         _ => false,
     };
     if let Some(defect) = snapshot.defects.iter().find(|defect| !is_explained(defect)) {
