@@ -91,7 +91,7 @@ fn with_user_s(options: &[&str], user_s: Option<OsString>) -> OsString {
 pub fn price(run_time: Option<Language>) -> &'static str {
     match run_time {
         Some(Language::Python) => {
-            "PYTHONPERFSUPPORT=1 and PYTHONMALLOC=malloc are set: Python takes 1.2 to 2.3 times the CPU time"
+            "PYTHONPERFSUPPORT=1 and PYTHONMALLOC=malloc are set: Python takes up to 2.3 times the CPU time"
         }
         Some(Language::JavaScript) => {
             "NODE_OPTIONS is set: node writes /tmp/perf-PID.map, which grows as functions are compiled"
@@ -100,7 +100,7 @@ pub fn price(run_time: Option<Language>) -> &'static str {
             "JAVA_TOOL_OPTIONS is set: each JVM prints a line about it; a JVM that is killed leaves no names of its functions"
         }
         None => {
-            "set for Python 3.12 or newer, node and Java among its processes: Python takes 1.2 to 2.3 times the CPU time, and a JVM that is killed leaves no names"
+            "set for Python 3.12 or newer, node and Java among its processes: Python takes up to 2.3 times the CPU time, and a JVM that is killed leaves no names"
         }
     }
 }
