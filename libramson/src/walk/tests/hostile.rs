@@ -207,7 +207,8 @@ fn rule_of(address: u64) -> Rule {
 }
 
 fn empty_rules() -> Box<RuleCache> {
-    // SAFETY: all zero is an empty cache.
+    // SAFETY: zeroed memory with the layout of a `RuleCache`, from the allocator that `Box` returns it to; all of its words may be 0, which
+    // is "no rule". A failed allocation would make a null box: then the test dies.
     unsafe { Box::from_raw(alloc_zeroed(Layout::new::<RuleCache>()).cast()) }
 }
 
