@@ -1,7 +1,7 @@
 //! Functions of node and Java have their names beside native ones under `ramson run --frames`, also once the perf map is gone.
 
-use ramson_tests::read;
 use ramson_tests::servers::*;
+use ramson_tests::{program_with, read};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -147,4 +147,27 @@ fn without_frames_one_line_says_that_there_are_names_to_have() {
     };
     assert_eq!(remarks(&["-e", "0"]), 1);
     assert_eq!(remarks(&["--perf-basic-prof", "-e", "process.exit()"]), 0);
+}
+
+#[test]
+fn functions_of_d_ocaml_and_fortran_have_their_names_with_and_without_debug_information() {
+    for (name, options) in [("linker-names", &["-g0"][..]), ("linker-names-g", &["-Wa,-g", "-g0"])]
+    {
+        let scratch = Scratch::new();
+        let program = program_with("real/linker_names.c", name, options);
+        let (_, profile) = run(&scratch, &[], &[program.to_str().unwrap()]);
+        let report =
+            finish(ramson(&scratch).args(["report", "--json", "--all-frames"]).arg(&profile));
+        let report = Json::parse(&report.good().text());
+        let stack = report.list("rows")[0].list("frames");
+        let functions: Vec<&str> = stack.iter().map(|frame| frame.text("function")).collect();
+        let expected = [
+            "own",
+            "app.cache.Cache!(void*).Cache.load",
+            "Stdlib.List.iter",
+            "cache::load_table",
+            "main",
+        ];
+        assert_eq!(functions[..5], expected, "{name}");
+    }
 }

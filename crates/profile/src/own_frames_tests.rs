@@ -48,6 +48,13 @@ const LIBRARIES: &[&str] = &[
     "node::NodeArrayBufferAllocator::AllocateUninitialized(unsigned long)",
     "node::Buffer::(anonymous namespace)::CreateUnsafeArrayBuffer(v8::FunctionCallbackInfo<v8::Value> const&)",
     "Builtins_JSEntryTrampoline",
+    "std.array.array!(std.range.iota!(int, int).iota.Result).array",
+    "core.internal.gc.impl.conservative.gc.Gcx.newPool",
+    "rt.lifetime.__arrayAlloc",
+    "_d_run_main2",
+    "Stdlib.Bigarray.create",
+    "caml_ba_alloc",
+    "_gfortran_st_write",
 ];
 
 const OWN: &[&str] = &[
@@ -71,6 +78,11 @@ const OWN: &[&str] = &[
     "com.acme.Rows.parse(int)",
     "node::Tree::insert(int)",
     "Buffer::append(char const*)",
+    "core.load",
+    "std_array",
+    "camlApp__entry",
+    "rt.Cache!(int).Cache.load",
+    "gc_alloc_all",
 ];
 
 #[test]

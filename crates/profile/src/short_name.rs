@@ -34,11 +34,15 @@ pub fn short_name(name: &str) -> String {
     short
 }
 
-/// Whether arguments follow `name`, with `opening` before them. Rust's come after `::`, which goes with them. After a dot, a space
+/// Whether arguments follow `name`, with `opening` before them. Rust's come after `::` and D's after `!`, which go with them. After a dot, a space
 /// or a single colon it is Go's `(*Receiver)`, Python's `<lambda>` or some other runtime's text.
 fn is_argument_list(name: &mut String, opening: char) -> bool {
     if opening == '<' && name.ends_with("::") && !name.starts_with("py::") {
         name.truncate(name.len() - 2);
+        return true;
+    }
+    if opening == '(' && name.ends_with('!') {
+        name.pop();
         return true;
     }
     !name.ends_with(['.', ' ', ':'])
@@ -75,6 +79,10 @@ mod tests {
         ] {
             assert_eq!(short_name(name), name);
         }
+        assert_eq!(
+            short_name("app.Cache!(int, void function(int)).Cache.load!(3uL).load"),
+            "app.Cache.Cache.load.load"
+        );
         assert_eq!(short_name("void J.main(java.lang.String[])"), "J.main");
     }
 }

@@ -15,6 +15,7 @@ mod debuginfod;
 mod declarations;
 mod defect;
 mod demangle;
+mod dlang;
 mod elf;
 mod engine;
 mod find;

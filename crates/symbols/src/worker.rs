@@ -87,7 +87,7 @@ impl<'a> Worker<'a> {
     }
 
     fn demangled(&mut self, name: &Arc<str>) -> Option<Arc<str>> {
-        if !name.starts_with('_') {
+        if !name.starts_with('_') && !name.starts_with("caml") {
             return None;
         }
         if let Some(known) = self.demangled.get(name) {
