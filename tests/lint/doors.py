@@ -11,7 +11,6 @@ OWN_PROC = "a file of /proc that we form, which the kernel makes up"
 # What each opens besides.
 EXCEPTIONS = {
     "crates/symbols/src/folder.rs": "the user's own cache",
-    "crates/symbols/src/perf_map.rs": "maps of compiled code: no links, of the program's user or root only",
     "crates/process/src/allocators.rs": OWN_PROC,
     "crates/process/src/forked.rs": OWN_PROC,
     "crates/process/src/ports.rs": OWN_PROC,

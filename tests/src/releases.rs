@@ -2,6 +2,7 @@
 
 use crate::servers::{Scratch, clean, copy, finish};
 use crate::{library, program_with, target_directory};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// Releases whose C libraries are run: two that stay as they are, the next one, and the newest that the archive has.
@@ -57,6 +58,20 @@ impl Release {
             std::fs::create_dir_all(root.join(directory)).unwrap();
         }
         finish(clean("chmod").arg("1777").arg(root.join("var/tmp"))).good();
+        root
+    }
+
+    /// A root directory of Debian 13 with Python 3.13, `root` in `scratch`, from which directories of `scratch` are found as from here.
+    pub fn root_with_python(scratch: &Scratch) -> PathBuf {
+        let python = Self::of("trixie-python");
+        let root = scratch.path("root");
+        finish(clean("cp").arg("-a").arg(&python.root).arg(&root)).good();
+        for directory in ["lib", "lib64"] {
+            symlink(format!("usr/{directory}"), root.join(directory)).unwrap();
+        }
+        let inside = root.join(scratch.path("").strip_prefix("/").unwrap());
+        std::fs::create_dir_all(inside.join("profiles")).unwrap();
+        std::fs::create_dir_all(root.join("proc")).unwrap();
         root
     }
 

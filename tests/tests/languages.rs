@@ -1,7 +1,8 @@
-//! Functions of node and Java have their names beside native ones under `ramson run --frames`, also once the perf map is gone.
+//! Functions of node, Java and Python have their names beside native ones under `ramson run --frames`, also once the perf map is gone.
 
+use ramson_tests::releases::Release;
 use ramson_tests::servers::*;
-use ramson_tests::{program_with, read};
+use ramson_tests::{profiles_in, program_with, read};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -170,4 +171,47 @@ fn functions_of_d_ocaml_and_fortran_have_their_names_with_and_without_debug_info
         ];
         assert_eq!(functions[..5], expected, "{name}");
     }
+}
+
+const PYTHON: &str = "import os
+class Sessions:
+    def start(self):
+        self.kept = [bytes(900) for _ in range(20000)]
+def load_table():
+    return [bytes(900) for _ in range(40000)]
+held, sessions = load_table(), Sessions()
+sessions.start()
+os.kill(os.getpid(), 9)
+";
+
+#[test]
+fn python_s_functions_are_named_as_python_names_them_in_a_root_directory_of_its_own_after_a_kill() {
+    let scratch = Scratch::new();
+    let root = Release::root_with_python(&scratch);
+    fs::write(root.join("app.py"), PYTHON).unwrap();
+    let library = scratch.path("libramson.so");
+    copy(ramson_tests::library(), &library);
+    copy(&library, &root.join(library.strip_prefix("/").unwrap()));
+    let start = format!(
+        "mount -t proc proc {root}/proc && exec chroot {root} /usr/bin/python3.13 /app.py",
+        root = root.display()
+    );
+    let mut run = ramson(&scratch);
+    run.args(["run", "--frames", "--interval", "16K", "--"]).env("RAMSON_LIBRARY", &library);
+    let outcome = finish(run.args(["unshare", "--mount", "sh", "-c", &start]));
+    assert!(outcome.remarks[0].contains("Python"), "{:?}", outcome.remarks);
+    let profiles = profiles_in(&root.join(scratch.path("profiles").strip_prefix("/").unwrap()));
+    let [profile] = &profiles[..] else { panic!("{profiles:?}: {:?}", outcome.remarks) };
+    fs::remove_file(root.join(format!("tmp/perf-{}.map", pid(profile)))).unwrap();
+    let stacks = frames(&scratch, profile);
+    let named: Vec<Vec<(&str, &str, Option<&str>)>> = stacks
+        .iter()
+        .map(|stack| {
+            let python = stack.iter().filter(|frame| frame.1 == "app.py");
+            python.map(|frame| (&*frame.0, &*frame.1, frame.3.as_deref())).collect()
+        })
+        .collect();
+    let of = |name| (name, "app.py", Some("python"));
+    assert_eq!(named[0], [of("load_table"), of("<module>")], "{:?}", stacks[0]);
+    assert_eq!(named[1], [of("Sessions.start"), of("<module>")], "{:?}", stacks[1]);
 }

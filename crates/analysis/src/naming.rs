@@ -276,6 +276,7 @@ fn jit_process(source: &Recording) -> Option<JitProcess> {
         running: source.running,
         own_pid: header.pid,
         uid,
+        root: other_root(source),
         start: at(header.start_realtime_ns),
         last: at(header.unix_ns(header.last_monotonic_ns)),
     })

@@ -1,4 +1,4 @@
-//! Names of D functions: https://dlang.org/spec/abi.html#name_mangling. As `c++filt --format=dlang` writes them, without the
+//! Names of D functions: <https://dlang.org/spec/abi.html#name_mangling>. As `c++filt --format=dlang` writes them, without the
 //! parameters of functions.
 
 mod types;

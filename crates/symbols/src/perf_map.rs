@@ -4,21 +4,20 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Read};
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use ramson_apart::{Apart, Failure, Request, for_owner};
-use rustix::fs::OFlags;
-use rustix::process::geteuid;
+use ramson_paths::{Refusal, RegularFile};
 
 use crate::address::RuntimeAddress;
 use crate::defect::SymbolDefect;
+use crate::rooted::{NotedRoot, RootedPath};
 
 /// A larger file is refused; a line takes about 60 bytes.
 const MAX_BYTES: u64 = 1 << 30;
@@ -39,8 +38,10 @@ pub struct JitProcess {
     pub running: Option<u32>,
     /// Its number in its own PID namespace, by which it names the file.
     pub own_pid: u32,
-    /// Its user: nobody else but root may tell names.
+    /// Its user: only it and root may tell names.
     pub uid: u32,
+    /// Its root directory, if it has ended and had another than ours.
+    pub root: Option<NotedRoot>,
     /// When it was first known to run; an older map is of an earlier process with this number.
     pub start: SystemTime,
     /// When it was last known to run; a map made later is of a later process. Not looked at while it runs.
@@ -69,11 +70,13 @@ pub fn compiled_names(
     addresses: &[RuntimeAddress],
 ) -> Result<Option<CompiledNames>, SymbolDefect> {
     let mut refusal = None;
-    for path in places(process) {
-        match read(&path, process, addresses) {
+    for place in places(process) {
+        match read(&place, process, addresses) {
             Ok(None) => {}
             Ok(names) => return Ok(names),
-            Err(reason) => refusal = Some(SymbolDefect::PerfMapRefused { path, reason }),
+            Err(reason) => {
+                refusal = Some(SymbolDefect::PerfMapRefused { path: place.shown(), reason });
+            }
         }
     }
     refusal.map_or(Ok(None), Err)
@@ -157,47 +160,40 @@ fn function(content: &[u8], line: Range<usize>) -> Option<(u64, Function)> {
     (most > 0).then_some((start, Function { end, name_offset, name_bytes: most as u32 }))
 }
 
-fn places(process: &JitProcess) -> Vec<PathBuf> {
-    let own = format!("tmp/perf-{}.map", process.own_pid);
-    match process.running {
+fn places(process: &JitProcess) -> Vec<RootedPath> {
+    let map_of = |pid: u32| PathBuf::from(format!("/tmp/perf-{pid}.map"));
+    let own = map_of(process.own_pid);
+    match (process.running, &process.root) {
         // In its own mount namespace, by its own number; else the runtime's host wrote it here.
-        Some(pid) => vec![
-            PathBuf::from(format!("/proc/{pid}/root/{own}")),
-            PathBuf::from(format!("/tmp/perf-{pid}.map")),
-        ],
-        None => vec![Path::new("/").join(own)],
+        (Some(pid), _) => vec![RootedPath::in_process(pid, &own), RootedPath::here(&map_of(pid))],
+        (None, Some(root)) => vec![RootedPath::told(root, &own)],
+        (None, None) => vec![RootedPath::here(&own)],
     }
 }
 
 /// What the map says, if there is one and it is this process's own; or why it is not used.
 fn read(
-    path: &Path,
+    place: &RootedPath,
     process: &JitProcess,
     addresses: &[RuntimeAddress],
 ) -> Result<Option<CompiledNames>, String> {
-    // The directory is everybody's: somebody may have put a link or a FIFO there.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = match OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
+    let RegularFile { file, facts } = match place.open_itself() {
+        Ok(found) => found,
+        Err(Refusal::Missing) => return Ok(None),
+        Err(refusal) => return Err(refusal.to_string()),
     };
+    if facts.owner != process.uid && facts.owner != 0 {
+        return Err(format!("it belongs to user {}, not to the program's", facts.owner));
+    }
     let metadata = file.metadata().map_err(|error| error.to_string())?;
-    if !metadata.is_file() {
-        return Err("not a regular file".into());
-    }
-    if metadata.uid() != process.uid && metadata.uid() != 0 {
-        return Err(format!("it belongs to user {}, not to the program's", metadata.uid()));
-    }
     if !is_of_its_life(&metadata, process) {
         return Ok(None);
     }
-    let is_own = [0, geteuid().as_raw()].contains(&metadata.uid());
-    let most = if is_own { MAX_BYTES } else { MAX_STRANGER_BYTES };
-    if metadata.len() > most {
+    let most = if facts.is_trusted() { MAX_BYTES } else { MAX_STRANGER_BYTES };
+    if facts.bytes > most {
         return Err(format!("it is larger than {} MiB", most >> 20));
     }
-    let names: Vec<String> = match for_owner(metadata.uid()) {
+    let names: Vec<String> = match for_owner(facts.owner) {
         Some(by) => names_apart(&by, &file, addresses).map_err(|failure| failure.to_string())?,
         None => {
             let map = PerfMap::read(file, most).map_err(|error| error.to_string())?;
@@ -324,17 +320,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf-1.map");
         std::fs::write(&path, "10 4 a\n").unwrap();
-        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
         file.set_len(MAX_STRANGER_BYTES + 1).unwrap();
         let process = |uid| JitProcess {
             running: None,
             own_pid: 1,
             uid,
+            root: None,
             start: SystemTime::UNIX_EPOCH,
             last: SystemTime::now() + std::time::Duration::from_secs(60),
         };
-        let read = |uid| read(&path, &process(uid), &[RuntimeAddress(0x10)]);
-        let names = read(geteuid().as_raw()).unwrap().unwrap();
+        let read = |uid| read(&RootedPath::here(&path), &process(uid), &[RuntimeAddress(0x10)]);
+        let names = read(rustix::process::geteuid().as_raw()).unwrap().unwrap();
         assert_eq!(&*names[&RuntimeAddress(0x10)], "a");
         std::os::unix::fs::chown(&path, Some(1501), None).expect("this test runs as root");
         assert_eq!(read(1501).err().as_deref(), Some("it is larger than 64 MiB"));

@@ -113,6 +113,16 @@ impl RootedPath {
         }
     }
 
+    /// The same, unless a link of another name leads there.
+    pub fn open_itself(&self) -> Result<RegularFile, Refusal> {
+        let opened = self.open()?;
+        let real = self.root()?.path_of(&opened);
+        match real.is_some_and(|real| real.file_name() == self.inner.file_name()) {
+            true => Ok(opened),
+            false => Err(Refusal::Link),
+        }
+    }
+
     /// What is there, if every user may read it.
     pub fn open_to_all(&self) -> Result<Option<RegularFile>, Refusal> {
         let opened = self.open()?;
