@@ -2,11 +2,11 @@
 
 use crate::flags::{Cli, Command, NameFlags, ServeFlags, command, line_of};
 use crate::output::print_raw;
-use crate::{doctor, leaks, list, report, timeline};
+use crate::{diff, doctor, leaks, list, report, timeline};
 use clap::FromArgMatches;
 use ramson_encode::json::write_document;
 use ramson_serve::{Document, Documents, Options, Sources, Token};
-use ramson_source::Failure;
+use ramson_source::{Failure, Selector};
 use serde::Serialize;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::Arc;
@@ -82,6 +82,10 @@ impl Documents for Commands {
                 flags.names = self.names.clone();
                 bytes(kind, &doctor::document(&flags)?)
             }
+            Command::Diff(mut flags) => {
+                flags.names = self.names.clone();
+                bytes(kind, &diff::document(&flags)?)
+            }
             Command::Timeline(flags) => bytes(kind, &timeline::document(&flags)?),
             _ => Err(Failure::not_found(format!("{}: no such document", document.command()))),
         }
@@ -100,6 +104,7 @@ fn arguments(
         Document::Leaks => &[&PARTS, &["min-age"]],
         Document::Doctor => &[&["all-frames", "library", "rows", "wrapper"]],
         Document::Timeline => &[&["rows"]],
+        Document::Diff => &[&PARTS, &["old", "sample-index", "sort"]],
     };
     let mut arguments = vec!["ramson".to_owned(), document.command().to_owned(), "--json".into()];
     let mut operands: Vec<String> = source.map(str::to_owned).into_iter().collect();
@@ -112,12 +117,23 @@ fn arguments(
         match name.as_str() {
             "all-frames" | "running" => arguments.push(format!("--{name}")),
             "word" => operands.push(value.clone()),
+            "old" => operands.insert(0, moment_of(source, value)?),
             _ => arguments.push(format!("--{name}={value}")),
         }
     }
     arguments.push("--".into());
     arguments.extend(operands);
     Ok(arguments)
+}
+
+/// An earlier moment of the same process. A client names no file.
+fn moment_of(source: Option<&str>, moment: &str) -> Result<String, Failure> {
+    Selector::at_moment(source.unwrap_or_default(), moment).ok_or_else(|| {
+        Failure::usage(format!(
+            "old={}: not a moment, as -1h, 2026-11-20T17:00, peak or mark:NAME are",
+            moment.escape_debug()
+        ))
+    })
 }
 
 fn bytes(kind: Option<&str>, answer: &impl Serialize) -> Result<Vec<u8>, Failure> {
@@ -187,6 +203,7 @@ mod tests {
                 Document::Leaks,
                 Document::Doctor,
                 Document::Timeline,
+                Document::Diff,
             ] {
                 let refused = arguments(document, Some("1"), &words(&[(bad, "x")]));
                 assert_eq!(refused.unwrap_err().status(), 2, "{bad}");
