@@ -33,6 +33,8 @@ const SHOWN = {
   source: SourceScreen,
 };
 const WIDE = new Set(["flame", "table", "source"]);
+/** Screens whose name is only said, not seen: the tab has it. */
+const WITHOUT_TITLE = new Set(["flame", "table", "allocator", "source"]);
 const showsLast = signal(false);
 
 export function Shell() {
@@ -56,6 +58,7 @@ export function Shell() {
       <main id="main" class={isWide ? "wide" : ""} tabIndex={-1}>
         {isLockedOut.value ? <Enter /> : isGone ? <Gone /> : entry === null ? <Choose /> : (
           <>
+            {WITHOUT_TITLE.has(screen) ? <h1 class="hidden-label">{`${screen} of ${entry.name}`}</h1> : null}
             <States />
             <Screen key={`${screen} ${entry.id}`} entry={entry} />
           </>

@@ -76,5 +76,5 @@ export function Canvas({ height, paint, label, ...rest }: Pointing & { height: n
     context.clearRect(0, 0, width, height);
     paint({ context, width, height });
   }, [width, height, shown, paint]);
-  return <canvas role="img" aria-label={label} {...rest} ref={element} style={{ height: `${height}px` }} />;
+  return <canvas class="painted" role="img" aria-label={label} {...rest} ref={element} style={{ height: `${height}px` }} />;
 }

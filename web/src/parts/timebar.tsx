@@ -47,7 +47,7 @@ function Bar({ entry }: { entry: SourceEntry }) {
     else change({ [drag.kind]: `${secondsBefore(points, from)}-${secondsBefore(points, to)}` });
   };
   return (
-    <div class="time-bar">
+    <div class="time-bar" role="region" aria-label="Time">
       <span>
         <b>RSS</b> {bytes(first.rss)} → <b>{bytes(last.rss)}</b>
       </span>

@@ -79,7 +79,9 @@ async function stream(id: string, signalOf: AbortSignal): Promise<boolean> {
 async function follow(id: string, signalOf: AbortSignal): Promise<void> {
   moments.value = [];
   lastMoment.value = null;
-  sawRunning.value = current()?.is_running ?? false;
+  const first = current();
+  sawRunning.value = first?.is_running ?? false;
+  if (first?.is_running) note({ unix_ns: Date.now() * 1e6, rss: first.rss, live: first.live?.value ?? null, free: null });
   let hasStream = true;
   while (!signalOf.aborted) {
     try {

@@ -16,7 +16,12 @@ import { useDiff } from "./read";
 export function DiffScreen({ entry }: { entry: SourceEntry }) {
   const { loaded, moments } = useDiff(entry);
   const { points } = useSeries(entry);
-  if (entry.pid === null) return <Notice fact="Not in this file:">it is one moment. To compare two files: ramson diff OLD NEW.</Notice>;
+  if (entry.pid === null) return (
+    <>
+      <h1 class="hidden-label">Diff</h1>
+      <Notice fact="Not in this file:">it is one moment. To compare two files: ramson diff OLD NEW.</Notice>
+    </>
+  );
   if (moments === null) return <Pick entry={entry} hasPast={points.length > 1} span={points.length < 2 ? 0 : (points.at(-1)!.unix_ns - points[0]!.unix_ns) / 1e9} />;
   const last = points.at(-1)?.unix_ns ?? Date.now() * 1e6;
   const at = (seconds: number) => clock(points.length === 0 ? last - seconds * 1e9 : nearest(points, last - seconds * 1e9).unix_ns);
@@ -132,7 +137,7 @@ function Rows({ diff }: { diff: Diff }) {
                   <button type="button" class="twist" aria-expanded={isOpen} aria-label="Changes inside their interval" onClick={() => open(!isOpen)}>
                     {isOpen ? "▾" : "▸"}
                   </button>
-                  {count(noise.length)} functions whose change is inside its interval
+                  {noise.length === 1 ? "1 function" : `${count(noise.length)} functions`} inside the interval of the change
                 </td>
                 <td class="n">{signed({ value: sum, half_width_95: half }, diff.unit)}</td>
                 <td class="n pm">±{amount(half, diff.unit)}</td>

@@ -93,7 +93,7 @@ export function FlameScreen({ entry }: { entry: SourceEntry }) {
       </div>
       {flame === null ? null : <InGraph flame={flame} isStale={loaded.isStale} />}
       {flame === null || graph === null || colours === null ? null : (
-        <>
+        <div class="foot">
           <div class="legend">
             {colours.legend.map((one) => (
               <span key={one.name}>
@@ -112,7 +112,7 @@ export function FlameScreen({ entry }: { entry: SourceEntry }) {
             )}
           </div>
           <Detail cell={hovered ?? selected ?? graph.zoomed} flame={flame} name={entry.name} />
-        </>
+        </div>
       )}
     </>
   );

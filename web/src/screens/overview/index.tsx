@@ -50,7 +50,7 @@ export function Overview({ entry }: { entry: SourceEntry }) {
           )}
           {leaks.value === null ? null : <TopSuspect leaks={leaks.value} />}
           <Trouble failed={leaks.failed} />
-          {releasable === null || doctor.value === null || !doctor.value.allocators.glibc ? null : (
+          {releasable === null || doctor.value === null || doctor.value.statistics === null ? null : (
             <section>
               <Heading title="What a trim returns now" says={`${bytes(releasable)} of ${bytes(doctor.value.rss.terms["free_in_allocator"]?.value)} free`}>
                 <Link to="allocator">Why not more</Link>
@@ -60,6 +60,16 @@ export function Overview({ entry }: { entry: SourceEntry }) {
           )}
         </div>
       </div>
+      {(top.value?.missing_symbols ?? []).length === 0 ? null : (
+        <section>
+          <Heading title="Names are missing" says="of these binaries" />
+          {(top.value?.missing_symbols ?? []).slice(0, 5).map((missing) => (
+            <p class="quiet" key={missing}>
+              {missing}
+            </p>
+          ))}
+        </section>
+      )}
     </>
   );
 }
@@ -114,9 +124,6 @@ function Missing({ of, entry }: { of: Top | null; entry: SourceEntry }) {
     );
   }
   for (const defect of of.defects) said.push(<Notice kind="part" fact="Not whole:">{defect}</Notice>);
-  for (const missing of (of.missing_symbols ?? []).slice(0, 3)) {
-    said.push(<Notice fact="Names are missing:">{missing}</Notice>);
-  }
   if (entry.pid !== null && (of.total.value ?? 0) === 0) {
     said.push(
       <Notice fact="No sample yet." command={`ramson run --interval 64K -- ${entry.command.join(" ")}`}>
@@ -124,6 +131,6 @@ function Missing({ of, entry }: { of: Top | null; entry: SourceEntry }) {
       </Notice>,
     );
   }
-  return <div style={{ marginTop: "12px" }}>{said}</div>;
+  return said.length === 0 ? null : <div style={{ marginTop: "12px" }}>{said}</div>;
 }
 

@@ -1,12 +1,12 @@
 import { Change, Name, Under } from "../../parts/figures";
-import type { Leaks, Suspect, Top, TopRow } from "../../types";
+import { byFunction, idOf } from "../../state/suspects";
+import type { Leaks, Top } from "../../types";
 import { amount, duration, relative, share } from "../../units";
 
 const ROWS = innerHeight > 1200 ? 10 : 5;
 
 export function Largest({ top, leaks }: { top: Top; leaks: Leaks | null }) {
-  const known = new Map<string, Suspect>((leaks?.suspects ?? []).map((one) => [`${one.function}\0${one.file}`, one]));
-  const of = (row: TopRow) => known.get(`${row.function}\0${row.file}`);
+  const known = byFunction(leaks?.suspects ?? []);
   const most = top.rows[0]?.flat.value ?? 0;
   return (
     <table>
@@ -29,7 +29,7 @@ export function Largest({ top, leaks }: { top: Top; leaks: Leaks | null }) {
       </thead>
       <tbody>
         {top.rows.slice(0, ROWS).map((row) => {
-          const suspect = of(row);
+          const suspect = known.get(idOf(row));
           return (
             <tr key={row.function + row.file} style={{ height: "47px" }}>
               <td>

@@ -18,7 +18,12 @@ const CARDS = 20;
 export function Suspects({ entry }: { entry: SourceEntry }) {
   const loaded = useDocument<Leaks>(entry.pid === null ? null : pathOf(entry, "leaks", { at: moment() }), "leaks");
   if (entry.pid === null) {
-    return <Notice fact="Not in this file:">it does not say when each block was allocated, so nothing can be said of growth.</Notice>;
+    return (
+    <>
+      <h1 class="hidden-label">Suspects</h1>
+      <Notice fact="Not in this file:">it does not say when each block was allocated, so nothing can be said of growth.</Notice>
+    </>
+  );
   }
   const leaks = loaded.value;
   if (leaks === null) return loaded.failed === null ? <Skeleton height={400} /> : <Trouble failed={loaded.failed} />;

@@ -9,6 +9,7 @@ import { found } from "../../state/found";
 import { useDocument } from "../../state/documents";
 import { moment, pathOf, sample } from "../../state/paths";
 import { change, param } from "../../state/route";
+import { byFunction, idOf } from "../../state/suspects";
 import type { Leaks, SourceEntry, Suspect, Top, TopRow } from "../../types";
 import { amount, count, duration, relative, share } from "../../units";
 import { matcher } from "../flame";
@@ -26,8 +27,6 @@ const ORDERS: Record<Order, (row: TopRow) => number | string> = {
   name: (row) => row.function,
 };
 
-export const idOf = (row: { function: string; file: string }) => `${row.function}\0${row.file}`;
-
 export function TableScreen({ entry }: { entry: SourceEntry }) {
   const isLines = param("g") === "lines";
   const isAll = param("lib") === "all";
@@ -43,7 +42,7 @@ export function TableScreen({ entry }: { entry: SourceEntry }) {
     const sorted = [...all].sort((a, b) => (of(a) < of(b) ? -1 : of(a) > of(b) ? 1 : 0));
     return param("o").startsWith("-") || param("o") === "" || order === "name" ? sorted : sorted.reverse();
   }, [top, param("f"), param("o")]);
-  const known = useMemo(() => new Map<string, Suspect>((leaks.value?.suspects ?? []).map((one) => [idOf(one), one])), [leaks.value]);
+  const known = useMemo(() => byFunction(leaks.value?.suspects ?? []), [leaks.value]);
   const sum = rows.reduce((total, row) => total + (row.flat.value ?? 0), 0);
   const isFiltered = param("f") !== "";
   useEffect(() => {

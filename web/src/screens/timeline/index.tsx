@@ -17,15 +17,23 @@ export function TimelineScreen({ entry }: { entry: SourceEntry }) {
   useEffect(() => {
     if (param("b") !== "" && param("a") === "") change({ b: "" }, true);
   }, []);
-  if (entry.pid === null) return <Notice fact="Not in this file:">it is one moment, and says nothing of the time before.</Notice>;
+  if (entry.pid === null) return (
+    <>
+      <h1 class="hidden-label">Timeline</h1>
+      <Notice fact="Not in this file:">it is one moment, and says nothing of the time before.</Notice>
+    </>
+  );
   if (points.length < 2) {
     return loaded.value === null && loaded.failed === null ? (
       <Skeleton height={320} />
     ) : (
-      <Notice fact="No past is kept." command={`ramson record ${entry.pid}`}>
+      <>
+        <h1 class="hidden-label">Timeline</h1>
+        <Notice fact="No past is kept." command={`ramson record ${entry.pid}`}>
         {entry.is_running ? "What this page sees appears here in some seconds. To keep moments from now on: " : ""}
         {loaded.failed?.message ?? ""}
-      </Notice>
+        </Notice>
+      </>
     );
   }
   const [first, last] = [points[0]!, points.at(-1)!];

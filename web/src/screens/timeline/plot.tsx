@@ -8,6 +8,8 @@ import { change, param } from "../../state/route";
 import { bytes, clock } from "../../units";
 
 const HEIGHT = 300;
+/** Steps between lines: 1 KiB, 2 KiB … */
+const BINARY = Array.from({ length: 40 }, (_, power) => 2 ** (power + 10));
 
 function options(width: number, points: Point[], marks: { name: string; unix_ns: number }[], says: (text: string) => void): uPlot.Options {
   const last = points.at(-1)!.unix_ns / 1e9;
@@ -21,7 +23,7 @@ function options(width: number, points: Point[], marks: { name: string; unix_ns:
     scales: { x: { time: true }, y: { range: (_self, _low, high) => [0, high * 1.08] } },
     axes: [
       { ...axis, values: (_self, ticks, _axis, _space, step) => ticks.map((tick) => clock(tick * 1e9, step < 60)) },
-      { ...axis, size: 70, values: (_self, ticks) => ticks.map((tick) => bytes(tick)) },
+      { ...axis, size: 70, incrs: BINARY, values: (_self, ticks) => ticks.map((tick) => bytes(tick)) },
     ],
     series: [
       {},
