@@ -74,9 +74,9 @@ function Card({ of, number, entry }: { of: Suspect; number: number; entry: Sourc
         <p>
           <span class="dim">{number}</span> {verdictPill(of.verdict)}
         </p>
-        <p style={{ fontSize: "14px" }}>
+        <h2>
           <Name of={of} hasPlace={false} />
-        </p>
+        </h2>
         <p class="dim">{place.filter((part) => part !== "").join(" · ")}</p>
         <p class="quiet">
           {of.reason}
