@@ -207,6 +207,28 @@ test("an expression that is none is searched for as a text, and markup in a name
   clean();
 });
 
+test("a file is the same application, asks for nothing, and has the command line's figures", async () => {
+  const file = place.path("shop.html");
+  await place.ramson("export", String(shop), "-f", "html", "-o", file);
+  const top = await place.json("report", String(shop), "--view", "top");
+  const page = await browser.page(`file://${file}`);
+  for (const screen of SCREENS) {
+    await page.goto(`file://${file}#/${screen}`);
+    await settled(page);
+    assert.deepEqual(await violations(page), [], screen);
+    const shown = await text(page);
+    assert.match(shown, /Saved/, screen);
+    if (["overview", "flame", "table"].includes(screen)) assert.ok(shown.includes(bytes(top.total.value)), `${screen}: ${shown}`);
+  }
+  await page.goto(`file://${file}#/flame`);
+  await settled(page);
+  await page.getByRole("application").focus();
+  for (const key of ["ArrowDown", "ArrowDown", "Enter"]) await page.keyboard.press(key);
+  await page.waitForURL(/p=[^&]+\.[^&]+/);
+  assert.match(await text(page, ".detail"), /handle/);
+  clean();
+});
+
 test("a server that is gone is said to be, and the last picture can be shown", async () => {
   const own = await place.serve(String(shop));
   const page = await browser.page(own.address);

@@ -124,8 +124,9 @@ export class Browser {
     });
     page.on("pageerror", (error) => note(error.stack ?? error.message));
     page.on("request", (request) => {
-      const { origin } = new URL(request.url());
-      if (origin !== "null" && origin !== new URL(address).origin) note(`asks ${request.url()}`);
+      const [asked, own] = [new URL(request.url()), new URL(address)];
+      const isOwn = own.protocol === "file:" ? asked.pathname === own.pathname : asked.origin === own.origin;
+      if (!isOwn) note(`asks ${request.url()}`);
     });
     await page.goto(address);
     return page;

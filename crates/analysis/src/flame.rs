@@ -29,6 +29,17 @@ pub enum Shown {
     Own,
 }
 
+impl Shown {
+    /// Takes the other frames out of all stacks.
+    pub fn fold(self, profile: &mut Profile) {
+        match self {
+            Self::All => false,
+            Self::NoStandard => OwnFrames::of_standard_libraries().fold(profile),
+            Self::Own => OwnFrames::default().fold(profile),
+        };
+    }
+}
+
 /// What is asked.
 pub struct Question<'a> {
     /// Which names are shown.
@@ -165,11 +176,7 @@ pub fn flame(members: &mut Members, question: &Question) -> Result<Flame, Failur
     let lacks = members.opened.iter().flat_map(defects).collect();
     let named = take_sum(&mut members.opened, question.names, Detail::Stacks, Kinds::Usual)?;
     let mut profile = named.profile;
-    match question.shown {
-        Shown::All => false,
-        Shown::NoStandard => OwnFrames::of_standard_libraries().fold(&mut profile),
-        Shown::Own => OwnFrames::default().fold(&mut profile),
-    };
+    question.shown.fold(&mut profile);
     Ok(Flame { defects: lacks, ..of_profile(&profile, counted, question) })
 }
 

@@ -64,31 +64,41 @@ impl Documents for Commands {
         source: Option<&str>,
         words: &[(String, String)],
     ) -> Result<Vec<u8>, Failure> {
-        let matches = command().try_get_matches_from(arguments(document, source, words)?);
-        let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-        let cli = cli.map_err(|error| Failure::usage(line_of(&error)))?;
-        let kind = Some(document.command());
-        match cli.command {
-            Command::List(flags) => bytes(kind, &list::document(&flags)),
-            Command::Report(mut flags) => {
-                flags.source.names = self.names.clone();
-                bytes(None, &report::document(&flags)?)
-            }
-            Command::Leaks(mut flags) => {
-                flags.source.names = self.names.clone();
-                bytes(kind, &leaks::document(&flags)?)
-            }
-            Command::Doctor(mut flags) => {
-                flags.names = self.names.clone();
-                bytes(kind, &doctor::document(&flags)?)
-            }
-            Command::Diff(mut flags) => {
-                flags.names = self.names.clone();
-                bytes(kind, &diff::document(&flags)?)
-            }
-            Command::Timeline(flags) => bytes(kind, &timeline::document(&flags)?),
-            _ => Err(Failure::not_found(format!("{}: no such document", document.command()))),
+        self::document(&self.names, document, source, words)
+    }
+}
+
+/// The bytes of a document, as the command makes it.
+pub fn document(
+    names: &NameFlags,
+    document: Document,
+    source: Option<&str>,
+    words: &[(String, String)],
+) -> Result<Vec<u8>, Failure> {
+    let matches = command().try_get_matches_from(arguments(document, source, words)?);
+    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = cli.map_err(|error| Failure::usage(line_of(&error)))?;
+    let kind = Some(document.command());
+    match cli.command {
+        Command::List(flags) => bytes(kind, &list::document(&flags)),
+        Command::Report(mut flags) => {
+            flags.source.names = names.clone();
+            bytes(None, &report::document(&flags)?)
         }
+        Command::Leaks(mut flags) => {
+            flags.source.names = names.clone();
+            bytes(kind, &leaks::document(&flags)?)
+        }
+        Command::Doctor(mut flags) => {
+            flags.names = names.clone();
+            bytes(kind, &doctor::document(&flags)?)
+        }
+        Command::Diff(mut flags) => {
+            flags.names = names.clone();
+            bytes(kind, &diff::document(&flags)?)
+        }
+        Command::Timeline(flags) => bytes(kind, &timeline::document(&flags)?),
+        _ => Err(Failure::not_found(format!("{}: no such document", document.command()))),
     }
 }
 

@@ -40,9 +40,19 @@ export async function open(path: string, signalOf?: AbortSignal): Promise<Respon
   return reply;
 }
 
+/** Of one picture and one page of rows; a file has all of both. */
+const LEFT_OUT = new Set(["rows", "width", "path", "focus", "function"]);
+
+/** What a document is called in a file: without the source, parameters in the order of their names. */
+function keyOf(path: string): string {
+  const [name = "", query = ""] = path.replace(/^p\/[^/]+\//, "").split("?");
+  const words = [...new URLSearchParams(query)].filter(([word]) => !LEFT_OUT.has(word)).map(([word, value]) => `${word}=${value}`);
+  return words.length === 0 ? name : `${name}?${words.sort().join("&")}`;
+}
+
 export async function ask<T>(path: string, signalOf?: AbortSignal): Promise<T> {
   if (saved !== null) {
-    const found = saved.documents[path];
+    const found = saved.documents[keyOf(path)];
     if (found === undefined) throw new Failed("this file does not hold that: open the profile with ramson serve", 404);
     return found as T;
   }

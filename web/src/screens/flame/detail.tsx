@@ -16,7 +16,7 @@ export function Detail({ cell, flame, name }: { cell: Cell; flame: Flame; name: 
           <b>{nameOf(cell, { flame, name })}</b>
         </p>
         <p class="quiet">
-          {one === null ? (cell.function === -1 ? "frames that are too narrow to draw" : "all stacks") : (
+          {one === null ? (cell.function === -1 ? "frames that are too narrow to draw" : flame.around === null ? "all stacks" : "all stacks through it") : (
             <>
               {[one.file === "" ? "" : base(one.file) + (one.line > 0 ? `:${one.line}` : ""), one.library === null ? "" : flame.libraries[one.library]!].filter((text) => text !== "").join(" · ")}{" "}
               <Link to="flame" params={{ n: one.function, p: "" }}>

@@ -42,11 +42,10 @@ export function FlameScreen({ entry }: { entry: SourceEntry }) {
   const asked = Math.min(10_000, Math.max(200, Math.ceil(width / STEP) * STEP));
   const words = { direction: direction === "callees" ? "" : direction, frames: frames === "own" ? "" : frames, "sample-index": sample(), at: moment() };
   const whole = saved === null ? { ...words, width: asked, path, function: around, focus: search === "" ? "" : expression(search) } : words;
-  const loaded = useDocument<Flame>(width === 0 ? null : pathOf(entry, "flame", whole), `flame ${direction} ${frames} ${around} ${sample() ?? ""}`);
+  const loaded = useDocument<Flame>(width === 0 || (saved !== null && around !== "") ? null : pathOf(entry, "flame", whole), `flame ${direction} ${frames} ${around} ${sample() ?? ""}`);
   const flame = loaded.value;
   const keys = useMemo(() => (path === "" ? [] : path.split(".")), [path]);
-  const inner = Math.max(0, width - 40);
-  const graph = useMemo(() => (flame === null || inner === 0 ? null : layout(flame, keys, inner)), [flame, keys, inner]);
+  const graph = useMemo(() => (flame === null || width === 0 ? null : layout(flame, keys, width)), [flame, keys, width]);
   const isDark = theme.value === "dark";
   const by = param("c", "library") as Colouring;
   const colours = useMemo(() => (flame === null ? null : palette(flame, by, isDark)), [flame, by, isDark]);
@@ -73,9 +72,11 @@ export function FlameScreen({ entry }: { entry: SourceEntry }) {
       <Tools />
       <Trouble failed={loaded.failed} />
       {around === "" ? null : <Around name={around} />}
-      <div class="flame-area" ref={area}>
+      {saved !== null && around !== "" ? <Notice fact="Not in this file:">callers and callees of one function are in Table, of the largest ones.</Notice> : null}
+      <div class="flame-area">
+        <div ref={area} />
         {flame === null || graph === null || colours === null ? (
-          <Skeleton height={240} />
+          <Skeleton height={saved !== null && around !== "" ? 0 : 240} />
         ) : (
           <GraphView
             graph={graph}
