@@ -8,10 +8,10 @@ DEMO_PACKAGES := $(BUILD_PACKAGES) redis-server redis-tools
 TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-contrib sqlite3 git python3 nodejs \
   golang-go python3-jsonschema default-jdk-headless libjemalloc2 libjemalloc-dev libgoogle-perftools4 google-perftools heaptrack libmimalloc2.0 libc6-dbg dwz elfutils \
   bpftrace musl-tools gcc-multilib util-linux procps curl libboost-context-dev luajit strace xz-utils debuginfod chromium \
-  man-db zsh fish python3-pip
+  man-db zsh fish python3-pip npm
 BENCH_PACKAGES := $(TEST_PACKAGES) valgrind llvm stress-ng
 
-.PHONY: help build dist wheel distros demo test tutorials surveys model sanitize soak hostile hostile-sources lint bench fuzz install install-pages schemas clean
+.PHONY: help build dist wheel distros demo test tutorials surveys model sanitize soak hostile hostile-sources lint bench fuzz install install-pages schemas web web-dev web-check clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
 	@echo 'make test   run every test (9 to 14 minutes on 2 cores)'
@@ -29,6 +29,7 @@ help:
 	@echo 'make bench  measure what ramson costs, side by side with its peers'
 	@echo 'make fuzz   fuzz the readers of foreign bytes for an hour, FUZZ_SECONDS=150 each (needs cargo-fuzz and a nightly toolchain)'
 	@echo 'make schemas  docs/schemas from the types that --json prints'
+	@echo 'make web    web/dist, the page of ramson serve, from web/src (make test compares); make web-dev rebuilds it at each change'
 	@echo 'make install PREFIX=/usr/local'
 
 # The program and the library that it preloads.
@@ -61,7 +62,7 @@ distros: dist
 demo: packages-demo build
 	demo/run
 
-test: packages-test build lint
+test: packages-test build lint web-check
 	tests/run
 
 tutorials: packages-test build
@@ -137,6 +138,18 @@ install-pages:
 # docs/schemas is made from the types; a test compares.
 schemas: cargo
 	cargo run --quiet --locked --package ramson -- schema --dir docs/schemas
+
+# The page of ramson serve. The dependencies are those of package-lock.json, and are fetched anew when that changes.
+web: web/node_modules/.locked
+	cd web && npx --no-install tsc && node build.mjs
+web-dev: web/node_modules/.locked
+	cd web && node build.mjs --watch
+web-check: web/node_modules/.locked
+	web/check
+web/node_modules/.locked: web/package-lock.json web/.npmrc
+	@command -v npm > /dev/null || tests/packages nodejs npm
+	cd web && npm ci --silent
+	touch $@
 
 clean:
 	cargo clean

@@ -33,6 +33,8 @@ def main():
             key = " ".join(text.split())
             content.setdefault(key, text)
             owners[key].append(f"{name} ({path.relative_to(folder)})")
+    print("\nramson also contains web/dist/app.js, with:\n")
+    print((pathlib.Path(__file__).parents[1] / "web/dist/notices.txt").read_text().strip())
     for key, names in owners.items():
         print("\n" + "=" * 100 + "\n" + "\n".join(names) + "\n\n" + content[key].strip())
 

@@ -193,6 +193,6 @@ fn a_page_of_many_long_names_stays_below_its_budget_and_says_what_it_merged() {
     let source = scratch.file("wide", lines.collect::<String>());
     let page = fs::read_to_string(export(&scratch, &source, "html", "wide.html")).unwrap();
     assert!(page.len() < 5 << 20, "{}", page.len());
-    assert!(page.contains("merged frames") && page.contains("functions, the largest"));
+    assert!(page.contains(" are merged: ") && page.contains(" functions, the largest "));
     assert!(!page.contains("<&"));
 }

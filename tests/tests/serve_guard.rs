@@ -79,6 +79,8 @@ fn the_page_is_public_has_nothing_in_it_and_may_run_only_its_own_files() {
         ("/", "text/html; charset=utf-8"),
         ("/app.js", "text/javascript; charset=utf-8"),
         ("/app.css", "text/css; charset=utf-8"),
+        ("/icon.svg", "image/svg+xml"),
+        ("/flame", "text/html; charset=utf-8"),
         ("/healthz", "text/plain; charset=utf-8"),
     ] {
         let reply = serving.get_with(path, &[]).good();
@@ -271,15 +273,16 @@ fn a_thousand_idle_clients_slow_ones_and_ten_thousand_wrong_requests_cost_nothin
 }
 
 #[test]
-fn the_page_takes_the_token_from_its_address_and_lists_what_is_served() {
+fn the_page_takes_the_token_from_its_address_and_shows_what_is_served() {
     let scratch = Scratch::new();
     let serving = Serving::start(&scratch, &[&dead(&scratch)]);
     let mut browser = clean(installed("chromium", "chromium"));
     browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]);
     browser.arg("--virtual-time-budget=10000").env("HOME", scratch.open_directory("home"));
     let page = finish(browser.arg(&serving.line)).good();
-    let row = "<td>holds-guarded</td><td>exited 0</td>";
-    assert!(page.text().contains(row), "{}\n{}", page.text(), page.stderr);
+    for part in ["<h1>holds-guarded</h1>", "exited 0", "What is using the memory?"] {
+        assert!(page.text().contains(part), "{part}: {}\n{}", page.text(), page.stderr);
+    }
     // Under the page's policy, and without a way for what a server says to be markup.
     assert!(!page.stderr.contains("Content Security Policy"), "{}", page.stderr);
 }

@@ -4,7 +4,7 @@
 //! `named` joins snapshot and symbols to a profile, `naming` looks names up, `selection` takes the part that is asked for,
 //! `overlap` tells what two moments of a process share, `delta` what one has more than the other, `lookup` names single addresses, `extents` what the program mapped itself. `rss` explains resident
 //! memory, `coverage` what of it the profile does not see and `owners` whose that is, `recording` what recording cost, `end` how a process ended,
-//! `summary` is all of these, `members` are several processes as one. `report`, `comparison`, `suspects`, `doctor`, `frees`, `timeline` and `listing` are the
+//! `summary` is all of these, `members` are several processes as one. `report`, `comparison`, `suspects`, `doctor`, `flame`, `frees`, `timeline` and `listing` are the
 //! answers; `live` is one that goes on.
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ pub mod delta;
 pub mod doctor;
 pub mod end;
 mod extents;
+pub mod flame;
 pub mod frees;
 pub mod interval;
 pub mod listing;

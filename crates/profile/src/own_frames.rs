@@ -9,13 +9,20 @@ use crate::short_name::short_name;
 use regex::Regex;
 use std::sync::{Arc, LazyLock};
 
-/// The built-in rules, a kind and an expression on each line.
-const RULES: &str = include_str!("own_frames.rules");
+/// The built-in rules, a kind and an expression on each line: of the standard libraries, and of all others.
+const STANDARD: &str = include_str!("standard_frames.rules");
+const OTHERS: &str = include_str!("own_frames.rules");
 
-static OBJECTS: LazyLock<Regex> = LazyLock::new(|| rules("object"));
-static FILES: LazyLock<Regex> = LazyLock::new(|| rules("file"));
-static FUNCTIONS: LazyLock<Regex> = LazyLock::new(|| rules("function"));
-static INTERPRETERS: LazyLock<Regex> = LazyLock::new(|| rules("interpreter"));
+static ALL: LazyLock<Rules> = LazyLock::new(|| Rules::of(&[STANDARD, OTHERS]));
+static OF_STANDARD: LazyLock<Rules> = LazyLock::new(|| Rules::of(&[STANDARD]));
+
+/// Each matches a whole text; one without rules matches none.
+struct Rules {
+    objects: Regex,
+    files: Regex,
+    functions: Regex,
+    interpreters: Regex,
+}
 
 /// The rules that tell frames of libraries and wrappers: the built-in ones, and those that the user adds.
 #[derive(Clone, Debug, Default)]
@@ -24,19 +31,42 @@ pub struct OwnFrames {
     libraries: Vec<Pattern>,
     /// Match names of functions.
     wrappers: Vec<Pattern>,
+    /// Of the built-in rules, only those of the standard libraries.
+    is_standard_only: bool,
 }
 
-/// All rules of a kind as one expression, which matches a whole text.
-fn rules(kind: &str) -> Regex {
-    let rule = |line: &'static str| line.strip_prefix(kind)?.strip_prefix(' ').map(str::trim);
-    let rules: Vec<&str> = RULES.lines().filter_map(rule).collect();
-    Regex::new(&format!("^(?:{})$", rules.join("|"))).expect("constant regexps")
+impl Rules {
+    fn of(texts: &[&str]) -> Self {
+        let of_kind = |kind: &str| {
+            let rule = |line| str::strip_prefix(line, kind)?.strip_prefix(' ').map(str::trim);
+            let rules: Vec<&str> =
+                texts.iter().flat_map(|text| text.lines().filter_map(rule)).collect();
+            // Without any, what never matches: a character that is none.
+            let all = if rules.is_empty() { "[^\\s\\S]".into() } else { rules.join("|") };
+            Regex::new(&format!("^(?:{all})$")).expect("constant regexps")
+        };
+        Self {
+            objects: of_kind("object"),
+            files: of_kind("file"),
+            functions: of_kind("function"),
+            interpreters: of_kind("interpreter"),
+        }
+    }
 }
 
 impl OwnFrames {
     /// The built-in rules and these.
     pub fn new(libraries: Vec<Pattern>, wrappers: Vec<Pattern>) -> Self {
-        Self { libraries, wrappers }
+        Self { libraries, wrappers, is_standard_only: false }
+    }
+
+    /// Only the rules of the C, C++ and Rust libraries.
+    pub fn of_standard_libraries() -> Self {
+        Self { is_standard_only: true, ..Self::default() }
+    }
+
+    fn rules(&self) -> &'static Rules {
+        if self.is_standard_only { &OF_STANDARD } else { &ALL }
     }
 
     /// Takes the frames of libraries and wrappers out of all stacks, and merges the stacks that became equal. A stack without
@@ -44,7 +74,7 @@ impl OwnFrames {
     pub fn fold(&self, profile: &mut Profile) -> bool {
         let functions = profile.functions.iter().map(|function| self.is_function(function));
         let functions: Vec<bool> = functions.collect();
-        let mappings = profile.mappings.iter().map(|mapping| self.is_object(mapping));
+        let mappings = profile.mappings.iter().map(|mapping| self.takes_all_of(mapping));
         let mappings: Vec<bool> = mappings.collect();
         let left = |location: &Location| -> Left {
             // Code made at run time that has no name says nothing.
@@ -60,12 +90,17 @@ impl OwnFrames {
             }
         };
         let left: Vec<Left> = profile.locations.iter().map(left).collect();
-        let has_run_time = fold_run_times(profile);
+        let has_run_time = fold_run_times(profile, &self.rules().interpreters);
         if left.iter().all(|left| matches!(left, Left::All)) && !has_run_time {
             return false;
         }
         fold(profile, left);
         true
+    }
+
+    /// Whether a frame of this function in this binary is of a library or a wrapper.
+    pub fn takes(&self, function: &Function, mapping: Option<&Mapping>) -> bool {
+        self.is_function(function) || mapping.is_some_and(|mapping| self.takes_all_of(mapping))
     }
 
     fn is_function(&self, function: &Function) -> bool {
@@ -74,21 +109,22 @@ impl OwnFrames {
             false => &function.name,
         };
         let is = |pattern: &Pattern| pattern.is_match(name);
-        FUNCTIONS.is_match(&short_name(name))
-            || FILES.is_match(&function.file)
+        self.rules().functions.is_match(&short_name(name))
+            || self.rules().files.is_match(&function.file)
             || self.wrappers.iter().any(is)
             || self.libraries.iter().any(|pattern| is(pattern) || pattern.is_match(&function.file))
     }
 
-    fn is_object(&self, mapping: &Mapping) -> bool {
-        OBJECTS.is_match(mapping.basename())
+    /// Whether all frames in this binary are of a library.
+    pub fn takes_all_of(&self, mapping: &Mapping) -> bool {
+        self.rules().objects.is_match(mapping.basename())
             || self.libraries.iter().any(|pattern| pattern.is_match(&mapping.path))
     }
 }
 
 /// Takes the frames of an interpreter or a virtual machine out of the stacks in which functions of its language have names: it
 /// allocates for them. Returns whether there are any.
-fn fold_run_times(profile: &mut Profile) -> bool {
+fn fold_run_times(profile: &mut Profile, interpreters: &Regex) -> bool {
     let names = |line: &Line| {
         let language = Language::of(&profile.functions[line.function].system_name);
         language.is_some()
@@ -98,7 +134,7 @@ fn fold_run_times(profile: &mut Profile) -> bool {
     if !is_named.contains(&true) {
         return false;
     }
-    let of_mapping = |mapping: &Mapping| INTERPRETERS.is_match(&mapping.path);
+    let of_mapping = |mapping: &Mapping| interpreters.is_match(&mapping.path);
     let of_mapping: Vec<bool> = profile.mappings.iter().map(of_mapping).collect();
     let runs = |location: &Location| location.mapping.is_some_and(|mapping| of_mapping[mapping]);
     let runs: Vec<bool> = profile.locations.iter().map(runs).collect();

@@ -115,13 +115,13 @@ fn frames_of_libraries_and_wrappers_are_told_by_name_file_or_binary() {
         ("/usr/bin/libc.so-like", false),
     ] {
         let mapping = Mapping { path: path.into(), ..mapping() };
-        assert_eq!(rules.is_object(&mapping), is_library, "{path}");
+        assert_eq!(rules.takes_all_of(&mapping), is_library, "{path}");
     }
     let pattern = |text| vec![Pattern::new(text).unwrap()];
     let added = OwnFrames::new(pattern("libcrypto|^boost::"), pattern("^pool_"));
     assert!(added.is_function(&function("boost::container::f()", "")));
     assert!(added.is_function(&function("pool_get", "")));
-    assert!(added.is_object(&Mapping { path: "/usr/lib/libcrypto.so.3".into(), ..mapping() }));
+    assert!(added.takes_all_of(&Mapping { path: "/usr/lib/libcrypto.so.3".into(), ..mapping() }));
 }
 
 fn mapping() -> Mapping {

@@ -3,16 +3,15 @@
 use crate::flags::{ExportFlags, ExportView, Format};
 use crate::output::{hint, remark};
 use crate::output_file::{refuse_terminal, write_file};
-use crate::table::subject;
+use crate::saved::Saving;
 use crate::timeline::series;
 use ramson_analysis::named::{Detail, common_sample_type, defects, take_sum};
-use ramson_analysis::summary::Subject;
 use ramson_analysis::timeline::{now, timeline};
-use ramson_encode::html::About;
 use ramson_encode::series::{self as over_time, Series};
 use ramson_encode::{
     collapsed, csv, firefox, heap_v2, html, json, openmetrics, pprof, speedscope, svg,
 };
+use ramson_process::clock::unix_ns;
 use ramson_process::text;
 use ramson_profile::format::format_local_time;
 use ramson_profile::{Profile, SampleType};
@@ -41,6 +40,7 @@ fn export_profile(flags: &ExportFlags) -> Result<(), Failure> {
     let selection = flags.filters.selection();
     let is_labelled = matches!(flags.format, Format::Pprof) || selection.uses_labels();
     let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
+    let lacks: Vec<String> = members.opened.iter().flat_map(defects).collect();
     let mut named = take_sum(
         &mut members.opened,
         &flags.source.names.names(),
@@ -57,8 +57,22 @@ fn export_profile(flags: &ExportFlags) -> Result<(), Failure> {
             flags.source.sources.join(" ")
         )));
     }
+    if matches!(flags.format, Format::Html) {
+        let saving = Saving {
+            flags,
+            members: &members,
+            profile: &named.profile,
+            sample_type,
+            defects: lacks,
+            missing_symbols: named.missing_symbols.iter().map(ToString::to_string).collect(),
+        };
+        let page = saving.page().map_err(|error| Failure::failed(format!("the page: {error}")))?;
+        return write_file(output(flags), flags.force, |out| {
+            html::write(out, &title(&members, &named.profile), &page, unix_ns())
+        });
+    }
     write_file(output(flags), flags.force, |out| {
-        write(flags.format, &members, &named.profile, sample_type, out)
+        write(flags.format, &named.profile, sample_type, out)
     })
 }
 
@@ -75,29 +89,22 @@ fn say_what_is_not_whole(flags: &ExportFlags, members: &Members) {
     }
 }
 
-fn write(
-    format: Format,
-    members: &Members,
-    profile: &Profile,
-    of: SampleType,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn write(format: Format, profile: &Profile, of: SampleType, out: &mut dyn Write) -> io::Result<()> {
     match format {
         Format::Pprof => pprof::write(profile, out, of),
         Format::Collapsed => collapsed::write(profile, out, of),
         Format::Speedscope => speedscope::write(profile, out, of),
         Format::Firefox => firefox::write(profile, out, of),
         Format::Svg => svg::write(profile, out, of),
-        Format::Html => html::write(profile, out, of, &about(members, profile)),
         Format::Json => json::write(profile, out),
         Format::Csv => csv::write(profile, out),
         Format::HeapV2 => heap_v2::write(profile, out),
-        Format::Openmetrics => unreachable!("totals are exported without a profile"),
+        Format::Html | Format::Openmetrics => unreachable!("these are more than a profile"),
     }
 }
 
-/// What a page says of itself, as it may be read elsewhere.
-fn about(members: &Members, profile: &Profile) -> About {
+/// What a page is of: it may be read on another machine, years later.
+fn title(members: &Members, profile: &Profile) -> String {
     let host = text::read("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = match members.opened.as_slice() {
         [Opened::Recording(recording)] => {
@@ -110,15 +117,7 @@ fn about(members: &Members, profile: &Profile) -> About {
         0 => String::new(),
         time_ns => format!(", {}", format_local_time(time_ns)),
     };
-    let mut lines = Vec::new();
-    for opened in &members.opened {
-        if let Opened::Recording(recording) = opened {
-            lines.push(format!("$ {}", recording.snapshot.header.command.join(" ")));
-        }
-        let heading = subject::heading(&Subject::of(opened, profile), &defects(opened));
-        lines.extend(heading.lines().filter(|line| !line.is_empty()).map(str::to_owned));
-    }
-    About { title: format!("{name} on {}{time}", host.trim_end()), lines }
+    format!("{name} on {}{time}", host.trim_end())
 }
 
 fn export_timeline(flags: &ExportFlags) -> Result<(), Failure> {

@@ -17,6 +17,7 @@ mod output_file;
 mod record;
 mod report;
 mod run;
+mod saved;
 mod schemas;
 mod serve;
 mod snap;

@@ -2,11 +2,11 @@
 
 use crate::flags::{Cli, Command, NameFlags, ServeFlags, command, line_of};
 use crate::output::print_raw;
-use crate::{doctor, leaks, list, report, timeline};
+use crate::{diff, doctor, leaks, list, report, timeline};
 use clap::FromArgMatches;
 use ramson_encode::json::write_document;
 use ramson_serve::{Document, Documents, Options, Sources, Token};
-use ramson_source::Failure;
+use ramson_source::{Failure, Selector};
 use serde::Serialize;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::Arc;
@@ -64,27 +64,41 @@ impl Documents for Commands {
         source: Option<&str>,
         words: &[(String, String)],
     ) -> Result<Vec<u8>, Failure> {
-        let matches = command().try_get_matches_from(arguments(document, source, words)?);
-        let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-        let cli = cli.map_err(|error| Failure::usage(line_of(&error)))?;
-        let kind = Some(document.command());
-        match cli.command {
-            Command::List(flags) => bytes(kind, &list::document(&flags)),
-            Command::Report(mut flags) => {
-                flags.source.names = self.names.clone();
-                bytes(None, &report::document(&flags)?)
-            }
-            Command::Leaks(mut flags) => {
-                flags.source.names = self.names.clone();
-                bytes(kind, &leaks::document(&flags)?)
-            }
-            Command::Doctor(mut flags) => {
-                flags.names = self.names.clone();
-                bytes(kind, &doctor::document(&flags)?)
-            }
-            Command::Timeline(flags) => bytes(kind, &timeline::document(&flags)?),
-            _ => Err(Failure::not_found(format!("{}: no such document", document.command()))),
+        self::document(&self.names, document, source, words)
+    }
+}
+
+/// The bytes of a document, as the command makes it.
+pub fn document(
+    names: &NameFlags,
+    document: Document,
+    source: Option<&str>,
+    words: &[(String, String)],
+) -> Result<Vec<u8>, Failure> {
+    let matches = command().try_get_matches_from(arguments(document, source, words)?);
+    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = cli.map_err(|error| Failure::usage(line_of(&error)))?;
+    let kind = Some(document.command());
+    match cli.command {
+        Command::List(flags) => bytes(kind, &list::document(&flags)),
+        Command::Report(mut flags) => {
+            flags.source.names = names.clone();
+            bytes(None, &report::document(&flags)?)
         }
+        Command::Leaks(mut flags) => {
+            flags.source.names = names.clone();
+            bytes(kind, &leaks::document(&flags)?)
+        }
+        Command::Doctor(mut flags) => {
+            flags.names = names.clone();
+            bytes(kind, &doctor::document(&flags)?)
+        }
+        Command::Diff(mut flags) => {
+            flags.names = names.clone();
+            bytes(kind, &diff::document(&flags)?)
+        }
+        Command::Timeline(flags) => bytes(kind, &timeline::document(&flags)?),
+        _ => Err(Failure::not_found(format!("{}: no such document", document.command()))),
     }
 }
 
@@ -100,6 +114,7 @@ fn arguments(
         Document::Leaks => &[&PARTS, &["min-age"]],
         Document::Doctor => &[&["all-frames", "library", "rows", "wrapper"]],
         Document::Timeline => &[&["rows"]],
+        Document::Diff => &[&PARTS, &["old", "sample-index", "sort"]],
     };
     let mut arguments = vec!["ramson".to_owned(), document.command().to_owned(), "--json".into()];
     let mut operands: Vec<String> = source.map(str::to_owned).into_iter().collect();
@@ -112,12 +127,23 @@ fn arguments(
         match name.as_str() {
             "all-frames" | "running" => arguments.push(format!("--{name}")),
             "word" => operands.push(value.clone()),
+            "old" => operands.insert(0, moment_of(source, value)?),
             _ => arguments.push(format!("--{name}={value}")),
         }
     }
     arguments.push("--".into());
     arguments.extend(operands);
     Ok(arguments)
+}
+
+/// An earlier moment of the same process. A client names no file.
+fn moment_of(source: Option<&str>, moment: &str) -> Result<String, Failure> {
+    Selector::at_moment(source.unwrap_or_default(), moment).ok_or_else(|| {
+        Failure::usage(format!(
+            "old={}: not a moment, as -1h, 2026-11-20T17:00, peak or mark:NAME are",
+            moment.escape_debug()
+        ))
+    })
 }
 
 fn bytes(kind: Option<&str>, answer: &impl Serialize) -> Result<Vec<u8>, Failure> {
@@ -187,6 +213,7 @@ mod tests {
                 Document::Leaks,
                 Document::Doctor,
                 Document::Timeline,
+                Document::Diff,
             ] {
                 let refused = arguments(document, Some("1"), &words(&[(bad, "x")]));
                 assert_eq!(refused.unwrap_err().status(), 2, "{bad}");

@@ -15,15 +15,18 @@ pub enum Document {
     Doctor,
     /// Of `ramson timeline`.
     Timeline,
+    /// Of `ramson diff`; its earlier source is the parameter `old`, a moment of the same process.
+    Diff,
 }
 
 impl Document {
-    const ALL: [(&'static str, Self); 5] = [
+    const ALL: [(&'static str, Self); 6] = [
         ("list", Self::List),
         ("report", Self::Report),
         ("leaks", Self::Leaks),
         ("doctor", Self::Doctor),
         ("timeline", Self::Timeline),
+        ("diff", Self::Diff),
     ];
 
     /// The one that the command of this name prints.

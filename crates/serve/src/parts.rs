@@ -5,7 +5,7 @@ use crate::reply::{self, Reply};
 use crate::sources::{Entry, Sources};
 use crate::work::Overload;
 use ramson_analysis::naming::Names;
-use ramson_source::Failure;
+use ramson_source::{Failure, Selector};
 use std::sync::Arc;
 
 /// What came of a request: an answer, a failure, or neither in time.
@@ -42,6 +42,22 @@ impl Parts {
             true => Some(self.find(id)?.source),
             false => None,
         };
-        self.documents.make(document, source.as_deref(), words).map(reply::document)
+        let (at, words): (Vec<_>, Vec<_>) =
+            words.iter().cloned().partition(|(name, _)| name == "at");
+        let source = match (source, at.first()) {
+            (Some(source), Some((_, moment))) => Some(at_moment(&source, moment)?),
+            (source, _) => source,
+        };
+        self.documents.make(document, source.as_deref(), &words).map(reply::document)
     }
+}
+
+/// The SRC of a moment in the history of a source.
+pub fn at_moment(source: &str, moment: &str) -> Result<String, Failure> {
+    Selector::at_moment(source, moment).ok_or_else(|| {
+        Failure::usage(format!(
+            "at={}: not a moment, as -1h, 2026-11-20T17:00, peak or mark:NAME are",
+            moment.escape_debug()
+        ))
+    })
 }

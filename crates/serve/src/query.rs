@@ -14,6 +14,11 @@ impl Query {
         self.0.iter().find(|(is, _)| is == name).map(|(_, value)| &**value)
     }
 
+    /// The names, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| &**name)
+    }
+
     /// Whether a number other than 0 is given, as Go's handlers take `debug` and `gc`.
     pub fn is_set(&self, name: &str) -> bool {
         self.get(name).and_then(|value| value.parse::<i64>().ok()).is_some_and(|value| value != 0)

@@ -3,12 +3,15 @@
 use crate::guard::Refusal;
 use crate::waiting::Busy;
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use ramson_source::Failure;
 use serde::Serialize;
 use std::convert::Infallible;
+use std::io::Write;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::OwnedSemaphorePermit;
@@ -79,6 +82,37 @@ pub fn of(kind: &'static str, body: impl Into<Bytes>) -> Reply {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     guard_headers(headers);
     reply
+}
+
+/// Whether a client takes what is packed.
+pub fn takes_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
+    accepted.is_some_and(|text| {
+        let mut codings = text.split(',').map(|coding| coding.split(';').map(str::trim));
+        codings.any(|mut parts| parts.next() == Some("gzip") && parts.next() != Some("q=0"))
+    })
+}
+
+/// The same reply with its body packed.
+pub fn packed(mut reply: Reply) -> Reply {
+    let rest = std::mem::take(&mut reply.body_mut().rest);
+    reply.body_mut().rest = gzip(&rest).into();
+    as_packed(reply)
+}
+
+/// Says that the body is packed.
+pub fn as_packed(mut reply: Reply) -> Reply {
+    let headers = reply.headers_mut();
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    reply
+}
+
+/// Bytes as a client gets them that takes gzip.
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
+    let written = packer.write_all(bytes).and_then(|()| packer.finish());
+    written.expect("writing to memory does not fail")
 }
 
 /// A line of text.

@@ -17,6 +17,8 @@ pub enum Route<'a> {
     Sources,
     /// A JSON document; of the source with this ID, or of the only one.
     Document(Option<&'a str>, Document),
+    /// The call tree for a picture; of the source with this ID, or of the only one.
+    Flame(Option<&'a str>),
     /// Nothing.
     Unknown,
 }
@@ -46,7 +48,7 @@ impl Route<'_> {
 
     /// Whether what is wrong is said as JSON.
     pub fn is_document(&self) -> bool {
-        matches!(self, Self::Sources | Self::Document(..))
+        matches!(self, Self::Sources | Self::Document(..) | Self::Flame(_))
     }
 }
 
@@ -74,6 +76,7 @@ pub fn route(path: &str) -> Route<'_> {
         _ => (None, rest),
     };
     match Document::named(name) {
+        None if name == "flame" => Route::Flame(id),
         Some(document) if document.is_of_source() || id.is_none() => Route::Document(id, document),
         _ => Route::Unknown,
     }
@@ -109,6 +112,8 @@ mod tests {
         assert_eq!(route("/debug/pprof/profile"), Route::Pprof(None, Pprof::Other));
         assert_eq!(route("/api/v1/p/7/leaks"), Route::Document(Some("7"), Document::Leaks));
         assert_eq!(route("/api/v1/report"), Route::Document(None, Document::Report));
+        assert_eq!(route("/api/v1/p/7/flame"), Route::Flame(Some("7")));
+        assert_eq!(route("/api/v1/flame"), Route::Flame(None));
         assert_eq!(route("/api/v1/list"), Route::Document(None, Document::List));
         for unknown in [
             "",

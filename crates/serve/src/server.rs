@@ -3,6 +3,7 @@
 use crate::address::Address;
 use crate::connections::{self, Answer};
 use crate::documents::Documents;
+use crate::flame;
 use crate::guard::Guard;
 use crate::heap::{self, Asked};
 use crate::parts::{Answered, Parts};
@@ -23,7 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::LocalSet;
+use tokio::task::{LocalSet, spawn_blocking};
 
 /// Of a thread that reads profiles, as much as a command's only thread has.
 const STACK_BYTES: usize = 8 << 20;
@@ -105,13 +106,14 @@ impl Answer for Server {
             return reply::wrong_method(if route.takes_body() { "GET, HEAD, POST" } else { READS });
         }
         match route {
-            Route::Page(asset) => return asset.reply(),
+            Route::Page(asset) => return asset.reply(reply::takes_gzip(&head.headers)),
             Route::Health => return reply::text(StatusCode::OK, "ok"),
             Route::Unknown => return unknown(),
             _ => {}
         }
         let Ok(seat) = self.work.seat().await else { return busy() };
         let is_document = route.is_document();
+        let is_packed = is_document && reply::takes_gzip(&head.headers);
         let query = head.uri.query();
         let answered = match route {
             Route::Pprof(id, Pprof::Symbol) => {
@@ -132,6 +134,11 @@ impl Answer for Server {
             Ok(Err(failure)) => reply::failure(&failure),
             Err(Overload) => busy(),
         };
+        if is_packed {
+            reply = spawn_blocking(move || reply::packed(reply))
+                .await
+                .expect("a panic ends the process");
+        }
         reply.body_mut().claims().seat = Some(seat);
         reply
     }
@@ -146,6 +153,13 @@ impl Server {
                 let (id, words) = (id.map(str::to_owned), Query::parse(query).pairs());
                 self.work.run(move || parts.document(id.as_deref(), document, &words)).await
             }
+            Route::Flame(id) => match flame::Asked::parse(&Query::parse(query)) {
+                Ok(asked) => {
+                    let id = id.map(str::to_owned);
+                    self.work.run(move || flame::reply(&parts, id.as_deref(), &asked)).await
+                }
+                Err(wrong) => Ok(Err(wrong)),
+            },
             Route::Pprof(id, Pprof::Index) => {
                 let id = id.map(str::to_owned);
                 self.work.run(move || Ok(heap::index(&parts.find(id.as_deref())?))).await

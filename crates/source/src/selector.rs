@@ -49,6 +49,16 @@ impl Selector {
         Ok(Self { text, base_text, base, span })
     }
 
+    /// The SRC of one moment in the history of a source; `None` where `moment` is none. What comes from a client names no other source.
+    pub fn at_moment(source: &str, moment: &str) -> Option<String> {
+        let base_text = split(source).0;
+        let text = format!("{base_text}@{moment}");
+        match split(&text) {
+            (base, Some(Span::Moment(_))) if base == base_text => Some(text),
+            _ => None,
+        }
+    }
+
     /// What is behind the name, with its @.
     pub fn moment_text(&self) -> &str {
         &self.text[self.base_text.len()..]
@@ -147,6 +157,15 @@ mod tests {
         let selector = Selector::parse("unit:a.service@peak").unwrap();
         assert_eq!(selector.span, Some(Span::Moment(When::Peak)));
         assert_eq!(selector.base_text, "unit:a.service");
+    }
+
+    #[test]
+    fn a_moment_is_of_the_same_source() {
+        assert_eq!(Selector::at_moment("4711", "-1h").as_deref(), Some("4711@-1h"));
+        assert_eq!(Selector::at_moment("4711@-2h", "peak").as_deref(), Some("4711@peak"));
+        for wrong in ["", "-2h..-1h", "noon", "/../-1h", "x@-1h"] {
+            assert_eq!(Selector::at_moment("4711", wrong), None, "{wrong}");
+        }
     }
 
     #[test]

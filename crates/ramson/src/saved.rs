@@ -1,0 +1,311 @@
+//! The documents of a page that is one file: what the application would ask a server for, of one moment, within a budget.
+
+use crate::flags::{ExportFlags, NameFlags};
+use crate::serve;
+use ramson_analysis::flame::{self, Shown};
+use ramson_analysis::report::unit;
+use ramson_analysis::stack_table::{StackRow, StackTable};
+use ramson_analysis::summary::Subject;
+use ramson_encode::html::Page;
+use ramson_encode::json::write_document;
+use ramson_profile::format::{format_objects, format_share, format_value};
+use ramson_profile::view::{Sort, TopTable, Walk, largest_stacks, peek, top};
+use ramson_profile::{Estimate, FrameTable, Granularity, OwnFrames, Pattern, Profile, SampleType};
+use ramson_serve::Document;
+use ramson_source::{Members, Opened};
+use serde::Serialize;
+use std::io;
+
+/// Of all documents; the file has the application besides.
+const MOST_BYTES: usize = 9 << 19;
+/// Of the graph's width, as drawn on a wide screen.
+const LEAST_SHARE: f64 = 0.5 / 2560.0;
+const MOST_ROWS: usize = 4000;
+const MOST_STACKS: usize = 300;
+/// Functions whose callers and callees are there.
+const MOST_PEEKS: usize = 30;
+
+/// What there is to save.
+pub struct Saving<'a> {
+    /// What was asked for.
+    pub flags: &'a ExportFlags,
+    /// Where it came from.
+    pub members: &'a Members,
+    /// With all filters applied.
+    pub profile: &'a Profile,
+    /// What is counted first.
+    pub sample_type: SampleType,
+    /// What the source lacks.
+    pub defects: Vec<String>,
+    /// What kept frames from having names.
+    pub missing_symbols: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Source {
+    id: &'static str,
+    source: String,
+    name: String,
+    pid: Option<u32>,
+    state: Option<&'static str>,
+    is_running: bool,
+    rss: Option<u64>,
+    live: Option<Estimate>,
+    command: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Sources {
+    sources: [Source; 1],
+    unreadable: [String; 0],
+}
+
+#[derive(Serialize)]
+struct Rows<'a, T: Serialize> {
+    #[serde(flatten)]
+    table: &'a T,
+    unit: &'static str,
+    interval_bytes: u64,
+    whole: Estimate,
+    defects: &'a [String],
+    missing_symbols: &'a [String],
+    #[serde(flatten)]
+    subject: Option<Subject>,
+}
+
+impl Saving<'_> {
+    /// All documents. What is narrow is merged until they keep the budget, and the page says what.
+    pub fn page(&self) -> io::Result<Page> {
+        let (mut least_share, mut most_rows) = (LEAST_SHARE, MOST_ROWS);
+        loop {
+            let mut page = Page { documents: Vec::new(), note: String::new(), lines: Vec::new() };
+            self.put_process(&mut page)?;
+            self.put_tables(&mut page, most_rows)?;
+            self.put_graphs(&mut page, least_share)?;
+            let bytes: usize = page.documents.iter().map(|(_, document)| document.len()).sum();
+            if bytes <= MOST_BYTES || most_rows == 0 {
+                return Ok(page);
+            }
+            least_share *= 2.0;
+            most_rows /= 2;
+        }
+    }
+
+    /// The only source, if that is a process.
+    fn process(&self) -> Option<&ramson_source::Recording> {
+        match self.members.opened.as_slice() {
+            [Opened::Recording(recording)] => Some(recording),
+            _ => None,
+        }
+    }
+
+    fn put_process(&self, page: &mut Page) -> io::Result<()> {
+        let sources = self.flags.source.sources.join(" ");
+        let process = self.process();
+        let summary = match self.subject() {
+            Some(Subject::Recording(summary)) => Some(summary),
+            _ => None,
+        };
+        let is_running = summary.as_ref().is_some_and(|it| it.is_running && it.history.is_none());
+        let source = Source {
+            id: "saved",
+            source: sources.clone(),
+            name: process.map_or(sources, |recording| recording.name().to_owned()),
+            pid: process.map(|recording| recording.pid()),
+            state: process.map(|_| if is_running { "running" } else { "ended" }),
+            is_running,
+            rss: summary.as_ref().and_then(|it| it.rss.as_ref()).map(|rss| rss.bytes),
+            live: summary.as_ref().map(|it| it.live),
+            command: summary.map(|it| it.command).unwrap_or_default(),
+        };
+        put(page, "sources", None, &Sources { sources: [source], unreadable: [] })?;
+        let [only] = self.flags.source.sources.as_slice() else { return Ok(()) };
+        // These read the source once more, and know no filters.
+        if process.is_none() || self.flags.filters.are_set() {
+            return Ok(());
+        }
+        let mut wanted = vec![Document::Leaks, Document::Timeline];
+        wanted.extend(is_running.then_some(Document::Doctor));
+        for document in wanted {
+            if let Ok(made) = serve::document(self.names(), document, Some(only), &[]) {
+                page.documents.push((document.command().to_owned(), made));
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> &NameFlags {
+        &self.flags.source.names
+    }
+
+    fn rows<'a, T: Serialize>(&'a self, table: &'a T, of: SampleType) -> Rows<'a, T> {
+        Rows {
+            table,
+            unit: unit(of),
+            interval_bytes: self.profile.interval_bytes,
+            whole: self.profile.total(of),
+            defects: &self.defects,
+            missing_symbols: &self.missing_symbols,
+            subject: self.subject(),
+        }
+    }
+
+    /// Of the only source.
+    fn subject(&self) -> Option<Subject> {
+        match self.members.opened.as_slice() {
+            [only] => Some(Subject::of(only, self.profile)),
+            _ => None,
+        }
+    }
+
+    /// Those that are shown first have no parameter for it.
+    fn types(&self) -> impl Iterator<Item = (SampleType, &'static str)> {
+        let has =
+            |&of: &SampleType| of == self.sample_type || self.profile.total(of).value.abs() > 0.0;
+        SampleType::ALL.into_iter().filter(has).map(|of| {
+            let is_first = of == self.sample_type;
+            (of, if is_first { "" } else { of.name() })
+        })
+    }
+
+    fn put_tables(&self, page: &mut Page, most_rows: usize) -> io::Result<()> {
+        let mut own = self.profile.clone();
+        let is_folded = OwnFrames::default().fold(&mut own);
+        for (of, word) in self.types() {
+            let index =
+                if word.is_empty() { String::new() } else { format!("sample-index={word}&") };
+            let table = self.table(&own, of, most_rows, page, word.is_empty());
+            put(page, &format!("report?{index}view=top"), Some("report"), &self.rows(&table, of))?;
+            let all = self.table(self.profile, of, most_rows, page, false);
+            put(
+                page,
+                &format!("report?all-frames=1&{index}view=top"),
+                Some("report"),
+                &self.rows(&all, of),
+            )?;
+            if !word.is_empty() {
+                continue;
+            }
+            let mut by_line = own.clone();
+            by_line.granularity = Granularity::Lines;
+            let lines = self.table(&by_line, of, most_rows, page, false);
+            put(page, "report?view=lines", Some("report"), &self.rows(&lines, of))?;
+            put(page, "report?granularity=lines&view=top", Some("report"), &self.rows(&lines, of))?;
+            let frames = FrameTable::new(&own);
+            let row = |stack: ramson_profile::view::LargestStack| StackRow {
+                value: stack.value,
+                objects: stack.objects,
+                ages: None,
+                growth: None,
+                frames: stack.frames.iter().map(|&at| frames.name_at(at)).collect(),
+            };
+            let rows = largest_stacks(&own, &frames, of, MOST_STACKS.min(most_rows));
+            let rows = rows.into_iter().map(row).collect();
+            let stacks = StackTable { sample_type: of, total: own.total(of), is_folded, rows };
+            put(page, "report?view=stacks", Some("stacks"), &self.rows(&stacks, of))?;
+            for row in table.rows.iter().take(MOST_PEEKS.min(most_rows)) {
+                let expression = format!("^{}$", literally(&row.name));
+                let Ok(pattern) = Pattern::new(&expression) else { continue };
+                let found = peek(self.profile, of, &pattern);
+                put(
+                    page,
+                    &format!("report?view=peek {expression}"),
+                    Some("peek"),
+                    &self.rows(&found, of),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The largest rows; the page says what the others are.
+    fn table(
+        &self,
+        profile: &Profile,
+        of: SampleType,
+        most: usize,
+        page: &mut Page,
+        is_said: bool,
+    ) -> TopTable {
+        let mut table = top(profile, of, Sort::Flat);
+        let rest = table.rows.split_off(most.min(table.rows.len()));
+        if is_said {
+            let value = |value: f64| format_value(value, of.unit());
+            page.lines.extend(
+                table
+                    .rows
+                    .iter()
+                    .take(20)
+                    .map(|row| format!("{:>12} {}", value(row.flat.value), row.name)),
+            );
+            if !rest.is_empty() {
+                let flat: Estimate = rest.iter().map(|row| row.flat).sum();
+                page.note += &format!(
+                    "The table lacks {} functions, the largest {} each: {} flat. ",
+                    format_objects(rest.len() as f64),
+                    value(rest[0].flat.value),
+                    value(flat.value)
+                );
+            }
+        }
+        table
+    }
+
+    fn put_graphs(&self, page: &mut Page, least_share: f64) -> io::Result<()> {
+        let names = self.names().names();
+        for (shown, frames) in
+            [(Shown::Own, ""), (Shown::NoStandard, "frames=nostd&"), (Shown::All, "frames=all&")]
+        {
+            let mut profile = self.profile.clone();
+            shown.fold(&mut profile);
+            for (of, word) in self.types() {
+                for (walk, direction) in
+                    [(Walk::Callees, ""), (Walk::Callers, "direction=callers&")]
+                {
+                    let question = flame::Question {
+                        names: &names,
+                        sample_type: Some(of),
+                        walk,
+                        shown,
+                        path: &[],
+                        around: None,
+                        search: None,
+                        least_share,
+                    };
+                    let graph = flame::of_profile(&profile, of, &question);
+                    if (shown, walk, word) == (Shown::Own, Walk::Callees, "")
+                        && graph.merged.frames > 0
+                    {
+                        page.note += &format!(
+                            "Frames below {} are merged: {} frames, {}. ",
+                            format_share(graph.merged.least_share),
+                            format_objects(graph.merged.frames as f64),
+                            format_value(graph.merged.value.value, of.unit())
+                        );
+                    }
+                    let index = if word.is_empty() {
+                        String::new()
+                    } else {
+                        format!("sample-index={word}&")
+                    };
+                    let key = format!("flame?{direction}{frames}{index}");
+                    put(page, key.trim_end_matches(['&', '?']), Some("flame"), &graph)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put(page: &mut Page, key: &str, kind: Option<&str>, answer: &impl Serialize) -> io::Result<()> {
+    let mut body = Vec::new();
+    write_document(kind, answer, &mut body)?;
+    page.documents.push((key.to_owned(), body));
+    Ok(())
+}
+
+/// As the application writes a name that it looks for.
+fn literally(text: &str) -> String {
+    let is_special = |character: char| r"\.+*?()|[]{}^$".contains(character);
+    text.chars().flat_map(|one| is_special(one).then_some('\\').into_iter().chain([one])).collect()
+}

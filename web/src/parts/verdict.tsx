@@ -1,0 +1,14 @@
+import type { Verdict } from "../types";
+
+const WORDS: Record<Verdict, [string, string]> = {
+  growing: ["▲ growing without bound", "up"],
+  "not-enough-data": ["not enough data yet", ""],
+  plateau: ["looks like a cache", "down"],
+  "start-up": ["built once", ""],
+  churn: ["freed soon", ""],
+};
+
+export function verdictPill(verdict: Verdict) {
+  const [word, kind] = WORDS[verdict];
+  return <span class={`pill ${kind}`}>{word}</span>;
+}

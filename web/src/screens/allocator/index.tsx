@@ -1,0 +1,181 @@
+// Why it is not coming back: the allocator's own count, what a trim returns, what pins the rest, and what to do.
+import { Figure, Heading } from "../../parts/figures";
+import { Link } from "../../parts/link";
+import { CommandLine, Notice, Skeleton, Trouble } from "../../parts/notice";
+import { useDocument } from "../../state/documents";
+import { saved } from "../../state/offline";
+import { pathOf } from "../../state/paths";
+import type { Advice, Doctor, SourceEntry } from "../../types";
+import { bytes, count, duration, relative, share } from "../../units";
+import { HeapMap } from "./map";
+
+export function Allocator({ entry }: { entry: SourceEntry }) {
+  const isThere = entry.is_running || (saved !== null && entry.pid !== null);
+  const loaded = useDocument<Doctor>(isThere ? pathOf(entry, "doctor") : null, "doctor");
+  if (entry.pid === null) return <Notice fact="Not in this file:">it holds nothing of the process or its allocator.</Notice>;
+  if (!isThere) {
+    return <Notice fact="The process is gone,">and with it its allocator. What the profile has of it is on the other screens.</Notice>;
+  }
+  const doctor = loaded.value;
+  if (doctor === null) return loaded.failed === null ? <Skeleton height={400} /> : <Trouble failed={loaded.failed} />;
+  const { rss, parts } = doctor;
+  const free = rss.terms["free_in_allocator"] ?? { value: 0, half_width_95: 0 };
+  const releasable = (parts["free_top"] ?? 0) + (parts["free_whole_pages"] ?? 0);
+  const kept = Math.max(0, (free.value ?? 0) - releasable);
+  const isGlibc = doctor.allocators.glibc !== null && doctor.statistics !== null;
+  const name = doctor.allocators.glibc?.name ?? rss.allocator;
+  return (
+    <>
+      <div class="answers two-one">
+        <div>
+          <h2>Why isn’t it coming back?</h2>
+          {doctor.causes.map((cause, index) => (
+            <p key={cause.cause} class={index === 0 ? "verdict" : ""}>
+              {cause.sentence}
+            </p>
+          ))}
+          <p>
+            The profile, of requested sizes: <Figure of={rss.live_by_profile} />.
+          </p>
+        </div>
+        <div>
+          <h2>a trim returns now</h2>
+          <p class="headline">{isGlibc ? bytes(releasable) : "–"}</p>
+          <p>{isGlibc ? `whole free pages and the free end of the heap; ${share(releasable, rss.bytes)} of RSS` : (doctor.statistics_missing ?? "not known of this allocator")}</p>
+        </div>
+        <div>
+          <h2>cannot be returned</h2>
+          <p class="headline">{isGlibc ? bytes(kept) : "–"}</p>
+          <p>{isGlibc ? "free, but on pages that still hold live blocks" : `${bytes(rss.terms["held_by_allocator"]?.value)} is held beyond the live blocks`}</p>
+        </div>
+      </div>
+      {doctor.statistics !== null && doctor.statistics.map.length > 0 ? <HeapMap of={doctor.statistics.map} arenas={doctor.statistics.arenas} /> : null}
+      <div class="columns">
+        <section>
+          <Heading title="What to do" says="best first, with predicted bytes" />
+          <ol class="steps">
+            {doctor.advice.map((advice, index) => (
+              <Step key={advice.action} of={advice} rank={index + 1} rss={rss.bytes} />
+            ))}
+          </ol>
+        </section>
+        <div>
+          {doctor.pins === null || doctor.pins.sites.length === 0 ? null : <Pins of={doctor.pins} />}
+          {doctor.statistics === null ? null : (
+            <section>
+              <Heading title="Arenas" says={name} />
+              <table>
+                <thead>
+                  <tr>
+                    <th scope="col">arena</th>
+                    <th scope="col" class="n">
+                      taken
+                    </th>
+                    <th scope="col" class="n">
+                      in use
+                    </th>
+                    <th scope="col" class="n">
+                      free
+                    </th>
+                    <th scope="col" class="n">
+                      trim returns
+                    </th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {doctor.statistics.arenas.slice(0, 40).map((arena, index) => (
+                    <tr key={index}>
+                      <td>{arena.is_main ? "main" : `arena ${index}`}</td>
+                      <td class="n">{bytes(arena.system_bytes)}</td>
+                      <td class="n">{bytes(arena.in_use.bytes)}</td>
+                      <td class="n">{bytes(arena.free_bytes)}</td>
+                      <td class="n">{bytes(arena.releasable_bytes)}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </section>
+          )}
+        </div>
+      </div>
+    </>
+  );
+}
+
+/** A command at the end of a sentence is to be copied; the rest is to be read. */
+function Step({ of, rank, rss }: { of: Advice; rank: number; rss: number }) {
+  const found = /^(.*?):? (ramson [a-z]+ .*)$/.exec(of.action);
+  const [says, command] = found ? [found[1]!, found[2]!] : [of.action, null];
+  const isSmall = of.saving !== null && of.saving.bytes <= of.saving.half_width_95;
+  return (
+    <li class={isSmall ? "noise" : ""}>
+      <span class="rank">{rank}</span>
+      <div>
+        <p>
+          <b>{says.charAt(0).toUpperCase() + says.slice(1)}</b>
+        </p>
+        <p class="quiet">{of.evidence}.</p>
+        {of.risk === "none" ? null : <p class="dim">Risk: {of.risk}.</p>}
+        {of.cause === "leaks" || of.cause === "growing" ? <Link to="suspects">Suspects</Link> : null}
+        {command === null ? null : <CommandLine text={command} />}
+      </div>
+      <div class="saves">
+        {of.saving === null ? (
+          <span class="dim">depends</span>
+        ) : (
+          <>
+            <b>{bytes(of.saving.bytes)}</b>
+            <span class="pm">
+              {of.saving.half_width_95 > 0 ? `±${bytes(of.saving.half_width_95)}` : ""}
+              {of.saving.is_at_most ? " at most" : ""}
+            </span>
+            <br />
+            <span class="dim">{share(of.saving.bytes, rss)}</span>
+          </>
+        )}
+      </div>
+    </li>
+  );
+}
+
+function Pins({ of }: { of: NonNullable<Doctor["pins"]> }) {
+  return (
+    <section>
+      <Heading title="What pins free memory" says="call sites of live blocks beside free memory" />
+      <table>
+        <thead>
+          <tr>
+            <th scope="col" class="n" style={{ width: "80px" }}>
+              pinned
+            </th>
+            <th scope="col" class="n" style={{ width: "70px" }}>
+              ±
+            </th>
+            <th scope="col" class="n hide-s" style={{ width: "80px" }}>
+              live
+            </th>
+            <th scope="col" class="n hide-s" style={{ width: "74px" }}>
+              age p50
+            </th>
+            <th scope="col">by</th>
+          </tr>
+        </thead>
+        <tbody>
+          {of.sites.slice(0, 12).map((site) => {
+            const isNoise = (site.pinned.value ?? 0) <= (site.pinned.half_width_95 ?? 0);
+            const by = site.frames.slice(0, 2).join(" ← ");
+            return (
+              <tr key={site.frames.join()} class={isNoise ? "noise" : ""}>
+                <td class="n">{isNoise ? bytes(site.pinned.value) : <b>{bytes(site.pinned.value)}</b>}</td>
+                <td class="n pm">{relative(site.pinned)}</td>
+                <td class="n hide-s">{bytes(site.live.value)}</td>
+                <td class="n hide-s">{site.median_age_ns === null ? "–" : duration(site.median_age_ns)}</td>
+                <td title={`${site.frames.join("\n")}\n${count(site.samples)} samples`}>{by}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </section>
+  );
+}

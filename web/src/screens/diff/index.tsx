@@ -1,0 +1,176 @@
+// What changed between two moments. What is inside its interval is one row.
+import { useEffect, useState } from "preact/hooks";
+import { Change, Figure, Heading, Name } from "../../parts/figures";
+import { Notice, Skeleton, Trouble } from "../../parts/notice";
+import { Choice } from "../../parts/switches";
+import { found } from "../../state/found";
+import { change, param } from "../../state/route";
+import { useSeries } from "../../state/series";
+import type { DiffRow, Diff, SourceEntry, Unit } from "../../types";
+import { absolute, amount, clock, count, relative, signed } from "../../units";
+import { matcher } from "../flame";
+import { nearest } from "../timeline";
+import { Bars } from "./bars";
+import { useDiff } from "./read";
+
+export function DiffScreen({ entry }: { entry: SourceEntry }) {
+  const { loaded, moments } = useDiff(entry);
+  const { points } = useSeries(entry);
+  if (entry.pid === null) return (
+    <>
+      <h1 class="hidden-label">Diff</h1>
+      <Notice fact="Not in this file:">it is one moment. To compare two files: ramson diff OLD NEW.</Notice>
+    </>
+  );
+  if (moments === null) return <Pick entry={entry} hasPast={points.length > 1} span={points.length < 2 ? 0 : (points.at(-1)!.unix_ns - points[0]!.unix_ns) / 1e9} />;
+  const last = points.at(-1)?.unix_ns ?? Date.now() * 1e6;
+  const at = (seconds: number) => clock(points.length === 0 ? last - seconds * 1e9 : nearest(points, last - seconds * 1e9).unix_ns);
+  const isSwapped = param("swap") === "1";
+  const [from, to] = isSwapped ? [moments.new, moments.old] : [moments.old, moments.new];
+  const diff = loaded.value;
+  return (
+    <>
+      <div class="subject">
+        <h1>
+          {at(from)} → {at(to)}
+        </h1>
+        {diff === null ? null : (
+          <span class="quiet">
+            {amount(diff.old_total.value, diff.unit)} <span class="pm">{relative(diff.old_total)}</span> → {amount(diff.new_total.value, diff.unit)} <span class="pm">{relative(diff.new_total)}</span>:{" "}
+            <Change of={diff.total} unit={diff.unit} />
+          </span>
+        )}
+        <button type="button" class="plain" onClick={() => change({ swap: isSwapped ? "" : "1" })}>
+          Swap
+        </button>
+        <button type="button" class="plain" onClick={() => change({ a: "", b: "", swap: "" })}>
+          Other moments
+        </button>
+      </div>
+      <div class="tools" style={{ padding: "10px 0", border: 0 }}>
+        <Choice />
+      </div>
+      <Trouble failed={loaded.failed} />
+      {diff === null ? loaded.failed === null ? <Skeleton height={300} /> : null : <Rows diff={diff} />}
+    </>
+  );
+}
+
+function Pick({ hasPast, span, entry }: { hasPast: boolean; span: number; entry: SourceEntry }) {
+  return (
+    <>
+      <div class="subject">
+        <h1>Diff</h1>
+        <span class="quiet">Any two moments: drag over the time bar or the timeline, or choose:</span>
+      </div>
+      {hasPast ? (
+        <p style={{ marginTop: "12px" }}>
+          {[60, 600, 3600].filter((seconds) => seconds < span).concat(Math.floor(span)).map((seconds) => (
+            <button key={seconds} type="button" class="plain" style={{ marginRight: "8px" }} onClick={() => change({ a: `${seconds}-0` })}>
+              {count(seconds)} s ago → now
+            </button>
+          ))}
+        </p>
+      ) : (
+        <Notice fact="No past is kept." command={`ramson record ${entry.pid}`}>
+          To keep moments from now on:
+        </Notice>
+      )}
+    </>
+  );
+}
+
+function ratio(row: DiffRow): string {
+  const [before, after] = [row.old_flat.value ?? 0, row.new_flat.value ?? 0];
+  if (before === 0) return after === 0 ? "" : "new";
+  if (after === 0) return "gone";
+  const percent = (100 * (after - before)) / before;
+  return after / before >= 10 ? `×${(after / before).toFixed(0)}` : `${percent > 0 ? "+" : "−"}${Math.abs(percent).toFixed(Math.abs(percent) < 10 ? 1 : 0)}\u00a0%`;
+}
+
+function Rows({ diff }: { diff: Diff }) {
+  const [isOpen, open] = useState(false);
+  const text = matcher(param("f"));
+  const all = diff.rows.filter((row) => (row.flat.value ?? 0) !== 0 || (row.old_flat.value ?? 0) !== 0 || (row.new_flat.value ?? 0) !== 0);
+  const rows = all.filter((row) => text === null || text.test(row.function) || text.test(row.file));
+  const size = (row: DiffRow) => Math.abs(row.flat.value ?? 0);
+  const moved = rows.filter((row) => row.is_significant && size(row) > 0).sort((a, b) => size(b) - size(a));
+  const noise = rows.filter((row) => !moved.includes(row));
+  const sum = noise.reduce((total, row) => total + (row.flat.value ?? 0), 0);
+  const half = Math.sqrt(noise.reduce((total, row) => total + (row.flat.half_width_95 ?? 0) ** 2, 0));
+  useEffect(() => {
+    found.value = text === null ? "" : `${count(rows.length)} rows`;
+  }, [rows.length, param("f")]);
+  return (
+    <>
+      <Bars rows={moved} unit={diff.unit} />
+      <section>
+        <Heading title="By size of change" says="each function's own allocations" />
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">function</th>
+              <th scope="col" class="n" style={{ width: "110px" }}>
+                Δ
+              </th>
+              <th scope="col" class="n" style={{ width: "90px" }}>
+                ±
+              </th>
+              <th scope="col" class="n hide-s" style={{ width: "76px" }}>
+                Δ %
+              </th>
+              <th scope="col" class="n hide-m" style={{ width: "150px" }}>
+                before
+              </th>
+              <th scope="col" class="n hide-m" style={{ width: "150px" }}>
+                after
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {moved.map((row) => (
+              <Row key={row.function + row.file + row.line} row={row} unit={diff.unit} />
+            ))}
+            {noise.length === 0 ? null : (
+              <tr class="noise">
+                <td>
+                  <button type="button" class="twist" aria-expanded={isOpen} aria-label="Changes inside their interval" onClick={() => open(!isOpen)}>
+                    {isOpen ? "▾" : "▸"}
+                  </button>
+                  {noise.length === 1 ? "1 function" : `${count(noise.length)} functions`} inside the interval of the change
+                </td>
+                <td class="n">{signed({ value: sum, half_width_95: half }, diff.unit)}</td>
+                <td class="n pm">±{amount(half, diff.unit)}</td>
+                <td class="hide-s" />
+                <td class="hide-m" />
+                <td class="hide-m" />
+              </tr>
+            )}
+            {isOpen ? noise.slice(0, 300).map((row) => <Row key={row.function + row.file + row.line} row={row} unit={diff.unit} />) : null}
+          </tbody>
+        </table>
+      </section>
+    </>
+  );
+}
+
+function Row({ row, unit }: { row: DiffRow; unit: Unit }) {
+  return (
+    <tr class={row.is_significant ? "" : "noise"}>
+      <td>
+        <Name of={row} />
+      </td>
+      <td class="n">
+        <Change of={row.flat} unit={unit} isBare />
+      </td>
+      <td class="n pm">{absolute(row.flat, unit)}</td>
+      <td class="n hide-s">{row.is_significant ? ratio(row) : ""}</td>
+      <td class="n hide-m">
+        <Figure of={row.old_flat} unit={unit} />
+      </td>
+      <td class="n hide-m">
+        <Figure of={row.new_flat} unit={unit} />
+      </td>
+    </tr>
+  );
+}

@@ -1,0 +1,40 @@
+// Two moments of one process: the ends of window A; with a window B, the ends of both.
+import { useDocument, type Loaded } from "../../state/documents";
+import { pathOf, sample } from "../../state/paths";
+import { param } from "../../state/route";
+import { windowOf } from "../../parts/timebar";
+import type { Diff, SourceEntry } from "../../types";
+
+/** Seconds before the last moment; 0: now. */
+export interface Moments {
+  old: number;
+  new: number;
+}
+
+export function momentsOf(): Moments | null {
+  const [a, b] = [windowOf(param("a")), windowOf(param("b"))];
+  if (a === null) return null;
+  if (b === null) return { old: a[0], new: a[1] };
+  const [first, second] = [a[1], b[1]];
+  return { old: Math.max(first, second), new: Math.min(first, second) };
+}
+
+export function useDiff(entry: SourceEntry): { loaded: Loaded<Diff>; moments: Moments | null } {
+  const moments = momentsOf();
+  const isSwapped = param("swap") === "1";
+  const words = moments === null ? {} : { old: `-${moments.old}s`, at: moments.new === 0 ? undefined : `-${moments.new}s`, rows: 0, "sample-index": sample() };
+  const loaded = useDocument<Diff>(moments === null ? null : pathOf(entry, "diff", words), `diff ${moments?.old} ${moments?.new}`);
+  return { loaded: isSwapped && loaded.value !== null ? { ...loaded, value: swapped(loaded.value) } : loaded, moments };
+}
+
+const minus = (of: { value: number | null; half_width_95: number | null }) => ({ ...of, value: of.value === null ? null : -of.value });
+
+function swapped(diff: Diff): Diff {
+  return {
+    ...diff,
+    old_total: diff.new_total,
+    new_total: diff.old_total,
+    total: minus(diff.total),
+    rows: diff.rows.map((row) => ({ ...row, flat: minus(row.flat), cum: minus(row.cum), objects: minus(row.objects), old_flat: row.new_flat, new_flat: row.old_flat })),
+  };
+}

@@ -1,0 +1,53 @@
+// What the pointer or the keys are on. It never changes its height.
+import { Link } from "../../parts/link";
+import type { Flame } from "../../types";
+import { amount, base, bytes, count, relative, share } from "../../units";
+import type { Cell } from "./layout";
+import { nameOf } from "./paint";
+
+export function Detail({ cell, flame, name }: { cell: Cell; flame: Flame; name: string }) {
+  const one = cell.function >= 0 ? flame.functions[cell.function]! : null;
+  const of = { value: cell.cum, half_width_95: cell.half };
+  const isBytes = flame.unit === "bytes";
+  return (
+    <div class="detail" role="status">
+      <div class="what">
+        <p title={one?.function ?? ""}>
+          <b>{nameOf(cell, { flame, name })}</b>
+        </p>
+        <p class="quiet">
+          {one === null ? (cell.function === -1 ? "frames that are too narrow to draw" : flame.around === null ? "all stacks" : "all stacks through it") : (
+            <>
+              {[one.file === "" ? "" : base(one.file) + (one.line > 0 ? `:${one.line}` : ""), one.library === null ? "" : flame.libraries[one.library]!].filter((text) => text !== "").join(" · ")}{" "}
+              <Link to="flame" params={{ n: one.function, p: "" }}>
+                Sandwich
+              </Link>{" "}
+              {one.file === "" ? null : (
+                <Link to="source" params={{ src: one.file }}>
+                  Source
+                </Link>
+              )}
+            </>
+          )}
+        </p>
+      </div>
+      <dl class="facts">
+        <Fact name="flat" is={amount(cell.flat, flame.unit)} isWide />
+        <Fact name="cum" is={amount(cell.cum, flame.unit)} />
+        <Fact name="±" is={cell.half === null ? "–" : relative(of) || "exact"} />
+        <Fact name="of total" is={share(Math.abs(cell.cum), Math.abs(flame.total.value.value ?? 0))} isWide />
+        {isBytes ? <Fact name="objects" is={count(cell.objects)} isWide /> : null}
+        {isBytes && cell.objects > 0 ? <Fact name="mean size" is={bytes(cell.cum / cell.objects)} isWide /> : null}
+      </dl>
+    </div>
+  );
+}
+
+function Fact({ name, is, isWide = false }: { name: string; is: string; isWide?: boolean }) {
+  return (
+    <div class={isWide ? "hide-m" : ""}>
+      <dt>{name}</dt>
+      <dd>{is}</dd>
+    </div>
+  );
+}

@@ -1,0 +1,53 @@
+import { Change, Name, Under } from "../../parts/figures";
+import { byFunction, idOf } from "../../state/suspects";
+import type { Leaks, Top } from "../../types";
+import { amount, duration, relative, share } from "../../units";
+
+const ROWS = innerHeight > 1200 ? 10 : 5;
+
+export function Largest({ top, leaks }: { top: Top; leaks: Leaks | null }) {
+  const known = byFunction(leaks?.suspects ?? []);
+  const most = top.rows[0]?.flat.value ?? 0;
+  return (
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">function</th>
+          <th scope="col" class="n" style={{ width: "90px" }}>
+            live
+          </th>
+          <th scope="col" class="n hide-s" style={{ width: "64px" }}>
+            ±
+          </th>
+          <th scope="col" class="n hide-s" style={{ width: "74px" }}>
+            age p50
+          </th>
+          <th scope="col" class="n hide-m" style={{ width: "110px" }}>
+            growth/h
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {top.rows.slice(0, ROWS).map((row) => {
+          const suspect = known.get(idOf(row));
+          return (
+            <tr key={row.function + row.file} style={{ height: "47px" }}>
+              <td>
+                <Name of={row} />
+                <Under share={most > 0 ? (row.flat.value ?? 0) / most : 0} isLeft />
+              </td>
+              <td class="n">
+                <b>{amount(row.flat.value, top.unit)}</b>
+                <br />
+                <span class="dim">{share(row.flat.value, top.total.value)}</span>
+              </td>
+              <td class="n hide-s pm">{relative(row.flat)}</td>
+              <td class="n hide-s">{suspect?.ages ? duration(suspect.ages.p50_ns) : "–"}</td>
+              <td class="n hide-m">{suspect?.growth ? <Change of={suspect.growth.bytes_per_hour} isBare /> : <span class="dim">–</span>}</td>
+            </tr>
+          );
+        })}
+      </tbody>
+    </table>
+  );
+}

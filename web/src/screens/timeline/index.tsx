@@ -1,0 +1,132 @@
+// Since when: RSS and live over time. A window that is dragged is compared.
+import { useEffect } from "preact/hooks";
+import { Heading } from "../../parts/figures";
+import { Link } from "../../parts/link";
+import { Notice, Skeleton, Trouble } from "../../parts/notice";
+import { windowOf } from "../../parts/timebar";
+import { describe } from "../../parts/trend";
+import { steps, useSeries, type Point } from "../../state/series";
+import { change, param } from "../../state/route";
+import type { SourceEntry } from "../../types";
+import { bytes, clock, duration, isNoise, signed } from "../../units";
+import { Moved } from "./moved";
+import { Plot } from "./plot";
+
+export function TimelineScreen({ entry }: { entry: SourceEntry }) {
+  const { points, marks, loaded } = useSeries(entry);
+  useEffect(() => {
+    if (param("b") !== "" && param("a") === "") change({ b: "" }, true);
+  }, []);
+  if (entry.pid === null) return (
+    <>
+      <h1 class="hidden-label">Timeline</h1>
+      <Notice fact="Not in this file:">it is one moment, and says nothing of the time before.</Notice>
+    </>
+  );
+  if (points.length < 2) {
+    return loaded.value === null && loaded.failed === null ? (
+      <Skeleton height={320} />
+    ) : (
+      <>
+        <h1 class="hidden-label">Timeline</h1>
+        <Notice fact="No past is kept." command={`ramson record ${entry.pid}`}>
+        {entry.is_running ? "What this page sees appears here in some seconds. To keep moments from now on: " : ""}
+        {loaded.failed?.message ?? ""}
+        </Notice>
+      </>
+    );
+  }
+  const [first, last] = [points[0]!, points.at(-1)!];
+  const window = windowOf(param("a"));
+  return (
+    <>
+      <div class="subject">
+        <h1>Timeline</h1>
+        <span class="quiet">
+          {duration(last.unix_ns - first.unix_ns)}, {points.length} moments{loaded.value?.history ? ` · ${loaded.value.history}` : ""}
+        </span>
+      </div>
+      <Trouble failed={loaded.failed?.status === 404 ? null : loaded.failed} />
+      <section>
+        <Heading title="RSS and live" says="the band is live ±; drag to select, Shift-drag for a second window, double-click clears" />
+        <Plot points={points} marks={marks} />
+        <p class="hidden-label">{describe(points)}</p>
+      </section>
+      <Ends points={points} />
+      <div class="columns">
+        <section>
+          <Heading title="What moved in the window" says={window === null ? "select one above" : "significant changes first"}>
+            {window === null ? null : <Link to="diff">Diff</Link>}
+          </Heading>
+          {window === null ? <Presets last={last} first={first} /> : <Moved entry={entry} />}
+        </section>
+        <Steps points={points} />
+      </div>
+    </>
+  );
+}
+
+function Ends({ points }: { points: Point[] }) {
+  const window = windowOf(param("a"));
+  const last = points.at(-1)!;
+  const at = (seconds: number) => nearest(points, last.unix_ns - seconds * 1e9);
+  const [from, to] = window === null ? [points[0]!, last] : [at(window[0]), at(window[1])];
+  const live = { value: (to.live ?? 0) - (from.live ?? 0), half_width_95: Math.hypot(to.half, from.half) };
+  return (
+    <dl class="facts" style={{ marginTop: "12px" }}>
+      <div>
+        <dt>{window === null ? "all of it" : "window A"}</dt>
+        <dd>
+          {clock(from.unix_ns)} – {clock(to.unix_ns)}
+        </dd>
+      </div>
+      <div>
+        <dt>RSS</dt>
+        <dd>
+          {bytes(from.rss)} → {bytes(to.rss)}
+        </dd>
+      </div>
+      <div>
+        <dt>live</dt>
+        <dd>
+          {bytes(from.live)} → {bytes(to.live)} <span class={`pm ${isNoise(live) ? "noise" : ""}`}>({signed(live)}, two independent samples)</span>
+        </dd>
+      </div>
+    </dl>
+  );
+}
+
+export function nearest(points: Point[], ns: number): Point {
+  return points.reduce((best, point) => (Math.abs(point.unix_ns - ns) < Math.abs(best.unix_ns - ns) ? point : best));
+}
+
+function Presets({ first, last }: { first: Point; last: Point }) {
+  const span = Math.round((last.unix_ns - first.unix_ns) / 1e9);
+  const all = [60, 600, 3600, 86_400].filter((seconds) => seconds < span);
+  return (
+    <p>
+      {[...all, span].map((seconds) => (
+        <button key={seconds} type="button" class="plain" style={{ marginRight: "8px" }} onClick={() => change({ a: `${seconds}-0`, b: "" })}>
+          {seconds === span ? "all of it" : `last ${duration(seconds * 1e9)}`}
+        </button>
+      ))}
+    </p>
+  );
+}
+
+function Steps({ points }: { points: Point[] }) {
+  const found = steps(points);
+  return (
+    <section>
+      <Heading title="Steps of RSS that live does not follow" says={found.length === 0 ? "none" : "the allocator, or memory that is not malloc's"} />
+      <ul>
+        {found.map((step) => (
+          <li key={step.to.unix_ns}>
+            <b class={step.bytes > 0 ? "up" : "down"}>{signed({ value: step.bytes, half_width_95: 0 })}</b> in {duration(step.to.unix_ns - step.from.unix_ns)} at {clock(step.to.unix_ns)}; live moved by{" "}
+            {signed({ value: (step.to.live ?? 0) - (step.from.live ?? 0), half_width_95: 0 })}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

@@ -1,0 +1,171 @@
+// What all screens have: header, keys, states of the server, footer.
+import { signal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { listen } from "./keys";
+import { Header } from "./parts/header";
+import { CommandLine, Notice, toast } from "./parts/notice";
+import { TimeBar } from "./parts/timebar";
+import { Allocator } from "./screens/allocator";
+import { DiffScreen } from "./screens/diff";
+import { FlameScreen } from "./screens/flame";
+import { Overview } from "./screens/overview";
+import { Processes } from "./screens/processes";
+import { SourceScreen } from "./screens/source";
+import { Suspects } from "./screens/suspects";
+import { TableScreen } from "./screens/table";
+import { TimelineScreen } from "./screens/timeline";
+import { goneBecause, goneSince, isLockedOut } from "./state/api";
+import { forget, tick } from "./state/documents";
+import { current, failure, refreshSources, sawRunning, sources } from "./state/live";
+import { saved } from "./state/offline";
+import { place } from "./state/route";
+import { token } from "./state/token";
+import { clock, day } from "./units";
+
+const SHOWN = {
+  overview: Overview,
+  flame: FlameScreen,
+  table: TableScreen,
+  timeline: TimelineScreen,
+  diff: DiffScreen,
+  suspects: Suspects,
+  allocator: Allocator,
+  source: SourceScreen,
+};
+const WIDE = new Set(["flame", "table", "source"]);
+/** Screens whose name is only said, not seen: the tab has it. */
+const WITHOUT_TITLE = new Set(["flame", "table", "allocator", "source"]);
+const showsLast = signal(false);
+
+export function Shell() {
+  useEffect(listen, []);
+  const { screen } = place.value;
+  const entry = current();
+  useEffect(() => {
+    document.title = entry === null ? "ramson" : `${entry.name} – ramson`;
+  }, [entry?.name]);
+  const isGone = goneSince.value !== null && !showsLast.value;
+  const isShown = !isLockedOut.value && !isGone && entry !== null;
+  const isWide = isShown && WIDE.has(screen);
+  const Screen = SHOWN[screen];
+  return (
+    <>
+      <a class="skip" href="#main">
+        Skip to the content
+      </a>
+      <Header />
+      {isShown && screen !== "overview" && screen !== "timeline" ? <TimeBar /> : null}
+      <main id="main" class={isWide ? "wide" : ""} tabIndex={-1}>
+        {isLockedOut.value ? <Enter /> : isGone ? <Gone /> : entry === null ? <Choose /> : (
+          <>
+            {WITHOUT_TITLE.has(screen) ? <h1 class="hidden-label">{`${screen} of ${entry.name}`}</h1> : null}
+            <States />
+            <Screen key={`${screen} ${entry.id}`} entry={entry} />
+          </>
+        )}
+      </main>
+      <Footer />
+      {toast.value === "" ? null : (
+        <div class="toast" role="status">
+          {toast.value}
+        </div>
+      )}
+    </>
+  );
+}
+
+/** What is to be said of the source on every screen. */
+function States() {
+  const entry = current();
+  if (entry === null) return null;
+  const said = [];
+  if (saved !== null) {
+    said.push(
+      <Notice fact={`Saved ${day(saved.saved_unix_ns)} ${clock(saved.saved_unix_ns)}.`}>{saved.note}</Notice>,
+    );
+  }
+  if (entry.pid === null && saved === null) {
+    said.push(
+      <Notice fact="A file of another tool.">
+        It holds stacks and their bytes, and nothing of the process, its allocator or its past.
+      </Notice>,
+    );
+  } else if (!entry.is_running && sawRunning.value) {
+    said.push(<Notice kind="part" fact={`Ended: ${entry.state ?? "not known how"}.`}>This is the last picture.</Notice>);
+  }
+  return <>{said}</>;
+}
+
+function Choose() {
+  const wanted = place.value.params["id"];
+  const all = sources.value;
+  if (all === null) {
+    if (failure.value !== null && failure.value.status !== 401) return <Notice kind="part" fact="Nothing can be shown:">{failure.value.message}</Notice>;
+    return <p class="dim">Reading profiles …</p>;
+  }
+  return (
+    <>
+      {wanted === undefined ? null : <Notice kind="part" fact={`${wanted} is not served.`}>These are:</Notice>}
+      <Processes of={all} />
+    </>
+  );
+}
+
+function Enter() {
+  const field = useRef<HTMLInputElement>(null);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    token.set(field.current?.value ?? "");
+    forget();
+    tick.value += 1;
+    void refreshSources();
+  };
+  return (
+    <div class="enter card">
+      <h1>The server does not know this token</h1>
+      <p class="quiet">
+        Each start of the server makes a new one, and prints it with its address. To keep one, start it with a file:
+      </p>
+      <CommandLine text="ramson serve --token-file ~/.config/ramson-token" />
+      <form onSubmit={submit}>
+        <label class="hidden-label" for="token">
+          Token
+        </label>
+        <input id="token" ref={field} type="password" autocomplete="off" placeholder="Token" />
+        <button type="submit" class="plain">
+          Use it
+        </button>
+      </form>
+    </div>
+  );
+}
+
+function Gone() {
+  const since = goneSince.value ?? 0;
+  return (
+    <div class="enter card">
+      <h1>The server does not answer</h1>
+      <p class="quiet">
+        Since {clock(since * 1e6)}: {goneBecause.value}. The page tries again every 2 s. To see whether it runs:
+      </p>
+      <CommandLine text="pgrep -af 'ramson serve'" />
+      {sources.value === null ? null : (
+        <p>
+          <button type="button" class="plain" onClick={() => (showsLast.value = true)}>
+            Show the last picture
+          </button>
+        </p>
+      )}
+    </div>
+  );
+}
+
+function Footer() {
+  const entry = current();
+  return (
+    <footer class="page">
+      ramson
+      {entry?.pid ? ` · ${entry.name} ${entry.pid}` : ""} · ± is a 95 % interval · bytes are those asked for, of sampled allocations
+    </footer>
+  );
+}

@@ -1,0 +1,13 @@
+// The documents of a page that was saved as one file.
+export interface Saved {
+  saved_unix_ns: number;
+  note: string;
+  documents: Record<string, unknown>;
+}
+
+function read(): Saved | null {
+  const element = document.getElementById("saved");
+  return element === null ? null : (JSON.parse(element.textContent ?? "null") as Saved);
+}
+
+export const saved: Saved | null = read();

@@ -1,0 +1,153 @@
+// Programs under ramson, the server, and a browser in which every error is a failure.
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { chromium } from "playwright-core";
+
+const here = import.meta.dirname ?? new URL(".", import.meta.url).pathname;
+export const root = resolve(here, "../..");
+const ramsonProgram = resolve(process.env.RAMSON ?? join(root, "target/release/ramson"));
+const library = resolve(process.env.RAMSON_LIBRARY ?? join(root, "target/guest/libramson.so"));
+const run = promisify(execFile);
+
+/** A directory with all profiles and the history of one test file; what runs in it ends with it. */
+export class Place {
+  static async make() {
+    const place = new Place();
+    place.directory = await mkdtemp(join(tmpdir(), "ramson-web-"));
+    place.started = [];
+    place.environment = {
+      ...process.env,
+      RAMSON_LIBRARY: library,
+      RAMSON_DIR: place.directory,
+      RAMSON_HISTORY: join(place.directory, "history.db"),
+      XDG_CACHE_HOME: place.directory,
+      TZ: "UTC",
+    };
+    await run("chmod", ["0700", place.directory]);
+    return place;
+  }
+
+  path(name) {
+    return join(this.directory, name);
+  }
+
+  async compile(source, name) {
+    await run("g++", ["-g", "-O1", "-o", this.path(name), join(here, "programs", source)]);
+    return this.path(name);
+  }
+
+  /** What a command prints. */
+  async ramson(...words) {
+    const { stdout } = await run(ramsonProgram, words, { env: this.environment, maxBuffer: 64 << 20 });
+    return stdout;
+  }
+
+  async json(...words) {
+    return JSON.parse(await this.ramson(...words, "--json"));
+  }
+
+  spawn(program, words) {
+    const child = spawn(program, words, { env: this.environment, stdio: ["pipe", "pipe", "inherit"] });
+    this.started.push(child);
+    return child;
+  }
+
+  /** Starts a program under ramson, and waits for the line that it prints when it is ready. */
+  async profiled(...words) {
+    const child = this.spawn(ramsonProgram, ["run", "--interval", "16K", "--max-overhead", "0", "--", ...words]);
+    await line(child, /ready/i);
+    return child;
+  }
+
+  /** Profiles of programs that were made here; other tests run at the same time. */
+  async profiles() {
+    const { profiles } = await this.json("list");
+    return profiles.filter((entry) => entry.command[0].startsWith(this.directory));
+  }
+
+  /** The process ID of the program that was started last under that name. */
+  async pid(name) {
+    return (await this.profiles()).find((entry) => entry.name === name).pid;
+  }
+
+  async serve(...words) {
+    const child = this.spawn(ramsonProgram, ["serve", "--listen", "127.0.0.1:0", ...words]);
+    const address = await line(child, /^http.*#token=/);
+    return { address, origin: new URL(address).origin, token: address.split("#token=")[1], child };
+  }
+
+  async end() {
+    for (const child of this.started.reverse()) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      child.kill("SIGTERM");
+      await once(child, "exit");
+    }
+    await rm(this.directory, { recursive: true, force: true });
+  }
+}
+
+/** The first line that a program prints which matches. */
+function line(child, pattern) {
+  return new Promise((found, failed) => {
+    let text = "";
+    child.stdout.on("data", (bytes) => {
+      text += bytes;
+      const matching = text.split("\n").slice(0, -1).find((one) => pattern.test(one));
+      if (matching !== undefined) found(matching.trim());
+    });
+    child.on("exit", (code) => failed(new Error(`ended with ${code} before it was ready: ${text}`)));
+  });
+}
+
+/** What a page may not find in the console: a browser writes there what the server refuses, which some tests are about. */
+const EXPECTED = /status of 4\d\d/;
+
+/** Opens pages; `errors` has what the console, the page's policy and uncaught exceptions said. */
+export class Browser {
+  static async open() {
+    const browser = new Browser();
+    browser.chromium = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
+    browser.errors = [];
+    return browser;
+  }
+
+  async page(address, { theme = "light", width = 1280, height = 800 } = {}) {
+    const context = await this.chromium.newContext({ viewport: { width, height }, colorScheme: theme, reducedMotion: "reduce", timezoneId: "UTC" });
+    const page = await context.newPage();
+    const note = (text) => this.errors.push(`${page.url()}: ${text}`);
+    page.on("console", (message) => {
+      if (message.type() === "error" && !EXPECTED.test(message.text())) note(message.text());
+    });
+    page.on("pageerror", (error) => note(error.stack ?? error.message));
+    page.on("request", (request) => {
+      const [asked, own] = [new URL(request.url()), new URL(address)];
+      const isOwn = own.protocol === "file:" ? asked.pathname === own.pathname : asked.origin === own.origin;
+      if (!isOwn) note(`asks ${request.url()}`);
+    });
+    await page.goto(address);
+    return page;
+  }
+
+  close() {
+    return this.chromium.close();
+  }
+}
+
+/** Nothing is on its way any more. */
+export async function settled(page) {
+  await page.waitForFunction(() => document.querySelector("main") !== null && !document.querySelector(".skeleton") && !/Reading|Looking at/.test(document.querySelector("main").textContent), null, { timeout: 20_000 });
+}
+
+let axeSource;
+
+/** What axe finds wrong on a page. */
+export async function violations(page) {
+  axeSource ??= await readFile(join(here, "../node_modules/axe-core/axe.min.js"), "utf8");
+  await page.evaluate(axeSource);
+  const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  return found.violations.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`);
+}
