@@ -10,6 +10,7 @@ use ramson_analysis::doctor::{Finding, Findings};
 use ramson_analysis::live::picture::Live;
 use ramson_analysis::live::processes::LiveProcesses;
 use ramson_analysis::report::Report;
+use ramson_analysis::source_lines::SourceLines;
 use ramson_analysis::suspects::Suspects;
 use ramson_analysis::timeline::Timeline;
 use ramson_control::{TrimAnswer, Trims};
@@ -25,7 +26,7 @@ use std::fs;
 type Described = (&'static str, &'static [&'static str], fn(&mut SchemaGenerator) -> Schema);
 
 /// All of them. The kinds of `report` are in its type.
-const ALL: [Described; 15] = [
+const ALL: [Described; 16] = [
     ("diff", &["diff"], schema::<Comparison>),
     ("doctor", &["doctor"], schema::<OneOrSeveral<Finding, Findings>>),
     ("leaks", &["leaks"], schema::<Suspects>),
@@ -37,6 +38,7 @@ const ALL: [Described; 15] = [
     ("record", &["record"], schema::<Recorded>),
     ("report", &[], schema::<Report>),
     ("snap", &["snap"], schema::<Snapped>),
+    ("source", &["source"], schema::<SourceLines>),
     ("sources", &["sources"], schema::<Entries>),
     ("symbolize", &["symbolize"], schema::<Symbolized>),
     ("timeline", &["timeline"], schema::<Timeline>),

@@ -6,6 +6,7 @@ mod diff;
 mod export;
 mod filters;
 mod leaks;
+mod mcp;
 mod processes;
 mod profiles;
 mod record;
@@ -20,6 +21,7 @@ pub use command::{command, line_of};
 pub use diff::DiffFlags;
 pub use export::{ExportFlags, ExportView, Format, MergeFlags, SnapFlags, SymbolizeFlags};
 pub use leaks::LeaksFlags;
+pub use mcp::McpFlags;
 pub use processes::{DoctorFlags, TrimFlags};
 pub use profiles::{ListFlags, MarkFlags, TimelineFlags, When};
 pub use record::{DEFAULT_KEEP_NS, RecordFlags};
@@ -83,6 +85,8 @@ pub enum Command {
     Trim(TrimFlags),
     /// Serve profiles over HTTP: to go tool pprof and scrapers, as JSON, and as a page
     Serve(ServeFlags),
+    /// Answer agents over the Model Context Protocol, on standard input and output
+    Mcp(McpFlags),
     /// Write a profile in another format
     Export(ExportFlags),
     /// Write the functions' names into a profile, so that it can be read on another machine
