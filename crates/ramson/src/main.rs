@@ -13,6 +13,7 @@ mod man;
 mod mark;
 mod mcp;
 mod merge;
+mod open;
 mod output;
 mod output_file;
 mod record;

@@ -15,7 +15,7 @@ use ramson_analysis::suspects::Suspects;
 use ramson_analysis::timeline::Timeline;
 use ramson_control::{TrimAnswer, Trims};
 use ramson_encode::json::VERSION;
-use ramson_serve::Entries;
+use ramson_serve::{Entries, Moments};
 use ramson_source::Failure;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -26,13 +26,14 @@ use std::fs;
 type Described = (&'static str, &'static [&'static str], fn(&mut SchemaGenerator) -> Schema);
 
 /// All of them. The kinds of `report` are in its type.
-const ALL: [Described; 16] = [
+const ALL: [Described; 17] = [
     ("diff", &["diff"], schema::<Comparison>),
     ("doctor", &["doctor"], schema::<OneOrSeveral<Finding, Findings>>),
     ("leaks", &["leaks"], schema::<Suspects>),
     ("list", &["list"], schema::<ListAnswer>),
     ("mark", &["mark"], schema::<Marked>),
     ("merge", &["merge"], schema::<Merged>),
+    ("moments", &["moments"], schema::<Moments>),
     ("processes", &["processes"], schema::<LiveProcesses>),
     ("profile", &["profile"], ramson_encode::json::schema),
     ("record", &["record"], schema::<Recorded>),
