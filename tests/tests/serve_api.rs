@@ -139,7 +139,7 @@ fn what_cannot_be_answered_is_the_command_s_line_as_a_document() {
     let document: serde_json::Value =
         serde_json::from_str(&serving.get("/api/v1/doctor").text()).unwrap();
     assert_eq!(format!("ramson: {}\n", document["message"].as_str().unwrap()), printed.remarks[0]);
-    for unknown in ["/api/v1/trim", "/api/v1/p/1/report", "/api/v2/report", "/api/v1/p/x/list"] {
+    for unknown in ["/api/v1/trims", "/api/v1/p/1/report", "/api/v2/report", "/api/v1/p/x/list"] {
         assert_eq!(serving.get(unknown).status, 404, "{unknown}");
     }
 }
