@@ -21,7 +21,7 @@ pub const MOST_SLOTS: usize = 1 << 14;
 /// So much of its own allocation a thread makes at most before it looks at its orders.
 pub const LOOK_BYTES: u64 = 64 << 20;
 /// Longest sampling interval that may be asked for.
-pub const MOST_INTERVAL_BYTES: u64 = 1 << 40;
+pub const MOST_INTERVAL_BYTES: u64 = crate::settings::MAX_INTERVAL_BYTES;
 /// An overhead of 100 %.
 const MOST_OVERHEAD_PPM: u64 = 1_000_000;
 

@@ -47,7 +47,7 @@ pub extern "C" fn act() {
             outcome::DONE
         }
     };
-    let patched = |slot: &&Slot| slot.state.load(Relaxed) == slot_state::PATCHED;
+    let patched = |slot: &&Slot| slot.state.load(Relaxed) == slot_state::PATCHED && is_there(slot);
     let patched = slots(MOST_SLOTS as u64).iter().filter(patched).count();
     CONTROL.patched.store(patched as u64, Relaxed);
     CONTROL.outcome.store(request.number << 8 | came, Release);
@@ -95,10 +95,9 @@ fn restore(slots: &[Slot]) {
     let Some(own) = resolve::own_object() else { return };
     write(slots, slot_state::PATCHED, |slot, word| {
         let before = slot.before.load(Relaxed);
-        if let Some((hook, _)) = hook_of(own, slot) {
-            let _ = word.compare_exchange(hook, before, AcqRel, Relaxed);
-        }
-        slot_state::FREE
+        let put_back = hook_of(own, slot)
+            .is_some_and(|(hook, _)| word.compare_exchange(hook, before, AcqRel, Relaxed).is_ok());
+        if put_back { slot_state::FREE } else { slot_state::OTHER }
     });
 }
 
