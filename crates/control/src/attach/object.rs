@@ -13,6 +13,9 @@ const RELOCATION_BYTES: u64 = 24;
 
 /// elf.h.
 mod tag {
+    pub const NEEDED: u64 = 1;
+    pub const SYMBOLIC: u64 = 16;
+    pub const FLAGS: u64 = 30;
     pub const STRTAB: u64 = 5;
     pub const SYMTAB: u64 = 6;
     pub const RELA: u64 = 7;
@@ -24,6 +27,8 @@ mod tag {
     pub const GNU_HASH: u64 = 0x6fff_fef5;
     pub const RELACOUNT: u64 = 0x6fff_fff9;
 }
+/// Of `tag::FLAGS`.
+const DF_SYMBOLIC: u64 = 2;
 pub const GLOB_DAT: u32 = 6;
 pub const JUMP_SLOT: u32 = 7;
 
@@ -36,6 +41,8 @@ pub struct Object {
     /// Where its dynamic section is.
     pub dynamic_at: u64,
     dynamic: BTreeMap<u64, u64>,
+    /// Offsets of the names of objects that it needs.
+    needed: Vec<u64>,
 }
 
 /// A pointer to a function, of this name, that the loader binds.
@@ -43,8 +50,8 @@ pub struct Import {
     pub address: u64,
     pub kind: u32,
     pub name: String,
-    /// The object defines it itself.
-    pub is_own: bool,
+    /// Where the object has a function of that name itself.
+    pub own: Option<u64>,
 }
 
 impl Object {
@@ -60,9 +67,12 @@ impl Object {
         }
         let (entries, _) = bytes.as_chunks::<16>();
         let entry = |entry: &[u8; 16]| (word(&entry[..8]), word(&entry[8..]));
-        let dynamic = entries.iter().map(entry).take_while(|&(tag, _)| tag != 0).collect();
+        let dynamic: Vec<_> = entries.iter().map(entry).take_while(|&(tag, _)| tag != 0).collect();
+        let is_needed = |&(tag, offset): &(u64, u64)| (tag == tag::NEEDED).then_some(offset);
+        let needed = dynamic.iter().filter_map(is_needed).collect();
+        let dynamic = dynamic.into_iter().collect();
         let name = text(memory, name_at).unwrap_or_default();
-        Some((Self { record, bias, name, dynamic_at, dynamic }, next))
+        Some((Self { record, bias, name, dynamic_at, dynamic, needed }, next))
     }
 
     /// What an entry of the dynamic section has: a number …
@@ -89,6 +99,18 @@ impl Object {
     pub fn soname(&self, memory: &impl Memory) -> Option<String> {
         let offset = *self.dynamic.get(&tag::SONAME)?;
         text(memory, self.address(tag::STRTAB)?.checked_add(offset)?)
+    }
+
+    /// The names of the objects that it needs.
+    pub fn needed(&self, memory: &impl Memory) -> Vec<String> {
+        let Some(strings) = self.address(tag::STRTAB) else { return Vec::new() };
+        let name = |offset: &u64| text(memory, strings.checked_add(*offset)?);
+        self.needed.iter().filter_map(name).collect()
+    }
+
+    /// Whether the loader looks for its functions in itself first.
+    pub fn is_symbolic(&self) -> bool {
+        self.dynamic.contains_key(&tag::SYMBOLIC) || self.number(tag::FLAGS) & DF_SYMBOLIC != 0
     }
 
     /// Where its symbols of these names are, in their order.
@@ -163,7 +185,7 @@ impl Object {
                 address: self.bias.wrapping_add(offset),
                 kind,
                 name: name.to_owned(),
-                is_own: symbol[6..8] != [0, 0],
+                own: (symbol[6..8] != [0, 0]).then(|| self.bias.wrapping_add(word(&symbol[8..16]))),
             })
         };
         let mut found: Vec<Import> = relocations.into_iter().filter_map(import).collect();

@@ -3,7 +3,9 @@
 use super::guest::ListedSlot;
 use super::object::{Import, JUMP_SLOT, Object, words};
 use ramson_format::control::{ALLOCATING, HOOKED, MOST_SLOTS, slot_flags, slot_state};
+use ramson_process::identify::base_name;
 use ramson_process::{Area, ProcessMemory};
+use std::collections::{HashMap, HashSet};
 
 /// What was found in one process.
 #[derive(Default)]
@@ -14,17 +16,20 @@ pub struct Found {
     pub unreadable: Vec<u64>,
 }
 
-/// Looks through all objects. What an object calls before it is bound is known only where one object alone defines malloc.
+/// Looks through all objects. Which function a slot will lead to that is not bound yet is known where one object alone defines malloc, and in
+/// objects that came with the program, for which the loader looks in the order of its list.
 pub fn find(memory: &ProcessMemory, objects: &[Object], areas: &[Area]) -> Found {
     let mut found = Found::default();
     let definers = objects.iter().filter(|object| defines_malloc(memory, object)).count();
+    let with_program = with_program(memory, objects);
     for object in objects {
+        let is_known = definers <= 1 || with_program.contains(&object.record);
         let Some(imports) = object.imports(memory, &HOOKED) else {
             found.unreadable.push(object.record);
             continue;
         };
         for import in &imports {
-            match slot_of(memory, object, import, areas, definers <= 1) {
+            match slot_of(memory, object, import, areas, is_known) {
                 Some(slot) if found.slots.len() < MOST_SLOTS => found.slots.push(slot),
                 // A table that is full leaves out an object's other slots, too: a mixture would be odd, not wrong.
                 _ if is_allocating(&import.name) => found.unreadable.push(object.record),
@@ -43,6 +48,26 @@ fn defines_malloc(memory: &ProcessMemory, object: &Object) -> bool {
     matches!(found[..], [Some(_), None, None])
 }
 
+/// The records of the objects that the executable needs, and those need in turn.
+fn with_program(memory: &ProcessMemory, objects: &[Object]) -> HashSet<u64> {
+    let names: HashMap<String, &Object> = objects
+        .iter()
+        .flat_map(|object| {
+            let soname = object.soname(memory).map(|name| (name, object));
+            soname.into_iter().chain([(base_name(&object.name).to_owned(), object)])
+        })
+        .collect();
+    let mut left: Vec<&Object> = objects.first().into_iter().collect();
+    let mut found = HashSet::new();
+    while let Some(object) = left.pop() {
+        if found.insert(object.record) {
+            let needed = object.needed(memory);
+            left.extend(needed.iter().filter_map(|name| names.get(base_name(name))));
+        }
+    }
+    found
+}
+
 fn is_allocating(name: &str) -> bool {
     HOOKED[..ALLOCATING].contains(&name)
 }
@@ -52,7 +77,7 @@ fn slot_of(
     object: &Object,
     import: &Import,
     areas: &[Area],
-    is_one_allocator: bool,
+    is_lazy_known: bool,
 ) -> Option<ListedSlot> {
     let [before] = words(memory, import.address)?;
     let area_of = |address: u64| {
@@ -69,8 +94,9 @@ fn slot_of(
     let is_in_own_code = area_of(before).is_some_and(|code| {
         code.permissions.contains('x') && code.inode == area.inode && code.device == area.device
     });
-    let is_lazy = import.kind == JUMP_SLOT && !import.is_own && is_in_own_code;
-    if is_lazy && !is_one_allocator {
+    let is_lazy = import.kind == JUMP_SLOT && is_in_own_code && import.own != Some(before);
+    let is_lazy_known = is_lazy_known && !(import.own.is_some() && object.is_symbolic());
+    if is_lazy && !is_lazy_known {
         return None;
     }
     let protected = if area.is_writable() { 0 } else { slot_flags::PROTECTED };
