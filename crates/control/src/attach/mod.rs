@@ -213,9 +213,10 @@ pub fn attach(target: &Target, options: &Options) -> Result<Attached, Failure> {
         .slots(target, site.memory())?
         .into_iter()
         .filter(|slot| {
-            objects
-                .iter()
-                .any(|object| (object.record, object.dynamic_at) == (slot.object, slot.dynamic))
+            slot.object != guest.record
+                && objects
+                    .iter()
+                    .any(|object| (object.record, object.dynamic_at) == (slot.object, slot.dynamic))
         })
         .collect();
     let coverage = slots::coverage(&listed, &after);
@@ -378,7 +379,8 @@ pub fn detach(target: &Target) -> Result<Detached, Failure> {
         }
         let before = guest.slots(target, site.memory())?;
         if state.patched > 0 || before.iter().any(ListedSlot::is_patched) {
-            slots = state.patched;
+            let is_theirs = |slot: &&ListedSlot| slot.is_patched() && slot.object != guest.record;
+            slots = before.iter().filter(is_theirs).count() as u64;
             kept = restore(&mut site, &functions, &guest, &before)?;
         }
     }

@@ -7,7 +7,6 @@ use ramson_process::identify::AllocatorKind;
 use ramson_process::{stat, text};
 use ramson_source::{Failure, Target, gone};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 
 /// `AT_SECURE` and the others are pairs of words, this is the kind of the first (linux/auxvec.h).
 const AT_PHDR: u64 = 3;
@@ -34,12 +33,6 @@ pub fn check(target: &Target, allocators: &Allocators) -> Result<Facts, Failure>
             why,
             "Nor does \"ramson run\" see it: link the program with that allocator's shared library",
         ));
-    }
-    let effective_user = field("Uid").split_whitespace().nth(1).unwrap_or_default().to_owned();
-    let owner = fs::metadata(&directory).map_err(|_| gone(target))?.uid().to_string();
-    if owner != effective_user {
-        let why = "it is not dumpable (it gave up rights, or asked for that), and so may not open its own files in /proc";
-        return Err(refused(target, why, RESTART));
     }
     if fs::symlink_metadata(format!("{directory}/root/proc/self")).is_err() {
         return Err(refused(target, "there is no /proc in its root directory", RESTART));
