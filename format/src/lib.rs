@@ -94,6 +94,8 @@ pub mod flags {
     pub const ATTACHED: u32 = 128;
     /// Sampling was switched off, and not on again.
     pub const PAUSED: u32 = 256;
+    /// With `ATTACHED`: hooks are in place.
+    pub const HOOKED: u32 = 512;
 }
 
 /// Bits of `Stack::flags`.

@@ -5,7 +5,7 @@
 //! object is still in the loader's list, and if it leads to the very function that the hook goes on to.
 
 use crate::arch::{self, hooks};
-use crate::orders::{self, CONTROL};
+use crate::orders::CONTROL;
 use crate::parking::parked;
 use crate::process::{self, Pace};
 use crate::resolve::{self, LinkMap};
@@ -73,21 +73,20 @@ fn attach(request: &Request, directory: &[[u8; 8]; PATH_BYTES / 8]) -> u64 {
 /// Begins to record, or ends it. Not within the loader's lock, as files are made.
 pub extern "C" fn settle() {
     let thread = arch::thread();
-    match process::pace() {
-        Pace::Sampling(_) => parked(thread, || {
-            if let Some(recorder) = process::recorder_for_sample(thread) {
-                process::move_out(recorder, false);
-            }
-        }),
-        Pace::Off | Pace::Paused => {
-            if let Some(recorder) = process::recorder() {
-                parked(thread, || recorder.forget_all());
-            }
+    let is_sampling = matches!(process::pace(), Pace::Sampling(_));
+    parked(thread, || {
+        let recorder = match is_sampling {
+            true => process::recorder_for_sample(thread),
+            false => process::recorder(),
+        };
+        let Some(recorder) = recorder else { return };
+        if is_sampling {
+            process::move_out(recorder, false);
+        } else {
+            recorder.forget_all();
         }
-    }
-    if orders::are_new() {
-        orders::take();
-    }
+        recorder.note_hooks(CONTROL.patched.load(Relaxed) > 0);
+    });
 }
 
 /// What a slot had is put back, if it still has our hook.

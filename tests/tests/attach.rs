@@ -69,6 +69,36 @@ fn a_running_program_is_recorded_from_now_on_and_every_pointer_gets_back_what_it
 }
 
 #[test]
+fn lists_and_reports_say_since_when_and_what_is_not_attributed() {
+    let scratch = Scratch::new();
+    let mut visited = Visited::start(0);
+    visited.tell("hold 300");
+    let pid = visited.pid().to_string();
+    let said = |words: &[&str]| finish(ramson(&scratch).args(words)).good().text();
+    said(&["attach", "--interval", "1", "--for", "1h", &pid]);
+    visited.tell("hold 100");
+    let report = said(&["report", &pid]);
+    let part = |words: &str| assert!(report.contains(words), "{words}: {report}");
+    part("live 9.54 MiB");
+    part("+ allocated before the attach or not seen 28.");
+    part("not complete: what was allocated before the attach, ");
+    let list = said(&["list"]);
+    assert!(list.contains(" attached "), "{list}");
+    // The terms add up to RSS.
+    let json = told(&scratch, "report", visited.pid(), &[]);
+    let Json::Object(terms) = json.at("rss.terms") else { panic!("{json:?}") };
+    let sum: f64 = terms.values().map(|term| term.number("value")).sum();
+    assert_eq!(sum, json.number("rss.bytes"));
+    // Its time is over as soon as a thread looks.
+    said(&["set", "--for", "1ms", &pid]);
+    wait_until("its time is over", || said(&["list"]).contains("ended, hooks still in place"));
+    let report = said(&["report", &pid]);
+    assert!(report.contains(&format!("still in place: ramson detach {pid}")), "{report}");
+    said(&["detach", &pid]);
+    assert!(said(&["list"]).contains(" detached "));
+}
+
+#[test]
 fn the_texts_say_what_is_recorded_and_what_comes_next() {
     let scratch = Scratch::new();
     let visited = Visited::start(0);

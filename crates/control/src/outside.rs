@@ -98,8 +98,19 @@ impl<'a> Callee<'a> {
             purpose: Purpose::Library,
             are_locks_seen: locks.is_some(),
         };
-        ramson_inject::call(self.target.pid, &call, &mut is_safe)
-            .map_err(|problem| failure(self.target, problem))
+        ramson_inject::call(self.target.pid, &call, &mut is_safe).map_err(|problem| match problem {
+            Problem::NoThread(why) => {
+                let why = why.map_or(String::new(), |why| format!(" ({why})"));
+                let why = format!("no thread waits where it can be borrowed{why}");
+                refused(self.target, &why, "Try again, or restart it under \"ramson run\"")
+            }
+            Problem::Seccomp(Seccomp::Refused(name)) => {
+                let why =
+                    format!("a seccomp filter might kill it for {name}, which libramson.so needs");
+                refused(self.target, &why, "Restart it under \"ramson run\"")
+            }
+            other => failure(self.target, other),
+        })
     }
 }
 

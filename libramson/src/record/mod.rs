@@ -332,6 +332,17 @@ impl Recorder {
         (sample, now_ns)
     }
 
+    /// Whether hooks are in place in a program that this came into.
+    #[cold]
+    pub fn note_hooks(&self, are_there: bool) {
+        let flags = &self.profile().file.header().flags;
+        if are_there {
+            flags.fetch_or(flags::HOOKED, Relaxed);
+        } else {
+            flags.fetch_and(!flags::HOOKED, Relaxed);
+        }
+    }
+
     /// Forgets every live record, as their frees will not be seen any more. Threads may go on recording.
     #[cold]
     pub fn forget_all(&self) {
