@@ -82,20 +82,21 @@ fn lists_and_reports_say_since_when_and_what_is_not_attributed() {
     part("live 9.54 MiB");
     part("+ allocated before the attach or not seen 28.");
     part("not complete: what was allocated before the attach, ");
-    let list = said(&["list"]);
-    assert!(list.contains(" attached "), "{list}");
+    let list = || said(&["list", &pid]);
+    assert!(list().contains(" attached "), "{}", list());
     // The terms add up to RSS.
     let json = told(&scratch, "report", visited.pid(), &[]);
     let Json::Object(terms) = json.at("rss.terms") else { panic!("{json:?}") };
     let sum: f64 = terms.values().map(|term| term.number("value")).sum();
     assert_eq!(sum, json.number("rss.bytes"));
-    // Its time is over as soon as a thread looks.
-    said(&["set", "--for", "1ms", &pid]);
-    wait_until("its time is over", || said(&["list"]).contains("ended, hooks still in place"));
+    said(&["detach", &pid]);
+    assert!(list().contains(" detached "), "{}", list());
+    said(&["attach", "--for", "1ms", &pid]);
+    wait_until("its time is over", || list().contains("ended, hooks still in place"));
     let report = said(&["report", &pid]);
     assert!(report.contains(&format!("still in place: ramson detach {pid}")), "{report}");
     said(&["detach", &pid]);
-    assert!(said(&["list"]).contains(" detached "));
+    assert!(list().contains(" detached "), "{}", list());
 }
 
 #[test]

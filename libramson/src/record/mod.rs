@@ -39,7 +39,7 @@ use nursery::Nursery;
 use profile::NearIndex;
 use ramson_format::atomic::AtomicU64;
 use ramson_format::{
-    Health, Kind, NO_STACK, RegionKind, Stack, lifetime_bucket, live_flags, state,
+    Health, Kind, NO_STACK, RegionKind, Stack, flags, lifetime_bucket, live_flags, state,
 };
 use scratch::Scratches;
 use stacks::Holder;

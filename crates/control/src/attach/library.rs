@@ -8,8 +8,11 @@ use ramson_inject::{Argument, Step};
 use ramson_process::glibc::LibraryData;
 use ramson_process::identify::base_name;
 use ramson_source::{Failure, Target};
+use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::time::Duration;
 
 /// Readers know the library by the end of it.
@@ -90,8 +93,7 @@ pub fn left_open(pid: u32) -> Option<u64> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let mut numbers = entries.filter_map(|entry| {
         let target = fs::read_link(entry.path()).ok()?;
-        let is_it = target.to_str()?.strip_suffix(" (deleted)")? == LINK;
-        is_it.then(|| entry.file_name().to_str()?.parse().ok()).flatten()
+        is_link(target.to_str()?).then(|| entry.file_name().to_str()?.parse().ok()).flatten()
     });
     numbers.next()
 }
@@ -152,10 +154,27 @@ fn make(caller: &Caller, functions: &Functions, stops: &mut Stops) -> Result<u64
     Err(refused(target, why, RESTART))
 }
 
+/// Writes the library into the process's file in memory, and into no other: a process may give its descriptors any meaning at any time.
 fn write(target: &Target, number: u64, library: &[u8]) -> Result<(), Failure> {
-    let path = format!("/proc/{}/fd/{number}", target.pid);
-    let written = File::options().write(true).truncate(true).open(path);
-    written.and_then(|mut file| file.write_all(library)).map_err(|error| {
+    let failed = |error: io::Error| {
         refused(target, &format!("its file in memory cannot be written: {error}"), NOTHING)
-    })
+    };
+    let place = format!("/proc/{}/fd/{number}", target.pid);
+    // Without an effect on what it is.
+    let held = File::options().read(true).custom_flags(OFlags::PATH.bits() as i32).open(place);
+    let held = held.map_err(failed)?;
+    let own =
+        File::from(memfd_create("ramson", MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?);
+    let (facts, of_own) = (held.metadata().map_err(failed)?, own.metadata().map_err(failed)?);
+    let path = format!("/proc/self/fd/{}", held.as_raw_fd());
+    let is_named = fs::read_link(&path).is_ok_and(|link| link.to_str().is_some_and(is_link));
+    if facts.dev() != of_own.dev() || facts.nlink() != 0 || !is_named {
+        return Err(failed(io::Error::other("another file has its number")));
+    }
+    let written = File::options().write(true).truncate(true).open(path);
+    written.and_then(|mut file| file.write_all(library)).map_err(failed)
+}
+
+fn is_link(target: &str) -> bool {
+    target.strip_suffix(" (deleted)") == Some(LINK)
 }

@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// More than any process has.
-const MOST_OBJECTS: usize = 1 << 16;
+const MOST_OBJECTS: usize = 1 << 13;
 /// `struct r_debug` (link.h).
 const MAP_OFFSET: u64 = 8;
 const STATE_OFFSET: u64 = 24;
