@@ -7,6 +7,7 @@
 
 mod address;
 pub mod atomic;
+pub mod control;
 mod end;
 mod failure;
 mod freed;
@@ -89,6 +90,12 @@ pub mod flags {
     pub const CONFINED: u32 = 16;
     /// Set by a reader: its extents are without the holes that the process had unmapped.
     pub const CLIPPED: u32 = 64;
+    /// Recording began in a process that was running already: what it had allocated before is not known.
+    pub const ATTACHED: u32 = 128;
+    /// Sampling was switched off, and not on again.
+    pub const PAUSED: u32 = 256;
+    /// With `ATTACHED`: hooks are in place.
+    pub const HOOKED: u32 = 512;
 }
 
 /// Bits of `Stack::flags`.
@@ -212,7 +219,8 @@ pub struct Header {
     pub command_bytes: AtomicU32,
     pub comm: [AtomicU64; 2],
     pub regions: [Region; REGIONS],
-    pub reserved: [AtomicU64; 13],
+    pub until_monotonic_ns: AtomicU64,
+    pub reserved: [AtomicU64; 12],
     pub configured_interval_bytes: AtomicU64,
     pub max_overhead_ppm: AtomicU32,
     pub interval_changes: AtomicU32,

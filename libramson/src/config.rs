@@ -4,6 +4,7 @@
 use crate::sampler::DEFAULT_INTERVAL_BYTES;
 use crate::text::Text;
 use core::ffi::{CStr, c_char};
+use ramson_format::control::Request;
 use ramson_format::settings::{PREFIX, Setting, setting};
 use ramson_format::{DEFAULT_FILE_BYTES, DEFAULT_MAX_OVERHEAD_PPM, PAGE_BYTES};
 
@@ -32,6 +33,8 @@ pub struct Config {
     pub main_stack_high: u64,
     /// Where the executable's program headers lie; 0: not told.
     pub program_headers: u64,
+    /// The program was running already.
+    pub is_attached: bool,
 }
 
 /// More variables and auxiliary entries than the kernel would pass.
@@ -77,6 +80,18 @@ impl Config {
         if is_secure || self.is_unreadable {
             self.interval_bytes = None;
         }
+    }
+
+    /// Takes what is asked for from outside, in a program that runs; `directory` is empty for the usual one.
+    pub fn take_request(&mut self, request: &Request, directory: &[u8]) {
+        self.is_attached = true;
+        self.interval_bytes = Some(request.interval_bytes);
+        self.max_overhead_ppm = Some(request.max_overhead_ppm);
+        self.tried_filters = request.tried_filters;
+        self.program_headers = request.program_headers;
+        self.entropy = request.entropy;
+        self.apply(Setting::Directory(directory));
+        self.file_bytes = request.file_bytes & !(PAGE_BYTES - 1);
     }
 
     /// The governor's bound, 0 for none. Who asks for every allocation gets every allocation.
@@ -137,6 +152,7 @@ impl Default for Config {
             entropy: 0,
             main_stack_high: 0,
             program_headers: 0,
+            is_attached: false,
         }
     }
 }

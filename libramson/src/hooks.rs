@@ -6,11 +6,13 @@
 use crate::arch::hooks::{Call, Found, operators};
 use crate::arch::{self, Thread, nr, probes};
 use crate::parking::{is_busy, parked};
-use crate::process::{self, Interval};
+use crate::process::{self, Interval, Pace};
 use crate::record::{Claim, Recorder};
+use crate::resolve::LinkMap;
 use crate::sampler::{self, BUSY, PARKED};
 use crate::{counter, resolve, sys, walk};
 use core::ffi::CStr;
+use ramson_format::control::LOOK_BYTES;
 
 /// Called by the hooks' stubs: finds the real functions.
 pub extern "C" fn bind_all() {
@@ -22,13 +24,21 @@ pub extern "C" fn bind_all() {
     }
 }
 
+/// The same in a program that runs: there is nothing behind us, and what is in front of us is called.
+pub fn bind_to_present() {
+    arch::hooks::bind(|name| Some(found(resolve::find_first(name)?)));
+}
+
 fn find_real(name: &CStr) -> Option<Found> {
-    let (address, object) = resolve::find_next(name, resolve::own_dynamic())?;
-    Some(Found {
+    Some(found(resolve::find_next(name, resolve::own_dynamic())?))
+}
+
+fn found((address, object): (usize, &'static LinkMap)) -> Found {
+    Found {
         address,
         is_of_an_allocator: resolve::defines(object, c"malloc"),
         is_of_jemalloc: resolve::defines(object, c"mallctl"),
-    })
+    }
 }
 
 /// The countdown has borrowed for an allocation of `size`: sets the next one. Returns the bits of 1/p if the allocation
@@ -48,12 +58,17 @@ pub extern "C" fn rearm(size: u64, entry: u64) -> u64 {
         return 0;
     }
     process::meet_child(thread);
-    let Some(interval) = process::interval() else {
-        thread.countdown.set(PARKED);
-        return 0;
+    let interval = match process::pace() {
+        Pace::Sampling(interval) => interval,
+        pace => {
+            rest(thread, &pace);
+            return 0;
+        }
     };
     if thread.random.get() == 0 {
         process::initialise_thread(thread);
+    }
+    if thread.interval_bytes.get() == 0 {
         let first = draw(thread, interval);
         if let Some(rest) = first.checked_sub(size) {
             put(thread, rest, interval);
@@ -81,6 +96,13 @@ fn draw(thread: &Thread, interval: Interval) -> u64 {
     sampler::draw_countdown(random, interval.bytes)
 }
 
+/// No samples now: for good, or until the next look. What was drawn is given up, as it has no memory.
+fn rest(thread: &Thread, pace: &Pace) {
+    thread.countdown.set(if matches!(pace, Pace::Off) { PARKED } else { LOOK_BYTES });
+    thread.beyond.set(0);
+    thread.interval_bytes.set(0);
+}
+
 /// Makes `bytes` what is left of the thread's draw.
 fn put(thread: &Thread, bytes: u64, interval: Interval) {
     let step = sampler::step_bytes(interval.bytes, interval.configured_bytes);
@@ -98,7 +120,10 @@ fn take_next_step(thread: &Thread, rest: u64) {
     {
         recorder.visit();
     }
-    let Some(interval) = process::interval() else { return thread.countdown.set(PARKED) };
+    let interval = match process::pace() {
+        Pace::Sampling(interval) => interval,
+        pace => return self::rest(thread, &pace),
+    };
     let is_same = thread.interval_bytes.get() == interval.bytes;
     let left = if is_same { rest } else { draw(thread, interval) };
     put(thread, left, interval);

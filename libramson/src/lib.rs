@@ -11,6 +11,8 @@
 #![cfg_attr(any(test, fuzzing), allow(dead_code, unused_imports))]
 
 mod arch;
+#[cfg(not(any(test, fuzzing)))]
+mod attach;
 mod config;
 mod counter;
 #[cfg(not(any(test, fuzzing)))]
@@ -20,6 +22,7 @@ pub mod fuzzed;
 mod governor;
 #[cfg(not(any(test, fuzzing)))]
 mod hooks;
+mod orders;
 mod page_filter;
 mod parking;
 mod process;

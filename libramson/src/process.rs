@@ -6,12 +6,13 @@ use crate::config::Config;
 use crate::page_filter::{FILTER_PAGES, PAGE_FILTER};
 use crate::record::{NurseryMemory, Profile, Recorder};
 use crate::sys::{self, Status, permit};
-use crate::{counter, resolve, room, sampler, startup};
+use crate::{counter, orders, resolve, room, sampler, startup};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
-use ramson_format::{Health, MAGIC};
+use ramson_format::control::{Orders, Request};
+use ramson_format::{Health, MAGIC, flags};
 
 /// Where the profile is mapped, once it is: start and end. munmap looks here. A forked child begins
 /// with its parent's.
@@ -96,10 +97,35 @@ pub fn read_config() -> bool {
         }
         &*config
     };
-    startup::learn(config.program_headers);
+    startup::learn(config.program_headers, resolve::objects().last());
     INHERITED.image_pid.store(startup::recorded_thread_id(), Relaxed);
     INHERITED.config_state.store(2, Release);
     true
+}
+
+/// Takes the settings from outside: the process runs, and the library has just come into it. No object is unloaded meanwhile. False: it
+/// has a C library that we do not know.
+#[cold]
+#[inline(never)]
+pub fn take_config(request: &Request, directory: &[u8]) -> bool {
+    if INHERITED.config_state.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+        return config().is_some();
+    }
+    permit::count_calls_in(&PER_PROCESS.calls);
+    let stack = resolve::initial_stack();
+    // SAFETY: this thread alone moved the state from 0 to 1, and no hook is in place that could read it.
+    let config = unsafe { (*INHERITED.config.get()).write(Config::default()) };
+    config.take_request(request, directory);
+    config.main_stack_high = stack.map_or(0, |stack| stack as u64);
+    if stack.is_none() {
+        config.interval_bytes = None;
+    }
+    // The loader itself came with the program, as did what is in front of it in the list.
+    let loader = resolve::objects().find(|object| resolve::defines(object, c"_r_debug"));
+    startup::learn(config.program_headers, loader);
+    INHERITED.image_pid.store(request.pid, Relaxed);
+    INHERITED.config_state.store(2, Release);
+    stack.is_some()
 }
 
 /// The sampling interval: as configured, and as in force now.
@@ -109,15 +135,51 @@ pub struct Interval {
     pub bytes: u64,
 }
 
-/// The interval that this thread should draw with, or `None` for off.
-pub fn interval() -> Option<Interval> {
-    let configured_bytes = config()?.interval_bytes?;
-    let governed_bytes = match PER_PROCESS.state.load(Acquire) {
-        OFF => return None,
-        RECORDING => PER_PROCESS.recorder.interval_bytes(),
-        _ => 0,
+/// How a thread is to go on.
+pub enum Pace {
+    /// Nothing is recorded any more.
+    Off,
+    /// No samples are taken for the time being.
+    Paused,
+    /// Samples are taken.
+    Sampling(Interval),
+}
+
+/// How this thread is to go on.
+pub fn pace() -> Pace {
+    let Some(interval_bytes) = config().and_then(|config| config.interval_bytes) else {
+        return Pace::Off;
     };
-    Some(Interval { configured_bytes, bytes: governed_bytes.max(configured_bytes) })
+    let state = PER_PROCESS.state.load(Acquire);
+    if state == OFF {
+        return Pace::Off;
+    }
+    if orders::are_new()
+        && let Some(orders) = orders::take()
+        && state == RECORDING
+    {
+        PER_PROCESS.recorder.obey(&orders);
+    }
+    let orders = orders::in_force();
+    if orders.is_some_and(|orders| is_paused_by(&orders)) {
+        return Pace::Paused;
+    }
+    let configured_bytes = orders.map_or(interval_bytes, |orders| orders.interval_bytes);
+    let governed_bytes = if state == RECORDING { PER_PROCESS.recorder.interval_bytes() } else { 0 };
+    Pace::Sampling(Interval { configured_bytes, bytes: governed_bytes.max(configured_bytes) })
+}
+
+fn is_paused_by(orders: &Orders) -> bool {
+    let until_ns = orders.until_monotonic_ns;
+    orders.is_off || until_ns != 0 && PER_PROCESS.recorder.now_ns() >= until_ns
+}
+
+/// The interval that this thread should draw with; `None` while no samples are taken.
+pub fn interval() -> Option<Interval> {
+    match pace() {
+        Pace::Sampling(interval) => Some(interval),
+        Pace::Off | Pace::Paused => None,
+    }
 }
 
 /// In a thread that fork has copied and that has not recorded yet, by the C library's record: what the first sample needs is made ready by fewer
@@ -221,6 +283,12 @@ fn begin(thread: &Thread) -> Option<&'static Recorder> {
     if is_first && is_forked {
         count_in_ancestor(Health::Children, pid);
     }
+    if config.is_attached && !is_forked {
+        PER_PROCESS.recorder.profile().file.header().flags.fetch_or(flags::ATTACHED, Relaxed);
+    }
+    if let Some(orders) = orders::in_force() {
+        PER_PROCESS.recorder.obey(&orders);
+    }
     let _ = PER_PROCESS.state.compare_exchange(NEW, RECORDING, Release, Relaxed);
     recorder()
 }
@@ -322,7 +390,7 @@ fn protect_from_fork() -> bool {
 /// The program is about to have a seccomp filter installed: makes and reserves what needs system calls, and makes no more.
 #[cold]
 pub fn confine(thread: &Thread) {
-    if interval().is_some()
+    if !matches!(pace(), Pace::Off)
         && let Some(recorder) = recorder_for_sample(thread)
     {
         move_out(recorder, true);

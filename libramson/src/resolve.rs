@@ -90,6 +90,17 @@ pub fn find_next(name: &CStr, own_dynamic: usize) -> Option<(usize, &'static Lin
     after.chain(before).find_map(|object| Some((find_in(object, name)?, object)))
 }
 
+/// The first definition of `name` in front of ours.
+pub fn find_first(name: &CStr) -> Option<(usize, &'static LinkMap)> {
+    let mut before = objects().take_while(|object| object.dynamic as usize != own_dynamic());
+    before.find_map(|object| Some((find_in(object, name)?, object)))
+}
+
+/// Our own record.
+pub fn own_object() -> Option<&'static LinkMap> {
+    objects().find(|object| object.dynamic as usize == own_dynamic())
+}
+
 /// Whether an object defines `name`.
 pub fn defines(object: &LinkMap, name: &CStr) -> bool {
     find_in(object, name).is_some()

@@ -4,6 +4,8 @@
 //! takes s off; a borrow makes the allocation a sample. The exponential distribution has no memory, so every allocation of
 //! size s is sampled with probability p(s) = 1 − e^(−s/T), whatever came before, and stands for 1/p objects and s/p bytes.
 
+use ramson_format::control::LOOK_BYTES;
+
 /// Default sampling interval.
 pub const DEFAULT_INTERVAL_BYTES: u64 = 512 << 10;
 /// A countdown that no program exhausts: "off".
@@ -58,14 +60,14 @@ pub fn inverse_probability(size: u64, interval_bytes: u64) -> f64 {
     1.0 / -libm::expm1(-ratio)
 }
 
-/// How much of a draw goes into the countdown at once, while the governor holds the interval above `configured_bytes`. At each
-/// step the thread asks whether the interval has changed, long before a large draw is used up.
+/// How much of a draw goes into the countdown at once. At each step the thread asks whether the interval has changed, long before a large
+/// draw is used up: often while the governor holds the interval above `configured_bytes`.
 #[inline]
 pub fn step_bytes(interval_bytes: u64, configured_bytes: u64) -> u64 {
     if interval_bytes <= configured_bytes {
-        return PARKED;
+        return LOOK_BYTES;
     }
-    (interval_bytes / STEPS_PER_INTERVAL).max(configured_bytes)
+    (interval_bytes / STEPS_PER_INTERVAL).max(configured_bytes).min(LOOK_BYTES)
 }
 
 /// In how many steps a mean draw is used up, 0 where steps are not made.
@@ -128,7 +130,20 @@ mod tests {
                 if !is_due {
                     continue;
                 }
-                if let Some(rest) = rest_of_draw(rest, self.beyond) {
+                if self.drawn_with == 0 {
+                    // Sampling was off: this allocation is the first of a new draw.
+                    let first = self.draw(interval);
+                    if let Some(rest) = first.checked_sub(size) {
+                        self.put(rest);
+                        continue;
+                    }
+                    let inverse = inverse_probability(size, interval);
+                    sums.samples += 1;
+                    sums.objects += inverse;
+                    sums.bytes += inverse * size as f64;
+                    let next = self.draw(interval);
+                    self.put(next);
+                } else if let Some(rest) = rest_of_draw(rest, self.beyond) {
                     let is_same = self.drawn_with == interval;
                     let left = if is_same { rest } else { self.draw(interval) };
                     self.put(left);
@@ -142,6 +157,37 @@ mod tests {
                 }
             }
             sums
+        }
+    }
+
+    impl Sampler {
+        /// As `feed`; adds the estimated bytes, their variance and the true bytes.
+        fn feed_counting(&mut self, size: u64, count: u64, interval: u64, sums: &mut [f64; 3]) {
+            for _ in 0..count {
+                // One at a time: what a sample stands for depends on the interval of its draw.
+                let drawn_with = self.drawn_with;
+                let sampled = self.feed(size, 1, interval);
+                if sampled.samples == 1 {
+                    let of = if drawn_with == 0 { interval } else { drawn_with };
+                    let inverse = inverse_probability(size, of);
+                    sums[0] += sampled.bytes;
+                    sums[1] += inverse * (inverse - 1.0) * (size * size) as f64;
+                }
+                if self.drawn_with != 0 {
+                    sums[2] += size as f64;
+                }
+            }
+        }
+
+        /// Makes allocations while sampling is off: at the end of what was drawn, the thread takes note of that.
+        fn pass(&mut self, size: u64, count: u64) {
+            for _ in 0..count {
+                let (rest, is_due) = self.countdown.overflowing_sub(size);
+                self.countdown = rest;
+                if is_due {
+                    (self.countdown, self.beyond, self.drawn_with) = (LOOK_BYTES, 0, 0);
+                }
+            }
         }
     }
 
@@ -239,9 +285,47 @@ mod tests {
         assert_unbiased(&plan, (0..1500).map(|run| Sampler::new(run * 31 + 7, CONFIGURED)));
     }
 
+    /// A minute in which the interval changes every second, and sampling goes off and on: four threads, each with its own sampler. What
+    /// is allocated while it is off, and until a thread looks again, counts on neither side.
+    #[test]
+    fn the_interval_covers_the_truth_though_the_sampling_interval_changes_every_second() {
+        const RUNS: u64 = 600;
+        const SIZES: [u64; 4] = [2000, 9000, 70_000, 600_000];
+        const INTERVALS: [Option<u64>; 7] = [
+            Some(512 << 10),
+            Some(64 << 10),
+            None,
+            Some(4 << 20),
+            Some(200_000),
+            Some(1 << 20),
+            Some(30_000),
+        ];
+        let mut covered = 0;
+        for run in 0..RUNS {
+            let mut sums = [0.0; 3];
+            for (thread, size) in (0..).zip(SIZES) {
+                let mut sampler = Sampler::new(run * 4 + thread + 1, 512 << 10);
+                for second in 0..60 {
+                    let count = (24 << 20) / size + 1;
+                    match INTERVALS[second % INTERVALS.len()] {
+                        None => sampler.pass(size, count),
+                        Some(interval) => sampler.feed_counting(size, count, interval, &mut sums),
+                    }
+                }
+            }
+            let [estimate, variance, truth] = sums;
+            assert!(truth > 0.3 * 4.0 * 60.0 * 24e6);
+            covered += u64::from((estimate - truth).abs() <= 1.96 * f64::sqrt(variance));
+        }
+        let share = covered as f64 / RUNS as f64;
+        // Two sigmas of a share of 0.95 over 600 runs are 0.018.
+        assert!((0.93 - 0.018..=0.97 + 0.018).contains(&share), "{share}");
+    }
+
     #[test]
     fn a_step_ends_before_a_large_draw_does_and_small_draws_have_none() {
-        assert_eq!(step_bytes(4096, 4096), PARKED);
+        assert_eq!(step_bytes(4096, 4096), LOOK_BYTES);
+        assert_eq!(step_bytes(16 << 30, 4096), LOOK_BYTES);
         assert_eq!(step_bytes(8192, 4096), 4096);
         assert_eq!(step_bytes(1 << 20, 4096), 1 << 17);
         // 10 bytes were left until the step, and 100 after it.

@@ -14,11 +14,12 @@ static LAST_OBJECT: AtomicPtr<LinkMap> = AtomicPtr::new(core::ptr::null_mut());
 /// See `executable_start`.
 static EXECUTABLE_START: AtomicU64 = AtomicU64::new(0);
 
-/// Looks around, at the first allocation. `program_headers`: the executable's, in memory.
-pub fn learn(program_headers: u64) {
+/// Looks around, before anything is unloaded. `program_headers`: the executable's, in memory; `last`: that object and those in front of it came
+/// with the program.
+pub fn learn(program_headers: u64, last: Option<&LinkMap>) {
     // They follow the ELF header, on its page.
     EXECUTABLE_START.store(program_headers & !0xfff, Relaxed);
-    if let Some(last) = resolve::objects().last() {
+    if let Some(last) = last {
         LAST_OBJECT.store(core::ptr::from_ref(last).cast_mut(), Relaxed);
     }
     // Later another thread may unload what the search meets.

@@ -5,6 +5,7 @@
 //! skips a test: a tool that is missing fails it with the name of its package.
 #![deny(unsafe_code)]
 
+pub mod attaching;
 pub mod budgets;
 mod build;
 pub mod cgroups;

@@ -8,6 +8,7 @@
 //! answers; `live` is one that goes on.
 #![forbid(unsafe_code)]
 
+mod attachment;
 mod biases;
 pub mod comparison;
 mod coverage;

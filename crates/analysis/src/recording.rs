@@ -1,5 +1,6 @@
 //! What recording cost the program, and what it lost.
 
+use crate::attachment;
 use crate::interval::Intervals;
 use ramson_format::{HEALTH, Health, flags, state};
 use ramson_process::stat;
@@ -125,7 +126,9 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
         let count = health[kind as usize];
         (count > 0).then(|| format!("{} {what}", format_objects(count as f64)))
     });
-    drops.chain(recording.snapshot.defects.iter().map(ToString::to_string)).collect()
+    let attachment = attachment::what_is_missing(recording).into_iter();
+    let defects = recording.snapshot.defects.iter().map(ToString::to_string);
+    attachment.chain(drops).chain(defects).collect()
 }
 
 /// The process's CPU time: until now, or at its exit. Unknown if it was killed.

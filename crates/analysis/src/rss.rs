@@ -125,6 +125,20 @@ impl Rss {
         }
     }
 
+    /// Takes what the profile does not have out of the live bytes that the allocator counts: in a program that was running when recording
+    /// began, what it had allocated before, or allocates unseen.
+    pub fn set_unseen_apart(&mut self) {
+        let Some(live) = self.live_by_profile.filter(|_| self.is_live_counted) else { return };
+        let counted = self.terms[Term::Live as usize];
+        let not_resident = self.live_not_resident.unwrap_or_default();
+        let seen = (live.value - not_resident.value).round().clamp(0.0, counted.value);
+        let unseen = counted.value - seen;
+        self.explained.transfer(Part::Live, Part::Unseen, unseen as i64);
+        self.terms[Term::Live as usize] = Estimate { value: seen, variance: live.variance };
+        let variance = live.variance + counted.variance;
+        self.terms[Term::Unseen as usize] = Estimate { value: unseen, variance };
+    }
+
     /// Of several processes: the sum of each term. Shared pages are counted once per process. `None`: of no process.
     pub fn sum(all: &[&Self]) -> Option<Self> {
         let first = all.first()?;

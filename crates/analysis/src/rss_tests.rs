@@ -176,3 +176,18 @@ fn an_object_has_every_term() {
     assert_eq!(object["terms"]["kernel"]["value"], 0);
     assert_eq!(object["terms"].as_object().unwrap().len(), Term::ALL.len());
 }
+
+#[test]
+fn what_was_allocated_before_an_attach_is_a_term_of_its_own_and_the_sum_stays() {
+    let mut explained = explained();
+    explained.transfer(Part::Anonymous, Part::Live, 3 << 20);
+    let mut rss = Rss::divided(explained, None, Some(estimate(2.0, 0.3)), &|| None, None);
+    rss.set_unseen_apart();
+    assert!((rss.term(Term::Live).value - 2.0 * MIB).abs() < 1.0);
+    assert!((rss.term(Term::Unseen).value - MIB).abs() < 1.0);
+    let sum: f64 = Term::ALL.iter().map(|&(term, _)| rss.term(term).value).sum();
+    assert_eq!(sum, 5.0 * MIB);
+    let line = rss.line();
+    let words = "live 2.00 MiB (±15 %) + allocated before the attach or not seen 1.00 MiB (±30 %)";
+    assert!(line.contains(words), "{line}");
+}

@@ -7,7 +7,7 @@ use crate::interval::Intervals;
 use crate::members::Sum;
 use crate::recording::{self, Cost};
 use crate::rss::Rss;
-use ramson_format::Health;
+use ramson_format::{Health, flags};
 use ramson_profile::{Estimate, Profile, SampleType};
 use ramson_source::{Foreign, Opened, Past, Recording};
 use serde::Serialize;
@@ -89,11 +89,14 @@ impl Summary {
         let snapshot = &recording.snapshot;
         let header = &snapshot.header;
         let live = extents::live_heap(snapshot);
-        let rss = recording
+        let mut rss = recording
             .running
             .and_then(|pid| Rss::read(pid, &recording.origin, snapshot, &mut None));
         let coverage =
             rss.as_ref().zip(recording.running).map(|(rss, pid)| Coverage::of(pid, rss, snapshot));
+        if let Some(rss) = rss.as_mut().filter(|_| header.flags & flags::ATTACHED != 0) {
+            rss.set_unseen_apart();
+        }
         let intervals = Intervals::of(recording);
         let own_bytes = rss.as_ref().map(|rss| rss.explained.part(ramson_process::Part::Ramson));
         Self {

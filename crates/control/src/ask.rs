@@ -40,6 +40,7 @@ const QUESTION: [Argument; 3] =
     [Argument::Data(2 * WORD_BYTES), Argument::Data(0), Argument::Data(WORD_BYTES)];
 /// `mallctl("epoch")` with any number, a word: what is told afterwards is counted anew.
 const REFRESH: Step = Step {
+    function: 0,
     arguments: &[
         Argument::Data(WORD_BYTES),
         Argument::Word(0),
@@ -68,14 +69,15 @@ pub fn ask(target: &Target) -> Result<Figures, Failure> {
     let is_mallctl = function == "mallctl";
     let questions: Vec<Vec<u8>> = names.iter().map(|name| question(name)).collect();
     let arguments = &QUESTION[..if is_mallctl { 3 } else { 2 }];
-    let first = is_mallctl.then_some(REFRESH);
-    let steps: Vec<Step> =
-        first.into_iter().chain(questions.iter().map(|data| Step { arguments, data })).collect();
     let callee = Callee::open(target, areas, allocators)?;
     let address = callee
         .function(function, |area| area.path == found.path)
         .ok_or_else(|| refused(target, &format!("it exports no {function}"), NOTHING))?;
-    let called = callee.call(address, &steps, None)?;
+    let first = is_mallctl.then_some(Step { function: address, ..REFRESH });
+    let ask = |data| Step { function: address, arguments, data };
+    let steps: Vec<Step> =
+        first.into_iter().chain(questions.iter().map(|data| ask(data))).collect();
+    let called = callee.call(&steps, None)?;
     let answers = called.data.iter().skip(usize::from(is_mallctl)).map(|data| word(data));
     let figures = names.iter().copied().zip(answers).filter(|&(_, answer)| answer != UNKNOWN);
     let figures: Vec<_> = figures.map(in_bytes).collect();

@@ -9,7 +9,6 @@ use ramson_source::Failure;
 /// A function that can be called.
 pub struct Lever {
     pub name: &'static str,
-    pub address: u64,
     pub step: Step<'static>,
     /// Bytes that it would give back, where that can be told.
     pub gain: Option<u64>,
@@ -18,9 +17,10 @@ pub struct Lever {
 }
 
 /// Of all arenas: MALLCTL_ARENAS_ALL of jemalloc 5.
-const PURGE: Step = Step { arguments: &[Argument::Data(0)], data: b"arena.4096.purge\0" };
+const PURGE: Step =
+    Step { function: 0, arguments: &[Argument::Data(0)], data: b"arena.4096.purge\0" };
 /// All of them are 0.
-const NO_ARGUMENTS: Step = Step { arguments: &[], data: &[] };
+const NO_ARGUMENTS: Step = Step { function: 0, arguments: &[], data: &[] };
 
 /// The lever of the allocator that has the memory; why there is none, if so.
 pub fn find(callee: &Callee) -> Result<Lever, Failure> {
@@ -51,7 +51,8 @@ fn malloc_trim(callee: &Callee, statistics: &Statistics) -> Result<Lever, Failur
     let (data, version) = (identify::data_of_libc(areas), allocators.version.unwrap_or_default());
     let locks = patiently(|| LibraryData::read(memory, &data, version))
         .map_err(|why| refused(target, &why, NOTHING))?;
-    Ok(Lever { name, address, step: NO_ARGUMENTS, gain: Some(gain), locks: Some(locks) })
+    let step = Step { function: address, ..NO_ARGUMENTS };
+    Ok(Lever { name, step, gain: Some(gain), locks: Some(locks) })
 }
 
 fn other(callee: &Callee, kind: AllocatorKind, path: &str) -> Option<Lever> {
@@ -62,7 +63,8 @@ fn other(callee: &Callee, kind: AllocatorKind, path: &str) -> Option<Lever> {
         AllocatorKind::Mimalloc | AllocatorKind::Musl => return None,
     };
     let address = callee.function(name, |area| area.path == path)?;
-    Some(Lever { name, address, step, gain: None, locks: None })
+    let step = Step { function: address, ..step };
+    Some(Lever { name, step, gain: None, locks: None })
 }
 
 /// What can be done instead.

@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod ask;
+mod attach;
 mod lever;
 mod outside;
 mod schedule;
 mod trim;
 
 pub use ask::ask;
+pub use attach::{Attached, Changes, Detached, Options, Set, attach, detach, set};
 pub use schedule::Schedule;
 pub use trim::{TrimAnswer, Trimmed, Trims, trim, trim_all};

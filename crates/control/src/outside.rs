@@ -1,6 +1,6 @@
 //! A thread of the process is borrowed for calls of the allocator's function (crate `ramson-inject`).
 
-use ramson_inject::{Call, Called, Code, Library, Problem, Seccomp, Step};
+use ramson_inject::{Call, Called, Code, Library, Problem, Purpose, Seccomp, Step};
 use ramson_process::allocators::Allocators;
 use ramson_process::glibc::LibraryData;
 use ramson_process::{Area, Binary, ProcessMemory, identify, program, rights, stat, text};
@@ -51,13 +51,8 @@ impl<'a> Callee<'a> {
         Library::new(&binary, area.start, area.offset)?.function(name)
     }
 
-    /// Calls a function, once for each step. Where the locks are seen that it takes, also a thread that computes may be borrowed.
-    pub fn call(
-        &self,
-        function: u64,
-        steps: &[Step],
-        locks: Option<&LibraryData>,
-    ) -> Result<Called, Failure> {
+    /// Makes calls of the allocator. Where the locks are seen that they take, also a thread that computes may be borrowed.
+    pub fn call(&self, steps: &[Step], locks: Option<&LibraryData>) -> Result<Called, Failure> {
         let are_free =
             |limit| locks.is_none_or(|locks| locks.are_locks_seen_free(&self.memory, limit));
         if !are_free(FIRST_LOCK_LIMIT) {
@@ -67,18 +62,60 @@ impl<'a> Callee<'a> {
         let mut is_safe =
             || are_free(LOCK_LIMIT).then_some(()).ok_or_else(|| "malloc is locked".to_owned());
         let call = Call {
-            function,
             steps,
             code: &self.code,
             suspends_seccomp: self.suspends_seccomp,
+            purpose: Purpose::Allocator,
             are_locks_seen: locks.is_some(),
         };
         ramson_inject::call(self.target.pid, &call, &mut is_safe)
             .map_err(|problem| failure(self.target, problem))
     }
+
+    /// Makes calls that load a library, or are that library's own, on a thread that holds none of the loader's locks, nor of malloc's if they
+    /// are seen.
+    pub fn call_library(
+        &self,
+        steps: &[Step],
+        locks: Option<&LibraryData>,
+        is_loader_free: &dyn Fn(Duration) -> bool,
+    ) -> Result<Called, Failure> {
+        let are_free =
+            |limit| locks.is_none_or(|locks| locks.are_locks_seen_free(&self.memory, limit));
+        if !are_free(FIRST_LOCK_LIMIT) || !is_loader_free(FIRST_LOCK_LIMIT) {
+            let why = "malloc or the loader stays locked (by a thread that died there, or that loads a library)";
+            return Err(refused(self.target, why, "Try again"));
+        }
+        let mut is_safe = || match () {
+            () if !is_loader_free(LOCK_LIMIT) => Err("the loader is locked".to_owned()),
+            () if !are_free(LOCK_LIMIT) => Err("malloc is locked".to_owned()),
+            () => Ok(()),
+        };
+        let call = Call {
+            steps,
+            code: &self.code,
+            suspends_seccomp: false,
+            purpose: Purpose::Library,
+            are_locks_seen: locks.is_some(),
+        };
+        ramson_inject::call(self.target.pid, &call, &mut is_safe).map_err(|problem| match problem {
+            Problem::NoThread(why) => {
+                let why = why.map_or(String::new(), |why| format!(" ({why})"));
+                let why = format!("no thread waits where it can be borrowed{why}");
+                refused(self.target, &why, "Try again, or restart it under \"ramson run\"")
+            }
+            Problem::Seccomp(Seccomp::Refused(name)) => {
+                let why =
+                    format!("a seccomp filter might kill it for {name}, which libramson.so needs");
+                refused(self.target, &why, "Restart it under \"ramson run\"")
+            }
+            other => failure(self.target, other),
+        })
+    }
 }
 
-fn library<'a>(
+/// A library of the process, and where it is mapped.
+pub fn library<'a>(
     target: &Target,
     areas: &'a [Area],
     is_it: impl Fn(&Area) -> bool,
@@ -137,7 +174,8 @@ fn without_libc(target: &Target, areas: &[Area]) -> String {
     }
 }
 
-fn failure(target: &Target, problem: Problem) -> Failure {
+/// What came of a call that was not made, in one line.
+pub fn failure(target: &Target, problem: Problem) -> Failure {
     let refused = |why: &str, next: &str| refused(target, why, next);
     match problem {
         Problem::Denied(error) => denied(target, &error),

@@ -44,7 +44,7 @@ pub fn prepare(target: &Target) -> Result<(Callee<'_>, Lever), Failure> {
 pub fn pull(callee: &Callee, lever: &Lever) -> Result<Trimmed, Failure> {
     let rss = || rss_of(callee.target.pid).ok_or_else(|| gone(callee.target));
     let (rss_before, begin) = (rss()?, Instant::now());
-    let called = callee.call(lever.address, &[lever.step], lever.locks.as_ref())?;
+    let called = callee.call(&[lever.step], lever.locks.as_ref())?;
     let elapsed = begin.elapsed();
     Ok(Trimmed { rss_before, rss_after: rss()?, elapsed, function: lever.name, called })
 }

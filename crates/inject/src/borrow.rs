@@ -47,6 +47,10 @@ impl Process {
         Ok(Self { pid, memory })
     }
 
+    pub fn write(&self, address: u64, bytes: &[u8]) -> std::io::Result<()> {
+        self.memory.write_all_at(bytes, address)
+    }
+
     /// Borrows one thread; `NoThread` if it will not do, also when it has stopped.
     pub fn attempt(
         &self,
@@ -77,7 +81,7 @@ impl Process {
         // Whatever comes: no EINTR because of us.
         traced.set_registers(&past.helped)?;
         if let Some(filters) = filters {
-            pass(&traced, filters, call.suspends_seccomp)?;
+            pass(&traced, filters, call)?;
         }
         let checked = self.check(&traced, &registers, call).and_then(|()| is_safe());
         checked.map_err(|why| unfit(&why))?;
@@ -189,7 +193,7 @@ impl Process {
             let frame = frame::lay_out(&past, call.code, signal, step.data);
             self.memory.write_all_at(&frame.bytes, frame.start)?;
             // From here to the end, the thread is safe without us.
-            traced.set_registers(&registers_at_entry(registers, call.function, step, &frame))?;
+            traced.set_registers(&registers_at_entry(registers, step, &frame))?;
             traced.set_blocked_signals(signals_blocked_meanwhile(blocked_signals, signal))?;
             let Some(owed) = wait_for_return(traced, signal, frame.start, begin + CALL_LIMIT)?
             else {
@@ -263,14 +267,14 @@ fn is_in_call(registers: &Registers) -> bool {
 }
 
 /// The registers at the function's first instruction.
-fn registers_at_entry(past: &Registers, function: u64, step: &Step, frame: &Frame) -> Registers {
+fn registers_at_entry(past: &Registers, step: &Step, frame: &Frame) -> Registers {
     let argument = |index: usize| match step.arguments.get(index) {
         None => 0,
         Some(Argument::Word(word)) => *word,
         Some(Argument::Data(offset)) => frame.data + *offset as u64,
     };
     Registers {
-        rip: function,
+        rip: step.function,
         rsp: frame.start,
         rdi: argument(0),
         rsi: argument(1),
@@ -293,14 +297,14 @@ fn signals_blocked_meanwhile(blocked: u64, signal: i32) -> u64 {
 }
 
 /// Under filters a call is made if they let through all of it, or if they are not looked at meanwhile because the caller wants that.
-fn pass(traced: &Traced, filters: Result<Filters, Error>, suspends: bool) -> Result<(), Problem> {
-    if suspends {
+fn pass(traced: &Traced, filters: Result<Filters, Error>, call: &Call) -> Result<(), Problem> {
+    if call.suspends_seccomp {
         let unable = |error: Error| Problem::Seccomp(Seccomp::Unreadable(error.to_string()));
         return traced.suspend_seccomp().map_err(unable);
     }
     match filters {
         Err(error) => Err(Problem::Seccomp(Seccomp::Unreadable(error.to_string()))),
-        Ok(filters) => match filters.first_refused() {
+        Ok(filters) => match filters.first_refused(call.purpose) {
             Some(name) => Err(Problem::Seccomp(Seccomp::Refused(name))),
             None => Ok(()),
         },

@@ -35,23 +35,34 @@ const WAITING_FIRST: Duration = Duration::from_millis(100);
 /// Threads of each kind that are stopped in one look for one that will do.
 const MOST_ATTEMPTS: usize = 8;
 
-/// What to call.
+/// What to call, and how.
 pub struct Call<'a> {
-    /// Address in the process.
-    pub function: u64,
-    /// It is called once for each of these, one after the other on the same thread.
+    /// Made one after the other on the same thread.
     pub steps: &'a [Step<'a>],
     /// The pieces of the C library that it returns through.
     pub code: &'a Code,
     /// Whether filters of system calls are not looked at meanwhile. If the tracer dies then, they are again, and may kill the process.
     pub suspends_seccomp: bool,
+    /// What filters must let through.
+    pub purpose: Purpose,
     /// Whether `is_safe` sees all locks that the function takes; else fewer threads may be borrowed.
     pub are_locks_seen: bool,
 }
 
-/// One call of the function.
+/// What a call is for: which system calls it may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// An allocator returns memory, or tells its figures.
+    Allocator,
+    /// A library is loaded, which then records.
+    Library,
+}
+
+/// One call of a function.
 #[derive(Clone, Copy)]
 pub struct Step<'a> {
+    /// Its address in the process.
+    pub function: u64,
     /// At most six; the others are 0.
     pub arguments: &'a [Argument],
     /// Bytes that the arguments may point to, and that the function may write to.
@@ -120,7 +131,12 @@ impl From<io::Error> for Problem {
     }
 }
 
-/// Calls the function in process `pid`. `is_safe` is asked while the thread is stopped; what it returns says why not on this thread.
+/// Writes into the memory of process `pid`: data of ours, which nobody executes.
+pub fn write(pid: u32, address: u64, bytes: &[u8]) -> Result<(), Problem> {
+    Ok(Process::open(pid)?.write(address, bytes)?)
+}
+
+/// Makes the calls in process `pid`. `is_safe` is asked while the thread is stopped; what it returns says why not on this thread.
 pub fn call(
     pid: u32,
     call: &Call,

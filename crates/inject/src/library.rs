@@ -48,6 +48,16 @@ impl<'a, Bytes: ReadRef<'a>> Library<'a, Bytes> {
         Some(self.bias.wrapping_add(symbol.address()))
     }
 
+    /// The address of an exported variable, and what it has before the program starts.
+    pub fn variable(&self, name: &str) -> Option<(u64, &'a [u8])> {
+        let mut symbols = self.elf.dynamic_symbols();
+        let symbol = symbols.find(|symbol| symbol.is_definition() && symbol.name() == Ok(name))?;
+        let (address, bytes) = (symbol.address(), symbol.size());
+        let data =
+            self.elf.segments().find_map(|segment| segment.data_range(address, bytes).ok()?);
+        Some((self.bias.wrapping_add(address), data.unwrap_or_default()))
+    }
+
     /// The pieces of code that a call returns through, if this is the C library.
     pub fn code(&self) -> Option<Code> {
         Some(Code {

@@ -3,6 +3,7 @@
 //! A filter is a program of classic BPF over `struct seccomp_data` (linux/seccomp.h). It is run here with what is not known of a system
 //! call left open: where that decides, both ways are followed. Only what each way allows is allowed.
 
+use crate::Purpose;
 use crate::trace::Traced;
 use libc::sock_filter;
 use std::fs;
@@ -68,6 +69,42 @@ const CALLED: [SystemCall; 18] = [
     call("tgkill", libc::SYS_tgkill),
     call("rt_sigreturn", libc::SYS_rt_sigreturn),
 ];
+/// What a library that is loaded into the program, and then records, calls besides (libramson's `arch::nr`, and dlopen's).
+const LIBRARY: [SystemCall; 33] = [
+    call("memfd_create", libc::SYS_memfd_create),
+    call("openat", libc::SYS_openat),
+    call("read", libc::SYS_read),
+    call("pread64", libc::SYS_pread64),
+    call("close", libc::SYS_close),
+    call("fstat", libc::SYS_fstat),
+    call("newfstatat", libc::SYS_newfstatat),
+    MMAP,
+    MPROTECT,
+    MADVISE,
+    FUTEX,
+    call("mremap", libc::SYS_mremap),
+    call("munlock", libc::SYS_munlock),
+    call("setitimer", libc::SYS_setitimer),
+    call("flock", libc::SYS_flock),
+    call("ftruncate", libc::SYS_ftruncate),
+    call("fallocate", libc::SYS_fallocate),
+    call("unlink", libc::SYS_unlink),
+    call("unlinkat", libc::SYS_unlinkat),
+    call("mkdirat", libc::SYS_mkdirat),
+    call("readlink", libc::SYS_readlink),
+    call("getuid", libc::SYS_getuid),
+    call("sigaltstack", libc::SYS_sigaltstack),
+    call("prctl", libc::SYS_prctl),
+    call("prlimit64", libc::SYS_prlimit64),
+    call("process_vm_readv", libc::SYS_process_vm_readv),
+    call("getpid", libc::SYS_getpid),
+    call("gettid", libc::SYS_gettid),
+    call("brk", libc::SYS_brk),
+    call("munmap", libc::SYS_munmap),
+    call("nanosleep", libc::SYS_nanosleep),
+    call("clock_gettime", libc::SYS_clock_gettime),
+    call("rt_sigprocmask", libc::SYS_rt_sigprocmask),
+];
 const RESTART: SystemCall = call("restart_syscall", libc::SYS_restart_syscall);
 
 /// All filters of a thread, each of which a system call must pass.
@@ -87,8 +124,9 @@ impl Filters {
     }
 
     /// The first system call that they may not let through; `None` if they let all of them.
-    pub fn first_refused(&self) -> Option<&'static str> {
-        CALLED.iter().find(|of| !self.allow(of)).map(|of| of.name)
+    pub fn first_refused(&self, purpose: Purpose) -> Option<&'static str> {
+        let besides = if purpose == Purpose::Library { &LIBRARY[..] } else { &[] };
+        CALLED.iter().chain(besides).find(|of| !self.allow(of)).map(|of| of.name)
     }
 
     /// Whether the kernel may begin a wait again by a system call of its own.
@@ -268,19 +306,22 @@ mod tests {
     fn all_that_may_be_called_must_be_let_through_by_each_filter() {
         let called = || CALLED.iter().map(|of| of.number);
         let open = Filters(vec![only(called())]);
-        assert_eq!(open.first_refused(), None);
+        assert_eq!(open.first_refused(Purpose::Allocator), None);
         assert!(!open.allow_restart());
         for missing in called() {
             let tight =
                 Filters(vec![only(called().filter(|&of| of != missing)), vec![returns(ALLOW)]]);
             let name = CALLED.iter().find(|of| of.number == missing).map(|of| of.name);
-            assert_eq!(tight.first_refused(), name);
+            assert_eq!(tight.first_refused(Purpose::Allocator), name);
         }
-        assert_eq!(Filters(Vec::new()).first_refused(), None);
+        assert_eq!(Filters(Vec::new()).first_refused(Purpose::Allocator), None);
         for action in [0, 0x3_0000, 0x5_0001, 0x7ff0_0000, 0x7fc0_0000, KILL] {
-            assert!(Filters(vec![vec![returns(action)]]).first_refused().is_some(), "{action:x}");
+            assert!(
+                Filters(vec![vec![returns(action)]]).first_refused(Purpose::Allocator).is_some(),
+                "{action:x}"
+            );
         }
-        assert!(Filters(vec![vec![returns(LOG)]]).first_refused().is_none());
+        assert!(Filters(vec![vec![returns(LOG)]]).first_refused(Purpose::Allocator).is_none());
     }
 
     #[test]

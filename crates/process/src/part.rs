@@ -5,6 +5,8 @@
 pub enum Term {
     /// Blocks that the program has.
     Live,
+    /// Blocks that the program has and the profile does not: from before the attach, or made unseen.
+    Unseen,
     /// What the program freed and the allocator has not returned.
     Free,
     /// The allocator's own bytes.
@@ -35,8 +37,9 @@ pub enum Term {
 
 impl Term {
     /// All of them, in their order, with the names of `--json`.
-    pub const ALL: [(Self, &str); 14] = [
+    pub const ALL: [(Self, &str); 15] = [
         (Self::Live, "live"),
+        (Self::Unseen, "allocated_before_the_attach_or_not_seen"),
         (Self::Free, "free_in_allocator"),
         (Self::Metadata, "allocator_metadata"),
         (Self::Held, "held_by_allocator"),
@@ -58,6 +61,8 @@ impl Term {
 pub enum Part {
     /// In blocks that the program has, by the allocator's statistics.
     Live,
+    /// Of these, what an attached program's profile does not have.
+    Unseen,
     /// Free: at the top of arenas.
     Top,
     /// Free: whole pages inside free chunks.
@@ -102,8 +107,9 @@ pub enum Part {
 
 impl Part {
     /// All of them, in the order in which they are shown, with the names of `--json` and the terms that they belong to.
-    pub const ALL: [(Self, &str, Term); 21] = [
+    pub const ALL: [(Self, &str, Term); 22] = [
         (Self::Live, "live", Term::Live),
+        (Self::Unseen, "allocated_before_the_attach_or_not_seen", Term::Unseen),
         (Self::Top, "free_top", Term::Free),
         (Self::FreePages, "free_whole_pages", Term::Free),
         (Self::FreeChunks, "free_in_used_pages", Term::Free),

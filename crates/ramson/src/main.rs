@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod attach;
 mod completions;
 mod diff;
 mod doctor;
@@ -107,6 +108,9 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Timeline(flags) => timeline::timeline(&flags).map(|()| 0),
         Command::Merge(flags) => merge::merge(&flags).map(|()| 0),
         Command::Doctor(flags) => doctor::doctor(&flags).map(|()| 0),
+        Command::Attach(flags) => attach::attach(&flags).map(|()| 0),
+        Command::Detach(flags) => attach::detach(&flags).map(|()| 0),
+        Command::Set(flags) => attach::set(&flags).map(|()| 0),
         Command::Trim(flags) => trim::trim(&flags).map(|()| 0),
         Command::Serve(flags) => serve::serve(&flags).map(|()| 0),
         Command::Mcp(flags) => mcp::mcp(&flags).map(|()| 0),

@@ -1,6 +1,7 @@
 //! `ramson schema`: the JSON Schemas of what `--json` prints, made from the types that are printed.
 
 use crate::answers::{Marked, Merged, Recorded, Snapped, Symbolized};
+use crate::attach::Each;
 use crate::flags::SchemaFlags;
 use crate::list::ListAnswer;
 use crate::output::print_raw;
@@ -13,7 +14,7 @@ use ramson_analysis::report::Report;
 use ramson_analysis::source_lines::SourceLines;
 use ramson_analysis::suspects::Suspects;
 use ramson_analysis::timeline::Timeline;
-use ramson_control::{TrimAnswer, Trims};
+use ramson_control::{Attached, Detached, Set, TrimAnswer, Trims};
 use ramson_encode::json::VERSION;
 use ramson_serve::{Entries, Moments};
 use ramson_source::Failure;
@@ -45,6 +46,9 @@ const ALL: [Described; 17] = [
     ("timeline", &["timeline"], schema::<Timeline>),
     ("top", &["top"], schema::<Live>),
 ];
+const ATTACH: Described = ("attach", &["attach"], schema::<OneOrSeveral<Attached, Each<Attached>>>);
+const DETACH: Described = ("detach", &["detach"], schema::<OneOrSeveral<Detached, Each<Detached>>>);
+const SET: Described = ("set", &["set"], schema::<OneOrSeveral<Set, Each<Set>>>);
 const TRIM: Described = ("trim", &["trim"], schema::<OneOrSeveral<TrimAnswer, Trims>>);
 
 /// What a command says of one process, or of several.
@@ -61,7 +65,7 @@ fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 }
 
 pub fn schemas(flags: &SchemaFlags) -> Result<(), Failure> {
-    let all = || ALL.into_iter().chain([TRIM]);
+    let all = || ALL.into_iter().chain([ATTACH, DETACH, SET, TRIM]);
     if let Some(directory) = &flags.dir {
         for described in all() {
             let path = directory.join(format!("{}.json", described.0));

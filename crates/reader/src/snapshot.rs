@@ -23,6 +23,7 @@ pub struct Header {
     pub configured_interval_bytes: u64,
     pub max_overhead_ppm: u32,
     pub interval_changes: u32,
+    pub until_monotonic_ns: u64,
     pub start_cycles: u64,
     pub start_cycles_ns: u64,
     pub last_cycles: u64,

@@ -9,6 +9,7 @@ use crate::page_filter::FILTER_PAGES;
 use crate::{counter, sys};
 use core::sync::atomic::{self, Ordering::*};
 use ramson_format::atomic::AtomicU64;
+use ramson_format::control::Orders;
 use ramson_format::{Header, Health, PAGE_BYTES, flags};
 
 /// The precise clock: a window is short.
@@ -123,6 +124,30 @@ impl Recorder {
         let header = self.profile().file.header();
         header.cpu_ns.store(sys::clock_ns(PROCESS_CPU), Relaxed);
         header.last_monotonic_ns.store(self.now_ns(), Relaxed);
+    }
+
+    /// Takes what was ordered: from now on that is what was configured, and the governor knows nothing yet.
+    #[cold]
+    pub fn obey(&self, orders: &Orders) {
+        let (cost, header) = (&self.cost, self.profile().file.header());
+        let Orders { interval_bytes, max_overhead_ppm, until_monotonic_ns, is_off, .. } = *orders;
+        let configured_bytes = cost.configured_bytes.swap(interval_bytes, Relaxed);
+        cost.max_overhead_ppm.store(max_overhead_ppm, Relaxed);
+        header.configured_interval_bytes.store(interval_bytes, Relaxed);
+        header.max_overhead_ppm.store(max_overhead_ppm, Relaxed);
+        header.until_monotonic_ns.store(until_monotonic_ns, Relaxed);
+        if is_off {
+            header.flags.fetch_or(flags::PAUSED, Relaxed);
+        } else {
+            header.flags.fetch_and(!flags::PAUSED, Relaxed);
+        }
+        if configured_bytes != interval_bytes {
+            cost.keep(&Recent::default());
+            cost.cpu_ns.store(0, Relaxed);
+            cost.interval_bytes.store(0, Relaxed);
+            header.interval_bytes.store(interval_bytes, Relaxed);
+            header.interval_changes.fetch_add(1, Relaxed);
+        }
     }
 
     /// The cycle counter may not be read any more: what was measured until now is not all.

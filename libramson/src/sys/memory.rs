@@ -98,6 +98,18 @@ pub fn while_writable(address: *const u8, bytes: usize, work: impl FnOnce()) -> 
     protect(first as *const u8, length)
 }
 
+/// Runs `work` while a page of the program's, which is writable or (`is_protected`) readable, can be written.
+pub fn with_page_writable(
+    page: *const u8,
+    is_protected: bool,
+    work: impl FnOnce(),
+) -> Result<(), Errno> {
+    const PAGE_BYTES: usize = 4096;
+    call(nr::MPROTECT, [page as usize, PAGE_BYTES, PROT_READ_WRITE, 0, 0, 0])?;
+    work();
+    if is_protected { protect(page, PAGE_BYTES) } else { Ok(()) }
+}
+
 /// madvise(2). Only with advice that leaves the contents alone in this process.
 pub fn advise(address: *const u8, bytes: usize, advice: i32) -> Result<(), Errno> {
     call(nr::MADVISE, [address as usize, bytes, advice as usize, 0, 0, 0]).map(drop)

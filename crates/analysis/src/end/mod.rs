@@ -3,6 +3,7 @@
 pub mod kernel_log;
 pub mod sites;
 
+use crate::attachment;
 use crate::extents::lost_text;
 use crate::rss::live_text;
 use kernel_log::KernelLog;
@@ -83,7 +84,7 @@ pub fn in_log(source: &Recording, log: &KernelLog) -> Option<Noted> {
 /// One word for how the process is or how it ended.
 pub fn state_of(source: &Recording) -> String {
     if source.running.is_some() {
-        return "running".into();
+        return attachment::state_of(source).unwrap_or("running").into();
     }
     match end_of(source).map(|end| end.way) {
         Some(Way::Exited(status)) => format!("exited {status}"),

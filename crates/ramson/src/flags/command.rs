@@ -6,7 +6,7 @@ use clap::{Arg, Command, CommandFactory, ValueHint};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 
 /// Commands on processes that need no profile.
-const ON_PROCESSES: [&str; 2] = ["doctor", "trim"];
+const ON_PROCESSES: [&str; 5] = ["doctor", "trim", "attach", "detach", "set"];
 
 /// The one that is parsed, and that help, man pages and completions come from.
 pub fn command() -> Command {

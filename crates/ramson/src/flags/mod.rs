@@ -22,7 +22,7 @@ pub use diff::DiffFlags;
 pub use export::{ExportFlags, ExportView, Format, MergeFlags, SnapFlags, SymbolizeFlags};
 pub use leaks::LeaksFlags;
 pub use mcp::McpFlags;
-pub use processes::{DoctorFlags, TrimFlags};
+pub use processes::{AttachFlags, DetachFlags, DoctorFlags, SetFlags, TrimFlags};
 pub use profiles::{ListFlags, MarkFlags, TimelineFlags, When};
 pub use record::{DEFAULT_KEEP_NS, RecordFlags};
 pub use report::{ReportFlags, join_peek};
@@ -81,6 +81,12 @@ pub enum Command {
     Merge(MergeFlags),
     /// Explain a process's RSS, and why freed memory is not returned
     Doctor(DoctorFlags),
+    /// Record a running process from now on, without a restart
+    Attach(AttachFlags),
+    /// Leave an attached process as it was before
+    Detach(DetachFlags),
+    /// Change a recorded process's sampling: interval, on or off
+    Set(SetFlags),
     /// Make a process return its allocator's free memory to the kernel
     Trim(TrimFlags),
     /// Serve profiles over HTTP: to go tool pprof and scrapers, as JSON, and as a page

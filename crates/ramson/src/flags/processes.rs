@@ -1,7 +1,8 @@
-//! The flags of commands on processes, profiled or not: `doctor`, `trim`.
+//! The flags of commands on processes, profiled or not: `doctor`, `trim`, `attach`, `detach`, `set`.
 
 use super::filters::FrameFlags;
 use super::source::{NameFlags, PROCESSES};
+use super::values::{parse_duration, parse_interval, parse_max_overhead};
 use clap::Args;
 
 #[derive(Args)]
@@ -58,6 +59,79 @@ pub struct TrimFlags {
     /// process dies too
     #[arg(long)]
     pub suspend_seccomp: bool,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+One of the process's threads is stopped some times, for about a millisecond each, and loads libramson.so from memory; pointers in the program's objects then lead to its hooks. What was allocated before is not attributed. \"ramson detach\" puts back what was there. Libraries that the program loads later are seen after another attach. docs/attach.md explains each step.
+
+ramson refuses where it cannot be sure: static, 32-bit and musl programs, another user's processes, traced ones, seccomp filters that might forbid it. \"ramson run\" records those from their start.
+
+Examples:
+  ramson attach 4711
+  ramson attach name:redis-server --for 10m
+  ramson attach tree:4711 --interval 64K")]
+pub struct AttachFlags {
+    #[arg(value_name = "SRC", required = true, help = PROCESSES)]
+    pub sources: Vec<String>,
+    /// Mean number of bytes between samples (with K, M or G; 1 records every allocation except malloc(0))
+    #[arg(long, value_name = "SIZE", default_value = "512K", value_parser = parse_interval, allow_hyphen_values = true)]
+    pub interval: u64,
+    /// CPU limit for sampling, in percent (0.001 to 90; 0 or off for none). Default: 1; none with --interval 1
+    #[arg(long, value_name = "PCT", value_parser = parse_max_overhead, allow_hyphen_values = true)]
+    pub max_overhead: Option<String>,
+    /// Take no samples after TIME (ms, s, m, h or d). The hooks stay until \"ramson detach\"
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<u64>,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Every pointer gets back what it had, and blocks that were recorded are forgotten, as their frees are not seen any more; the counts of allocations stay in the profile. The library stays in memory for another \"ramson attach\".
+
+Examples:
+  ramson detach 4711
+  ramson detach name:redis-server")]
+pub struct DetachFlags {
+    #[arg(value_name = "SRC", required = true, help = PROCESSES)]
+    pub sources: Vec<String>,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+For processes started with \"ramson run\", and attached ones. No thread is stopped: each takes note once it has allocated 64 MiB more, or at its next sample. Estimates stay unbiased, as each sample keeps the weight of the interval that it was drawn with. While sampling is off, frees of recorded blocks are still seen.
+
+Examples:
+  ramson set 4711 --interval 64K
+  ramson set name:redis-server --off
+  ramson set 4711 --on --for 10m")]
+pub struct SetFlags {
+    #[arg(value_name = "SRC", required = true, help = PROCESSES)]
+    pub sources: Vec<String>,
+    /// Mean number of bytes between samples (with K, M or G; 1 records every allocation except malloc(0))
+    #[arg(long, value_name = "SIZE", value_parser = parse_interval, allow_hyphen_values = true)]
+    pub interval: Option<u64>,
+    /// CPU limit for sampling, in percent (0.001 to 90; 0 or off for none)
+    #[arg(long, value_name = "PCT", value_parser = parse_max_overhead, allow_hyphen_values = true)]
+    pub max_overhead: Option<String>,
+    /// Take samples
+    #[arg(long, conflicts_with = "off")]
+    pub on: bool,
+    /// Take no samples
+    #[arg(long)]
+    pub off: bool,
+    /// Take no samples after TIME (ms, s, m, h or d)
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, conflicts_with = "off")]
+    pub duration: Option<u64>,
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,

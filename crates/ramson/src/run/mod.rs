@@ -5,7 +5,7 @@ pub mod compact;
 mod confined;
 mod end_note;
 mod frames;
-mod library;
+pub mod library;
 pub mod prune;
 mod roots;
 mod settings;

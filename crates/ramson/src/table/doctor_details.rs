@@ -50,8 +50,9 @@ const TERMS: [(&str, &str); 7] = [
 /// What is not of glibc's arenas.
 const TERMS_OF_ALL: usize = 1;
 
-const NAMES: [(Part, &str); 21] = [
+const NAMES: [(Part, &str); 22] = [
     (Part::Live, "live, by the allocator's statistics"),
+    (Part::Unseen, "live, and not in the profile of an attached process"),
     (Part::Top, "free at the end of the heap"),
     (Part::FreePages, "free whole pages (ramson trim returns these)"),
     (Part::FreeChunks, "free, but on pages that still hold live blocks"),

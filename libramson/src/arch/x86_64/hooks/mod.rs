@@ -4,8 +4,8 @@
 //!
 //! Every slow path carries unwind tables: an exception that the real `operator new` throws passes through it.
 
-use crate::hooks;
 use crate::page_filter::PAGE_FILTER;
+use crate::{attach, hooks};
 use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
@@ -32,9 +32,13 @@ impl Target {
         unsafe { self.0.get().cast::<usize>().write_volatile(address) };
     }
 
-    fn is_bound_beyond(&self, stub: unsafe extern "C" fn()) -> bool {
+    fn get(&self) -> usize {
         // SAFETY: a plain read of an aligned word.
-        unsafe { self.0.get().cast::<usize>().read_volatile() != stub as usize }
+        unsafe { self.0.get().cast::<usize>().read_volatile() }
+    }
+
+    fn is_bound_beyond(&self, stub: unsafe extern "C" fn()) -> bool {
+        self.get() != stub as usize
     }
 }
 
@@ -265,6 +269,29 @@ static PLAIN: &[(&CStr, &Target, &CStr)] = &[
     (c"munmap", &extents::munmap::NEXT, c"munmap"),
     (c"mremap", &extents::mremap::NEXT, c"mremap"),
 ];
+
+// What is called from outside: as a callback of dl_iterate_phdr, which ends at what is not 0; and by itself.
+naked!(
+    #[unsafe(export_name = "ramson_act")]
+    act,
+    [call!("{act}"), "mov eax, 1", "ret"],
+    act = sym attach::act,
+);
+naked!(
+    #[unsafe(export_name = "ramson_settle")]
+    settle,
+    [call!("{settle}"), "ret"],
+    settle = sym attach::settle,
+);
+
+/// The name of a hook as a C string, and where the hook goes on; `None` if it goes nowhere, or is an operator whose calls other hooks count.
+pub fn real_of(name: &str) -> Option<(&'static CStr, usize)> {
+    let is_it = |known: &CStr| known.to_bytes() == name.as_bytes();
+    let plain = PLAIN.iter().find(|(known, ..)| is_it(known));
+    let found = plain.map(|(known, next, _)| (*known, next.get()));
+    let found = found.or_else(|| operators::counting(is_it))?;
+    (found.1 != missing as *const () as usize).then_some(found)
+}
 
 /// A function found by `bind`'s `find`.
 pub struct Found {

@@ -103,3 +103,10 @@ pub fn missing_names() -> impl Iterator<Item = &'static CStr> + Clone {
         .filter(|operator| !operator.entry.is_bound_beyond(missing))
         .map(|operator| operator.name)
 }
+
+/// The operator of that name and the real one, if ours counts its calls.
+pub fn counting(is_it: impl Fn(&CStr) -> bool) -> Option<(&'static CStr, usize)> {
+    let operator = OPERATORS.iter().find(|operator| is_it(operator.name))?;
+    let counts = operator.entry.get() == operator.counted as *const () as usize;
+    counts.then(|| (operator.name, operator.next.get()))
+}

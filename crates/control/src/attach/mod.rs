@@ -1,0 +1,430 @@
+//! A running program is recorded from now on, and left as it was found (docs/attach.md).
+
+mod guest;
+mod library;
+mod loader;
+mod object;
+mod preflight;
+mod set;
+mod slots;
+
+pub use set::{Changes, Set, set};
+
+use crate::outside::{Callee, refused};
+use guest::{Guest, ListedSlot, name_of};
+use library::{Caller, Functions, Stops};
+use loader::{Loader, RESTART};
+use object::Object;
+use ramson_format::control::{Action, MOST_SLOTS, Orders, Request, outcome, slot_state};
+use ramson_format::{DEFAULT_FILE_BYTES, flags};
+use ramson_process::allocators::Allocators;
+use ramson_process::glibc::LibraryData;
+use ramson_process::{ProcessMemory, clock, identify, read_smaps};
+use ramson_source::{Failure, Target, find_target, gone};
+use serde::Serialize;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How to record.
+pub struct Options<'a> {
+    /// Mean bytes from one sample to the next.
+    pub interval_bytes: u64,
+    /// Bound of the CPU time of samples, in millionths; 0 is none.
+    pub max_overhead_ppm: u32,
+    /// After that no samples are taken any more.
+    pub duration: Option<Duration>,
+    /// For the profile; as the process sees it. `None`: the usual one of its user.
+    pub directory: Option<&'a [u8]>,
+    /// The bytes of libramson.so.
+    pub library: &'a [u8],
+}
+
+/// A process that is recorded from now on, or was already.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Attached {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// It was recorded before.
+    pub was_recorded: bool,
+    /// So long, if that is known.
+    pub recorded_for_ms: Option<f64>,
+    /// Mean bytes from one sample to the next.
+    pub interval_bytes: u64,
+    /// Objects that call allocation functions through pointers.
+    pub objects: usize,
+    /// Those of them whose calls are not seen, or not all.
+    pub missed: Vec<String>,
+    /// Pointers that lead to hooks.
+    pub slots: u64,
+    /// Where the profile is: a file, or the process's memory.
+    pub profile: Option<String>,
+    /// The profile ends with the process: no directory could be written.
+    pub is_in_memory: bool,
+    /// How long a thread was stopped, each time.
+    pub stopped_ms: Vec<f64>,
+    /// From the first look on.
+    pub elapsed_ms: f64,
+}
+
+/// A process that is not recorded any more, or was not.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Detached {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Pointers that have again what they had.
+    pub slots: u64,
+    /// Those that other code has changed since, and that lead to hooks by way of that code.
+    pub kept: u64,
+    /// How long a thread was stopped, each time.
+    pub stopped_ms: Vec<f64>,
+    /// From the first look on.
+    pub elapsed_ms: f64,
+}
+
+/// A process in which something is to be done.
+struct Site<'a> {
+    callee: Callee<'a>,
+    loader: Loader,
+    locks: Option<LibraryData>,
+    stops: Stops,
+    begin: Instant,
+}
+
+impl<'a> Site<'a> {
+    fn open(target: &'a Target) -> Result<Self, Failure> {
+        let begin = Instant::now();
+        let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
+        let allocators = Allocators::of(target.pid, &areas);
+        let callee = Callee::open(target, areas, allocators)?;
+        let loader = Loader::find(target, &callee.areas)?;
+        // The loader allocates by the allocator that the program has.
+        let is_glibc = callee.allocators.other.is_none();
+        let version = callee.allocators.version.unwrap_or_default();
+        let data = identify::data_of_libc(&callee.areas);
+        let locks = is_glibc.then(|| LibraryData::read(&callee.memory, &data, version).ok());
+        Ok(Self { callee, loader, locks: locks.flatten(), stops: Stops::default(), begin })
+    }
+
+    fn target(&self) -> &'a Target {
+        self.callee.target
+    }
+
+    fn memory(&self) -> &ProcessMemory {
+        &self.callee.memory
+    }
+
+    fn guest(&self) -> Result<(Option<Guest>, Vec<Object>), Failure> {
+        Guest::of(self.target(), self.memory(), &self.loader)
+    }
+
+    /// Runs `work` with the means to make calls.
+    fn calling<T>(
+        &mut self,
+        work: impl FnOnce(&Caller, &mut Stops) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let is_loader_free = |limit| self.loader.is_seen_free(&self.callee.memory, limit);
+        let caller = Caller {
+            callee: &self.callee,
+            locks: self.locks.as_ref(),
+            is_loader_free: &is_loader_free,
+        };
+        work(&caller, &mut self.stops)
+    }
+
+    fn stopped_ms(&self) -> Vec<f64> {
+        self.stops.0.iter().map(|stop| milliseconds(*stop)).collect()
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e3
+}
+
+/// Tells one request from the next, and seeds samplers.
+fn number() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (now.as_nanos() as u64 ^ u64::from(std::process::id()).rotate_left(40)) >> 8
+}
+
+/// Records a running program from now on.
+pub fn attach(target: &Target, options: &Options) -> Result<Attached, Failure> {
+    let mut site = Site::open(target)?;
+    let (found, objects) = site.guest()?;
+    let state = found.as_ref().map(|guest| guest.state(target, site.memory())).transpose()?;
+    if state.is_some_and(|state| !state.is_attached) && target.profile.is_some() {
+        return Ok(answer(&site, true, &[], (0, Vec::new())));
+    }
+    if state.is_some_and(|state| !state.is_attached && state.outcome == 0)
+        && !is_alone(&objects, found.as_ref())
+    {
+        let why = "it was started with libramson.so, which has recorded nothing yet";
+        return Err(refused(
+            target,
+            why,
+            "Wait until it has allocated more, or set a smaller interval with \"ramson set\"",
+        ));
+    }
+    let facts = preflight::check(target, &site.callee.allocators)?;
+    let functions = Functions::find(&site.callee, &objects)?;
+    let is_running = state.is_some_and(|state| {
+        state.patched > 0 && state.orders.is_some_and(|orders| !is_over(&orders))
+    });
+    let guest = match found {
+        Some(guest) => {
+            if let Some(number) = library::left_open(target.pid) {
+                site.calling(|caller, stops| library::close(caller, &functions, number, stops))?;
+            }
+            guest
+        }
+        None => load(&mut site, &functions, options.library)?,
+    };
+    let (_, objects) = site.guest()?;
+    // What is in the list now has then been loaded completely.
+    let is_free = site.loader.is_seen_free(site.memory(), Duration::from_secs(1));
+    is_free.then_some(()).ok_or_else(|| loader::busy(target))?;
+    let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
+    let listed = slots::find(site.memory(), &objects, &areas);
+    let known = guest.slots(target, site.memory())?;
+    let fresh = fresh(&known, &listed.slots);
+    let is_idle = is_running && fresh.is_empty() && target.profile.is_some();
+    if !is_idle {
+        let total = enlist(&guest, target, &known, &fresh)?;
+        if !is_running {
+            guest.order(target, &orders_of(options))?;
+        }
+        let request = Request {
+            action: Action::Attach,
+            slots: total,
+            interval_bytes: options.interval_bytes,
+            max_overhead_ppm: options.max_overhead_ppm,
+            file_bytes: DEFAULT_FILE_BYTES,
+            tried_filters: facts.filters,
+            pid: facts.own_pid,
+            program_headers: facts.program_headers,
+            entropy: number(),
+            number: number() & (u64::MAX >> 8),
+        };
+        act(&mut site, &functions, &guest, &request, options.directory.unwrap_or_default())?;
+    }
+    let after: Vec<ListedSlot> = guest
+        .slots(target, site.memory())?
+        .into_iter()
+        .filter(|slot| {
+            slot.object != guest.record
+                && objects
+                    .iter()
+                    .any(|object| (object.record, object.dynamic_at) == (slot.object, slot.dynamic))
+        })
+        .collect();
+    let coverage = slots::coverage(&listed, &after);
+    let names = named(site.memory(), &coverage.1);
+    Ok(answer(&site, is_running, &after, (coverage.0, names)))
+}
+
+/// Whether the library is there without having been asked for anything: a ramson that was killed brought it.
+fn is_alone(objects: &[Object], guest: Option<&Guest>) -> bool {
+    let name = |guest: &Guest| {
+        objects
+            .iter()
+            .find(|object| object.record == guest.record)
+            .map(|object| object.name.clone())
+    };
+    guest.and_then(name).is_some_and(|name| name.starts_with("/proc/self/fd/"))
+}
+
+fn is_over(orders: &Orders) -> bool {
+    let until_ns = orders.until_monotonic_ns;
+    orders.is_off || until_ns != 0 && until_ns <= clock::monotonic_ns()
+}
+
+fn orders_of(options: &Options) -> Orders {
+    let until = options.duration.map(|time| clock::monotonic_ns() + time.as_nanos() as u64);
+    Orders {
+        interval_bytes: options.interval_bytes,
+        max_overhead_ppm: options.max_overhead_ppm,
+        is_off: false,
+        until_monotonic_ns: until.unwrap_or(0),
+        number: number(),
+    }
+}
+
+fn load(site: &mut Site, functions: &Functions, library: &[u8]) -> Result<Guest, Failure> {
+    let target = site.target();
+    site.calling(|caller, stops| library::load(caller, functions, library, stops))?;
+    if let (Some(guest), _) = site.guest()? {
+        return Ok(guest);
+    }
+    site.calling(|caller, stops| {
+        library::forget_error(caller, functions, stops);
+        Ok(())
+    })?;
+    let why = "its loader does not take libramson.so: no room is left for thread-local storage, or code in memory is forbidden";
+    Err(refused(target, why, RESTART))
+}
+
+/// Those that are not hooked already.
+fn fresh(known: &[ListedSlot], listed: &[ListedSlot]) -> Vec<ListedSlot> {
+    let is_known = |slot: &&ListedSlot| {
+        known.iter().any(|other| {
+            other.is_patched()
+                && (other.object, other.dynamic, other.address)
+                    == (slot.object, slot.dynamic, slot.address)
+        })
+    };
+    listed.iter().filter(|slot| !is_known(slot)).copied().collect()
+}
+
+/// Puts the slots into the table, behind those that are hooked. Returns its length.
+fn enlist(
+    guest: &Guest,
+    target: &Target,
+    known: &[ListedSlot],
+    fresh: &[ListedSlot],
+) -> Result<u64, Failure> {
+    let used = known.iter().rposition(ListedSlot::is_patched).map_or(0, |last| last + 1);
+    let room = MOST_SLOTS - used;
+    let fresh = &fresh[..fresh.len().min(room)];
+    guest.list(target, used, fresh)?;
+    Ok((used + fresh.len()) as u64)
+}
+
+/// Has the library do what is asked.
+fn act(
+    site: &mut Site,
+    functions: &Functions,
+    guest: &Guest,
+    request: &Request,
+    directory: &[u8],
+) -> Result<(), Failure> {
+    use ramson_inject::{Argument, Step};
+    let target = site.target();
+    guest.request(target, request, directory)?;
+    let arguments = [Argument::Word(guest.act), Argument::Word(0)];
+    let steps = [
+        Step { function: functions.dl_iterate_phdr, arguments: &arguments, data: &[] },
+        Step { function: guest.settle, arguments: &[], data: &[] },
+    ];
+    site.calling(|caller, stops| caller.call(&steps, stops))?;
+    let state = guest.state(target, site.memory())?;
+    if Guest::is_done(&state, request.number) {
+        return Ok(());
+    }
+    match state.outcome & 0xff {
+        outcome::UNKNOWN => Err(refused(target, "its C library is not one that is known", RESTART)),
+        _ => Err(refused(target, "another ramson is at work in it", "Try again")),
+    }
+}
+
+fn named(memory: &ProcessMemory, records: &[u64]) -> Vec<String> {
+    let name = |&record: &u64| {
+        let name = name_of(memory, record)?;
+        let name = identify::base_name(&name).to_owned();
+        Some(if name.is_empty() { "the executable".to_owned() } else { name })
+    };
+    records.iter().filter_map(name).collect()
+}
+
+fn answer(
+    site: &Site,
+    was_recorded: bool,
+    slots: &[ListedSlot],
+    (objects, missed): (usize, Vec<String>),
+) -> Attached {
+    let target = site.target();
+    let found = find_target(&target.pid.to_string()).ok();
+    let profile = found.and_then(|target| target.profile);
+    let header = profile.as_ref().map(|recording| &recording.snapshot.header);
+    let start_ns = header.map(|header| header.start_monotonic_ns).filter(|_| was_recorded);
+    let in_memory = flags::MEMFD | flags::PRIVATE;
+    Attached {
+        pid: target.pid,
+        name: target.name.clone(),
+        was_recorded,
+        recorded_for_ms: start_ns.map(|start_ns| {
+            milliseconds(Duration::from_nanos(clock::monotonic_ns().saturating_sub(start_ns)))
+        }),
+        interval_bytes: header.map_or(0, |header| header.interval_bytes),
+        objects,
+        missed,
+        slots: slots.iter().filter(|slot| slot.is_patched()).count() as u64,
+        is_in_memory: header.is_some_and(|header| header.flags & in_memory != 0),
+        profile: profile.map(|recording| recording.origin),
+        stopped_ms: site.stopped_ms(),
+        elapsed_ms: milliseconds(site.begin.elapsed()),
+    }
+}
+
+/// Leaves a program as it was found.
+pub fn detach(target: &Target) -> Result<Detached, Failure> {
+    let mut site = Site::open(target)?;
+    let (found, objects) = site.guest()?;
+    let left_open = library::left_open(target.pid);
+    let functions = Functions::find(&site.callee, &objects)?;
+    if let Some(number) = left_open {
+        site.calling(|caller, stops| library::close(caller, &functions, number, stops))?;
+    }
+    let (mut slots, mut kept) = (0, 0);
+    if let Some(guest) = found {
+        let state = guest.state(target, site.memory())?;
+        if !state.is_attached && !is_alone(&objects, Some(&guest)) {
+            let next = format!("\"ramson set {} --off\" ends its samples", target.pid);
+            return Err(refused(
+                target,
+                "it was started under ramson, and its hooks with it",
+                &next,
+            ));
+        }
+        let before = guest.slots(target, site.memory())?;
+        if state.patched > 0 || before.iter().any(ListedSlot::is_patched) {
+            let is_theirs = |slot: &&ListedSlot| slot.is_patched() && slot.object != guest.record;
+            slots = before.iter().filter(is_theirs).count() as u64;
+            kept = restore(&mut site, &functions, &guest, &before)?;
+        }
+    }
+    Ok(Detached {
+        pid: target.pid,
+        name: target.name.clone(),
+        slots: slots - kept.min(slots),
+        kept,
+        stopped_ms: site.stopped_ms(),
+        elapsed_ms: milliseconds(site.begin.elapsed()),
+    })
+}
+
+/// Returns how many slots lead elsewhere by now.
+fn restore(
+    site: &mut Site,
+    functions: &Functions,
+    guest: &Guest,
+    before: &[ListedSlot],
+) -> Result<u64, Failure> {
+    let target = site.target();
+    let orders = guest.state(target, site.memory())?.orders;
+    let orders = orders.ok_or_else(|| gone(target))?;
+    guest.order(target, &Orders { is_off: true, number: number(), ..orders })?;
+    let request = Request {
+        action: Action::Detach,
+        slots: before.len() as u64,
+        interval_bytes: orders.interval_bytes,
+        max_overhead_ppm: orders.max_overhead_ppm,
+        file_bytes: DEFAULT_FILE_BYTES,
+        tried_filters: None,
+        pid: 0,
+        program_headers: 0,
+        entropy: 0,
+        number: number() & (u64::MAX >> 8),
+    };
+    act(site, functions, guest, &request, &[])?;
+    let after = guest.slots(target, site.memory())?;
+    let is_kept = |(before, after): &(&ListedSlot, &ListedSlot)| {
+        before.is_patched() && after.state == slot_state::OTHER
+    };
+    let kept = before.iter().zip(&after).filter(is_kept).count() as u64;
+    let empty =
+        ListedSlot { object: 0, dynamic: 0, address: 0, before: 0, hook: 0, flags: 0, state: 0 };
+    guest.list(target, 0, &vec![empty; before.len()])?;
+    Ok(kept)
+}

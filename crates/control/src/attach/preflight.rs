@@ -1,0 +1,58 @@
+//! What stands against an attach, as far as /proc tells: each with its own message, before anything is done.
+
+use super::loader::RESTART;
+use crate::outside::refused;
+use ramson_process::allocators::Allocators;
+use ramson_process::identify::AllocatorKind;
+use ramson_process::{stat, text};
+use ramson_source::{Failure, Target, gone};
+use std::fs;
+
+/// `AT_SECURE` and the others are pairs of words, this is the kind of the first (linux/auxvec.h).
+const AT_PHDR: u64 = 3;
+const AT_SECURE: u64 = 23;
+
+/// What is learnt on the way.
+pub struct Facts {
+    /// The process, as it is called in its own namespace.
+    pub own_pid: u32,
+    pub program_headers: u64,
+    /// Filters of system calls, if there are any.
+    pub filters: Option<u64>,
+}
+
+/// Why the process cannot be recorded from now on, if so.
+pub fn check(target: &Target, allocators: &Allocators) -> Result<Facts, Failure> {
+    let directory = format!("/proc/{}", target.pid);
+    let status = text::read(format!("{directory}/status")).map_err(|_| gone(target))?;
+    let field = |name: &str| stat::line(&status, name).unwrap_or_default();
+    if matches!(&allocators.other, Some((AllocatorKind::InProgram, _))) {
+        let why = "its allocator is linked into the executable, whose calls pass no pointer that could be changed";
+        return Err(refused(
+            target,
+            why,
+            "Nor does \"ramson run\" see it: link the program with that allocator's shared library",
+        ));
+    }
+    if fs::symlink_metadata(format!("{directory}/root/proc/self")).is_err() {
+        return Err(refused(target, "there is no /proc in its root directory", RESTART));
+    }
+    let vector = fs::read(format!("{directory}/auxv")).map_err(|_| gone(target))?;
+    let pairs = vector.as_chunks::<16>().0.iter().map(|pair| {
+        let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |&word| u64::from_le_bytes(word));
+        (word(&pair[..8]), word(&pair[8..]))
+    });
+    let auxiliary =
+        |wanted: u64| pairs.clone().find(|&(kind, _)| kind == wanted).map(|found| found.1);
+    if auxiliary(AT_SECURE) != Some(0) {
+        let why = "it has another user's rights (set-user-ID, file capabilities)";
+        return Err(refused(target, why, "There is no way to record it"));
+    }
+    let ids = field("NSpid");
+    let own_pid = ids.split_whitespace().last().and_then(|id| id.parse().ok());
+    Ok(Facts {
+        own_pid: own_pid.unwrap_or(target.pid),
+        program_headers: auxiliary(AT_PHDR).unwrap_or(0),
+        filters: field("Seccomp_filters").parse().ok().filter(|&filters| filters != 0),
+    })
+}

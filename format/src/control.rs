@@ -1,0 +1,378 @@
+//! What a process with libramson is told from outside, while it runs: the words at `ramson_control` in its memory, and the table at
+//! `ramson_slots`. Whoever may trace the process writes them through /proc/PID/mem; the library checks all of it before it uses any.
+
+use crate::atomic::AtomicU64;
+use crate::settings::PATH_BYTES;
+use crate::{FILE_BYTES_RANGE, mix};
+
+/// Changes with anything in this file.
+pub const LAYOUT: u64 = 1;
+/// The symbol of `Control`.
+pub const CONTROL_SYMBOL: &str = "ramson_control";
+/// The symbol of the `Slot`s, `MOST_SLOTS` of them.
+pub const SLOTS_SYMBOL: &str = "ramson_slots";
+/// The function that does what is asked, given to dl_iterate_phdr(3) as its callback: the loader then unloads no object.
+pub const ACT_SYMBOL: &str = "ramson_act";
+/// The function that begins to record, or ends it, as was asked. Without arguments.
+pub const SETTLE_SYMBOL: &str = "ramson_settle";
+
+/// Slots that can be written in one process.
+pub const MOST_SLOTS: usize = 1 << 14;
+/// So much of its own allocation a thread makes at most before it looks at its orders.
+pub const LOOK_BYTES: u64 = 64 << 20;
+/// Longest sampling interval that may be asked for.
+pub const MOST_INTERVAL_BYTES: u64 = crate::settings::MAX_INTERVAL_BYTES;
+/// An overhead of 100 %.
+const MOST_OVERHEAD_PPM: u64 = 1_000_000;
+
+/// The functions that have hooks, by number.
+pub const HOOKED: [&str; 41] = [
+    "malloc",
+    "free",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "free_sized",
+    "free_aligned_sized",
+    "_exit",
+    "_Exit",
+    "abort",
+    "prctl",
+    "syscall",
+    "mmap",
+    "mmap64",
+    "munmap",
+    "mremap",
+    "_Znwm",
+    "_Znam",
+    "_ZnwmRKSt9nothrow_t",
+    "_ZnamRKSt9nothrow_t",
+    "_ZnwmSt11align_val_t",
+    "_ZnamSt11align_val_t",
+    "_ZnwmSt11align_val_tRKSt9nothrow_t",
+    "_ZnamSt11align_val_tRKSt9nothrow_t",
+    "_ZdlPv",
+    "_ZdaPv",
+    "_ZdlPvRKSt9nothrow_t",
+    "_ZdaPvRKSt9nothrow_t",
+    "_ZdlPvm",
+    "_ZdaPvm",
+    "_ZdlPvSt11align_val_t",
+    "_ZdaPvSt11align_val_t",
+    "_ZdlPvmSt11align_val_t",
+    "_ZdaPvmSt11align_val_t",
+    "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+    "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+];
+/// The first so many of them allocate or free.
+pub const ALLOCATING: usize = 12;
+
+/// How to sample from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Orders {
+    /// Mean bytes from one sample to the next; at least 1.
+    pub interval_bytes: u64,
+    /// Bound of the CPU time of samples, in millionths; 0 is none.
+    pub max_overhead_ppm: u32,
+    /// No samples are taken; frees of blocks that were sampled are recorded.
+    pub is_off: bool,
+    /// CLOCK_MONOTONIC after which none are taken; 0 is never.
+    pub until_monotonic_ns: u64,
+    /// Tells one order from the next.
+    pub number: u64,
+}
+
+/// Words of orders, the check among them.
+pub const ORDER_WORDS: usize = 6;
+
+impl Orders {
+    /// As they are written.
+    pub fn words(&self) -> [u64; ORDER_WORDS] {
+        let mut words = [
+            self.interval_bytes,
+            self.max_overhead_ppm as u64,
+            self.is_off as u64,
+            self.until_monotonic_ns,
+            self.number,
+            0,
+        ];
+        words[ORDER_WORDS - 1] = check(&words[..ORDER_WORDS - 1]);
+        words
+    }
+
+    /// `None`: not whole, out of range, or none were given yet.
+    pub fn of_words(words: &[u64; ORDER_WORDS]) -> Option<Self> {
+        let [interval_bytes, max_overhead_ppm, is_off, until_monotonic_ns, number, found] = *words;
+        let is_whole = found == check(&words[..ORDER_WORDS - 1]);
+        let is_in_range = (1..=MOST_INTERVAL_BYTES).contains(&interval_bytes)
+            && max_overhead_ppm <= MOST_OVERHEAD_PPM
+            && is_off <= 1;
+        (is_whole && is_in_range).then_some(Self {
+            interval_bytes,
+            max_overhead_ppm: max_overhead_ppm as u32,
+            is_off: is_off == 1,
+            until_monotonic_ns,
+            number,
+        })
+    }
+}
+
+/// What `act` is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Action {
+    /// Take the settings, find the real functions, and write the hooks into the slots that are listed.
+    Attach = 1,
+    /// Put back what the slots had.
+    Detach = 2,
+}
+
+impl Action {
+    /// By its number.
+    pub const fn of(number: u64) -> Option<Self> {
+        match number {
+            1 => Some(Self::Attach),
+            2 => Some(Self::Detach),
+            _ => None,
+        }
+    }
+}
+
+/// What is asked of `act`. The settings count at the first attach only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as in the library's settings")]
+pub struct Request {
+    pub action: Action,
+    /// Slots in the table.
+    pub slots: u64,
+    pub interval_bytes: u64,
+    pub max_overhead_ppm: u32,
+    pub file_bytes: u64,
+    /// The filters that let through all that the library does; `None`: none were looked at.
+    pub tried_filters: Option<u64>,
+    /// The process, as it is called in its own namespace.
+    pub pid: u32,
+    /// Address of the executable's program headers.
+    pub program_headers: u64,
+    pub entropy: u64,
+    /// Tells one request from the next.
+    pub number: u64,
+}
+
+/// Words of a request, the check among them.
+pub const REQUEST_WORDS: usize = 11;
+
+impl Request {
+    /// As they are written; `directory` is what is written behind them.
+    pub fn words(&self, directory: &[u64; DIRECTORY_WORDS]) -> [u64; REQUEST_WORDS] {
+        let mut words = [
+            self.action as u64,
+            self.slots,
+            self.interval_bytes,
+            self.max_overhead_ppm as u64,
+            self.file_bytes,
+            self.tried_filters.map_or(u64::MAX, |filters| filters),
+            self.pid as u64,
+            self.program_headers,
+            self.entropy,
+            self.number,
+            0,
+        ];
+        words[REQUEST_WORDS - 1] = request_check(&words, directory);
+        words
+    }
+
+    /// `None`: not whole, or out of range.
+    pub fn of_words(
+        words: &[u64; REQUEST_WORDS],
+        directory: &[u64; DIRECTORY_WORDS],
+    ) -> Option<Self> {
+        let [
+            action,
+            slots,
+            interval_bytes,
+            ppm,
+            file_bytes,
+            filters,
+            pid,
+            headers,
+            entropy,
+            number,
+            found,
+        ] = *words;
+        let is_in_range = slots <= MOST_SLOTS as u64
+            && pid <= u32::MAX as u64
+            && (1..=MOST_INTERVAL_BYTES).contains(&interval_bytes)
+            && ppm <= MOST_OVERHEAD_PPM
+            && (FILE_BYTES_RANGE.0..=FILE_BYTES_RANGE.1).contains(&file_bytes);
+        let request = Self {
+            action: Action::of(action)?,
+            slots,
+            interval_bytes,
+            max_overhead_ppm: ppm as u32,
+            file_bytes,
+            tried_filters: Some(filters).filter(|&filters| filters != u64::MAX),
+            pid: pid as u32,
+            program_headers: headers,
+            entropy,
+            number,
+        };
+        (is_in_range && found == request_check(words, directory)).then_some(request)
+    }
+}
+
+fn request_check(words: &[u64; REQUEST_WORDS], directory: &[u64; DIRECTORY_WORDS]) -> u64 {
+    mix(check(&words[..REQUEST_WORDS - 1]), check(directory))
+}
+
+fn check(words: &[u64]) -> u64 {
+    words.iter().fold(0x636f_6e74, |hash, &word| mix(hash, word))
+}
+
+/// A path, as words of eight bytes each; 0 after its end.
+pub const DIRECTORY_WORDS: usize = PATH_BYTES / 8;
+
+/// How an action went, in `Control::outcome`, with the request's number in the upper bits.
+pub mod outcome {
+    /// It was done.
+    pub const DONE: u64 = 1;
+    /// The request was not whole.
+    pub const UNREADABLE: u64 = 2;
+    /// The C library is not known, or has no malloc of its own.
+    pub const UNKNOWN: u64 = 3;
+}
+
+/// What lies at `ramson_control`. All zero but the layout is "nothing was asked".
+#[repr(C)]
+#[derive(Debug)]
+#[expect(missing_docs, reason = "their types say what they are")]
+pub struct Control {
+    pub layout: AtomicU64,
+    pub orders: [AtomicU64; ORDER_WORDS],
+    pub request: [AtomicU64; REQUEST_WORDS],
+    pub directory: [AtomicU64; DIRECTORY_WORDS],
+    /// Number of the request that was dealt with, and shifted by 8, how it went.
+    pub outcome: AtomicU64,
+    /// Not 0: the library came into the running process, and did not start with it.
+    pub is_attached: AtomicU64,
+    /// Hooks are in place in so many slots.
+    pub patched: AtomicU64,
+}
+
+/// Offsets in `Control`.
+pub mod offset {
+    use super::Control;
+    use core::mem::offset_of;
+    /// Of the orders.
+    pub const ORDERS: u64 = offset_of!(Control, orders) as u64;
+    /// Of the request; the directory follows.
+    pub const REQUEST: u64 = offset_of!(Control, request) as u64;
+    /// Of the outcome; what follows tells the state.
+    pub const OUTCOME: u64 = offset_of!(Control, outcome) as u64;
+}
+
+/// Bits of `Slot::flags`.
+pub mod slot_flags {
+    /// Its page was readable only.
+    pub const PROTECTED: u64 = 1;
+    /// It has not been bound yet: it leads into the object's own code, which has the loader find the function at the first call.
+    pub const LAZY: u64 = 2;
+}
+
+/// Values of `Slot::state`.
+pub mod slot_state {
+    /// It is not looked at.
+    pub const FREE: u64 = 0;
+    /// Listed from outside.
+    pub const LISTED: u64 = 1;
+    /// It has our hook, or had at the last look.
+    pub const PATCHED: u64 = 2;
+    /// It leads elsewhere.
+    pub const OTHER: u64 = 3;
+    /// Its page cannot be written.
+    pub const FAILED: u64 = 4;
+}
+
+/// A pointer to a hooked function in an object of the process.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Slot {
+    /// The loader's record of the object.
+    pub object: AtomicU64,
+    /// The object's dynamic section, which tells it from another with that record.
+    pub dynamic: AtomicU64,
+    /// Where the slot is.
+    pub address: AtomicU64,
+    /// What it had, and gets back.
+    pub before: AtomicU64,
+    /// Number of the function in `HOOKED`.
+    pub hook: AtomicU64,
+    /// See `slot_flags`.
+    pub flags: AtomicU64,
+    /// See `slot_state`.
+    pub state: AtomicU64,
+}
+
+/// Length of a `Slot` in words.
+pub const SLOT_WORDS: usize = size_of::<Slot>() / 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_taken_whole_and_in_range_or_not_at_all() {
+        let orders = Orders {
+            interval_bytes: 512 << 10,
+            max_overhead_ppm: 10_000,
+            is_off: true,
+            until_monotonic_ns: 7,
+            number: 3,
+        };
+        let words = orders.words();
+        assert_eq!(Orders::of_words(&words), Some(orders));
+        assert_eq!(Orders::of_words(&[0; ORDER_WORDS]), None);
+        for index in 0..ORDER_WORDS {
+            let mut torn = words;
+            torn[index] ^= 1;
+            assert_eq!(Orders::of_words(&torn), None, "{index}");
+        }
+        for interval_bytes in [0, MOST_INTERVAL_BYTES + 1] {
+            let words = Orders { interval_bytes, ..orders }.words();
+            assert_eq!(Orders::of_words(&words), None);
+        }
+        let words = Orders { max_overhead_ppm: 1_000_001, ..orders }.words();
+        assert_eq!(Orders::of_words(&words), None);
+    }
+
+    #[test]
+    fn a_request_that_is_not_whole_is_none() {
+        let request = Request {
+            action: Action::Attach,
+            slots: 12,
+            interval_bytes: 1,
+            max_overhead_ppm: 0,
+            file_bytes: FILE_BYTES_RANGE.0,
+            tried_filters: Some(2),
+            pid: 1,
+            program_headers: 2,
+            entropy: 3,
+            number: 4,
+        };
+        let mut directory = [0; DIRECTORY_WORDS];
+        directory[0] = 0x2f;
+        let words = request.words(&directory);
+        assert_eq!(Request::of_words(&words, &directory), Some(request));
+        assert_eq!(Request::of_words(&words, &[0; DIRECTORY_WORDS]), None);
+        for index in 0..REQUEST_WORDS {
+            let mut torn = words;
+            torn[index] ^= 1 << 40;
+            assert_eq!(Request::of_words(&torn, &directory), None, "{index}");
+        }
+    }
+}

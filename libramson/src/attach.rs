@@ -1,0 +1,163 @@
+//! Into a program that runs, and out of it again: the hooks are written into the slots through which its objects call the functions that
+//! they replace, and what the slots had is put back. Which slots there are is found out from outside, where a mistake harms nobody.
+//!
+//! Both run on a borrowed thread, in a callback of dl_iterate_phdr(3): the loader unloads nothing meanwhile. A slot is written only if its
+//! object is still in the loader's list, and if it leads to the very function that the hook goes on to.
+
+use crate::arch::{self, hooks};
+use crate::orders::CONTROL;
+use crate::parking::parked;
+use crate::process::{self, Pace};
+use crate::resolve::{self, LinkMap};
+use crate::sys;
+use core::ffi::CStr;
+use core::sync::atomic::Ordering::*;
+use ramson_format::PAGE_BYTES;
+use ramson_format::atomic::AtomicU64;
+use ramson_format::control::{
+    Action, HOOKED, MOST_SLOTS, Request, SLOT_WORDS, Slot, outcome, slot_flags, slot_state,
+};
+use ramson_format::settings::PATH_BYTES;
+
+/// The table of slots, in its own words.
+#[repr(transparent)]
+pub struct Slots([[AtomicU64; SLOT_WORDS]; MOST_SLOTS]);
+
+/// The slots that are or were listed.
+#[unsafe(export_name = "ramson_slots")]
+pub static SLOTS: Slots = Slots([const { [const { AtomicU64::new(0) }; SLOT_WORDS] }; MOST_SLOTS]);
+
+fn slots(count: u64) -> &'static [Slot] {
+    // SAFETY: a `Slot` is these words, and nothing else.
+    let all = unsafe { &*(&raw const SLOTS).cast::<[Slot; MOST_SLOTS]>() };
+    all.get(..count as usize).unwrap_or_default()
+}
+
+/// Does what is asked for in `CONTROL`.
+pub extern "C" fn act() {
+    let words = CONTROL.request.each_ref().map(|word| word.load(Acquire));
+    let directory = CONTROL.directory.each_ref().map(|word| word.load(Acquire));
+    let Some(request) = Request::of_words(&words, &directory) else {
+        return CONTROL.outcome.store(outcome::UNREADABLE, Release);
+    };
+    let came = match request.action {
+        Action::Attach => attach(&request, &directory.map(u64::to_le_bytes)),
+        Action::Detach => {
+            restore(slots(request.slots));
+            outcome::DONE
+        }
+    };
+    let patched = |slot: &&Slot| slot.state.load(Relaxed) == slot_state::PATCHED && is_there(slot);
+    let patched = slots(MOST_SLOTS as u64).iter().filter(patched).count();
+    CONTROL.patched.store(patched as u64, Relaxed);
+    CONTROL.outcome.store(request.number << 8 | came, Release);
+}
+
+fn attach(request: &Request, directory: &[[u8; 8]; PATH_BYTES / 8]) -> u64 {
+    let is_first = CONTROL.is_attached.load(Relaxed) == 0;
+    let directory = CStr::from_bytes_until_nul(directory.as_flattened()).unwrap_or_default();
+    if !process::take_config(request, directory.to_bytes())
+        || resolve::find_first(c"malloc").is_none()
+    {
+        return outcome::UNKNOWN;
+    }
+    if is_first {
+        crate::hooks::bind_to_present();
+    }
+    CONTROL.is_attached.store(1, Release);
+    let Some(own) = resolve::own_object() else { return outcome::UNKNOWN };
+    write(slots(request.slots), slot_state::LISTED, |slot, word| place(own, slot, word));
+    outcome::DONE
+}
+
+/// Begins to record, or ends it. Not within the loader's lock, as files are made.
+pub extern "C" fn settle() {
+    let thread = arch::thread();
+    let is_sampling = matches!(process::pace(), Pace::Sampling(_));
+    parked(thread, || {
+        let recorder = match is_sampling {
+            true => process::recorder_for_sample(thread),
+            false => process::recorder(),
+        };
+        let Some(recorder) = recorder else { return };
+        if is_sampling {
+            process::move_out(recorder, false);
+        } else {
+            recorder.forget_all();
+        }
+        recorder.note_hooks(CONTROL.patched.load(Relaxed) > 0);
+    });
+}
+
+/// What a slot had is put back, if it still has our hook.
+fn restore(slots: &[Slot]) {
+    let Some(own) = resolve::own_object() else { return };
+    write(slots, slot_state::PATCHED, |slot, word| {
+        let before = slot.before.load(Relaxed);
+        let put_back = hook_of(own, slot)
+            .is_some_and(|(hook, _)| word.compare_exchange(hook, before, AcqRel, Relaxed).is_ok());
+        if put_back { slot_state::FREE } else { slot_state::OTHER }
+    });
+}
+
+/// Puts the hook into a slot that leads to the function that the hook goes on to, or will once it is bound.
+fn place(own: &LinkMap, slot: &Slot, word: &AtomicU64) -> u64 {
+    let Some((hook, real)) = hook_of(own, slot) else { return slot_state::OTHER };
+    let is_lazy = slot.flags.load(Relaxed) & slot_flags::LAZY != 0;
+    let before = if is_lazy { slot.before.load(Relaxed) } else { real };
+    slot.before.store(before, Relaxed);
+    match word.compare_exchange(before, hook, AcqRel, Relaxed) {
+        Ok(_) => slot_state::PATCHED,
+        Err(_) => slot_state::OTHER,
+    }
+}
+
+/// A hook, and where it goes on; `None` if it must not be used here.
+fn hook_of(own: &LinkMap, slot: &Slot) -> Option<(u64, u64)> {
+    let name = HOOKED.get(slot.hook.load(Relaxed) as usize)?;
+    let (name, real) = hooks::real_of(name)?;
+    Some((resolve::find_in(own, name)? as u64, real as u64))
+}
+
+/// Gives each slot in `state` a new one by `put`, while its page can be written. Slots of one page that follow each other share that.
+fn write(slots: &[Slot], state: u64, put: impl Fn(&Slot, &AtomicU64) -> u64) {
+    let mut rest = slots;
+    while let [first, ..] = rest {
+        let page = |slot: &Slot| slot.address.load(Relaxed) & !(PAGE_BYTES - 1);
+        let is_together = |slot: &&Slot| {
+            page(slot) == page(first) && slot.object.load(Relaxed) == first.object.load(Relaxed)
+        };
+        let count = rest.iter().take_while(is_together).count().max(1);
+        let (together, others) = rest.split_at(count);
+        rest = others;
+        let is_meant = |slot: &&Slot| slot.state.load(Relaxed) == state && is_there(slot);
+        if !together.iter().any(|slot| is_meant(&slot)) {
+            continue;
+        }
+        let is_protected = first.flags.load(Relaxed) & slot_flags::PROTECTED != 0;
+        let written = sys::with_page_writable(page(first) as *const u8, is_protected, || {
+            for slot in together.iter().filter(is_meant) {
+                // SAFETY: the object is loaded, as no object is unloaded meanwhile; the slot is an aligned word of it on a page that was just
+                // made writable. A table that lists what is no slot would break it: who may write there may write everywhere.
+                let word = unsafe { &*(slot.address.load(Relaxed) as *const AtomicU64) };
+                slot.state.store(put(slot, word), Relaxed);
+            }
+        });
+        if written.is_err() {
+            together
+                .iter()
+                .filter(is_meant)
+                .for_each(|slot| slot.state.store(slot_state::FAILED, Relaxed));
+        }
+    }
+}
+
+/// Whether the slot's object is still loaded.
+fn is_there(slot: &Slot) -> bool {
+    let (object, dynamic) = (slot.object.load(Relaxed), slot.dynamic.load(Relaxed));
+    let is_aligned = slot.address.load(Relaxed).is_multiple_of(8);
+    let is_it = |known: &'static LinkMap| {
+        core::ptr::from_ref(known) as u64 == object && known.dynamic as u64 == dynamic
+    };
+    is_aligned && resolve::objects().any(is_it)
+}

@@ -1,0 +1,48 @@
+//! What this process is told while it runs: to sample at another interval, or not at all. Whoever may trace it writes the words of
+//! `CONTROL` from outside. Slow paths look there, so a thread knows after at most `LOOK_BYTES` of its own allocation.
+
+use core::sync::atomic::Ordering::*;
+use ramson_format::atomic::AtomicU64;
+use ramson_format::control::{
+    Control, DIRECTORY_WORDS, LAYOUT, ORDER_WORDS, Orders, REQUEST_WORDS,
+};
+
+/// See `Control`. On pages that a forked child has a copy of: orders hold for it, too.
+#[unsafe(export_name = "ramson_control")]
+pub static CONTROL: Control = Control {
+    layout: AtomicU64::new(LAYOUT),
+    orders: [const { AtomicU64::new(0) }; ORDER_WORDS],
+    request: [const { AtomicU64::new(0) }; REQUEST_WORDS],
+    directory: [const { AtomicU64::new(0) }; DIRECTORY_WORDS],
+    outcome: AtomicU64::new(0),
+    is_attached: AtomicU64::new(0),
+    patched: AtomicU64::new(0),
+};
+
+/// The latest orders that were whole and in range.
+static IN_FORCE: [AtomicU64; ORDER_WORDS] = [const { AtomicU64::new(0) }; ORDER_WORDS];
+
+/// Whether there are orders that nobody has taken yet.
+#[inline]
+pub fn are_new() -> bool {
+    let last = ORDER_WORDS - 1;
+    CONTROL.orders[last].load(Acquire) != IN_FORCE[last].load(Acquire)
+}
+
+/// Takes what is there, if it is whole: of one that is being written, the next look takes more.
+#[cold]
+pub fn take() -> Option<Orders> {
+    let words = CONTROL.orders.each_ref().map(|word| word.load(Acquire));
+    let orders = Orders::of_words(&words)?;
+    IN_FORCE.iter().zip(words).for_each(|(to, word)| to.store(word, Release));
+    Some(orders)
+}
+
+/// Those in force; `None` if none were given.
+#[inline]
+pub fn in_force() -> Option<Orders> {
+    if IN_FORCE[ORDER_WORDS - 1].load(Acquire) == 0 {
+        return None;
+    }
+    Orders::of_words(&IN_FORCE.each_ref().map(|word| word.load(Relaxed)))
+}

@@ -1,0 +1,281 @@
+//! `ramson attach`, `detach` and `set`: a running program is recorded from now on, and left as it was found.
+
+use ramson_tests::attaching::{Visited, code_pointers, refused, told};
+use ramson_tests::servers::*;
+use ramson_tests::trimming::Talking;
+use ramson_tests::{Random, program, program_with};
+use std::fs;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Length of the blocks that `visited` keeps.
+const BLOCK_BYTES: f64 = 100_000.0;
+
+fn report(scratch: &Scratch, pid: u32) -> Json {
+    let mut command = ramson(scratch);
+    command.args(["export", "-f", "json", &pid.to_string()]);
+    Json::parse(&finish(&mut command).good().text())
+}
+
+fn live(scratch: &Scratch, pid: u32) -> f64 {
+    report(scratch, pid).number("totals.inuse_objects.value")
+}
+
+#[test]
+fn a_running_program_is_recorded_from_now_on_and_every_pointer_gets_back_what_it_had() {
+    let scratch = Scratch::new();
+    let mut visited = Visited::start(0);
+    // What it calls is bound by then, except functions that its other threads would call.
+    ["hold 100", "drop", "hold 100"].map(|line| visited.tell(line));
+    let (before, counts) = (code_pointers(visited.pid()), visited.descriptors_and_threads());
+    let attached = told(&scratch, "attach", visited.pid(), &["--interval", "1"]);
+    assert!(
+        attached.number("objects") >= 2.0 && attached.list("missed").is_empty(),
+        "{attached:?}"
+    );
+    let attached_pointers = code_pointers(visited.pid());
+    let changed = before.iter().filter(|(at, word)| attached_pointers.get(at) != Some(word));
+    assert_eq!(changed.count() as f64, attached.number("slots"), "{attached:?}");
+    visited.tell("hold 40");
+    // What was there before is freed without a trace.
+    visited.tell("drop");
+    visited.tell("hold 30");
+    assert_eq!(live(&scratch, visited.pid()), 30.0);
+    assert_eq!(
+        report(&scratch, visited.pid()).number("totals.alloc_space.value"),
+        70.0 * BLOCK_BYTES
+    );
+    let detached = told(&scratch, "detach", visited.pid(), &[]);
+    assert_eq!(detached.number("slots"), attached.number("slots"));
+    let after = code_pointers(visited.pid());
+    let is_changed = |at: &u64| before.get(at) != after.get(at);
+    let changed: Vec<_> = before.keys().filter(|at| is_changed(at)).collect();
+    assert!(changed.is_empty(), "{changed:x?}");
+    visited.tell("hold 20");
+    assert_eq!(live(&scratch, visited.pid()), 0.0);
+    assert_eq!(visited.descriptors_and_threads(), counts);
+    // What was freed meanwhile is not taken for live, and what was counted stays.
+    visited.tell("drop");
+    told(&scratch, "attach", visited.pid(), &["--interval", "1"]);
+    visited.tell("hold 10");
+    assert_eq!(live(&scratch, visited.pid()), 10.0);
+    assert_eq!(
+        report(&scratch, visited.pid()).number("totals.alloc_space.value"),
+        80.0 * BLOCK_BYTES
+    );
+    visited.talking.tell("quit");
+    assert!(visited.talking.running.wait().success());
+}
+
+#[test]
+fn lists_and_reports_say_since_when_and_what_is_not_attributed() {
+    let scratch = Scratch::new();
+    let mut visited = Visited::start(0);
+    visited.tell("hold 300");
+    let pid = visited.pid().to_string();
+    let said = |words: &[&str]| finish(ramson(&scratch).args(words)).good().text();
+    said(&["attach", "--interval", "1", "--for", "1h", &pid]);
+    visited.tell("hold 100");
+    let report = said(&["report", &pid]);
+    let part = |words: &str| assert!(report.contains(words), "{words}: {report}");
+    part("live 9.54 MiB");
+    part("+ allocated before the attach or not seen 28.");
+    part("not complete: what was allocated before the attach, ");
+    let list = || said(&["list", &pid]);
+    assert!(list().contains(" attached "), "{}", list());
+    // The terms add up to RSS.
+    let json = told(&scratch, "report", visited.pid(), &[]);
+    let Json::Object(terms) = json.at("rss.terms") else { panic!("{json:?}") };
+    let sum: f64 = terms.values().map(|term| term.number("value")).sum();
+    assert_eq!(sum, json.number("rss.bytes"));
+    said(&["detach", &pid]);
+    assert!(list().contains(" detached "), "{}", list());
+    said(&["attach", "--for", "1ms", &pid]);
+    wait_until("its time is over", || list().contains("ended, hooks still in place"));
+    let report = said(&["report", &pid]);
+    assert!(report.contains(&format!("still in place: ramson detach {pid}")), "{report}");
+    said(&["detach", &pid]);
+    assert!(list().contains(" detached "), "{}", list());
+}
+
+#[test]
+fn the_texts_say_what_is_recorded_and_what_comes_next() {
+    let scratch = Scratch::new();
+    let visited = Visited::start(0);
+    let pid = visited.pid().to_string();
+    let said = |words: &[&str]| finish(ramson(&scratch).args(words).arg(&pid)).good().text();
+    let nothing = said(&["detach"]);
+    assert!(nothing.contains("no hooks in it"), "{nothing}");
+    let text = said(&["attach", "--for", "10m"]);
+    assert!(text.lines().count() == 1 && text.contains("from now on for 10 min"), "{text}");
+    assert!(text.ends_with(&format!("ramson report {pid}\n")), "{text}");
+    let again = said(&["attach"]);
+    assert!(again.contains("recorded already, for "), "{again}");
+    let set = said(&["set", "--interval", "64K", "--max-overhead", "off"]);
+    assert!(set.contains("every 64.0 KiB") && set.contains("no limit"), "{set}");
+    let off = said(&["set", "--off"]);
+    assert!(off.contains("no samples from now on"), "{off}");
+    let back = said(&["detach"]);
+    assert!(back.contains("as it was before"), "{back}");
+}
+
+#[test]
+fn threads_that_allocate_wait_and_fork_do_not_notice_that_others_come_and_go() {
+    let scratch = Scratch::new();
+    let mut visited = Visited::start(2);
+    let mut rounds = visited.tell("");
+    let counts = visited.descriptors_and_threads();
+    for cycle in 0..8 {
+        let interval = if cycle % 2 == 0 { "1" } else { "16K" };
+        told(&scratch, "attach", visited.pid(), &["--interval", interval]);
+        visited.tell("hold 5");
+        told(&scratch, "detach", visited.pid(), &[]);
+        let now = visited.tell("drop");
+        assert!(now > rounds, "{cycle}");
+        rounds = now;
+    }
+    assert_eq!(visited.descriptors_and_threads(), counts);
+}
+
+#[test]
+fn a_ramson_that_is_killed_leaves_a_program_that_runs_and_the_next_one_repairs_it() {
+    let scratch = Scratch::new();
+    let mut visited = Visited::start(1);
+    let (counts, mut random) = (visited.descriptors_and_threads(), Random::new(7));
+    for round in 0..24 {
+        let command = if round % 3 == 2 { "detach" } else { "attach" };
+        let mut tool = ramson(&scratch);
+        tool.args([command, &visited.pid().to_string()]).stdout(Stdio::null());
+        let mut tool = tool.stderr(Stdio::null()).spawn().unwrap();
+        sleep(Duration::from_micros(random.below(60_000)));
+        let _ = tool.kill();
+        tool.wait().unwrap();
+        wait_until("it is let go", || {
+            let status = fs::read_to_string(format!("/proc/{}/status", visited.pid())).unwrap();
+            status.contains("TracerPid:\t0")
+        });
+        visited.tell("");
+    }
+    told(&scratch, "attach", visited.pid(), &["--interval", "1"]);
+    visited.tell("hold 10");
+    assert!(live(&scratch, visited.pid()) >= 10.0);
+    told(&scratch, "detach", visited.pid(), &[]);
+    visited.tell("drop");
+    assert_eq!(visited.descriptors_and_threads(), counts);
+}
+
+#[test]
+fn a_running_program_s_samples_can_be_switched_off_on_and_changed() {
+    let scratch = Scratch::new();
+    let mut command = ramson(&scratch);
+    command.args(["run", "--interval", "1", "--"]).arg(program("visited.c"));
+    let talking = Talking::start(&mut command);
+    talking.expect("ready");
+    let mut visited = Visited { talking };
+    visited.tell("hold 10");
+    let pid = profiles(&scratch)[0].header.pid;
+    let count = || live(&scratch, pid);
+    let already = told(&scratch, "attach", pid, &[]);
+    assert_eq!(already.at("was_recorded"), &Json::Word("true".into()));
+    let before = count();
+    assert!(before >= 10.0);
+    told(&scratch, "set", pid, &["--off"]);
+    visited.tell("hold 50");
+    assert_eq!(count(), before);
+    // It looks again after 64 MiB of its own.
+    visited.tell("hold 700");
+    told(&scratch, "set", pid, &["--on"]);
+    visited.tell("hold 700");
+    let on = count();
+    assert!(on > before && on < before + 700.0, "{before} {on}");
+    visited.tell("hold 100");
+    assert_eq!(count(), on + 100.0);
+    let set = told(&scratch, "set", pid, &["--interval", "1M"]);
+    assert_eq!(set.number("interval_bytes"), f64::from(1 << 20));
+    visited.tell("hold 1");
+    assert_eq!(report(&scratch, pid).number("interval_bytes"), f64::from(1 << 20));
+    let refusal = refused(&scratch, "detach", pid);
+    assert!(refusal.contains("started under ramson") && refusal.contains("--off"), "{refusal}");
+}
+
+#[test]
+fn what_cannot_be_attached_to_is_refused_in_one_line_and_unharmed() {
+    let scratch = Scratch::new();
+    let plain = || program("pauses.c");
+    let cases = [
+        (program_with("pauses.c", "pauses-static", &["-static"]), "", "statically linked"),
+        (program_with("pauses.c", "pauses-32", &["-m32"]), "", "a 32-bit program"),
+        (plain(), "strict", "seccomp"),
+        (plain(), "traced", "traces it already"),
+        (plain(), "locked", "stays locked"),
+    ];
+    for (program, how, why) in cases {
+        let mut talking = Talking::start(clean(program).arg(how));
+        assert_eq!(talking.expect("ready"), 0);
+        let refusal = refused(&scratch, "attach", talking.pid());
+        assert!(refusal.contains(why), "{how}: {refusal}");
+        let maps = fs::read_to_string(format!("/proc/{}/maps", talking.pid())).unwrap();
+        assert!(!maps.contains("libramson"), "{how}");
+        if how != "traced" && how != "strict" {
+            talking.tell("");
+            assert!(talking.running.wait().success(), "{how}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_only_root_may_look_at_is_attached_to_by_root_alone() {
+    let scratch = Scratch::new();
+    let copied = scratch.open_directory("bin").join("pauses");
+    copy(&program("pauses.c"), &copied);
+    let mut own = clean(copied);
+    let secret = Talking::start(&mut as_user("nobody", &scratch, own.arg("secret")));
+    assert_eq!(secret.expect("ready"), 0);
+    let pid = secret.pid().to_string();
+    let mut attach = clean(ramson_program());
+    attach.env("RAMSON_LIBRARY", ramson_tests::library());
+    let outcome = finish(&mut as_user("nobody", &scratch, attach.args(["attach", &pid])));
+    assert!(outcome.status == 1 && outcome.remarks.len() == 1, "{outcome:?}");
+    assert!(outcome.remarks[0].contains("sudo"), "{outcome:?}");
+    told(&scratch, "attach", secret.pid(), &[]);
+    told(&scratch, "detach", secret.pid(), &[]);
+}
+
+#[test]
+fn a_forked_child_has_a_profile_of_its_own_and_exec_ends_an_attachment() {
+    let scratch = Scratch::new();
+    let mut visited = Visited::start(0);
+    told(&scratch, "attach", visited.pid(), &["--interval", "1"]);
+    visited.talking.tell("fork");
+    // Its line and the parent's come in any order.
+    let lines = [visited.talking.line(), visited.talking.line(), visited.talking.line()];
+    let child = lines.iter().find_map(|line| line.strip_prefix("child ")).unwrap();
+    let child: u32 = child.parse().unwrap();
+    assert_eq!(live(&scratch, child), 50.0);
+    signal(child, "KILL");
+    let shell = Talking::start(clean("sh").args(["-c", "echo ready 0; read line; exec cat"]));
+    shell.expect("ready");
+    let mut shell = shell;
+    told(&scratch, "attach", shell.pid(), &[]);
+    shell.tell("");
+    shell.tell("still there");
+    assert_eq!(shell.line(), "still there");
+    let maps = fs::read_to_string(format!("/proc/{}/maps", shell.pid())).unwrap();
+    assert!(!maps.contains("libramson"));
+}
+
+#[test]
+fn what_is_loaded_later_is_seen_after_another_attach() {
+    let scratch = Scratch::new();
+    let library = program_with("grows_library.c", "grows.so", &["-shared", "-fPIC"]);
+    let mut visited = Visited::start(0);
+    told(&scratch, "attach", visited.pid(), &["--interval", "1"]);
+    visited.tell(&format!("load {}", library.display()));
+    let before = live(&scratch, visited.pid());
+    told(&scratch, "attach", visited.pid(), &[]);
+    visited.tell(&format!("load {}", library.display()));
+    assert_eq!(live(&scratch, visited.pid()), before + 100.0);
+    told(&scratch, "detach", visited.pid(), &[]);
+    visited.tell("");
+}
