@@ -71,8 +71,10 @@ pub struct Row {
     /// Live bytes.
     pub live: Estimate,
     /// Free in the allocator; null where that was not read, or its allocator cannot be read.
+    #[serde(rename = "free_in_allocator")]
     pub free: Option<Estimate>,
     /// Of an allocator that cannot be read: its memory that the profile does not count as live.
+    #[serde(rename = "held_by_allocator")]
     pub held: Option<Estimate>,
     /// Live samples, as counted.
     pub live_samples: u64,

@@ -24,31 +24,31 @@ const FAMILIES: [(&str, &str, bool, &str, Number); 9] = [
         |moment| half_width(moment.live),
     ),
     (
-        "ramson_allocator_free_bytes",
+        "ramson_free_in_allocator_bytes",
         "bytes",
         false,
         "Free memory that the allocator has not returned to the kernel.",
         |moment| moment.free.map(|free| free.value.round()),
     ),
     (
-        "ramson_allocator_free_half_width_bytes",
+        "ramson_free_in_allocator_half_width_bytes",
         "bytes",
         false,
-        "Half the width of the 95 % interval of ramson_allocator_free_bytes.",
+        "Half the width of the 95 % interval of ramson_free_in_allocator_bytes.",
         |moment| moment.free.and_then(half_width),
     ),
     (
-        "ramson_allocator_held_bytes",
+        "ramson_held_by_allocator_bytes",
         "bytes",
         false,
         "Memory of an allocator that cannot be read, less ramson_live_bytes.",
         |moment| moment.held.map(|held| held.value.round()),
     ),
     (
-        "ramson_allocator_held_half_width_bytes",
+        "ramson_held_by_allocator_half_width_bytes",
         "bytes",
         false,
-        "Half the width of the 95 % interval of ramson_allocator_held_bytes.",
+        "Half the width of the 95 % interval of ramson_held_by_allocator_bytes.",
         |moment| moment.held.and_then(half_width),
     ),
     ("ramson_live_samples", "", false, "Live samples, as counted.", |moment| {
@@ -140,7 +140,10 @@ ramson_live_bytes{name=\"a\\\"\\\\\\n\",pid=\"7\"} 1000 1.005
         assert!(text.ends_with(
             "ramson_allocated_bytes_total{name=\"a\\\"\\\\\\n\",pid=\"7\"} 9 2.005\n# EOF\n"
         ));
-        assert!(text.contains("\nramson_allocator_held_bytes{") && !text.contains("_free_bytes{"));
+        assert!(
+            text.contains("\nramson_held_by_allocator_bytes{")
+                && !text.contains("_free_in_allocator_bytes{")
+        );
         assert!(!text.contains("NaN"), "{text}");
     }
 }

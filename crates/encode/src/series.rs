@@ -56,7 +56,8 @@ pub struct Moment {
 /// Writes every moment as a line of comma-separated values, bytes as integers.
 pub fn csv(series: &Series, out: &mut dyn Write) -> io::Result<()> {
     let heads = "time_unix_ns,rss_bytes,live_bytes,live_half_width_95,live_samples,allocated_bytes,triggers,\
-        free_bytes,free_half_width_95,held_bytes,held_half_width_95";
+        free_in_allocator_bytes,free_in_allocator_half_width_95,\
+        held_by_allocator_bytes,held_by_allocator_half_width_95";
     writeln!(out, "{heads}")?;
     for moment in &series.moments {
         let rss = moment.rss.map_or(String::new(), |rss| rss.to_string());

@@ -66,11 +66,13 @@ fn bars(curve: &[Point], width: usize) -> Vec<Option<Bar>> {
     let mut bars: Vec<Option<Bar>> = vec![None; width];
     let ends = curve.first().zip(curve.last());
     let ends = ends.map_or((0, 0), |(first, last)| (first.time_unix_ns, last.time_unix_ns));
-    let mut before: Option<(usize, Bar)> = None;
+    let (mut before, mut free): (Option<(usize, Bar)>, _) = (None, None);
     for point in curve {
+        // It is not read each time.
+        free = point.free.or(free.filter(|_| !point.is_after_gap));
         let column = column_of(point.time_unix_ns, ends, width);
         let rss = point.rss.unwrap_or(0) as f64;
-        let taken = (point.live + point.free.unwrap_or(0.0)).min(rss);
+        let taken = (point.live + free.unwrap_or(0.0)).min(rss);
         let bar = Bar { live: point.live, taken, rss };
         if let Some((from, bar)) = before.filter(|_| !point.is_after_gap) {
             bars[from..column].iter_mut().for_each(|empty| *empty = empty.or(Some(bar)));

@@ -25,7 +25,7 @@ pub fn text(timeline: &Timeline, has_chart: bool) -> String {
         has_chart.then(|| chart(&timeline.curve, &timeline.marks, words.1, width)).flatten();
     out.extend(picture.map(|picture| picture + "\n"));
     let heads = format!(
-        "time:<19|RSS:>10|live:>10|±:>7@70|{}:>10@70|±:>7@100|allocated/s:>12@80|samples:>8@110|why",
+        "time:<19|RSS:>10|live:>10|±:>7@70|{}:>10@80|±:>7@100|allocated/s:>12|samples:>8@110|why",
         words.0
     );
     let mut table = Table::new(&mut out, &heads);
