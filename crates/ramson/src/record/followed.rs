@@ -1,8 +1,9 @@
 //! One process that is recorded: looked at often and cheaply, read as a whole when there is a reason.
 
-use ramson_analysis::live::pace::Pace;
+use ramson_analysis::live::pace::{Pace, thread_cpu_time};
 use ramson_analysis::rss::Rss;
 use ramson_analysis::timeline;
+use ramson_apart::for_process;
 use ramson_format::{Health, state};
 use ramson_history::{Free, Observation, Rules, Taken, Triggers, Watch};
 use ramson_process::allocators::Allocators;
@@ -172,10 +173,14 @@ impl Followed {
         let Some(snapshot) = shot.follower.snapshot().filter(|_| self.survey_pace.is_due()) else {
             return;
         };
-        let start = Instant::now();
+        let (start, before) = (Instant::now(), thread_cpu_time());
         let rss = Rss::read(pid, &self.origin, snapshot, &mut self.allocators);
-        // A helper may have done it, whose time is not this thread's.
-        self.survey_pace.put_off(start.elapsed() * processes as u32);
+        // What a helper takes is not this thread's time.
+        let cost = match for_process(pid) {
+            None => thread_cpu_time().saturating_sub(before),
+            Some(_) => start.elapsed(),
+        };
+        self.survey_pace.put_off(cost * processes as u32);
         shot.free = rss.and_then(|rss| timeline::free(&rss));
     }
 
