@@ -8,7 +8,7 @@ DEMO_PACKAGES := $(BUILD_PACKAGES) redis-server redis-tools
 TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-contrib sqlite3 git python3 nodejs \
   golang-go python3-jsonschema default-jdk-headless libjemalloc2 libjemalloc-dev libgoogle-perftools4 google-perftools heaptrack libmimalloc2.0 libc6-dbg dwz elfutils \
   bpftrace musl-tools gcc-multilib util-linux procps curl libboost-context-dev luajit strace xz-utils debuginfod chromium \
-  man-db zsh fish python3-pip python3-venv npm
+  man-db zsh fish python3-pip python3-venv npm bubblewrap
 BENCH_PACKAGES := $(TEST_PACKAGES) valgrind llvm stress-ng
 
 .PHONY: help build dist wheel distros demo test tutorials surveys model sanitize soak hostile hostile-sources lint bench fuzz install install-pages schemas web web-dev web-check clean
@@ -56,7 +56,7 @@ wheel: dist
 ROOTS ?= target/roots
 RELEASES ?=
 distros: dist
-	tests/packages debootstrap util-linux
+	tests/packages debootstrap util-linux bubblewrap systemd-container
 	tests/distros/run $(ROOTS) $(RELEASES)
 
 demo: packages-demo build

@@ -143,3 +143,26 @@ fn a_program_that_gains_privileges_runs_without_a_profile_and_one_that_gains_non
         assert_profiled(&run(&scratch, path));
     }
 }
+
+#[test]
+fn what_cannot_be_profiled_is_not_told_about_its_frames() {
+    let scratch = Scratch::new();
+    let program = small_program(&scratch, "seven", &["gcc", "-static"]);
+    let outcome = finish(ramson(&scratch).args(["run", "--frames", "--"]).arg(&program));
+    assert_unprofiled(&outcome, 7, "static");
+}
+
+#[test]
+fn without_proc_one_line_names_it() {
+    let scratch = Scratch::new();
+    let command = ramson(&scratch);
+    const SCRIPT: &str = "mount -t tmpfs none /proc && exec \"$0\" \"$@\"";
+    for (words, status) in
+        [(&["run", "--", "true"][..], 125), (&["report", "1"], 1), (&["list"], 1)]
+    {
+        let mut hidden = clean("unshare");
+        hidden.args(["--mount", "sh", "-c", SCRIPT]).arg(command.get_program()).args(words);
+        hidden.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        assert_unprofiled(&finish(&mut hidden), status, "no /proc, which ramson needs. Mount it");
+    }
+}

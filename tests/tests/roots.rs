@@ -15,10 +15,19 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Of two ways into another root directory, the second leaves no path to it in /proc.
-const WAYS: [&str; 2] = ["chroot", "pivot"];
+/// Of the ways into another root directory, the second leaves no path to it in /proc, and the third has namespaces of all kinds.
+const WAYS: [&str; 3] = ["chroot", "pivot", "bubblewrap"];
 /// Where it puts its profile.
 const PROFILES: &str = "var/tmp/ramson-0";
+
+/// What runs the program as a user of its own user namespace, who is root there, and with process IDs of its own.
+fn bubblewrap(root: &Path) -> Command {
+    let mut command = clean("bwrap");
+    command.args(["--unshare-user", "--unshare-pid", "--unshare-ipc", "--uid", "0", "--gid", "0"]);
+    command.arg("--bind").arg(root).args(["/", "--proc", "/proc", "--dev", "/dev"]);
+    command.args(["--setenv", "LD_PRELOAD", "/libramson.so", "/held"]);
+    command
+}
 
 /// A program in a root directory of its own that runs until it is ended.
 struct Contained {
@@ -32,8 +41,15 @@ impl Contained {
     fn start(how: &str, wrapped: impl Fn(&Scratch, &Command) -> Command) -> Self {
         let scratch = Scratch::new();
         let root = Release::of("bullseye").root_with(&scratch, "held.c");
-        let mut command = clean(program("contains.c"));
-        command.arg(how).arg(&root).arg("/held").env("RAMSON_INTERVAL", "64K");
+        let mut command = match how {
+            "bubblewrap" => bubblewrap(&root),
+            _ => {
+                let mut command = clean(program("contains.c"));
+                command.arg(how).arg(&root).arg("/held");
+                command
+            }
+        };
+        command.env("RAMSON_INTERVAL", "64K");
         let mut command = wrapped(&scratch, command.env("RAMSON_KEEP", "1"));
         // As it is called from both sides.
         let profiles = scratch.open_directory("profiles");
@@ -53,6 +69,19 @@ impl Contained {
             same.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
             same
         })
+    }
+
+    /// As it is called here: what started it may be a process of its own.
+    fn pid(&self) -> u32 {
+        let mut tree = vec![self.running.0.id()];
+        loop {
+            let pid = tree.pop().expect("it runs");
+            if fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().trim() == "held" {
+                return pid;
+            }
+            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+            tree.extend(children.split_whitespace().map(|pid| pid.parse::<u32>().unwrap()));
+        }
     }
 
     fn profile(&self) -> PathBuf {
@@ -105,7 +134,7 @@ fn assert_unnamed(report: &str, why: &str) {
 fn names_come_from_the_root_directory_of_the_program_while_it_runs_and_afterwards() {
     for how in WAYS {
         let mut contained = Contained::alone(how);
-        let pid = contained.running.0.id().to_string();
+        let pid = contained.pid().to_string();
         assert_named(&contained.report("while it ran", &pid));
         // The reader has noted where it is.
         let noted = header(&contained.profile()).root.expect("it was noted");

@@ -3,6 +3,7 @@
 use ramson_tests::recorded::Recorded;
 use ramson_tests::servers::*;
 use ramson_tests::terminal::Terminal;
+use std::process::Command;
 
 /// A program that was marked before and after it grew; it runs.
 fn recorded() -> Recorded {
@@ -66,6 +67,27 @@ fn a_series_is_exported_as_a_picture_and_as_the_same_numbers() {
     recorded.refused("export PID -f svg --view timeline --focus x", 2, "only totals");
 }
 
+#[test]
+fn a_moment_has_what_the_allocator_had_free_then() {
+    let recorded = recorded();
+    let mut moved = Command::new("kill");
+    assert!(moved.args(["-STOP", &recorded.pid.to_string()]).status().unwrap().success());
+    recorded.good("mark PID stopped");
+    let free = recorded.json("report PID").at("rss").at("terms").number("free_in_allocator.value");
+    let rows = recorded.json("timeline PID -n 0");
+    let rows = rows.list("rows");
+    let last = rows.last().unwrap();
+    assert_eq!((last.text("triggers"), last.number("free_in_allocator.value")), ("mark", free));
+    assert_eq!(last.at("held_by_allocator"), &Json::Word("null".into()));
+    let text = recorded.good("timeline PID --chart");
+    assert!(text.contains("▒ free in the allocator") && text.contains("       free "), "{text}");
+    let svg = recorded.good("export PID -f svg --view timeline");
+    assert!(
+        svg.contains("class=\"free\"") && svg.contains(">free in the allocator<"),
+        "{svg:.900}"
+    );
+}
+
 /// Prints each sample as Prometheus' own parser reads it.
 const PARSE: &str = "import sys
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
@@ -94,11 +116,17 @@ fn prometheus_reads_the_totals_of_now_and_of_a_history() {
         "ramson_rss_bytes",
         "ramson_live_bytes",
         "ramson_live_half_width_bytes",
+        "ramson_free_in_allocator_bytes",
+        "ramson_free_in_allocator_half_width_bytes",
         "ramson_live_samples",
         "ramson_allocated_bytes",
     ];
     assert_eq!(names, expected);
-    assert!(now.iter().all(|(_, value, has_time)| *value > 0.0 && !has_time), "{now:?}");
+    let is_walked = |name: &str| name == "ramson_free_in_allocator_half_width_bytes";
+    let is_right = |(name, value, has_time): &(String, f64, bool)| {
+        (*value > 0.0) != is_walked(name) && !has_time
+    };
+    assert!(now.iter().all(is_right), "{now:?}");
 
     let series = parsed(&recorded.good("export PID -f openmetrics --view timeline"));
     let moments = recorded.moments();

@@ -115,6 +115,7 @@ fn every_view_has_a_table_and_an_object_of_its_own() {
     ] {
         let shown = say(&scratch, &["report", &path, "--view", view]).good().text();
         assert!(shown.contains(heading), "{view}: {shown}");
+        assert!(!shown.ends_with("\n\n"), "{view}: {shown}");
         let object = json(&scratch, &["report", &path, "--view", view]);
         assert_eq!(object.text("kind"), kind, "{view}");
         assert_eq!(object.number("ramson"), 1.0);

@@ -71,21 +71,38 @@ pub fn live_heap(snapshot: &Snapshot) -> Estimate {
     if lost(snapshot, Kind::Heap) > 0 { sum.as_part() } else { sum }
 }
 
-/// The same without what is not resident, by some of the samples.
-pub fn resident_heap(snapshot: &Snapshot, memory: &ProcessMemory) -> Estimate {
+/// The live bytes of the heap in two parts, each with an interval of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Residence {
+    /// On pages that are present.
+    pub resident: Estimate,
+    /// Never touched, or swapped out.
+    pub missing: Estimate,
+}
+
+/// Which of the live bytes are resident, by some of the samples.
+pub fn residence(snapshot: &Snapshot, memory: &ProcessMemory) -> Residence {
     const MOST_SAMPLES: usize = 10_000;
     let step = snapshot.live.len().div_ceil(MOST_SAMPLES).max(1);
-    let (mut all, mut resident) = (0.0, 0.0);
+    let (mut resident, mut missing) = (Estimate::default(), Estimate::default());
     let is_heap = |sample: &&LiveSample| snapshot.stacks[sample.stack].kind() == Kind::Heap;
     for sample in snapshot.live.iter().filter(is_heap).step_by(step) {
         let end = sample.address.saturating_add(sample.size);
         let Some(presence) = Presence::of(memory, sample.address, end) else { continue };
-        all += sample.inverse_probability * sample.size as f64;
-        let bytes = presence.resident_bytes(sample.address, end);
-        resident += sample.inverse_probability * bytes as f64;
+        let bytes = presence.resident_bytes(sample.address, end).min(sample.size);
+        // One of so many was looked at: it stands for as many more.
+        let weight = sample.inverse_probability * step as f64;
+        let of = |bytes| Estimate::of_sample(bytes, weight, SampleUnit::Bytes);
+        resident += of(bytes);
+        missing += of(sample.size - bytes);
     }
-    let share = if all > 0.0 { resident / all } else { 1.0 };
-    live_heap(snapshot).scaled(share)
+    let (live, all) = (live_heap(snapshot), resident.value + missing.value);
+    let part = |part: Estimate, share: f64| {
+        let part = Estimate { value: live.value * share, ..part };
+        if live.is_part() { part.as_part() } else { part }
+    };
+    let share = if all > 0.0 { resident.value / all } else { 1.0 };
+    Residence { resident: part(resident, share), missing: part(missing, 1.0 - share) }
 }
 
 /// Addresses of the heap's blocks that live, in their order.

@@ -1,6 +1,6 @@
 //! The first line of every summary: what the kernel counts as resident, in terms that add up to it.
 
-use crate::extents;
+use crate::extents::{self, Residence};
 use ramson_process::allocators::Allocators;
 use ramson_process::glibc::{Effort, MOST_WALKED_BYTES, Statistics};
 use ramson_process::identify::AllocatorKind;
@@ -69,18 +69,18 @@ impl Rss {
     ) -> Self {
         let Reading { explained, statistics, memory } = reading;
         let live = snapshot.map(extents::live_heap);
-        let resident = || {
+        let residence = || {
             let memory = memory.as_ref()?;
-            Some(extents::resident_heap(snapshot?, memory))
+            Some(extents::residence(snapshot?, memory))
         };
-        Self::divided(explained.clone(), statistics.as_ref().ok(), live, &resident, allocators)
+        Self::divided(explained.clone(), statistics.as_ref().ok(), live, &residence, allocators)
     }
 
     fn divided(
         mut explained: Explained,
         statistics: Option<&Statistics>,
         live: Option<Estimate>,
-        resident: &dyn Fn() -> Option<Estimate>,
+        residence: &dyn Fn() -> Option<Residence>,
         allocators: Option<&Allocators>,
     ) -> Self {
         let is_live_counted = explained.part(Part::Live) != 0;
@@ -97,10 +97,12 @@ impl Rss {
                 true => explained.part(Part::Live) as f64 + live.half_width_95(),
                 false => rest(&explained) as f64,
             };
-            let resident = if live.value > most { resident() } else { None };
-            live_not_resident = resident.and_then(|resident| not_resident(live, resident));
+            let residence = if live.value > most { residence() } else { None };
+            let missing = residence.map(|parts| parts.missing);
+            live_not_resident = missing.filter(|missing| missing.value >= 1.0);
             if !is_live_counted {
-                variances = take_live(&mut explained, resident.unwrap_or(live));
+                variances =
+                    take_live(&mut explained, residence.map_or(live, |parts| parts.resident));
             }
         }
         // With statistics, what is free is glibc's, whatever else is linked.
@@ -216,13 +218,6 @@ impl Rss {
             _ => Term::ALL[term as usize].1.replace('_', " "),
         }
     }
-}
-
-/// What of the live bytes is not resident, if anything.
-fn not_resident(live: Estimate, resident: Estimate) -> Option<Estimate> {
-    let missing = live.value - resident.value;
-    let scaled = live.scaled(missing / live.value.max(1.0));
-    (missing >= 1.0).then_some(Estimate { value: missing, ..scaled })
 }
 
 /// Anonymous memory of which the profile's estimate may be a part.

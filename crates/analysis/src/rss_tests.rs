@@ -79,7 +79,13 @@ fn the_line_has_the_terms_in_their_order_and_leaves_zeros_out() {
 
 /// Where blocks are known to lie in the heap, and none in the other mapping.
 fn line_of(live: Estimate) -> (String, Option<String>) {
-    let rss = Rss::divided(explained_with(&[HEAP]), None, Some(live), &|| Some(live), None);
+    let rss = Rss::divided(
+        explained_with(&[HEAP]),
+        None,
+        Some(live),
+        &|| Some(Residence { resident: live, missing: Estimate::default() }),
+        None,
+    );
     (rss.line(), rss.profile_line())
 }
 
@@ -110,20 +116,21 @@ fn a_remainder_beyond_the_noise_is_held_by_the_allocator_in_whose_areas_it_is() 
 
 #[test]
 fn what_is_live_and_not_resident_is_said_where_the_pages_say_so() {
-    let of = |resident| {
+    let of = |resident, missing| {
         let live = Some(estimate(8.0, 0.8));
-        Rss::divided(explained_with(&[HEAP]), None, live, &|| Some(resident), None)
+        let residence = || Some(Residence { resident, missing });
+        Rss::divided(explained_with(&[HEAP]), None, live, &residence, None)
     };
     // All pages of the samples are there: the rest is noise.
-    let rss = of(estimate(8.0, 0.8));
+    let rss = of(estimate(8.0, 0.8), estimate(0.0, 0.0));
     assert_eq!(rss.line(), "RSS 5.00 MiB = live 4.00 MiB (±20 %) + files 1.00 MiB");
     assert_eq!(rss.profile_line().unwrap(), "live by the profile 8.00 MiB (±10 %)");
-    let rss = of(estimate(3.0, 0.3));
+    let rss = of(estimate(3.0, 0.3), estimate(5.0, 0.9));
     let terms = "live 3.00 MiB (±10 %) + files 1.00 MiB + other anonymous 1.00 MiB";
     assert_eq!(rss.line(), format!("RSS 5.00 MiB = {terms}"));
     assert_eq!(
         rss.profile_line().unwrap(),
-        "live by the profile 8.00 MiB (±10 %); 5.00 MiB (±10 %) of it is not resident (never touched, or swapped out)"
+        "live by the profile 8.00 MiB (±10 %); 5.00 MiB (±18 %) of it is not resident (never touched, or swapped out)"
     );
 }
 
@@ -132,15 +139,16 @@ fn what_was_never_touched_is_said_also_where_the_allocator_counts_what_is_live()
     let of = |live_mib: f64, resident_mib: f64| {
         let mut explained = explained_with(&[HEAP]);
         explained.transfer(Part::Held, Part::Live, 3 << 20);
-        let resident = || Some(estimate(resident_mib, 0.3));
-        Rss::divided(explained, None, Some(estimate(live_mib, 0.3)), &resident, None)
+        let parts = [resident_mib, live_mib - resident_mib].map(|mib| estimate(mib, 0.3));
+        let residence = || Some(Residence { resident: parts[0], missing: parts[1] });
+        Rss::divided(explained, None, Some(estimate(live_mib, 0.3)), &residence, None)
     };
     let rss = of(9.0, 3.0);
     let terms = "live 3.00 MiB + files 1.00 MiB + other anonymous 1.00 MiB";
     assert_eq!(rss.line(), format!("RSS 5.00 MiB = {terms}"));
     assert_eq!(
         rss.profile_line().unwrap(),
-        "live by the profile 9.00 MiB (±3.3 %); 6.00 MiB (±3.3 %) of it is not resident (never touched, or swapped out)"
+        "live by the profile 9.00 MiB (±3.3 %); 6.00 MiB (±5.0 %) of it is not resident (never touched, or swapped out)"
     );
     assert_eq!(of(3.2, 2.0).profile_line().unwrap(), "live by the profile 3.20 MiB (±9.4 %)");
 }

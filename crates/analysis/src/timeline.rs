@@ -1,8 +1,11 @@
 //! What the history of a process has, moment by moment.
 
 use crate::extents;
+use crate::live::watch::free_or_held;
+use crate::rss::Rss;
 use ramson_format::Kind;
-use ramson_history::{Moment, Span, Triggers, When};
+use ramson_history::{Free, Moment, Span, Triggers, When};
+use ramson_process::Term;
 use ramson_process::clock::unix_ns;
 use ramson_process::stat::Stat;
 use ramson_profile::Estimate;
@@ -52,6 +55,8 @@ pub struct Point {
     pub rss: Option<u64>,
     /// Live bytes.
     pub live: f64,
+    /// Free in the allocator, or held by it.
+    pub free: Option<f64>,
     /// Snapshots are missing between the point before and this one.
     pub is_after_gap: bool,
 }
@@ -65,6 +70,12 @@ pub struct Row {
     pub rss: Option<u64>,
     /// Live bytes.
     pub live: Estimate,
+    /// Free in the allocator; null where that was not read, or its allocator cannot be read.
+    #[serde(rename = "free_in_allocator")]
+    pub free: Option<Estimate>,
+    /// Of an allocator that cannot be read: its memory that the profile does not count as live.
+    #[serde(rename = "held_by_allocator")]
+    pub held: Option<Estimate>,
     /// Live samples, as counted.
     pub live_samples: u64,
     /// Bytes allocated since the start.
@@ -122,6 +133,8 @@ pub fn timeline(source: &str, rows: usize) -> Result<Timeline, Failure> {
         time_unix_ns: moment.time_ns,
         rss: moment.rss,
         live: moment.live,
+        free: part(moment.free, false),
+        held: part(moment.free, true),
         live_samples: moment.live_samples,
         allocated: moment.allocated,
         allocated_per_s: before.map(|before| {
@@ -149,15 +162,20 @@ pub fn now(recording: &Recording) -> Row {
     let heap = snapshot.stacks.iter().filter(|stack| stack.kind() == Kind::Heap);
     let allocated: f64 = heap.map(|stack| stack.alloc_space).sum();
     let last_ns = header.unix_ns(header.last_monotonic_ns);
-    let (time_unix_ns, rss) = match (&recording.past, recording.running) {
-        (Some(past), _) => (past.time_ns, past.rss),
-        (None, Some(pid)) => (unix_ns(), Stat::of(pid).and_then(|stat| stat.rss)),
-        (None, None) => (last_ns, None),
+    let (time_unix_ns, rss, free) = match (&recording.past, recording.running) {
+        (Some(past), _) => (past.time_ns, past.rss, past.free),
+        (None, Some(pid)) => {
+            let rss = Rss::read(pid, &recording.origin, snapshot, &mut None);
+            (unix_ns(), Stat::of(pid).and_then(|stat| stat.rss), rss.and_then(|rss| free(&rss)))
+        }
+        (None, None) => (last_ns, None, None),
     };
     Row {
         time_unix_ns,
         rss,
         live: extents::live_heap(snapshot),
+        free: part(free, false),
+        held: part(free, true),
         live_samples: snapshot.live.len() as u64,
         allocated: allocated.round() as u64,
         allocated_per_s: None,
@@ -166,12 +184,24 @@ pub fn now(recording: &Recording) -> Row {
     }
 }
 
+/// What the allocator has free, where that is known: as a history keeps it.
+pub fn free(rss: &Rss) -> Option<Free> {
+    let (term, bytes) = free_or_held(rss);
+    let is_held = term == Term::Held;
+    (rss.is_live_counted || is_held).then_some(Free { bytes, is_held })
+}
+
+fn part(free: Option<Free>, is_held: bool) -> Option<Estimate> {
+    free.filter(|free| free.is_held == is_held).map(|free| free.bytes)
+}
+
 fn curve(series: &[Moment]) -> Vec<Point> {
     let before = iter::once(None).chain(series.iter().map(Some));
     let point = |(moment, before): (&Moment, Option<&Moment>)| Point {
         time_unix_ns: moment.time_ns,
         rss: moment.rss,
         live: moment.live.value,
+        free: moment.free.map(|free| free.bytes.value),
         is_after_gap: before.is_some_and(|before| gaps(series, before, moment).is_some()),
     };
     series.iter().zip(before).map(point).collect()

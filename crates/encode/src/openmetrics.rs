@@ -9,7 +9,7 @@ use std::io::{self, Write};
 type Number = fn(&Moment) -> Option<f64>;
 
 /// Name, unit, whether it only grows, help and value of each family.
-const FAMILIES: [(&str, &str, bool, &str, Number); 5] = [
+const FAMILIES: [(&str, &str, bool, &str, Number); 9] = [
     ("ramson_rss_bytes", "bytes", false, "Resident memory.", |moment| {
         moment.rss.map(|rss| rss as f64)
     }),
@@ -22,6 +22,34 @@ const FAMILIES: [(&str, &str, bool, &str, Number); 5] = [
         false,
         "Half the width of the 95 % interval of ramson_live_bytes.",
         |moment| half_width(moment.live),
+    ),
+    (
+        "ramson_free_in_allocator_bytes",
+        "bytes",
+        false,
+        "Free memory that the allocator has not returned to the kernel.",
+        |moment| moment.free.map(|free| free.value.round()),
+    ),
+    (
+        "ramson_free_in_allocator_half_width_bytes",
+        "bytes",
+        false,
+        "Half the width of the 95 % interval of ramson_free_in_allocator_bytes.",
+        |moment| moment.free.and_then(half_width),
+    ),
+    (
+        "ramson_held_by_allocator_bytes",
+        "bytes",
+        false,
+        "Memory of an allocator that cannot be read, less ramson_live_bytes.",
+        |moment| moment.held.map(|held| held.value.round()),
+    ),
+    (
+        "ramson_held_by_allocator_half_width_bytes",
+        "bytes",
+        false,
+        "Half the width of the 95 % interval of ramson_held_by_allocator_bytes.",
+        |moment| moment.held.and_then(half_width),
     ),
     ("ramson_live_samples", "", false, "Live samples, as counted.", |moment| {
         Some(moment.live_samples as f64)
@@ -82,6 +110,8 @@ mod tests {
             time_unix_ns: second * 1_000_000_000 + 5_000_000,
             rss: (second > 1).then_some(2000),
             live,
+            free: None,
+            held: Some(Estimate { value: 70.0, variance: 0.0 }),
             live_samples: 3,
             allocated: 9,
             triggers: String::new(),
@@ -110,6 +140,10 @@ ramson_live_bytes{name=\"a\\\"\\\\\\n\",pid=\"7\"} 1000 1.005
         assert!(text.ends_with(
             "ramson_allocated_bytes_total{name=\"a\\\"\\\\\\n\",pid=\"7\"} 9 2.005\n# EOF\n"
         ));
+        assert!(
+            text.contains("\nramson_held_by_allocator_bytes{")
+                && !text.contains("_free_in_allocator_bytes{")
+        );
         assert!(!text.contains("NaN"), "{text}");
     }
 }

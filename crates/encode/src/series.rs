@@ -1,4 +1,4 @@
-//! RSS and live bytes of a process over time: as CSV, and as a picture in one SVG file, readable without scripts.
+//! RSS, live bytes and free memory of a process over time: as CSV, and as a picture in one SVG file, readable without scripts.
 
 use crate::flame;
 use crate::markup::escape;
@@ -39,6 +39,10 @@ pub struct Moment {
     pub rss: Option<u64>,
     /// Live bytes.
     pub live: Estimate,
+    /// Free in the allocator, where that is known.
+    pub free: Option<Estimate>,
+    /// Of an allocator that cannot be read: its memory that the profile does not count as live.
+    pub held: Option<Estimate>,
     /// Live samples, as counted.
     pub live_samples: u64,
     /// Bytes allocated since the start.
@@ -51,14 +55,17 @@ pub struct Moment {
 
 /// Writes every moment as a line of comma-separated values, bytes as integers.
 pub fn csv(series: &Series, out: &mut dyn Write) -> io::Result<()> {
-    let heads = "time_unix_ns,rss_bytes,live_bytes,live_half_width_95,live_samples,allocated_bytes,triggers";
+    let heads = "time_unix_ns,rss_bytes,live_bytes,live_half_width_95,live_samples,allocated_bytes,triggers,\
+        free_in_allocator_bytes,free_in_allocator_half_width_95,\
+        held_by_allocator_bytes,held_by_allocator_half_width_95";
     writeln!(out, "{heads}")?;
     for moment in &series.moments {
         let rss = moment.rss.map_or(String::new(), |rss| rss.to_string());
         let half_width = half_width(moment.live).map_or(String::new(), |bytes| bytes.to_string());
+        let [free, held] = [moment.free, moment.held].map(pair);
         writeln!(
             out,
-            "{},{rss},{},{half_width},{},{},{}",
+            "{},{rss},{},{half_width},{},{},{},{free},{held}",
             moment.time_unix_ns,
             moment.live.value,
             moment.live_samples,
@@ -67,6 +74,13 @@ pub fn csv(series: &Series, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     out.flush()
+}
+
+/// A value and half the width of its interval, comma-separated.
+fn pair(estimate: Option<Estimate>) -> String {
+    let Some(estimate) = estimate else { return ",".into() };
+    let half_width = half_width(estimate).map_or(String::new(), |bytes| bytes.to_string());
+    format!("{},{half_width}", estimate.value)
 }
 
 /// `None` where it is unknown, or records were lost: the value is at least that much.
@@ -121,16 +135,25 @@ pub fn svg(series: &Series, out: &mut dyn Write) -> io::Result<()> {
         flame::STYLE
     );
     escape(&mut text, &series.name, MOST_LETTERS);
-    let _ = write!(text, " (pid {}): RSS and live bytes", series.pid);
+    let _ = write!(
+        text,
+        " (pid {}): RSS, live bytes, and what the allocator has beside them",
+        series.pid
+    );
     text.push_str("</text>\n");
-    write_legend(&mut text);
+    write_legend(&mut text, series);
     for part in parts(&series.moments) {
         let rss = |moment: &Moment| moment.rss.map(|rss| (rss as f64, 0.0));
         write_area(&mut text, &scale, part, "rss", rss);
         write_area(&mut text, &scale, part, "live", |moment| Some((moment.live.value, 0.0)));
-        write_area(&mut text, &scale, part, "interval", |moment| {
-            let half_width = half_width(moment.live)?;
-            Some((moment.live.value + half_width, moment.live.value - half_width))
+        write_interval(&mut text, &scale, part, |moment| Some((moment.live.value, moment.live)));
+        write_area(&mut text, &scale, part, "free", |moment| {
+            let live = moment.live.value;
+            Some((live + moment.free.or(moment.held)?.value, live))
+        });
+        write_interval(&mut text, &scale, part, |moment| {
+            let free = moment.free.or(moment.held)?;
+            Some((moment.live.value + free.value, free))
         });
     }
     write_axes(&mut text, &scale);
@@ -156,9 +179,18 @@ fn parts(moments: &[Moment]) -> impl Iterator<Item = &[Moment]> {
     moments.chunk_by(|_, next| !next.is_after_gap)
 }
 
-fn write_legend(text: &mut String) {
+fn write_legend(text: &mut String, series: &Series) {
+    let free = if series.moments.iter().any(|moment| moment.held.is_some()) {
+        "held by the allocator"
+    } else {
+        "free in the allocator"
+    };
+    let has_free = series.moments.iter().any(|moment| moment.free.or(moment.held).is_some());
+    let free = has_free.then_some((304, "free", free));
     for (at, class, name) in
-        [(8, "rss", "RSS"), (70, "live", "live"), (132, "interval", "95 % interval of live")]
+        [(8, "rss", "RSS"), (70, "live", "live"), (132, "interval", "95 % intervals")]
+            .into_iter()
+            .chain(free)
     {
         let _ = writeln!(
             text,
@@ -187,6 +219,20 @@ fn write_area(
     if !points.is_empty() {
         let _ = writeln!(text, "<polygon class=\"{class}\" points=\"{}\"/>", points.join(" "));
     }
+}
+
+/// The 95 % interval of an estimate, around where its value is drawn.
+fn write_interval(
+    text: &mut String,
+    scale: &Scale,
+    moments: &[Moment],
+    drawn: impl Fn(&Moment) -> Option<(f64, Estimate)>,
+) {
+    write_area(text, scale, moments, "interval", |moment| {
+        let (at, estimate) = drawn(moment)?;
+        let half_width = half_width(estimate).filter(|&bytes| bytes > 0.0)?;
+        Some((at + half_width, at - half_width))
+    });
 }
 
 fn write_axes(text: &mut String, scale: &Scale) {
@@ -228,7 +274,19 @@ mod tests {
         let time_unix_ns = 1_800_000_000_000_000_000 + second * 1_000_000_000;
         let live = Estimate { value: live, variance: 100.0 };
         let triggers = "clock,rss-peak".into();
-        Moment { time_unix_ns, rss, live, live_samples: 3, allocated: 9, triggers, is_after_gap }
+        let free = rss.map(|_| Estimate { value: 500.0, variance: 100.0 });
+        let (live_samples, allocated, held) = (3, 9, None);
+        Moment {
+            time_unix_ns,
+            rss,
+            live,
+            free,
+            held,
+            live_samples,
+            allocated,
+            triggers,
+            is_after_gap,
+        }
     }
 
     fn series() -> Series {
@@ -252,8 +310,8 @@ mod tests {
     fn a_line_of_csv_has_bytes_and_what_is_unknown_is_empty() {
         let text = text(csv, &series());
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], "1800000000000000000,4000,1000,20,3,9,clock rss-peak");
-        assert_eq!(lines[3], "1800000100000000000,,3000,20,3,9,clock rss-peak");
+        assert_eq!(lines[1], "1800000000000000000,4000,1000,20,3,9,clock rss-peak,500,20,,");
+        assert_eq!(lines[3], "1800000100000000000,,3000,20,3,9,clock rss-peak,,,,");
     }
 
     #[test]
@@ -261,6 +319,8 @@ mod tests {
         let text = text(svg, &series());
         assert_eq!(text.matches("<polygon class=\"live\"").count(), 2, "{text}");
         assert_eq!(text.matches("<polygon class=\"rss\"").count(), 2, "{text}");
+        assert_eq!(text.matches("<polygon class=\"free\"").count(), 2, "{text}");
+        assert!(text.contains(">free in the allocator</text>"), "{text}");
         assert!(text.contains("a&amp;b (pid 7)") && text.contains("&lt;deploy&gt;"), "{text}");
         assert!(text.contains(">4.00 KiB</text>") && text.contains(">6.00 KiB</text>"), "{text}");
     }
@@ -271,8 +331,10 @@ mod tests {
             let mut series = series();
             series.moments.truncate(count);
             series.marks.clear();
+            series.moments.iter_mut().for_each(|moment| moment.free = None);
             let text = text(svg, &series);
             assert!(text.ends_with("</svg>\n") && !text.contains("NaN"), "{text}");
+            assert!(!text.contains("free in") && !text.contains("\"free\""), "{text}");
         }
     }
 }

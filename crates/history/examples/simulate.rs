@@ -187,6 +187,7 @@ impl Program {
             time_ns: START_NS + self.now_ns,
             monotonic_ns: self.now_ns,
             rss: Some(1 << 30),
+            free: None,
             triggers,
         }
     }

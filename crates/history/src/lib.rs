@@ -27,7 +27,7 @@ pub use query::{History, Moment, Process, between};
 pub use schema::{HistoryError, MAGIC, VERSION};
 pub use thinning::Removed;
 pub use trigger::{Observation, Rules, Triggers, Watch};
-pub use writer::{HistoryWriter, Taken};
+pub use writer::{Free, HistoryWriter, Taken};
 
 #[cfg(test)]
 mod tests;

@@ -3,9 +3,10 @@
 use crate::difference::Trail;
 use crate::guard::{Budget, Work};
 use crate::intern;
-use crate::schema::{self, HistoryError, rows, signed, unsigned};
+use crate::schema::{self, HistoryError, OLDEST_VERSION, rows, signed, unsigned};
 use crate::state::{State, set_numbers};
 use crate::trigger::Triggers;
+use crate::writer::Free;
 use ramson_profile::Estimate;
 use ramson_reader::Snapshot;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
@@ -16,6 +17,7 @@ pub struct History {
     connection: Connection,
     work: Work,
     budget: Budget,
+    version: i32,
 }
 
 /// One process image of which there are snapshots.
@@ -50,6 +52,8 @@ pub struct Moment {
     pub triggers: Triggers,
     /// Resident bytes, where they could be read.
     pub rss: Option<u64>,
+    /// What the allocator had free, where that was read.
+    pub free: Option<Free>,
     /// Live bytes of the heap.
     pub live: Estimate,
     /// Samples that make it up.
@@ -59,7 +63,25 @@ pub struct Moment {
 }
 
 const MOMENT: &str = "snapshots.id, chain, time_ns, monotonic_ns, triggers, rss, live, live_variance, live_samples, allocated, every_ns";
-const MOMENTS: &str = "snapshots JOIN chains ON chains.id = chain WHERE snapshots.process = ?1";
+const FREE: &str = "bytes, variance, is_held";
+/// An older history does not have it.
+const NO_FREE: &str = "NULL, NULL, NULL";
+const WITH_FREE: &str = "LEFT JOIN allocators ON allocators.snapshot = snapshots.id";
+const OF_PROCESS: &str = "WHERE snapshots.process = ?1";
+
+/// What selects moments of the process ?1, as far as a history of this version has it.
+fn moments(version: i32) -> String {
+    let (free, join) = if version > OLDEST_VERSION { (FREE, WITH_FREE) } else { (NO_FREE, "") };
+    format!(
+        "SELECT {MOMENT}, {free} FROM snapshots JOIN chains ON chains.id = chain {join} {OF_PROCESS}"
+    )
+}
+
+fn free(row: &Row) -> rusqlite::Result<Option<Free>> {
+    let Some(bytes) = row.get::<_, Option<i64>>(11)? else { return Ok(None) };
+    let bytes = Estimate { value: bytes as f64, variance: row.get(12)? };
+    Ok(Some(Free { bytes, is_held: row.get(13)? }))
+}
 
 fn moment(row: &Row) -> rusqlite::Result<Moment> {
     Ok(Moment {
@@ -70,6 +92,7 @@ fn moment(row: &Row) -> rusqlite::Result<Moment> {
         monotonic_ns: unsigned(row, 3)?,
         triggers: Triggers::from_bits_retain(unsigned(row, 4)? as u32),
         rss: row.get::<_, Option<i64>>(5)?.map(|rss| rss as u64),
+        free: free(row)?,
         live: Estimate { value: row.get::<_, i64>(6)? as f64, variance: row.get(7)? },
         live_samples: unsigned(row, 8)?,
         allocated: unsigned(row, 9)?,
@@ -79,8 +102,8 @@ fn moment(row: &Row) -> rusqlite::Result<Moment> {
 impl History {
     /// Opens a history that may be written to meanwhile.
     pub fn open(path: &Path) -> Result<Self, HistoryError> {
-        let (connection, work) = schema::open_to_read(path)?;
-        Ok(Self { connection, work, budget: Budget::of(path) })
+        let (connection, work, version) = schema::open_to_read(path)?;
+        Ok(Self { connection, work, budget: Budget::of(path), version })
     }
 
     /// For one query.
@@ -112,7 +135,8 @@ impl History {
         to_ns: u64,
     ) -> Result<Vec<Moment>, HistoryError> {
         let query = format!(
-            "SELECT {MOMENT} FROM {MOMENTS} AND time_ns BETWEEN ?2 AND ?3 ORDER BY time_ns, snapshots.id"
+            "{} AND time_ns BETWEEN ?2 AND ?3 ORDER BY time_ns, snapshots.id",
+            moments(self.version)
         );
         let values = params![process, signed(from_ns), signed(to_ns)];
         let mut series = rows(self.connection(), &query, values, moment)?;
@@ -154,7 +178,7 @@ impl History {
         process: i64,
         value: impl ToSql,
     ) -> Result<Option<Moment>, HistoryError> {
-        let query = format!("SELECT {MOMENT} FROM {MOMENTS} AND {condition}, snapshots.id LIMIT 1");
+        let query = format!("{} AND {condition}, snapshots.id LIMIT 1", moments(self.version));
         Ok(self.connection().query_row(&query, params![process, value], moment).optional()?)
     }
 

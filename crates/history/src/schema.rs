@@ -9,7 +9,9 @@ use std::time::Duration;
 /// `PRAGMA application_id`: "RMSH".
 const APPLICATION_ID: i32 = 0x524d_5348;
 /// `PRAGMA user_version`.
-pub const VERSION: i32 = 3;
+pub const VERSION: i32 = 4;
+/// The oldest that is read: it has no `allocators`, which a writer adds.
+pub(crate) const OLDEST_VERSION: i32 = 3;
 /// The first bytes of every SQLite database.
 pub const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How long to wait for another writer.
@@ -51,6 +53,12 @@ CREATE TABLE marks (
   process INTEGER NOT NULL, name TEXT NOT NULL, time_ns INTEGER NOT NULL, PRIMARY KEY (process, name)) WITHOUT ROWID;
 ";
 
+/// Since version 4.
+pub(crate) const ALLOCATORS: &str = "
+CREATE TABLE allocators (
+  snapshot INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, variance REAL NOT NULL, is_held INTEGER NOT NULL);
+";
+
 /// What can go wrong with a history.
 #[derive(Debug)]
 pub enum HistoryError {
@@ -75,7 +83,10 @@ impl fmt::Display for HistoryError {
         match self {
             Self::NotAHistory => write!(f, "not a history of ramson"),
             Self::Version(version) => {
-                write!(f, "history version {version}; this ramson knows version {VERSION}")
+                write!(
+                    f,
+                    "history version {version}; this ramson knows versions {OLDEST_VERSION} to {VERSION}"
+                )
             }
             Self::ForeignSchema(name) => {
                 write!(f, "not a history of ramson: {name} is not as in one")
@@ -142,7 +153,7 @@ pub fn open_to_write(path: &Path) -> Result<Connection, HistoryError> {
     let has_tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if has_tables > 0 {
-        check_version(&connection)?;
+        upgrade(&connection)?;
     } else {
         // Most rows are some kilobytes: small pages leave the least of them empty.
         connection.pragma_update(None, "page_size", 1024)?;
@@ -156,22 +167,22 @@ pub fn open_to_write(path: &Path) -> Result<Connection, HistoryError> {
     connection.pragma_update(None, "wal_autocheckpoint", 8000)?;
     if has_tables == 0 {
         connection.execute_batch(&format!(
-            "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; {TABLES} COMMIT"
+            "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; {TABLES} {ALLOCATORS} COMMIT"
         ))?;
     }
     Ok(connection)
 }
 
-/// Opens a history to read it. Readers and one writer do not wait for each other.
-pub fn open_to_read(path: &Path) -> Result<(Connection, Work), HistoryError> {
-    let open = |path: &Path, flags| -> Result<(Connection, Work), HistoryError> {
+/// Opens a history to read it, and its version. Readers and one writer do not wait for each other.
+pub fn open_to_read(path: &Path) -> Result<(Connection, Work, i32), HistoryError> {
+    let open = |path: &Path, flags| -> Result<(Connection, Work, i32), HistoryError> {
         let mut connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(MOST_WAIT)?;
         connection.pragma_update(None, "query_only", true)?;
         confine(&connection)?;
         let work = Work::bound(&mut connection, MOST_INSTRUCTIONS)?;
-        check_version(&connection)?;
-        Ok((connection, work))
+        let version = check_version(&connection)?;
+        Ok((connection, work, version))
     };
     let mut opened = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
     // A copy in a place where nothing can be written, and so nobody does.
@@ -189,13 +200,34 @@ pub fn open_to_read(path: &Path) -> Result<(Connection, Work), HistoryError> {
     opened
 }
 
-fn check_version(connection: &Connection) -> Result<(), HistoryError> {
+/// Makes an older history one of this version.
+fn upgrade(connection: &Connection) -> Result<(), HistoryError> {
+    if check_version(connection)? == VERSION {
+        return Ok(());
+    }
+    // Another writer may have done it meanwhile.
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let upgraded = check_version(connection).and_then(|version| {
+        let statements = format!("{ALLOCATORS} PRAGMA user_version = {VERSION};");
+        let statements = if version == VERSION { "" } else { statements.as_str() };
+        Ok(connection.execute_batch(&format!("{statements} COMMIT"))?)
+    });
+    if upgraded.is_err() && !connection.is_autocommit() {
+        connection.execute_batch("ROLLBACK")?;
+    }
+    upgraded
+}
+
+fn check_version(connection: &Connection) -> Result<i32, HistoryError> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     if number("application_id")? != APPLICATION_ID {
         return Err(HistoryError::NotAHistory);
     }
     match number("user_version")? {
-        VERSION => check_schema(connection),
+        version @ OLDEST_VERSION..=VERSION => {
+            check_schema(connection, version)?;
+            Ok(version)
+        }
         other => Err(HistoryError::Version(other)),
     }
 }

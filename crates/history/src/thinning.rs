@@ -108,6 +108,10 @@ impl HistoryWriter {
                     params![id, to],
                 )?;
                 self.insert_difference(&bytes)?;
+                self.execute(
+                    "INSERT INTO allocators SELECT last_insert_rowid(), bytes, variance, is_held FROM allocators WHERE snapshot = ?1",
+                    [id],
+                )?;
             }
         }
         Ok(())
@@ -136,6 +140,7 @@ impl HistoryWriter {
         }
         for &chain in chains {
             for statement in [
+                "DELETE FROM allocators WHERE snapshot IN (SELECT id FROM snapshots WHERE chain = ?1)",
                 "DELETE FROM differences WHERE snapshot IN (SELECT id FROM snapshots WHERE chain = ?1)",
                 "DELETE FROM snapshots WHERE chain = ?1",
                 "DELETE FROM chains WHERE id = ?1",

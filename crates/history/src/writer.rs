@@ -9,10 +9,20 @@ use crate::levels::{Length, Level, Levels};
 use crate::schema::{self, HistoryError, signed};
 use crate::state::{State, live_space};
 use crate::trigger::Triggers;
+use ramson_profile::Estimate;
 use ramson_reader::{Header, Snapshot, Stack};
 use rusqlite::{Connection, Params, params};
 use std::collections::HashMap;
 use std::path::Path;
+
+/// Free memory of an allocator.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Free {
+    /// Resident bytes.
+    pub bytes: Estimate,
+    /// The allocator cannot be read: the bytes are those of its memory that the profile does not count as live.
+    pub is_held: bool,
+}
 
 /// A snapshot, and what is known of its moment.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +37,8 @@ pub struct Taken<'a> {
     pub monotonic_ns: u64,
     /// Resident bytes of the process, if it still had any.
     pub rss: Option<u64>,
+    /// What its allocator had free, if that was read.
+    pub free: Option<Free>,
     /// Why it was taken.
     pub triggers: Triggers,
 }
@@ -183,7 +195,13 @@ impl HistoryWriter {
                 allocated.round() as i64,
             ],
         )?;
-        self.insert_difference(bytes)
+        self.insert_difference(bytes)?;
+        let known = taken.free.filter(|free| !free.bytes.variance.is_nan());
+        let Some(Free { bytes, is_held }) = known else { return Ok(()) };
+        self.execute(
+            "INSERT INTO allocators VALUES (last_insert_rowid(), ?1, ?2, ?3)",
+            params![bytes.value.round() as i64, bytes.variance, is_held],
+        )
     }
 
     /// Of the snapshot that was inserted last.

@@ -38,6 +38,7 @@ use ramson_import::ForeignReader;
 use ramson_process::MemoryReader;
 use ramson_reader::ProfileReader;
 use ramson_source::Failure;
+use ramson_source::places::check_proc;
 use ramson_symbols::NameReader;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -94,7 +95,16 @@ fn help_of(words: &[OsString]) -> String {
     }
 }
 
+/// Whether a command looks at no process. `run` says itself what it lacks, with a status of its own.
+fn prints_only(command: &Command) -> bool {
+    use Command::{Completions, GuardTerminal, Man, Run, Schema};
+    matches!(command, Run(_) | Completions { .. } | GuardTerminal | Schema(_) | Man(_))
+}
+
 fn dispatch(cli: Cli) -> Result<u8, Failure> {
+    if !prints_only(&cli.command) {
+        check_proc().map_err(Failure::failed)?;
+    }
     match cli.command {
         Command::Run(flags) => run::run(&flags),
         Command::List(flags) => list::list(&flags).map(|()| 0),

@@ -48,6 +48,8 @@ pub fn moment(row: Row) -> Moment {
         time_unix_ns: row.time_unix_ns,
         rss: row.rss,
         live: row.live,
+        free: row.free,
+        held: row.held,
         live_samples: row.live_samples,
         allocated: row.allocated,
         triggers: row.triggers,

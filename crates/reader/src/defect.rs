@@ -98,22 +98,30 @@ pub enum Defect {
     BadMappings(u64),
 }
 
+const DAMAGED: &str = "damaged and left out";
+const INCOMPLETE: &str = "incomplete or damaged and left out";
+
 impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let (count, finding) = match self {
+        let (count, subject, finding) = match self {
             Self::CutRegion { region, missing_bytes: bytes } => {
                 return write!(f, "the file is cut: {bytes} bytes of its {region} are missing");
             }
             Self::BadRegion(region) => {
                 return write!(f, "the directory entry of the {region} is damaged");
             }
-            Self::TornSamples(count) => (count, "samples were being written"),
-            Self::BadSamples(count) => (count, "samples are damaged and left out"),
-            Self::StacklessSamples(count) => (count, "samples have lost their stack"),
-            Self::TornFrees(count) => (count, "recent frees were being written"),
-            Self::BadStacks(count) => (count, "stacks are incomplete or damaged and left out"),
-            Self::BadMappings(count) => (count, "mappings are incomplete or damaged and left out"),
+            Self::TornSamples(count) => (count, ["sample was", "samples were"], "being written"),
+            Self::BadSamples(count) => (count, ["sample is", "samples are"], DAMAGED),
+            Self::StacklessSamples(count) => {
+                (count, ["sample has", "samples have"], "lost the stack")
+            }
+            Self::TornFrees(count) => {
+                (count, ["recent free was", "recent frees were"], "being written")
+            }
+            Self::BadStacks(count) => (count, ["stack is", "stacks are"], INCOMPLETE),
+            Self::BadMappings(count) => (count, ["mapping is", "mappings are"], INCOMPLETE),
         };
-        write!(f, "{count} {finding}")
+        let [one, several] = subject;
+        write!(f, "{count} {} {finding}", if *count == 1 { one } else { several })
     }
 }

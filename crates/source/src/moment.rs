@@ -84,7 +84,8 @@ impl PastMoment {
             },
         };
         let is_end = self.moment.triggers.intersects(Triggers::EXIT | Triggers::DEATH);
-        let past = Past { time_ns: self.moment.time_ns, from_ns, rss: self.moment.rss, is_end };
+        let Moment { time_ns, rss, free, .. } = self.moment;
+        let past = Past { time_ns, from_ns, rss, free, is_end };
         Ok(Recording { past: Some(past), ..Recording::of(snapshot, None, origin.to_owned()) })
     }
 

@@ -11,6 +11,16 @@ const SHARED: &str = "/var/tmp";
 /// Where root's profiles are if another user has taken their directory's name in /var/tmp.
 const ROOTS_OWN: &str = "/var/lib/ramson-0";
 
+/// Fails where /proc is not mounted, as in a root directory that was only unpacked.
+pub fn check_proc() -> Result<(), String> {
+    match Path::new("/proc/self/exe").symlink_metadata() {
+        Ok(_) => Ok(()),
+        Err(_) => {
+            Err("there is no /proc, which ramson needs. Mount it: mount -t proc proc /proc".into())
+        }
+    }
+}
+
 /// Directories in which this user's profiles may lie; root looks at everybody's.
 pub fn profile_directories() -> Vec<PathBuf> {
     let own = env::var_os("RAMSON_DIR").map(PathBuf::from);

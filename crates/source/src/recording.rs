@@ -4,6 +4,7 @@ use crate::maps::clip_extents;
 use crate::root_note::note_root;
 use crate::snapshot_bytes::snapshot_bytes;
 use ramson_format::flags;
+use ramson_history::Free;
 use ramson_process::clock::{monotonic_ns, unix_ns};
 use ramson_process::identify::{base_name, called_name};
 use ramson_process::stat::Stat;
@@ -25,6 +26,9 @@ pub struct Past {
     /// Resident bytes then.
     #[serde(rename = "rss_bytes")]
     pub rss: Option<u64>,
+    /// What the allocator had free then.
+    #[serde(skip)]
+    pub free: Option<Free>,
     /// The process ended then.
     #[serde(skip)]
     pub is_end: bool,

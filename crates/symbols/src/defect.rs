@@ -241,13 +241,13 @@ fn write_lost(out: &mut String, paths: &[String], root: &LostRoot) -> fmt::Resul
             let path = path.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default();
             write!(
                 out,
-                ": not named, the program's root directory{path} is gone, and no report named them while it was there. \
+                ": the program's root directory{path} is gone, and what no report named before has no name. \
                  Pass --sysroot with a copy of it"
             )
         }
         LostRoot::Replaced(path) => write!(
             out,
-            ": not named, {} was the program's root directory and has been replaced, and no report named them before. \
+            ": {} was the program's root directory and has been replaced, and what no report named before has no name. \
              Pass --sysroot with a copy of the old one",
             path.display()
         ),

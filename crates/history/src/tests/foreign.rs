@@ -3,7 +3,8 @@
 use super::{Place, SECOND, START, record, snapshot, taken};
 use crate::query::History;
 use crate::trigger::Triggers;
-use crate::writer::HistoryWriter;
+use crate::writer::{Free, HistoryWriter, Taken};
+use ramson_profile::Estimate;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 use std::fs;
@@ -51,7 +52,8 @@ fn written(path: &Path, mut writer: HistoryWriter) -> Vec<u8> {
             record(&mut writer, pid, seconds, Triggers::CLOCK);
         }
         let last = snapshot(pid, 5, 4);
-        writer.mark(&taken(&last, 300, Triggers::MARK), "deploy").unwrap();
+        let free = Some(Free { bytes: Estimate::default(), is_held: false });
+        writer.mark(&Taken { free, ..taken(&last, 300, Triggers::MARK) }, "deploy").unwrap();
     }
     drop(writer);
     // All in one file.

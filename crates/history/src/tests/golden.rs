@@ -1,7 +1,9 @@
 //! The bytes of a small history, as `tests/golden/history-VERSION.txt` has them.
 
 use super::*;
+use crate::writer::Free;
 use ramson_format::Root;
+use ramson_profile::Estimate;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use std::fmt::Write;
@@ -81,7 +83,9 @@ fn the_bytes_of_a_history_change_only_with_its_version() {
     for (round, snapshot) in snapshots.iter().enumerate() {
         let seconds = 10 * (round as u64 + 1);
         let triggers = if round == 0 { Triggers::START } else { Triggers::CLOCK };
-        writer.append(&[taken(snapshot, seconds, triggers)]).unwrap();
+        let bytes = Estimate { value: 3e6 * round as f64, variance: 1e9 };
+        let free = (round % 2 == 0).then_some(Free { bytes, is_held: round == 4 });
+        writer.append(&[Taken { free, ..taken(snapshot, seconds, triggers) }]).unwrap();
     }
     writer.mark(&taken(&snapshots[5], 61, Triggers::MARK), "deploy").unwrap();
     let found = dump(&writer.connection);

@@ -1,12 +1,21 @@
 //! One process that is recorded: looked at often and cheaply, read as a whole when there is a reason.
 
+use ramson_analysis::live::pace::{Pace, thread_cpu_time};
+use ramson_analysis::rss::Rss;
+use ramson_analysis::timeline;
+use ramson_apart::for_process;
 use ramson_format::{Health, state};
-use ramson_history::{Observation, Rules, Taken, Triggers, Watch};
+use ramson_history::{Free, Observation, Rules, Taken, Triggers, Watch};
+use ramson_process::allocators::Allocators;
 use ramson_process::cgroup::Groups;
 use ramson_process::clock::monotonic_ns;
 use ramson_process::stat::Stat;
 use ramson_reader::{Follower, Header, ReadAt};
 use ramson_source::{Recording, complete, find_again};
+use std::time::{Duration, Instant};
+
+/// What reading the allocators of all processes may take of a core.
+const SURVEY_SHARE: f64 = 0.01;
 
 pub struct Followed {
     pub name: String,
@@ -19,6 +28,12 @@ pub struct Followed {
     /// As it is called here, and since when; `None`: it had ended before it was found.
     process: Option<(u32, Stat)>,
     groups: Groups,
+    /// Where its profile is.
+    origin: String,
+    /// When its allocator may be read again.
+    survey_pace: Pace,
+    /// Found once: they do not change while a program runs.
+    allocators: Option<Allocators>,
     /// From the first look on.
     watch: Option<Watch>,
     /// Its end is being written.
@@ -39,6 +54,7 @@ pub struct Shot {
     time_ns: u64,
     monotonic_ns: u64,
     rss: Option<u64>,
+    free: Option<Free>,
     triggers: Triggers,
 }
 
@@ -50,6 +66,7 @@ impl Shot {
             time_ns: self.time_ns,
             monotonic_ns: self.monotonic_ns,
             rss: self.rss,
+            free: self.free,
             triggers: self.triggers,
         })
     }
@@ -67,6 +84,9 @@ impl Followed {
             follower: Follower::default(),
             process,
             groups: process.map_or_else(Groups::default, |(pid, _)| Groups::of(pid)),
+            origin: source.origin.clone(),
+            survey_pace: Pace::new(Duration::ZERO, SURVEY_SHARE),
+            allocators: None,
             watch: None,
             is_ending: false,
             is_over: false,
@@ -99,7 +119,8 @@ impl Followed {
             // It may have moved to a file.
             let pid = self.process.filter(|_| now.is_some()).map(|(pid, _)| pid);
             let found = pid.and_then(|pid| find_again(pid, &self.header));
-            self.reader = found.and_then(|found| found.bytes()).ok_or(error)?;
+            let found = found.and_then(|found| Some((found.bytes()?, found.origin)));
+            (self.reader, self.origin) = found.ok_or(error)?;
             Header::read(&*self.reader)
         });
         let Ok(header) = header else {
@@ -141,8 +162,26 @@ impl Followed {
             time_ns,
             monotonic_ns,
             rss: now.and_then(|process| process.rss),
+            free: None,
             triggers,
         })
+    }
+
+    /// Reads what the allocator has free, if that has not just taken more than its share: of so many processes.
+    pub fn survey(&mut self, shot: &mut Shot, processes: usize) {
+        let Some((pid, _)) = self.process.filter(|_| shot.rss.is_some()) else { return };
+        let Some(snapshot) = shot.follower.snapshot().filter(|_| self.survey_pace.is_due()) else {
+            return;
+        };
+        let (start, before) = (Instant::now(), thread_cpu_time());
+        let rss = Rss::read(pid, &self.origin, snapshot, &mut self.allocators);
+        // What a helper takes is not this thread's time.
+        let cost = match for_process(pid) {
+            None => thread_cpu_time().saturating_sub(before),
+            Some(_) => start.elapsed(),
+        };
+        self.survey_pace.put_off(cost * processes as u32);
+        shot.free = rss.and_then(|rss| timeline::free(&rss));
     }
 
     fn observation(&self, header: &Header, time_ns: u64, now: Option<Stat>) -> Observation {

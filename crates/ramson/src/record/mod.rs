@@ -10,6 +10,8 @@ use crate::flags::{DEFAULT_KEEP_NS, RecordFlags};
 use crate::output::{hint, print_json, remark};
 use followed::{Followed, Shot};
 use lateness::Lateness;
+use ramson_analysis::rss::Rss;
+use ramson_analysis::timeline::free;
 use ramson_history::{HistoryError, HistoryWriter, Levels, Rules, Taken, Triggers};
 use ramson_process::clock::{monotonic_ns, unix_ns};
 use ramson_process::stat;
@@ -94,6 +96,9 @@ pub fn mark(source: &Recording, name: &str) -> Result<bool, Failure> {
         time_ns: unix_ns(),
         monotonic_ns: monotonic_ns(),
         rss: source.running.and_then(|pid| stat::Stat::of(pid)?.rss),
+        free: source
+            .running
+            .and_then(|pid| free(&Rss::read(pid, &source.origin, &source.snapshot, &mut None)?)),
         triggers: Triggers::MARK,
     };
     writer.mark(&taken, name).map_err(broken)?;
@@ -214,7 +219,8 @@ impl Session {
             return Ok(());
         }
         let look = |followed: &mut Followed| followed.look(time_ns, &self.rules);
-        let shots: Vec<Shot> = self.followed.iter_mut().filter_map(look).collect();
+        let mut shots: Vec<Shot> = self.followed.iter_mut().filter_map(look).collect();
+        self.survey(&mut shots);
         if !shots.is_empty() {
             self.writing.keep(shots);
         }
@@ -225,6 +231,17 @@ impl Session {
             self.writing.forget(followed.header);
         }
         Ok(())
+    }
+
+    /// Reads what allocators have free after all snapshots were taken, so that these are of one moment.
+    fn survey(&mut self, shots: &mut [Shot]) {
+        let processes = self.followed.len();
+        for shot in shots {
+            let is_it = |followed: &&mut Followed| followed.header.identity() == shot.identity;
+            if let Some(followed) = self.followed.iter_mut().find(is_it) {
+                followed.survey(shot, processes);
+            }
+        }
     }
 
     /// Until the next round, or until the last one that there will be is kept. False: the end came.

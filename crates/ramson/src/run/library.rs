@@ -30,6 +30,7 @@ const NAME: &str = "libramson.so";
 
 /// The path of libramson.so, or why there is none.
 pub fn find() -> Result<PathBuf, String> {
+    places::check_proc()?;
     match (places::library(), EMBEDDED) {
         (Err(_), Some(content)) if std::env::var_os("RAMSON_LIBRARY").is_none() => {
             unpack(content, &directories(), is_loaded)

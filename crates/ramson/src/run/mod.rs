@@ -71,10 +71,10 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     found.obstacle = found.obstacle.or_else(|| settings::obstacle(std::env::vars_os()));
     let mut command = Command::new(&found.path);
     command.args(&flags.command[1..]);
-    say_frames(&found.path, flags, &mut command);
     let (shown, run_id) = (found.path.display(), new_run_id());
     let mut is_kept = true;
     if found.obstacle.is_none() {
+        say_frames(&found.path, flags, &mut command);
         let library = library::find().map_err(fail)?;
         command.env("LD_PRELOAD", preload(&library).map_err(fail)?);
         // AddressSanitizer ends a program that has anything preloaded before it, though it works

@@ -1,4 +1,4 @@
-//! A series as a picture of characters: live bytes as bars of blocks, the rest of RSS above them, marks below.
+//! A series as a picture of characters: live bytes as bars of blocks, above them what the allocator has free and the rest of RSS, marks below.
 
 use super::cut;
 use ramson_analysis::timeline::{Mark, Point};
@@ -13,6 +13,7 @@ const LEAST_WIDTH: usize = 20;
 const MOST_WIDTH: usize = 200;
 /// Live bytes of a part of a line, in eighths.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const FREE: char = '▒';
 const REST: char = '░';
 /// Marks whose names are written out.
 const MOST_NAMES: usize = 5;
@@ -21,11 +22,13 @@ const MOST_NAMES: usize = 5;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Bar {
     live: f64,
+    /// Live and free.
+    taken: f64,
     rss: f64,
 }
 
-/// The picture, `columns` wide; `None` of less than two moments or of nothing.
-pub fn chart(curve: &[Point], marks: &[Mark], columns: usize) -> Option<String> {
+/// The picture, `columns` wide, with what free memory is called; `None` of less than two moments or of nothing.
+pub fn chart(curve: &[Point], marks: &[Mark], free: &str, columns: usize) -> Option<String> {
     let (first, last) = (curve.first()?.time_unix_ns, curve.last()?.time_unix_ns);
     let width = columns.saturating_sub(MARGIN).clamp(LEAST_WIDTH, MOST_WIDTH);
     let bars = bars(curve, width);
@@ -51,7 +54,9 @@ pub fn chart(curve: &[Point], marks: &[Mark], columns: usize) -> Option<String> 
     let [from, to] = if is_wide { times } else { times.each_ref().map(time) };
     let room = (width + 1).saturating_sub(from.chars().count());
     let _ = writeln!(out, "{:10}{from}{to:>room$}", "");
-    let legend = format!("{:10}█ live  ░ the rest of RSS{}", "", names(marks));
+    let has_free = curve.iter().any(|point| point.free.is_some());
+    let free = if has_free { format!("  {FREE} {free} the allocator") } else { String::new() };
+    let legend = format!("{:10}█ live{free}  ░ the rest of RSS{}", "", names(marks));
     let _ = writeln!(out, "{}", cut(&legend, Some(columns.max(MARGIN + LEAST_WIDTH))));
     Some(out)
 }
@@ -61,15 +66,23 @@ fn bars(curve: &[Point], width: usize) -> Vec<Option<Bar>> {
     let mut bars: Vec<Option<Bar>> = vec![None; width];
     let ends = curve.first().zip(curve.last());
     let ends = ends.map_or((0, 0), |(first, last)| (first.time_unix_ns, last.time_unix_ns));
-    let mut before: Option<(usize, Bar)> = None;
+    let (mut before, mut free): (Option<(usize, Bar)>, _) = (None, None);
     for point in curve {
+        // It is not read each time.
+        free = point.free.or(free.filter(|_| !point.is_after_gap));
         let column = column_of(point.time_unix_ns, ends, width);
-        let bar = Bar { live: point.live, rss: point.rss.unwrap_or(0) as f64 };
+        let rss = point.rss.unwrap_or(0) as f64;
+        let taken = (point.live + free.unwrap_or(0.0)).min(rss);
+        let bar = Bar { live: point.live, taken, rss };
         if let Some((from, bar)) = before.filter(|_| !point.is_after_gap) {
             bars[from..column].iter_mut().for_each(|empty| *empty = empty.or(Some(bar)));
         }
         let there = bars[column].unwrap_or_default();
-        let most = Bar { live: bar.live.max(there.live), rss: bar.rss.max(there.rss) };
+        let most = Bar {
+            live: bar.live.max(there.live),
+            taken: bar.taken.max(there.taken),
+            rss: bar.rss.max(there.rss),
+        };
         bars[column] = Some(most);
         before = Some((column, bar));
     }
@@ -87,6 +100,7 @@ impl Bar {
         let lines = |bytes: f64| bytes / highest * HEIGHT as f64 - line as f64;
         let eighths = (lines(self.live) * 8.0).round().clamp(0.0, 8.0) as usize;
         match EIGHTHS[eighths] {
+            ' ' if lines(self.taken) >= 0.5 => FREE,
             ' ' if lines(self.rss) >= 0.5 => REST,
             block => block,
         }
@@ -119,7 +133,8 @@ mod tests {
 
     fn point(second: u64, live: f64, rss: f64) -> Point {
         let time_unix_ns = 1_800_000_000_000_000_000 + second * 1_000_000_000;
-        Point { time_unix_ns, rss: Some((rss * MIB) as u64), live: live * MIB, is_after_gap: false }
+        let (rss, live) = (Some((rss * MIB) as u64), live * MIB);
+        Point { time_unix_ns, rss, live, free: None, is_after_gap: false }
     }
 
     #[test]
@@ -128,7 +143,7 @@ mod tests {
             (0..=20).map(|at| point(at, at as f64 * 2.0, 20.0 + at as f64 * 3.0)).collect();
         let time_unix_ns = curve[10].time_unix_ns;
         let marks = [Mark { name: "deploy".into(), time_unix_ns }];
-        let text = chart(&curve, &marks, 31).unwrap();
+        let text = chart(&curve, &marks, "free in", 31).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let expected = [
             " 80.0 MiB │                   ░",
@@ -146,6 +161,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_free_is_between_what_is_live_and_the_rest_and_in_the_legend_only_if_known() {
+        let mut curve = [point(0, 20.0, 80.0), point(10, 20.0, 80.0)];
+        let unknown = chart(&curve, &[], "free in", 80).unwrap();
+        assert!(!unknown.contains('▒') && unknown.contains("█ live  ░ the rest"), "{unknown}");
+        curve.iter_mut().for_each(|point| point.free = Some(30.0 * MIB));
+        let text = chart(&curve, &[], "free in", 60).unwrap();
+        let first = |line: &str| line.chars().nth(MARGIN).unwrap_or(' ');
+        let column: String = text.lines().take(HEIGHT).map(first).collect();
+        assert_eq!(column, "░░░▒▒▒██");
+        assert!(text.contains("█ live  ▒ free in the allocator  ░ the rest of RSS"), "{text}");
+    }
+
+    #[test]
     fn missing_snapshots_are_a_gap_and_a_coarse_series_is_none() {
         let mut curve = vec![point(0, 8.0, 8.0), point(10, 8.0, 8.0)];
         let is_there = |curve: &[Point]| bars(curve, 20).iter().filter(|bar| bar.is_some()).count();
@@ -156,8 +184,9 @@ mod tests {
 
     #[test]
     fn of_one_moment_or_of_nothing_there_is_no_picture() {
-        assert_eq!(chart(&[], &[], 80), None);
-        assert_eq!(chart(&[point(1, 1.0, 1.0)], &[], 80), None);
-        assert_eq!(chart(&[point(1, 0.0, 0.0), point(2, 0.0, 0.0)], &[], 80), None);
+        let of = |curve: &[Point]| chart(curve, &[], "free in", 80);
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[point(1, 1.0, 1.0)]), None);
+        assert_eq!(of(&[point(1, 0.0, 0.0), point(2, 0.0, 0.0)]), None);
     }
 }

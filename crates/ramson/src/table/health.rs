@@ -20,7 +20,7 @@ pub fn table(out: &mut String, summary: &Summary) {
     row(
         "walks",
         format!(
-            "{} cut at {} frames, {} ended early, {} on other stacks than the thread's",
+            "{} cut at {} frames, {} ended early, {} on alternate stacks",
             objects(Health::CutWalks),
             ramson_format::MAX_DEPTH,
             objects(Health::FailedWalks),

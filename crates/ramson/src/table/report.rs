@@ -8,7 +8,7 @@ use ramson_analysis::report::{Report, View};
 use ramson_analysis::summary::Subject;
 use ramson_profile::Estimate;
 use ramson_profile::format::{
-    format_estimate, format_objects, format_relative_error, format_value,
+    format_estimate, format_objects, format_percent, format_relative_error, format_value,
 };
 use ramson_profile::view::TopTable;
 use ramson_symbols::SymbolDefect;
@@ -63,12 +63,13 @@ fn block(report: &Report, rows: usize) -> String {
 pub fn title(report: &Report, shown: Estimate) -> String {
     let (sample_type, unit) = (report.sample_type, report.sample_type.unit());
     let total = format_estimate(report.whole, unit);
-    match shown.value == report.whole.value {
+    // Sums in another order differ in their last bits.
+    match (shown.value - report.whole.value).abs() <= 1e-9 * report.whole.value.abs() {
         true => format!("{sample_type}, total {total}"),
         false => format!(
             "{sample_type}, {}, {} of total {total}",
             format_estimate(shown, unit),
-            percent(shown.value, report.magnitude),
+            format_percent(shown.value, report.magnitude),
         ),
     }
 }

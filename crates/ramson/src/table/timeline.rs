@@ -18,13 +18,20 @@ pub fn text(timeline: &Timeline, has_chart: bool) -> String {
         timeline.moments,
         timeline.history.display(),
     );
+    let is_held = timeline.rows.iter().any(|row| row.held.is_some());
+    let words = if is_held { ("held", "held by") } else { ("free", "free in") };
     let width = columns().unwrap_or(USUAL_COLUMNS);
-    let picture = has_chart.then(|| chart(&timeline.curve, &timeline.marks, width)).flatten();
+    let picture =
+        has_chart.then(|| chart(&timeline.curve, &timeline.marks, words.1, width)).flatten();
     out.extend(picture.map(|picture| picture + "\n"));
-    let heads = "time:<19|RSS:>10|live:>10|±:>7@70|allocated/s:>12|samples:>8@90|why";
-    let mut table = Table::new(&mut out, heads);
+    let heads = format!(
+        "time:<19|RSS:>10|live:>10|±:>7@70|{}:>10@80|±:>7@100|allocated/s:>12|samples:>8@110|why",
+        words.0
+    );
+    let mut table = Table::new(&mut out, &heads);
     let peaks = Peaks::of(&timeline.rows);
     for row in &timeline.rows {
+        let free = row.free.or(row.held);
         if let Some(gaps) = &row.gaps {
             table.line_across(&gap_line(gaps));
         }
@@ -33,6 +40,8 @@ pub fn text(timeline: &Timeline, has_chart: bool) -> String {
             or_dash(row.rss.map(size)),
             format_bytes(row.live.value),
             format_relative_error(row.live),
+            or_dash(free.map(|free| format_bytes(free.value))),
+            or_dash(free.map(format_relative_error)),
             or_dash(row.allocated_per_s.map(format_bytes)),
             format_objects(row.live_samples as f64),
             why(timeline, row, &peaks),

@@ -52,7 +52,10 @@ pub fn peek(out: &mut String, report: &Report, table: &PeekTable) {
             let _ = writeln!(out, "{:>18}  {arrow} ({} more)", "", list.len() - MAX_NEIGHBOURS);
         }
     };
-    for peek in &table.functions {
+    for (index, peek) in table.functions.iter().enumerate() {
+        if index > 0 {
+            out.push('\n');
+        }
         neighbours(out, &peek.callers, "called by");
         let line = format!(
             "{}  {}  (flat {}, cum {})",
@@ -63,6 +66,5 @@ pub fn peek(out: &mut String, report: &Report, table: &PeekTable) {
         );
         let _ = writeln!(out, "{}", cut(&line, columns));
         neighbours(out, &peek.callees, "calls");
-        out.push('\n');
     }
 }
