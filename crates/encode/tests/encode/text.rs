@@ -1,6 +1,6 @@
 //! The formats made of text: collapsed stacks and JSON.
 
-use crate::profiles::{about, at, by_hand, stack};
+use crate::profiles::{at, by_hand, stack};
 use ramson_encode::{collapsed, csv, firefox, heap_v2, html, json, pprof, speedscope, svg};
 use ramson_profile::view::{Sort, top};
 use ramson_profile::{Estimate, Profile, SampleType};
@@ -124,6 +124,7 @@ impl Write for ClosedPipe {
 #[test]
 fn a_closed_pipe_is_reported_as_one_by_every_writer() {
     let profile = by_hand();
+    let empty = html::Page { documents: vec![], note: String::new(), lines: vec![] };
     for result in [
         pprof::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
         collapsed::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
@@ -131,7 +132,7 @@ fn a_closed_pipe_is_reported_as_one_by_every_writer() {
         csv::write(&profile, &mut ClosedPipe),
         firefox::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
         heap_v2::write(&profile, &mut ClosedPipe),
-        html::write(&profile, &mut ClosedPipe, SampleType::InuseSpace, &about()),
+        html::write(&mut ClosedPipe, "parse", &empty, 0),
         speedscope::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
         svg::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
     ] {
