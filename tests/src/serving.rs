@@ -1,5 +1,6 @@
 //! `ramson serve`, and its clients: `go tool pprof`, and requests written by hand.
 
+use crate::program_with;
 use crate::servers::*;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -146,6 +147,24 @@ impl Serving {
             std::fs::read_to_string(format!("/proc/{}/statm", self.running.0.id())).unwrap();
         statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
     }
+}
+
+/// A profiled process that runs.
+#[track_caller]
+pub fn holding(scratch: &Scratch, name: &str) -> Running {
+    let program = program_with("real/holds.c", name, &[]);
+    let mut command = ramson(scratch);
+    command.args(["run", "--interval", "1", "--"]).arg(&program);
+    let mut held = Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut ready = [0; 6];
+    held.0.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    held
+}
+
+/// The process ID of the only profile.
+#[track_caller]
+pub fn pid_of_only(scratch: &Scratch) -> String {
+    profiles(scratch)[0].header.pid.to_string()
 }
 
 /// What `go tool pprof` prints.

@@ -1,34 +1,15 @@
 //! The documents of `ramson serve`, which are the command line's.
 
-use ramson_tests::program_with;
 use ramson_tests::recorded::Recorded;
 use ramson_tests::servers::*;
-use ramson_tests::serving::Serving;
+use ramson_tests::serving::{Serving, holding, pid_of_only};
 use ramson_tests::several::say;
-use std::io::Read;
-use std::process::Stdio;
-
-/// A profiled process that runs.
-fn holding(scratch: &Scratch, name: &str) -> Running {
-    let program = program_with("real/holds.c", name, &[]);
-    let mut command = ramson(scratch);
-    command.args(["run", "--interval", "1", "--"]).arg(&program);
-    let mut held = Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
-    let mut ready = [0; 6];
-    held.0.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
-    held
-}
-
-/// The process ID of the only profile.
-fn pid(scratch: &Scratch) -> String {
-    profiles(scratch)[0].header.pid.to_string()
-}
 
 #[test]
 fn every_document_of_a_dead_process_is_the_command_s_byte_for_byte() {
     let scratch = Scratch::new();
     let mut held = holding(&scratch, "holds-dead");
-    let pid = pid(&scratch);
+    let pid = pid_of_only(&scratch);
     drop(held.0.stdin.take());
     held.wait();
     let serving = Serving::start(&scratch, &[]);
@@ -89,7 +70,7 @@ fn without_numbers(document: serde_json::Value) -> serde_json::Value {
 fn a_running_process_has_the_same_documents_as_on_the_command_line() {
     let scratch = Scratch::new();
     let _held = holding(&scratch, "holds-live");
-    let pid = pid(&scratch);
+    let pid = pid_of_only(&scratch);
     let serving = Serving::start(&scratch, &[&pid]);
     for name in ["doctor", "report", "leaks"] {
         let served = serving.get(&format!("/api/v1/{name}")).good().text();
@@ -127,7 +108,7 @@ fn a_history_has_the_same_timeline() {
 fn what_cannot_be_answered_is_the_command_s_line_as_a_document() {
     let scratch = Scratch::new();
     let mut held = holding(&scratch, "holds-wrong");
-    let pid = pid(&scratch);
+    let pid = pid_of_only(&scratch);
     drop(held.0.stdin.take());
     held.wait();
     let serving = Serving::start(&scratch, &[&pid]);

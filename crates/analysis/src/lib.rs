@@ -2,7 +2,7 @@
 //! renders it, a server sends it.
 //!
 //! `named` joins snapshot and symbols to a profile, `naming` looks names up, `selection` takes the part that is asked for,
-//! `overlap` tells what two moments of a process share, `delta` what one has more than the other, `lookup` names single addresses, `extents` what the program mapped itself. `rss` explains resident
+//! `overlap` tells what two moments of a process share, `delta` what one has more than the other, `lookup` names single addresses, `source_lines` shows source code with what its lines hold, `extents` what the program mapped itself. `rss` explains resident
 //! memory, `coverage` what of it the profile does not see and `owners` whose that is, `recording` what recording cost, `end` how a process ended,
 //! `summary` is all of these, `members` are several processes as one. `report`, `comparison`, `suspects`, `doctor`, `flame`, `frees`, `timeline` and `listing` are the
 //! answers; `live` is one that goes on.
@@ -31,6 +31,7 @@ pub mod recording;
 pub mod report;
 pub mod rss;
 pub mod selection;
+pub mod source_lines;
 pub mod stack_table;
 pub mod summary;
 pub mod suspects;

@@ -7,20 +7,6 @@ use ramson_analysis::comparison::{Comparison, Question, compare};
 use ramson_profile::SampleUnit;
 use ramson_source::{Failure, open_all};
 
-/// What `--json` prints.
-pub fn document(flags: &DiffFlags) -> Result<Comparison, Failure> {
-    let (mut old, mut new) = (open_all(&[&flags.old])?, open_all(&[&flags.new])?);
-    let question = Question {
-        names: &flags.names.names(),
-        sample_type: flags.sample_index,
-        selection: &flags.frames.selection(&flags.filters),
-        sort: flags.sort,
-        rows: flags.rows,
-        drop_negative: flags.drop_negative,
-    };
-    compare(&mut old, &mut new, &question)
-}
-
 pub fn diff(flags: &DiffFlags) -> Result<u8, Failure> {
     let comparison = document(flags)?;
     let counted = comparison.table.sample_type;
@@ -36,4 +22,18 @@ pub fn diff(flags: &DiffFlags) -> Result<u8, Failure> {
         false => print(&table::comparison::text(&comparison))?,
     }
     Ok(gate(flags.fail_above.as_ref().and_then(|limit| limit.finding(&comparison.table))))
+}
+
+/// What `--json` prints.
+pub fn document(flags: &DiffFlags) -> Result<Comparison, Failure> {
+    let (mut old, mut new) = (open_all(&[&flags.old])?, open_all(&[&flags.new])?);
+    let question = Question {
+        names: &flags.names.names(),
+        sample_type: flags.sample_index,
+        selection: &flags.frames.selection(&flags.filters),
+        sort: flags.sort,
+        rows: flags.rows,
+        drop_negative: flags.drop_negative,
+    };
+    compare(&mut old, &mut new, &question)
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct ListAnswer {
     #[serde(flatten)]
-    listing: Listing,
+    pub listing: Listing,
     /// With --prune: what was removed; null without, or if there is no such directory.
     pruned: Option<Pruned>,
 }

@@ -11,7 +11,9 @@ mod leaks;
 mod list;
 mod man;
 mod mark;
+mod mcp;
 mod merge;
+mod open;
 mod output;
 mod output_file;
 mod record;
@@ -107,6 +109,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Doctor(flags) => doctor::doctor(&flags).map(|()| 0),
         Command::Trim(flags) => trim::trim(&flags).map(|()| 0),
         Command::Serve(flags) => serve::serve(&flags).map(|()| 0),
+        Command::Mcp(flags) => mcp::mcp(&flags).map(|()| 0),
         Command::Export(flags) => export::export(&flags).map(|()| 0),
         Command::Symbolize(flags) => symbolize::symbolize(&flags).map(|()| 0),
         Command::Completions { shell } => completions::completions(shell).map(|()| 0),

@@ -10,11 +10,12 @@ use ramson_analysis::doctor::{Finding, Findings};
 use ramson_analysis::live::picture::Live;
 use ramson_analysis::live::processes::LiveProcesses;
 use ramson_analysis::report::Report;
+use ramson_analysis::source_lines::SourceLines;
 use ramson_analysis::suspects::Suspects;
 use ramson_analysis::timeline::Timeline;
 use ramson_control::{TrimAnswer, Trims};
 use ramson_encode::json::VERSION;
-use ramson_serve::Entries;
+use ramson_serve::{Entries, Moments};
 use ramson_source::Failure;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -25,18 +26,20 @@ use std::fs;
 type Described = (&'static str, &'static [&'static str], fn(&mut SchemaGenerator) -> Schema);
 
 /// All of them. The kinds of `report` are in its type.
-const ALL: [Described; 15] = [
+const ALL: [Described; 17] = [
     ("diff", &["diff"], schema::<Comparison>),
     ("doctor", &["doctor"], schema::<OneOrSeveral<Finding, Findings>>),
     ("leaks", &["leaks"], schema::<Suspects>),
     ("list", &["list"], schema::<ListAnswer>),
     ("mark", &["mark"], schema::<Marked>),
     ("merge", &["merge"], schema::<Merged>),
+    ("moments", &["moments"], schema::<Moments>),
     ("processes", &["processes"], schema::<LiveProcesses>),
     ("profile", &["profile"], ramson_encode::json::schema),
     ("record", &["record"], schema::<Recorded>),
     ("report", &[], schema::<Report>),
     ("snap", &["snap"], schema::<Snapped>),
+    ("source", &["source"], schema::<SourceLines>),
     ("sources", &["sources"], schema::<Entries>),
     ("symbolize", &["symbolize"], schema::<Symbolized>),
     ("timeline", &["timeline"], schema::<Timeline>),

@@ -1,7 +1,8 @@
 //! `ramson serve`: profiles over HTTP.
 
 use crate::flags::{Cli, Command, NameFlags, ServeFlags, command, line_of};
-use crate::output::print_raw;
+use crate::open::Door;
+use crate::output::{print_raw, remark};
 use crate::{diff, doctor, leaks, list, report, timeline};
 use clap::FromArgMatches;
 use ramson_encode::json::write_document;
@@ -44,11 +45,18 @@ pub fn serve(flags: &ServeFlags) -> Result<(), Failure> {
         sources,
         names: flags.names.names(),
         documents: Arc::new(Commands { names: flags.names.clone() }),
+        source_roots: flags.source_root.clone(),
+        allows_actions: flags.allow_actions,
     };
     // A service's standard output is a log, and the file has the token.
     let is_log = flags.token_file.is_some() && !io::stdout().is_terminal();
+    let mut door = None;
     ramson_serve::serve(options, |with_token, alone| {
-        print_raw(format!("{}\n", if is_log { alone } else { with_token }).as_bytes())
+        print_raw(format!("{}\n", if is_log { alone } else { with_token }).as_bytes())?;
+        if flags.open {
+            door = Door::open(with_token).map_err(remark).ok();
+        }
+        Ok(())
     })
 }
 

@@ -2,6 +2,7 @@
 //!
 //! `address` is where it listens, `connections` accepts clients and drops the slow ones (`patience`), `guard` says who is let in,
 //! by a `token` among other things. `route` understands a path; `heap`, `symbol`, `documents`, `flame` and `page` answer, and `reply` is how.
+//! `process` answers what is asked of one process besides (`of_process`): the `events` and `moments` that `watch` has seen, source code, a trim.
 //! `sources` says what is served, `work` bounds how much is done at a time, `waiting` tells which connections are idle.
 //!
 //! Everything that reads profiles runs outside the event loop, and goes through the same doors as the commands.
@@ -10,12 +11,17 @@
 mod address;
 mod connections;
 mod documents;
+mod events;
 mod flame;
 mod guard;
 mod heap;
+mod ids;
+mod moments;
+mod of_process;
 mod page;
 mod parts;
 mod patience;
+mod process;
 mod query;
 mod reply;
 mod route;
@@ -24,10 +30,12 @@ mod sources;
 mod symbol;
 mod token;
 mod waiting;
+mod watch;
 mod work;
 
 pub use address::Address;
 pub use documents::{Document, Documents};
+pub use moments::Moments;
 pub use server::{Options, serve};
 pub use sources::{Entries, Entry, Sources};
 pub use token::Token;

@@ -3,9 +3,11 @@
 use crate::documents::{Document, Documents};
 use crate::reply::{self, Reply};
 use crate::sources::{Entry, Sources};
+use crate::watch::Watch;
 use crate::work::Overload;
 use ramson_analysis::naming::Names;
 use ramson_source::{Failure, Selector};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What came of a request: an answer, a failure, or neither in time.
@@ -16,6 +18,9 @@ pub struct Parts {
     pub sources: Sources,
     pub names: Names,
     pub documents: Arc<dyn Documents>,
+    /// Where source files may be.
+    pub source_roots: Vec<PathBuf>,
+    pub watch: Arc<Watch>,
 }
 
 impl Parts {

@@ -15,6 +15,7 @@ use std::io::Write;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::Receiver;
 
 /// What a page may do: run and show what this server sends, and ask this server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -27,10 +28,11 @@ const PIECE_BYTES: usize = 64 << 10;
 /// An answer.
 pub type Reply = Response<Content>;
 
-/// A body that is all there.
+/// A body that is all there, or one of which more comes.
 #[derive(Default)]
 pub struct Content {
     rest: Bytes,
+    more: Option<Receiver<Bytes>>,
     claims: Claims,
 }
 
@@ -55,9 +57,15 @@ impl Body for Content {
 
     fn poll_frame(
         self: Pin<&mut Self>,
-        _: &mut Context,
+        context: &mut Context,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let rest = &mut self.get_mut().rest;
+        let Self { rest, more, .. } = self.get_mut();
+        if let Some(more) = more.as_mut().filter(|_| rest.is_empty()) {
+            match more.poll_recv(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(came) => *rest = came.unwrap_or_default(),
+            }
+        }
         if rest.is_empty() {
             return Poll::Ready(None);
         }
@@ -67,17 +75,29 @@ impl Body for Content {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty()
+        self.rest.is_empty() && self.more.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.rest.len() as u64)
+        match self.more {
+            Some(_) => SizeHint::default(),
+            None => SizeHint::with_exact(self.rest.len() as u64),
+        }
     }
 }
 
 /// Bytes of this kind.
 pub fn of(kind: &'static str, body: impl Into<Bytes>) -> Reply {
-    let mut reply = Response::new(Content { rest: body.into(), claims: Claims::default() });
+    reply(kind, Content { rest: body.into(), ..Content::default() })
+}
+
+/// Bytes of this kind that come as long as they are sent.
+pub fn stream(kind: &'static str, more: Receiver<Bytes>) -> Reply {
+    reply(kind, Content { more: Some(more), ..Content::default() })
+}
+
+fn reply(kind: &'static str, content: Content) -> Reply {
+    let mut reply = Response::new(content);
     let headers = reply.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     guard_headers(headers);

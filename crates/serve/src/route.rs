@@ -1,6 +1,8 @@
 //! What a path means.
 
 use crate::documents::Document;
+use crate::ids::is_id;
+use crate::of_process::OfProcess;
 use crate::page::Asset;
 use ramson_profile::SampleType;
 
@@ -19,6 +21,8 @@ pub enum Route<'a> {
     Document(Option<&'a str>, Document),
     /// The call tree for a picture; of the source with this ID, or of the only one.
     Flame(Option<&'a str>),
+    /// What is asked of the source with this ID besides, or of the only one.
+    Process(Option<&'a str>, OfProcess),
     /// Nothing.
     Unknown,
 }
@@ -48,7 +52,12 @@ impl Route<'_> {
 
     /// Whether what is wrong is said as JSON.
     pub fn is_document(&self) -> bool {
-        matches!(self, Self::Sources | Self::Document(..) | Self::Flame(_))
+        matches!(self, Self::Sources | Self::Document(..) | Self::Process(..) | Self::Flame(_))
+    }
+
+    /// Whether it changes something: it is asked for by POST only.
+    pub fn acts(&self) -> bool {
+        matches!(self, Self::Process(_, what) if what.acts())
     }
 }
 
@@ -75,6 +84,9 @@ pub fn route(path: &str) -> Route<'_> {
         Some((id, name)) if is_id(id) => (Some(id), name),
         _ => (None, rest),
     };
+    if let Some(what) = OfProcess::named(name) {
+        return Route::Process(id, what);
+    }
     match Document::named(name) {
         None if name == "flame" => Route::Flame(id),
         Some(document) if document.is_of_source() || id.is_none() => Route::Document(id, document),
@@ -95,10 +107,6 @@ fn pprof<'a>(id: Option<&'a str>, rest: &str) -> Route<'a> {
     Route::Pprof(id, what)
 }
 
-fn is_id(text: &str) -> bool {
-    !text.is_empty() && text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +122,11 @@ mod tests {
         assert_eq!(route("/api/v1/report"), Route::Document(None, Document::Report));
         assert_eq!(route("/api/v1/p/7/flame"), Route::Flame(Some("7")));
         assert_eq!(route("/api/v1/flame"), Route::Flame(None));
+        assert_eq!(
+            route("/api/v1/p/u1-7-8/events"),
+            Route::Process(Some("u1-7-8"), OfProcess::Events)
+        );
+        assert_eq!(route("/api/v1/trim"), Route::Process(None, OfProcess::Trim));
         assert_eq!(route("/api/v1/list"), Route::Document(None, Document::List));
         for unknown in [
             "",
@@ -125,7 +138,7 @@ mod tests {
             "/api/v2/list",
             "/api/v1/p/7/list",
             "/api/v1/p//report",
-            "/api/v1/trim",
+            "/api/v1/p/7/trims",
         ] {
             assert_eq!(route(unknown), Route::Unknown, "{unknown}");
         }

@@ -6,13 +6,16 @@ use crate::documents::Documents;
 use crate::flame;
 use crate::guard::Guard;
 use crate::heap::{self, Asked};
+use crate::of_process::OfProcess;
 use crate::parts::{Answered, Parts};
+use crate::process;
 use crate::query::Query;
 use crate::reply::{self, Reply};
 use crate::route::{Pprof, Route, route};
 use crate::sources::Sources;
 use crate::symbol;
 use crate::token::Token;
+use crate::watch::Watch;
 use crate::work::{Overload, Work};
 use hyper::body::Incoming;
 use hyper::header::{HeaderValue, RETRY_AFTER};
@@ -20,6 +23,7 @@ use hyper::{Method, Request, StatusCode};
 use ramson_analysis::naming::Names;
 use ramson_source::Failure;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::runtime::Builder;
@@ -48,6 +52,10 @@ pub struct Options {
     pub names: Names,
     /// What makes the JSON documents.
     pub documents: Arc<dyn Documents>,
+    /// Directories beneath which source code may be shown.
+    pub source_roots: Vec<PathBuf>,
+    /// Whether a client may change processes.
+    pub allows_actions: bool,
 }
 
 /// Serves until SIGINT or SIGTERM comes. `on_ready` gets the address with the token, and the address alone, once clients may come.
@@ -83,13 +91,17 @@ pub struct Server {
     guard: Guard,
     work: Work,
     parts: Arc<Parts>,
+    allows_actions: bool,
 }
 
 impl Server {
     fn new(options: Options) -> Self {
-        let Options { address, hosts, token, sources, names, documents } = options;
+        let Options { address, hosts, token, sources, names, documents, .. } = options;
+        let Options { source_roots, allows_actions, .. } = options;
         let guard = Guard::new(&address, &hosts, token);
-        Self { guard, work: Work::new(), parts: Arc::new(Parts { sources, names, documents }) }
+        let watch = Watch::start(&sources);
+        let parts = Arc::new(Parts { sources, names, documents, source_roots, watch });
+        Self { guard, work: Work::new(), parts, allows_actions }
     }
 }
 
@@ -100,15 +112,29 @@ impl Answer for Server {
         if let Err(refusal) = self.guard.check(&head, local, route.is_public()) {
             return reply::refusal(refusal);
         }
-        let is_read = matches!(head.method, Method::GET | Method::HEAD);
-        let is_sent = head.method == Method::POST && route.takes_body();
+        let is_sent = head.method == Method::POST && (route.takes_body() || route.acts());
+        let is_read = matches!(head.method, Method::GET | Method::HEAD) && !route.acts();
         if !is_read && !is_sent {
-            return reply::wrong_method(if route.takes_body() { "GET, HEAD, POST" } else { READS });
+            return reply::wrong_method(match (route.acts(), route.takes_body()) {
+                (true, _) => "POST",
+                (_, true) => "GET, HEAD, POST",
+                _ => READS,
+            });
         }
         match route {
             Route::Page(asset) => return asset.reply(reply::takes_gzip(&head.headers)),
             Route::Health => return reply::text(StatusCode::OK, "ok"),
             Route::Unknown => return unknown(),
+            Route::Process(id, OfProcess::Events) => {
+                return process::events(&self.work, &self.parts, id)
+                    .await
+                    .unwrap_or_else(|_| busy());
+            }
+            Route::Process(_, OfProcess::Trim) => {
+                if let Err(line) = process::may_act(self.allows_actions, &head.headers) {
+                    return reply::error(StatusCode::FORBIDDEN, line);
+                }
+            }
             _ => {}
         }
         let Ok(seat) = self.work.seat().await else { return busy() };
@@ -160,6 +186,10 @@ impl Server {
                 }
                 Err(wrong) => Ok(Err(wrong)),
             },
+            Route::Process(id, what) => {
+                let (id, query) = (id.map(str::to_owned), Query::parse(query));
+                self.work.run(move || process::answer(&parts, id.as_deref(), what, &query)).await
+            }
             Route::Pprof(id, Pprof::Index) => {
                 let id = id.map(str::to_owned);
                 self.work.run(move || Ok(heap::index(&parts.find(id.as_deref())?))).await

@@ -1,10 +1,11 @@
 //! What is served: the sources that the user named, or all processes.
 
+use crate::ids::ids;
 use ramson_analysis::listing;
 use ramson_profile::Estimate;
 use ramson_source::{Base, Failure, Opened, Selector, map_all, open_all, open_recording};
+use rustix::process::getuid;
 use serde::Serialize;
-use std::collections::HashMap;
 
 /// What is served.
 pub enum Sources {
@@ -26,7 +27,8 @@ pub struct Entries {
 /// One source: a process or a file.
 #[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct Entry {
-    /// Stands for it in addresses: the process ID, or `f` and the number of the SRC on the command line.
+    /// Stands for it in addresses: the process ID of a running process, and of the caller's only dead one with that ID; else `uUID-` and
+    /// the name of its file; `f` and the number of the SRC on the command line, where that is no process.
     pub id: String,
     /// The SRC that names it on a command line.
     pub source: String,
@@ -38,6 +40,8 @@ pub struct Entry {
     pub state: Option<String>,
     /// The process runs and writes the profile.
     pub is_running: bool,
+    /// When it began to be profiled; nanoseconds since 1970.
+    pub start_unix_ns: Option<u64>,
     /// Resident bytes now, or as they were last seen.
     pub rss: Option<u64>,
     /// Live bytes of the heap.
@@ -73,9 +77,10 @@ impl Sources {
     pub fn find(&self, id: Option<&str>) -> Result<Entry, Failure> {
         if let (Self::All, Some(id)) = (self, id)
             && let Ok(pid) = id.parse::<u32>()
+            && let Some(entry) = running(pid)
         {
             // The others need not be read.
-            return of_process(pid);
+            return Ok(entry);
         }
         let mut all = self.entries()?.sources;
         let Some(id) = id else {
@@ -90,10 +95,11 @@ impl Sources {
     }
 }
 
-fn of_process(pid: u32) -> Result<Entry, Failure> {
+/// The process that has this ID now.
+fn running(pid: u32) -> Option<Entry> {
     let pid = pid.to_string();
-    let recording = open_recording(&pid)?;
-    Ok(Entry::of(pid.clone(), pid, listing::Entry::of(&recording)))
+    let recording = open_recording(&pid).ok().filter(|recording| recording.running.is_some())?;
+    Some(Entry::of(pid.clone(), pid, listing::Entry::of(&recording)))
 }
 
 /// Says that one is to be chosen.
@@ -112,26 +118,24 @@ fn several(all: &[Entry]) -> Failure {
     Failure::not_found(text)
 }
 
-/// A process ID names the running process, else the one that began last: of others, only the path of the profile tells.
 fn all() -> Entries {
     let found = map_all(|_| true, |recording| listing::Entry::of(&recording));
-    let mut by_pid = HashMap::new();
-    for entry in found.found {
-        let is_better = by_pid
-            .get(&entry.pid)
-            .is_none_or(|known: &listing::Entry| entry.is_running || !known.is_running);
-        if is_better {
-            by_pid.insert(entry.pid, entry);
+    let mut profiles = found.found;
+    listing::sort(&mut profiles);
+    let ids = ids(&profiles, getuid().as_raw());
+    let (mut sources, mut unreadable) = (Vec::new(), found.unreadable);
+    for (id, entry) in ids.into_iter().zip(profiles) {
+        // A dead process's ID may be another's.
+        let source = if entry.is_running { entry.pid.to_string() } else { entry.profile.clone() };
+        let is_new = |id: &String| !sources.iter().any(|known: &Entry| known.id == *id);
+        match id.filter(is_new) {
+            Some(id) => sources.push(Entry::of(id, source, entry)),
+            None => unreadable
+                .push(format!("{source}: its name cannot stand in an address. Pass it as SRC")),
         }
     }
-    let mut kept: Vec<listing::Entry> = by_pid.into_values().collect();
-    listing::sort(&mut kept);
-    let sources = kept.into_iter().map(|entry| {
-        let pid = entry.pid.to_string();
-        Entry::of(pid.clone(), pid, entry)
-    });
-    let unreadable = found.unreadable.into_iter().chain(found.left_out).collect();
-    Entries { sources: sources.collect(), unreadable }
+    unreadable.extend(found.left_out);
+    Entries { sources, unreadable }
 }
 
 fn named(sources: &[String]) -> Result<Entries, Failure> {
@@ -181,6 +185,7 @@ impl Entry {
             pid: Some(of.pid),
             state: Some(of.state),
             is_running: of.is_running,
+            start_unix_ns: Some(of.start_unix_ns),
             rss: of.rss,
             live: Some(of.live),
             command: of.command,
@@ -196,6 +201,7 @@ impl Entry {
             pid: None,
             state: None,
             is_running: false,
+            start_unix_ns: None,
             rss: None,
             live: None,
             command: Vec::new(),

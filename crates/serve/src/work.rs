@@ -12,6 +12,8 @@ pub const MOST_COMPUTED: usize = 2;
 const MOST_ANSWERS: usize = 8;
 /// Clients that wait for a difference at a time.
 const MOST_DELTAS: usize = 2;
+/// Streams of moments at a time.
+const MOST_STREAMS: usize = 32;
 /// How long a request waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -23,6 +25,7 @@ pub struct Work {
     computing: Arc<Semaphore>,
     answers: Arc<Semaphore>,
     deltas: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
 }
 
 impl Work {
@@ -32,6 +35,7 @@ impl Work {
             computing: bound(MOST_COMPUTED),
             answers: bound(MOST_ANSWERS),
             deltas: bound(MOST_DELTAS),
+            streams: bound(MOST_STREAMS),
         }
     }
 
@@ -43,6 +47,11 @@ impl Work {
     /// A place for a difference, to be held while it is waited for; `None`: all are taken.
     pub fn delta(&self) -> Option<OwnedSemaphorePermit> {
         self.deltas.clone().try_acquire_owned().ok()
+    }
+
+    /// A place for a stream, to be held until it ends; `None`: all are taken.
+    pub fn stream(&self) -> Option<OwnedSemaphorePermit> {
+        self.streams.clone().try_acquire_owned().ok()
     }
 
     /// Does something that takes long. It goes on, and counts, also if the client leaves.

@@ -70,6 +70,37 @@ pub fn open_all(wanted: &str, of: &[&Recording]) -> Result<Vec<Recording>, Failu
     })
 }
 
+/// A mark that this user made.
+pub struct Mark {
+    /// What it is called.
+    pub name: String,
+    /// The process that it is of.
+    pub pid: u32,
+    /// When that process began; nanoseconds since 1970.
+    pub start_unix_ns: u64,
+    /// Its profile.
+    pub path: PathBuf,
+}
+
+/// All of them, by process and name; none where there is no directory of marks.
+pub fn all() -> Vec<Mark> {
+    let directory = open_directory(&own_profile_directory());
+    let marks = directory.and_then(|directory| directory.directory(MARKS.as_ref()));
+    let Ok((marks, names)) = marks.and_then(|marks| marks.names().map(|names| (marks, names)))
+    else {
+        return Vec::new();
+    };
+    let of_name = |file: &OsString| {
+        let mut parts = file.to_str()?.strip_suffix(".ramson")?.splitn(3, '-');
+        let (pid, start) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let name = parse_name(parts.next()?).ok()?;
+        Some(Mark { name, pid, start_unix_ns: start, path: marks.path().join(file) })
+    };
+    let mut all: Vec<Mark> = names.iter().filter_map(of_name).collect();
+    all.sort_by(|a, b| (a.pid, a.start_unix_ns, &a.name).cmp(&(b.pid, b.start_unix_ns, &b.name)));
+    all
+}
+
 /// The time tells processes with one ID apart.
 fn file_name(header: &Header, name: &str) -> String {
     format!("{}-{}-{name}.ramson", header.pid, header.start_realtime_ns)

@@ -1,6 +1,6 @@
 //! Profiled processes, all of the machine or those that are named: which of them holds the memory, and which grows.
 
-use super::pace::Pace;
+use super::pace::{Pace, thread_cpu_time};
 use super::sums::{Moments, Sums};
 use super::watch::Watched;
 use ramson_format::Kind;
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 /// New processes are looked for this far apart: every mapping of every process is read for it.
 const SEARCH_EVERY: Duration = Duration::from_secs(5);
+const SEARCH_SHARE: f64 = 0.02;
 /// Each process is read this far apart, and for no more than its part of a share of a core.
 const READ_EVERY: Duration = Duration::from_secs(1);
 const READ_SHARE: f64 = 0.006;
@@ -24,11 +25,14 @@ const READ_SHARE: f64 = 0.006;
 pub struct Processes {
     /// In the order of the last `sort`.
     pub list: Vec<Process>,
+    /// Those of them that had ended at the latest reading.
+    pub ended: Vec<Process>,
     /// A line for each profile that could not be read at the last search.
     pub unreadable: Vec<String>,
     /// Whom to look for; none: all.
     wanted: Arc<[Selector]>,
-    search: Option<Receiver<Discovery<Recording>>>,
+    /// What is found, and what finding it cost.
+    search: Option<Receiver<(Discovery<Recording>, Duration)>>,
     search_pace: Pace,
     read_pace: Pace,
 }
@@ -59,10 +63,11 @@ impl Processes {
     pub fn find(wanted: &[Selector]) -> Self {
         let mut processes = Self {
             list: Vec::new(),
+            ended: Vec::new(),
             unreadable: Vec::new(),
             wanted: wanted.into(),
             search: None,
-            search_pace: Pace::new(SEARCH_EVERY, 1.0),
+            search_pace: Pace::new(SEARCH_EVERY, SEARCH_SHARE),
             read_pace: Pace::new(READ_EVERY, READ_SHARE),
         };
         let discovery = processes.search_pace.run(|| search(wanted));
@@ -84,7 +89,7 @@ impl Processes {
         self.look_for_others();
         let list = &mut self.list;
         self.read_pace.run(|| list.iter_mut().for_each(Process::read));
-        list.retain(|process| process.watched.end.is_none());
+        self.ended = list.extract_if(.., |process| process.watched.end.is_some()).collect();
     }
 
     /// Sorts them, those with equal values by their IDs.
@@ -104,16 +109,16 @@ impl Processes {
 
     /// In a thread of its own, as it may take long where there are many.
     fn look_for_others(&mut self) {
-        if let Some(found) = self.search.as_ref().and_then(|search| search.try_recv().ok()) {
+        if let Some((found, cost)) = self.search.as_ref().and_then(|it| it.try_recv().ok()) {
             self.search = None;
+            self.search_pace.put_off(cost);
             self.take(found);
         }
         if self.search.is_none() && self.search_pace.is_due() {
             let (sender, receiver) = channel();
             let wanted = self.wanted.clone();
-            thread::spawn(move || sender.send(search(&wanted)));
+            thread::spawn(move || sender.send((search(&wanted), thread_cpu_time())));
             self.search = Some(receiver);
-            self.search_pace.put_off(Duration::ZERO);
         }
     }
 
@@ -190,7 +195,8 @@ impl Process {
         Some(Self { watched, moments, rss: None })
     }
 
-    fn read(&mut self) {
+    /// Reads it as it is now.
+    pub fn read(&mut self) {
         self.watched.read_profile_only();
         self.moments.update(self.watched.snapshot(), self.watched.now_ns());
         self.rss = Stat::of(self.watched.pid).and_then(|stat| stat.rss).or(self.rss);

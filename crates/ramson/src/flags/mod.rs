@@ -6,6 +6,7 @@ mod diff;
 mod export;
 mod filters;
 mod leaks;
+mod mcp;
 mod processes;
 mod profiles;
 mod record;
@@ -20,6 +21,7 @@ pub use command::{command, line_of};
 pub use diff::DiffFlags;
 pub use export::{ExportFlags, ExportView, Format, MergeFlags, SnapFlags, SymbolizeFlags};
 pub use leaks::LeaksFlags;
+pub use mcp::McpFlags;
 pub use processes::{DoctorFlags, TrimFlags};
 pub use profiles::{ListFlags, MarkFlags, TimelineFlags, When};
 pub use record::{DEFAULT_KEEP_NS, RecordFlags};
@@ -83,6 +85,8 @@ pub enum Command {
     Trim(TrimFlags),
     /// Serve profiles over HTTP: to go tool pprof and scrapers, as JSON, and as a page
     Serve(ServeFlags),
+    /// Answer agents over the Model Context Protocol, on standard input and output
+    Mcp(McpFlags),
     /// Write a profile in another format
     Export(ExportFlags),
     /// Write the functions' names into a profile, so that it can be read on another machine
@@ -152,7 +156,7 @@ Examples:
   ramson schema list
   ramson list --json | check-jsonschema --schemafile <(ramson schema list) -")]
 pub struct SchemaFlags {
-    /// A command that has --json; "processes" for top without SRC, "profile" for export -f json, "sources" for what serve has at /api/v1/sources
+    /// A command that has --json; "processes" for top without SRC, "profile" for export -f json, "sources", "source" and "moments" for what serve has beside them
     #[arg(value_name = "COMMAND", required_unless_present = "dir")]
     pub kind: Option<String>,
     /// Write every schema into this directory instead

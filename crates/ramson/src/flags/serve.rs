@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Prints one address with a token, and serves until Ctrl-C. Whoever has the token can read everything that this user can read about the processes, their command lines included; without it, nothing is served except the empty page and /healthz.
 
-What is served: /debug/pprof/ as in Go programs (heap, allocs, cmdline, symbol; ?seconds=N, ?debug=1, ?memory=1) for the only SRC, and /p/PID/debug/pprof/ for each of several; /api/v1/sources, and the documents of --json as /api/v1/list and /api/v1/p/PID/report, leaks, doctor and timeline, with flags as parameters (?view=top&rows=5). Authentication: \"Authorization: Bearer TOKEN\", or the user ramson with the token as password.
+What is served: /debug/pprof/ as in Go programs (heap, allocs, cmdline, symbol; ?seconds=N, ?debug=1, ?memory=1) for the only SRC, and /p/PID/debug/pprof/ for each of several; /api/v1/sources, and the documents of --json as /api/v1/list and /api/v1/p/PID/report, leaks, doctor and timeline, with flags as parameters (?view=top&rows=5); beside these moments (what this server has seen), events (the same as a stream), and source?file=FILE. Authentication: \"Authorization: Bearer TOKEN\", or the user ramson with the token as password.
 
 Examples:
   ramson serve name:redis-server
@@ -30,6 +30,15 @@ pub struct ServeFlags {
     /// The file that holds the token, for this user only; made if it is missing. Default: a new token at each start
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Show source code beneath DIR, of files that a profile's debug information names (repeatable)
+    #[arg(long, value_name = "DIR")]
+    pub source_root: Vec<PathBuf>,
+    /// Let clients with the token trim processes. Default: nothing is changed
+    #[arg(long)]
+    pub allow_actions: bool,
+    /// Open the page in a browser: $BROWSER, else xdg-open
+    #[arg(long)]
+    pub open: bool,
     #[command(flatten)]
     pub names: NameFlags,
 }

@@ -1,0 +1,315 @@
+//! What a tool answers: a verdict in words, the command's document as evidence, and which call says more.
+
+use super::cut::cut;
+use super::tools::Call;
+use crate::doctor::Examined;
+use crate::flags::{Cli, Command, NameFlags, command, line_of};
+use crate::{diff, doctor, leaks, list, report, table, timeline};
+use clap::FromArgMatches;
+use ramson_analysis::report::{Report, View};
+use ramson_analysis::source_lines::{Question, SourceLines, source_lines};
+use ramson_analysis::suspects::Suspects;
+use ramson_analysis::timeline::Timeline;
+use ramson_encode::json::write_document;
+use ramson_leaks::Verdict;
+use ramson_profile::format::{format_bytes, format_estimate, format_local_time};
+use ramson_profile::{Estimate, FrameName, SampleType, SampleUnit, short_name};
+use ramson_source::{Failure, open_all};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+
+/// Letters of a verdict.
+const MOST_VERDICT: usize = 1200;
+
+/// What all calls have in common.
+pub struct Settings {
+    /// Which names are shown.
+    pub names: NameFlags,
+    /// Where source files may be.
+    pub source_roots: Vec<PathBuf>,
+}
+
+/// The answer.
+#[derive(Serialize)]
+pub struct Answer {
+    verdict: String,
+    evidence: Value,
+    /// What the evidence lacks for want of room.
+    left_out: Vec<String>,
+    /// Calls that say more.
+    next: Vec<Next>,
+}
+
+#[derive(Serialize)]
+struct Next {
+    tool: &'static str,
+    arguments: Map<String, Value>,
+    why: String,
+}
+
+/// Before it is cut.
+struct Whole {
+    verdict: String,
+    evidence: Value,
+    next: Vec<Next>,
+}
+
+/// Answers a call, in no more bytes of JSON than it allows.
+pub fn answer(call: &Call, settings: &Settings) -> Result<String, Failure> {
+    let whole = whole(call, settings)?;
+    let verdict: String = whole.verdict.chars().take(MOST_VERDICT).collect();
+    let mut answer =
+        Answer { verdict, evidence: Value::Null, left_out: Vec::new(), next: whole.next };
+    let (mut room, mut said) = (call.most_bytes, usize::MAX);
+    // What is said of the cut takes room, too.
+    while said > call.most_bytes && room > 0 {
+        answer.left_out.clear();
+        answer.evidence = Value::Null;
+        room = room.saturating_sub(text(&answer).len().max(call.most_bytes / 16));
+        answer.evidence = whole.evidence.clone();
+        answer.left_out = cut(&mut answer.evidence, room);
+        answer.left_out.truncate(12);
+        said = text(&answer).len();
+    }
+    Ok(text(&answer))
+}
+
+fn text(answer: &Answer) -> String {
+    serde_json::to_string(answer).expect("an answer is JSON")
+}
+
+fn whole(call: &Call, settings: &Settings) -> Result<Whole, Failure> {
+    if call.tool.name == "source" {
+        return of_source(call, settings);
+    }
+    let matches = command().try_get_matches_from(call.command_line()?);
+    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    let names = || settings.names.clone();
+    match cli.map_err(|error| Failure::usage(line_of(&error)))?.command {
+        Command::List(flags) => of_list(list::document(&flags)),
+        Command::Report(mut flags) => {
+            flags.source.names = names();
+            of_report(report::document(&flags)?, call)
+        }
+        Command::Leaks(mut flags) => {
+            flags.source.names = names();
+            of_leaks(leaks::document(&flags)?, call, settings)
+        }
+        Command::Diff(mut flags) => {
+            flags.names = names();
+            let comparison = diff::document(&flags)?;
+            let heading = paragraph(&table::comparison::text(&comparison));
+            let new = call.text("new");
+            let changed = comparison.table.rows.iter().find(|row| row.is_significant);
+            let call = match changed {
+                Some(row) => {
+                    let focus = format!("^{}", regex_of(&short_name(&row.change.name)));
+                    let arguments = [("source", new), ("focus", &*focus)];
+                    next("report", &arguments, "the stacks through what changed most")
+                }
+                None => next("report", &[("source", new)], "what uses the memory now"),
+            };
+            let evidence = document(Some("diff"), &comparison)?;
+            Ok(Whole { verdict: heading, evidence, next: vec![call] })
+        }
+        Command::Doctor(mut flags) => {
+            flags.names = names();
+            of_doctor(doctor::document(&flags)?, call)
+        }
+        Command::Timeline(flags) => of_timeline(timeline::document(&flags)?, call),
+        _ => Err(Failure::not_found(format!("{}: no such tool", call.tool.name))),
+    }
+}
+
+fn of_list(answer: list::ListAnswer) -> Result<Whole, Failure> {
+    let profiles = &answer.listing.profiles;
+    let running = profiles.iter().filter(|profile| profile.is_running).count();
+    let mut verdict = match profiles.len() {
+        0 => "no profiles. Start a program with \"ramson run -- CMD\"".to_owned(),
+        1 => format!("1 profile, {running} of a running process"),
+        count => format!("{count} profiles, {running} of running processes"),
+    };
+    let mut calls = Vec::new();
+    if let Some(first) = profiles.first() {
+        let rss = first.rss.map_or_else(|| "unknown".into(), |bytes| format_bytes(bytes as f64));
+        let state = if first.is_running { "the largest" } else { "the last to end" };
+        verdict += &format!("; {state}: {} (pid {}), RSS {rss}", first.name, first.pid);
+        // A dead process's ID may be another's by now.
+        let source = match first.is_running {
+            true => first.pid.to_string(),
+            false => first.profile.clone(),
+        };
+        calls.push(next("report", &[("source", &source)], "what is using its memory"));
+    }
+    Ok(Whole { verdict, evidence: document(Some("list"), &answer)?, next: calls })
+}
+
+fn of_report(report: Report, call: &Call) -> Result<Whole, Failure> {
+    let source = call.text("source");
+    let mut verdict = paragraph(&table::report::text(&report, 1, false, source));
+    let mut calls = Vec::new();
+    if let View::Stacks(stacks) = &report.view
+        && let Some(first) = stacks.rows.first()
+    {
+        let unit = stacks.sample_type.unit();
+        let frames: Vec<String> = first.frames.iter().take(4).map(FrameName::short).collect();
+        let value = format_estimate(first.value, unit);
+        verdict += &format!("; the largest stack: {value} at {}", frames.join(" ← "));
+    }
+    let of_source = &[("source", source)];
+    if let Some(pointers) = &report.pointers {
+        if pointers.growing > 0 {
+            calls.push(next("leaks", of_source, "something grows"));
+        }
+        if pointers.free.is_some() {
+            calls.push(next(
+                "doctor",
+                of_source,
+                "much of RSS is free memory that is not returned",
+            ));
+        }
+    }
+    if calls.is_empty() {
+        calls.push(next("leaks", of_source, "whether what is live keeps growing"));
+    }
+    Ok(Whole { verdict, evidence: document(None, &report)?, next: calls })
+}
+
+fn of_leaks(found: Suspects, call: &Call, settings: &Settings) -> Result<Whole, Failure> {
+    let source = call.text("source");
+    let verdict = paragraph(&table::suspects::text(&found, 1, false));
+    let first = found.suspects.iter().find(|suspect| suspect.finding.verdict == Verdict::Growing);
+    let calls = match first {
+        Some(suspect) if !settings.source_roots.is_empty() => next(
+            "source",
+            &[("source", source), ("file", &suspect.function.file)],
+            "the lines that allocate it",
+        ),
+        Some(suspect) => {
+            let focus = format!("^{}", regex_of(&short_name(&suspect.function.name)));
+            next("report", &[("source", source), ("focus", &focus)], "the stacks through it")
+        }
+        None => next("doctor", &[("source", source)], "what else RSS consists of"),
+    };
+    Ok(Whole { verdict, evidence: document(Some("leaks"), &found)?, next: vec![calls] })
+}
+
+fn of_doctor(examined: Examined, call: &Call) -> Result<Whole, Failure> {
+    let shown = table::doctor::Shown { rows: 1, details: false };
+    let verdict = paragraph(&match &examined {
+        Examined::One(finding) => table::doctor::text(finding, shown),
+        Examined::Several(findings) => table::doctor_sum::text(findings, shown, false),
+    });
+    let calls = match &examined {
+        // Without a profile there is nothing else to ask.
+        Examined::One(finding) if finding.leaks.is_none() => {
+            vec![next("list", &[], "which processes have a profile")]
+        }
+        _ => vec![next(
+            "leaks",
+            &[("source", call.text("source"))],
+            "whether what is live keeps growing",
+        )],
+    };
+    Ok(Whole { verdict, evidence: document(Some("doctor"), &examined)?, next: calls })
+}
+
+fn of_timeline(timeline: Timeline, call: &Call) -> Result<Whole, Failure> {
+    let mut verdict =
+        format!("{} (pid {}): {} moments", timeline.name, timeline.pid, timeline.moments);
+    let mut calls = Vec::new();
+    if let (Some(first), Some(last)) = (timeline.rows.first(), timeline.rows.last()) {
+        let live = |of: Estimate| format_estimate(of, SampleUnit::Bytes);
+        let rss =
+            |of: Option<u64>| of.map_or_else(|| "unknown".into(), |it| format_bytes(it as f64));
+        verdict += &format!(
+            " from {} to {}; RSS {} → {}; live {} → {}",
+            format_local_time(first.time_unix_ns),
+            format_local_time(last.time_unix_ns),
+            rss(first.rss),
+            rss(last.rss),
+            live(first.live),
+            live(last.live)
+        );
+        let source = call.text("source");
+        let base = source.split_once('@').map_or(source, |(base, _)| base);
+        let peak = format!("{base}@peak");
+        calls.push(next("report", &[("source", &peak)], "what used the memory at its peak"));
+    }
+    Ok(Whole { verdict, evidence: document(Some("timeline"), &timeline)?, next: calls })
+}
+
+fn of_source(call: &Call, settings: &Settings) -> Result<Whole, Failure> {
+    let source = super::tools::checked(call.text("source"))?;
+    let names = settings.names.names();
+    let question = Question {
+        names: &names,
+        file: call.text("file"),
+        roots: &settings.source_roots,
+        sample_type: SampleType::InuseSpace,
+        most_bytes: call.most_bytes,
+    };
+    let found: SourceLines = source_lines(&mut open_all(&[&source])?, &question)?;
+    let magnitude = |of: Option<Estimate>| of.map_or(0.0, |of| of.value.abs());
+    let top = found.lines.iter().max_by(|a, b| magnitude(a.cum).total_cmp(&magnitude(b.cum)));
+    let mut verdict = format!(
+        "{}: {} of {} live",
+        found.file,
+        format_estimate(found.of_file, SampleUnit::Bytes),
+        format_estimate(found.total, SampleUnit::Bytes)
+    );
+    if let Some((line, cum)) = top.and_then(|line| Some((line.line, line.cum?))) {
+        verdict += &format!("; line {line} holds {}", format_estimate(cum, SampleUnit::Bytes));
+    }
+    if found.is_newer {
+        verdict += "; the file was changed after the program began, so lines may have moved";
+    }
+    let calls = vec![next("leaks", &[("source", &source)], "whether it keeps growing")];
+    Ok(Whole { verdict, evidence: document(Some("source"), &found)?, next: calls })
+}
+
+/// What a command prints before its tables, on one line.
+fn paragraph(text: &str) -> String {
+    let lines = text
+        .lines()
+        .take_while(|line| !line.trim().is_empty())
+        .map(|line| line.trim().trim_start_matches("• "));
+    let text = lines.collect::<Vec<_>>().join("; ");
+    text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// A name as a regular expression that matches it.
+fn regex_of(name: &str) -> String {
+    let mut pattern = String::new();
+    for letter in name.chars() {
+        if "\\.+*?()|[]{}^$#&-~".contains(letter) {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern
+}
+
+fn next(tool: &'static str, arguments: &[(&str, &str)], why: &str) -> Next {
+    let arguments = arguments.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
+    Next { tool, arguments: arguments.collect(), why: why.to_owned() }
+}
+
+/// The document that the command prints.
+fn document(kind: Option<&str>, answer: &impl Serialize) -> Result<Value, Failure> {
+    let mut body = Vec::new();
+    write_document(kind, answer, &mut body)?;
+    serde_json::from_slice(&body).map_err(|error| Failure::failed(format!("no document: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paragraph_is_a_line_and_a_name_is_matched_as_it_is() {
+        assert_eq!(paragraph("RSS 1 =\n  live 1\n\nrest"), "RSS 1 =; live 1");
+        assert_eq!(regex_of("a::b(int)[1]"), "a::b\\(int\\)\\[1\\]");
+    }
+}

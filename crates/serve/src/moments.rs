@@ -1,0 +1,156 @@
+//! What this server has seen of each process since it began, in bounded memory.
+
+use ramson_profile::Estimate;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Of all processes. A list that grows has room for twice what is in it, so that is at most half of 64 MiB.
+const MOST_MOMENTS: usize = (32 << 20) / size_of::<Moment>();
+/// Processes that have ended are forgotten beyond this.
+const MOST_PROCESSES: usize = 4096;
+
+/// A process at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Moment {
+    /// Nanoseconds since 1970.
+    pub unix_ns: u64,
+    /// Resident bytes; null: not known.
+    pub rss: Option<u64>,
+    /// Live bytes of the heap.
+    pub live: Estimate,
+    /// Free in the allocator; null where it was not read, as reading it takes longest.
+    pub free: Option<Estimate>,
+}
+
+/// What was seen of one process.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    /// When it began to be profiled; nanoseconds since 1970. Its ID may have been another's before.
+    pub start_unix_ns: u64,
+    /// What became of it; `None` while it runs.
+    pub ended: Option<String>,
+    /// In their order.
+    pub moments: Vec<Moment>,
+}
+
+/// As a document.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Moments {
+    /// The process.
+    pub pid: Option<u32>,
+    /// What became of it, as `exited 0`; null while it runs.
+    pub ended: Option<String>,
+    /// How many moments there are.
+    pub all: usize,
+    /// As many as were asked for, in their order; of several that lie close together, the one with the largest RSS.
+    pub moments: Vec<Moment>,
+}
+
+/// Of all processes, by their IDs.
+#[derive(Default)]
+pub struct Seen {
+    by_pid: HashMap<u32, Series>,
+}
+
+impl Seen {
+    /// The process with this ID.
+    pub fn of(&self, pid: u32) -> Option<&Series> {
+        self.by_pid.get(&pid)
+    }
+
+    /// Adds a moment.
+    pub fn push(&mut self, pid: u32, start_unix_ns: u64, moment: Moment) {
+        let series = self.by_pid.entry(pid).or_default();
+        if series.start_unix_ns != start_unix_ns || series.ended.is_some() {
+            *series = Series { start_unix_ns, ..Series::default() };
+        }
+        series.moments.push(moment);
+        self.bound(MOST_MOMENTS);
+    }
+
+    /// Says what became of a process.
+    pub fn end(&mut self, pid: u32, how: String) {
+        if let Some(series) = self.by_pid.get_mut(&pid) {
+            series.ended = Some(how);
+        }
+    }
+
+    /// Every second moment of the longest series goes as long as there are too many; and who ended longest ago.
+    fn bound(&mut self, most: usize) {
+        while self.by_pid.values().map(|series| series.moments.len()).sum::<usize>() > most {
+            let longest = self.by_pid.values_mut().max_by_key(|series| series.moments.len());
+            let Some(series) = longest else { return };
+            let mut number = 0;
+            series.moments.retain(|_| {
+                number += 1;
+                number % 2 == 0
+            });
+            series.moments.shrink_to_fit();
+        }
+        while self.by_pid.len() > MOST_PROCESSES {
+            let last = |series: &Series| series.moments.last().map(|moment| moment.unix_ns);
+            let ended = self.by_pid.iter().filter(|(_, series)| series.ended.is_some());
+            let oldest = ended.min_by_key(|(_, series)| last(series)).map(|(&pid, _)| pid);
+            let Some(pid) = oldest else { return };
+            self.by_pid.remove(&pid);
+        }
+    }
+}
+
+impl Series {
+    /// At most so many moments, spread over all.
+    pub fn thinned(&self, most: usize) -> Vec<Moment> {
+        let most = most.max(1);
+        let step = self.moments.len().div_ceil(most).max(1);
+        let pieces = self.moments.chunks(step);
+        pieces.filter_map(|piece| piece.iter().max_by_key(|moment| moment.rss)).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(unix_ns: u64, rss: u64) -> Moment {
+        Moment { unix_ns, rss: Some(rss), live: Estimate::exact(1.0), free: None }
+    }
+
+    #[test]
+    fn a_process_with_the_id_of_another_has_moments_of_its_own() {
+        let mut seen = Seen::default();
+        seen.push(7, 100, moment(1, 1));
+        seen.end(7, "exited 0".into());
+        assert_eq!(seen.of(7).unwrap().ended.as_deref(), Some("exited 0"));
+        seen.push(7, 200, moment(2, 2));
+        let series = seen.of(7).unwrap();
+        assert_eq!((series.moments.len(), &series.ended, series.start_unix_ns), (1, &None, 200));
+        assert!(seen.of(8).is_none());
+    }
+
+    #[test]
+    fn the_longest_series_is_thinned_and_the_rest_is_left_alone() {
+        let mut seen = Seen::default();
+        for time in 0..100 {
+            seen.push(1, 1, moment(time, time));
+            if time % 10 == 0 {
+                seen.push(2, 1, moment(time, time));
+            }
+            seen.bound(60);
+        }
+        let lengths = [1, 2].map(|pid| seen.of(pid).unwrap().moments.len());
+        assert!(lengths[0] + lengths[1] <= 60 && lengths[0] > 20, "{lengths:?}");
+        assert_eq!(lengths[1], 10);
+        let times: Vec<u64> = seen.of(1).unwrap().moments.iter().map(|it| it.unix_ns).collect();
+        assert!(times.is_sorted() && times.last() == Some(&99));
+    }
+
+    #[test]
+    fn a_peak_survives_thinning() {
+        let moments = (0..1000).map(|time| moment(time, if time == 501 { 9 } else { 1 })).collect();
+        let series = Series { moments, ..Series::default() };
+        let thinned = series.thinned(10);
+        assert_eq!(thinned.len(), 10);
+        assert!(thinned.iter().any(|moment| moment.rss == Some(9)));
+        assert_eq!(series.thinned(5000).len(), 1000);
+    }
+}

@@ -1,0 +1,127 @@
+//! Watches the processes that are served, in a thread of its own and for a bounded share of a core.
+
+use crate::moments::{Moment, Seen};
+use crate::sources::Sources;
+use ramson_analysis::live::pace::Pace;
+use ramson_analysis::live::processes::{Process, Processes};
+use ramson_analysis::live::watch::free_or_held;
+use ramson_process::Term;
+use ramson_process::clock::unix_ns;
+use ramson_source::Selector;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+/// Of a core, for the processes that somebody looks at; all others together take what `Processes` allows.
+const SHARE: f64 = 0.05;
+/// One event a second at most.
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
+/// What is free is not known any more after this.
+const MOST_AGE: Duration = Duration::from_secs(10);
+const STEP: Duration = Duration::from_millis(200);
+
+/// What has been seen, and which processes clients look at.
+#[derive(Default)]
+pub struct Watch {
+    seen: Mutex<Seen>,
+    /// How many look at each process.
+    looked_at: Mutex<HashMap<u32, usize>>,
+}
+
+/// A client looks at a process as long as there is this.
+pub struct Look {
+    watch: Arc<Watch>,
+    pid: u32,
+}
+
+impl Watch {
+    /// Watches until it is dropped.
+    pub fn start(sources: &Sources) -> Arc<Self> {
+        let wanted: Vec<Selector> = match sources {
+            Sources::All => Vec::new(),
+            Sources::Named(sources) => {
+                sources.iter().filter_map(|source| Selector::parse(source).ok()).collect()
+            }
+        };
+        let watch = Arc::new(Self::default());
+        let weak = Arc::downgrade(&watch);
+        thread::spawn(move || keep_watching(&weak, &wanted));
+        watch
+    }
+
+    /// What has been seen.
+    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on a client looks at the process.
+    pub fn look_at(self: &Arc<Self>, pid: u32) -> Look {
+        *self.looked_at().entry(pid).or_default() += 1;
+        Look { watch: self.clone(), pid }
+    }
+
+    fn looked_at(&self) -> MutexGuard<'_, HashMap<u32, usize>> {
+        self.looked_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        let mut looked_at = self.watch.looked_at();
+        if let Some(count) = looked_at.get_mut(&self.pid) {
+            *count -= 1;
+            if *count == 0 {
+                looked_at.remove(&self.pid);
+            }
+        }
+    }
+}
+
+fn keep_watching(watch: &Weak<Watch>, wanted: &[Selector]) {
+    let mut processes = Processes::find(wanted);
+    let mut pace = Pace::new(LEAST_PAUSE, SHARE);
+    while let Some(watch) = watch.upgrade() {
+        let has_read_all = processes.read();
+        if has_read_all {
+            let mut seen = watch.seen();
+            processes.list.iter().for_each(|process| note(&mut seen, process));
+            for process in processes.ended.drain(..) {
+                note(&mut seen, &process);
+                let how = process.watched.end.clone().unwrap_or_default();
+                seen.end(process.watched.pid, how);
+            }
+        }
+        let looked_at: Vec<u32> = watch.looked_at().keys().copied().collect();
+        if !looked_at.is_empty() && pace.is_due() {
+            let is_meant = |process: &&mut Process| looked_at.contains(&process.watched.pid);
+            pace.run(|| {
+                for process in processes.list.iter_mut().filter(is_meant) {
+                    process.watched.read_split();
+                    // What was read with all others just now need not be read again.
+                    if !has_read_all {
+                        process.read();
+                        note(&mut watch.seen(), process);
+                    }
+                }
+            });
+        }
+        drop(watch);
+        thread::sleep(STEP);
+    }
+}
+
+fn note(seen: &mut Seen, process: &Process) {
+    let watched = &process.watched;
+    let is_fresh = watched.rss_age() < MOST_AGE;
+    let free = watched.rss.as_ref().filter(|_| is_fresh).map(free_or_held);
+    let moment = Moment {
+        unix_ns: unix_ns(),
+        rss: process.rss,
+        live: process.moments.total.live,
+        free: free
+            .filter(|(term, free)| *term == Term::Free && free.value > 0.0)
+            .map(|(_, free)| free),
+    };
+    seen.push(watched.pid, watched.recording.snapshot.header.start_realtime_ns, moment);
+}

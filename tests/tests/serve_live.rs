@@ -1,0 +1,253 @@
+//! What `ramson serve` has beside documents: what it has seen, source code, actions, a browser; and what stands for a process.
+
+use ramson_tests::forged::{Forged, STRANGER, give};
+use ramson_tests::servers::*;
+use ramson_tests::serving::{Serving, holding, pid_of_only};
+use ramson_tests::several::say;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// The tree of the test programs' sources.
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// The data of a stream's events, as they come.
+fn events(serving: &Serving, pid: &str) -> impl Iterator<Item = Value> {
+    let mut stream = serving.connect();
+    let request = format!(
+        "GET /api/v1/p/{pid}/events HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n",
+        serving.token
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let lines = BufReader::new(stream).lines().map_while(Result::ok);
+    lines.filter_map(|line| line.strip_prefix("data: ").map(json))
+}
+
+#[test]
+fn a_stream_says_what_a_process_holds_and_ends_with_it_and_what_was_seen_stays() {
+    let scratch = Scratch::new();
+    let mut held = holding(&scratch, "holds-seen");
+    let pid = pid_of_only(&scratch);
+    let serving = Serving::start(&scratch, &[&pid]);
+    let mut stream = events(&serving, &pid);
+    let first = stream.next().unwrap();
+    assert!(first["rss"].as_f64().unwrap() > 1e6 && first["live"]["value"].as_f64().unwrap() > 1e5);
+    assert_eq!(first["live"]["half_width_95"].as_f64().unwrap(), 0.0);
+    assert!(first["ended"].is_null());
+    drop(held.0.stdin.take());
+    held.wait();
+    let last = stream.last().expect("it says what became of the process");
+    assert_eq!(last["ended"].as_str(), Some("exited 0"));
+    let seen = json(&serving.get(&format!("/api/v1/p/{pid}/moments")).good().text());
+    assert_eq!(seen["ended"].as_str(), Some("exited 0"));
+    assert_eq!(seen["all"].as_f64().unwrap(), seen["moments"].as_array().unwrap().len() as f64);
+    assert!(seen["all"].as_f64().unwrap() >= 2.0);
+    let one = serving.get(&format!("/api/v1/p/{pid}/moments?rows=1")).good().text();
+    assert_eq!(json(&one)["moments"].as_array().unwrap().len(), 1);
+    assert_eq!(serving.get(&format!("/api/v1/p/{pid}/moments?rows=x")).status, 400);
+    // Of one that ended before, there is only that.
+    let all: Vec<Value> = events(&serving, &pid).collect();
+    assert_eq!(all.len(), 1);
+    assert_eq!(all[0]["ended"].as_str(), Some("exited 0"));
+}
+
+#[test]
+fn streams_are_bounded_and_one_that_is_left_makes_room() {
+    let scratch = Scratch::new();
+    let _held = holding(&scratch, "holds-watched");
+    let pid = pid_of_only(&scratch);
+    let serving = Serving::start(&scratch, &[&pid]);
+    let path = format!("/api/v1/p/{pid}/events");
+    let mut streams: Vec<_> = (0..32).map(|_| events(&serving, &pid)).collect();
+    streams.iter_mut().for_each(|stream| drop(stream.next().unwrap()));
+    assert_eq!(serving.get(&path).status, 503);
+    // Other answers are not kept waiting.
+    serving.get(&format!("/api/v1/p/{pid}/report")).good();
+    streams.pop();
+    wait_until("there is room", || events(&serving, &pid).next().is_some());
+    let without = serving.get_with(&path, &[]);
+    assert_eq!(without.status, 401);
+}
+
+/// The name that the debug information has for the source of the program that holds memory.
+fn source_file(serving: &Serving) -> String {
+    let report = json(&serving.get("/api/v1/report?view=lines").good().text());
+    let rows = report["rows"].as_array().unwrap();
+    let files = rows.iter().filter_map(|row| row["file"].as_str());
+    let mut files = files.filter(|file| file.ends_with("holds.c"));
+    files.next().expect("a row of the program").to_owned()
+}
+
+#[test]
+fn source_code_is_shown_beneath_its_root_and_only_what_this_program_was_made_of() {
+    let scratch = Scratch::new();
+    let _held = holding(&scratch, "holds-source");
+    let pid = pid_of_only(&scratch);
+    let root = scratch.open_directory("root");
+    let outside = scratch.open_directory("outside");
+    fs::write(outside.join("secret.c"), "secret").unwrap();
+    let off = Serving::start(&scratch, &[&pid]);
+    let file = source_file(&off);
+    let ask = |serving: &Serving, file: &str| serving.get(&format!("/api/v1/source?file={file}"));
+    let refused = |reply: ramson_tests::serving::Reply, finding: &str| {
+        assert_eq!(reply.status, 404, "{}", reply.text());
+        let text = reply.text();
+        assert_eq!(json(&text)["kind"].as_str(), Some("error"));
+        assert!(text.contains(finding) && !text.contains("secret\""), "{text}");
+    };
+    refused(ask(&off, &file), "Start again with --source-root DIR");
+    let serving = Serving::start(&scratch, &[&pid, "--source-root", PROGRAMS]);
+    let answer = ask(&serving, &file).good();
+    assert!(answer.body.len() <= 64 << 10);
+    let answer = json(&answer.text());
+    let text = fs::read_to_string(&file).unwrap();
+    let (mut flat, lines) = (0.0, answer["lines"].as_array().unwrap());
+    for line in lines {
+        let number = line["line"].as_u64().unwrap() as usize;
+        assert_eq!(Some(line["text"].as_str().unwrap()), text.lines().nth(number - 1));
+        flat += line["flat"]["value"].as_f64().unwrap_or(0.0);
+    }
+    // All but the buffer of its standard output is allocated by lines of this file, and all of it was recorded.
+    let [total, of_file] = ["total", "of_file"].map(|of| answer[of]["value"].as_f64().unwrap());
+    assert!(flat > 0.9 * total && flat <= of_file && of_file <= total, "{flat} {answer}");
+    refused(ask(&serving, "/etc/passwd"), "no debug information of this profile names it");
+    refused(ask(&serving, &format!("{file}/../holds.c")), "no debug information");
+    // In the place of the file there is a link out of the root.
+    symlink(outside.join("secret.c"), root.join("holds.c")).unwrap();
+    let linked = Serving::start(&scratch, &[&pid, "--source-root", root.to_str().unwrap()]);
+    refused(ask(&linked, &file), "a symbolic link");
+    fs::remove_file(root.join("holds.c")).unwrap();
+    refused(ask(&linked, &file), "not beneath a --source-root");
+    // Another tool's file may have any name in it.
+    let foreign = scratch.path("holds.pb.gz");
+    let words = ["export", &pid, "-f", "pprof", "-o", foreign.to_str().unwrap()];
+    say(&scratch, &words).good();
+    let imported =
+        Serving::start(&scratch, &[foreign.to_str().unwrap(), "--source-root", PROGRAMS]);
+    refused(ask(&imported, &file), "for profiles of ramson only");
+}
+
+/// Posts with the token and these lines of the head.
+fn post(serving: &Serving, path: &str, lines: &str) -> ramson_tests::serving::Reply {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n{lines}"
+    );
+    let token = format!("Authorization: Bearer {}\r\n\r\n", serving.token);
+    serving.send((head + &token).as_bytes())
+}
+
+#[test]
+fn a_trim_is_asked_for_by_post_with_its_header_from_the_own_page_and_where_that_is_allowed() {
+    let scratch = Scratch::new();
+    let _held = holding(&scratch, "holds-trimmed");
+    let pid = pid_of_only(&scratch);
+    let path = format!("/api/v1/p/{pid}/trim");
+    let action = "X-Ramson-Action: trim\r\n";
+    let off = Serving::start(&scratch, &[&pid]);
+    let refused = post(&off, &path, action);
+    assert_eq!(refused.status, 403);
+    assert!(refused.text().contains("--allow-actions"), "{}", refused.text());
+    let serving = Serving::start(&scratch, &[&pid, "--allow-actions"]);
+    for path in [&path, "/api/v1/trim"] {
+        assert_eq!(serving.get(path).status, 405);
+        assert_eq!(serving.get(path).header("allow"), "POST");
+    }
+    assert_eq!(post(&serving, &path, "").status, 403);
+    assert_eq!(post(&serving, &path, "X-Ramson-Action: free\r\n").status, 403);
+    assert_eq!(
+        post(&serving, &path, &format!("{action}Origin: http://evil.example\r\n")).status,
+        403
+    );
+    assert_eq!(
+        post(&serving, &path, &format!("{action}Sec-Fetch-Site: cross-site\r\n")).status,
+        403
+    );
+    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{action}\r\n");
+    assert_eq!(serving.send(head.as_bytes()).status, 401);
+    let trimmed = post(&serving, &path, &format!("{action}Origin: http://localhost\r\n")).good();
+    let trimmed = json(&trimmed.text());
+    assert_eq!(trimmed["kind"].as_str(), Some("trim"));
+    assert_eq!(trimmed["pid"].to_string(), pid);
+}
+
+/// A script that notes its arguments and what is in the file that it is given.
+fn browser(scratch: &Scratch) -> (PathBuf, PathBuf) {
+    let (script, note) = (scratch.path("browser"), scratch.path("note"));
+    let text = format!(
+        "#!/bin/sh\nstat -c %a \"${{1#file://}}\" > {0}.new\ncat \"${{1#file://}}\" >> {0}.new\necho \"$*\" >> {0}.new\nmv {0}.new {0}\n",
+        note.display()
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    (script, note)
+}
+
+fn opened(scratch: &Scratch, browser: &Path) -> (Serving, PathBuf) {
+    let pid = pid_of_only(scratch);
+    let said = scratch.path("said");
+    let mut command = ramson(scratch);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--open", &pid]).env("BROWSER", browser);
+    command.env("XDG_RUNTIME_DIR", scratch.path(".")).stderr(fs::File::create(&said).unwrap());
+    (Serving::start_command(&mut command), said)
+}
+
+#[test]
+fn a_browser_gets_the_address_without_the_token_on_its_command_line() {
+    let scratch = Scratch::new();
+    let _held = holding(&scratch, "holds-opened");
+    let (script, note) = browser(&scratch);
+    let (serving, _) = opened(&scratch, &script);
+    wait_until("the browser has begun", || note.exists());
+    let note = fs::read_to_string(&note).unwrap();
+    let (mode, rest) = note.split_once('\n').unwrap();
+    let arguments = note.lines().last().unwrap();
+    assert_eq!(mode, "600");
+    assert!(rest.contains(&serving.line), "{note}");
+    assert!(!arguments.contains(&serving.token), "{arguments}");
+    drop(serving);
+}
+
+#[test]
+fn without_a_browser_serving_goes_on() {
+    let scratch = Scratch::new();
+    let _held = holding(&scratch, "holds-unopened");
+    let (serving, said) = opened(&scratch, Path::new("/nonexistent/browser"));
+    assert_eq!(serving.get("/healthz").good().text(), "ok\n");
+    let said = fs::read_to_string(said).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("--open: cannot start /nonexistent/browser"), "{said}");
+}
+
+#[test]
+fn a_stranger_s_profile_neither_takes_the_id_of_another_nor_hides_it() {
+    let scratch = Scratch::new();
+    let mut held = holding(&scratch, "holds-claimed");
+    let pid = pid_of_only(&scratch);
+    drop(held.0.stdin.take());
+    held.wait();
+    let before = Serving::start(&scratch, &[]).get(&format!("/api/v1/p/{pid}/report")).good();
+    // It says that it is of the same process and has begun later.
+    let forged = scratch.path(&format!("profiles/{pid}-99.ramson"));
+    fs::create_dir_all(forged.parent().unwrap()).unwrap();
+    Forged::new(pid.parse().unwrap()).write(&forged, 64 << 10);
+    give(&forged, STRANGER);
+    let serving = Serving::start(&scratch, &[]);
+    assert_eq!(serving.get(&format!("/api/v1/p/{pid}/report")).good().text(), before.text());
+    let sources = json(&serving.get("/api/v1/sources").good().text());
+    let ids_of = |name: &str| -> Vec<String> {
+        let all = sources["sources"].as_array().unwrap().iter();
+        let named = all.filter(|source| source["name"].as_str() == Some(name));
+        let mine = named.filter(|source| source["pid"].to_string() == pid);
+        mine.map(|source| source["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids_of("holds-claimed"), [pid.clone()]);
+    let stranger = format!("u{STRANGER}-{pid}-99");
+    assert_eq!(ids_of("forged"), [stranger.clone()]);
+    serving.get(&format!("/p/{stranger}/debug/pprof/heap")).good();
+}
