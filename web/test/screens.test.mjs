@@ -230,6 +230,22 @@ test("a file is the same application, asks for nothing, and has the command line
   clean();
 });
 
+test("a program that ends while it is watched leaves its last picture", async () => {
+  const program = await place.profiled(place.path("shop"), "300", "50");
+  const pid = (await place.profiles()).find((entry) => entry.is_running && entry.command[1] === "300").pid;
+  const own = await place.serve(String(pid));
+  const page = await browser.page(own.address);
+  await settled(page);
+  await page.getByText("● Running").waitFor();
+  program.kill("SIGTERM");
+  await page.getByText("This is the last picture.").waitFor();
+  await settled(page);
+  assert.match(await text(page), /SIGTERM/);
+  assert.match(await text(page), /The process is gone/);
+  assert.deepEqual(await violations(page), []);
+  clean();
+});
+
 test("a server that is gone is said to be, and the last picture can be shown", async () => {
   const own = await place.serve(String(shop));
   const page = await browser.page(own.address);
