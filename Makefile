@@ -11,7 +11,7 @@ TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-co
   man-db zsh fish python3-pip python3-venv npm bubblewrap
 BENCH_PACKAGES := $(TEST_PACKAGES) valgrind llvm stress-ng
 
-.PHONY: help build dist wheel distros demo test tutorials surveys model sanitize soak hostile hostile-sources lint bench fuzz install install-pages schemas web web-dev web-check clean
+.PHONY: help build dist wheel distros demo test tutorials surveys model sanitize soak hostile hostile-sources lint bench fuzz install install-pages schemas web web-dev web-check web-pictures clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
 	@echo 'make test   run every test (9 to 14 minutes on 2 cores)'
@@ -146,6 +146,9 @@ web-dev: web/node_modules/.locked
 	cd web && node build.mjs --watch
 web-check: web/node_modules/.locked
 	web/check
+# The pictures of docs/web.md.
+web-pictures: web/node_modules/.locked
+	cd web && RAMSON_PICTURES=$(CURDIR)/docs/web node --test test/screens.test.mjs
 web/node_modules/.locked: web/package-lock.json web/.npmrc
 	@command -v npm > /dev/null || tests/packages nodejs npm
 	cd web && npm ci --silent

@@ -267,5 +267,9 @@ export interface Diff {
 
 export interface SourceFile {
   file: string;
-  lines: { line: number; text: string; flat: Estimate | null }[];
+  path: string;
+  is_newer: boolean;
+  all_lines: number;
+  left_out: number;
+  lines: { line: number; text: string; flat: Estimate | null; cum: Estimate | null }[];
 }

@@ -8,6 +8,7 @@ import { Browser, Place, root, settled, violations } from "./serving.mjs";
 const SCREENS = ["overview", "flame", "table", "timeline", "diff", "suspects", "allocator", "source"];
 /** Where the pictures of docs/web.md are. They are made anew when this is set. */
 const PICTURES = process.env.RAMSON_PICTURES;
+const IN_DOCUMENT = new Set(["overview", "flame", "table", "allocator"]);
 
 let place;
 let browser;
@@ -92,9 +93,9 @@ for (const theme of ["light", "dark"]) {
       for (const screen of SCREENS) {
         await visit(page, `/${screen}?id=${ids[kind]}${screen === "diff" && kind === "live" ? "&a=2-0" : ""}`);
         assert.deepEqual(await violations(page), [], `${screen} ${kind} ${theme}`);
-        if (PICTURES && kind === "live" && (theme === "light" || screen === "flame")) {
+        if (PICTURES && kind === "live" && theme === "light" && IN_DOCUMENT.has(screen)) {
           await mkdir(PICTURES, { recursive: true });
-          await page.screenshot({ path: join(PICTURES, `${screen}${theme === "dark" ? "-dark" : ""}.png`) });
+          await page.screenshot({ path: join(PICTURES, `${screen}.png`) });
         }
       }
       await page.context().close();
@@ -226,6 +227,22 @@ test("a file is the same application, asks for nothing, and has the command line
   for (const key of ["ArrowDown", "ArrowDown", "Enter"]) await page.keyboard.press(key);
   await page.waitForURL(/p=[^&]+\.[^&]+/);
   assert.match(await text(page, ".detail"), /handle/);
+  clean();
+});
+
+test("a program that ends while it is watched leaves its last picture", async () => {
+  const program = await place.profiled(place.path("shop"), "300", "50");
+  const pid = (await place.profiles()).find((entry) => entry.is_running && entry.command[1] === "300").pid;
+  const own = await place.serve(String(pid));
+  const page = await browser.page(own.address);
+  await settled(page);
+  await page.getByText("● Running").waitFor();
+  program.kill("SIGTERM");
+  await page.getByText("This is the last picture.").waitFor();
+  await settled(page);
+  assert.match(await text(page), /SIGTERM/);
+  assert.match(await text(page), /The process is gone/);
+  assert.deepEqual(await violations(page), []);
   clean();
 });
 

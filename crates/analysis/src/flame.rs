@@ -170,14 +170,29 @@ pub struct Flat {
     pub objects: Estimate,
 }
 
-/// Reads the source and cuts its tree.
-pub fn flame(members: &mut Members, question: &Question) -> Result<Flame, Failure> {
+/// A source as it is asked about: read once, and cut as often as is needed.
+pub struct Read {
+    profile: Profile,
+    counted: SampleType,
+    defects: Vec<String>,
+}
+
+/// Reads a source, with the frames that are asked for.
+pub fn read(members: &mut Members, question: &Question) -> Result<Read, Failure> {
     let counted = common_sample_type(&members.opened, question.sample_type)?;
-    let lacks = members.opened.iter().flat_map(defects).collect();
+    let defects = members.opened.iter().flat_map(defects).collect();
     let named = take_sum(&mut members.opened, question.names, Detail::Stacks, Kinds::Usual)?;
     let mut profile = named.profile;
     question.shown.fold(&mut profile);
-    Ok(Flame { defects: lacks, ..of_profile(&profile, counted, question) })
+    Ok(Read { profile, counted, defects })
+}
+
+impl Read {
+    /// The tree, cut as the question says.
+    pub fn flame(&self, question: &Question) -> Flame {
+        let tree = of_profile(&self.profile, self.counted, question);
+        Flame { defects: self.defects.clone(), ..tree }
+    }
 }
 
 /// Cuts the tree of a profile, more narrowly until it has no more than so many nodes.

@@ -3,7 +3,7 @@
 use crate::parts::{Parts, at_moment};
 use crate::query::Query;
 use crate::reply::{self, Reply};
-use ramson_analysis::flame::{Question, Shown, flame};
+use ramson_analysis::flame::{Question, Shown, read};
 use ramson_encode::json::write_document;
 use ramson_profile::view::Walk;
 use ramson_profile::{Pattern, SampleType};
@@ -104,25 +104,25 @@ pub fn reply(parts: &Parts, id: Option<&str>, asked: &Asked) -> Result<Reply, Fa
         Some(moment) => at_moment(&source, moment)?,
         None => source,
     };
-    let mut least_share = LEAST_WIDTH / f64::from(asked.width);
+    let mut question = Question {
+        names: &parts.names,
+        sample_type: asked.sample_type,
+        walk: asked.walk,
+        shown: asked.shown,
+        path: &asked.path,
+        around: asked.around.as_deref(),
+        search: asked.search.as_ref(),
+        least_share: LEAST_WIDTH / f64::from(asked.width),
+    };
+    let read = read(&mut open_all(&[&source])?, &question)?;
     loop {
-        let question = Question {
-            names: &parts.names,
-            sample_type: asked.sample_type,
-            walk: asked.walk,
-            shown: asked.shown,
-            path: &asked.path,
-            around: asked.around.as_deref(),
-            search: asked.search.as_ref(),
-            least_share,
-        };
-        let answer = flame(&mut open_all(&[&source])?, &question)?;
+        let answer = read.flame(&question);
         let mut body = Vec::new();
         write_document(Some("flame"), &answer, &mut body)?;
         if body.len() <= MOST_BYTES || reply::gzip(&body).len() <= MOST_BYTES {
             return Ok(reply::document(body));
         }
-        least_share = answer.merged.least_share * 1.5;
+        question.least_share = answer.merged.least_share * 1.5;
     }
 }
 

@@ -1,6 +1,6 @@
 // What moves by itself: the list of sources, and the current process's RSS and live bytes, at most once a second.
 import { effect, signal } from "@preact/signals";
-import type { SourceEntry, Sources } from "../types";
+import type { Estimate, SourceEntry, Sources } from "../types";
 import { ask, Failed, isLockedOut, open } from "./api";
 import { isPaused, tick } from "./documents";
 import { saved } from "./offline";
@@ -10,8 +10,24 @@ export interface Moment {
   unix_ns: number;
   rss: number | null;
   live: number | null;
-  free: number | null;
-  ended?: string;
+  half: number;
+}
+
+/** As the server sends it. */
+interface Sent {
+  unix_ns: number | null;
+  rss: number | null;
+  live: Estimate | null;
+  ended: string | null;
+}
+
+function momentOf(sent: Pick<Sent, "unix_ns" | "rss" | "live">): Moment | null {
+  if (sent.unix_ns === null) return null;
+  return { unix_ns: sent.unix_ns, rss: sent.rss, live: sent.live?.value ?? null, half: sent.live?.half_width_95 ?? 0 };
+}
+
+function ofEntry(entry: SourceEntry): Moment {
+  return { unix_ns: Date.now() * 1e6, rss: entry.rss, live: entry.live?.value ?? null, half: entry.live?.half_width_95 ?? 0 };
 }
 
 const MOST_MOMENTS = 3600;
@@ -66,13 +82,25 @@ async function stream(id: string, signalOf: AbortSignal): Promise<boolean> {
     for (const event of events) {
       const data = event.split("\n").filter((line) => line.startsWith("data:"));
       if (data.length === 0) continue;
-      const moment = JSON.parse(data.map((line) => line.slice(5)).join("\n")) as Moment;
-      if (!isPaused.value) note(moment);
-      if (moment.ended !== undefined) {
+      const sent = JSON.parse(data.map((line) => line.slice(5)).join("\n")) as Sent;
+      const moment = momentOf(sent);
+      if (moment !== null && !isPaused.value) note(moment);
+      if (sent.ended !== null) {
         await refreshSources();
         return true;
       }
     }
+  }
+}
+
+/** What the server has seen since it began. */
+async function takeSeen(id: string, signalOf: AbortSignal): Promise<void> {
+  try {
+    const { moments: seen } = await ask<{ moments: Sent[] }>(`p/${id}/moments?rows=1000`, signalOf);
+    const all = seen.map(momentOf).filter((moment): moment is Moment => moment !== null);
+    if (!signalOf.aborted) moments.value = [...all, ...moments.value.filter((moment) => moment.unix_ns > (all.at(-1)?.unix_ns ?? 0))];
+  } catch {
+    // The page then begins with what it sees itself.
   }
 }
 
@@ -81,7 +109,8 @@ async function follow(id: string, signalOf: AbortSignal): Promise<void> {
   lastMoment.value = null;
   const first = current();
   sawRunning.value = first?.is_running ?? false;
-  if (first?.is_running) note({ unix_ns: Date.now() * 1e6, rss: first.rss, live: first.live?.value ?? null, free: null });
+  if (first?.is_running) note(ofEntry(first));
+  if (first !== null && first.pid !== null) await takeSeen(id, signalOf);
   let hasStream = true;
   while (!signalOf.aborted) {
     try {
@@ -95,7 +124,7 @@ async function follow(id: string, signalOf: AbortSignal): Promise<void> {
     await refreshSources();
     const entry = current();
     if (entry !== null && entry.is_running && !hasStream) {
-      note({ unix_ns: Date.now() * 1e6, rss: entry.rss, live: entry.live?.value ?? null, free: null });
+      note(ofEntry(entry));
     }
   }
 }

@@ -28,7 +28,9 @@ export function useSeries(entry: SourceEntry): Series {
   }));
   const last = kept.at(-1)?.unix_ns ?? 0;
   const seen = moments.value.filter((moment) => moment.unix_ns > last);
-  const points = kept.concat(seen.map((moment) => ({ unix_ns: moment.unix_ns, rss: moment.rss, live: moment.live, half: 0 })));
+  const points = kept.concat(seen.map((moment) => ({ unix_ns: moment.unix_ns, rss: moment.rss, live: moment.live, half: moment.half })));
+  // The server's clock may be behind this machine's.
+  points.sort((a, b) => a.unix_ns - b.unix_ns);
   const marks = (loaded.value?.marks ?? []).map((mark) => ({ name: mark.name, unix_ns: mark.time_unix_ns }));
   return { points, marks, loaded };
 }

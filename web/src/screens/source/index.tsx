@@ -1,11 +1,11 @@
 // Which line. The server opens only files that the profile names, below the directories that it was started with.
-import { Heading } from "../../parts/figures";
+import { Figure, Heading } from "../../parts/figures";
 import { Link } from "../../parts/link";
 import { Notice, Skeleton, Trouble } from "../../parts/notice";
 import { useDocument } from "../../state/documents";
 import { moment, pathOf, sample } from "../../state/paths";
 import { param } from "../../state/route";
-import type { SourceEntry, SourceFile, Top } from "../../types";
+import type { SourceEntry, SourceFile, Top, Unit } from "../../types";
 import { amount, base, relative, share } from "../../units";
 
 export function SourceScreen({ entry }: { entry: SourceEntry }) {
@@ -42,9 +42,8 @@ export function SourceScreen({ entry }: { entry: SourceEntry }) {
 }
 
 function File({ entry, file, top }: { entry: SourceEntry; file: string; top: Top }) {
-  const loaded = useDocument<SourceFile>(pathOf(entry, "source", { file }), `source ${file}`);
+  const loaded = useDocument<SourceFile>(pathOf(entry, "source", { file, "sample-index": sample() }), `source ${file}`);
   const own = top.rows.filter((row) => row.file === file && (row.flat.value ?? 0) !== 0);
-  const byLine = new Map(own.map((row) => [row.line, row]));
   return (
     <>
       <Heading title={base(file)} says={file} />
@@ -85,25 +84,49 @@ function File({ entry, file, top }: { entry: SourceEntry; file: string; top: Top
           </tbody>
         </table>
       ) : (
-        <table class="code">
-          <tbody>
-            {loaded.value.lines.map((line) => {
-              const row = byLine.get(line.line);
-              return (
-                <tr key={line.line} class={row ? "hot" : ""}>
-                  <td class="n dim" style={{ width: "48px" }}>
-                    {line.line}
-                  </td>
-                  <td class="n" style={{ width: "150px" }}>
-                    {row ? `${amount(row.flat.value, top.unit)} ${relative(row.flat)}` : ""}
-                  </td>
-                  <td>{line.text}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
+        <Text of={loaded.value} unit={top.unit} />
       )}
+    </>
+  );
+}
+
+/** Lines with bytes, and those around them. */
+function Text({ of, unit }: { of: SourceFile; unit: Unit }) {
+  return (
+    <>
+      {of.is_newer ? <Notice kind="part" fact="The file was changed after the program began:">lines may not be what was compiled.</Notice> : null}
+      <table class="code">
+        <thead>
+          <tr>
+            <th scope="col" class="n" style={{ width: "56px" }}>
+              line
+            </th>
+            <th scope="col" class="n" style={{ width: "130px" }}>
+              flat
+            </th>
+            <th scope="col" class="n hide-m" style={{ width: "130px" }}>
+              cum
+            </th>
+            <th scope="col">text</th>
+          </tr>
+        </thead>
+        <tbody>
+          {of.lines.map((line, index) => {
+            const isApart = index > 0 && of.lines[index - 1]!.line + 1 < line.line;
+            return (
+              <tr key={line.line} class={`${line.flat ? "hot" : ""}${isApart ? " apart" : ""}`}>
+                <td class="n dim">{line.line}</td>
+                <td class="n">{line.flat === null ? "" : <Figure of={line.flat} unit={unit} />}</td>
+                <td class="n hide-m dim">{line.cum === null ? "" : <Figure of={line.cum} unit={unit} />}</td>
+                <td>{line.text}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+      <p class="dim">
+        {of.lines.length} of {of.all_lines} lines{of.left_out > 0 ? `; ${of.left_out} more have bytes` : ""}. {of.path}
+      </p>
     </>
   );
 }
