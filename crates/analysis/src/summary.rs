@@ -103,7 +103,7 @@ impl Summary {
             pid: recording.pid(),
             name: recording.name().to_owned(),
             command: header.command.clone(),
-            history: recording.past.clone(),
+            history: recording.past.as_deref().cloned(),
             is_running: recording.running.is_some(),
             end: End::of(recording),
             fate: end::sentence(recording),

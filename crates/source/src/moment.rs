@@ -86,7 +86,10 @@ impl PastMoment {
         let is_end = self.moment.triggers.intersects(Triggers::EXIT | Triggers::DEATH);
         let Moment { time_ns, rss, free, .. } = self.moment;
         let past = Past { time_ns, from_ns, rss, free, is_end };
-        Ok(Recording { past: Some(past), ..Recording::of(snapshot, None, origin.to_owned()) })
+        Ok(Recording {
+            past: Some(Box::new(past)),
+            ..Recording::of(snapshot, None, origin.to_owned())
+        })
     }
 
     fn snapshot(&self, moment: &Moment) -> Result<Snapshot, Failure> {

@@ -47,7 +47,7 @@ pub struct Recording {
     /// Names that `ramson symbolize` has put into the file.
     pub names: Option<Arc<CarriedNames>>,
     /// Which moment it shows, where it comes from a history; its process is not looked at then.
-    pub past: Option<Past>,
+    pub past: Option<Box<Past>>,
 }
 
 /// Adds to a profile of running process `pid` what it does not have by itself: what is mapped now, and of a forked child that records in
