@@ -105,9 +105,11 @@ fn place(own: &LinkMap, slot: &Slot, word: &AtomicU64) -> u64 {
     let Some((hook, real)) = hook_of(own, slot) else { return slot_state::OTHER };
     let is_lazy = slot.flags.load(Relaxed) & slot_flags::LAZY != 0;
     let before = if is_lazy { slot.before.load(Relaxed) } else { real };
-    slot.before.store(before, Relaxed);
     match word.compare_exchange(before, hook, AcqRel, Relaxed) {
-        Ok(_) => slot_state::PATCHED,
+        Ok(_) => {
+            slot.before.store(before, Relaxed);
+            slot_state::PATCHED
+        }
         Err(_) => slot_state::OTHER,
     }
 }
