@@ -5,9 +5,9 @@
 //! object is still in the loader's list, and if it leads to the very function that the hook goes on to.
 
 use crate::arch::{self, hooks};
-use crate::orders::CONTROL;
+use crate::orders::{CONTROL, Pace};
 use crate::parking::parked;
-use crate::process::{self, Pace};
+use crate::process;
 use crate::resolve::{self, LinkMap};
 use crate::sys;
 use core::ffi::CStr;

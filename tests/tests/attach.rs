@@ -159,6 +159,8 @@ fn a_ramson_that_is_killed_leaves_a_program_that_runs_and_the_next_one_repairs_i
         });
         visited.tell("");
     }
+    // One that was killed may have begun to record, at another interval.
+    told(&scratch, "detach", visited.pid(), &[]);
     told(&scratch, "attach", visited.pid(), &["--interval", "1"]);
     visited.tell("hold 10");
     assert!(live(&scratch, visited.pid()) >= 10.0);
