@@ -5,9 +5,9 @@
 //! object is still in the loader's list, and if it leads to the very function that the hook goes on to.
 
 use crate::arch::{self, hooks};
-use crate::orders::CONTROL;
+use crate::orders::{CONTROL, Pace};
 use crate::parking::parked;
-use crate::process::{self, Pace};
+use crate::process;
 use crate::resolve::{self, LinkMap};
 use crate::sys;
 use core::ffi::CStr;
@@ -105,9 +105,11 @@ fn place(own: &LinkMap, slot: &Slot, word: &AtomicU64) -> u64 {
     let Some((hook, real)) = hook_of(own, slot) else { return slot_state::OTHER };
     let is_lazy = slot.flags.load(Relaxed) & slot_flags::LAZY != 0;
     let before = if is_lazy { slot.before.load(Relaxed) } else { real };
-    slot.before.store(before, Relaxed);
     match word.compare_exchange(before, hook, AcqRel, Relaxed) {
-        Ok(_) => slot_state::PATCHED,
+        Ok(_) => {
+            slot.before.store(before, Relaxed);
+            slot_state::PATCHED
+        }
         Err(_) => slot_state::OTHER,
     }
 }

@@ -7,6 +7,7 @@
 //! allocator underneath maps: malloc hands that out.
 
 use crate::arch::{self, hooks::Call};
+use crate::orders::Pace;
 use crate::parking::parked;
 use crate::record::Taken;
 use crate::{process, walk};
@@ -66,7 +67,7 @@ fn complete(range: Range<u64>, is_over: bool, flags: Option<u32>, call: &Call) {
     let bytes = range.end - range.start;
     let caller = walk::Caller::at_hook(call.entry(), call.frame_pointer);
     if bytes < EXTENT_LEAST_BYTES
-        || process::interval().is_none()
+        || !matches!(process::pace(), Pace::Sampling(_))
         || walk::is_of_allocator(caller.lookup_address.0)
     {
         return;

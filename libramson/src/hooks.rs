@@ -5,8 +5,9 @@
 
 use crate::arch::hooks::{Call, Found, operators};
 use crate::arch::{self, Thread, nr, probes};
+use crate::orders::{Interval, Pace};
 use crate::parking::{is_busy, parked};
-use crate::process::{self, Interval, Pace};
+use crate::process;
 use crate::record::{Claim, Recorder};
 use crate::resolve::LinkMap;
 use crate::sampler::{self, BUSY, PARKED};

@@ -1,6 +1,7 @@
 //! What this process is told while it runs: to sample at another interval, or not at all. Whoever may trace it writes the words of
 //! `CONTROL` from outside. Slow paths look there, so a thread knows after at most `LOOK_BYTES` of its own allocation.
 
+use crate::record::Recorder;
 use core::sync::atomic::Ordering::*;
 use ramson_format::atomic::AtomicU64;
 use ramson_format::control::{
@@ -45,4 +46,27 @@ pub fn in_force() -> Option<Orders> {
         return None;
     }
     Orders::of_words(&IN_FORCE.each_ref().map(|word| word.load(Relaxed)))
+}
+
+/// Whether no samples are taken by these orders.
+pub fn is_over(orders: &Orders, recorder: &Recorder) -> bool {
+    let until_ns = orders.until_monotonic_ns;
+    orders.is_off || until_ns != 0 && recorder.now_ns() >= until_ns
+}
+
+/// The sampling interval: as configured, and as in force now.
+#[derive(Clone, Copy)]
+pub struct Interval {
+    pub configured_bytes: u64,
+    pub bytes: u64,
+}
+
+/// How a thread is to go on.
+pub enum Pace {
+    /// Nothing is recorded any more.
+    Off,
+    /// No samples are taken for the time being.
+    Paused,
+    /// Samples are taken.
+    Sampling(Interval),
 }

@@ -3,6 +3,7 @@
 
 use crate::arch::{self, Thread};
 use crate::config::Config;
+use crate::orders::{Interval, Pace};
 use crate::page_filter::{FILTER_PAGES, PAGE_FILTER};
 use crate::record::{NurseryMemory, Profile, Recorder};
 use crate::sys::{self, Status, permit};
@@ -11,7 +12,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
-use ramson_format::control::{Orders, Request};
+use ramson_format::control::Request;
 use ramson_format::{Health, MAGIC, flags};
 
 /// Where the profile is mapped, once it is: start and end. munmap looks here. A forked child begins
@@ -128,23 +129,6 @@ pub fn take_config(request: &Request, directory: &[u8]) -> bool {
     stack.is_some()
 }
 
-/// The sampling interval: as configured, and as in force now.
-#[derive(Clone, Copy)]
-pub struct Interval {
-    pub configured_bytes: u64,
-    pub bytes: u64,
-}
-
-/// How a thread is to go on.
-pub enum Pace {
-    /// Nothing is recorded any more.
-    Off,
-    /// No samples are taken for the time being.
-    Paused,
-    /// Samples are taken.
-    Sampling(Interval),
-}
-
 /// How this thread is to go on.
 pub fn pace() -> Pace {
     let Some(interval_bytes) = config().and_then(|config| config.interval_bytes) else {
@@ -161,25 +145,12 @@ pub fn pace() -> Pace {
         PER_PROCESS.recorder.obey(&orders);
     }
     let orders = orders::in_force();
-    if orders.is_some_and(|orders| is_paused_by(&orders)) {
+    if orders.is_some_and(|orders| orders::is_over(&orders, &PER_PROCESS.recorder)) {
         return Pace::Paused;
     }
     let configured_bytes = orders.map_or(interval_bytes, |orders| orders.interval_bytes);
     let governed_bytes = if state == RECORDING { PER_PROCESS.recorder.interval_bytes() } else { 0 };
     Pace::Sampling(Interval { configured_bytes, bytes: governed_bytes.max(configured_bytes) })
-}
-
-fn is_paused_by(orders: &Orders) -> bool {
-    let until_ns = orders.until_monotonic_ns;
-    orders.is_off || until_ns != 0 && PER_PROCESS.recorder.now_ns() >= until_ns
-}
-
-/// The interval that this thread should draw with; `None` while no samples are taken.
-pub fn interval() -> Option<Interval> {
-    match pace() {
-        Pace::Sampling(interval) => Some(interval),
-        Pace::Off | Pace::Paused => None,
-    }
 }
 
 /// In a thread that fork has copied and that has not recorded yet, by the C library's record: what the first sample needs is made ready by fewer

@@ -28,6 +28,9 @@ fn a_running_program_is_recorded_from_now_on_and_every_pointer_gets_back_what_it
     let mut visited = Visited::start(0);
     // What it calls is bound by then, except functions that its other threads would call.
     let _ = ["hold 100", "drop", "hold 100"].map(|line| visited.tell(line));
+    for line in ["hold 100", "drop", "hold 100"] {
+        visited.tell(line);
+    }
     let (before, counts) = (code_pointers(visited.pid()), visited.descriptors_and_threads());
     let attached = told(&scratch, "attach", visited.pid(), &["--interval", "1"]);
     assert!(
@@ -157,6 +160,8 @@ fn a_ramson_that_is_killed_leaves_a_program_that_runs_and_the_next_one_repairs_i
         });
         visited.tell("");
     }
+    // One that was killed may have begun to record, at another interval.
+    told(&scratch, "detach", visited.pid(), &[]);
     told(&scratch, "attach", visited.pid(), &["--interval", "1"]);
     visited.tell("hold 10");
     assert!(live(&scratch, visited.pid()) >= 10.0);

@@ -3,6 +3,7 @@
 //! No sample waits for another thread: where two threads meet, one of them takes another slot. What does not fit is counted, never lost in
 //! silence. (The end of a recording, and a filter that the program installs, wait for slow paths to end: `process`, `sys`.)
 
+mod attached;
 mod claims;
 mod confine;
 mod cost;
@@ -38,9 +39,7 @@ use meter::{Measurement, Path};
 use nursery::Nursery;
 use profile::NearIndex;
 use ramson_format::atomic::AtomicU64;
-use ramson_format::{
-    Health, Kind, NO_STACK, RegionKind, Stack, flags, lifetime_bucket, live_flags, state,
-};
+use ramson_format::{Health, Kind, NO_STACK, RegionKind, Stack, lifetime_bucket, state};
 use scratch::Scratches;
 use stacks::Holder;
 
@@ -330,40 +329,6 @@ impl Recorder {
             self.forget_end(address + sample.size);
         }
         (sample, now_ns)
-    }
-
-    /// Whether hooks are in place in a program that this came into.
-    #[cold]
-    pub fn note_hooks(&self, are_there: bool) {
-        let flags = &self.profile().file.header().flags;
-        if are_there {
-            flags.fetch_or(flags::HOOKED, Relaxed);
-        } else {
-            flags.fetch_and(!flags::HOOKED, Relaxed);
-        }
-    }
-
-    /// Forgets every live record, as their frees will not be seen any more. Threads may go on recording.
-    #[cold]
-    pub fn forget_all(&self) {
-        let places = [Some(&self.nursery.profile), self.moved()];
-        for file in places.into_iter().flatten().map(|profile| &profile.file) {
-            let slots = file.committed(RegionKind::LiveKeys);
-            let keys = (0..slots).filter_map(|slot| live::key_of(file, live::Slot::of(slot)));
-            keys.for_each(|key| self.forget_live(key.load(Relaxed) & !moving::MOVING));
-        }
-    }
-
-    fn forget_live(&self, address: u64) {
-        let Some(claim) = self.claim(address) else { return };
-        let profile = self.profile_of(claim);
-        let sample = self.sample(profile, claim);
-        self.release(profile, claim);
-        page_filter::lower(address);
-        if sample.flags & live_flags::EXTENT != 0 {
-            self.forget_end(address + sample.size);
-        }
-        self.settle(profile, 0);
     }
 
     /// A normal exit of this process; `status` is known if it is that of `_exit`, which a child may call that shares our memory.

@@ -1,5 +1,6 @@
 //! A running program is recorded from now on, and left as it was found (docs/attach.md).
 
+mod detach;
 mod guest;
 mod library;
 mod loader;
@@ -8,6 +9,7 @@ mod preflight;
 mod set;
 mod slots;
 
+pub use detach::{Detached, detach};
 pub use set::{Changes, Set, set};
 
 use crate::outside::{Callee, refused};
@@ -15,7 +17,7 @@ use guest::{Guest, ListedSlot, name_of};
 use library::{Caller, Functions, Stops};
 use loader::{Loader, RESTART};
 use object::Object;
-use ramson_format::control::{Action, MOST_SLOTS, Orders, Request, outcome, slot_state};
+use ramson_format::control::{Action, MOST_SLOTS, Orders, Request, outcome};
 use ramson_format::{DEFAULT_FILE_BYTES, flags};
 use ramson_process::allocators::Allocators;
 use ramson_process::glibc::LibraryData;
@@ -61,23 +63,6 @@ pub struct Attached {
     pub profile: Option<String>,
     /// The profile ends with the process: no directory could be written.
     pub is_in_memory: bool,
-    /// How long a thread was stopped, each time.
-    pub stopped_ms: Vec<f64>,
-    /// From the first look on.
-    pub elapsed_ms: f64,
-}
-
-/// A process that is not recorded any more, or was not.
-#[derive(Serialize, schemars::JsonSchema)]
-pub struct Detached {
-    /// The process.
-    pub pid: u32,
-    /// Its name.
-    pub name: String,
-    /// Pointers that have again what they had.
-    pub slots: u64,
-    /// Those that other code has changed since, and that lead to hooks by way of that code.
-    pub kept: u64,
     /// How long a thread was stopped, each time.
     pub stopped_ms: Vec<f64>,
     /// From the first look on.
@@ -195,33 +180,45 @@ pub fn attach(target: &Target, options: &Options) -> Result<Attached, Failure> {
         if !is_running {
             guest.order(target, &orders_of(options))?;
         }
-        let request = Request {
-            action: Action::Attach,
-            slots: total,
-            interval_bytes: options.interval_bytes,
-            max_overhead_ppm: options.max_overhead_ppm,
-            file_bytes: DEFAULT_FILE_BYTES,
-            tried_filters: facts.filters,
-            pid: facts.own_pid,
-            program_headers: facts.program_headers,
-            entropy: number(),
-            number: number() & (u64::MAX >> 8),
-        };
+        let request = request_of(options, &facts, total);
         act(&mut site, &functions, &guest, &request, options.directory.unwrap_or_default())?;
     }
-    let after: Vec<ListedSlot> = guest
-        .slots(target, site.memory())?
-        .into_iter()
-        .filter(|slot| {
-            slot.object != guest.record
-                && objects
-                    .iter()
-                    .any(|object| (object.record, object.dynamic_at) == (slot.object, slot.dynamic))
-        })
-        .collect();
+    let after = theirs(&guest, target, site.memory(), &objects)?;
     let coverage = slots::coverage(&listed, &after);
     let names = named(site.memory(), &coverage.1);
     Ok(answer(&site, is_running, &after, (coverage.0, names)))
+}
+
+/// What the table has of the program's own objects by now.
+fn theirs(
+    guest: &Guest,
+    target: &Target,
+    memory: &ProcessMemory,
+    objects: &[Object],
+) -> Result<Vec<ListedSlot>, Failure> {
+    let is_theirs = |slot: &ListedSlot| {
+        let is_it =
+            |object: &Object| (object.record, object.dynamic_at) == (slot.object, slot.dynamic);
+        slot.object != guest.record && objects.iter().any(is_it)
+    };
+    let mut slots = guest.slots(target, memory)?;
+    slots.retain(is_theirs);
+    Ok(slots)
+}
+
+fn request_of(options: &Options, facts: &preflight::Facts, slots: u64) -> Request {
+    Request {
+        action: Action::Attach,
+        slots,
+        interval_bytes: options.interval_bytes,
+        max_overhead_ppm: options.max_overhead_ppm,
+        file_bytes: DEFAULT_FILE_BYTES,
+        tried_filters: facts.filters,
+        pid: facts.own_pid,
+        program_headers: facts.program_headers,
+        entropy: number(),
+        number: number() & (u64::MAX >> 8),
+    }
 }
 
 /// Whether the library is there without having been asked for anything: a ramson that was killed brought it.
@@ -355,76 +352,4 @@ fn answer(
         stopped_ms: site.stopped_ms(),
         elapsed_ms: milliseconds(site.begin.elapsed()),
     }
-}
-
-/// Leaves a program as it was found.
-pub fn detach(target: &Target) -> Result<Detached, Failure> {
-    let mut site = Site::open(target)?;
-    let (found, objects) = site.guest()?;
-    let left_open = library::left_open(target.pid);
-    let functions = Functions::find(&site.callee, &objects)?;
-    if let Some(number) = left_open {
-        site.calling(|caller, stops| library::close(caller, &functions, number, stops))?;
-    }
-    let (mut slots, mut kept) = (0, 0);
-    if let Some(guest) = found {
-        let state = guest.state(target, site.memory())?;
-        if !state.is_attached && !is_alone(&objects, Some(&guest)) {
-            let next = format!("\"ramson set {} --off\" ends its samples", target.pid);
-            return Err(refused(
-                target,
-                "it was started under ramson, and its hooks with it",
-                &next,
-            ));
-        }
-        let before = guest.slots(target, site.memory())?;
-        if state.patched > 0 || before.iter().any(ListedSlot::is_patched) {
-            let is_theirs = |slot: &&ListedSlot| slot.is_patched() && slot.object != guest.record;
-            slots = before.iter().filter(is_theirs).count() as u64;
-            kept = restore(&mut site, &functions, &guest, &before)?;
-        }
-    }
-    Ok(Detached {
-        pid: target.pid,
-        name: target.name.clone(),
-        slots: slots - kept.min(slots),
-        kept,
-        stopped_ms: site.stopped_ms(),
-        elapsed_ms: milliseconds(site.begin.elapsed()),
-    })
-}
-
-/// Returns how many slots lead elsewhere by now.
-fn restore(
-    site: &mut Site,
-    functions: &Functions,
-    guest: &Guest,
-    before: &[ListedSlot],
-) -> Result<u64, Failure> {
-    let target = site.target();
-    let orders = guest.state(target, site.memory())?.orders;
-    let orders = orders.ok_or_else(|| gone(target))?;
-    guest.order(target, &Orders { is_off: true, number: number(), ..orders })?;
-    let request = Request {
-        action: Action::Detach,
-        slots: before.len() as u64,
-        interval_bytes: orders.interval_bytes,
-        max_overhead_ppm: orders.max_overhead_ppm,
-        file_bytes: DEFAULT_FILE_BYTES,
-        tried_filters: None,
-        pid: 0,
-        program_headers: 0,
-        entropy: 0,
-        number: number() & (u64::MAX >> 8),
-    };
-    act(site, functions, guest, &request, &[])?;
-    let after = guest.slots(target, site.memory())?;
-    let is_kept = |(before, after): &(&ListedSlot, &ListedSlot)| {
-        before.is_patched() && after.state == slot_state::OTHER
-    };
-    let kept = before.iter().zip(&after).filter(is_kept).count() as u64;
-    let empty =
-        ListedSlot { object: 0, dynamic: 0, address: 0, before: 0, hook: 0, flags: 0, state: 0 };
-    guest.list(target, 0, &vec![empty; before.len()])?;
-    Ok(kept)
 }

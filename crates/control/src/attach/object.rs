@@ -115,20 +115,46 @@ impl Object {
 
     /// Where its symbols of these names are, in their order.
     pub fn symbols(&self, memory: &impl Memory, names: &[&str]) -> Option<Vec<Option<u64>>> {
-        let count = self.symbol_count(memory)?;
-        let table = Self::table(memory, self.address(tag::SYMTAB)?, count * SYMBOL_BYTES)?;
-        let strings = self.strings(memory)?;
         let mut found = vec![None; names.len()];
-        for symbol in table.as_chunks::<24>().0 {
-            if symbol[6..8] == [0, 0] {
-                continue;
-            }
-            let name = name_of(&strings, symbol);
-            if let Some(place) = names.iter().position(|wanted| Some(*wanted) == name) {
+        let count = self.symbol_count(memory)?;
+        self.each_symbol(memory, count, |symbol, name| {
+            let place = names.iter().position(|wanted| *wanted == name);
+            if let (true, Some(place)) = (is_defined(symbol), place) {
                 found[place].get_or_insert(self.bias.wrapping_add(word(&symbol[8..16])));
             }
-        }
+        })?;
         Some(found)
+    }
+
+    /// Where an executable that is loaded at a fixed address stands in for functions of these names: pointers of other objects lead there,
+    /// and it goes on by its own.
+    pub fn stand_ins(&self, memory: &impl Memory, names: &[&str]) -> Vec<u64> {
+        let mut found = Vec::new();
+        // In front of what the hash table knows, and behind.
+        let count = self.symbol_count(memory).unwrap_or(0);
+        self.each_symbol(memory, count, |symbol, name| {
+            let value = word(&symbol[8..16]);
+            if !is_defined(symbol) && value != 0 && names.contains(&name) {
+                found.push(self.bias.wrapping_add(value));
+            }
+        });
+        found
+    }
+
+    fn each_symbol(
+        &self,
+        memory: &impl Memory,
+        count: u64,
+        mut visit: impl FnMut(&[u8; 24], &str),
+    ) -> Option<()> {
+        let table = Self::table(memory, self.address(tag::SYMTAB)?, count * SYMBOL_BYTES)?;
+        let strings = self.strings(memory)?;
+        for symbol in table.as_chunks::<24>().0 {
+            if let Some(name) = name_of(&strings, symbol) {
+                visit(symbol, name);
+            }
+        }
+        Some(())
     }
 
     /// Symbols that the hash table knows, and those in front of them.
@@ -193,6 +219,10 @@ impl Object {
         found.dedup_by_key(|import| import.address);
         Some(found)
     }
+}
+
+fn is_defined(symbol: &[u8; 24]) -> bool {
+    symbol[6..8] != [0, 0]
 }
 
 fn name_of<'a>(strings: &'a [u8], symbol: &[u8; 24]) -> Option<&'a str> {

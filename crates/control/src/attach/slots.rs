@@ -22,6 +22,7 @@ pub fn find(memory: &ProcessMemory, objects: &[Object], areas: &[Area]) -> Found
     let mut found = Found::default();
     let definers = objects.iter().filter(|object| defines_malloc(memory, object)).count();
     let with_program = with_program(memory, objects);
+    let stand_ins = objects.first().map_or(Vec::new(), |first| first.stand_ins(memory, &HOOKED));
     for object in objects {
         let is_known = definers <= 1 || with_program.contains(&object.record);
         let Some(imports) = object.imports(memory, &HOOKED) else {
@@ -29,6 +30,10 @@ pub fn find(memory: &ProcessMemory, objects: &[Object], areas: &[Area]) -> Found
             continue;
         };
         for import in &imports {
+            // What passes through the executable's own pointer is seen there.
+            if words(memory, import.address).is_some_and(|[to]| stand_ins.contains(&to)) {
+                continue;
+            }
             match slot_of(memory, object, import, areas, is_known) {
                 Some(slot) if found.slots.len() < MOST_SLOTS => found.slots.push(slot),
                 // A table that is full leaves out an object's other slots, too: a mixture would be odd, not wrong.

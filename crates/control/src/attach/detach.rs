@@ -1,0 +1,99 @@
+//! A program is left as it was found.
+
+use super::guest::{Guest, ListedSlot};
+use super::library::{self, Functions};
+use super::{Site, act, is_alone, milliseconds, number};
+use crate::outside::refused;
+use ramson_format::DEFAULT_FILE_BYTES;
+use ramson_format::control::{Action, Orders, Request, slot_state};
+use ramson_source::{Failure, Target, gone};
+use serde::Serialize;
+
+/// A process that is not recorded any more, or was not.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Detached {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Pointers that have again what they had.
+    pub slots: u64,
+    /// Those that other code has changed since, and that lead to hooks by way of that code.
+    pub kept: u64,
+    /// How long a thread was stopped, each time.
+    pub stopped_ms: Vec<f64>,
+    /// From the first look on.
+    pub elapsed_ms: f64,
+}
+
+/// Leaves a program as it was found.
+pub fn detach(target: &Target) -> Result<Detached, Failure> {
+    let mut site = Site::open(target)?;
+    let (found, objects) = site.guest()?;
+    let left_open = library::left_open(target.pid);
+    let functions = Functions::find(&site.callee, &objects)?;
+    if let Some(number) = left_open {
+        site.calling(|caller, stops| library::close(caller, &functions, number, stops))?;
+    }
+    let (mut slots, mut kept) = (0, 0);
+    if let Some(guest) = found {
+        let state = guest.state(target, site.memory())?;
+        if !state.is_attached && !is_alone(&objects, Some(&guest)) {
+            let next = format!("\"ramson set {} --off\" ends its samples", target.pid);
+            return Err(refused(
+                target,
+                "it was started under ramson, and its hooks with it",
+                &next,
+            ));
+        }
+        let before = guest.slots(target, site.memory())?;
+        if state.patched > 0 || before.iter().any(ListedSlot::is_patched) {
+            let is_theirs = |slot: &&ListedSlot| slot.is_patched() && slot.object != guest.record;
+            slots = before.iter().filter(is_theirs).count() as u64;
+            kept = restore(&mut site, &functions, &guest, &before)?;
+        }
+    }
+    Ok(Detached {
+        pid: target.pid,
+        name: target.name.clone(),
+        slots: slots - kept.min(slots),
+        kept,
+        stopped_ms: site.stopped_ms(),
+        elapsed_ms: milliseconds(site.begin.elapsed()),
+    })
+}
+
+/// Returns how many slots lead elsewhere by now.
+fn restore(
+    site: &mut Site,
+    functions: &Functions,
+    guest: &Guest,
+    before: &[ListedSlot],
+) -> Result<u64, Failure> {
+    let target = site.target();
+    let orders = guest.state(target, site.memory())?.orders;
+    let orders = orders.ok_or_else(|| gone(target))?;
+    guest.order(target, &Orders { is_off: true, number: number(), ..orders })?;
+    let request = Request {
+        action: Action::Detach,
+        slots: before.len() as u64,
+        interval_bytes: orders.interval_bytes,
+        max_overhead_ppm: orders.max_overhead_ppm,
+        file_bytes: DEFAULT_FILE_BYTES,
+        tried_filters: None,
+        pid: 0,
+        program_headers: 0,
+        entropy: 0,
+        number: number() & (u64::MAX >> 8),
+    };
+    act(site, functions, guest, &request, &[])?;
+    let after = guest.slots(target, site.memory())?;
+    let is_kept = |(before, after): &(&ListedSlot, &ListedSlot)| {
+        before.is_patched() && after.state == slot_state::OTHER
+    };
+    let kept = before.iter().zip(&after).filter(is_kept).count() as u64;
+    let empty =
+        ListedSlot { object: 0, dynamic: 0, address: 0, before: 0, hook: 0, flags: 0, state: 0 };
+    guest.list(target, 0, &vec![empty; before.len()])?;
+    Ok(kept)
+}

@@ -1,0 +1,41 @@
+//! What an attach and a detach do to the records.
+
+use super::{Recorder, live, moving, page_filter};
+use core::sync::atomic::Ordering::*;
+use ramson_format::{RegionKind, flags, live_flags};
+
+impl Recorder {
+    /// Whether hooks are in place in a program that this came into.
+    #[cold]
+    pub fn note_hooks(&self, are_there: bool) {
+        let flags = &self.profile().file.header().flags;
+        if are_there {
+            flags.fetch_or(flags::HOOKED, Relaxed);
+        } else {
+            flags.fetch_and(!flags::HOOKED, Relaxed);
+        }
+    }
+
+    /// Forgets every live record, as their frees will not be seen any more. Threads may go on recording.
+    #[cold]
+    pub fn forget_all(&self) {
+        let places = [Some(&self.nursery.profile), self.moved()];
+        for file in places.into_iter().flatten().map(|profile| &profile.file) {
+            let slots = file.committed(RegionKind::LiveKeys);
+            let keys = (0..slots).filter_map(|slot| live::key_of(file, live::Slot::of(slot)));
+            keys.for_each(|key| self.forget_live(key.load(Relaxed) & !moving::MOVING));
+        }
+    }
+
+    fn forget_live(&self, address: u64) {
+        let Some(claim) = self.claim(address) else { return };
+        let profile = self.profile_of(claim);
+        let sample = self.sample(profile, claim);
+        self.release(profile, claim);
+        page_filter::lower(address);
+        if sample.flags & live_flags::EXTENT != 0 {
+            self.forget_end(address + sample.size);
+        }
+        self.settle(profile, 0);
+    }
+}
