@@ -1,7 +1,7 @@
 //! The formats for people and for other viewers: each document's own rules, with names that try to break them.
 
-use crate::profiles::{about, at, by_hand, random, stack};
-use ramson_encode::html::About;
+use crate::profiles::{at, by_hand, random, stack};
+use ramson_encode::html::Page;
 use ramson_encode::{csv, firefox, heap_v2, html, speedscope, svg};
 use ramson_profile::{Estimate, FrameTable, Location, LookupAddress, Profile, SampleType};
 use serde_json::Value;
@@ -56,32 +56,30 @@ fn a_flame_graph_has_every_name_as_text_and_nothing_as_markup() {
     );
     assert!(document.contains("&lt;/title&gt;&lt;script&gt;") && document.len() < 100_000);
     assert!(!document.contains(['\u{0}', '\u{1}', '\u{202e}']));
-    let about = About { title: HOSTILE.into(), lines: vec![HOSTILE.into(); 1000] };
-    let page = text(|out| html::write(&hostile(), out, SampleType::InuseSpace, &about));
-    assert_eq!(page.matches("<script>").count(), 1);
-    assert!(!page.contains("alert(1)</script>") && page.len() < 100_000);
-}
-
-#[test]
-fn a_page_says_whose_and_of_when_it_is_and_how_to_read_it() {
-    let page = text(|out| html::write(&by_hand(), out, SampleType::InuseSpace, &about()));
-    assert!(page.contains("<title>parse (pid 7) on host – ramson</title>"), "{page}");
-    assert!(page.contains("<p class=\"about\">$ parse --all</p>"), "{page}");
-    assert!(page.contains("bytes that are live") && page.contains("95 % interval"), "{page}");
-}
-
-#[test]
-fn a_table_is_sorted_by_the_interval_as_it_is_shown() {
-    let mut profile = by_hand();
-    profile.samples = vec![stack(&[at::MAIN], 1, 3 << 20, 1), stack(&[at::JIT], 1, 1 << 10, 1)];
-    profile.samples[0].values[SampleType::InuseSpace as usize].variance = 1e10;
-    profile.samples[1].values[SampleType::InuseSpace as usize].variance = 1e5;
-    let page = text(|out| html::write(&profile, out, SampleType::InuseSpace, &about()));
-    let key = |shown: &str| -> f64 {
-        let before = page.split_once(&format!("\">{shown}</td>")).unwrap().0;
-        before.rsplit_once("data-v=\"").unwrap().1.parse().unwrap()
+    let page = Page {
+        documents: vec![(HOSTILE.into(), serde_json::to_vec(HOSTILE).unwrap())],
+        note: HOSTILE.into(),
+        lines: vec![HOSTILE.into(); 1000],
     };
-    assert!(key("±61 %") > key("±6.2 %"), "{page}");
+    let page = text(|out| html::write(out, HOSTILE, &page, 7));
+    assert_eq!(page.matches("<script>").count(), 1, "the application");
+    assert!(!page.contains("alert(1)</script>") && !page.contains(['\u{0}', '\u{202e}']));
+}
+
+#[test]
+fn a_page_says_whose_and_of_when_it_is_and_what_it_merged_also_without_scripts() {
+    let page = Page {
+        documents: Vec::new(),
+        note: "2 frames are merged".into(),
+        lines: vec!["3.00 MiB main".into()],
+    };
+    let page = text(|out| html::write(out, "parse (pid 7) on host", &page, 7));
+    assert!(page.contains("<title>parse (pid 7) on host – ramson</title>"), "{page}");
+    let without_scripts =
+        page.split_once("<noscript>").unwrap().1.split_once("</noscript>").unwrap().0;
+    for part in ["parse (pid 7) on host", "2 frames are merged", "3.00 MiB main"] {
+        assert!(without_scripts.contains(part), "{without_scripts}");
+    }
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The writers, read back: pprof's output by the real `go tool pprof`, the text formats by their own rules.
 
-mod browser;
 mod combining;
 mod differential;
 mod documents;

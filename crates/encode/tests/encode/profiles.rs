@@ -1,6 +1,5 @@
 //! Profiles made for tests: one by hand with everything that is special, and random ones.
 
-use ramson_encode::html::About;
 use ramson_profile::{
     Estimate, Function, Line, Location, LookupAddress, Mapping, Profile, StackSample,
 };
@@ -179,9 +178,4 @@ fn random_mapping(index: usize) -> Mapping {
 fn random_location(mapping: usize, lines: Vec<Line>, random: &mut Random) -> Location {
     let address = 0x10_0000 * (mapping as u64 + 1) + random.below(0x10_0000) as u64;
     Location { mapping: Some(mapping), address: LookupAddress(address), lines }
-}
-
-/// What a page of `by_hand` says of itself.
-pub fn about() -> About {
-    About { title: "parse (pid 7) on host".into(), lines: vec!["$ parse --all".into()] }
 }
