@@ -58,10 +58,10 @@ impl Door {
         let mut options = File::options();
         let mut file = options.write(true).create_new(true).mode(0o600).open(&door.file)?;
         // The address has nothing in it that would have to be escaped.
-        write!(
+        writeln!(
             file,
             "<!DOCTYPE html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\">\
-             <meta http-equiv=\"refresh\" content=\"0;url={address}\"><a href=\"{address}\">ramson</a>\n"
+             <meta http-equiv=\"refresh\" content=\"0;url={address}\"><a href=\"{address}\">ramson</a>"
         )?;
         Ok(door)
     }

@@ -113,10 +113,20 @@ type Body = Result<Result<Vec<u8>, Failure>, Overload>;
 
 async fn whole(work: &Work, parts: Arc<Parts>, source: String, asked: Asked) -> Body {
     let again = source.clone();
-    let named = work.run(move || read(&source, &parts.names, asked));
-    match timeout(NAMING_PATIENCE, named).await {
+    let named = move || read(&source, &parts.names, asked);
+    in_time(work, NAMING_PATIENCE, named, move || read_unnamed(&again, asked.of)).await
+}
+
+/// What `named` makes; what `unnamed` makes where that takes longer. `named` goes on, for the next request.
+async fn in_time(
+    work: &Work,
+    patience: Duration,
+    named: impl FnOnce() -> Result<Vec<u8>, Failure> + Send + 'static,
+    unnamed: impl FnOnce() -> Result<Vec<u8>, Failure> + Send + 'static,
+) -> Body {
+    match timeout(patience, work.run(named)).await {
         Ok(body) => body,
-        Err(_) => work.run(move || read_unnamed(&again, asked.of)).await,
+        Err(_) => work.run(unnamed).await,
     }
 }
 
@@ -256,5 +266,31 @@ mod tests {
             assert!(asked(wrong).unwrap_err().contains("incompatible"), "{wrong}");
         }
         assert!(asked("seconds=3601").unwrap_err().contains("at most"));
+    }
+
+    #[test]
+    fn names_that_take_too_long_are_left_out_and_found_meanwhile() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (done, is_done) = std::sync::mpsc::channel();
+        let late = move || {
+            released.recv().unwrap();
+            done.send(()).unwrap();
+            Ok(b"named".to_vec())
+        };
+        let (body, in_time_body) = runtime.block_on(async {
+            let work = Work::new();
+            let short = Duration::from_millis(5);
+            let body = in_time(&work, short, late, || Ok(b"unnamed".to_vec())).await;
+            let long = Duration::from_secs(600);
+            let named = || Ok(b"named".to_vec());
+            (body, in_time(&work, long, named, || Ok(b"unnamed".to_vec())).await)
+        });
+        let text =
+            |body: Body| body.ok().and_then(Result::ok).map(|it| String::from_utf8(it).unwrap());
+        assert_eq!(text(body).as_deref(), Some("unnamed"));
+        assert_eq!(text(in_time_body).as_deref(), Some("named"));
+        release.send(()).unwrap();
+        is_done.recv().unwrap();
     }
 }

@@ -140,7 +140,7 @@ impl Watch {
 }
 
 enum Shown {
-    Host(Host),
+    Host(Box<Host>),
     Process(Box<Watch>),
 }
 
@@ -154,7 +154,7 @@ fn interactive(
     let is_alone = alone.is_some() && !wanted.iter().any(Selector::is_group);
     let mut shown = match alone {
         Some(recording) => Shown::Process(Box::new(Watch::of(Watched::of(recording), flags)?)),
-        None => Shown::Host(Host::find(wanted)),
+        None => Shown::Host(Box::new(Host::find(wanted))),
     };
     let mut screen = Screen::open()?;
     let mut pace = Pace::new(flags.pause(), SHARE);
@@ -177,7 +177,7 @@ fn interactive(
             Request::Done => {}
             Request::Quit => return Ok(()),
             Request::Back if is_alone => {}
-            Request::Back => shown = Shown::Host(Host::find(wanted)),
+            Request::Back => shown = Shown::Host(Box::new(Host::find(wanted))),
             Request::Suspend => screen.suspend()?,
             Request::Redraw => screen.clear()?,
             Request::Open => {
