@@ -2,7 +2,7 @@
 
 use crate::profiles::{at, by_hand, random, stack};
 use ramson_encode::html::Page;
-use ramson_encode::{csv, firefox, heap_v2, html, speedscope, svg};
+use ramson_encode::{csv, firefox, heap_v2, html, json, speedscope, svg};
 use ramson_profile::{Estimate, FrameTable, Location, LookupAddress, Profile, SampleType};
 use serde_json::Value;
 use std::io::Write;
@@ -56,8 +56,10 @@ fn a_flame_graph_has_every_name_as_text_and_nothing_as_markup() {
     );
     assert!(document.contains("&lt;/title&gt;&lt;script&gt;") && document.len() < 100_000);
     assert!(!document.contains(['\u{0}', '\u{1}', '\u{202e}']));
+    let mut document = Vec::new();
+    json::write_line(&HOSTILE, &mut document).unwrap();
     let page = Page {
-        documents: vec![(HOSTILE.into(), serde_json::to_vec(HOSTILE).unwrap())],
+        documents: vec![(HOSTILE.into(), document)],
         note: HOSTILE.into(),
         lines: vec![HOSTILE.into(); 1000],
     };
