@@ -1,6 +1,7 @@
 //! A profile as one HTML file that needs no network: the application that `ramson serve` has, with the documents that it would ask
 //! for. Nothing in it may load or run but its own style and script (a Content-Security-Policy names both by hash).
 
+use crate::json::write_line;
 use crate::markup::escape;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -12,6 +13,7 @@ const STYLE: &str = include_str!("../../../web/dist/app.css");
 const SCRIPT: &str = include_str!("../../../web/dist/app.js");
 
 /// What the application is to show.
+#[derive(Default)]
 pub struct Page {
     /// JSON documents by what is asked for: `report?view=top`, parameters in the order of their names.
     pub documents: Vec<(String, Vec<u8>)>,
@@ -49,20 +51,22 @@ pub fn write(out: &mut dyn Write, title: &str, page: &Page, time_unix_ns: u64) -
     write!(
         out,
         "</pre>\n</noscript>\n<script type=\"application/json\" id=\"saved\">{{\"saved_unix_ns\":{time_unix_ns},\"note\":{},\"documents\":{{",
-        inert(&serde_json::to_string(&page.note)?)
+        inert(&line(&page.note)?)
     )?;
     for (number, (key, document)) in page.documents.iter().enumerate() {
         let comma = if number == 0 { "" } else { "," };
         let document = String::from_utf8_lossy(document);
-        write!(
-            out,
-            "{comma}{}:{}",
-            inert(&serde_json::to_string(key)?),
-            inert(document.trim_end())
-        )?;
+        write!(out, "{comma}{}:{}", inert(&line(key)?), inert(document.trim_end()))?;
     }
     write!(out, "}}}}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n")?;
     out.flush()
+}
+
+/// A text as JSON, with what no reader sees escaped.
+fn line(text: &str) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    write_line(&text, &mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
 }
 
 /// JSON in which no text looks like markup.

@@ -78,7 +78,7 @@ impl Saving<'_> {
     pub fn page(&self) -> io::Result<Page> {
         let (mut least_share, mut most_rows) = (LEAST_SHARE, MOST_ROWS);
         loop {
-            let mut page = Page { documents: Vec::new(), note: String::new(), lines: Vec::new() };
+            let mut page = Page::default();
             self.put_process(&mut page)?;
             self.put_tables(&mut page, most_rows)?;
             self.put_graphs(&mut page, least_share)?;

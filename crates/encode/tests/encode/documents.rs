@@ -1,6 +1,8 @@
 //! The formats for people and for other viewers: each document's own rules, with names that try to break them.
 
 use crate::profiles::{at, by_hand, random, stack};
+use ramson_encode::html::Page;
+use ramson_encode::{csv, firefox, heap_v2, html, json, speedscope, svg};
 use ramson_encode::{csv, firefox, heap_v2, speedscope, svg};
 use ramson_profile::{Estimate, FrameTable, Location, LookupAddress, Profile, SampleType};
 use serde_json::Value;
@@ -55,6 +57,32 @@ fn a_flame_graph_has_every_name_as_text_and_nothing_as_markup() {
     );
     assert!(document.contains("&lt;/title&gt;&lt;script&gt;") && document.len() < 100_000);
     assert!(!document.contains(['\u{0}', '\u{1}', '\u{202e}']));
+    let mut document = Vec::new();
+    json::write_line(&HOSTILE, &mut document).unwrap();
+    let page = Page {
+        documents: vec![(HOSTILE.into(), document)],
+        note: HOSTILE.into(),
+        lines: vec![HOSTILE.into(); 1000],
+    };
+    let page = text(|out| html::write(out, HOSTILE, &page, 7));
+    assert_eq!(page.matches("<script>").count(), 1, "the application");
+    assert!(!page.contains("alert(1)</script>") && !page.contains(['\u{0}', '\u{202e}']));
+}
+
+#[test]
+fn a_page_says_whose_and_of_when_it_is_and_what_it_merged_also_without_scripts() {
+    let page = Page {
+        documents: Vec::new(),
+        note: "2 frames are merged".into(),
+        lines: vec!["3.00 MiB main".into()],
+    };
+    let page = text(|out| html::write(out, "parse (pid 7) on host", &page, 7));
+    assert!(page.contains("<title>parse (pid 7) on host – ramson</title>"), "{page}");
+    let without_scripts =
+        page.split_once("<noscript>").unwrap().1.split_once("</noscript>").unwrap().0;
+    for part in ["parse (pid 7) on host", "2 frames are merged", "3.00 MiB main"] {
+        assert!(without_scripts.contains(part), "{without_scripts}");
+    }
 }
 
 #[test]

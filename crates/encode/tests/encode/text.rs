@@ -1,6 +1,7 @@
 //! The formats made of text: collapsed stacks and JSON.
 
 use crate::profiles::{at, by_hand, stack};
+use ramson_encode::html::Page;
 use ramson_encode::{collapsed, csv, firefox, heap_v2, html, json, pprof, speedscope, svg};
 use ramson_profile::view::{Sort, top};
 use ramson_profile::{Estimate, Profile, SampleType};
@@ -133,6 +134,7 @@ fn a_closed_pipe_is_reported_as_one_by_every_writer() {
         firefox::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
         heap_v2::write(&profile, &mut ClosedPipe),
         html::write(&mut ClosedPipe, "parse", &empty, 0),
+        html::write(&mut ClosedPipe, "", &Page::default(), 0),
         speedscope::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
         svg::write(&profile, &mut ClosedPipe, SampleType::InuseSpace),
     ] {

@@ -104,8 +104,8 @@ export function Allocator({ entry }: { entry: SourceEntry }) {
 
 /** A command at the end of a sentence is to be copied; the rest is to be read. */
 function Step({ of, rank, rss }: { of: Advice; rank: number; rss: number }) {
-  const found = /^(.*?):? (ramson [a-z]+ .*)$/.exec(of.action);
-  const [says, command] = found ? [found[1]!, found[2]!] : [of.action, null];
+  const found = /^(.*?):? (ramson [a-z]+ [^;]+)(?:; (.*))?$/.exec(of.action);
+  const [says, command, also] = found ? [found[1]!, found[2]!, found[3] ?? ""] : [of.action, null, ""];
   const isSmall = of.saving !== null && of.saving.bytes <= of.saving.half_width_95;
   return (
     <li class={isSmall ? "noise" : ""}>
@@ -118,6 +118,7 @@ function Step({ of, rank, rss }: { of: Advice; rank: number; rss: number }) {
         {of.risk === "none" ? null : <p class="dim">Risk: {of.risk}.</p>}
         {of.cause === "leaks" || of.cause === "growing" ? <Link to="suspects">Suspects</Link> : null}
         {command === null ? null : <CommandLine text={command} />}
+        {also === "" ? null : <p class="quiet">{also.charAt(0).toUpperCase() + also.slice(1)}</p>}
       </div>
       <div class="saves">
         {of.saving === null ? (

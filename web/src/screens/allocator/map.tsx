@@ -43,7 +43,7 @@ function arrange(map: MapCell[], width: number): { cells: Cell[]; rows: { arena:
     }
     row += 1;
   }
-  return { cells, rows, columns, each: (map[0]?.bytes ?? 0) * join };
+  return { cells, rows, columns, each: Math.max(0, ...map.map((cell) => cell.bytes)) * join };
 }
 
 export function HeapMap({ of, arenas }: { of: MapCell[]; arenas: Arena[] }) {
