@@ -27,7 +27,6 @@ fn a_running_program_is_recorded_from_now_on_and_every_pointer_gets_back_what_it
     let scratch = Scratch::new();
     let mut visited = Visited::start(0);
     // What it calls is bound by then, except functions that its other threads would call.
-    let _ = ["hold 100", "drop", "hold 100"].map(|line| visited.tell(line));
     for line in ["hold 100", "drop", "hold 100"] {
         visited.tell(line);
     }

@@ -3,7 +3,6 @@
 use crate::profiles::{at, by_hand, random, stack};
 use ramson_encode::html::Page;
 use ramson_encode::{csv, firefox, heap_v2, html, json, speedscope, svg};
-use ramson_encode::{csv, firefox, heap_v2, speedscope, svg};
 use ramson_profile::{Estimate, FrameTable, Location, LookupAddress, Profile, SampleType};
 use serde_json::Value;
 use std::io::Write;
