@@ -196,6 +196,8 @@ test("keys alone lead through the screens, the graph and back", async () => {
   assert.deepEqual(await violations(page), []);
   await page.keyboard.press("Escape");
   await page.keyboard.press("3");
+  // The screen before is whole, too.
+  await page.locator("main table").first().waitFor();
   await settled(page);
   await page.keyboard.press("e");
   await page.locator("td.stack").first().waitFor();

@@ -1,5 +1,5 @@
 // What uses it: the graph of the call tree, and below it what its functions allocate themselves.
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { screenKeys } from "../../keys";
 import { theme, useWidth } from "../../parts/canvas";
 import { Notice, Skeleton, Trouble } from "../../parts/notice";
@@ -132,7 +132,7 @@ function says(flame: Flame, cells: Cell[], isMatch: (place: number) => boolean):
 }
 
 function useKeys(selected: Cell | null, flame: Flame | null): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     screenKeys.value = {
       o: () => change({ root: param("root", "top") === "top" ? "bottom" : "" }),
       c: () => change({ c: param("c") === "own" ? "" : "own" }),

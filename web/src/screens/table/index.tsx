@@ -76,7 +76,7 @@ export function TableScreen({ entry }: { entry: SourceEntry }) {
 }
 
 function useKeys(selected: TopRow | null): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     screenKeys.value = {
       e: () => {
         if (selected !== null) change({ e: param("e") === "1" ? "" : "1" }, true);
