@@ -81,7 +81,7 @@ function States() {
   const said = [];
   if (saved !== null) {
     said.push(
-      <Notice fact={`Saved ${day(saved.saved_unix_ns)} ${clock(saved.saved_unix_ns)}.`}>{saved.note}</Notice>,
+      <Notice fact={`Saved profile, as of ${day(saved.unix_ns)} ${clock(saved.unix_ns)}.`}>{saved.note}</Notice>,
     );
   }
   if (entry.pid === null && saved === null) {

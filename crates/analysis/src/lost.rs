@@ -75,7 +75,7 @@ mod tests {
         let gone = lines(&defects, RootFate::Gone(Some("/srv/one".into())));
         assert_eq!(gone.len(), 1);
         assert!(
-            gone[0].starts_with("a, b: not named, the program's root directory /srv/one is gone"),
+            gone[0].starts_with("a, b: the program's root directory /srv/one is gone"),
             "{gone:?}"
         );
         let replaced = lines(&defects[..1], RootFate::Replaced("/srv/one".into()));

@@ -23,7 +23,7 @@ pub struct Page {
     pub lines: Vec<String>,
 }
 
-/// Writes the file.
+/// Writes the file. The documents are of this time.
 pub fn write(out: &mut dyn Write, title: &str, page: &Page, time_unix_ns: u64) -> io::Result<()> {
     let hash = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text));
     let escaped = |text: &str| {
@@ -50,7 +50,7 @@ pub fn write(out: &mut dyn Write, title: &str, page: &Page, time_unix_ns: u64) -
     }
     write!(
         out,
-        "</pre>\n</noscript>\n<script type=\"application/json\" id=\"saved\">{{\"saved_unix_ns\":{time_unix_ns},\"note\":{},\"documents\":{{",
+        "</pre>\n</noscript>\n<script type=\"application/json\" id=\"saved\">{{\"unix_ns\":{time_unix_ns},\"note\":{},\"documents\":{{",
         inert(&line(&page.note)?)
     )?;
     for (number, (key, document)) in page.documents.iter().enumerate() {

@@ -67,8 +67,12 @@ fn export_profile(flags: &ExportFlags) -> Result<(), Failure> {
             missing_symbols: named.missing_symbols.iter().map(ToString::to_string).collect(),
         };
         let page = saving.page().map_err(|error| Failure::failed(format!("the page: {error}")))?;
+        let time_ns = match named.profile.time_unix_ns {
+            0 => unix_ns(),
+            known => known,
+        };
         return write_file(output(flags), flags.force, |out| {
-            html::write(out, &title(&members, &named.profile), &page, unix_ns())
+            html::write(out, &title(&members, &named.profile), &page, time_ns)
         });
     }
     write_file(output(flags), flags.force, |out| {

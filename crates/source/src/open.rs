@@ -225,7 +225,9 @@ fn open_pid(pid: u32) -> Result<Recording, Failure> {
     let name = text::read(process.join("comm")).unwrap_or_default();
     let why = match program::obstacle_of_running(pid) {
         Some(obstacle) => format!(": {obstacle}"),
-        None => ". Start it with \"ramson run -- CMD\"".into(),
+        None => format!(
+            ". \"ramson attach {pid}\" records it from now on; or start it with \"ramson run -- CMD\""
+        ),
     };
     Err(Failure::not_found(format!("process {pid} ({}): not profiled{why}", name.trim())))
 }

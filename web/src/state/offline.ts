@@ -1,6 +1,6 @@
 // The documents of a page that was saved as one file.
 export interface Saved {
-  saved_unix_ns: number;
+  unix_ns: number;
   note: string;
   documents: Record<string, unknown>;
 }
