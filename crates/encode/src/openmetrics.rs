@@ -75,15 +75,17 @@ pub fn write(all: &[Series], has_times: bool, out: &mut dyn Write) -> io::Result
         writeln!(out, "# HELP {name} {help}")?;
         for series in all {
             let labels = format!("name=\"{}\",pid=\"{}\"", escaped(&series.name), series.pid);
+            let mut last_ms = None;
             for moment in &series.moments {
+                let ms = moment.time_unix_ns / 1_000_000;
+                // Times are of milliseconds, and no series may have two values of one.
+                if has_times && last_ms.replace(ms) == Some(ms) {
+                    continue;
+                }
                 let Some(value) = value(moment) else { continue };
                 write!(out, "{name}{ending}{{{labels}}} {value}")?;
                 if has_times {
-                    let (seconds, ms) = (
-                        moment.time_unix_ns / 1_000_000_000,
-                        moment.time_unix_ns / 1_000_000 % 1000,
-                    );
-                    write!(out, " {seconds}.{ms:03}")?;
+                    write!(out, " {}.{:03}", ms / 1000, ms % 1000)?;
                 }
                 writeln!(out)?;
             }
@@ -120,7 +122,8 @@ mod tests {
         let series = Series {
             name: "a\"\\\n".into(),
             pid: 7,
-            moments: vec![moment(1), moment(2)],
+            // The last is of the millisecond before it.
+            moments: vec![moment(1), moment(2), Moment { live_samples: 4, ..moment(2) }],
             marks: vec![],
         };
         let mut out = Vec::new();
