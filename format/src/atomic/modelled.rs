@@ -282,6 +282,13 @@ macro_rules! word {
                 }
             }
 
+            pub fn fetch_and(&self, bits: $integer, order: Ordering) -> $integer {
+                match self.twin() {
+                    Some(twin) => twin.update(order, |value| Some(value & bits as u64)) as $integer,
+                    None => self.0.fetch_and(bits, order),
+                }
+            }
+
             pub fn fetch_max(&self, value: $integer, order: Ordering) -> $integer {
                 match self.twin() {
                     Some(twin) => {
