@@ -28,7 +28,8 @@ pub struct Slots([[AtomicU64; SLOT_WORDS]; MOST_SLOTS]);
 pub static SLOTS: Slots = Slots([const { [const { AtomicU64::new(0) }; SLOT_WORDS] }; MOST_SLOTS]);
 
 fn slots(count: u64) -> &'static [Slot] {
-    // SAFETY: a `Slot` is these words, and nothing else.
+    // SAFETY: a `Slot` is `repr(C)` and of atomic words only, and `SLOT_WORDS` is counted from it, so a row is a slot; a field that is no
+    // such word would be read as what the words are not.
     let all = unsafe { &*(&raw const SLOTS).cast::<[Slot; MOST_SLOTS]>() };
     all.get(..count as usize).unwrap_or_default()
 }

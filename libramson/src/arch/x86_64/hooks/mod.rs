@@ -33,7 +33,8 @@ impl Target {
     }
 
     fn get(&self) -> usize {
-        // SAFETY: a plain read of an aligned word.
+        // SAFETY: the cell is a static of ours, so it is there, aligned and initialised; other threads write it only whole. A cell of another
+        // size than a pointer would give a wrong one.
         unsafe { self.0.get().cast::<usize>().read_volatile() }
     }
 
