@@ -7,16 +7,17 @@ BUILD_PACKAGES := gcc g++ binutils make
 DEMO_PACKAGES := $(BUILD_PACKAGES) redis-server redis-tools
 TEST_PACKAGES := $(DEMO_PACKAGES) memcached nginx-light postgresql postgresql-contrib sqlite3 git python3 nodejs \
   golang-go python3-jsonschema default-jdk-headless libjemalloc2 libjemalloc-dev libgoogle-perftools4 google-perftools heaptrack libmimalloc2.0 libc6-dbg dwz elfutils \
-  bpftrace musl-tools gcc-multilib util-linux procps curl libboost-context-dev luajit strace xz-utils debuginfod chromium \
-  man-db zsh fish python3-pip python3-venv npm bubblewrap
-BENCH_PACKAGES := $(TEST_PACKAGES) valgrind llvm stress-ng
+  bpftrace musl-tools gcc-multilib util-linux procps curl libboost-context-dev luajit strace xz-utils debuginfod chromium firefox-esr \
+  man-db zsh fish python3-pip python3-venv npm bubblewrap gdb
+BENCH_PACKAGES := $(TEST_PACKAGES) valgrind llvm stress-ng mariadb-server ffmpeg firefox-esr apache2-utils
 
-.PHONY: help build dist wheel distros demo test tutorials surveys model sanitize soak hostile hostile-sources lint bench fuzz install install-pages schemas web web-dev web-check web-pictures clean
+.PHONY: help build dist wheel distros demo test tutorials surveys model sanitize soak hostile hostile-attached hostile-sources lint bench fuzz install install-pages schemas web web-dev web-check web-pictures clean
 help:
 	@echo 'make demo   profile a real redis-server under load and show the result'
 	@echo 'make test   run every test (9 to 14 minutes on 2 cores)'
 	@echo 'make tutorials  run the commands of docs/tutorials, and write what they print into the pages (make test compares)'
 	@echo 'make hostile  run hostile programs plain and under ramson over four allocators, and compare'
+	@echo 'make hostile-attached  the same programs, attached to and detached from while they run'
 	@echo 'make hostile-sources  the malloc tests of glibc, jemalloc and mimalloc, plain and under ramson'
 	@echo 'make model  check the recorder in every order of its threads with two switches at most (part of make test)'
 	@echo 'make dist   the command as one file for glibc 2.17 and newer, with libramson.so in it: target/dist/ramson'
@@ -27,7 +28,7 @@ help:
 	@echo 'make soak   redis, PostgreSQL and an allocator torture under load, SOAK_MINUTES=30 each, and whether anything grows or drifts'
 	@echo 'make lint   formatting, clippy, sizes, layers, links in documents, licences (part of make test)'
 	@echo 'make bench  measure what ramson costs, side by side with its peers'
-	@echo 'make fuzz   fuzz the readers of foreign bytes for an hour, FUZZ_SECONDS=150 each (needs cargo-fuzz and a nightly toolchain)'
+	@echo 'make fuzz   fuzz the readers of foreign bytes for an hour, FUZZ_SECONDS=165 each (needs cargo-fuzz and a nightly toolchain)'
 	@echo 'make schemas  docs/schemas from the types that --json prints'
 	@echo 'make web    web/dist, the page of ramson serve, from web/src (make test compares); make web-dev rebuilds it at each change'
 	@echo 'make install PREFIX=/usr/local'
@@ -77,6 +78,9 @@ surveys: packages-test
 hostile: packages-test build
 	RAMSON_LIBRARY=$(CURDIR)/target/guest/libramson.so cargo run --quiet --locked --package ramson-tests --bin hostile
 
+hostile-attached: packages-test build
+	RAMSON_LIBRARY=$(CURDIR)/target/guest/libramson.so cargo run --quiet --locked --package ramson-tests --bin hostile -- --attached
+
 # Nothing that it downloads leaves target/.
 hostile-sources: packages-test build
 	RAMSON_LIBRARY=$(CURDIR)/target/guest/libramson.so tests/hostile_sources.py
@@ -112,7 +116,7 @@ bench: packages-bench build
 	bench/run
 
 # FUZZ_SECONDS for each target; FUZZ_TARGETS names some of them.
-FUZZ_SECONDS ?= 150
+FUZZ_SECONDS ?= 165
 fuzz:
 	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run $(FUZZ_TARGETS)
 
@@ -148,7 +152,7 @@ web-check: web/node_modules/.locked
 	web/check
 # The pictures of docs/web.md.
 web-pictures: web/node_modules/.locked
-	cd web && RAMSON_PICTURES=$(CURDIR)/docs/web node --test test/screens.test.mjs
+	cd web && node test/pictures.mjs
 web/node_modules/.locked: web/package-lock.json web/.npmrc
 	@command -v npm > /dev/null || tests/packages nodejs npm
 	cd web && npm ci --silent

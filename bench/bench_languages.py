@@ -139,7 +139,7 @@ def of_python(rounds):
         rows.append(Row(f"{name}: file", ramson=f"{sizes[0] / 1024:.0f} KiB", peers=f"memray {sizes[1] / MIB:.1f} MiB"))
         for function, size in [(function, size) for function, size in peak if size >= MIB][:MOST_FUNCTIONS]:
             value, half = ours.get(function, (0, 0))
-            rows.append(Row(f"{name}: {function}", ramson=f"{value / MIB:.1f} MiB ± {half / MIB:.1f}", peers=f"memray {size / MIB:.1f} MiB",
+            rows.append(Row(f"{name}: {function}", ramson=f"{value / MIB:.1f} MiB (±{half / MIB:.1f} MiB)", peers=f"memray {size / MIB:.1f} MiB",
                             target="within ±", is_met=abs(value - size) <= half))
     return Table("Python", rows, f"{version}; interval 512 KiB. By the innermost Python function: live bytes by ramson, at the peak by memray.")
 
@@ -160,7 +160,7 @@ def of_node(rounds):
     return Table("node", [
         Row("buffers.js: CPU", plain=times["plain"].text(1, 2) + " s", ramson=times["ramson"].text(1, 2) + " s",
             peers=f"--heap-prof {times['heap-prof'].text(1, 2)} s", ratio=f"{times['ramson'].median / times['plain'].median:.2f} ×"),
-        Row("buffers.js: readFrames", plain=f"{truth / MIB:.1f} MiB", ramson=f"{value / MIB:.1f} MiB ± {half / MIB:.1f}",
+        Row("buffers.js: readFrames", plain=f"{truth / MIB:.1f} MiB", ramson=f"{value / MIB:.1f} MiB (±{half / MIB:.1f} MiB)",
             peers=f"--heap-prof {of_peer / MIB:.1f} MiB", target="within ±", is_met=abs(value - truth) <= half),
     ], f"{machine.output_of('node', '--version')}. Under plain: `process.memoryUsage().arrayBuffers`.")
 
@@ -196,7 +196,7 @@ def of_java(rounds):
     return Table("Java", [
         Row("Direct: CPU", plain=times["plain"].text(1, 2) + " s", ramson=times["ramson"].text(1, 2) + " s",
             peers=f"NMT {times['NMT'].text(1, 2)} s", ratio=f"{times['ramson'].median / times['plain'].median:.2f} ×"),
-        Row("Direct: Direct.readFrame", ramson=f"{value / MIB:.1f} MiB ± {half / MIB:.1f}", peers=f"NMT, Other: {truth / MIB:.1f} MiB",
+        Row("Direct: Direct.readFrame", ramson=f"{value / MIB:.1f} MiB (±{half / MIB:.1f} MiB)", peers=f"NMT, Other: {truth / MIB:.1f} MiB",
             target="within ±", is_met=abs(value - truth) <= half),
     ], "By ramson: bytes allocated, after the end, as the names come then.")
 

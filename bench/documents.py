@@ -5,6 +5,7 @@ import pathlib
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 COST = ROOT / "docs/cost.md"
+WEB = ROOT / "docs/web.md"
 COMMAND = "bench/run --markdown"
 END = "<!-- end -->"
 
@@ -12,6 +13,11 @@ END = "<!-- end -->"
 def begin(names):
     """The mark before the table of these benchmarks; of none: before the README's."""
     return f"<!-- {' '.join([COMMAND, *names])} -->"
+
+
+def of(names):
+    """The document that shows these benchmarks."""
+    return WEB if names == ["web"] else COST if names else README
 
 
 def shown(document, names):

@@ -6,7 +6,7 @@ use crate::settings::PATH_BYTES;
 use crate::{FILE_BYTES_RANGE, mix};
 
 /// Changes with anything in this file.
-pub const LAYOUT: u64 = 1;
+pub const LAYOUT: u64 = 2;
 /// The symbol of `Control`.
 pub const CONTROL_SYMBOL: &str = "ramson_control";
 /// The symbol of the `Slot`s, `MOST_SLOTS` of them.
@@ -16,8 +16,10 @@ pub const ACT_SYMBOL: &str = "ramson_act";
 /// The function that begins to record, or ends it, as was asked. Without arguments.
 pub const SETTLE_SYMBOL: &str = "ramson_settle";
 
-/// Slots that can be written in one process.
+/// Slots that can be written in one process: first those that are listed from outside, …
 pub const MOST_SLOTS: usize = 1 << 14;
+/// … at most so many, and behind them those of objects that were loaded later, which the library lists itself.
+pub const MOST_LISTED: usize = MOST_SLOTS - (1 << 12);
 /// So much of its own allocation a thread makes at most before it looks at its orders.
 pub const LOOK_BYTES: u64 = 64 << 20;
 /// Longest sampling interval that may be asked for.
@@ -162,10 +164,28 @@ pub struct Request {
     pub entropy: u64,
     /// Tells one request from the next.
     pub number: u64,
+    /// By which the library notices objects that come later.
+    pub loader: Loader,
+}
+
+/// The process's loader, as addresses; all 0 is one that is not known well enough.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Loader {
+    /// Its count of objects that it has loaded, …
+    pub count_at: u64,
+    /// … and what that was before the slots were listed.
+    pub count: u64,
+    /// The lock that it has while it loads or unloads.
+    pub lock: u64,
+    /// pthread_mutex_trylock(3).
+    pub try_lock: u64,
+    /// pthread_mutex_unlock(3).
+    pub unlock: u64,
 }
 
 /// Words of a request, the check among them.
-pub const REQUEST_WORDS: usize = 11;
+pub const REQUEST_WORDS: usize = 16;
 
 impl Request {
     /// As they are written; `directory` is what is written behind them.
@@ -181,6 +201,11 @@ impl Request {
             self.program_headers,
             self.entropy,
             self.number,
+            self.loader.count_at,
+            self.loader.count,
+            self.loader.lock,
+            self.loader.try_lock,
+            self.loader.unlock,
             0,
         ];
         words[REQUEST_WORDS - 1] = request_check(&words, directory);
@@ -203,9 +228,14 @@ impl Request {
             headers,
             entropy,
             number,
+            count_at,
+            count,
+            lock,
+            try_lock,
+            unlock,
             found,
         ] = *words;
-        let is_in_range = slots <= MOST_SLOTS as u64
+        let is_in_range = slots <= MOST_LISTED as u64
             && pid <= u32::MAX as u64
             && (1..=MOST_INTERVAL_BYTES).contains(&interval_bytes)
             && ppm <= MOST_OVERHEAD_PPM
@@ -221,6 +251,7 @@ impl Request {
             program_headers: headers,
             entropy,
             number,
+            loader: Loader { count_at, count, lock, try_lock, unlock },
         };
         (is_in_range && found == request_check(words, directory)).then_some(request)
     }
@@ -245,6 +276,8 @@ pub mod outcome {
     pub const UNREADABLE: u64 = 2;
     /// The C library is not known, or has no malloc of its own.
     pub const UNKNOWN: u64 = 3;
+    /// Another thread was writing slots all the time.
+    pub const BUSY: u64 = 4;
 }
 
 /// What lies at `ramson_control`. All zero but the layout is "nothing was asked".
@@ -262,6 +295,8 @@ pub struct Control {
     pub is_attached: AtomicU64,
     /// Hooks are in place in so many slots.
     pub patched: AtomicU64,
+    /// Not 0: objects that are loaded later will be noticed.
+    pub follows: AtomicU64,
 }
 
 /// Offsets in `Control`.
@@ -322,57 +357,4 @@ pub struct Slot {
 pub const SLOT_WORDS: usize = size_of::<Slot>() / 8;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn orders_are_taken_whole_and_in_range_or_not_at_all() {
-        let orders = Orders {
-            interval_bytes: 512 << 10,
-            max_overhead_ppm: 10_000,
-            is_off: true,
-            until_monotonic_ns: 7,
-            number: 3,
-        };
-        let words = orders.words();
-        assert_eq!(Orders::of_words(&words), Some(orders));
-        assert_eq!(Orders::of_words(&[0; ORDER_WORDS]), None);
-        for index in 0..ORDER_WORDS {
-            let mut torn = words;
-            torn[index] ^= 1;
-            assert_eq!(Orders::of_words(&torn), None, "{index}");
-        }
-        for interval_bytes in [0, MOST_INTERVAL_BYTES + 1] {
-            let words = Orders { interval_bytes, ..orders }.words();
-            assert_eq!(Orders::of_words(&words), None);
-        }
-        let words = Orders { max_overhead_ppm: 1_000_001, ..orders }.words();
-        assert_eq!(Orders::of_words(&words), None);
-    }
-
-    #[test]
-    fn a_request_that_is_not_whole_is_none() {
-        let request = Request {
-            action: Action::Attach,
-            slots: 12,
-            interval_bytes: 1,
-            max_overhead_ppm: 0,
-            file_bytes: FILE_BYTES_RANGE.0,
-            tried_filters: Some(2),
-            pid: 1,
-            program_headers: 2,
-            entropy: 3,
-            number: 4,
-        };
-        let mut directory = [0; DIRECTORY_WORDS];
-        directory[0] = 0x2f;
-        let words = request.words(&directory);
-        assert_eq!(Request::of_words(&words, &directory), Some(request));
-        assert_eq!(Request::of_words(&words, &[0; DIRECTORY_WORDS]), None);
-        for index in 0..REQUEST_WORDS {
-            let mut torn = words;
-            torn[index] ^= 1 << 40;
-            assert_eq!(Request::of_words(&torn, &directory), None, "{index}");
-        }
-    }
-}
+mod tests;

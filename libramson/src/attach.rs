@@ -1,8 +1,12 @@
 //! Into a program that runs, and out of it again: the hooks are written into the slots through which its objects call the functions that
 //! they replace, and what the slots had is put back. Which slots there are is found out from outside, where a mistake harms nobody.
 //!
-//! Both run on a borrowed thread, in a callback of dl_iterate_phdr(3): the loader unloads nothing meanwhile. A slot is written only if its
+//! Both run on a borrowed thread, in a callback of dl_iterate_phdr(3) and with the loader's lock: it loads and unloads nothing meanwhile. A slot is written only if its
 //! object is still in the loader's list, and if it leads to the very function that the hook goes on to.
+
+mod later;
+
+pub use later::{are_new, follow};
 
 use crate::arch::{self, hooks};
 use crate::orders::{CONTROL, Pace};
@@ -10,12 +14,14 @@ use crate::parking::parked;
 use crate::process;
 use crate::resolve::{self, LinkMap};
 use crate::sys;
+use crate::walk::Elf;
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::*;
 use ramson_format::PAGE_BYTES;
 use ramson_format::atomic::AtomicU64;
 use ramson_format::control::{
-    Action, HOOKED, MOST_SLOTS, Request, SLOT_WORDS, Slot, outcome, slot_flags, slot_state,
+    Action, HOOKED, MOST_LISTED, MOST_SLOTS, Request, SLOT_WORDS, Slot, outcome, slot_flags,
+    slot_state,
 };
 use ramson_format::settings::PATH_BYTES;
 
@@ -27,34 +33,50 @@ pub struct Slots([[AtomicU64; SLOT_WORDS]; MOST_SLOTS]);
 #[unsafe(export_name = "ramson_slots")]
 pub static SLOTS: Slots = Slots([const { [const { AtomicU64::new(0) }; SLOT_WORDS] }; MOST_SLOTS]);
 
-fn slots(count: u64) -> &'static [Slot] {
+/// Those that are listed from outside, and those of objects that came later.
+fn slots() -> (&'static [Slot], &'static [Slot]) {
     // SAFETY: a `Slot` is `repr(C)` and of atomic words only, and `SLOT_WORDS` is counted from it, so a row is a slot; a field that is no
     // such word would be read as what the words are not.
     let all = unsafe { &*(&raw const SLOTS).cast::<[Slot; MOST_SLOTS]>() };
-    all.get(..count as usize).unwrap_or_default()
+    all.split_at(MOST_LISTED)
 }
 
-/// Does what is asked for in `CONTROL`.
-pub extern "C" fn act() {
+/// What dl_iterate_phdr(3) tells of an object (`struct dl_phdr_info`), as words: the fifth is how many objects were ever loaded.
+pub type ObjectInfo = [u64; 6];
+
+/// Does what is asked for in `CONTROL`. `info_bytes` says how much of `info` there is.
+pub extern "C" fn act(info: &ObjectInfo, info_bytes: usize) {
+    let count = (info_bytes >= size_of::<ObjectInfo>()).then(|| info[4]);
     let words = CONTROL.request.each_ref().map(|word| word.load(Acquire));
     let directory = CONTROL.directory.each_ref().map(|word| word.load(Acquire));
     let Some(request) = Request::of_words(&words, &directory) else {
         return CONTROL.outcome.store(outcome::UNREADABLE, Release);
     };
-    let came = match request.action {
-        Action::Attach => attach(&request, &directory.map(u64::to_le_bytes)),
+    let listed = slots().0.get(..request.slots as usize).unwrap_or_default();
+    let work = || match request.action {
+        Action::Attach => attach(&request, listed, &directory.map(u64::to_le_bytes), count),
         Action::Detach => {
-            restore(slots(request.slots));
+            later::end();
+            restore(listed);
+            restore(slots().1);
             outcome::DONE
         }
     };
+    let came = later::with_lock(&request.loader, || later::while_halted(work)).flatten();
     let patched = |slot: &&Slot| slot.state.load(Relaxed) == slot_state::PATCHED && is_there(slot);
-    let patched = slots(MOST_SLOTS as u64).iter().filter(patched).count();
+    let patched = slots().0.iter().chain(slots().1).filter(patched).count();
+    CONTROL.follows.store(later::is_on() as u64, Relaxed);
     CONTROL.patched.store(patched as u64, Relaxed);
+    let came = came.unwrap_or(outcome::BUSY);
     CONTROL.outcome.store(request.number << 8 | came, Release);
 }
 
-fn attach(request: &Request, directory: &[[u8; 8]; PATH_BYTES / 8]) -> u64 {
+fn attach(
+    request: &Request,
+    listed: &[Slot],
+    directory: &[[u8; 8]; PATH_BYTES / 8],
+    count: Option<u64>,
+) -> u64 {
     let is_first = CONTROL.is_attached.load(Relaxed) == 0;
     let directory = CStr::from_bytes_until_nul(directory.as_flattened()).unwrap_or_default();
     if !process::take_config(request, directory.to_bytes())
@@ -67,7 +89,8 @@ fn attach(request: &Request, directory: &[[u8; 8]; PATH_BYTES / 8]) -> u64 {
     }
     CONTROL.is_attached.store(1, Release);
     let Some(own) = resolve::own_object() else { return outcome::UNKNOWN };
-    write(slots(request.slots), slot_state::LISTED, |slot, word| place(own, slot, word));
+    write(listed, is_listed, |slot, word| place(own, slot, word));
+    later::begin(&request.loader, listed, count);
     outcome::DONE
 }
 
@@ -90,14 +113,23 @@ pub extern "C" fn settle() {
     });
 }
 
-/// What a slot had is put back, if it still has our hook.
+fn is_listed(slot: &Slot) -> bool {
+    slot.state.load(Relaxed) == slot_state::LISTED
+}
+
+/// What a slot had is put back, if it still has our hook. A process that was forked while slots were written has some as listed.
 fn restore(slots: &[Slot]) {
     let Some(own) = resolve::own_object() else { return };
-    write(slots, slot_state::PATCHED, |slot, word| {
+    let is_ours =
+        |slot: &Slot| [slot_state::PATCHED, slot_state::LISTED].contains(&slot.state.load(Relaxed));
+    write(slots, is_ours, |slot, word| {
         let before = slot.before.load(Relaxed);
-        let put_back = hook_of(own, slot)
-            .is_some_and(|(hook, _)| word.compare_exchange(hook, before, AcqRel, Relaxed).is_ok());
-        if put_back { slot_state::FREE } else { slot_state::OTHER }
+        let Some((hook, real)) = hook_of(own, slot) else { return slot_state::OTHER };
+        match word.compare_exchange(hook, before, AcqRel, Relaxed) {
+            // The loader has bound it meanwhile, or an object that was loaded anew: there is no hook.
+            Err(now) if now != before && now != real => slot_state::OTHER,
+            _ => slot_state::FREE,
+        }
     });
 }
 
@@ -122,8 +154,13 @@ fn hook_of(own: &LinkMap, slot: &Slot) -> Option<(u64, u64)> {
     Some((resolve::find_in(own, name)? as u64, real as u64))
 }
 
-/// Gives each slot in `state` a new one by `put`, while its page can be written. Slots of one page that follow each other share that.
-fn write(slots: &[Slot], state: u64, put: impl Fn(&Slot, &AtomicU64) -> u64) {
+/// Gives each slot in a state that is meant a new one by `put`, while its page can be written. Slots of one page that follow each other
+/// share that.
+fn write(
+    slots: &[Slot],
+    is_in_state: impl Fn(&Slot) -> bool,
+    put: impl Fn(&Slot, &AtomicU64) -> u64,
+) {
     let mut rest = slots;
     while let [first, ..] = rest {
         let page = |slot: &Slot| slot.address.load(Relaxed) & !(PAGE_BYTES - 1);
@@ -133,19 +170,19 @@ fn write(slots: &[Slot], state: u64, put: impl Fn(&Slot, &AtomicU64) -> u64) {
         let count = rest.iter().take_while(is_together).count().max(1);
         let (together, others) = rest.split_at(count);
         rest = others;
-        let is_meant = |slot: &&Slot| slot.state.load(Relaxed) == state && is_there(slot);
+        let is_meant = |slot: &&Slot| is_in_state(slot) && is_there(slot);
         if !together.iter().any(|slot| is_meant(&slot)) {
             continue;
         }
-        let is_protected = first.flags.load(Relaxed) & slot_flags::PROTECTED != 0;
-        let written = sys::with_page_writable(page(first) as *const u8, is_protected, || {
-            for slot in together.iter().filter(is_meant) {
-                // SAFETY: the object is loaded, as no object is unloaded meanwhile; the slot is an aligned word of it on a page that was just
-                // made writable. A table that lists what is no slot would break it: who may write there may write everywhere.
-                let word = unsafe { &*(slot.address.load(Relaxed) as *const AtomicU64) };
-                slot.state.store(put(slot, word), Relaxed);
-            }
-        });
+        let written =
+            sys::with_page_writable(page(first) as *const u8, is_protected(first), || {
+                for slot in together.iter().filter(is_meant) {
+                    // SAFETY: the object is loaded, as no object is unloaded meanwhile; the slot is an aligned word of it on a page that was just
+                    // made writable. A table that lists what is no slot would break it: who may write there may write everywhere.
+                    let word = unsafe { &*(slot.address.load(Relaxed) as *const AtomicU64) };
+                    slot.state.store(put(slot, word), Relaxed);
+                }
+            });
         if written.is_err() {
             together
                 .iter()
@@ -155,12 +192,25 @@ fn write(slots: &[Slot], state: u64, put: impl Fn(&Slot, &AtomicU64) -> u64) {
     }
 }
 
+/// Whether the loader has made the slot's page read-only. The object's own headers say so: who listed the slot may have looked while the object was
+/// being loaded. An executable that has its addresses from the linker (not position-independent) was there before.
+fn is_protected(slot: &Slot) -> bool {
+    let is_its = |known: &&LinkMap| {
+        identity(known) == [slot.object.load(Relaxed), slot.dynamic.load(Relaxed)]
+    };
+    let elf = resolve::objects().find(is_its).and_then(|object| Elf::at(object.bias as u64));
+    let protected = elf.and_then(|elf| elf.is_protected(slot.address.load(Relaxed)));
+    protected.unwrap_or(slot.flags.load(Relaxed) & slot_flags::PROTECTED != 0)
+}
+
 /// Whether the slot's object is still loaded.
 fn is_there(slot: &Slot) -> bool {
     let (object, dynamic) = (slot.object.load(Relaxed), slot.dynamic.load(Relaxed));
-    let is_aligned = slot.address.load(Relaxed).is_multiple_of(8);
-    let is_it = |known: &'static LinkMap| {
-        core::ptr::from_ref(known) as u64 == object && known.dynamic as u64 == dynamic
-    };
-    is_aligned && resolve::objects().any(is_it)
+    slot.address.load(Relaxed).is_multiple_of(8)
+        && resolve::objects().any(|known| identity(known) == [object, dynamic])
+}
+
+/// What tells a loaded object from the others.
+fn identity(object: &LinkMap) -> [u64; 2] {
+    [core::ptr::from_ref(object) as u64, object.dynamic as u64]
 }

@@ -5,7 +5,7 @@
 //! the process, and for good.
 
 use crate::arch;
-use crate::sys::permit;
+use crate::sys::{self, permit};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static IS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
@@ -31,6 +31,13 @@ pub fn is_forbidden_by(option: u64, setting: u64) -> bool {
     const PR_SET_TSC: u32 = 26;
     const PR_TSC_SIGSEGV: u32 = 2;
     (option as u32, setting as u32) == (PR_SET_TSC, PR_TSC_SIGSEGV)
+}
+
+/// Asks the kernel whether this thread may read it, as what was forbidden before the library came was not seen.
+pub fn ask() {
+    if sys::is_counter_forbidden() {
+        forbid();
+    }
 }
 
 /// It is not read any more.

@@ -18,6 +18,7 @@ pub static CONTROL: Control = Control {
     outcome: AtomicU64::new(0),
     is_attached: AtomicU64::new(0),
     patched: AtomicU64::new(0),
+    follows: AtomicU64::new(0),
 };
 
 /// The latest orders that were whole and in range.

@@ -1,6 +1,10 @@
 //! The life of ramson in one process: bound at the first allocation, recording from the first sample, in a file as soon as that is made,
 //! fresh again in a forked child, finished at exit.
 
+mod copied;
+
+pub use copied::meet_child;
+
 use crate::arch::{self, Thread};
 use crate::config::Config;
 use crate::orders::{Interval, Pace};
@@ -153,29 +157,18 @@ pub fn pace() -> Pace {
     Pace::Sampling(Interval { configured_bytes, bytes: governed_bytes.max(configured_bytes) })
 }
 
-/// In a thread that fork has copied and that has not recorded yet, by the C library's record: what the first sample needs is made ready by fewer
-/// page faults than it would take on its own.
-#[inline]
-pub fn meet_child(thread: &Thread) {
-    let known = thread.tid.get();
-    if known != 0 && known != startup::recorded_thread_id() {
-        make_ready();
-    }
-}
-
-#[cold]
-fn make_ready() {
-    // The first touch of this page is a store: after a load it would be a second page fault.
-    let _ = PER_PROCESS.state.compare_exchange(NEW, NEW, Relaxed, Relaxed);
-    sys::populate_code();
-}
-
 /// Gives a thread its random state.
 pub fn initialise_thread(thread: &Thread) {
     let number = INHERITED.threads.fetch_add(1, Relaxed);
     let entropy = config().map_or(0, |config| config.entropy);
     let mixed = sampler::seed(entropy ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    thread.random.set(sampler::seed(mixed ^ counter::cycles()));
+    let is_attached = config().is_some_and(|config| config.is_attached);
+    if is_attached {
+        counter::ask();
+    }
+    // Where the kernel cannot be asked yet, it may be forbidden.
+    let cycles = if is_attached && !permit::is_full() { 0 } else { counter::cycles() };
+    thread.random.set(sampler::seed(mixed ^ cycles));
 }
 
 /// The recorder of this process, if it has been sampled already, for what does not touch the profile file.
@@ -220,6 +213,9 @@ fn begin(thread: &Thread) -> Option<&'static Recorder> {
     let status = if is_protected && permit::is_full() { None } else { Status::read() };
     if !permit::is_full() {
         sys::look_for_filters(status.as_ref(), config.tried_filters);
+        if config.is_attached {
+            counter::ask();
+        }
         if shares_memory(thread) {
             return None;
         }

@@ -8,6 +8,7 @@ mod tables;
 use crate::sys;
 use core::ffi::{CStr, c_char, c_void};
 use tables::{Dynamic, Tables};
+pub use tables::{Pointer, each_pointer};
 
 /// The public head of the loader's record of one object (link.h).
 #[repr(C)]
@@ -25,6 +26,8 @@ pub struct LinkMap {
 struct Debug {
     version: i32,
     head: *const LinkMap,
+    breakpoint: usize,
+    state: i32,
 }
 
 /// More dynamic entries, symbols of one chain, or objects than any real program has.
@@ -79,6 +82,13 @@ fn loader_debug() -> *const Debug {
     let musl = weak!("_dl_debug_addr") as *const *const Debug;
     // SAFETY: musl keeps its structure, which begins as glibc's, behind a pointer of its own that is never null. Recording is off there.
     if debug.is_null() && !musl.is_null() { unsafe { *musl } } else { debug }
+}
+
+/// Whether the list is whole at this moment; false while it changes.
+pub fn is_list_whole() -> bool {
+    let debug = loader_debug();
+    // SAFETY: as in `objects`; the loader writes the word while debuggers read it.
+    !debug.is_null() && unsafe { (&raw const (*debug).state).read_volatile() } == 0
 }
 
 /// Address of the next definition of `name` after the object whose dynamic section is `own_dynamic`, and that object's

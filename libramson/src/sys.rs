@@ -25,5 +25,6 @@ pub use permit::{EEXIST, Errno};
 pub use proc_lines::{Lines, numbers_in};
 pub use status::Status;
 pub use thread::{
-    clock_ns, file_size_limit, pause, process_id, signal_stack, thread_id, thread_name, user_id,
+    clock_ns, file_size_limit, is_counter_forbidden, pause, process_id, signal_stack, thread_id,
+    thread_name, user_id, without_signals,
 };

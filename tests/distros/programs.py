@@ -47,7 +47,7 @@ PROGRAMS = [
     Program("PostgreSQL", "postgres", ["sh", "-c", "exec $(ls /usr/lib/postgresql/*/bin/postgres) -D /tmp/pg -k /tmp -c listen_addresses="],
             "psql -q -h /tmp -d postgres -c 'select count(*) from (select repeat(i::text, 100) x from generate_series(1, 200000) i order by x) t' > /dev/null 2>&1",
             user="postgres", interval="4K", before="rm -rf /tmp/pg; $(ls /usr/lib/postgresql/*/bin/initdb) -D /tmp/pg > /dev/null"),
-    Program("nginx", "nginx", ["nginx", "-c", "/tmp/nginx.conf"], f'python3 -c "{REQUESTS}"',
+    Program("nginx", "nginx", ["nginx", "-c", "/tmp/nginx.conf"], f'python3 -c "{REQUESTS}"', interval="1K",
             before=f"rm -f /tmp/nginx; echo '{NGINX}' > /tmp/nginx.conf"),
     Program("git (gc)", "git", ["git", "-C", "/tmp/repository", "gc", "--quiet", "--aggressive"], "true", is_short=True, interval="4K",
             before="rm -rf /tmp/repository; git init -q /tmp/repository; cd /tmp/repository; git config user.email a@b; git config user.name a; "

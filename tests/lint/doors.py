@@ -24,6 +24,7 @@ EXCEPTIONS = {
     "crates/source/src/moment.rs": "the history that the user named",
     "crates/source/src/places.rs": "our own library, or what RAMSON_LIBRARY names",
     "crates/inject/src/borrow.rs": OWN_PROC,
+    "crates/inject/src/identity.rs": OWN_PROC,
     "crates/inject/src/maps.rs": OWN_PROC,
     "crates/inject/src/seccomp.rs": OWN_PROC,
     "crates/inject/src/threads.rs": OWN_PROC,

@@ -19,10 +19,10 @@ LOWER = "format apart paths reader profile import history leaks symbols process 
 MAY_IMPORT = {
     "format": "", "libramson": "format", "launch": "", "paths": "", "apart": "", "symbols": "apart paths", "process": "apart paths", "inject": "paths",
     "reader": "format apart", "profile": "format", "import": "apart profile", "encode": "profile", "leaks": "format profile",
-    "history": "format reader profile",
+    "history": "format apart paths reader profile",
     "source": "format apart paths reader profile import history symbols process",
     "analysis": "format paths reader profile history leaks symbols process source",
-    "control": "format paths reader profile process source inject",
+    "control": "format apart paths reader profile process source inject",
     "serve": LOWER, "agent": LOWER, "ramson": LOWER + " inject launch serve agent",
 }
 # What besides may not be named in them.

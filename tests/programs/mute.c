@@ -2,7 +2,7 @@
 // be ended with SIGKILL: then all who wait for the file go on.
 //
 // profile: the file is mapped as a profile is.   maps: besides, one thread waits for it and keeps the process's maps from being changed, another waits to
-// change them, and everyone else for that one.
+// change them, and everyone else for that one.   reads: the only thread waits for it, where it would be borrowed for a trim.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -103,7 +103,8 @@ static void until_it_waits(void) {
 static void harm(const char *how, const char *library) {
     int file = open("file", O_RDWR), code = open(library, O_RDONLY);
     check(file >= 0, "file");
-    check(code >= 0 && mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, code, 0) != MAP_FAILED, library);
+    // As code: of other private mappings no names are looked up.
+    check(code >= 0 && mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, code, 0) != MAP_FAILED, library);
     char *at = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     check(at != MAP_FAILED, "mmap");
     if (strcmp(how, "maps") == 0) {
@@ -118,6 +119,15 @@ static void harm(const char *how, const char *library) {
     char ready[32];
     int bytes = snprintf(ready, sizeof ready, "ready %d\n", getpid());
     check(write(1, ready, bytes) == bytes, "ready");
+    if (strcmp(how, "reads") == 0) {
+        // What malloc has, so that there is something to trim.
+        void *volatile blocks[1000];
+        for (int i = 0; i < 1000; i++) memset(blocks[i] = malloc(10000), 1, 10000);
+        for (int i = 0; i < 999; i++) free(blocks[i]);
+        char byte;
+        // Ends when the file system does.
+        check(read(file, &byte, 1) < 0, "read");
+    }
     for (;;) pause();
 }
 

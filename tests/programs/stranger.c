@@ -203,7 +203,7 @@ static void profile(const char *library, const char *header_of) {
 // Has another's file mapped as its profile, in a root directory of its own.
 static void chrooted(const char *library, const char *file_name) {
     int code = open(library, O_RDONLY), file = open(file_name, O_RDWR);
-    check(code >= 0 && mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, code, 0) != MAP_FAILED, library);
+    check(code >= 0 && mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, code, 0) != MAP_FAILED, library);
     unsigned *header = mmap(NULL, 64 << 10, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     check(file >= 0 && header != MAP_FAILED, file_name);
     header[5] = getpid();

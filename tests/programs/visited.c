@@ -1,7 +1,7 @@
 /* visited THREADS: lives while others come and go. THREADS threads allocate, fill, check and free without a pause; others wait in
    epoll_wait, nanosleep, read and a condition variable, and one forks. Nothing of that may fail or be interrupted. Lines on standard
-   input: `hold N` keeps N blocks of 100,000 bytes more, `drop` frees them, `load FILE` loads a library and calls its `grow`, `fork`
-   answers from a child that has held 50 blocks; `quit`. */
+   input: `hold N` keeps N blocks of 100,000 bytes more, `drop` frees them, `load FILE` loads a library and calls its `grow`, `unload
+   FILE` undoes that, `storm FILE` has a thread do both all the time, `fork` answers from a child that has held 50 blocks; `quit`. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,6 +17,7 @@
 #define HELD 4096
 static void *held[HELD];
 static int held_count;
+static int events;
 static long rounds, errors, interrupted;
 
 static void count(long *of) { __atomic_fetch_add(of, 1, __ATOMIC_RELAXED); }
@@ -51,10 +52,9 @@ static void *spin(void *number) {
 }
 
 static void *wait_for_events(void *unused) {
-    int set = epoll_create1(0);
     for (;;) {
         struct epoll_event event;
-        if (epoll_wait(set, &event, 1, 20) == -1) count(errno == EINTR ? &interrupted : &errors);
+        if (epoll_wait(events, &event, 1, 20) == -1) count(errno == EINTR ? &interrupted : &errors);
     }
     return unused;
 }
@@ -114,6 +114,23 @@ static void load(const char *file) {
     else count(&errors);
 }
 
+static void unload(const char *file) {
+    void *library;
+    while ((library = dlopen(file, RTLD_NOW | RTLD_NOLOAD)))
+        if (dlclose(library) || dlclose(library)) count(&errors);
+}
+
+static char storm_file[4096];
+static void *load_and_unload(void *unused) {
+    for (;;) {
+        void *library = dlopen(storm_file, RTLD_LAZY);
+        long (*turn_over)(int) = library ? (long (*)(int))dlsym(library, "turn_over") : NULL;
+        if (!turn_over || turn_over(20) != 20 || dlclose(library)) count(&errors);
+        count(&rounds);
+    }
+    return unused;
+}
+
 static void answer_from_child(void) {
     pid_t child = fork();
     if (child == 0) {
@@ -128,7 +145,9 @@ int main(int argc, char **argv) {
     pthread_t thread;
     char line[4096];
     int threads = argc > 1 ? atoi(argv[1]) : 0;
-    if (pipe(ends)) return 1;
+    // Whoever counts descriptors does so from "ready" on.
+    events = epoll_create1(0);
+    if (pipe(ends) || events < 0) return 1;
     void *(*work[])(void *) = {wait_for_events, doze, read_bytes, wait_for_nothing, fork_children};
     for (int i = 0; threads && i < 5; i++) pthread_create(&thread, NULL, work[i], NULL);
     for (long i = 0; i < threads; i++) pthread_create(&thread, NULL, spin, (void *)i);
@@ -139,6 +158,11 @@ int main(int argc, char **argv) {
         if (!strncmp(line, "hold ", 5)) hold_more(atoi(line + 5));
         else if (!strcmp(line, "drop")) drop();
         else if (!strncmp(line, "load ", 5)) load(line + 5);
+        else if (!strncmp(line, "unload ", 7)) unload(line + 7);
+        else if (!strncmp(line, "storm ", 6)) {
+            strcpy(storm_file, line + 6);
+            pthread_create(&thread, NULL, load_and_unload, NULL);
+        }
         else if (!strcmp(line, "fork")) answer_from_child();
         else if (!strcmp(line, "quit")) return 0;
         printf("faults %ld\nrounds %ld\n", __atomic_load_n(&errors, __ATOMIC_RELAXED)

@@ -14,7 +14,7 @@ pub mod forged;
 pub mod hostile;
 pub mod keeping;
 pub mod loaded;
-mod random;
+pub mod random;
 pub mod recorded;
 pub mod releases;
 mod run;

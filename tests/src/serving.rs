@@ -100,6 +100,13 @@ impl Serving {
         self.get_with(path, &[("Authorization", &format!("Bearer {}", self.token))])
     }
 
+    /// Asks with the token, as a client that takes gzip.
+    #[track_caller]
+    pub fn get_packed(&self, path: &str) -> Reply {
+        let token = format!("Bearer {}", self.token);
+        self.get_with(path, &[("Authorization", &token), ("Accept-Encoding", "gzip")])
+    }
+
     /// Asks with these headers, and with Host unless that is among them.
     #[track_caller]
     pub fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Reply {

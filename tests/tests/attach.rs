@@ -4,7 +4,9 @@ use ramson_tests::attaching::{Visited, code_pointers, refused, told};
 use ramson_tests::servers::*;
 use ramson_tests::trimming::Talking;
 use ramson_tests::{Random, program, program_with};
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
@@ -108,16 +110,16 @@ fn the_texts_say_what_is_recorded_and_what_comes_next() {
     let pid = visited.pid().to_string();
     let said = |words: &[&str]| finish(ramson(&scratch).args(words).arg(&pid)).good().text();
     let nothing = said(&["detach"]);
-    assert!(nothing.contains("no hooks in it"), "{nothing}");
+    assert!(nothing.contains("has no hooks"), "{nothing}");
     let text = said(&["attach", "--for", "10m"]);
     assert!(text.lines().count() == 1 && text.contains("from now on for 10 min"), "{text}");
     assert!(text.ends_with(&format!("ramson report {pid}\n")), "{text}");
     let again = said(&["attach"]);
-    assert!(again.contains("recorded already, for "), "{again}");
+    assert!(again.contains("already recorded for "), "{again}");
     let set = said(&["set", "--interval", "64K", "--max-overhead", "off"]);
-    assert!(set.contains("every 64.0 KiB") && set.contains("no limit"), "{set}");
+    assert!(set.contains("per 64.0 KiB") && set.contains("no limit"), "{set}");
     let off = said(&["set", "--off"]);
-    assert!(off.contains("no samples from now on"), "{off}");
+    assert!(off.contains("sampling is off; to resume"), "{off}");
     let back = said(&["detach"]);
     assert!(back.contains("as it was before"), "{back}");
 }
@@ -269,17 +271,130 @@ fn a_forked_child_has_a_profile_of_its_own_and_exec_ends_an_attachment() {
     assert!(!maps.contains("libramson"));
 }
 
+/// The words of a library that the process has loaded that lead to code.
+fn pointers_of(pid: u32, library: &Path) -> BTreeMap<u64, u64> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let name = format!("/{}", library.file_name().unwrap().to_str().unwrap());
+    let lines = maps.lines().filter(|line| line.ends_with(&name));
+    let range = |line: &str| {
+        let (start, rest) = line.split_once('-').unwrap();
+        let end = rest.split_once(' ').unwrap().0;
+        [start, end].map(|address| u64::from_str_radix(address, 16).unwrap())
+    };
+    let ranges: Vec<[u64; 2]> = lines.map(range).collect();
+    let mut pointers = code_pointers(pid);
+    pointers.retain(|at, _| ranges.iter().any(|[start, end]| (start..end).contains(&at)));
+    pointers
+}
+
 #[test]
-fn what_is_loaded_later_is_seen_after_another_attach() {
+fn what_is_loaded_later_is_seen_from_the_next_sample_on_and_gets_back_what_it_had() {
     let scratch = Scratch::new();
-    let library = program_with("grows_library.c", "grows.so", &["-shared", "-fPIC"]);
-    let mut visited = Visited::start(0);
-    told(&scratch, "attach", visited.pid(), &["--interval", "1"]);
-    visited.tell(&format!("load {}", library.display()));
-    let before = live(&scratch, visited.pid());
-    told(&scratch, "attach", visited.pid(), &[]);
-    visited.tell(&format!("load {}", library.display()));
-    assert_eq!(live(&scratch, visited.pid()), before + 100.0);
-    told(&scratch, "detach", visited.pid(), &[]);
-    visited.tell("");
+    for (name, how) in [("grows.so", "-Wl,-z,lazy"), ("grows-now.so", "-Wl,-z,now")] {
+        let flags = ["-shared", "-fPIC", how];
+        let library = program_with("grows_library.c", name, &flags);
+        let mut visited = Visited::start(0);
+        let pid = visited.pid();
+        let load = format!("load {}", library.display());
+        let attached = told(&scratch, "attach", pid, &["--interval", "1"]);
+        assert_eq!(attached.at("follows"), &Json::Word("true".into()));
+        visited.tell(&load);
+        let before = pointers_of(pid, &library);
+        // A sample; nothing of what the library allocated by then.
+        visited.tell("hold 1");
+        assert_eq!(live(&scratch, pid), 1.0);
+        let hooked = pointers_of(pid, &library);
+        let changed = before.iter().filter(|(at, word)| hooked.get(at) != Some(word)).count();
+        assert!(changed >= 1, "{name}: {before:x?}");
+        visited.tell(&load);
+        assert_eq!(live(&scratch, pid), 101.0, "{name}");
+        // It has gone and is there again, probably in the same place.
+        visited.tell(&format!("unload {}", library.display()));
+        visited.tell("hold 1");
+        visited.tell(&load);
+        visited.tell("hold 1");
+        visited.tell(&load);
+        assert_eq!(live(&scratch, pid), 203.0, "{name}");
+        // One that is attached to is left as it is.
+        assert_eq!(
+            told(&scratch, "attach", pid, &[]).at("was_recorded"),
+            &Json::Word("true".into())
+        );
+        let slots = attached.number("slots") + changed as f64;
+        assert_eq!(told(&scratch, "detach", pid, &[]).number("slots"), slots, "{name}");
+        assert_eq!(pointers_of(pid, &library), before, "{name}");
+        visited.tell(&load);
+        assert_eq!(live(&scratch, pid), 0.0, "{name}");
+    }
+}
+
+#[test]
+fn a_storm_of_libraries_is_not_disturbed_by_attach_and_detach() {
+    let scratch = Scratch::new();
+    let library = program_with("grows_library.c", "grows.so", &["-shared", "-fPIC", "-Wl,-z,lazy"]);
+    let mut visited = Visited::start(2);
+    visited.tell(&format!("storm {}", library.display()));
+    let counts = visited.descriptors_and_threads();
+    let mut rounds = visited.tell("");
+    for interval in ["1", "4K", "512K"].iter().cycle().take(12) {
+        // One that finds the loader at work all the time says so, and has done nothing.
+        let attach = ["attach", "--interval", interval, &visited.pid().to_string()];
+        let attached = finish(ramson(&scratch).args(attach));
+        assert!([0, 1].contains(&attached.status), "{attached:?}");
+        sleep(Duration::from_millis(30));
+        visited.tell("hold 5");
+        let detach = ["detach", &visited.pid().to_string()];
+        let detached = finish(ramson(&scratch).args(detach));
+        assert!([0, 1].contains(&detached.status), "{detached:?}");
+        let now = visited.tell("drop");
+        assert!(now > rounds);
+        rounds = now;
+    }
+    assert_eq!(visited.descriptors_and_threads().1, counts.1);
+}
+
+#[test]
+fn a_thread_that_never_waits_is_borrowed_before_a_system_call() {
+    let scratch = Scratch::new();
+    for allocator in ["", "libjemalloc.so.2"] {
+        let mut program = clean(program("never_waits.c"));
+        if !allocator.is_empty() {
+            program.env("LD_PRELOAD", format!("/usr/lib/x86_64-linux-gnu/{allocator}"));
+        }
+        let talking = Talking::start(&mut program);
+        talking.expect("ready");
+        let pid = talking.pid();
+        for _ in 0..6 {
+            told(&scratch, "attach", pid, &["--interval", "4K"]);
+            assert!(told(&scratch, "detach", pid, &[]).number("slots") > 0.0);
+        }
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        assert!(!stat.contains(") Z "), "{allocator}: {stat}");
+        signal(pid, "KILL");
+    }
+}
+
+#[test]
+fn all_processes_that_match_are_attached_to() {
+    let scratch = Scratch::new();
+    let copied = scratch.open_directory("bin").join("visited-by-name");
+    copy(&program("visited.c"), &copied);
+    let start = || {
+        let talking = Talking::start(clean(&copied).arg("0"));
+        talking.expect("ready");
+        talking
+    };
+    let (one, other) = (start(), start());
+    let both = |words: &[&str]| finish(ramson(&scratch).args(words));
+    let attached = both(&["attach", "--json", "--all", "--match", "visited-by-name"]);
+    let Json::List(attached) = Json::parse(&attached.good().text()).at("processes").clone() else {
+        panic!("not a list")
+    };
+    let pids: Vec<f64> = attached.iter().map(|one| one.number("pid")).collect();
+    for process in [&one, &other] {
+        assert!(pids.contains(&f64::from(process.pid())), "{pids:?}");
+    }
+    let none = both(&["attach", "--all", "--match", "no-such-name-anywhere"]);
+    assert_eq!((none.status, none.remarks.len()), (5, 1), "{none:?}");
+    assert_eq!(both(&["attach", "--all"]).status, 2);
 }

@@ -126,7 +126,7 @@ fn who_cannot_be_asked_is_explained_all_the_same_with_the_reason() {
     });
     let json = asked(&scratch, waiting.pid());
     let why = json.text("asked_missing");
-    assert!(why.contains("mimalloc has no function that tells its figures"), "{why}");
+    assert!(why.contains("mimalloc has no function that reports its statistics"), "{why}");
     assert!(json.text("statistics_missing").starts_with("mimalloc"), "{json:?}");
     // Nobody of it waits, and its locks cannot be seen.
     let mut computing = clean(program("waits.c"));

@@ -252,7 +252,7 @@ fn what_is_no_process_with_memory_is_refused_in_one_line() {
     wait_until("it is a zombie", || fs::read_to_string(&stat).unwrap().contains(") Z "));
     let zombie = child.id().to_string();
     let mut cases = vec![
-        (zombie.as_str(), 5, "it is dead and waits for its parent"),
+        (zombie.as_str(), 5, "it has ended and waits for its parent"),
         ("4194305", 5, "there is none"),
         ("99999999999", 2, "not a process ID"),
         ("name:no such", 5, "no process has that name"),

@@ -71,6 +71,14 @@ fn a_crash_after_a_free_names_who_allocated_and_who_freed_the_block() {
     assert_eq!(function("alloc_stack"), "make_session");
     assert_eq!(function("free_stack"), "drop_session");
     assert!(report(inside + 8, &[]).contains("in none of the"), "an address behind the block");
+    // Without an address, who freed what who allocated.
+    let pairs = finish(ramson(&scratch).args(["report", path, "--view", "frees"])).good().text();
+    let pair = pairs.lines().find(|line| line.contains("drop_session:")).expect(&pairs);
+    assert!(pair.contains(" ← make_session:"), "{pairs}");
+    let all = finish(ramson(&scratch).args(["report", path, "--view", "frees", "--json"]));
+    let all = Json::parse(&all.good().text());
+    let blocks: f64 = all.list("pairs").iter().map(|pair| pair.number("blocks")).sum();
+    assert_eq!(blocks, all.list("frees").len() as f64);
     // Who only frees holds nothing.
     let top =
         finish(ramson(&scratch).args(["report", path, "-n", "0", "--view", "top"])).good().text();

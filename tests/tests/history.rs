@@ -27,7 +27,7 @@ fn what_makes_no_sense_is_refused(recorded: &Recorded) {
     recorded.refused("leaks PID@mark:before..", 2, "a range");
     recorded.refused("snap PID@mark:before..", 2, "not a range");
     recorded.refused("mark PID@mark:before x", 2, "a mark is of now");
-    recorded.refused("record PID", 5, "does not run");
+    recorded.refused("record PID", 5, "is no longer running");
     recorded.refused("timeline PID@peak", 2, "one moment is no series");
 }
 

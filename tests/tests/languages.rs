@@ -69,6 +69,11 @@ fn node_s_functions_are_named_as_javascript_names_them_also_after_a_kill() {
     };
     let largest: Vec<_> = stacks[0].iter().filter(|frame| frame.1 == "n.js").cloned().collect();
     assert_eq!(largest[..2], [of("loadTable", 2.0), of("serve", 5.0)], "{:?}", stacks[0]);
+    let text = finish(ramson(&scratch).arg("report").arg(&profile)).good().text();
+    let inlined = "functions that the JIT compiler inlined count for their callers";
+    // Lines are as wide as the terminal.
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(inlined), "{text}");
     let glue = |name: &str| name.starts_with("Builtin") || name.starts_with("BytecodeHandler");
     assert!(!stacks.iter().flatten().any(|frame| glue(&frame.0)));
     let pprof = scratch.path("one.pb.gz");

@@ -40,6 +40,10 @@ fn a_stream_says_what_a_process_holds_and_ends_with_it_and_what_was_seen_stays()
     assert!(first["rss"].as_f64().unwrap() > 1e6 && first["live"]["value"].as_f64().unwrap() > 1e5);
     assert_eq!(first["live"]["half_width_95"].as_f64().unwrap(), 0.0);
     assert!(first["ended"].is_null());
+    wait_until("the terms of RSS are read", || {
+        let seen = json(&serving.get(&format!("/api/v1/p/{pid}/moments")).good().text());
+        seen["moments"].as_array().unwrap().iter().any(|moment| moment["terms"].is_object())
+    });
     drop(held.0.stdin.take());
     held.wait();
     let last = stream.last().expect("it says what became of the process");
@@ -47,7 +51,16 @@ fn a_stream_says_what_a_process_holds_and_ends_with_it_and_what_was_seen_stays()
     let seen = json(&serving.get(&format!("/api/v1/p/{pid}/moments")).good().text());
     assert_eq!(seen["ended"].as_str(), Some("exited 0"));
     assert_eq!(seen["all"].as_f64().unwrap(), seen["moments"].as_array().unwrap().len() as f64);
-    assert!(seen["all"].as_f64().unwrap() >= 2.0);
+    assert!(seen["all"].as_f64().unwrap() >= 2.0 && seen["steps"].is_array());
+    // Where the terms of RSS were read, they add up to it.
+    let split = seen["moments"].as_array().unwrap().iter().filter(|it| it["terms"].is_object());
+    let split: Vec<&Value> = split.collect();
+    assert!(!split.is_empty(), "{seen}");
+    for moment in split {
+        let terms = moment["terms"].as_object().unwrap();
+        let sum: f64 = terms.values().map(|bytes| bytes.as_f64().unwrap()).sum();
+        assert!((sum - moment["rss"].as_f64().unwrap()).abs() <= 15.0, "{moment}");
+    }
     let one = serving.get(&format!("/api/v1/p/{pid}/moments?rows=1")).good().text();
     assert_eq!(json(&one)["moments"].as_array().unwrap().len(), 1);
     assert_eq!(serving.get(&format!("/api/v1/p/{pid}/moments?rows=x")).status, 400);

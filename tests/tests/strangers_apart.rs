@@ -3,9 +3,10 @@
 use ramson_format::{PAGE_BYTES, REGION_KINDS, RegionKind};
 use ramson_tests::forged::*;
 use ramson_tests::preload;
+use ramson_tests::recorded::Recorded;
 use ramson_tests::servers::*;
 use ramson_tests::strangers::as_stranger;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -238,4 +239,47 @@ fn a_budget_that_makes_no_sense_is_refused() {
         assert_eq!(outcome.status, 2, "{outcome:?}");
         assert!(outcome.remarks[0].contains("as in 2G,60s"), "{outcome:?}");
     }
+}
+
+#[test]
+fn a_stranger_s_history_gives_what_one_s_own_gives_also_while_it_is_recorded() {
+    let recorded = Recorded::new();
+    let mut recorder = recorded.record("PID");
+    recorded.good("mark PID here");
+    recorded.grow(0);
+    let (history, log) = (recorded.database(), recorded.scratch.path("history/history.db-wal"));
+    // How long ago it was, in the first line, changes.
+    let below_first_line = |words: &str| {
+        let report = recorded.good(words);
+        report.split_once('\n').unwrap().1.to_owned()
+    };
+    let marked = || below_first_line("report PID@mark:here --view lines");
+    let before = marked();
+    assert!(log.metadata().unwrap().len() > 0);
+    for file in [&history, &log] {
+        give(file, STRANGER);
+    }
+    // It goes on being written to: which moment is the last one changes.
+    for _ in 0..5 {
+        assert_eq!(marked(), before);
+    }
+    // The log stays where its writer is killed.
+    recorder.signal("KILL");
+    recorder.wait();
+    let all = || {
+        ["report PID@peak --view lines", "report PID@peak --view tree", "timeline PID --csv"]
+            .map(below_first_line)
+    };
+    let apart = all();
+    // Whose log it is counts, too.
+    give(&history, 0);
+    assert_eq!(all(), apart);
+    give(&log, 0);
+    assert_eq!(all(), apart);
+    give(&history, STRANGER);
+    recorded.refused("record PID", 1, "belongs to user 1501");
+    // A hostile one is a line.
+    fs::write(&log, b"no log").unwrap();
+    File::options().write(true).open(&history).unwrap().set_len(1 << 40).unwrap();
+    recorded.refused("timeline PID", 1, "more memory or time than it may");
 }

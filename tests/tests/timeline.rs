@@ -51,6 +51,14 @@ fn a_row_says_what_sets_it_apart_and_not_that_it_was_time() {
     let json = recorded.json("timeline PID -n 3");
     let marks: Vec<&str> = json.list("marks").iter().map(|mark| mark.text("name")).collect();
     assert_eq!(marks, ["before", "after"]);
+    // RSS is what is live, what is free, and the rest, at every moment at which all are known.
+    let is_known = |row: &&Json| matches!(row.at("rest"), Json::Object(_));
+    for row in json.list("rows").iter().filter(is_known) {
+        let parts = ["live.value", "free_in_allocator.value", "rest.value"];
+        let sum: f64 = parts.into_iter().map(|part| row.number(part)).sum();
+        assert!((sum - row.number("rss")).abs() < 1.0, "{text}");
+    }
+    json.list("steps");
 }
 
 #[test]

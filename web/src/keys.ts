@@ -4,6 +4,7 @@ import { switchTheme } from "./parts/canvas";
 import { copy } from "./parts/notice";
 import { isPaused } from "./state/documents";
 import { current } from "./state/live";
+import { keptMoments } from "./state/series";
 import { change, go, param, place, SCREENS } from "./state/route";
 
 export const showsKeys = signal(false);
@@ -25,6 +26,7 @@ export const KEYS: [string, string][] = [
   ["a", "live or allocated"],
   ["d", "what changed"],
   ["e", "stacks of the row"],
+  ["[ ]", "the moment before, the moment after"],
   ["y", "copy the command of this view"],
   ["t", "theme"],
   ["Space", "pause"],
@@ -64,6 +66,16 @@ export function commandOf(): string {
   }
 }
 
+/** To the moment of the history before or after the one that is shown; behind the last is now. */
+function stepTo(way: 1 | -1): void {
+  const kept = keptMoments.value;
+  const shown = param("t") === "" ? Infinity : Date.parse(param("t"));
+  const at = (ns: number) => Math.ceil(ns / 1e6);
+  const next = way < 0 ? kept.filter((ns) => !(at(ns) >= shown)).at(-1) : kept.find((ns) => at(ns) > shown);
+  if (next !== undefined) change({ t: new Date(at(next)).toISOString() });
+  else if (way > 0 && param("t") !== "") change({ t: "" });
+}
+
 function leave(): void {
   if (showsKeys.value) showsKeys.value = false;
   else if (showsMenu.value) showsMenu.value = false;
@@ -101,6 +113,10 @@ function act(event: KeyboardEvent): boolean {
       return true;
     case "y":
       void copy(commandOf());
+      return true;
+    case "[":
+    case "]":
+      stepTo(event.key === "[" ? -1 : 1);
       return true;
     case " ":
       isPaused.value = !isPaused.value;

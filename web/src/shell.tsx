@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { listen } from "./keys";
 import { Header } from "./parts/header";
+import { Link } from "./parts/link";
 import { CommandLine, Notice, toast } from "./parts/notice";
 import { TimeBar } from "./parts/timebar";
 import { Allocator } from "./screens/allocator";
@@ -15,10 +16,10 @@ import { Suspects } from "./screens/suspects";
 import { TableScreen } from "./screens/table";
 import { TimelineScreen } from "./screens/timeline";
 import { goneBecause, goneSince, isLockedOut } from "./state/api";
-import { forget, tick } from "./state/documents";
-import { current, failure, refreshSources, sawRunning, sources } from "./state/live";
+import { forget, isOver, tick } from "./state/documents";
+import { current, failure, names, refreshSources, sawRunning, sources } from "./state/live";
 import { saved } from "./state/offline";
-import { place } from "./state/route";
+import { change, param, place } from "./state/route";
 import { token } from "./state/token";
 import { clock, day } from "./units";
 
@@ -33,6 +34,8 @@ const SHOWN = {
   source: SourceScreen,
 };
 const WIDE = new Set(["flame", "table", "source"]);
+/** Screens that have something to say of several processes together. */
+const OF_SUMS = new Set(["overview", "flame", "table"]);
 /** Screens whose name is only said, not seen: the tab has it. */
 const WITHOUT_TITLE = new Set(["flame", "table", "allocator", "source"]);
 const showsLast = signal(false);
@@ -60,7 +63,7 @@ export function Shell() {
           <>
             {WITHOUT_TITLE.has(screen) ? <h1 class="hidden-label">{`${screen} of ${entry.name}`}</h1> : null}
             <States />
-            <Screen key={`${screen} ${entry.id}`} entry={entry} />
+            {entry.processes && !OF_SUMS.has(screen) ? null : <Screen key={`${screen} ${entry.id}`} entry={entry} />}
           </>
         )}
       </main>
@@ -84,16 +87,38 @@ function States() {
       <Notice fact={`Saved profile, as of ${day(saved.unix_ns)} ${clock(saved.unix_ns)}.`}>{saved.note}</Notice>,
     );
   }
-  if (entry.pid === null && saved === null) {
+  if (param("t") !== "") {
+    said.push(
+      <Notice key="moment" fact={`As it was: ${momentName(param("t"))}.`}>
+        <kbd>[</kbd> and <kbd>]</kbd> lead to the moments before and after.{" "}
+        <button type="button" class="link" onClick={() => change({ t: "" })}>
+          Now
+        </button>
+      </Notice>,
+    );
+  }
+  if (entry.processes) {
+    said.push(
+      <Notice key="sum" fact={`The sum of ${entry.processes} processes.`}>
+        Pages that they share count once for each. <Link to="overview" params={{ id: "" }}>Choose one</Link> for its past, its suspects and its allocator.
+      </Notice>,
+    );
+  } else if (entry.pid === null && saved === null) {
     said.push(
       <Notice fact="A file of another tool.">
         It holds stacks and their bytes, and nothing of the process, its allocator or its past.
       </Notice>,
     );
   } else if (!entry.is_running && sawRunning.value) {
-    said.push(<Notice kind="part" fact={`Ended: ${entry.state ?? "not known how"}.`}>This is the last picture.</Notice>);
+    said.push(<Notice kind="part" fact={entry.state === null ? "Ended; cause unknown." : `Ended: ${entry.state}.`}>{isOver.value ? "Its profile ended with it. " : ""}This is the last picture.</Notice>);
   }
   return <>{said}</>;
+}
+
+/** A time in words of this place; `peak` and the like as they are. */
+function momentName(text: string): string {
+  const ms = /^\d{4}-/.test(text) ? Date.parse(text) : NaN;
+  return Number.isNaN(ms) ? text : `${day(ms * 1e6)} ${clock(ms * 1e6)}`;
 }
 
 function Choose() {
@@ -105,9 +130,19 @@ function Choose() {
   }
   return (
     <>
-      {wanted === undefined ? null : <Notice kind="part" fact={`${wanted} is not served.`}>These are:</Notice>}
+      {wanted === undefined ? null : <Missing id={wanted} />}
       <Processes of={all} />
     </>
+  );
+}
+
+/** What is not served, or not any more. */
+function Missing({ id }: { id: string }) {
+  const name = names.get(id);
+  return name === undefined ? (
+    <Notice kind="part" fact={`${id} is not served.`}>These are:</Notice>
+  ) : (
+    <Notice kind="part" fact={`The profile of ${name} is gone.`}>Its file was removed while it was looked at. What is still served:</Notice>
   );
 }
 
@@ -122,7 +157,7 @@ function Enter() {
   };
   return (
     <div class="enter card">
-      <h1>The server does not know this token</h1>
+      <h1>Wrong token</h1>
       <p class="quiet">
         Each start of the server makes a new one, and prints it with its address. To keep one, start it with a file:
       </p>

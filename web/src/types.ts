@@ -18,6 +18,8 @@ export interface SourceEntry {
   rss: number | null;
   live: Estimate | null;
   command: string[];
+  /** How many processes are added up here; none in a file, and where it is one. */
+  processes?: number | null;
 }
 
 export interface Sources {
@@ -42,9 +44,13 @@ export interface End {
   cause: string;
   kernel_log: boolean;
   last_rss: number | null;
+  /** When that was. */
+  last_rss_is: string | null;
   peak_rss: number | null;
   memory_limit: number | null;
   cgroup: string;
+  lack_of_memory: "allocation" | "abort" | null;
+  failed_allocation_bytes: number | null;
 }
 
 export interface Subject {
@@ -103,6 +109,7 @@ export interface Ages {
   p50_ns: number;
   mean_ns: number;
   oldest_ns: number;
+  histogram: { from_ns: number; to_ns: number; bytes: Estimate }[];
 }
 
 export interface Growth {
@@ -144,7 +151,18 @@ export interface Leaks extends Subject {
     judged_in_ns: number | null;
   };
   suspects: Suspect[];
+  groups: Group[];
   stacks: number;
+  ages: Ages | null;
+}
+
+/** Leak suspects that rise together below one caller. */
+export interface Group extends FrameName {
+  /** Places among the suspects. */
+  suspects: number[];
+  inuse_space: Estimate;
+  growth_per_hour: Estimate;
+  growing_since_unix_ns: number | null;
 }
 
 export interface Advice {
@@ -194,14 +212,27 @@ export interface TimelineRow {
   time_unix_ns: number;
   rss: number | null;
   live: Estimate;
+  free_in_allocator: Estimate | null;
+  held_by_allocator: Estimate | null;
+  rest: Estimate | null;
   live_samples: number;
   allocated: number;
   triggers: string;
 }
 
+/** Where RSS rose or fell within a short time, and live did not follow. */
+export interface Step {
+  from_unix_ns: number;
+  to_unix_ns: number;
+  rss: number;
+  live: Estimate;
+  sentence: string;
+}
+
 export interface Timeline {
   rows: TimelineRow[];
   marks: { name: string; time_unix_ns: number }[];
+  steps: Step[];
   history: string | null;
 }
 
@@ -221,6 +252,8 @@ export interface Nodes {
   flat: (number | null)[];
   objects: (number | null)[];
   merged: number[];
+  tint?: (number | null)[];
+  tint_half_width_95?: (number | null)[];
 }
 
 export interface Flame {
@@ -237,6 +270,7 @@ export interface Flame {
   merged: { frames: number; value: Estimate; least_share: number };
   search: { functions: number; value: Estimate } | null;
   flat: { function: number; value: Estimate; objects: Estimate }[];
+  tint: { by: "age" | "growth" | "change"; figure: Estimate } | null;
   defects: string[];
 }
 

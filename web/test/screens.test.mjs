@@ -1,14 +1,10 @@
 // Every screen of real profiles in a browser: nothing in the console, nothing for axe to find in either theme, the command line's figures.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { mkdir } from "node:fs/promises";
-import { join } from "node:path";
-import { Browser, Place, root, settled, violations } from "./serving.mjs";
+import { Firefox } from "./firefox.mjs";
+import { Browser, Place, settled, violations } from "./serving.mjs";
 
 const SCREENS = ["overview", "flame", "table", "timeline", "diff", "suspects", "allocator", "source"];
-/** Where the pictures of docs/web.md are. They are made anew when this is set. */
-const PICTURES = process.env.RAMSON_PICTURES;
-const IN_DOCUMENT = new Set(["overview", "flame", "table", "allocator"]);
 
 let place;
 let browser;
@@ -21,7 +17,7 @@ before(async () => {
   const program = await place.compile("shop.cc", "shop");
   await place.profiled(program, "6000");
   shop = await place.pid("shop");
-  const recorder = place.spawn(process.env.RAMSON ?? join(root, "target/release/ramson"), ["record", String(shop), "--every", "1s"]);
+  const recorder = place.ramsonInBackground("record", String(shop), "--every", "1s");
   const grows = await place.profiled(program, "500", "200");
   await place.ramson("export", String(shop), "-f", "pprof", "-o", place.path("shop.pb.gz"));
   await new Promise((wake) => setTimeout(wake, 3500));
@@ -93,10 +89,6 @@ for (const theme of ["light", "dark"]) {
       for (const screen of SCREENS) {
         await visit(page, `/${screen}?id=${ids[kind]}${screen === "diff" && kind === "live" ? "&a=2-0" : ""}`);
         assert.deepEqual(await violations(page), [], `${screen} ${kind} ${theme}`);
-        if (PICTURES && kind === "live" && theme === "light" && IN_DOCUMENT.has(screen)) {
-          await mkdir(PICTURES, { recursive: true });
-          await page.screenshot({ path: join(PICTURES, `${screen}.png`) });
-        }
       }
       await page.context().close();
       clean();
@@ -159,6 +151,77 @@ test("the figures of all screens are those of the command line", async () => {
   for (const screen of ["overview", "allocator"]) assert.ok(shown[screen].includes(bytes(doctor.rss.terms.live.value)), shown[screen]);
   for (const arena of doctor.statistics.arenas) assert.ok(shown.allocator.includes(bytes(arena.system_bytes)), shown.allocator);
   assert.ok(shown.suspects.includes(`${leaks.answer.findings} functions`), shown.suspects);
+  clean();
+});
+
+test("colours say what the commands say, in words too, and are whole in both themes", async () => {
+  const page = await open(`/flame?id=${ids.live}&c=age`);
+  const aged = await ask(`p/${ids.live}/flame?colour=age`);
+  const report = await place.json("report", String(shop), "--rows", "0");
+  const sum = report.rows.reduce((total, row) => total + row.value.value * row.ages.mean_ns, 0);
+  // The program waits: all of it has aged by what lies between the two questions.
+  const apart = Math.abs(sum / report.total.value - aged.tint.figure.value);
+  assert.ok(aged.tint.figure.value > 1e9 && apart < 20e9, `${apart}`);
+  assert.match(await text(page), /mean age <1.0 s.*older/s);
+  assert.match(await page.getByLabel("The largest frames of the graph").innerText(), /main, .*, mean age \d/);
+  assert.deepEqual(await violations(page), []);
+  await page.getByLabel("Colour").selectOption("growth");
+  await page.waitForURL(/c=growth/);
+  await page.getByText("does not grow without bound").waitFor();
+  await page.keyboard.press("t");
+  await page.waitForFunction(() => document.documentElement.dataset.theme === "dark");
+  assert.deepEqual(await violations(page), []);
+  // A file of another tool has no times.
+  await visit(page, `/flame?id=${ids.file}&c=age`);
+  assert.deepEqual(await page.getByLabel("Colour").locator("option").allInnerTexts(), ["library", "own or library"]);
+  clean();
+});
+
+test("the ages of live bytes are the same in the table, on the first screen and on the command line", async () => {
+  const leaks = await place.json("leaks", String(shop));
+  const report = await place.json("report", String(shop), "--rows", "0");
+  const bytesOf = (ages) => ages.histogram.reduce((sum, of) => sum + of.bytes.value, 0);
+  assert.ok(Math.abs(bytesOf(leaks.ages) - report.total.value) < 1, `${bytesOf(leaks.ages)}`);
+  for (const row of report.rows) assert.ok(Math.abs(bytesOf(row.ages) - row.value.value) < 1, JSON.stringify(row));
+  const page = await open(`/overview?id=${ids.live}`);
+  await page.getByRole("img", { name: /^Live bytes by age: / }).waitFor();
+  await visit(page, `/table?id=${ids.live}&e=1`);
+  await page.locator("td.stack").first().waitFor();
+  const labels = await page.getByRole("img", { name: /^Live bytes by age: / }).evaluateAll((all) => all.map((one) => one.getAttribute("aria-label")));
+  assert.ok(labels.length >= 2 && labels[0].includes("MiB"), labels.join("\n"));
+  clean();
+});
+
+test("the differential graph is of the diff's moments, and swapping it shows what is gone", async () => {
+  const page = await open(`/diff?id=${ids.live}&a=2-0`);
+  await page.getByRole("heading", { name: "Differential flame graph" }).waitFor();
+  await page.getByRole("application").waitFor();
+  assert.match(await text(page), /about the same.*more, up to/s);
+  await page.getByRole("button", { name: "Swap" }).click();
+  await page.waitForURL(/swap=1/);
+  await settled(page);
+  await page.getByRole("application").waitFor();
+  clean();
+});
+
+test("[ and ] lead through the moments of the history, and back to now", async () => {
+  const { rows } = await place.json("timeline", String(shop), "--rows", "0");
+  const page = await open(`/timeline?id=${ids.live}`);
+  await page.getByText("history.db").waitFor();
+  await page.keyboard.press("[");
+  await page.waitForURL((url) => url.searchParams.has("t"));
+  const at = Date.parse(new URL(page.url()).searchParams.get("t"));
+  assert.equal(at, Math.ceil(rows.at(-1).time_unix_ns / 1e6));
+  await page.getByText("As it was:").waitFor();
+  await page.keyboard.press("[");
+  await page.waitForURL((url) => Date.parse(url.searchParams.get("t")) < at);
+  await page.keyboard.press("2");
+  await settled(page);
+  const past = await place.json("report", `${shop}@${new URL(page.url()).searchParams.get("t")}`, "--view", "top");
+  assert.ok((await text(page)).includes(bytes(past.total.value)), await text(page));
+  await page.keyboard.press("]");
+  await page.keyboard.press("]");
+  await page.waitForURL((url) => !url.searchParams.has("t"));
   clean();
 });
 
@@ -234,6 +297,26 @@ test("a file is the same application, asks for nothing, and has the command line
   await page.keyboard.press("Enter");
   await page.waitForURL(/p=[^&]+\.[^&]+/);
   clean();
+});
+
+test("a file opens in Firefox, too, which finds nothing wrong and asks for nothing", async () => {
+  const file = place.path("firefox.html");
+  await place.ramson("export", String(shop), "-f", "html", "-o", file);
+  const top = await place.json("report", String(shop), "--view", "top");
+  const firefox = await Firefox.open();
+  try {
+    for (const screen of SCREENS) {
+      await firefox.go(`file://${file}#/${screen}`);
+      await firefox.shows(/Saved profile/);
+      // \s is a narrow or fixed space, too.
+      if (["overview", "flame", "table"].includes(screen)) await firefox.shows(new RegExp(bytes(top.total.value).replace(" ", "\\s")));
+    }
+    await firefox.go(`file://${file}#/flame?c=age`);
+    await firefox.shows(/mean age/);
+    assert.deepEqual([firefox.errors, firefox.requests], [[], []]);
+  } finally {
+    await firefox.close();
+  }
 });
 
 test("a program that ends while it is watched leaves its last picture", async () => {

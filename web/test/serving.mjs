@@ -36,7 +36,8 @@ export class Place {
   }
 
   async compile(source, name) {
-    await run("g++", ["-g", "-O1", "-o", this.path(name), join(here, "programs", source)]);
+    const compiler = source.endsWith(".c") ? "gcc" : "g++";
+    await run(compiler, ["-g", "-O1", "-o", this.path(name), resolve(here, "programs", source)]);
     return this.path(name);
   }
 
@@ -44,6 +45,11 @@ export class Place {
   async ramson(...words) {
     const { stdout } = await run(ramsonProgram, words, { env: this.environment, maxBuffer: 64 << 20 });
     return stdout;
+  }
+
+  /** Starts a command that goes on until it is ended. */
+  ramsonInBackground(...words) {
+    return this.spawn(ramsonProgram, words);
   }
 
   async json(...words) {
@@ -57,10 +63,23 @@ export class Place {
   }
 
   /** Starts a program under ramson, and waits for the line that it prints when it is ready. */
-  async profiled(...words) {
-    const child = this.spawn(ramsonProgram, ["run", "--interval", "16K", "--max-overhead", "0", "--", ...words]);
-    await line(child, /ready/i);
+  profiled(...words) {
+    return this.sampled("16K", /ready/i, ...words);
+  }
+
+  /** The same with another interval and another line. */
+  async sampled(interval, isReady, ...words) {
+    const child = this.spawn(ramsonProgram, ["run", "--interval", interval, "--max-overhead", "0", "--", ...words]);
+    await line(child, isReady);
     return child;
+  }
+
+  /** Runs a program under ramson to its end, whatever that is; its profile. */
+  async died(...words) {
+    const child = spawn(ramsonProgram, ["run", "--interval", "16K", "--max-overhead", "0", "--", ...words], { env: this.environment, stdio: "ignore" });
+    await once(child, "exit");
+    const found = (await this.json("list")).profiles.find((entry) => !entry.is_running && entry.command.join(" ") === words.join(" "));
+    return found.profile;
   }
 
   /** Profiles of programs that were made here; other tests run at the same time. */

@@ -24,6 +24,7 @@ fn sampling(set: u32, until_ns: u64, now_ns: u64) -> Option<Sampling> {
     let has = |flag: u32| set & flag != 0;
     let is_over = has(flags::PAUSED) || until_ns != 0 && until_ns <= now_ns;
     match (has(flags::ATTACHED), has(flags::HOOKED), is_over) {
+        (true, true, true) if has(flags::PAUSED) => Some(Sampling::Off),
         (true, true, false) => Some(Sampling::Attached),
         (true, true, true) => Some(Sampling::Ended),
         (true, false, _) => Some(Sampling::Detached),
@@ -32,13 +33,47 @@ fn sampling(set: u32, until_ns: u64, now_ns: u64) -> Option<Sampling> {
     }
 }
 
+/// Sampling of a running process has ended, for good or for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// So long before the recording was read.
+    pub ago_ns: u64,
+    /// Frees are not seen any more either: which blocks are live is not known.
+    pub is_detached: bool,
+}
+
+/// Whether and when it has.
+pub fn ended(recording: &Recording) -> Option<Ended> {
+    let is_detached = match sampling_of(recording)? {
+        Sampling::Attached => return None,
+        Sampling::Ended | Sampling::Off => false,
+        Sampling::Detached => true,
+    };
+    let ago_ns = recording.read_ns.saturating_sub(ended_ns(recording));
+    Some(Ended { ago_ns, is_detached })
+}
+
+/// Of one whose sampling has ended: when, on the clock of its times.
+fn ended_ns(recording: &Recording) -> u64 {
+    let header = &recording.snapshot.header;
+    match header.until_monotonic_ns {
+        0 => header.last_monotonic_ns,
+        until_ns => until_ns,
+    }
+}
+
+/// The last moment that a running process's samples are of.
+pub fn last_ns(recording: &Recording) -> u64 {
+    recording.read_ns.saturating_sub(ended(recording).map_or(0, |ended| ended.ago_ns))
+}
+
 /// How a running process is sampled, in a few words; `None`: as ever.
 pub fn state_of(recording: &Recording) -> Option<&'static str> {
     sampling_of(recording).map(|sampling| match sampling {
         Sampling::Attached => "attached",
         Sampling::Ended => "ended, hooks still in place",
         Sampling::Detached => "detached",
-        Sampling::Off => "running, off",
+        Sampling::Off => "sampling is off",
     })
 }
 
@@ -47,20 +82,25 @@ pub fn what_is_missing(recording: &Recording) -> Vec<String> {
     let header = &recording.snapshot.header;
     let mut lines = Vec::new();
     if header.flags & flags::ATTACHED != 0 {
-        let ago_ns = recording.read_ns.saturating_sub(header.start_monotonic_ns);
-        let ago = recording.running.map(|_| format!(", {} ago,", format_duration(ago_ns)));
-        let ago = ago.unwrap_or_default();
+        // Since the latest of several attaches.
+        let since_ns = header.attached_monotonic_ns.max(header.start_monotonic_ns);
+        let ago = format_duration(recording.read_ns.saturating_sub(since_ns));
+        let is_attached = header.flags & flags::HOOKED != 0 && recording.running.is_some();
+        let ago = if is_attached { format!(", {ago} ago,") } else { String::new() };
         lines.push(format!("what was allocated before the attach{ago} is not attributed"));
     }
     let pid = recording.pid();
+    let ago = format_duration(ended(recording).map_or(0, |ended| ended.ago_ns));
     lines.extend(sampling_of(recording).and_then(|sampling| match sampling {
         Sampling::Attached => None,
-        Sampling::Ended => {
-            Some(format!("sampling has ended, hooks are still in place: ramson detach {pid}"))
+        Sampling::Ended => Some(format!(
+            "sampling ended {ago} ago, and the hooks are still in place: ramson detach {pid}"
+        )),
+        Sampling::Detached => {
+            Some(format!("detached {ago} ago: which blocks are still live is not known"))
         }
-        Sampling::Detached => Some("detached: which blocks are live is not known any more".into()),
         Sampling::Off => Some(format!(
-            "sampling is off, what is allocated meanwhile is not recorded: ramson set {pid} --on"
+            "sampling has been off for {ago}; new allocations are not recorded: ramson set {pid} --on"
         )),
     }));
     lines
@@ -76,7 +116,7 @@ mod tests {
         assert_eq!(sampling(attached, 0, 5), Some(Sampling::Attached));
         assert_eq!(sampling(attached, 6, 5), Some(Sampling::Attached));
         assert_eq!(sampling(attached, 5, 5), Some(Sampling::Ended));
-        assert_eq!(sampling(attached | flags::PAUSED, 0, 5), Some(Sampling::Ended));
+        assert_eq!(sampling(attached | flags::PAUSED, 0, 5), Some(Sampling::Off));
         assert_eq!(sampling(flags::ATTACHED | flags::PAUSED, 0, 5), Some(Sampling::Detached));
         assert_eq!(sampling(flags::PAUSED, 0, 5), Some(Sampling::Off));
         assert_eq!(sampling(flags::KEEP, 0, 5), None);

@@ -125,6 +125,18 @@ fn read(
 ) -> Result<(Diff, Option<usize>), Failure> {
     let is_labelled = question.selection.uses_labels();
     let detail = if is_labelled { Detail::Labels } else { Detail::Stacks };
+    let (mut diff, shared_live) = parts(old, new, question.names, detail)?;
+    select(&mut diff, question, sample_type)?;
+    Ok((diff, shared_live))
+}
+
+/// Two sources without what both hold, and that. Also how many samples are live in both; `None` for different processes.
+pub(crate) fn parts(
+    old: &mut [Opened],
+    new: &mut [Opened],
+    names: &Names,
+    detail: Detail,
+) -> Result<(Diff, Option<usize>), Failure> {
     let parts = match (&*old, &*new) {
         ([Opened::Recording(old)], [Opened::Recording(new)]) => {
             let parts = overlap::split(&old.snapshot, &new.snapshot);
@@ -132,22 +144,21 @@ fn read(
         }
         _ => None,
     };
-    let mut diff = match &parts {
+    let diff = match &parts {
         None => {
             let profile = |opened: &mut [Opened]| {
-                take_sum(opened, question.names, detail, Kinds::Usual).map(|named| named.profile)
+                take_sum(opened, names, detail, Kinds::Usual).map(|named| named.profile)
             };
             Diff { old: profile(old)?, new: profile(new)?, shared: Profile::default() }
         }
         Some([old, new, shared]) => {
             let profile = |part: &Recording| {
-                let named = assemble(part, question.names, detail, Some(Kind::Heap));
+                let named = assemble(part, names, detail, Some(Kind::Heap));
                 named.map(|named| named.profile)
             };
             Diff { old: profile(old)?, new: profile(new)?, shared: profile(shared)? }
         }
     };
-    select(&mut diff, question, sample_type)?;
     Ok((diff, parts.map(|[.., shared]| shared.snapshot.live.len())))
 }
 

@@ -17,7 +17,7 @@ pub fn delta(
 ) -> Result<Named, Failure> {
     let ended = || {
         Failure::failed(format!(
-            "{}: another program runs in its place now. Ask again",
+            "{}: another program runs in its place now. Try again",
             first.origin
         ))
     };
@@ -29,7 +29,7 @@ pub fn delta(
     let (end_ns, interval_bytes) = (after.time_unix_ns, after.interval_bytes);
     let change = merge(vec![after, negative(of(first, parts.old))]);
     let change = change.map_err(|different| {
-        Failure::failed(format!("{}: {different}. Ask again", first.origin))
+        Failure::failed(format!("{}: {different}. Try again", first.origin))
     })?;
     let profile = Profile {
         time_unix_ns: end_ns,

@@ -8,6 +8,7 @@ use ramson_profile::{FrameName, FrameTable, Profile};
 use ramson_reader::{Freed, LiveSample};
 use ramson_source::{Failure, Recording};
 use serde::{Serialize, Serializer};
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
 /// The answer.
@@ -17,6 +18,8 @@ pub struct Frees {
     pub max_frees: u64,
     /// What was asked for.
     pub address: Option<Address>,
+    /// Who freed what who allocated; the most blocks first.
+    pub pairs: Vec<Pair>,
     /// The latest first.
     pub frees: Vec<FreedBlock>,
     /// Live blocks in which the address lies. `live` is what the whole process has.
@@ -61,6 +64,21 @@ pub struct FreedBlock {
     pub free_tid: u32,
     /// Leaf first; `None`: not known.
     pub free_stack: Option<Vec<FrameName>>,
+}
+
+/// Remembered blocks that one function freed and one allocated: raw samples, not estimates of all blocks.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Pair {
+    /// `None`: not known.
+    pub freed_by: Option<FrameName>,
+    /// `None`: not known.
+    pub allocated_by: Option<FrameName>,
+    /// How many.
+    pub blocks: u64,
+    /// Their requested bytes.
+    pub bytes: u64,
+    /// How long these were live on average.
+    pub mean_lifetime_ns: u64,
 }
 
 /// In hexadecimal.
@@ -126,11 +144,37 @@ pub fn frees(recording: &Recording, profile: &Profile, address: Option<u64>) -> 
     Frees {
         max_frees: recording.snapshot.max_freed,
         address: address.map(Address),
+        pairs: pairs(&frees),
         frees,
         live,
         start_unix_ns: header.start_realtime_ns,
         nothing: is_nothing.then(|| nothing(recording, address)),
     }
+}
+
+fn pairs(frees: &[FreedBlock]) -> Vec<Pair> {
+    let leaf = |stack: &Option<Vec<FrameName>>| stack.as_ref()?.first().cloned();
+    let mut pairs: HashMap<_, Pair> = HashMap::new();
+    let mut lifetimes: HashMap<_, u128> = HashMap::new();
+    for freed in frees {
+        let (freed_by, allocated_by) = (leaf(&freed.free_stack), leaf(&freed.block.alloc_stack));
+        let key = (freed_by.clone(), allocated_by.clone());
+        let lived = freed.free_unix_ns.saturating_sub(freed.block.alloc_unix_ns);
+        *lifetimes.entry(key.clone()).or_default() += u128::from(lived);
+        let empty = Pair { freed_by, allocated_by, blocks: 0, bytes: 0, mean_lifetime_ns: 0 };
+        let pair = pairs.entry(key).or_insert(empty);
+        pair.blocks += 1;
+        pair.bytes = pair.bytes.saturating_add(freed.block.size);
+    }
+    let with_mean = |(key, mut pair): (_, Pair)| {
+        pair.mean_lifetime_ns = (lifetimes[&key] / u128::from(pair.blocks)) as u64;
+        pair
+    };
+    let mut pairs: Vec<Pair> = pairs.into_iter().map(with_mean).collect();
+    let name = |of: &Option<FrameName>| of.as_ref().map(FrameName::short);
+    let order = |pair: &Pair| (name(&pair.freed_by), name(&pair.allocated_by));
+    pairs.sort_by_cached_key(|pair| (Reverse(pair.blocks), Reverse(pair.bytes), order(pair)));
+    pairs
 }
 
 /// The stacks of the blocks that will be shown, with their names.

@@ -24,6 +24,8 @@ pub struct Intervals {
     pub most_bytes: u64,
     /// Half-width of the live bytes' 95 % interval over the one at the configured interval, minus 1.
     pub widening: f64,
+    /// It may come from an interval that was asked for earlier, and not from the overhead bound.
+    pub was_set: bool,
 }
 
 impl Intervals {
@@ -35,7 +37,8 @@ impl Intervals {
         let configured_bytes = header.configured_interval_bytes;
         let most_bytes = live.iter().filter_map(taken_under).max().unwrap_or(0);
         let widening = if configured_bytes == 0 { 0.0 } else { widening(live, configured_bytes) };
-        Self { configured_bytes, present_bytes, most_bytes, widening }
+        let was_set = header.interval_orders > 0;
+        Self { configured_bytes, present_bytes, most_bytes, widening, was_set }
     }
 }
 
@@ -52,6 +55,7 @@ impl std::fmt::Display for Intervals {
         match (is_raised, is_wider) {
             (true, true) => write!(f, "{configured} (raised to {present} {bound}; {wider})"),
             (true, false) => write!(f, "{configured} (raised to {present} {bound})"),
+            (false, true) if self.was_set => write!(f, "{present} (before that {most}; {wider})"),
             (false, true) => write!(f, "{present} (at times raised to {most} {bound}; {wider})"),
             (false, false) => f.write_str(&present),
         }
@@ -104,7 +108,8 @@ mod tests {
     fn intervals(present_bytes: u64, live: &[LiveSample]) -> Intervals {
         let most_bytes = live.iter().filter_map(taken_under).max().unwrap_or(0);
         let widening = widening(live, CONFIGURED);
-        Intervals { configured_bytes: CONFIGURED, present_bytes, most_bytes, widening }
+        let configured_bytes = CONFIGURED;
+        Intervals { configured_bytes, present_bytes, most_bytes, widening, was_set: false }
     }
 
     #[test]
@@ -120,6 +125,8 @@ mod tests {
         let over =
             "512 KiB (at times raised to 2.00 MiB by the overhead limit; ± of live is 100 % wider)";
         assert_eq!(intervals(CONFIGURED, &stormy).to_string(), over);
+        let set = Intervals { was_set: true, ..intervals(CONFIGURED, &stormy) };
+        assert_eq!(set.to_string(), "512 KiB (before that 2.00 MiB; ± of live is 100 % wider)");
         // Written by a library that knew no configured interval.
         let old = Intervals { configured_bytes: 0, widening: 0.0, ..intervals(2 << 20, &stormy) };
         assert_eq!(old.to_string(), "2.00 MiB");

@@ -4,11 +4,11 @@
 //! `named` joins snapshot and symbols to a profile, `naming` looks names up, `selection` takes the part that is asked for,
 //! `overlap` tells what two moments of a process share, `delta` what one has more than the other, `lookup` names single addresses, `source_lines` shows source code with what its lines hold, `extents` what the program mapped itself. `rss` explains resident
 //! memory, `coverage` what of it the profile does not see and `owners` whose that is, `recording` what recording cost, `end` how a process ended,
-//! `summary` is all of these, `members` are several processes as one. `report`, `comparison`, `suspects`, `doctor`, `flame`, `frees`, `timeline` and `listing` are the
+//! `summary` is all of these, `members` are several processes as one. `report`, `comparison`, `suspects`, `doctor`, `flame` (coloured by a `tint`), `frees`, `timeline` (with the `steps` of RSS) and `listing` are the
 //! answers; `live` is one that goes on.
 #![forbid(unsafe_code)]
 
-mod attachment;
+pub mod attachment;
 mod biases;
 pub mod comparison;
 mod coverage;
@@ -34,9 +34,11 @@ pub mod rss;
 pub mod selection;
 pub mod source_lines;
 pub mod stack_table;
+pub mod steps;
 pub mod summary;
 pub mod suspects;
 pub mod timeline;
+pub mod tint;
 pub mod unprofiled;
 
 pub use coverage::Coverage;

@@ -1,5 +1,6 @@
 //! Which profiles there are.
 
+use crate::attachment;
 use crate::end::{self, Cause, End};
 use crate::extents;
 use ramson_process::ports::Listening;
@@ -57,8 +58,8 @@ pub struct Entry {
     pub last_unix_ns: u64,
     /// In force.
     pub interval_bytes: u64,
-    /// Live bytes of the heap.
-    pub live: Estimate,
+    /// Live bytes of the heap; null: not known, as the process was detached from.
+    pub live: Option<Estimate>,
 }
 
 /// Which profiles are asked for: all that meet every condition.
@@ -155,7 +156,8 @@ impl Entry {
             start_unix_ns: header.start_realtime_ns,
             last_unix_ns: end_ns.unwrap_or_else(|| header.unix_ns(header.last_monotonic_ns)),
             interval_bytes: header.interval_bytes,
-            live: extents::live_heap(&recording.snapshot),
+            live: (!attachment::ended(recording).is_some_and(|ended| ended.is_detached))
+                .then(|| extents::live_heap(&recording.snapshot)),
         }
     }
 
@@ -197,7 +199,7 @@ mod tests {
             start_unix_ns: 1,
             last_unix_ns: 1 + life_s * 1_000_000_000,
             interval_bytes: 1,
-            live: Estimate::default(),
+            live: None,
         }
     }
 

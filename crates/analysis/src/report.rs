@@ -98,6 +98,9 @@ pub struct Report {
     /// Frames of libraries and of wrappers around malloc were taken out of the stacks.
     #[serde(skip)]
     pub is_folded: bool,
+    /// Of what the program mapped itself, and nothing else.
+    #[serde(skip)]
+    pub is_of_mmap: bool,
     /// What the view was made of.
     #[serde(skip)]
     pub profile: Profile,
@@ -204,6 +207,7 @@ impl Report {
             pointers: None,
             unmatched: Vec::new(),
             is_folded: false,
+            is_of_mmap: false,
             profile,
             processes: Vec::new(),
         }
@@ -227,6 +231,7 @@ impl Report {
 
     /// Makes the rows. `opened` is what it is of, if that is one.
     fn show(&mut self, opened: Option<&Opened>, stacks: &[NamedStack], question: &Question) {
+        self.is_of_mmap = matches!(question.kinds, Kinds::Only(ramson_format::Kind::Mmap));
         if let Shown::Lines = question.view {
             self.profile.granularity = Granularity::Lines;
         }

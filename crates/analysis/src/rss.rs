@@ -35,6 +35,8 @@ pub struct Rss {
     live_not_resident: Option<Estimate>,
     /// Whose memory the free bytes are: `malloc` (the C library's), or the name of another allocator.
     pub allocator: String,
+    /// What the allocator holds, or else the other anonymous memory, may be live: allocated before an attach, or not seen.
+    pub may_hold_live: bool,
     /// The parts, for those who look further.
     #[serde(skip)]
     pub explained: Explained,
@@ -123,6 +125,7 @@ impl Rss {
                 AllocatorKind::InProgram => "malloc".into(),
                 other => format!("{other:?}").to_lowercase(),
             },
+            may_hold_live: false,
             explained,
         }
     }
@@ -130,6 +133,7 @@ impl Rss {
     /// Takes what the profile does not have out of the live bytes that the allocator counts: in a program that was running when recording
     /// began, what it had allocated before, or allocates unseen.
     pub fn set_unseen_apart(&mut self) {
+        self.may_hold_live = !self.is_live_counted;
         let Some(live) = self.live_by_profile.filter(|_| self.is_live_counted) else { return };
         let counted = self.terms[Term::Live as usize];
         let not_resident = self.live_not_resident.unwrap_or_default();
@@ -154,6 +158,7 @@ impl Rss {
             live_by_profile: all.iter().filter_map(|rss| rss.live_by_profile).reduce(Add::add),
             live_not_resident: all.iter().filter_map(|rss| rss.live_not_resident).reduce(Add::add),
             allocator: if is_one_allocator { first.allocator.clone() } else { "allocators".into() },
+            may_hold_live: all.iter().any(|rss| rss.may_hold_live),
             explained: all.iter().map(|rss| &rss.explained).sum(),
         })
     }
@@ -214,7 +219,13 @@ impl Rss {
     pub fn word(&self, term: Term) -> String {
         match term {
             Term::Free => format!("free in {}", self.allocator),
+            Term::Held if self.may_hold_live => {
+                format!("held by {}: allocated before the attach, or free", self.allocator)
+            }
             Term::Held => format!("held by {}", self.allocator),
+            Term::Other if self.may_hold_live && self.allocator != "malloc" => {
+                format!("other anonymous, {}'s among it", self.allocator)
+            }
             _ => Term::ALL[term as usize].1.replace('_', " "),
         }
     }

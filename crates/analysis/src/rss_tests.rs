@@ -186,6 +186,15 @@ fn an_object_has_every_term() {
 }
 
 #[test]
+fn what_an_allocator_holds_of_an_attached_process_is_not_called_free() {
+    let mut rss = of_areas(100, 20, 30);
+    assert!(rss.line().contains(" + held by malloc 70.0 MiB"), "{}", rss.line());
+    rss.set_unseen_apart();
+    let words = " + held by malloc: allocated before the attach, or free 70.0 MiB";
+    assert!(rss.line().contains(words), "{}", rss.line());
+}
+
+#[test]
 fn what_was_allocated_before_an_attach_is_a_term_of_its_own_and_the_sum_stays() {
     let mut explained = explained();
     explained.transfer(Part::Anonymous, Part::Live, 3 << 20);

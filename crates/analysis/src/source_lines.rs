@@ -208,7 +208,7 @@ fn read(opened: RegularFile, path: &Path) -> Result<String, Failure> {
     if opened.facts.bytes > MOST_FILE_BYTES {
         let most = MOST_FILE_BYTES >> 20;
         return Err(Failure::not_found(format!(
-            "{shown}: more than {most} MiB are not shown. Open it yourself"
+            "{shown}: larger than {most} MiB, so not shown. Open it yourself"
         )));
     }
     let mut bytes = Vec::new();

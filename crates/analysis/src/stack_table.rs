@@ -23,6 +23,8 @@ pub struct StackTable {
     pub sample_type: SampleType,
     /// Of all stacks that pass the filters.
     pub total: Estimate,
+    /// How old the live bytes of all of them are; `None` where the profile does not say.
+    pub ages: Option<Ages>,
     /// Frames of libraries and of wrappers around malloc were taken out of the stacks.
     pub is_folded: bool,
     /// The largest first.
@@ -84,7 +86,7 @@ impl StackTable {
             StackRow {
                 value: stack.value,
                 objects: stack.objects,
-                ages: finding.as_ref().and_then(|finding| finding.ages),
+                ages: finding.as_ref().and_then(|finding| finding.ages.clone()),
                 growth: finding
                     .filter(|it| it.verdict == Verdict::Growing)
                     .and_then(|it| it.growth),
@@ -95,6 +97,7 @@ impl StackTable {
         Self {
             sample_type,
             total: profile.total(sample_type),
+            ages: Ages::of(histories.iter().map(|stack| &stack.history)),
             is_folded,
             rows: stacks.into_iter().map(row).collect(),
         }

@@ -1,5 +1,6 @@
 //! What every answer says of its source: the process, where its RSS is, what recording cost, and what the profile lacks.
 
+use crate::attachment::{self, Ended};
 use crate::coverage::Coverage;
 use crate::end::{self, End};
 use crate::extents::{self, MmapSums};
@@ -78,6 +79,9 @@ pub struct Summary {
     /// From the first record to the moment that is shown.
     #[serde(skip)]
     pub profiled_ns: u64,
+    /// Sampling of the process, which runs, has ended.
+    #[serde(skip)]
+    pub ended: Option<Ended>,
     /// The interval, and the one that was asked for where it is another.
     #[serde(skip)]
     pub interval: String,
@@ -92,8 +96,12 @@ impl Summary {
         let mut rss = recording
             .running
             .and_then(|pid| Rss::read(pid, &recording.origin, snapshot, &mut None));
+        let ended = attachment::ended(recording);
+        // After a detach no block is known that would tell the allocator's memory from the rest.
+        let is_detached = ended.is_some_and(|ended| ended.is_detached);
+        let known = rss.as_ref().filter(|_| !is_detached);
         let coverage =
-            rss.as_ref().zip(recording.running).map(|(rss, pid)| Coverage::of(pid, rss, snapshot));
+            known.zip(recording.running).map(|(rss, pid)| Coverage::of(pid, rss, snapshot));
         if let Some(rss) = rss.as_mut().filter(|_| header.flags & flags::ATTACHED != 0) {
             rss.set_unseen_apart();
         }
@@ -120,6 +128,7 @@ impl Summary {
             health: recording::health(header),
             samples: (header.health[Health::Samples as usize], snapshot.live.len()),
             profiled_ns: time_unix_ns.saturating_sub(header.start_realtime_ns),
+            ended,
             interval: intervals.to_string(),
             rss,
         }

@@ -3,6 +3,7 @@
 use crate::extents;
 use crate::live::watch::free_or_held;
 use crate::rss::Rss;
+use crate::steps::{Seen, Step, steps};
 use ramson_format::Kind;
 use ramson_history::{Free, Moment, Span, Triggers, When};
 use ramson_process::Term;
@@ -24,14 +25,16 @@ pub struct Timeline {
     pub name: String,
     /// The process.
     pub pid: u32,
-    /// Where the history is.
-    pub history: PathBuf,
+    /// Where the history is; `None`: there is none of this process.
+    pub history: Option<PathBuf>,
     /// How many moments there are.
     pub moments: usize,
     /// The moments that the user marked.
     pub marks: Vec<Mark>,
     /// Those moments that are shown, in their order.
     pub rows: Vec<Row>,
+    /// Where RSS rose or fell within a short time, and live did not follow.
+    pub steps: Vec<Step>,
     /// All of them, for a picture.
     #[serde(skip)]
     pub curve: Vec<Point>,
@@ -76,6 +79,9 @@ pub struct Row {
     /// Of an allocator that cannot be read: its memory that the profile does not count as live.
     #[serde(rename = "held_by_allocator")]
     pub held: Option<Estimate>,
+    /// RSS without these: what is live by the profile, and free or held. Less than 0 where the estimate of live exceeds RSS;
+    /// null where one of them is not known.
+    pub rest: Option<Estimate>,
     /// Live samples, as counted.
     pub live_samples: u64,
     /// Bytes allocated since the start.
@@ -119,7 +125,7 @@ pub fn timeline(source: &str, rows: usize) -> Result<Timeline, Failure> {
     let series = series.map_err(|error| unreadable(&found.path, &error))?;
     if series.is_empty() {
         return Err(Failure::usage(format!(
-            "{source}: the range ends before it begins. Exchange its ends"
+            "{source}: the range ends before it begins. Swap its ends"
         )));
     }
     let ends = (series[0].time_ns, series[series.len() - 1].time_ns);
@@ -135,6 +141,7 @@ pub fn timeline(source: &str, rows: usize) -> Result<Timeline, Failure> {
         live: moment.live,
         free: part(moment.free, false),
         held: part(moment.free, true),
+        rest: rest(moment.rss, moment.live, moment.free),
         live_samples: moment.live_samples,
         allocated: moment.allocated,
         allocated_per_s: before.map(|before| {
@@ -147,12 +154,29 @@ pub fn timeline(source: &str, rows: usize) -> Result<Timeline, Failure> {
     Ok(Timeline {
         name: found.process.name.clone(),
         pid: found.process.pid,
-        history: found.path.clone(),
+        history: Some(found.path.clone()),
         moments: series.len(),
         marks: marks.collect(),
         rows: shown.iter().zip(before).map(row).collect(),
+        steps: steps(&series.iter().filter_map(seen).collect::<Vec<_>>()),
         curve: curve(&series),
     })
+}
+
+impl Timeline {
+    /// Of a process that no history has.
+    pub fn without_history(recording: &Recording) -> Self {
+        Self {
+            name: recording.name().to_owned(),
+            pid: recording.pid(),
+            history: None,
+            moments: 0,
+            marks: Vec::new(),
+            rows: Vec::new(),
+            steps: Vec::new(),
+            curve: Vec::new(),
+        }
+    }
 }
 
 /// A recording as a row: as it is now, or at the moment that it shows.
@@ -170,10 +194,12 @@ pub fn now(recording: &Recording) -> Row {
         }
         (None, None) => (last_ns, None, None),
     };
+    let live = extents::live_heap(snapshot);
     Row {
         time_unix_ns,
         rss,
-        live: extents::live_heap(snapshot),
+        live,
+        rest: rest(rss, live, free),
         free: part(free, false),
         held: part(free, true),
         live_samples: snapshot.live.len() as u64,
@@ -193,6 +219,19 @@ pub fn free(rss: &Rss) -> Option<Free> {
 
 fn part(free: Option<Free>, is_held: bool) -> Option<Estimate> {
     free.filter(|free| free.is_held == is_held).map(|free| free.bytes)
+}
+
+fn rest(rss: Option<u64>, live: Estimate, free: Option<Free>) -> Option<Estimate> {
+    Some(Estimate::exact(rss? as f64) - live - free?.bytes)
+}
+
+fn seen(moment: &Moment) -> Option<Seen> {
+    Some(Seen {
+        unix_ns: moment.time_ns,
+        rss: moment.rss?,
+        live: moment.live,
+        free: moment.free.map(|free| free.bytes),
+    })
 }
 
 fn curve(series: &[Moment]) -> Vec<Point> {

@@ -25,6 +25,8 @@ const MOST_DESCRIPTORS: u64 = 1 << 12;
 const MOST_FILE_BYTES: u64 = 128 << 20;
 /// PAGEMAP_SCAN of linux/fs.h: which pages of a process are present.
 const PAGEMAP_SCAN: u64 = 0xc060_6610;
+/// PROCMAP_QUERY of linux/fs.h: a mapping of a process.
+const PROCMAP_QUERY: u64 = 0xc068_6611;
 
 /// User and group to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,12 +85,14 @@ fn give_up_rights(ids: Option<Ids>) -> Result<(), Errno> {
 /// What reading takes, and no more. What it forbids fails, and readers go on without.
 fn filter() -> Result<BpfProgram, seccompiler::Error> {
     let of_this_process = condition(0, SeccompCmpArgLen::Dword, own_pid())?;
-    let scan = condition(1, SeccompCmpArgLen::Dword, PAGEMAP_SCAN)?;
+    let asks = |request| -> Result<SeccompRule, seccompiler::Error> {
+        Ok(SeccompRule::new(vec![condition(1, SeccompCmpArgLen::Dword, request)?])?)
+    };
     let mut rules: Vec<(c_long, Vec<SeccompRule>)> =
         ALLOWED.iter().map(|&call| (call, Vec::new())).collect();
     // What abort(3) does.
     rules.push((libc::SYS_tgkill, vec![SeccompRule::new(vec![of_this_process])?]));
-    rules.push((libc::SYS_ioctl, vec![SeccompRule::new(vec![scan])?]));
+    rules.push((libc::SYS_ioctl, vec![asks(PAGEMAP_SCAN)?, asks(PROCMAP_QUERY)?]));
     let filter = SeccompFilter::new(
         rules.into_iter().collect(),
         SeccompAction::Errno(libc::EPERM as u32),

@@ -32,7 +32,9 @@ impl Failure {
             Self::Memory(_) | Self::Time(_) => {
                 "Allow more memory and time for each input, as in --budget 2G,60s"
             }
-            Self::UsedUp => "Name it alone, or allow more for each input, as in --budget 2G,60s",
+            Self::UsedUp => {
+                "Name fewer processes, or allow more for each input, as in --budget 2G,60s"
+            }
             Self::Signal(_) | Self::Stuck(_) => "Try again",
             Self::NotStarted(_) => "Run ramson as the owner",
             Self::Broken | Self::BadAnswer => "Report it as a bug",
@@ -57,9 +59,9 @@ impl fmt::Display for Failure {
             Self::Broken => f.write_str("the process that read it failed"),
             Self::NotStarted(why) => write!(f, "no process could be started to read it ({why})"),
             Self::BadAnswer => f.write_str("the process that read it gave no proper answer"),
-            Self::UsedUp => {
-                f.write_str("not read: others of its owner took more time than is allowed")
-            }
+            Self::UsedUp => f.write_str(
+                "not read: what was read of its owner before took more time than is allowed",
+            ),
         }
     }
 }

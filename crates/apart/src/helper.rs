@@ -2,9 +2,8 @@
 
 use crate::budget::Budget;
 use crate::channel::{Channel, Message};
-use crate::confine::Ids;
 use crate::failure::Failure;
-use crate::serve::{ANSWER, BROKEN, WORD, greeting};
+use crate::serve::{ANSWER, BROKEN, Role, WORD, greeting};
 use crate::watch::Watch;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use std::io::{self, ErrorKind};
@@ -40,8 +39,8 @@ pub struct Outcome {
 }
 
 impl Helper {
-    /// Starts one that becomes `ids`, and waits until it has given up all rights.
-    pub fn start(ids: Option<Ids>, budget: Budget) -> Result<Self, Failure> {
+    /// Starts one, and waits until it has given up what its role does not take.
+    pub fn start(role: Role, budget: Budget) -> Result<Self, Failure> {
         let started = |error: io::Error| Failure::NotStarted(error.to_string());
         let (ours, its) = UnixStream::pair().map_err(started)?;
         let mut command = Command::new("/proc/self/exe");
@@ -54,7 +53,7 @@ impl Helper {
         ours.set_write_timeout(Some(MOST_TIME_TO_SEND)).map_err(started)?;
         let watch = Watch::of(child.id());
         let mut helper = Self { child, channel: Channel(ours), budget, watch };
-        let greeting = greeting(ids, budget.memory_bytes);
+        let greeting = greeting(role);
         let is_over = |watch: &Watch| watch.cpu() > MOST_CPU_TO_START;
         let answer = helper.exchange(0, &greeting, &[], |watch| {
             is_over(watch).then_some(Failure::Time(MOST_CPU_TO_START))

@@ -4,7 +4,7 @@ use crate::budget::Budget;
 use crate::confine::Ids;
 use crate::failure::Failure;
 use crate::helper::{Helper, Outcome};
-use crate::serve::{MOST_READ_BYTES, READ, own_bounds};
+use crate::serve::{MOST_READ_BYTES, READ, Role, own_bounds};
 use crate::users::{ids_for, user_of};
 use rustix::process::getuid;
 use std::collections::HashMap;
@@ -55,7 +55,10 @@ pub struct Apart(Arc<Mutex<Slot>>);
 struct Slot {
     owner: u32,
     budget: Budget,
+    /// The one that reads …
     helper: Option<Helper>,
+    /// … and the one that acts.
+    actor: Option<Helper>,
     /// Those that were ended and have not ended yet.
     left: Vec<Helper>,
     /// Processor time of what gave no answer.
@@ -143,13 +146,24 @@ fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Apart {
     fn new(owner: u32, budget: Budget) -> Self {
         let (wasted, idle) = (Spent::default(), Spent::default());
-        let slot = Slot { owner, budget, helper: None, left: Vec::new(), wasted, idle };
+        let (helper, actor) = (None, None);
+        let slot = Slot { owner, budget, helper, actor, left: Vec::new(), wasted, idle };
         Self(Arc::new(Mutex::new(slot)))
     }
 
     /// Has it read, by a helper that is started if there is none. The answer may be anything: it is to be checked.
     pub fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
-        locked(&self.0).ask(request)
+        locked(&self.0).ask(request, false)
+    }
+
+    /// Has it done, with the rights of this process, by a process that can be left alone with it. It goes on should this one end.
+    pub fn act(&self, request: &Request) -> Result<Vec<u8>, Failure> {
+        locked(&self.0).ask(request, true)
+    }
+
+    /// Ends what `act` began, as far as it has not ended: the kernel lets go of what it traces.
+    pub fn end_acting(&self) {
+        locked(&self.0).end_actor();
     }
 
     /// The next bytes of an open file, as many as come at once, asked of the kernel in pieces of so many. None at its end.
@@ -177,16 +191,17 @@ impl Apart {
 }
 
 impl Slot {
-    fn ask(&mut self, request: &Request) -> Result<Vec<u8>, Failure> {
+    fn ask(&mut self, request: &Request, acts: bool) -> Result<Vec<u8>, Failure> {
         let is_wasted = self.budget.cpu.is_some_and(|cpu| self.wasted.time() >= cpu * MOST_WASTED);
         self.left.retain_mut(|helper| !helper.has_ended());
         if is_wasted || self.left.len() >= MOST_LEFT {
             return Err(Failure::UsedUp);
         }
         let most_idle = self.most_idle()?;
-        let mut helper = match self.helper.take() {
+        let kept = if acts { self.actor.take() } else { self.helper.take() };
+        let mut helper = match kept {
             Some(helper) => helper,
-            None => Helper::start(self.ids(), self.budget)?,
+            None => Helper::start(self.role(acts), self.budget)?,
         };
         let begin = Instant::now();
         let Outcome { answer, idle } =
@@ -194,7 +209,7 @@ impl Slot {
         self.was_idle(idle);
         match &answer {
             Ok(_) => {
-                self.helper = Some(helper);
+                *(if acts { &mut self.actor } else { &mut self.helper }) = Some(helper);
                 return answer;
             }
             Err(Failure::Time(used)) => self.wasted.add(*used),
@@ -205,6 +220,21 @@ impl Slot {
             self.left.push(helper);
         }
         answer
+    }
+
+    fn end_actor(&mut self) {
+        if let Some(mut actor) = self.actor.take()
+            && actor.end().is_none()
+        {
+            self.left.push(actor);
+        }
+    }
+
+    fn role(&self, acts: bool) -> Role {
+        match acts {
+            true => Role::Acts(HELPERS.get().and_then(|helpers| helpers.wanted)),
+            false => Role::Reads(self.ids(), self.budget.memory_bytes),
+        }
     }
 
     /// How long an input may keep its helper waiting now.

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::panic;
 use std::process::exit;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// The one argument of a helper.
 pub const WORD: &str = "read_apart";
@@ -22,7 +23,12 @@ pub const ANSWER: u8 = 0;
 pub const REFUSAL: u8 = 1;
 /// Of a request, beside what one asks.
 const MOST_REQUEST_BYTES: u64 = 1 << 30;
-const GREETING_BYTES: usize = 24;
+const GREETING_BYTES: usize = 32;
+/// Kinds of roles.
+const READS: u64 = 0;
+const READS_AS: u64 = 1;
+const ACTS: u64 = 2;
+const ACTS_WITHIN: u64 = 3;
 /// Of a file, at once.
 pub const MOST_READ_BYTES: u32 = 1 << 20;
 
@@ -44,14 +50,18 @@ pub fn is_asked() -> bool {
     arguments.next().is_some_and(|first| first == WORD) && arguments.next().is_none()
 }
 
-/// If this program was started as a helper, serves until its asker has gone, and returns true. To be called before anything else.
-pub fn serve_if_asked(handlers: &mut [&mut dyn Handler]) -> bool {
+/// If this program was started as a helper, serves until its asker has gone, and returns true. To be called before anything else. `acts` is called in one that
+/// keeps its rights, with what the user wants inputs to cost.
+pub fn serve_if_asked(
+    handlers: &mut [&mut dyn Handler],
+    acts: impl FnOnce(Option<Budget>),
+) -> bool {
     if !is_asked() {
         return false;
     }
     panic::set_hook(Box::new(|_| exit(BROKEN)));
     if let Ok(socket) = dup(stdin()) {
-        serve(&Channel(UnixStream::from(socket)), handlers);
+        serve(&Channel(UnixStream::from(socket)), handlers, acts);
     }
     true
 }
@@ -61,35 +71,66 @@ pub fn own_bounds() -> Option<Budget> {
     OWN_BOUNDS.get().copied()
 }
 
+/// What a helper is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It reads what may be hostile: without rights, and as this user if there is one, within so many bytes.
+    Reads(Option<Ids>, u64),
+    /// It acts on processes, with the rights of its asker, so that the asker need not wait for it. Inputs cost what the user wants them to.
+    Acts(Option<Budget>),
+}
+
 /// What a helper is told first.
-pub fn greeting(ids: Option<Ids>, memory_bytes: u64) -> [u8; GREETING_BYTES] {
-    let mut words = [0; GREETING_BYTES];
-    let is_changed = u64::from(ids.is_some());
+pub fn greeting(role: Role) -> [u8; GREETING_BYTES] {
+    let (kind, ids, memory_bytes, cpu) = match role {
+        Role::Reads(None, memory_bytes) => (READS, None, memory_bytes, None),
+        Role::Reads(ids, memory_bytes) => (READS_AS, ids, memory_bytes, None),
+        Role::Acts(None) => (ACTS, None, 0, None),
+        Role::Acts(Some(budget)) => (ACTS_WITHIN, None, budget.memory_bytes, budget.cpu),
+    };
     let Ids { user, group } = ids.unwrap_or(Ids { user: 0, group: 0 });
+    let cpu = cpu.map_or(0, |cpu| cpu.as_nanos() as u64);
+    let mut words = [0; GREETING_BYTES];
     words[..8].copy_from_slice(&memory_bytes.to_le_bytes());
-    words[8..16].copy_from_slice(&is_changed.to_le_bytes());
+    words[8..16].copy_from_slice(&kind.to_le_bytes());
     words[16..20].copy_from_slice(&user.to_le_bytes());
-    words[20..].copy_from_slice(&group.to_le_bytes());
+    words[20..24].copy_from_slice(&group.to_le_bytes());
+    words[24..].copy_from_slice(&cpu.to_le_bytes());
     words
 }
 
-fn parse_greeting(words: &[u8]) -> Option<(Option<Ids>, u64)> {
+fn parse_greeting(words: &[u8]) -> Option<Role> {
     let words: &[u8; GREETING_BYTES] = words.try_into().ok()?;
     let number = |at: usize| Some(u64::from_le_bytes(words[at..at + 8].try_into().ok()?));
     let small = |at: usize| Some(u32::from_le_bytes(words[at..at + 4].try_into().ok()?));
-    let ids = Ids { user: small(16)?, group: small(20)? };
-    Some(((number(8)? != 0).then_some(ids), number(0)?))
+    let (memory_bytes, cpu) = (number(0)?, number(24)?);
+    let cpu = (cpu > 0).then(|| Duration::from_nanos(cpu));
+    Some(match number(8)? {
+        READS => Role::Reads(None, memory_bytes),
+        READS_AS => Role::Reads(Some(Ids { user: small(16)?, group: small(20)? }), memory_bytes),
+        ACTS => Role::Acts(None),
+        ACTS_WITHIN => Role::Acts(Some(Budget { memory_bytes, cpu })),
+        _ => return None,
+    })
 }
 
-fn serve(channel: &Channel, handlers: &mut [&mut dyn Handler]) -> Option<()> {
+fn serve(
+    channel: &Channel,
+    handlers: &mut [&mut dyn Handler],
+    acts: impl FnOnce(Option<Budget>),
+) -> Option<()> {
     let never = || Ok(());
     let first = channel.receive(GREETING_BYTES as u64, never).ok()??;
-    let (ids, memory_bytes) = parse_greeting(&first.body)?;
-    let confined = confine(ids, memory_bytes);
-    if let Err(why) = confined {
-        return channel.send(REFUSAL, why.as_bytes(), &[]).ok();
+    match parse_greeting(&first.body)? {
+        Role::Reads(ids, memory_bytes) => {
+            if let Err(why) = confine(ids, memory_bytes) {
+                return channel.send(REFUSAL, why.as_bytes(), &[]).ok();
+            }
+            let _ = OWN_BOUNDS.set(Budget { memory_bytes, cpu: None });
+        }
+        // What it reads, it has read by helpers of its own.
+        Role::Acts(budget) => acts(budget),
     }
-    let _ = OWN_BOUNDS.set(Budget { memory_bytes, cpu: None });
     channel.send(ANSWER, &[], &[]).ok()?;
     while let Some(request) = channel.receive(MOST_REQUEST_BYTES, never).ok()? {
         let Message { kind, body, files } = request;
@@ -133,9 +174,14 @@ mod tests {
 
     #[test]
     fn a_greeting_tells_whom_to_become() {
-        for ids in [None, Some(Ids { user: 1501, group: 100 })] {
-            assert_eq!(parse_greeting(&greeting(ids, 512 << 20)), Some((ids, 512 << 20)));
+        let ids = Ids { user: 1501, group: 100 };
+        let budget = Budget { memory_bytes: 7, cpu: Some(Duration::from_secs(9)) };
+        let reads = [None, Some(ids)].map(|ids| Role::Reads(ids, 512 << 20));
+        let acts = [None, Some(budget), Some(Budget { cpu: None, ..budget })].map(Role::Acts);
+        for role in reads.into_iter().chain(acts) {
+            assert_eq!(parse_greeting(&greeting(role)), Some(role));
         }
-        assert_eq!(parse_greeting(&[0; 23]), None);
+        assert_eq!(parse_greeting(&[0; GREETING_BYTES - 1]), None);
+        assert_eq!(parse_greeting(&[9; GREETING_BYTES]), None);
     }
 }

@@ -59,7 +59,7 @@ impl Handler for Test {
 
 #[test]
 fn read_apart_is_what_a_helper_runs() {
-    serve_if_asked(&mut [&mut Test]);
+    serve_if_asked(&mut [&mut Test], |_| ());
 }
 
 /// The helper of an owner of its own.

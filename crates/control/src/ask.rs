@@ -1,6 +1,8 @@
 //! What an allocator says of itself, by its own function, on a thread of the process that is stopped for that.
 
-use crate::outside::{Callee, NOTHING, refused};
+use crate::apart;
+use crate::outside::{self, Callee, NOTHING, refused};
+use ramson_apart::for_process;
 use ramson_inject::{Argument, Step};
 use ramson_process::allocators::{Allocators, Figures};
 use ramson_process::identify::AllocatorKind;
@@ -49,10 +51,20 @@ const REFRESH: Step = Step {
         Argument::Word(WORD_BYTES as u64),
     ],
     data: b"\x01\0\0\0\0\0\0\0epoch\0",
+    condition: None,
 };
 
 /// Asks the allocator that is not the C library's.
 pub fn ask(target: &Target) -> Result<Figures, Failure> {
+    match for_process(target.pid) {
+        Some(by) => apart::ask(&by, target),
+        None => ask_here(target),
+    }
+}
+
+/// The same, by this process.
+pub fn ask_here(target: &Target) -> Result<Figures, Failure> {
+    let process = outside::open(target)?;
     let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
     let allocators = Allocators::of(target.pid, &areas);
     let Some((kind, found)) = allocators.other.clone() else {
@@ -62,19 +74,19 @@ pub fn ask(target: &Target) -> Result<Figures, Failure> {
         AllocatorKind::Jemalloc | AllocatorKind::InProgram => ("mallctl", &JEMALLOC),
         AllocatorKind::Tcmalloc => ("MallocExtension_GetNumericProperty", &TCMALLOC),
         AllocatorKind::Mimalloc | AllocatorKind::Musl => {
-            let why = format!("{} has no function that tells its figures", found.name);
+            let why = format!("{} has no function that reports its statistics", found.name);
             return Err(refused(target, &why, NOTHING));
         }
     };
     let is_mallctl = function == "mallctl";
     let questions: Vec<Vec<u8>> = names.iter().map(|name| question(name)).collect();
     let arguments = &QUESTION[..if is_mallctl { 3 } else { 2 }];
-    let callee = Callee::open(target, areas, allocators)?;
+    let callee = Callee::open(target, process, areas, allocators)?;
     let address = callee
         .function(function, |area| area.path == found.path)
         .ok_or_else(|| refused(target, &format!("it exports no {function}"), NOTHING))?;
     let first = is_mallctl.then_some(Step { function: address, ..REFRESH });
-    let ask = |data| Step { function: address, arguments, data };
+    let ask = |data| Step { function: address, arguments, data, condition: None };
     let steps: Vec<Step> =
         first.into_iter().chain(questions.iter().map(|data| ask(data))).collect();
     let called = callee.call(&steps, None)?;
@@ -86,6 +98,13 @@ pub fn ask(target: &Target) -> Result<Figures, Failure> {
     })?;
     let (tid, thread, stopped) = (called.tid, called.name, called.stopped);
     Ok(Figures { function, figures, parts, tid, thread, stopped })
+}
+
+/// The functions and figures that are asked for, by what another process says of them.
+pub fn known(name: &str) -> Option<&'static str> {
+    let functions = ["mallctl", "MallocExtension_GetNumericProperty"];
+    let mut all = functions.into_iter().chain(JEMALLOC).chain(TCMALLOC);
+    all.find(|known| *known == name)
 }
 
 /// Room for a figure, its size in bytes, and its name.

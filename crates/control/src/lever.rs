@@ -18,9 +18,9 @@ pub struct Lever {
 
 /// Of all arenas: MALLCTL_ARENAS_ALL of jemalloc 5.
 const PURGE: Step =
-    Step { function: 0, arguments: &[Argument::Data(0)], data: b"arena.4096.purge\0" };
+    Step { arguments: &[Argument::Data(0)], data: b"arena.4096.purge\0", ..NO_ARGUMENTS };
 /// All of them are 0.
-const NO_ARGUMENTS: Step = Step { function: 0, arguments: &[], data: &[] };
+const NO_ARGUMENTS: Step = Step::new(0, &[]);
 
 /// The lever of the allocator that has the memory; why there is none, if so.
 pub fn find(callee: &Callee) -> Result<Lever, Failure> {
@@ -40,7 +40,7 @@ pub fn find(callee: &Callee) -> Result<Lever, Failure> {
 fn malloc_trim(callee: &Callee, statistics: &Statistics) -> Result<Lever, Failure> {
     let Callee { target, areas, allocators, memory, .. } = callee;
     if statistics.sum(|arena| arena.system_bytes) == 0 {
-        return Err(refused(target, "malloc's arenas are empty", "There is nothing to give back"));
+        return Err(refused(target, "malloc's arenas are empty", "There is nothing to return"));
     }
     let name = "malloc_trim";
     let address = callee
@@ -80,6 +80,6 @@ fn own_lever(kind: AllocatorKind) -> &'static str {
         AllocatorKind::Mimalloc => {
             "Start the program with MIMALLOC_PURGE_DELAY=0 (before 2.1: MIMALLOC_RESET_DELAY=0)"
         }
-        AllocatorKind::Musl => "Its malloc has nothing that gives memory back",
+        AllocatorKind::Musl => "Its malloc has no function that returns memory",
     }
 }

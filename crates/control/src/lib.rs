@@ -1,6 +1,8 @@
 //! Has a process's allocator return memory or tell its figures, on a borrowed thread (`ramson-inject`).
 #![forbid(unsafe_code)]
 
+mod act;
+mod apart;
 mod ask;
 mod attach;
 mod lever;
@@ -8,6 +10,7 @@ mod outside;
 mod schedule;
 mod trim;
 
+pub use act::Actor;
 pub use ask::ask;
 pub use attach::{Attached, Changes, Detached, Options, Set, attach, detach, set};
 pub use schedule::Schedule;

@@ -1,18 +1,19 @@
 //! A thread of the process is borrowed for calls of the allocator's function (crate `ramson-inject`).
 
-use ramson_inject::{Call, Called, Code, Library, Problem, Purpose, Seccomp, Step};
+use ramson_inject::{Call, Called, Code, Library, Problem, Process, Purpose, Seccomp, Step};
 use ramson_process::allocators::Allocators;
 use ramson_process::glibc::LibraryData;
 use ramson_process::{Area, Binary, ProcessMemory, identify, program, rights, stat, text};
 use ramson_source::{Failure, Target, gone};
 use std::io;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
 /// The end of messages where there is no other way.
 pub const NOTHING: &str = "Nothing was done";
 /// How long to look for each lock of an arena to be free once, before any thread is stopped …
-const FIRST_LOCK_LIMIT: Duration = Duration::from_millis(500);
+const FIRST_LOCK_LIMIT: Duration = Duration::from_secs(2);
 /// … and while the borrowed one is.
 const LOCK_LIMIT: Duration = Duration::from_millis(20);
 
@@ -22,27 +23,30 @@ pub struct Callee<'a> {
     pub areas: Vec<Area>,
     pub allocators: Allocators,
     pub memory: ProcessMemory,
+    pub process: Arc<Process>,
     /// Whether filters of system calls are lifted meanwhile.
     pub suspends_seccomp: bool,
     code: Code,
 }
 
 impl<'a> Callee<'a> {
-    /// Finds out whether they can.
+    /// Finds out whether they can, in a process that was opened before anything was learnt of it.
     pub fn open(
         target: &'a Target,
+        process: Arc<Process>,
         areas: Vec<Area>,
         allocators: Allocators,
     ) -> Result<Self, Failure> {
         check(target)?;
         // Its files cannot be read either, if this may not.
-        let memory = ProcessMemory::open(target.pid).map_err(|error| denied(target, &error))?;
+        let memory =
+            ProcessMemory::open(target.pid).map_err(|error| failure(target, error.into()))?;
         let (area, binary) = library(target, &areas, identify::is_libc)
             .ok_or_else(|| refused(target, &without_libc(target, &areas), NOTHING))?;
         let code = Library::new(&binary, area.start, area.offset)
             .and_then(|libc| libc.code())
-            .ok_or_else(|| refused(target, "its C library is not one that is known", NOTHING))?;
-        Ok(Self { target, areas, allocators, memory, suspends_seccomp: false, code })
+            .ok_or_else(|| refused(target, "ramson does not know its C library", NOTHING))?;
+        Ok(Self { target, areas, allocators, memory, process, suspends_seccomp: false, code })
     }
 
     /// Where the first file that is it has a function of this name, if it exports one.
@@ -51,13 +55,24 @@ impl<'a> Callee<'a> {
         Library::new(&binary, area.start, area.offset)?.function(name)
     }
 
+    /// Where the file that is mapped there has functions of these names, in their order.
+    pub fn functions(
+        &self,
+        names: &[&str],
+        is_it: impl Fn(&Area) -> bool,
+    ) -> Option<Vec<Option<u64>>> {
+        let (area, binary) = library(self.target, &self.areas, is_it)?;
+        let library = Library::new(&binary, area.start, area.offset)?;
+        Some(names.iter().map(|name| library.function(name)).collect())
+    }
+
     /// Makes calls of the allocator. Where the locks are seen that they take, also a thread that computes may be borrowed.
     pub fn call(&self, steps: &[Step], locks: Option<&LibraryData>) -> Result<Called, Failure> {
         let are_free =
             |limit| locks.is_none_or(|locks| locks.are_locks_seen_free(&self.memory, limit));
         if !are_free(FIRST_LOCK_LIMIT) {
             let why = "an arena of malloc stays locked (by a thread that died in malloc?)";
-            return Err(refused(self.target, why, "A trim would wait for it for ever"));
+            return Err(refused(self.target, why, "A trim would wait for it forever"));
         }
         let mut is_safe =
             || are_free(LOCK_LIMIT).then_some(()).ok_or_else(|| "malloc is locked".to_owned());
@@ -68,7 +83,7 @@ impl<'a> Callee<'a> {
             purpose: Purpose::Allocator,
             are_locks_seen: locks.is_some(),
         };
-        ramson_inject::call(self.target.pid, &call, &mut is_safe)
+        ramson_inject::call(&self.process, &call, &mut is_safe)
             .map_err(|problem| failure(self.target, problem))
     }
 
@@ -98,7 +113,7 @@ impl<'a> Callee<'a> {
             purpose: Purpose::Library,
             are_locks_seen: locks.is_some(),
         };
-        ramson_inject::call(self.target.pid, &call, &mut is_safe).map_err(|problem| match problem {
+        ramson_inject::call(&self.process, &call, &mut is_safe).map_err(|problem| match problem {
             Problem::NoThread(why) => {
                 let why = why.map_or(String::new(), |why| format!(" ({why})"));
                 let why = format!("no thread waits where it can be borrowed{why}");
@@ -112,6 +127,11 @@ impl<'a> Callee<'a> {
             other => failure(self.target, other),
         })
     }
+}
+
+/// A process, as it is before anything is learnt of it.
+pub fn open(target: &Target) -> Result<Arc<Process>, Failure> {
+    Process::open(target.pid).map(Arc::new).map_err(|problem| failure(target, problem))
 }
 
 /// A library of the process, and where it is mapped.
@@ -142,9 +162,8 @@ fn check(target: &Target) -> Result<(), Failure> {
     let field = |name: &str| stat::line(&status, name);
     let number = |name: &str| field(name).and_then(|value| value.parse::<i32>().ok()).unwrap_or(0);
     let tracer = number("TracerPid");
-    if tracer != 0 {
-        let why = format!("process {tracer} traces it already (a debugger, strace?)");
-        return Err(refused(target, &why, "Detach that one, or wait for it"));
+    if let Ok(tracer @ 1..) = u32::try_from(tracer) {
+        return Err(traced(target, tracer));
     }
     if field("State").is_some_and(|state| state.starts_with(['T', 't'])) {
         return Err(refused(target, "it is stopped", "Let it continue first"));
@@ -154,7 +173,7 @@ fn check(target: &Target) -> Result<(), Failure> {
         return Err(refused(target, why, NOTHING));
     }
     if program::is_32_bit(target.pid) {
-        let next = "Only 64-bit ones can be called from outside";
+        let next = "ramson can make calls only in 64-bit programs";
         return Err(refused(target, "a 32-bit program", next));
     }
     if ramson_inject::share_memory(number("Pid"), number("PPid")) {
@@ -166,7 +185,7 @@ fn check(target: &Target) -> Result<(), Failure> {
 
 fn without_libc(target: &Target, areas: &[Area]) -> String {
     if areas.iter().any(|area| area.path.contains("musl")) {
-        return "linked with musl, whose malloc has nothing that gives memory back".into();
+        return "linked with musl, whose malloc has no function that returns memory".into();
     }
     match program::obstacle_of_running(target.pid) {
         Some(_) => "statically linked: no function of its allocator can be found in it".into(),
@@ -189,20 +208,20 @@ pub fn failure(target: &Target, problem: Problem) -> Failure {
         ),
         Problem::Unfinished(tid) => refused(
             &format!(
-                "thread {tid} is still in the call after {} s, and goes on by itself",
+                "thread {tid} is still in the call after {} s; it will finish without ramson",
                 ramson_inject::CALL_LIMIT.as_secs()
             ),
             "Look again later with \"ramson doctor\"",
         ),
         Problem::Gone => gone(target),
+        Problem::Changed => refused("it has started another program meanwhile", NOTHING),
         Problem::Failed(error) => refused(&error.to_string(), NOTHING),
     }
 }
 
 /// A filter of system calls might kill the process.
 fn forbidden(target: &Target, why: &Seccomp) -> Failure {
-    const ACCEPT: &str =
-        "--suspend-seccomp lifts it meanwhile; should ramson be killed then, the process dies too";
+    const ACCEPT: &str = "--suspend-seccomp lifts the filter for that time; if ramson is killed meanwhile, the process dies too";
     let (finding, next) = match why {
         Seccomp::Strict => ("it is in seccomp's strict mode".into(), NOTHING),
         Seccomp::Unreadable(_) if !rights::is_administrator() => (
@@ -223,6 +242,12 @@ fn forbidden(target: &Target, why: &Seccomp) -> Failure {
 
 /// The kernel refuses the right to trace.
 fn denied(target: &Target, error: &io::Error) -> Failure {
+    // It came between the look at /proc and this.
+    let status = text::read(format!("/proc/{}/status", target.pid)).unwrap_or_default();
+    let tracer = stat::line(&status, "TracerPid").and_then(|value| value.parse().ok());
+    if let Some(tracer) = tracer.filter(|&tracer| tracer != 0) {
+        return traced(target, tracer);
+    }
     refused(
         target,
         &format!("the kernel does not let it be traced{}: {error}", rights::scope()),
@@ -230,7 +255,20 @@ fn denied(target: &Target, error: &io::Error) -> Failure {
     )
 }
 
+/// Another process traces it.
+fn traced(target: &Target, tracer: u32) -> Failure {
+    let name = text::read(format!("/proc/{tracer}/comm")).unwrap_or_default();
+    if name.trim_end() == "ramson" {
+        let why = format!("another ramson (process {tracer}) is at work in it");
+        return refused(target, &why, "Try again when that has ended");
+    }
+    let why = format!("process {tracer} traces it already (a debugger, strace?)");
+    refused(target, &why, "Detach the tracer, or wait until it ends")
+}
+
 /// In one line: who, why, what next.
 pub fn refused(target: &Target, why: &str, next: &str) -> Failure {
-    Failure::failed(format!("process {} ({}): {why}. {next}", target.pid, target.name))
+    // A program may call itself anything.
+    let name = target.name.replace(char::is_control, "\u{fffd}");
+    Failure::failed(format!("process {} ({name}): {why}. {next}", target.pid))
 }

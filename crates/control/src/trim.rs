@@ -1,10 +1,12 @@
 //! One trim, and what came of it.
 
+use crate::apart;
 use crate::lever::{self, Lever};
-use crate::outside::Callee;
+use crate::outside::{self, Callee};
+use ramson_apart::for_process;
 use ramson_inject::Called;
 use ramson_process::allocators::Allocators;
-use ramson_process::{read_smaps, stat, watched};
+use ramson_process::{read_outline, read_smaps, stat, watched};
 use ramson_source::{Failure, Target, Targets, gone};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -18,7 +20,7 @@ pub struct Trimmed {
     /// The search for a thread included.
     pub elapsed: Duration,
     /// The allocator's function.
-    pub function: &'static str,
+    pub function: String,
     /// On which thread, and for how long.
     pub called: Called,
 }
@@ -26,6 +28,14 @@ pub struct Trimmed {
 /// Makes a process's allocator return its free memory to the kernel. Filters of system calls that might not let it through are lifted
 /// meanwhile if the caller accepts that the process may die with this one.
 pub fn trim(target: &Target, suspends_seccomp: bool) -> Result<Trimmed, Failure> {
+    match for_process(target.pid) {
+        Some(by) => apart::trim(&by, target, suspends_seccomp),
+        None => trim_here(target, suspends_seccomp),
+    }
+}
+
+/// The same, by this process.
+pub fn trim_here(target: &Target, suspends_seccomp: bool) -> Result<Trimmed, Failure> {
     let (mut callee, lever) = prepare(target)?;
     callee.suspends_seccomp = suspends_seccomp;
     pull(&callee, &lever)
@@ -33,9 +43,14 @@ pub fn trim(target: &Target, suspends_seccomp: bool) -> Result<Trimmed, Failure>
 
 /// Finds out whether and how a process can be trimmed.
 pub fn prepare(target: &Target) -> Result<(Callee<'_>, Lever), Failure> {
-    let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
+    let process = outside::open(target)?;
+    let mut areas = read_outline(target.pid).map_err(|_| gone(target))?;
     let allocators = Allocators::of(target.pid, &areas);
-    let callee = Callee::open(target, areas, allocators)?;
+    if allocators.other.is_some() {
+        // Which of two has the memory is told by what is resident.
+        areas = read_smaps(target.pid).map_err(|_| gone(target))?;
+    }
+    let callee = Callee::open(target, process, areas, allocators)?;
     let lever = lever::find(&callee)?;
     Ok((callee, lever))
 }
@@ -46,7 +61,7 @@ pub fn pull(callee: &Callee, lever: &Lever) -> Result<Trimmed, Failure> {
     let (rss_before, begin) = (rss()?, Instant::now());
     let called = callee.call(&[lever.step], lever.locks.as_ref())?;
     let elapsed = begin.elapsed();
-    Ok(Trimmed { rss_before, rss_after: rss()?, elapsed, function: lever.name, called })
+    Ok(Trimmed { rss_before, rss_after: rss()?, elapsed, function: lever.name.into(), called })
 }
 
 impl Trimmed {

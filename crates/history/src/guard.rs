@@ -28,13 +28,14 @@ pub const MOST_INSTRUCTIONS: u64 = 1 << 30;
 const INSTRUCTIONS_AT_ONCE: i32 = 1 << 16;
 /// Bytes of all rows of one query. A month of one process has 50 MB.
 pub const MOST_ROW_BYTES: usize = 256 << 20;
-/// What SQLite itself may allocate.
-const MOST_HEAP_BYTES: i64 = 512 << 20;
+/// What SQLite itself may allocate, of a file that it opens.
+pub const MOST_HEAP_BYTES: u64 = 512 << 20;
 
 impl Budget {
     /// Of a file of the caller's or of root's.
     pub const OWN: Budget = Budget { blocks: 1 << 26, stack_bytes: 4 << 30, steps: u64::MAX };
-    const STRANGER: Budget = Budget { blocks: 1 << 21, stack_bytes: 256 << 20, steps: 1 << 27 };
+    /// Of any other.
+    pub const STRANGER: Budget = Budget { blocks: 1 << 21, stack_bytes: 256 << 20, steps: 1 << 27 };
 
     /// Of a file by its owner.
     pub fn of(path: &Path) -> Budget {
@@ -64,8 +65,8 @@ impl Work {
     }
 }
 
-/// Before anything of the file is read.
-pub fn confine(connection: &Connection) -> rusqlite::Result<()> {
+/// Before anything of the file is read. SQLite itself may allocate so many bytes.
+pub fn confine(connection: &Connection, most_heap_bytes: u64) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     for dangerous in [
         DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA,
@@ -90,7 +91,7 @@ pub fn confine(connection: &Connection) -> rusqlite::Result<()> {
     ] {
         connection.set_limit(limit, most)?;
     }
-    connection.pragma_update(None, "hard_heap_limit", MOST_HEAP_BYTES)?;
+    connection.pragma_update(None, "hard_heap_limit", most_heap_bytes as i64)?;
     connection.pragma_update(None, "cell_size_check", true)
 }
 

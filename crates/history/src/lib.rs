@@ -5,17 +5,22 @@
 //! snapshot is taken, `query` reads, `moment` is how people name moments, `schema` has the tables, `guard` bounds what a stranger's database costs.
 #![forbid(unsafe_code)]
 
+mod apart;
 mod blocks;
 mod coder;
 mod counters;
+mod database;
 mod difference;
 mod guard;
+mod image;
 mod intern;
 mod levels;
 mod moment;
 mod numbers;
 mod query;
+mod question;
 mod schema;
+mod serve;
 mod state;
 mod thinning;
 mod trigger;
@@ -23,8 +28,10 @@ mod writer;
 
 pub use levels::{Level, Levels};
 pub use moment::{Span, When, duration};
-pub use query::{History, Moment, Process, between};
+pub use query::{History, between};
+pub use question::{Moment, Process};
 pub use schema::{HistoryError, MAGIC, VERSION};
+pub use serve::HistoryReader;
 pub use thinning::Removed;
 pub use trigger::{Observation, Rules, Triggers, Watch};
 pub use writer::{Free, HistoryWriter, Taken};

@@ -1,130 +1,54 @@
 //! Reading: which processes a history has, what happened when, and one moment of one process as a snapshot.
 
-use crate::difference::Trail;
-use crate::guard::{Budget, Work};
-use crate::intern;
-use crate::schema::{self, HistoryError, OLDEST_VERSION, rows, signed, unsigned};
-use crate::state::{State, set_numbers};
-use crate::trigger::Triggers;
-use crate::writer::Free;
-use ramson_profile::Estimate;
+use crate::apart::Passed;
+use crate::database::Database;
+use crate::question::{Answer, Moment, Process, Question};
+use crate::schema::HistoryError;
+use ramson_apart::Failure;
 use ramson_reader::Snapshot;
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use std::path::Path;
 
 /// A history, opened for reading.
-pub struct History {
-    connection: Connection,
-    work: Work,
-    budget: Budget,
-    version: i32,
-}
+pub struct History(Access);
 
-/// One process image of which there are snapshots.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Process {
-    /// In this history.
-    pub id: i64,
-    /// As it called itself.
-    pub pid: u32,
-    /// As it was called; then the names of its executable and of its first thread.
-    pub name: String,
-    /// Path.
-    pub exe: String,
-    /// Of its first thread.
-    pub comm: String,
-    /// When its recording started; nanoseconds since 1970.
-    pub start_unix_ns: u64,
-}
-
-/// One moment of the series, without its stacks.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Moment {
-    id: i64,
-    chain: i64,
-    /// Nanoseconds since 1970.
-    pub time_ns: u64,
-    /// When the next one was to follow; 0 for one outside of the series, as a mark may be.
-    pub every_ns: u64,
-    /// CLOCK_MONOTONIC.
-    pub monotonic_ns: u64,
-    /// Why it was kept.
-    pub triggers: Triggers,
-    /// Resident bytes, where they could be read.
-    pub rss: Option<u64>,
-    /// What the allocator had free, where that was read.
-    pub free: Option<Free>,
-    /// Live bytes of the heap.
-    pub live: Estimate,
-    /// Samples that make it up.
-    pub live_samples: u64,
-    /// Bytes allocated since the start.
-    pub allocated: u64,
-}
-
-const MOMENT: &str = "snapshots.id, chain, time_ns, monotonic_ns, triggers, rss, live, live_variance, live_samples, allocated, every_ns";
-const FREE: &str = "bytes, variance, is_held";
-/// An older history does not have it.
-const NO_FREE: &str = "NULL, NULL, NULL";
-const WITH_FREE: &str = "LEFT JOIN allocators ON allocators.snapshot = snapshots.id";
-const OF_PROCESS: &str = "WHERE snapshots.process = ?1";
-
-/// What selects moments of the process ?1, as far as a history of this version has it.
-fn moments(version: i32) -> String {
-    let (free, join) = if version > OLDEST_VERSION { (FREE, WITH_FREE) } else { (NO_FREE, "") };
-    format!(
-        "SELECT {MOMENT}, {free} FROM snapshots JOIN chains ON chains.id = chain {join} {OF_PROCESS}"
-    )
-}
-
-fn free(row: &Row) -> rusqlite::Result<Option<Free>> {
-    let Some(bytes) = row.get::<_, Option<i64>>(11)? else { return Ok(None) };
-    let bytes = Estimate { value: bytes as f64, variance: row.get(12)? };
-    Ok(Some(Free { bytes, is_held: row.get(13)? }))
-}
-
-fn moment(row: &Row) -> rusqlite::Result<Moment> {
-    Ok(Moment {
-        id: row.get(0)?,
-        chain: row.get(1)?,
-        time_ns: unsigned(row, 2)?,
-        every_ns: unsigned(row, 10)?,
-        monotonic_ns: unsigned(row, 3)?,
-        triggers: Triggers::from_bits_retain(unsigned(row, 4)? as u32),
-        rss: row.get::<_, Option<i64>>(5)?.map(|rss| rss as u64),
-        free: free(row)?,
-        live: Estimate { value: row.get::<_, i64>(6)? as f64, variance: row.get(7)? },
-        live_samples: unsigned(row, 8)?,
-        allocated: unsigned(row, 9)?,
-    })
+enum Access {
+    Here(Database),
+    Apart(Passed),
 }
 
 impl History {
-    /// Opens a history that may be written to meanwhile.
+    /// Opens a history that may be written to meanwhile. One that belongs to another user is read by a helper, as it was when it was opened.
     pub fn open(path: &Path) -> Result<Self, HistoryError> {
-        let (connection, work, version) = schema::open_to_read(path)?;
-        Ok(Self { connection, work, budget: Budget::of(path), version })
+        Ok(Self(match Passed::open(path)? {
+            Some(passed) => Access::Apart(passed),
+            None => Access::Here(Database::open(path)?),
+        }))
     }
 
-    /// For one query.
-    fn connection(&self) -> &Connection {
-        self.work.begin();
-        &self.connection
+    fn ask(&self, question: Question) -> Result<Answer, HistoryError> {
+        match &self.0 {
+            Access::Here(database) => database.answer(question),
+            Access::Apart(passed) => passed.ask(question),
+        }
+    }
+
+    fn moments(&self, question: Question) -> Result<Vec<Moment>, HistoryError> {
+        match self.ask(question)? {
+            Answer::Moments(moments) => Ok(moments),
+            _ => Err(HistoryError::Apart(Failure::BadAnswer)),
+        }
+    }
+
+    fn one(&self, question: Question) -> Result<Option<Moment>, HistoryError> {
+        Ok(self.moments(question)?.into_iter().next())
     }
 
     /// Every process, by the start of its recording.
     pub fn processes(&self) -> Result<Vec<Process>, HistoryError> {
-        let query = "SELECT id, pid, name, exe, comm, start_unix_ns FROM processes ORDER BY start_unix_ns, id";
-        Ok(rows(self.connection(), query, [], |row| {
-            Ok(Process {
-                id: row.get(0)?,
-                pid: row.get(1)?,
-                name: row.get(2)?,
-                exe: row.get(3)?,
-                comm: row.get(4)?,
-                start_unix_ns: unsigned(row, 5)?,
-            })
-        })?)
+        match self.ask(Question::Processes)? {
+            Answer::Processes(processes) => Ok(processes),
+            _ => Err(HistoryError::Apart(Failure::BadAnswer)),
+        }
     }
 
     /// The series between two times (both included), each moment once.
@@ -134,86 +58,43 @@ impl History {
         from_ns: u64,
         to_ns: u64,
     ) -> Result<Vec<Moment>, HistoryError> {
-        let query = format!(
-            "{} AND time_ns BETWEEN ?2 AND ?3 ORDER BY time_ns, snapshots.id",
-            moments(self.version)
-        );
-        let values = params![process, signed(from_ns), signed(to_ns)];
-        let mut series = rows(self.connection(), &query, values, moment)?;
-        series.dedup_by_key(|moment| moment.time_ns);
-        Ok(series)
+        self.moments(Question::Series { process, from_ns, to_ns })
     }
 
     /// The last moment at or before a time.
     pub fn at(&self, process: i64, time_ns: u64) -> Result<Option<Moment>, HistoryError> {
-        self.one("time_ns <= ?2 ORDER BY time_ns DESC", process, signed(time_ns))
+        self.one(Question::At { process, time_ns })
     }
 
     /// The first moment.
     pub fn first(&self, process: i64) -> Result<Option<Moment>, HistoryError> {
-        self.one("time_ns >= ?2 ORDER BY time_ns", process, 0)
+        self.one(Question::First { process })
     }
 
     /// The moment with the most live bytes.
     pub fn peak(&self, process: i64) -> Result<Option<Moment>, HistoryError> {
-        self.one("time_ns >= ?2 ORDER BY live DESC, time_ns", process, 0)
+        self.one(Question::Peak { process })
     }
 
     /// The moment of a mark.
     pub fn mark(&self, process: i64, name: &str) -> Result<Option<Moment>, HistoryError> {
-        let time = "(SELECT time_ns FROM marks WHERE marks.process = ?1 AND name = ?2)";
-        self.one(&format!("time_ns = {time} ORDER BY time_ns"), process, name)
+        self.one(Question::Mark { process, name: name.to_owned() })
     }
 
     /// Names and times of the marks of a process.
     pub fn marks(&self, process: i64) -> Result<Vec<(String, u64)>, HistoryError> {
-        let query = "SELECT name, time_ns FROM marks WHERE process = ?1 ORDER BY time_ns";
-        Ok(rows(self.connection(), query, [process], |row| Ok((row.get(0)?, unsigned(row, 1)?)))?)
-    }
-
-    /// The first moment of a process for which this holds, in this order.
-    fn one(
-        &self,
-        condition: &str,
-        process: i64,
-        value: impl ToSql,
-    ) -> Result<Option<Moment>, HistoryError> {
-        let query = format!("{} AND {condition}, snapshots.id LIMIT 1", moments(self.version));
-        Ok(self.connection().query_row(&query, params![process, value], moment).optional()?)
+        match self.ask(Question::Marks { process })? {
+            Answer::Marks(marks) => Ok(marks),
+            _ => Err(HistoryError::Apart(Failure::BadAnswer)),
+        }
     }
 
     /// The whole snapshot of a moment, on the clock of which its header says that it was taken.
     pub fn snapshot(&self, process: i64, moment: &Moment) -> Result<Snapshot, HistoryError> {
-        // The chain may be thinned away between two queries, but not within one transaction.
-        let transaction = self.connection().unchecked_transaction()?;
-        let state = self.state(moment)?;
-        let mut header = intern::header(&transaction, process)?;
-        set_numbers(&mut header, &state.numbers);
-        header.last_monotonic_ns = moment.monotonic_ns.max(header.last_monotonic_ns);
-        let mappings = intern::mappings(&transaction, process)?;
-        self.work.begin();
-        let stacks = intern::stacks(&transaction, process, &mappings, &self.budget)?;
-        let (stacks, live, extents) = state.restore(stacks);
-        let mappings = mappings.into_iter().map(|(_, mapping)| mapping).collect();
-        Ok(Snapshot { header, mappings, stacks, live, extents, ..Snapshot::default() })
-    }
-
-    fn state(&self, moment: &Moment) -> Result<State, HistoryError> {
-        let mut query = self.connection().prepare(
-            "SELECT data FROM snapshots JOIN differences ON snapshot = id WHERE chain = ?1 AND id <= ?2 ORDER BY id",
-        )?;
-        let mut rows = query.query(params![moment.chain, moment.id])?;
-        let (mut trail, mut steps) = (Trail::within(self.budget.blocks), 0);
-        while let Some(row) = rows.next()? {
-            let data = row.get_ref(0)?.as_blob().map_err(|_| HistoryError::Damaged)?;
-            trail.read(data).map_err(|_| HistoryError::Damaged)?;
-            steps += (trail.state.blocks.len() + trail.state.counters.len() + data.len()) as u64;
-            if steps > self.budget.steps {
-                return Err(HistoryError::OverBudget);
-            }
+        match self.ask(Question::Snapshot { process, moment: moment.clone() })? {
+            Answer::Snapshot(snapshot) => Ok(*snapshot),
+            _ => Err(HistoryError::Apart(Failure::BadAnswer)),
         }
-        // It may have been removed.
-        Some(trail.state).filter(|state| *state != State::default()).ok_or(HistoryError::Damaged)
     }
 }
 

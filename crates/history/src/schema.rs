@@ -1,8 +1,13 @@
 //! The tables (docs/history.md explains them), and how a database is opened.
 
-use crate::guard::{MOST_INSTRUCTIONS, MOST_ROW_BYTES, Work, check_schema, confine, row_bytes};
-use rusqlite::{Connection, ErrorCode, OpenFlags, Params, Row, ffi};
+use crate::guard::{
+    MOST_HEAP_BYTES, MOST_INSTRUCTIONS, MOST_ROW_BYTES, Work, check_schema, confine, row_bytes,
+};
+use crate::image::Image;
+use ramson_apart::{Failure, bounds, is_trusted};
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, Params, Row, ffi};
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -74,6 +79,12 @@ pub enum HistoryError {
     Full,
     /// A snapshot's bytes make no sense.
     Damaged,
+    /// It was written to again and again while it was read.
+    Changing,
+    /// It belongs to this user, and would be written to by another one.
+    OtherOwner(u32),
+    /// Who reads it for us gave no answer.
+    Apart(Failure),
     /// Anything else that SQLite reports.
     Database(rusqlite::Error),
 }
@@ -94,6 +105,11 @@ impl fmt::Display for HistoryError {
             Self::OverBudget => write!(f, "reading it takes more memory or time than it may"),
             Self::Full => write!(f, "the disk is full"),
             Self::Damaged => write!(f, "the history is damaged"),
+            Self::Changing => write!(f, "it changed while it was read"),
+            Self::OtherOwner(user) => {
+                write!(f, "it belongs to user {user}, and is not written to by others")
+            }
+            Self::Apart(failure) => write!(f, "{failure}"),
             Self::Database(error) => write!(f, "{error}"),
         }
     }
@@ -147,9 +163,14 @@ pub fn unsigned(row: &Row, index: usize) -> rusqlite::Result<u64> {
 
 /// Opens a history to write to it; makes it where there is none.
 pub fn open_to_write(path: &Path) -> Result<Connection, HistoryError> {
+    // SQLite reads what it writes to, with this user's rights.
+    let owner = path.metadata().ok().map(|facts| facts.uid());
+    if let Some(owner) = owner.filter(|&owner| !is_trusted(owner)) {
+        return Err(HistoryError::OtherOwner(owner));
+    }
     let connection = Connection::open(path)?;
     connection.busy_timeout(MOST_WAIT)?;
-    confine(&connection)?;
+    confine(&connection, MOST_HEAP_BYTES)?;
     let has_tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if has_tables > 0 {
@@ -173,15 +194,35 @@ pub fn open_to_write(path: &Path) -> Result<Connection, HistoryError> {
     Ok(connection)
 }
 
+/// A history in memory that is made of what descriptors have, and its version.
+pub fn read_image(image: &mut Image) -> Result<(Connection, Work, i32), HistoryError> {
+    let bytes = usize::try_from(image.bytes()).map_err(|_| HistoryError::OverBudget)?;
+    let mut connection = Connection::open_in_memory()?;
+    connection.deserialize_read_exact(MAIN_DB, image, bytes, true)?;
+    // Nothing can be opened to sort in.
+    connection.pragma_update(None, "temp_store", 2)?;
+    let most_heap_bytes = bounds(false).memory_bytes;
+    let (work, version) = begin_to_read(&mut connection, most_heap_bytes)?;
+    Ok((connection, work, version))
+}
+
+fn begin_to_read(
+    connection: &mut Connection,
+    most_heap_bytes: u64,
+) -> Result<(Work, i32), HistoryError> {
+    connection.pragma_update(None, "query_only", true)?;
+    confine(connection, most_heap_bytes)?;
+    let work = Work::bound(connection, MOST_INSTRUCTIONS)?;
+    let version = check_version(connection)?;
+    Ok((work, version))
+}
+
 /// Opens a history to read it, and its version. Readers and one writer do not wait for each other.
 pub fn open_to_read(path: &Path) -> Result<(Connection, Work, i32), HistoryError> {
     let open = |path: &Path, flags| -> Result<(Connection, Work, i32), HistoryError> {
         let mut connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(MOST_WAIT)?;
-        connection.pragma_update(None, "query_only", true)?;
-        confine(&connection)?;
-        let work = Work::bound(&mut connection, MOST_INSTRUCTIONS)?;
-        let version = check_version(&connection)?;
+        let (work, version) = begin_to_read(&mut connection, MOST_HEAP_BYTES)?;
         Ok((connection, work, version))
     };
     let mut opened = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY);

@@ -20,6 +20,7 @@ use tempfile::TempDir;
 
 mod foreign;
 mod golden;
+mod images;
 mod older;
 mod strangers;
 mod thinning;

@@ -60,7 +60,7 @@ impl fmt::Display for ImportDefect {
             }
             ImportDefect::Unreadable(error) => write!(f, "reading stopped: {error}"),
             ImportDefect::MemoryBound => f.write_str(
-                "it describes more than 4 bytes of profile for each of its own; the rest was not read",
+                "it describes more than 6 bytes of profile for each of its own; the rest was not read",
             ),
             ImportDefect::PackedMemoryBound => f.write_str(
                 "it describes more than 32 bytes of profile for each packed one; the rest was not read, unpack it first",

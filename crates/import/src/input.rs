@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 /// Memory that any file may take.
 pub const FREE_BYTES: u64 = 32 << 20;
-/// Bytes of memory for each unpacked byte.
-pub const BYTES_PER_BYTE: u64 = 4;
+/// Bytes of memory for each unpacked byte. A million stacks of functions with small numbers come to 5.
+pub const BYTES_PER_BYTE: u64 = 6;
 /// Bytes of memory for each packed byte. Profiles that are large enough to tell come to less than 10.
 pub const BYTES_PER_PACKED_BYTE: u64 = 32;
 /// Unpacked bytes for each packed byte. DEFLATE can make 1,032; profiles come to 10 to 50.

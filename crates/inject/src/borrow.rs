@@ -1,10 +1,13 @@
 //! One thread is borrowed: stopped, looked at, sent through the calls, and let go as it was.
 
 use crate::frame::{self, Frame, Past, USER_CS};
+use crate::identity::Identity;
 use crate::maps::Maps;
+use crate::resumption::{Resumption, is_in_call};
 use crate::seccomp::{self, Filters};
 use crate::threads;
 use crate::trace::{Deferred, Registers, Stop, Traced};
+use crate::waits::{DOES_NOT_STOP, wait_for_return, wait_for_stop, wait_for_way_back};
 use crate::{Argument, CALL_LIMIT, Call, Called, Problem, Seccomp, Step};
 use std::fs::File;
 use std::io::Error;
@@ -14,12 +17,6 @@ use std::time::{Duration, Instant};
 const SYSCALL_INSTRUCTION: [u8; 2] = [0x0f, 0x05];
 /// Direction flag and single steps, which a called function must not find set.
 const CLEARED_FLAGS: u64 = 0x400 | 0x100;
-/// A system call that a stop interrupted ends with one of these, if the kernel is to begin it again …
-const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
-/// … as it does with this one unless a signal's handler runs.
-const RESTART_NO_HANDLER: i64 = -514;
-/// … and with this one as restart_syscall.
-const RESTART_BY_NUMBER: i64 = -516;
 /// Of what a fault raises: stays as the program has it.
 const FAULTS: [i32; 7] = [
     libc::SIGSEGV,
@@ -30,67 +27,157 @@ const FAULTS: [i32; 7] = [
     libc::SIGSYS,
     libc::SIGABRT,
 ];
-/// Stack of `raise` at most.
-const RAISE_BYTES: u64 = 4096;
-/// A thread that waits stops at once.
-const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// How long a thread that cannot be borrowed where it is may take to come to a system call before which it can, …
+const STEP_LIMIT: Duration = Duration::from_millis(100);
+/// … and how many it passes at most.
+const MOST_CALLS: usize = 200;
 
-/// A process whose memory may be written.
+/// A process while it runs one program: its memory of then, and whether it still does.
 pub struct Process {
-    pid: u32,
+    pub(crate) pid: u32,
     memory: File,
+    identity: Identity,
 }
 
 impl Process {
+    /// What is learnt of the process afterwards is true of the memory that is written to, if `is_same` says so then.
     pub fn open(pid: u32) -> Result<Self, Problem> {
-        let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
-        Ok(Self { pid, memory })
+        let directory = format!("/proc/{pid}");
+        let identity = Identity::of(&directory)?;
+        let memory = File::options().read(true).write(true).open(format!("{directory}/mem"))?;
+        let process = Self { pid, memory, identity };
+        process.is_same().map(|()| process)
     }
 
-    pub fn write(&self, address: u64, bytes: &[u8]) -> std::io::Result<()> {
-        self.memory.write_all_at(bytes, address)
+    /// Whether it still runs the program that it ran; else `Changed`.
+    pub fn is_same(&self) -> Result<(), Problem> {
+        self.check_identity(&format!("/proc/{}", self.pid))
     }
 
-    /// Borrows one thread; `NoThread` if it will not do, also when it has stopped.
-    pub fn attempt(
+    fn check_identity(&self, directory: &str) -> Result<(), Problem> {
+        let is_same = Identity::of(directory)? == self.identity;
+        is_same.then_some(()).ok_or(Problem::Changed)
+    }
+
+    /// What the kernel told the program at its start (auxv).
+    pub fn auxiliary(&self) -> &[u8] {
+        &self.identity.auxiliary
+    }
+
+    /// Writes data of ours, which nobody executes. A program that is started at this moment gets none of it: its memory is another one.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Problem> {
+        self.is_same()?;
+        Ok(self.memory.write_all_at(bytes, address)?)
+    }
+
+    /// Borrows one thread; `NoThread` if it will not do, also when it has stopped. One that `runs` may do later. One that does not stop is added
+    /// to `stuck`: it may still be traced.
+    pub(crate) fn attempt(
         &self,
-        tid: i32,
+        (tid, runs): (i32, bool),
         call: &Call,
         is_safe: &mut dyn FnMut() -> Result<(), String>,
+        stuck: &mut Vec<i32>,
     ) -> Result<Called, Problem> {
         let unfit = |why: &str| Problem::NoThread(Some(format!("thread {tid}: {why}")));
         let directory = format!("/proc/{}/task/{tid}", self.pid);
         let status = threads::text(format!("{directory}/status"));
         let status = status.map_err(|_| unfit("it ended"))?;
-        let signal = threads::harmless_signal(&status)
-            .ok_or_else(|| unfit("the program has handlers for SIGURG, SIGWINCH and SIGCHLD"))?;
+        let signal = threads::harmless_signal(&status);
         let is_filtered = self.is_filtered(tid, &status, call)?;
-        let begin = Instant::now();
+        if signal.is_none() && is_filtered {
+            return Err(unfit("the program has handlers for SIGURG, SIGWINCH and SIGCHLD"));
+        }
+        if !runs && threads::waits_for_more(self.pid, tid) {
+            return Err(unfit("it waits for more than one byte, and may have part of it"));
+        }
+        let mut begin = Instant::now();
         // Whoever asks this program to end is heard when the thread has all back that is its own.
         let _deferred = Deferred::begin();
         let mut traced = Traced::seize(self.pid as i32, tid)?;
         traced.interrupt()?;
         if let Some(why) = wait_for_stop(&mut traced)? {
+            if why == DOES_NOT_STOP {
+                stuck.push(tid);
+            }
             return Err(unfit(why));
         }
+        // From now on it starts no other program, and if another thread does, this one is gone.
+        self.check_identity(&directory)?;
         let registers = traced.registers()?;
         let filters = is_filtered.then(|| Filters::of(&traced));
         let may_restart =
             filters.as_ref().is_none_or(|of| of.as_ref().is_ok_and(Filters::allow_restart));
-        let past = Resumption::of(&registers, may_restart);
+        let mut past = Resumption::of(&registers, may_restart);
         // Whatever comes: no EINTR because of us.
         traced.set_registers(&past.helped)?;
         if let Some(filters) = filters {
             pass(&traced, filters, call)?;
         }
-        let checked = self.check(&traced, &registers, call).and_then(|()| is_safe());
-        checked.map_err(|why| unfit(&why))?;
+        if let Err(why) = self.check(&traced, &registers, call).and_then(|()| is_safe()) {
+            // A filter would look at the system call that is put off as if it were another.
+            let may_go_on = runs && !is_filtered;
+            let later = may_go_on.then(|| self.go_on_to_entry(&mut traced, call)).transpose()?;
+            past = later.flatten().ok_or_else(|| unfit(&why))?;
+            begin = Instant::now();
+            is_safe().map_err(|why| unfit(&why))?;
+        }
         let name = threads::text(format!("{directory}/comm")).unwrap_or_default();
         let returned = self.run(&mut traced, &past, call, signal)?;
         let Returned { called, owed, data } = returned.ok_or(Problem::Unfinished(tid))?;
         traced.detach(owed);
         let stopped = begin.elapsed();
         Ok(Called { tid, name: name.trim_end().into(), stopped, called, data })
+    }
+
+    /// Lets a thread that cannot be borrowed where it is run on to the next system call before which it can; `None` if there is none soon.
+    fn go_on_to_entry(
+        &self,
+        traced: &mut Traced,
+        call: &Call,
+    ) -> Result<Option<Resumption>, Problem> {
+        let deadline = Instant::now() + STEP_LIMIT;
+        let mut signal = 0;
+        for _ in 0..MOST_CALLS {
+            traced.go_on_to_call(signal)?;
+            signal = match traced.wait(deadline)? {
+                Some(Stop::Signal(signal)) => signal,
+                Some(Stop::Event(libc::SIGTRAP)) => 0,
+                Some(Stop::Call) => {
+                    // Linux before 5.3 does not tell which of the two it is.
+                    let Ok(is_entry) = traced.is_at_entry() else { return Ok(None) };
+                    let registers = traced.registers()?;
+                    if is_entry && self.may_begin_later(&registers, call) {
+                        return Ok(Some(Resumption::at_entry(&registers)));
+                    }
+                    0
+                }
+                // It computes or waits: as at the first stop, it is not to see EINTR.
+                None => {
+                    traced.interrupt()?;
+                    if wait_for_stop(traced)?.is_none() {
+                        let registers = traced.registers()?;
+                        traced.set_registers(&Resumption::of(&registers, true).helped)?;
+                    }
+                    return Ok(None);
+                }
+                Some(Stop::Event(_) | Stop::Exec | Stop::Gone) => return Ok(None),
+            };
+        }
+        Ok(None)
+    }
+
+    /// Whether a thread can be borrowed before a system call that it has not begun yet.
+    fn may_begin_later(&self, registers: &Registers, call: &Call) -> bool {
+        let maps = Maps::of(self.pid, registers.rsp, registers.rip);
+        let is_free =
+            |word: u64, above: &[u8]| word != call.code.restorer || !frame::is_context(above);
+        registers.cs == USER_CS
+            && threads::may_come_later(registers.orig_rax as i64, call.are_locks_seen)
+            && self.is_before_call(registers)
+            && maps
+                .stack_end(&self.memory, registers.rsp, registers.fs_base)
+                .is_ok_and(|end| self.is_stack_free(registers.rsp, end, is_free))
     }
 
     /// Whether filters look at the thread's system calls; fails if it must not even be stopped because of them.
@@ -142,14 +229,19 @@ impl Process {
     fn check_waiting(&self, registers: &Registers) -> Result<(), String> {
         let r = registers;
         let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
-        let instruction = registers.rip.checked_sub(2).and_then(|at| self.read(at));
-        if instruction != Some(SYSCALL_INSTRUCTION) {
+        if !self.is_before_call(registers) {
             return Err("it is in no 64-bit system call any more".into());
         }
         if threads::rank(registers.orig_rax as i64, &arguments).is_none() {
             return Err("it does not wait any more".into());
         }
         Ok(())
+    }
+
+    /// Whether the instruction that the thread has executed last is the one for system calls of 64-bit programs.
+    fn is_before_call(&self, registers: &Registers) -> bool {
+        let instruction = registers.rip.checked_sub(2).and_then(|at| self.read(at));
+        instruction == Some(SYSCALL_INSTRUCTION)
     }
 
     /// Whether every word of the stack, with what is above it, may be there; false if that cannot be told.
@@ -180,7 +272,7 @@ impl Process {
         traced: &mut Traced,
         resumption: &Resumption,
         call: &Call,
-        signal: i32,
+        signal: Option<i32>,
     ) -> Result<Option<Returned>, Problem> {
         let registers = &resumption.alone;
         let extended_state = traced.extended_state()?;
@@ -190,15 +282,21 @@ impl Process {
         let begin = Instant::now();
         let mut returned = Returned { called: Duration::ZERO, owed: 0, data: Vec::new() };
         for step in call.steps {
+            if step.condition.is_some_and(|holds| !holds()) {
+                returned.data.push(step.data.to_vec());
+                continue;
+            }
             let frame = frame::lay_out(&past, call.code, signal, step.data);
             self.memory.write_all_at(&frame.bytes, frame.start)?;
             // From here to the end, the thread is safe without us.
             traced.set_registers(&registers_at_entry(registers, step, &frame))?;
             traced.set_blocked_signals(signals_blocked_meanwhile(blocked_signals, signal))?;
-            let Some(owed) = wait_for_return(traced, signal, frame.start, begin + CALL_LIMIT)?
-            else {
-                return Ok(None);
+            let deadline = begin + CALL_LIMIT;
+            let owed = match signal {
+                Some(signal) => wait_for_return(traced, signal, frame.start, deadline)?,
+                None => wait_for_way_back(traced, frame.context, deadline)?,
             };
+            let Some(owed) = owed else { return Ok(None) };
             returned.owed = returned.owed.max(owed);
             let mut data = vec![0; step.data.len()];
             self.memory.read_exact_at(&mut data, frame.data)?;
@@ -210,7 +308,9 @@ impl Process {
         }
         traced.set_blocked_signals(blocked_signals)?;
         traced.set_extended_state(&extended_state)?;
-        traced.set_registers(&resumption.helped)?;
+        // Before a system call that is not made, the kernel does not begin another one again.
+        let before_none = Registers { orig_rax: u64::MAX, ..resumption.alone };
+        traced.set_registers(if signal.is_some() { &resumption.helped } else { &before_none })?;
         Ok(Some(returned))
     }
 
@@ -233,37 +333,6 @@ struct Returned {
     /// A signal that the thread is to get afterwards; 0 for none.
     owed: i32,
     data: Vec<Vec<u8>>,
-}
-
-/// The registers with which a thread goes on, where a system call is begun again: by a jump back to it, or with our help by the kernel.
-struct Resumption {
-    alone: Registers,
-    helped: Registers,
-}
-
-impl Resumption {
-    /// Where the kernel may not use restart_syscall, the thread begins its call anew by itself.
-    fn of(registers: &Registers, may_restart: bool) -> Self {
-        let result = registers.rax as i64;
-        let is_refused = result == -i64::from(libc::EINTR)
-            && threads::can_begin_again(registers.orig_rax as i64);
-        if !is_in_call(registers) || !is_refused && !RESTARTS.contains(&result) {
-            return Self { alone: *registers, helped: *registers };
-        }
-        let alone = Registers { rip: registers.rip - 2, rax: registers.orig_rax, ..*registers };
-        if result == RESTART_BY_NUMBER && !may_restart {
-            return Self { alone, helped: alone };
-        }
-        // What says EINTR says it because of our stop: a signal with a handler still makes it EINTR.
-        let rax = if is_refused { RESTART_NO_HANDLER as u64 } else { registers.rax };
-        let helped = Registers { rax, ..*registers };
-        Self { alone, helped }
-    }
-}
-
-/// A thread that runs has a negative number there.
-fn is_in_call(registers: &Registers) -> bool {
-    registers.orig_rax as i64 >= 0
 }
 
 /// The registers at the function's first instruction.
@@ -290,10 +359,10 @@ fn registers_at_entry(past: &Registers, step: &Step, frame: &Frame) -> Registers
     }
 }
 
-fn signals_blocked_meanwhile(blocked: u64, signal: i32) -> u64 {
+fn signals_blocked_meanwhile(blocked: u64, signal: Option<i32>) -> u64 {
     let bit = |signal: i32| 1u64 << (signal - 1);
     let faults = FAULTS.iter().fold(0, |mask, &fault| mask | bit(fault));
-    (!faults | blocked) & !bit(signal)
+    (!faults | blocked) & !signal.map_or(0, bit)
 }
 
 /// Under filters a call is made if they let through all of it, or if they are not looked at meanwhile because the caller wants that.
@@ -309,59 +378,4 @@ fn pass(traced: &Traced, filters: Result<Filters, Error>, call: &Call) -> Result
             None => Ok(()),
         },
     }
-}
-
-/// Why the thread cannot be used, if so.
-fn wait_for_stop(traced: &mut Traced) -> Result<Option<&'static str>, Problem> {
-    let deadline = Instant::now() + STOP_LIMIT;
-    loop {
-        match traced.wait(deadline)? {
-            Some(Stop::Event(libc::SIGTRAP)) => return Ok(None),
-            Some(Stop::Event(_)) => return Ok(Some("the process is stopped")),
-            Some(Stop::Signal(signal)) => {
-                // A signal's stop takes the place of the one that was asked for.
-                traced.interrupt()?;
-                traced.go_on(signal)?;
-            }
-            Some(Stop::Exec) => return Ok(Some("it has started another program")),
-            Some(Stop::Gone) => return Ok(Some("it ended")),
-            None => return Ok(Some("it does not stop")),
-        }
-    }
-}
-
-/// Lets the thread run until it has raised `signal`. Returns a signal that it is owed, 0 for none; `None` if it does not come back.
-fn wait_for_return(
-    traced: &mut Traced,
-    signal: i32,
-    start: u64,
-    deadline: Instant,
-) -> Result<Option<i32>, Problem> {
-    let (mut owed, mut passed_on) = (0, 0);
-    loop {
-        traced.go_on(passed_on)?;
-        passed_on = match traced.wait(deadline)? {
-            Some(Stop::Signal(found)) if found == signal => {
-                if has_raised(&traced.registers()?, start) {
-                    return Ok(Some(owed));
-                }
-                // Not ours: the thread gets it afterwards.
-                owed = signal;
-                0
-            }
-            Some(Stop::Signal(other)) => other,
-            Some(Stop::Event(_)) => 0,
-            // What it was is gone: nothing of that may be written to what it is now.
-            Some(Stop::Exec | Stop::Gone) => return Err(Problem::Gone),
-            // It will find its way by itself, once it is not traced any more.
-            None => return Ok(None),
-        };
-    }
-}
-
-/// Whether the thread is in `raise`, on its way back: the called function makes neither system call.
-fn has_raised(registers: &Registers, start: u64) -> bool {
-    let is_there = (start - RAISE_BYTES..start + RAISE_BYTES).contains(&registers.rsp);
-    let number = registers.orig_rax as i64;
-    is_there && (number == libc::SYS_tgkill || number == libc::SYS_rt_sigprocmask)
 }

@@ -1,7 +1,7 @@
 //! What a thread finds on its stack: where the function returns to, and how it becomes what it was.
 //!
-//! The function returns to `raise` in the C library, which tells us, and that to the kernel's
-//! rt_sigreturn, which restores all registers and the blocked signals. So the thread finds its way
+//! The function returns to `raise` in the C library, which tells us (where the program has handlers for all signals that might, its next
+//! system call does), and that to the kernel's rt_sigreturn, which restores all registers and the blocked signals. So the thread finds its way
 //! back also if its tracer has gone and does not see the signal.
 
 use crate::library::Code;
@@ -54,10 +54,12 @@ pub struct Frame {
     pub bytes: Vec<u8>,
     /// Where `data` lies in them.
     pub data: u64,
+    /// And what the thread becomes again.
+    pub context: u64,
 }
 
 /// Lays out the stack below the one that `past` has; `data` is what the function gets pointers to.
-pub fn lay_out(past: &Past, code: &Code, signal: i32, data: &[u8]) -> Frame {
+pub fn lay_out(past: &Past, code: &Code, signal: Option<i32>, data: &[u8]) -> Frame {
     let top = past.registers.rsp - RED_ZONE_BYTES;
     let data_at = (top - data.len() as u64) & !15;
     let state_bytes = past.extended_state.len() as u64;
@@ -70,7 +72,10 @@ pub fn lay_out(past: &Past, code: &Code, signal: i32, data: &[u8]) -> Frame {
         let offset = (address - start) as usize;
         bytes[offset..offset + content.len()].copy_from_slice(content);
     };
-    let chain = [code.pop_rdi, signal as u64, code.pop_rdi + 1, code.raise, code.restorer];
+    let only_return = code.pop_rdi + 1;
+    let raise = if signal.is_some() { code.raise } else { only_return };
+    let signal = signal.unwrap_or(0) as u64;
+    let chain = [code.pop_rdi, signal, only_return, raise, code.restorer];
     for (index, word) in chain.iter().enumerate() {
         put(start + 8 * index as u64, &word.to_le_bytes());
     }
@@ -78,7 +83,7 @@ pub fn lay_out(past: &Past, code: &Code, signal: i32, data: &[u8]) -> Frame {
     put(state_at, &extended_state(past.extended_state));
     put(state_at + state_bytes, &software::MAGIC_2.to_le_bytes());
     put(data_at, data);
-    Frame { start, bytes, data: data_at }
+    Frame { start, bytes, data: data_at, context: context_at }
 }
 
 fn context(past: &Past, state_at: u64) -> [u8; context::BYTES] {
@@ -140,7 +145,7 @@ mod tests {
             let registers = Registers { rsp, rip: 7, cs: USER_CS, ..zero() };
             let past =
                 Past { registers: &registers, extended_state: &[1; 832], blocked_signals: 5 };
-            let frame = lay_out(&past, &code, 23, b"text\0");
+            let frame = lay_out(&past, &code, Some(23), b"text\0");
             let word = |offset: usize| {
                 u64::from_le_bytes(frame.bytes[offset..offset + 8].try_into().unwrap())
             };
@@ -160,6 +165,9 @@ mod tests {
             let state = word(40 + context::FLOATING_POINT);
             assert!(state.is_multiple_of(64) && state > frame.start);
             assert_eq!(word((state - frame.start) as usize + 832) as u32, software::MAGIC_2);
+            let silent = lay_out(&past, &code, None, b"");
+            assert_eq!(silent.bytes[24..32], 0x1001u64.to_le_bytes());
+            assert_eq!(silent.context, silent.start + 40);
             let data = (frame.data - frame.start) as usize;
             assert_eq!(&frame.bytes[data..data + 5], b"text\0");
         }

@@ -9,17 +9,24 @@
 
 mod borrow;
 mod frame;
+mod identity;
 mod library;
 mod maps;
+#[allow(unsafe_code)]
+mod patience;
+#[allow(unsafe_code)]
+mod query;
+mod resumption;
 mod seccomp;
 mod threads;
 #[allow(unsafe_code)]
 mod trace;
+mod waits;
 
+pub use borrow::Process;
 pub use library::{Code, Library};
-pub use trace::share_memory;
+pub use trace::{share_memory, will_end_soon};
 
-use borrow::Process;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -27,10 +34,10 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// For the function to return.
 pub const CALL_LIMIT: Duration = Duration::from_secs(60);
-/// Between two looks for a thread: from the first of these to the second.
+/// Between two looks for a thread: the first of these while only threads that wait are tried, then longer, up to the second.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const MOST_PAUSE: Duration = Duration::from_millis(200);
-/// So long only threads that wait are tried: one that computes has something to do.
+/// So long only threads that wait are tried: one that runs has something to do, and a stop may shorten what it writes.
 const WAITING_FIRST: Duration = Duration::from_millis(100);
 /// Threads of each kind that are stopped in one look for one that will do.
 const MOST_ATTEMPTS: usize = 8;
@@ -67,6 +74,15 @@ pub struct Step<'a> {
     pub arguments: &'a [Argument],
     /// Bytes that the arguments may point to, and that the function may write to.
     pub data: &'a [u8],
+    /// Asked before it, while the thread is stopped: if it says no, the step is left out.
+    pub condition: Option<&'a (dyn Fn() -> bool + Sync)>,
+}
+
+impl<'a> Step<'a> {
+    /// One without data or a condition.
+    pub const fn new(function: u64, arguments: &'a [Argument]) -> Self {
+        Self { function, arguments, data: &[], condition: None }
+    }
 }
 
 /// An argument.
@@ -117,6 +133,8 @@ pub enum Problem {
     Unfinished(i32),
     /// The process ended.
     Gone,
+    /// It runs another program than the one that was looked at.
+    Changed,
     /// Something else failed.
     Failed(io::Error),
 }
@@ -131,34 +149,40 @@ impl From<io::Error> for Problem {
     }
 }
 
-/// Writes into the memory of process `pid`: data of ours, which nobody executes.
-pub fn write(pid: u32, address: u64, bytes: &[u8]) -> Result<(), Problem> {
-    Ok(Process::open(pid)?.write(address, bytes)?)
-}
-
-/// Makes the calls in process `pid`. `is_safe` is asked while the thread is stopped; what it returns says why not on this thread.
+/// Makes the calls in a process, as long as it runs the program that it ran when it was opened. `is_safe` is asked while the thread is stopped;
+/// what it returns says why not on this thread.
 pub fn call(
-    pid: u32,
+    process: &Process,
     call: &Call,
     is_safe: &mut dyn FnMut() -> Result<(), String>,
 ) -> Result<Called, Problem> {
-    let process = Process::open(pid)?;
+    let pid = process.pid;
     let begin = Instant::now();
     let (mut why, mut pause, mut look) = (None, FIRST_PAUSE, 0);
+    let mut stuck = Vec::new();
     loop {
-        let mut threads = threads::waiting(pid, call.are_locks_seen);
+        let waiting = threads::waiting(pid, call.are_locks_seen);
+        let mut threads: Vec<_> = waiting.into_iter().map(|tid| (tid, false)).collect();
         threads.truncate(MOST_ATTEMPTS);
-        if call.are_locks_seen && call.code.malloc.is_some() && begin.elapsed() >= WAITING_FIRST {
+        let is_late = begin.elapsed() >= WAITING_FIRST;
+        if is_late {
             let mut running = threads::running(pid);
             // Another one first at each look.
             let first = look % running.len().max(1);
             running.rotate_left(first);
-            threads.extend(running.into_iter().take(MOST_ATTEMPTS));
+            threads.extend(running.into_iter().map(|tid| (tid, true)).take(MOST_ATTEMPTS));
         }
         look += 1;
         let mut forbidden = None;
-        for tid in threads {
-            match process.attempt(tid, call, is_safe) {
+        for thread in threads {
+            // One that does not stop takes seconds.
+            if begin.elapsed() > PATIENCE {
+                break;
+            }
+            if stuck.contains(&thread.0) {
+                continue;
+            }
+            match process.attempt(thread, call, is_safe, &mut stuck) {
                 Err(Problem::NoThread(reason)) => why = reason,
                 // Each thread has its own filters, and waits elsewhere.
                 Err(Problem::Seccomp(reason)) => forbidden = Some(reason),
@@ -172,6 +196,8 @@ pub fn call(
             return Err(Problem::NoThread(why));
         }
         std::thread::sleep(pause);
-        pause = (pause * 2).min(MOST_PAUSE);
+        if is_late {
+            pause = (pause * 2).min(MOST_PAUSE);
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Where a thread is, by the mappings of its process: on which stack, and in whose code.
 
+use crate::query::{Told, mapping_at};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Error, Result};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
@@ -40,11 +41,19 @@ pub struct Maps {
     code: Option<Mapping>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq)]
 struct Mapping {
     range: Range<u64>,
     permissions: String,
     path: String,
+}
+
+impl From<Told> for Mapping {
+    fn from(told: Told) -> Self {
+        let Told { range, permissions, name } = told;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { range, permissions: text(&permissions), path: text(&name) }
+    }
 }
 
 impl Mapping {
@@ -63,11 +72,21 @@ impl Mapping {
 impl Maps {
     /// Of process `pid`; empty where they cannot be read.
     pub fn of(pid: u32, pointer: u64, instruction: u64) -> Self {
-        let file = File::open(format!("/proc/{pid}/maps"));
-        file.map_or_else(
-            |_| Self::default(),
-            |maps| Self::parse(BufReader::with_capacity(READ_BYTES, maps), pointer, instruction),
-        )
+        let Ok(maps) = File::open(format!("/proc/{pid}/maps")) else { return Self::default() };
+        Self::asked(&maps, pointer, instruction).unwrap_or_else(|_| {
+            Self::parse(BufReader::with_capacity(READ_BYTES, maps), pointer, instruction)
+        })
+    }
+
+    /// The kernel need not tell the others: there may be very many, and the thread waits. Fails where it cannot be asked so (before Linux 6.11).
+    fn asked(maps: &File, pointer: u64, instruction: u64) -> Result<Self> {
+        let at = |address| Ok::<_, Error>(mapping_at(maps, address)?.map(Mapping::from));
+        let stack = at(pointer)?;
+        let below = match stack.as_ref().and_then(|stack| stack.range.start.checked_sub(1)) {
+            Some(address) => at(address)?,
+            None => None,
+        };
+        Ok(Self { stack, below, code: at(instruction)? })
     }
 
     /// A process may have very many: of each line no more is looked at than its addresses.
@@ -95,7 +114,7 @@ impl Maps {
 
     /// Why a thread that computes there may not be borrowed, if so: in the program's own code the call is what a signal's handler is that
     /// makes it, harmless unless it interrupts the allocator. What the stack must not hold, the caller checks.
-    pub fn check_code(&self) -> Result<(), String> {
+    pub fn check_code(&self) -> std::result::Result<(), String> {
         let is_own = |mapping: &Mapping| {
             let name = mapping.path.strip_prefix('/').and_then(|path| path.rsplit('/').next());
             mapping.permissions == "r-xp"
@@ -111,7 +130,7 @@ impl Maps {
         memory: &File,
         pointer: u64,
         thread_pointer: u64,
-    ) -> Result<u64, String> {
+    ) -> std::result::Result<u64, String> {
         let mut descriptor = [0; DESCRIPTOR_BYTES];
         let is_read = memory.read_exact_at(&mut descriptor, thread_pointer).is_ok();
         let descriptor = if is_read { &descriptor[..] } else { &[] };
@@ -250,6 +269,32 @@ mod tests {
                 "{instruction:x}"
             );
         }
+    }
+
+    #[test]
+    fn the_kernel_tells_of_one_address_what_its_text_does() {
+        let on_stack = 0;
+        let (pointer, instruction) = (&raw const on_stack as u64, Maps::of as *const () as u64);
+        // A stack of a test's may be one mapping with what lies beside it, which other tests change meanwhile.
+        let is_equal = || {
+            let maps = || File::open("/proc/self/maps").unwrap();
+            let asked = match Maps::asked(&maps(), pointer, instruction) {
+                Ok(asked) => asked,
+                Err(_) => return true,
+            };
+            let read = Maps::parse(BufReader::new(maps()), pointer, instruction);
+            // What lies below counts where it touches the stack.
+            let touches = |of: &Maps| {
+                of.below.clone().filter(|below| {
+                    Some(below.range.end) == of.stack.as_ref().map(|stack| stack.range.start)
+                })
+            };
+            asked.stack.is_some()
+                && asked.stack == read.stack
+                && asked.code == read.code
+                && touches(&asked) == touches(&read)
+        };
+        assert!((0..1000).any(|_| is_equal()));
     }
 
     fn maps(text: &str, pointer: u64, instruction: u64) -> Maps {

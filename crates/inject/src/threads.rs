@@ -1,5 +1,6 @@
 //! Which threads of a process may be borrowed: those that wait in a system call that the kernel can begin again, and those that run.
 
+use crate::patience;
 use std::path::Path;
 use std::{fs, io};
 
@@ -14,7 +15,8 @@ const MSG_WAITFORONE: u64 = 0x1_0000;
 const HARMLESS: [i32; 3] = [libc::SIGURG, libc::SIGWINCH, libc::SIGCHLD];
 
 /// System calls that wait, have no effect before they return, and are begun again after a stop as if there had been none. With their
-/// rank: first those on which nothing hangs, then those whose time-out begins anew, last the one that could miss a signal.
+/// rank: first those on which nothing hangs, then those whose time-out begins anew, then the one that could miss a signal, last those that may have
+/// part of what they wait for (`waits_for_more`).
 const WAITING: [(i64, u32); 28] = [
     (libc::SYS_rt_sigsuspend, 0),
     (libc::SYS_rt_sigtimedwait, 3),
@@ -26,11 +28,11 @@ const WAITING: [(i64, u32); 28] = [
     (libc::SYS_pselect6, 1),
     (libc::SYS_accept, 1),
     (libc::SYS_accept4, 1),
-    (libc::SYS_read, 1),
-    (libc::SYS_readv, 1),
-    (libc::SYS_recvfrom, 1),
-    (libc::SYS_recvmsg, 1),
-    (libc::SYS_recvmmsg, 1),
+    (libc::SYS_read, READ),
+    (libc::SYS_readv, READ),
+    (libc::SYS_recvfrom, READ),
+    (libc::SYS_recvmsg, READ),
+    (libc::SYS_recvmmsg, READ),
     (libc::SYS_msgrcv, 1),
     (libc::SYS_wait4, 1),
     (libc::SYS_waitid, 1),
@@ -46,6 +48,23 @@ const WAITING: [(i64, u32); 28] = [
     // A signal in the microsecond before it begins again is handled, and the wait goes on.
     (libc::SYS_pause, 4),
 ];
+
+/// The rank of those that read from a descriptor, their first argument.
+const READ: u32 = 5;
+/// How the kernel names what may be told to wait for more: sockets and terminals.
+const PATIENT: [&str; 4] = ["socket:[", "/dev/pts/", "/dev/tty", "/dev/console"];
+
+/// Whether a thread waits to read from what returns nothing before there is more than one byte. With part of that a stop would have it return.
+pub fn waits_for_more(pid: u32, tid: i32) -> bool {
+    let call = text(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
+    let Some((_, READ)) = parse(&call) else { return false };
+    let word = call.split_whitespace().nth(1).unwrap_or_default();
+    let descriptor = u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap_or(0);
+    let link = fs::read_link(format!("/proc/{pid}/fd/{descriptor}"));
+    let name = link.as_deref().map_or("", |link| link.to_str().unwrap_or_default());
+    PATIENT.iter().any(|start| name.starts_with(start))
+        && patience::is_patient(pid as i32, descriptor as i32)
+}
 
 /// A file of /proc. Names in it may be any bytes.
 pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
@@ -129,6 +148,39 @@ pub fn can_begin_again(number: i64) -> bool {
     REFUSING.contains(&number) || WAITING.iter().any(|(known, _)| *known == number)
 }
 
+/// System calls besides those that wait, which neither an allocator nor the loader makes without its locks.
+const OTHERS: [i64; 18] = [
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendfile,
+    libc::SYS_lseek,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_close,
+    libc::SYS_fcntl,
+    libc::SYS_ioctl,
+];
+
+/// Whether a thread may do something else before it begins this system call. Where locks are not seen, fewer.
+pub fn may_come_later(number: i64, are_locks_seen: bool) -> bool {
+    // What is to be waited for again is known to the kernel, and our call might wait, too.
+    let is_known = number != libc::SYS_restart_syscall;
+    let waits = is_known && WAITING.iter().any(|(known, _)| *known == number);
+    match are_locks_seen {
+        true => waits || OTHERS.contains(&number),
+        false => waits && number != libc::SYS_futex,
+    }
+}
+
 /// What a line `NAME: …` of a status file says.
 pub fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = status.lines();
@@ -146,11 +198,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_may_hold_a_lock_is_not_put_off() {
+        assert!(may_come_later(libc::SYS_read, false) && may_come_later(libc::SYS_write, true));
+        assert!(may_come_later(libc::SYS_futex, true) && !may_come_later(libc::SYS_futex, false));
+        for number in [libc::SYS_write, libc::SYS_restart_syscall] {
+            assert!(!may_come_later(number, false), "{number}");
+        }
+        for number in [
+            libc::SYS_mmap,
+            libc::SYS_brk,
+            libc::SYS_madvise,
+            libc::SYS_rt_sigreturn,
+            libc::SYS_execve,
+            -1,
+        ] {
+            assert!(!may_come_later(number, true), "{number}");
+        }
+    }
+
+    #[test]
     fn threads_that_write_run_or_wait_for_all_of_a_message_are_left_alone() {
-        assert_eq!(parse("0 0x3 0x7ffc 0x10 0x0 0x0 0x0 0x7ffc 0x7f00"), Some((0, 1)));
+        assert_eq!(parse("0 0x3 0x7ffc 0x10 0x0 0x0 0x0 0x7ffc 0x7f00"), Some((0, READ)));
         assert_eq!(parse("232 0x5 0x7f 0x2790 0x64 0x0 0x0 0x7ffc 0x7f00"), Some((232, 3)));
-        assert_eq!(parse("299 0x5 0x7f 0x8 0x10000 0x0 0x0 0x7ffc 0x7f00"), Some((299, 1)));
-        assert_eq!(parse("299 0x5 0x7f 0x1 0x0 0x0 0x0 0x7ffc 0x7f00"), Some((299, 1)));
+        assert_eq!(parse("299 0x5 0x7f 0x8 0x10000 0x0 0x0 0x7ffc 0x7f00"), Some((299, READ)));
+        assert_eq!(parse("299 0x5 0x7f 0x1 0x0 0x0 0x0 0x7ffc 0x7f00"), Some((299, READ)));
         assert_eq!(parse("426 0x5 0x0 0x1 0x1 0x0 0x8 0x7ffc 0x7f00"), Some((426, 3)));
         for line in [
             "running",
@@ -166,5 +237,34 @@ mod tests {
         ] {
             assert_eq!(parse(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn a_read_that_waits_for_more_than_one_byte_is_known() {
+        use std::io::{Read, Write};
+        use std::net::{TcpListener, TcpStream};
+        use std::os::fd::AsRawFd;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut near = listener.accept().unwrap().0;
+        let descriptor = near.as_raw_fd();
+        let (told, tid) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            let own = fs::read_link("/proc/thread-self").unwrap();
+            told.send(own.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
+            assert_eq!(near.read(&mut [0; 12]).unwrap(), 12);
+            let _ = near.read(&mut [0; 12]);
+        });
+        let (own, tid): (u32, i32) = (std::process::id(), tid.recv().unwrap());
+        let waits =
+            || while parse(&text(format!("/proc/{own}/task/{tid}/syscall")).unwrap()).is_none() {};
+        waits();
+        assert!(!waits_for_more(own, tid) && !patience::is_patient(own as i32, descriptor));
+        patience::keep_waiting_for(descriptor, 12);
+        assert!(waits_for_more(own, tid));
+        far.write_all(&[0; 12]).unwrap();
+        patience::keep_waiting_for(descriptor, 1);
+        far.write_all(&[0; 12]).unwrap();
+        reader.join().unwrap();
     }
 }

@@ -1,11 +1,12 @@
-//! ptrace(2) and what goes with it: the only unsafe code of this crate.
+//! ptrace(2) and what goes with it.
 //!
 //! A thread is traced by the thread that seized it; if that one dies, the kernel detaches.
 
 use std::fs;
 use std::io::{Error, Result};
 use std::ptr;
-use std::thread::sleep;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{sleep, yield_now};
 use std::time::{Duration, Instant};
 
 /// Registers as the kernel keeps them while the thread is stopped.
@@ -20,11 +21,29 @@ const MOST_XSTATE_BYTES: usize = 64 << 10;
 const KCMP_VM: usize = 1;
 /// Linux 5.13 and later.
 const PTRACE_GET_RSEQ_CONFIGURATION: u32 = 0x420f;
+/// Linux 5.3 and later.
+const PTRACE_GET_SYSCALL_INFO: u32 = 0x420e;
+/// Of its answer's first byte.
+const INFO_ENTRY: u64 = 1;
+/// What stops at a system call has besides SIGTRAP.
+const AT_CALL: i32 = 0x80;
+const OPTIONS: i32 = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD;
 /// Linux 4.4 and later, with CONFIG_CHECKPOINT_RESTORE.
 const PTRACE_SECCOMP_GET_FILTER: u32 = 0x420c;
 
+/// What stops so soon need not wait for a timer, too.
+const SOON: Duration = Duration::from_micros(100);
 /// While one waits for a thread to stop that must not be left: between two looks whether it still can.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// Whether this process ends soon.
+static ENDS_SOON: AtomicBool = AtomicBool::new(false);
+
+/// Says that this process ends soon after a call that failed. The kernel lets go of what it traces then, so that nothing is waited for that may never
+/// come.
+pub fn will_end_soon() {
+    ENDS_SOON.store(true, Ordering::Relaxed);
+}
 
 /// A thread that this one traces, until it is dropped.
 pub struct Traced {
@@ -49,6 +68,8 @@ pub enum Stop {
     Event(i32),
     /// It is about to get this signal.
     Signal(i32),
+    /// It begins a system call, or is done with it.
+    Call,
     /// It has started another program.
     Exec,
     /// It is gone.
@@ -58,13 +79,13 @@ pub enum Stop {
 impl Traced {
     /// Starts to trace a thread of process `pid`, which runs on.
     pub fn seize(pid: i32, tid: i32) -> Result<Self> {
-        request(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACEEXEC as usize)?;
+        request(libc::PTRACE_SEIZE, tid, 0, OPTIONS as usize)?;
         Ok(Self { tid, is_leader: pid == tid, state: State::Running })
     }
 
     /// Has no filter of system calls looked at until it is let go.
     pub fn suspend_seccomp(&self) -> Result<()> {
-        let options = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_SUSPEND_SECCOMP;
+        let options = OPTIONS | libc::PTRACE_O_SUSPEND_SECCOMP;
         request(libc::PTRACE_SETOPTIONS, self.tid, 0, options as usize)
     }
 
@@ -95,6 +116,22 @@ impl Traced {
         Ok(())
     }
 
+    /// The same until it begins a system call, or is done with one.
+    pub fn go_on_to_call(&mut self, signal: i32) -> Result<()> {
+        request(libc::PTRACE_SYSCALL, self.tid, 0, signal as usize)?;
+        self.state = State::Running;
+        Ok(())
+    }
+
+    /// Whether what it has stopped for is a system call that it begins; fails where the kernel does not tell.
+    pub fn is_at_entry(&self) -> Result<bool> {
+        // `struct ptrace_syscall_info`: one byte, then what is of no interest.
+        let mut found = [0u64; 16];
+        let address = &raw mut found as usize;
+        request(PTRACE_GET_SYSCALL_INFO, self.tid, size_of_val(&found), address)?;
+        Ok(found[0] & 0xff == INFO_ENTRY)
+    }
+
     /// Lets go of it, with a signal if not 0.
     pub fn detach(mut self, signal: i32) {
         self.state = State::Stopped(signal);
@@ -102,7 +139,7 @@ impl Traced {
 
     /// Waits for the next stop; `None` if there is none until `deadline`.
     pub fn wait(&mut self, deadline: Instant) -> Result<Option<Stop>> {
-        let mut pause = Duration::from_micros(20);
+        let (begin, mut pause) = (Instant::now(), Duration::from_micros(20));
         // How the first thread ended is its parent's to know; its stops need not be taken away.
         let keep = if self.is_leader { libc::WNOWAIT } else { 0 };
         loop {
@@ -113,6 +150,10 @@ impl Traced {
             }
             if Instant::now() > deadline {
                 return Ok(None);
+            }
+            if begin.elapsed() < SOON {
+                yield_now();
+                continue;
             }
             sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(1));
@@ -175,7 +216,8 @@ impl Traced {
 impl Drop for Traced {
     /// Only a thread that is stopped can be let go; one that we left to stop alone would stay so.
     fn drop(&mut self) {
-        if self.state == State::Running && self.interrupt().is_ok() {
+        let is_left = ENDS_SOON.load(Ordering::Relaxed);
+        if self.state == State::Running && !is_left && self.interrupt().is_ok() {
             // Fails only if there is nothing to wait for.
             while matches!(self.wait(Instant::now() + BETWEEN_LOOKS), Ok(None))
                 && !has_ended(self.tid)
@@ -195,6 +237,7 @@ fn meaning(kind: i32, status: i32) -> (State, Stop) {
     }
     let (signal, event) = (status & 0x7f, status >> 8);
     match event {
+        0 if status == libc::SIGTRAP | AT_CALL => (State::Stopped(0), Stop::Call),
         PTRACE_EVENT_STOP => (State::Stopped(0), Stop::Event(signal)),
         libc::PTRACE_EVENT_EXEC => (State::Stopped(0), Stop::Exec),
         _ => (State::Stopped(signal), Stop::Signal(signal)),
@@ -273,6 +316,31 @@ pub fn share_memory(one: i32, other: i32) -> bool {
     order == 0
 }
 
+/// A process that waits for events so long, once, and ends with 9 if it is interrupted.
+#[cfg(test)]
+pub fn waits_for_events(time: Duration) -> i32 {
+    // SAFETY: the child makes system calls alone, and writes through a pointer to a variable of its own.
+    unsafe {
+        let set = libc::epoll_create1(0);
+        let pid = libc::fork();
+        if pid == 0 {
+            let mut event = libc::epoll_event { events: 0, u64: 0 };
+            let found = libc::epoll_wait(set, &raw mut event, 1, time.as_millis() as i32);
+            libc::_exit(if found == 0 { 0 } else { 9 });
+        }
+        pid
+    }
+}
+
+/// How a child ended.
+#[cfg(test)]
+pub fn status_of(pid: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: the kernel writes one integer through the pointer.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    libc::WEXITSTATUS(status)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,6 +349,8 @@ mod tests {
     fn what_stops_is_not_taken_for_what_ends() {
         let stopped = meaning(libc::CLD_TRAPPED, libc::SIGUSR1);
         assert!(stopped == (State::Stopped(libc::SIGUSR1), Stop::Signal(libc::SIGUSR1)));
+        let call = meaning(libc::CLD_TRAPPED, libc::SIGTRAP | AT_CALL);
+        assert!(call == (State::Stopped(0), Stop::Call));
         let asked = meaning(libc::CLD_TRAPPED, libc::SIGTRAP | PTRACE_EVENT_STOP << 8);
         assert!(asked == (State::Stopped(0), Stop::Event(libc::SIGTRAP)));
         let started = meaning(libc::CLD_TRAPPED, libc::SIGTRAP | libc::PTRACE_EVENT_EXEC << 8);

@@ -1,8 +1,9 @@
 //! What is known of one stack at one moment.
 
-use ramson_format::{LIFETIME_BUCKETS, LIFETIME_SHIFT};
+use ramson_format::{LIFETIME_BUCKETS, LIFETIME_SHIFT, lifetime_bucket};
 use ramson_profile::{Estimate, SampleUnit};
 use serde::Serialize;
+use std::cmp::Reverse;
 
 /// A sample that is live.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +43,7 @@ pub struct StackHistory {
 }
 
 /// How old the live bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Ages {
     /// Half of the live bytes are at least this old.
     pub p50_ns: u64,
@@ -50,11 +51,65 @@ pub struct Ages {
     pub mean_ns: u64,
     /// Age of the oldest live sample.
     pub oldest_ns: u64,
+    /// Live bytes by age, the youngest first; ages without any are left out.
+    pub histogram: Vec<AgeBytes>,
+}
+
+/// Live bytes of an age.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct AgeBytes {
+    /// At least this old; a power of two, or 0.
+    pub from_ns: u64,
+    /// Younger than this.
+    pub to_ns: u64,
+    /// How many.
+    pub bytes: Estimate,
 }
 
 /// Lower end of a lifetime bucket; 0 for the first one, which has all shorter lifetimes too.
 pub(crate) fn bucket_start_ns(bucket: usize) -> u64 {
     if bucket == 0 { 0 } else { 1 << (bucket as u32 + LIFETIME_SHIFT) }
+}
+
+impl Ages {
+    /// Of all live blocks of these; `None`: they have none.
+    pub fn of<'a>(histories: impl IntoIterator<Item = &'a StackHistory>) -> Option<Self> {
+        let blocks = histories.into_iter().flat_map(|history| {
+            let aged = |block| (history.age_ns(block), block.estimate(SampleUnit::Bytes));
+            history.live.iter().map(aged)
+        });
+        let mut by_age: Vec<(u64, Estimate)> = blocks.collect();
+        by_age.sort_unstable_by_key(|&(age_ns, _)| Reverse(age_ns));
+        let half = by_age.iter().map(|(_, bytes)| bytes.value).sum::<f64>() / 2.0;
+        let mut older = 0.0;
+        let p50_ns = by_age.iter().find_map(|&(age_ns, bytes)| {
+            older += bytes.value;
+            (older >= half).then_some(age_ns)
+        });
+        let aged: f64 = by_age.iter().map(|&(age_ns, bytes)| age_ns as f64 * bytes.value).sum();
+        Some(Self {
+            p50_ns: p50_ns?,
+            mean_ns: (aged / (2.0 * half)) as u64,
+            oldest_ns: by_age.first()?.0,
+            histogram: histogram(&by_age),
+        })
+    }
+}
+
+fn histogram(by_age: &[(u64, Estimate)]) -> Vec<AgeBytes> {
+    let mut buckets = [(Estimate::default(), false); LIFETIME_BUCKETS];
+    for &(age_ns, bytes) in by_age {
+        let (sum, is_there) = &mut buckets[lifetime_bucket(age_ns)];
+        *sum += bytes;
+        *is_there = true;
+    }
+    let there = buckets.iter().enumerate().filter(|(_, (_, is_there))| *is_there);
+    let bytes = |(bucket, &(bytes, _)): (usize, &(Estimate, bool))| AgeBytes {
+        from_ns: bucket_start_ns(bucket),
+        to_ns: bucket_start_ns(bucket + 1),
+        bytes,
+    };
+    there.map(bytes).collect()
 }
 
 impl LiveBlock {
@@ -93,19 +148,7 @@ impl StackHistory {
 
     /// `None` without a live sample.
     pub fn ages(&self) -> Option<Ages> {
-        let weighted =
-            |block: &LiveBlock| (self.age_ns(block), block.estimate(SampleUnit::Bytes).value);
-        let mut by_age: Vec<(u64, f64)> = self.live.iter().map(weighted).collect();
-        by_age.sort_unstable_by_key(|&(age_ns, _)| std::cmp::Reverse(age_ns));
-        let half = by_age.iter().map(|(_, bytes)| bytes).sum::<f64>() / 2.0;
-        let mut older = 0.0;
-        let p50_ns = by_age.iter().find_map(|&(age_ns, bytes)| {
-            older += bytes;
-            (older >= half).then_some(age_ns)
-        });
-        let aged: f64 = by_age.iter().map(|&(age_ns, bytes)| age_ns as f64 * bytes).sum();
-        let mean_ns = (aged / (2.0 * half)) as u64;
-        Some(Ages { p50_ns: p50_ns?, mean_ns, oldest_ns: by_age.first()?.0 })
+        Ages::of([self])
     }
 
     /// How long the freed samples had lived on average, each taken for the middle of its bucket; `None` if none was freed.
@@ -151,7 +194,6 @@ impl StackHistory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ramson_format::lifetime_bucket;
 
     #[test]
     fn half_of_the_bytes_and_not_of_the_samples_is_older_than_the_median_age() {
@@ -159,9 +201,30 @@ mod tests {
             |time_ns, size_bytes| LiveBlock { time_ns, size_bytes, inverse_probability: 1.0 };
         let live = vec![block(90, 10), block(10, 1000), block(80, 10), block(0, 10)];
         let history = StackHistory { now_ns: 100, live, ..StackHistory::default() };
-        let ages = Ages { p50_ns: 90, mean_ns: 88, oldest_ns: 100 };
-        assert_eq!(history.ages(), Some(ages));
+        let ages = history.ages().unwrap();
+        assert_eq!((ages.p50_ns, ages.mean_ns, ages.oldest_ns), (90, 88, 100));
         assert_eq!(StackHistory::default().ages(), None);
+    }
+
+    #[test]
+    fn every_live_byte_is_in_the_histogram_of_its_age_and_ages_without_any_are_left_out() {
+        const SECOND: u64 = 1 << 30;
+        let block = |age_ns, size_bytes| LiveBlock {
+            time_ns: 1000 * SECOND - age_ns,
+            size_bytes,
+            inverse_probability: 2.0,
+        };
+        let live = vec![block(SECOND, 10), block(SECOND * 2 - 1, 20), block(64 * SECOND, 5)];
+        let one = StackHistory { now_ns: 1000 * SECOND, live, ..StackHistory::default() };
+        let other = StackHistory { live: vec![block(0, 7)], ..one.clone() };
+        let found = Ages::of([&one, &other]).unwrap().histogram;
+        let found: Vec<_> = found.iter().map(|it| (it.from_ns, it.to_ns, it.bytes.value)).collect();
+        let expected = [
+            (0, bucket_start_ns(1), 14.0),
+            (SECOND, 2 * SECOND, 60.0),
+            (64 * SECOND, 128 * SECOND, 10.0),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

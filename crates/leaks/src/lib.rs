@@ -15,7 +15,7 @@ mod survival;
 mod verdict;
 
 pub use growth::{Growth, NS_PER_HOUR};
-pub use history::{Ages, LiveBlock, MeasuredChange, StackHistory};
+pub use history::{AgeBytes, Ages, LiveBlock, MeasuredChange, StackHistory};
 pub use paths::{Judged, judge_paths};
 pub use persistence::Persistence;
 pub use suppressions::{BadSuppression, Suppressions};

@@ -5,6 +5,7 @@ use crate::areas::anonymous_bytes;
 use crate::glibc::{Effort, Statistics};
 use crate::identify::{self, AllocatorKind};
 use crate::part::Part;
+use crate::search::{Found, Search};
 use crate::{Area, Binary, ProcessMemory, executable, program, watched};
 use serde::{Serialize, Serializer};
 use std::time::Duration;
@@ -124,8 +125,12 @@ impl Allocators {
         let preload = settings.iter().find(|(name, _)| name == "LD_PRELOAD");
         let preload = preload.map_or("", |(_, list)| list);
         let library = areas.iter().find(|area| identify::is_libc(area));
-        let version =
-            library.and_then(|library| Binary::mapped(pid, library)?.find(identify::glibc_version));
+        let version = library.and_then(|library| {
+            match Binary::mapped(pid, library)?.search(Search::GlibcVersion) {
+                Found::Version(version, package) => Some((version, package)),
+                _ => None,
+            }
+        });
         let name = match &version {
             Some(((major, minor), package)) => format!("glibc {major}.{minor} ({package})"),
             None => "glibc of unknown version".into(),
@@ -161,10 +166,8 @@ impl Allocators {
 
     fn readable_version(&self) -> Result<(u32, u32), String> {
         let why = match self.version {
-            _ if self.glibc.is_none() => {
-                "no C library is mapped: what allocates there is not known"
-            }
-            _ if self.is_32_bit => "a 32-bit program: what its malloc keeps is not known",
+            _ if self.glibc.is_none() => "no C library is mapped, so its allocator is not known",
+            _ if self.is_32_bit => "a 32-bit program, whose malloc ramson cannot read",
             Some(version) => return Ok(version),
             None => "the C library's file cannot be read, so its version is not known",
         };
@@ -176,13 +179,13 @@ fn other(pid: u32, areas: &[Area], preload: &str) -> Option<(AllocatorKind, Allo
     if let Some((kind, area)) = identify::replacing_allocator(areas, preload) {
         let is_jemalloc = kind == AllocatorKind::Jemalloc;
         let library = is_jemalloc.then(|| Binary::mapped(pid, area)).flatten();
-        let version = library.and_then(|library| library.find(identify::jemalloc_version));
+        let version = library.and_then(|library| library.search(Search::JemallocVersion).text());
         let name = format!("{kind:?}").to_lowercase();
         let name = version.map_or(name.clone(), |version| format!("{name} {version}"));
         return Some((kind, Allocator::new(name, preload, &area.path)));
     }
     let may_be_static = !areas.iter().any(identify::is_libc);
-    let name = executable::allocator_in_executable(pid, may_be_static)?.into();
+    let name = executable::allocator_in_executable(pid, may_be_static)?;
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?.display().to_string();
     Some((AllocatorKind::InProgram, Allocator { name, origin: "in the executable".into(), path }))
 }
@@ -200,16 +203,16 @@ fn unreadable(kind: AllocatorKind) -> &'static str {
     match kind {
         AllocatorKind::Jemalloc => {
             "jemalloc's arenas cannot be read from outside: its free memory (dirty and muzzy pages, tcaches) is part of the \
-             anonymous memory. --ask has it tell its figures, on a thread that is stopped for that; or MALLOC_CONF=stats_print:true at \
-             its exit"
+             anonymous memory. --ask makes it report its statistics, on a thread that is stopped for that; \
+             MALLOC_CONF=stats_print:true prints them at exit"
         }
         AllocatorKind::Tcmalloc => {
-            "tcmalloc's page heap cannot be read from outside: its free memory is part of the anonymous memory. --ask has \
-             it tell its figures, on a thread that is stopped for that; or MALLOCSTATS=1 at its exit"
+            "tcmalloc's page heap cannot be read from outside: its free memory is part of the anonymous memory. --ask makes it report \
+             its statistics, on a thread that is stopped for that; MALLOCSTATS=1 prints them at exit"
         }
         AllocatorKind::Mimalloc => {
-            "mimalloc's segments cannot be read from outside: its free memory is part of the anonymous memory. The program can ask \
-             it: mi_stats_print; or MIMALLOC_SHOW_STATS=1 at its exit"
+            "mimalloc's segments cannot be read from outside: its free memory is part of the anonymous memory. The program can call \
+             mi_stats_print; MIMALLOC_SHOW_STATS=1 prints the same at exit"
         }
         AllocatorKind::Musl => {
             "musl's malloc cannot be read from outside: its free memory is part of the anonymous memory"

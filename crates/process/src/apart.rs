@@ -1,43 +1,107 @@
-//! The allocator's tables in processes of others: opened here, walked by a helper. What it answers is checked: it may be in their hands.
+//! The memory of others' processes and the binaries in them: opened here, read by a helper. What it answers is checked: it may be in their hands.
 
-use crate::areas::Area;
-use crate::glibc::{self, Arena, Effort, Statistics};
+use crate::areas::{Area, without_directory};
+use crate::glibc::{self, Arena, Beside, Effort, Statistics};
+use crate::padding::padding;
 use crate::process_memory::ProcessMemory;
+use crate::search::{Found, Search};
+use crate::stacks::thread_stacks;
 use borsh::{BorshDeserialize, BorshSerialize};
-use ramson_apart::{Failure, Handler, Request};
-use std::fs::File;
+use ramson_apart::{Apart, Failure, Request};
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 
-const STATISTICS: u8 = 0x40;
+pub(crate) const STATISTICS: u8 = 0x40;
+pub(crate) const LOOK: u8 = 0x42;
+pub(crate) const BESIDE: u8 = 0x43;
+pub(crate) const SEARCH: u8 = 0x44;
+pub(crate) const PEEK: u8 = 0x45;
+pub(crate) const RUNS: u8 = 0x46;
 /// A process has no more addresses.
 const MOST_BYTES: u64 = 1 << 47;
+/// A longer path of an area is passed without its directory.
+const MOST_PATH_BYTES: usize = 256;
 
 /// What to read. The descriptors are those of the memory and of its pagemap.
 #[derive(BorshSerialize, BorshDeserialize)]
-struct Question {
-    areas: Vec<Area>,
+pub(crate) struct Question {
+    pub areas: Vec<Area>,
     /// The C library's data, as indices of `areas`.
-    library: Vec<u32>,
-    version: (u32, u32),
-    effort: Effort,
+    pub library: Vec<u32>,
+    pub version: (u32, u32),
+    pub effort: Effort,
 }
 
-/// Walks the allocators' tables of processes that come as descriptors.
-#[derive(Default)]
-pub struct MemoryReader;
+/// What is seen in memory beside the allocator's statistics.
+#[derive(Default, BorshSerialize, BorshDeserialize)]
+pub struct Sight {
+    /// Starts of the areas that are threads' stacks, ascending.
+    pub stacks: Vec<u64>,
+    /// Bytes of zeros in huge pages, by the starts of their areas, ascending.
+    pub padding: Vec<(u64, u64)>,
+}
 
-impl Handler for MemoryReader {
-    fn kinds(&self) -> &'static [u8] {
-        &[STATISTICS]
+impl Sight {
+    pub(crate) fn of(memory: &ProcessMemory, areas: &[Area]) -> Self {
+        let padding = areas.iter().map(|area| (area.start, padding(memory, area)));
+        Self {
+            stacks: thread_stacks(memory, areas),
+            padding: padding.filter(|&(_, bytes)| bytes > 0).collect(),
+        }
     }
 
-    fn answer(&mut self, _: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
-        let Question { areas, library, version, effort } = borsh::from_slice(body).ok()?;
-        let [memory, pagemap] = files.try_into().ok()?;
-        let memory = ProcessMemory::given(memory, pagemap);
-        let library: Vec<&Area> =
-            library.iter().filter_map(|&index| areas.get(index as usize)).collect();
-        borsh::to_vec(&glibc::read(&memory, &areas, &library, version, effort)).ok()
+    /// Whether it can be what is seen of these areas.
+    fn is_of(&self, areas: &[Area]) -> bool {
+        let areas: HashMap<u64, &Area> = areas.iter().map(|area| (area.start, area)).collect();
+        let is_padding = |&(start, bytes): &(u64, u64)| {
+            areas.get(&start).is_some_and(|area| bytes <= area.anonymous_huge)
+        };
+        self.stacks.is_sorted()
+            && self.stacks.iter().all(|start| areas.contains_key(start))
+            && self.padding.iter().all(is_padding)
+            && self.padding.is_sorted()
     }
+
+    /// Bytes of zeros in the huge pages of an area.
+    pub fn padding_of(&self, area: &Area) -> u64 {
+        let found = self.padding.binary_search_by_key(&area.start, |&(start, _)| start);
+        found.map_or(0, |index| self.padding[index].1)
+    }
+}
+
+pub(crate) fn all_beside(
+    memory: &ProcessMemory,
+    statistics: &Statistics,
+    blocks: &[u64],
+) -> Vec<Option<Beside>> {
+    blocks.iter().map(|&block| glibc::beside(memory, statistics, block)).collect()
+}
+
+/// Asks the helper that reads this memory.
+fn ask<T: BorshDeserialize>(
+    by: &Apart,
+    kind: u8,
+    question: &impl BorshSerialize,
+    files: &[BorrowedFd],
+) -> Result<T, Failure> {
+    let body = borsh::to_vec(question).map_err(|_| Failure::BadAnswer)?;
+    let answer = by.ask(&Request { kind, body: &body, files })?;
+    borsh::from_slice(&answer).map_err(|_| Failure::BadAnswer)
+}
+
+/// What a helper needs of areas.
+fn slim(areas: &[Area]) -> Vec<Area> {
+    let path = |area: &Area| match area.path.len() {
+        0..=MOST_PATH_BYTES => area.path.clone(),
+        _ => without_directory(&area.path),
+    };
+    let slim = |area: &Area| Area {
+        path: path(area),
+        permissions: area.permissions.clone(),
+        flags: String::new(),
+        ..*area
+    };
+    areas.iter().map(slim).collect()
 }
 
 /// The same as `glibc::read`, read by a helper if it is not to be read here.
@@ -54,14 +118,55 @@ pub fn statistics(
     let of_library = |area: &&Area| library.iter().any(|of| of.start == area.start);
     let library = areas.iter().enumerate().filter(|(_, area)| of_library(area));
     let library = library.map(|(index, _)| index as u32).collect();
-    let question = Question { areas: areas.to_vec(), library, version, effort };
-    let body = borsh::to_vec(&question).map_err(|error| error.to_string())?;
+    let question = Question { areas: slim(areas), library, version, effort };
     let said = |failure: Failure| format!("{failure}. {}", failure.next_step());
-    let answer = by.ask(&Request { kind: STATISTICS, body: &body, files: &files }).map_err(said)?;
     let answer: Result<Statistics, String> =
-        borsh::from_slice(&answer).map_err(|_| said(Failure::BadAnswer))?;
+        ask(by, STATISTICS, &question, &files).map_err(said)?;
     answer.and_then(|statistics| {
         Some(statistics).filter(is_valid).ok_or_else(|| said(Failure::BadAnswer))
+    })
+}
+
+/// Threads' stacks, and zeros in huge pages. Nothing where the helper that looks fails.
+pub fn look(memory: &ProcessMemory, areas: &[Area]) -> Sight {
+    let Some((by, files)) = memory.apart() else { return Sight::of(memory, areas) };
+    let sight: Result<Sight, Failure> = ask(by, LOOK, &slim(areas), &files);
+    sight.ok().filter(|sight| sight.is_of(areas)).unwrap_or_default()
+}
+
+/// What touches each of these blocks, as `glibc::beside` tells; `None` for those of which nothing is known.
+pub fn beside(
+    memory: &ProcessMemory,
+    statistics: &Statistics,
+    blocks: &[u64],
+) -> Vec<Option<Beside>> {
+    let Some((by, files)) = memory.apart() else { return all_beside(memory, statistics, blocks) };
+    let found: Result<Vec<Option<Beside>>, Failure> =
+        ask(by, BESIDE, &(&statistics.ranges, blocks), &files);
+    let is_bytes = |it: &Beside| it.below_bytes <= MOST_BYTES && it.above_bytes <= MOST_BYTES;
+    let is_answer = |found: &Vec<Option<Beside>>| {
+        found.len() == blocks.len() && found.iter().flatten().all(is_bytes)
+    };
+    found.ok().filter(is_answer).unwrap_or_else(|| vec![None; blocks.len()])
+}
+
+/// What is looked for in a binary.
+pub fn search(by: &Apart, file: BorrowedFd, what: Search) -> Found {
+    ask(by, SEARCH, &what, &[file]).unwrap_or_default()
+}
+
+/// Bytes of memory; `None` if not all of them can be read.
+pub fn peek(by: &Apart, files: &[BorrowedFd], address: u64, length: u64) -> Option<Vec<u8>> {
+    let bytes: Option<Vec<u8>> = ask(by, PEEK, &(address, length), files).ok()?;
+    bytes.filter(|bytes| bytes.len() as u64 == length)
+}
+
+/// The runs of present pages in a range.
+pub fn present(by: &Apart, files: &[BorrowedFd], start: u64, end: u64) -> Option<Vec<(u64, u64)>> {
+    let runs: Option<Vec<(u64, u64)>> = ask(by, RUNS, &(start, end), files).ok()?;
+    let is_run = |&(from, to): &(u64, u64)| from < to;
+    runs.filter(|runs| {
+        runs.iter().all(is_run) && runs.windows(2).all(|pair| pair[0].1 <= pair[1].0)
     })
 }
 

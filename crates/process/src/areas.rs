@@ -1,8 +1,10 @@
 //! The areas of a process, as one reading of /proc/PID/smaps tells them, and the kernel's total beside them.
 
+use crate::mappings::{Mapping, UNNAMED, mappings};
 use crate::{clock, stat, watched};
 use borsh::{BorshDeserialize, BorshSerialize};
 use rustix::fs::makedev;
+use std::collections::HashMap;
 use std::io::{BufRead, Result as IoResult};
 use std::ops::Range;
 
@@ -104,6 +106,31 @@ pub fn read_smaps(pid: u32) -> IoResult<Vec<Area>> {
     watched::read_whole(smaps, SMAPS_READ_BYTES, |smaps| parse_smaps(smaps))
 }
 
+/// The same without what of them is resident: the kernel tells that many times as fast.
+pub fn read_outline(pid: u32) -> IoResult<Vec<Area>> {
+    let mut names = HashMap::new();
+    let mut path_bytes = 0;
+    let mut all: Vec<Area> = Vec::new();
+    for Mapping { start, end, access, offset, device, inode, path } in mappings(pid)? {
+        if inode != 0 && path != UNNAMED {
+            names.entry((device, inode)).or_insert_with(|| path.clone());
+        }
+        let permissions = String::from_utf8_lossy(&access).into_owned();
+        let area = Area { start, end, permissions, offset, device, inode, path, ..Area::default() };
+        all.push(area);
+    }
+    for area in &mut all {
+        if let (UNNAMED, Some(name)) = (&*area.path, names.get(&(area.device, area.inode))) {
+            area.path.clone_from(name);
+        }
+        path_bytes += area.path.len();
+        if path_bytes > MOST_PATH_BYTES {
+            area.path = without_directory(&area.path);
+        }
+    }
+    Ok(all)
+}
+
 /// The areas of a process, and what they must add up to.
 pub struct Areas {
     /// In the order of their addresses.
@@ -187,17 +214,20 @@ pub fn parse_smaps(mut smaps: impl BufRead) -> Vec<Area> {
     let mut all: Vec<Area> = Vec::new();
     let (mut bytes, mut path_bytes) = (Vec::new(), 0);
     while smaps.read_until(b'\n', &mut bytes).is_ok_and(|read| read > 0) {
+        let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        // Figures begin with a capital, addresses with a digit.
+        if line.first().is_some_and(u8::is_ascii_uppercase) {
+            if let Some((last, at)) = all.last_mut().zip(memchr::memchr(b':', line)) {
+                add_figure(last, &line[..at], &line[at + 1..]);
+            }
         // A file's name may be any bytes.
-        let line = String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(&bytes));
-        if let Some(mut area) = parse_head(&line) {
+        } else if let Some(mut area) = parse_head(&String::from_utf8_lossy(line)) {
             while all.pop_if(|last| area.start < last.end).is_some() {}
             path_bytes += area.path.len();
             if path_bytes > MOST_PATH_BYTES {
                 area.path = without_directory(&area.path);
             }
             all.push(area);
-        } else if let Some((last, (key, value))) = all.last_mut().zip(line.split_once(':')) {
-            add_figure(last, key, value);
         }
         bytes.clear();
     }
@@ -205,27 +235,30 @@ pub fn parse_smaps(mut smaps: impl BufRead) -> Vec<Area> {
     all
 }
 
-fn add_figure(area: &mut Area, key: &str, value: &str) {
-    let kib = || value.split_whitespace().next()?.parse::<u64>().ok();
-    let bytes = || kib().unwrap_or(0).saturating_mul(1024);
+fn add_figure(area: &mut Area, key: &[u8], value: &[u8]) {
+    let digits =
+        || value.iter().skip_while(|byte| **byte == b' ').take_while(|byte| byte.is_ascii_digit());
+    let number =
+        |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
+    let bytes = || digits().fold(0, number).saturating_mul(1024);
     match key {
-        "Rss" => area.rss = bytes(),
-        "Anonymous" => area.anonymous = bytes(),
-        "Shared_Clean" | "Shared_Dirty" => {
+        b"Rss" => area.rss = bytes(),
+        b"Anonymous" => area.anonymous = bytes(),
+        b"Shared_Clean" | b"Shared_Dirty" => {
             area.shared = area.shared.saturating_add(bytes());
         }
-        "AnonHugePages" => area.anonymous_huge = bytes(),
-        "Shared_Hugetlb" | "Private_Hugetlb" => {
+        b"AnonHugePages" => area.anonymous_huge = bytes(),
+        b"Shared_Hugetlb" | b"Private_Hugetlb" => {
             area.hugetlb = area.hugetlb.saturating_add(bytes());
         }
-        "Swap" => area.swap = bytes(),
-        "VmFlags" => area.flags = value.trim().into(),
+        b"Swap" => area.swap = bytes(),
+        b"VmFlags" => area.flags = String::from_utf8_lossy(value.trim_ascii()).into_owned(),
         _ => {}
     }
 }
 
 /// What tells files apart well enough where a process has too many long paths.
-fn without_directory(path: &str) -> String {
+pub(crate) fn without_directory(path: &str) -> String {
     match path.rsplit_once('/') {
         Some((_, name)) if path.starts_with('/') => format!("/…/{name}"),
         _ => path.into(),

@@ -1,13 +1,17 @@
 //! A file that a process runs or has mapped, read in pieces: it may be of any size, and anyone's.
 
+use crate::apart;
 use crate::areas::Area;
+use crate::search::{Found, Search};
 use crate::watched::wait_for_process;
 use object::ReadRef;
+use ramson_apart::{Apart, for_owner, for_process};
 use ramson_paths::{Facts, Links, MappedFile, RegularFile, Root, executable_of, mapped_file};
 use rustix::fs::{SeekFrom, seek};
 use std::cell::{Cell, OnceCell};
 use std::fs::File;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -29,6 +33,8 @@ const MOST_TABLES: usize = 64;
 /// The file, open.
 pub struct Binary {
     file: File,
+    /// Who reads it, if this process does not.
+    by: Option<Apart>,
     facts: Facts,
     left_bytes: Cell<u64>,
     /// Each read once, when it is needed.
@@ -43,24 +49,46 @@ impl Binary {
         let path = path.clone();
         let open =
             move || mapped_file(&MappedFile { pid, range: start..end, device, inode, path: &path });
-        wait_for_process(pid, open).ok()?.ok().map(Self::new)
+        Some(Self::new(wait_for_process(pid, open).ok()?.ok()?).of_process(pid))
     }
 
     /// The executable of process `pid`.
     pub fn executable(pid: u32) -> Option<Self> {
-        executable_of(pid).ok().map(Self::new)
+        let opened = wait_for_process(pid, move || executable_of(pid)).ok()?;
+        Some(Self::new(opened.ok()?).of_process(pid))
     }
 
     /// What is at `path` in the root directory of process `pid` by now.
     pub fn at(pid: u32, path: &str) -> Option<Self> {
-        let opened = Root::of_process(pid).ok()?.open(Path::new(path), Links::WithinRoot);
-        opened.ok().map(Self::new)
+        let path = path.to_owned();
+        let open = move || Root::of_process(pid)?.open(Path::new(&path), Links::WithinRoot);
+        Some(Self::new(wait_for_process(pid, open).ok()?.ok()?).of_process(pid))
+    }
+
+    /// What another process has opened.
+    pub(crate) fn given(file: File) -> Option<Self> {
+        RegularFile::given(file).ok().map(Self::new)
+    }
+
+    /// Of another user's process it is read apart, whoever owns the file.
+    fn of_process(self, pid: u32) -> Self {
+        let by = for_process(pid).or_else(|| for_owner(self.facts.owner));
+        Self { by, ..self }
+    }
+
+    /// What is found in it. Nothing where the helper that looks fails.
+    pub fn search(&self, what: Search) -> Found {
+        match &self.by {
+            None => what.run(self),
+            Some(by) => apart::search(by, self.file.as_fd(), what),
+        }
     }
 
     fn new(opened: RegularFile) -> Self {
         let bytes = opened.facts.bytes.min(MOST_FILE_BYTES);
         Self {
             file: opened.file,
+            by: None,
             facts: opened.facts,
             left_bytes: Cell::new(MOST_READ_BYTES),
             blocks: (0..bytes.div_ceil(BLOCK_BYTES)).map(|_| OnceCell::new()).collect(),

@@ -1,9 +1,11 @@
 //! What a process's executable contains: an allocator, a C library, a language's run time.
 
 use crate::binary::Binary;
-use crate::watched;
+use crate::identify;
+use crate::mappings::{Mapping, mappings};
+use crate::search::{Found, Search};
 use memchr::memmem;
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSymbol, elf};
 
 /// Parts of mapped files' names, and whose heap comes with them.
 const RUNTIMES: [(&str, &str); 6] = [
@@ -36,9 +38,9 @@ const ALLOCATORS: [(&str, &str); 7] = [
 /// The owner of memory that did not come from malloc, as far as mapped files and the executable tell.
 pub fn heap_owner(pid: u32) -> Option<String> {
     let (mut first, mut has_old_python) = (RUNTIMES.len(), false);
-    for line in watched::lines(pid, "maps").ok()? {
-        first = RUNTIMES.iter().take(first).position(|of| line.contains(of.0)).unwrap_or(first);
-        has_old_python |= is_old_python(&line);
+    for Mapping { path, .. } in mappings(pid).ok()?.filter(Mapping::is_code) {
+        first = RUNTIMES.iter().take(first).position(|of| path.contains(of.0)).unwrap_or(first);
+        has_old_python |= is_old_python(&path);
     }
     match RUNTIMES.get(first).map(|of| of.1) {
         // Since 3.10 an arena has 1 MiB: each is known by who mapped it.
@@ -46,8 +48,36 @@ pub fn heap_owner(pid: u32) -> Option<String> {
         Some(whose) => return Some(whose.into()),
         None => {}
     }
-    let binary = Binary::executable(pid)?;
-    let executable = object::File::parse(&binary).ok()?;
+    Binary::executable(pid)?.search(Search::Heap).text()
+}
+
+impl Search {
+    /// Looks for it, in this process.
+    pub(crate) fn run(self, binary: &Binary) -> Found {
+        match self {
+            Self::GlibcVersion => {
+                let found = binary.find(identify::glibc_version);
+                found.map_or(Found::Nothing, |(version, package)| Found::Version(version, package))
+            }
+            Self::JemallocVersion => Found::texts(binary.find(identify::jemalloc_version)),
+            Self::Is32Bit => match is_32_bit(binary) {
+                true => Found::Yes,
+                false => Found::Nothing,
+            },
+            Self::Heap => Found::texts(heap_of(binary)),
+            Self::Allocators => Found::texts(allocators_of(binary)),
+            Self::Linked { may_be_static } => Found::texts(linked_into(binary, may_be_static)),
+        }
+    }
+}
+
+fn is_32_bit(binary: &Binary) -> bool {
+    let head = binary.head::<5>();
+    head.is_some_and(|head| head.starts_with(&elf::ELFMAG) && head[4] == elf::ELFCLASS32.0)
+}
+
+fn heap_of(binary: &Binary) -> Option<String> {
+    let executable = object::File::parse(binary).ok()?;
     if executable.section_by_name(".gopclntab").is_some()
         || executable.section_by_name(".note.go.buildid").is_some()
     {
@@ -74,8 +104,12 @@ fn is_old_python(path: &str) -> bool {
 }
 
 /// Allocators inside a file that a process has mapped, by its symbols and texts.
-pub fn allocators_in(pid: u32, path: &str) -> Vec<&'static str> {
-    let Some(binary) = Binary::at(pid, path) else { return Vec::new() };
+pub fn allocators_in(pid: u32, path: &str) -> Vec<String> {
+    let binary = Binary::at(pid, path);
+    binary.map_or(Vec::new(), |binary| binary.search(Search::Allocators).all_texts())
+}
+
+fn allocators_of(binary: &Binary) -> Vec<&'static str> {
     let mut found: Vec<&str> = Vec::new();
     binary.find(|piece| {
         let is_new = |text: &&(&[u8], &'static str)| {
@@ -86,7 +120,7 @@ pub fn allocators_in(pid: u32, path: &str) -> Vec<&'static str> {
         (found.len() == TEXTS.len()).then_some(())
     });
     found.sort_by_key(|name| TEXTS.iter().position(|text| text.1 == *name));
-    if let Ok(object) = object::File::parse(&binary)
+    if let Ok(object) = object::File::parse(binary)
         && let Some(by_symbol) = Defined::by(&object).allocator()
         && !found.contains(&by_symbol)
     {
@@ -96,14 +130,17 @@ pub fn allocators_in(pid: u32, path: &str) -> Vec<&'static str> {
 }
 
 /// The allocator that is linked into a process's executable: glibc's, if that `may_be_static`, or one that its symbols tell.
-pub fn allocator_in_executable(pid: u32, may_be_static: bool) -> Option<&'static str> {
-    let binary = Binary::executable(pid)?;
+pub fn allocator_in_executable(pid: u32, may_be_static: bool) -> Option<String> {
+    Binary::executable(pid)?.search(Search::Linked { may_be_static }).text()
+}
+
+fn linked_into(binary: &Binary, may_be_static: bool) -> Option<&'static str> {
     // A text that each static program has, also without symbols. It does not tell the version.
     let has_text = || binary.find(|piece| memmem::find(piece, b"glibc-ld.so.cache"));
     if may_be_static && has_text().is_some() {
         return Some("static glibc");
     }
-    let defined = Defined::by(&object::File::parse(&binary).ok()?);
+    let defined = Defined::by(&object::File::parse(binary).ok()?);
     // The dynamic loader, called by name, has a malloc for itself only.
     defined.allocator().filter(|_| !defined.is_loader)
 }

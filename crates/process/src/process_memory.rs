@@ -1,8 +1,8 @@
 //! The memory of a running process, through /proc.
 
 use crate::memory::{HEAD_BYTES, Head, Memory, PAGE_BYTES, head_of, word_at};
-use crate::remote;
 use crate::watched::wait_for_process;
+use crate::{apart, remote};
 use ramson_apart::{Apart, for_process};
 use std::fs::File;
 use std::io;
@@ -15,10 +15,11 @@ const PRESENT: u64 = 1 << 63;
 const BATCH: usize = 1 << 14;
 
 /// A process whose memory may be read.
-#[derive(Debug)]
 pub struct ProcessMemory {
-    /// `None`: it was opened elsewhere.
+    /// `None`: it is read by its files alone, as where it was opened elsewhere.
     pid: Option<u32>,
+    /// Who reads it, if this process does not.
+    by: Option<Apart>,
     memory: File,
     pagemap: File,
 }
@@ -27,23 +28,27 @@ impl ProcessMemory {
     /// Of process `pid`. The kernel asks for the right to trace it.
     pub fn open(pid: u32) -> io::Result<Self> {
         let open = |name| wait_for_process(pid, move || File::open(format!("/proc/{pid}/{name}")))?;
-        Ok(Self { pid: Some(pid), memory: open("mem")?, pagemap: open("pagemap")? })
+        let by = for_process(pid);
+        Ok(Self { pid: Some(pid), by, memory: open("mem")?, pagemap: open("pagemap")? })
     }
 
     /// What another process has opened.
     pub(crate) fn given(memory: File, pagemap: File) -> Self {
-        Self { pid: None, memory, pagemap }
+        Self { pid: None, by: None, memory, pagemap }
     }
 
     /// Its files, and who reads them if this process does not.
-    pub(crate) fn apart(&self) -> Option<(Apart, [BorrowedFd<'_>; 2])> {
-        let by = for_process(self.pid?)?;
-        Some((by, [self.memory.as_fd(), self.pagemap.as_fd()]))
+    pub(crate) fn apart(&self) -> Option<(&Apart, [BorrowedFd<'_>; 2])> {
+        Some((self.by.as_ref()?, [self.memory.as_fd(), self.pagemap.as_fd()]))
     }
 }
 
 impl Memory for ProcessMemory {
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+        if let Some((by, files)) = self.apart() {
+            let bytes = apart::peek(by, &files, address, buffer.len() as u64);
+            return bytes.map(|bytes| buffer.copy_from_slice(&bytes)).is_some();
+        }
         // Half the price of the file; but sandboxes may forbid the call.
         self.pid.is_some_and(|pid| remote::read(pid, address, buffer))
             || self.memory.read_exact_at(buffer, address).is_ok()
@@ -56,7 +61,7 @@ impl Memory for ProcessMemory {
             let first = heads.len();
             let rest = &addresses[first..];
             let read = |pid| remote::read_places(pid, rest, HEAD_BYTES, &mut bytes);
-            let whole = self.pid.map_or(0, read);
+            let whole = self.pid.filter(|_| self.by.is_none()).map_or(0, read);
             heads
                 .extend(bytes.chunks_exact(HEAD_BYTES).take(whole).map(|head| Some(head_of(head))));
             // It stops at the first that cannot be read.
@@ -69,6 +74,10 @@ impl Memory for ProcessMemory {
     }
 
     fn present_runs(&self, start: u64, end: u64, visit: &mut dyn FnMut(u64, u64)) -> bool {
+        if let Some((by, files)) = self.apart() {
+            let runs = apart::present(by, &files, start, end);
+            return runs.map(|runs| runs.iter().for_each(|&(from, to)| visit(from, to))).is_some();
+        }
         remote::present_runs(&self.pagemap, start, end, visit).is_ok()
             || entries(&self.pagemap, start, end, visit)
     }

@@ -60,6 +60,12 @@ fn descendants(root: u32, parents: &BTreeMap<u32, u32>) -> Vec<u32> {
     found
 }
 
+/// What started a process, and what started that, up to the first one.
+pub fn above(pid: u32) -> Vec<u32> {
+    let next = |pid: &u32| parent(*pid).filter(|&above| above != 0);
+    std::iter::successors(next(&pid), next).collect()
+}
+
 fn parent(pid: u32) -> Option<u32> {
     stat::number(pid, 4)?.try_into().ok()
 }

@@ -1,6 +1,7 @@
 //! Which file a command is, and whether a library can be preloaded into it.
 
 use crate::Binary;
+use crate::search::{Found, Search};
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Architecture, Object};
@@ -155,8 +156,8 @@ fn interpreter_of_script(line: &[u8]) -> Option<PathBuf> {
 
 /// Whether a process runs a program of 32 bits; one that cannot be read is none.
 pub fn is_32_bit(pid: u32) -> bool {
-    let head = Binary::executable(pid).and_then(|binary| binary.head::<5>());
-    head.is_some_and(|head| head.starts_with(&elf::ELFMAG) && head[4] == elf::ELFCLASS32.0)
+    Binary::executable(pid)
+        .is_some_and(|binary| matches!(binary.search(Search::Is32Bit), Found::Yes))
 }
 
 /// Why the program that a process runs cannot be profiled, if so.

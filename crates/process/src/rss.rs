@@ -1,13 +1,14 @@
 //! RSS in parts that add up to it: the one classification, which every command shows.
 
 use crate::allocators::{Allocators, Missing};
+use crate::apart::{Sight, look};
 use crate::areas::{self, Area, Areas, Backing, read_areas, without};
 use crate::glibc::{Arena, Effort, Statistics};
 use crate::identify::base_name;
 use crate::memory::Presence;
 use crate::part::{Part, Term};
 use crate::process_memory::ProcessMemory;
-use crate::{clock, forked, padding, rights, stat, text, thread_stacks};
+use crate::{clock, forked, rights, stat, text};
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::{fs, iter, ops};
@@ -315,7 +316,7 @@ pub fn read(
             }
         };
         let memory_read = memory.as_ref().ok();
-        let stacks = memory_read.map_or(Vec::new(), |memory| thread_stacks(memory, &areas));
+        let sight = memory_read.map_or_else(Sight::default, |memory| look(memory, &areas));
         let pointers = stack_pointers(pid);
         let tmpfs = tmpfs_devices(pid);
         let known = Known {
@@ -328,11 +329,11 @@ pub fn read(
                 let next = pointers.partition_point(|&pointer| pointer < area.start);
                 let has_pointer = pointers.get(next).is_some_and(|&next| next < area.end);
                 area.path == "[stack]"
-                    || stacks.binary_search(&area.start).is_ok()
+                    || sight.stacks.binary_search(&area.start).is_ok()
                     || has_pointer && area.path != "[heap]"
             },
             is_shmem: &|area| tmpfs.contains(&area.device),
-            padding: &|area| memory_read.map_or(0, |memory| padding(memory, area)),
+            padding: &|area| sight.padding_of(area),
             resident: &|range| {
                 let presence = Presence::of(memory_read?, range.start, range.end)?;
                 Some(presence.resident_bytes(range.start, range.end))

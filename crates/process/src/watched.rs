@@ -39,12 +39,19 @@ pub fn open(pid: u32, name: &str) -> io::Result<ProcessFile> {
 
 /// The same, read in pieces of so many bytes.
 pub fn open_in_pieces(pid: u32, name: &str, piece_bytes: u32) -> io::Result<ProcessFile> {
+    let (file, by) = open_file(pid, name)?;
+    Ok(ProcessFile(match by {
+        None => Reader::Here(file),
+        Some(by) => Reader::Apart { pid, by, file, piece_bytes, bytes: Vec::new(), at: 0 },
+    }))
+}
+
+/// The same, and who reads it if this process does not.
+pub fn open_file(pid: u32, name: &str) -> io::Result<(File, Option<Apart>)> {
     let path = format!("/proc/{pid}/{name}");
-    let Some(by) = for_process(pid) else {
-        return Ok(ProcessFile(Reader::Here(File::open(path)?)));
-    };
+    let Some(by) = for_process(pid) else { return Ok((File::open(path)?, None)) };
     let file = wait_for(pid, &by, move || File::open(path))??;
-    Ok(ProcessFile(Reader::Apart { pid, by, file, piece_bytes, bytes: Vec::new(), at: 0 }))
+    Ok((file, Some(by)))
 }
 
 /// Its first bytes.
@@ -86,7 +93,7 @@ pub fn silence_of(pid: u32) -> Option<String> {
 /// It, or a helper in its stead, did not answer.
 pub fn note(pid: u32, failure: &Failure) {
     if matches!(failure, Failure::Stuck(_) | Failure::UsedUp) {
-        silenced(pid, failure.clone());
+        noted(pid, failure.clone());
     }
 }
 
@@ -107,12 +114,13 @@ fn wait_for<T: Send + 'static>(
     if let Some(silence) = locked().get(&pid).filter(is_silent) {
         return Err(silence.failure.clone().into());
     }
-    let done = by.wait_for(act).map_err(|failure| silenced(pid, failure))?;
+    let done = by.wait_for(act).map_err(|failure| noted(pid, failure))?;
     locked().remove(&pid);
     Ok(done)
 }
 
-fn silenced(pid: u32, failure: Failure) -> io::Error {
+/// The same, as an error.
+pub fn noted(pid: u32, failure: Failure) -> io::Error {
     locked().insert(pid, Silence { since: Instant::now(), failure: failure.clone() });
     failure.into()
 }
@@ -130,7 +138,7 @@ impl Read for ProcessFile {
             }
         };
         if *at == bytes.len() {
-            *bytes = by.read(file, piece_bytes).map_err(|failure| silenced(pid, failure))?;
+            *bytes = by.read(file, piece_bytes).map_err(|failure| noted(pid, failure))?;
             *at = 0;
         }
         let count = (&bytes[*at..]).read(buffer)?;

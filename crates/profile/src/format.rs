@@ -111,6 +111,15 @@ pub fn format_half_width(estimate: Estimate, unit: SampleUnit) -> String {
     format!("±{}", format_value(estimate.half_width_95(), unit))
 }
 
+/// Bytes per hour with their 95 % interval: `12.0 MiB/h (±1.41 MiB)`; without ± where all was counted.
+pub fn format_per_hour(bytes: Estimate) -> String {
+    let rate = format!("{}/h", format_bytes(bytes.value));
+    match bytes.variance.is_nan() || bytes.half_width_95() < 0.5 {
+        true => rate,
+        false => format!("{rate} ({})", format_half_width(bytes, SampleUnit::Bytes)),
+    }
+}
+
 /// A duration for people, with the precision that its size deserves: `0 ms`, `8.7 s`, `42 s`, `3 min`, `5.0 h`, `2.1 d`.
 pub fn format_duration(ns: u64) -> String {
     let seconds = ns as f64 / 1e9;
@@ -243,6 +252,8 @@ mod tests {
         assert_eq!(format_relative_error(of(0.0, 5.0)), "±>999 %");
         assert_eq!(format_relative_error(of(0.0, 0.0)), "–");
         assert_eq!(format_half_width(of(0.0, 73.1 * MIB), SampleUnit::Bytes), "±73.1 MiB");
+        assert_eq!(format_per_hour(of(2048.0 * MIB, 416.0 * MIB)), "2.00 GiB/h (±416 MiB)");
+        assert_eq!(format_per_hour(of(-3.0 * MIB, 0.0)), "-3.00 MiB/h");
     }
 
     #[test]
@@ -310,6 +321,7 @@ mod tests {
                     format_relative_error(estimate),
                     format_half_width(estimate, SampleUnit::Bytes),
                     format_half_width(estimate, SampleUnit::Objects),
+                    format_per_hour(estimate),
                 ] {
                     let lower = text.to_lowercase();
                     assert!(!lower.contains("nan") && !lower.contains("inf"), "{a} {b}: {text}");

@@ -100,6 +100,13 @@ impl FrameTable {
         self.names.is_empty()
     }
 
+    /// What the tables take in memory without the texts, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.names.capacity() * size_of::<FrameName>()
+            + self.frames.capacity() * size_of::<FrameAt>()
+            + self.starts.capacity() * size_of::<u32>()
+    }
+
     /// The function's name and file, with U+FFFD in place of control characters.
     pub fn name(&self, frame: FrameId) -> &FrameName {
         &self.names[frame.index()]
@@ -156,6 +163,11 @@ impl FrameName {
 }
 
 impl FrameId {
+    /// The function with that `index`.
+    pub(crate) fn of_index(index: u32) -> FrameId {
+        FrameId(index)
+    }
+
     /// Position in a table of `FrameTable::len` entries.
     pub fn index(self) -> usize {
         self.0 as usize

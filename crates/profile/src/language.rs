@@ -43,6 +43,11 @@ impl Language {
         }
     }
 
+    /// Whether its run time compiles functions into their callers, so that these have their frames no longer.
+    pub fn has_inlining_compiler(self) -> bool {
+        self != Self::Python
+    }
+
     /// Of the function that a run time calls `system_name`.
     pub fn of(system_name: &str) -> Option<Self> {
         CompiledFunction::parse(system_name).map(|function| function.language)

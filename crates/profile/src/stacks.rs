@@ -23,6 +23,13 @@ pub struct Group {
     range: Range<usize>,
 }
 
+impl Group {
+    /// The same stacks, which have so many words in common.
+    pub fn at_depth(&self, depth: usize) -> Group {
+        Group { depth, range: self.range.clone() }
+    }
+}
+
 impl Stacks {
     /// None yet, with room for so many, with so many words in all.
     pub fn with_capacity(stacks: usize, words: usize) -> Stacks {
@@ -64,7 +71,27 @@ impl Stacks {
 
     /// The last of the words that a group has in common; `None` where it has none.
     pub fn last_word(&self, group: &Group) -> Option<u32> {
-        Some(self.get(self.first(group))[group.depth.checked_sub(1)?])
+        // The group of all has none, and may have no stack.
+        let place = group.depth.checked_sub(1)?;
+        Some(self.get(self.first(group))[place])
+    }
+
+    /// Whether a group is a single stack.
+    pub fn is_one(&self, group: &Group) -> bool {
+        group.range.len() == 1
+    }
+
+    /// With how many words all stacks of a group begin, its own included.
+    pub fn common(&self, group: &Group) -> usize {
+        let mut members = self.members(group);
+        let Some(first) = members.next() else { return group.depth };
+        let first = self.get(first);
+        members.fold(first.len(), |common, index| {
+            let words = self.get(index);
+            let least = common.min(words.len());
+            let same = first[group.depth..least].iter().zip(&words[group.depth..least]);
+            group.depth + same.take_while(|(one, other)| one == other).count()
+        })
     }
 
     /// Splits a group by the next word: appends a group for each, in the order of the words, and returns the stacks that

@@ -6,14 +6,15 @@ use crate::run::library;
 use ramson_control::{Attached, Changes, Detached, Options, Set};
 use ramson_format::DEFAULT_MAX_OVERHEAD_PPM;
 use ramson_format::settings::parse_bound;
+use ramson_profile::Pattern;
 use ramson_profile::format::{format_bytes, format_duration};
-use ramson_source::{Failure, Target, find_targets};
+use ramson_source::{Failure, Target, Targets, find_targets, matching_targets};
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 use std::{env, fs};
 
-/// Names of objects in a line.
+/// Names of binaries in a line.
 const MOST_NAMES: usize = 4;
 
 /// What was done in each of several processes.
@@ -38,12 +39,28 @@ pub fn attach(flags: &AttachFlags) -> Result<(), Failure> {
         library: &library,
     };
     let attach = |target: &Target| ramson_control::attach(target, &options);
-    let text = |attached: &Attached| attached_text(attached, options.duration);
-    on_each(&flags.sources, "attach", flags.json, attach, text)
+    let text = |attached: &Attached| attached_text(attached, &options);
+    let targets = match &flags.matched {
+        Some(pattern) => matching(pattern)?,
+        None => find_targets(&flags.sources)?,
+    };
+    on_each(targets, flags.sources.len() == 1, "attach", flags.json, attach, text)
+}
+
+fn matching(pattern: &Pattern) -> Result<Targets, Failure> {
+    let targets = matching_targets(|text| pattern.is_match(text));
+    if targets.found.is_empty() && targets.refused.is_empty() {
+        let text = pattern.as_str();
+        return Err(Failure::not_found(format!(
+            "--match {text}: no process of this user has such a name or command line. \"ps -ef\" shows what there is"
+        )));
+    }
+    Ok(targets)
 }
 
 pub fn detach(flags: &DetachFlags) -> Result<(), Failure> {
-    on_each(&flags.sources, "detach", flags.json, ramson_control::detach, detached_text)
+    let (targets, is_one) = (find_targets(&flags.sources)?, flags.sources.len() == 1);
+    on_each(targets, is_one, "detach", flags.json, ramson_control::detach, detached_text)
 }
 
 pub fn set(flags: &SetFlags) -> Result<(), Failure> {
@@ -54,7 +71,8 @@ pub fn set(flags: &SetFlags) -> Result<(), Failure> {
         duration: flags.duration.map(Duration::from_nanos),
     };
     let set = |target: &Target| ramson_control::set(target, &changes);
-    on_each(&flags.sources, "set", flags.json, set, set_text)
+    let (targets, is_one) = (find_targets(&flags.sources)?, flags.sources.len() == 1);
+    on_each(targets, is_one, "set", flags.json, set, set_text)
 }
 
 /// What was checked when the flags were.
@@ -62,15 +80,15 @@ fn bound(text: Option<&str>) -> Option<u32> {
     text.and_then(|text| parse_bound(text.as_bytes()))
 }
 
-/// One after the other. Fails if it was done in none.
+/// One after the other; `is_one` says that one SRC was named. Fails if it was done in none.
 fn on_each<T: Serialize>(
-    sources: &[String],
+    targets: Targets,
+    is_one: bool,
     kind: &'static str,
     is_json: bool,
     act: impl Fn(&Target) -> Result<T, Failure>,
     text: impl Fn(&T) -> String,
 ) -> Result<(), Failure> {
-    let targets = find_targets(sources)?;
     let (mut done, mut failures) = (Vec::new(), Vec::new());
     for target in &targets.found {
         match act(target) {
@@ -87,19 +105,27 @@ fn on_each<T: Serialize>(
     }
     failures.iter().for_each(remark);
     match (is_json, done.as_slice()) {
-        (true, [one]) if sources.len() == 1 => print_json(kind, one),
+        (true, [one]) if is_one => print_json(kind, one),
         (true, _) => print_json(kind, &Each { processes: done }),
-        (false, all) => print(&all.iter().map(text).collect::<String>()),
+        (false, all) => {
+            print(&all.iter().map(|one| one_line(&text(one)) + "\n").collect::<String>())
+        }
     }
 }
 
-fn attached_text(attached: &Attached, duration: Option<Duration>) -> String {
-    let Attached { pid, name, .. } = attached;
+/// A program may call itself, and its libraries, anything.
+fn one_line(text: &str) -> String {
+    text.trim_end_matches('\n').replace(char::is_control, "\u{fffd}")
+}
+
+fn attached_text(attached: &Attached, options: &Options) -> String {
+    let (Attached { pid, name, .. }, duration) = (attached, options.duration);
     if attached.was_recorded {
         let since = attached
             .recorded_for_ms
-            .map_or(String::new(), |ms| format!(", for {}", format_duration((ms * 1e6) as u64)));
-        return format!("{name} (pid {pid}): recorded already{since}: ramson report {pid}\n");
+            .map_or(String::new(), |ms| format!(" for {}", format_duration((ms * 1e6) as u64)));
+        let kept = kept_text(attached, options);
+        return format!("{name} (pid {pid}): already recorded{since}{kept}: ramson report {pid}\n");
     }
     let limit = duration
         .map_or(String::new(), |time| format!(" for {}", format_duration(time.as_nanos() as u64)));
@@ -108,31 +134,50 @@ fn attached_text(attached: &Attached, duration: Option<Duration>) -> String {
         [] => String::new(),
         names if names.len() > MOST_NAMES => {
             format!(
-                ", not {} and {} more",
+                " (not in {} and {} more)",
                 names[..MOST_NAMES].join(", "),
                 names.len() - MOST_NAMES
             )
         }
-        names => format!(", not {}", names.join(", ")),
+        names => format!(" (not in {})", names.join(", ")),
     };
     let objects = attached.objects;
     let memory = match attached.is_in_memory {
-        true => "; the profile ends with the process, as it can write no directory",
+        true => "; the profile ends with the process, which cannot write to any directory",
         false => "",
     };
     format!(
-        "{name} (pid {pid}): recorded from now on{limit} in {seen} of {objects} objects that allocate{missed}{memory}; \
-         what it allocated before is not attributed: ramson report {pid}\n"
+        "{name} (pid {pid}): recorded from now on{limit}, in {seen} of {objects} binaries that allocate{missed}{memory}; \
+         earlier allocations are not attributed: ramson report {pid}\n"
     )
+}
+
+/// What was asked for of a process that is recorded already, and how to change it.
+fn kept_text(attached: &Attached, options: &Options) -> String {
+    let mut changes = String::new();
+    if ![0, options.interval_bytes].contains(&attached.interval_bytes) {
+        changes += &format!(" --interval {}", options.interval_bytes);
+    }
+    if let Some(duration) = options.duration {
+        changes += &format!(" --for {}ms", duration.as_millis());
+    }
+    match changes.is_empty() {
+        true => String::new(),
+        false => format!(
+            ", still one sample per {} (to change that: ramson set {}{changes})",
+            format_bytes(attached.interval_bytes as f64),
+            attached.pid
+        ),
+    }
 }
 
 fn detached_text(detached: &Detached) -> String {
     let Detached { pid, name, slots, kept, .. } = detached;
     match (slots, kept) {
-        (0, 0) => format!("{name} (pid {pid}): no hooks in it, nothing was done\n"),
-        (slots, 0) => format!("{name} (pid {pid}): as it was before: {slots} pointers put back\n"),
+        (0, 0) => format!("{name} (pid {pid}): has no hooks; nothing to do\n"),
+        (slots, 0) => format!("{name} (pid {pid}): as it was before: {slots} pointers restored\n"),
         (slots, kept) => format!(
-            "{name} (pid {pid}): {slots} pointers put back; {kept} were changed by other code meanwhile and stay\n"
+            "{name} (pid {pid}): {slots} pointers restored; {kept} stay, because other code has changed them\n"
         ),
     }
 }
@@ -140,15 +185,17 @@ fn detached_text(detached: &Detached) -> String {
 fn set_text(set: &Set) -> String {
     let Set { pid, name, .. } = set;
     if !set.is_on {
-        return format!("{name} (pid {pid}): no samples from now on: ramson set {pid} --on\n");
+        return format!("{name} (pid {pid}): sampling is off; to resume: ramson set {pid} --on\n");
     }
     let limit = set
         .for_ms
         .map_or(String::new(), |ms| format!(" for {}", format_duration((ms * 1e6) as u64)));
     let overhead = match set.max_overhead_ppm {
-        0 => "no limit of its CPU time".into(),
-        ppm => format!("at most {} % of the CPU time", f64::from(ppm) / 1e4),
+        0 => "no limit on CPU time".into(),
+        ppm => format!("at most {} % of CPU time", f64::from(ppm) / 1e4),
     };
     let interval = format_bytes(set.interval_bytes as f64);
-    format!("{name} (pid {pid}): a sample every {interval} from now on{limit}, {overhead}\n")
+    format!(
+        "{name} (pid {pid}): one sample per {interval} on average from now on{limit}, {overhead}\n"
+    )
 }

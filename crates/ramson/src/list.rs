@@ -32,7 +32,7 @@ pub fn list(flags: &ListFlags) -> Result<(), Failure> {
         }
         0 => hint("no profiles. Start a program with \"ramson run -- CMD\""),
         count => {
-            hint(&format!("none of the {count} profiles is asked for. \"ramson list\" shows them"))
+            hint(&format!("none of the {count} profiles matches. \"ramson list\" shows them all"))
         }
     }
     Ok(())

@@ -33,7 +33,9 @@ mod trim;
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use flags::{Cli, Command};
-use ramson_apart::{is_asked, serve_if_asked};
+use ramson_apart::{Handler, is_asked, serve_if_asked};
+use ramson_control::Actor;
+use ramson_history::HistoryReader;
 use ramson_import::ForeignReader;
 use ramson_process::MemoryReader;
 use ramson_reader::ProfileReader;
@@ -48,7 +50,11 @@ fn main() -> ExitCode {
         ramson_launch::close_inherited();
     }
     let (profiles, names) = (&mut ProfileReader, &mut NameReader::default());
-    if serve_if_asked(&mut [profiles, &mut MemoryReader, names, &mut ForeignReader]) {
+    let (foreign, histories) = (&mut ForeignReader, &mut HistoryReader::default());
+    let (memory, actor) = (&mut MemoryReader, &mut Actor);
+    let handlers: &mut [&mut dyn Handler] =
+        &mut [profiles, memory, names, foreign, histories, actor];
+    if serve_if_asked(handlers, ramson_apart::enable) {
         return ExitCode::SUCCESS;
     }
     completions::answer();

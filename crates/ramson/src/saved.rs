@@ -2,10 +2,11 @@
 
 use crate::flags::{ExportFlags, NameFlags};
 use crate::serve;
-use ramson_analysis::flame::{self, Shown};
+use ramson_analysis::flame::{Graph, Question, Shown, Wanted};
 use ramson_analysis::report::unit;
 use ramson_analysis::stack_table::{StackRow, StackTable};
 use ramson_analysis::summary::Subject;
+use ramson_analysis::tint::{Tint, of_live};
 use ramson_encode::html::Page;
 use ramson_encode::json::write_document;
 use ramson_profile::format::{format_objects, format_share, format_value};
@@ -24,6 +25,10 @@ const MOST_ROWS: usize = 4000;
 const MOST_STACKS: usize = 300;
 /// Functions whose callers and callees are there.
 const MOST_PEEKS: usize = 30;
+/// As the application asks for them.
+const FRAMES: [(Shown, &str); 3] =
+    [(Shown::Own, ""), (Shown::NoStandard, "frames=nostd&"), (Shown::All, "frames=all&")];
+const DIRECTIONS: [(Walk, &str); 2] = [(Walk::Callees, ""), (Walk::Callers, "direction=callers&")];
 
 /// What there is to save.
 pub struct Saving<'a> {
@@ -82,6 +87,7 @@ impl Saving<'_> {
             self.put_process(&mut page)?;
             self.put_tables(&mut page, most_rows)?;
             self.put_graphs(&mut page, least_share)?;
+            self.put_tinted_graphs(&mut page, least_share)?;
             let bytes: usize = page.documents.iter().map(|(_, document)| document.len()).sum();
             if bytes <= MOST_BYTES || most_rows == 0 {
                 return Ok(page);
@@ -201,7 +207,8 @@ impl Saving<'_> {
             };
             let rows = largest_stacks(&own, &frames, of, MOST_STACKS.min(most_rows));
             let rows = rows.into_iter().map(row).collect();
-            let stacks = StackTable { sample_type: of, total: own.total(of), is_folded, rows };
+            let total = own.total(of);
+            let stacks = StackTable { sample_type: of, total, ages: None, is_folded, rows };
             put(page, "report?view=stacks", Some("stacks"), &self.rows(&stacks, of))?;
             for row in table.rows.iter().take(MOST_PEEKS.min(most_rows)) {
                 let expression = format!("^{}$", literally(&row.name));
@@ -252,27 +259,13 @@ impl Saving<'_> {
     }
 
     fn put_graphs(&self, page: &mut Page, least_share: f64) -> io::Result<()> {
-        let names = self.names().names();
-        for (shown, frames) in
-            [(Shown::Own, ""), (Shown::NoStandard, "frames=nostd&"), (Shown::All, "frames=all&")]
-        {
+        for (shown, frames) in FRAMES {
             let mut profile = self.profile.clone();
             shown.fold(&mut profile);
             for (of, word) in self.types() {
-                for (walk, direction) in
-                    [(Walk::Callees, ""), (Walk::Callers, "direction=callers&")]
-                {
-                    let question = flame::Question {
-                        names: &names,
-                        sample_type: Some(of),
-                        walk,
-                        shown,
-                        path: &[],
-                        around: None,
-                        search: None,
-                        least_share,
-                    };
-                    let graph = flame::of_profile(&profile, of, &question);
+                let read = Graph::of_profile(&profile, of);
+                for (walk, direction) in DIRECTIONS {
+                    let graph = read.flame(&whole(walk, least_share), Some);
                     if (shown, walk, word) == (Shown::Own, Walk::Callees, "")
                         && graph.merged.frames > 0
                     {
@@ -295,6 +288,39 @@ impl Saving<'_> {
         }
         Ok(())
     }
+}
+
+impl Saving<'_> {
+    /// The same of what is shown first, by age and by growth. The source is read once more for it, without filters.
+    fn put_tinted_graphs(&self, page: &mut Page, least_share: f64) -> io::Result<()> {
+        let of = self.sample_type;
+        if self.process().is_none() || self.flags.filters.are_set() {
+            return Ok(());
+        }
+        let names = self.names().names();
+        for (tint, colour) in [(Tint::Age, "age"), (Tint::Growth, "growth")] {
+            for (shown, frames) in FRAMES {
+                let wanted =
+                    Wanted { names: &names, sample_type: Some(of), shown, tint: Some(tint) };
+                // What is counted has no age, as after --sample-index alloc_space.
+                let Ok(tinted) = of_live(self.members, tint, &wanted, of) else {
+                    return Ok(());
+                };
+                let read = Graph::of_tinted(&tinted, of);
+                for (walk, direction) in DIRECTIONS {
+                    let graph = read.flame(&whole(walk, least_share), Some);
+                    let key = format!("flame?colour={colour}&{direction}{frames}");
+                    put(page, key.trim_end_matches('&'), Some("flame"), &graph)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The tree as a page shows it first.
+fn whole(walk: Walk, least_share: f64) -> Question<'static> {
+    Question { walk, path: &[], around: None, search: None, least_share }
 }
 
 fn put(page: &mut Page, key: &str, kind: Option<&str>, answer: &impl Serialize) -> io::Result<()> {

@@ -1,19 +1,22 @@
 //! `ramson serve`: profiles over HTTP.
 
-use crate::flags::{Cli, Command, NameFlags, ServeFlags, command, line_of};
+use crate::flags::{Cli, Command, NameFlags, ServeFlags, TimelineFlags, command, line_of};
 use crate::open::Door;
 use crate::output::{print_raw, remark};
 use crate::{diff, doctor, leaks, list, report, timeline};
 use clap::FromArgMatches;
+use ramson_analysis::timeline::Timeline;
 use ramson_encode::json::write_document;
 use ramson_serve::{Document, Documents, Options, Sources, Token};
-use ramson_source::{Failure, Selector};
+use ramson_source::{Failure, Selector, open_recording};
 use serde::Serialize;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::Arc;
 
 /// Of one document.
 const MOST_BYTES: usize = 64 << 20;
+/// Status of a failure: not found, or not profiled.
+const NOT_FOUND: u8 = 5;
 /// Flags that say which part of a profile is asked for.
 const PARTS: [&str; 12] = [
     "all-frames",
@@ -32,10 +35,7 @@ const PARTS: [&str; 12] = [
 const OF_REPORT: [&str; 5] = ["address", "kind", "sample-index", "sort", "view"];
 
 pub fn serve(flags: &ServeFlags) -> Result<(), Failure> {
-    let sources = match flags.sources.as_slice() {
-        [] => Sources::All,
-        named => Sources::Named(named.to_vec()),
-    };
+    let sources = Sources::new(flags.sources.clone());
     sources.check()?;
     let token = flags.token_file.as_deref().map_or_else(Token::random, Token::of_file)?;
     let options = Options {
@@ -105,8 +105,18 @@ pub fn document(
             flags.names = names.clone();
             bytes(kind, &diff::document(&flags)?)
         }
-        Command::Timeline(flags) => bytes(kind, &timeline::document(&flags)?),
+        Command::Timeline(flags) => bytes(kind, &series(&flags)?),
         _ => Err(Failure::not_found(format!("{}: no such document", document.command()))),
+    }
+}
+
+/// A process without a history is no failure of a page: it has what the server has seen.
+fn series(flags: &TimelineFlags) -> Result<Timeline, Failure> {
+    let made = timeline::document(flags);
+    match made.as_ref().err().map(Failure::status) {
+        Some(NOT_FOUND) => open_recording(&flags.source)
+            .map_or(made, |recording| Ok(Timeline::without_history(&recording))),
+        _ => made,
     }
 }
 

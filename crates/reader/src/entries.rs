@@ -41,6 +41,8 @@ impl Header {
             (offset_of!(H, run_id), &mut self.run_id),
             (offset_of!(H, configured_interval_bytes), &mut self.configured_interval_bytes),
             (offset_of!(H, until_monotonic_ns), &mut self.until_monotonic_ns),
+            (offset_of!(H, attached_monotonic_ns), &mut self.attached_monotonic_ns),
+            (offset_of!(H, interval_orders), &mut self.interval_orders),
             (offset_of!(H, start_cycles), &mut self.start_cycles),
             (offset_of!(H, start_cycles_ns), &mut self.start_cycles_ns),
             (offset_of!(H, last_cycles), &mut self.last_cycles),

@@ -24,6 +24,8 @@ pub struct Header {
     pub max_overhead_ppm: u32,
     pub interval_changes: u32,
     pub until_monotonic_ns: u64,
+    pub attached_monotonic_ns: u64,
+    pub interval_orders: u64,
     pub start_cycles: u64,
     pub start_cycles_ns: u64,
     pub last_cycles: u64,

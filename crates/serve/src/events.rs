@@ -1,6 +1,6 @@
 //! A stream of the moments of a process, as server-sent events.
 
-use crate::moments::Moment;
+use crate::moments::{Moment, Terms};
 use crate::reply::{self, Reply};
 use crate::watch::{Look, Watch};
 use bytes::Bytes;
@@ -25,6 +25,7 @@ struct Event<'a> {
     rss: Option<u64>,
     live: Option<Estimate>,
     free: Option<Estimate>,
+    terms: Option<Terms>,
     /// What became of the process; null while it runs.
     ended: Option<&'a str>,
 }
@@ -89,6 +90,7 @@ fn event(moment: Option<Moment>, ended: Option<&str>) -> String {
         rss: moment.and_then(|moment| moment.rss),
         live: moment.map(|moment| moment.live),
         free: moment.and_then(|moment| moment.free),
+        terms: moment.and_then(|moment| moment.terms),
         ended,
     };
     let mut data = Vec::new();
@@ -105,7 +107,7 @@ mod tests {
     const PID: u32 = 7;
 
     fn moment(unix_ns: u64) -> Moment {
-        Moment { unix_ns, rss: Some(1), live: Estimate::exact(1.0), free: None }
+        Moment { unix_ns, rss: Some(1), live: Estimate::exact(1.0), free: None, terms: None }
     }
 
     /// What a client gets while `during` goes on; time passes when all wait.

@@ -3,14 +3,16 @@
 use crate::parts::{Parts, at_moment};
 use crate::query::Query;
 use crate::reply::{self, Reply};
-use ramson_analysis::flame::{Question, Shown, read};
+use crate::trees::Key;
+use ramson_analysis::flame::{Graph, Question, Shown, Wanted};
+use ramson_analysis::tint::Tint;
 use ramson_encode::json::write_document;
 use ramson_profile::view::Walk;
 use ramson_profile::{Pattern, SampleType};
 use ramson_source::{Failure, open_all};
 
 /// On the wire, to a client that takes gzip.
-const MOST_BYTES: usize = 64 << 10;
+const MOST_BYTES: usize = 64_000;
 /// Of the picture, in pixels.
 const WIDTHS: std::ops::RangeInclusive<u32> = 100..=10_000;
 const WIDTH: u32 = 1400;
@@ -29,12 +31,24 @@ pub struct Asked {
     around: Option<String>,
     search: Option<Pattern>,
     at: Option<String>,
+    tint: Option<Tint>,
+    old: Option<String>,
 }
 
 impl Asked {
     pub fn parse(query: &Query) -> Result<Self, Failure> {
-        const KNOWN: [&str; 8] =
-            ["at", "direction", "focus", "frames", "function", "path", "sample-index", "width"];
+        const KNOWN: [&str; 10] = [
+            "at",
+            "colour",
+            "direction",
+            "focus",
+            "frames",
+            "function",
+            "old",
+            "path",
+            "sample-index",
+            "width",
+        ];
         if let Some(name) = query.names().find(|name| !KNOWN.contains(name)) {
             let known = KNOWN.join(", ");
             let name = name.escape_debug();
@@ -49,20 +63,13 @@ impl Asked {
         let keys = query.get("path").unwrap_or_default().split('.').filter(|key| !key.is_empty());
         let path: Option<Vec<u32>> = keys.map(|key| u32::from_str_radix(key, 36).ok()).collect();
         let path = path.filter(|path| path.len() <= MOST_PATH);
-        let is_of = |of: &SampleType, text: &str| of.name() == text;
         Ok(Self {
-            sample_type: match query.get("sample-index") {
-                None => None,
-                Some(text) => match SampleType::ALL.into_iter().find(|of| is_of(of, text)) {
-                    Some(of) => Some(of),
-                    None => {
-                        return Err(wrong(
-                            "sample-index",
-                            "one of inuse_space, inuse_objects, alloc_space, alloc_objects",
-                        ));
-                    }
-                },
-            },
+            sample_type: sample_type(query).ok_or_else(|| {
+                wrong(
+                    "sample-index",
+                    "one of inuse_space, inuse_objects, alloc_space, alloc_objects",
+                )
+            })?,
             width: width.ok_or_else(|| wrong("width", "a number of pixels from 100 to 10000"))?,
             walk: match query.get("direction") {
                 None | Some("callees") => Walk::Callees,
@@ -81,7 +88,28 @@ impl Asked {
             around: query.get("function").map(str::to_owned),
             search: query.get("focus").filter(|text| !text.is_empty()).map(as_pattern),
             at: query.get("at").map(str::to_owned),
+            tint: tint(query).ok_or_else(|| wrong("colour", "age or growth, and not with old"))?,
+            old: query.get("old").map(str::to_owned),
         })
+    }
+}
+
+/// What is counted, if that is asked for; `None`: no such type.
+fn sample_type(query: &Query) -> Option<Option<SampleType>> {
+    match query.get("sample-index") {
+        None => Some(None),
+        Some(text) => SampleType::from_name(text).map(Some),
+    }
+}
+
+/// What colours the frames; `None`: no such colour.
+fn tint(query: &Query) -> Option<Option<Tint>> {
+    match (query.get("colour"), query.get("old")) {
+        (None, None) => Some(None),
+        (None, Some(_)) => Some(Some(Tint::Change)),
+        (Some("age"), None) => Some(Some(Tint::Age)),
+        (Some("growth"), None) => Some(Some(Tint::Growth)),
+        (Some(_), _) => None,
     }
 }
 
@@ -98,32 +126,53 @@ fn as_pattern(text: &str) -> Pattern {
 }
 
 /// The tree, cut more narrowly until it is small enough.
-pub fn reply(parts: &Parts, id: Option<&str>, asked: &Asked) -> Result<Reply, Failure> {
-    let source = parts.find(id)?.source;
-    let source = match &asked.at {
-        Some(moment) => at_moment(&source, moment)?,
-        None => source,
+pub fn reply(
+    parts: &Parts,
+    id: Option<&str>,
+    asked: &Asked,
+    takes_gzip: bool,
+) -> Result<Reply, Failure> {
+    let whole = parts.find(id)?.source;
+    let old = match asked.old.as_deref() {
+        Some("now") => Some(whole.clone()),
+        Some(moment) => Some(at_moment(&whole, "old", moment)?),
+        None => None,
     };
-    let mut question = Question {
-        names: &parts.names,
-        sample_type: asked.sample_type,
+    let source = match &asked.at {
+        Some(moment) => at_moment(&whole, "at", moment)?,
+        None => whole,
+    };
+    let Asked { sample_type, shown, tint, .. } = *asked;
+    let key = Key { source, sample_type, shown, tint, old };
+    let wanted = Wanted { names: &parts.names, sample_type, shown, tint };
+    let read = || {
+        let mut old = key.old.as_ref().map(|old| open_all(&[old])).transpose()?;
+        Graph::read(&mut open_all(&[&key.source])?, old.as_mut(), &wanted)
+    };
+    parts.trees.with(&key, read, |graph| cut(graph, asked, takes_gzip))?
+}
+
+fn cut(graph: &Graph, asked: &Asked, takes_gzip: bool) -> Result<Reply, Failure> {
+    let question = Question {
         walk: asked.walk,
-        shown: asked.shown,
         path: &asked.path,
         around: asked.around.as_deref(),
         search: asked.search.as_ref(),
         least_share: LEAST_WIDTH / f64::from(asked.width),
     };
-    let read = read(&mut open_all(&[&source])?, &question)?;
-    loop {
-        let answer = read.flame(&question);
+    graph.flame(&question, |flame| {
         let mut body = Vec::new();
-        write_document(Some("flame"), &answer, &mut body)?;
-        if body.len() <= MOST_BYTES || reply::gzip(&body).len() <= MOST_BYTES {
-            return Ok(reply::document(body));
+        if let Err(error) = write_document(Some("flame"), &flame, &mut body) {
+            return Some(Err(error.into()));
         }
-        question.least_share = answer.merged.least_share * 1.5;
-    }
+        let packed = reply::gzip(&body);
+        (packed.len() <= MOST_BYTES).then(|| {
+            Ok(match takes_gzip {
+                true => reply::as_packed(reply::document(packed)),
+                false => reply::document(body),
+            })
+        })
+    })
 }
 
 #[cfg(test)]
@@ -141,6 +190,8 @@ mod tests {
         assert_eq!((all.width, all.walk, all.shown), (800, Walk::Callers, Shown::All));
         assert_eq!((all.path.as_slice(), all.around.as_deref()), (&[1, 35][..], Some("f")));
         assert!(all.search.unwrap().is_match("aa"));
+        assert_eq!(asked("colour=age").unwrap().tint, Some(Tint::Age));
+        assert_eq!(asked("old=-5m").unwrap().tint, Some(Tint::Change));
         let usual = asked("").unwrap();
         assert_eq!((usual.width, usual.walk, usual.shown), (1400, Walk::Callees, Shown::Own));
         for wrong in [
@@ -151,6 +202,8 @@ mod tests {
             "path=!",
             "sample-index=x",
             "budget=1",
+            "colour=red",
+            "colour=age&old=-1h",
         ] {
             assert_eq!(asked(wrong).unwrap_err().status(), 2, "{wrong}");
         }

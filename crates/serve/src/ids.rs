@@ -70,7 +70,7 @@ mod tests {
             start_unix_ns: 0,
             last_unix_ns: 0,
             interval_bytes: 0,
-            live: Estimate::default(),
+            live: Some(Estimate::default()),
         }
     }
 

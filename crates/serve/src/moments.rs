@@ -1,8 +1,13 @@
 //! What this server has seen of each process since it began, in bounded memory.
 
+use ramson_analysis::rss::Rss;
+use ramson_analysis::steps::{self, Step, steps};
+use ramson_process::Term;
 use ramson_profile::Estimate;
-use serde::Serialize;
-use std::collections::HashMap;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Serialize, Serializer};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 
 /// Of all processes. A list that grows has room for twice what is in it, so that is at most half of 64 MiB.
 const MOST_MOMENTS: usize = (32 << 20) / size_of::<Moment>();
@@ -20,6 +25,37 @@ pub struct Moment {
     pub live: Estimate,
     /// Free in the allocator; null where it was not read, as reading it takes longest.
     pub free: Option<Estimate>,
+    /// The terms of RSS, which add up to it; null where they were not read at that moment.
+    pub terms: Option<Terms>,
+}
+
+/// Bytes of the terms of RSS, in the order of `Term::ALL`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms([i64; Term::ALL.len()]);
+
+impl Terms {
+    /// Of a reading.
+    pub fn of(rss: &Rss) -> Self {
+        Self(Term::ALL.map(|(term, _)| rss.term(term).value.round() as i64))
+    }
+}
+
+/// By their names, without those that are 0.
+impl Serialize for Terms {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let all = Term::ALL.iter().map(|(_, name)| name).zip(&self.0);
+        serializer.collect_map(all.filter(|&(_, &bytes)| bytes != 0))
+    }
+}
+
+impl JsonSchema for Terms {
+    fn schema_name() -> Cow<'static, str> {
+        "Terms".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        BTreeMap::<String, i64>::json_schema(generator)
+    }
 }
 
 /// What was seen of one process.
@@ -44,6 +80,8 @@ pub struct Moments {
     pub all: usize,
     /// As many as were asked for, in their order; of several that lie close together, the one with the largest RSS.
     pub moments: Vec<Moment>,
+    /// Where RSS rose or fell within a short time, and live did not follow.
+    pub steps: Vec<Step>,
 }
 
 /// Of all processes, by their IDs.
@@ -98,6 +136,15 @@ impl Seen {
 }
 
 impl Series {
+    /// The largest steps of RSS that live does not follow.
+    pub fn steps(&self) -> Vec<Step> {
+        let seen = |moment: &Moment| {
+            let Moment { unix_ns, live, free, .. } = *moment;
+            Some(steps::Seen { unix_ns, rss: moment.rss?, live, free })
+        };
+        steps(&self.moments.iter().filter_map(seen).collect::<Vec<_>>())
+    }
+
     /// At most so many moments, spread over all.
     pub fn thinned(&self, most: usize) -> Vec<Moment> {
         let most = most.max(1);
@@ -112,7 +159,7 @@ mod tests {
     use super::*;
 
     fn moment(unix_ns: u64, rss: u64) -> Moment {
-        Moment { unix_ns, rss: Some(rss), live: Estimate::exact(1.0), free: None }
+        Moment { unix_ns, rss: Some(rss), live: Estimate::exact(1.0), free: None, terms: None }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::documents::{Document, Documents};
 use crate::reply::{self, Reply};
 use crate::sources::{Entry, Sources};
+use crate::trees::Trees;
 use crate::watch::Watch;
 use crate::work::Overload;
 use ramson_analysis::naming::Names;
@@ -21,6 +22,7 @@ pub struct Parts {
     /// Where source files may be.
     pub source_roots: Vec<PathBuf>,
     pub watch: Arc<Watch>,
+    pub trees: Trees,
 }
 
 impl Parts {
@@ -50,18 +52,18 @@ impl Parts {
         let (at, words): (Vec<_>, Vec<_>) =
             words.iter().cloned().partition(|(name, _)| name == "at");
         let source = match (source, at.first()) {
-            (Some(source), Some((_, moment))) => Some(at_moment(&source, moment)?),
+            (Some(source), Some((_, moment))) => Some(at_moment(&source, "at", moment)?),
             (source, _) => source,
         };
         self.documents.make(document, source.as_deref(), &words).map(reply::document)
     }
 }
 
-/// The SRC of a moment in the history of a source.
-pub fn at_moment(source: &str, moment: &str) -> Result<String, Failure> {
+/// The SRC of a moment in the history of a source, as a parameter of that name has it.
+pub fn at_moment(source: &str, name: &str, moment: &str) -> Result<String, Failure> {
     Selector::at_moment(source, moment).ok_or_else(|| {
         Failure::usage(format!(
-            "at={}: not a moment, as -1h, 2026-11-20T17:00, peak or mark:NAME are",
+            "{name}={}: not a moment, as -1h, 2026-11-20T17:00, peak or mark:NAME are",
             moment.escape_debug()
         ))
     })

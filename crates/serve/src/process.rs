@@ -92,6 +92,7 @@ fn moments(parts: &Parts, entry: &Entry, query: &Query) -> Result<Moments, Failu
         ended: series.and_then(|series| series.ended.clone()).or(state),
         all: series.map_or(0, |series| series.moments.len()),
         moments: series.map_or_else(Vec::new, |series| series.thinned(most)),
+        steps: series.map_or_else(Vec::new, |series| series.steps()),
     })
 }
 

@@ -15,10 +15,11 @@ use crate::route::{Pprof, Route, route};
 use crate::sources::Sources;
 use crate::symbol;
 use crate::token::Token;
+use crate::trees::Trees;
 use crate::watch::Watch;
-use crate::work::{Overload, Work};
+use crate::work::{MOST_COMPUTED, Overload, Work};
 use hyper::body::Incoming;
-use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_ENCODING, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 use ramson_analysis::naming::Names;
 use ramson_source::Failure;
@@ -32,6 +33,8 @@ use tokio::task::{LocalSet, spawn_blocking};
 
 /// Of a thread that reads profiles, as much as a command's only thread has.
 const STACK_BYTES: usize = 8 << 20;
+/// Those that read, and one that packs what was read. What each frees stays with the C library for it alone.
+const MOST_THREADS: usize = MOST_COMPUTED + 1;
 /// What a client is told that comes for too much.
 const BUSY: &str = "too much is asked for at a time: try again in some seconds";
 /// Seconds.
@@ -64,8 +67,9 @@ pub fn serve(
     on_ready: impl FnOnce(&str, &str) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let failed = |error| Failure::failed(format!("cannot serve: {error}. Try again"));
-    let runtime = Builder::new_current_thread().enable_all().thread_stack_size(STACK_BYTES).build();
-    let runtime = runtime.map_err(failed)?;
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().thread_stack_size(STACK_BYTES).max_blocking_threads(MOST_THREADS);
+    let runtime = builder.build().map_err(failed)?;
     let ended = LocalSet::new().block_on(&runtime, async {
         let listener = options.address.listen().await?;
         let address = listener.address().map_err(failed)?;
@@ -100,7 +104,8 @@ impl Server {
         let Options { source_roots, allows_actions, .. } = options;
         let guard = Guard::new(&address, &hosts, token);
         let watch = Watch::start(&sources);
-        let parts = Arc::new(Parts { sources, names, documents, source_roots, watch });
+        let trees = Trees::new();
+        let parts = Arc::new(Parts { sources, names, documents, source_roots, watch, trees });
         Self { guard, work: Work::new(), parts, allows_actions }
     }
 }
@@ -152,7 +157,7 @@ impl Answer for Server {
                     Err(untaken) => return untaken.reply(),
                 }
             }
-            route => self.answer_route(route, query).await,
+            route => self.answer_route(route, query, is_packed).await,
         };
         let mut reply = match answered {
             Ok(Ok(reply)) => reply,
@@ -160,7 +165,7 @@ impl Answer for Server {
             Ok(Err(failure)) => reply::failure(&failure),
             Err(Overload) => busy(),
         };
-        if is_packed {
+        if is_packed && !reply.headers().contains_key(CONTENT_ENCODING) {
             reply = spawn_blocking(move || reply::packed(reply))
                 .await
                 .expect("a panic ends the process");
@@ -171,7 +176,12 @@ impl Answer for Server {
 }
 
 impl Server {
-    async fn answer_route(&self, route: Route<'_>, query: Option<&str>) -> Answered {
+    async fn answer_route(
+        &self,
+        route: Route<'_>,
+        query: Option<&str>,
+        is_packed: bool,
+    ) -> Answered {
         let parts = self.parts.clone();
         match route {
             Route::Sources => self.work.run(move || parts.list()).await,
@@ -182,7 +192,9 @@ impl Server {
             Route::Flame(id) => match flame::Asked::parse(&Query::parse(query)) {
                 Ok(asked) => {
                     let id = id.map(str::to_owned);
-                    self.work.run(move || flame::reply(&parts, id.as_deref(), &asked)).await
+                    self.work
+                        .run(move || flame::reply(&parts, id.as_deref(), &asked, is_packed))
+                        .await
                 }
                 Err(wrong) => Ok(Err(wrong)),
             },

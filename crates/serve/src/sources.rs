@@ -1,18 +1,20 @@
 //! What is served: the sources that the user named, or all processes.
 
+use crate::identity::Identity;
 use crate::ids::ids;
 use ramson_analysis::listing;
 use ramson_profile::Estimate;
 use ramson_source::{Base, Failure, Opened, Selector, map_all, open_all, open_recording};
 use rustix::process::getuid;
 use serde::Serialize;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
-/// What is served.
-pub enum Sources {
-    /// All processes that the user may read, running and dead.
-    All,
-    /// Each is a SRC.
-    Named(Vec<String>),
+/// What is served: the SRCs that the user named, or all processes.
+pub struct Sources {
+    named: Vec<String>,
+    /// SRCs that are files of other tools, as they were when they were read last: nothing in them says what an entry has.
+    foreign: Mutex<HashMap<String, Identity>>,
 }
 
 /// All that is served.
@@ -28,7 +30,7 @@ pub struct Entries {
 #[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct Entry {
     /// Stands for it in addresses: the process ID of a running process, and of the caller's only dead one with that ID; else `uUID-` and
-    /// the name of its file; `f` and the number of the SRC on the command line, where that is no process.
+    /// the name of its file; `f` and the number of the SRC on the command line, where that is no process, or several.
     pub id: String,
     /// The SRC that names it on a command line.
     pub source: String,
@@ -48,34 +50,62 @@ pub struct Entry {
     pub live: Option<Estimate>,
     /// The arguments.
     pub command: Vec<String>,
+    /// How many processes a SRC names whose values are added up here; `null`: it is one, or a file.
+    pub processes: Option<usize>,
 }
 
 impl Sources {
+    /// Each of these is a SRC; none: all processes that the user may read, running and dead.
+    pub fn new(named: Vec<String>) -> Self {
+        Self { named, foreign: Mutex::default() }
+    }
+
+    /// The SRCs; none: all processes.
+    pub fn named(&self) -> &[String] {
+        &self.named
+    }
+
     /// Refuses what cannot be served, as the commands do.
     pub fn check(&self) -> Result<(), Failure> {
-        let Self::Named(sources) = self else { return Ok(()) };
-        for source in sources {
+        for source in &self.named {
             if matches!(Selector::parse(source)?.base, Base::Input) {
                 return Err(Failure::usage(
                     "-: standard input can be read only once. Save it to a file, and serve that",
                 ));
             }
-            open_all(&[source])?;
+            self.open(source)?;
         }
         Ok(())
     }
 
     /// Everything that is served now.
     pub fn entries(&self) -> Result<Entries, Failure> {
-        match self {
-            Self::All => Ok(all()),
-            Self::Named(sources) => named(sources),
+        match self.named.is_empty() {
+            true => Ok(all()),
+            false => self.entries_named(),
         }
+    }
+
+    /// What a SRC names now; nothing where it is a file of another tool.
+    fn open(&self, source: &str) -> Result<Vec<Opened>, Failure> {
+        let identity = Identity::of(source);
+        let foreign = || self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        if identity.is_some() && foreign().get(source).copied() == identity {
+            return Ok(Vec::new());
+        }
+        let opened = open_all(&[source])?.opened;
+        let is_foreign = opened.iter().all(|opened| matches!(opened, Opened::Foreign(_)));
+        if let Some(identity) = identity.filter(|_| is_foreign) {
+            foreign().insert(source.to_owned(), identity);
+            return Ok(Vec::new());
+        }
+        Ok(opened)
     }
 
     /// The source with this ID, or the only one.
     pub fn find(&self, id: Option<&str>) -> Result<Entry, Failure> {
-        if let (Self::All, Some(id)) = (self, id)
+        if self.named.is_empty()
+            && let Some(id) = id
             && let Ok(pid) = id.parse::<u32>()
             && let Some(entry) = running(pid)
         {
@@ -92,6 +122,50 @@ impl Sources {
         all.into_iter().find(|entry| entry.id == id).ok_or_else(|| {
             Failure::not_found(format!("{id}: not served. /api/v1/sources lists what is"))
         })
+    }
+
+    fn entries_named(&self) -> Result<Entries, Failure> {
+        let (mut entries, mut unreadable): (Vec<Entry>, _) = (Vec::new(), Vec::new());
+        for (number, source) in (1..).zip(&self.named) {
+            let id = format!("f{number}");
+            let is_taken = |entries: &[Entry], id: &str| entries.iter().any(|entry| entry.id == id);
+            let selector = Selector::parse(source)?;
+            let opened = match self.open(source) {
+                Ok(opened) => opened,
+                Err(failure) => {
+                    unreadable.push(failure.to_string());
+                    continue;
+                }
+            };
+            let is_one = opened.len() == 1;
+            if opened.is_empty() {
+                entries.push(Entry::unknown(id, source));
+                continue;
+            }
+            if !is_one {
+                entries.push(Entry::sum(id.clone(), source, &opened));
+            }
+            if selector.span.is_some() && !is_one {
+                continue;
+            }
+            for opened in opened {
+                let Opened::Recording(recording) = opened else {
+                    entries.push(Entry::unknown(id.clone(), source));
+                    continue;
+                };
+                let pid = recording.pid().to_string();
+                let is_process = recording.running.is_some() && recording.past.is_none();
+                if is_process && is_taken(&entries, &pid) {
+                    continue;
+                }
+                let entry = listing::Entry::of(&recording);
+                let is_plain = recording.past.is_none() && !is_taken(&entries, &pid);
+                let its_id = if is_plain { pid.clone() } else { id.clone() };
+                let its_source = if is_one { source.clone() } else { pid };
+                entries.push(Entry::of(its_id, its_source, entry));
+            }
+        }
+        Ok(Entries { sources: entries, unreadable })
     }
 }
 
@@ -138,44 +212,6 @@ fn all() -> Entries {
     Entries { sources, unreadable }
 }
 
-fn named(sources: &[String]) -> Result<Entries, Failure> {
-    let (mut entries, mut unreadable): (Vec<Entry>, _) = (Vec::new(), Vec::new());
-    for (number, source) in (1..).zip(sources) {
-        let id = format!("f{number}");
-        let is_taken = |entries: &[Entry], id: &str| entries.iter().any(|entry| entry.id == id);
-        let selector = Selector::parse(source)?;
-        let opened = match open_all(&[source]) {
-            Ok(members) => members.opened,
-            Err(failure) => {
-                unreadable.push(failure.to_string());
-                continue;
-            }
-        };
-        let is_one = opened.len() == 1;
-        if selector.span.is_some() && !is_one {
-            entries.push(Entry::unknown(id, source));
-            continue;
-        }
-        for opened in opened {
-            let Opened::Recording(recording) = opened else {
-                entries.push(Entry::unknown(id.clone(), source));
-                continue;
-            };
-            let pid = recording.pid().to_string();
-            let is_process = recording.running.is_some() && recording.past.is_none();
-            if is_process && is_taken(&entries, &pid) {
-                continue;
-            }
-            let entry = listing::Entry::of(&recording);
-            let is_plain = recording.past.is_none() && !is_taken(&entries, &pid);
-            let its_id = if is_plain { pid.clone() } else { id.clone() };
-            let its_source = if is_one { source.clone() } else { pid };
-            entries.push(Entry::of(its_id, its_source, entry));
-        }
-    }
-    Ok(Entries { sources: entries, unreadable })
-}
-
 impl Entry {
     fn of(id: String, source: String, of: listing::Entry) -> Self {
         Self {
@@ -187,12 +223,29 @@ impl Entry {
             is_running: of.is_running,
             start_unix_ns: Some(of.start_unix_ns),
             rss: of.rss,
-            live: Some(of.live),
+            live: of.live,
             command: of.command,
+            processes: None,
         }
     }
 
-    /// Of a file that says no more, or of several processes of the past.
+    /// Of several processes.
+    fn sum(id: String, source: &str, opened: &[Opened]) -> Self {
+        let all = opened.iter().filter_map(|opened| match opened {
+            Opened::Recording(recording) => Some(listing::Entry::of(recording)),
+            Opened::Foreign(_) => None,
+        });
+        let all: Vec<listing::Entry> = all.collect();
+        Self {
+            is_running: all.iter().any(|of| of.is_running),
+            rss: all.iter().filter_map(|of| of.rss).reduce(|sum, bytes| sum + bytes),
+            live: all.iter().map(|of| of.live).sum(),
+            processes: Some(all.len()),
+            ..Self::unknown(id, source)
+        }
+    }
+
+    /// Of a file that says no more.
     fn unknown(id: String, source: &str) -> Self {
         Self {
             id,
@@ -205,6 +258,7 @@ impl Entry {
             rss: None,
             live: None,
             command: Vec::new(),
+            processes: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Watches the processes that are served, in a thread of its own and for a bounded share of a core.
 
-use crate::moments::{Moment, Seen};
+use crate::moments::{Moment, Seen, Terms};
 use crate::sources::Sources;
 use ramson_analysis::live::pace::Pace;
 use ramson_analysis::live::processes::{Process, Processes};
@@ -15,10 +15,14 @@ use std::time::Duration;
 
 /// Of a core, for the processes that somebody looks at; all others together take what `Processes` allows.
 const SHARE: f64 = 0.05;
+/// The split of RSS of the others, one process after another: the kernel walks a page table for it.
+const SPLIT_SHARE: f64 = 0.003;
 /// One event a second at most.
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 /// What is free is not known any more after this.
 const MOST_AGE: Duration = Duration::from_secs(10);
+/// The terms of RSS are of a moment no longer than this before it.
+const MOST_SPLIT_AGE: Duration = Duration::from_millis(1500);
 const STEP: Duration = Duration::from_millis(200);
 
 /// What has been seen, and which processes clients look at.
@@ -38,12 +42,8 @@ pub struct Look {
 impl Watch {
     /// Watches until it is dropped.
     pub fn start(sources: &Sources) -> Arc<Self> {
-        let wanted: Vec<Selector> = match sources {
-            Sources::All => Vec::new(),
-            Sources::Named(sources) => {
-                sources.iter().filter_map(|source| Selector::parse(source).ok()).collect()
-            }
-        };
+        let wanted: Vec<Selector> =
+            sources.named().iter().filter_map(|source| Selector::parse(source).ok()).collect();
         let watch = Arc::new(Self::default());
         let weak = Arc::downgrade(&watch);
         thread::spawn(move || keep_watching(&weak, &wanted));
@@ -81,7 +81,12 @@ impl Drop for Look {
 fn keep_watching(watch: &Weak<Watch>, wanted: &[Selector]) {
     let mut processes = Processes::find(wanted);
     let mut pace = Pace::new(LEAST_PAUSE, SHARE);
+    let (mut split_pace, mut turn) = (Pace::new(LEAST_PAUSE, SPLIT_SHARE), 0);
     while let Some(watch) = watch.upgrade() {
+        if !processes.list.is_empty() && split_pace.is_due() {
+            turn = (turn + 1) % processes.list.len();
+            split_pace.run(|| processes.list[turn].watched.read_split());
+        }
         let has_read_all = processes.read();
         if has_read_all {
             let mut seen = watch.seen();
@@ -115,13 +120,16 @@ fn note(seen: &mut Seen, process: &Process) {
     let watched = &process.watched;
     let is_fresh = watched.rss_age() < MOST_AGE;
     let free = watched.rss.as_ref().filter(|_| is_fresh).map(free_or_held);
+    let split = watched.rss.as_ref().filter(|_| watched.rss_age() < MOST_SPLIT_AGE);
     let moment = Moment {
         unix_ns: unix_ns(),
-        rss: process.rss,
+        // What the terms add up to, where they are known.
+        rss: split.map(|rss| rss.bytes).or(process.rss),
         live: process.moments.total.live,
         free: free
             .filter(|(term, free)| *term == Term::Free && free.value > 0.0)
             .map(|(_, free)| free),
+        terms: split.map(Terms::of),
     };
     seen.push(watched.pid, watched.recording.snapshot.header.start_realtime_ns, moment);
 }

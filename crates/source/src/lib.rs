@@ -35,4 +35,4 @@ pub use recording::{Past, Recording, complete, name_of};
 pub use root_note::{RootFate, note_root_of, root_fate};
 pub use running::runs_anywhere;
 pub use selector::{Base, Selector};
-pub use target::{Refused, Target, Targets, find_target, find_targets, gone};
+pub use target::{Refused, Target, Targets, find_target, find_targets, gone, matching_targets};

@@ -2,9 +2,8 @@
 
 use ramson_format::FILE_BYTES_RANGE;
 use ramson_paths::{Links, MapIdentity, MappedFile, Root, mapped_file};
-use ramson_process::watched;
+use ramson_process::{Mapping, mappings, watched};
 use ramson_reader::{ProcessRange, ReadAt, Snapshot};
-use rustix::fs::makedev;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -24,7 +23,7 @@ pub fn has_mapped(pid: u32, file: &File) -> io::Result<bool> {
     Ok(maps(pid)?.any(is_it))
 }
 
-/// A line of /proc/PID/maps.
+/// A mapping. Files that are neither shared nor code have no name.
 #[derive(Clone)]
 pub struct Map {
     range: Range<u64>,
@@ -35,24 +34,14 @@ pub struct Map {
     pub path: String,
 }
 
-impl Map {
-    fn parse(line: &str) -> Option<Self> {
-        let number = |text| u64::from_str_radix(text, 16).ok();
-        let mut fields = line.splitn(6, ' ');
-        let (start, end) = fields.next()?.split_once('-')?;
-        let access = fields.next()?.as_bytes().try_into().ok()?;
-        let offset = number(fields.next()?)?;
-        let (major, minor) = fields.next()?.split_once(':')?;
-        Some(Self {
-            range: number(start)?..number(end)?,
-            access,
-            offset,
-            device: makedev(number(major)? as u32, number(minor)? as u32),
-            inode: fields.next()?.parse().ok()?,
-            path: fields.next().unwrap_or_default().trim_start().to_owned(),
-        })
+impl From<Mapping> for Map {
+    fn from(mapping: Mapping) -> Self {
+        let Mapping { start, end, access, offset, device, inode, path } = mapping;
+        Self { range: start..end, access, offset, device, inode, path }
     }
+}
 
+impl Map {
     /// Whether it may be a profile: a file that is shared, or private memory.
     pub fn may_be_profile(&self) -> bool {
         let is_large = self.range.end.saturating_sub(self.range.start) >= FILE_BYTES_RANGE.0;
@@ -75,7 +64,7 @@ impl Map {
 
 /// Its mappings, one after the other: a process may have very many, with long paths. None of a process that is just gone.
 pub fn maps(pid: u32) -> io::Result<impl Iterator<Item = Map>> {
-    Ok(watched::lines(pid, "maps")?.filter_map(|line| Map::parse(&line)))
+    Ok(mappings(pid)?.map(Map::from))
 }
 
 /// Those that may be its profile, if it has the library.
@@ -149,7 +138,7 @@ mod tests {
             ("7f0000000000-7f0000002000 rw-p 00000000 08:01 7         /var/lib/data", false),
             ("7f0000000000-7f0000002000 rw-s 00000000 00:01 9         /memfd:x (deleted)", false),
         ] {
-            let map = Map::parse(line).unwrap();
+            let map = Map::from(Mapping::parse(line).unwrap());
             assert_eq!(map.range, 0x7f00_0000_0000..0x7f00_0000_2000);
             assert_eq!(map.is_anonymous(), is_anonymous, "{line}");
         }

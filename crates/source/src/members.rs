@@ -6,10 +6,11 @@ use crate::recording::name_of;
 use crate::selector::{Base, Selector};
 use ramson_process::identify::base_name;
 use ramson_process::ports::Listening;
-use ramson_process::processes;
 use ramson_process::stat::Stat;
+use ramson_process::{processes, text};
 use ramson_profile::format::{format_bytes, format_duration};
 use ramson_reader::Header;
+use rustix::process::getuid;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -35,6 +36,27 @@ pub fn processes_of(base: &Base) -> Option<Vec<u32>> {
     pids.sort_unstable();
     pids.dedup();
     Some(pids)
+}
+
+/// Process IDs, ascending, of this user, or for root of all users, whose name or command line is wanted. What started this one is left out:
+/// its command line may say what is wanted.
+pub fn matching(is_wanted: impl Fn(&str) -> bool) -> Vec<u32> {
+    let (user, own) = (getuid(), std::process::id());
+    let above = processes::above(own);
+    let mut pids = processes::all();
+    pids.retain(|&pid| {
+        let is_ours = || user.is_root() || processes::user(pid) == Some(user.as_raw());
+        let comm = || text::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let is_called =
+            || is_wanted(comm().trim()) || is_wanted(&processes::command(pid).join(" "));
+        pid != own
+            && !above.contains(&pid)
+            && is_ours()
+            && has_memory(pid)
+            && is_called()
+            && !is_ramson(pid)
+    });
+    pids
 }
 
 /// By what the kernel says of it now, or by what its profile says of its start.
@@ -70,7 +92,7 @@ pub fn none_of(selector: &Selector) -> Failure {
             "{what}: no process has that name. Pass a process ID; \"ps -e\" shows what there is"
         ),
         Base::Unit(name) => format!(
-            "{what}: no process of that unit runs. \"systemctl status {name}\" tells about it"
+            "{what}: no process of that unit is running. \"systemctl status {name}\" shows its state"
         ),
         Base::Group(_) => format!(
             "{what}: no process in that group, nor below it. /proc/PID/cgroup shows a process's group"

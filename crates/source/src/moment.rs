@@ -103,7 +103,7 @@ impl PastMoment {
         let found = found.map_err(|error| unreadable(&self.path, &error))?;
         match &found {
             Some(moment) if moment.time_ns > self.moment.time_ns => Err(Failure::usage(format!(
-                "{source}: the range ends before it begins. Exchange its ends"
+                "{source}: the range ends before it begins. Swap its ends"
             ))),
             None if matches!(from, When::Mark(_)) => Err(Failure::not_found(format!(
                 "{source}: process {} has no such mark. \"ramson timeline {}\" shows what there is",
@@ -324,6 +324,9 @@ pub fn unreadable(path: &Path, error: &HistoryError) -> Failure {
         HistoryError::OverBudget => "A copy that belongs to you may take more",
         HistoryError::Full => "Make space, or choose another place with -o",
         HistoryError::Damaged => "\"sqlite3 FILE .recover\" may save what is left",
+        HistoryError::Changing => "Try again",
+        HistoryError::OtherOwner(_) => "Choose another place with -o, or run ramson as that user",
+        HistoryError::Apart(failure) => failure.next_step(),
         HistoryError::Database(_) => "Check that it can be read and written",
     };
     Failure::failed(format!("{}: {error}. {next}", path.display()))

@@ -254,7 +254,7 @@ fn open_hidden(pid: u32, error: &io::Error) -> Result<Recording, Failure> {
             "process {pid}: the kernel denies access even to root. Run ramson in its namespace or without confinement"
         ),
         Some(_) if is_own => format!(
-            "process {pid}: it gave up rights or forbids to be looked at, also by its own user, and has no profile of his. Run ramson as root"
+            "process {pid}: it gave up rights or forbids inspection even by its own user, and has no profile that this user may read. Run ramson as root"
         ),
         Some(owner) => {
             format!("process {pid}: it belongs to user {owner}. Run ramson as that user or as root")

@@ -159,7 +159,8 @@ pub fn library() -> Result<PathBuf, String> {
             format!("{}: {error}. RAMSON_LIBRARY must name libramson.so", path.display())
         });
     }
-    let program = env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+    let program =
+        env::current_exe().map_err(|error| format!("cannot find ramson's own file: {error}"))?;
     let directory = program.parent().unwrap_or(Path::new("/"));
     let candidates = [
         "libramson.so",

@@ -3,7 +3,7 @@
 use crate::discovery::all_with;
 use crate::failure::Failure;
 use crate::file::{open_file, open_member};
-use crate::members::{is_named, none_of, processes_of, several};
+use crate::members::{is_named, matching, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
 use ramson_process::{rights, stat, text, watched};
@@ -69,6 +69,18 @@ pub fn find_targets(sources: &[impl AsRef<str>]) -> Result<Targets, Failure> {
     Ok(targets)
 }
 
+/// Those of this user, or for root of all users, whose name or command line is wanted; may be none.
+pub fn matching_targets(is_wanted: impl Fn(&str) -> bool) -> Targets {
+    let mut targets = Targets { found: Vec::new(), refused: Vec::new() };
+    for pid in matching(is_wanted) {
+        match target(pid) {
+            Ok(target) => targets.found.push(target),
+            Err(failure) => targets.refused.push(Refused { pid, name: comm(pid), failure }),
+        }
+    }
+    targets
+}
+
 /// The process that is named, if that is one.
 pub fn find_target(source: &str) -> Result<Target, Failure> {
     match pids_of(&Selector::parse(source)?)?.as_slice() {
@@ -82,7 +94,7 @@ fn pids_of(selector: &Selector) -> Result<Vec<u32>, Failure> {
     let Selector { text, base_text, .. } = selector;
     if selector.span.is_some() {
         return Err(Failure::usage(format!(
-            "{text}: a history has no memory to look at. \"ramson doctor {base_text}\" looks now, \"ramson report {text}\" shows what was live"
+            "{text}: a history holds no memory to look at. \"ramson doctor {base_text}\" examines the process as it is now; \"ramson report {text}\" shows what was live"
         )));
     }
     match processes_of(&selector.base) {
@@ -105,7 +117,7 @@ fn has_left(is_its: impl Fn(&Header) -> bool) -> bool {
 
 fn died(source: &str) -> Failure {
     Failure::not_found(format!(
-        "{source}: its process is gone, and with it what its allocator kept. \"ramson report {source}\" shows what was live"
+        "{source}: its process is gone, and its allocator's state with it. \"ramson report {source}\" shows what was live"
     ))
 }
 
@@ -140,7 +152,7 @@ fn check(pid: u32) -> Result<(), Failure> {
     let state = field("State").unwrap_or_default();
     if state.starts_with(['Z', 'X']) {
         return Err(Failure::not_found(format!(
-            "process {pid} ({name}): it is dead and waits for its parent; it has no memory any more. Look at its parent"
+            "process {pid} ({name}): it has ended and waits for its parent to collect it; it has no memory left. Look at its parent"
         )));
     }
     // Of a process that is just ending, the memory is gone already, too.
@@ -171,7 +183,7 @@ pub fn gone(target: &Target) -> Failure {
         return Failure::failed(line);
     }
     Failure::not_found(format!(
-        "process {} ({}): it ended while it was looked at. There is nothing left to see",
+        "process {} ({}): it ended while ramson was reading it. Nothing is left to see",
         target.pid, target.name
     ))
 }

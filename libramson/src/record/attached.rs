@@ -8,11 +8,15 @@ impl Recorder {
     /// Whether hooks are in place in a program that this came into.
     #[cold]
     pub fn note_hooks(&self, are_there: bool) {
-        let flags = &self.profile().file.header().flags;
+        let header = self.profile().file.header();
         if are_there {
-            flags.fetch_or(flags::HOOKED, Relaxed);
+            if header.flags.fetch_or(flags::HOOKED, Relaxed) & flags::HOOKED == 0 {
+                header.attached_monotonic_ns.store(self.now_ns(), Relaxed);
+            }
         } else {
-            flags.fetch_and(!flags::HOOKED, Relaxed);
+            // A forked child inherited its hooks: it is detached, too, and not only switched off.
+            header.flags.fetch_or(flags::ATTACHED, Relaxed);
+            header.flags.fetch_and(!flags::HOOKED, Relaxed);
         }
     }
 

@@ -135,7 +135,13 @@ impl Recorder {
         cost.max_overhead_ppm.store(max_overhead_ppm, Relaxed);
         header.configured_interval_bytes.store(interval_bytes, Relaxed);
         header.max_overhead_ppm.store(max_overhead_ppm, Relaxed);
-        header.until_monotonic_ns.store(until_monotonic_ns, Relaxed);
+        // When sampling ends, or ended.
+        let until_ns = match (is_off, until_monotonic_ns) {
+            (true, 0) => self.now_ns(),
+            (true, until_ns) => until_ns.min(self.now_ns()),
+            (false, until_ns) => until_ns,
+        };
+        header.until_monotonic_ns.store(until_ns, Relaxed);
         if is_off {
             header.flags.fetch_or(flags::PAUSED, Relaxed);
         } else {
@@ -147,6 +153,7 @@ impl Recorder {
             cost.interval_bytes.store(0, Relaxed);
             header.interval_bytes.store(interval_bytes, Relaxed);
             header.interval_changes.fetch_add(1, Relaxed);
+            header.interval_orders.fetch_add(1, Relaxed);
         }
     }
 

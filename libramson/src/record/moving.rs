@@ -84,6 +84,9 @@ impl Recorder {
             (&from.last_cycles, &to.last_cycles),
             (&from.last_cycles_ns, &to.last_cycles_ns),
             (&from.cpu_ns, &to.cpu_ns),
+            (&from.until_monotonic_ns, &to.until_monotonic_ns),
+            (&from.attached_monotonic_ns, &to.attached_monotonic_ns),
+            (&from.interval_orders, &to.interval_orders),
         ] {
             to.store(from.load(Relaxed), Relaxed);
         }

@@ -21,9 +21,32 @@ pub struct Symbol {
     pub size: usize,
 }
 
+/// Elf64_Rela.
+#[repr(C)]
+struct Relocation {
+    offset: usize,
+    info: usize,
+    addend: usize,
+}
+
+/// A pointer in an object that the loader makes lead to a function.
+pub struct Pointer {
+    pub address: usize,
+    /// It may be left unbound until the first call.
+    pub may_be_lazy: bool,
+    /// The function's name.
+    pub name: *const c_char,
+    /// The object defines the function itself.
+    pub is_defined: bool,
+}
+
+const DT_PLTRELSZ: usize = 2;
 const DT_HASH: usize = 4;
 const DT_STRTAB: usize = 5;
 const DT_SYMTAB: usize = 6;
+const DT_RELA: usize = 7;
+const DT_RELASZ: usize = 8;
+const DT_JMPREL: usize = 23;
 const DT_VERSYM: usize = 0x6fff_fff0;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 
@@ -36,30 +59,71 @@ pub struct Tables {
     hash: *const u32,
 }
 
+/// What an object's dynamic section has of each tag in `tags`; 0 for what it has not.
+fn entries_of<const COUNT: usize>(object: &LinkMap, tags: [usize; COUNT]) -> [usize; COUNT] {
+    let mut found = [0; COUNT];
+    for index in 0..MAX_STEPS {
+        // SAFETY: the dynamic section of a loaded object ends with a null tag, where the loop stops. One that is being unloaded would
+        // break that (see `objects`).
+        let entry = unsafe { &*object.dynamic.add(index) };
+        if entry.tag == 0 {
+            break;
+        }
+        if let Some(place) = tags.iter().position(|&tag| tag == entry.tag) {
+            found[place] = entry.value;
+        }
+    }
+    found
+}
+
+/// Passes the pointers of an object, which is loaded and stays so, to `visit`.
+pub fn each_pointer(object: &LinkMap, visit: &mut dyn FnMut(&Pointer)) {
+    const GLOB_DAT: usize = 6;
+    const JUMP_SLOT: usize = 7;
+    let Some(tables) = Tables::of(object) else { return };
+    let [bound_at, bound_bytes, called_at, called_bytes] =
+        entries_of(object, [DT_RELA, DT_RELASZ, DT_JMPREL, DT_PLTRELSZ]);
+    for (at, bytes) in [(bound_at, bound_bytes), (called_at, called_bytes)] {
+        let table = address(object, at) as *const Relocation;
+        let count = if at == 0 { 0 } else { bytes / size_of::<Relocation>() };
+        for index in 0..count {
+            // SAFETY: the loader has read this table of the object itself, and the symbols and names that it refers to. An object that is
+            // being unloaded would break that.
+            let (relocation, symbol) = unsafe {
+                let relocation = &*table.add(index);
+                (relocation, &*tables.symbols.add(relocation.info >> 32))
+            };
+            let kind = relocation.info & 0xffff_ffff;
+            if kind == GLOB_DAT || kind == JUMP_SLOT {
+                visit(&Pointer {
+                    address: object.bias + relocation.offset,
+                    may_be_lazy: kind == JUMP_SLOT,
+                    // SAFETY: as above.
+                    name: unsafe { tables.strings.add(symbol.name as usize) },
+                    is_defined: symbol.section != 0,
+                });
+            }
+        }
+    }
+}
+
+/// The address that an entry stands for, 0 for none: glibc relocates these in place, other loaders and the vDSO do not.
+fn address(object: &LinkMap, value: usize) -> usize {
+    match value {
+        0 => 0,
+        value if value < object.bias => value + object.bias,
+        value => value,
+    }
+}
+
 impl Tables {
     /// `None` for an object without symbols.
     pub fn of(object: &LinkMap) -> Option<Self> {
         if object.dynamic.is_null() {
             return None;
         }
-        let mut found = [0usize; 5];
-        for index in 0..MAX_STEPS {
-            // SAFETY: the dynamic section of a loaded object ends with a null tag, where the loop stops. One that is being unloaded would
-            // break that (see `objects`).
-            let entry = unsafe { &*object.dynamic.add(index) };
-            let slot = match entry.tag {
-                0 => break,
-                DT_SYMTAB => 0,
-                DT_STRTAB => 1,
-                DT_VERSYM => 2,
-                DT_GNU_HASH => 3,
-                DT_HASH => 4,
-                _ => continue,
-            };
-            // glibc relocates these in place, other loaders and the vDSO do not.
-            let is_relative = entry.value < object.bias;
-            found[slot] = if is_relative { entry.value + object.bias } else { entry.value };
-        }
+        let tags = [DT_SYMTAB, DT_STRTAB, DT_VERSYM, DT_GNU_HASH, DT_HASH];
+        let found = entries_of(object, tags).map(|value| address(object, value));
         let [symbols, strings, versions, gnu_hash, hash] = found;
         (symbols != 0 && strings != 0).then_some(Self {
             symbols: symbols as *const Symbol,

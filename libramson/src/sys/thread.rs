@@ -14,6 +14,29 @@ pub fn pause(ns: u64) {
     while call(nr::NANOSLEEP, [address, address, 0, 0, 0, 0]) == Err(EINTR) {}
 }
 
+/// Runs `work` while no signal interrupts this thread, but for those of faults. Nothing is done where that cannot be had.
+pub fn without_signals(work: impl FnOnce()) {
+    const SIG_SETMASK: usize = 2;
+    const MASK_BYTES: usize = 8;
+    /// SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, as bits.
+    const FAULTS: u64 = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 30;
+    let (mut before, all) = (0u64, !FAULTS);
+    let (from, to) = ((&raw const all) as usize, (&raw mut before) as usize);
+    if call(nr::RT_SIGPROCMASK, [SIG_SETMASK, from, to, MASK_BYTES, 0, 0]).is_ok() {
+        work();
+        let _ = call(nr::RT_SIGPROCMASK, [SIG_SETMASK, to, 0, MASK_BYTES, 0, 0]);
+    }
+}
+
+/// Whether the kernel says that this thread may not read the cycle counter; false where it may not be asked.
+pub fn is_counter_forbidden() -> bool {
+    const PR_GET_TSC: usize = 25;
+    const PR_TSC_SIGSEGV: u32 = 2;
+    let mut setting = 0u32;
+    call(nr::PRCTL, [PR_GET_TSC, (&raw mut setting) as usize, 0, 0, 0, 0]).is_ok()
+        && setting == PR_TSC_SIGSEGV
+}
+
 /// getpid(2), never cached.
 pub fn process_id() -> u32 {
     call(nr::GETPID, [0; 6]).unwrap_or(0) as u32

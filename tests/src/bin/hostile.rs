@@ -1,4 +1,5 @@
-//! `hostile [NAME…]`: runs the matrix of hostile programs, or the named rows of it. See `ramson_tests::hostile`.
+//! `hostile [--attached] [NAME…]`: runs the matrix of hostile programs, or the named rows of it; with `--attached` programs are attached to
+//! while they run. See `ramson_tests::hostile`.
 #![forbid(unsafe_code)]
 
 use ramson_tests::hostile::{Known, Matrix, Outcome, Program, programs};
@@ -14,9 +15,11 @@ fn main() -> ExitCode {
     }
 }
 
+const ATTACHED: &str = "--attached";
+
 fn chosen() -> Result<Vec<Program>, String> {
     let all = programs()?;
-    let names: Vec<String> = std::env::args().skip(1).collect();
+    let names: Vec<String> = std::env::args().skip(1).filter(|word| word != ATTACHED).collect();
     if let Some(name) = names.iter().find(|name| all.iter().all(|program| program.name != **name)) {
         return Err(format!("{name}: no such program in tests/hostile"));
     }
@@ -25,12 +28,20 @@ fn chosen() -> Result<Vec<Program>, String> {
 }
 
 fn run(programs: &[Program], known: &Known) -> ExitCode {
-    let matrix = Matrix::run(programs, known, |cell| eprintln!("FAILED {cell}"));
+    let is_attached = std::env::args().any(|word| word == ATTACHED);
+    let matrix = match is_attached {
+        true => Matrix::run_visited(programs, |cell| eprintln!("FAILED {cell}")),
+        false => Matrix::run(programs, known, |cell| eprintln!("FAILED {cell}")),
+    };
     for cell in &matrix.cells {
         if matches!(cell.outcome, Outcome::NotTestable(_) | Outcome::NeedsRoot | Outcome::Known) {
             println!("{cell}");
         }
     }
     println!("{matrix}");
+    if is_attached {
+        let (visits, cells) = matrix.visits();
+        println!("attached to {visits} times, in {cells} cells");
+    }
     if matrix.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

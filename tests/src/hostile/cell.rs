@@ -2,13 +2,15 @@
 
 use super::build::Built;
 use super::program::{End, Program};
-use crate::build::{library, shared_library};
+use crate::build::{library, ramson_program, shared_library};
 use crate::run::{Directory, profiles_in};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// What is underneath.
@@ -75,8 +77,21 @@ impl Interval {
     }
 }
 
+/// How a program is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Without ramson.
+    Plain,
+    /// Under it from its start.
+    Preloaded(Interval),
+    /// Attached to and detached from, with all that it starts, as long as it runs.
+    Visited(Interval),
+}
+
 /// What came out of one run.
 pub struct Ran {
+    /// How often something was attached to.
+    pub visits: usize,
     pub end: End,
     pub stdout: Vec<String>,
     pub stderr: Vec<String>,
@@ -85,13 +100,12 @@ pub struct Ran {
     _directory: Directory,
 }
 
-/// Runs `program` over `allocator`: plain, or under ramson at an interval.
-pub fn run(
-    program: &Program,
-    built: &Built,
-    allocator: Allocator,
-    interval: Option<Interval>,
-) -> Ran {
+/// Runs `program` over `allocator`.
+pub fn run(program: &Program, built: &Built, allocator: Allocator, way: Way) -> Ran {
+    let interval = match way {
+        Way::Preloaded(interval) => Some(interval),
+        Way::Plain | Way::Visited(_) => None,
+    };
     let directory = Directory::new();
     let tmp = directory.path().join("tmp");
     std::fs::create_dir(&tmp).expect("a directory can be made in a new one");
@@ -123,14 +137,51 @@ pub fn run(
         command.env("LD_PRELOAD", preload);
     }
     let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", program.name));
-    let end = wait(child, program.time);
+    let visits = &Visits { pid: child.id(), directory: &profiles, is_over: AtomicBool::new(false) };
+    let (end, visits) = thread::scope(|scope| {
+        let visitor = match way {
+            Way::Visited(interval) => Some(scope.spawn(move || visits.make(interval))),
+            _ => None,
+        };
+        let end = wait(child, program.time);
+        visits.is_over.store(true, Ordering::Relaxed);
+        (end, visitor.map_or(0, |visitor| visitor.join().expect("visits do not panic")))
+    });
     let lines = |path: &PathBuf| {
         let text = String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
         let compared = |line: &&str| !program.varies.iter().any(|text| line.contains(text));
         text.lines().filter(compared).map(str::to_owned).collect()
     };
     let (stdout, stderr) = (lines(&stdout), lines(&stderr));
-    Ran { end, stdout, stderr, profiles: profiles_in(&profiles), _directory: directory }
+    Ran { visits, end, stdout, stderr, profiles: profiles_in(&profiles), _directory: directory }
+}
+
+/// A program that is attached to and detached from while it runs.
+struct Visits<'a> {
+    pid: u32,
+    directory: &'a Path,
+    is_over: AtomicBool,
+}
+
+impl Visits<'_> {
+    /// Until it has ended. Returns how often one of its processes was attached to.
+    fn make(&self, interval: Interval) -> usize {
+        let tree = format!("tree:{}", self.pid);
+        let said = |words: &[&str]| {
+            let mut ramson = Command::new(ramson_program());
+            ramson.args(words).env("RAMSON_DIR", self.directory).env("RAMSON_LIBRARY", library());
+            let output = ramson.stdin(Stdio::null()).stderr(Stdio::null()).output();
+            String::from_utf8(output.expect("ramson runs").stdout).unwrap_or_default()
+        };
+        let mut visits = 0;
+        while !self.is_over.load(Ordering::Relaxed) {
+            let attached = said(&["attach", "--interval", interval.name(), &tree]);
+            visits += attached.matches("recorded from now on").count();
+            thread::sleep(Duration::from_millis(5));
+            said(&["detach", &tree]);
+        }
+        visits
+    }
 }
 
 /// The value of LD_PRELOAD.

@@ -1,7 +1,7 @@
 //! Runs programs over allocators and intervals, two at a time where there are two cores, and counts the cells.
 
 use super::build::{self, Built};
-use super::cell::{self, Allocator, Interval, Ran};
+use super::cell::{self, Allocator, Interval, Ran, Way};
 use super::known::Known;
 use super::program::{End, Program};
 use super::verdict;
@@ -26,6 +26,9 @@ pub enum Outcome {
     Failed(String),
 }
 
+/// A program's executable, once it is needed.
+type Building = OnceLock<Result<Built, String>>;
+
 /// One cell.
 pub struct Cell {
     /// The program's name.
@@ -36,6 +39,8 @@ pub struct Cell {
     pub interval: Interval,
     /// How it came out.
     pub outcome: Outcome,
+    /// How often it was attached to.
+    pub visits: usize,
 }
 
 /// All cells of the programs that were run.
@@ -48,6 +53,21 @@ pub struct Matrix {
 impl Matrix {
     /// Runs `programs`; `told` hears of each cell that failed as soon as it does.
     pub fn run(programs: &[Program], known: &Known, told: impl Fn(&Cell) + Sync) -> Self {
+        Self::of_columns(programs, told, &|program, built, allocator| {
+            run_column(program, built, allocator, known)
+        })
+    }
+
+    /// The same with programs that were not started under ramson: they are attached to and detached from as long as they run.
+    pub fn run_visited(programs: &[Program], told: impl Fn(&Cell) + Sync) -> Self {
+        Self::of_columns(programs, told, &run_visited_column)
+    }
+
+    fn of_columns(
+        programs: &[Program],
+        told: impl Fn(&Cell) + Sync,
+        column_of: &(dyn Fn(&Program, &Building, Allocator) -> Vec<Cell> + Sync),
+    ) -> Self {
         // A crash is an outcome here and not worth a core file.
         let no_core = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         let _ = rustix::process::setrlimit(rustix::process::Resource::Core, no_core);
@@ -66,7 +86,7 @@ impl Matrix {
                         else {
                             return;
                         };
-                        let column = run_column(program, built, allocator, known);
+                        let column = column_of(program, built, allocator);
                         column.iter().filter(|cell| cell.has_failed()).for_each(&told);
                         cells.lock().expect("no worker panics").extend(column);
                     }
@@ -83,6 +103,11 @@ impl Matrix {
     /// Whether a cell failed.
     pub fn has_failed(&self) -> bool {
         self.cells.iter().any(Cell::has_failed)
+    }
+
+    /// How often a program was attached to, and in how many cells at all.
+    pub fn visits(&self) -> (usize, usize) {
+        (self.cells.iter().map(|cell| cell.visits).sum(), self.count(|cell| cell.visits > 0))
     }
 
     fn count(&self, is_counted: impl Fn(&Cell) -> bool) -> usize {
@@ -112,7 +137,7 @@ impl fmt::Display for Cell {
 /// One program over one allocator: plain, then at each interval.
 fn run_column(
     program: &Program,
-    built: &OnceLock<Result<Built, String>>,
+    built: &Building,
     allocator: Allocator,
     known: &Known,
 ) -> Vec<Cell> {
@@ -131,13 +156,30 @@ fn run_column(
         allocator,
         interval,
         outcome,
+        visits: 0,
     });
     cells.collect()
 }
 
+/// One program over one allocator: plain, then with visits.
+fn run_visited_column(program: &Program, built: &Building, allocator: Allocator) -> Vec<Cell> {
+    let plain = plain_run(program, built, allocator);
+    let of = |interval| {
+        let (outcome, visits) = match &plain {
+            Err(outcome) => (outcome.clone(), 0),
+            Ok((built, plain)) => {
+                let ran = cell::run(program, built, allocator, Way::Visited(interval));
+                (compared(program, built, allocator, plain, &ran), ran.visits)
+            }
+        };
+        Cell { program: program.name.clone(), allocator, interval, outcome, visits }
+    };
+    [Interval::Default, Interval::Everything].map(of).into()
+}
+
 fn plain_run<'a>(
     program: &Program,
-    built: &'a OnceLock<Result<Built, String>>,
+    built: &'a Building,
     allocator: Allocator,
 ) -> Result<(&'a Built, Ran), Outcome> {
     if program.needs_root && !rustix::process::geteuid().is_root() {
@@ -146,7 +188,7 @@ fn plain_run<'a>(
     let built = built.get_or_init(|| build::build(program));
     let first_lines = |error: &String| error.lines().take(3).collect::<Vec<_>>().join(" ");
     let built = built.as_ref().map_err(|error| Outcome::Failed(first_lines(error)))?;
-    let plain = cell::run(program, built, allocator, None);
+    let plain = cell::run(program, built, allocator, Way::Plain);
     if program.ends.is_none_or(|ends| plain.end == ends) && plain.end != End::Hang {
         return Ok((built, plain));
     }
@@ -164,18 +206,30 @@ fn run_cell(
     interval: Interval,
     plain: &Ran,
 ) -> Outcome {
-    let ran = cell::run(program, built, allocator, Some(interval));
-    if let Some(difference) = verdict::difference(plain, &ran) {
-        let is_its_own = (0..PLAIN_AGAIN).any(|_| {
-            let again = cell::run(program, built, allocator, None);
-            again.end == ran.end && verdict::difference(plain, &again).is_some()
-        });
-        return match is_its_own {
-            true => Outcome::NotTestable("the allocator alone differs".to_owned()),
-            false => Outcome::Failed(difference),
-        };
+    let ran = cell::run(program, built, allocator, Way::Preloaded(interval));
+    match compared(program, built, allocator, plain, &ran) {
+        Outcome::Passed => verdict::fault_of_profiles(program, interval, &ran)
+            .map_or(Outcome::Passed, Outcome::Failed),
+        other => other,
     }
-    verdict::fault_of_profiles(program, interval, &ran).map_or(Outcome::Passed, Outcome::Failed)
+}
+
+fn compared(
+    program: &Program,
+    built: &Built,
+    allocator: Allocator,
+    plain: &Ran,
+    ran: &Ran,
+) -> Outcome {
+    let Some(difference) = verdict::difference(plain, ran) else { return Outcome::Passed };
+    let is_its_own = (0..PLAIN_AGAIN).any(|_| {
+        let again = cell::run(program, built, allocator, Way::Plain);
+        again.end == ran.end && verdict::difference(plain, &again).is_some()
+    });
+    match is_its_own {
+        true => Outcome::NotTestable("the allocator alone differs".to_owned()),
+        false => Outcome::Failed(difference),
+    }
 }
 
 fn is_not_tested(outcome: &Outcome) -> bool {

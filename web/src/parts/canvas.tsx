@@ -1,6 +1,6 @@
 // A canvas that is drawn anew when its size, the theme or what it shows changes.
 import { signal } from "@preact/signals";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 export type Theme = "light" | "dark";
 const system = matchMedia("(prefers-color-scheme: dark)");
@@ -62,19 +62,32 @@ interface Pointing {
   onClick?: (event: MouseEvent) => void;
 }
 
-export function Canvas({ height, paint, label, ...rest }: Pointing & { height: number; paint: (on: Painted) => void; label: string }) {
+/** Paints; what it returns paints the next frame, and says whether there is another. */
+export type Paint = (on: Painted) => (() => boolean) | undefined | void;
+
+export function Canvas({ height, paint, label, ...rest }: Pointing & { height: number; paint: Paint; label: string }) {
   const [element, width] = useWidth<HTMLCanvasElement>();
   const shown = theme.value;
-  useEffect(() => {
+  // Before the frame that shows the rest of the page.
+  useLayoutEffect(() => {
     const canvas = element.current;
     const context = canvas?.getContext("2d");
     if (!canvas || !context || width === 0) return;
     const scale = devicePixelRatio || 1;
-    canvas.width = Math.round(width * scale);
-    canvas.height = Math.round(height * scale);
+    const [across, down] = [Math.round(width * scale), Math.round(height * scale)];
+    if (canvas.width !== across) canvas.width = across;
+    if (canvas.height !== down) canvas.height = down;
     context.setTransform(scale, 0, 0, scale, 0, 0);
     context.clearRect(0, 0, width, height);
-    paint({ context, width, height });
+    const more = paint({ context, width, height });
+    if (typeof more !== "function") return;
+    let frame = 0;
+    const turn = () => {
+      context.clearRect(0, 0, width, height);
+      if (more()) frame = requestAnimationFrame(turn);
+    };
+    frame = requestAnimationFrame(turn);
+    return () => cancelAnimationFrame(frame);
   }, [width, height, shown, paint]);
   return <canvas class="painted" role="img" aria-label={label} {...rest} ref={element} style={{ height: `${height}px` }} />;
 }

@@ -93,9 +93,11 @@ function AsOf() {
 
 export function Dot({ of }: { of: SourceEntry }) {
   const isKilled = of.state !== null && /SIG(KILL|SEGV|ABRT|BUS)|memory|OOM/i.test(of.state);
-  const kind = of.pid === null ? "file" : of.is_running ? "" : isKilled ? "dead" : "past";
+  const kind = of.pid === null && !of.processes ? "file" : of.is_running ? "" : isKilled ? "dead" : "past";
   return <span class={`dot ${kind}`} aria-hidden="true" />;
 }
+
+const kindOf = (entry: SourceEntry) => (entry.processes ? `${entry.processes} processes` : "file");
 
 function Switch() {
   const entry = current();
@@ -110,7 +112,7 @@ function Switch() {
         </span>
         {entry === null ? null : (
           <span class="quiet hide-s">
-            {entry.pid === null ? "file" : `pid ${entry.pid} · ${entry.state ?? ""}`}
+            {entry.pid === null ? kindOf(entry) : `pid ${entry.pid} · ${entry.state ?? ""}`}
           </span>
         )}
         <span aria-hidden="true">▾</span>
@@ -144,7 +146,7 @@ function Menu() {
                   <b>{entry.name}</b> <span class="dim">{entry.command.slice(1).join(" ")}</span>
                 </span>
                 <span class="number">{entry.rss === null ? bytes(entry.live?.value) : bytes(entry.rss)}</span>
-                <span class="dim number">{entry.pid === null ? "file" : `${entry.pid} ${entry.state ?? ""}`}</span>
+                <span class="dim number">{entry.pid === null ? kindOf(entry) : `${entry.pid} ${entry.state ?? ""}`}</span>
               </a>
             </li>
           );

@@ -25,6 +25,22 @@ export function Switches({ label, name, options, usual, also = {} }: Of) {
   );
 }
 
+/** The same where there are many values. */
+export function Selection({ label, name, options, now, usual }: Omit<Of, "also"> & { now: string }) {
+  return (
+    <label class="group">
+      {label}
+      <select value={now} onChange={(event) => change({ [name]: event.currentTarget.value === usual ? "" : event.currentTarget.value })}>
+        {options.map(([value, text]) => (
+          <option key={value} value={value}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
 /** Live or allocated × bytes or objects. */
 export function Choice() {
   const now = param("si", "inuse_space");

@@ -34,7 +34,7 @@ export async function open(path: string, signalOf?: AbortSignal): Promise<Respon
   goneSince.value = null;
   if (reply.status === 401) {
     isLockedOut.value = true;
-    throw new Failed("the server does not know this token", 401);
+    throw new Failed("wrong token", 401);
   }
   isLockedOut.value = false;
   return reply;

@@ -14,6 +14,8 @@ export interface Loaded<T> {
 /** Goes up when running processes are to be looked at again. */
 export const tick = signal(0);
 export const isPaused = signal(false);
+/** The process has ended and its profile with it: what is there stays, and no more can be had. */
+export const isOver = signal(false);
 
 const MOST_KEPT = 40;
 const kept = new Map<string, { value: unknown; tick: number }>();
@@ -76,7 +78,7 @@ export function useDocument<T>(path: string | null, group = path): Loaded<T> {
   const isFailed = failed !== null && failed.path === path;
   return {
     value: last.current.value,
-    failed: isFailed ? failed.failed : null,
+    failed: isFailed && !(isOver.value && last.current.value !== null) ? failed.failed : null,
     isStale: last.current.path !== path,
   };
 }

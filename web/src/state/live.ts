@@ -2,7 +2,7 @@
 import { effect, signal } from "@preact/signals";
 import type { Estimate, SourceEntry, Sources } from "../types";
 import { ask, Failed, isLockedOut, open } from "./api";
-import { isPaused, tick } from "./documents";
+import { isOver, isPaused, tick } from "./documents";
 import { saved } from "./offline";
 import { place } from "./route";
 
@@ -11,6 +11,8 @@ export interface Moment {
   rss: number | null;
   live: number | null;
   half: number;
+  /** The terms of RSS, where they were read. */
+  terms: Record<string, number> | null;
 }
 
 /** As the server sends it. */
@@ -18,16 +20,17 @@ interface Sent {
   unix_ns: number | null;
   rss: number | null;
   live: Estimate | null;
+  terms: Record<string, number> | null;
   ended: string | null;
 }
 
-function momentOf(sent: Pick<Sent, "unix_ns" | "rss" | "live">): Moment | null {
+function momentOf(sent: Omit<Sent, "ended">): Moment | null {
   if (sent.unix_ns === null) return null;
-  return { unix_ns: sent.unix_ns, rss: sent.rss, live: sent.live?.value ?? null, half: sent.live?.half_width_95 ?? 0 };
+  return { unix_ns: sent.unix_ns, rss: sent.rss, live: sent.live?.value ?? null, half: sent.live?.half_width_95 ?? 0, terms: sent.terms };
 }
 
 function ofEntry(entry: SourceEntry): Moment {
-  return { unix_ns: Date.now() * 1e6, rss: entry.rss, live: entry.live?.value ?? null, half: entry.live?.half_width_95 ?? 0 };
+  return { unix_ns: Date.now() * 1e6, rss: entry.rss, live: entry.live?.value ?? null, half: entry.live?.half_width_95 ?? 0, terms: null };
 }
 
 const MOST_MOMENTS = 3600;
@@ -42,17 +45,41 @@ export const lastMoment = signal<Moment | null>(null);
 /** It ran when the page began to look at it. */
 export const sawRunning = signal(false);
 
-/** The source that the page shows. */
-export function current(): SourceEntry | null {
+/** The process that was shown last while it ran; what became of it, as far as the server said. */
+let shown: SourceEntry | null = null;
+let fate: string | null = null;
+
+function served(): SourceEntry | null {
   const all = sources.value?.sources ?? [];
   const wanted = place.value.params["id"];
   if (wanted !== undefined) return all.find((entry) => entry.id === wanted) ?? null;
   return all.length === 1 ? all[0]! : null;
 }
 
+/** The process that was shown, where its profile ended with it: as one that was attached to. */
+function over(): SourceEntry | null {
+  const wanted = place.value.params["id"];
+  const isMeant = wanted === undefined ? sources.value?.sources.length === 0 : wanted === shown?.id;
+  return shown !== null && isMeant ? { ...shown, is_running: false, state: fate } : null;
+}
+
+/** The source that the page shows. */
+export function current(): SourceEntry | null {
+  return served() ?? over();
+}
+
+/** Names of all that was ever served, by their IDs: what is gone is still called by its name. */
+export const names = new Map<string, string>();
+
 export async function refreshSources(): Promise<void> {
   try {
     sources.value = await ask<Sources>("sources");
+    for (const entry of sources.value.sources) names.set(entry.id, entry.name);
+    const now = served();
+    // Once more, as it ended.
+    if (now !== null && !now.is_running && now.id === shown?.id) tick.value += 1;
+    if (now !== null) shown = now.is_running && now.pid !== null ? now : null;
+    isOver.value = now === null && over() !== null;
     failure.value = null;
   } catch (error) {
     failure.value = error instanceof Failed ? error : new Failed(String(error), 0);
@@ -86,6 +113,7 @@ async function stream(id: string, signalOf: AbortSignal): Promise<boolean> {
       const moment = momentOf(sent);
       if (moment !== null && !isPaused.value) note(moment);
       if (sent.ended !== null) {
+        fate = sent.ended;
         await refreshSources();
         return true;
       }
@@ -109,12 +137,14 @@ async function follow(id: string, signalOf: AbortSignal): Promise<void> {
   lastMoment.value = null;
   const first = current();
   sawRunning.value = first?.is_running ?? false;
+  fate = null;
   if (first?.is_running) note(ofEntry(first));
   if (first !== null && first.pid !== null) await takeSeen(id, signalOf);
-  let hasStream = true;
+  // Of several processes together there is none.
+  let hasStream = first?.pid !== null;
   while (!signalOf.aborted) {
     try {
-      if (hasStream && sawRunning.value && !isLockedOut.value) hasStream = await stream(id, signalOf);
+      if (hasStream && current()?.is_running && !isLockedOut.value) hasStream = await stream(id, signalOf);
     } catch {
       // The next turn polls, and says what is wrong.
     }
@@ -146,8 +176,8 @@ export function startLive(): void {
   });
   setInterval(() => {
     if (isPaused.value || document.hidden) return;
-    const entry = current();
-    if (entry === null) void refreshSources();
-    else if (entry.is_running) tick.value += 1;
+    // Its state changes while its moments are followed, too.
+    void refreshSources();
+    if (current()?.is_running) tick.value += 1;
   }, REFRESH_MS);
 }

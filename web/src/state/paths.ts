@@ -37,9 +37,9 @@ export function entryPath(entry: SourceEntry, screen: Screen): string | null {
   const at = moment();
   switch (screen) {
     case "suspects":
-      return pathOf(entry, "leaks", { at });
+      return entry.pid === null ? null : pathOf(entry, "leaks", { at });
     case "allocator":
-      return entry.is_running ? pathOf(entry, "doctor") : null;
+      return entry.is_running && entry.pid !== null ? pathOf(entry, "doctor") : null;
     case "table":
       return pathOf(entry, "report", { view: "top", rows: 0, "sample-index": sample(), at });
     case "timeline":

@@ -1,7 +1,11 @@
 // RSS and live over time: what a history keeps, then what this page has seen.
-import type { SourceEntry, Timeline } from "../types";
+import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { partsOf, type Parts } from "../parts/rss";
+import type { SourceEntry, Step, Timeline, TimelineRow } from "../types";
 import { useDocument, type Loaded } from "./documents";
 import { moments } from "./live";
+import { saved } from "./offline";
 import { pathOf } from "./paths";
 
 export interface Point {
@@ -9,12 +13,23 @@ export interface Point {
   rss: number | null;
   live: number | null;
   half: number;
+  /** Bytes of the parts of RSS, by their kinds. */
+  parts: Parts | null;
 }
 
 export interface Series {
   points: Point[];
   marks: { name: string; unix_ns: number }[];
   loaded: Loaded<Timeline>;
+}
+
+/** What can be asked of the server as it was: what a history keeps, in ns. */
+export const keptMoments = signal<number[]>([]);
+
+function partsOfRow(row: TimelineRow): Parts | null {
+  const free = row.free_in_allocator ?? row.held_by_allocator;
+  if (free === null || row.rest === null) return null;
+  return { live: row.live.value ?? 0, free: free.value ?? 0, rest: row.rest.value ?? 0 };
 }
 
 export function useSeries(entry: SourceEntry): Series {
@@ -25,33 +40,29 @@ export function useSeries(entry: SourceEntry): Series {
     rss: row.rss,
     live: row.live.value,
     half: row.live.half_width_95 ?? 0,
+    parts: partsOfRow(row),
   }));
+  useEffect(() => {
+    keptMoments.value = rows.map((row) => row.time_unix_ns);
+  }, [loaded.value]);
   const last = kept.at(-1)?.unix_ns ?? 0;
-  const seen = moments.value.filter((moment) => moment.unix_ns > last);
-  const points = kept.concat(seen.map((moment) => ({ unix_ns: moment.unix_ns, rss: moment.rss, live: moment.live, half: moment.half })));
+  // What the server has seen tells more parts apart.
+  const isSplit = (moment: { terms: unknown }) => moment.terms !== null;
+  const firstSplit = moments.value.find(isSplit)?.unix_ns ?? Infinity;
+  for (const point of kept) if (point.unix_ns >= firstSplit) point.parts = null;
+  const seen = moments.value.filter((moment) => moment.unix_ns > last || isSplit(moment));
+  const points = kept.concat(seen.map((moment) => ({ unix_ns: moment.unix_ns, rss: moment.rss, live: moment.live, half: moment.half, parts: moment.terms === null ? null : partsOf(moment.terms) })));
   // The server's clock may be behind this machine's.
   points.sort((a, b) => a.unix_ns - b.unix_ns);
   const marks = (loaded.value?.marks ?? []).map((mark) => ({ name: mark.name, unix_ns: mark.time_unix_ns }));
   return { points, marks, loaded };
 }
 
-export interface Step {
-  from: Point;
-  to: Point;
-  bytes: number;
-}
-
-/** Where RSS rose or fell at once by much, and live did not follow. */
-export function steps(points: Point[]): Step[] {
-  const known = points.filter((point) => point.rss !== null && point.live !== null);
-  const most = Math.max(...known.map((point) => point.rss ?? 0), 1);
-  const found: Step[] = [];
-  for (let at = 1; at < known.length; at += 1) {
-    const [from, to] = [known[at - 1]!, known[at]!];
-    const rss = to.rss! - from.rss!;
-    const live = to.live! - from.live!;
-    if (Math.abs(rss) < Math.max(0.03 * most, 1 << 20)) continue;
-    if (Math.abs(rss - live) > 0.6 * Math.abs(rss)) found.push({ from, to, bytes: rss });
-  }
-  return found.sort((a, b) => Math.abs(b.bytes) - Math.abs(a.bytes)).slice(0, 5);
+/** The steps that a history has, then those that the server has seen after it. */
+export function useSteps(entry: SourceEntry, timeline: Timeline | null): Step[] {
+  const path = entry.pid === null || saved !== null ? null : pathOf(entry, "moments", { rows: 1 });
+  const seen = useDocument<{ steps: Step[] }>(path, "moments").value?.steps ?? [];
+  const kept = timeline?.steps ?? [];
+  const last = timeline?.rows.at(-1)?.time_unix_ns ?? 0;
+  return kept.concat(seen.filter((step) => step.from_unix_ns >= last));
 }

@@ -3,13 +3,13 @@
 use super::cause::Cause;
 use super::finding::Finding;
 use super::leaks::Leaks;
-use super::words::{amount, measured, per_hour, sentence, site};
+use super::words::{amount, measured, sentence, site};
 use ramson_process::allocators::Missing;
 use ramson_process::glibc::{Arena, Statistics};
 use ramson_process::identify::AllocatorKind;
 use ramson_process::{Part, Term};
 use ramson_profile::Estimate;
-use ramson_profile::format::format_bytes;
+use ramson_profile::format::{format_bytes, format_per_hour};
 
 /// Less than this, and less than this share of RSS, is not worth a sentence …
 pub const LEAST_BYTES: u64 = 1 << 20;
@@ -21,11 +21,16 @@ const MOST_CAUSES: usize = 5;
 const NEXT_TO_NOTHING: f64 = 0.05;
 
 /// Parts that one phrase explains.
-const OTHERS: [(&str, &[Part], &str); 12] = [
+const OTHERS: [(&str, &[Part], &str); 13] = [
     (
         "mmap",
         &[Part::Extents],
         "is memory that the program mapped itself, without malloc (ramson report PID --kind mmap)",
+    ),
+    (
+        "unseen",
+        &[Part::Unseen],
+        "is live, and was allocated before the attach or is not seen: no stack is known",
     ),
     (
         "inherited",
@@ -98,7 +103,7 @@ fn growing(finding: &Finding) -> Option<Cause> {
     let sentence = format!(
         "{} is live and growing by {}, allocated by {}{more}. {}",
         amount(bytes, finding.rss.bytes),
-        per_hour(rate),
+        format_per_hour(rate),
         site(&first.frames),
         sentence(&first.reason),
     );
@@ -115,6 +120,7 @@ fn live(finding: &Finding) -> Option<Cause> {
     let bytes = Estimate { value, ..live };
     let is_undecided = |leaks: &Leaks| leaks.undecided.value * 2.0 > live.value;
     let growth = match &finding.leaks {
+        None if finding.has_sampling_ended => "Whether it grows is not known: sampling has ended",
         None => "Whether it grows is not known without a profile",
         Some(leaks) if !leaks.growing.is_empty() => "It is not known to grow",
         Some(leaks) if is_undecided(leaks) => "It is too early to tell whether it grows",
@@ -187,8 +193,13 @@ fn held(finding: &Finding) -> Option<Cause> {
         cause: "held",
         bytes,
         sentence: format!(
-            "{} is held by {allocator} beyond the live blocks: free memory, metadata and rounding.{}",
+            "{} is held by {allocator}{}.{}",
             amount(bytes, finding.rss.bytes),
+            if finding.rss.may_hold_live {
+                ": what was allocated before the attach or is not seen, and free memory"
+            } else {
+                " beyond the live blocks: free memory, metadata and rounding"
+            },
             next_question(finding),
         ),
     })
@@ -216,7 +227,7 @@ fn undivided(finding: &Finding, start: &str) -> String {
         Err(Missing::Unreadable(kind)) if *kind != AllocatorKind::InProgram => format!(
             "{start} is anonymous memory, which may include {}'s {}.{}",
             finding.rss.allocator,
-            if finding.live.is_some() {
+            if finding.live.is_some() && !finding.rss.may_hold_live {
                 "free memory and metadata"
             } else {
                 "live blocks, free memory and metadata"

@@ -36,7 +36,9 @@ pub struct Finding {
     pub page_tables: Option<u64>,
     /// What pins free memory; `None` without a profile or statistics.
     pub pins: Option<Pins>,
-    /// Whether what is live grows; `None` without a profile.
+    /// Samples of the process are not taken any more.
+    pub has_sampling_ended: bool,
+    /// Whether what is live grows; `None` without a profile, and where sampling has ended.
     pub leaks: Option<Leaks>,
     /// What an operator can do first, best first; never empty.
     pub advice: Vec<Advice>,
@@ -58,6 +60,7 @@ impl Finding {
         let of_releasable = || self.releasable().map_or(0.0, |bytes| bytes.variance);
         let variance = match part {
             Part::Live => self.rss.term(Term::Live).variance,
+            Part::Unseen => self.rss.term(Term::Unseen).variance,
             Part::FreePages => of_releasable(),
             Part::FreeChunks => self.rss.term(Term::Free).variance,
             Part::Held => self.rss.term(Term::Held).variance,

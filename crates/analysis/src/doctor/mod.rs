@@ -15,10 +15,12 @@ pub use finding::Finding;
 pub use leaks::{Growing, Leaks};
 pub use pins::{Pins, Site};
 
+use crate::attachment;
 use crate::extents;
 use crate::members::{Each, Row};
 use crate::naming::Names;
 use crate::rss::Rss;
+use ramson_format::flags;
 use ramson_process::allocators::Figures;
 use ramson_process::cgroup::Groups;
 use ramson_process::glibc::Effort;
@@ -68,8 +70,14 @@ pub fn examine(
         }
         _ => None,
     };
-    let leaks = profile.map(|recording| Leaks::of(recording, names, own_frames)).transpose()?;
-    let rss = Rss::of(&reading, snapshot, Some(&allocators));
+    // What is not sampled any more is not judged.
+    let has_sampling_ended = profile.is_some_and(|it| attachment::ended(it).is_some());
+    let judged = profile.filter(|_| !has_sampling_ended);
+    let leaks = judged.map(|recording| Leaks::of(recording, names, own_frames)).transpose()?;
+    let mut rss = Rss::of(&reading, snapshot, Some(&allocators));
+    if snapshot.is_some_and(|snapshot| snapshot.header.flags & flags::ATTACHED != 0) {
+        rss.set_unseen_apart();
+    }
     let mut finding = Finding {
         pid: target.pid,
         name: target.name.clone(),
@@ -82,6 +90,7 @@ pub fn examine(
         limit: Groups::of(target.pid).limit(),
         page_tables: rss::page_tables(target.pid),
         pins,
+        has_sampling_ended,
         leaks,
         advice: Vec::new(),
     };

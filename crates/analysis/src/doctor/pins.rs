@@ -4,9 +4,9 @@ use crate::extents::lost;
 use crate::named::{Detail, assemble, short_frames, stack_number};
 use crate::naming::Names;
 use ramson_format::Kind;
-use ramson_process::ProcessMemory;
 use ramson_process::clock::monotonic_ns;
-use ramson_process::glibc::{self, Statistics};
+use ramson_process::glibc::Statistics;
+use ramson_process::{ProcessMemory, beside};
 use ramson_profile::{Estimate, FrameTable, OwnFrames, SampleUnit};
 use ramson_source::{Failure, Recording};
 use serde::Serialize;
@@ -69,8 +69,9 @@ pub fn pins(
     let now_ns = monotonic_ns();
     let mut sites: HashMap<&[String], Site> = HashMap::new();
     let (mut samples, mut held) = (0, Estimate::default());
-    for live in &snapshot.live {
-        let Some(beside) = glibc::beside(memory, statistics, live.address) else { continue };
+    let addresses: Vec<u64> = snapshot.live.iter().map(|live| live.address).collect();
+    for (live, beside) in snapshot.live.iter().zip(beside(memory, statistics, &addresses)) {
+        let Some(beside) = beside else { continue };
         let Some(frames) = frames_of.get(&live.stack) else { continue };
         samples += 1;
         let weight = live.inverse_probability;
@@ -86,8 +87,19 @@ pub fn pins(
         site.samples += 1;
         site.ages_ns.push(now_ns.saturating_sub(live.monotonic_ns));
     }
-    let mut sites: Vec<Site> = sites.into_values().filter(|site| site.held.value > 0.0).collect();
-    if lost(snapshot, Kind::Heap) > 0 {
+    Ok(settled(recording, statistics, sites.into_values(), samples, held))
+}
+
+/// What all samples make of the sites, as far as there is so much free.
+fn settled(
+    recording: &Recording,
+    statistics: &Statistics,
+    sites: impl Iterator<Item = Site>,
+    samples: usize,
+    mut held: Estimate,
+) -> Pins {
+    let mut sites: Vec<Site> = sites.filter(|site| site.held.value > 0.0).collect();
+    if lost(&recording.snapshot, Kind::Heap) > 0 {
         held = held.as_part();
         for site in &mut sites {
             (site.held, site.live) = (site.held.as_part(), site.live.as_part());
@@ -106,5 +118,5 @@ pub fn pins(
     sites.sort_by(|a, b| {
         b.held.value.total_cmp(&a.held.value).then_with(|| a.frames.cmp(&b.frames))
     });
-    Ok(Pins { sites, samples, held })
+    Pins { sites, samples, held }
 }

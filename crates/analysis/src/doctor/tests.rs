@@ -41,6 +41,7 @@ fn finding(leaks: Option<Leaks>, limit: Option<Limit>) -> Finding {
         limit,
         page_tables: None,
         pins: None,
+        has_sampling_ended: false,
         leaks,
         advice: Vec::new(),
     };
@@ -155,4 +156,27 @@ fn only_a_redis_with_its_own_jemalloc_is_told_to_defragment() {
             "{other:?}"
         );
     }
+}
+
+#[test]
+fn what_an_allocator_held_before_an_attach_is_asked_for_and_saves_nothing_that_is_known() {
+    let mut found = finding(Some(leaks(0.0, &[])), None);
+    found.rss.set_unseen_apart();
+    let (causes, advice) = (causes::causes(&found), advice::advice(&found));
+    let held = causes.iter().find(|cause| cause.cause == "held").unwrap();
+    assert!(!held.sentence.contains("beyond the live blocks"), "{}", held.sentence);
+    assert!(held.sentence.contains("ramson doctor --ask 42"), "{}", held.sentence);
+    assert_eq!(advice[0].cause, "ask");
+    assert!(advice.iter().all(|advice| advice.saving.is_none()));
+    // mimalloc has no function that tells.
+    found.statistics = Err(Missing::Unreadable(AllocatorKind::Mimalloc));
+    assert!(advice::advice(&found).iter().all(|advice| advice.saving.is_none()));
+}
+
+#[test]
+fn what_is_not_sampled_any_more_is_not_judged() {
+    let mut found = finding(None, None);
+    found.has_sampling_ended = true;
+    let live = causes::causes(&found).remove(0).sentence;
+    assert!(live.ends_with("Whether it grows is not known: sampling has ended."), "{live}");
 }

@@ -28,15 +28,6 @@ pub fn measured(bytes: Estimate) -> String {
     }
 }
 
-/// `12.0 MiB/h (±3.00 MiB)`.
-pub fn per_hour(bytes: Estimate) -> String {
-    let rate = format!("{}/h", format_bytes(bytes.value));
-    match is_exact(bytes) {
-        true => rate,
-        false => format!("{rate} ({})", format_half_width(bytes, SampleUnit::Bytes)),
-    }
-}
-
 /// `65.4 % (±12 %)`: what part is of the whole, of which it is one of independent parts. `None` where records were lost.
 pub fn share(part: Estimate, whole: Estimate) -> Option<String> {
     let rest = (whole.value - part.value).max(0.0);

@@ -21,8 +21,10 @@ pub struct Answer {
     pub undecided_share: f64,
     /// How much longer until the largest of these can be judged, if that can be told.
     pub judged_in_ns: Option<u64>,
-    /// Whether more can still be learnt: a process runs.
+    /// Whether more can still be learnt: a process runs, and is sampled.
     pub is_running: bool,
+    /// Sampling of a process that runs ended so long ago; the answer is as of then.
+    pub sampling_ended_ns: Option<u64>,
 }
 
 impl Answer {
@@ -37,9 +39,11 @@ impl Answer {
             growth_per_hour: growth.map(|growth| growth.per_hour).sum(),
             findings: suspects.len(),
             undecided: undecided().count(),
-            undecided_share: undecided().map(|it| it.share).sum(),
+            // Not sum(), which is -0.0 of nothing.
+            undecided_share: undecided().fold(0.0, |share, it| share + it.share),
             judged_in_ns: undecided().next().and_then(|it| it.finding.judged_in_ns),
             is_running: of.is_running,
+            sampling_ended_ns: None,
         }
     }
 }

@@ -1,11 +1,12 @@
 //! From stacks to findings: a function with all that it allocated is one, whatever its lines and its callers; where only some
 //! callers leak, what is allocated for these is one of its own.
 
+use super::groups::Below;
 use super::stacks::NamedStack;
 use super::suspect::{Function, Key, LineShare, Suspect, key};
-use ramson_leaks::{Judged, Settings, StackHistory, judge_paths};
+use ramson_leaks::{Finding, Growth, Judged, Settings, StackHistory, judge_paths};
 use ramson_profile::{Estimate, FrameName, SampleUnit};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// What the findings are of.
 #[derive(Default)]
@@ -44,6 +45,22 @@ pub fn judged(stacks: Vec<NamedStack>, min_age_ns: u64, of: &Moment) -> Vec<Susp
     suspects
 }
 
+/// What each of the stacks has of the growth of the leak suspect that it belongs to, in bytes per hour: together they are the suspects' growth.
+pub fn growth_parts(judged: &[Suspect], stacks: &[NamedStack]) -> Vec<Estimate> {
+    let growing = judged.iter().filter(|suspect| suspect.is_growing());
+    let by_key: HashMap<&Key, &Finding> = growing
+        .flat_map(|suspect| suspect.keys.iter().map(move |key| (key, &suspect.finding)))
+        .collect();
+    let part = |stack: &NamedStack| {
+        let seen = by_key.get(&key(stack))?.persistence.as_ref()?;
+        Growth::of_kept(&stack.history, seen, judged.len())
+    };
+    stacks
+        .iter()
+        .map(|stack| part(stack).map_or(Estimate::default(), |part| part.per_hour))
+        .collect()
+}
+
 fn joined(stacks: &[NamedStack]) -> StackHistory {
     let mut joined = stacks[0].history.clone();
     stacks[1..].iter().for_each(|stack| joined.join(&stack.history));
@@ -51,15 +68,11 @@ fn joined(stacks: &[NamedStack]) -> StackHistory {
 }
 
 impl Suspect {
-    fn of(
-        finding: ramson_leaks::Finding,
-        keys: Vec<Key>,
-        stacks: Vec<NamedStack>,
-        of: &Moment,
-    ) -> Self {
+    fn of(finding: Finding, keys: Vec<Key>, stacks: Vec<NamedStack>, of: &Moment) -> Self {
         let first_seen_ns =
             stacks.iter().map(|stack| stack.history.observed_ns()).max().unwrap_or(0);
         let (lines, count) = (lines(&stacks), stacks.len());
+        let callers = callers(&stacks);
         let bytes = |stack: &NamedStack| stack.history.inuse(SampleUnit::Bytes).value;
         let largest = stacks.into_iter().max_by(|a, b| bytes(a).total_cmp(&bytes(b)));
         let frames = largest.map_or(Vec::new(), |stack| stack.frames);
@@ -76,9 +89,27 @@ impl Suspect {
             stacks: count,
             frames,
             keys,
+            callers,
             finding,
         }
     }
+}
+
+/// The functions below which stacks allocated, without the outermost ones, which have everything below them.
+fn callers(stacks: &[NamedStack]) -> BTreeMap<Function, Below> {
+    let mut callers: BTreeMap<Function, Below> = BTreeMap::new();
+    for stack in stacks {
+        let bytes = stack.history.inuse(SampleUnit::Bytes).value;
+        let mut path = key(stack);
+        path.pop();
+        for (distance, function) in path.into_iter().enumerate().rev() {
+            // Of a function that calls itself, the call nearest to the allocation counts.
+            let below = callers.entry(function).or_default();
+            below.bytes += bytes;
+            below.distance += bytes * distance as f64;
+        }
+    }
+    callers
 }
 
 /// The lines of the function that allocated, those with the most live bytes first.
@@ -98,6 +129,7 @@ fn lines(stacks: &[NamedStack]) -> Vec<LineShare> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::groups::groups;
     use super::*;
     use ramson_leaks::{LiveBlock, Verdict};
 
@@ -148,6 +180,60 @@ mod tests {
         assert!((leak.share - 135.0 / 235.0).abs() < 1e-9);
         assert_eq!(leak.first_seen_unix_ns, (1_800_000_000 - 1000) * SECOND);
         assert!(leak.growing_since_unix_ns >= Some(leak.first_seen_unix_ns));
+    }
+
+    #[test]
+    fn suspects_that_rise_together_below_one_caller_are_one_group() {
+        let of = |path: &[&str], first, step| {
+            let frames: Vec<(&str, u32)> = path.iter().map(|&name| (name, 1)).collect();
+            stack(&frames, (first..1000).step_by(step))
+        };
+        let mut found = found(vec![
+            of(&["open", "serve", "main"], 1, 8),
+            of(&["buffer", "open", "serve", "main"], 3, 8),
+            of(&["node", "insert", "open", "serve", "main"], 5, 8),
+            of(&["log", "serve", "main"], 7, 8),
+            of(&["watch", "main"], 9, 8),
+        ]);
+        found.sort_by(|a, b| a.function.name.cmp(&b.function.name));
+        assert!(found.iter().all(|it| it.finding.verdict == Verdict::Growing));
+        let groups = groups(&found);
+        assert_eq!(groups.len(), 1, "{groups:?}");
+        assert_eq!(&*groups[0].caller.name, "open");
+        let names: Vec<&str> =
+            groups[0].suspects.iter().map(|&at| &*found[at].function.name).collect();
+        assert_eq!(names, ["buffer", "node", "open"]);
+        let growth = groups[0].suspects.iter().map(|&at| found[at].finding.growth.unwrap());
+        let growth: Estimate = growth.map(|growth| growth.per_hour).sum();
+        assert_eq!(groups[0].growth_per_hour, growth);
+    }
+
+    #[test]
+    fn a_table_of_another_time_is_in_no_group() {
+        let mut found = found(vec![
+            stack(&[("open", 1), ("serve", 1), ("main", 1)], (1..1000).step_by(20)),
+            stack(&[("late", 1), ("serve", 1), ("main", 1)], (1..250).step_by(2)),
+        ]);
+        found.sort_by(|a, b| a.function.name.cmp(&b.function.name));
+        assert_eq!(groups(&found), []);
+    }
+
+    #[test]
+    fn the_parts_that_stacks_have_of_a_growth_are_all_of_it() {
+        let open = |line, first| stack(&[("open", line), ("serve", 9)], (first..1000).step_by(30));
+        let all = || {
+            let table = stack(&[("load", 3), ("main", 1)], 900..1000);
+            vec![open(50, 1), open(50, 3), open(49, 7), table]
+        };
+        let found = found(all());
+        let whole = found.iter().find(|it| it.is_growing()).unwrap();
+        let whole = whole.finding.growth.unwrap().per_hour;
+        let parts = growth_parts(&found, &all());
+        let sum: Estimate = parts.iter().copied().sum();
+        assert!(whole.value > 0.0 && parts[..3].iter().all(|part| part.value > 0.0));
+        assert!((sum.value / whole.value - 1.0).abs() < 1e-9, "{sum:?} {whole:?}");
+        assert!((sum.variance / whole.variance - 1.0).abs() < 1e-9, "{sum:?} {whole:?}");
+        assert!(parts[3].is_nothing());
     }
 
     #[test]

@@ -3,15 +3,18 @@
 mod answer;
 mod course;
 mod functions;
+mod groups;
 mod stacks;
 mod suppressed;
 mod suspect;
 
 pub use answer::Answer;
 pub use course::{Course, DatedRecording, moment_ns, paired, refuse_short};
+pub use groups::Group;
 pub use stacks::{NamedStack, stacks, together as stacks_together};
 pub use suspect::{LineShare, Suspect};
 
+use crate::attachment;
 use crate::extents::lost;
 use crate::members::{Each, together, unprofiled_text};
 use crate::named::{Detail, assemble};
@@ -20,9 +23,9 @@ use crate::recording::what_is_missing;
 use crate::selection::Selection;
 use crate::summary::{Subject, Summary};
 use ramson_format::Kind;
-use ramson_leaks::{Growth, Suppressions};
-use ramson_profile::{Estimate, SampleType};
-use ramson_source::Failure;
+use ramson_leaks::{Ages, Growth, Suppressions};
+use ramson_profile::{Estimate, OwnFrames, SampleType};
+use ramson_source::{Failure, Recording};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::slice;
@@ -55,12 +58,16 @@ pub struct Suspects {
     pub interval_bytes: u64,
     /// How many stacks were judged and not hidden.
     pub stacks: usize,
+    /// How old their live bytes are; `None`: nothing is live.
+    pub ages: Option<Ages>,
     /// Stacks hidden by a suppression.
     pub suppressed: usize,
     /// Stacks hidden as growing in the baseline already.
     pub known: usize,
     /// What grows first, by its growth; then by live bytes.
     pub suspects: Vec<Suspect>,
+    /// Leak suspects that rise together below one caller.
+    pub groups: Vec<Group>,
     /// What the profile lacks.
     pub defects: Vec<String>,
     /// Of each of several, those with the largest RSS first.
@@ -114,14 +121,16 @@ pub fn suspects(
 
 impl Suspects {
     fn of(found: Judged, subject: Subject) -> Self {
-        let Judged { answer, stacks, suppressed, known, suspects } = found;
+        let Judged { answer, stacks, ages, suppressed, known, suspects } = found;
         Self {
             answer,
             subject,
             interval_bytes: 0,
             stacks,
+            ages,
             suppressed,
             known,
+            groups: groups::groups(&suspects),
             suspects,
             defects: Vec::new(),
             processes: Vec::new(),
@@ -132,6 +141,7 @@ impl Suspects {
     pub fn truncate(&mut self, most: usize) {
         if most > 0 {
             self.suspects.truncate(most);
+            self.groups.retain(|group| group.suspects.iter().all(|&place| place < most));
             self.processes.iter_mut().for_each(|each| each.answer.truncate(most));
         }
     }
@@ -155,11 +165,29 @@ pub fn growing(stacks: Vec<NamedStack>) -> Vec<Growth> {
     growing.filter_map(|suspect| suspect.finding.growth).collect()
 }
 
+/// By the number of the stack in the snapshot: what it has of the growth of a leak suspect, in bytes per hour. They sum to the growth that
+/// the suspects have together.
+pub fn growth_of_stacks(recording: &Recording, names: &Names) -> Result<Vec<Estimate>, Failure> {
+    let mut profile = assemble(recording, names, Detail::Numbered, Some(Kind::Heap))?.profile;
+    OwnFrames::default().fold(&mut profile);
+    let now_ns = moment_ns(recording);
+    let all = stacks::by_number(&recording.snapshot, now_ns, &profile);
+    let together = stacks(&recording.snapshot, now_ns, None, &profile);
+    let judged = functions::judged(together, MIN_AGE_NS, &functions::Moment::default());
+    let mut growth = vec![Estimate::default(); recording.snapshot.stacks.len()];
+    let (numbers, all): (Vec<usize>, Vec<NamedStack>) = all.into_iter().unzip();
+    for (number, part) in numbers.into_iter().zip(functions::growth_parts(&judged, &all)) {
+        growth[number] = part;
+    }
+    Ok(growth)
+}
+
 /// All stacks of some moments, judged.
 #[derive(Default)]
 struct Judged {
     answer: Answer,
     stacks: usize,
+    ages: Option<Ages>,
     suppressed: usize,
     known: usize,
     suspects: Vec<Suspect>,
@@ -198,6 +226,7 @@ fn judged(
     let before = stacks.len();
     stacks.retain(|stack| !known.contains(&suspect::key(stack)));
     let left = stacks.len();
+    let ages = Ages::of(stacks.iter().map(|stack| &stack.history));
     let of =
         functions::Moment { live, unix_ns: unix_ns_of(courses), is_running: is_running(courses) };
     let is_part =
@@ -207,8 +236,9 @@ fn judged(
         suspects.iter_mut().for_each(Suspect::mark_part);
     }
     suspects.sort_by(Suspect::compare);
-    let answer = Answer::of(&suspects, &of);
-    Ok(Judged { answer, stacks: left, suppressed, known: before - left, suspects })
+    let sampling_ended_ns = ended_ns(courses);
+    let answer = Answer { sampling_ended_ns, ..Answer::of(&suspects, &of) };
+    Ok(Judged { answer, stacks: left, ages, suppressed, known: before - left, suspects })
 }
 
 /// The latest moment.
@@ -218,5 +248,14 @@ fn unix_ns_of(courses: &[Course]) -> u64 {
 }
 
 fn is_running(courses: &[Course]) -> bool {
-    courses.iter().any(|course| course.moment.recording.running.is_some())
+    let is_sampled = |recording: &Recording| attachment::ended(recording).is_none();
+    let mut all = courses.iter().map(|course| &course.moment.recording);
+    all.any(|recording| recording.running.is_some() && is_sampled(recording))
+}
+
+/// How long ago sampling ended in the last of them in which it did, if it did in all.
+fn ended_ns(courses: &[Course]) -> Option<u64> {
+    let ended = courses.iter().map(|course| attachment::ended(&course.moment.recording));
+    let all: Option<Vec<_>> = ended.collect();
+    all?.iter().map(|ended| ended.ago_ns).min()
 }

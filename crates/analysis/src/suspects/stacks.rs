@@ -5,7 +5,7 @@ use super::course::DatedRecording;
 use crate::named::stack_number;
 use crate::overlap::{self, of_stack};
 use ramson_leaks::{Finding, LiveBlock, MeasuredChange, Settings, StackHistory, judge};
-use ramson_profile::{Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit};
+use ramson_profile::{Estimate, FrameAt, FrameName, FrameTable, Profile, SampleUnit, StackSample};
 use ramson_reader::{LiveSample, Snapshot};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -34,10 +34,7 @@ pub fn stacks(
     profile: &Profile,
 ) -> Vec<NamedStack> {
     let table = FrameTable::new(profile);
-    let mut live: Vec<Vec<LiveBlock>> = vec![Vec::new(); snapshot.stacks.len()];
-    for sample in &snapshot.live {
-        live[sample.stack].push(block(sample));
-    }
+    let mut live = live_blocks(snapshot);
     let changes = earlier.map(|earlier| changes(&earlier.recording.snapshot, snapshot));
     let window_ns = earlier.map_or(0, |earlier| now_ns.saturating_sub(earlier.now_ns));
     let mut found: HashMap<Vec<FrameAt>, NamedStack> = HashMap::new();
@@ -64,6 +61,32 @@ pub fn stacks(
         }
     }
     found.into_values().filter(|stack| !stack.history.live.is_empty()).collect()
+}
+
+/// Every stack of `profile`, each with its number in the snapshot, also where several have the same frames.
+pub fn by_number(snapshot: &Snapshot, now_ns: u64, profile: &Profile) -> Vec<(usize, NamedStack)> {
+    let table = FrameTable::new(profile);
+    let mut live = live_blocks(snapshot);
+    let of_sample = |sample: &StackSample| {
+        let number = stack_number(sample)?;
+        let history = StackHistory {
+            start_ns: snapshot.header.start_monotonic_ns,
+            first_ns: snapshot.stacks[number].first_monotonic_ns,
+            now_ns,
+            live: mem::take(&mut live[number]),
+            ..StackHistory::default()
+        };
+        let frames = table.stack(sample).map(|at| table.name_at(at)).collect();
+        Some((number, NamedStack { frames, history }))
+    };
+    profile.samples.iter().filter_map(of_sample).collect()
+}
+
+/// By the number of the stack.
+fn live_blocks(snapshot: &Snapshot) -> Vec<Vec<LiveBlock>> {
+    let mut live: Vec<Vec<LiveBlock>> = vec![Vec::new(); snapshot.stacks.len()];
+    snapshot.live.iter().for_each(|sample| live[sample.stack].push(block(sample)));
+    live
 }
 
 /// The stacks of several processes, each with its moment, as if one process had them all: their moments fall together, so

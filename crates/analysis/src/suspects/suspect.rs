@@ -1,10 +1,12 @@
 //! One finding of the leak analysis.
 
+use super::groups::Below;
 use super::stacks::NamedStack;
 use ramson_leaks::{Finding, Verdict};
 use ramson_profile::{Estimate, FrameName};
 use serde::Serialize;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What names a function, also in another process or build: its name and file.
@@ -44,6 +46,9 @@ pub struct Suspect {
     pub frames: Vec<FrameName>,
     #[serde(skip)]
     pub(super) keys: Vec<Key>,
+    /// The functions below which it was allocated, itself too, without the outermost ones.
+    #[serde(skip)]
+    pub(super) callers: BTreeMap<Function, Below>,
 }
 
 /// What one line allocated.

@@ -2,10 +2,10 @@
 
 use super::guest::{Guest, ListedSlot};
 use super::library::{self, Functions};
-use super::{Site, act, is_alone, milliseconds, number};
+use super::{Site, act, loader_of, milliseconds, number, theirs};
 use crate::outside::refused;
 use ramson_format::DEFAULT_FILE_BYTES;
-use ramson_format::control::{Action, Orders, Request, slot_state};
+use ramson_format::control::{Action, MOST_LISTED, Orders, Request, slot_state};
 use ramson_source::{Failure, Target, gone};
 use serde::Serialize;
 
@@ -31,36 +31,52 @@ pub fn detach(target: &Target) -> Result<Detached, Failure> {
     let mut site = Site::open(target)?;
     let (found, objects) = site.guest()?;
     let left_open = library::left_open(target.pid);
+    let is_there = found.is_some();
+    if !is_there && left_open.is_none() {
+        return Ok(detached(&site, 0, 0));
+    }
     let functions = Functions::find(&site.callee, &objects)?;
-    if let Some(number) = left_open {
-        site.calling(|caller, stops| library::close(caller, &functions, number, stops))?;
+    if let Some(place) = left_open {
+        let closed =
+            site.calling(|caller, stops| library::close(caller, &functions, &place, stops));
+        // Without hooks there is nothing to undo; a descriptor that stays is harmless.
+        if is_there {
+            closed?;
+        }
     }
     let (mut slots, mut kept) = (0, 0);
     if let Some(guest) = found {
         let state = guest.state(target, site.memory())?;
-        if !state.is_attached && !is_alone(&objects, Some(&guest)) {
-            let next = format!("\"ramson set {} --off\" ends its samples", target.pid);
+        guest.rename(target, site.memory())?;
+        if !state.is_attached && !guest.was_brought(&site.callee.areas) {
+            let next = format!("\"ramson set {} --off\" stops sampling", target.pid);
             return Err(refused(
                 target,
-                "it was started under ramson, and its hooks with it",
+                "it was started under ramson, so its hooks cannot be removed",
                 &next,
             ));
         }
-        let before = guest.slots(target, site.memory())?;
+        let listed = guest.slots(target, site.memory())?;
+        let later = guest.later_slots(target, site.memory())?;
+        let before = [&listed[..], &later].concat();
         if state.patched > 0 || before.iter().any(ListedSlot::is_patched) {
-            let is_theirs = |slot: &&ListedSlot| slot.is_patched() && slot.object != guest.record;
-            slots = before.iter().filter(is_theirs).count() as u64;
-            kept = restore(&mut site, &functions, &guest, &before)?;
+            let theirs = theirs(&guest, target, site.memory(), &objects)?;
+            slots = theirs.iter().filter(|slot| slot.is_patched()).count() as u64;
+            kept = restore(&mut site, &functions, &guest, [&listed, &later])?;
         }
     }
-    Ok(Detached {
-        pid: target.pid,
-        name: target.name.clone(),
-        slots: slots - kept.min(slots),
+    Ok(detached(&site, slots - kept.min(slots), kept))
+}
+
+fn detached(site: &Site, slots: u64, kept: u64) -> Detached {
+    Detached {
+        pid: site.target().pid,
+        name: site.target().name.clone(),
+        slots,
         kept,
         stopped_ms: site.stopped_ms(),
         elapsed_ms: milliseconds(site.begin.elapsed()),
-    })
+    }
 }
 
 /// Returns how many slots lead elsewhere by now.
@@ -68,7 +84,7 @@ fn restore(
     site: &mut Site,
     functions: &Functions,
     guest: &Guest,
-    before: &[ListedSlot],
+    [listed, later]: [&[ListedSlot]; 2],
 ) -> Result<u64, Failure> {
     let target = site.target();
     let orders = guest.state(target, site.memory())?.orders;
@@ -76,7 +92,7 @@ fn restore(
     guest.order(target, &Orders { is_off: true, number: number(), ..orders })?;
     let request = Request {
         action: Action::Detach,
-        slots: before.len() as u64,
+        slots: listed.len() as u64,
         interval_bytes: orders.interval_bytes,
         max_overhead_ppm: orders.max_overhead_ppm,
         file_bytes: DEFAULT_FILE_BYTES,
@@ -85,15 +101,20 @@ fn restore(
         program_headers: 0,
         entropy: 0,
         number: number() & (u64::MAX >> 8),
+        loader: loader_of(site, functions, 0),
     };
     act(site, functions, guest, &request, &[])?;
-    let after = guest.slots(target, site.memory())?;
     let is_kept = |(before, after): &(&ListedSlot, &ListedSlot)| {
         before.is_patched() && after.state == slot_state::OTHER
     };
-    let kept = before.iter().zip(&after).filter(is_kept).count() as u64;
+    let kept = |before: &[ListedSlot], after: &[ListedSlot]| {
+        before.iter().zip(after).filter(is_kept).count() as u64
+    };
+    let came_later = guest.later_slots(target, site.memory())?;
+    let kept = kept(listed, &guest.slots(target, site.memory())?) + kept(later, &came_later);
     let empty =
         ListedSlot { object: 0, dynamic: 0, address: 0, before: 0, hook: 0, flags: 0, state: 0 };
-    guest.list(target, 0, &vec![empty; before.len()])?;
+    guest.list(target, 0, &vec![empty; listed.len()])?;
+    guest.list(target, MOST_LISTED, &vec![empty; came_later.len()])?;
     Ok(kept)
 }

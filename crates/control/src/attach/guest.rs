@@ -1,21 +1,28 @@
 //! libramson.so in a process: where its words and functions are, and what they say.
 
-use super::loader::{Loader, busy};
+use super::bounded::{Allowance, Bounded};
+use super::library::LINK;
+use super::loader::{Loader, busy, too_large};
 use super::object::{Object, text, words};
 use crate::outside::{patiently, refused};
 use ramson_format::control::{
-    ACT_SYMBOL, CONTROL_SYMBOL, DIRECTORY_WORDS, LAYOUT, MOST_SLOTS, ORDER_WORDS, Orders, Request,
-    SETTLE_SYMBOL, SLOT_WORDS, SLOTS_SYMBOL, offset, outcome, slot_state,
+    ACT_SYMBOL, CONTROL_SYMBOL, DIRECTORY_WORDS, LAYOUT, MOST_LISTED, MOST_SLOTS, ORDER_WORDS,
+    Orders, Request, SETTLE_SYMBOL, SLOT_WORDS, SLOTS_SYMBOL, offset, outcome, slot_state,
 };
-use ramson_process::ProcessMemory;
+use ramson_inject::Process;
+use ramson_process::{Area, Memory, ProcessMemory};
 use ramson_source::{Failure, Target, gone};
+use std::ops::Range;
+use std::sync::Arc;
 
 const SONAME: &str = "libramson.so";
+/// What the path begins with that it is loaded by.
+pub const LOADED_BY: &str = "/proc/self/fd/";
 const SLOT_BYTES: u64 = 8 * SLOT_WORDS as u64;
 
 /// It, in a process.
 pub struct Guest {
-    pid: u32,
+    process: Arc<Process>,
     control: u64,
     slots: u64,
     pub act: u64,
@@ -55,15 +62,18 @@ pub struct State {
     pub is_attached: bool,
     /// Slots that have hooks.
     pub patched: u64,
+    /// It will notice objects that are loaded later.
+    pub follows: bool,
     /// The latest orders, if any were given.
     pub orders: Option<Orders>,
 }
 
 impl Guest {
     /// Finds it among the process's objects; `None` if it is not there.
-    pub fn find(
+    fn find(
         target: &Target,
-        memory: &ProcessMemory,
+        process: &Arc<Process>,
+        memory: &Bounded,
         objects: &[Object],
     ) -> Result<Option<Self>, Failure> {
         let is_it = |object: &&Object| object.soname(memory).is_some_and(|name| name == SONAME);
@@ -71,8 +81,8 @@ impl Guest {
         let other = || {
             refused(
                 target,
-                "it has the libramson.so of another version of ramson",
-                "Use that version, or restart it under this one with \"ramson run\"",
+                "it has loaded another version of libramson.so",
+                "Use the ramson of that version, or restart the program under this one with \"ramson run\"",
             )
         };
         let names = [CONTROL_SYMBOL, SLOTS_SYMBOL, ACT_SYMBOL, SETTLE_SYMBOL];
@@ -83,34 +93,60 @@ impl Guest {
         if words(memory, control) != Some([LAYOUT]) {
             return Err(other());
         }
-        let pid = target.pid;
-        Ok(Some(Self { pid, control, slots, act, settle, record: object.record }))
+        let process = process.clone();
+        Ok(Some(Self { process, control, slots, act, settle, record: object.record }))
     }
 
     /// The one of a process, with the loader asked for its list.
     pub fn of(
         target: &Target,
-        memory: &ProcessMemory,
+        process: &Arc<Process>,
+        (memory, allowance): (&ProcessMemory, &Allowance),
         loader: &Loader,
     ) -> Result<(Option<Self>, Vec<Object>), Failure> {
-        let objects = patiently(|| loader.objects(memory).ok_or(())).map_err(|()| busy(target))?;
-        Ok((Self::find(target, memory, &objects)?, objects))
+        let memory = Bounded::new(memory, allowance);
+        let objects = patiently(|| loader.objects(&memory).ok_or(()));
+        let found = objects.map_err(|()| busy(target)).and_then(|objects| {
+            let guest = Self::find(target, process, &memory, &objects)?;
+            Ok((guest, objects))
+        });
+        if memory.is_used_up() { Err(too_large(target)) } else { found }
     }
 
     pub fn state(&self, target: &Target, memory: &ProcessMemory) -> Result<State, Failure> {
         let orders = words::<ORDER_WORDS>(memory, self.control + offset::ORDERS);
-        let told = words::<3>(memory, self.control + offset::OUTCOME);
-        let (Some(orders), Some([outcome, is_attached, patched])) = (orders, told) else {
+        let told = words::<4>(memory, self.control + offset::OUTCOME);
+        let (Some(orders), Some([outcome, is_attached, patched, follows])) = (orders, told) else {
             return Err(gone(target));
         };
         let orders = Orders::of_words(&orders);
-        Ok(State { outcome, is_attached: is_attached != 0, patched, orders })
+        let (is_attached, follows) = (is_attached != 0, follows != 0);
+        Ok(State { outcome, is_attached, patched, follows, orders })
     }
 
     fn write(&self, target: &Target, at: u64, words: &[u64]) -> Result<(), Failure> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        ramson_inject::write(self.pid, at, &bytes)
-            .map_err(|problem| crate::outside::failure(target, problem))
+        self.process.write(at, &bytes).map_err(|problem| crate::outside::failure(target, problem))
+    }
+
+    /// Whether it is mapped from a file in memory: a ramson brought it into the running process. The kernel says so.
+    pub fn was_brought(&self, areas: &[Area]) -> bool {
+        areas.iter().any(|area| area.contains(self.act) && area.path.starts_with(LINK))
+    }
+
+    /// The loader knows it by the name that it was loaded by, under which a debugger, or the loader itself at a later dlopen, would find another
+    /// file, of their own. It is given one that leads nowhere.
+    pub fn rename(&self, target: &Target, memory: &ProcessMemory) -> Result<(), Failure> {
+        for at in names_of(memory, self.record) {
+            let is_left = text(memory, at).is_some_and(|name| name.starts_with(LOADED_BY));
+            if is_left {
+                let name = [SONAME.as_bytes(), b"\0"].concat();
+                self.process
+                    .write(at, &name)
+                    .map_err(|problem| crate::outside::failure(target, problem))?;
+            }
+        }
+        Ok(())
     }
 
     /// From now on the library samples as `orders` say.
@@ -140,15 +176,33 @@ impl Guest {
         state.outcome == number << 8 | outcome::DONE
     }
 
-    /// The entries of the table, up to the last that is in use.
+    /// The entries of the table that were listed from outside, up to the last that is in use.
     pub fn slots(
         &self,
         target: &Target,
         memory: &ProcessMemory,
     ) -> Result<Vec<ListedSlot>, Failure> {
+        self.entries(target, memory, 0..MOST_LISTED)
+    }
+
+    /// Those of objects that came later, which the library has listed.
+    pub fn later_slots(
+        &self,
+        target: &Target,
+        memory: &ProcessMemory,
+    ) -> Result<Vec<ListedSlot>, Failure> {
+        self.entries(target, memory, MOST_LISTED..MOST_SLOTS)
+    }
+
+    fn entries(
+        &self,
+        target: &Target,
+        memory: &ProcessMemory,
+        range: Range<usize>,
+    ) -> Result<Vec<ListedSlot>, Failure> {
         const AT_ONCE: usize = 256;
         let mut found = Vec::new();
-        for first in (0..MOST_SLOTS).step_by(AT_ONCE) {
+        for first in range.step_by(AT_ONCE) {
             let at = self.slots + first as u64 * SLOT_BYTES;
             let piece: [u64; AT_ONCE * SLOT_WORDS] =
                 words(memory, at).ok_or_else(|| gone(target))?;
@@ -176,6 +230,23 @@ impl ListedSlot {
     pub fn is_patched(&self) -> bool {
         self.state == slot_state::PATCHED
     }
+}
+
+/// Where the loader keeps an object's names: in its record, and in a list of those that it was looked for by (`l_name` and `l_libname` of
+/// `struct link_map`, glibc 2.17 to 2.44).
+fn names_of(memory: &impl Memory, record: u64) -> Vec<u64> {
+    const MOST_NAMES: usize = 8;
+    const REAL: usize = 5;
+    const OTHERS: usize = 7;
+    let Some(fields) = words::<8>(memory, record) else { return Vec::new() };
+    let mut names = vec![fields[1]];
+    // What follows the public part is known by a pointer to the record itself.
+    let mut next = if fields[REAL] == record { fields[OTHERS] } else { 0 };
+    while let (true, Some([name, behind])) = (names.len() < MOST_NAMES, words(memory, next)) {
+        names.push(name);
+        next = behind;
+    }
+    names
 }
 
 /// The name of the object of a record, for messages.

@@ -1,6 +1,7 @@
 //! libramson.so is brought into a process: as a file in memory that the process makes for it, so that nothing has to be in its root
 //! directory, and then by the process's own dlopen(3).
 
+use super::guest::LOADED_BY;
 use super::loader::RESTART;
 use super::object::Object;
 use crate::outside::{Callee, NOTHING, refused};
@@ -13,12 +14,13 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Readers know the library by the end of it.
 const NAME: &[u8] = b"ramson/libramson.so\0";
 /// What the file is called in /proc/PID/fd.
-const LINK: &str = "/memfd:ramson/libramson.so";
+pub const LINK: &str = "/memfd:ramson/libramson.so";
 const MFD_CLOEXEC: u64 = 1;
 /// Since Linux 6.3; without it a system may be set up to refuse the code in such a file.
 const MFD_EXEC: u64 = 0x10;
@@ -55,19 +57,35 @@ pub struct Functions {
     dlopen_mode: u64,
     dlerror: Option<u64>,
     pub dl_iterate_phdr: u64,
+    /// pthread_mutex_trylock(3) and pthread_mutex_unlock(3); before 2.34 not in programs without threads.
+    pub mutex: Option<[u64; 2]>,
 }
 
 impl Functions {
     pub fn find(callee: &Callee, objects: &[Object]) -> Result<Self, Failure> {
-        let names =
-            ["memfd_create", "close", "dl_iterate_phdr", "dlopen", "dlerror", "__libc_dlopen_mode"];
+        let names = [
+            "memfd_create",
+            "close",
+            "dl_iterate_phdr",
+            "dlopen",
+            "dlerror",
+            "__libc_dlopen_mode",
+            "pthread_mutex_trylock",
+            "pthread_mutex_unlock",
+        ];
         let of = |start: &str| {
             let is_it = |object: &&Object| base_name(&object.name).starts_with(start);
-            let object = objects.iter().find(is_it)?;
-            object.symbols(&callee.memory, &names)
+            // The process says where they are, and the kernel which file that is.
+            objects.iter().filter(is_it).find_map(|object| {
+                callee.functions(&names, |area| {
+                    area.contains(object.dynamic_at) && base_name(&area.path).starts_with(start)
+                })
+            })
         };
-        let libc = of("libc.so.6").or_else(|| of("libc-2.")).unwrap_or_else(|| vec![None; 6]);
-        let libdl = of("libdl").unwrap_or_else(|| vec![None; 6]);
+        let libc = of("libc.so.6").or_else(|| of("libc-2.")).unwrap_or_else(|| vec![None; 8]);
+        let [libdl, libpthread] =
+            ["libdl", "libpthread"].map(|name| of(name).unwrap_or_else(|| vec![None; 8]));
+        let mutex = [&libpthread, &libc].map(|library| library[6].zip(library[7]));
         let missing =
             |name: &str| refused(callee.target, &format!("its C library has no {name}"), RESTART);
         let needed = |place: usize| libc[place].ok_or_else(|| missing(names[place]));
@@ -84,29 +102,51 @@ impl Functions {
             dlopen,
             dlopen_mode,
             dlerror: libc[4].or(libdl[4]),
+            mutex: mutex.into_iter().flatten().next().map(|(try_lock, unlock)| [try_lock, unlock]),
         })
     }
 }
 
-/// The number of a file in memory that was made for the library and is open still, as after a ramson that was killed.
-pub fn left_open(pid: u32) -> Option<u64> {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let mut numbers = entries.filter_map(|entry| {
-        let target = fs::read_link(entry.path()).ok()?;
-        is_link(target.to_str()?).then(|| entry.file_name().to_str()?.parse().ok()).flatten()
-    });
-    numbers.next()
+/// The file in memory that was made for the library, as the process has it open. The program may close any descriptor at any time, and have
+/// another file under its number then.
+pub struct Place {
+    pid: u32,
+    number: u64,
+    inode: u64,
 }
 
-/// Closes it.
+impl Place {
+    fn is_still(&self) -> bool {
+        inode_at(&format!("/proc/{}/fd/{}", self.pid, self.number)) == Some(self.inode)
+    }
+}
+
+/// That of a file that has our name: others are not even looked at, as their file systems may be anyone's.
+fn inode_at(path: &str) -> Option<u64> {
+    let is_named = fs::read_link(path).is_ok_and(|link| link.to_str().is_some_and(is_link));
+    is_named.then(|| fs::metadata(path).ok()).flatten().map(|facts| facts.ino())
+}
+
+/// One that is open still, as after a ramson that was killed.
+pub fn left_open(pid: u32) -> Option<Place> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut places = entries.filter_map(|entry| {
+        let inode = inode_at(entry.path().to_str()?)?;
+        Some(Place { pid, number: entry.file_name().to_str()?.parse().ok()?, inode })
+    });
+    places.next()
+}
+
+/// Closes it, if it is still that file when the thread has stopped.
 pub fn close(
     caller: &Caller,
     functions: &Functions,
-    number: u64,
+    place: &Place,
     stops: &mut Stops,
 ) -> Result<(), Failure> {
-    let arguments = [Argument::Word(number)];
-    caller.call(&[Step { function: functions.close, arguments: &arguments, data: &[] }], stops)
+    let (arguments, is_still) = ([Argument::Word(place.number)], || place.is_still());
+    let step = Step { condition: Some(&is_still), ..Step::new(functions.close, &arguments) };
+    caller.call(&[step], stops)
 }
 
 /// Loads the library.
@@ -116,63 +156,92 @@ pub fn load(
     library: &[u8],
     stops: &mut Stops,
 ) -> Result<(), Failure> {
+    const MOST_TRIES: u32 = 4;
     let target = caller.callee.target;
-    let number = match left_open(target.pid) {
-        Some(number) => number,
-        None => make(caller, functions, stops)?,
+    for _ in 0..MOST_TRIES {
+        let place = match left_open(target.pid) {
+            Some(place) => place,
+            None => make(caller, functions, stops)?,
+        };
+        if write(target, &place, library)? && open(caller, functions, &place, stops)? {
+            return Ok(());
+        }
+    }
+    Err(refused(target, "it keeps closing descriptors that it does not know", "Try again"))
+}
+
+/// False: the place had another file when the thread had stopped, and nothing was called.
+fn open(
+    caller: &Caller,
+    functions: &Functions,
+    place: &Place,
+    stops: &mut Stops,
+) -> Result<bool, Failure> {
+    let path = format!("{LOADED_BY}{}\0", place.number);
+    let (has_been, is_still) = (AtomicBool::new(false), || place.is_still());
+    let is_there = || {
+        has_been.store(place.is_still(), Relaxed);
+        has_been.load(Relaxed)
     };
-    write(target, number, library)?;
-    let path = format!("/proc/self/fd/{number}\0");
-    let close = [Argument::Word(number)];
+    let close = [Argument::Word(place.number)];
     let open = [Argument::Data(0), Argument::Word(functions.dlopen_mode)];
     let steps = [
-        Step { function: functions.dlopen, arguments: &open, data: path.as_bytes() },
-        Step { function: functions.close, arguments: &close, data: &[] },
+        Step {
+            data: path.as_bytes(),
+            condition: Some(&is_there),
+            ..Step::new(functions.dlopen, &open)
+        },
+        Step { condition: Some(&is_still), ..Step::new(functions.close, &close) },
     ];
-    caller.call(&steps, stops)
+    caller.call(&steps, stops)?;
+    Ok(has_been.load(Relaxed))
 }
 
 /// What the loader says of a load that failed is nothing for the program.
 pub fn forget_error(caller: &Caller, functions: &Functions, stops: &mut Stops) {
     if let Some(function) = functions.dlerror {
         // Nothing to be done about it.
-        let _ = caller.call(&[Step { function, arguments: &[], data: &[] }], stops);
+        let _ = caller.call(&[Step::new(function, &[])], stops);
     }
 }
 
-fn make(caller: &Caller, functions: &Functions, stops: &mut Stops) -> Result<u64, Failure> {
+fn make(caller: &Caller, functions: &Functions, stops: &mut Stops) -> Result<Place, Failure> {
     let target = caller.callee.target;
     for flags in [MFD_CLOEXEC | MFD_EXEC, MFD_CLOEXEC] {
         let arguments = [DATA[0], Argument::Word(flags)];
-        let step = Step { function: functions.memfd_create, arguments: &arguments, data: NAME };
+        let step = Step { data: NAME, ..Step::new(functions.memfd_create, &arguments) };
         caller.call(&[step], stops)?;
-        if let Some(number) = left_open(target.pid) {
-            return Ok(number);
+        if let Some(place) = left_open(target.pid) {
+            return Ok(place);
         }
     }
-    let why = "it can make no file in memory (memfd_create): too many open files, or the system forbids it";
+    let why = "it cannot create a file in memory (memfd_create): too many open files, or the system forbids it";
     Err(refused(target, why, RESTART))
 }
 
-/// Writes the library into the process's file in memory, and into no other: a process may give its descriptors any meaning at any time.
-fn write(target: &Target, number: u64, library: &[u8]) -> Result<(), Failure> {
+/// Writes the library into the process's file in memory, and into no other: a process may give its descriptors any meaning at any time. False:
+/// another file has its number by now.
+fn write(target: &Target, place: &Place, library: &[u8]) -> Result<bool, Failure> {
     let failed = |error: io::Error| {
         refused(target, &format!("its file in memory cannot be written: {error}"), NOTHING)
     };
-    let place = format!("/proc/{}/fd/{number}", target.pid);
+    let path = format!("/proc/{}/fd/{}", target.pid, place.number);
     // Without an effect on what it is.
-    let held = File::options().read(true).custom_flags(OFlags::PATH.bits() as i32).open(place);
-    let held = held.map_err(failed)?;
+    let held = File::options().read(true).custom_flags(OFlags::PATH.bits() as i32).open(path);
+    let Ok(held) = held else { return Ok(false) };
     let own =
         File::from(memfd_create("ramson", MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?);
-    let (facts, of_own) = (held.metadata().map_err(failed)?, own.metadata().map_err(failed)?);
     let path = format!("/proc/self/fd/{}", held.as_raw_fd());
-    let is_named = fs::read_link(&path).is_ok_and(|link| link.to_str().is_some_and(is_link));
-    if facts.dev() != of_own.dev() || facts.nlink() != 0 || !is_named {
-        return Err(failed(io::Error::other("another file has its number")));
+    if inode_at(&path) != Some(place.inode) {
+        return Ok(false);
+    }
+    let (facts, of_own) = (held.metadata().map_err(failed)?, own.metadata().map_err(failed)?);
+    if facts.dev() != of_own.dev() || facts.nlink() != 0 {
+        return Ok(false);
     }
     let written = File::options().write(true).truncate(true).open(path);
-    written.and_then(|mut file| file.write_all(library)).map_err(failed)
+    written.and_then(|mut file| file.write_all(library)).map_err(failed)?;
+    Ok(true)
 }
 
 fn is_link(target: &str) -> bool {

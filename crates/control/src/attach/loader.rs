@@ -4,7 +4,7 @@ use super::object::{Object, words};
 use crate::outside::{NOTHING, library, refused};
 use ramson_inject::Library;
 use ramson_process::identify::base_name;
-use ramson_process::{Area, ProcessMemory};
+use ramson_process::{Area, Memory, ProcessMemory};
 use ramson_source::{Failure, Target};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -28,11 +28,13 @@ const PAUSE: Duration = Duration::from_micros(50);
 pub struct Loader {
     debug: u64,
     locks: Vec<u64>,
+    /// Behind them is how many objects it has ever loaded.
+    pub count_at: u64,
 }
 
 impl Loader {
     pub fn find(target: &Target, areas: &[Area]) -> Result<Self, Failure> {
-        let unknown = || refused(target, "its loader is not one that is known", RESTART);
+        let unknown = || refused(target, "ramson does not know its loader", RESTART);
         let (area, binary) = library(target, areas, is_loader).ok_or_else(unknown)?;
         let loader = Library::new(&binary, area.start, area.offset).ok_or_else(unknown)?;
         // In memory that is zeroed at the start.
@@ -42,12 +44,18 @@ impl Loader {
         if !(LEAST_LOCKS..=MOST_LOCKS).contains(&offsets.len()) {
             return Err(unknown());
         }
-        let locks = offsets.iter().map(|offset| start + *offset as u64).collect();
-        Ok(Self { debug, locks })
+        let locks: Vec<u64> = offsets.iter().map(|offset| start + *offset as u64).collect();
+        let count_at = locks.last().map_or(0, |last| last + MUTEX_BYTES as u64);
+        Ok(Self { debug, locks, count_at })
+    }
+
+    /// What is held while an object is loaded or unloaded.
+    pub fn lock(&self) -> u64 {
+        self.locks[0]
     }
 
     /// Its list; `None` while that changes.
-    pub fn objects(&self, memory: &ProcessMemory) -> Option<Vec<Object>> {
+    pub fn objects(&self, memory: &impl Memory) -> Option<Vec<Object>> {
         let [first] = words(memory, self.debug + MAP_OFFSET)?;
         let (mut objects, mut at) = (Vec::new(), first);
         while at != 0 && objects.len() < MOST_OBJECTS {
@@ -102,7 +110,12 @@ fn locks_in(data: &[u8]) -> Vec<usize> {
 
 /// What a process that is being looked at says when its list changes all the time.
 pub fn busy(target: &Target) -> Failure {
-    refused(target, "it loads libraries all the time", NOTHING)
+    refused(target, "it keeps loading libraries", NOTHING)
+}
+
+/// What it says of objects that no program has.
+pub fn too_large(target: &Target) -> Failure {
+    refused(target, "its objects have more in their tables than any program's", NOTHING)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A running program is recorded from now on, and left as it was found (docs/attach.md).
 
+mod bounded;
 mod detach;
 mod guest;
 mod library;
@@ -12,18 +13,20 @@ mod slots;
 pub use detach::{Detached, detach};
 pub use set::{Changes, Set, set};
 
-use crate::outside::{Callee, refused};
+use crate::outside::{self, Callee, refused};
+use bounded::{Allowance, Bounded};
 use guest::{Guest, ListedSlot, name_of};
 use library::{Caller, Functions, Stops};
 use loader::{Loader, RESTART};
-use object::Object;
-use ramson_format::control::{Action, MOST_SLOTS, Orders, Request, outcome};
+use object::{Object, words};
+use ramson_format::control::{self, Action, MOST_LISTED, Orders, Request, outcome};
 use ramson_format::{DEFAULT_FILE_BYTES, flags};
 use ramson_process::allocators::Allocators;
 use ramson_process::glibc::LibraryData;
 use ramson_process::{ProcessMemory, clock, identify, read_smaps};
 use ramson_source::{Failure, Target, find_target, gone};
 use serde::Serialize;
+use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How to record.
@@ -59,6 +62,8 @@ pub struct Attached {
     pub missed: Vec<String>,
     /// Pointers that lead to hooks.
     pub slots: u64,
+    /// Libraries that it loads from now on are seen, too.
+    pub follows: bool,
     /// Where the profile is: a file, or the process's memory.
     pub profile: Option<String>,
     /// The profile ends with the process: no directory could be written.
@@ -74,6 +79,7 @@ struct Site<'a> {
     callee: Callee<'a>,
     loader: Loader,
     locks: Option<LibraryData>,
+    allowance: Allowance,
     stops: Stops,
     begin: Instant,
 }
@@ -81,16 +87,18 @@ struct Site<'a> {
 impl<'a> Site<'a> {
     fn open(target: &'a Target) -> Result<Self, Failure> {
         let begin = Instant::now();
+        let process = outside::open(target)?;
         let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
         let allocators = Allocators::of(target.pid, &areas);
-        let callee = Callee::open(target, areas, allocators)?;
+        let callee = Callee::open(target, process, areas, allocators)?;
         let loader = Loader::find(target, &callee.areas)?;
         // The loader allocates by the allocator that the program has.
         let is_glibc = callee.allocators.other.is_none();
         let version = callee.allocators.version.unwrap_or_default();
         let data = identify::data_of_libc(&callee.areas);
         let locks = is_glibc.then(|| LibraryData::read(&callee.memory, &data, version).ok());
-        Ok(Self { callee, loader, locks: locks.flatten(), stops: Stops::default(), begin })
+        let (allowance, stops) = (Allowance::of(target.pid), Stops::default());
+        Ok(Self { callee, loader, locks: locks.flatten(), allowance, stops, begin })
     }
 
     fn target(&self) -> &'a Target {
@@ -102,7 +110,8 @@ impl<'a> Site<'a> {
     }
 
     fn guest(&self) -> Result<(Option<Guest>, Vec<Object>), Failure> {
-        Guest::of(self.target(), self.memory(), &self.loader)
+        let read = (self.memory(), &self.allowance);
+        Guest::of(self.target(), &self.callee.process, read, &self.loader)
     }
 
     /// Runs `work` with the means to make calls.
@@ -140,53 +149,66 @@ pub fn attach(target: &Target, options: &Options) -> Result<Attached, Failure> {
     let (found, objects) = site.guest()?;
     let state = found.as_ref().map(|guest| guest.state(target, site.memory())).transpose()?;
     if state.is_some_and(|state| !state.is_attached) && target.profile.is_some() {
-        return Ok(answer(&site, true, &[], (0, Vec::new())));
+        return Ok(answer(&site, (true, true), &[], (0, Vec::new())));
     }
     if state.is_some_and(|state| !state.is_attached && state.outcome == 0)
-        && !is_alone(&objects, found.as_ref())
+        && !found.as_ref().is_some_and(|guest| guest.was_brought(&site.callee.areas))
     {
-        let why = "it was started with libramson.so, which has recorded nothing yet";
-        return Err(refused(
-            target,
-            why,
-            "Wait until it has allocated more, or set a smaller interval with \"ramson set\"",
-        ));
+        return Err(silent(target));
     }
-    let facts = preflight::check(target, &site.callee.allocators)?;
+    let facts = preflight::check(target, &site.callee.process, &site.callee.allocators)?;
     let functions = Functions::find(&site.callee, &objects)?;
     let is_running = state.is_some_and(|state| {
         state.patched > 0 && state.orders.is_some_and(|orders| !is_over(&orders))
     });
     let guest = match found {
         Some(guest) => {
-            if let Some(number) = library::left_open(target.pid) {
-                site.calling(|caller, stops| library::close(caller, &functions, number, stops))?;
+            if let Some(place) = library::left_open(target.pid) {
+                site.calling(|caller, stops| library::close(caller, &functions, &place, stops))?;
             }
             guest
         }
         None => load(&mut site, &functions, options.library)?,
     };
+    guest.rename(target, site.memory())?;
+    let count = words(site.memory(), site.loader.count_at).map_or(0, |[count]| count);
     let (_, objects) = site.guest()?;
-    // What is in the list now has then been loaded completely.
-    let is_free = site.loader.is_seen_free(site.memory(), Duration::from_secs(1));
-    is_free.then_some(()).ok_or_else(|| loader::busy(target))?;
-    let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
-    let listed = slots::find(site.memory(), &objects, &areas);
+    let listed = slots_of(&site, &objects)?;
     let known = guest.slots(target, site.memory())?;
-    let fresh = fresh(&known, &listed.slots);
+    let later = guest.later_slots(target, site.memory())?;
+    let fresh = fresh(&[&known[..], &later].concat(), &listed.slots);
     let is_idle = is_running && fresh.is_empty() && target.profile.is_some();
     if !is_idle {
         let total = enlist(&guest, target, &known, &fresh)?;
         if !is_running {
             guest.order(target, &orders_of(options))?;
         }
-        let request = request_of(options, &facts, total);
+        let loader = loader_of(&site, &functions, count);
+        let request = Request { loader, ..request_of(options, &facts, total) };
         act(&mut site, &functions, &guest, &request, options.directory.unwrap_or_default())?;
     }
     let after = theirs(&guest, target, site.memory(), &objects)?;
     let coverage = slots::coverage(&listed, &after);
     let names = named(site.memory(), &coverage.1);
-    Ok(answer(&site, is_running, &after, (coverage.0, names)))
+    let follows = guest.state(target, site.memory())?.follows;
+    Ok(answer(&site, (is_running, follows), &after, (coverage.0, names)))
+}
+
+fn silent(target: &Target) -> Failure {
+    let next = "Wait until it has allocated more, or set a smaller interval with \"ramson set\"";
+    refused(target, "it was started with libramson.so, which has recorded nothing yet", next)
+}
+
+/// The slots of objects that are in the loader's list.
+fn slots_of(site: &Site, objects: &[Object]) -> Result<slots::Found, Failure> {
+    let target = site.target();
+    // What is in the list now has then been loaded completely.
+    let is_free = site.loader.is_seen_free(site.memory(), Duration::from_secs(1));
+    is_free.then_some(()).ok_or_else(|| loader::busy(target))?;
+    let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
+    let bounded = Bounded::new(site.memory(), &site.allowance);
+    let listed = slots::find(&bounded, objects, &areas);
+    if bounded.is_used_up() { Err(loader::too_large(target)) } else { Ok(listed) }
 }
 
 /// What the table has of the program's own objects by now.
@@ -202,6 +224,7 @@ fn theirs(
         slot.object != guest.record && objects.iter().any(is_it)
     };
     let mut slots = guest.slots(target, memory)?;
+    slots.extend(guest.later_slots(target, memory)?);
     slots.retain(is_theirs);
     Ok(slots)
 }
@@ -218,18 +241,19 @@ fn request_of(options: &Options, facts: &preflight::Facts, slots: u64) -> Reques
         program_headers: facts.program_headers,
         entropy: number(),
         number: number() & (u64::MAX >> 8),
+        loader: control::Loader::default(),
     }
 }
 
-/// Whether the library is there without having been asked for anything: a ramson that was killed brought it.
-fn is_alone(objects: &[Object], guest: Option<&Guest>) -> bool {
-    let name = |guest: &Guest| {
-        objects
-            .iter()
-            .find(|object| object.record == guest.record)
-            .map(|object| object.name.clone())
-    };
-    guest.and_then(name).is_some_and(|name| name.starts_with("/proc/self/fd/"))
+/// What the library needs to notice objects that come later.
+fn loader_of(site: &Site, functions: &Functions, count: u64) -> control::Loader {
+    functions.mutex.map_or_else(control::Loader::default, |[try_lock, unlock]| control::Loader {
+        count_at: site.loader.count_at,
+        count,
+        lock: site.loader.lock(),
+        try_lock,
+        unlock,
+    })
 }
 
 fn is_over(orders: &Orders) -> bool {
@@ -258,7 +282,7 @@ fn load(site: &mut Site, functions: &Functions, library: &[u8]) -> Result<Guest,
         library::forget_error(caller, functions, stops);
         Ok(())
     })?;
-    let why = "its loader does not take libramson.so: no room is left for thread-local storage, or code in memory is forbidden";
+    let why = "its loader refused libramson.so: no room is left for thread-local storage, or executable memory is forbidden";
     Err(refused(target, why, RESTART))
 }
 
@@ -282,11 +306,16 @@ fn enlist(
     fresh: &[ListedSlot],
 ) -> Result<u64, Failure> {
     let used = known.iter().rposition(ListedSlot::is_patched).map_or(0, |last| last + 1);
-    let room = MOST_SLOTS - used;
+    let room = MOST_LISTED - used;
     let fresh = &fresh[..fresh.len().min(room)];
     guest.list(target, used, fresh)?;
     Ok((used + fresh.len()) as u64)
 }
+
+/// So often the library is asked again while a thread of the program loads or unloads an object, …
+const MOST_ACTS: u32 = 100;
+/// … after so long.
+const BETWEEN_ACTS: Duration = Duration::from_millis(10);
 
 /// Has the library do what is asked.
 fn act(
@@ -300,19 +329,21 @@ fn act(
     let target = site.target();
     guest.request(target, request, directory)?;
     let arguments = [Argument::Word(guest.act), Argument::Word(0)];
-    let steps = [
-        Step { function: functions.dl_iterate_phdr, arguments: &arguments, data: &[] },
-        Step { function: guest.settle, arguments: &[], data: &[] },
-    ];
-    site.calling(|caller, stops| caller.call(&steps, stops))?;
-    let state = guest.state(target, site.memory())?;
-    if Guest::is_done(&state, request.number) {
-        return Ok(());
+    let steps = [Step::new(functions.dl_iterate_phdr, &arguments), Step::new(guest.settle, &[])];
+    for _ in 0..MOST_ACTS {
+        site.calling(|caller, stops| caller.call(&steps, stops))?;
+        let state = guest.state(target, site.memory())?;
+        if Guest::is_done(&state, request.number) {
+            return Ok(());
+        }
+        if state.outcome & 0xff == outcome::UNKNOWN {
+            return Err(refused(target, "ramson does not know its C library", RESTART));
+        }
+        sleep(BETWEEN_ACTS);
     }
-    match state.outcome & 0xff {
-        outcome::UNKNOWN => Err(refused(target, "its C library is not one that is known", RESTART)),
-        _ => Err(refused(target, "another ramson is at work in it", "Try again")),
-    }
+    let why =
+        "it keeps loading libraries, or another ramson is attaching to it or detaching from it";
+    Err(refused(target, why, "Try again"))
 }
 
 fn named(memory: &ProcessMemory, records: &[u64]) -> Vec<String> {
@@ -326,7 +357,7 @@ fn named(memory: &ProcessMemory, records: &[u64]) -> Vec<String> {
 
 fn answer(
     site: &Site,
-    was_recorded: bool,
+    (was_recorded, follows): (bool, bool),
     slots: &[ListedSlot],
     (objects, missed): (usize, Vec<String>),
 ) -> Attached {
@@ -334,7 +365,9 @@ fn answer(
     let found = find_target(&target.pid.to_string()).ok();
     let profile = found.and_then(|target| target.profile);
     let header = profile.as_ref().map(|recording| &recording.snapshot.header);
-    let start_ns = header.map(|header| header.start_monotonic_ns).filter(|_| was_recorded);
+    let start_ns = header
+        .map(|header| header.attached_monotonic_ns.max(header.start_monotonic_ns))
+        .filter(|_| was_recorded);
     let in_memory = flags::MEMFD | flags::PRIVATE;
     Attached {
         pid: target.pid,
@@ -343,10 +376,14 @@ fn answer(
         recorded_for_ms: start_ns.map(|start_ns| {
             milliseconds(Duration::from_nanos(clock::monotonic_ns().saturating_sub(start_ns)))
         }),
-        interval_bytes: header.map_or(0, |header| header.interval_bytes),
+        interval_bytes: header.map_or(0, |header| match header.configured_interval_bytes {
+            0 => header.interval_bytes,
+            configured => configured,
+        }),
         objects,
         missed,
         slots: slots.iter().filter(|slot| slot.is_patched()).count() as u64,
+        follows,
         is_in_memory: header.is_some_and(|header| header.flags & in_memory != 0),
         profile: profile.map(|recording| recording.origin),
         stopped_ms: site.stopped_ms(),

@@ -1,7 +1,7 @@
 //! An object as the loader has it in a process's memory: its tables, its functions, and the pointers through which it calls others.
 
 use ramson_process::Memory;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Of one table; more is not looked at.
 const MOST_TABLE_BYTES: u64 = 64 << 20;
@@ -117,9 +117,8 @@ impl Object {
     pub fn symbols(&self, memory: &impl Memory, names: &[&str]) -> Option<Vec<Option<u64>>> {
         let mut found = vec![None; names.len()];
         let count = self.symbol_count(memory)?;
-        self.each_symbol(memory, count, |symbol, name| {
-            let place = names.iter().position(|wanted| *wanted == name);
-            if let (true, Some(place)) = (is_defined(symbol), place) {
+        self.each_symbol(memory, count, names, |symbol, place| {
+            if is_defined(symbol) {
                 found[place].get_or_insert(self.bias.wrapping_add(word(&symbol[8..16])));
             }
         })?;
@@ -128,29 +127,31 @@ impl Object {
 
     /// Where an executable that is loaded at a fixed address stands in for functions of these names: pointers of other objects lead there,
     /// and it goes on by its own.
-    pub fn stand_ins(&self, memory: &impl Memory, names: &[&str]) -> Vec<u64> {
-        let mut found = Vec::new();
+    pub fn stand_ins(&self, memory: &impl Memory, names: &[&str]) -> HashSet<u64> {
+        let mut found = HashSet::new();
         // In front of what the hash table knows, and behind.
         let count = self.symbol_count(memory).unwrap_or(0);
-        self.each_symbol(memory, count, |symbol, name| {
+        self.each_symbol(memory, count, names, |symbol, _| {
             let value = word(&symbol[8..16]);
-            if !is_defined(symbol) && value != 0 && names.contains(&name) {
-                found.push(self.bias.wrapping_add(value));
+            if !is_defined(symbol) && value != 0 {
+                found.insert(self.bias.wrapping_add(value));
             }
         });
         found
     }
 
+    /// Passes the symbols that have one of the names to `visit`, and which one.
     fn each_symbol(
         &self,
         memory: &impl Memory,
         count: u64,
-        mut visit: impl FnMut(&[u8; 24], &str),
+        names: &[&str],
+        mut visit: impl FnMut(&[u8; 24], usize),
     ) -> Option<()> {
         let table = Self::table(memory, self.address(tag::SYMTAB)?, count * SYMBOL_BYTES)?;
         let strings = self.strings(memory)?;
         for symbol in table.as_chunks::<24>().0 {
-            if let Some(name) = name_of(&strings, symbol) {
+            if let Some(name) = name_of(&strings, symbol, names) {
                 visit(symbol, name);
             }
         }
@@ -206,11 +207,11 @@ impl Object {
         let (symbols, _) = symbols.as_chunks::<24>();
         let import = |(offset, kind, symbol): (u64, u32, u64)| {
             let symbol = symbols.get(symbol as usize)?;
-            let name = name_of(&strings, symbol).filter(|name| names.contains(name))?;
+            let name = name_of(&strings, symbol, names)?;
             Some(Import {
                 address: self.bias.wrapping_add(offset),
                 kind,
-                name: name.to_owned(),
+                name: names[name].to_owned(),
                 own: (symbol[6..8] != [0, 0]).then(|| self.bias.wrapping_add(word(&symbol[8..16]))),
             })
         };
@@ -225,11 +226,13 @@ fn is_defined(symbol: &[u8; 24]) -> bool {
     symbol[6..8] != [0, 0]
 }
 
-fn name_of<'a>(strings: &'a [u8], symbol: &[u8; 24]) -> Option<&'a str> {
+/// Which of the names a symbol has. No more is looked at than these have: the table may have no end of a name for long.
+fn name_of(strings: &[u8], symbol: &[u8; 24], names: &[&str]) -> Option<usize> {
     let at = u32::from_le_bytes(symbol[..4].try_into().ok()?) as usize;
     let rest = strings.get(at..)?;
-    let end = rest.iter().position(|&byte| byte == 0)?;
-    std::str::from_utf8(&rest[..end]).ok()
+    names.iter().position(|name| {
+        rest.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
+    })
 }
 
 /// A C string.
@@ -259,4 +262,64 @@ pub fn words<const COUNT: usize>(memory: &impl Memory, at: u64) -> Option<[u64; 
 
 fn word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |&word| u64::from_le_bytes(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bounded::{Allowance, Bounded};
+    use super::*;
+    use ramson_process::ProcessMemory;
+    use std::time::Duration;
+
+    /// A word of ours, as others find it.
+    fn at<T>(of: &[T]) -> u64 {
+        of.as_ptr() as u64
+    }
+
+    #[test]
+    fn a_process_that_shows_more_than_any_program_has_is_not_read_to_the_end() {
+        // One object over and over, whose tables are as large as any that is looked at; zeroes that take no memory.
+        let table = vec![0u8; MOST_TABLE_BYTES as usize];
+        let hash = [1u32, 1, 0, 0, (MOST_TABLE_BYTES / SYMBOL_BYTES) as u32 - 1, 1];
+        let dynamic = [
+            [tag::STRTAB, at(&table)],
+            [tag::STRSZ, MOST_TABLE_BYTES],
+            [tag::SYMTAB, at(&table)],
+            [tag::GNU_HASH, at(&hash)],
+            [0, 0],
+        ];
+        let record = [0, at(&table), at(&dynamic), 0];
+        let memory = ProcessMemory::open(std::process::id()).unwrap();
+        let allowance = Allowance::new(1 << 30, Duration::from_secs(60));
+        let bounded = Bounded::new(&memory, &allowance);
+        let mut looks = 0;
+        for _ in 0..8192 {
+            let Some((object, _)) = Object::read(&bounded, at(&record)) else { break };
+            looks += usize::from(object.symbols(&bounded, &["malloc"]).is_some());
+        }
+        assert!(bounded.is_used_up());
+        // 1 GiB are sixteen tables.
+        assert!(looks <= 8, "{looks}");
+        // The next look has none left.
+        assert!(Bounded::new(&memory, &allowance).is_used_up());
+        let honest = Allowance::new(1 << 30, Duration::from_secs(60));
+        let honest = Bounded::new(&memory, &honest);
+        assert!(Object::read(&honest, at(&record)).is_some() && !honest.is_used_up());
+    }
+
+    #[test]
+    fn a_table_of_names_without_an_end_is_not_searched_for_it_again_and_again() {
+        let strings = [&[b'a'; 1 << 20][..], b"\0malloc\0mallocx\0malloc"].concat();
+        let name = |at: usize| {
+            let mut symbol = [0; 24];
+            symbol[..4].copy_from_slice(&(at as u32).to_le_bytes());
+            name_of(&strings, &symbol, &["free", "malloc"])
+        };
+        let begin = std::time::Instant::now();
+        // Each would be a search of 1 MiB: together 64 GiB.
+        assert!((0..1 << 16).all(|at| name(at).is_none()));
+        assert!(begin.elapsed() < Duration::from_secs(10));
+        let first = (1 << 20) + 1;
+        assert_eq!([0, 7, 15, 99].map(|at| name(first + at)), [Some(1), None, None, None]);
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::loader::RESTART;
 use crate::outside::refused;
+use ramson_inject::Process;
 use ramson_process::allocators::Allocators;
 use ramson_process::identify::AllocatorKind;
 use ramson_process::{stat, text};
@@ -22,31 +23,35 @@ pub struct Facts {
 }
 
 /// Why the process cannot be recorded from now on, if so.
-pub fn check(target: &Target, allocators: &Allocators) -> Result<Facts, Failure> {
+pub fn check(
+    target: &Target,
+    process: &Process,
+    allocators: &Allocators,
+) -> Result<Facts, Failure> {
     let directory = format!("/proc/{}", target.pid);
     let status = text::read(format!("{directory}/status")).map_err(|_| gone(target))?;
     let field = |name: &str| stat::line(&status, name).unwrap_or_default();
     if matches!(&allocators.other, Some((AllocatorKind::InProgram, _))) {
-        let why = "its allocator is linked into the executable, whose calls pass no pointer that could be changed";
+        let why = "its allocator is linked into the executable, so no pointer leads to it that ramson could redirect";
         return Err(refused(
             target,
             why,
-            "Nor does \"ramson run\" see it: link the program with that allocator's shared library",
+            "\"ramson run\" cannot see it either: link the program with that allocator's shared library",
         ));
     }
     if fs::symlink_metadata(format!("{directory}/root/proc/self")).is_err() {
         return Err(refused(target, "there is no /proc in its root directory", RESTART));
     }
-    let vector = fs::read(format!("{directory}/auxv")).map_err(|_| gone(target))?;
-    let pairs = vector.as_chunks::<16>().0.iter().map(|pair| {
+    let pairs = process.auxiliary().as_chunks::<16>().0.iter().map(|pair| {
         let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |&word| u64::from_le_bytes(word));
         (word(&pair[..8]), word(&pair[8..]))
     });
     let auxiliary =
         |wanted: u64| pairs.clone().find(|&(kind, _)| kind == wanted).map(|found| found.1);
     if auxiliary(AT_SECURE) != Some(0) {
-        let why = "it has another user's rights (set-user-ID, file capabilities)";
-        return Err(refused(target, why, "There is no way to record it"));
+        let why =
+            "it runs with rights that its user does not have (set-user-ID, file capabilities)";
+        return Err(refused(target, why, "ramson cannot record it"));
     }
     let ids = field("NSpid");
     let own_pid = ids.split_whitespace().last().and_then(|id| id.parse().ok());

@@ -1,9 +1,10 @@
 //! A process that has libramson is told to sample otherwise. Nothing is stopped: its threads look by themselves.
 
+use super::bounded::Allowance;
 use super::guest::Guest;
 use super::loader::{Loader, RESTART};
 use super::number;
-use crate::outside::refused;
+use crate::outside::{self, refused};
 use ramson_format::control::{LOOK_BYTES, Orders};
 use ramson_format::{DEFAULT_MAX_OVERHEAD_PPM, flags};
 use ramson_process::{ProcessMemory, clock, read_smaps};
@@ -46,22 +47,24 @@ pub struct Set {
 
 /// Changes it.
 pub fn set(target: &Target, changes: &Changes) -> Result<Set, Failure> {
+    let process = outside::open(target)?;
     let areas = read_smaps(target.pid).map_err(|_| gone(target))?;
-    let denied = |error: io::Error| crate::outside::failure(target, error.into());
+    let denied = |error: io::Error| outside::failure(target, error.into());
     let memory = ProcessMemory::open(target.pid).map_err(denied)?;
     let loader = Loader::find(target, &areas)?;
     let absent = || {
         let next = format!("\"ramson attach {}\" records it from now on", target.pid);
         refused(target, "it is not recorded", &next)
     };
-    let guest = Guest::of(target, &memory, &loader)?.0.ok_or_else(absent)?;
+    let read = (&memory, &Allowance::of(target.pid));
+    let guest = Guest::of(target, &process, read, &loader)?.0.ok_or_else(absent)?;
     let state = guest.state(target, &memory)?;
     if state.is_attached && state.patched == 0 {
         return Err(absent());
     }
     let header = target.profile.as_ref().map(|recording| &recording.snapshot.header);
     if state.orders.is_none() && header.is_none() {
-        let why = "it was started with libramson.so, but records nothing (yet)";
+        let why = "it was started with libramson.so, but has recorded nothing (yet)";
         return Err(refused(target, why, RESTART));
     }
     let recorded = Orders {

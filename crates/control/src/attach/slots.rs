@@ -2,9 +2,9 @@
 
 use super::guest::ListedSlot;
 use super::object::{Import, JUMP_SLOT, Object, words};
-use ramson_format::control::{ALLOCATING, HOOKED, MOST_SLOTS, slot_flags, slot_state};
+use ramson_format::control::{ALLOCATING, HOOKED, MOST_LISTED, slot_flags, slot_state};
 use ramson_process::identify::base_name;
-use ramson_process::{Area, ProcessMemory};
+use ramson_process::{Area, Memory};
 use std::collections::{HashMap, HashSet};
 
 /// What was found in one process.
@@ -18,11 +18,12 @@ pub struct Found {
 
 /// Looks through all objects. Which function a slot will lead to that is not bound yet is known where one object alone defines malloc, and in
 /// objects that came with the program, for which the loader looks in the order of its list.
-pub fn find(memory: &ProcessMemory, objects: &[Object], areas: &[Area]) -> Found {
+pub fn find(memory: &impl Memory, objects: &[Object], areas: &[Area]) -> Found {
     let mut found = Found::default();
     let definers = objects.iter().filter(|object| defines_malloc(memory, object)).count();
     let with_program = with_program(memory, objects);
-    let stand_ins = objects.first().map_or(Vec::new(), |first| first.stand_ins(memory, &HOOKED));
+    let stand_ins =
+        objects.first().map_or(HashSet::new(), |first| first.stand_ins(memory, &HOOKED));
     for object in objects {
         let is_known = definers <= 1 || with_program.contains(&object.record);
         let Some(imports) = object.imports(memory, &HOOKED) else {
@@ -35,7 +36,7 @@ pub fn find(memory: &ProcessMemory, objects: &[Object], areas: &[Area]) -> Found
                 continue;
             }
             match slot_of(memory, object, import, areas, is_known) {
-                Some(slot) if found.slots.len() < MOST_SLOTS => found.slots.push(slot),
+                Some(slot) if found.slots.len() < MOST_LISTED => found.slots.push(slot),
                 // A table that is full leaves out an object's other slots, too: a mixture would be odd, not wrong.
                 _ if is_allocating(&import.name) => found.unreadable.push(object.record),
                 _ => {}
@@ -47,14 +48,14 @@ pub fn find(memory: &ProcessMemory, objects: &[Object], areas: &[Area]) -> Found
 }
 
 /// Our own, and the loader's (to 2.31 it has one for itself), are nobody else's.
-fn defines_malloc(memory: &ProcessMemory, object: &Object) -> bool {
+fn defines_malloc(memory: &impl Memory, object: &Object) -> bool {
     let names = ["malloc", "_r_debug", "ramson_control"];
     let found = object.symbols(memory, &names).unwrap_or_default();
     matches!(found[..], [Some(_), None, None])
 }
 
 /// The records of the objects that the executable needs, and those need in turn.
-fn with_program(memory: &ProcessMemory, objects: &[Object]) -> HashSet<u64> {
+fn with_program(memory: &impl Memory, objects: &[Object]) -> HashSet<u64> {
     let names: HashMap<String, &Object> = objects
         .iter()
         .flat_map(|object| {
@@ -78,7 +79,7 @@ fn is_allocating(name: &str) -> bool {
 }
 
 fn slot_of(
-    memory: &ProcessMemory,
+    memory: &impl Memory,
     object: &Object,
     import: &Import,
     areas: &[Area],

@@ -104,7 +104,7 @@ fn what_describes_more_than_it_may_is_read_up_to_its_bound() {
 
 #[test]
 fn a_packed_file_describes_no_more_than_its_packed_size_allows() {
-    // Deep stacks of one small number: less than 4 bytes of profile for each of file, but of the packed file hundreds.
+    // Deep stacks of one small number: less than 6 bytes of profile for each of file, but of the packed file hundreds.
     let texts = ["", "space", "bytes"].map(|text| bytes(6, text.as_bytes())).concat();
     let mut file = [bytes(1, &[number(1, 1), number(2, 2)].concat()), texts].concat();
     for depth in 0..52_000 {

@@ -143,7 +143,7 @@ impl LibraryData {
             }
         }
         match *found {
-            [] => Err("glibc's malloc has no arena: it was never asked for memory".into()),
+            [] => Err("glibc's malloc has no arena: nothing was ever allocated".into()),
             [main_arena] => Ok(Self { layout, main_arena, data }),
             _ => Err("several places look like glibc's main arena".into()),
         }

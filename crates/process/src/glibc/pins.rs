@@ -6,9 +6,10 @@
 use super::layout::chunk;
 use super::statistics::Statistics;
 use crate::memory::Memory;
+use borsh::{BorshDeserialize, BorshSerialize};
 
 /// Resident free bytes that touch a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Beside {
     /// In the free chunk below.
     pub below_bytes: u64,

@@ -1,30 +1,12 @@
-//! The call tree as far as a picture can show it: what is narrower than a share, or deeper than a bound, is merged and counted. Only
-//! what is shown becomes a node, so that a tree of millions costs what its picture has.
+//! The call tree as far as a picture can show it: what is narrower than a share, or deeper than a bound, is merged and counted.
 
-use super::magnitude::{by_magnitude, recorded};
+use super::calls::{CallTree, Values, Walk};
+use super::magnitude::by_magnitude;
 use crate::estimate::Estimate;
-use crate::frames::{FrameId, FrameTable};
-use crate::model::{Profile, SampleType};
-use crate::stacks::{Group, Stacks};
-use hashbrown::HashMap;
+use crate::frames::FrameId;
 
-/// Which way a tree leads from its first frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Walk {
-    /// From the outermost callers to what they call.
-    Callees,
-    /// From the allocating functions to what calls them.
-    Callers,
-}
-
-/// Which tree, and how much of it.
+/// How much of a tree.
 pub struct Cutting<'a> {
-    /// What is counted.
-    pub sample_type: SampleType,
-    /// Which way.
-    pub walk: Walk,
-    /// The tree begins at the outermost frame of one of these functions, by `FrameId::index`, and has only stacks with one.
-    pub begin: Option<&'a [bool]>,
     /// The frames from the start to the one that is zoomed to; what is not in the tree ends it.
     pub path: &'a [FrameId],
     /// Of the zoomed frame's value; narrower frames are merged.
@@ -42,8 +24,6 @@ pub struct Cut {
     pub path: Vec<CutNode>,
     /// Each before what it leads to, by |cum|, merged ones last. Depth 0 is directly below the zoomed frame.
     pub nodes: Vec<CutNode>,
-    /// What each function of the zoomed stacks allocates itself, and how many objects; the largest first.
-    pub flat: Vec<(FrameId, Estimate, Estimate)>,
 }
 
 /// A frame of the tree, or several that are merged.
@@ -61,161 +41,143 @@ pub struct CutNode {
     pub objects: Estimate,
     /// How many frames are merged here; 0: it is a frame.
     pub merged: usize,
+    /// Of the other figure that the tree has, what passes through here.
+    pub beside: Estimate,
 }
 
-/// Cuts the tree. `frames` are of `profile`.
-pub fn cut(profile: &Profile, frames: &FrameTable, cutting: &Cutting) -> Cut {
-    let mut tree = CutTree::new(profile, frames, cutting);
-    let mut zoomed = tree.stacks.all();
-    let mut total = tree.node(&zoomed);
-    total.frame = None;
-    let mut path = Vec::new();
-    for &frame in cutting.path {
-        let (_, groups) = tree.split(&zoomed);
-        let next = groups.into_iter().find(|group| tree.frame(group) == Some(frame));
-        let Some(next) = next else { break };
-        zoomed = next;
-        let mut node = tree.node(&zoomed);
-        node.flat = tree.split(&zoomed).0;
-        path.push(node);
-    }
-    let cutoff = tree.moved(&zoomed) * cutting.least_share;
-    let flat = tree.flat(&zoomed, cutting.walk);
-    let (own, nodes) = tree.nodes(&zoomed, cutoff, cutting.most_depth);
-    path.last_mut().unwrap_or(&mut total).flat = own;
-    Cut { total, path, nodes, flat }
+/// A frame of a tree: a node, and how many frames of its run lead to it, this one included.
+#[derive(Clone, Copy)]
+struct Place {
+    node: usize,
+    taken: usize,
 }
 
-/// Stacks from where the tree begins, with their values.
-struct CutTree<'a> {
-    stacks: Stacks,
-    values: Vec<[Estimate; 2]>,
-    frames: &'a FrameTable,
-}
+const WHOLE: Place = Place { node: 0, taken: 0 };
 
-impl<'a> CutTree<'a> {
-    fn new(profile: &Profile, frames: &'a FrameTable, cutting: &Cutting) -> Self {
-        let words = profile.samples.iter().map(|sample| sample.locations.len()).sum();
-        let mut stacks = Stacks::with_capacity(profile.samples.len(), words);
-        let mut values = Vec::with_capacity(profile.samples.len());
-        let mut root_first = Vec::new();
-        for (sample, value) in recorded(profile, cutting.sample_type) {
-            root_first.clear();
-            root_first.extend(frames.stack(sample).map(|at| at.frame.index() as u32).rev());
-            let begin = match cutting.begin {
-                None => 0..root_first.len(),
-                Some(is_begin) => {
-                    let found = root_first.iter().position(|&word| is_begin[word as usize]);
-                    let Some(found) = found else { continue };
-                    if cutting.walk == Walk::Callees {
-                        found..root_first.len()
-                    } else {
-                        0..found + 1
-                    }
-                }
-            };
-            let shown = root_first[begin].iter().copied();
-            match cutting.walk {
-                Walk::Callees => stacks.push(shown),
-                Walk::Callers => stacks.push(shown.rev()),
-            }
-            values.push([value, sample.value(cutting.sample_type.objects())]);
-        }
-        Self { stacks, values, frames }
+impl CallTree {
+    /// Cuts the tree. Takes time for what is shown and its neighbours only.
+    pub fn cut(&self, cutting: &Cutting) -> Cut {
+        let mut total = self.cut_node(WHOLE, 0);
+        total.frame = None;
+        let places = self.along(cutting.path);
+        let path = places.iter().zip(0..).map(|(&place, depth)| self.cut_node(place, depth));
+        let zoomed = places.last().copied().unwrap_or(WHOLE);
+        let cutoff = self.moved(zoomed.node) * cutting.least_share;
+        Cut { total, path: path.collect(), nodes: self.shown(zoomed, cutoff, cutting.most_depth) }
     }
 
-    fn frame(&self, group: &Group) -> Option<FrameId> {
-        self.stacks.last_word(group).map(|word| self.frames.id(word))
-    }
-
-    /// What ends at a group, and the groups below it in the order of the profile.
-    fn split(&mut self, group: &Group) -> (Estimate, Vec<Group>) {
-        let mut groups = Vec::new();
-        let ended = self.stacks.split(group, &mut groups);
-        groups.sort_unstable_by_key(|group| self.stacks.first(group));
-        (self.stacks.members(&ended).map(|index| self.values[index][0]).sum(), groups)
-    }
-
-    fn node(&self, group: &Group) -> CutNode {
-        let values = || self.stacks.members(group).map(|index| self.values[index]);
-        CutNode {
-            depth: group.depth.saturating_sub(1),
-            frame: self.frame(group),
-            cum: values().map(|[value, _]| value).sum(),
-            flat: Estimate::default(),
-            objects: values().map(|[_, objects]| objects).sum(),
-            merged: 0,
-        }
-    }
-
-    /// Sum of |value|: what is a picture's width.
-    fn moved(&self, group: &Group) -> f64 {
-        self.stacks.members(group).map(|index| self.values[index][0].value.abs()).sum()
-    }
-
-    fn flat(&self, group: &Group, walk: Walk) -> Vec<(FrameId, Estimate, Estimate)> {
-        let mut sums: HashMap<u32, [Estimate; 2]> = HashMap::new();
-        for index in self.stacks.members(group) {
-            let words = self.stacks.get(index);
-            let leaf = if walk == Walk::Callees { words.last() } else { words.first() };
-            let Some(&leaf) = leaf else { continue };
-            let [value, objects] = sums.entry(leaf).or_default();
-            *value += self.values[index][0];
-            *objects += self.values[index][1];
-        }
+    /// What each function allocates itself in the stacks that begin with `path`, and how many objects; the largest first. Takes time
+    /// for all of the tree that is below.
+    pub fn flat(&self, path: &[FrameId]) -> Vec<(FrameId, Estimate, Estimate)> {
+        let sums = self.flat_sums(self.along(path).last().map_or(0, |zoomed| zoomed.node));
+        let is_there =
+            |(_, [value, objects]): &(u32, Values)| !value.is_nothing() || !objects.is_nothing();
         let of =
-            |(word, [value, objects]): (u32, [Estimate; 2])| (self.frames.id(word), value, objects);
-        let mut all: Vec<_> = sums.into_iter().map(of).collect();
+            |(index, [value, objects]): (u32, Values)| (FrameId::of_index(index), value, objects);
+        let mut all: Vec<_> = (0..).zip(sums).filter(is_there).map(of).collect();
         all.sort_by(|a, b| by_magnitude(a.1, b.1).then(a.0.cmp(&b.0)));
         all
     }
 
-    fn nodes(
-        &mut self,
-        zoomed: &Group,
-        cutoff: f64,
-        most_depth: usize,
-    ) -> (Estimate, Vec<CutNode>) {
-        let mut nodes = Vec::new();
-        let mut pending = Vec::new();
-        let own = self.push(&mut pending, zoomed, cutoff, zoomed.depth + most_depth);
-        while let Some((group, mut node)) = pending.pop() {
-            if let Some(group) = group {
-                node.flat = self.push(&mut pending, &group, cutoff, zoomed.depth + most_depth);
-            }
-            node.depth -= zoomed.depth;
-            nodes.push(node);
-        }
-        (own, nodes)
+    /// The places that these frames lead to one after another, as far as they are in the tree.
+    fn along(&self, path: &[FrameId]) -> Vec<Place> {
+        let mut at = WHOLE;
+        let place = |&frame: &FrameId| {
+            at = self.next(at).find(|&next| self.frame(next) == Some(frame))?;
+            Some(at)
+        };
+        path.iter().map_while(place).collect()
     }
 
-    /// Puts what is below a group on the stack, the largest on top and the merged rest lowest; returns what ends at it.
-    fn push(
-        &mut self,
-        pending: &mut Vec<(Option<Group>, CutNode)>,
-        of: &Group,
-        cutoff: f64,
-        last_depth: usize,
-    ) -> Estimate {
-        let (ended, groups) = self.split(of);
-        let mut rest = CutNode { depth: of.depth, ..CutNode::default() };
-        let mut shown = Vec::new();
-        for group in groups {
-            let node = self.node(&group);
-            if group.depth <= last_depth && self.moved(&group) >= cutoff {
-                shown.push((Some(group), node));
-                continue;
+    fn frame(&self, place: Place) -> Option<FrameId> {
+        Some(self.run(place.node)[place.taken.checked_sub(1)?])
+    }
+
+    /// What a place leads to.
+    fn next(&self, place: Place) -> impl Iterator<Item = Place> {
+        let Place { node, taken } = place;
+        let further = (taken < self.run(node).len()).then_some(Place { node, taken: taken + 1 });
+        let below = further.is_none().then(|| self.children(node));
+        let below = below.into_iter().flatten().map(|node| Place { node, taken: 1 });
+        further.into_iter().chain(below)
+    }
+
+    fn cut_node(&self, place: Place, depth: usize) -> CutNode {
+        let Place { node, taken } = place;
+        let [cum, objects] = self.nodes[node].cum;
+        let is_last = taken == self.run(node).len();
+        let ended = is_last.then(|| self.ended(node)).flatten();
+        let flat = ended.map_or(Estimate::default(), |[flat, _]| flat);
+        let (frame, beside) = (self.frame(place), self.beside(node));
+        CutNode { depth, frame, cum, flat, objects, merged: 0, beside }
+    }
+
+    /// What is below the zoomed place.
+    fn shown(&self, zoomed: Place, cutoff: f64, most_depth: usize) -> Vec<CutNode> {
+        let mut nodes = Vec::new();
+        let mut pending: Vec<(Option<Place>, CutNode)> = Vec::new();
+        let (mut of, mut depth) = (zoomed, 0);
+        loop {
+            let before = pending.len();
+            let mut rest = CutNode { depth, ..CutNode::default() };
+            for place in self.next(of) {
+                if depth < most_depth && self.moved(place.node) >= cutoff {
+                    pending.push((Some(place), self.cut_node(place, depth)));
+                    continue;
+                }
+                let node = &self.nodes[place.node];
+                // Those of the run that lead to this place are not below it.
+                rest.merged += node.frames as usize + 1 - place.taken;
+                rest.cum += node.cum[0];
+                rest.objects += node.cum[1];
+                rest.beside += self.beside(place.node);
             }
-            rest.merged += self.stacks.count_beginnings(&group);
-            rest.cum += node.cum;
-            rest.objects += node.objects;
+            if rest.merged > 0 {
+                pending.push((None, rest));
+            }
+            pending[before..].reverse();
+            loop {
+                let Some((place, node)) = pending.pop() else { return nodes };
+                depth = node.depth + 1;
+                nodes.push(node);
+                let Some(place) = place else { continue };
+                of = place;
+                break;
+            }
         }
-        if rest.merged > 0 {
-            pending.push((None, rest));
+    }
+
+    /// By `FrameId::index`.
+    fn flat_sums(&self, node: usize) -> Vec<Values> {
+        let mut sums = Vec::new();
+        let mut add = |frame: Option<&FrameId>, [value, objects]: Values| {
+            let Some(index) = frame.map(|frame| frame.index()) else { return };
+            if index >= sums.len() {
+                sums.resize(index + 1, Values::default());
+            }
+            let sum = &mut sums[index];
+            sum[0] += value;
+            sum[1] += objects;
+        };
+        match (self.walk, node) {
+            (Walk::Callees, _) => {
+                for index in node..node + self.nodes[node].span as usize {
+                    if let Some(ended) = self.ended(index) {
+                        add(self.run(index).last(), ended);
+                    }
+                }
+            }
+            (Walk::Callers, 0) => {
+                self.children(0)
+                    .for_each(|index| add(self.run(index).first(), self.nodes[index].cum));
+            }
+            // All stacks through here begin with one function, that of the first frame.
+            (Walk::Callers, _) => {
+                let first = self.children(0).take_while(|&first| first <= node).last();
+                add(first.and_then(|first| self.run(first).first()), self.nodes[node].cum);
+            }
         }
-        shown.sort_by(|a, b| by_magnitude(a.1.cum, b.1.cum));
-        pending.extend(shown.into_iter().rev());
-        ended
+        sums
     }
 }
 

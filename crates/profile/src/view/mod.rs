@@ -2,7 +2,7 @@
 //!
 //! - `top`: one row per function.
 //! - `tree`: the calls from the root down, or (`callers`) from the leaf up.
-//! - `cut`: `tree` as far as a picture can show it.
+//! - `calls`: the call tree in flat arrays; `cut`: that as far as a picture can show it.
 //! - `flame`: where the boxes of `tree` lie in a flame graph.
 //! - `peek`: the neighbours of some functions.
 //! - `largest`: the stacks that hold most.
@@ -15,6 +15,7 @@
 //! *flat* of a function: the stacks whose innermost frame it is. *cum*: the stacks it occurs in, each counted once
 //! however often it recurs, so that cum never exceeds the total of a profile that is not a diff.
 
+mod calls;
 mod cut;
 mod flame;
 mod largest;
@@ -25,7 +26,8 @@ mod threads;
 mod top;
 mod tree;
 
-pub use cut::{Cut, CutNode, Cutting, Walk, cut};
+pub use calls::{CallTree, Growing, Walk};
+pub use cut::{Cut, CutNode, Cutting};
 pub use flame::{FlameBox, FlameGraph, FlameKind, flame};
 pub use largest::{LargestStack, largest_stacks};
 pub use magnitude::magnitude;

@@ -85,11 +85,11 @@ pub enum Command {
     Attach(AttachFlags),
     /// Leave an attached process as it was before
     Detach(DetachFlags),
-    /// Change a recorded process's sampling: interval, on or off
+    /// Change how a recorded process is sampled: interval, CPU limit, on or off
     Set(SetFlags),
     /// Make a process return its allocator's free memory to the kernel
     Trim(TrimFlags),
-    /// Serve profiles over HTTP: to go tool pprof and scrapers, as JSON, and as a page
+    /// Serve profiles over HTTP: for go tool pprof and scrapers, as JSON, and as a web page
     Serve(ServeFlags),
     /// Answer agents over the Model Context Protocol, on standard input and output
     Mcp(McpFlags),
@@ -162,7 +162,7 @@ Examples:
   ramson schema list
   ramson list --json | check-jsonschema --schemafile <(ramson schema list) -")]
 pub struct SchemaFlags {
-    /// A command that has --json; "processes" for top without SRC, "profile" for export -f json, "sources", "source" and "moments" for what serve has beside them
+    /// A command that has --json; "processes" for top without SRC, "profile" for export -f json, "sources", "source" and "moments" for the other documents of serve
     #[arg(value_name = "COMMAND", required_unless_present = "dir")]
     pub kind: Option<String>,
     /// Write every schema into this directory instead

@@ -4,6 +4,7 @@ use super::filters::FrameFlags;
 use super::source::{NameFlags, PROCESSES};
 use super::values::{parse_duration, parse_interval, parse_max_overhead};
 use clap::Args;
+use ramson_profile::Pattern;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -66,24 +67,31 @@ pub struct TrimFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-One of the process's threads is stopped some times, for about a millisecond each, and loads libramson.so from memory; pointers in the program's objects then lead to its hooks. What was allocated before is not attributed. \"ramson detach\" puts back what was there. Libraries that the program loads later are seen after another attach. docs/attach.md explains each step.
+ramson stops one of the process's threads a few times, for about a millisecond each, and has it load libramson.so from memory; the pointers through which the program's binaries call malloc then lead to libramson.so. Earlier allocations are not attributed. \"ramson detach\" restores the pointers. Libraries that the program loads later are seen from the next sample on. docs/attach.md explains each step.
 
-ramson refuses where it cannot be sure: static, 32-bit and musl programs, another user's processes, traced ones, seccomp filters that might forbid it. \"ramson run\" records those from their start.
+ramson attaches only where that is safe. It refuses static, 32-bit and musl programs, which it cannot record at all. Where something traces the process, or a seccomp filter might forbid the attach, start the program with \"ramson run\".
 
 Examples:
   ramson attach 4711
   ramson attach name:redis-server --for 10m
-  ramson attach tree:4711 --interval 64K")]
+  ramson attach tree:4711 --interval 64K
+  sudo ramson attach --all --match '^postgres:'")]
 pub struct AttachFlags {
-    #[arg(value_name = "SRC", required = true, help = PROCESSES)]
+    #[arg(value_name = "SRC", required_unless_present = "all", help = PROCESSES)]
     pub sources: Vec<String>,
+    /// Every running process of this user (for root, of all users) that --match names
+    #[arg(long, conflicts_with = "sources", requires = "matched")]
+    pub all: bool,
+    /// With --all: those whose name or command line matches
+    #[arg(long = "match", value_name = "RE", value_parser = Pattern::new, requires = "all")]
+    pub matched: Option<Pattern>,
     /// Mean number of bytes between samples (with K, M or G; 1 records every allocation except malloc(0))
     #[arg(long, value_name = "SIZE", default_value = "512K", value_parser = parse_interval, allow_hyphen_values = true)]
     pub interval: u64,
     /// CPU limit for sampling, in percent (0.001 to 90; 0 or off for none). Default: 1; none with --interval 1
     #[arg(long, value_name = "PCT", value_parser = parse_max_overhead, allow_hyphen_values = true)]
     pub max_overhead: Option<String>,
-    /// Take no samples after TIME (ms, s, m, h or d). The hooks stay until \"ramson detach\"
+    /// Stop sampling after TIME (ms, s, m, h or d). The hooks stay until "ramson detach"
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<u64>,
     /// One JSON object instead of text
@@ -93,7 +101,7 @@ pub struct AttachFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-Every pointer gets back what it had, and blocks that were recorded are forgotten, as their frees are not seen any more; the counts of allocations stay in the profile. The library stays in memory for another \"ramson attach\".
+Each pointer that the attach changed gets its old value back. Recorded blocks are forgotten, because their frees are no longer seen; counts of allocations stay in the profile. The library stays in memory for the next \"ramson attach\".
 
 Examples:
   ramson detach 4711
@@ -108,12 +116,14 @@ pub struct DetachFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-For processes started with \"ramson run\", and attached ones. No thread is stopped: each takes note once it has allocated 64 MiB more, or at its next sample. Estimates stay unbiased, as each sample keeps the weight of the interval that it was drawn with. While sampling is off, frees of recorded blocks are still seen.
+Works on processes started with \"ramson run\" and on attached ones. No thread is stopped: each adopts the change at its next sample, or once it has allocated 64 MiB more. Estimates stay unbiased, because each sample keeps the weight of the interval that it was drawn with. While sampling is off, frees of recorded blocks are still seen.
 
 Examples:
   ramson set 4711 --interval 64K
   ramson set name:redis-server --off
   ramson set 4711 --on --for 10m")]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
+    .args(["interval", "max_overhead", "on", "off", "duration"]))]
 pub struct SetFlags {
     #[arg(value_name = "SRC", required = true, help = PROCESSES)]
     pub sources: Vec<String>,
@@ -123,13 +133,13 @@ pub struct SetFlags {
     /// CPU limit for sampling, in percent (0.001 to 90; 0 or off for none)
     #[arg(long, value_name = "PCT", value_parser = parse_max_overhead, allow_hyphen_values = true)]
     pub max_overhead: Option<String>,
-    /// Take samples
+    /// Resume sampling
     #[arg(long, conflicts_with = "off")]
     pub on: bool,
-    /// Take no samples
+    /// Stop sampling
     #[arg(long)]
     pub off: bool,
-    /// Take no samples after TIME (ms, s, m, h or d)
+    /// Stop sampling after TIME (ms, s, m, h or d)
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, conflicts_with = "off")]
     pub duration: Option<u64>,
     /// One JSON object instead of text

@@ -82,7 +82,7 @@ pub enum When {
 #[command(after_help = "\
 On a terminal, a chart comes first: live bytes at the bottom, the rest of RSS above them, marks below the axis.
 
-Columns: RSS and live bytes at that time, the 95 % interval of live in percent, bytes allocated per second since the previous row, live samples, and why the row is of interest: a mark, the start, the end, memory pressure, or a peak. A line in parentheses reports a gap: no snapshot for more than twice the interval, because the recorder did not run or could not take one.
+Columns: RSS and live bytes at that time, the 95 % interval of live in percent, what is free in the allocator (or held by it, if it cannot be read) with its interval, bytes allocated per second since the previous row, live samples, and why the row is of interest: a mark, the start, the end, memory pressure, or a peak. A line in parentheses reports a gap: no snapshot for more than twice the interval, because the recorder did not run or could not take one.
 
 Examples:
   ramson timeline name:redis-server
@@ -102,7 +102,7 @@ pub struct TimelineFlags {
     /// When to draw the chart; auto: on a terminal
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto", default_missing_value = "always", num_args = 0..=1, require_equals = true)]
     pub chart: When,
-    /// Rows to show: first marks, start, end and peaks, then others evenly over time; 0 for all
+    /// Rows to show: marks, start, end and peaks first, then others spread evenly over time; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 40)]
     pub rows: usize,
 }

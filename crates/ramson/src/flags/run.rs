@@ -47,8 +47,8 @@ pub struct RunFlags {
     /// frees` (0 to 65536, at most 256 for each M of --max-file). Default: 0
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_RECENT_FREES))]
     pub recent_frees: Option<u64>,
-    /// Make Python 3.12 or newer, node and Java tell the names of their functions, children included;
-    /// a line says what that costs
+    /// Make Python 3.12 or newer, node and Java report the names of their functions, in child processes
+    /// too; ramson prints what that costs
     #[arg(long)]
     pub frames: bool,
     #[command(flatten)]

@@ -7,9 +7,13 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints one address with a token, and serves until Ctrl-C. Whoever has the token can read everything that this user can read about the processes, their command lines included; without it, nothing is served except the empty page and /healthz.
+Prints one address with a token, and serves until Ctrl-C. The token gives access to everything that this user can read about the processes, including their command lines; without it, the server answers only with the empty page and /healthz.
 
-What is served: /debug/pprof/ as in Go programs (heap, allocs, cmdline, symbol; ?seconds=N, ?debug=1, ?memory=1) for the only SRC, and /p/PID/debug/pprof/ for each of several; /api/v1/sources, and the documents of --json as /api/v1/list and /api/v1/p/PID/report, leaks, doctor and timeline, with flags as parameters (?view=top&rows=5); beside these moments (what this server has seen), events (the same as a stream), and source?file=FILE. Authentication: \"Authorization: Bearer TOKEN\", or the user ramson with the token as password.
+Profiles: /debug/pprof/ as in Go programs (heap, allocs, cmdline, symbol; ?seconds=N, ?debug=1, ?memory=1) if there is one SRC, and /p/PID/debug/pprof/ for each of several.
+
+JSON: /api/v1/sources lists what is served. /api/v1/list and, below /api/v1/p/PID/, report, leaks, doctor and timeline are what --json prints, with flags as parameters (?view=top&rows=5). Beside these there are moments (what this server has seen), events (the same as a stream) and source?file=FILE. docs/serve.md describes them all.
+
+Authentication: \"Authorization: Bearer TOKEN\", or the user ramson with the token as password.
 
 Examples:
   ramson serve name:redis-server
@@ -18,22 +22,22 @@ Examples:
   curl -H \"Authorization: Bearer TOKEN\" localhost:7777/api/v1/p/4711/leaks
   ramson serve --listen unix:/run/user/1000/ramson.sock --token-file ~/.config/ramson-token")]
 pub struct ServeFlags {
-    /// What to serve: any SRC of \"ramson report\", except -; of groups, each process. Default: all processes of this user (for root, of all users), running and dead
+    /// What to serve: any SRC of "ramson report", except -; each process of a group by itself. Default: all processes of this user (for root, of all users), running and dead
     #[arg(value_name = "SRC")]
     pub sources: Vec<String>,
     /// Where to listen: an address with a port (0 for any that is free), or unix:PATH
     #[arg(long, value_name = "ADDR:PORT|unix:PATH", default_value = "127.0.0.1:7777", value_parser = Address::parse)]
     pub listen: Address,
-    /// A further name by which clients may call this server, besides localhost and the address listened on (repeatable)
+    /// Another name by which clients may call this server, besides localhost and the listening address (repeatable)
     #[arg(long, value_name = "NAME", value_parser = parse_host)]
     pub allow_host: Vec<String>,
-    /// The file that holds the token, for this user only; made if it is missing. Default: a new token at each start
+    /// File that keeps the token, readable by this user only; created if it is missing. Default: a new token at each start
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Show source code beneath DIR, of files that a profile's debug information names (repeatable)
+    /// Show source files beneath DIR that a profile's debug information names (repeatable)
     #[arg(long, value_name = "DIR")]
     pub source_root: Vec<PathBuf>,
-    /// Let clients with the token trim processes. Default: nothing is changed
+    /// Let clients with the token trim processes. Default: clients can change nothing
     #[arg(long)]
     pub allow_actions: bool,
     /// Open the page in a browser: $BROWSER, else xdg-open

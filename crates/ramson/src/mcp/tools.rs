@@ -11,8 +11,8 @@ const MOST_BYTES: usize = 1_000_000;
 const MAX_BYTES: &str = "max_bytes";
 
 const SOURCE: &str = "A process ID; name:NAME, all processes of that name; tree:PID; unit:redis.service; cgroup:PATH; or a file (ramson's, pprof, jemalloc, gperftools, heaptrack, collapsed). With a history: SRC@-1h, SRC@peak, SRC@mark:NAME, SRC@-2h..-1h";
-const FOCUS: &str = "Only stacks with a frame that this regular expression matches";
-const IGNORE: &str = "Without stacks that have a frame that this regular expression matches";
+const FOCUS: &str = "Keep only stacks with a frame that matches this regular expression";
+const IGNORE: &str = "Drop stacks with a frame that matches this regular expression";
 const SAMPLE: &str =
     "What is counted: inuse_space (the default), inuse_objects, alloc_space or alloc_objects";
 
@@ -65,12 +65,12 @@ const VIEWS: [&str; 7] = ["stacks", "top", "lines", "tree", "callers", "sizes", 
 pub const ALL: [Tool; 7] = [
     Tool {
         name: "list",
-        help: "Which profiles there are: of running and dead processes, those with the largest RSS first. Start here.",
+        help: "List the profiles of running and dead processes, the largest RSS first. Start here.",
         parameters: &[
             optional(
                 "words",
                 Form::Operands,
-                "Each must be in the name, command line or path, or be the process ID or a TCP port",
+                "Each must occur in the name, command line or path, or be the process ID or a TCP port",
             ),
             optional("running", Form::Flag, "Only running processes"),
             optional("user", Form::Text, "Only this user's processes"),
@@ -78,13 +78,13 @@ pub const ALL: [Tool; 7] = [
     },
     Tool {
         name: "report",
-        help: "What is using the memory of a process: RSS as a sum of terms, and the stacks that hold most live bytes, each with its 95 % interval and age.",
+        help: "Show what is using the memory of a process: RSS as a sum of terms, and the stacks that hold the most live bytes, each with its 95 % interval and age.",
         parameters: &[
             required("source", SOURCE),
             optional(
                 "view",
                 Form::OneOf(&VIEWS),
-                "stacks (the default), top: functions, lines: of functions, tree or callers: both merged, sizes: of live blocks, threads: that allocated them",
+                "stacks (the default); top: by function; lines: by line; tree: callers to callees; callers: callees to callers; sizes: live blocks by size; threads: live blocks by thread",
             ),
             optional("sample_index", Form::Text, SAMPLE),
             optional("focus", Form::Text, FOCUS),
@@ -94,7 +94,7 @@ pub const ALL: [Tool; 7] = [
     },
     Tool {
         name: "leaks",
-        help: "Whether a process leaks: each function that holds live memory is judged by the ages of its blocks, with evidence.",
+        help: "Judge whether a process leaks: a verdict on each function that holds live memory, from the ages of its blocks, with evidence.",
         parameters: &[
             required("source", SOURCE),
             optional(
@@ -103,7 +103,11 @@ pub const ALL: [Tool; 7] = [
                 "Younger memory is not judged: 1m (the default), 5s, 2h",
             ),
             optional("since", Form::Profile, "Measure growth since this mark or file"),
-            optional("baseline", Form::Profile, "Hide what grew in this mark or file already"),
+            optional(
+                "baseline",
+                Form::Profile,
+                "Hide what was already growing in this mark or file",
+            ),
             optional("focus", Form::Text, FOCUS),
             optional("ignore", Form::Text, IGNORE),
             ROWS,
@@ -111,7 +115,7 @@ pub const ALL: [Tool; 7] = [
     },
     Tool {
         name: "diff",
-        help: "What changed between two profiles, and whether that is more than chance.",
+        help: "Show what changed between two profiles, and which changes are significant.",
         parameters: &[
             required("old", SOURCE),
             required("new", SOURCE),
@@ -123,7 +127,7 @@ pub const ALL: [Tool; 7] = [
     },
     Tool {
         name: "doctor",
-        help: "Why a running process is as large as it is, why freed memory is not returned to the kernel, and what to do, with predicted bytes. Needs no profile.",
+        help: "Explain the RSS of a running process and why freed memory is not returned to the kernel, and advise what to do, with the bytes that each step saves. Needs no profile.",
         parameters: &[
             required("source", "A process ID, name:NAME, tree:PID, unit:NAME or cgroup:PATH"),
             ROWS,
@@ -131,7 +135,7 @@ pub const ALL: [Tool; 7] = [
     },
     Tool {
         name: "timeline",
-        help: "RSS and live bytes of a process over time, if \"ramson record\" keeps its history.",
+        help: "Show RSS and live bytes of a process over time, if \"ramson record\" keeps its history.",
         parameters: &[
             required(
                 "source",
@@ -142,14 +146,14 @@ pub const ALL: [Tool; 7] = [
     },
     Tool {
         name: "source",
-        help: "Lines of a source file with the bytes allocated at each. Only files that the profile's debug information names, beneath --source-root.",
+        help: "Show lines of a source file with the bytes allocated at each. Only files that the profile's debug information names, beneath --source-root.",
         parameters: &[
             required("source", SOURCE),
             Parameter {
                 name: "file",
                 form: Form::Text,
                 is_required: true,
-                help: "As report's frames name it",
+                help: "Its path as the frames of report show it",
             },
         ],
     },
@@ -184,7 +188,7 @@ impl Tool {
             properties.insert(parameter.name.into(), schema);
         }
         let bytes = json!({ "type": "integer", "minimum": LEAST_BYTES, "maximum": MOST_BYTES, "default": USUAL_BYTES,
-                            "description": "The answer is cut to so many bytes of JSON, and says what it left out" });
+                            "description": "Size limit of the answer, in bytes of JSON; the answer says what it left out" });
         properties.insert(MAX_BYTES.into(), bytes);
         let required: Vec<&str> =
             self.parameters.iter().filter(|it| it.is_required).map(|it| it.name).collect();
@@ -273,7 +277,8 @@ impl Call {
     }
 }
 
-/// Refuses what a model must not be talked into: reading the protocol's own input, and going out to the network.
+/// Refuses what a model must not be talked into: reading the protocol's own input, waiting for what a pipe or a device may send, and going
+/// out to the network.
 pub fn checked(source: &str) -> Result<String, Failure> {
     match Selector::parse(source)?.base {
         Base::Input => {
@@ -282,6 +287,11 @@ pub fn checked(source: &str) -> Result<String, Failure> {
         Base::Address(_) => Err(Failure::usage(format!(
             "{source}: addresses are not fetched here. Save the profile to a file, and pass that"
         ))),
+        Base::File(path) if path.metadata().is_ok_and(|it| !it.is_file() && !it.is_dir()) => {
+            Err(Failure::usage(format!(
+                "{source}: a pipe, socket or device. Save the profile to a file, and pass that"
+            )))
+        }
         _ => Ok(source.to_owned()),
     }
 }
@@ -338,6 +348,7 @@ mod tests {
             ("report", json!({ "source": "-" }), "standard input is the protocol's"),
             ("diff", json!({ "old": "http://x/", "new": "1" }), "addresses are not fetched"),
             ("leaks", json!({ "source": "1", "since": "https://x/" }), "addresses are not fetched"),
+            ("report", json!({ "source": "/dev/null" }), "a pipe, socket or device"),
             ("list", json!({ "words": "x" }), "words: not a list"),
         ] {
             let refused = line(tool, values.clone()).unwrap_err();

@@ -43,6 +43,7 @@ pub fn record(flags: &RecordFlags) -> Result<(), Failure> {
         }
         None => usual_place()?,
     };
+    make(&path)?;
     let _lock = lock(&path)?;
     let mut selection = Selection::new(flags)?;
     let (sender, events) = mpsc::channel();
@@ -64,7 +65,7 @@ pub fn record(flags: &RecordFlags) -> Result<(), Failure> {
         }
         recording.round()?;
         if recording.followed.is_empty() && selection.is_over() {
-            hint("every process that was to be recorded has ended");
+            hint("all processes to be recorded have ended");
             break;
         }
         if recording.followed.is_empty() && !std::mem::replace(&mut has_said_it_waits, true) {
@@ -119,11 +120,18 @@ fn elsewhere(path: &Path, finding: impl Display) -> Failure {
 fn make(path: &Path) -> Result<File, Failure> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
-    let made = options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path);
-    made.map_err(|error| match Errno::from_io_error(&error) {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let made = options.custom_flags(flags.bits() as i32).open(path);
+    let made = made.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::LOOP) => elsewhere(path, "a symbolic link, which is not followed"),
         _ => elsewhere(path, error),
-    })
+    })?;
+    match made.metadata() {
+        Ok(facts) if !facts.is_file() => {
+            Err(elsewhere(path, "not a regular file, so no history can be kept in it"))
+        }
+        _ => Ok(made),
+    }
 }
 
 /// Where readers look; its directory is made.

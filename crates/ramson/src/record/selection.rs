@@ -38,7 +38,7 @@ impl Selection {
             let selector = Selector::parse(wanted)?;
             if selector.span.is_some() {
                 return Err(Failure::usage(format!(
-                    "{wanted}: the past cannot be recorded any more. Pass the process without a moment"
+                    "{wanted}: the past can no longer be recorded. Pass the process without a moment"
                 )));
             }
             match &selector.base {
@@ -161,7 +161,7 @@ fn open(wanted: &str) -> Result<Recording, Failure> {
     match source.running {
         Some(_) => Ok(source),
         None => Err(Failure::not_found(format!(
-            "{wanted}: its process does not run any more. \"ramson report {wanted}\" shows its end"
+            "{wanted}: its process is no longer running. \"ramson report {wanted}\" shows its end"
         ))),
     }
 }

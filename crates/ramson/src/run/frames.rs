@@ -94,13 +94,13 @@ pub fn price(run_time: Option<Language>) -> &'static str {
             "PYTHONPERFSUPPORT=1 and PYTHONMALLOC=malloc are set: Python takes up to 2.3 times the CPU time"
         }
         Some(Language::JavaScript) => {
-            "NODE_OPTIONS is set: node writes /tmp/perf-PID.map, which grows as functions are compiled"
+            "NODE_OPTIONS is set: node writes /tmp/perf-PID.map, which grows with each function that it compiles"
         }
         Some(Language::Java) => {
-            "JAVA_TOOL_OPTIONS is set: each JVM prints a line about it; a JVM that is killed leaves no names of its functions"
+            "JAVA_TOOL_OPTIONS is set: each JVM prints a line about it; a JVM that is killed leaves no function names"
         }
         None => {
-            "set for Python 3.12 or newer, node and Java among its processes: Python takes up to 2.3 times the CPU time, and a JVM that is killed leaves no names"
+            "Python 3.12 or newer, node and Java among its processes will report function names: Python takes up to 2.3 times the CPU time, and a JVM that is killed leaves no names"
         }
     }
 }

@@ -14,7 +14,7 @@ mod watch;
 
 use crate::flags::RunFlags;
 use crate::output::remark;
-use crate::output_file::check_free;
+use crate::output_file::check_free_file;
 use crate::trim;
 use confined::Filters;
 use prune::Bounds;
@@ -52,7 +52,7 @@ const LEAST_FREE_BYTES: u64 = 256 << 10;
 const MAX_REPORTED: usize = 4;
 
 const CANNOT_STAY: &str =
-    "systemd knows it by its process ID, or there may be no further process: ramson becomes it";
+    "systemd tracks it by process ID, or no second process is allowed: it replaces ramson (exec)";
 
 pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     let fail = |message: String| Failure::Message(RAMSON_FAILED, message);
@@ -96,7 +96,7 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
         Err(_) => {
             say_obstacle(&found);
             if trims.is_some() {
-                remark(format!("{shown}: {CANNOT_STAY}, and cannot trim"));
+                remark(format!("{shown}: {CANNOT_STAY}, which then cannot trim"));
             }
             return Err(cannot_execute(&found, &command.exec()));
         }
@@ -121,7 +121,7 @@ fn say_frames(program: &Path, flags: &RunFlags, command: &mut Command) {
     if let Some(version) = frames::too_old(&binary) {
         if flags.frames {
             remark(format_args!(
-                "--frames: {shown}: Python {version} does not tell the names of its functions. Python 3.12 does"
+                "--frames: {shown}: Python {version} does not report the names of its functions. Use Python 3.12 or newer"
             ));
         }
         return;
@@ -247,7 +247,7 @@ fn prepare_output(path: &Path, force: bool) -> Result<std::path::PathBuf, Failur
     let fail = |message: String| Failure::Message(RAMSON_FAILED, message);
     let shown = path.display();
     let absolute = std::path::absolute(path).map_err(|error| fail(format!("{shown}: {error}")))?;
-    check_free(path, force).map_err(|failure| fail(failure.to_string()))?;
+    check_free_file(path, force).map_err(|failure| fail(failure.to_string()))?;
     if absolute.symlink_metadata().is_ok() {
         fs::remove_file(&absolute)
             .map_err(|error| fail(format!("{shown}: cannot be replaced: {error}")))?;

@@ -2,7 +2,9 @@
 
 use super::{Table, name_and_place, percent, push_rest};
 use ramson_analysis::comparison::{Comparison, is_noise};
-use ramson_profile::format::{format_half_width, format_relative_error, format_value};
+use ramson_profile::format::{
+    format_half_width, format_objects, format_relative_error, format_value,
+};
 use ramson_profile::{DiffTable, Estimate};
 use std::fmt::Write;
 
@@ -43,7 +45,7 @@ fn push_heading(out: &mut String, comparison: &Comparison) {
         verdict(change),
     );
     if comparison.is_same_process {
-        let shared = comparison.shared_live;
+        let shared = format_objects(comparison.shared_live as f64);
         let _ = write!(out, "; one process, {shared} samples live in both cancel");
     }
     out.push_str("\n\n");

@@ -124,7 +124,7 @@ fn push_allocator(out: &mut String, finding: &Finding) {
             push("asked      ", &question);
             let figures =
                 asked.figures.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes)));
-            push("it reports ", &figures.collect::<Vec<_>>().join(", "));
+            push("statistics ", &figures.collect::<Vec<_>>().join(", "));
         }
         (Err(why), asked) => {
             if let Some(Err(refusal)) = asked {
@@ -252,7 +252,7 @@ fn push_doubts(out: &mut String, statistics: &Statistics) {
             if found < all {
                 "the others count as other anonymous"
             } else {
-                "it changed meanwhile, or some of them are memory of the program's"
+                "it changed meanwhile, or some of them are the program's own memory"
             }
         ));
     }

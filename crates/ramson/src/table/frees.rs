@@ -1,11 +1,41 @@
 //! Freed blocks as text.
 
-use super::{columns, cut, most, place, push_rest, size};
+use super::{Table, columns, cut, most, place, push_rest, size};
+use crate::output::hint;
 use ramson_analysis::frees::{Block, Frees};
 use ramson_profile::FrameName;
+use ramson_profile::format::{format_duration, format_objects};
 use std::fmt::Write;
 
+/// Who freed what who allocated; with an address, the blocks in which it lies.
 pub fn table(out: &mut String, frees: &Frees, rows: usize) {
+    match frees.address {
+        None if !frees.pairs.is_empty() => pairs(out, frees, rows),
+        _ => blocks(out, frees, rows),
+    }
+}
+
+fn pairs(out: &mut String, frees: &Frees, rows: usize) {
+    let name = |of: &Option<FrameName>| of.as_ref().map_or("(not known)".into(), FrameName::short);
+    let _ = writeln!(
+        out,
+        "the last {} sampled blocks that were freed",
+        format_objects(frees.frees.len() as f64)
+    );
+    let mut lines = Table::new(out, "blocks:>8|bytes:>10|mean life:>10|freed by ← allocated by");
+    for pair in frees.pairs.iter().take(most(rows)) {
+        lines.row([
+            format_objects(pair.blocks as f64),
+            size(pair.bytes),
+            format_duration(pair.mean_lifetime_ns),
+            format!("{} ← {}", name(&pair.freed_by), name(&pair.allocated_by)),
+        ]);
+    }
+    push_rest(out, frees.pairs.len(), most(rows), " pairs");
+    hint("the stacks of a block: --address ADDR; of all: --json");
+}
+
+fn blocks(out: &mut String, frees: &Frees, rows: usize) {
     let since_start = |unix_ns: u64| seconds(unix_ns.saturating_sub(frees.start_unix_ns));
     let push_allocation = |out: &mut String, block: &Block| {
         let (at, tid) = (since_start(block.alloc_unix_ns), block.alloc_tid);

@@ -32,12 +32,12 @@ pub fn text(listing: &Listing, rows: usize) -> String {
     let mut table = Table::new(&mut out, &heads);
     for row in all.iter().take(most(rows)) {
         let entry = row.entry;
-        let live = (entry.live.value != 0.0).then(|| format_relative_error(entry.live));
+        let live = entry.live.filter(|live| live.value != 0.0).map(format_relative_error);
         let user = of_several.then(|| or_dash(entry.user.map(user_name)));
         let others = [
             state(entry),
             when(entry),
-            format_bytes(entry.live.value),
+            or_dash(entry.live.map(|live| format_bytes(live.value))),
             or_dash(live),
             or_dash(entry.rss.map(size)),
             format!(" {}", ports(entry.ports.as_deref())),
@@ -118,7 +118,7 @@ mod tests {
             start_unix_ns: unix_ns() - 180_000_000_000,
             last_unix_ns: 0,
             interval_bytes: 1,
-            live: Estimate::exact(1e6),
+            live: Some(Estimate::exact(1e6)),
         }
     }
 

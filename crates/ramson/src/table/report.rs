@@ -47,8 +47,8 @@ fn block(report: &Report, rows: usize) -> String {
             trees::tree(&mut out, report, tree, rows, "callees above their callers");
         }
         View::Peek(table) => trees::peek(&mut out, report, table),
-        View::Sizes(table) => sizes::sizes(&mut out, table),
-        View::Threads(table) => sizes::threads(&mut out, table, rows),
+        View::Sizes(table) => sizes::sizes(&mut out, report, table),
+        View::Threads(table) => sizes::threads(&mut out, report, table, rows),
         View::Frees(frees) => frees::table(&mut out, frees, rows),
         View::Health {} => {
             if let Subject::Recording(summary) = &report.subject {
@@ -77,7 +77,7 @@ pub fn title(report: &Report, shown: Estimate) -> String {
 fn push_functions(out: &mut String, report: &Report, table: &TopTable) {
     let (sample_type, unit) = (table.sample_type, table.sample_type.unit());
     if table.rows.is_empty() {
-        let _ = writeln!(out, "no {sample_type} sampled yet");
+        let _ = writeln!(out, "{}", subject::nothing_sampled(report, sample_type));
         return;
     }
     let folded = if report.is_folded { stacks::FOLDED } else { "" };

@@ -1,6 +1,8 @@
 //! Tables of `report` that are not about functions: block sizes and threads.
 
+use super::subject::nothing_sampled;
 use super::{Table, most, percent, push_rest};
+use ramson_analysis::report::Report;
 use ramson_profile::format::{format_bytes, format_objects, format_relative_error, format_value};
 use ramson_profile::view::{SizeTable, ThreadTable};
 use std::fmt::Write;
@@ -8,10 +10,10 @@ use std::fmt::Write;
 /// Characters of the longest bar of a histogram.
 const BAR_COLUMNS: usize = 30;
 
-pub fn sizes(out: &mut String, table: &SizeTable) {
+pub fn sizes(out: &mut String, of: &Report, table: &SizeTable) {
     let sample_type = table.sample_type.space();
     if table.rows.is_empty() {
-        let _ = writeln!(out, "no {sample_type} sampled yet");
+        let _ = writeln!(out, "{}", nothing_sampled(of, sample_type));
         return;
     }
     let _ = writeln!(out, "{sample_type} by block size, {}", format_bytes(table.space.value));
@@ -35,10 +37,10 @@ pub fn sizes(out: &mut String, table: &SizeTable) {
     }
 }
 
-pub fn threads(out: &mut String, table: &ThreadTable, rows: usize) {
+pub fn threads(out: &mut String, of: &Report, table: &ThreadTable, rows: usize) {
     let (sample_type, unit) = (table.sample_type, table.sample_type.unit());
     if table.rows.is_empty() {
-        let _ = writeln!(out, "no {sample_type} sampled yet");
+        let _ = writeln!(out, "{}", nothing_sampled(of, sample_type));
         return;
     }
     let total = format_value(table.total.value, unit);

@@ -1,15 +1,17 @@
 //! The largest stacks as text, and what points on to other commands.
 
 use super::report::title;
+use super::subject::nothing_sampled;
 use super::{Table, name_and_place, or_dash, percent, push_prose, push_terms};
 use ramson_analysis::report::Report;
 use ramson_analysis::stack_table::{Pointers, StackRow, StackTable};
+use ramson_analysis::summary::Subject;
 use ramson_analysis::unprofiled::Unprofiled;
 use ramson_profile::format::{
-    format_bytes, format_duration, format_estimate, format_objects, format_relative_error,
-    format_value,
+    format_bytes, format_duration, format_estimate, format_objects, format_per_hour,
+    format_relative_error, format_value,
 };
-use ramson_profile::{FrameName, SampleUnit, short_name};
+use ramson_profile::{FrameName, Language, SampleUnit, short_name};
 use std::fmt::Write;
 
 /// Callers shown behind the first function.
@@ -23,7 +25,10 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable) {
         return;
     }
     let folded = if of.is_folded { FOLDED } else { "" };
-    push_terms(out, "", &format!("{}{folded}", title(report, of.total)), 2);
+    let frames = || of.rows.iter().flat_map(|row| &row.frames);
+    let inlines = |frame: &FrameName| frame.language.is_some_and(Language::has_inlining_compiler);
+    let inlined = if frames().any(inlines) { INLINED } else { "" };
+    push_terms(out, "", &format!("{}{folded}{inlined}", title(report, of.total)), 2);
     let what = if unit == SampleUnit::Bytes { "bytes" } else { "count" };
     let has_ages = of.rows.iter().any(|stack| stack.ages.is_some());
     let has_growth = of.rows.iter().any(|stack| stack.growth.is_some());
@@ -49,7 +54,7 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable) {
             format_objects(stack.objects.value),
         ];
         if has_ages {
-            cells.push(or_dash(stack.ages.map(|ages| format_duration(ages.mean_ns))));
+            cells.push(or_dash(stack.ages.as_ref().map(|ages| format_duration(ages.mean_ns))));
         }
         if has_growth {
             cells.extend(growth(stack));
@@ -70,6 +75,9 @@ pub fn table(out: &mut String, report: &Report, of: &StackTable) {
 /// Behind the title.
 pub const FOLDED: &str =
     "; library frames are attributed to their callers (--all-frames shows them)";
+
+/// Behind that: ± does not say how the bytes are divided among these functions.
+const INLINED: &str = "; functions that the JIT compiler inlined count for their callers";
 
 fn growth(stack: &StackRow) -> [String; 2] {
     let per_hour = stack.growth.as_ref().map(|growth| growth.per_hour);
@@ -94,9 +102,14 @@ fn names(frames: &[FrameName], room: Option<usize>) -> String {
 
 fn nothing(report: &Report, of: &StackTable) -> String {
     let interval = format_bytes(report.interval_bytes as f64);
+    let nothing = nothing_sampled(report, of.sample_type);
+    if report.is_of_mmap
+        || matches!(&report.subject, Subject::Recording(summary) if summary.ended.is_some())
+    {
+        return nothing;
+    }
     format!(
-        "no {} sampled yet: one allocation in {interval} is. Wait, or start the program with a smaller --interval",
-        of.sample_type
+        "{nothing}: on average, one sample is taken per {interval} allocated. Wait, or start the program with a smaller --interval"
     )
 }
 
@@ -117,10 +130,9 @@ pub fn pointers(out: &mut String, pointers: &Pointers, source: &str) {
     if pointers.growing > 0 {
         let suspects = if pointers.growing == 1 { "leak suspect" } else { "leak suspects" };
         let line = format!(
-            "{} {suspects}, growing by {}/h ±{}: ramson leaks {source}",
+            "{} {suspects}, growing by {}: ramson leaks {source}",
             pointers.growing,
-            format_bytes(pointers.growth_per_hour.value),
-            format_bytes(pointers.growth_per_hour.half_width_95()),
+            format_per_hour(pointers.growth_per_hour),
         );
         push_prose(out, "", &line);
     }

@@ -3,6 +3,7 @@
 use super::{Table, command, or_dash, push_prose, push_terms, size};
 use ramson_analysis::MmapSums;
 use ramson_analysis::members::{Row, Sum, unprofiled_text};
+use ramson_analysis::report::Report;
 use ramson_analysis::rss::{Rss, live_text};
 use ramson_analysis::summary::{ForeignSummary, Subject, Summary};
 use ramson_process::clock::unix_ns;
@@ -12,7 +13,7 @@ use ramson_profile::format::{
     format_relative_error,
 };
 use ramson_source::Past;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// Processes that get a line.
 const MOST_ROWS: usize = 20;
@@ -79,7 +80,10 @@ fn push_rows(out: &mut String, rows: &[Row]) {
 }
 
 fn of_recording(summary: &Summary) -> String {
-    let live = live_text(summary.live);
+    let live = match summary.ended.is_some_and(|ended| ended.is_detached) {
+        true => "not known".into(),
+        false => live_text(summary.live),
+    };
     let mut out = String::new();
     let first = match (&summary.history, &summary.rss, summary.is_running) {
         (Some(past), ..) => past_line(past, &live),
@@ -111,6 +115,25 @@ fn of_recording(summary: &Summary) -> String {
     }
     push_mmap(&mut out, &summary.mmap);
     out
+}
+
+/// Instead of a table that has no rows.
+pub fn nothing_sampled(report: &Report, sample_type: impl Display) -> String {
+    if report.is_of_mmap {
+        return "no mappings of 1 MiB or more".into();
+    }
+    let ended = match &report.subject {
+        Subject::Recording(summary) => summary.ended,
+        Subject::Foreign(_) | Subject::Sum(_) => None,
+    };
+    let Some(ended) = ended else { return format!("no {sample_type} sampled yet") };
+    let ago = format_duration(ended.ago_ns);
+    match ended.is_detached {
+        true => format!(
+            "no {sample_type} is known: detached {ago} ago. --sample-index alloc_space shows what was allocated before"
+        ),
+        false => format!("no {sample_type} was sampled; sampling ended {ago} ago"),
+    }
 }
 
 /// Nothing if the program maps nothing itself.

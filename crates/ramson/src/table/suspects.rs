@@ -3,12 +3,13 @@
 use super::{
     blocks, columns, most, name_and_place, push_prose, push_rest, push_terms, stack, subject,
 };
-use ramson_analysis::suspects::{Answer, LineShare, Suspect, Suspects};
+use ramson_analysis::suspects::{Answer, Group, LineShare, Suspect, Suspects};
 use ramson_leaks::Verdict;
 use ramson_profile::format::{
-    format_bytes, format_duration, format_estimate, format_local_time, format_objects, format_share,
+    format_bytes, format_duration, format_estimate, format_local_time, format_objects,
+    format_per_hour, format_share,
 };
-use ramson_profile::{Estimate, SampleUnit, short_name};
+use ramson_profile::{SampleUnit, short_name};
 use std::fmt::Write;
 
 /// Callers shown of a stack.
@@ -36,6 +37,10 @@ fn block(found: &Suspects, rows: usize) -> String {
     if found.suppressed + found.known > 0 {
         let _ = writeln!(out, "hidden: {}\n", hidden(found));
     }
+    for group in &found.groups {
+        push_prose(&mut out, "", &together(group));
+        out.push('\n');
+    }
     for (index, suspect) in found.suspects.iter().take(most(rows)).enumerate() {
         push_suspect(&mut out, index + 1, suspect, found.answer.is_running);
     }
@@ -46,8 +51,21 @@ fn block(found: &Suspects, rows: usize) -> String {
 
 /// Whether anything leaks, and how sure that is.
 fn answer(found: &Suspects) -> String {
+    let ended = found.answer.sampling_ended_ns.map(format_duration);
+    match (ended, found.suspects.is_empty()) {
+        (None, _) => answer_of(found),
+        (Some(ago), true) => format!(
+            "cannot be judged: sampling ended {ago} ago, and nothing that was sampled is known to be live"
+        ),
+        (Some(ago), false) => {
+            format!("as of {ago} ago, when sampling ended: {}", answer_of(found))
+        }
+    }
+}
+
+fn answer_of(found: &Suspects) -> String {
     let answer = &found.answer;
-    let rate = rate(answer.growth_per_hour);
+    let rate = format_per_hour(answer.growth_per_hour);
     let name = |suspect: &Suspect| short_name(&suspect.function.name);
     match (found.suspects.first(), answer.leak_suspects) {
         (None, _) => "nothing to judge: no sampled memory is live".into(),
@@ -84,6 +102,19 @@ fn answer(found: &Suspects) -> String {
             )
         }
     }
+}
+
+/// Which suspects belong together.
+fn together(group: &Group) -> String {
+    let mut numbers: Vec<String> =
+        group.suspects.iter().map(|place| (place + 1).to_string()).collect();
+    let last = numbers.pop().unwrap_or_default();
+    format!(
+        "{} and {last} rise together below {}: {}",
+        numbers.join(", "),
+        short_name(&group.caller.name),
+        format_per_hour(group.growth_per_hour)
+    )
 }
 
 fn counted(count: f64, what: &str) -> String {
@@ -148,7 +179,7 @@ fn live(suspect: &Suspect) -> String {
         counted(finding.samples as f64, "sample"),
     );
     if let Some(growth) = &finding.growth {
-        let rate = rate(growth.per_hour);
+        let rate = format_per_hour(growth.per_hour);
         let doubt = if growth.is_significant { "" } else { ", not significant" };
         match (growth.is_measured, finding.verdict) {
             (true, _) => {
@@ -162,17 +193,6 @@ fn live(suspect: &Suspect) -> String {
         }
     }
     out
-}
-
-/// Bytes per hour with the 95 % interval: `380 ± 40.1 MiB/h`.
-fn rate(per_hour: Estimate) -> String {
-    let [value, error] = [per_hour.value, per_hour.half_width_95()].map(format_bytes);
-    match (value.split_once(' '), error.split_once(' ')) {
-        (Some((number, unit)), Some((error, same))) if unit == same => {
-            format!("{number} ± {error} {unit}/h")
-        }
-        _ => format!("{value}/h ± {error}/h"),
-    }
 }
 
 /// The sentence, and how much longer it takes where it cannot be judged yet.
@@ -218,7 +238,7 @@ fn ages(suspect: &Suspect) -> String {
         Some((since, ns)) => format!("growing since {} or earlier", at(since, ns)),
         None => format!("first seen {}", at(suspect.first_seen_unix_ns, suspect.first_seen_ns)),
     };
-    if let Some(ages) = finding.ages {
+    if let Some(ages) = &finding.ages {
         let _ = write!(
             out,
             "; age p50 {}, oldest {}",

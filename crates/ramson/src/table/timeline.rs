@@ -11,12 +11,13 @@ use ramson_profile::format::{
 const USUAL_COLUMNS: usize = 80;
 
 pub fn text(timeline: &Timeline, has_chart: bool) -> String {
+    let place = timeline.history.as_ref().map(|path| format!(" in {}", path.display()));
     let mut out = format!(
-        "{} (pid {}): {} moments in {}\n\n",
+        "{} (pid {}): {} moments{}\n\n",
         timeline.name,
         timeline.pid,
         timeline.moments,
-        timeline.history.display(),
+        place.unwrap_or_default(),
     );
     let is_held = timeline.rows.iter().any(|row| row.held.is_some());
     let words = if is_held { ("held", "held by") } else { ("free", "free in") };
@@ -86,6 +87,6 @@ fn gap_line(gaps: &Gaps) -> String {
     let longest = format_duration(gaps.longest_ns);
     match gaps.count {
         1 => format!("                    (no snapshot for {longest})"),
-        count => format!("                    ({count} times no snapshot, for up to {longest})"),
+        count => format!("                    (no snapshot {count} times, for up to {longest})"),
     }
 }

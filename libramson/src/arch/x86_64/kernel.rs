@@ -8,6 +8,7 @@ pub mod nr {
     pub const MMAP: usize = 9;
     pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
+    pub const RT_SIGPROCMASK: usize = 14;
     pub const MREMAP: usize = 25;
     pub const MADVISE: usize = 28;
     pub const NANOSLEEP: usize = 35;

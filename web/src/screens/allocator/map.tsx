@@ -92,6 +92,9 @@ export function HeapMap({ of, arenas }: { of: MapCell[]; arenas: Arena[] }) {
             <span class="swatch c-live" aria-hidden="true" /> live
           </span>
           <span>
+            <span class="swatch" style={{ background: "var(--free)" }} aria-hidden="true" /> free
+          </span>
+          <span>
             <span class="swatch c-free" aria-hidden="true" /> free, beside live blocks
           </span>
           <span>

@@ -11,6 +11,7 @@ import { absolute, amount, clock, count, relative, signed } from "../../units";
 import { matcher } from "../flame";
 import { nearest } from "../timeline";
 import { Bars } from "./bars";
+import { DiffGraph } from "./graph";
 import { useDiff } from "./read";
 
 export function DiffScreen({ entry }: { entry: SourceEntry }) {
@@ -52,6 +53,7 @@ export function DiffScreen({ entry }: { entry: SourceEntry }) {
       </div>
       <Trouble failed={loaded.failed} />
       {diff === null ? loaded.failed === null ? <Skeleton height={300} /> : null : <Rows diff={diff} />}
+      <DiffGraph entry={entry} moments={moments} isSwapped={isSwapped} />
     </>
   );
 }

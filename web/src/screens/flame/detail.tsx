@@ -1,7 +1,8 @@
 // What the pointer or the keys are on. It never changes its height.
 import { Link } from "../../parts/link";
 import type { Flame } from "../../types";
-import { amount, base, bytes, count, relative, share } from "../../units";
+import { absolute, amount, base, bytes, count, duration, relative, share } from "../../units";
+import { changeOf } from "./colours";
 import type { Cell } from "./layout";
 import { nameOf } from "./paint";
 
@@ -38,8 +39,25 @@ export function Detail({ cell, flame, name }: { cell: Cell; flame: Flame; name: 
         <Fact name="of total" is={share(Math.abs(cell.cum), Math.abs(flame.total.value.value ?? 0))} isWide />
         {isBytes ? <Fact name="objects" is={count(cell.objects)} isWide /> : null}
         {isBytes && cell.objects > 0 ? <Fact name="mean size" is={bytes(cell.cum / cell.objects)} isWide /> : null}
+        <Tint cell={cell} flame={flame} />
       </dl>
     </div>
+  );
+}
+
+/** What the colour says. */
+function Tint({ cell, flame }: { cell: Cell; flame: Flame }) {
+  if (flame.tint === null) return null;
+  if (flame.tint.by === "age") return <Fact name="mean age" is={cell.tint === null ? "–" : duration(cell.tint)} />;
+  const of = { value: cell.tint, half_width_95: cell.tintHalf };
+  const isGrowth = flame.tint.by === "growth";
+  const unit = isGrowth ? "bytes" : flame.unit;
+  return (
+    <>
+      {isGrowth ? null : <Fact name="before" is={cell.tint === null ? "–" : amount(cell.cum - cell.tint, unit)} isWide />}
+      <Fact name={isGrowth ? "growth/h" : "Δ"} is={changeOf(cell, flame)} />
+      <Fact name="± of it" is={cell.tint === null ? "–" : absolute(of, unit) || "exact"} isWide />
+    </>
   );
 }
 

@@ -1,17 +1,19 @@
 // The canvas, what points at it, and the same tree as text.
-import { useCallback } from "preact/hooks";
+import { useCallback, useRef } from "preact/hooks";
 import { Canvas, theme, type Painted } from "../../parts/canvas";
 import type { Flame } from "../../types";
-import { amount, share } from "../../units";
+import { amount, duration, share } from "../../units";
+import { changeOf, type Colours } from "./colours";
 import { cellAt, neighbour, ROW, type Cell, type Graph } from "./layout";
-import { nameOf, paint, top } from "./paint";
+import { nameOf, paint, top, type Picture } from "./paint";
+import { isOver, seen, zoomBetween, type Zoom } from "./zoom";
 
 interface Of {
   graph: Graph;
   flame: Flame;
   name: string;
   isBottom: boolean;
-  colourOf: (place: number) => string;
+  colours: Colours;
   isMatch: ((place: number) => boolean) | null;
   selected: Cell | null;
   onSelect: (cell: Cell) => void;
@@ -22,12 +24,26 @@ interface Of {
 const MOST_IN_TEXT = 150;
 
 export function GraphView(of: Of) {
-  const { graph, flame, name, isBottom, colourOf, isMatch, selected } = of;
+  const { graph, flame, name, isBottom, colours, isMatch, selected } = of;
   const rows = graph.rows[1] - graph.rows[0] + 1;
   const isDark = theme.value === "dark";
+  const motion = useRef<{ last: Picture | null; zoom: Zoom | null }>({ last: null, zoom: null });
   const draw = useCallback(
-    (on: Painted) => paint(on, { graph, flame, name, isBottom, isDark, colourOf, isMatch }),
-    [graph, flame, name, isBottom, isDark, colourOf, isMatch],
+    (on: Painted) => {
+      const picture = { graph, flame, name, isBottom, isDark, colours, isMatch };
+      const begun = zoomBetween(motion.current.last, picture, on.width, performance.now());
+      // A finer answer that comes on the way does not end it.
+      const zoom = begun ?? motion.current.zoom;
+      motion.current = { last: picture, zoom };
+      const turn = (): boolean => {
+        const now = performance.now();
+        const isMoving = zoom !== null && !isOver(zoom, now);
+        paint(on, isMoving ? seen(zoom, picture, on.width, now) : picture);
+        return isMoving;
+      };
+      return turn() ? turn : undefined;
+    },
+    [graph, flame, name, isBottom, isDark, colours, isMatch],
   );
   const at = (event: MouseEvent): Cell | null => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
@@ -99,9 +115,22 @@ function Tree({ graph, flame, name }: { graph: Graph; flame: Flame; name: string
     <ul class="hidden-label" aria-label="The largest frames of the graph">
       {graph.cells.slice(0, MOST_IN_TEXT).map((cell, index) => (
         <li key={index}>
-          {`level ${cell.row}: ${nameOf(cell, { flame, name })}, ${amount(cell.cum, flame.unit)}, ${share(Math.abs(cell.cum), total)}`}
+          {`level ${cell.row}: ${nameOf(cell, { flame, name })}, ${amount(cell.cum, flame.unit)}, ${share(Math.abs(cell.cum), total)}${says(cell, flame)}`}
         </li>
       ))}
     </ul>
   );
+}
+
+/** What the colour says. */
+function says(cell: Cell, flame: Flame): string {
+  if (flame.tint === null || cell.tint === null) return "";
+  switch (flame.tint.by) {
+    case "age":
+      return `, mean age ${duration(cell.tint)}`;
+    case "growth":
+      return `, growth per hour ${changeOf(cell, flame)}`;
+    default:
+      return `, change ${changeOf(cell, flame)}`;
+  }
 }

@@ -3,7 +3,7 @@ import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { screenKeys } from "../../keys";
 import { theme, useWidth } from "../../parts/canvas";
 import { Notice, Skeleton, Trouble } from "../../parts/notice";
-import { Choice, Switches } from "../../parts/switches";
+import { Choice, Selection, Switches } from "../../parts/switches";
 import { found } from "../../state/found";
 import { useDocument } from "../../state/documents";
 import { saved } from "../../state/offline";
@@ -14,8 +14,8 @@ import { amount, count, share } from "../../units";
 import { Detail } from "./detail";
 import { GraphView } from "./graph";
 import { InGraph } from "./ingraph";
-import { layout, type Cell } from "./layout";
-import { palette, type Colouring } from "./paint";
+import { coloursOf, type Colouring, type Colours } from "./colours";
+import { layout, type Cell, type Graph } from "./layout";
 
 /** What is asked for changes in steps, so that a window that is dragged does not ask each time. */
 const STEP = 200;
@@ -41,14 +41,15 @@ export function FlameScreen({ entry }: { entry: SourceEntry }) {
   const path = param("p");
   const asked = Math.min(10_000, Math.max(200, Math.ceil(width / STEP) * STEP));
   const words = { direction: direction === "callees" ? "" : direction, frames: frames === "own" ? "" : frames, "sample-index": sample(), at: moment() };
-  const whole = saved === null ? { ...words, width: asked, path, function: around, focus: search === "" ? "" : expression(search) } : words;
-  const loaded = useDocument<Flame>(width === 0 || (saved !== null && around !== "") ? null : pathOf(entry, "flame", whole), `flame ${direction} ${frames} ${around} ${sample() ?? ""}`);
+  const by = colouringOf(entry);
+  const colour = by === "age" || by === "growth" ? by : "";
+  const whole = saved === null ? { ...words, colour, width: asked, path, function: around, focus: search === "" ? "" : expression(search) } : { ...words, colour };
+  const loaded = useDocument<Flame>(width === 0 || (saved !== null && around !== "") ? null : pathOf(entry, "flame", whole), `flame ${direction} ${frames} ${around} ${sample() ?? ""} ${colour}`);
   const flame = loaded.value;
   const keys = useMemo(() => (path === "" ? [] : path.split(".")), [path]);
   const graph = useMemo(() => (flame === null || width === 0 ? null : layout(flame, keys, width)), [flame, keys, width]);
   const isDark = theme.value === "dark";
-  const by = param("c", "library") as Colouring;
-  const colours = useMemo(() => (flame === null ? null : palette(flame, by, isDark)), [flame, by, isDark]);
+  const colours = useMemo(() => (flame === null || graph === null ? null : coloursOf(flame, graph.cells, by, isDark)), [flame, graph, by, isDark]);
   const isMatch = useMemo(() => {
     const text = matcher(param("f"));
     if (text === null || flame === null) return null;
@@ -62,14 +63,14 @@ export function FlameScreen({ entry }: { entry: SourceEntry }) {
     if (flame === null || graph === null || isMatch === null) found.value = "";
     else found.value = says(flame, graph.cells, isMatch);
   }, [flame, graph, isMatch]);
-  useKeys(selected, flame);
+  useKeys(entry, selected, flame);
   const zoom = (cell: Cell) => {
     choose(cell.path.join("."));
     change({ p: cell.path.join(".") });
   };
   return (
     <>
-      <Tools />
+      <Tools entry={entry} />
       <Trouble failed={loaded.failed} />
       {around === "" ? null : <Around name={around} />}
       {saved !== null && around !== "" ? <Notice fact="Not in this file:">callers and callees of one function are in Table, of the largest ones.</Notice> : null}
@@ -83,7 +84,7 @@ export function FlameScreen({ entry }: { entry: SourceEntry }) {
             flame={flame}
             name={entry.name}
             isBottom={param("root", "top") === "bottom"}
-            colourOf={colours.of}
+            colours={colours}
             isMatch={isMatch}
             selected={selected}
             onSelect={(cell) => choose(cell.path.join("."))}
@@ -95,27 +96,55 @@ export function FlameScreen({ entry }: { entry: SourceEntry }) {
       {flame === null ? null : <InGraph flame={flame} isStale={loaded.isStale} />}
       {flame === null || graph === null || colours === null ? null : (
         <div class="foot">
-          <div class="legend">
-            {colours.legend.map((one) => (
-              <span key={one.name}>
-                <span class="swatch" style={{ background: one.colour }} aria-hidden="true" />
-                {one.isOwn ? <b>{one.name}</b> : one.name}
-              </span>
-            ))}
-            <span>
-              <span class="swatch hatch" aria-hidden="true" />
-              merged, or inside the noise
-            </span>
-            {graph.merged.frames === 0 ? null : (
-              <span class="end">
-                merged here: {count(graph.merged.frames)} frames, {amount(graph.merged.cum, flame.unit)}
-              </span>
-            )}
-          </div>
+          <LegendLine colours={colours} graph={graph} flame={flame} />
           <Detail cell={hovered ?? selected ?? graph.zoomed} flame={flame} name={entry.name} />
         </div>
       )}
     </>
+  );
+}
+
+/** Of a source that does not say when its blocks were allocated, and of what is freed: only what the names say. */
+function colouringOf(entry: SourceEntry): Colouring {
+  const wanted = param("c", "library") as Colouring;
+  return COLOURINGS.some(([name]) => name === wanted) && (hasTimes(entry) || !["age", "growth"].includes(wanted)) ? wanted : "library";
+}
+
+const COLOURINGS: [Colouring, string][] = [
+  ["library", "library"],
+  ["own", "own or library"],
+  ["age", "age"],
+  ["growth", "growth"],
+];
+
+function hasTimes(entry: SourceEntry): boolean {
+  return entry.pid !== null && !(sample() ?? "").startsWith("alloc");
+}
+
+/** What can be chosen of a source. */
+function choices(entry: SourceEntry): [Colouring, string][] {
+  return COLOURINGS.filter(([name]) => hasTimes(entry) || (name !== "age" && name !== "growth"));
+}
+
+export function LegendLine({ colours, graph, flame }: { colours: Colours; graph: Graph; flame: Flame }) {
+  return (
+    <div class="legend">
+      {colours.legend.map((one) => (
+        <span key={one.name}>
+          <span class="swatch" style={{ background: one.colour }} aria-hidden="true" />
+          {one.isOwn ? <b>{one.name}</b> : one.name}
+        </span>
+      ))}
+      <span>
+        <span class="swatch hatch" aria-hidden="true" />
+        {colours.hatched}
+      </span>
+      {graph.merged.frames === 0 ? null : (
+        <span class="end">
+          merged here: {count(graph.merged.frames)} frames, {amount(graph.merged.cum, flame.unit)}
+        </span>
+      )}
+    </div>
   );
 }
 
@@ -131,11 +160,15 @@ function says(flame: Flame, cells: Cell[], isMatch: (place: number) => boolean):
   return `${frames} · ${amount(value, flame.unit)} · ${share(value, flame.total.value.value)}`;
 }
 
-function useKeys(selected: Cell | null, flame: Flame | null): void {
+function useKeys(entry: SourceEntry, selected: Cell | null, flame: Flame | null): void {
   useLayoutEffect(() => {
     screenKeys.value = {
       o: () => change({ root: param("root", "top") === "top" ? "bottom" : "" }),
-      c: () => change({ c: param("c") === "own" ? "" : "own" }),
+      c: () => {
+        const names = choices(entry).map(([name]) => name);
+        const next = names[(names.indexOf(colouringOf(entry)) + 1) % names.length]!;
+        change({ c: next === "library" ? "" : next });
+      },
       s: () => {
         if (selected !== null && selected.function >= 0 && flame !== null) change({ n: flame.functions[selected.function]!.function, p: "" });
       },
@@ -143,7 +176,7 @@ function useKeys(selected: Cell | null, flame: Flame | null): void {
     return () => {
       screenKeys.value = {};
     };
-  }, [selected, flame]);
+  }, [entry, selected, flame]);
 }
 
 function Around({ name }: { name: string }) {
@@ -157,14 +190,14 @@ function Around({ name }: { name: string }) {
   );
 }
 
-function Tools() {
+function Tools({ entry }: { entry: SourceEntry }) {
   return (
     <div class="tools">
       <Choice />
       <Switches label="Root" name="root" options={[["top", "top"], ["bottom", "bottom"]]} usual="top" />
       <Switches label="Towards" name="dir" options={[["callees", "callees"], ["callers", "callers"]]} usual="callees" also={{ p: "" }} />
       <Switches label="Frames" name="lib" options={[["all", "all"], ["nostd", "no C++ std"], ["own", "own only"]]} usual="own" also={{ p: "" }} />
-      <Switches label="Colour" name="c" options={[["library", "library"], ["own", "own or library"]]} usual="library" />
+      <Selection label="Colour" name="c" options={choices(entry)} now={colouringOf(entry)} usual="library" />
     </div>
   );
 }

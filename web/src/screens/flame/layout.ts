@@ -19,6 +19,9 @@ export interface Cell {
   objects: number;
   /** Frames that are merged here. */
   merged: number;
+  /** What colours it: ns, bytes per hour, or the unit of the values; null: nothing. */
+  tint: number | null;
+  tintHalf: number | null;
   /** A frame that leads to the zoomed one. */
   isAbove: boolean;
   /** Keys from the start of the tree. */
@@ -48,6 +51,8 @@ function cellOf(nodes: Nodes, at: number, x: number, width: number, row: number)
     flat: nodes.flat[at] ?? 0,
     objects: nodes.objects[at] ?? 0,
     merged: nodes.merged[at]!,
+    tint: nodes.tint?.[at] ?? null,
+    tintHalf: nodes.tint_half_width_95?.[at] ?? null,
     isAbove: false,
     path: [],
     parent: null,
@@ -88,6 +93,7 @@ function below(flame: Flame, nodes: Nodes, start: number, parent: Cell, step: 1 
         rest.width = Math.max(LEAST_MERGED_PX, x + cell.width - rest.x);
         rest.cum += cell.cum;
         rest.objects += cell.objects;
+        rest.tint = null;
         rest.merged += frames;
       } else {
         const made = { ...cell, function: -1, merged: frames, width: Math.max(LEAST_MERGED_PX, cell.width), half: null, flat: 0 };
@@ -122,6 +128,8 @@ export function layout(flame: Flame, path: string[], width: number): Graph {
     flat: 0,
     objects: (flame.around ?? flame.total).objects.value ?? 0,
     merged: 0,
+    tint: flame.tint?.figure.value ?? null,
+    tintHalf: flame.tint?.figure.half_width_95 ?? null,
     isAbove: false,
     path: [],
     parent: null,

@@ -1,42 +1,9 @@
 import { colour, FONT, type Painted } from "../../parts/canvas";
 import type { Flame } from "../../types";
 import { amount, share, splitName } from "../../units";
+import { inkOn, type Colours } from "./colours";
 import { ROW, type Cell, type Graph } from "./layout";
 
-const LIGHT = ["#a9c9f8", "#f6d08a", "#96d9cd", "#d6bdf0", "#f4bdd2", "#bfe4f4", "#dcdfe5", "#dfdc92"];
-const DARK = ["#2d5190", "#7a5a17", "#1f655b", "#5b4483", "#7a3c57", "#24607a", "#3a434f", "#5c5a1f"];
-
-export type Colouring = "library" | "own";
-
-export interface Legend {
-  name: string;
-  isOwn: boolean;
-  colour: string;
-}
-
-/** A colour for each library, the ones with most cells first; own code is always blue. */
-export function palette(flame: Flame, by: Colouring, isDark: boolean): { of: (place: number) => string; legend: Legend[] } {
-  const colours = isDark ? DARK : LIGHT;
-  const grey = colours[6]!;
-  const order: number[] = [];
-  for (const one of flame.functions) {
-    if (!one.is_own && one.library !== null && !order.includes(one.library)) order.push(one.library);
-  }
-  const others = colours.filter((_, index) => index !== 0 && index !== 6);
-  const isSystem = (name: string) => /^(lib(c|m|pthread)[.-]|ld-)/.test(name);
-  let next = 0;
-  const ofLibrary = new Map(
-    order.map((library) => [library, by === "own" || isSystem(flame.libraries[library]!) ? grey : others[next++ % others.length]!]),
-  );
-  const of = (place: number) => {
-    const one = flame.functions[place]!;
-    if (one.is_own) return colours[0]!;
-    return one.library === null ? grey : (ofLibrary.get(one.library) ?? grey);
-  };
-  const own = flame.functions.some((one) => one.is_own) ? [{ name: "own code", isOwn: true, colour: colours[0]! }] : [];
-  const libraries = order.slice(0, 8).map((library) => ({ name: flame.libraries[library]!, isOwn: false, colour: ofLibrary.get(library)! }));
-  return { of, legend: by === "own" ? [...own, { name: "libraries", isOwn: false, colour: grey }] : [...own, ...libraries] };
-}
 
 export interface Picture {
   graph: Graph;
@@ -44,7 +11,7 @@ export interface Picture {
   name: string;
   isBottom: boolean;
   isDark: boolean;
-  colourOf: (place: number) => string;
+  colours: Colours;
   isMatch: ((place: number) => boolean) | null;
 }
 
@@ -55,16 +22,17 @@ export function top(graph: Graph, row: number, isBottom: boolean): number {
 export function paint({ context }: Painted, picture: Picture): void {
   const { graph, isBottom } = picture;
   const hatching = hatch(context, picture.isDark);
+  const noise = colour("noise");
   context.textBaseline = "middle";
   for (const cell of graph.cells) {
     const y = top(graph, cell.row, isBottom);
     const width = Math.max(LEAST, cell.width - 1);
     const isMatch = picture.isMatch === null || (cell.function >= 0 && picture.isMatch(cell.function));
     context.globalAlpha = cell.isAbove ? 0.55 : isMatch ? 1 : 0.35;
-    const isNoise = cell.half !== null && cell.half >= Math.abs(cell.cum) && cell.function >= 0;
-    context.fillStyle = cell.function === -1 || isNoise ? hatching : cell.function === -2 ? colour("noise") : picture.colourOf(cell.function);
+    const fill = cell.function === -2 ? noise : cell.function === -1 ? null : picture.colours.of(cell);
+    context.fillStyle = fill ?? hatching;
     context.fillRect(cell.x, y, width, ROW - 1);
-    if (cell.width >= 30) label(context, cell, y, picture);
+    if (cell.width >= 30) label(context, cell, y, picture, inkOn(fill ?? noise));
   }
   context.globalAlpha = 1;
 }
@@ -92,16 +60,16 @@ export function nameOf(cell: Cell, { flame, name }: { flame: Flame; name: string
   return `(${cell.merged} frame${cell.merged === 1 ? "" : "s"}: ${amount(cell.cum, flame.unit)})`;
 }
 
-function label(context: CanvasRenderingContext2D, cell: Cell, y: number, picture: Picture): void {
-  const { flame, isDark } = picture;
+function label(context: CanvasRenderingContext2D, cell: Cell, y: number, picture: Picture, ink: string): void {
+  const { flame, colours } = picture;
   const room = cell.width - 11;
   const middle = y + (ROW - 1) / 2 + 0.5;
   const isOwn = cell.function >= 0 && flame.functions[cell.function]!.is_own;
-  context.fillStyle = isDark ? "#ffffff" : "#10141a";
+  context.fillStyle = ink;
   context.font = `${cell.function === -2 ? "600 " : ""}12px ${FONT}`;
   const full = nameOf(cell, picture);
   const total = Math.abs(flame.total.value.value ?? 0);
-  const figures = `${amount(cell.cum, flame.unit)}  ${share(Math.abs(cell.cum), total)}`;
+  const figures = colours.figures?.(cell) ?? `${amount(cell.cum, flame.unit)}  ${share(Math.abs(cell.cum), total)}`;
   const figuresWidth = context.measureText(figures).width;
   const text = fit(context, full, room);
   if (text === "") return;

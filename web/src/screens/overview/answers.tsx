@@ -1,5 +1,6 @@
 // Three sentences, and the screen that has the evidence for each.
 import { Link } from "../../parts/link";
+import { isPartly } from "../../parts/rss";
 import type { Doctor, Leaks, SourceEntry, Suspect, Top } from "../../types";
 import { absolute, amount, bytes, clock, duration, relative, share, shortName } from "../../units";
 
@@ -38,10 +39,43 @@ function largest(top: Top) {
   return [...top.rows].sort((a, b) => (b.flat.value ?? 0) - (a.flat.value ?? 0)).find((row) => (row.flat.value ?? 0) > 0 && total > 0);
 }
 
-function What({ top, doctor }: Of) {
+const hasEnded = (entry: SourceEntry) => entry.is_running && /^(detached|ended)/.test(entry.state ?? "");
+
+function What({ top, doctor, entry }: Of) {
   const rss = doctor?.rss ?? top.rss ?? null;
   const row = largest(top);
   const isLive = top.sample_type.startsWith("inuse");
+  if (isLive && hasEnded(entry)) {
+    return (
+      <>
+        <p class="headline">Not known any more</p>
+        <p>Recording has ended: the profile does not say which blocks are still live.</p>
+      </>
+    );
+  }
+  const free = rss?.terms["free_in_allocator"] ?? null;
+  if (rss !== null && free !== null && top.sample_type === "inuse_space" && (free.value ?? 0) > Math.max(0.5 * rss.bytes, top.total.value ?? 0)) {
+    return (
+      <>
+        <p class="headline">
+          {bytes(free.value)} free
+          <span class="pm">
+            {relative(free)} · {share(free.value, rss.bytes)} of RSS
+          </span>
+        </p>
+        <p>
+          The program freed it, and {rss.allocator} keeps it. Live is <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span>
+          {row === undefined ? "" : ", most of it "}
+          {row === undefined ? null : (
+            <>
+              in <code>{shortName(row.function)}</code>
+            </>
+          )}
+          . <Link to="flame" params={{ si: "alloc_space" }}>Who allocated it all</Link>
+        </p>
+      </>
+    );
+  }
   return (
     <>
       <p class="headline">
@@ -69,7 +103,9 @@ function oldest(suspects: Suspect[]): number | null {
 }
 
 function When({ leaks, doctor, entry }: Of) {
+  if (entry.processes) return <p class="verdict">Each process says it of itself.</p>;
   if (entry.pid === null) return <p class="verdict">The file does not say: it is one moment of a process.</p>;
+  if (hasEnded(entry)) return <p class="verdict">What has happened since recording ended is not known.</p>;
   if (leaks === null) return <p class="dim">Looking at the ages of what is live …</p>;
   const { answer } = leaks;
   if (answer.leak_suspects > 0) {
@@ -85,7 +121,14 @@ function When({ leaks, doctor, entry }: Of) {
           {first?.growing_for_ns ? <span class="pm">for {duration(first.growing_for_ns)}</span> : null}
         </p>
         <p>
-          Growing by <b class="up">+{bytes(perHour)}/h</b> <span class="pm">{absolute(answer.growth_per_hour)}</span>, in {answer.leak_suspects} function{answer.leak_suspects === 1 ? "" : "s"}.
+          Growing by <b class="up">+{bytes(perHour)}/h</b> <span class="pm">{absolute(answer.growth_per_hour)}</span>, in {answer.leak_suspects} function{answer.leak_suspects === 1 ? "" : "s"}
+          {leaks.groups[0] !== undefined && leaks.groups[0].suspects.length === answer.leak_suspects ? (
+            <>
+              {" "}
+              below <code>{shortName(leaks.groups[0].function)}</code>
+            </>
+          ) : null}
+          .
           {limit && perHour > 0 && entry.is_running ? (
             <>
               {" "}
@@ -107,10 +150,19 @@ function When({ leaks, doctor, entry }: Of) {
       </>
     );
   }
+  if (answer.findings === 0) {
+    return (
+      <>
+        <p class="headline">Not known yet</p>
+        <p>No sampled memory is live.</p>
+      </>
+    );
+  }
+  const hasGrown = leaks.suspects.some((one) => one.growth?.is_significant && (one.growth.bytes_per_hour.value ?? 0) > 0);
   const old = leaks.suspects.find((one) => one.first_seen_unix_ns !== null);
   return (
     <>
-      <p class="headline">Nothing grows</p>
+      <p class="headline">{hasGrown ? "Nothing grows without bound" : "Nothing grows"}</p>
       <p>
         Of {answer.findings} functions judged, none grows without bound.
         {old?.first_seen_unix_ns ? ` The largest was first seen at ${clock(old.first_seen_unix_ns)}.` : ""}
@@ -121,12 +173,31 @@ function When({ leaks, doctor, entry }: Of) {
 
 const TITLES: Record<string, string> = {
   live: "It is still in use",
+  unseen: "It is live, from before the attach",
   growing: "It is kept, and grows",
+  free: "It is free, and not returned",
   held: "The allocator holds it",
+  mmap: "The program mapped it itself",
   files: "It is files",
+  inherited: "It is its parent’s, too",
+  shared: "It is shared memory",
+  stacks: "It is stacks of threads",
+  huge_pages: "It is zeros in huge pages",
+  metadata: "The allocator manages blocks with it",
+  not_walked: "It could not be read",
+  ramson: "It is ramson’s own",
+  kernel: "It is the kernel’s",
+  changed: "It changed while it was read",
+  other: "It is other anonymous memory",
 };
 
+/** Where the profile does not know all that is live, neither is what the allocator holds known to be free. */
+function titleOf(cause: string, entry: SourceEntry): string {
+  return cause === "held" && isPartly(entry) ? "It is live or free: the allocator holds it" : (TITLES[cause] ?? "The largest part");
+}
+
 function Why({ doctor, entry, leaks }: Of) {
+  if (entry.processes) return <p class="verdict">Each process has an allocator of its own.</p>;
   if (entry.pid === null) return <p class="verdict">The file holds nothing of the allocator.</p>;
   if (!entry.is_running) {
     return <p class="verdict">The process is gone, and its memory with it. {leaks && leaks.answer.leak_suspects > 0 ? "What grew until then is in Suspects." : ""}</p>;
@@ -137,7 +208,7 @@ function Why({ doctor, entry, leaks }: Of) {
   return (
     <>
       <p class="headline">
-        {TITLES[cause.cause] ?? "It is free, and not returned"}
+        {titleOf(cause.cause, entry)}
         <span class="pm">{share(cause.bytes.value, doctor.rss.bytes)} of RSS</span>
       </p>
       <p>{cause.sentence}</p>

@@ -1,4 +1,5 @@
 // What uses the memory, since when, and why it is not coming back.
+import { AgeBars } from "../../parts/ages";
 import { Heading } from "../../parts/figures";
 import { Link } from "../../parts/link";
 import { CommandLine, Notice, Skeleton, Trouble } from "../../parts/notice";
@@ -7,7 +8,7 @@ import { suspectCount } from "../../state/found";
 import { useDocument } from "../../state/documents";
 import { moment, pathOf } from "../../state/paths";
 import { useSeries } from "../../state/series";
-import type { Doctor, Leaks, SourceEntry, Subject, Top } from "../../types";
+import type { Doctor, End, Leaks, SourceEntry, Subject, Top } from "../../types";
 import { base, bytes, clock, count, relative } from "../../units";
 import { Answers } from "./answers";
 import { Largest } from "./largest";
@@ -19,7 +20,8 @@ export function Overview({ entry }: { entry: SourceEntry }) {
   const isProcess = entry.pid !== null;
   const top = useDocument<Top>(pathOf(entry, "report", { view: "top", rows: 10, at }), "top");
   const leaks = useDocument<Leaks>(isProcess ? pathOf(entry, "leaks", { at }) : null, "leaks");
-  const doctor = useDocument<Doctor>(entry.is_running && !at ? pathOf(entry, "doctor") : null, "doctor");
+  const isExamined = isProcess && entry.is_running && !at;
+  const doctor = useDocument<Doctor>(isExamined ? pathOf(entry, "doctor") : null, isExamined ? "doctor" : null);
   const series = useSeries(entry);
   if (leaks.value) suspectCount.value = leaks.value.answer.leak_suspects;
   const subject = top.value ?? leaks.value;
@@ -30,7 +32,7 @@ export function Overview({ entry }: { entry: SourceEntry }) {
       <Trouble failed={top.failed} />
       <Missing of={top.value} entry={entry} />
       {top.value === null ? <Skeleton height={148} /> : <Answers top={top.value} leaks={leaks.value} doctor={doctor.value} entry={entry} />}
-      {isProcess ? <RssBar rss={doctor.value?.rss ?? subject?.rss ?? null} entry={entry} /> : null}
+      {isProcess || entry.processes ? <RssBar rss={doctor.value?.rss ?? subject?.rss ?? null} entry={entry} /> : null}
       <Trouble failed={doctor.failed} />
       <div class="columns">
         <section>
@@ -48,6 +50,16 @@ export function Overview({ entry }: { entry: SourceEntry }) {
               <Trend points={series.points} marks={series.marks} height={112} hasLabels />
             </section>
           )}
+          {leaks.value?.ages ? (
+            <section class="suspect-like">
+              <Heading title="Age of live bytes" says="by doublings; the profile's estimate">
+                <Link to="flame" params={{ c: "age" }}>
+                  Flame graph by age
+                </Link>
+              </Heading>
+              <AgeBars of={leaks.value.ages} />
+            </section>
+          ) : null}
           {leaks.value === null ? null : <TopSuspect leaks={leaks.value} />}
           <Trouble failed={leaks.failed} />
           {releasable === null || doctor.value === null || doctor.value.statistics === null ? null : (
@@ -82,16 +94,17 @@ function Who({ entry, of, doctor }: { entry: SourceEntry; of: Subject | null; do
     <div class="subject">
       <div class="who">
         <h1>{base(entry.name)}</h1>
-        {entry.pid === null ? <span class="dim">{of?.format ?? "file"}</span> : <span class="dim">pid {entry.pid}</span>}
+        {entry.pid === null ? <span class="dim">{entry.processes ? `${entry.processes} processes` : (of?.format ?? "file")}</span> : <span class="dim">pid {entry.pid}</span>}
         {entry.state === null ? null : <span class={`pill ${kind}`}>{entry.is_running ? "● Running" : `■ ${entry.state}`}</span>}
         {entry.command.length === 0 ? null : <code>{entry.command.join(" ")}</code>}
       </div>
       <dl class="facts">
         {of === null || of.interval_bytes === 0 ? null : <Fact name="interval" is={bytes(of.interval_bytes)} />}
         {samples === undefined ? null : <Fact name="samples" is={count(samples)} />}
+        {isDead ? <Fact name="RSS" is={of?.end?.last_rss ? `${bytes(of.end.last_rss)} ${of.end.last_rss_is}` : entry.rss === null ? "not known" : `${bytes(entry.rss)} as last seen`} /> : null}
         {of?.end?.time_unix_ns ? <Fact name="ended" is={clock(of.end.time_unix_ns)} /> : null}
         {doctor?.limit ? <Fact name="memory limit" is={bytes(doctor.limit.limit_bytes)} /> : null}
-        {of?.live && entry.pid !== null ? <Fact name="live by the profile" is={`${bytes(of.live.value)} ${relative(of.live)}`} /> : null}
+        {of?.live && (entry.pid !== null || entry.processes) ? <Fact name="live by the profile" is={`${bytes(of.live.value)} ${relative(of.live)}`} /> : null}
       </dl>
     </div>
   );
@@ -112,19 +125,31 @@ function Missing({ of, entry }: { of: Top | null; entry: SourceEntry }) {
   const said = [];
   const end = of.end;
   if (end && !entry.is_running && (end.cause !== "" || end.signal !== null)) {
-    const limit = end.memory_limit ? ` The limit of its control group ${end.cgroup} is ${bytes(end.memory_limit)}.` : "";
-    const known = end.kernel_log ? " The kernel's log says so." : "";
-    const rss = end.last_rss ? `RSS ${bytes(end.last_rss)} when it was last seen${end.peak_rss ? `, ${bytes(end.peak_rss)} at most` : ""}.` : "";
     said.push(
-      <Notice kind="dead" fact={end.cause === "" || end.cause === "unknown" ? `${entry.state}:` : `Killed: ${end.cause}.`}>
-        {rss}
-        {limit}
-        {known}
+      <Notice kind="dead" fact={factOf(end, entry)}>
+        {evidenceOf(end)}
       </Notice>,
     );
   }
-  for (const defect of of.defects) said.push(<Notice kind="part" fact="Not whole:">{defect}</Notice>);
-  if (entry.pid !== null && (of.total.value ?? 0) === 0) {
+  if (of.defects.length === 1) said.push(<Notice kind="part" fact="Not whole:">{of.defects[0]}</Notice>);
+  else if (of.defects.length > 1) {
+    said.push(
+      <Notice kind="part" fact="Not whole:">
+        <ul>
+          {of.defects.map((defect) => (
+            <li key={defect}>{defect}</li>
+          ))}
+        </ul>
+      </Notice>,
+    );
+  }
+  if (entry.is_running && /^(detached|ended)/.test(entry.state ?? "")) {
+    said.push(
+      <Notice key="ended" fact="Recording has ended." command={`ramson attach ${entry.pid}`}>
+        The program runs on, and nothing of it is recorded any more. To begin again:
+      </Notice>,
+    );
+  } else if (entry.pid !== null && (of.total.value ?? 0) === 0 && of.health?.["samples"] === 0) {
     said.push(
       <Notice fact="No sample yet." command={`ramson run --interval 64K -- ${entry.command.join(" ")}`}>
         It has allocated less than about one interval of {bytes(of.interval_bytes)}. A smaller one sees more:
@@ -134,3 +159,18 @@ function Missing({ of, entry }: { of: Top | null; entry: SourceEntry }) {
   return said.length === 0 ? null : <div style={{ marginTop: "12px" }}>{said}</div>;
 }
 
+/** A signal of its own is no kill. */
+function factOf(end: End, entry: SourceEntry): string {
+  if (end.cause === "" || end.cause === "unknown") return `${entry.state}:`;
+  return end.signal === 9 ? `Killed: ${end.cause}.` : `Died (${entry.state}): ${end.cause}.`;
+}
+
+function evidenceOf(end: End): string {
+  const said = [];
+  if (end.failed_allocation_bytes !== null) said.push(`An allocation of ${bytes(end.failed_allocation_bytes)} had failed.`);
+  else if (end.lack_of_memory === "abort") said.push("It gave up as no more memory could be had.");
+  if (end.last_rss !== null) said.push(`RSS ${bytes(end.last_rss)} ${end.last_rss_is}${end.peak_rss ? `, ${bytes(end.peak_rss)} at most` : ""}.`);
+  if (end.memory_limit) said.push(`The limit of its control group ${end.cgroup} is ${bytes(end.memory_limit)}.`);
+  if (end.kernel_log) said.push("The kernel's log says so.");
+  return said.join(" ");
+}

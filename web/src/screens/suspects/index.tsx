@@ -1,5 +1,6 @@
 // Is it a leak: what grows without bound, what needs more data, what looks like a cache, and what is none.
 import { useCallback } from "preact/hooks";
+import { AgeBars } from "../../parts/ages";
 import { Canvas, colour, type Painted } from "../../parts/canvas";
 import { Change, Figure, Heading, Name } from "../../parts/figures";
 import { Link } from "../../parts/link";
@@ -9,7 +10,7 @@ import { suspectCount } from "../../state/found";
 import { useDocument } from "../../state/documents";
 import { moment, pathOf } from "../../state/paths";
 import { param } from "../../state/route";
-import type { Leaks, SourceEntry, Suspect } from "../../types";
+import type { Group, Leaks, SourceEntry, Suspect } from "../../types";
 import { absolute, base, bytes, clock, count, duration, isNoise, relative, share, shortName, signed } from "../../units";
 import { matcher } from "../flame";
 
@@ -46,12 +47,48 @@ export function Suspects({ entry }: { entry: SourceEntry }) {
           {defect}
         </Notice>
       ))}
-      {cards.slice(0, CARDS).map((suspect, index) => (
-        <Card key={suspect.function + suspect.file} of={suspect} number={index + 1} entry={entry} />
-      ))}
+      {grouped(leaks, cards).slice(0, CARDS).map(({ group, members }) =>
+        group === null ? (
+          members.map((one) => <Card key={one.function + one.file + one.stacks} of={one} number={cards.indexOf(one) + 1} entry={entry} />)
+        ) : (
+          <section key={`below ${group.function}`} class="together" aria-label={`Together below ${group.function}`}>
+            <Heading title={`${count(members.length)} suspects rise together`} says="below one caller: they may be one leak" />
+            <p>
+              <Name of={group} />{" "}
+              <b>
+                <Change of={group.growth_per_hour} />
+                /h
+              </b>
+              <span class="quiet">
+                {" · "}
+                <Figure of={group.inuse_space} /> live
+                {group.growing_since_unix_ns === null ? "" : ` · growing since ${clock(group.growing_since_unix_ns)}`}
+              </span>
+            </p>
+            {members.map((one) => (
+              <Card key={one.function + one.file + one.stacks} of={one} number={cards.indexOf(one) + 1} entry={entry} />
+            ))}
+          </section>
+        ),
+      )}
       {others.length === 0 ? null : <NotSuspects of={others} />}
     </>
   );
+}
+
+/** Cards in their order; those of a group together, where its first one is. */
+function grouped(leaks: Leaks, cards: Suspect[]): { group: Group | null; members: Suspect[] }[] {
+  const groupOf = new Map<Suspect, Group>();
+  for (const group of leaks.groups) for (const place of group.suspects) groupOf.set(leaks.suspects[place]!, group);
+  const done = new Set<Group>();
+  return cards.flatMap((card) => {
+    const group = groupOf.get(card);
+    if (group === undefined) return [{ group: null, members: [card] }];
+    if (done.has(group)) return [];
+    done.add(group);
+    const members = cards.filter((one) => groupOf.get(one) === group);
+    return [{ group: members.length > 1 ? group : null, members }];
+  });
 }
 
 function asText(of: Suspect): string {
@@ -112,47 +149,13 @@ function Card({ of, number, entry }: { of: Suspect; number: number; entry: Sourc
       </div>
       <div>
         <h3>age of live bytes</h3>
-        {of.ages === null ? <p class="dim">not known</p> : <AgeScale of={of.ages} />}
+        {of.ages === null ? <p class="dim">not known</p> : <AgeBars of={of.ages} />}
       </div>
       <div>
         <h3>share never freed</h3>
         {of.survival === null ? <p class="dim">not known</p> : <Survival of={of.survival} />}
       </div>
     </article>
-  );
-}
-
-/** Where p50, mean and oldest are on a log scale from 1 s to the oldest. */
-function AgeScale({ of }: { of: NonNullable<Suspect["ages"]> }) {
-  const paint = useCallback(
-    ({ context, width, height }: Painted) => {
-      const most = Math.log(Math.max(of.oldest_ns, 2e9));
-      const least = Math.log(1e9);
-      const x = (ns: number) => Math.max(0, Math.min(1, (Math.log(Math.max(ns, 1e9)) - least) / (most - least))) * (width - 4);
-      context.fillStyle = colour("line2");
-      context.fillRect(0, height - 1, width, 1);
-      context.fillStyle = colour("live");
-      context.globalAlpha = 0.3;
-      context.fillRect(x(of.p50_ns), 12, x(of.oldest_ns) - x(of.p50_ns), height - 13);
-      context.globalAlpha = 1;
-      context.fillRect(x(of.p50_ns), 4, 3, height - 4);
-      context.fillStyle = colour("text2");
-      context.fillRect(x(of.mean_ns), 18, 1, height - 18);
-    },
-    [of.p50_ns, of.mean_ns, of.oldest_ns],
-  );
-  return (
-    <>
-      <p class="figure">
-        {duration(of.p50_ns)} <span class="pm">p50</span>
-      </p>
-      <Canvas height={56} paint={paint} label={`Half of the live bytes are older than ${duration(of.p50_ns)}; the oldest ${duration(of.oldest_ns)}`} />
-      <div class="ends">
-        <span>1 s</span>
-        <span>mean {duration(of.mean_ns)}</span>
-        <span>{duration(of.oldest_ns)}</span>
-      </div>
-    </>
   );
 }
 

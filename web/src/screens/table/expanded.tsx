@@ -1,4 +1,5 @@
 // The stacks of a function, own frames with their lines.
+import { AgeBars } from "../../parts/ages";
 import { useDocument } from "../../state/documents";
 import { literally, moment, pathOf, sample } from "../../state/paths";
 import type { Estimate, SourceEntry, Stacks, TopRow, Unit } from "../../types";
@@ -48,7 +49,7 @@ export function Expanded({ entry, row, unit, total }: { entry: SourceEntry; row:
             <td class="hide-m" />
             <td class="n top hide-m">{count(stack.objects.value)}</td>
             <td class="n top hide-m">{stack.ages ? duration(stack.ages.p50_ns) : ""}</td>
-            <td class="hide-m" />
+            <td class="top hide-m">{stack.ages && stack.ages.histogram.length > 0 ? <AgeBars of={stack.ages} height={22} isBare /> : null}</td>
           </tr>
         );
       })}

@@ -68,7 +68,7 @@ export function TableScreen({ entry }: { entry: SourceEntry }) {
       ) : (
         <div class="split">
           <Rows rows={rows} top={top} known={known} selected={selected} entry={entry} />
-          {selected === null ? <div class="side" /> : <Side entry={entry} row={selected} unit={top.unit} total={top.total} />}
+          {selected === null ? <div class="side" /> : <Side entry={entry} row={selected} unit={top.unit} total={top.total} ages={known.get(idOf(selected))?.ages ?? null} />}
         </div>
       )}
     </>

@@ -1,15 +1,16 @@
 // Callers and callees of the selected function.
+import { AgeBars } from "../../parts/ages";
 import { Name, Under } from "../../parts/figures";
 import { Trouble } from "../../parts/notice";
 import { useDocument } from "../../state/documents";
 import { literally, moment, pathOf, sample } from "../../state/paths";
 import { change, go } from "../../state/route";
-import type { Estimate, FrameName, Peek, SourceEntry, TopRow, Unit } from "../../types";
+import type { Ages, Estimate, FrameName, Peek, SourceEntry, TopRow, Unit } from "../../types";
 import { amount, relative, share } from "../../units";
 
 const MOST = 12;
 
-export function Side({ entry, row, unit, total }: { entry: SourceEntry; row: TopRow; unit: Unit; total: Estimate }) {
+export function Side({ entry, row, unit, total, ages }: { entry: SourceEntry; row: TopRow; unit: Unit; total: Estimate; ages: Ages | null }) {
   const view = `peek ^${literally(row.function)}$`;
   const loaded = useDocument<Peek>(pathOf(entry, "report", { view, "sample-index": sample(), at: moment() }), "peek");
   const found = loaded.value?.functions.find((one) => one.function === row.function && one.file === row.file);
@@ -52,6 +53,12 @@ export function Side({ entry, row, unit, total }: { entry: SourceEntry; row: Top
           </li>
         )}
       </ul>
+      {ages === null || ages.histogram.length === 0 ? null : (
+        <div class="suspect-like">
+          <h2>age of its live bytes</h2>
+          <AgeBars of={ages} />
+        </div>
+      )}
       <Neighbours title="callees" of={found?.callees ?? []} unit={unit} whole={row.cum} />
     </aside>
   );

@@ -5,15 +5,16 @@ import { Link } from "../../parts/link";
 import { Notice, Skeleton, Trouble } from "../../parts/notice";
 import { windowOf } from "../../parts/timebar";
 import { describe } from "../../parts/trend";
-import { steps, useSeries, type Point } from "../../state/series";
+import { useSeries, useSteps, type Point } from "../../state/series";
 import { change, param } from "../../state/route";
-import type { SourceEntry } from "../../types";
+import type { SourceEntry, Step } from "../../types";
 import { bytes, clock, duration, isNoise, signed } from "../../units";
 import { Moved } from "./moved";
 import { Plot } from "./plot";
 
 export function TimelineScreen({ entry }: { entry: SourceEntry }) {
   const { points, marks, loaded } = useSeries(entry);
+  const steps = useSteps(entry, loaded.value);
   useEffect(() => {
     if (param("b") !== "" && param("a") === "") change({ b: "" }, true);
   }, []);
@@ -48,8 +49,8 @@ export function TimelineScreen({ entry }: { entry: SourceEntry }) {
       </div>
       <Trouble failed={loaded.failed?.status === 404 ? null : loaded.failed} />
       <section>
-        <Heading title="RSS and live" says="the band is live ±; drag to select, Shift-drag for a second window, double-click clears" />
-        <Plot points={points} marks={marks} />
+        <Heading title="RSS in its parts" says="the band is live ±; drag to select, Shift-drag for a second window, double-click clears" />
+        <Plot points={points} marks={marks} steps={steps} />
         <p class="hidden-label">{describe(points)}</p>
       </section>
       <Ends points={points} />
@@ -60,7 +61,7 @@ export function TimelineScreen({ entry }: { entry: SourceEntry }) {
           </Heading>
           {window === null ? <Presets last={last} first={first} /> : <Moved entry={entry} />}
         </section>
-        <Steps points={points} />
+        <Steps of={steps} />
       </div>
     </>
   );
@@ -114,16 +115,14 @@ function Presets({ first, last }: { first: Point; last: Point }) {
   );
 }
 
-function Steps({ points }: { points: Point[] }) {
-  const found = steps(points);
+function Steps({ of }: { of: Step[] }) {
   return (
     <section>
-      <Heading title="Steps of RSS that live does not follow" says={found.length === 0 ? "none" : "the allocator, or memory that is not malloc's"} />
-      <ul>
-        {found.map((step) => (
-          <li key={step.to.unix_ns}>
-            <b class={step.bytes > 0 ? "up" : "down"}>{signed({ value: step.bytes, half_width_95: 0 })}</b> in {duration(step.to.unix_ns - step.from.unix_ns)} at {clock(step.to.unix_ns)}; live moved by{" "}
-            {signed({ value: (step.to.live ?? 0) - (step.from.live ?? 0), half_width_95: 0 })}
+      <Heading title="Steps of RSS that live does not follow" says={of.length === 0 ? "none" : "the largest"} />
+      <ul class="found-steps">
+        {of.map((step) => (
+          <li key={step.to_unix_ns}>
+            <b>{clock(step.to_unix_ns)}</b> <span class={step.rss > 0 ? "up" : "down"}>{step.rss > 0 ? "▲" : "▼"}</span> {step.sentence}
           </li>
         ))}
       </ul>

@@ -9,7 +9,7 @@ export function Moved({ entry }: { entry: SourceEntry }) {
   const diff = loaded.value;
   if (diff === null) return loaded.failed === null ? <Skeleton height={120} /> : <Trouble failed={loaded.failed} />;
   const rows = diff.rows.filter((row) => row.is_significant && (row.flat.value ?? 0) !== 0).slice(0, 10);
-  if (rows.length === 0) return <p class="dim">Nothing that is more than chance.</p>;
+  if (rows.length === 0) return <p class="dim">No significant change.</p>;
   return (
     <table>
       <tbody>

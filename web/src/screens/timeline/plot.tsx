@@ -4,14 +4,50 @@ import { useEffect, useRef } from "preact/hooks";
 import { colour, FONT, theme, useWidth } from "../../parts/canvas";
 import { windowOf } from "../../parts/timebar";
 import type { Point } from "../../state/series";
+import { KINDS } from "../../parts/rss";
 import { change, param } from "../../state/route";
-import { bytes, clock } from "../../units";
+import type { Step } from "../../types";
+import { bytes, clock, duration, signed } from "../../units";
 
 const HEIGHT = 300;
 /** Steps between lines: 1 KiB, 2 KiB … */
 const BINARY = Array.from({ length: 40 }, (_, power) => 2 ** (power + 10));
 
-function options(width: number, points: Point[], marks: { name: string; unix_ns: number }[], says: (text: string) => void): uPlot.Options {
+/** Kinds that any of the moments has. */
+function kindsOf(points: Point[]): [string, string][] {
+  return KINDS.filter(([kind]) => points.some((point) => Math.abs(point.parts?.[kind] ?? 0) >= 1));
+}
+
+/** Parts are hatched where that is what their bar is. */
+function filling(kind: string): CanvasPattern | string {
+  const base = colour(kind === "rest" ? "noise" : kind);
+  if (kind !== "free" && kind !== "rest") return base;
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = 8;
+  const on = tile.getContext("2d");
+  if (on === null) return base;
+  on.fillStyle = base;
+  on.fillRect(0, 0, 8, 8);
+  on.strokeStyle = colour(kind === "rest" ? "noise-line" : "bg");
+  on.globalAlpha = 0.55;
+  on.lineWidth = 2;
+  on.beginPath();
+  for (const from of [-8, 0, 8]) {
+    on.moveTo(from, 8);
+    on.lineTo(from + 8, 0);
+  }
+  on.stroke();
+  return on.createPattern(tile, "repeat") ?? base;
+}
+
+interface Of {
+  points: Point[];
+  marks: { name: string; unix_ns: number }[];
+  steps: Step[];
+}
+
+function options(width: number, { points, marks, steps }: Of, says: (text: string) => void): uPlot.Options {
+  const kinds = kindsOf(points);
   const last = points.at(-1)!.unix_ns / 1e9;
   const axis = { stroke: colour("text3"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: `11px ${FONT}` };
   let isShift = false;
@@ -27,12 +63,17 @@ function options(width: number, points: Point[], marks: { name: string; unix_ns:
     ],
     series: [
       {},
-      { label: "RSS", stroke: colour("text2"), width: 1.5, dash: [5, 4], spanGaps: true },
-      { label: "live", stroke: colour("live"), width: 2, spanGaps: true },
+      // The highest sum first, so that each lower one is painted over it.
+      ...[...kinds].reverse().map(([kind, name]): uPlot.Series => {
+        const fill = filling(kind);
+        return { label: name, fill: () => fill, width: 0, points: { show: false }, spanGaps: true };
+      }),
+      { label: "RSS", stroke: colour("text"), width: 1.5, dash: [5, 4], points: { show: false }, spanGaps: true },
+      { label: "live", stroke: colour("live"), width: 2, points: { show: false }, spanGaps: true },
       { label: "live +", stroke: "transparent", points: { show: false }, spanGaps: true },
       { label: "live −", stroke: "transparent", points: { show: false }, spanGaps: true },
     ],
-    bands: [{ series: [3, 4], fill: `${colour("live")}33` }],
+    bands: [{ series: [kinds.length + 3, kinds.length + 4], fill: `${colour("bg")}55` }],
     hooks: {
       init: [
         (self) => {
@@ -42,7 +83,7 @@ function options(width: number, points: Point[], marks: { name: string; unix_ns:
       setCursor: [
         (self) => {
           const point = self.cursor.idx == null ? undefined : points[self.cursor.idx];
-          says(point ? `${clock(point.unix_ns)}   RSS ${bytes(point.rss)}   live ${bytes(point.live)}${point.half > 0 ? ` ±${bytes(point.half)}` : ""}` : "");
+          says(point === undefined ? "" : readOut(point));
         },
       ],
       setSelect: [
@@ -69,6 +110,20 @@ function options(width: number, points: Point[], marks: { name: string; unix_ns:
             ctx.globalAlpha = 1;
             ctx.fillText(kind.toUpperCase(), left + 4, self.bbox.top + 14 * devicePixelRatio);
           }
+          for (const step of steps) {
+            const x = self.valToPos(step.to_unix_ns / 1e9, "x", true);
+            const near = points.reduce((best, point) => (Math.abs(point.unix_ns - step.to_unix_ns) < Math.abs(best.unix_ns - step.to_unix_ns) ? point : best));
+            const y = self.valToPos(near.rss ?? 0, "y", true);
+            ctx.fillStyle = colour("text");
+            ctx.beginPath();
+            ctx.arc(x, y, 3.5 * devicePixelRatio, 0, 7);
+            ctx.fill();
+            const text = `${signed({ value: step.rss, half_width_95: 0 })} in ${duration(step.to_unix_ns - step.from_unix_ns)}`;
+            const isLate = x > self.bbox.left + self.bbox.width / 2;
+            ctx.textAlign = isLate ? "right" : "left";
+            ctx.fillText(text, x + (isLate ? -7 : 7) * devicePixelRatio, Math.max(self.bbox.top + 12 * devicePixelRatio, y - 8 * devicePixelRatio));
+            ctx.textAlign = "left";
+          }
           for (const mark of marks) {
             const x = self.valToPos(mark.unix_ns / 1e9, "x", true);
             ctx.fillStyle = colour("line2");
@@ -83,9 +138,20 @@ function options(width: number, points: Point[], marks: { name: string; unix_ns:
   };
 }
 
+/** A moment in one line. */
+function readOut(point: Point): string {
+  const parts = KINDS.filter(([kind]) => kind !== "live" && Math.abs(point.parts?.[kind] ?? 0) >= 1).map(([kind, name]) => `${name.split(",")[0]} ${bytes(point.parts![kind])}`);
+  const live = `live ${bytes(point.parts?.["live"] ?? point.live)}${point.half > 0 ? ` ±${bytes(point.half)}` : ""}`;
+  return [clock(point.unix_ns), `RSS ${bytes(point.rss)}`, live, ...parts].join("   ");
+}
+
 function columns(points: Point[]): uPlot.AlignedData {
+  const kinds = kindsOf(points);
+  const sumTo = (point: Point, last: number) =>
+    point.parts === null ? null : kinds.slice(0, last + 1).reduce((sum, [kind]) => sum + Math.max(0, point.parts![kind] ?? 0), 0);
   return [
     points.map((point) => point.unix_ns / 1e9),
+    ...kinds.map((_, at) => points.map((point) => sumTo(point, kinds.length - 1 - at))),
     points.map((point) => point.rss),
     points.map((point) => point.live),
     points.map((point) => (point.live === null ? null : point.live + point.half)),
@@ -93,7 +159,7 @@ function columns(points: Point[]): uPlot.AlignedData {
   ];
 }
 
-export function Plot({ points, marks }: { points: Point[]; marks: { name: string; unix_ns: number }[] }) {
+export function Plot({ points, marks, steps }: Of) {
   const [area, width] = useWidth<HTMLDivElement>();
   const says = useRef<HTMLParagraphElement>(null);
   const shown = theme.value;
@@ -105,13 +171,25 @@ export function Plot({ points, marks }: { points: Point[]; marks: { name: string
     const say = (text: string) => {
       if (says.current !== null) says.current.textContent = text;
     };
-    const made = new uPlot(options(width, points, marks, say), columns(points), area.current);
+    const made = new uPlot(options(width, { points, marks, steps }, say), columns(points), area.current);
     plot.current = made;
     return () => made.destroy();
     // Not while a window is being dragged: the picture stays as it is.
-  }, [width, shown, a, b, isHeld.current ? 0 : points.length]);
+  }, [width, shown, a, b, isHeld.current ? 0 : points.length, steps.length]);
   return (
     <>
+      <div class="legend bare">
+        {kindsOf(points).map(([kind, name]) => (
+          <span key={kind}>
+            <span class={`swatch c-${kind}`} aria-hidden="true" />
+            {name}
+          </span>
+        ))}
+        <span>
+          <span class="dash" aria-hidden="true" />
+          RSS
+        </span>
+      </div>
       <p class="readout mono" ref={says} aria-hidden="true" />
       <div
         class="chart"

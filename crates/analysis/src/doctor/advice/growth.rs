@@ -2,10 +2,10 @@
 
 use super::saving::{Advice, Needs, Saving};
 use crate::doctor::finding::Finding;
-use crate::doctor::words::{per_hour, site, size};
+use crate::doctor::words::{site, size};
 use ramson_process::cgroup::Limit;
 use ramson_profile::Estimate;
-use ramson_profile::format::{format_duration, format_percent};
+use ramson_profile::format::{format_duration, format_per_hour, format_percent};
 
 /// With less than this part of a limit left, it is about to be met …
 const LITTLE: f64 = 0.1;
@@ -39,7 +39,7 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
         cause: "growing",
         needs: Needs::Restart,
         action: format!("{when}; until then, watch it: ramson leaks {pid}"),
-        evidence: format!("it grows by {}: {evidence}", per_hour(rate)),
+        evidence: format!("it grows by {}: {evidence}", format_per_hour(rate)),
         risk: "the restart returns the memory, and the growth begins anew",
         saving: Saving::at_most(live),
     });

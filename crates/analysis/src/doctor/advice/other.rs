@@ -17,6 +17,9 @@ pub fn advice(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
     if finding.is_divided() {
         return of_figures(finding, setting);
     }
+    if finding.rss.may_hold_live {
+        return question(finding, kind).into_iter().collect();
+    }
     let Some(setting) = setting else {
         let undivided = finding.part(Part::Held) + finding.part(Part::Anonymous);
         let unknown = (undivided >= least).then(|| unknown(finding, missing, undivided));
@@ -35,6 +38,25 @@ pub fn advice(finding: &Finding, missing: &Missing, least: u64) -> Vec<Advice> {
     let held = finding.rss.term(Term::Held);
     let saving = finding.live.and_then(|_| Saving::at_most(held));
     vec![Advice { action, saving, ..setting }]
+}
+
+/// Of an attached process: what is free cannot be told from what was there before, so nothing is known to be saved.
+fn question(finding: &Finding, kind: Option<AllocatorKind>) -> Option<Advice> {
+    let can_be_asked = matches!(kind, Some(AllocatorKind::Jemalloc | AllocatorKind::Tcmalloc));
+    let allocator = &finding.rss.allocator;
+    (can_be_asked && finding.asked.is_none()).then(|| Advice {
+        cause: "ask",
+        needs: Needs::Command,
+        action: format!(
+            "ask {allocator} how much of it is live: ramson doctor --ask {}",
+            finding.pid
+        ),
+        evidence: format!(
+            "{allocator} holds what was allocated before the attach; how much is free only {allocator} knows"
+        ),
+        risk: "one waiting thread is stopped for some milliseconds",
+        saving: None,
+    })
 }
 
 /// Where the allocator was asked.

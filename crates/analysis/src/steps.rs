@@ -1,0 +1,222 @@
+//! Where RSS rose or fell within a short time, and live memory did not follow.
+
+use ramson_profile::format::{format_bytes, format_duration};
+use ramson_profile::{Estimate, NORMAL_QUANTILE_975};
+use serde::Serialize;
+
+/// A step is at least this share of the largest RSS, and this many bytes.
+const LEAST_SHARE: f64 = 0.03;
+const LEAST_BYTES: f64 = (1 << 20) as f64;
+/// Live memory follows with more than this share of a step.
+const FOLLOWED: f64 = 0.4;
+/// A step takes no longer than this, or than this part of all the time that is looked at.
+const MOST_NS: u64 = 60_000_000_000;
+const MOST_PART: u64 = 50;
+/// What is cut off the ends of a step must be less than this share of it.
+const CUT_OFF: f64 = 0.05;
+const MOST_STEPS: usize = 5;
+/// More moments are thinned: every pair within a step is looked at.
+const MOST_SEEN: usize = 2_000;
+
+/// A process at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seen {
+    /// Nanoseconds since 1970.
+    pub unix_ns: u64,
+    /// Resident bytes.
+    pub rss: u64,
+    /// Live bytes.
+    pub live: Estimate,
+    /// Free in the allocator, or held by it.
+    pub free: Option<Estimate>,
+}
+
+/// One of the largest steps.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Step {
+    /// The moment before it, in nanoseconds since 1970.
+    pub from_unix_ns: u64,
+    /// The moment after it.
+    pub to_unix_ns: u64,
+    /// By how much RSS changed.
+    pub rss: i64,
+    /// By how much live bytes did.
+    pub live: Estimate,
+    /// By how much what the allocator has free or holds did; null: not known.
+    pub free: Option<Estimate>,
+    /// What that is, in words.
+    pub sentence: String,
+}
+
+/// The largest steps, in their order.
+pub fn steps(seen: &[Seen]) -> Vec<Step> {
+    let piece = seen.len().div_ceil(MOST_SEEN).max(1);
+    let seen: Vec<&Seen> =
+        seen.chunks(piece).filter_map(|piece| piece.iter().max_by_key(|it| it.rss)).collect();
+    let (Some(first), Some(last)) = (seen.first(), seen.last()) else { return Vec::new() };
+    let most_ns = MOST_NS.max((last.unix_ns - first.unix_ns) / MOST_PART);
+    let most = seen.iter().map(|it| it.rss).max().unwrap_or(0) as f64;
+    let least = LEAST_BYTES.max(LEAST_SHARE * most);
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    for from in 0..seen.len() {
+        for to in from + 1..seen.len() {
+            if to > from + 1 && seen[to].unix_ns - seen[from].unix_ns > most_ns {
+                break;
+            }
+            if is_step(seen[from], seen[to], least) {
+                found.push((from, to));
+            }
+        }
+    }
+    let size = |&(from, to): &(usize, usize)| seen[to].rss.abs_diff(seen[from].rss);
+    found.sort_by_key(|step| (std::cmp::Reverse(size(step)), step.1 - step.0));
+    let mut chosen: Vec<(usize, usize)> = Vec::new();
+    for step in found {
+        if chosen.len() < MOST_STEPS && chosen.iter().all(|it| step.1 <= it.0 || it.1 <= step.0) {
+            chosen.push(step);
+        }
+    }
+    chosen.sort_unstable();
+    let shortened = |step| shortened(&seen, step, least * (1.0 - CUT_OFF));
+    chosen.into_iter().map(|step| Step::of(&seen, shortened(step))).collect()
+}
+
+fn change(from: &Seen, to: &Seen) -> f64 {
+    to.rss as f64 - from.rss as f64
+}
+
+fn is_step(from: &Seen, to: &Seen, least: f64) -> bool {
+    let (rss, live) = (change(from, to), to.live - from.live);
+    // Two moments share most of their samples, so that this is rather too careful.
+    let noise = NORMAL_QUANTILE_975 * live.variance.max(0.0).sqrt();
+    // What live does beyond RSS is no step of RSS.
+    let unfollowed = (rss - live.value) * rss.signum();
+    rss.abs() >= least && unfollowed > noise && unfollowed > (1.0 - FOLLOWED) * rss.abs()
+}
+
+/// Without what is nearly level before and after it.
+fn shortened(seen: &[&Seen], (mut from, mut to): (usize, usize), least: f64) -> (usize, usize) {
+    let whole = change(seen[from], seen[to]);
+    let is_all = |from: usize, to: usize| {
+        let part = change(seen[from], seen[to]) / whole;
+        part >= 1.0 - CUT_OFF && is_step(seen[from], seen[to], least)
+    };
+    while from + 1 < to && is_all(from + 1, to) {
+        from += 1;
+    }
+    while from + 1 < to && is_all(from, to - 1) {
+        to -= 1;
+    }
+    (from, to)
+}
+
+impl Step {
+    fn of(seen: &[&Seen], (from, to): (usize, usize)) -> Self {
+        let (from, to) = (seen[from], seen[to]);
+        let rss = change(from, to);
+        let live = to.live - from.live;
+        let free = to.free.zip(from.free).map(|(to, from)| to - from);
+        Self {
+            from_unix_ns: from.unix_ns,
+            to_unix_ns: to.unix_ns,
+            rss: rss as i64,
+            live,
+            free,
+            sentence: sentence(rss, live.value, free, to.unix_ns - from.unix_ns),
+        }
+    }
+}
+
+fn sentence(rss: f64, live: f64, free: Option<Estimate>, ns: u64) -> String {
+    let signed = |bytes: f64| {
+        let sign = if bytes < 0.0 { "−" } else { "+" };
+        format!("{sign}{}", format_bytes(bytes.abs()))
+    };
+    let moved = if rss > 0.0 { "rose" } else { "fell" };
+    let where_to = match free {
+        Some(free) if free.value / rss > 0.5 && rss > 0.0 => {
+            format!("; the allocator has {} more free memory", format_bytes(free.value))
+        }
+        Some(free) if free.value / rss > 0.5 => {
+            format!("; the allocator has {} less free memory", format_bytes(-free.value))
+        }
+        Some(_) => "; nor did free memory of the allocator: it is memory outside of malloc".into(),
+        None => String::new(),
+    };
+    format!(
+        "RSS {moved} by {} in {}; live did not follow ({}){where_to}.",
+        format_bytes(rss.abs()),
+        format_duration(ns),
+        signed(live)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const MIB: f64 = (1 << 20) as f64;
+
+    fn at(second: u64, rss: f64, live: f64, free: f64) -> Seen {
+        let variance = (0.2 * MIB).powi(2);
+        Seen {
+            unix_ns: second * SECOND,
+            rss: (rss * MIB) as u64,
+            live: Estimate { value: live * MIB, variance },
+            free: Some(Estimate::exact(free * MIB)),
+        }
+    }
+
+    #[test]
+    fn a_rise_that_live_does_not_follow_is_one_step_from_its_beginning_to_its_end() {
+        let level = (0..100).map(|second| at(second, 100.0, 90.0, 5.0));
+        let rise = (100..110).map(|second| at(second, 50.0 + second as f64 / 2.0 * 1.0, 90.0, 5.0));
+        let rise = rise.map(|seen| Seen { rss: seen.rss + (5.0 * MIB) as u64, ..seen });
+        let high = (110..300).map(|second| at(second, 120.0, 90.5, 24.5));
+        let all: Vec<Seen> = level.chain(rise).chain(high).collect();
+        let found = steps(&all);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let step = &found[0];
+        assert!(step.from_unix_ns >= 98 * SECOND && step.to_unix_ns == 110 * SECOND, "{step:?}");
+        assert!((step.rss as f64 - 20.0 * MIB).abs() <= 1.0 * MIB, "{step:?}");
+        assert!(step.sentence.contains("RSS rose by "), "{}", step.sentence);
+        assert!(step.sentence.contains("19.5 MiB more free memory"), "{}", step.sentence);
+    }
+
+    #[test]
+    fn what_live_follows_and_what_is_inside_its_interval_is_none() {
+        let grows = |second: u64| at(second, 100.0 + second as f64, 90.0 + second as f64, 5.0);
+        assert_eq!(steps(&(0..200).map(grows).collect::<Vec<_>>()), []);
+        let wide = |second: u64| {
+            let seen = at(second, if second < 50 { 100.0 } else { 110.0 }, 90.0, 5.0);
+            Seen { live: Estimate { variance: (8.0 * MIB).powi(2), ..seen.live }, ..seen }
+        };
+        assert_eq!(steps(&(0..100).map(wide).collect::<Vec<_>>()), []);
+        // Its live bytes were not known yet at first.
+        let late = |second: u64| {
+            let seen = at(second, 100.0 + second as f64, 90.0 + second as f64, 5.0);
+            if second == 0 { Seen { live: Estimate::default(), ..seen } } else { seen }
+        };
+        assert_eq!(steps(&(0..100).map(late).collect::<Vec<_>>()), []);
+        assert_eq!(steps(&[]), []);
+    }
+
+    #[test]
+    fn a_fall_says_so_and_memory_outside_of_malloc_is_told_from_free_memory() {
+        let seen = |second: u64| match second {
+            0..50 => at(second, 200.0, 90.0, 50.0),
+            50..100 => at(second, 160.0, 90.0, 10.0),
+            _ => at(second, 260.0, 90.0, 10.0),
+        };
+        let found = steps(&(0..150).map(seen).collect::<Vec<_>>());
+        let sentences: Vec<&str> = found.iter().map(|step| step.sentence.as_str()).collect();
+        assert_eq!(
+            sentences,
+            [
+                "RSS fell by 40.0 MiB in 1.0 s; live did not follow (+0 B); the allocator has 40.0 MiB less free memory.",
+                "RSS rose by 100 MiB in 1.0 s; live did not follow (+0 B); nor did free memory of the allocator: it is memory outside of malloc.",
+            ]
+        );
+    }
+}

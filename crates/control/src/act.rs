@@ -1,0 +1,35 @@
+//! What is done to processes of others, in the process that does it.
+
+use crate::apart::{ASK, Order, Outcome, TRIM, WireFigures, WireTrimmed};
+use crate::ask::ask_here;
+use crate::trim::trim_here;
+use ramson_apart::Handler;
+use ramson_source::{Failure, Target};
+use std::fs::File;
+
+/// Trims processes and asks their allocators, as it is told to.
+#[derive(Default)]
+pub struct Actor;
+
+impl Handler for Actor {
+    fn kinds(&self) -> &'static [u8] {
+        &[TRIM, ASK]
+    }
+
+    fn answer(&mut self, kind: u8, body: &[u8], _: Vec<File>) -> Option<Vec<u8>> {
+        let Order { pid, name, suspends_seccomp } = borsh::from_slice(body).ok()?;
+        let target = Target { pid, name, profile: None };
+        // It is ended when something failed.
+        ramson_inject::will_end_soon();
+        let answer = if kind == TRIM {
+            borsh::to_vec(&outcome(trim_here(&target, suspends_seccomp).map(WireTrimmed::from)))
+        } else {
+            borsh::to_vec(&outcome(ask_here(&target).map(WireFigures::from)))
+        };
+        answer.ok()
+    }
+}
+
+fn outcome<T>(done: Result<T, Failure>) -> Outcome<T> {
+    done.map_err(|failure| (failure.status(), failure.to_string()))
+}

@@ -1,0 +1,193 @@
+//! A history in SQLite: the queries, and what is made of their rows.
+
+use crate::difference::Trail;
+use crate::guard::{Budget, Work};
+use crate::image::Image;
+use crate::intern;
+use crate::question::{Answer, Moment, Process, Question};
+use crate::schema::{self, HistoryError, OLDEST_VERSION, rows, signed, unsigned};
+use crate::state::{State, set_numbers};
+use crate::trigger::Triggers;
+use crate::writer::Free;
+use ramson_profile::Estimate;
+use ramson_reader::Snapshot;
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
+use std::path::Path;
+
+/// An open one.
+pub struct Database {
+    connection: Connection,
+    work: Work,
+    budget: Budget,
+    version: i32,
+}
+
+const MOMENT: &str = "snapshots.id, chain, time_ns, monotonic_ns, triggers, rss, live, live_variance, live_samples, allocated, every_ns";
+const FREE: &str = "bytes, variance, is_held";
+/// An older history does not have it.
+const NO_FREE: &str = "NULL, NULL, NULL";
+const WITH_FREE: &str = "LEFT JOIN allocators ON allocators.snapshot = snapshots.id";
+const OF_PROCESS: &str = "WHERE snapshots.process = ?1";
+
+/// What selects moments of the process ?1, as far as a history of this version has it.
+fn moments(version: i32) -> String {
+    let (free, join) = if version > OLDEST_VERSION { (FREE, WITH_FREE) } else { (NO_FREE, "") };
+    format!(
+        "SELECT {MOMENT}, {free} FROM snapshots JOIN chains ON chains.id = chain {join} {OF_PROCESS}"
+    )
+}
+
+fn free(row: &Row) -> rusqlite::Result<Option<Free>> {
+    let Some(bytes) = row.get::<_, Option<i64>>(11)? else { return Ok(None) };
+    let bytes = Estimate { value: bytes as f64, variance: row.get(12)? };
+    Ok(Some(Free { bytes, is_held: row.get(13)? }))
+}
+
+fn moment(row: &Row) -> rusqlite::Result<Moment> {
+    Ok(Moment {
+        id: row.get(0)?,
+        chain: row.get(1)?,
+        time_ns: unsigned(row, 2)?,
+        every_ns: unsigned(row, 10)?,
+        monotonic_ns: unsigned(row, 3)?,
+        triggers: Triggers::from_bits_retain(unsigned(row, 4)? as u32),
+        rss: row.get::<_, Option<i64>>(5)?.map(|rss| rss as u64),
+        free: free(row)?,
+        live: Estimate { value: row.get::<_, i64>(6)? as f64, variance: row.get(7)? },
+        live_samples: unsigned(row, 8)?,
+        allocated: unsigned(row, 9)?,
+    })
+}
+
+impl Database {
+    /// Opens a history that may be written to meanwhile.
+    pub fn open(path: &Path) -> Result<Self, HistoryError> {
+        let (connection, work, version) = schema::open_to_read(path)?;
+        Ok(Self { connection, work, budget: Budget::of(path), version })
+    }
+
+    /// What two descriptors have: nothing is opened.
+    pub fn given(mut image: Image, budget: Budget) -> Result<Self, HistoryError> {
+        let (connection, work, version) = schema::read_image(&mut image)?;
+        match image.is_still()? {
+            true => Ok(Self { connection, work, budget, version }),
+            false => Err(HistoryError::Changing),
+        }
+    }
+
+    /// The answer to any question.
+    pub fn answer(&self, question: Question) -> Result<Answer, HistoryError> {
+        Ok(match question {
+            Question::Processes => Answer::Processes(self.processes()?),
+            Question::Series { process, from_ns, to_ns } => {
+                Answer::Moments(self.series(process, from_ns, to_ns)?)
+            }
+            Question::At { process, time_ns } => Answer::of(self.at(process, time_ns)?),
+            Question::First { process } => Answer::of(self.first(process)?),
+            Question::Peak { process } => Answer::of(self.peak(process)?),
+            Question::Mark { process, name } => Answer::of(self.mark(process, &name)?),
+            Question::Marks { process } => Answer::Marks(self.marks(process)?),
+            Question::Snapshot { process, moment } => {
+                Answer::Snapshot(Box::new(self.snapshot(process, &moment)?))
+            }
+        })
+    }
+
+    /// For one query.
+    fn connection(&self) -> &Connection {
+        self.work.begin();
+        &self.connection
+    }
+
+    fn processes(&self) -> Result<Vec<Process>, HistoryError> {
+        let query = "SELECT id, pid, name, exe, comm, start_unix_ns FROM processes ORDER BY start_unix_ns, id";
+        Ok(rows(self.connection(), query, [], |row| {
+            Ok(Process {
+                id: row.get(0)?,
+                pid: row.get(1)?,
+                name: row.get(2)?,
+                exe: row.get(3)?,
+                comm: row.get(4)?,
+                start_unix_ns: unsigned(row, 5)?,
+            })
+        })?)
+    }
+
+    fn series(&self, process: i64, from_ns: u64, to_ns: u64) -> Result<Vec<Moment>, HistoryError> {
+        let query = format!(
+            "{} AND time_ns BETWEEN ?2 AND ?3 ORDER BY time_ns, snapshots.id",
+            moments(self.version)
+        );
+        let values = params![process, signed(from_ns), signed(to_ns)];
+        let mut series = rows(self.connection(), &query, values, moment)?;
+        series.dedup_by_key(|moment| moment.time_ns);
+        Ok(series)
+    }
+
+    fn at(&self, process: i64, time_ns: u64) -> Result<Option<Moment>, HistoryError> {
+        self.one("time_ns <= ?2 ORDER BY time_ns DESC", process, signed(time_ns))
+    }
+
+    fn first(&self, process: i64) -> Result<Option<Moment>, HistoryError> {
+        self.one("time_ns >= ?2 ORDER BY time_ns", process, 0)
+    }
+
+    fn peak(&self, process: i64) -> Result<Option<Moment>, HistoryError> {
+        self.one("time_ns >= ?2 ORDER BY live DESC, time_ns", process, 0)
+    }
+
+    fn mark(&self, process: i64, name: &str) -> Result<Option<Moment>, HistoryError> {
+        let time = "(SELECT time_ns FROM marks WHERE marks.process = ?1 AND name = ?2)";
+        self.one(&format!("time_ns = {time} ORDER BY time_ns"), process, name)
+    }
+
+    fn marks(&self, process: i64) -> Result<Vec<(String, u64)>, HistoryError> {
+        let query = "SELECT name, time_ns FROM marks WHERE process = ?1 ORDER BY time_ns";
+        Ok(rows(self.connection(), query, [process], |row| Ok((row.get(0)?, unsigned(row, 1)?)))?)
+    }
+
+    /// The first moment of a process for which this holds, in this order.
+    fn one(
+        &self,
+        condition: &str,
+        process: i64,
+        value: impl ToSql,
+    ) -> Result<Option<Moment>, HistoryError> {
+        let query = format!("{} AND {condition}, snapshots.id LIMIT 1", moments(self.version));
+        Ok(self.connection().query_row(&query, params![process, value], moment).optional()?)
+    }
+
+    /// The whole snapshot of a moment, on the clock of which its header says that it was taken.
+    fn snapshot(&self, process: i64, moment: &Moment) -> Result<Snapshot, HistoryError> {
+        // The chain may be thinned away between two queries, but not within one transaction.
+        let transaction = self.connection().unchecked_transaction()?;
+        let state = self.state(moment)?;
+        let mut header = intern::header(&transaction, process)?;
+        set_numbers(&mut header, &state.numbers);
+        header.last_monotonic_ns = moment.monotonic_ns.max(header.last_monotonic_ns);
+        let mappings = intern::mappings(&transaction, process)?;
+        self.work.begin();
+        let stacks = intern::stacks(&transaction, process, &mappings, &self.budget)?;
+        let (stacks, live, extents) = state.restore(stacks);
+        let mappings = mappings.into_iter().map(|(_, mapping)| mapping).collect();
+        Ok(Snapshot { header, mappings, stacks, live, extents, ..Snapshot::default() })
+    }
+
+    fn state(&self, moment: &Moment) -> Result<State, HistoryError> {
+        let mut query = self.connection().prepare(
+            "SELECT data FROM snapshots JOIN differences ON snapshot = id WHERE chain = ?1 AND id <= ?2 ORDER BY id",
+        )?;
+        let mut rows = query.query(params![moment.chain, moment.id])?;
+        let (mut trail, mut steps) = (Trail::within(self.budget.blocks), 0);
+        while let Some(row) = rows.next()? {
+            let data = row.get_ref(0)?.as_blob().map_err(|_| HistoryError::Damaged)?;
+            trail.read(data).map_err(|_| HistoryError::Damaged)?;
+            steps += (trail.state.blocks.len() + trail.state.counters.len() + data.len()) as u64;
+            if steps > self.budget.steps {
+                return Err(HistoryError::OverBudget);
+            }
+        }
+        // It may have been removed.
+        Some(trail.state).filter(|state| *state != State::default()).ok_or(HistoryError::Damaged)
+    }
+}

@@ -1,0 +1,114 @@
+//! What is asked of a history, and the answers, as they also pass between a helper and its asker.
+
+use crate::trigger::Triggers;
+use crate::writer::Free;
+use borsh::{BorshDeserialize, BorshSerialize};
+use ramson_profile::Estimate;
+use ramson_reader::Snapshot;
+use std::io::{Read, Result, Write};
+
+/// One process image of which there are snapshots.
+#[derive(Clone, Debug, PartialEq, BorshSerialize, BorshDeserialize)]
+pub struct Process {
+    /// In this history.
+    pub id: i64,
+    /// As it called itself.
+    pub pid: u32,
+    /// As it was called; then the names of its executable and of its first thread.
+    pub name: String,
+    /// Path.
+    pub exe: String,
+    /// Of its first thread.
+    pub comm: String,
+    /// When its recording started; nanoseconds since 1970.
+    pub start_unix_ns: u64,
+}
+
+/// One moment of the series, without its stacks.
+#[derive(Clone, Debug, PartialEq, BorshSerialize, BorshDeserialize)]
+pub struct Moment {
+    pub(crate) id: i64,
+    pub(crate) chain: i64,
+    /// Nanoseconds since 1970.
+    pub time_ns: u64,
+    /// When the next one was to follow; 0 for one outside of the series, as a mark may be.
+    pub every_ns: u64,
+    /// CLOCK_MONOTONIC.
+    pub monotonic_ns: u64,
+    /// Why it was kept.
+    #[borsh(serialize_with = "write_triggers", deserialize_with = "read_triggers")]
+    pub triggers: Triggers,
+    /// Resident bytes, where they could be read.
+    pub rss: Option<u64>,
+    /// What the allocator had free, where that was read.
+    #[borsh(serialize_with = "write_free", deserialize_with = "read_free")]
+    pub free: Option<Free>,
+    /// Live bytes of the heap.
+    #[borsh(serialize_with = "write_estimate", deserialize_with = "read_estimate")]
+    pub live: Estimate,
+    /// Samples that make it up.
+    pub live_samples: u64,
+    /// Bytes allocated since the start.
+    pub allocated: u64,
+}
+
+/// What is asked. `process` is the number of one in this history.
+#[derive(Clone, BorshSerialize, BorshDeserialize)]
+pub enum Question {
+    Processes,
+    Series { process: i64, from_ns: u64, to_ns: u64 },
+    At { process: i64, time_ns: u64 },
+    First { process: i64 },
+    Peak { process: i64 },
+    Mark { process: i64, name: String },
+    Marks { process: i64 },
+    Snapshot { process: i64, moment: Moment },
+}
+
+/// The answer.
+#[derive(BorshSerialize, BorshDeserialize)]
+pub enum Answer {
+    Processes(Vec<Process>),
+    Moments(Vec<Moment>),
+    Marks(Vec<(String, u64)>),
+    Snapshot(Box<Snapshot>),
+}
+
+impl Answer {
+    pub fn of(moment: Option<Moment>) -> Self {
+        Self::Moments(moment.into_iter().collect())
+    }
+}
+
+fn write_triggers(triggers: &Triggers, out: &mut impl Write) -> Result<()> {
+    triggers.bits().serialize(out)
+}
+
+fn read_triggers(input: &mut impl Read) -> Result<Triggers> {
+    u32::deserialize_reader(input).map(Triggers::from_bits_retain)
+}
+
+fn write_estimate(estimate: &Estimate, out: &mut impl Write) -> Result<()> {
+    [estimate.value, estimate.variance].map(f64::to_bits).serialize(out)
+}
+
+/// Of one that was sampled so, the variance may be none, which is no number.
+fn read_estimate(input: &mut impl Read) -> Result<Estimate> {
+    let [value, variance] = <[u64; 2]>::deserialize_reader(input)?.map(f64::from_bits);
+    Ok(Estimate { value, variance })
+}
+
+fn write_free(free: &Option<Free>, out: &mut impl Write) -> Result<()> {
+    free.is_some().serialize(out)?;
+    let Some(Free { bytes, is_held }) = free else { return Ok(()) };
+    write_estimate(bytes, out)?;
+    is_held.serialize(out)
+}
+
+fn read_free(input: &mut impl Read) -> Result<Option<Free>> {
+    if !bool::deserialize_reader(input)? {
+        return Ok(None);
+    }
+    let bytes = read_estimate(input)?;
+    Ok(Some(Free { bytes, is_held: bool::deserialize_reader(input)? }))
+}

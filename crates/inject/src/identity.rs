@@ -1,0 +1,62 @@
+//! Whether a process still runs the program that was looked at: it may start another one at any moment, with other rights.
+
+use std::io::{Error, Result};
+use std::{fs, str};
+
+/// Fields of /proc/PID/stat, counted behind the name: where the program's code begins and ends, and its stack begins.
+const PLACES: std::ops::Range<usize> = 23..26;
+
+/// What the kernel set up when it started the program. For another one the random places in it are others, and one that its user has no rights
+/// to says so (AT_SECURE). No file is asked: its file system may belong to the process's user.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub auxiliary: Vec<u8>,
+    places: Vec<String>,
+}
+
+impl Identity {
+    /// `directory` is a process's or a thread's.
+    pub fn of(directory: &str) -> Result<Self> {
+        let auxiliary = fs::read(format!("{directory}/auxv"))?;
+        if auxiliary.is_empty() {
+            return Err(Error::from_raw_os_error(libc::ESRCH));
+        }
+        let stat = fs::read(format!("{directory}/stat"))?;
+        // The name before the last parenthesis may be any bytes.
+        let rest = stat.rsplit(|&byte| byte == b')').next().unwrap_or_default();
+        let fields = str::from_utf8(rest).unwrap_or_default().split_whitespace();
+        let places = fields.skip(PLACES.start).take(PLACES.len()).map(str::to_owned).collect();
+        Ok(Self { auxiliary, places })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Problem, Process};
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn nothing_is_written_to_a_process_that_has_started_another_program() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo 1; read line; exec sh -c 'echo 2; read line; echo unharmed'"]);
+        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut input = child.stdin.take().unwrap();
+        assert_eq!(output.next().unwrap().unwrap(), "1");
+        let process = Process::open(child.id()).unwrap();
+        let identity = || Identity::of(&format!("/proc/{}", child.id())).unwrap();
+        let (before, again) = (identity(), identity());
+        assert_eq!(before, again);
+        assert!(before.places.iter().all(|place| place.len() > 1) && before.places.len() == 3);
+        assert!(process.is_same().is_ok());
+        input.write_all(b"\n").unwrap();
+        assert_eq!(output.next().unwrap().unwrap(), "2");
+        assert_ne!(before, identity());
+        assert!(matches!(process.write(0, b"harm"), Err(Problem::Changed)));
+        input.write_all(b"\n").unwrap();
+        assert_eq!(output.next().unwrap().unwrap(), "unharmed");
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,135 @@
+//! Until a thread has stopped, or has come back from a call.
+
+use crate::trace::{Registers, Stop, Traced};
+use std::io::{Error, Result};
+use std::time::{Duration, Instant};
+
+/// Stack of `raise` at most.
+const RAISE_BYTES: u64 = 4096;
+/// A thread that waits stops at once.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// See `wait_for_stop`.
+pub const DOES_NOT_STOP: &str = "it does not stop";
+
+/// Why the thread cannot be used, if so.
+pub fn wait_for_stop(traced: &mut Traced) -> Result<Option<&'static str>> {
+    let deadline = Instant::now() + STOP_LIMIT;
+    loop {
+        match traced.wait(deadline)? {
+            Some(Stop::Event(libc::SIGTRAP)) => return Ok(None),
+            Some(Stop::Event(_)) => return Ok(Some("the process is stopped")),
+            // Any stop takes the place of the one that was asked for. Its system call may say EINTR because of that, which it has to be kept
+            // from, so it is asked again.
+            Some(Stop::Call) => {
+                traced.interrupt()?;
+                traced.go_on(0)?;
+            }
+            Some(Stop::Signal(signal)) => {
+                traced.interrupt()?;
+                traced.go_on(signal)?;
+            }
+            Some(Stop::Exec) => return Ok(Some("it has started another program")),
+            Some(Stop::Gone) => return Ok(Some("it ended")),
+            None => return Ok(Some(DOES_NOT_STOP)),
+        }
+    }
+}
+
+/// Lets the thread run until it has raised `signal`. Returns a signal that it is owed, 0 for none; `None` if it does not come back.
+pub fn wait_for_return(
+    traced: &mut Traced,
+    signal: i32,
+    start: u64,
+    deadline: Instant,
+) -> Result<Option<i32>> {
+    let (mut owed, mut passed_on) = (0, 0);
+    loop {
+        traced.go_on(passed_on)?;
+        passed_on = match traced.wait(deadline)? {
+            Some(Stop::Signal(found)) if found == signal => {
+                if has_raised(&traced.registers()?, start) {
+                    return Ok(Some(owed));
+                }
+                // Not ours: the thread gets it afterwards.
+                owed = signal;
+                0
+            }
+            Some(Stop::Signal(other)) => other,
+            Some(Stop::Event(_) | Stop::Call) => 0,
+            // What it was is gone: nothing of that may be written to what it is now.
+            Some(Stop::Exec | Stop::Gone) => return Err(Error::from_raw_os_error(libc::ESRCH)),
+            // It will find its way by itself, once it is not traced any more.
+            None => return Ok(None),
+        };
+    }
+}
+
+/// The same where it raises no signal: until it is about to make the system call that gives it back all registers, those at `context`.
+pub fn wait_for_way_back(
+    traced: &mut Traced,
+    context: u64,
+    deadline: Instant,
+) -> Result<Option<i32>> {
+    let mut passed_on = 0;
+    loop {
+        traced.go_on_to_call(passed_on)?;
+        passed_on = match traced.wait(deadline)? {
+            Some(Stop::Signal(signal)) => signal,
+            Some(Stop::Event(_)) => 0,
+            Some(Stop::Call) => {
+                let registers = traced.registers()?;
+                let is_it = registers.orig_rax as i64 == libc::SYS_rt_sigreturn;
+                if is_it && registers.rsp == context && traced.is_at_entry()? {
+                    return Ok(Some(0));
+                }
+                0
+            }
+            Some(Stop::Exec | Stop::Gone) => return Err(Error::from_raw_os_error(libc::ESRCH)),
+            None => return Ok(None),
+        };
+    }
+}
+
+/// Whether the thread is in `raise`, on its way back: the called function makes neither system call.
+fn has_raised(registers: &Registers, start: u64) -> bool {
+    let is_there = (start - RAISE_BYTES..start + RAISE_BYTES).contains(&registers.rsp);
+    let number = registers.orig_rax as i64;
+    is_there && (number == libc::SYS_tgkill || number == libc::SYS_rt_sigprocmask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resumption::Resumption;
+    use crate::trace::waits_for_events;
+
+    #[test]
+    fn a_wait_that_is_stopped_while_system_calls_are_followed_is_not_interrupted_for_the_program() {
+        let pid = waits_for_events(Duration::from_secs(2));
+        let soon = || Instant::now() + Duration::from_secs(60);
+        let mut traced = Traced::seize(pid, pid).unwrap();
+        let let_go_on = |traced: &Traced| {
+            let registers = traced.registers().unwrap();
+            traced.set_registers(&Resumption::of(&registers, true).helped).unwrap();
+        };
+        traced.interrupt().unwrap();
+        assert!(wait_for_stop(&mut traced).unwrap().is_none());
+        let_go_on(&traced);
+        // To the entry of a wait, and into it.
+        loop {
+            traced.go_on_to_call(0).unwrap();
+            assert_eq!(traced.wait(soon()).unwrap(), Some(Stop::Call));
+            let number = traced.registers().unwrap().orig_rax as i64;
+            if traced.is_at_entry().unwrap() && number == libc::SYS_epoll_wait {
+                break;
+            }
+        }
+        traced.go_on_to_call(0).unwrap();
+        assert_eq!(traced.wait(Instant::now() + Duration::from_millis(100)).unwrap(), None);
+        traced.interrupt().unwrap();
+        assert!(wait_for_stop(&mut traced).unwrap().is_none());
+        let_go_on(&traced);
+        drop(traced);
+        assert_eq!(crate::trace::status_of(pid), 0);
+    }
+}

@@ -1,0 +1,54 @@
+//! What is looked for in binaries, and what is found.
+
+use borsh::{BorshDeserialize, BorshSerialize};
+
+/// What can be looked for in a binary.
+#[derive(Clone, Copy, Debug, BorshSerialize, BorshDeserialize)]
+pub enum Search {
+    /// Version and package of the C library.
+    GlibcVersion,
+    /// Of its library.
+    JemallocVersion,
+    /// Whether it is a program of 32 bits.
+    Is32Bit,
+    /// Whose heap the executable has, if it is not malloc's.
+    Heap,
+    /// Allocators inside it.
+    Allocators,
+    /// The allocator that is linked into the executable: glibc's, if that may be, or one that its symbols tell.
+    Linked {
+        /// Whether glibc's may be.
+        may_be_static: bool,
+    },
+}
+
+/// What was found.
+#[derive(Debug, Default, BorshSerialize, BorshDeserialize)]
+pub enum Found {
+    /// It is not there.
+    #[default]
+    Nothing,
+    /// Names; never none.
+    Texts(Vec<String>),
+    /// Version and package.
+    Version((u32, u32), String),
+    /// It is so.
+    Yes,
+}
+
+impl Found {
+    pub(crate) fn texts(texts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let texts: Vec<String> = texts.into_iter().map(Into::into).collect();
+        if texts.is_empty() { Self::Nothing } else { Self::Texts(texts) }
+    }
+
+    /// The first of the names.
+    pub fn text(self) -> Option<String> {
+        self.all_texts().into_iter().next()
+    }
+
+    /// All names.
+    pub fn all_texts(self) -> Vec<String> {
+        if let Self::Texts(texts) = self { texts } else { Vec::new() }
+    }
+}

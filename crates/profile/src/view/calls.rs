@@ -1,0 +1,305 @@
+//! The call tree in flat arrays: built once, so that a picture of it costs what it shows.
+//!
+//! A node is a run of frames, each of which the same stacks pass through: trees of ten million frames come to a million and a half. Nodes
+//! stand in the order of the tree, each before what it leads to and the largest of siblings first, so that what is below a node follows it.
+
+use super::magnitude::by_magnitude;
+use crate::estimate::Estimate;
+use crate::frames::{FrameId, FrameTable};
+use crate::model::{Profile, SampleType};
+use crate::stacks::{Group, Stacks};
+
+/// Which way a tree leads from its first frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// From the outermost callers to what they call.
+    Callees,
+    /// From the allocating functions to what calls them.
+    Callers,
+}
+
+/// The calls of a profile, with what one sample type counts.
+pub struct CallTree {
+    pub(super) walk: Walk,
+    /// The frames of all nodes' runs, in their order.
+    pub(super) frames: Vec<FrameId>,
+    /// The first is the whole, whose run is empty.
+    pub(super) nodes: Vec<Node>,
+    /// What ends at nodes that lead further, by `Node::ending`.
+    ends: Vec<Values>,
+    /// Sum of |value| through each node, where that is more than the value's own: in a diff.
+    moved: Vec<f64>,
+    /// Of another figure, that of each node; empty where there is none.
+    beside: Vec<Estimate>,
+    /// And what ends at nodes that lead further, by `Node::ending`.
+    ends_beside: Vec<Estimate>,
+}
+
+/// What is counted, and how many objects that is.
+pub(super) type Values = [Estimate; 2];
+
+pub(super) struct Node {
+    /// Where its run begins among the frames. It ends where the next node's begins.
+    start: u32,
+    /// Nodes from this one to the end of what it leads to.
+    pub span: u32,
+    /// Frames of these nodes.
+    pub frames: u32,
+    /// Index of what ends here; `NOTHING`: all if it leads nowhere, else nothing.
+    ending: u32,
+    /// Stacks that pass through here.
+    pub cum: Values,
+}
+
+const NOTHING: u32 = u32::MAX;
+
+impl CallTree {
+    /// The tree from the outermost callers. `frames` are of `profile`, and `beside` is another figure of each of its samples, which
+    /// nodes sum, too.
+    pub fn new(
+        profile: &Profile,
+        frames: &FrameTable,
+        sample_type: SampleType,
+        beside: Option<&[Estimate]>,
+    ) -> CallTree {
+        Growing::new(profile, frames, sample_type, beside).grow()
+    }
+
+    /// The same stacks from where the allocating functions are.
+    pub fn callers(&self) -> CallTree {
+        self.regrown(Walk::Callers, |stack| Some(stack))
+    }
+
+    /// The stacks through some functions, by `FrameId::index`, from the outermost of these on: what they call, or what calls them.
+    pub fn around(&self, functions: &[bool], walk: Walk) -> CallTree {
+        self.regrown(walk, |stack| {
+            let found = stack.iter().position(|&word| functions[word as usize])?;
+            Some(match walk {
+                Walk::Callees => &stack[found..],
+                Walk::Callers => &stack[..=found],
+            })
+        })
+    }
+
+    /// A tree of a part of each stack, which `part` is given from the outermost caller on.
+    fn regrown(&self, walk: Walk, part: impl Fn(&[u32]) -> Option<&[u32]>) -> CallTree {
+        debug_assert!(
+            self.walk == Walk::Callees,
+            "only such a tree has stacks from the outermost caller on"
+        );
+        let stacks = Stacks::with_capacity(0, 0);
+        let has_beside = !self.beside.is_empty();
+        let mut growing =
+            Growing { walk, stacks, values: Vec::new(), beside: has_beside.then(Vec::new) };
+        let mut stack: Vec<u32> = Vec::new();
+        // Where nodes end that the current one is below, and how long the stack is without them.
+        let mut open: Vec<(usize, usize)> = Vec::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            while let Some((_, length)) = open.pop_if(|(end, _)| *end <= index) {
+                stack.truncate(length);
+            }
+            open.push((index + node.span as usize, stack.len()));
+            stack.extend(self.run(index).iter().map(|frame| frame.index() as u32));
+            let Some((ended, part)) = self.ended(index).zip(part(&stack)) else { continue };
+            match walk {
+                Walk::Callees => growing.stacks.push(part.iter().copied()),
+                Walk::Callers => growing.stacks.push(part.iter().rev().copied()),
+            }
+            growing.values.push(ended);
+            if let Some(beside) = &mut growing.beside {
+                beside.push(self.ended_beside(index));
+            }
+        }
+        growing.grow()
+    }
+
+    /// All stacks through one of these frames, by `FrameId::index`, each once.
+    pub fn through(&self, frames: &[bool]) -> Estimate {
+        let mut sum = Estimate::default();
+        let mut index = 0;
+        while let Some(node) = self.nodes.get(index) {
+            let is_through = self.run(index).iter().any(|frame| frames[frame.index()]);
+            if is_through {
+                sum += node.cum[0];
+            }
+            index += if is_through { node.span as usize } else { 1 };
+        }
+        sum
+    }
+
+    /// Gives each node what is below it, and lets go of the room that it does not need.
+    fn add_up(&mut self, parents: &[u32]) {
+        for index in (1..self.nodes.len()).rev() {
+            let Node { span, frames, .. } = self.nodes[index];
+            let parent = &mut self.nodes[parents[index] as usize];
+            parent.span += span;
+            parent.frames += frames;
+        }
+        self.frames.shrink_to_fit();
+        self.nodes.shrink_to_fit();
+        self.beside.shrink_to_fit();
+    }
+
+    /// What it takes in memory, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.frames.capacity() * size_of::<FrameId>()
+            + self.nodes.capacity() * size_of::<Node>()
+            + self.ends.capacity() * size_of::<Values>()
+            + self.moved.capacity() * size_of::<f64>()
+            + (self.beside.capacity() + self.ends_beside.capacity()) * size_of::<Estimate>()
+    }
+
+    /// The frames that a node stands for.
+    pub(super) fn run(&self, index: usize) -> &[FrameId] {
+        let end = self.nodes.get(index + 1).map_or(self.frames.len(), |next| next.start as usize);
+        &self.frames[self.nodes[index].start as usize..end]
+    }
+
+    /// What ends at the last frame of a node, if anything does.
+    pub(super) fn ended(&self, index: usize) -> Option<Values> {
+        let node = &self.nodes[index];
+        match node.ending {
+            NOTHING => (node.span == 1).then_some(node.cum),
+            ending => Some(self.ends[ending as usize]),
+        }
+    }
+
+    /// Of what ends there, the other figure.
+    fn ended_beside(&self, index: usize) -> Estimate {
+        match self.nodes[index].ending {
+            NOTHING => self.beside(index),
+            ending => self.ends_beside[ending as usize],
+        }
+    }
+
+    /// The other figure of a node; nothing where there is none.
+    pub(super) fn beside(&self, index: usize) -> Estimate {
+        self.beside.get(index).copied().unwrap_or_default()
+    }
+
+    /// Sum of |value|: what is a picture's width.
+    pub(super) fn moved(&self, index: usize) -> f64 {
+        self.moved.get(index).copied().unwrap_or(self.nodes[index].cum[0].value)
+    }
+
+    /// What a node leads to, the largest first.
+    pub(super) fn children(&self, index: usize) -> impl Iterator<Item = usize> {
+        let end = index + self.nodes[index].span as usize;
+        let within = move |child: usize| (child < end).then_some(child);
+        let next = move |&child: &usize| within(child + self.nodes[child].span as usize);
+        std::iter::successors(within(index + 1), next)
+    }
+}
+
+/// Stacks that become a tree. They stand alone: what they were taken from is not needed any more.
+pub struct Growing {
+    walk: Walk,
+    stacks: Stacks,
+    values: Vec<Values>,
+    beside: Option<Vec<Estimate>>,
+}
+
+/// A group that becomes a node.
+struct Bud {
+    group: Group,
+    parent: u32,
+    cum: Values,
+    moved: f64,
+}
+
+impl Growing {
+    /// Those of a profile, as for `CallTree::new`. A sample that counts nothing stays if its other figure is not nothing.
+    pub fn new(
+        profile: &Profile,
+        frames: &FrameTable,
+        sample_type: SampleType,
+        beside: Option<&[Estimate]>,
+    ) -> Growing {
+        let words = profile.samples.iter().map(|sample| sample.locations.len()).sum();
+        let mut stacks = Stacks::with_capacity(profile.samples.len(), words);
+        let mut values = Vec::with_capacity(profile.samples.len());
+        let mut kept = beside.map(|_| Vec::with_capacity(profile.samples.len()));
+        for (index, sample) in profile.samples.iter().enumerate() {
+            let value = sample.value(sample_type);
+            let figure = beside.map_or(Estimate::default(), |beside| beside[index]);
+            if value.is_nothing() && figure.is_nothing() {
+                continue;
+            }
+            stacks.push(frames.stack(sample).rev().map(|at| at.frame.index() as u32));
+            values.push([value, sample.value(sample_type.objects())]);
+            if let Some(kept) = &mut kept {
+                kept.push(figure);
+            }
+        }
+        Growing { walk: Walk::Callees, stacks, values, beside: kept }
+    }
+
+    /// The tree.
+    pub fn grow(mut self) -> CallTree {
+        let walk = self.walk;
+        let mut tree = CallTree {
+            walk,
+            frames: Vec::new(),
+            nodes: Vec::new(),
+            ends: Vec::new(),
+            moved: Vec::new(),
+            beside: Vec::new(),
+            ends_beside: Vec::new(),
+        };
+        let is_diff = self.values.iter().any(|[value, _]| value.value < 0.0);
+        let mut parents = Vec::new();
+        let mut groups = Vec::new();
+        let mut pending = vec![self.bud(self.stacks.all(), NOTHING)];
+        while let Some(Bud { group, parent, cum, moved }) = pending.pop() {
+            let index = tree.nodes.len() as u32;
+            let (start, mut ending) = (tree.frames.len() as u32, NOTHING);
+            tree.beside.extend(self.beside(&group));
+            let mut common = 0;
+            if let Some(from) = group.depth.checked_sub(1) {
+                common = self.stacks.common(&group);
+                let run = &self.stacks.get(self.stacks.first(&group))[from..common];
+                tree.frames.extend(run.iter().map(|&word| FrameId::of_index(word)));
+            }
+            if group.depth == 0 || !self.stacks.is_one(&group) {
+                let ended = self.stacks.split(&group.at_depth(common), &mut groups);
+                if self.stacks.members(&ended).next().is_some() && !groups.is_empty() {
+                    ending = tree.ends.len() as u32;
+                    tree.ends.push(self.sum(&ended));
+                    tree.ends_beside.extend(self.beside(&ended));
+                }
+            }
+            groups.sort_unstable_by_key(|group| self.stacks.first(group));
+            let before = pending.len();
+            pending.extend(groups.drain(..).map(|group| self.bud(group, index)));
+            pending[before..].sort_by(|a, b| by_magnitude(a.cum[0], b.cum[0]));
+            pending[before..].reverse();
+            let frames = tree.frames.len() as u32 - start;
+            tree.nodes.push(Node { start, span: 1, frames, ending, cum });
+            parents.push(parent);
+            tree.moved.extend(is_diff.then_some(moved));
+        }
+        tree.add_up(&parents);
+        tree
+    }
+
+    /// The other figure of a group, if there is one.
+    fn beside(&self, group: &Group) -> Option<Estimate> {
+        let beside = self.beside.as_ref()?;
+        Some(self.stacks.members(group).map(|index| beside[index]).sum())
+    }
+
+    fn bud(&self, group: Group, parent: u32) -> Bud {
+        let values = || self.stacks.members(&group).map(|index| self.values[index][0].value.abs());
+        let (cum, moved) = (self.sum(&group), values().sum());
+        Bud { group, parent, cum, moved }
+    }
+
+    fn sum(&self, group: &Group) -> Values {
+        let mut sum = Values::default();
+        for index in self.stacks.members(group) {
+            sum[0] += self.values[index][0];
+            sum[1] += self.values[index][1];
+        }
+        sum
+    }
+}

@@ -1,0 +1,308 @@
+//! Call trees that were read, for the next request about them.
+//!
+//! There is one for each source with its moment, what is counted in it, which frames it has, and what colours them. A tree of a file or of a process that
+//! has ended is good as long as the file is the same; any other for a second. If all of them take more than a bound, those go that were
+//! not used for longest.
+
+use crate::identity::Identity;
+use ramson_analysis::flame::{Graph, Shown};
+use ramson_analysis::tint::Tint;
+use ramson_profile::SampleType;
+use ramson_source::Failure;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Of all that are kept. One of a million different stacks takes 100 MB, and as much again if both ways were looked at.
+const MOST_BYTES: usize = 256 << 20;
+/// How long a tree is good that is of a process, or of a moment in the past of one.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Which tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key {
+    /// The SRC, with its moment.
+    pub source: String,
+    /// What is counted; `None`: the source's own first choice.
+    pub sample_type: Option<SampleType>,
+    /// Which frames it has.
+    pub shown: Shown,
+    /// What colours them.
+    pub tint: Option<Tint>,
+    /// The earlier SRC, where changes colour them.
+    pub old: Option<String>,
+}
+
+/// The trees that are kept.
+pub struct Trees {
+    most_bytes: usize,
+    fresh: Duration,
+    /// The one that was not used for longest first.
+    places: Mutex<Vec<(Key, Place)>>,
+}
+
+/// Held while the tree is made, so that it is made once.
+type Place = Arc<Mutex<Option<Kept>>>;
+
+struct Kept {
+    graph: Arc<Graph>,
+    shown: Shown,
+    /// Of the file that it is of, if that is all it is of.
+    identity: Option<Identity>,
+    made: Instant,
+}
+
+impl Trees {
+    pub fn new() -> Self {
+        Self { most_bytes: MOST_BYTES, fresh: FRESH, places: Mutex::default() }
+    }
+
+    /// What `answer` makes of the tree, which `read` reads if none is kept that is good.
+    pub fn with<T>(
+        &self,
+        key: &Key,
+        read: impl FnOnce() -> Result<Graph, Failure>,
+        answer: impl FnOnce(&Graph) -> T,
+    ) -> Result<T, Failure> {
+        let place = self.place(key);
+        let graph = {
+            let mut kept = lock(&place);
+            // Of the file as it is before it is read.
+            let identity = Identity::of(&key.source);
+            match kept.as_ref().filter(|kept| self.is_good(kept, identity, key)) {
+                Some(kept) => kept.graph.clone(),
+                None => {
+                    *kept = None;
+                    let graph = Arc::new(read()?);
+                    let identity = identity.filter(|_| !graph.is_moving());
+                    let (shown, made) = (key.shown, Instant::now());
+                    *kept = Some(Kept { graph: graph.clone(), shown, identity, made });
+                    graph
+                }
+            }
+        };
+        let answered = answer(&graph);
+        drop(graph);
+        self.bound();
+        Ok(answered)
+    }
+
+    fn is_good(&self, kept: &Kept, identity: Option<Identity>, key: &Key) -> bool {
+        let has_frames = kept.shown == key.shown || kept.graph.has_all();
+        let is_same = match kept.identity {
+            Some(_) => kept.identity == identity,
+            None => self.is_fresh(kept),
+        };
+        has_frames && is_same
+    }
+
+    fn is_fresh(&self, kept: &Kept) -> bool {
+        kept.made.elapsed() < self.fresh
+    }
+
+    /// Where the tree is or will be; it is the one that was used last now.
+    fn place(&self, key: &Key) -> Place {
+        let mut places = lock(&self.places);
+        let has_all = |place: &Place| {
+            let kept = place.try_lock().ok();
+            kept.is_some_and(|kept| kept.as_ref().is_some_and(|kept| kept.graph.has_all()))
+        };
+        let is_same = |known: &Key| known == key;
+        // Where no frame was taken out, the tree is that of all frames.
+        let serves = |(known, place): &(Key, Place)| {
+            is_same(&Key { shown: key.shown, ..known.clone() }) && has_all(place)
+        };
+        let known = places.iter().position(|(known, _)| is_same(known));
+        let (key, place) = match known.or_else(|| places.iter().position(serves)) {
+            Some(known) => places.remove(known),
+            None => (key.clone(), Place::default()),
+        };
+        places.push((key, place.clone()));
+        place
+    }
+
+    /// Lets go of what is too much, and of what is good for nothing any more.
+    fn bound(&self) {
+        let mut places = lock(&self.places);
+        // One that is being made is of use, and counts when it is there.
+        let bytes = |place: &Place| {
+            let kept = place.try_lock().ok()?;
+            let kept =
+                kept.as_ref().filter(|kept| kept.identity.is_some() || self.is_fresh(kept))?;
+            Some(kept.graph.bytes())
+        };
+        places.retain(|(_, place)| place.try_lock().is_err() || bytes(place).is_some());
+        let mut left = self.most_bytes;
+        let mut is_last = true;
+        for index in (0..places.len()).rev() {
+            let place = places[index].1.clone();
+            let mut size = bytes(&place).unwrap_or(0);
+            if size > left && is_last {
+                if let Some(kept) = place.try_lock().ok().as_ref().and_then(|kept| kept.as_ref()) {
+                    kept.graph.shrink();
+                }
+                size = bytes(&place).unwrap_or(0);
+            }
+            is_last = false;
+            match left.checked_sub(size) {
+                Some(rest) => left = rest,
+                None => drop(places.remove(index)),
+            }
+        }
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ramson_analysis::flame::Wanted;
+    use ramson_analysis::naming::Names;
+    use ramson_profile::{Estimate, Location, LookupAddress, Profile, StackSample};
+    use ramson_source::open_all;
+    use std::cell::Cell;
+
+    fn graph(stacks: u32) -> Graph {
+        let location =
+            |address| Location { mapping: None, address: LookupAddress(address), lines: vec![] };
+        let sample = |location| StackSample {
+            locations: vec![location],
+            values: [Estimate::exact(8.0); 4],
+            ..StackSample::default()
+        };
+        let profile = Profile {
+            locations: (0..u64::from(stacks)).map(location).collect(),
+            samples: (0..stacks).map(sample).collect(),
+            ..Profile::default()
+        };
+        Graph::of_profile(&profile, SampleType::InuseSpace)
+    }
+
+    fn key(source: &str, shown: Shown) -> Key {
+        Key { source: source.to_owned(), sample_type: None, shown, tint: None, old: None }
+    }
+
+    /// Trees, and how often one was read.
+    struct Read {
+        trees: Trees,
+        count: Cell<usize>,
+    }
+
+    impl Read {
+        fn with(most_bytes: usize, fresh: Duration) -> Self {
+            let trees = Trees { most_bytes, fresh, places: Mutex::default() };
+            Self { trees, count: Cell::new(0) }
+        }
+
+        fn ask(&self, source: &str, stacks: u32) {
+            let key = key(source, Shown::Own);
+            let read = || {
+                self.count.set(self.count.get() + 1);
+                Ok(graph(stacks))
+            };
+            self.trees.with(&key, read, |_| ()).unwrap();
+        }
+
+        fn kept(&self) -> Vec<String> {
+            lock(&self.trees.places).iter().map(|(key, _)| key.source.clone()).collect()
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_once_and_again_when_it_is_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("stacks");
+        let source = path.to_str().unwrap();
+        std::fs::write(&path, "a 1").unwrap();
+        let read = Read::with(MOST_BYTES, Duration::ZERO);
+        read.ask(source, 1);
+        read.ask(source, 1);
+        assert_eq!(read.count.get(), 1);
+        std::fs::write(&path, "a 10").unwrap();
+        read.ask(source, 1);
+        assert_eq!((read.count.get(), read.kept().len()), (2, 1));
+    }
+
+    #[test]
+    fn what_is_no_file_is_good_for_a_while_and_then_let_go_of() {
+        let read = Read::with(MOST_BYTES, Duration::from_secs(3600));
+        read.ask("4711", 1);
+        read.ask("4711", 1);
+        assert_eq!((read.count.get(), read.kept().len()), (1, 1));
+        let read = Read::with(MOST_BYTES, Duration::ZERO);
+        read.ask("4711", 1);
+        read.ask("4711", 1);
+        assert_eq!((read.count.get(), read.kept().len()), (2, 0));
+    }
+
+    #[test]
+    fn the_trees_that_were_not_used_for_longest_go_when_all_are_too_much() {
+        let one = graph(100).bytes();
+        let read = Read::with(2 * one, Duration::from_secs(3600));
+        for source in ["1", "2", "1", "3"] {
+            read.ask(source, 100);
+        }
+        assert_eq!((read.count.get(), read.kept()), (3, vec!["1".to_owned(), "3".to_owned()]));
+        // One that is too large by itself is answered from, and not kept.
+        read.ask("4", 1000);
+        assert_eq!((read.count.get(), read.kept()), (4, vec!["1".to_owned(), "3".to_owned()]));
+    }
+
+    #[test]
+    fn a_tree_with_all_frames_is_read_once_for_all_and_another_for_each() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("stacks");
+        let source = path.to_str().unwrap();
+        let (trees, count) = (Trees::new(), Cell::new(0));
+        let (own, all, no_standard) = (Shown::Own, Shown::All, Shown::NoStandard);
+        // After the change, what was read for all is so for none.
+        for (stacks, asked, expected) in [
+            ("a;b 8\n", [own, all, no_standard, all], 1),
+            ("a;std::vector<int>::push_back 8\n", [all, own, no_standard, own], 4),
+        ] {
+            std::fs::write(&path, stacks).unwrap();
+            for shown in asked {
+                let key = key(source, shown);
+                let read = || {
+                    count.set(count.get() + 1);
+                    let names = &Names::default();
+                    let wanted = Wanted { names, sample_type: None, shown, tint: None };
+                    Graph::read(&mut open_all(&[source])?, None, &wanted)
+                };
+                trees.with(&key, read, |_| ()).unwrap();
+            }
+            assert_eq!(count.get(), expected, "{stacks}");
+        }
+    }
+
+    #[test]
+    fn a_tree_of_another_colour_or_earlier_moment_is_another_tree() {
+        let (trees, count) =
+            (Trees { fresh: Duration::from_secs(3600), ..Trees::new() }, Cell::new(0));
+        let change = |old: &str| (Some(Tint::Change), Some(old.to_owned()));
+        for _ in 0..2 {
+            for (tint, old) in
+                [(None, None), (Some(Tint::Age), None), change("4711"), change("4711@-1h")]
+            {
+                let key = Key { tint, old, ..key("4711", Shown::Own) };
+                let read = || {
+                    count.set(count.get() + 1);
+                    Ok(graph(1))
+                };
+                trees.with(&key, read, |_| ()).unwrap();
+            }
+        }
+        assert_eq!(count.get(), 4);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_tried_again() {
+        let trees = Trees::new();
+        let key = key("x", Shown::All);
+        let fails = || Err(Failure::failed("no"));
+        assert!(trees.with(&key, fails, |_| ()).is_err());
+        assert!(trees.with(&key, || Ok(graph(1)), |_| ()).is_ok());
+    }
+}

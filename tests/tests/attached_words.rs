@@ -1,0 +1,212 @@
+//! What commands say of processes that were attached to, whose sampling ended, or that were detached from.
+
+use ramson_tests::attaching::{Visited, told};
+use ramson_tests::servers::*;
+use ramson_tests::trimming::Talking;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// What one of the commands says of a process.
+#[track_caller]
+fn said(scratch: &Scratch, words: &[&str], pid: u32) -> String {
+    finish(ramson(scratch).args(words).arg(pid.to_string())).good().text()
+}
+
+#[track_caller]
+fn has(text: &str, words: &str) {
+    assert!(text.contains(words), "{words}: {text}");
+}
+
+fn null() -> Json {
+    Json::Word("null".into())
+}
+
+#[track_caller]
+fn lacks(text: &str, words: &str) {
+    assert!(!text.contains(words), "{words}: {text}");
+}
+
+#[test]
+fn sampling_that_has_ended_is_judged_by_its_deadline_though_no_thread_notes_it() {
+    let scratch = Scratch::new();
+    let mut visited = Visited::start(0);
+    let pid = visited.pid();
+    told(&scratch, "attach", pid, &["--interval", "1", "--for", "2s"]);
+    visited.tell("hold 20");
+    let list = || said(&scratch, &["list"], pid);
+    wait_until("its time is over", || list().contains("ended, hooks still in place"));
+    has(&said(&scratch, &["report"], pid), "sampling ended ");
+    has(&said(&scratch, &["leaks"], pid), " ago, when sampling ended: ");
+    let leaks = told(&scratch, "leaks", pid, &[]);
+    assert!(leaks.number("answer.sampling_ended_ns") > 0.0, "{leaks:?}");
+    has(&said(&scratch, &["doctor"], pid), "Whether it grows is not known: sampling has ended");
+}
+
+#[test]
+fn what_is_live_is_not_known_after_a_detach_and_nothing_is_judged() {
+    let scratch = Scratch::new();
+    let mut visited = Visited::start(0);
+    let pid = visited.pid();
+    told(&scratch, "attach", pid, &["--interval", "1"]);
+    visited.tell("hold 200");
+    told(&scratch, "detach", pid, &[]);
+    assert_eq!(told(&scratch, "list", pid, &[]).list("profiles")[0].at("live"), &null());
+    let report = said(&scratch, &["report"], pid);
+    has(&report, "no inuse_space is known: detached ");
+    lacks(&report, "sampled yet");
+    // What it names works, and has counts that stay.
+    has(&report, " --sample-index alloc_space ");
+    let counted = told(&scratch, "report", pid, &["--sample-index", "alloc_space"]);
+    assert!(counted.number("whole.value") >= 200.0 * 100_000.0, "{counted:?}");
+    lacks(&report, "outside malloc");
+    has(&said(&scratch, &["report", "--view", "sizes"], pid), "detached ");
+    let leaks = said(&scratch, &["leaks"], pid);
+    has(&leaks, "cannot be judged: sampling ended ");
+    lacks(&leaks, "nothing is leaking");
+}
+
+#[test]
+fn a_second_attach_counts_from_itself_and_says_which_settings_it_left() {
+    let scratch = Scratch::new();
+    let visited = Visited::start(0);
+    let pid = visited.pid();
+    told(&scratch, "attach", pid, &["--interval", "64K"]);
+    let again = said(&scratch, &["attach", "--interval", "4096", "--for", "1m"], pid);
+    let next = format!(
+        "still one sample per 64.0 KiB (to change that: ramson set {pid} --interval 4096 --for 60000ms)"
+    );
+    has(&again, &next);
+    lacks(&said(&scratch, &["attach", "--interval", "64K"], pid), "still one");
+    told(&scratch, "detach", pid, &[]);
+    sleep(Duration::from_secs(3));
+    told(&scratch, "attach", pid, &[]);
+    let recorded = told(&scratch, "attach", pid, &[]).number("recorded_for_ms");
+    let profiled = told(&scratch, "list", pid, &[]);
+    let began = profiled.list("profiles")[0].number("start_unix_ns");
+    let now = ramson_process::clock::unix_ns() as f64;
+    assert!(recorded * 1e6 + 3e9 <= now - began, "{recorded} {}", now - began);
+}
+
+#[test]
+fn what_was_switched_off_is_off_and_set_needs_a_change() {
+    let scratch = Scratch::new();
+    let mut visited = Visited::start(0);
+    let pid = visited.pid();
+    told(&scratch, "attach", pid, &["--interval", "1"]);
+    visited.tell("hold 10");
+    told(&scratch, "set", pid, &["--off"]);
+    // Its next sample.
+    visited.tell("hold 1");
+    has(&said(&scratch, &["list"], pid), " sampling is off ");
+    has(&said(&scratch, &["report"], pid), &format!(": ramson set {pid} --on"));
+    assert_eq!(finish(ramson(&scratch).args(["set", &pid.to_string()])).status, 2);
+}
+
+#[test]
+fn a_larger_interval_before_a_set_is_not_blamed_on_the_overhead_limit() {
+    let scratch = Scratch::new();
+    let mut visited = Visited::start(0);
+    let pid = visited.pid();
+    told(&scratch, "attach", pid, &["--interval", "1M", "--max-overhead", "off"]);
+    visited.tell("hold 400");
+    told(&scratch, "set", pid, &["--interval", "4096"]);
+    visited.tell("hold 700");
+    let report = said(&scratch, &["report"], pid);
+    has(&report, "interval 4.00 KiB (before that ");
+    lacks(&report, "overhead limit");
+}
+
+#[test]
+fn a_forked_child_that_is_detached_says_so() {
+    let scratch = Scratch::new();
+    let mut talking = Talking::start(clean(installed("python3", "python3")).args(["-Sc", CHILD]));
+    let parent = talking.expect("parent") as u32;
+    told(&scratch, "attach", parent, &["--interval", "1"]);
+    talking.tell("fork");
+    let child = talking.expect("child") as u32;
+    wait_until("the child has a profile", || {
+        finish(ramson(&scratch).args(["report", &child.to_string()])).status == 0
+    });
+    told(&scratch, "detach", child, &[]);
+    has(&said(&scratch, &["list"], child), " detached ");
+    lacks(&said(&scratch, &["report"], child), "--on");
+    talking.tell("end");
+}
+
+/// Says its ID; forks when told to; both end with its input.
+const CHILD: &str = "
+import os, sys
+print('parent', os.getpid(), flush=True)
+sys.stdin.readline()
+reading, writing = os.pipe()
+child = os.fork()
+if child == 0:
+    kept = [bytearray(20000) for _ in range(50)]
+    os.close(writing)
+    os.read(reading, 1)
+    os._exit(0)
+print('child', child, flush=True)
+sys.stdin.readline()
+";
+
+#[test]
+fn a_name_with_a_newline_is_one_line() {
+    let scratch = Scratch::new();
+    let script = "
+import ctypes, sys
+ctypes.CDLL(None).prctl(15, b'a\\nforged', 0, 0, 0)
+print('ready 0', flush=True)
+sys.stdin.readline()
+";
+    let talking = Talking::start(clean(installed("python3", "python3")).args(["-Sc", script]));
+    talking.expect("ready");
+    let pid = talking.pid();
+    for words in [&["attach"][..], &["set", "--off"], &["detach"], &["detach"]] {
+        assert_eq!(said(&scratch, words, pid).lines().count(), 1, "{words:?}");
+    }
+    let refusal = finish(ramson(&scratch).args(["set", "--on", &pid.to_string()]));
+    assert_eq!(refusal.remarks.len(), 1, "{refusal:?}");
+}
+
+#[test]
+fn what_a_program_never_mapped_is_said_so() {
+    let scratch = Scratch::new();
+    let visited = Visited::start(0);
+    told(&scratch, "attach", visited.pid(), &[]);
+    let text = said(&scratch, &["report", "--kind", "mmap"], visited.pid());
+    has(&text, "no mappings of 1 MiB or more");
+}
+
+#[test]
+fn what_jemalloc_held_before_an_attach_is_not_called_free() {
+    let scratch = Scratch::new();
+    let socket = scratch.path("redis");
+    let socket = socket.to_str().unwrap();
+    let mut server = clean(installed("redis-server", "redis-server"));
+    server.args(["--port", "0", "--save", "", "--unixsocket", socket]);
+    server.args(["--enable-debug-command", "yes"]);
+    let server = Running::start(&mut server, &scratch.path("log"), || accepts(socket.as_ref()));
+    let pid = server.0.id();
+    let populate = |prefix: &str, keys: &str| {
+        let mut client = clean(installed("redis-cli", "redis-tools"));
+        finish(client.args(["-s", socket, "debug", "populate", keys, prefix, "100"])).good();
+    };
+    populate("before", "300000");
+    told(&scratch, "attach", pid, &["--interval", "64K"]);
+    populate("after", "100000");
+    let doctor = said(&scratch, &["doctor"], pid);
+    lacks(&doctor, "beyond the live blocks");
+    lacks(&doctor, "saves");
+    has(&doctor, &format!("ramson doctor --ask {pid}"));
+    has(
+        &said(&scratch, &["report"], pid),
+        "held by jemalloc: allocated before the attach, or free",
+    );
+    let json = told(&scratch, "doctor", pid, &[]);
+    assert_eq!(json.at("rss.may_hold_live"), &Json::Word("true".into()));
+    assert!(json.list("advice").iter().all(|advice| advice.at("saving") == &null()));
+    told(&scratch, "detach", pid, &[]);
+    let report = said(&scratch, &["report"], pid);
+    lacks(&report, "outside malloc");
+    has(&report, "other anonymous, jemalloc's among it");
+}

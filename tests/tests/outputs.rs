@@ -1,0 +1,85 @@
+//! What is no regular file is never replaced by a command's output, not even by root with --force.
+
+use ramson_tests::program;
+use ramson_tests::servers::*;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// A node like /dev/null, which only root can make.
+fn device(scratch: &Scratch) -> Option<PathBuf> {
+    let path = scratch.path("null");
+    let made = clean(installed("mknod", "coreutils")).arg(&path).args(["c", "1", "3"]).status();
+    (made.is_ok_and(|status| status.success()) && fs::write(&path, "x").is_ok()).then_some(path)
+}
+
+fn own(scratch: &Scratch) -> PathBuf {
+    let path = scratch.path("own.ramson");
+    let run = ["run", "--interval", "4K", "-o", path.to_str().unwrap(), "--"];
+    assert_eq!(finish(ramson(scratch).args(run).arg(program("allocates.c"))).status, 7);
+    path
+}
+
+#[track_caller]
+fn is_device(path: &Path) {
+    assert!(fs::symlink_metadata(path).unwrap().file_type().is_char_device());
+}
+
+#[test]
+fn a_device_is_written_to_and_never_replaced() {
+    let scratch = Scratch::new();
+    let Some(device) = device(&scratch) else { return };
+    let (own, out) = (own(&scratch), device.to_str().unwrap());
+    let own = own.to_str().unwrap();
+    let link = scratch.path("link");
+    symlink(&device, &link).unwrap();
+    for command in [
+        vec!["export", own, "-f", "pprof"],
+        vec!["export", own, "-f", "html"],
+        vec!["snap", own],
+        vec!["symbolize", own],
+        vec!["merge", own, own],
+    ] {
+        for (force, out) in [(true, out), (false, out), (true, link.to_str().unwrap())] {
+            let mut ramson = ramson(&scratch);
+            ramson.args(&command).args(["-o", out]).args(force.then_some("--force"));
+            finish(&mut ramson).good();
+            is_device(&device);
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "{command:?}");
+        }
+    }
+}
+
+#[test]
+fn a_profile_or_history_is_not_kept_in_a_device() {
+    let scratch = Scratch::new();
+    let Some(device) = device(&scratch) else { return };
+    let out = device.to_str().unwrap();
+    for flags in [&["--force"][..], &[]] {
+        let mut run = ramson(&scratch);
+        run.args(["run", "-o", out]).args(flags).arg("--").arg(program("allocates.c"));
+        let outcome = finish(&mut run);
+        assert_eq!(outcome.status, 125, "{outcome:?}");
+        assert!(outcome.remarks[0].contains("never replaced. Choose another file"), "{outcome:?}");
+        is_device(&device);
+    }
+    let outcome = finish(ramson(&scratch).args(["record", "-o", out, "1"]));
+    assert_eq!(outcome.status, 1, "{outcome:?}");
+    assert!(outcome.remarks[0].contains("no history can be kept"), "{outcome:?}");
+    let left: Vec<_> = fs::read_dir(scratch.path(".")).unwrap().flatten().collect();
+    let beside = left.iter().filter(|file| file.file_name().to_string_lossy().starts_with("null"));
+    assert_eq!(beside.count(), 1, "{left:?}");
+    is_device(&device);
+}
+
+#[test]
+fn an_open_file_is_written_to_through_its_link() {
+    let scratch = Scratch::new();
+    let own = own(&scratch);
+    let link = scratch.path("stdout");
+    symlink("/proc/self/fd/1", &link).unwrap();
+    let export = ["export", own.to_str().unwrap(), "-f", "json", "-o"];
+    let outcome = finish(ramson(&scratch).args(export).arg(&link).arg("--force")).good();
+    assert!(outcome.text().contains("alloc_space"), "{outcome:?}");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+}

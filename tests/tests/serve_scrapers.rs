@@ -1,0 +1,220 @@
+//! `ramson serve` as scrapers see it, which cannot be had here: what is sent, and what is expected, is what their code says. And a
+//! profile whose names take long to find comes in time.
+
+use ramson_tests::servers::*;
+use ramson_tests::serving::{Reply, Serving, pprof};
+use ramson_tests::several::redis;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What one scraper does.
+struct Scraper {
+    name: &'static str,
+    user_agent: &'static str,
+    /// Of the live and allocated memory, by default.
+    memory_path: &'static str,
+    /// Of other profiles, which it asks for by default, too.
+    other_paths: &'static [&'static str],
+    /// How long it waits for a profile, by default.
+    timeout: Duration,
+}
+
+/// github.com/parca-dev/parca: pkg/config/config.go (`DefaultScrapeConfig`: paths, an interval of 10 s; `UnmarshalYAML`: a timeout of 3 s
+/// more), pkg/scrape/scrape.go (`userAgentHeader`; `scrape`: any status but 200 and an empty body are failures), pkg/scrape/target.go
+/// (`targetsFromGroup`: `seconds` of the interval for the CPU profile).
+const PARCA: Scraper = Scraper {
+    name: "Parca",
+    user_agent: "conprof/0.24.0",
+    memory_path: "/debug/pprof/allocs",
+    other_paths: &[
+        "/debug/pprof/block",
+        "/debug/pprof/goroutine",
+        "/debug/pprof/mutex",
+        "/debug/pprof/profile?seconds=10",
+    ],
+    timeout: Duration::from_secs(13),
+};
+
+/// github.com/grafana/alloy, which scrapes for Pyroscope: internal/component/pyroscope/scrape/scrape.go (`DefaultProfilingConfig`: paths;
+/// `NewDefaultArguments`: a timeout of 10 s), scrape_loop.go (`fetchProfile`: any status but 2xx is a failure, told with its body).
+const PYROSCOPE: Scraper = Scraper {
+    name: "Alloy for Pyroscope",
+    user_agent: "Alloy/v1.5.0 (linux; docker)",
+    memory_path: "/debug/pprof/allocs",
+    other_paths: &[
+        "/debug/pprof/block",
+        "/debug/pprof/goroutine",
+        "/debug/pprof/mutex",
+        "/debug/pprof/profile?seconds=14",
+        "/debug/pprof/delta_heap",
+    ],
+    timeout: Duration::from_secs(10),
+};
+
+impl Scraper {
+    /// As Go's net/http sends it for both: the address as Host, gzip unpacked on the way, the token from `authorization`
+    /// (github.com/prometheus/common, config/http_config.go).
+    fn ask(&self, serving: &Serving, path: &str, token: &str) -> Reply {
+        serving.get_with(
+            path,
+            &[
+                ("Host", &format!("127.0.0.1:{}", serving.port)),
+                ("User-Agent", self.user_agent),
+                ("Authorization", &format!("Bearer {token}")),
+                ("Accept-Encoding", "gzip"),
+            ],
+        )
+    }
+}
+
+/// The profile of a redis that was killed.
+fn dead_redis(scratch: &Scratch) -> String {
+    let server = redis(scratch, "redis-scraped", "scraped.sock", 2000, true);
+    signal(server.0.id(), "KILL");
+    drop(server);
+    let found = fs::read_dir(scratch.path("profiles")).unwrap().next().unwrap();
+    found.unwrap().path().to_str().unwrap().to_owned()
+}
+
+/// What `go tool pprof`, whose parser is that of the scrapers, makes of a profile.
+#[track_caller]
+fn top(scratch: &Scratch, body: &[u8], options: &[&str]) -> String {
+    let file = scratch.file("scraped.pb.gz", body);
+    pprof(scratch, &[&["-symbolize=none", "-top"], options, &[file.to_str().unwrap()]].concat())
+        .good()
+        .text()
+}
+
+#[test]
+fn scrapers_get_profiles_that_they_parse_and_are_told_what_there_is_not() {
+    let scratch = Scratch::new();
+    let profile = dead_redis(&scratch);
+    let serving = Serving::start(&scratch, &[&profile]);
+    for scraper in [PARCA, PYROSCOPE] {
+        let name = scraper.name;
+        let refused = scraper.ask(&serving, scraper.memory_path, "another");
+        assert_eq!(refused.status, 401, "{name}");
+        let begun = Instant::now();
+        let scraped = scraper.ask(&serving, scraper.memory_path, &serving.token).good();
+        assert!(begun.elapsed() < scraper.timeout, "{name}: {:?}", begun.elapsed());
+        // Packed as a file is, and not on the way besides: Go's client would unpack the one and the parser the other, but
+        // what is stored is what the client gives.
+        assert_eq!(scraped.header("content-encoding"), "", "{name}");
+        assert!(scraped.body.starts_with(&[0x1f, 0x8b]), "{name}");
+        // Parca keeps sample types by these names, and drops the rest (`keep_sample_type`).
+        for kept in ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"] {
+            let found = top(&scratch, &scraped.body, &[&format!("-sample_index={kept}")]);
+            assert!(
+                found.contains(&format!("Type: {kept}")) && found.contains("zmalloc"),
+                "{name}: {found}"
+            );
+        }
+        for path in scraper.other_paths {
+            let none = scraper.ask(&serving, path, &serving.token);
+            assert_eq!(none.status, 404, "{name} {path}");
+            assert!(
+                none.text().contains("use /debug/pprof/heap"),
+                "{name} {path}: {}",
+                none.text()
+            );
+        }
+        // `path_prefix`, and `params` or a relabelled `__param_…`.
+        let pid = serving.get("/api/v1/sources").good();
+        let pid = Json::parse(&pid.text()).list("sources")[0].text("id").to_owned();
+        let path = format!("/p/{pid}{}?gc=1&debug=0", scraper.memory_path);
+        assert_eq!(
+            scraper.ask(&serving, &path, &serving.token).good().body,
+            scraped.body,
+            "{name}"
+        );
+    }
+}
+
+/// A debuginfod server that keeps its clients waiting until it is let go; then it has no file.
+struct SlowServer {
+    address: String,
+    asked: Arc<AtomicUsize>,
+    is_free: Arc<(Mutex<bool>, Condvar)>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl SlowServer {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Self {
+            address: format!("http://{}", listener.local_addr().unwrap()),
+            asked: Arc::default(),
+            is_free: Arc::default(),
+            is_over: Arc::default(),
+        };
+        let (asked, is_free, is_over) =
+            (server.asked.clone(), server.is_free.clone(), server.is_over.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                asked.fetch_add(1, Ordering::Relaxed);
+                let (stream, is_free) = (stream.unwrap(), is_free.clone());
+                thread::spawn(move || answer(stream, &is_free));
+            }
+        });
+        server
+    }
+
+    fn let_go(&self) {
+        *self.is_free.0.lock().unwrap() = true;
+        self.is_free.1.notify_all();
+    }
+}
+
+fn answer(mut stream: TcpStream, is_free: &(Mutex<bool>, Condvar)) {
+    let _ = stream.read(&mut [0; 4096]);
+    let waiting = is_free.0.lock().unwrap();
+    drop(is_free.1.wait_while(waiting, |is_free| !*is_free).unwrap());
+    let _ = stream
+        .write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+}
+
+impl Drop for SlowServer {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.let_go();
+    }
+}
+
+/// How long `go tool pprof` waits for a profile: github.com/google/pprof, internal/driver/fetch.go (`adjustURL`: a minute and 5 s).
+const CLIENT_PATIENCE: Duration = Duration::from_secs(65);
+
+#[test]
+fn a_profile_whose_names_take_too_long_comes_without_them_and_has_them_later() {
+    let scratch = Scratch::new();
+    let profile = dead_redis(&scratch);
+    let slow = SlowServer::start();
+    let mut command = ramson(&scratch);
+    command.args(["serve", "--listen", "127.0.0.1:0", &profile]);
+    command.env("RAMSON_DEBUGINFOD", "1").env("DEBUGINFOD_URLS", &slow.address);
+    command.env("DEBUGINFOD_TIMEOUT", "600").env("DEBUGINFOD_MAXTIME", "600");
+    let serving = Serving::start_command(&mut command);
+    let begun = Instant::now();
+    let late = serving.get("/debug/pprof/heap").good();
+    let took = begun.elapsed();
+    assert!(slow.asked.load(Ordering::Relaxed) > 0, "no names were looked for");
+    assert!(took < CLIENT_PATIENCE, "{took:?}");
+    let unnamed = top(&scratch, &late.body, &["-unit=B"]);
+    assert!(unnamed.contains("Type: inuse_space") && !unnamed.contains("zmalloc"), "{unnamed}");
+    slow.let_go();
+    wait_until("the names are found", || {
+        let named = serving.get("/debug/pprof/heap");
+        named.status == 200 && top(&scratch, &named.body, &[]).contains("zmalloc")
+    });
+    let total =
+        |text: &str| text.split(" total").next().unwrap().rsplit(' ').next().unwrap().to_owned();
+    let named = top(&scratch, &serving.get("/debug/pprof/heap").good().body, &["-unit=B"]);
+    assert_eq!(total(&named), total(&unnamed), "{named}");
+}

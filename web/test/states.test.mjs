@@ -1,0 +1,173 @@
+// What the page says of sources that are not as they should be: real ones, in both themes.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { copyFile, readFile, rm, writeFile } from "node:fs/promises";
+import { after, before, test } from "node:test";
+import { promisify } from "node:util";
+import { Browser, Place, settled, violations } from "./serving.mjs";
+
+const run = promisify(execFile);
+let place;
+let browser;
+let server;
+let paths;
+let list;
+
+before(async () => {
+  place = await Place.make();
+  const deaths = await place.compile("../../../tests/programs/deaths.c", "deaths");
+  const quiet = await place.compile("quiet.c", "quiet");
+  paths = { cut: place.path("cut.ramson"), gone: place.path("gone.ramson"), huge: await place.died(deaths, "huge"), segv: await place.died(deaths, "segv") };
+  const whole = await readFile(paths.segv);
+  await writeFile(paths.cut, whole.subarray(0, whole.length / 2), { mode: 0o600 });
+  await copyFile(paths.segv, paths.gone);
+  await place.sampled("512M", /ready/, quiet);
+  const redis = await redisAfterDeletes();
+  server = await place.serve(paths.huge, paths.cut, paths.gone, String(await place.pid("quiet")), String(redis));
+  const reply = await fetch(`${server.origin}/api/v1/sources`, { headers: { Authorization: `Bearer ${server.token}` } });
+  list = (await reply.json()).sources;
+  browser = await Browser.open();
+});
+
+after(async () => {
+  await browser?.close();
+  await place?.end();
+});
+
+/** Of every twenty values one is left: what was between them is free, and pinned. */
+async function redisAfterDeletes() {
+  const socket = place.path("redis.sock");
+  await place.sampled("64K", /Ready to accept connections|The server is now ready/, "redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--enable-debug-command", "yes");
+  const say = (...words) => run("redis-cli", ["-s", socket, ...words]);
+  await say("debug", "populate", "60000", "key", "300");
+  await say("eval", "for i = 0, 59999 do if i % 20 ~= 0 then redis.call('del', 'key:' .. i) end end", "0");
+  const { stdout } = await say("info", "server");
+  return Number(/process_id:(\d+)/.exec(stdout)[1]);
+}
+
+const idOf = (source) => list.find((entry) => entry.source === source || entry.name === source).id;
+const text = async (page) => (await page.locator("main").innerText()).replaceAll(/[\u00a0\u202f]/g, " ");
+
+/** What every screen of a source says, in the theme; each is whole. */
+async function shown(id, theme, screens = ["overview", "flame", "table", "timeline", "diff", "suspects", "allocator"]) {
+  const page = await browser.page(server.address, { theme });
+  const found = {};
+  for (const screen of screens) {
+    await page.goto(`${server.origin}/${screen}?id=${id}`);
+    await settled(page);
+    assert.deepEqual(await violations(page), [], `${screen} ${theme}`);
+    found[screen] = await text(page);
+  }
+  await page.context().close();
+  assert.deepEqual(browser.errors.splice(0), []);
+  return found;
+}
+
+for (const theme of ["light", "dark"]) {
+  test(`a program that died as it got no memory says so, and with what, in the ${theme} theme`, async () => {
+    const { overview, allocator } = await shown(idOf(paths.huge), theme);
+    assert.match(overview, /Died \(SIGABRT\): out of memory\. An allocation of 1\.00 PiB had failed\./);
+    assert.match(overview, /site_held holds/);
+    assert.match(overview, /The process is gone, and its memory with it/);
+    assert.match(allocator, /The process is gone,/);
+  });
+
+  test(`without a sample there is a command with a smaller interval, and nothing is made up, in the ${theme} theme`, async () => {
+    const { overview, suspects } = await shown(idOf("quiet"), theme);
+    assert.match(overview, /No sample yet\..*one interval of 512 MiB/s);
+    assert.match(overview, /ramson run --interval 64K/);
+    assert.match(overview, /Not known yet\s+No sampled memory is live/);
+    assert.match(overview, /The program mapped it itself/);
+    assert.match(suspects, /None grows without bound\. 0 functions/);
+  });
+
+  test(`a profile that is cut says what is missing on every screen that counts, in the ${theme} theme`, async () => {
+    const { overview, suspects } = await shown(idOf(paths.cut), theme);
+    for (const screen of [overview, suspects]) assert.match(screen, /Not whole:\s+the file is cut: \d+ bytes/);
+  });
+
+  test(`an allocator that cannot be read is named, and what it holds is a part of RSS, in the ${theme} theme`, async () => {
+    const { overview, allocator } = await shown(idOf("redis-server"), theme, ["overview", "allocator"]);
+    assert.match(overview, /held by jemalloc\s+[\d.]+ %/);
+    assert.match(overview, /The allocator holds it/);
+    assert.match(allocator, /is held by jemalloc beyond the live blocks.*ramson doctor --ask \d+/s);
+    assert.match(allocator, /cannot be read from outside/);
+  });
+}
+
+test("a profile that is removed while it is looked at is gone by its name, and the others stay", async () => {
+  const id = idOf(paths.gone);
+  const page = await browser.page(server.address);
+  await page.goto(`${server.origin}/table?id=${id}`);
+  await settled(page);
+  await rm(paths.gone);
+  await page.getByText("The profile of deaths is gone.").waitFor({ timeout: 15_000 });
+  assert.match(await text(page), /no such file/);
+  assert.deepEqual(await violations(page), []);
+  await page.getByRole("link", { name: "quiet" }).click();
+  await page.waitForURL(`**/table?id=${idOf("quiet")}`);
+  await page.getByText("0 rows, 0 B of 0 B").waitFor();
+  await page.context().close();
+  assert.deepEqual(browser.errors.splice(0), []);
+});
+
+test("a process that was attached to says when recording has ended, and when it has ended itself", async () => {
+  const program = place.spawn(await place.compile("shop.cc", "attached"), ["500", "200"]);
+  await once(program.stdout, "data");
+  await place.ramson("attach", "--interval", "16K", String(program.pid));
+  const own = await place.serve(String(program.pid));
+  const page = await browser.page(own.address);
+  await settled(page);
+  assert.match(await text(page), /allocated before the attach, or not seen\s+[\d.]+ %/);
+  await place.ramson("detach", String(program.pid));
+  await page.getByText("Recording has ended.").waitFor({ timeout: 20_000 });
+  const then = await text(page);
+  assert.match(then, /Not known any more/);
+  assert.doesNotMatch(then, /No sample yet|Nothing grows/);
+  assert.deepEqual(await violations(page), []);
+  program.kill("SIGTERM");
+  await page.getByText("This is the last picture.").waitFor({ timeout: 20_000 });
+  await page.getByText("What a trim returns now").waitFor({ state: "detached" });
+  assert.match(await text(page), /The process is gone, and its memory with it/);
+  assert.deepEqual(await violations(page), []);
+  await page.context().close();
+  assert.deepEqual(browser.errors.splice(0), []);
+});
+
+test("a process whose profile ends with it stays as it was last seen", async () => {
+  const run = await place.profiled(await place.compile("shop.cc", "brief"), "500", "200");
+  const { pid, profile } = (await place.profiles()).find((entry) => entry.name === "brief");
+  const own = await place.serve(String(pid));
+  const page = await browser.page(own.address);
+  await settled(page);
+  await rm(profile);
+  run.kill("SIGTERM");
+  await page.getByText("Its profile ended with it. This is the last picture.").waitFor({ timeout: 20_000 });
+  const last = await text(page);
+  assert.match(last, new RegExp(`brief\\s+pid ${pid}`));
+  assert.match(last, /acme::SessionManager::open_session/);
+  assert.match(last, /RSS\s+[\d.]+ MiB as last seen/);
+  assert.doesNotMatch(last, /not served|No profiles here|no such file/);
+  assert.deepEqual(await violations(page), []);
+  await page.context().close();
+  assert.deepEqual(browser.errors.splice(0), []);
+});
+
+test("what is mostly free says so first, and a page without a history asks for nothing that is not there", async () => {
+  const freed = await place.compile("freed.c", "freed");
+  await place.profiled(freed);
+  const own = await place.serve(String(await place.pid("freed")));
+  const refused = [];
+  const page = await browser.page(own.address);
+  page.on("response", (reply) => (reply.status() >= 400 ? refused.push(reply.url()) : undefined));
+  await page.goto(`${own.origin}/overview`);
+  await settled(page);
+  assert.match(await text(page), /What is using the memory\?\s+[\d.]+ MiB free/i);
+  assert.match(await text(page), /The program freed it, and malloc keeps it\. Live is/);
+  await page.goto(`${own.origin}/timeline`);
+  await settled(page);
+  assert.deepEqual(refused, []);
+  await page.context().close();
+  assert.deepEqual(browser.errors.splice(0), []);
+});
