@@ -37,7 +37,7 @@ pub struct ExportFlags {
     #[arg(long, requires = "output")]
     pub force: bool,
     /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up.
-    /// Default: heap; of another tool's file, all
+    /// Default: heap; for another tool's file, all
     #[arg(long, value_parser = one_of(KINDS))]
     pub kind: Option<Kinds>,
     /// What collapsed, svg, html and firefox count, and what pprof and speedscope show first.

@@ -75,7 +75,7 @@ pub enum Command {
     Timeline(TimelineFlags),
     /// Write one moment of a process to a profile file
     Snap(SnapFlags),
-    /// Keep the present profile under a name, to compare with it later
+    /// Keep the current profile under a name, to compare with it later
     Mark(MarkFlags),
     /// Add up profiles
     Merge(MergeFlags),

@@ -23,7 +23,7 @@ pub struct DoctorFlags {
     /// Read every block of glibc's arenas, however large they are: about half a second per GiB
     #[arg(long)]
     pub exact: bool,
-    /// Ask jemalloc or tcmalloc for its statistics: stops one waiting thread for some milliseconds,
+    /// Ask jemalloc or tcmalloc for its statistics: stops one waiting thread for a few milliseconds,
     /// as "ramson trim" does. glibc's are read without that. Takes one process
     #[arg(long, conflicts_with = "each")]
     pub ask: bool,
@@ -57,7 +57,7 @@ pub struct TrimFlags {
     #[arg(value_name = "SRC", required = true, help = PROCESSES)]
     pub sources: Vec<String>,
     /// Suspend the process's seccomp filters during the trim, where they might forbid it. If ramson is killed meanwhile, the
-    /// process dies too
+    /// process may die, too
     #[arg(long)]
     pub suspend_seccomp: bool,
     /// One JSON object instead of text
@@ -79,10 +79,10 @@ Examples:
 pub struct AttachFlags {
     #[arg(value_name = "SRC", required_unless_present = "all", help = PROCESSES)]
     pub sources: Vec<String>,
-    /// Every running process of this user (for root, of all users) that --match names
+    /// Attach to every running process of this user (for root, of all users) that --match selects
     #[arg(long, conflicts_with = "sources", requires = "matched")]
     pub all: bool,
-    /// With --all: those whose name or command line matches
+    /// With --all: only processes whose name or command line matches
     #[arg(long = "match", value_name = "RE", value_parser = Pattern::new, requires = "all")]
     pub matched: Option<Pattern>,
     /// Mean number of bytes between samples (with K, M or G; 1 records every allocation except malloc(0))
