@@ -47,7 +47,7 @@ pub struct DoctorFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-ramson trims only when you ask: with this command, or with \"ramson run --trim-every\" or \"--trim-after\". One of the process's threads is stopped and does the trim, while the others run on. Several processes are trimmed one after the other; the exit status is 1 if none could be trimmed.
+ramson trims only when you ask: with this command, or with \"ramson run --trim-every\" or \"--trim-after\". One of the process's threads is stopped and does the trim, while the others keep running. Several processes are trimmed one after the other; the exit status is 1 if none could be trimmed.
 
 Examples:
   ramson trim 4711
