@@ -163,5 +163,9 @@ fn a_profile_without_frees_and_a_foreign_one_say_so() {
     let stacks = stacks.to_str().unwrap();
     let outcome = finish(ramson(&scratch).args(["report", stacks, "--view", "frees"]));
     assert_eq!(outcome.status, 2);
-    assert!(outcome.remarks[0].contains("does not say who freed a block"), "{:?}", outcome.remarks);
+    assert!(
+        outcome.remarks[0].contains("does not say what freed a block"),
+        "{:?}",
+        outcome.remarks
+    );
 }

@@ -23,10 +23,10 @@ fn what_makes_no_sense_is_refused(recorded: &Recorded) {
     recorded.refused("report PID@2001-01-01", 5, "not recorded at 2001-01-01T00:00:00");
     recorded.refused("report PID@mark:middle..mark:before", 2, "ends before it begins");
     recorded.refused("report 1@-1h", 5, "not in the history");
-    recorded.refused("doctor PID@-1h", 2, "no memory to look at");
+    recorded.refused("doctor PID@-1h", 2, "no memory to examine");
     recorded.refused("leaks PID@mark:before..", 2, "a range");
     recorded.refused("snap PID@mark:before..", 2, "not a range");
-    recorded.refused("mark PID@mark:before x", 2, "a mark is of now");
+    recorded.refused("mark PID@mark:before x", 2, "a mark keeps the present moment");
     recorded.refused("record PID", 5, "is no longer running");
     recorded.refused("timeline PID@peak", 2, "one moment is no series");
 }

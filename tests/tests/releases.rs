@@ -68,7 +68,7 @@ fn a_version_that_nobody_knows_yet_is_refused_by_name() {
         command.env("LD_LIBRARY_PATH", scratch.path(""));
     });
     let refused = format!(
-        "the arenas of glibc 2.99 are not known; known are 2.27 to 2.{NEWEST_KNOWN} on x86-64"
+        "ramson does not know the arenas of glibc 2.99, only those of 2.27 to 2.{NEWEST_KNOWN} on x86-64"
     );
     let json = doctor(&scratch, keeping.pid());
     assert_eq!(json.text("statistics_missing"), refused);

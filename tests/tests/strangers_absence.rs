@@ -56,7 +56,7 @@ fn a_directory_of_another_user_or_of_a_wrong_mode_is_named_before_the_start() {
     assert_said(&script.replace("OWNER", "1501"), &cause("it belongs to user 1501"));
     assert_said(
         &script.replace("OWNER", "1502"),
-        &cause("other users may enter it, its mode must be 0700"),
+        &cause("other users may enter it; its mode must be 0700"),
     );
 }
 

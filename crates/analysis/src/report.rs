@@ -297,10 +297,10 @@ fn named(opened: &mut Opened, question: &Question) -> Result<Named, Failure> {
             frees::named(recording, question.names, question.address)
         }
         (Opened::Foreign(foreign), Shown::Frees) => {
-            Err(foreign.lacks("does not say who freed a block. Pass a profile that ramson made"))
+            Err(foreign.lacks("does not say what freed a block. Pass a profile that ramson made"))
         }
         (Opened::Foreign(foreign), Shown::Health) => {
-            Err(foreign.lacks("says nothing of how it was recorded. Pass another --view"))
+            Err(foreign.lacks("does not say how it was recorded. Pass another --view"))
         }
         _ => take_named(opened, question.names, detail, question.kinds),
     }

@@ -83,7 +83,7 @@ pub fn source_lines(members: &mut Members, question: &Question) -> Result<Source
     let file = question.file;
     if members.opened.iter().any(|opened| matches!(opened, Opened::Foreign(_))) {
         return Err(Failure::not_found(format!(
-            "{file}: source code is shown for profiles of ramson only, because anybody can write names into another tool's file. Open it yourself"
+            "{file}: source code is shown for ramson's profiles only, because anyone can write any name into another tool's file. Open it yourself"
         )));
     }
     if question.roots.is_empty() {

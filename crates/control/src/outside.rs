@@ -221,7 +221,7 @@ pub fn failure(target: &Target, problem: Problem) -> Failure {
 
 /// A filter of system calls might kill the process.
 fn forbidden(target: &Target, why: &Seccomp) -> Failure {
-    const ACCEPT: &str = "--suspend-seccomp lifts the filter for that time; if ramson is killed meanwhile, the process dies too";
+    const ACCEPT: &str = "--suspend-seccomp lifts the filter for that time; if ramson is killed meanwhile, the process may die, too";
     let (finding, next) = match why {
         Seccomp::Strict => ("it is in seccomp's strict mode".into(), NOTHING),
         Seccomp::Unreadable(_) if !rights::is_administrator() => (

@@ -51,7 +51,7 @@ pub enum ImportDefect {
 impl fmt::Display for ImportDefect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ImportDefect::PackedCut => f.write_str("the compressed data end in the middle: the file was cut"),
+            ImportDefect::PackedCut => f.write_str("the compressed data ends in the middle: the file is truncated"),
             ImportDefect::PackedDamaged => {
                 f.write_str("the compressed data are damaged; only what came before was read")
             }
@@ -63,9 +63,9 @@ impl fmt::Display for ImportDefect {
                 "it describes more than 6 bytes of profile for each of its own; the rest was not read",
             ),
             ImportDefect::PackedMemoryBound => f.write_str(
-                "it describes more than 32 bytes of profile for each packed one; the rest was not read, unpack it first",
+                "it describes more than 32 bytes of profile for each packed one; the rest was not read: unpack the file first",
             ),
-            ImportDefect::Cut => f.write_str("it ends in the middle of a record: the file was cut"),
+            ImportDefect::Cut => f.write_str("it ends in the middle of a record: the file is truncated"),
             ImportDefect::Damaged { offset } => {
                 write!(f, "damaged at byte {offset}; only what came before was read")
             }
@@ -79,7 +79,7 @@ impl fmt::Display for ImportDefect {
                 write!(f, "{count} names are longer than {} KiB and were cut", MOST_NAME_BYTES >> 10)
             }
             ImportDefect::OtherSampleTypes(names) => {
-                write!(f, "sample types of no heap profile were left out: {}", names.join(", "))
+                write!(f, "sample types that are not of a heap were left out: {}", names.join(", "))
             }
             ImportDefect::FrameExpression(expression) => {
                 write!(f, "its expression for frames to drop cannot be used: {expression}")

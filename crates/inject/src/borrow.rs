@@ -230,10 +230,10 @@ impl Process {
         let r = registers;
         let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         if !self.is_before_call(registers) {
-            return Err("it is in no 64-bit system call any more".into());
+            return Err("it is no longer in a 64-bit system call".into());
         }
         if threads::rank(registers.orig_rax as i64, &arguments).is_none() {
-            return Err("it does not wait any more".into());
+            return Err("it no longer waits".into());
         }
         Ok(())
     }

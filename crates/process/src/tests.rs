@@ -196,7 +196,8 @@ fn a_version_that_is_not_known_is_refused_by_name() {
     for version in [(2, 26), (2, 45), (3, 36)] {
         let refused = glibc::read(&memory, &areas, &[&areas[1]], version, Effort::Exact);
         let refused = refused.unwrap_err();
-        let name = format!("the arenas of glibc {}.{} are not known; ", version.0, version.1);
+        let name =
+            format!("ramson does not know the arenas of glibc {}.{}, ", version.0, version.1);
         assert!(refused.starts_with(&name), "{refused}");
     }
     // The layout of another version is not consistent with this process.

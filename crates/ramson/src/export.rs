@@ -159,7 +159,7 @@ fn export_totals(flags: &ExportFlags) -> Result<(), Failure> {
 fn refuse_filters(flags: &ExportFlags) -> Result<(), Failure> {
     match flags.filters.are_set() || flags.kind.is_some() || flags.sample_index.is_some() {
         true => Err(Failure::usage(
-            "filters, --kind and --sample-index choose stacks; here are only totals. Leave them out",
+            "filters, --kind and --sample-index choose stacks, but this output has only totals. Leave them out",
         )),
         false => Ok(()),
     }

@@ -35,7 +35,7 @@ pub fn document(flags: &ReportFlags) -> Result<Report, Failure> {
 
 fn check(flags: &ReportFlags) -> Result<(), Failure> {
     if flags.address.is_some() && !matches!(flags.view, Shown::Frees) {
-        return Err(Failure::usage("--address: only --view frees looks for one. Add --view frees"));
+        return Err(Failure::usage("--address: works only with --view frees. Add --view frees"));
     }
     Ok(())
 }

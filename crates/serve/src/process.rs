@@ -50,7 +50,7 @@ pub async fn events(work: &Work, parts: &Arc<Parts>, id: Option<&str>) -> Result
         }
         Ok(Entry { state: Some(state), .. }) => events::of_ended(&state),
         Ok(entry) => reply::failure_document(&Failure::not_found(format!(
-            "{}: a file of no process, in which nothing happens",
+            "{}: a file without a process, so nothing happens in it",
             entry.source
         ))),
     })

@@ -36,7 +36,7 @@ const STACK_BYTES: usize = 8 << 20;
 /// Those that read, and one that packs what was read. What each frees stays with the C library for it alone.
 const MOST_THREADS: usize = MOST_COMPUTED + 1;
 /// What a client is told that comes for too much.
-const BUSY: &str = "too much is asked for at a time: try again in some seconds";
+const BUSY: &str = "too many requests at a time: try again in a few seconds";
 /// Seconds.
 const RETRY: HeaderValue = HeaderValue::from_static("5");
 const READS: &str = "GET, HEAD";

@@ -29,7 +29,7 @@ pub fn keep(recording: &Recording, name: &str, force: bool) -> Result<PathBuf, F
     }
     if recording.past.is_some() {
         return Err(Failure::usage(format!(
-            "{}: a mark is of now. \"ramson snap {}\" keeps another moment as a file",
+            "{}: a mark keeps the present moment only. \"ramson snap {}\" keeps another one as a file",
             recording.origin, recording.origin
         )));
     }
@@ -64,7 +64,7 @@ pub fn open_all(wanted: &str, of: &[&Recording]) -> Result<Vec<Recording>, Failu
     let pid = one.snapshot.header.pid;
     open_recording(wanted).map(|recording| vec![recording]).map_err(|failure| match failure {
         Failure::Message(5, _) => Failure::not_found(format!(
-            "{wanted}: neither a mark of process {pid} nor a profile. \"ramson mark {pid} {wanted}\" makes a mark, of now"
+            "{wanted}: neither a mark of process {pid} nor a profile. \"ramson mark {pid} {wanted}\" makes a mark of the present moment"
         )),
         other => other,
     })

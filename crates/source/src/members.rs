@@ -104,7 +104,7 @@ pub fn none_of(selector: &Selector) -> Failure {
 /// Says that one is wanted where several are named, with what tells them apart.
 pub fn several(what: &str, pids: &[u32]) -> Failure {
     let text = format!(
-        "{what}: {} processes, and this takes one. Pass one of these process IDs:{}",
+        "{what}: {} processes, but this takes one. Pass one of these process IDs:{}",
         pids.len(),
         candidates(pids)
     );

@@ -110,7 +110,7 @@ pub fn objection(path: &Path, user: u32) -> Option<String> {
         return Some(format!("it belongs to user {owner}"));
     }
     if is_usual && !directory.is_private() {
-        return Some("other users may enter it, its mode must be 0700".into());
+        return Some("other users may enter it; its mode must be 0700".into());
     }
     (!directory.may_be_written_by(user)).then(|| format!("user {user} may not write to it"))
 }

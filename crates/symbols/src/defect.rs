@@ -147,7 +147,7 @@ impl SymbolDefect {
             }
             Self::NoSymbols { path, build_id, are_exports_named } => {
                 let finding = match are_exports_named {
-                    true => "stripped, only exported functions have names",
+                    true => "stripped (only exported functions have names)",
                     false => "no symbols",
                 };
                 write!(out, "{path}: {finding}. {}", symbols_of(path, build_id))

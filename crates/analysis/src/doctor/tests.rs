@@ -107,7 +107,7 @@ fn a_leak_comes_before_what_is_free_and_a_change_of_the_code_last() {
         order(&found),
         [("growing", Needs::Restart), ("other_lever", Needs::Restart), ("growing", Needs::Code)]
     );
-    let action = "restart it before its memory limit is met, in 5.0 h (4.5 h to 5.7 h); until then, watch it: ramson leaks 42";
+    let action = "restart it before its memory limit is reached, in 5.0 h (4.5 h to 5.7 h); until then, watch it: ramson leaks 42";
     assert_eq!(found.advice[0].action, action);
     assert_eq!(
         found.advice[2].action,

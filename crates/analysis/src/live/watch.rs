@@ -123,7 +123,7 @@ impl Watched {
             }
             // What is only in the memory of the process has gone with it.
             Err(error) => {
-                let why = format!("cannot be read any more: {error}");
+                let why = format!("can no longer be read: {error}");
                 match self.runs() {
                     true if self.has_moved() => self.read_profile(),
                     true => self.end = Some(why),

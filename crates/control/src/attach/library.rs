@@ -167,7 +167,7 @@ pub fn load(
             return Ok(());
         }
     }
-    Err(refused(target, "it keeps closing descriptors that it does not know", "Try again"))
+    Err(refused(target, "it keeps closing descriptors that it did not open", "Try again"))
 }
 
 /// False: the place had another file when the thread had stopped, and nothing was called.

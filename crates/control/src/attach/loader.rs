@@ -115,7 +115,7 @@ pub fn busy(target: &Target) -> Failure {
 
 /// What it says of objects that no program has.
 pub fn too_large(target: &Target) -> Failure {
-    refused(target, "its objects have more in their tables than any program's", NOTHING)
+    refused(target, "its symbol tables are larger than any program's", NOTHING)
 }
 
 #[cfg(test)]

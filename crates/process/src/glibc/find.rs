@@ -123,7 +123,7 @@ impl LibraryData {
         let layout = Layout::of(version).ok_or_else(|| {
             let ((major, minor), (_, newest)) = (version, LAYOUTS[LAYOUTS.len() - 1].minor);
             format!(
-                "the arenas of glibc {major}.{minor} are not known; known are 2.27 to 2.{newest} on x86-64"
+                "ramson does not know the arenas of glibc {major}.{minor}, only those of 2.27 to 2.{newest} on x86-64"
             )
         })?;
         let data: Vec<_> =

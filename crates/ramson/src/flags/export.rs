@@ -21,7 +21,7 @@ pub struct ExportFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
     /// pprof: gzipped profile.proto; collapsed, csv: one line per stack; svg: a flame graph; html: the
-    /// application of ramson serve with one profile in it, for any browser; json: all stacks as one object; speedscope, firefox: for
+    /// page of ramson serve with one profile in it, for any browser; json: all stacks as one object; speedscope, firefox: for
     /// these viewers; heap_v2: jemalloc's text, for jeprof; openmetrics: totals, for Prometheus
     #[arg(short, long, value_enum)]
     pub format: Format,
@@ -37,7 +37,7 @@ pub struct ExportFlags {
     #[arg(long, requires = "output")]
     pub force: bool,
     /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up.
-    /// Default: heap; of another tool's file, all
+    /// Default: heap; for another tool's file, all
     #[arg(long, value_parser = one_of(KINDS))]
     pub kind: Option<Kinds>,
     /// What collapsed, svg, html and firefox count, and what pprof and speedscope show first.

@@ -24,7 +24,7 @@ pub struct FilterFlags {
     /// Drop stacks with a matching frame
     #[arg(long, value_name = "RE", value_parser = Pattern::new)]
     pub ignore: Option<Pattern>,
-    /// Remove matching frames from all stacks; their allocations count for their callers
+    /// Remove matching frames from all stacks; their allocations are attributed to their callers
     #[arg(long, value_name = "RE", value_parser = Pattern::new)]
     pub hide: Option<Pattern>,
     /// Remove all frames that do not match
@@ -76,13 +76,13 @@ impl FilterFlags {
 #[derive(Args, Clone)]
 pub struct FrameFlags {
     /// Also show the frames of the C, C++ and Rust libraries and of wrappers around malloc (xmalloc, g_malloc,
-    /// PyMem_Malloc …), whose allocations otherwise count for their callers
+    /// PyMem_Malloc …), whose allocations are otherwise attributed to their callers
     #[arg(long)]
     pub all_frames: bool,
-    /// Functions, source files or binaries to treat as a library: their allocations count for their callers (repeatable)
+    /// Functions, source files or binaries to treat as a library: their allocations are attributed to their callers (repeatable)
     #[arg(long, value_name = "RE", value_parser = Pattern::new, conflicts_with = "all_frames")]
     pub library: Vec<Pattern>,
-    /// Functions that wrap malloc: their allocations count for their callers (repeatable)
+    /// Functions that wrap malloc: their allocations are attributed to their callers (repeatable)
     #[arg(long, value_name = "RE", value_parser = Pattern::new, conflicts_with = "all_frames")]
     pub wrapper: Vec<Pattern>,
 }

@@ -37,11 +37,11 @@ use std::path::PathBuf;
 use values::parse_budget;
 
 /// An always-on heap profiler for native Linux programs: shows what is using their memory, while
-/// they run and after they died
+/// they run and after they have died
 #[derive(Parser)]
 #[command(name = "ramson", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = "\
-Start a server under ramson, and read its profile at any time, also after it was killed:
+Start a server under ramson, and read its profile at any time, even after it was killed:
   ramson run -- redis-server --port 6379
   ramson report name:redis-server
 
@@ -75,7 +75,7 @@ pub enum Command {
     Timeline(TimelineFlags),
     /// Write one moment of a process to a profile file
     Snap(SnapFlags),
-    /// Keep the present profile under a name, to compare with it later
+    /// Keep the current profile under a name, to compare with it later
     Mark(MarkFlags),
     /// Add up profiles
     Merge(MergeFlags),

@@ -23,7 +23,7 @@ pub struct DoctorFlags {
     /// Read every block of glibc's arenas, however large they are: about half a second per GiB
     #[arg(long)]
     pub exact: bool,
-    /// Ask jemalloc or tcmalloc for its statistics: stops one waiting thread for some milliseconds,
+    /// Ask jemalloc or tcmalloc for its statistics: stops one waiting thread for a few milliseconds,
     /// as "ramson trim" does. glibc's are read without that. Takes one process
     #[arg(long, conflicts_with = "each")]
     pub ask: bool,
@@ -47,7 +47,7 @@ pub struct DoctorFlags {
 
 #[derive(Args)]
 #[command(after_help = "\
-ramson trims only when you ask: with this command, or with \"ramson run --trim-every\" or \"--trim-after\". One of the process's threads is stopped and does the trim, while the others run on. Several processes are trimmed one after the other; the exit status is 1 if none could be trimmed.
+ramson trims only when you ask: with this command, or with \"ramson run --trim-every\" or \"--trim-after\". One of the process's threads is stopped and does the trim, while the others keep running. Several processes are trimmed one after the other; the exit status is 1 if none could be trimmed.
 
 Examples:
   ramson trim 4711
@@ -57,7 +57,7 @@ pub struct TrimFlags {
     #[arg(value_name = "SRC", required = true, help = PROCESSES)]
     pub sources: Vec<String>,
     /// Suspend the process's seccomp filters during the trim, where they might forbid it. If ramson is killed meanwhile, the
-    /// process dies too
+    /// process may die, too
     #[arg(long)]
     pub suspend_seccomp: bool,
     /// One JSON object instead of text
@@ -79,10 +79,10 @@ Examples:
 pub struct AttachFlags {
     #[arg(value_name = "SRC", required_unless_present = "all", help = PROCESSES)]
     pub sources: Vec<String>,
-    /// Every running process of this user (for root, of all users) that --match names
+    /// Attach to every running process of this user (for root, of all users) that --match selects
     #[arg(long, conflicts_with = "sources", requires = "matched")]
     pub all: bool,
-    /// With --all: those whose name or command line matches
+    /// With --all: only processes whose name or command line matches
     #[arg(long = "match", value_name = "RE", value_parser = Pattern::new, requires = "all")]
     pub matched: Option<Pattern>,
     /// Mean number of bytes between samples (with K, M or G; 1 records every allocation except malloc(0))

@@ -9,7 +9,7 @@ use ramson_source::marks::parse_name;
 #[command(after_help = "\
 Running processes come first, the largest RSS on top; then dead ones, the latest first. Dead processes that ran for less than a minute and differ only in their arguments share a row. Narrow terminals show fewer columns; 140 columns show all.
 
-State: running, exited N, the signal that ended the process, replaced (by exec), or died if nothing more is known. If it died because memory ran out, the cause follows: OOM killer, or out of memory (an allocation had just failed). RSS: now, or as last seen. `ramson run` records cause and RSS for its program; for others they come from the kernel's log, if this user may read it. Ports: the TCP ports on which the process listens; `not read` where the processes of its user have too many files open.
+State: running, exited N, the signal that ended the process, replaced (by exec), or died if nothing more is known. If it died because memory ran out, the cause follows: OOM killer, or out of memory (an allocation had just failed). RSS: now, or as last seen. `ramson run` records cause and RSS for its program; for others they come from the kernel's log, if this user may read it. Ports: the TCP ports on which the process listens; `not read` if the processes of its user have too many files open.
 
 Pruning removes profiles of this user's ended processes, but never a file that was given a name with -o. `ramson run` prunes when it starts.
   RAMSON_PRUNE_AGE=30d  RAMSON_PRUNE_SIZE=1G

@@ -31,7 +31,7 @@ pub struct ReportFlags {
     #[command(flatten)]
     pub source: SourcesFlags,
     /// heap: malloc and operator new; mmap: what the program mapped itself; all: both, added up.
-    /// Default: heap; of another tool's file, all
+    /// Default: heap; for another tool's file, all
     #[arg(long, value_parser = one_of(KINDS))]
     pub kind: Option<Kinds>,
     /// What to count: inuse_space, inuse_objects, alloc_space or alloc_objects. Default:

@@ -41,7 +41,7 @@ pub struct SearchFlags {
     /// Also look for debug files in DIR (repeatable)
     #[arg(long, value_name = "DIR")]
     pub debug_path: Vec<PathBuf>,
-    /// Look for binaries and debug files in DIR first, a copy of a machine's root directory
+    /// Look for binaries and debug files first in DIR, a copy of a machine's root directory
     #[arg(long, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
     /// Also fetch debug files by build ID from the servers in DEBUGINFOD_URLS (or set RAMSON_DEBUGINFOD=1);

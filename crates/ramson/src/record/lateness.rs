@@ -38,7 +38,7 @@ impl Lateness {
         if since > 2 * self.most && is_new {
             self.said = Some(now);
             remark(format_args!(
-                "{}: no round for {}, this machine is too busy. \"ramson timeline\" shows such gaps; --every 1m needs less",
+                "{}: no round for {}; this machine is too busy. \"ramson timeline\" shows such gaps; --every 1m needs less",
                 self.path.display(),
                 seconds(since)
             ));

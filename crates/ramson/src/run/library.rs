@@ -133,7 +133,7 @@ fn is_loaded(library: &Path) -> io::Result<()> {
     let said = trial.output()?.stderr;
     match said.is_empty() {
         true => Ok(()),
-        false => Err(io::Error::other("the loader takes nothing from there")),
+        false => Err(io::Error::other("the loader loads nothing from there")),
     }
 }
 

@@ -59,7 +59,7 @@ fn heading(findings: &Findings) -> String {
         push_prose(&mut out, "• ", &(place.clone() + &cause.sentence));
     }
     for refusal in &findings.refused {
-        push_prose(&mut out, "not looked at: ", &refusal.reason);
+        push_prose(&mut out, "not examined: ", &refusal.reason);
     }
     out
 }

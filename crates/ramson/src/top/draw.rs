@@ -195,7 +195,7 @@ fn help(model: &Model, width: usize) -> Vec<Line<'static>> {
          grows, - (blue) shrinks.",
         "RSS and live, in the second line and in the charts, are of one moment; what else is resident is read less often, and the third \
          line says when. Rows change places every 3 s at most.",
-        "What libraries and wrappers of malloc allocate counts for the functions that call them; --all-frames shows all frames.",
+        "What libraries and wrappers of malloc allocate is attributed to the functions that call them; --all-frames shows all frames.",
     ];
     let missing = model.picture.shape.missing_symbols.iter();
     let missing = missing.map(|defect| format!("Names: {defect}"));

@@ -23,7 +23,7 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
     let near = finding.limit.as_ref().and_then(|limit| Some((limit, time_left(limit, rate)?)));
     let (when, evidence) = match near {
         Some((limit, time)) => (
-            format!("restart it before its memory limit is met, {time}"),
+            format!("restart it before its memory limit is reached, {time}"),
             format!(
                 "{} is left of the limit of {} of control group {}",
                 size(limit.limit_bytes.saturating_sub(limit.used_bytes)),
@@ -40,7 +40,7 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
         needs: Needs::Restart,
         action: format!("{when}; until then, watch it: ramson leaks {pid}"),
         evidence: format!("it grows by {}: {evidence}", format_per_hour(rate)),
-        risk: "the restart returns the memory, and the growth begins anew",
+        risk: "the restart returns the memory, and the growth starts over",
         saving: Saving::at_most(live),
     });
     all.push(Advice {

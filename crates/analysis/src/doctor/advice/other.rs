@@ -54,7 +54,7 @@ fn question(finding: &Finding, kind: Option<AllocatorKind>) -> Option<Advice> {
         evidence: format!(
             "{allocator} holds what was allocated before the attach; how much is free only {allocator} knows"
         ),
-        risk: "one waiting thread is stopped for some milliseconds",
+        risk: "one waiting thread is stopped for a few milliseconds",
         saving: None,
     })
 }
