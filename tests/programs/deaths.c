@@ -34,6 +34,10 @@ int main(int argc, char **argv) {
     if (!strcmp(way, "grow"))
         for (;;) site_grown();
     if (!strcmp(way, "kill")) raise(SIGKILL);
+    if (!strcmp(way, "kill-later")) {
+        sleep(2);
+        raise(SIGKILL);
+    }
     if (!strcmp(way, "segv")) raise(SIGSEGV);
     if (!strcmp(way, "abort")) abort();
     if (!strcmp(way, "_exit")) _exit(3);

@@ -127,6 +127,15 @@ fn every_other_end_is_told_by_its_signal_or_status() {
 }
 
 #[test]
+fn ages_are_those_at_the_death_and_not_at_the_last_sample() {
+    let scratch = Scratch::new();
+    assert_eq!(run(&scratch, &deaths("kill-later")).status, 137);
+    let profile = entry(&scratch, "deaths").text("profile").to_owned();
+    let report = Json::parse(&say(&scratch, &["report", &profile, "--json"]));
+    assert!(report.number("ages.oldest_ns") > 1.9e9, "{report:?}");
+}
+
+#[test]
 fn an_image_that_exec_replaced_is_told_apart_from_the_one_that_ended() {
     let scratch = Scratch::new();
     let output = scratch.path("out.ramson");

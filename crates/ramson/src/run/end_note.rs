@@ -4,10 +4,12 @@ use super::watch::Ended;
 use ramson_analysis::end::in_log;
 use ramson_analysis::end::kernel_log::KernelLog;
 use ramson_format::{END_OFFSET, state};
+use ramson_process::clock::{monotonic_ns, unix_ns};
 use ramson_reader::{End, Header, Way};
 use ramson_source::places::open_directory_of;
 use ramson_source::{Recording, open_to_write};
 use std::cell::LazyCell;
+use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread::sleep;
@@ -46,9 +48,16 @@ pub fn note_ends(profiles: &mut [Recording], ended: &Ended) {
             Some(with_log(source, ended.end, &log))
         };
         if let Some(end) = end {
+            let header = &mut source.snapshot.header;
+            // Ages are those at the death, which may be long after the last sample.
+            if end.realtime_ns > 0 {
+                let ago_ns = unix_ns().saturating_sub(end.realtime_ns);
+                let died_ns = monotonic_ns().saturating_sub(ago_ns);
+                header.last_monotonic_ns = header.last_monotonic_ns.max(died_ns);
+            }
+            header.end = Some(Box::new(end));
             // A report without it is as good as before.
             let _ = write(source, &end);
-            source.snapshot.header.end = Some(Box::new(end));
         }
     }
 }
@@ -86,5 +95,8 @@ fn write(source: &Recording, end: &End) -> std::io::Result<()> {
     if !identity.is_ok_and(|identity| identity == source.snapshot.header.identity()) {
         return Err(std::io::ErrorKind::NotFound.into());
     }
-    open_to_write(&file)?.write_all_at(&end.to_bytes(), END_OFFSET)
+    let file = open_to_write(&file)?;
+    let last_ns = source.snapshot.header.last_monotonic_ns.to_le_bytes();
+    file.write_all_at(&last_ns, offset_of!(ramson_format::Header, last_monotonic_ns) as u64)?;
+    file.write_all_at(&end.to_bytes(), END_OFFSET)
 }
