@@ -1,8 +1,9 @@
 //! The first line of every summary: what the kernel counts as resident, in terms that add up to it.
 
 use crate::extents::{self, Residence};
+use ramson_format::flags;
 use ramson_process::allocators::Allocators;
-use ramson_process::glibc::{Effort, MOST_WALKED_BYTES, Statistics};
+use ramson_process::glibc::{Arena, Effort, MOST_WALKED_BYTES, Statistics};
 use ramson_process::identify::AllocatorKind;
 use ramson_process::rss::{self, Explained, Reading, Request};
 use ramson_process::{Part, Term};
@@ -40,6 +41,9 @@ pub struct Rss {
     /// The parts, for those who look further.
     #[serde(skip)]
     pub explained: Explained,
+    /// What a trim of glibc's arenas would return; `None` where their statistics are not known.
+    #[serde(skip)]
+    pub releasable: Option<u64>,
 }
 
 impl Rss {
@@ -75,13 +79,17 @@ impl Rss {
             let memory = memory.as_ref()?;
             Some(extents::residence(snapshot?, memory))
         };
+        // What an attach has not seen is told from untouched blocks only by looking at these.
+        let is_attached = snapshot.is_some_and(|it| it.header.flags & flags::ATTACHED != 0);
+        let live = live.map(|live| (live, is_attached));
         Self::divided(explained.clone(), statistics.as_ref().ok(), live, &residence, allocators)
     }
 
+    /// `live` says beside the estimate whether its residence must be known in any case.
     fn divided(
         mut explained: Explained,
         statistics: Option<&Statistics>,
-        live: Option<Estimate>,
+        live: Option<(Estimate, bool)>,
         residence: &dyn Fn() -> Option<Residence>,
         allocators: Option<&Allocators>,
     ) -> Self {
@@ -94,12 +102,12 @@ impl Rss {
             (Term::Free, surveyed(Statistics::half_width_95_bytes)),
         ];
         let mut live_not_resident = None;
-        if let Some(live) = live {
+        if let Some((live, is_asked)) = live {
             let most = match is_live_counted {
                 true => explained.part(Part::Live) as f64 + live.half_width_95(),
                 false => rest(&explained) as f64,
             };
-            let residence = if live.value > most { residence() } else { None };
+            let residence = if is_asked || live.value > most { residence() } else { None };
             let missing = residence.map(|parts| parts.missing);
             live_not_resident = missing.filter(|missing| missing.value >= 1.0);
             if !is_live_counted {
@@ -119,7 +127,7 @@ impl Rss {
             is_settled: !explained.is_unsettled,
             terms: Term::ALL.iter().map(of_term).collect(),
             is_live_counted,
-            live_by_profile: live,
+            live_by_profile: live.map(|(live, _)| live),
             live_not_resident,
             allocator: match other {
                 AllocatorKind::InProgram => "malloc".into(),
@@ -127,6 +135,7 @@ impl Rss {
             },
             may_hold_live: false,
             explained,
+            releasable: statistics.map(|it| it.sum(Arena::releasable_bytes)),
         }
     }
 
@@ -160,6 +169,7 @@ impl Rss {
             allocator: if is_one_allocator { first.allocator.clone() } else { "allocators".into() },
             may_hold_live: all.iter().any(|rss| rss.may_hold_live),
             explained: all.iter().map(|rss| &rss.explained).sum(),
+            releasable: all.iter().filter_map(|rss| rss.releasable).reduce(Add::add),
         })
     }
 

@@ -46,11 +46,11 @@ pub fn of_areas(heap: u64, other: u64, live: u64) -> Rss {
         other << 10,
     );
     let explained = explained_of(&text, &[0x1000_0000]);
-    Rss::divided(explained, None, Some(estimate(live as f64, 0.0)), &|| None, None)
+    Rss::divided(explained, None, Some((estimate(live as f64, 0.0), false)), &|| None, None)
 }
 
 fn divided(live: Option<Estimate>) -> Rss {
-    Rss::divided(explained(), None, live, &|| None, None)
+    Rss::divided(explained(), None, live.map(|live| (live, false)), &|| None, None)
 }
 
 fn estimate(mib: f64, half_width_mib: f64) -> Estimate {
@@ -82,7 +82,7 @@ fn line_of(live: Estimate) -> (String, Option<String>) {
     let rss = Rss::divided(
         explained_with(&[HEAP]),
         None,
-        Some(live),
+        Some((live, false)),
         &|| Some(Residence { resident: live, missing: Estimate::default() }),
         None,
     );
@@ -119,7 +119,13 @@ fn what_is_live_and_not_resident_is_said_where_the_pages_say_so() {
     let of = |resident, missing| {
         let live = Some(estimate(8.0, 0.8));
         let residence = || Some(Residence { resident, missing });
-        Rss::divided(explained_with(&[HEAP]), None, live, &residence, None)
+        Rss::divided(
+            explained_with(&[HEAP]),
+            None,
+            live.map(|live| (live, false)),
+            &residence,
+            None,
+        )
     };
     // All pages of the samples are there: the rest is noise.
     let rss = of(estimate(8.0, 0.8), estimate(0.0, 0.0));
@@ -141,7 +147,7 @@ fn what_was_never_touched_is_said_also_where_the_allocator_counts_what_is_live()
         explained.transfer(Part::Held, Part::Live, 3 << 20);
         let parts = [resident_mib, live_mib - resident_mib].map(|mib| estimate(mib, 0.3));
         let residence = || Some(Residence { resident: parts[0], missing: parts[1] });
-        Rss::divided(explained, None, Some(estimate(live_mib, 0.3)), &residence, None)
+        Rss::divided(explained, None, Some((estimate(live_mib, 0.3), false)), &residence, None)
     };
     let rss = of(9.0, 3.0);
     let terms = "live 3.00 MiB + files 1.00 MiB + other anonymous 1.00 MiB";
@@ -198,7 +204,7 @@ fn what_an_allocator_holds_of_an_attached_process_is_not_called_free() {
 fn what_was_allocated_before_an_attach_is_a_term_of_its_own_and_the_sum_stays() {
     let mut explained = explained();
     explained.transfer(Part::Anonymous, Part::Live, 3 << 20);
-    let mut rss = Rss::divided(explained, None, Some(estimate(2.0, 0.3)), &|| None, None);
+    let mut rss = Rss::divided(explained, None, Some((estimate(2.0, 0.3), false)), &|| None, None);
     rss.set_unseen_apart();
     assert!((rss.term(Term::Live).value - 2.0 * MIB).abs() < 1.0);
     assert!((rss.term(Term::Unseen).value - MIB).abs() < 1.0);
@@ -207,4 +213,17 @@ fn what_was_allocated_before_an_attach_is_a_term_of_its_own_and_the_sum_stays() 
     let line = rss.line();
     let words = "live 2.00 MiB (±15 %) + allocated before the attach or not seen 1.00 MiB (±30 %)";
     assert!(line.contains(words), "{line}");
+}
+
+#[test]
+fn blocks_that_were_never_touched_are_no_part_of_what_was_there_before_an_attach() {
+    let mut explained = explained();
+    explained.transfer(Part::Anonymous, Part::Live, 3 << 20);
+    let residence =
+        || Some(Residence { resident: estimate(1.0, 0.3), missing: estimate(1.0, 0.3) });
+    let live = Some((estimate(2.0, 0.3), true));
+    let mut rss = Rss::divided(explained, None, live, &residence, None);
+    rss.set_unseen_apart();
+    assert!((rss.term(Term::Live).value - MIB).abs() < 1.0);
+    assert!((rss.term(Term::Unseen).value - 2.0 * MIB).abs() < 1.0);
 }

@@ -4,7 +4,7 @@ use crate::report::Question;
 use crate::rss::Rss;
 use crate::suspects::{MIN_AGE_NS, NamedStack};
 use ramson_leaks::{Ages, Growth, Verdict};
-use ramson_process::{Part, Term};
+use ramson_process::Term;
 use ramson_profile::view::{LargestStack, largest_stacks};
 use ramson_profile::{Estimate, FrameName, FrameTable, Profile, SampleType};
 use serde::Serialize;
@@ -110,10 +110,7 @@ impl Pointers {
         let free = rss.map(|rss| (rss, rss.term(Term::Free))).filter(|(rss, free)| {
             free.value >= LEAST_FREE_BYTES && free.value >= LEAST_FREE_SHARE * rss.bytes as f64
         });
-        let releasable = free.map(|(rss, _)| {
-            let parts = [Part::Top, Part::FreePages].map(|part| rss.explained.part(part).max(0));
-            parts.iter().sum::<i64>() as u64
-        });
+        let releasable = free.and_then(|(rss, _)| rss.releasable);
         Self {
             growing: growing.len(),
             growth_per_hour: growing.iter().map(|growth| growth.per_hour).sum(),
