@@ -3,7 +3,7 @@
 
 use super::groups::Below;
 use super::stacks::NamedStack;
-use super::suspect::{Function, Key, LineShare, Suspect, key};
+use super::suspect::{Function, Key, LineShare, Suspect, functions, key};
 use ramson_leaks::{Finding, Growth, Judged, Settings, StackHistory, judge_paths};
 use ramson_profile::{Estimate, FrameName, SampleUnit};
 use std::collections::{BTreeMap, HashMap};
@@ -24,15 +24,15 @@ type Paths = BTreeMap<Key, Vec<NamedStack>>;
 
 /// Judges every function; no stack is left out.
 pub fn judged(stacks: Vec<NamedStack>, min_age_ns: u64, of: &Moment) -> Vec<Suspect> {
-    let mut functions: BTreeMap<Function, Paths> = BTreeMap::new();
+    let mut by_function: BTreeMap<Function, Paths> = BTreeMap::new();
     for stack in stacks {
         let key = key(&stack);
         let function = key.first().cloned().unwrap_or_default();
-        functions.entry(function).or_default().entry(key).or_default().push(stack);
+        by_function.entry(function).or_default().entry(key).or_default().push(stack);
     }
-    let settings = Settings { min_age_ns, stacks: functions.len() };
+    let settings = Settings { min_age_ns, stacks: by_function.len() };
     let mut suspects = Vec::new();
-    for paths in functions.into_values() {
+    for paths in by_function.into_values() {
         let histories: Vec<StackHistory> = paths.values().map(|stacks| joined(stacks)).collect();
         let mut paths: Vec<Option<(Key, Vec<NamedStack>)>> = paths.into_iter().map(Some).collect();
         for Judged { paths: chosen, finding } in judge_paths(&histories, &settings) {
@@ -100,7 +100,7 @@ fn callers(stacks: &[NamedStack]) -> BTreeMap<Function, Below> {
     let mut callers: BTreeMap<Function, Below> = BTreeMap::new();
     for stack in stacks {
         let bytes = stack.history.inuse(SampleUnit::Bytes).value;
-        let mut path = key(stack);
+        let mut path: Vec<Function> = functions(stack).collect();
         path.pop();
         for (distance, function) in path.into_iter().enumerate().rev() {
             // Of a function that calls itself, the call nearest to the allocation counts.
@@ -132,6 +132,7 @@ mod tests {
     use super::super::groups::groups;
     use super::*;
     use ramson_leaks::{LiveBlock, Verdict};
+    use ramson_profile::Language;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -245,5 +246,19 @@ mod tests {
         let of = |caller: &str| found.iter().find(|it| &*it.frames[1].name == caller).unwrap();
         assert_eq!(of("remember").finding.verdict, Verdict::Growing);
         assert_eq!(of("load").finding.verdict, Verdict::StartUp);
+    }
+    #[test]
+    fn paths_that_a_jit_compiler_changes_are_one() {
+        let of = |caller: &str, ages_s| {
+            let mut stack = stack(&[("remember", 5), (caller, 1)], ages_s);
+            stack.frames.iter_mut().for_each(|it| it.language = Some(Language::JavaScript));
+            stack
+        };
+        // A steady leak, whose caller is inlined from some time on.
+        let found =
+            found(vec![of("handle", (500..1000).step_by(8)), of("next", (0..500).step_by(8))]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].finding.verdict, Verdict::Growing);
+        assert_eq!((found[0].finding.samples, found[0].stacks), (126, 2));
     }
 }

@@ -3,7 +3,7 @@
 use super::groups::Below;
 use super::stacks::NamedStack;
 use ramson_leaks::{Finding, Verdict};
-use ramson_profile::{Estimate, FrameName};
+use ramson_profile::{Estimate, FrameName, Language};
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,12 +12,20 @@ use std::sync::Arc;
 /// What names a function, also in another process or build: its name and file.
 pub type Function = (Arc<str>, Arc<str>);
 
-/// What names a call path: its functions, leaf first, without lines.
+/// What names a call path: its functions, leaf first, without lines. Of code whose compiler inlines more while the program runs, only the
+/// innermost: one path has many shapes there, each of which begins and ends.
 pub type Key = Vec<Function>;
 
 /// The call path of a stack.
 pub fn key(stack: &NamedStack) -> Key {
-    stack.frames.iter().map(|frame| (frame.name.clone(), frame.file.clone())).collect()
+    let language = stack.frames.first().and_then(|frame| frame.language);
+    let is_jit = matches!(language, Some(Language::JavaScript | Language::Java));
+    functions(stack).take(if is_jit { 1 } else { usize::MAX }).collect()
+}
+
+/// The functions of a stack, leaf first.
+pub fn functions(stack: &NamedStack) -> impl Iterator<Item = Function> {
+    stack.frames.iter().map(|frame| (frame.name.clone(), frame.file.clone()))
 }
 
 /// One function of the program, judged: all that it allocated, or, where only some of its callers leak, what it allocated for
