@@ -118,12 +118,11 @@ fn live(finding: &Finding) -> Option<Cause> {
         return None;
     }
     let bytes = Estimate { value, ..live };
-    let is_undecided = |leaks: &Leaks| leaks.undecided.value * 2.0 > live.value;
     let growth = match &finding.leaks {
         None if finding.has_sampling_ended => "Whether it grows is not known: sampling has ended",
         None => "Whether it grows is not known without a profile",
         Some(leaks) if !leaks.growing.is_empty() => "It is not known to grow",
-        Some(leaks) if is_undecided(leaks) => "It is too early to tell whether it grows",
+        Some(_) if finding.is_growth_undecided() => "It is too early to tell whether it grows",
         Some(_) => "No stack is known to grow",
     };
     let more = if growing.value > 0.0 { " more" } else { "" };

@@ -70,6 +70,13 @@ impl Finding {
         Estimate { value: self.part(part) as f64, variance }
     }
 
+    /// Nothing is known to grow, and most of what is live cannot be judged yet.
+    pub fn is_growth_undecided(&self) -> bool {
+        let live = self.rss.term(Term::Live).value;
+        let is_undecided = |leaks: &Leaks| leaks.undecided.value * 2.0 > live;
+        self.leaks.as_ref().is_some_and(|leaks| leaks.growing.is_empty() && is_undecided(leaks))
+    }
+
     /// What a trim of glibc's arenas would return; `None` where their statistics are not known.
     pub fn releasable(&self) -> Option<Estimate> {
         let statistics = self.statistics.as_ref().ok()?;

@@ -32,9 +32,12 @@ pub fn padding(finding: &Finding) -> Option<Advice> {
 pub fn main_part(finding: &Finding) -> Option<Advice> {
     let rss_bytes = finding.rss.bytes;
     let sum = |parts: &[Part]| -> u64 { parts.iter().map(|&part| finding.part(part)).sum() };
-    let after_start = |command: &str| match finding.live {
-        Some(_) => format!("ramson {}", command.replace("PID", &finding.pid.to_string())),
-        None => format!("start it with \"ramson run\", then \"ramson {command}\""),
+    let recorded = |command: &str| {
+        let command = command.replace("PID", &finding.pid.to_string());
+        match finding.live {
+            Some(_) => format!("ramson {command}"),
+            None => format!("ramson attach {}, later ramson {command}", finding.pid),
+        }
     };
     let elsewhere = if finding.statistics.is_ok() { sum(&[Part::Anonymous]) } else { 0 };
     let candidates = [
@@ -42,7 +45,7 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
             "leaks",
             sum(&[Part::Live]),
             "is live: the program has not freed it",
-            format!("check for a leak: {}", after_start("leaks PID")),
+            format!("check for a leak: {}", recorded("leaks PID")),
         ),
         (
             "files",
@@ -61,7 +64,7 @@ pub fn main_part(finding: &Finding) -> Option<Advice> {
             "mmaps",
             sum(&[Part::Extents]) + elsewhere,
             "was mapped by the program itself, not by malloc",
-            format!("see what mapped it: {}", after_start("report PID --kind mmap")),
+            format!("see what mapped it: {}", recorded("report PID --kind mmap")),
         ),
     ];
     let is_main = |bytes: u64| bytes as f64 >= MAIN_SHARE * rss_bytes as f64;

@@ -39,7 +39,7 @@ fn trim(finding: &Finding, statistics: &Statistics) -> Option<Advice> {
     let mut evidence = places.join(", ");
     if let Some((first, share)) = first_site(finding) {
         let name = site(&first.frames);
-        evidence += &format!("; {share} of what is free lies between live blocks of {name}");
+        evidence += &format!("; of what sampled blocks pin, {share} lies between those of {name}");
     }
     Some(Advice {
         cause: "trim",

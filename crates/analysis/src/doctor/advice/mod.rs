@@ -36,10 +36,17 @@ pub fn advice(finding: &Finding) -> Vec<Advice> {
     // The order is kept among those that take the same.
     all.sort_by_key(|advice| advice.needs == Needs::Code);
     if all.is_empty() {
+        let (cause, action) = match finding.is_growth_undecided() {
+            true => (
+                "leaks",
+                format!("look again later whether it grows: ramson leaks {}", finding.pid),
+            ),
+            false => ("nothing", "nothing to do".into()),
+        };
         all.push(Advice {
-            cause: "nothing",
+            cause,
             needs: Needs::Command,
-            action: "nothing to do".into(),
+            action,
             evidence: format!(
                 "nothing that could be returned accounts for {} or more",
                 size(least)

@@ -115,7 +115,7 @@ fn unknown(finding: &Finding, missing: &Missing, undivided: u64) -> Advice {
         Missing::Denied { next, .. } => next.clone(),
         _ if live.is_some() => format!("See what is live: ramson report {pid}"),
         _ if allocators.glibc.is_none() || allocators.is_32_bit => "Ask the program itself".into(),
-        _ => "See what is live: start it with \"ramson run\", then \"ramson report PID\"".into(),
+        _ => format!("See what is live: ramson attach {pid}, later ramson report {pid}"),
     };
     Advice {
         cause: "unknown",
