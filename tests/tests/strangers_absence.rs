@@ -93,6 +93,14 @@ fn a_directory_that_another_user_made_does_not_switch_off_root_s_recording() {
 }
 
 #[test]
+fn where_a_limit_may_be_the_cause_it_is_named_and_nothing_is_guessed() {
+    for limit in ["-f 0", "-n 10"] {
+        let what = format!("\"ulimit {}\" may be too low", &limit[..2]);
+        assert_said(&format!("ulimit {limit}; $ramson run -- $changes nothing"), &what);
+    }
+}
+
+#[test]
 fn that_too_little_was_allocated_is_said_where_it_is_known() {
     let outcome = private("$ramson run -- sleep 0.5").good();
     let what = "no profile: the program allocated too little to be sampled";

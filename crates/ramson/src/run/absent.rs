@@ -2,7 +2,7 @@
 
 use super::watch::Ended;
 use ramson_source::places::{objection, own_profile_directory, usual_directory_of};
-use rustix::process::getuid;
+use rustix::process::{Resource, getrlimit, getuid};
 use std::env;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,29 @@ pub fn reason(output: Option<&Path>, ended: &Ended) -> String {
              Set RAMSON_DIR to one that it can write"
         );
     }
-    "no profile: the program allocated too little to be sampled. Try a smaller --interval".into()
+    match tight_limit() {
+        Some(option) => {
+            format!("{unknown}: its limit \"ulimit {option}\" may be too low. Raise it")
+        }
+        None => {
+            "no profile: the program allocated too little to be sampled. Try a smaller --interval"
+                .into()
+        }
+    }
+}
+
+/// The option of ulimit(1) for a limit, which the program has from us, under which there may be no profile.
+fn tight_limit() -> Option<&'static str> {
+    const LEAST: [(Resource, u64, &str); 4] = [
+        (Resource::Fsize, 64 << 20, "-f"),
+        (Resource::Nofile, 32, "-n"),
+        (Resource::As, 128 << 20, "-v"),
+        (Resource::Data, 128 << 20, "-d"),
+    ];
+    let is_tight = |&(resource, least, _): &(Resource, u64, &str)| {
+        getrlimit(resource).current.is_some_and(|limit| limit < least)
+    };
+    LEAST.into_iter().find(is_tight).map(|(_, _, option)| option)
 }
 
 /// Where profiles are that a program made after it had changed its root directory.

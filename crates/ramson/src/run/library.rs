@@ -3,6 +3,7 @@
 use ramson_source::places;
 use rustix::process::getuid;
 use std::collections::hash_map::DefaultHasher;
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, Metadata, OpenOptions, Permissions};
 use std::hash::Hasher;
 use std::io::{self, Write};
@@ -30,7 +31,6 @@ const NAME: &str = "libramson.so";
 
 /// The path of libramson.so, or why there is none.
 pub fn find() -> Result<PathBuf, String> {
-    places::check_proc()?;
     match (places::library(), EMBEDDED) {
         (Err(_), Some(content)) if std::env::var_os("RAMSON_LIBRARY").is_none() => {
             unpack(content, &directories(), is_loaded)
@@ -130,6 +130,10 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 fn is_loaded(library: &Path) -> io::Result<()> {
     let mut trial = Command::new("/proc/self/exe");
     trial.arg("--version").env("LD_PRELOAD", library).stdin(Stdio::null());
+    // The profile that they describe is the program's.
+    let is_its = |name: &OsStr| name.as_encoded_bytes().starts_with(b"RAMSON_");
+    let names = std::env::vars_os().map(|(name, _)| name).filter(|name| is_its(name));
+    names.for_each(|name| _ = trial.env_remove(name));
     let said = trial.output()?.stderr;
     match said.is_empty() {
         true => Ok(()),

@@ -36,7 +36,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Arc, OnceLock};
 use watch::{Ended, Watch, start_ticks_of};
@@ -73,14 +73,14 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     command.args(&flags.command[1..]);
     let (shown, run_id) = (found.path.display(), new_run_id());
     let mut is_kept = true;
-    if found.obstacle.is_none() {
+    let library = if found.obstacle.is_none() { find_library(&found)? } else { None };
+    if let Some((library, preloaded)) = &library {
         say_frames(&found.path, flags, &mut command);
-        let library = library::find().map_err(fail)?;
-        command.env("LD_PRELOAD", preload(&library).map_err(fail)?);
+        command.env("LD_PRELOAD", preloaded);
         // AddressSanitizer ends a program that has anything preloaded before it, though it works
         // behind libramson.so as any allocator does. What the user sets counts, as it comes later.
         command.env("ASAN_OPTIONS", with_own("verify_asan_link_order=0".as_ref(), "ASAN_OPTIONS"));
-        let filters = Filters::find(&library);
+        let filters = Filters::find(library);
         filters.pass_on(&mut command);
         command.env("RAMSON_KEEP", "1").env("RAMSON_RUN_ID", run_id.to_string());
         configure(&mut command, flags, output.as_deref());
@@ -108,10 +108,28 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
         .wait(child, trim)
         .map_err(|error| fail(format!("cannot wait for the program: {error}")))?;
     let _ = its_end.set(ended.end.way);
-    if found.obstacle.is_none() {
+    if library.is_some() {
         report_profiles(run_id, output.as_deref(), is_kept, flags.frames, &ended);
     }
     Ok(signals::end_alike(ended.end.way))
+}
+
+/// The library, and what LD_PRELOAD is to be; `None` if there is no place for it: then the program runs all the same.
+fn find_library(found: &program::Program) -> Result<Option<(PathBuf, OsString)>, Failure> {
+    let fail = |message: String| Failure::Message(RAMSON_FAILED, message);
+    places::check_proc().map_err(fail)?;
+    let prepared = library::find().and_then(|library| {
+        let preloaded = preload(&library)?;
+        Ok((library, preloaded))
+    });
+    match prepared {
+        Err(message) if std::env::var_os("RAMSON_LIBRARY").is_some() => Err(fail(message)),
+        Err(message) => {
+            remark(format_args!("{message}. {} runs without a profile", found.path.display()));
+            Ok(None)
+        }
+        Ok(prepared) => Ok(Some(prepared)),
+    }
 }
 
 /// With `--frames`, sets what makes run times tell their names; without, says that it can be done.
@@ -269,17 +287,17 @@ fn make_place(output: Option<&Path>) -> bool {
     let is_made = output.is_some() || directory.exists();
     let place =
         if is_made { directory.as_path() } else { directory.parent().unwrap_or(&directory) };
-    let problem = match access(place, Access::WRITE_OK).map(|()| statvfs(place)) {
-        Err(error) => format!("not writable ({error})"),
-        Ok(_) if let Some(objection) = objection => objection,
-        Ok(Ok(space)) if free(&space) < LEAST_FREE_BYTES => "no space".into(),
+    let lost = "will be lost when the program ends";
+    let (problem, fate) = match access(place, Access::WRITE_OK).map(|()| statvfs(place)) {
+        Err(error) => (format!("not writable ({error})"), lost),
+        Ok(_) if let Some(objection) = objection => (objection, lost),
+        Ok(Ok(space)) if free(&space) < LEAST_FREE_BYTES => {
+            ("no space".into(), "will be incomplete, or lost when the program ends")
+        }
         Ok(_) => return false,
     };
     let next = if output.is_some() { "Choose another FILE" } else { "Set RAMSON_DIR or use -o" };
-    remark(format_args!(
-        "{}: {problem}: the profile will be lost when the program ends. {next}",
-        directory.display()
-    ));
+    remark(format_args!("{}: {problem}: the profile {fate}. {next}", directory.display()));
     true
 }
 
