@@ -114,9 +114,14 @@ impl Recorded {
     }
 
     /// Lets the program allocate the blocks of a step.
-    pub fn grow(&self, step: usize) {
+    pub fn allocate(&self, step: usize) {
         self.scratch.file(&format!("step{step}"), "");
         wait_until("the program grows", || self.scratch.path(&format!("done{step}")).exists());
+    }
+
+    /// The same, until the history has it.
+    pub fn grow(&self, step: usize) {
+        self.allocate(step);
         let now = now_ns();
         let is_later = |moments: Vec<(u64, f64, String)>| moments.last().unwrap().0 > now;
         wait_until("a snapshot of what has grown", || is_later(self.moments()));

@@ -16,6 +16,18 @@ fn is_one_step(grown: f64, more: f64) {
     assert!((grown - step).abs() < more + 1.2e6, "{grown}, not {step}");
 }
 
+#[test]
+fn a_mark_that_was_made_while_nothing_was_recorded_is_a_moment_too() {
+    let recorded = Recorded::new();
+    recorded.refused("report PID@mark:early", 5, "not in the history");
+    recorded.good("mark PID early");
+    recorded.allocate(0);
+    let live = |source: &str| recorded.json(&format!("report {source}")).number("whole.value");
+    is_one_step(live("PID") - live("PID@mark:early"), 3e5);
+    let diff = recorded.json("diff PID@mark:early PID");
+    assert_eq!(*diff.at("is_same_process"), Json::Word("true".into()));
+}
+
 #[track_caller]
 fn what_makes_no_sense_is_refused(recorded: &Recorded) {
     recorded.refused("report PID@yesterday", 2, "not a moment");

@@ -5,6 +5,7 @@ use crate::file::read_file;
 use crate::open::{open_recording, open_recordings};
 use crate::places::{open_directory, own_profile_directory};
 use crate::recording::Recording;
+use crate::selector::Base;
 use ramson_paths::Directory;
 use ramson_reader::Header;
 use rustix::process::getuid;
@@ -99,6 +100,22 @@ pub fn all() -> Vec<Mark> {
     let mut all: Vec<Mark> = names.iter().filter_map(of_name).collect();
     all.sort_by(|a, b| (a.pid, a.start_unix_ns, &a.name).cmp(&(b.pid, b.start_unix_ns, &b.name)));
     all
+}
+
+/// The marks of this name of a process, or of all that are called so; of processes with one ID that of the latest.
+pub fn of(base: &Base, name: &str) -> Vec<Recording> {
+    let mut found: Vec<Mark> = all().into_iter().filter(|mark| mark.name == name).collect();
+    if let Base::Process(pid) = base {
+        found.retain(|mark| mark.pid == *pid);
+        found.drain(..found.len().saturating_sub(1));
+    }
+    let opened = found.iter().filter_map(|mark| open_recording(mark.path.to_str()?).ok());
+    let is_meant = |recording: &Recording| match base {
+        Base::Process(_) => true,
+        Base::Name(called) => recording.name() == called,
+        _ => false,
+    };
+    opened.filter(is_meant).collect()
 }
 
 /// The time tells processes with one ID apart.

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::file::{Opened, open_any_file, open_file, open_member};
+use crate::marks;
 use crate::members::{none_of, processes_of};
 use crate::places;
 use crate::recording::{Past, Recording};
@@ -45,7 +46,14 @@ pub fn open(selector: &Selector) -> Result<Option<Vec<Recording>>, Failure> {
     if is_peak && !is_history && path.is_file() && open_file(path).is_err() {
         return Ok(None);
     }
-    let found = find_all(selector, end_of(span))?;
+    let found = match (find_all(selector, end_of(span)), span) {
+        (Err(failure), Span::Moment(When::Mark(name))) => {
+            // It may have been made while nothing was recorded.
+            let kept = marks::of(&selector.base, name);
+            return if kept.is_empty() { Err(failure) } else { Ok(Some(kept)) };
+        }
+        (found, _) => found?,
+    };
     let of_span = |one: &PastMoment| match found.len() {
         1 => one.of_span(&selector.text, span),
         _ => one.of_span(&format!("{}{}", one.process.pid, selector.moment_text()), span),
