@@ -90,6 +90,31 @@ fn a_binary_is_found_in_a_copy_of_its_machine_s_root_directory() {
 }
 
 #[test]
+fn a_binary_without_a_build_id_is_read_as_it_is_mapped_and_not_what_has_its_name_now() {
+    let scratch = Scratch::new();
+    let code = "#include <stdlib.h>\n#include <stdio.h>\n#include <unistd.h>\nvoid *volatile kept;\n\
+        __attribute__((noinline)) void ALLOCATE(void) { kept = malloc(1000); }\n\
+        int main(void) { ALLOCATE(); puts(\"ready\"); fflush(stdout); pause(); }\n";
+    let source = scratch.file("held.c", code);
+    let built = |name: &str, function: &str| {
+        let mut compiler = clean(installed("gcc", "gcc"));
+        compiler.args(["-g", "-Wl,--build-id=none", &format!("-DALLOCATE={function}"), "-o"]);
+        let program = scratch.path(name);
+        finish(compiler.arg(&program).arg(&source)).good();
+        program
+    };
+    let (program, other) = (built("held", "of_this"), built("other", "of_another"));
+    let (log, profile) = (scratch.path("log"), scratch.path("held.ramson"));
+    let mut command = clean(&program);
+    preload(&mut command, "1").env("RAMSON_OUTPUT", &profile);
+    let is_ready = || fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"));
+    let _running = Running::start(&mut command, &log, is_ready);
+    fs::rename(other, program).unwrap();
+    let text = report(&scratch, "cache", &[profile.to_str().unwrap()]);
+    assert!(text.contains("of_this") && !text.contains("of_another"), "{text}");
+}
+
+#[test]
 fn names_are_shown_in_full_short_or_as_the_linker_has_them() {
     let scratch = Scratch::new();
     let (_, profile) = recorded(&scratch);

@@ -174,7 +174,9 @@ pub fn name(
     }
     defects.extend(symbolizer.server_failures());
     if let Some(source) = source {
-        defects.extend(name_compiled(profile, source, &outside, symbolizer, &mut functions));
+        let compiled = name_compiled(profile, source, &outside, symbolizer, &mut functions);
+        // Whoever asks about such a program wants these names most.
+        defects.splice(0..0, compiled);
     }
     profile.functions = functions.list;
     defects

@@ -27,6 +27,8 @@ const MAX_STRANGER_BYTES: u64 = 64 << 20;
 const MAX_FUNCTIONS: usize = 4 << 20;
 /// A longer name is cut: no runtime's name is that long.
 const MAX_NAME_BYTES: usize = 4 << 10;
+/// No function has so much code: two threads wrote into one line, as those of old versions of node do.
+const MAX_CODE_BYTES: u64 = 1 << 30;
 /// A byte that is not text becomes a character of so many bytes.
 const REPLACED: usize = 3;
 pub(crate) const COMPILED_NAMES: u8 = 0x13;
@@ -151,7 +153,7 @@ fn function(content: &[u8], line: Range<usize>) -> Option<(u64, Function)> {
         u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()
     };
     let (start, size) = (number()?, number()?);
-    let end = start.checked_add(size).filter(|&end| end > start)?;
+    let end = start.checked_add(size).filter(|&end| end > start && size <= MAX_CODE_BYTES)?;
     let name = words.next()?;
     let name_offset = u32::try_from(line.end - name.len()).ok()?;
     let name = name.strip_suffix(b"\r").unwrap_or(name);
@@ -288,8 +290,7 @@ mod tests {
 
     #[test]
     fn lines_of_another_form_name_nothing() {
-        let text =
-            "\n10\n10 4\n10 4 \nzz 4 a\n10 0 a\nffffffffffffffff 4 a\n-1 4 a\n 10 4 a\n20 4 b\n";
+        let text = "\n10\n10 4\n10 4 \nzz 4 a\n10 0 a\nffffffffffffffff 4 a\n-1 4 a\n 10 4 a\n5 1b6c171cd580 353 a\n20 4 b\n";
         assert_eq!(names(text, [0x10, 0xffff_ffff_ffff_ffff, 0x20]), ["-", "-", "b"]);
     }
 
