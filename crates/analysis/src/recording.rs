@@ -15,7 +15,7 @@ const BOUND_BYTES: f64 = (4 << 20) as f64;
 const BOUND_SHARE: f64 = 0.0005;
 
 /// What is lost, by cause, and what to do about it.
-pub const DROPS: [(Health, &str); 6] = [
+const DROPS: [(Health, &str); 6] = [
     (
         Health::DroppedLive,
         "samples are not among the live ones: the live table was full. Use a larger --interval or --max-file",
@@ -33,8 +33,20 @@ pub const DROPS: [(Health, &str); 6] = [
         "mappings by the program are not among the live ones: a table was full",
     ),
     (Health::DroppedMappings, "mappings were not recorded: a table was full"),
-    (Health::GrowFailures, "times the file system refused more space for the profile"),
+    (Health::GrowFailures, "times the file system had no more space for the profile"),
 ];
+
+/// How much was lost, why, and what to do about it.
+pub fn lost(health: impl Fn(Health) -> u64) -> Vec<(u64, &'static str)> {
+    let is_disk_full = health(Health::GrowFailures) > 0;
+    // Larger tables need more space, not less.
+    let why = |what: &'static str| match is_disk_full {
+        true => what.split(". Use").next().unwrap_or(what),
+        false => what,
+    };
+    let all = DROPS.iter().map(|&(kind, what)| (health(kind), why(what)));
+    all.filter(|&(count, _)| count > 0).collect()
+}
 
 /// What recording cost.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -122,10 +134,8 @@ pub fn health(header: &Header) -> BTreeMap<&'static str, u64> {
 /// What was dropped, cut or damaged: never left out of a report.
 pub fn what_is_missing(recording: &Recording) -> Vec<String> {
     let health = &recording.snapshot.header.health;
-    let drops = DROPS.iter().filter_map(|&(kind, what)| {
-        let count = health[kind as usize];
-        (count > 0).then(|| format!("{} {what}", format_objects(count as f64)))
-    });
+    let drops = lost(|kind| health[kind as usize]).into_iter();
+    let drops = drops.map(|(count, what)| format!("{} {what}", format_objects(count as f64)));
     let attachment = attachment::what_is_missing(recording).into_iter();
     let defects = recording.snapshot.defects.iter().map(ToString::to_string);
     attachment.chain(drops).chain(defects).collect()

@@ -1,7 +1,7 @@
 //! `--view health`: what recording cost the program, what it lost, and at which interval it samples.
 
 use super::push_prose;
-use ramson_analysis::recording::{Cost, DROPS};
+use ramson_analysis::recording::{Cost, lost};
 use ramson_analysis::summary::Summary;
 use ramson_format::{HEALTH, Health};
 use ramson_profile::format::{format_bytes, format_objects, format_share};
@@ -27,12 +27,12 @@ pub fn table(out: &mut String, summary: &Summary) {
             objects(Health::ForeignWalks),
         ),
     );
-    let lost: Vec<_> = DROPS.iter().filter(|(kind, _)| count(*kind) > 0).collect();
-    if lost.is_empty() {
+    let all_lost = lost(count);
+    if all_lost.is_empty() {
         row("lost", "nothing".into());
     }
-    for (kind, what) in lost {
-        row("lost", format!("{} {what}", objects(*kind)));
+    for (number, what) in all_lost {
+        row("lost", format!("{} {what}", format_objects(number as f64)));
     }
     if cost.max_frees > 0 {
         row(

@@ -108,8 +108,19 @@ fn nothing(report: &Report, of: &StackTable) -> String {
     {
         return nothing;
     }
+    let (samples, is_running) = match &report.subject {
+        Subject::Recording(summary) => (summary.samples.0, summary.is_running),
+        Subject::Foreign(_) | Subject::Sum(_) => (0, true),
+    };
+    if samples > 0 {
+        let samples = format_objects(samples as f64);
+        return format!(
+            "none of the {samples} samples is live. --sample-index alloc_space shows what was allocated"
+        );
+    }
+    let next = if is_running { "Wait, or start" } else { "Start" };
     format!(
-        "{nothing}: on average, one sample is taken per {interval} allocated. Wait, or start the program with a smaller --interval"
+        "{nothing}: on average, one sample is taken per {interval} allocated. {next} the program with a smaller --interval"
     )
 }
 
