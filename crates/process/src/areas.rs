@@ -1,11 +1,12 @@
 //! The areas of a process, as one reading of /proc/PID/smaps tells them, and the kernel's total beside them.
 
 use crate::mappings::{Mapping, UNNAMED, mappings};
-use crate::{clock, stat, watched};
+use crate::{apart, clock, stat, watched};
 use borsh::{BorshDeserialize, BorshSerialize};
 use rustix::fs::makedev;
 use std::collections::HashMap;
-use std::io::{BufRead, Result as IoResult};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Result as IoResult};
 use std::ops::Range;
 
 /// Asked of smaps at once. The kernel writes whole entries until it has as much, and counts the pages of an area once more if its entry does
@@ -41,7 +42,7 @@ pub struct Area {
     /// First address behind it.
     pub end: u64,
     /// `rw-p` and the like.
-    pub permissions: String,
+    pub permissions: [u8; 4],
     /// Offset in the file.
     pub offset: u64,
     /// Of the file, as maps have it; 0 if there is none.
@@ -62,8 +63,10 @@ pub struct Area {
     pub hugetlb: u64,
     /// Swapped out.
     pub swap: u64,
-    /// Two-letter flags.
-    pub flags: String,
+    /// Left out of core dumps, as the kernel was told.
+    pub is_not_dumped: bool,
+    /// Never in transparent huge pages, as the kernel was told.
+    pub is_never_huge: bool,
 }
 
 impl Area {
@@ -81,7 +84,7 @@ impl Area {
 
     /// Whether the process may read and write it.
     pub fn is_writable(&self) -> bool {
-        self.permissions.starts_with("rw")
+        self.permissions.starts_with(b"rw")
     }
 
     /// Whether it is anonymous memory of hugetlbfs, whose pages are not part of RSS.
@@ -93,17 +96,19 @@ impl Area {
     pub fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
-
-    /// Whether the kernel was told `flag`.
-    pub fn has_flag(&self, flag: &str) -> bool {
-        self.flags.split_whitespace().any(|known| known == flag)
-    }
 }
 
 /// The areas of process `pid`, in the order of their addresses.
 pub fn read_smaps(pid: u32) -> IoResult<Vec<Area>> {
-    let smaps = watched::open_in_pieces(pid, "smaps", SMAPS_READ_BYTES as u32)?;
-    watched::read_whole(smaps, SMAPS_READ_BYTES, |smaps| parse_smaps(smaps))
+    let (smaps, by) = watched::open_file(pid, "smaps")?;
+    match by {
+        None => parse_file(smaps),
+        Some(by) => apart::areas(&by, &smaps).map_err(|failure| watched::noted(pid, failure)),
+    }
+}
+
+pub(crate) fn parse_file(smaps: File) -> IoResult<Vec<Area>> {
+    parse(BufReader::with_capacity(SMAPS_READ_BYTES, smaps))
 }
 
 /// The same without what of them is resident: the kernel tells that many times as fast.
@@ -115,8 +120,16 @@ pub fn read_outline(pid: u32) -> IoResult<Vec<Area>> {
         if inode != 0 && path != UNNAMED {
             names.entry((device, inode)).or_insert_with(|| path.clone());
         }
-        let permissions = String::from_utf8_lossy(&access).into_owned();
-        let area = Area { start, end, permissions, offset, device, inode, path, ..Area::default() };
+        let area = Area {
+            start,
+            end,
+            permissions: access,
+            offset,
+            device,
+            inode,
+            path,
+            ..Area::default()
+        };
         all.push(area);
     }
     for area in &mut all {
@@ -209,11 +222,16 @@ pub fn anonymous_bytes(areas: &[Area]) -> u64 {
     anonymous.map(|area| area.rss).sum()
 }
 
-/// The areas that the text of smaps tells. One that grows between two reads is listed again: only its last entry counts.
-pub fn parse_smaps(mut smaps: impl BufRead) -> Vec<Area> {
+/// The areas that the text of smaps tells.
+pub fn parse_smaps(smaps: &[u8]) -> Vec<Area> {
+    parse(smaps).unwrap_or_default()
+}
+
+/// An area that grows between two reads is listed again: only its last entry counts.
+fn parse(mut smaps: impl BufRead) -> IoResult<Vec<Area>> {
     let mut all: Vec<Area> = Vec::new();
     let (mut bytes, mut path_bytes) = (Vec::new(), 0);
-    while smaps.read_until(b'\n', &mut bytes).is_ok_and(|read| read > 0) {
+    while smaps.read_until(b'\n', &mut bytes)? > 0 {
         let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         // Figures begin with a capital, addresses with a digit.
         if line.first().is_some_and(u8::is_ascii_uppercase) {
@@ -232,7 +250,7 @@ pub fn parse_smaps(mut smaps: impl BufRead) -> Vec<Area> {
         bytes.clear();
     }
     all.shrink_to_fit();
-    all
+    Ok(all)
 }
 
 fn add_figure(area: &mut Area, key: &[u8], value: &[u8]) {
@@ -252,7 +270,12 @@ fn add_figure(area: &mut Area, key: &[u8], value: &[u8]) {
             area.hugetlb = area.hugetlb.saturating_add(bytes());
         }
         b"Swap" => area.swap = bytes(),
-        b"VmFlags" => area.flags = String::from_utf8_lossy(value.trim_ascii()).into_owned(),
+        b"VmFlags" => {
+            for flag in value.split(|&byte| byte == b' ') {
+                area.is_not_dumped |= flag == b"dd";
+                area.is_never_huge |= flag == b"nh";
+            }
+        }
         _ => {}
     }
 }
@@ -271,7 +294,7 @@ fn parse_head(line: &str) -> Option<Area> {
     Some(Area {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
-        permissions: fields.next()?.into(),
+        permissions: fields.next()?.as_bytes().try_into().ok()?,
         offset: u64::from_str_radix(fields.next()?, 16).ok()?,
         device: device(fields.next()?)?,
         inode: fields.next()?.parse().ok()?,

@@ -42,7 +42,7 @@ mod tests;
 pub use apart::beside;
 pub use areas::{Area, Backing, parse_smaps, read_outline, read_smaps};
 pub use binary::Binary;
-pub use mappings::{Mapping, mappings};
+pub use mappings::{Mapping, mappings, mappings_of_files};
 pub use memory::{Memory, PAGE_BYTES, Presence};
 pub use padding::padding;
 pub use part::{Part, Term};
