@@ -1,7 +1,6 @@
-//! The areas of a process, as one reading of /proc/PID/smaps tells them, and the kernel's total beside them.
+//! The areas of a process, as the text of /proc/PID/smaps tells them.
 
 use crate::mappings::{Mapping, UNNAMED, mappings};
-use crate::{apart, clock, stat, watched};
 use borsh::{BorshDeserialize, BorshSerialize};
 use rustix::fs::makedev;
 use std::collections::HashMap;
@@ -12,10 +11,6 @@ use std::ops::Range;
 /// Asked of smaps at once. The kernel writes whole entries until it has as much, and counts the pages of an area once more if its entry does
 /// not fit into the rest of a page. It fits where only this much is before it.
 const SMAPS_READ_BYTES: usize = 1024;
-/// Times that smaps is read until it agrees with the total …
-const MOST_READINGS: u32 = 4;
-/// … unless that has taken so long already: a process may have very many areas.
-const MOST_READING_NS: u64 = 1_000_000_000;
 /// Of areas that are read whole: the variables of a C library or loader.
 const MOST_WHOLE_BYTES: u64 = 64 << 20;
 /// Of all areas' paths: longer ones are cut.
@@ -98,20 +93,11 @@ impl Area {
     }
 }
 
-/// The areas of process `pid`, in the order of their addresses.
-pub fn read_smaps(pid: u32) -> IoResult<Vec<Area>> {
-    let (smaps, by) = watched::open_file(pid, "smaps")?;
-    match by {
-        None => parse_file(smaps),
-        Some(by) => apart::areas(&by, &smaps).map_err(|failure| watched::noted(pid, failure)),
-    }
-}
-
 pub(crate) fn parse_file(smaps: File) -> IoResult<Vec<Area>> {
     parse(BufReader::with_capacity(SMAPS_READ_BYTES, smaps))
 }
 
-/// The same without what of them is resident: the kernel tells that many times as fast.
+/// The areas of process `pid` without what of them is resident: the kernel tells that many times as fast.
 pub fn read_outline(pid: u32) -> IoResult<Vec<Area>> {
     let mut names = HashMap::new();
     let mut path_bytes = 0;
@@ -142,45 +128,6 @@ pub fn read_outline(pid: u32) -> IoResult<Vec<Area>> {
         }
     }
     Ok(all)
-}
-
-/// The areas of a process, and what they must add up to.
-pub struct Areas {
-    /// In the order of their addresses.
-    pub all: Vec<Area>,
-    /// What the kernel counts as resident: the sum of the areas, if that is settled.
-    pub rss: u64,
-    /// The sum lies between the kernel's total right before the reading and right after it.
-    pub is_settled: bool,
-}
-
-/// Reads the areas between two totals, again while their sum lies outside of these: each area is counted at a moment of its own.
-pub fn read_areas(pid: u32) -> IoResult<Areas> {
-    let begin_ns = clock::thread_cpu_ns();
-    let mut before = rollup(pid);
-    let mut readings = 0;
-    loop {
-        readings += 1;
-        let all = read_smaps(pid)?;
-        let sum = all.iter().map(|area| area.rss).sum();
-        let after = if before == Some(sum) { before } else { rollup(pid) };
-        let Some((first, last)) = before.zip(after) else {
-            return Ok(Areas { all, rss: sum, is_settled: true });
-        };
-        if (first.min(last)..=first.max(last)).contains(&sum) {
-            return Ok(Areas { all, rss: sum, is_settled: true });
-        }
-        let has_taken_long = clock::thread_cpu_ns() - begin_ns > MOST_READING_NS;
-        if readings == MOST_READINGS || has_taken_long {
-            return Ok(Areas { all, rss: last, is_settled: false });
-        }
-        before = after;
-    }
-}
-
-/// The kernel's total of process `pid`; `None` where it does not tell.
-fn rollup(pid: u32) -> Option<u64> {
-    watched::lines(pid, "smaps_rollup").ok()?.find_map(|line| stat::bytes(&line, "Rss"))
 }
 
 /// The areas without these ranges, which do not overlap: what is left of each is an area of its own.

@@ -2,12 +2,13 @@
 
 use crate::allocators::{Allocators, Missing};
 use crate::apart::{Sight, look};
-use crate::areas::{self, Area, Areas, Backing, read_areas, without};
+use crate::areas::{self, Area, Backing, without};
 use crate::glibc::{Arena, Effort, Statistics};
 use crate::identify::base_name;
 use crate::memory::Presence;
 use crate::part::{Part, Term};
 use crate::process_memory::ProcessMemory;
+use crate::smaps::{Areas, read_areas};
 use crate::{clock, forked, rights, stat, text, watched};
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
