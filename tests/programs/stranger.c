@@ -60,8 +60,8 @@ static void write_to(const char *path, const char *text) {
     close(file);
 }
 
-// Maps a file that has, of all names, the inode number that will be another's of that name: two file systems count alike.
-static void map_and_cover(const char *directory, ino_t inode) {
+// Becomes root of a user namespace, whose mounts are its own.
+static void enter_namespace(void) {
     char map[64];
     uid_t user = getuid();
     gid_t group = getgid();
@@ -71,6 +71,11 @@ static void map_and_cover(const char *directory, ino_t inode) {
     write_to("/proc/self/setgroups", "deny");
     snprintf(map, sizeof map, "0 %u 1", group);
     write_to("/proc/self/gid_map", map);
+}
+
+// Maps a file that has, of all names, the inode number that will be another's of that name: two file systems count alike.
+static void map_and_cover(const char *directory, ino_t inode) {
+    enter_namespace();
     check(mount("none", directory, "tmpfs", 0, NULL) == 0 && chdir(directory) == 0, "tmpfs");
     struct stat facts;
     for (int tries = 0; tries < 100; tries++) {
@@ -131,13 +136,18 @@ static void endless(void) {
     check(prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof map, 0) == 0, "PR_SET_MM_MAP");
 }
 
-// So many mappings, each of a file of its own whose path is as long as a path may be.
-static void many(int count) {
+// Goes down into directories whose path takes as long to tell as one may.
+static void enter_deep(void) {
     char name[200];
     memset(name, 'd', sizeof name - 1);
     name[sizeof name - 1] = 0;
     // What the kernel shows is the whole path; what is passed to it is short.
     for (int depth = 0; depth < 18; depth++) check(mkdir(name, 0755) == 0 && chdir(name) == 0, "mkdir");
+}
+
+// So many mappings, each of a file of its own whose path is as long as a path may be.
+static void many(int count) {
+    enter_deep();
     for (int i = 0; i < count; i++) {
         char file_name[64];
         snprintf(file_name, sizeof file_name, "%040d", i);
@@ -148,6 +158,15 @@ static void many(int count) {
         check(is_good && mapped != MAP_FAILED, "many");
         close(file);
     }
+}
+
+// Mounts upon mounts, whose paths are as long as a path may be.
+static void mounts(const char *directory) {
+    enter_namespace();
+    check(mount("none", directory, "tmpfs", 0, NULL) == 0 && chdir(directory) == 0, "tmpfs");
+    enter_deep();
+    check(mkdir("at", 0755) == 0, "at");
+    for (int i = 0; i < 10000; i++) check(mount("at", "at", NULL, MS_BIND, NULL) == 0, "bind");
 }
 
 // So many areas of anonymous memory, of which every 16th page is there.
@@ -233,6 +252,7 @@ int main(int count, char **arguments) {
     if (strcmp(how, "zero") == 0) zero(directory);
     if (strcmp(how, "poses") == 0) poses(directory, atol(arguments[3]));
     if (strcmp(how, "many") == 0) many(atoi(arguments[3]));
+    if (strcmp(how, "mounts") == 0) mounts(directory);
     if (strcmp(how, "areas") == 0) areas(atoi(arguments[3]));
     if (strcmp(how, "heaps") == 0) heaps();
     if (strcmp(how, "profile") == 0) profile(arguments[3], arguments[4]);

@@ -57,6 +57,11 @@ fn arenas_without_an_end_and_areas_of_a_tebibyte_take_no_memory() {
     assert_cheap("heaps");
 }
 
+#[test]
+fn mounts_without_an_end_are_not_all_read() {
+    assert_cheap("mounts");
+}
+
 /// A file system of its own in which inode numbers begin at 1, as in a stranger's.
 struct FileSystem(PathBuf);
 

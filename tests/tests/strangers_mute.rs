@@ -4,6 +4,7 @@ use ramson_tests::servers::*;
 use ramson_tests::strangers::{Cost, copied, cost_within};
 use ramson_tests::trimming::Talking;
 use ramson_tests::{library, preload, program};
+use std::thread::scope;
 
 /// More than a command may wait for all that one user owns, and a busy machine.
 const MOST_SECONDS: u32 = 40;
@@ -30,30 +31,44 @@ fn silence(pid: u32) -> String {
     format!("process {pid} (mute): it did not answer in ")
 }
 
+fn others_are_listed(scratch: &Scratch, pid: u32, words: &[&str]) {
+    let list = answer(scratch, words);
+    assert_eq!(list.status, Some(0), "{list:?}");
+    assert!(list.text.contains("exits"), "{list:?}");
+    assert!(list.text.contains(&silence(pid)), "{list:?}");
+}
+
+fn it_is_a_line(scratch: &Scratch, pid: u32, command: &str) {
+    let one = answer(scratch, &[command, &pid.to_string()]);
+    assert_eq!(one.status, Some(1), "{one:?}");
+    assert_eq!(one.text.lines().count(), 1, "{one:?}");
+    // A trim needs no profile, and finds no malloc in what it was not told.
+    assert!(command == "trim" || one.text.contains(&silence(pid)), "{one:?}");
+}
+
+/// Of a process that does not answer in this way. All commands at once: each waits by itself.
+fn a_silent_process_is_a_line(how: &str) {
+    let scratch = &Scratch::new();
+    let mut honest = clean(program("exits.c"));
+    let profiles = scratch.open_directory("profiles");
+    finish(preload(honest.arg("kill"), "1").env("RAMSON_DIR", &profiles));
+    let (_mute, pid) = mute(scratch, how);
+    scope(|scope| {
+        for words in [&["list"][..], &["list", "--json"]] {
+            scope.spawn(move || others_are_listed(scratch, pid, words));
+        }
+        for command in ["report", "doctor", "trim"] {
+            scope.spawn(move || it_is_a_line(scratch, pid, command));
+        }
+        let top = answer(scratch, &["top", "--once"]);
+        assert_eq!(top.status, Some(0), "{how}: {top:?}");
+    });
+}
+
 #[test]
 fn a_process_that_does_not_answer_is_a_line_and_the_others_are_shown() {
-    for how in ["profile", "maps"] {
-        let scratch = Scratch::new();
-        let mut honest = clean(program("exits.c"));
-        let profiles = scratch.open_directory("profiles");
-        finish(preload(honest.arg("kill"), "1").env("RAMSON_DIR", &profiles));
-        let (_mute, pid) = mute(&scratch, how);
-        for words in [&["list"][..], &["list", "--json"]] {
-            let list = answer(&scratch, words);
-            assert_eq!(list.status, Some(0), "{how}: {list:?}");
-            assert!(list.text.contains("exits"), "{how}: {list:?}");
-            assert!(list.text.contains(&silence(pid)), "{how}: {list:?}");
-        }
-        assert_eq!(answer(&scratch, &["top", "--once"]).status, Some(0), "{how}");
-        for command in ["report", "doctor", "trim"] {
-            let one = answer(&scratch, &[command, &pid.to_string()]);
-            assert_eq!(one.status, Some(1), "{how}: {one:?}");
-            assert_eq!(one.text.lines().count(), 1, "{how}: {one:?}");
-            // A trim needs no profile, and finds no malloc in what it was not told.
-            let is_said = command == "trim" || one.text.contains(&silence(pid));
-            assert!(is_said, "{how}: {one:?}");
-        }
-    }
+    // One after the other: two of one user share what they may keep waiting.
+    ["profile", "maps"].map(a_silent_process_is_a_line);
 }
 
 #[test]

@@ -1,17 +1,18 @@
-//! All helpers of this process, one for each owner.
+//! All helpers of this process, by the owners of what they read.
 
+use crate::at_once::AT_ONCE;
 use crate::budget::Budget;
 use crate::confine::Ids;
 use crate::failure::Failure;
 use crate::helper::{Helper, Outcome};
-use crate::serve::{MOST_READ_BYTES, READ, Role, own_bounds};
+use crate::serve::{READ, Role, own_bounds};
 use crate::users::{ids_for, user_of};
 use rustix::process::getuid;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,10 @@ const MOST_IDLE_OF_ALL: Duration = Duration::from_secs(9);
 const LEAST_IDLE: Duration = Duration::from_millis(200);
 /// Helpers of one owner that were ended, and still wait in the kernel, before there is no further one.
 const MOST_LEFT: usize = 4;
+/// Helpers that read for one owner at once: who asks for more waits.
+const MOST_READERS: usize = AT_ONCE;
+/// What acts on one owner's processes acts on one after the other.
+const MOST_ACTORS: usize = 1;
 
 static HELPERS: OnceLock<Helpers> = OnceLock::new();
 
@@ -48,23 +53,39 @@ pub struct Request<'a> {
     pub files: &'a [BorrowedFd<'a>],
 }
 
-/// The helper that reads what belongs to one user.
+/// The helpers that read what belongs to one user.
 #[derive(Clone)]
-pub struct Apart(Arc<Mutex<Slot>>);
+pub struct Apart(Arc<Shared>);
+
+struct Shared {
+    slot: Mutex<Slot>,
+    /// One that was asked has answered, or ended.
+    is_free: Condvar,
+}
 
 struct Slot {
     owner: u32,
     budget: Budget,
-    /// The one that reads …
-    helper: Option<Helper>,
-    /// … and the one that acts.
-    actor: Option<Helper>,
+    /// Those that read …
+    readers: Crew,
+    /// … and those that act.
+    actors: Crew,
     /// Those that were ended and have not ended yet.
     left: Vec<Helper>,
     /// Processor time of what gave no answer.
     wasted: Spent,
     /// Time in which its helper waited for its inputs.
     idle: Spent,
+}
+
+/// Helpers for one kind of work.
+struct Crew {
+    /// Those that wait to be asked.
+    idle: Vec<Helper>,
+    /// How many are asked now …
+    working: usize,
+    /// … at most.
+    most: usize,
 }
 
 /// Time that was spent since a moment, and counts for a while from then on.
@@ -146,30 +167,75 @@ fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Apart {
     fn new(owner: u32, budget: Budget) -> Self {
         let (wasted, idle) = (Spent::default(), Spent::default());
-        let (helper, actor) = (None, None);
-        let slot = Slot { owner, budget, helper, actor, left: Vec::new(), wasted, idle };
-        Self(Arc::new(Mutex::new(slot)))
+        let crew = |most| Crew { idle: Vec::new(), working: 0, most };
+        let (readers, actors) = (crew(MOST_READERS), crew(MOST_ACTORS));
+        let slot = Slot { owner, budget, readers, actors, left: Vec::new(), wasted, idle };
+        Self(Arc::new(Shared { slot: Mutex::new(slot), is_free: Condvar::new() }))
     }
 
     /// Has it read, by a helper that is started if there is none. The answer may be anything: it is to be checked.
     pub fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
-        locked(&self.0).ask(request, false)
+        self.have(request, false)
     }
 
     /// Has it done, with the rights of this process, by a process that can be left alone with it. It goes on should this one end.
     pub fn act(&self, request: &Request) -> Result<Vec<u8>, Failure> {
-        locked(&self.0).ask(request, true)
+        self.have(request, true)
+    }
+
+    fn have(&self, request: &Request, acts: bool) -> Result<Vec<u8>, Failure> {
+        let Shared { slot, is_free } = &*self.0;
+        let is_taken = |slot: &mut Slot| slot.crew(acts).is_taken();
+        let waited = is_free.wait_while(locked(slot), is_taken);
+        let mut waited = waited.unwrap_or_else(PoisonError::into_inner);
+        let most_idle = waited.admit()?;
+        waited.crew(acts).working += 1;
+        let (kept, role, budget) = (waited.crew(acts).idle.pop(), waited.role(acts), waited.budget);
+        drop(waited);
+        let helper = kept.map_or_else(|| Helper::start(role, budget), Ok);
+        let answer = helper.and_then(|helper| self.have_by(helper, request, acts, most_idle));
+        locked(slot).crew(acts).working -= 1;
+        is_free.notify_all();
+        answer
+    }
+
+    fn have_by(
+        &self,
+        mut helper: Helper,
+        request: &Request,
+        acts: bool,
+        most_idle: Duration,
+    ) -> Result<Vec<u8>, Failure> {
+        let begin = Instant::now();
+        let Outcome { answer, idle } =
+            helper.ask(request.kind, request.body, request.files, most_idle);
+        let has_ended = answer.is_err() && helper.end().is_some();
+        let mut slot = locked(&self.0.slot);
+        slot.was_idle(idle);
+        match &answer {
+            Ok(_) => slot.crew(acts).idle.push(helper),
+            _ if !has_ended => slot.left.push(helper),
+            _ => {}
+        }
+        match &answer {
+            Ok(_) | Err(Failure::Stuck(_)) => {}
+            Err(Failure::Time(used)) => slot.wasted.add(*used),
+            Err(_) => slot.wasted.add(begin.elapsed()),
+        }
+        answer
     }
 
     /// Ends what `act` began, as far as it has not ended: the kernel lets go of what it traces.
     pub fn end_acting(&self) {
-        locked(&self.0).end_actor();
+        let idle = std::mem::take(&mut locked(&self.0.slot).actors.idle);
+        let left = idle.into_iter().filter_map(|mut actor| actor.end().is_none().then_some(actor));
+        let left: Vec<Helper> = left.collect();
+        locked(&self.0.slot).left.extend(left);
     }
 
-    /// The next bytes of an open file, as many as come at once, asked of the kernel in pieces of so many. None at its end.
-    pub fn read(&self, file: &File, piece_bytes: u32) -> Result<Vec<u8>, Failure> {
-        let body = [MOST_READ_BYTES.to_le_bytes(), piece_bytes.to_le_bytes()].concat();
-        self.ask(&Request { kind: READ, body: &body, files: &[file.as_fd()] })
+    /// The next bytes of an open file, as many as come at once. None at its end.
+    pub fn read(&self, file: &File) -> Result<Vec<u8>, Failure> {
+        self.ask(&Request { kind: READ, body: &[], files: &[file.as_fd()] })
     }
 
     /// What `act` returns, unless it waits too long for a process or file of the owner: then it goes on waiting by itself. It must be such that it ends when
@@ -178,56 +244,37 @@ impl Apart {
         &self,
         act: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let most = locked(&self.0).most_idle()?;
+        let most = locked(&self.0.slot).most_idle()?;
         let (says, hears) = channel();
         let started = |error: std::io::Error| Failure::NotStarted(error.to_string());
         let act = move || says.send(act()).unwrap_or_default();
         thread::Builder::new().spawn(act).map_err(started)?;
         hears.recv_timeout(most).map_err(|_| {
-            locked(&self.0).was_idle(most);
+            locked(&self.0.slot).was_idle(most);
             Failure::Stuck(most)
         })
     }
 }
 
+impl Crew {
+    fn is_taken(&self) -> bool {
+        self.working >= self.most
+    }
+}
+
 impl Slot {
-    fn ask(&mut self, request: &Request, acts: bool) -> Result<Vec<u8>, Failure> {
+    /// Says how long an input may keep its helper waiting, unless no more of them are read.
+    fn admit(&mut self) -> Result<Duration, Failure> {
         let is_wasted = self.budget.cpu.is_some_and(|cpu| self.wasted.time() >= cpu * MOST_WASTED);
         self.left.retain_mut(|helper| !helper.has_ended());
         if is_wasted || self.left.len() >= MOST_LEFT {
             return Err(Failure::UsedUp);
         }
-        let most_idle = self.most_idle()?;
-        let kept = if acts { self.actor.take() } else { self.helper.take() };
-        let mut helper = match kept {
-            Some(helper) => helper,
-            None => Helper::start(self.role(acts), self.budget)?,
-        };
-        let begin = Instant::now();
-        let Outcome { answer, idle } =
-            helper.ask(request.kind, request.body, request.files, most_idle);
-        self.was_idle(idle);
-        match &answer {
-            Ok(_) => {
-                *(if acts { &mut self.actor } else { &mut self.helper }) = Some(helper);
-                return answer;
-            }
-            Err(Failure::Time(used)) => self.wasted.add(*used),
-            Err(Failure::Stuck(_)) => {}
-            Err(_) => self.wasted.add(begin.elapsed()),
-        }
-        if helper.end().is_none() {
-            self.left.push(helper);
-        }
-        answer
+        self.most_idle()
     }
 
-    fn end_actor(&mut self) {
-        if let Some(mut actor) = self.actor.take()
-            && actor.end().is_none()
-        {
-            self.left.push(actor);
-        }
+    fn crew(&mut self, acts: bool) -> &mut Crew {
+        if acts { &mut self.actors } else { &mut self.readers }
     }
 
     fn role(&self, acts: bool) -> Role {

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub const WORD: &str = "read_apart";
 /// Exit status of one whose reader failed.
 pub const BROKEN: i32 = 101;
-/// A request for what a descriptor has next: two lengths as bytes, of all and of a piece.
+/// A request for what a descriptor has next.
 pub const READ: u8 = 0xff;
 pub const ANSWER: u8 = 0;
 /// Of an answer to the greeting: why it cannot serve.
@@ -30,7 +30,7 @@ const READS_AS: u64 = 1;
 const ACTS: u64 = 2;
 const ACTS_WITHIN: u64 = 3;
 /// Of a file, at once.
-pub const MOST_READ_BYTES: u32 = 1 << 20;
+const MOST_READ_BYTES: u64 = 64 << 10;
 
 /// What the helper was allowed, if this is one.
 static OWN_BOUNDS: OnceLock<Budget> = OnceLock::new();
@@ -135,7 +135,7 @@ fn serve(
     while let Some(request) = channel.receive(MOST_REQUEST_BYTES, never).ok()? {
         let Message { kind, body, files } = request;
         let answer = if kind == READ {
-            next_bytes(&body, files)
+            next_bytes(files)
         } else {
             let handler = handlers.iter_mut().find(|handler| handler.kinds().contains(&kind));
             handler.and_then(|handler| handler.answer(kind, &body, files))
@@ -149,22 +149,11 @@ fn serve(
 }
 
 /// What the one descriptor has next; nothing at its end.
-fn next_bytes(body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
-    let (most, piece) = body.split_first_chunk::<4>()?;
-    let (most, piece) = (u32::from_le_bytes(*most), u32::from_le_bytes(piece.try_into().ok()?));
-    let (most, piece) = (most.min(MOST_READ_BYTES) as usize, piece as usize);
-    let [mut file] = files.try_into().ok()?;
+fn next_bytes(files: Vec<File>) -> Option<Vec<u8>> {
+    let [file] = files.try_into().ok()?;
     let mut bytes = Vec::new();
-    while bytes.len() < most {
-        let filled = bytes.len();
-        bytes.resize(most.min(filled + piece), 0);
-        // Of a process that has just ended there is no more.
-        let count = file.read(&mut bytes[filled..]).unwrap_or(0);
-        bytes.truncate(filled + count);
-        if count == 0 {
-            break;
-        }
-    }
+    // Of a process that has just ended there is no more.
+    let _ = file.take(MOST_READ_BYTES).read_to_end(&mut bytes);
     Some(bytes)
 }
 

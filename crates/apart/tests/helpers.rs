@@ -180,7 +180,7 @@ fn a_file_is_read_by_a_helper_to_its_end() {
     let file = File::open(&path).unwrap();
     let mut read = Vec::new();
     loop {
-        let bytes = apart.read(&file, 1000).unwrap();
+        let bytes = apart.read(&file).unwrap();
         if bytes.is_empty() {
             break;
         }

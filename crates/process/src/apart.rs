@@ -9,7 +9,8 @@ use crate::stacks::thread_stacks;
 use borsh::{BorshDeserialize, BorshSerialize};
 use ramson_apart::{Apart, Failure, Request};
 use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
 
 pub(crate) const STATISTICS: u8 = 0x40;
 pub(crate) const LOOK: u8 = 0x42;
@@ -17,6 +18,7 @@ pub(crate) const BESIDE: u8 = 0x43;
 pub(crate) const SEARCH: u8 = 0x44;
 pub(crate) const PEEK: u8 = 0x45;
 pub(crate) const RUNS: u8 = 0x46;
+pub(crate) const AREAS: u8 = 0x47;
 /// A process has no more addresses.
 const MOST_BYTES: u64 = 1 << 47;
 /// A longer path of an area is passed without its directory.
@@ -95,12 +97,7 @@ fn slim(areas: &[Area]) -> Vec<Area> {
         0..=MOST_PATH_BYTES => area.path.clone(),
         _ => without_directory(&area.path),
     };
-    let slim = |area: &Area| Area {
-        path: path(area),
-        permissions: area.permissions.clone(),
-        flags: String::new(),
-        ..*area
-    };
+    let slim = |area: &Area| Area { path: path(area), ..*area };
     areas.iter().map(slim).collect()
 }
 
@@ -150,6 +147,12 @@ pub fn beside(
     found.ok().filter(is_answer).unwrap_or_else(|| vec![None; blocks.len()])
 }
 
+/// The areas that a file smaps tells.
+pub(crate) fn areas(by: &Apart, smaps: &File) -> Result<Vec<Area>, Failure> {
+    let areas: Vec<Area> = ask(by, AREAS, &(), &[smaps.as_fd()])?;
+    Some(areas).filter(|areas| are_areas(areas)).ok_or(Failure::BadAnswer)
+}
+
 /// What is looked for in a binary.
 pub fn search(by: &Apart, file: BorrowedFd, what: Search) -> Found {
     ask(by, SEARCH, &what, &[file]).unwrap_or_default()
@@ -168,6 +171,14 @@ pub fn present(by: &Apart, files: &[BorrowedFd], start: u64, end: u64) -> Option
     runs.filter(|runs| {
         runs.iter().all(is_run) && runs.windows(2).all(|pair| pair[0].1 <= pair[1].0)
     })
+}
+
+fn are_areas(areas: &[Area]) -> bool {
+    let is_area = |it: &Area| {
+        let bytes = [it.rss, it.anonymous, it.shared, it.anonymous_huge, it.hugetlb, it.swap];
+        it.start < it.end && bytes.iter().all(|&bytes| bytes <= MOST_BYTES)
+    };
+    areas.iter().all(is_area) && areas.windows(2).all(|pair| pair[0].end <= pair[1].start)
 }
 
 /// Whether nothing that is worked out from them can fail.
@@ -260,6 +271,16 @@ mod tests {
         let back: Statistics = borsh::from_slice(&wire).unwrap();
         assert_eq!(format!("{back:?}"), format!("{:?}", example()));
         assert!(is_valid(&back));
+    }
+
+    #[test]
+    fn areas_that_cannot_be_are_refused() {
+        let area = |start, end, rss| Area { start, end, rss, ..Area::default() };
+        assert!(are_areas(&[area(1, 2, MOST_BYTES), area(2, 3, 0)]));
+        assert!(!are_areas(&[area(2, 3, 0), area(1, 2, 0)]));
+        assert!(!are_areas(&[area(1, 3, 0), area(2, 4, 0)]));
+        assert!(!are_areas(&[area(1, 1, 0)]));
+        assert!(!are_areas(&[area(1, 2, MOST_BYTES + 1)]));
     }
 
     #[test]

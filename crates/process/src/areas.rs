@@ -1,20 +1,16 @@
-//! The areas of a process, as one reading of /proc/PID/smaps tells them, and the kernel's total beside them.
+//! The areas of a process, as the text of /proc/PID/smaps tells them.
 
 use crate::mappings::{Mapping, UNNAMED, mappings};
-use crate::{clock, stat, watched};
 use borsh::{BorshDeserialize, BorshSerialize};
 use rustix::fs::makedev;
 use std::collections::HashMap;
-use std::io::{BufRead, Result as IoResult};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Result as IoResult};
 use std::ops::Range;
 
 /// Asked of smaps at once. The kernel writes whole entries until it has as much, and counts the pages of an area once more if its entry does
 /// not fit into the rest of a page. It fits where only this much is before it.
 const SMAPS_READ_BYTES: usize = 1024;
-/// Times that smaps is read until it agrees with the total …
-const MOST_READINGS: u32 = 4;
-/// … unless that has taken so long already: a process may have very many areas.
-const MOST_READING_NS: u64 = 1_000_000_000;
 /// Of areas that are read whole: the variables of a C library or loader.
 const MOST_WHOLE_BYTES: u64 = 64 << 20;
 /// Of all areas' paths: longer ones are cut.
@@ -41,7 +37,7 @@ pub struct Area {
     /// First address behind it.
     pub end: u64,
     /// `rw-p` and the like.
-    pub permissions: String,
+    pub permissions: [u8; 4],
     /// Offset in the file.
     pub offset: u64,
     /// Of the file, as maps have it; 0 if there is none.
@@ -62,8 +58,10 @@ pub struct Area {
     pub hugetlb: u64,
     /// Swapped out.
     pub swap: u64,
-    /// Two-letter flags.
-    pub flags: String,
+    /// Left out of core dumps, as the kernel was told.
+    pub is_not_dumped: bool,
+    /// Never in transparent huge pages, as the kernel was told.
+    pub is_never_huge: bool,
 }
 
 impl Area {
@@ -81,7 +79,7 @@ impl Area {
 
     /// Whether the process may read and write it.
     pub fn is_writable(&self) -> bool {
-        self.permissions.starts_with("rw")
+        self.permissions.starts_with(b"rw")
     }
 
     /// Whether it is anonymous memory of hugetlbfs, whose pages are not part of RSS.
@@ -93,20 +91,13 @@ impl Area {
     pub fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
-
-    /// Whether the kernel was told `flag`.
-    pub fn has_flag(&self, flag: &str) -> bool {
-        self.flags.split_whitespace().any(|known| known == flag)
-    }
 }
 
-/// The areas of process `pid`, in the order of their addresses.
-pub fn read_smaps(pid: u32) -> IoResult<Vec<Area>> {
-    let smaps = watched::open_in_pieces(pid, "smaps", SMAPS_READ_BYTES as u32)?;
-    watched::read_whole(smaps, SMAPS_READ_BYTES, |smaps| parse_smaps(smaps))
+pub(crate) fn parse_file(smaps: File) -> IoResult<Vec<Area>> {
+    parse(BufReader::with_capacity(SMAPS_READ_BYTES, smaps))
 }
 
-/// The same without what of them is resident: the kernel tells that many times as fast.
+/// The areas of process `pid` without what of them is resident: the kernel tells that many times as fast.
 pub fn read_outline(pid: u32) -> IoResult<Vec<Area>> {
     let mut names = HashMap::new();
     let mut path_bytes = 0;
@@ -115,8 +106,16 @@ pub fn read_outline(pid: u32) -> IoResult<Vec<Area>> {
         if inode != 0 && path != UNNAMED {
             names.entry((device, inode)).or_insert_with(|| path.clone());
         }
-        let permissions = String::from_utf8_lossy(&access).into_owned();
-        let area = Area { start, end, permissions, offset, device, inode, path, ..Area::default() };
+        let area = Area {
+            start,
+            end,
+            permissions: access,
+            offset,
+            device,
+            inode,
+            path,
+            ..Area::default()
+        };
         all.push(area);
     }
     for area in &mut all {
@@ -129,45 +128,6 @@ pub fn read_outline(pid: u32) -> IoResult<Vec<Area>> {
         }
     }
     Ok(all)
-}
-
-/// The areas of a process, and what they must add up to.
-pub struct Areas {
-    /// In the order of their addresses.
-    pub all: Vec<Area>,
-    /// What the kernel counts as resident: the sum of the areas, if that is settled.
-    pub rss: u64,
-    /// The sum lies between the kernel's total right before the reading and right after it.
-    pub is_settled: bool,
-}
-
-/// Reads the areas between two totals, again while their sum lies outside of these: each area is counted at a moment of its own.
-pub fn read_areas(pid: u32) -> IoResult<Areas> {
-    let begin_ns = clock::thread_cpu_ns();
-    let mut before = rollup(pid);
-    let mut readings = 0;
-    loop {
-        readings += 1;
-        let all = read_smaps(pid)?;
-        let sum = all.iter().map(|area| area.rss).sum();
-        let after = if before == Some(sum) { before } else { rollup(pid) };
-        let Some((first, last)) = before.zip(after) else {
-            return Ok(Areas { all, rss: sum, is_settled: true });
-        };
-        if (first.min(last)..=first.max(last)).contains(&sum) {
-            return Ok(Areas { all, rss: sum, is_settled: true });
-        }
-        let has_taken_long = clock::thread_cpu_ns() - begin_ns > MOST_READING_NS;
-        if readings == MOST_READINGS || has_taken_long {
-            return Ok(Areas { all, rss: last, is_settled: false });
-        }
-        before = after;
-    }
-}
-
-/// The kernel's total of process `pid`; `None` where it does not tell.
-fn rollup(pid: u32) -> Option<u64> {
-    watched::lines(pid, "smaps_rollup").ok()?.find_map(|line| stat::bytes(&line, "Rss"))
 }
 
 /// The areas without these ranges, which do not overlap: what is left of each is an area of its own.
@@ -209,11 +169,16 @@ pub fn anonymous_bytes(areas: &[Area]) -> u64 {
     anonymous.map(|area| area.rss).sum()
 }
 
-/// The areas that the text of smaps tells. One that grows between two reads is listed again: only its last entry counts.
-pub fn parse_smaps(mut smaps: impl BufRead) -> Vec<Area> {
+/// The areas that the text of smaps tells.
+pub fn parse_smaps(smaps: &[u8]) -> Vec<Area> {
+    parse(smaps).unwrap_or_default()
+}
+
+/// An area that grows between two reads is listed again: only its last entry counts.
+fn parse(mut smaps: impl BufRead) -> IoResult<Vec<Area>> {
     let mut all: Vec<Area> = Vec::new();
     let (mut bytes, mut path_bytes) = (Vec::new(), 0);
-    while smaps.read_until(b'\n', &mut bytes).is_ok_and(|read| read > 0) {
+    while smaps.read_until(b'\n', &mut bytes)? > 0 {
         let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         // Figures begin with a capital, addresses with a digit.
         if line.first().is_some_and(u8::is_ascii_uppercase) {
@@ -232,7 +197,7 @@ pub fn parse_smaps(mut smaps: impl BufRead) -> Vec<Area> {
         bytes.clear();
     }
     all.shrink_to_fit();
-    all
+    Ok(all)
 }
 
 fn add_figure(area: &mut Area, key: &[u8], value: &[u8]) {
@@ -252,7 +217,12 @@ fn add_figure(area: &mut Area, key: &[u8], value: &[u8]) {
             area.hugetlb = area.hugetlb.saturating_add(bytes());
         }
         b"Swap" => area.swap = bytes(),
-        b"VmFlags" => area.flags = String::from_utf8_lossy(value.trim_ascii()).into_owned(),
+        b"VmFlags" => {
+            for flag in value.split(|&byte| byte == b' ') {
+                area.is_not_dumped |= flag == b"dd";
+                area.is_never_huge |= flag == b"nh";
+            }
+        }
         _ => {}
     }
 }
@@ -271,7 +241,7 @@ fn parse_head(line: &str) -> Option<Area> {
     Some(Area {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
-        permissions: fields.next()?.into(),
+        permissions: fields.next()?.as_bytes().try_into().ok()?,
         offset: u64::from_str_radix(fields.next()?, 16).ok()?,
         device: device(fields.next()?)?,
         inode: fields.next()?.parse().ok()?,

@@ -112,14 +112,15 @@ pub fn jemalloc_version(library: &[u8]) -> Option<String> {
 
 /// The settings among the variables of /proc/PID/environ: what the process was started with.
 pub fn settings(environ: &[u8]) -> Vec<(String, String)> {
-    let variables = environ.split(|&byte| byte == 0).map(String::from_utf8_lossy);
-    variables
-        .filter(|variable| VARIABLES.iter().any(|known| variable.starts_with(known)))
-        .filter_map(|variable| {
-            let (name, value) = variable.split_once('=')?;
-            Some((name.to_owned(), value.to_owned()))
-        })
-        .collect()
+    let is_known =
+        |variable: &&[u8]| VARIABLES.iter().any(|known| variable.starts_with(known.as_bytes()));
+    // Of zeros, there may be any number.
+    let variables = environ.split(|&byte| byte == 0).filter(|variable| !variable.is_empty());
+    let setting = |variable: &[u8]| {
+        let variable = String::from_utf8_lossy(variable);
+        variable.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
+    };
+    variables.filter(is_known).filter_map(setting).collect()
 }
 
 #[cfg(test)]

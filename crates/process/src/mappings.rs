@@ -73,14 +73,25 @@ struct Asked {
     pid: u32,
     file: File,
     by: Option<Apart>,
+    of_files: bool,
     next: Option<u64>,
     batch: vec::IntoIter<Mapping>,
 }
 
 /// The mappings of process `pid`. None of a process that is just gone.
 pub fn mappings(pid: u32) -> io::Result<Mappings> {
+    open(pid, false)
+}
+
+/// The same without memory that is no file's, where the kernel can be asked.
+pub fn mappings_of_files(pid: u32) -> io::Result<Mappings> {
+    open(pid, true)
+}
+
+fn open(pid: u32, of_files: bool) -> io::Result<Mappings> {
     let (file, by) = watched::open_file(pid, "maps")?;
-    let mut asked = Asked { pid, file, by, next: Some(0), batch: Vec::new().into_iter() };
+    let batch = Vec::new().into_iter();
+    let mut asked = Asked { pid, file, by, of_files, next: Some(0), batch };
     match asked.fill() {
         Err(error) if error.kind() == ErrorKind::Unsupported => {
             Ok(Mappings(Source::Text(Box::new(watched::lines(pid, "maps")?))))
@@ -110,10 +121,11 @@ impl Asked {
     fn fill(&mut self) -> io::Result<()> {
         let Some(at) = self.next else { return Ok(()) };
         let batch = match &self.by {
-            None => batch(&self.file, at),
+            None => batch(&self.file, at, self.of_files),
             Some(by) => {
-                let (body, files) = (at.to_le_bytes(), [self.file.as_fd()]);
-                let answer = by.ask(&Request { kind: MAPPINGS, body: &body, files: &files });
+                let body = borsh::to_vec(&(at, self.of_files))?;
+                let files = &[self.file.as_fd()];
+                let answer = by.ask(&Request { kind: MAPPINGS, body: &body, files });
                 let answer = answer.map_err(|failure| noted(self.pid, failure))?;
                 let batch = borsh::from_slice::<Option<Vec<Mapping>>>(&answer).ok();
                 batch.filter(|batch| are_valid(batch, at)).ok_or(Failure::BadAnswer)?
@@ -141,16 +153,16 @@ fn are_valid(batch: &Option<Vec<Mapping>>, at: u64) -> bool {
 
 /// The answer to a helper's asker.
 pub(crate) fn answer(body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
-    let at = u64::from_le_bytes(body.try_into().ok()?);
+    let (at, of_files) = borsh::from_slice(body).ok()?;
     let [file] = files.try_into().ok()?;
-    borsh::to_vec(&batch(&file, at)).ok()
+    borsh::to_vec(&batch(&file, at, of_files)).ok()
 }
 
 /// The mappings from `at` on, `BATCH` of them if there are as many; `None` where the kernel cannot be asked.
-fn batch(maps: &File, mut at: u64) -> Option<Vec<Mapping>> {
+fn batch(maps: &File, mut at: u64, of_files: bool) -> Option<Vec<Mapping>> {
     let mut batch = Vec::new();
     while batch.len() < BATCH {
-        match remote::mapping(maps, at) {
+        match remote::mapping(maps, at, of_files) {
             Ok(Some(mapping)) => {
                 at = mapping.end;
                 batch.push(mapping);
@@ -177,7 +189,7 @@ mod tests {
         let maps = File::open("/proc/self/maps").unwrap();
         // Other tests map and unmap meanwhile.
         for _ in 0..1000 {
-            let (before, told, after) = (text(), batch(&maps, 0), text());
+            let (before, told, after) = (text(), batch(&maps, 0, false), text());
             let Some(told) = told else {
                 return eprintln!("Linux 6.11 is needed: nothing was compared");
             };
@@ -186,8 +198,11 @@ mod tests {
                     |mapping: &Mapping| Mapping { path: String::new(), ..mapping.clone() };
                 // It has no number, and is none of a process's own.
                 let is_own = |mapping: &&Mapping| mapping.path != "[vsyscall]";
+                let of_files = batch(&maps, 0, true).unwrap();
                 let plain: Vec<_> = before.iter().filter(is_own).map(without_path).collect();
-                if told.iter().map(without_path).ne(plain) {
+                let has_file = |mapping: &&Mapping| mapping.inode != 0;
+                let are_equal = told.iter().map(without_path).eq(plain);
+                if !are_equal || text() != after || told.iter().filter(has_file).ne(&of_files) {
                     continue;
                 }
                 for (told, read) in told.iter().zip(&before) {

@@ -4,6 +4,7 @@
 use crate::mappings::{Mapping, UNNAMED};
 use linux_raw_sys::general::{
     PAGE_IS_PFNZERO, PAGE_IS_PRESENT, page_region, pm_scan_arg, procmap_query, procmap_query_flags,
+    procmap_query_flags::*,
 };
 use rustix::fs::makedev;
 use std::fs::File;
@@ -97,14 +98,15 @@ pub fn present_runs(
     Ok(())
 }
 
-/// The mapping that covers `address`, else the next one, if there is one; fails where there is no such call. To name a file costs more than
+/// The mapping that covers `address`, else the next one, if there is one, of a file or of any kind; fails where there is no such call. To name a file costs more than
 /// the rest: only that of code, of shared memory, of what is no file, and of huge pages is told.
-pub fn mapping(maps: &File, address: u64) -> Result<Option<Mapping>> {
-    let Some(found) = query(maps, address, &mut [])? else { return Ok(None) };
+pub fn mapping(maps: &File, address: u64, of_file: bool) -> Result<Option<Mapping>> {
+    let kind = if of_file { PROCMAP_QUERY_FILE_BACKED_VMA as u64 } else { 0 };
+    let Some(found) = query(maps, address, kind, &mut [])? else { return Ok(None) };
     let has = |flag: procmap_query_flags| found.vma_flags & flag as u64 != 0;
     let bit = |flag, letter| if has(flag) { letter } else { b'-' };
-    let is_shared = has(procmap_query_flags::PROCMAP_QUERY_VMA_SHARED);
-    let is_code = has(procmap_query_flags::PROCMAP_QUERY_VMA_EXECUTABLE);
+    let is_shared = has(PROCMAP_QUERY_VMA_SHARED);
+    let is_code = has(PROCMAP_QUERY_VMA_EXECUTABLE);
     let is_huge = found.vma_page_size > rustix::param::page_size() as u64;
     let is_named = found.inode == 0 || is_shared || is_code || is_huge;
     let path = match is_named.then(|| name(maps, &found)) {
@@ -115,9 +117,9 @@ pub fn mapping(maps: &File, address: u64) -> Result<Option<Mapping>> {
         start: found.vma_start,
         end: found.vma_end,
         access: [
-            bit(procmap_query_flags::PROCMAP_QUERY_VMA_READABLE, b'r'),
-            bit(procmap_query_flags::PROCMAP_QUERY_VMA_WRITABLE, b'w'),
-            bit(procmap_query_flags::PROCMAP_QUERY_VMA_EXECUTABLE, b'x'),
+            bit(PROCMAP_QUERY_VMA_READABLE, b'r'),
+            bit(PROCMAP_QUERY_VMA_WRITABLE, b'w'),
+            bit(PROCMAP_QUERY_VMA_EXECUTABLE, b'x'),
             if is_shared { b's' } else { b'p' },
         ],
         offset: found.vma_offset,
@@ -130,7 +132,7 @@ pub fn mapping(maps: &File, address: u64) -> Result<Option<Mapping>> {
 /// As the text of maps has it. Another mapping may be there by now, or none.
 fn name(maps: &File, found: &procmap_query) -> Result<String> {
     let mut name = [0; MOST_NAME_BYTES];
-    let again = match query(maps, found.vma_start, &mut name) {
+    let again = match query(maps, found.vma_start, 0, &mut name) {
         Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => return Ok(UNNAMED.into()),
         again => again?,
     };
@@ -140,11 +142,12 @@ fn name(maps: &File, found: &procmap_query) -> Result<String> {
     Ok(String::from_utf8_lossy(name).replace('\n', "\\012"))
 }
 
-fn query(maps: &File, address: u64, name: &mut [u8]) -> Result<Option<procmap_query>> {
+/// Of a kind, which is a flag of the query.
+fn query(maps: &File, address: u64, kind: u64, name: &mut [u8]) -> Result<Option<procmap_query>> {
     // SAFETY: all zero is a valid value of a structure of integers.
     let mut query: procmap_query = unsafe { std::mem::zeroed() };
     query.size = size_of::<procmap_query>() as u64;
-    query.query_flags = procmap_query_flags::PROCMAP_QUERY_COVERING_OR_NEXT_VMA as u64;
+    query.query_flags = PROCMAP_QUERY_COVERING_OR_NEXT_VMA as u64 | kind;
     query.query_addr = address;
     query.vma_name_size = name.len() as u32;
     query.vma_name_addr = if name.is_empty() { 0 } else { name.as_mut_ptr() as u64 };

@@ -1,6 +1,6 @@
 //! The root directory of a process in a container or after a chroot, and where it is in our own file system.
 
-use crate::text;
+use crate::{text, watched};
 use ramson_paths::{Root, RootIdentity};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -24,8 +24,8 @@ pub fn other_root(pid: u32) -> Option<OtherRoot> {
         let is_it = |path: &PathBuf| {
             Root::told(path).and_then(|root| root.identity()).is_ok_and(|found| found == identity)
         };
-        let mounts = |of: &str| text::read(format!("/proc/{of}/mountinfo")).unwrap_or_default();
-        let mounted = places_of_mount(&mounts(&pid.to_string()), &mounts("self"));
+        let own_mounts = text::read("/proc/self/mountinfo").unwrap_or_default();
+        let mounted = places_of_mount(&watched::mounts(pid), &own_mounts);
         let path = its.path().into_iter().chain(mounted).find(is_it);
         OtherRoot { identity, path }
     })

@@ -2,13 +2,14 @@
 
 use crate::allocators::{Allocators, Missing};
 use crate::apart::{Sight, look};
-use crate::areas::{self, Area, Areas, Backing, read_areas, without};
+use crate::areas::{self, Area, Backing, without};
 use crate::glibc::{Arena, Effort, Statistics};
 use crate::identify::base_name;
 use crate::memory::Presence;
 use crate::part::{Part, Term};
 use crate::process_memory::ProcessMemory;
-use crate::{clock, forked, rights, stat, text};
+use crate::smaps::{Areas, read_areas};
+use crate::{clock, forked, rights, stat, text, watched};
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::{fs, iter, ops};
@@ -29,8 +30,6 @@ pub struct Explained {
     /// It changed faster than its parts can be read: they are of other moments than the total.
     pub is_unsettled: bool,
     parts: [i64; Part::ALL.len()],
-    /// Anonymous memory that is no stack, nor a binary's, shared, or ramson's.
-    pub anonymous: Vec<Area>,
     /// Not resident.
     pub swap: u64,
     /// Of the anonymous memory, in transparent huge pages.
@@ -78,7 +77,7 @@ impl Explained {
     }
 }
 
-/// Of several processes: the sums. Areas are of one address space; a sum has none.
+/// Of several processes: the sums.
 impl<'a> iter::Sum<&'a Self> for Explained {
     fn sum<I: Iterator<Item = &'a Self>>(all: I) -> Self {
         all.fold(Self::default(), |mut sum, one| {
@@ -102,7 +101,7 @@ pub fn is_ramsons(area: &Area, previous: Option<&Area>, profile: Option<&str>) -
     is_library(area)
         || Some(area.path.as_str()) == profile
         || area.path.starts_with("/memfd:ramson")
-        || is_unnamed && (follows_library || area.has_flag("dd") && area.has_flag("nh"))
+        || is_unnamed && (follows_library || area.is_not_dumped && area.is_never_huge)
 }
 
 /// What is known of a process beside its areas.
@@ -129,7 +128,7 @@ pub struct Known<'a> {
 
 /// Divides the areas of one reading of smaps.
 pub fn explain(areas: &[Area], known: &Known) -> Explained {
-    let is_code = |area: &&Area| area.inode != 0 && area.permissions.contains('x');
+    let is_code = |area: &&Area| area.inode != 0 && area.permissions[2] == b'x';
     let binaries: HashSet<&str> =
         areas.iter().filter(is_code).map(|area| area.path.as_str()).collect();
     let mut explained = Explained::default();
@@ -192,9 +191,6 @@ fn divide(explained: &mut Explained, area: &Area, rest: Part, known: &Known) {
     let uncovered = (area.end - area.start - covered) as i64;
     let mut elsewhere = outside.clamp(0, uncovered);
     explained.add(Part::Moved, outside - elsewhere);
-    if rest == Part::Anonymous {
-        explained.anonymous.push(area.clone());
-    }
     if known.is_child && known.statistics.is_none() && rest != Part::Ramson {
         let inherited = (area.shared as i64).min(elsewhere);
         explained.add(Part::Inherited, inherited);
@@ -317,7 +313,8 @@ pub fn read(
         };
         let memory_read = memory.as_ref().ok();
         let sight = memory_read.map_or_else(Sight::default, |memory| look(memory, &areas));
-        let pointers = stack_pointers(pid);
+        let pointers =
+            watched::wait_for_process(pid, move || stack_pointers(pid)).unwrap_or_default();
         let tmpfs = tmpfs_devices(pid);
         let known = Known {
             statistics: statistics.as_ref().ok(),
@@ -352,8 +349,7 @@ pub fn read(
 
 /// The file systems of this kind that a process has mounted, by their devices. Its paths are not asked: that might act, or wait.
 fn tmpfs_devices(pid: u32) -> HashSet<u64> {
-    let mounts = text::lines(format!("/proc/{pid}/mountinfo")).into_iter().flatten();
-    mounts.filter_map(|mount| tmpfs_device(&mount)).collect()
+    watched::mounts(pid).lines().filter_map(tmpfs_device).collect()
 }
 
 /// `36 35 0:33 / /mnt rw,noatime shared:1 - tmpfs none rw`.

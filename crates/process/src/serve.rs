@@ -1,7 +1,9 @@
 //! The memory of others' processes and the binaries in them, in the helper that reads them.
 
-use crate::apart::{BESIDE, LOOK, PEEK, Question, RUNS, SEARCH, STATISTICS, Sight, all_beside};
-use crate::areas::Area;
+use crate::apart::{
+    AREAS, BESIDE, LOOK, PEEK, Question, RUNS, SEARCH, STATISTICS, Sight, all_beside,
+};
+use crate::areas::{self, Area};
 use crate::binary::Binary;
 use crate::glibc::{self, Range, Statistics};
 use crate::mappings::{self, MAPPINGS};
@@ -20,12 +22,17 @@ pub struct MemoryReader;
 
 impl Handler for MemoryReader {
     fn kinds(&self) -> &'static [u8] {
-        &[STATISTICS, MAPPINGS, LOOK, BESIDE, SEARCH, PEEK, RUNS]
+        &[STATISTICS, MAPPINGS, LOOK, BESIDE, SEARCH, PEEK, RUNS, AREAS]
     }
 
     fn answer(&mut self, kind: u8, body: &[u8], files: Vec<File>) -> Option<Vec<u8>> {
         match kind {
             MAPPINGS => return mappings::answer(body, files),
+            AREAS => {
+                let [smaps] = files.try_into().ok()?;
+                // Of a process that has just ended there are none.
+                return borsh::to_vec(&areas::parse_file(smaps).unwrap_or_default()).ok();
+            }
             SEARCH => {
                 let [file] = files.try_into().ok()?;
                 let found = borsh::from_slice::<Search>(body).ok()?.run(&Binary::given(file)?);

@@ -69,7 +69,7 @@ fn is_descriptor(bytes: &[u8], offset: usize, own: u64) -> bool {
 fn guarded<'a>(memory: &impl Memory, areas: &'a [Area]) -> impl Iterator<Item = (&'a Area, u64)> {
     let has_guard = |pair: &&[Area]| {
         pair[0].end == pair[1].start
-            && pair[0].permissions.starts_with("---")
+            && pair[0].permissions.starts_with(b"---")
             && pair[1].is_writable()
             && pair[1].backing() == Backing::Anonymous
             && pair[1].rss > 0

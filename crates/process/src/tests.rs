@@ -66,7 +66,7 @@ impl Memory for Snapshot {
 }
 
 fn area(start: u64, end: u64, path: &str) -> Area {
-    let permissions = "rw-p".into();
+    let permissions = *b"rw-p";
     Area { start, end, permissions, path: path.into(), ..Area::default() }
 }
 
@@ -306,9 +306,9 @@ Rss:                   4 kB
     assert_eq!(areas[0].path, "/a b/Rss: 3 (deleted)");
     let bytes = (areas[0].rss, areas[0].anonymous, areas[0].swap, areas[1].rss);
     assert_eq!(bytes, (12288, 4096, 8192, 4096));
-    assert!(
-        areas[0].permissions.ends_with('s') && areas[0].has_flag("dd") && !areas[0].has_flag("d")
-    );
+    assert_eq!((&areas[0].permissions, &areas[1].permissions), (b"r--s", b"rw-p"));
+    let flags = areas.iter().map(|area| (area.is_not_dumped, area.is_never_huge));
+    assert!(flags.eq([(true, true), (false, false)]));
 }
 
 #[test]

@@ -7,12 +7,14 @@ use crate::text;
 use ramson_apart::{Apart, Failure, for_process};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Asked of the kernel at once, where it does not matter.
-const PIECE_BYTES: u32 = 64 << 10;
+/// Of mounts. A user may have 100,000 of them, each upon the last one and with paths of 4 KiB: the kernel takes minutes to tell them.
+const MOST_MOUNTS_BYTES: u64 = 1 << 20;
+/// Of lines.
+const BUFFER_BYTES: usize = 64 << 10;
 /// How long one that did not answer is not asked again.
 const SILENCE_LASTS: Duration = Duration::from_secs(60);
 
@@ -29,20 +31,15 @@ pub struct ProcessFile(Reader);
 
 enum Reader {
     Here(File),
-    Apart { pid: u32, by: Apart, file: File, piece_bytes: u32, bytes: Vec<u8>, at: usize },
+    Apart { pid: u32, by: Apart, file: File, bytes: Vec<u8>, at: usize },
 }
 
 /// The file `name` of process `pid`.
 pub fn open(pid: u32, name: &str) -> io::Result<ProcessFile> {
-    open_in_pieces(pid, name, PIECE_BYTES)
-}
-
-/// The same, read in pieces of so many bytes.
-pub fn open_in_pieces(pid: u32, name: &str, piece_bytes: u32) -> io::Result<ProcessFile> {
     let (file, by) = open_file(pid, name)?;
     Ok(ProcessFile(match by {
         None => Reader::Here(file),
-        Some(by) => Reader::Apart { pid, by, file, piece_bytes, bytes: Vec::new(), at: 0 },
+        Some(by) => Reader::Apart { pid, by, file, bytes: Vec::new(), at: 0 },
     }))
 }
 
@@ -61,9 +58,15 @@ pub fn start(pid: u32, name: &str, most_bytes: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// What is mounted where it runs (mountinfo of proc(5)), as far as `MOST_MOUNTS_BYTES` go.
+pub fn mounts(pid: u32) -> String {
+    let text = start(pid, "mountinfo", MOST_MOUNTS_BYTES).unwrap_or_default();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
 /// Its lines.
 pub fn lines(pid: u32, name: &str) -> io::Result<impl Iterator<Item = String>> {
-    Ok(text::lines_of(BufReader::with_capacity(PIECE_BYTES as usize, open(pid, name)?)))
+    Ok(text::lines_of(BufReader::with_capacity(BUFFER_BYTES, open(pid, name)?)))
 }
 
 /// What `act` returns, which may wait for process `pid`, unless that takes too long.
@@ -131,43 +134,16 @@ fn locked() -> MutexGuard<'static, BTreeMap<u32, Silence>> {
 
 impl Read for ProcessFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (pid, by, file, piece_bytes, bytes, at) = match &mut self.0 {
+        let (pid, by, file, bytes, at) = match &mut self.0 {
             Reader::Here(file) => return file.read(buffer),
-            Reader::Apart { pid, by, file, piece_bytes, bytes, at } => {
-                (*pid, by, file, *piece_bytes, bytes, at)
-            }
+            Reader::Apart { pid, by, file, bytes, at } => (*pid, by, file, bytes, at),
         };
         if *at == bytes.len() {
-            *bytes = by.read(file, piece_bytes).map_err(|failure| noted(pid, failure))?;
+            *bytes = by.read(file).map_err(|failure| noted(pid, failure))?;
             *at = 0;
         }
         let count = (&bytes[*at..]).read(buffer)?;
         *at += count;
         Ok(count)
-    }
-}
-
-/// What `read` makes of all of it, unless it cannot be read to its end.
-pub fn read_whole<T>(
-    file: ProcessFile,
-    capacity: usize,
-    read: impl FnOnce(&mut dyn BufRead) -> T,
-) -> io::Result<T> {
-    let mut file = BufReader::with_capacity(capacity, Noted { file, error: None });
-    let read = read(&mut file);
-    file.into_inner().error.map_or(Ok(read), Err)
-}
-
-/// Keeps the error of a file whose readers stop there.
-struct Noted {
-    file: ProcessFile,
-    error: Option<io::Error>,
-}
-
-impl Read for Noted {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.file.read(buffer).inspect_err(|error| {
-            self.error = Some(io::Error::new(error.kind(), error.to_string()));
-        })
     }
 }

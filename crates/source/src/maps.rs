@@ -2,7 +2,7 @@
 
 use ramson_format::FILE_BYTES_RANGE;
 use ramson_paths::{Links, MapIdentity, MappedFile, Root, mapped_file};
-use ramson_process::{Mapping, mappings, watched};
+use ramson_process::{Mapping, mappings, mappings_of_files, watched};
 use ramson_reader::{ProcessRange, ReadAt, Snapshot};
 use std::fs::File;
 use std::io;
@@ -69,12 +69,10 @@ pub fn maps(pid: u32) -> io::Result<impl Iterator<Item = Map>> {
 
 /// Those that may be its profile, if it has the library.
 pub fn profile_maps(pid: u32) -> io::Result<Option<Vec<Map>>> {
-    let (mut found, mut has_library) = (Vec::new(), false);
-    for map in maps(pid)? {
-        has_library |= map.is_library();
-        found.extend(Some(map).filter(Map::may_be_profile));
+    if !mappings_of_files(pid)?.map(Map::from).any(|map| map.is_library()) {
+        return Ok(None);
     }
-    Ok(has_library.then_some(found))
+    Ok(Some(maps(pid)?.filter(Map::may_be_profile).collect()))
 }
 
 /// What may be read as a profile that is mapped there, and where it is.

@@ -6,6 +6,7 @@ use crate::file::{open_file, open_member};
 use crate::members::{is_named, matching, none_of, processes_of, several};
 use crate::recording::Recording;
 use crate::selector::{Base, Selector};
+use ramson_apart::each_at_once;
 use ramson_process::{rights, stat, text, watched};
 use ramson_profile::format::format_bytes;
 use ramson_reader::Header;
@@ -53,14 +54,11 @@ pub fn find_targets(sources: &[impl AsRef<str>]) -> Result<Targets, Failure> {
         let selector = Selector::parse(source.as_ref())?;
         let pids = pids_of(&selector)?;
         let is_alone = pids.len() == 1;
-        for pid in pids.into_iter().filter(|&pid| known.insert(pid)) {
-            match target(pid) {
-                Ok(target) => targets.found.push(target),
-                Err(failure) if is_alone => return Err(failure),
-                Err(failure) => {
-                    targets.refused.push(Refused { pid, name: comm(pid), failure });
-                }
-            }
+        let pids: Vec<u32> = pids.into_iter().filter(|&pid| known.insert(pid)).collect();
+        let refused_before = targets.refused.len();
+        targets.add(&pids);
+        if is_alone && targets.refused.len() > refused_before {
+            return Err(targets.refused.swap_remove(refused_before).failure);
         }
     }
     if targets.found.is_empty() && !targets.refused.is_empty() {
@@ -72,13 +70,24 @@ pub fn find_targets(sources: &[impl AsRef<str>]) -> Result<Targets, Failure> {
 /// Those of this user, or for root of all users, whose name or command line is wanted; may be none.
 pub fn matching_targets(is_wanted: impl Fn(&str) -> bool) -> Targets {
     let mut targets = Targets { found: Vec::new(), refused: Vec::new() };
-    for pid in matching(is_wanted) {
-        match target(pid) {
-            Ok(target) => targets.found.push(target),
-            Err(failure) => targets.refused.push(Refused { pid, name: comm(pid), failure }),
+    targets.add(&matching(is_wanted));
+    targets
+}
+
+impl Targets {
+    /// What `look` says of each that may be looked at, in their order.
+    pub fn each<R: Send>(&self, look: impl Fn(&Target) -> R + Sync) -> Vec<R> {
+        each_at_once(&self.found, look)
+    }
+
+    fn add(&mut self, pids: &[u32]) {
+        for (&pid, looked_at) in pids.iter().zip(each_at_once(pids, |&pid| target(pid))) {
+            match looked_at {
+                Ok(target) => self.found.push(target),
+                Err(failure) => self.refused.push(Refused { pid, name: comm(pid), failure }),
+            }
         }
     }
-    targets
 }
 
 /// The process that is named, if that is one.

@@ -40,7 +40,7 @@ impl Memory for Pages<'_> {
 }
 
 fn area(start: u64, bytes: &[u8], path: &str) -> Area {
-    let (length, permissions) = (bytes.len() as u64, "rw-p".to_owned());
+    let (length, permissions) = (bytes.len() as u64, *b"rw-p");
     let (rss, path) = (length, path.to_owned());
     Area { start, end: start + length, permissions, path, rss, anonymous: rss, ..Area::default() }
 }

@@ -139,8 +139,9 @@ pub fn examine_all(targets: &Targets, question: &Question) -> Result<Findings, F
     let refused = targets.refused.iter().map(|refused| refusal(refused.pid, &refused.failure));
     let mut refused: Vec<Refusal> = refused.collect();
     let (mut processes, mut first_failure) = (Vec::new(), None);
-    for target in &targets.found {
-        match examine(target, question, None) {
+    let examined = targets.each(|target| examine(target, question, None));
+    for (target, examined) in targets.found.iter().zip(examined) {
+        match examined {
             Ok(finding) => {
                 let mut row = Row::of_process(target.pid, target.name.clone());
                 row.rss = Some(finding.rss.bytes);

@@ -92,13 +92,13 @@ fn slot_of(
     };
     let area = area_of(import.address)?;
     if !import.address.is_multiple_of(8)
-        || !area.permissions.starts_with('r')
-        || area.permissions.contains(['x', 's'])
+        || area.permissions[0] != b'r'
+        || area.permissions[2..] != *b"-p"
     {
         return None;
     }
     let is_in_own_code = area_of(before).is_some_and(|code| {
-        code.permissions.contains('x') && code.inode == area.inode && code.device == area.device
+        code.permissions[2] == b'x' && code.inode == area.inode && code.device == area.device
     });
     let is_lazy = import.kind == JUMP_SLOT && is_in_own_code && import.own != Some(before);
     let is_lazy_known = is_lazy_known && !(import.own.is_some() && object.is_symbolic());
