@@ -94,17 +94,6 @@ fn what_cannot_be_started_is_said_in_one_line() {
 }
 
 #[test]
-fn a_program_runs_also_where_there_is_no_library() {
-    let scratch = Scratch::new();
-    let alone = scratch.path("ramson");
-    fs::copy(ramson_program(), &alone).unwrap();
-    let outcome = finish(clean(&alone).args(["run", "--", "sh", "-c", "exit 7"]));
-    assert_eq!((outcome.status, outcome.remarks.len()), (7, 1), "{outcome:?}");
-    assert!(outcome.remarks[0].contains("libramson.so"), "{outcome:?}");
-    assert!(outcome.remarks[0].ends_with("/sh runs without a profile"), "{outcome:?}");
-}
-
-#[test]
 fn standard_streams_pass_through_byte_for_byte() {
     let scratch = Scratch::new();
     let mut state = 1u32;

@@ -166,3 +166,14 @@ fn without_proc_one_line_names_it() {
         assert_unprofiled(&finish(&mut hidden), status, "no /proc, which ramson needs. Mount it");
     }
 }
+
+#[test]
+fn a_program_runs_also_where_there_is_no_library() {
+    let scratch = Scratch::new();
+    let alone = scratch.path("ramson");
+    fs::copy(ramson_program(), &alone).unwrap();
+    let outcome = finish(clean(&alone).args(["run", "--", "sh", "-c", "exit 7"]));
+    assert_eq!((outcome.status, outcome.remarks.len()), (7, 1), "{outcome:?}");
+    assert!(outcome.remarks[0].contains("libramson.so"), "{outcome:?}");
+    assert!(outcome.remarks[0].ends_with("/sh runs without a profile"), "{outcome:?}");
+}

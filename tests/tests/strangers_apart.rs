@@ -64,6 +64,23 @@ fn a_stranger_s_files_give_the_reports_that_one_s_own_give() {
     assert_eq!(reports(), before);
 }
 
+#[test]
+fn no_helper_outlives_the_command_as_a_child_of_whoever_adopts_it() {
+    // PR_SET_CHILD_SUBREAPER
+    const ADOPTS: &str = "import ctypes, os, subprocess, sys
+ctypes.CDLL(None).prctl(36, 1)
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+fields = [open(f'/proc/{pid}/stat').read().rsplit(')')[1].split() for pid in os.listdir('/proc') if pid.isdigit()]
+print(sum(parent == str(os.getpid()) for _, parent, *_ in fields))";
+    let scratch = Scratch::new();
+    let (_, profile) = recorded(&scratch);
+    give(&profile, STRANGER);
+    let mut adopting = clean(installed("python3", "python3"));
+    let command = ramson(&scratch);
+    adopting.args(["-c", ADOPTS]).arg(command.get_program()).arg("report").arg(&profile);
+    assert_eq!(finish(&mut adopting).good().text(), "0\n");
+}
+
 /// The processes that a process has started.
 fn children(pid: u32) -> Vec<u32> {
     let all = fs::read_dir("/proc").unwrap().flatten();

@@ -10,6 +10,7 @@ use crate::users::{ids_for, user_of};
 use rustix::process::getuid;
 use std::collections::HashMap;
 use std::fs::File;
+use std::mem::take;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -121,6 +122,19 @@ pub fn enable(budget: Option<Budget>) {
     let _ = HELPERS.set(Helpers { wanted: budget, by_owner, idle });
 }
 
+/// Ends the helpers that are not at work. Where this process ends without, they pass to a process that may not expect children,
+/// such as the first one of a container, and stay as zombies.
+pub fn end_all() {
+    let Some(helpers) = HELPERS.get() else { return };
+    let all: Vec<Apart> = locked(&helpers.by_owner).values().cloned().collect();
+    for apart in all {
+        let mut slot = locked(&apart.0.slot);
+        let idle = [take(&mut slot.readers.idle), take(&mut slot.actors.idle)];
+        drop(slot);
+        drop(idle);
+    }
+}
+
 /// Whether what belongs to that user is root's or this user's own.
 pub fn is_trusted(owner: u32) -> bool {
     owner == 0 || owner == getuid().as_raw()
@@ -227,7 +241,7 @@ impl Apart {
 
     /// Ends what `act` began, as far as it has not ended: the kernel lets go of what it traces.
     pub fn end_acting(&self) {
-        let idle = std::mem::take(&mut locked(&self.0.slot).actors.idle);
+        let idle = take(&mut locked(&self.0.slot).actors.idle);
         let left = idle.into_iter().filter_map(|mut actor| actor.end().is_none().then_some(actor));
         let left: Vec<Helper> = left.collect();
         locked(&self.0.slot).left.extend(left);

@@ -22,7 +22,8 @@ pub use at_once::each_at_once;
 pub use budget::Budget;
 pub use failure::Failure;
 pub use helpers::{
-    Apart, NOBODY, Request, bounds, enable, for_owner, for_process, is_trusted, wait_for_process,
+    Apart, NOBODY, Request, bounds, enable, end_all, for_owner, for_process, is_trusted,
+    wait_for_process,
 };
 pub use serve::{Handler, is_asked, serve_if_asked};
 pub use users::user_of;

@@ -67,7 +67,9 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error, &help),
     };
     ramson_apart::enable(cli.budget);
-    match dispatch(cli) {
+    let outcome = dispatch(cli);
+    ramson_apart::end_all();
+    match outcome {
         Ok(status) => ExitCode::from(status),
         // The reader of our output has closed it.
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,

@@ -1,5 +1,6 @@
 //! Where libramson.so is: beside the command or, if that is one file alone, in the command itself, from which it is unpacked once.
 
+use crate::output::remark;
 use ramson_source::places;
 use rustix::process::getuid;
 use std::collections::hash_map::DefaultHasher;
@@ -36,6 +37,29 @@ pub fn find() -> Result<PathBuf, String> {
             unpack(content, &directories(), is_loaded)
         }
         (found, _) => found,
+    }
+}
+
+/// The library, to be preloaded. `None`: there is no place for it, and the program runs all the same.
+pub fn for_program(program: &Path) -> Result<Option<PathBuf>, String> {
+    places::check_proc()?;
+    let found = find().and_then(|library| {
+        let bytes = library.as_os_str().as_encoded_bytes();
+        match bytes.iter().any(|byte| b" :".contains(byte)) {
+            true => Err(format!(
+                "{}: the loader cannot preload from a path with a space or colon. Move libramson.so",
+                library.display()
+            )),
+            false => Ok(library),
+        }
+    });
+    match found {
+        // What the user named is to be there.
+        Err(message) if std::env::var_os("RAMSON_LIBRARY").is_none() => {
+            remark(format_args!("{message}. {} runs without a profile", program.display()));
+            Ok(None)
+        }
+        found => found.map(Some),
     }
 }
 

@@ -73,10 +73,14 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
     command.args(&flags.command[1..]);
     let (shown, run_id) = (found.path.display(), new_run_id());
     let mut is_kept = true;
-    let library = if found.obstacle.is_none() { find_library(&found)? } else { None };
-    if let Some((library, preloaded)) = &library {
+    let library = match found.obstacle {
+        None => library::for_program(&found.path).map_err(fail)?,
+        Some(_) => None,
+    };
+    if let Some(library) = &library {
         say_frames(&found.path, flags, &mut command);
-        command.env("LD_PRELOAD", preloaded);
+        // Ours first, so that it sees calls before other preloaded libraries do; those are kept.
+        command.env("LD_PRELOAD", with_own(library.as_os_str(), "LD_PRELOAD"));
         // AddressSanitizer ends a program that has anything preloaded before it, though it works
         // behind libramson.so as any allocator does. What the user sets counts, as it comes later.
         command.env("ASAN_OPTIONS", with_own("verify_asan_link_order=0".as_ref(), "ASAN_OPTIONS"));
@@ -112,24 +116,6 @@ pub fn run(flags: &RunFlags) -> Result<u8, Failure> {
         report_profiles(run_id, output.as_deref(), is_kept, flags.frames, &ended);
     }
     Ok(signals::end_alike(ended.end.way))
-}
-
-/// The library, and what LD_PRELOAD is to be; `None` if there is no place for it: then the program runs all the same.
-fn find_library(found: &program::Program) -> Result<Option<(PathBuf, OsString)>, Failure> {
-    let fail = |message: String| Failure::Message(RAMSON_FAILED, message);
-    places::check_proc().map_err(fail)?;
-    let prepared = library::find().and_then(|library| {
-        let preloaded = preload(&library)?;
-        Ok((library, preloaded))
-    });
-    match prepared {
-        Err(message) if std::env::var_os("RAMSON_LIBRARY").is_some() => Err(fail(message)),
-        Err(message) => {
-            remark(format_args!("{message}. {} runs without a profile", found.path.display()));
-            Ok(None)
-        }
-        Ok(prepared) => Ok(Some(prepared)),
-    }
 }
 
 /// With `--frames`, sets what makes run times tell their names; without, says that it can be done.
@@ -236,18 +222,6 @@ fn trim_until_end(trims: Schedule, child: &Child) {
     }
     let mut ends = [PollFd::new(&end, PollFlags::IN)];
     while poll(&mut ends, None) == Err(Errno::INTR) {}
-}
-
-/// Ours first, so that it sees calls before other preloaded libraries do; those are kept.
-fn preload(library: &Path) -> Result<OsString, String> {
-    let bytes = library.as_os_str().as_encoded_bytes();
-    if bytes.iter().any(|byte| b" :".contains(byte)) {
-        return Err(format!(
-            "{}: the loader cannot preload from a path with a space or colon. Move libramson.so",
-            library.display()
-        ));
-    }
-    Ok(with_own(library.as_os_str(), "LD_PRELOAD"))
 }
 
 /// `first`, and behind it what is in our own environment.

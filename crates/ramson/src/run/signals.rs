@@ -82,6 +82,7 @@ pub fn end_alike(way: Way) -> u8 {
         Way::Replaced | Way::Copied => return 0,
         Way::Signalled(signal) => signal as i32,
     };
+    ramson_apart::end_all();
     // The core is the program's, not ours.
     if set_dumpable_behavior(DumpableBehavior::NotDumpable).is_ok() {
         ramson_launch::end_by(signal);
