@@ -4,6 +4,7 @@ use ramson_tests::recorded::Recorded;
 use ramson_tests::servers::*;
 use ramson_tests::serving::{Serving, holding, pid_of_only};
 use ramson_tests::several::say;
+use serde_json::Value;
 
 #[test]
 fn every_document_of_a_dead_process_is_the_command_s_byte_for_byte() {
@@ -207,4 +208,26 @@ fn several_processes_of_one_src_are_added_up_as_the_command_does_it() {
     let (one, all) = (of(&one["total"]["value"]), of(&printed["total"]));
     assert_eq!(2.0 * one, all);
     held.iter_mut().for_each(|held| drop(held.0.stdin.take()));
+}
+
+#[test]
+fn a_name_whose_only_process_has_ended_is_served_as_the_file_that_it_left() {
+    let scratch = Scratch::new();
+    let mut held = holding(&scratch, "holds-ended");
+    let serving = Serving::start(&scratch, &["name:holds-ended"]);
+    let source = || {
+        let all: Value =
+            serde_json::from_str(&serving.get("/api/v1/sources").good().text()).unwrap();
+        let [only] = all["sources"].as_array().unwrap().as_slice() else { panic!("{all}") };
+        (only["id"].clone(), only["source"].as_str().unwrap().to_owned())
+    };
+    let (id, name) = source();
+    assert_eq!(name, "name:holds-ended");
+    drop(held.0.stdin.take());
+    held.wait();
+    let (id_now, file) = source();
+    assert_eq!(id, id_now);
+    assert!(file.ends_with(".ramson") && std::path::Path::new(&file).is_file(), "{file}");
+    let of_file = say(&scratch, &["report", &file, "--json"]).good().text();
+    assert_eq!(serving.get("/api/v1/report").good().text(), of_file);
 }

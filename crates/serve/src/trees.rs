@@ -1,7 +1,7 @@
 //! Call trees that were read, for the next request about them.
 //!
 //! There is one for each source with its moment, what is counted in it, which frames it has, and what colours them. A tree of a file or of a process that
-//! has ended is good as long as the file is the same; any other for a second. If all of them take more than a bound, those go that were
+//! has ended is good as long as the file is the same, and where changes colour it, the earlier file; any other for a second. If all of them take more than a bound, those go that were
 //! not used for longest.
 
 use crate::identity::Identity;
@@ -32,6 +32,17 @@ pub struct Key {
     pub old: Option<String>,
 }
 
+impl Key {
+    /// Of the files that are named; `None`: something else is named, too.
+    fn identity(&self) -> Option<Identities> {
+        let of = Identity::of(&self.source)?;
+        match &self.old {
+            Some(old) => Some((of, Some(Identity::of(old)?))),
+            None => Some((of, None)),
+        }
+    }
+}
+
 /// The trees that are kept.
 pub struct Trees {
     most_bytes: usize,
@@ -43,11 +54,14 @@ pub struct Trees {
 /// Held while the tree is made, so that it is made once.
 type Place = Arc<Mutex<Option<Kept>>>;
 
+/// Of the source, and of the earlier one where there is one.
+type Identities = (Identity, Option<Identity>);
+
 struct Kept {
     graph: Arc<Graph>,
     shown: Shown,
-    /// Of the file that it is of, if that is all it is of.
-    identity: Option<Identity>,
+    /// Of the files that it is of, if they are all it is of.
+    identity: Option<Identities>,
     made: Instant,
 }
 
@@ -67,7 +81,7 @@ impl Trees {
         let graph = {
             let mut kept = lock(&place);
             // Of the file as it is before it is read.
-            let identity = Identity::of(&key.source);
+            let identity = key.identity();
             match kept.as_ref().filter(|kept| self.is_good(kept, identity, key)) {
                 Some(kept) => kept.graph.clone(),
                 None => {
@@ -86,7 +100,7 @@ impl Trees {
         Ok(answered)
     }
 
-    fn is_good(&self, kept: &Kept, identity: Option<Identity>, key: &Key) -> bool {
+    fn is_good(&self, kept: &Kept, identity: Option<Identities>, key: &Key) -> bool {
         let has_frames = kept.shown == key.shown || kept.graph.has_all();
         let is_same = match kept.identity {
             Some(_) => kept.identity == identity,
@@ -223,6 +237,35 @@ mod tests {
         std::fs::write(&path, "a 10").unwrap();
         read.ask(source, 1);
         assert_eq!((read.count.get(), read.kept().len()), (2, 1));
+    }
+
+    #[test]
+    fn a_tree_of_changes_is_read_again_when_either_file_is_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let [new, old] = ["new", "old"].map(|name| directory.path().join(name));
+        let [source, earlier] = [&new, &old].map(|path| path.to_str().unwrap().to_owned());
+        let trees = Trees { fresh: Duration::ZERO, ..Trees::new() };
+        let (tint, old_source) = (Some(Tint::Change), Some(earlier));
+        let key = Key { tint, old: old_source, ..key(&source, Shown::Own) };
+        let count = Cell::new(0);
+        let ask = || {
+            let read = || {
+                count.set(count.get() + 1);
+                Ok(graph(1))
+            };
+            trees.with(&key, read, |_| ()).unwrap();
+            count.get()
+        };
+        std::fs::write(&new, "a 1").unwrap();
+        std::fs::write(&old, "a 1").unwrap();
+        assert_eq!([ask(), ask()], [1, 1]);
+        std::fs::write(&old, "a 10").unwrap();
+        assert_eq!([ask(), ask()], [2, 2]);
+        std::fs::write(&new, "a 10").unwrap();
+        assert_eq!([ask(), ask()], [3, 3]);
+        // What is not there says nothing of itself.
+        std::fs::remove_file(&old).unwrap();
+        assert_eq!([ask(), ask()], [4, 5]);
     }
 
     #[test]
