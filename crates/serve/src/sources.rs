@@ -132,10 +132,11 @@ impl Sources {
             // The others need not be read.
             return Ok(entry);
         }
-        let mut all = self.entries()?.sources;
+        let Entries { sources: mut all, mut unreadable } = self.entries()?;
         let Some(id) = id else {
-            return match all.len() {
-                1 => Ok(all.remove(0)),
+            return match (all.len(), unreadable.pop()) {
+                (1, _) => Ok(all.remove(0)),
+                (0, Some(why)) if self.named.len() == 1 => Err(Failure::not_found(why)),
                 _ => Err(several(&all)),
             };
         };
@@ -181,12 +182,12 @@ impl Sources {
                 let entry = listing::Entry::of(&recording);
                 let is_plain = recording.past.is_none() && !is_taken(&entries, &pid);
                 let its_id = if is_plain { pid.clone() } else { id.clone() };
-                let is_profile = matches!(selector.base, Base::File(_)) || recording.past.is_some();
-                let its_source = match entry.is_running || is_profile {
-                    true if is_one => source.clone(),
-                    true => pid,
-                    // The name may be that of another process soon, and the file says when it is another.
-                    false => entry.profile.clone(),
+                let is_left = !entry.is_running && recording.past.is_none();
+                let its_source = match &selector.base {
+                    // The name may soon be another process's, and a file tells when it is another.
+                    Base::Name(_) if is_left => entry.profile.clone(),
+                    _ if is_one => source.clone(),
+                    _ => pid,
                 };
                 entries.push(Entry::of(its_id, its_source, entry));
             }

@@ -116,15 +116,25 @@ impl Trees {
     /// Where the tree is or will be; it is the one that was used last now.
     fn place(&self, key: &Key) -> Place {
         let mut places = lock(&self.places);
+        let is_same = |known: &Key| known == key;
+        let otherwise_same = |known: &Key| is_same(&Key { shown: key.shown, ..known.clone() });
+        let is_known = |places: &[(Key, Place)]| places.iter().any(|(known, _)| is_same(known));
+        // That of own frames may turn out to be the one of all: it is waited for.
+        let is_underway = |(known, place): &&(Key, Place)| {
+            known.shown == Shown::Own && otherwise_same(known) && place.try_lock().is_err()
+        };
+        let underway = places.iter().find(is_underway).map(|(_, place)| place.clone());
+        if let Some(underway) = underway.filter(|_| !is_known(&places)) {
+            drop(places);
+            drop(lock(&underway));
+            places = lock(&self.places);
+        }
         let has_all = |place: &Place| {
             let kept = place.try_lock().ok();
             kept.is_some_and(|kept| kept.as_ref().is_some_and(|kept| kept.graph.has_all()))
         };
-        let is_same = |known: &Key| known == key;
         // Where no frame was taken out, the tree is that of all frames.
-        let serves = |(known, place): &(Key, Place)| {
-            is_same(&Key { shown: key.shown, ..known.clone() }) && has_all(place)
-        };
+        let serves = |(known, place): &(Key, Place)| otherwise_same(known) && has_all(place);
         let known = places.iter().position(|(known, _)| is_same(known));
         let (key, place) = match known.or_else(|| places.iter().position(serves)) {
             Some(known) => places.remove(known),
@@ -318,6 +328,33 @@ mod tests {
             }
             assert_eq!(count.get(), expected, "{stacks}");
         }
+    }
+
+    #[test]
+    fn a_tree_that_may_turn_out_to_have_all_frames_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("stacks");
+        let source = path.to_str().unwrap();
+        std::fs::write(&path, "a;b 8\n").unwrap();
+        let trees = Trees::new();
+        let read = |shown| {
+            let names = &Names::default();
+            let wanted = Wanted { names, sample_type: None, shown, tint: None };
+            Graph::read(&mut open_all(&[source])?, None, &wanted)
+        };
+        let ask_for_all = || {
+            let read = || panic!("it was read already");
+            trees.with(&key(source, Shown::All), read, |_| ()).unwrap();
+        };
+        std::thread::scope(|threads| {
+            let read = || {
+                threads.spawn(ask_for_all);
+                // Long enough for the other to come while this is being read.
+                std::thread::sleep(Duration::from_millis(100));
+                read(Shown::Own)
+            };
+            trees.with(&key(source, Shown::Own), read, |_| ()).unwrap();
+        });
     }
 
     #[test]
