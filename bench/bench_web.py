@@ -36,6 +36,7 @@ def web_table(plan):
         measured["go tool pprof -http"] = with_pprof(profile)
     measured["speedscope"] = with_speedscope(profile)
     rows = [row(*words, measured) for words in (
+        ("first flame graph of a server that has just started, ms", "first_started", 2000),
         ("first flame graph, nothing read yet, ms", "first_cold", 2000),
         ("first flame graph after the click, names and tree known, ms", "first_warm", 300),
         ("zoom, ms", "zoom", 50),
@@ -137,7 +138,7 @@ def with_ramson(profile):
     command = [machine.RAMSON, "serve", "--listen", "127.0.0.1:0", profile]
     with running(command, env=machine.environment(XDG_CACHE_HOME=cache), stdout=subprocess.PIPE, text=True) as server:
         address = server.stdout.readline().strip()
-        return look("ramson", address) | memory(server.pid)
+        return look("ramson", address, profile) | memory(server.pid)
 
 
 def with_pprof(profile):

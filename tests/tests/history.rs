@@ -19,7 +19,7 @@ fn is_one_step(grown: f64, more: f64) {
 #[test]
 fn a_mark_that_was_made_while_nothing_was_recorded_is_a_moment_too() {
     let recorded = Recorded::new();
-    recorded.refused("report PID@mark:early", 5, "not in the history");
+    recorded.refused("report PID@mark:early", 5, "there is no history");
     recorded.good("mark PID early");
     recorded.allocate(0);
     let live = |source: &str| recorded.json(&format!("report {source}")).number("whole.value");

@@ -175,5 +175,5 @@ fn a_program_runs_also_where_there_is_no_library() {
     let outcome = finish(clean(&alone).args(["run", "--", "sh", "-c", "exit 7"]));
     assert_eq!((outcome.status, outcome.remarks.len()), (7, 1), "{outcome:?}");
     assert!(outcome.remarks[0].contains("libramson.so"), "{outcome:?}");
-    assert!(outcome.remarks[0].ends_with("/sh runs without a profile"), "{outcome:?}");
+    assert!(outcome.remarks[0].ends_with("/sh runs without a profile\n"), "{outcome:?}");
 }

@@ -4,6 +4,7 @@ use ramson_tests::recorded::Recorded;
 use ramson_tests::servers::*;
 use ramson_tests::serving::{Serving, holding, pid_of_only};
 use ramson_tests::several::say;
+use serde_json::Value;
 
 #[test]
 fn every_document_of_a_dead_process_is_the_command_s_byte_for_byte() {
@@ -166,6 +167,10 @@ fn files_of_other_tools_are_served_too_and_standard_input_is_not() {
     let printed = say(&scratch, &["report", file, "--json", "--view", "top"]).good().text();
     assert_eq!(served, printed);
     assert!(!serving.get("/p/f1/debug/pprof/heap").good().body.is_empty());
+    // What cannot be read any more is named, and why.
+    std::fs::remove_file(&collapsed).unwrap();
+    let gone = serving.get("/api/v1/flame");
+    assert!(gone.status == 404 && gone.text().contains(file), "{gone:?}");
     for (source, status) in [("-", 2), ("/nonexistent", 5), ("name:no-such-program-runs", 5)] {
         let refused = say(&scratch, &["serve", "--listen", "127.0.0.1:0", source]);
         assert_eq!((refused.status, refused.remarks.len()), (status, 1), "{refused:?}");
@@ -207,4 +212,26 @@ fn several_processes_of_one_src_are_added_up_as_the_command_does_it() {
     let (one, all) = (of(&one["total"]["value"]), of(&printed["total"]));
     assert_eq!(2.0 * one, all);
     held.iter_mut().for_each(|held| drop(held.0.stdin.take()));
+}
+
+#[test]
+fn a_name_whose_only_process_has_ended_is_served_as_the_file_that_it_left() {
+    let scratch = Scratch::new();
+    let mut held = holding(&scratch, "holds-ended");
+    let serving = Serving::start(&scratch, &["name:holds-ended"]);
+    let source = || {
+        let all: Value =
+            serde_json::from_str(&serving.get("/api/v1/sources").good().text()).unwrap();
+        let [only] = all["sources"].as_array().unwrap().as_slice() else { panic!("{all}") };
+        (only["id"].clone(), only["source"].as_str().unwrap().to_owned())
+    };
+    let (id, name) = source();
+    assert_eq!(name, "name:holds-ended");
+    drop(held.0.stdin.take());
+    held.wait();
+    let (id_now, file) = source();
+    assert_eq!(id, id_now);
+    assert!(file.ends_with(".ramson") && std::path::Path::new(&file).is_file(), "{file}");
+    let of_file = say(&scratch, &["report", &file, "--json"]).good().text();
+    assert_eq!(serving.get("/api/v1/report").good().text(), of_file);
 }

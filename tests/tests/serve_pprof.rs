@@ -77,7 +77,15 @@ fn the_text_form_has_the_same_totals_and_is_named_by_the_server() {
     let body = form.text();
     let first = body.lines().next().unwrap();
     assert!(first.starts_with("heap profile: ") && first.ends_with(" @ heap/32768"), "{first}");
-    assert!(body.contains("\n#\tzmalloc") || body.contains("\n#\tsdsnewlen"), "{body:.2000}");
+    let named = |name| body.lines().any(|line| line.starts_with("#\t0x") && line.contains(name));
+    assert!(named("\tzmalloc") || named("\tsdsnewlen"), "{body:.2000}");
+    // Each frame's address is that of its call, just before where the call returns to.
+    let address = |text: &str| u64::from_str_radix(text.strip_prefix("0x").unwrap(), 16).unwrap();
+    let lines: Vec<&str> = body.lines().collect();
+    let sample = lines.iter().position(|line| line.contains("] @ 0x")).unwrap();
+    let innermost = lines[sample].split(" @ ").nth(1).unwrap().split(' ').next().unwrap();
+    let call = lines[sample + 1].split('\t').nth(1).unwrap();
+    assert!((1..=4).contains(&(address(innermost) - address(call))), "{innermost} {call}");
     let total = |of: &str, path: &str| {
         let index = format!("-sample_index={of}");
         let unit = if of.ends_with("space") { "-unit=B" } else { "-unit=count" };

@@ -98,3 +98,24 @@ fn a_tree_is_coloured_by_the_change_that_the_comparison_has() {
     let now = json(&serving.get("/api/v1/flame?old=now&at=mark:before").good().text());
     assert!(number(&now, "/tint/figure/value") < 0.0, "{now}");
 }
+
+#[test]
+fn the_tree_of_a_history_grows_with_it() {
+    let recorded = Recorded::new();
+    let recorder = recorded.record("PID");
+    recorded.grow(0);
+    recorded.good("mark PID before");
+    let database = recorded.database().display().to_string();
+    let serving = Serving::start_command(
+        &mut recorded.ramson(&format!("serve --listen 127.0.0.1:0 {database}")),
+    );
+    let total = || {
+        let flame = json(&serving.get("/api/v1/flame").good().text());
+        number(&flame, "/total/value/value")
+    };
+    let before = total();
+    recorded.grow(1);
+    recorded.good("mark PID after");
+    wait_until("the tree has what came since", || total() > 1.5 * before);
+    drop(recorder);
+}

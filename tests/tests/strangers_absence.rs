@@ -94,9 +94,9 @@ fn a_directory_that_another_user_made_does_not_switch_off_root_s_recording() {
 
 #[test]
 fn where_a_limit_may_be_the_cause_it_is_named_and_nothing_is_guessed() {
-    for limit in ["-f 0", "-n 10"] {
-        let what = format!("\"ulimit {}\" may be too low", &limit[..2]);
-        assert_said(&format!("ulimit {limit}; $ramson run -- $changes nothing"), &what);
+    for kilobytes in [0, 4] {
+        let script = format!("ulimit -f {kilobytes}; $ramson run -- $changes nothing");
+        assert_said(&script, "\"ulimit -f\" may be too low");
     }
 }
 

@@ -5,7 +5,9 @@
 //! to the estimate.
 
 use crate::heap_v2::write_mappings;
-use ramson_profile::{Estimate, FrameTable, Profile, SampleType, StackSample, is_invisible};
+use ramson_profile::{
+    Estimate, FrameTable, Profile, STACKS_NOT_RECORDED, SampleType, StackSample, is_invisible,
+};
 use std::io::{self, Write};
 
 /// Objects and bytes, raw.
@@ -36,10 +38,16 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
             write!(out, " {:#x}", call.return_address().0)?;
         }
         writeln!(out)?;
-        for at in frames.stack(sample) {
-            let name = frames.name(at.frame);
-            let (function, file) = (on_one_line(&name.name), on_one_line(&name.file));
-            writeln!(out, "#\t{function}\t{file}:{}", at.line)?;
+        for &location in &sample.locations {
+            let address = profile.locations[location as usize].address.0;
+            for at in frames.of_location(location as usize) {
+                let name = frames.name(at.frame);
+                let (function, file) = (on_one_line(&name.name), on_one_line(&name.file));
+                writeln!(out, "#\t{address:#x}\t{function}\t{file}:{}", at.line)?;
+            }
+        }
+        if sample.locations.is_empty() {
+            writeln!(out, "#\t{STACKS_NOT_RECORDED}")?;
         }
     }
     write_mappings(profile, out)?;

@@ -68,7 +68,10 @@ impl Sums {
         let most_inlined = frames_of.iter().copied().max().unwrap_or(0);
         let mut sums = Sums { most_inlined, ..Sums::default() };
         for sample in &profile.samples {
-            let depth = sample.locations.iter().map(|&at| frames_of[at as usize]).sum();
+            let depth = match most_inlined {
+                0 | 1 => sample.locations.len(),
+                _ => sample.locations.iter().map(|&at| frames_of[at as usize]).sum(),
+            };
             sums.frames += depth as u64;
             sums.addresses += sample.locations.len() as u64;
             sums.deepest = sums.deepest.max(depth);

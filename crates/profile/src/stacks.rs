@@ -43,7 +43,8 @@ impl Stacks {
 
     /// Adds a stack; its index is the number of those before it. No word is `u32::MAX`.
     pub fn push(&mut self, words: impl Iterator<Item = u32>) {
-        self.words.extend(words);
+        // Several iterators in a row are fast only from the inside.
+        words.for_each(|word| self.words.push(word));
         self.order.push(self.ends.len() as u32);
         self.ends.push(self.words.len());
     }
@@ -86,12 +87,17 @@ impl Stacks {
         let mut members = self.members(group);
         let Some(first) = members.next() else { return group.depth };
         let first = self.get(first);
-        members.fold(first.len(), |common, index| {
+        let mut common = first.len();
+        for index in members {
             let words = self.get(index);
             let least = common.min(words.len());
             let same = first[group.depth..least].iter().zip(&words[group.depth..least]);
-            group.depth + same.take_while(|(one, other)| one == other).count()
-        })
+            common = group.depth + same.take_while(|(one, other)| one == other).count();
+            if common == group.depth {
+                break;
+            }
+        }
+        common
     }
 
     /// Splits a group by the next word: appends a group for each, in the order of the words, and returns the stacks that

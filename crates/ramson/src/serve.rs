@@ -36,13 +36,14 @@ const OF_REPORT: [&str; 5] = ["address", "kind", "sample-index", "sort", "view"]
 
 pub fn serve(flags: &ServeFlags) -> Result<(), Failure> {
     let sources = Sources::new(flags.sources.clone());
-    sources.check()?;
+    let first = sources.check()?;
     let token = flags.token_file.as_deref().map_or_else(Token::random, Token::of_file)?;
     let options = Options {
         address: flags.listen.clone(),
         hosts: flags.allow_host.clone(),
         token,
         sources,
+        first,
         names: flags.names.names(),
         documents: Arc::new(Commands { names: flags.names.clone() }),
         source_roots: flags.source_root.clone(),

@@ -1,8 +1,10 @@
 //! The call tree for a picture: no larger than a screen shows, and never more than so many bytes.
 
+use crate::identity::Identity;
 use crate::parts::{Parts, at_moment};
 use crate::query::Query;
 use crate::reply::{self, Reply};
+use crate::sources::First;
 use crate::trees::Key;
 use ramson_analysis::flame::{Graph, Question, Shown, Wanted};
 use ramson_analysis::tint::Tint;
@@ -125,6 +127,19 @@ fn as_pattern(text: &str) -> Pattern {
     })
 }
 
+/// Makes the tree that is asked for if nothing else is said.
+pub fn prepare(parts: &Parts, first: First) {
+    let First { source, identity, mut members } = first;
+    let key = Key { source, sample_type: None, shown: Shown::Own, tint: None, old: None };
+    let wanted = wanted(parts, &key);
+    let read = || match Identity::of(&key.source) == Some(identity) {
+        true => Graph::read(&mut members, None, &wanted),
+        false => Graph::read(&mut open_all(&[&key.source])?, None, &wanted),
+    };
+    // A failure is told to the client that asks.
+    let _ = parts.trees.with(&key, read, |_| ());
+}
+
 /// The tree, cut more narrowly until it is small enough.
 pub fn reply(
     parts: &Parts,
@@ -144,12 +159,17 @@ pub fn reply(
     };
     let Asked { sample_type, shown, tint, .. } = *asked;
     let key = Key { source, sample_type, shown, tint, old };
-    let wanted = Wanted { names: &parts.names, sample_type, shown, tint };
+    let wanted = wanted(parts, &key);
     let read = || {
         let mut old = key.old.as_ref().map(|old| open_all(&[old])).transpose()?;
         Graph::read(&mut open_all(&[&key.source])?, old.as_mut(), &wanted)
     };
     parts.trees.with(&key, read, |graph| cut(graph, asked, takes_gzip))?
+}
+
+fn wanted<'a>(parts: &'a Parts, key: &Key) -> Wanted<'a> {
+    let Key { sample_type, shown, tint, .. } = *key;
+    Wanted { names: &parts.names, sample_type, shown, tint }
 }
 
 fn cut(graph: &Graph, asked: &Asked, takes_gzip: bool) -> Result<Reply, Failure> {
@@ -178,6 +198,12 @@ fn cut(graph: &Graph, asked: &Asked, takes_gzip: bool) -> Result<Reply, Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::{Document, Documents};
+    use crate::sources::Sources;
+    use crate::trees::Trees;
+    use crate::watch::Watch;
+    use ramson_analysis::naming::Names;
+    use std::sync::Arc;
 
     fn asked(text: &str) -> Result<Asked, Failure> {
         Asked::parse(&Query::parse(Some(text)))
@@ -213,5 +239,53 @@ mod tests {
     fn an_expression_that_is_none_is_a_text() {
         let search = asked("focus=operator(").unwrap().search.unwrap();
         assert!(search.is_match("X::operator()(int)") && !search.is_match("operator"));
+    }
+
+    struct NoDocuments;
+
+    impl Documents for NoDocuments {
+        fn make(
+            &self,
+            _: Document,
+            _: Option<&str>,
+            _: &[(String, String)],
+        ) -> Result<Vec<u8>, Failure> {
+            Err(Failure::not_found("none"))
+        }
+    }
+
+    /// The total that is counted, of a file that is written anew before the picture is made if `then` says so.
+    fn total_of_prepared(then: Option<&str>) -> i64 {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("stacks");
+        std::fs::write(&path, "a;b 8\n").unwrap();
+        let source = path.to_str().unwrap().to_owned();
+        let sources = Sources::new(vec![source.clone()]);
+        let first = sources.check().unwrap().unwrap();
+        let parts = Parts {
+            watch: Watch::start(&sources),
+            sources,
+            names: Names::default(),
+            documents: Arc::new(NoDocuments),
+            source_roots: Vec::new(),
+            trees: Trees::new(),
+        };
+        if let Some(then) = then {
+            std::fs::write(&path, then).unwrap();
+        }
+        prepare(&parts, first);
+        let asked = asked("").unwrap();
+        let Asked { sample_type, shown, tint, .. } = asked;
+        let key = Key { source, sample_type, shown, tint, old: None };
+        let question =
+            Question { walk: asked.walk, path: &[], around: None, search: None, least_share: 0.0 };
+        let total = |graph: &Graph| graph.flame(&question, |flame| Some(flame.total.value.value));
+        parts.trees.with(&key, || panic!("it was prepared"), total).unwrap() as i64
+    }
+
+    #[test]
+    fn the_first_picture_is_made_of_what_was_read_to_check_the_file_if_it_is_still_the_same() {
+        assert_eq!(total_of_prepared(None), 8);
+        assert_eq!(total_of_prepared(Some("a;b 300\n")), 300);
     }
 }

@@ -39,5 +39,5 @@ pub use address::Address;
 pub use documents::{Document, Documents};
 pub use moments::Moments;
 pub use server::{Options, serve};
-pub use sources::{Entries, Entry, Sources};
+pub use sources::{Entries, Entry, First, Sources};
 pub use token::Token;

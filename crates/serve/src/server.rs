@@ -12,7 +12,7 @@ use crate::process;
 use crate::query::Query;
 use crate::reply::{self, Reply};
 use crate::route::{Pprof, Route, route};
-use crate::sources::Sources;
+use crate::sources::{First, Sources};
 use crate::symbol;
 use crate::token::Token;
 use crate::trees::Trees;
@@ -29,7 +29,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::{LocalSet, spawn_blocking};
+use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
 /// Of a thread that reads profiles, as much as a command's only thread has.
 const STACK_BYTES: usize = 8 << 20;
@@ -51,6 +51,8 @@ pub struct Options {
     pub token: Token,
     /// What is served.
     pub sources: Sources,
+    /// What `Sources::check` read of it.
+    pub first: Option<First>,
     /// Which names of functions are shown in profiles.
     pub names: Names,
     /// What makes the JSON documents.
@@ -63,7 +65,7 @@ pub struct Options {
 
 /// Serves until SIGINT or SIGTERM comes. `on_ready` gets the address with the token, and the address alone, once clients may come.
 pub fn serve(
-    options: Options,
+    mut options: Options,
     on_ready: impl FnOnce(&str, &str) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let failed = |error| Failure::failed(format!("cannot serve: {error}. Try again"));
@@ -74,10 +76,15 @@ pub fn serve(
         let listener = options.address.listen().await?;
         let address = listener.address().map_err(failed)?;
         let fragment = options.token.fragment();
+        let first = options.first.take();
         let server = Rc::new(Server::new(options));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         on_ready(&format!("{address}{fragment}"), &address.to_string())?;
+        if let Some(first) = first {
+            let server = server.clone();
+            spawn_local(async move { server.prepare(first).await });
+        }
         tokio::select! {
             () = connections::accept(listener, server) => {}
             _ = interrupt.recv() => {}
@@ -176,6 +183,13 @@ impl Answer for Server {
 }
 
 impl Server {
+    /// Makes the picture that the page begins with of what has been read.
+    async fn prepare(&self, first: First) {
+        let parts = self.parts.clone();
+        // Overloaded at its start, it makes the picture when it is asked for.
+        let _ = self.work.run(move || flame::prepare(&parts, first)).await;
+    }
+
     async fn answer_route(
         &self,
         route: Route<'_>,

@@ -4,7 +4,7 @@ use crate::identity::Identity;
 use crate::ids::ids;
 use ramson_analysis::listing;
 use ramson_profile::Estimate;
-use ramson_source::{Base, Failure, Opened, Selector, map_all, open_all, open_recording};
+use ramson_source::{Base, Failure, Members, Opened, Selector, map_all, open_all, open_recording};
 use rustix::process::getuid;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -54,6 +54,21 @@ pub struct Entry {
     pub processes: Option<usize>,
 }
 
+/// What a SRC names.
+enum Found {
+    Recordings(Vec<Opened>),
+    /// A file of another tool; with what was read of it, if that was needed to know that it is one.
+    Foreign(Option<First>),
+}
+
+/// What was read of a file of another tool to check it.
+pub struct First {
+    pub(crate) source: String,
+    /// Of the file before it was read.
+    pub(crate) identity: Identity,
+    pub(crate) members: Members,
+}
+
 impl Sources {
     /// Each of these is a SRC; none: all processes that the user may read, running and dead.
     pub fn new(named: Vec<String>) -> Self {
@@ -65,17 +80,21 @@ impl Sources {
         &self.named
     }
 
-    /// Refuses what cannot be served, as the commands do.
-    pub fn check(&self) -> Result<(), Failure> {
+    /// Refuses what cannot be served, as the commands do. Returns what was read of the only SRC, if that is a file of another tool.
+    pub fn check(&self) -> Result<Option<First>, Failure> {
+        let mut first = None;
         for source in &self.named {
             if matches!(Selector::parse(source)?.base, Base::Input) {
                 return Err(Failure::usage(
                     "-: standard input can be read only once. Save it to a file, and serve that",
                 ));
             }
-            self.open(source)?;
+            first = match self.open(source)? {
+                Found::Foreign(read) => read,
+                Found::Recordings(_) => None,
+            };
         }
-        Ok(())
+        Ok(first.filter(|_| self.named.len() == 1))
     }
 
     /// Everything that is served now.
@@ -86,20 +105,21 @@ impl Sources {
         }
     }
 
-    /// What a SRC names now; nothing where it is a file of another tool.
-    fn open(&self, source: &str) -> Result<Vec<Opened>, Failure> {
+    /// What a SRC names now.
+    fn open(&self, source: &str) -> Result<Found, Failure> {
         let identity = Identity::of(source);
         let foreign = || self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
         if identity.is_some() && foreign().get(source).copied() == identity {
-            return Ok(Vec::new());
+            return Ok(Found::Foreign(None));
         }
-        let opened = open_all(&[source])?.opened;
-        let is_foreign = opened.iter().all(|opened| matches!(opened, Opened::Foreign(_)));
+        let members = open_all(&[source])?;
+        let is_foreign = members.opened.iter().all(|it| matches!(it, Opened::Foreign(_)));
         if let Some(identity) = identity.filter(|_| is_foreign) {
             foreign().insert(source.to_owned(), identity);
-            return Ok(Vec::new());
+            let source = source.to_owned();
+            return Ok(Found::Foreign(Some(First { source, identity, members })));
         }
-        Ok(opened)
+        Ok(Found::Recordings(members.opened))
     }
 
     /// The source with this ID, or the only one.
@@ -112,10 +132,11 @@ impl Sources {
             // The others need not be read.
             return Ok(entry);
         }
-        let mut all = self.entries()?.sources;
+        let Entries { sources: mut all, mut unreadable } = self.entries()?;
         let Some(id) = id else {
-            return match all.len() {
-                1 => Ok(all.remove(0)),
+            return match (all.len(), unreadable.pop()) {
+                (1, _) => Ok(all.remove(0)),
+                (0, Some(why)) if self.named.len() == 1 => Err(Failure::not_found(why)),
                 _ => Err(several(&all)),
             };
         };
@@ -131,17 +152,17 @@ impl Sources {
             let is_taken = |entries: &[Entry], id: &str| entries.iter().any(|entry| entry.id == id);
             let selector = Selector::parse(source)?;
             let opened = match self.open(source) {
-                Ok(opened) => opened,
+                Ok(Found::Recordings(opened)) => opened,
+                Ok(Found::Foreign(_)) => {
+                    entries.push(Entry::unknown(id, source));
+                    continue;
+                }
                 Err(failure) => {
                     unreadable.push(failure.to_string());
                     continue;
                 }
             };
             let is_one = opened.len() == 1;
-            if opened.is_empty() {
-                entries.push(Entry::unknown(id, source));
-                continue;
-            }
             if !is_one {
                 entries.push(Entry::sum(id.clone(), source, &opened));
             }
@@ -161,7 +182,13 @@ impl Sources {
                 let entry = listing::Entry::of(&recording);
                 let is_plain = recording.past.is_none() && !is_taken(&entries, &pid);
                 let its_id = if is_plain { pid.clone() } else { id.clone() };
-                let its_source = if is_one { source.clone() } else { pid };
+                let is_left = !entry.is_running && recording.past.is_none();
+                let its_source = match &selector.base {
+                    // The name may soon be another process's, and a file tells when it is another.
+                    Base::Name(_) if is_left => entry.profile.clone(),
+                    _ if is_one => source.clone(),
+                    _ => pid,
+                };
                 entries.push(Entry::of(its_id, its_source, entry));
             }
         }

@@ -1,7 +1,7 @@
 //! Call trees that were read, for the next request about them.
 //!
 //! There is one for each source with its moment, what is counted in it, which frames it has, and what colours them. A tree of a file or of a process that
-//! has ended is good as long as the file is the same; any other for a second. If all of them take more than a bound, those go that were
+//! has ended is good as long as the file is the same, and where changes colour it, the earlier file; any other for a second. If all of them take more than a bound, those go that were
 //! not used for longest.
 
 use crate::identity::Identity;
@@ -32,6 +32,17 @@ pub struct Key {
     pub old: Option<String>,
 }
 
+impl Key {
+    /// Of the files that are named; `None`: something else is named, too.
+    fn identity(&self) -> Option<Identities> {
+        let of = Identity::of(&self.source)?;
+        match &self.old {
+            Some(old) => Some((of, Some(Identity::of(old)?))),
+            None => Some((of, None)),
+        }
+    }
+}
+
 /// The trees that are kept.
 pub struct Trees {
     most_bytes: usize,
@@ -43,11 +54,14 @@ pub struct Trees {
 /// Held while the tree is made, so that it is made once.
 type Place = Arc<Mutex<Option<Kept>>>;
 
+/// Of the source, and of the earlier one where there is one.
+type Identities = (Identity, Option<Identity>);
+
 struct Kept {
     graph: Arc<Graph>,
     shown: Shown,
-    /// Of the file that it is of, if that is all it is of.
-    identity: Option<Identity>,
+    /// Of the files that it is of, if they are all it is of.
+    identity: Option<Identities>,
     made: Instant,
 }
 
@@ -67,7 +81,7 @@ impl Trees {
         let graph = {
             let mut kept = lock(&place);
             // Of the file as it is before it is read.
-            let identity = Identity::of(&key.source);
+            let identity = key.identity();
             match kept.as_ref().filter(|kept| self.is_good(kept, identity, key)) {
                 Some(kept) => kept.graph.clone(),
                 None => {
@@ -86,7 +100,7 @@ impl Trees {
         Ok(answered)
     }
 
-    fn is_good(&self, kept: &Kept, identity: Option<Identity>, key: &Key) -> bool {
+    fn is_good(&self, kept: &Kept, identity: Option<Identities>, key: &Key) -> bool {
         let has_frames = kept.shown == key.shown || kept.graph.has_all();
         let is_same = match kept.identity {
             Some(_) => kept.identity == identity,
@@ -102,15 +116,25 @@ impl Trees {
     /// Where the tree is or will be; it is the one that was used last now.
     fn place(&self, key: &Key) -> Place {
         let mut places = lock(&self.places);
+        let is_same = |known: &Key| known == key;
+        let otherwise_same = |known: &Key| is_same(&Key { shown: key.shown, ..known.clone() });
+        let is_known = |places: &[(Key, Place)]| places.iter().any(|(known, _)| is_same(known));
+        // That of own frames may turn out to be the one of all: it is waited for.
+        let is_underway = |(known, place): &&(Key, Place)| {
+            known.shown == Shown::Own && otherwise_same(known) && place.try_lock().is_err()
+        };
+        let underway = places.iter().find(is_underway).map(|(_, place)| place.clone());
+        if let Some(underway) = underway.filter(|_| !is_known(&places)) {
+            drop(places);
+            drop(lock(&underway));
+            places = lock(&self.places);
+        }
         let has_all = |place: &Place| {
             let kept = place.try_lock().ok();
             kept.is_some_and(|kept| kept.as_ref().is_some_and(|kept| kept.graph.has_all()))
         };
-        let is_same = |known: &Key| known == key;
         // Where no frame was taken out, the tree is that of all frames.
-        let serves = |(known, place): &(Key, Place)| {
-            is_same(&Key { shown: key.shown, ..known.clone() }) && has_all(place)
-        };
+        let serves = |(known, place): &(Key, Place)| otherwise_same(known) && has_all(place);
         let known = places.iter().position(|(known, _)| is_same(known));
         let (key, place) = match known.or_else(|| places.iter().position(serves)) {
             Some(known) => places.remove(known),
@@ -226,6 +250,35 @@ mod tests {
     }
 
     #[test]
+    fn a_tree_of_changes_is_read_again_when_either_file_is_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let [new, old] = ["new", "old"].map(|name| directory.path().join(name));
+        let [source, earlier] = [&new, &old].map(|path| path.to_str().unwrap().to_owned());
+        let trees = Trees { fresh: Duration::ZERO, ..Trees::new() };
+        let (tint, old_source) = (Some(Tint::Change), Some(earlier));
+        let key = Key { tint, old: old_source, ..key(&source, Shown::Own) };
+        let count = Cell::new(0);
+        let ask = || {
+            let read = || {
+                count.set(count.get() + 1);
+                Ok(graph(1))
+            };
+            trees.with(&key, read, |_| ()).unwrap();
+            count.get()
+        };
+        std::fs::write(&new, "a 1").unwrap();
+        std::fs::write(&old, "a 1").unwrap();
+        assert_eq!([ask(), ask()], [1, 1]);
+        std::fs::write(&old, "a 10").unwrap();
+        assert_eq!([ask(), ask()], [2, 2]);
+        std::fs::write(&new, "a 10").unwrap();
+        assert_eq!([ask(), ask()], [3, 3]);
+        // What is not there says nothing of itself.
+        std::fs::remove_file(&old).unwrap();
+        assert_eq!([ask(), ask()], [4, 5]);
+    }
+
+    #[test]
     fn what_is_no_file_is_good_for_a_while_and_then_let_go_of() {
         let read = Read::with(MOST_BYTES, Duration::from_secs(3600));
         read.ask("4711", 1);
@@ -275,6 +328,33 @@ mod tests {
             }
             assert_eq!(count.get(), expected, "{stacks}");
         }
+    }
+
+    #[test]
+    fn a_tree_that_may_turn_out_to_have_all_frames_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("stacks");
+        let source = path.to_str().unwrap();
+        std::fs::write(&path, "a;b 8\n").unwrap();
+        let trees = Trees::new();
+        let read = |shown| {
+            let names = &Names::default();
+            let wanted = Wanted { names, sample_type: None, shown, tint: None };
+            Graph::read(&mut open_all(&[source])?, None, &wanted)
+        };
+        let ask_for_all = || {
+            let read = || panic!("it was read already");
+            trees.with(&key(source, Shown::All), read, |_| ()).unwrap();
+        };
+        std::thread::scope(|threads| {
+            let read = || {
+                threads.spawn(ask_for_all);
+                // Long enough for the other to come while this is being read.
+                std::thread::sleep(Duration::from_millis(100));
+                read(Shown::Own)
+            };
+            trees.with(&key(source, Shown::Own), read, |_| ()).unwrap();
+        });
     }
 
     #[test]

@@ -94,7 +94,10 @@ impl Graph {
     ) -> Result<Self, Failure> {
         let counted = common_sample_type(&members.opened, wanted.sample_type)?;
         let defects = members.opened.iter().flat_map(defects).collect();
-        let moves = |opened: &Opened| matches!(opened, Opened::Recording(recording) if recording.running.is_some());
+        let moves = |opened: &Opened| match opened {
+            Opened::Recording(recording) => recording.running.is_some() || recording.past.is_some(),
+            Opened::Foreign(_) => false,
+        };
         let earlier = old.as_ref().is_some_and(|old| old.opened.iter().any(moves));
         let is_moving = earlier || members.opened.iter().any(moves);
         let (profile, figures, is_folded) = match tint::read(members, old, wanted, counted)? {
@@ -131,7 +134,7 @@ impl Graph {
         self.has_all
     }
 
-    /// Whether it is of a process that runs, so that it will be another soon.
+    /// Whether it is of a process that runs, or of a moment of a history, which grows: so that it may be another soon.
     pub fn is_moving(&self) -> bool {
         self.is_moving
     }

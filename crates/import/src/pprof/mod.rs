@@ -6,6 +6,7 @@
 mod finish;
 mod ids;
 mod labels;
+mod packed;
 mod strings;
 
 use crate::build::{OVERHEAD_BYTES, TABLE_BYTES, sample_bytes};
@@ -110,7 +111,7 @@ impl Raw {
 
     fn sample(&mut self, bytes: &[u8]) -> Option<usize> {
         self.sample.clear();
-        self.sample.merge(bytes).ok()?;
+        packed::merge(&mut self.sample, bytes)?;
         let pprof::Sample { location_id: ids, value, label } = &self.sample;
         if value.iter().all(|&value| value == 0) {
             return Some(0);

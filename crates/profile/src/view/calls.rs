@@ -289,8 +289,13 @@ impl Growing {
     }
 
     fn bud(&self, group: Group, parent: u32) -> Bud {
-        let values = || self.stacks.members(&group).map(|index| self.values[index][0].value.abs());
-        let (cum, moved) = (self.sum(&group), values().sum());
+        let (mut cum, mut moved) = (Values::default(), 0.0);
+        for index in self.stacks.members(&group) {
+            let [value, objects] = self.values[index];
+            cum[0] += value;
+            cum[1] += objects;
+            moved += value.value.abs();
+        }
         Bud { group, parent, cum, moved }
     }
 
