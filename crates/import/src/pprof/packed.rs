@@ -75,7 +75,7 @@ mod tests {
                 u64::MAX,
             ],
             value: vec![0, -1, 300, i64::MIN, i64::MAX],
-            label: vec![label.clone(), label],
+            label: vec![label, label],
         };
         let bytes = sample.encode_to_vec();
         assert_eq!(both(&bytes), [Some(sample.clone()), Some(sample)]);
