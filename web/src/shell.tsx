@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { listen } from "./keys";
 import { Header } from "./parts/header";
+import { SamplingNotice } from "./parts/lacks";
 import { Link } from "./parts/link";
 import { CommandLine, Notice, toast } from "./parts/notice";
 import { TimeBar } from "./parts/timebar";
@@ -38,6 +39,8 @@ const WIDE = new Set(["flame", "table", "source"]);
 const OF_SUMS = new Set(["overview", "flame", "table"]);
 /** Screens whose name is only said, not seen: the tab has it. */
 const WITHOUT_TITLE = new Set(["flame", "table", "allocator", "source"]);
+/** Screens that say what the profile lacks. */
+const SAYS_LACKS = new Set(["overview", "suspects"]);
 const showsLast = signal(false);
 
 export function Shell() {
@@ -63,6 +66,7 @@ export function Shell() {
           <>
             {WITHOUT_TITLE.has(screen) ? <h1 class="hidden-label">{`${screen} of ${entry.name}`}</h1> : null}
             <States />
+            {SAYS_LACKS.has(screen) ? null : <SamplingNotice entry={entry} />}
             {entry.processes && !OF_SUMS.has(screen) ? null : <Screen key={`${screen} ${entry.id}`} entry={entry} />}
           </>
         )}

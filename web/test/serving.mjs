@@ -70,7 +70,7 @@ export class Place {
   /** The same with another interval and another line. */
   async sampled(interval, isReady, ...words) {
     const child = this.spawn(ramsonProgram, ["run", "--interval", interval, "--max-overhead", "0", "--", ...words]);
-    await line(child, isReady);
+    await heard(child, isReady);
     return child;
   }
 
@@ -95,7 +95,7 @@ export class Place {
 
   async serve(...words) {
     const child = this.spawn(ramsonProgram, ["serve", "--listen", "127.0.0.1:0", ...words]);
-    const address = await line(child, /^http.*#token=/);
+    const address = await heard(child, /^http.*#token=/);
     return { address, origin: new URL(address).origin, token: address.split("#token=")[1], child };
   }
 
@@ -110,7 +110,7 @@ export class Place {
 }
 
 /** The first line that a program prints which matches. */
-function line(child, pattern) {
+export function heard(child, pattern) {
   return new Promise((found, failed) => {
     let text = "";
     child.stdout.on("data", (bytes) => {

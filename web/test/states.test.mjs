@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { copyFile, readFile, rm, writeFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
-import { Browser, Place, settled, violations } from "./serving.mjs";
+import { Browser, heard, Place, settled, violations } from "./serving.mjs";
 
 const run = promisify(execFile);
 let place;
@@ -35,15 +35,24 @@ after(async () => {
   await place?.end();
 });
 
+/** A redis-server, as what to start. */
+function redis(socket) {
+  return ["redis-server", ["--port", "0", "--unixsocket", place.path(socket), "--save", "", "--enable-debug-command", "yes"]];
+}
+
+async function say(socket, ...words) {
+  return (await run("redis-cli", ["-s", place.path(socket), ...words])).stdout;
+}
+
+const populate = (socket, prefix) => say(socket, "debug", "populate", "60000", prefix, "300");
+
 /** Of every twenty values one is left: what was between them is free, and pinned. */
 async function redisAfterDeletes() {
-  const socket = place.path("redis.sock");
-  await place.sampled("64K", /Ready to accept connections|The server is now ready/, "redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--enable-debug-command", "yes");
-  const say = (...words) => run("redis-cli", ["-s", socket, ...words]);
-  await say("debug", "populate", "60000", "key", "300");
-  await say("eval", "for i = 0, 59999 do if i % 20 ~= 0 then redis.call('del', 'key:' .. i) end end", "0");
-  const { stdout } = await say("info", "server");
-  return Number(/process_id:(\d+)/.exec(stdout)[1]);
+  const [program, words] = redis("redis.sock");
+  await place.sampled("64K", /ready to accept connections/i, program, ...words);
+  await populate("redis.sock", "key");
+  await say("redis.sock", "eval", "for i = 0, 59999 do if i % 20 ~= 0 then redis.call('del', 'key:' .. i) end end", "0");
+  return Number(/process_id:(\d+)/.exec(await say("redis.sock", "info", "server"))[1]);
 }
 
 const idOf = (source) => list.find((entry) => entry.source === source || entry.name === source).id;
@@ -112,25 +121,58 @@ test("a profile that is removed while it is looked at is gone by its name, and t
   assert.deepEqual(browser.errors.splice(0), []);
 });
 
-test("a process that was attached to says when recording has ended, and when it has ended itself", async () => {
+test("a process that was attached to says when sampling is off, when recording has ended, and when it has ended itself", async () => {
   const program = place.spawn(await place.compile("shop.cc", "attached"), ["500", "200"]);
   await once(program.stdout, "data");
   await place.ramson("attach", "--interval", "16K", String(program.pid));
   const own = await place.serve(String(program.pid));
   const page = await browser.page(own.address);
   await settled(page);
-  assert.match(await text(page), /allocated before the attach, or not seen\s+[\d.]+ %/);
+  assert.match(await text(page), /allocated before the attach or not seen\s+[\d.]+ %/);
+  await place.ramson("set", "--off", String(program.pid));
+  await page.getByText(/^Sampling has been off for/).waitFor({ timeout: 20_000 });
+  assert.match(await text(page), new RegExp(`New allocations are not recorded:\\s+ramson set ${program.pid} --on`));
+  assert.doesNotMatch(await text(page), /Not known any more|No sample yet/);
+  await page.goto(`${own.origin}/flame`);
+  await page.getByText("Sampling is off.").waitFor();
   await place.ramson("detach", String(program.pid));
   await page.getByText("Recording has ended.").waitFor({ timeout: 20_000 });
+  await page.goto(`${own.origin}/overview`);
+  await page.getByText("Recording has ended.").waitFor();
+  await settled(page);
   const then = await text(page);
   assert.match(then, /Not known any more/);
-  assert.doesNotMatch(then, /No sample yet|Nothing grows/);
+  assert.doesNotMatch(then, /No sample yet|Nothing grows|Sampling is off/);
   assert.deepEqual(await violations(page), []);
   program.kill("SIGTERM");
   await page.getByText("This is the last picture.").waitFor({ timeout: 20_000 });
   await page.getByText("What a trim returns now").waitFor({ state: "detached" });
-  assert.match(await text(page), /The process is gone, and its memory with it/);
+  await page.getByText("Recording ended before the process did.").waitFor();
+  const last = await text(page);
+  assert.match(last, /The process is gone, and its memory with it/);
+  assert.match(last, /Which blocks were still live is not known/i);
+  assert.doesNotMatch(last, /\b0 B live|No sample yet|live by the profile/);
   assert.deepEqual(await violations(page), []);
+  await page.context().close();
+  assert.deepEqual(browser.errors.splice(0), []);
+});
+
+test("what another allocator held before an attach is not called free", async () => {
+  const program = place.spawn(...redis("attached.sock"));
+  await heard(program, /ready to accept connections/i);
+  await populate("attached.sock", "before");
+  await place.ramson("attach", "--interval", "64K", String(program.pid));
+  await populate("attached.sock", "after");
+  const own = await place.serve(String(program.pid));
+  const page = await browser.page(own.address);
+  await settled(page);
+  const { rss } = await place.json("report", String(program.pid));
+  assert.equal(rss.may_hold_live, true);
+  assert.match(await text(page), /held by jemalloc: allocated before the attach, or free\s+[\d.]+ %/);
+  assert.match(await text(page), /live since the attach/);
+  await page.goto(`${own.origin}/allocator`);
+  await settled(page);
+  assert.doesNotMatch(await text(page), /beyond the live blocks/);
   await page.context().close();
   assert.deepEqual(browser.errors.splice(0), []);
 });

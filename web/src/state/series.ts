@@ -1,6 +1,7 @@
 // RSS and live over time: what a history keeps, then what this page has seen.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { isDetached } from "../parts/lacks";
 import { partsOf, type Parts } from "../parts/rss";
 import type { SourceEntry, Step, Timeline, TimelineRow } from "../types";
 import { useDocument, type Loaded } from "./documents";
@@ -50,8 +51,10 @@ export function useSeries(entry: SourceEntry): Series {
   const isSplit = (moment: { terms: unknown }) => moment.terms !== null;
   const firstSplit = moments.value.find(isSplit)?.unix_ns ?? Infinity;
   for (const point of kept) if (point.unix_ns >= firstSplit) point.parts = null;
+  // After a detach the profile has none, which says nothing.
+  const isKnown = !isDetached(entry);
   const seen = moments.value.filter((moment) => moment.unix_ns > last || isSplit(moment));
-  const points = kept.concat(seen.map((moment) => ({ unix_ns: moment.unix_ns, rss: moment.rss, live: moment.live, half: moment.half, parts: moment.terms === null ? null : partsOf(moment.terms) })));
+  const points = kept.concat(seen.map((moment) => ({ unix_ns: moment.unix_ns, rss: moment.rss, live: isKnown || moment.live !== 0 ? moment.live : null, half: moment.half, parts: moment.terms === null ? null : partsOf(moment.terms) })));
   // The server's clock may be behind this machine's.
   points.sort((a, b) => a.unix_ns - b.unix_ns);
   const marks = (loaded.value?.marks ?? []).map((mark) => ({ name: mark.name, unix_ns: mark.time_unix_ns }));

@@ -1,7 +1,7 @@
 // Three sentences, and the screen that has the evidence for each.
+import { isDetached } from "../../parts/lacks";
 import { Link } from "../../parts/link";
-import { isPartly } from "../../parts/rss";
-import type { Doctor, Leaks, SourceEntry, Suspect, Top } from "../../types";
+import type { Doctor, Leaks, Rss, SourceEntry, Suspect, Top } from "../../types";
 import { absolute, amount, bytes, clock, duration, relative, share, shortName } from "../../units";
 
 interface Of {
@@ -39,17 +39,18 @@ function largest(top: Top) {
   return [...top.rows].sort((a, b) => (b.flat.value ?? 0) - (a.flat.value ?? 0)).find((row) => (row.flat.value ?? 0) > 0 && total > 0);
 }
 
-const hasEnded = (entry: SourceEntry) => entry.is_running && /^(detached|ended)/.test(entry.state ?? "");
-
 function What({ top, doctor, entry }: Of) {
   const rss = doctor?.rss ?? top.rss ?? null;
   const row = largest(top);
   const isLive = top.sample_type.startsWith("inuse");
-  if (isLive && hasEnded(entry)) {
+  if (isLive && isDetached(entry)) {
     return (
       <>
-        <p class="headline">Not known any more</p>
-        <p>Recording has ended: the profile does not say which blocks are still live.</p>
+        <p class="headline">{entry.is_running ? "Not known any more" : "Not known"}</p>
+        <p>
+          Recording {entry.is_running ? "has ended" : "ended before the process did"}: the profile does not say which blocks {entry.is_running ? "are" : "were"} still live.{" "}
+          <Link to="flame" params={{ si: "alloc_space" }}>What was allocated until then</Link>
+        </p>
       </>
     );
   }
@@ -76,10 +77,26 @@ function What({ top, doctor, entry }: Of) {
       </>
     );
   }
+  const isAttached = entry.is_running && entry.state === "attached";
+  const unseen = rss?.terms["allocated_before_the_attach_or_not_seen"]?.value ?? 0;
+  if (rss !== null && top.sample_type === "inuse_space" && unseen > (top.total.value ?? 0)) {
+    return (
+      <>
+        <p class="headline">
+          {bytes(unseen)} live, not seen
+          <span class="pm">{share(unseen, rss.bytes)} of RSS</span>
+        </p>
+        <p>
+          It was allocated before the attach, or is not seen: no stack is known. Of what was allocated since, <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span> is live.
+        </p>
+      </>
+    );
+  }
   return (
     <>
       <p class="headline">
         {amount(top.total.value, top.unit)} {isLive ? "live" : "allocated"}
+        {isAttached ? " since the attach" : ""}
         <span class="pm">
           {relative(top.total)}
           {rss === null ? "" : ` · ${share(top.total.value, rss.bytes)} of RSS`}
@@ -102,10 +119,20 @@ function oldest(suspects: Suspect[]): number | null {
   return known.length === 0 ? null : Math.min(...known);
 }
 
-function When({ leaks, doctor, entry }: Of) {
+function When(of: Of) {
+  const endedNs = of.leaks?.answer.sampling_ended_ns ?? null;
+  return (
+    <>
+      <Since {...of} />
+      {endedNs === null || isDetached(of.entry) ? null : <p>As of {duration(endedNs)} ago, when sampling ended.</p>}
+    </>
+  );
+}
+
+function Since({ leaks, doctor, entry }: Of) {
   if (entry.processes) return <p class="verdict">Each process says it of itself.</p>;
   if (entry.pid === null) return <p class="verdict">The file does not say: it is one moment of a process.</p>;
-  if (hasEnded(entry)) return <p class="verdict">What has happened since recording ended is not known.</p>;
+  if (isDetached(entry)) return <p class="verdict">What has happened since recording ended is not known.</p>;
   if (leaks === null) return <p class="dim">Looking at the ages of what is live …</p>;
   const { answer } = leaks;
   if (answer.leak_suspects > 0) {
@@ -145,7 +172,7 @@ function When({ leaks, doctor, entry }: Of) {
         <p class="headline">Too early to tell</p>
         <p>
           {share(answer.undecided_share, 1)} of live memory cannot be judged yet
-          {answer.judged_in_ns === null || !entry.is_running ? "" : `; the largest in about ${duration(answer.judged_in_ns)}`}.
+          {answer.judged_in_ns === null || !answer.is_running ? "" : `; the largest in about ${duration(answer.judged_in_ns)}`}.
         </p>
       </>
     );
@@ -192,8 +219,8 @@ const TITLES: Record<string, string> = {
 };
 
 /** Where the profile does not know all that is live, neither is what the allocator holds known to be free. */
-function titleOf(cause: string, entry: SourceEntry): string {
-  return cause === "held" && isPartly(entry) ? "It is live or free: the allocator holds it" : (TITLES[cause] ?? "The largest part");
+function titleOf(cause: string, rss: Rss): string {
+  return cause === "held" && rss.may_hold_live ? "It is live or free: the allocator holds it" : (TITLES[cause] ?? "The largest part");
 }
 
 function Why({ doctor, entry, leaks }: Of) {
@@ -208,7 +235,7 @@ function Why({ doctor, entry, leaks }: Of) {
   return (
     <>
       <p class="headline">
-        {titleOf(cause.cause, entry)}
+        {titleOf(cause.cause, doctor.rss)}
         <span class="pm">{share(cause.bytes.value, doctor.rss.bytes)} of RSS</span>
       </p>
       <p>{cause.sentence}</p>

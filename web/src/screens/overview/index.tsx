@@ -2,6 +2,7 @@
 import { AgeBars } from "../../parts/ages";
 import { Heading } from "../../parts/figures";
 import { Link } from "../../parts/link";
+import { Lacks, samplingOf } from "../../parts/lacks";
 import { CommandLine, Notice, Skeleton, Trouble } from "../../parts/notice";
 import { Trend } from "../../parts/trend";
 import { suspectCount } from "../../state/found";
@@ -131,32 +132,22 @@ function Missing({ of, entry }: { of: Top | null; entry: SourceEntry }) {
       </Notice>,
     );
   }
-  if (of.defects.length === 1) said.push(<Notice kind="part" fact="Not whole:">{of.defects[0]}</Notice>);
-  else if (of.defects.length > 1) {
+  if (of.defects.length > 0) said.push(<Lacks key="lacks" defects={of.defects} entry={entry} />);
+  if (samplingOf(entry) === null && entry.pid !== null && (of.total.value ?? 0) === 0 && of.health?.["samples"] === 0) {
     said.push(
-      <Notice kind="part" fact="Not whole:">
-        <ul>
-          {of.defects.map((defect) => (
-            <li key={defect}>{defect}</li>
-          ))}
-        </ul>
-      </Notice>,
-    );
-  }
-  if (entry.is_running && /^(detached|ended)/.test(entry.state ?? "")) {
-    said.push(
-      <Notice key="ended" fact="Recording has ended." command={`ramson attach ${entry.pid}`}>
-        The program runs on, and nothing of it is recorded any more. To begin again:
-      </Notice>,
-    );
-  } else if (entry.pid !== null && (of.total.value ?? 0) === 0 && of.health?.["samples"] === 0) {
-    said.push(
-      <Notice fact="No sample yet." command={`ramson run --interval 64K -- ${entry.command.join(" ")}`}>
+      <Notice key="none" fact="No sample yet." command={smaller(entry, of.interval_bytes)}>
         It has allocated less than about one interval of {bytes(of.interval_bytes)}. A smaller one sees more:
       </Notice>,
     );
   }
   return said.length === 0 ? null : <div style={{ marginTop: "12px" }}>{said}</div>;
+}
+
+/** Recording with an eighth of the interval, 64 KiB at most. */
+function smaller(entry: SourceEntry, interval: number): string {
+  const bytes = Math.max(1, Math.min(64 << 10, Math.floor(interval / 8)));
+  const text = bytes % 1024 === 0 ? `${bytes / 1024}K` : `${bytes}`;
+  return entry.state === "attached" ? `ramson set ${entry.pid} --interval ${text}` : `ramson run --interval ${text} -- ${entry.command.join(" ")}`;
 }
 
 /** A signal of its own is no kill. */

@@ -4,6 +4,7 @@ import { AgeBars } from "../../parts/ages";
 import { Canvas, colour, type Painted } from "../../parts/canvas";
 import { Change, Figure, Heading, Name } from "../../parts/figures";
 import { Link } from "../../parts/link";
+import { Lacks } from "../../parts/lacks";
 import { copy, Notice, Skeleton, Trouble } from "../../parts/notice";
 import { verdictPill } from "../../parts/verdict";
 import { suspectCount } from "../../state/found";
@@ -42,11 +43,7 @@ export function Suspects({ entry }: { entry: SourceEntry }) {
           {leaks.answer.findings} functions, {leaks.stacks} stacks, ranked by growth. Whether it is a leak is for you to say.
         </span>
       </div>
-      {leaks.defects.map((defect) => (
-        <Notice kind="part" fact="Not whole:" key={defect}>
-          {defect}
-        </Notice>
-      ))}
+      <Lacks defects={leaks.defects} entry={entry} />
       {grouped(leaks, cards).slice(0, CARDS).map(({ group, members }) =>
         group === null ? (
           members.map((one) => <Card key={one.function + one.file + one.stacks} of={one} number={cards.indexOf(one) + 1} entry={entry} />)
