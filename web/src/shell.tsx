@@ -35,6 +35,8 @@ const SHOWN = {
   source: SourceScreen,
 };
 const WIDE = new Set(["flame", "table", "source"]);
+/** Screens that use all of a wide window, within margins. */
+const USES_ALL = new Set(["timeline", "diff"]);
 /** Screens that have something to say of several processes together. */
 const OF_SUMS = new Set(["overview", "flame", "table"]);
 /** Screens whose name is only said, not seen: the tab has it. */
@@ -61,7 +63,7 @@ export function Shell() {
       </a>
       <Header />
       {isShown && screen !== "overview" && screen !== "timeline" ? <TimeBar /> : null}
-      <main id="main" class={isWide ? "wide" : ""} tabIndex={-1}>
+      <main id="main" class={isWide ? "wide" : isShown && USES_ALL.has(screen) ? "all" : ""} tabIndex={-1}>
         {isLockedOut.value ? <Enter /> : isGone ? <Gone /> : entry === null ? <Choose /> : (
           <>
             {WITHOUT_TITLE.has(screen) ? <h1 class="hidden-label">{`${screen} of ${entry.name}`}</h1> : null}

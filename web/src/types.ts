@@ -81,6 +81,16 @@ export interface FrameName {
   line: number;
 }
 
+/** One of several processes. */
+export interface Member {
+  pid: number;
+  name: string;
+  command_line: string[];
+  is_running: boolean;
+  rss: Rss | null;
+  live: Estimate | null;
+}
+
 export interface TopRow extends FrameName {
   flat: Estimate;
   cum: Estimate;
@@ -93,6 +103,7 @@ export interface Top extends Subject {
   whole: Estimate;
   unit: Unit;
   rows: TopRow[];
+  processes?: Member[];
 }
 
 export interface StackRow {

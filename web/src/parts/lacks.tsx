@@ -1,5 +1,6 @@
 // What a profile lacks, in the words of the command line; a command that is named is to be copied.
 import type { SourceEntry } from "../types";
+import { capital } from "./figures";
 import { Notice } from "./notice";
 
 export type Sampling = "off" | "ended" | "detached";
@@ -60,8 +61,8 @@ export function Lacks({ defects, entry }: { defects: string[]; entry: SourceEntr
       {own.map((defect) => {
         const [, fact = "", says = "", command = ""] = COMMAND.exec(defect)!;
         return (
-          <Notice key={command} kind="part" fact={`${fact.charAt(0).toUpperCase()}${fact.slice(1)}.`} command={command}>
-            {says.charAt(0).toUpperCase() + says.slice(1)}:
+          <Notice key={command} kind="part" fact={`${capital(fact)}.`} command={command}>
+            {capital(says)}:
           </Notice>
         );
       })}

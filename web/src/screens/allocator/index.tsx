@@ -1,5 +1,5 @@
 // Why it is not coming back: the allocator's own count, what a trim returns, what pins the rest, and what to do.
-import { Figure, Heading } from "../../parts/figures";
+import { capital, Figure, Heading } from "../../parts/figures";
 import { isDetached } from "../../parts/lacks";
 import { Link } from "../../parts/link";
 import { CommandLine, Notice, Skeleton, Trouble } from "../../parts/notice";
@@ -115,13 +115,13 @@ function Step({ of, rank, rss }: { of: Advice; rank: number; rss: number }) {
       <span class="rank">{rank}</span>
       <div>
         <p>
-          <b>{says.charAt(0).toUpperCase() + says.slice(1)}</b>
+          <b>{capital(says)}</b>
         </p>
         <p class="quiet">{of.evidence}.</p>
         {of.risk === "none" ? null : <p class="dim">Risk: {of.risk}.</p>}
         {of.cause === "leaks" || of.cause === "growing" ? <Link to="suspects">Suspects</Link> : null}
         {command === null ? null : <CommandLine text={command} />}
-        {also === "" ? null : <p class="quiet">{also.charAt(0).toUpperCase() + also.slice(1)}</p>}
+        {also === "" ? null : <p class="quiet">{capital(also)}</p>}
       </div>
       <div class="saves">
         {of.saving === null ? (

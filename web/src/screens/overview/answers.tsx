@@ -1,6 +1,7 @@
 // Three sentences, and the screen that has the evidence for each.
 import { isDetached } from "../../parts/lacks";
 import { Link } from "../../parts/link";
+import { terms } from "../../parts/rss";
 import type { Doctor, Leaks, Rss, SourceEntry, Suspect, Top } from "../../types";
 import { absolute, amount, bytes, clock, duration, relative, share, shortName } from "../../units";
 
@@ -22,15 +23,21 @@ export function Answers(of: Of) {
       <div>
         <h2>Since when?</h2>
         <When {...of} />
-        <Link to="timeline">Timeline</Link>
+        {of.entry.pid === null ? null : <Link to="timeline">Timeline</Link>}
       </div>
       <div>
         <h2>Why isn’t it coming back?</h2>
         <Why {...of} />
-        <Link to={of.leaks && of.leaks.answer.leak_suspects > 0 ? "suspects" : "allocator"}>Evidence</Link>
+        <Evidence {...of} />
       </div>
     </div>
   );
+}
+
+/** Of a process that is gone only what grew is left. */
+function Evidence({ leaks, entry }: Of) {
+  if (leaks !== null && leaks.answer.leak_suspects > 0) return <Link to="suspects">Evidence</Link>;
+  return entry.pid === null || !entry.is_running ? null : <Link to="allocator">Evidence</Link>;
 }
 
 /** The function whose callees hold most without being the program's outermost ones: the deepest with more than half. */
@@ -109,7 +116,19 @@ function What({ top, doctor, entry }: Of) {
           <code>{shortName(row.function)}</code> holds <b>{amount(row.flat.value, top.unit)}</b> <span class="pm">{relative(row.flat)}</span>, {share(row.flat.value, top.total.value)} of it.
         </p>
       )}
+      {rss === null || top.sample_type !== "inuse_space" ? null : <Larger rss={rss} />}
     </>
+  );
+}
+
+/** What live bytes are next to nothing beside. */
+function Larger({ rss }: { rss: Rss }) {
+  const [first] = terms(rss).sort((a, b) => (b.of.value ?? 0) - (a.of.value ?? 0));
+  if (first === undefined || first.kind === "live" || first.kind === "unseen") return null;
+  return (
+    <p>
+      More of RSS is {first.name}: <b>{bytes(first.of.value)}</b>, {share(first.of.value, rss.bytes)}.
+    </p>
   );
 }
 
@@ -191,7 +210,7 @@ function Since({ leaks, doctor, entry }: Of) {
     <>
       <p class="headline">{hasGrown ? "Nothing grows without bound" : "Nothing grows"}</p>
       <p>
-        Of {answer.findings} functions judged, none grows without bound.
+        Of {answer.findings - answer.undecided} functions judged, none grows without bound.{answer.undecided === 0 ? "" : ` ${answer.undecided}, with ${share(answer.undecided_share, 1)} of live, cannot be judged yet.`}
         {old?.first_seen_unix_ns ? ` The largest was first seen at ${clock(old.first_seen_unix_ns)}.` : ""}
       </p>
     </>

@@ -1,6 +1,6 @@
 // What uses the memory, since when, and why it is not coming back.
 import { AgeBars } from "../../parts/ages";
-import { Heading } from "../../parts/figures";
+import { capital, Heading } from "../../parts/figures";
 import { Link } from "../../parts/link";
 import { Lacks, samplingOf } from "../../parts/lacks";
 import { CommandLine, Notice, Skeleton, Trouble } from "../../parts/notice";
@@ -13,6 +13,7 @@ import type { Doctor, End, Leaks, SourceEntry, Subject, Top } from "../../types"
 import { base, bytes, clock, count, relative } from "../../units";
 import { Answers } from "./answers";
 import { Largest } from "./largest";
+import { Members } from "./members";
 import { RssBar } from "./rssbar";
 import { TopSuspect } from "./topsuspect";
 
@@ -36,11 +37,12 @@ export function Overview({ entry }: { entry: SourceEntry }) {
       {isProcess || entry.processes ? <RssBar rss={doctor.value?.rss ?? subject?.rss ?? null} entry={entry} /> : null}
       <Trouble failed={doctor.failed} />
       <div class="columns">
+        {entry.processes ? <Members of={top.value?.processes ?? null} all={entry.processes} /> : null}
         <section>
           <Heading title="Largest functions" says="their own allocations; library frames charged to their caller">
             <Link to="table">All</Link>
           </Heading>
-          {top.value === null ? <Skeleton height={240} /> : <Largest top={top.value} leaks={leaks.value} />}
+          {top.value === null ? <Skeleton height={240} /> : <Largest top={top.value} leaks={leaks.value} hasTimes={isProcess} />}
         </section>
         <div>
           {series.points.length < 2 ? null : (
@@ -53,7 +55,7 @@ export function Overview({ entry }: { entry: SourceEntry }) {
           )}
           {leaks.value?.ages ? (
             <section class="suspect-like">
-              <Heading title="Age of live bytes" says="by doublings; the profile's estimate">
+              <Heading title="Age of live bytes" says="by doublings">
                 <Link to="flame" params={{ c: "age" }}>
                   Flame graph by age
                 </Link>
@@ -96,7 +98,7 @@ function Who({ entry, of, doctor }: { entry: SourceEntry; of: Subject | null; do
       <div class="who">
         <h1>{base(entry.name)}</h1>
         {entry.pid === null ? <span class="dim">{entry.processes ? `${entry.processes} processes` : (of?.format ?? "file")}</span> : <span class="dim">pid {entry.pid}</span>}
-        {entry.state === null ? null : <span class={`pill ${kind}`}>{entry.is_running ? "● Running" : `■ ${entry.state}`}</span>}
+        {entry.state === null ? null : <span class={`pill ${kind}`}>{entry.is_running ? `● ${capital(entry.state)}` : `■ ${entry.state}${of?.end?.cause && of.end.cause !== "unknown" ? `, ${of.end.cause}` : ""}`}</span>}
         {entry.command.length === 0 ? null : <code>{entry.command.join(" ")}</code>}
       </div>
       <dl class="facts">
@@ -153,6 +155,8 @@ function smaller(entry: SourceEntry, interval: number): string {
 /** A signal of its own is no kill. */
 function factOf(end: End, entry: SourceEntry): string {
   if (end.cause === "" || end.cause === "unknown") return `${entry.state}:`;
+  const when = end.time_unix_ns === null ? "" : ` at ${clock(end.time_unix_ns)}`;
+  if (end.cause === "OOM killer") return `Killed by the OOM killer${when}.`;
   return end.signal === 9 ? `Killed: ${end.cause}.` : `Died (${entry.state}): ${end.cause}.`;
 }
 
@@ -160,8 +164,8 @@ function evidenceOf(end: End): string {
   const said = [];
   if (end.failed_allocation_bytes !== null) said.push(`An allocation of ${bytes(end.failed_allocation_bytes)} had failed.`);
   else if (end.lack_of_memory === "abort") said.push("It gave up as no more memory could be had.");
-  if (end.last_rss !== null) said.push(`RSS ${bytes(end.last_rss)} ${end.last_rss_is}${end.peak_rss ? `, ${bytes(end.peak_rss)} at most` : ""}.`);
+  if (end.last_rss !== null) said.push(`RSS ${bytes(end.last_rss)} ${end.last_rss_is}${(end.peak_rss ?? 0) > end.last_rss ? `, ${bytes(end.peak_rss)} at most` : ""}.`);
   if (end.memory_limit) said.push(`The limit of its control group ${end.cgroup} is ${bytes(end.memory_limit)}.`);
-  if (end.kernel_log) said.push("The kernel's log says so.");
+  if (end.kernel_log) said.push("The kernel’s log says so.");
   return said.join(" ");
 }

@@ -16,6 +16,8 @@ import { absolute, base, bytes, clock, count, duration, isNoise, relative, share
 import { matcher } from "../flame";
 
 const CARDS = 20;
+/** Of live bytes: what does not grow and is less has no card. */
+const LEAST_SHARE = 0.02;
 
 export function Suspects({ entry }: { entry: SourceEntry }) {
   const loaded = useDocument<Leaks>(entry.pid === null ? null : pathOf(entry, "leaks", { at: moment() }), "leaks");
@@ -32,8 +34,10 @@ export function Suspects({ entry }: { entry: SourceEntry }) {
   suspectCount.value = leaks.answer.leak_suspects;
   const text = matcher(param("f"));
   const all = leaks.suspects.filter((one) => text === null || text.test(one.function) || text.test(one.file));
-  const cards = all.filter((one) => one.verdict === "growing" || one.verdict === "plateau" || one.verdict === "not-enough-data");
-  const others = all.filter((one) => !cards.includes(one));
+  const isCard = (one: Suspect) => one.verdict === "growing" || ((one.verdict === "plateau" || one.verdict === "not-enough-data") && one.share >= LEAST_SHARE);
+  const cards = all.filter(isCard);
+  const undecided = all.filter((one) => one.verdict === "not-enough-data" && !isCard(one));
+  const others = all.filter((one) => one.verdict !== "not-enough-data" && !isCard(one));
   return (
     <>
       <div class="subject">
@@ -68,7 +72,8 @@ export function Suspects({ entry }: { entry: SourceEntry }) {
           </section>
         ),
       )}
-      {others.length === 0 ? null : <NotSuspects of={others} />}
+      {undecided.length === 0 ? null : <Others title="Not enough data yet" of={undecided} />}
+      {others.length === 0 ? null : <Others title="Not suspects" of={others} />}
     </>
   );
 }
@@ -199,10 +204,10 @@ function Survival({ of }: { of: NonNullable<Suspect["survival"]> }) {
   );
 }
 
-function NotSuspects({ of }: { of: Suspect[] }) {
+function Others({ title, of }: { title: string; of: Suspect[] }) {
   return (
     <section>
-      <Heading title="Not suspects" says="and why" />
+      <Heading title={title} says="and why" />
       <table>
         <thead>
           <tr>

@@ -13,7 +13,7 @@ export function Expanded({ entry, row, unit, total }: { entry: SourceEntry; row:
   if (loaded.failed !== null || loaded.value === null) {
     return (
       <tr>
-        <td class="stack dim" colSpan={9}>
+        <td class="stack dim" colSpan={10}>
           {loaded.failed?.message ?? "Reading its stacks …"}
         </td>
       </tr>
@@ -50,6 +50,7 @@ export function Expanded({ entry, row, unit, total }: { entry: SourceEntry; row:
             <td class="n top hide-m">{count(stack.objects.value)}</td>
             <td class="n top hide-m">{stack.ages ? duration(stack.ages.p50_ns) : ""}</td>
             <td class="top hide-m">{stack.ages && stack.ages.histogram.length > 0 ? <AgeBars of={stack.ages} height={22} isBare /> : null}</td>
+            <td class="hide-l" />
           </tr>
         );
       })}
@@ -57,7 +58,7 @@ export function Expanded({ entry, row, unit, total }: { entry: SourceEntry; row:
         <tr>
           <td class="stack dim">{hidden.length} more stacks</td>
           <td class="n dim">{amount(hidden.reduce((sum, stack) => sum + (stack.value.value ?? 0), 0), unit)}</td>
-          <td colSpan={7} />
+          <td colSpan={8} />
         </tr>
       )}
     </>
