@@ -61,18 +61,19 @@ function What({ top, doctor, entry }: Of) {
       </>
     );
   }
-  const free = rss?.terms["free_in_allocator"] ?? null;
+  const isHeld = rss !== null && !rss.may_hold_live && (rss.terms["free_in_allocator"]?.value ?? 0) === 0;
+  const free = rss?.terms[isHeld ? "held_by_allocator" : "free_in_allocator"] ?? null;
   if (rss !== null && free !== null && top.sample_type === "inuse_space" && (free.value ?? 0) > Math.max(0.5 * rss.bytes, top.total.value ?? 0)) {
     return (
       <>
         <p class="headline">
-          {bytes(free.value)} free
+          {bytes(free.value)} {isHeld ? `held by ${rss.allocator}` : "free"}
           <span class="pm">
             {relative(free)} · {share(free.value, rss.bytes)} of RSS
           </span>
         </p>
         <p>
-          The program freed it, and {rss.allocator} keeps it. Live is <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span>
+          {isHeld ? "It is beyond the live blocks: free memory, metadata and rounding." : `The program freed it, and ${rss.allocator} keeps it.`} Live is <b>{bytes(top.total.value)}</b> <span class="pm">{relative(top.total)}</span>
           {row === undefined ? "" : ", most of it "}
           {row === undefined ? null : (
             <>
@@ -127,7 +128,7 @@ function Larger({ rss }: { rss: Rss }) {
   if (first === undefined || first.kind === "live" || first.kind === "unseen") return null;
   return (
     <p>
-      More of RSS is {first.name}: <b>{bytes(first.of.value)}</b>, {share(first.of.value, rss.bytes)}.
+      {2 * (first.of.value ?? 0) > rss.bytes ? "Most" : "The largest part"} of RSS is {first.name}: <b>{bytes(first.of.value)}</b>, {share(first.of.value, rss.bytes)}.
     </p>
   );
 }
@@ -204,13 +205,14 @@ function Since({ leaks, doctor, entry }: Of) {
       </>
     );
   }
+  const judged = answer.findings - answer.undecided;
   const hasGrown = leaks.suspects.some((one) => one.growth?.is_significant && (one.growth.bytes_per_hour.value ?? 0) > 0);
   const old = leaks.suspects.find((one) => one.first_seen_unix_ns !== null);
   return (
     <>
       <p class="headline">{hasGrown ? "Nothing grows without bound" : "Nothing grows"}</p>
       <p>
-        Of {answer.findings - answer.undecided} functions judged, none grows without bound.{answer.undecided === 0 ? "" : ` ${answer.undecided}, with ${share(answer.undecided_share, 1)} of live, cannot be judged yet.`}
+        Of {judged} function{judged === 1 ? "" : "s"} judged, none grows without bound.{answer.undecided === 0 ? "" : ` ${answer.undecided}, with ${share(answer.undecided_share, 1)} of live, cannot be judged yet.`}
         {old?.first_seen_unix_ns ? ` The largest was first seen at ${clock(old.first_seen_unix_ns)}.` : ""}
       </p>
     </>

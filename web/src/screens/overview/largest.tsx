@@ -8,6 +8,8 @@ const ROWS = innerHeight > 1200 ? 10 : 5;
 /** `hasTimes`: ages and growth are known, or on their way. */
 export function Largest({ top, leaks, hasTimes }: { top: Top; leaks: Leaks | null; hasTimes: boolean }) {
   const known = byFunction(leaks?.suspects ?? []);
+  const rows = top.rows.filter((row) => row.flat.value !== 0).slice(0, ROWS);
+  if (rows.length === 0) return <p class="dim">None is known.</p>;
   const most = top.rows[0]?.flat.value ?? 0;
   return (
     <table>
@@ -33,7 +35,7 @@ export function Largest({ top, leaks, hasTimes }: { top: Top; leaks: Leaks | nul
         </tr>
       </thead>
       <tbody>
-        {top.rows.filter((row) => row.flat.value !== 0).slice(0, ROWS).map((row) => {
+        {rows.map((row) => {
           const suspect = known.get(idOf(row));
           return (
             <tr key={row.function + row.file} style={{ height: "47px" }}>

@@ -5,13 +5,12 @@ import { saved } from "../../state/offline";
 import { pathOf, sample } from "../../state/paths";
 import { param } from "../../state/route";
 import { keptMoments } from "../../state/series";
-import { idOf } from "../../state/suspects";
 import type { SourceEntry, Top } from "../../types";
 
 const MOST = 8;
 const MOST_MS = 3000;
 
-/** Bytes by function at each of the moments, oldest first. */
+/** Bytes by the function's name at each of the moments, oldest first. */
 export type Curves = Map<string, number>[];
 
 function chosen(from: number, to: number): number[] {
@@ -35,7 +34,9 @@ export function useCurves(entry: SourceEntry, from: number, to: number): Curves 
         if (performance.now() - began > MOST_MS) return;
         const at = new Date(Math.ceil(ns / 1e6)).toISOString();
         const top = await ask<Top>(pathOf(entry, "report", { view: "top", rows: 100, "sample-index": sample(), at }), stop.signal);
-        all.push(new Map(top.rows.map((row) => [idOf(row), row.flat.value ?? 0])));
+        const values = new Map<string, number>();
+        for (const row of top.rows) values.set(row.function, (values.get(row.function) ?? 0) + (row.flat.value ?? 0));
+        all.push(values);
       }
       set(all);
     };

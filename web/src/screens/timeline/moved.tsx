@@ -3,7 +3,6 @@ import { useCallback } from "preact/hooks";
 import { Canvas, colour, type Painted } from "../../parts/canvas";
 import { Change, Name } from "../../parts/figures";
 import { Skeleton, Trouble } from "../../parts/notice";
-import { idOf } from "../../state/suspects";
 import { useDiff } from "../diff/read";
 import type { SourceEntry } from "../../types";
 import { absolute, amount } from "../../units";
@@ -51,7 +50,7 @@ export function Moved({ entry, from, to }: { entry: SourceEntry; from: number; t
             </td>
             {hasCurves ? (
               <td class="hide-s">
-                <Curve of={curves.map((values) => values.get(idOf(row)) ?? 0)} isUp={(row.flat.value ?? 0) > 0} says={(value) => amount(value, diff.unit)} />
+                <Curve of={curves.map((values) => values.get(row.function) ?? 0)} isUp={(row.flat.value ?? 0) > 0} says={(value) => amount(value, diff.unit)} />
               </td>
             ) : null}
             <td class="n hide-m">{amount(row.old_flat.value, diff.unit)}</td>
