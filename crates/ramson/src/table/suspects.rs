@@ -3,8 +3,8 @@
 use super::{
     blocks, columns, most, name_and_place, push_prose, push_rest, push_terms, stack, subject,
 };
-use ramson_analysis::suspects::{Answer, Group, LineShare, Suspect, Suspects};
 use ramson_analysis::summary::Subject;
+use ramson_analysis::suspects::{Answer, Group, LineShare, Suspect, Suspects};
 use ramson_leaks::Verdict;
 use ramson_profile::format::{
     format_bytes, format_duration, format_estimate, format_local_time, format_objects,

@@ -9,13 +9,12 @@ const MOST = 8;
 
 export function Expanded({ entry, row, unit, total }: { entry: SourceEntry; row: TopRow; unit: Unit; total: Estimate }) {
   const words = { view: "stacks", rows: 60, focus: `^${literally(row.function)}$`, "sample-index": sample(), at: moment() };
-  const loaded = useDocument<Stacks>(pathOf(entry, "report", words), `stacks ${row.function}`);
+  const isNamed = !/\+0x[0-9a-f]+$/.test(row.function);
+  const loaded = useDocument<Stacks>(isNamed ? pathOf(entry, "report", words) : null, `stacks ${row.function}`);
   if (loaded.failed !== null || loaded.value === null) {
     return (
       <tr>
-        <td class="stack dim" colSpan={10}>
-          {loaded.failed?.message ?? "Reading its stacks …"}
-        </td>
+        <td class="stack dim">{isNamed ? (loaded.failed?.message ?? "Reading its stacks …") : "It has no name to find its stacks by: they are in the flame graph."}</td>
       </tr>
     );
   }
@@ -58,7 +57,6 @@ export function Expanded({ entry, row, unit, total }: { entry: SourceEntry; row:
         <tr>
           <td class="stack dim">{hidden.length} more stacks</td>
           <td class="n dim">{amount(hidden.reduce((sum, stack) => sum + (stack.value.value ?? 0), 0), unit)}</td>
-          <td colSpan={8} />
         </tr>
       )}
     </>

@@ -160,7 +160,7 @@ function Rows({ rows, top, known, selected, entry }: RowsOf) {
         <tbody>
           {before > 0 ? (
             <tr aria-hidden="true">
-              <td colSpan={10} style={{ height: `${before}px`, border: 0 }} />
+              <td style={{ height: `${before}px`, border: 0 }} />
             </tr>
           ) : null}
           {rows.slice(first, last).map((row, index) => {
@@ -208,7 +208,7 @@ function Rows({ rows, top, known, selected, entry }: RowsOf) {
           })}
           {after > 0 ? (
             <tr aria-hidden="true">
-              <td colSpan={10} style={{ height: `${after}px`, border: 0 }} />
+              <td style={{ height: `${after}px`, border: 0 }} />
             </tr>
           ) : null}
         </tbody>
