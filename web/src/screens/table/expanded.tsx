@@ -34,7 +34,7 @@ export function Expanded({ entry, row, unit, total }: { entry: SourceEntry; row:
               <ol>
                 {frames.map((frame, depth) => (
                   <li key={depth}>
-                    <span>{shortName(frame.function)}</span>
+                    <span title={frame.function}>{shortName(frame.function)}</span>
                     <span class="dim">{frame.file === "" ? "" : `${base(frame.file)}${frame.line > 0 ? `:${frame.line}` : ""}`}</span>
                   </li>
                 ))}

@@ -24,20 +24,20 @@ export function Moved({ entry, from, to }: { entry: SourceEntry; from: number; t
         <tr>
           <th scope="col">function</th>
           {hasCurves ? (
-            <th scope="col" class="hide-s" style={{ width: "110px" }}>
+            <th scope="col" class="hide-s" style={{ width: "84px" }}>
               over time
             </th>
           ) : null}
-          <th scope="col" class="n hide-m" style={{ width: "84px" }}>
+          <th scope="col" class="n hide-m" style={{ width: "72px" }}>
             from
           </th>
-          <th scope="col" class="n hide-m" style={{ width: "84px" }}>
+          <th scope="col" class="n hide-m" style={{ width: "72px" }}>
             to
           </th>
-          <th scope="col" class="n" style={{ width: "104px" }}>
+          <th scope="col" class="n" style={{ width: "98px" }}>
             Δ
           </th>
-          <th scope="col" class="n" style={{ width: "84px" }}>
+          <th scope="col" class="n" style={{ width: "76px" }}>
             ±
           </th>
         </tr>
