@@ -34,6 +34,7 @@ try {
   ]) {
     await page.goto(`${server.origin}/${path}`);
     await settled(page);
+    if (name === "timeline") await page.getByRole("img", { name: /^Over the window: / }).first().waitFor();
     // What a canvas shows follows a frame later.
     await page.waitForTimeout(500);
     await page.screenshot({ path: join(to, `${name}.png`) });
